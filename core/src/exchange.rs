@@ -1,0 +1,88 @@
+//! What a node and the controller tell each other about one group: `Ask` up, `Grant` down, `Lower` pushed.
+//!
+//! The wire formats convert to and from these; the simulation passes them as they are.
+
+use crate::group::Fallback;
+use crate::units::{Rate, Ru, Span};
+
+/// One group's entry in a renewal.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Ask {
+    /// Sequence number of the newest renewal whose grant for this group was applied; 0 for none.
+    pub acked_seq: u64,
+    /// What the node may spend until a new grant arrives.
+    pub held: Held,
+    /// Tokens given back; they have left the node already.
+    pub returned: Ru,
+    /// RU/s offered: admitted plus arrived and waiting.
+    pub demand: Rate,
+    /// RU waiting for admission.
+    pub backlog: Ru,
+    /// Cost of the first waiter; zero without waiters.
+    pub head: Ru,
+    /// Debt not yet repaid.
+    pub debt: Ru,
+    /// RU charged since the last renewal the controller answered, for its estimate of what may still be out.
+    pub waiting: u64,
+}
+
+/// The spending power of a node between two grants.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Held {
+    /// Fill rate of the local bucket.
+    pub rate: Rate,
+    /// Depth of the local bucket.
+    pub cap: Ru,
+    /// Unspent lump tokens.
+    pub lump: Ru,
+}
+
+/// The controller's answer for one group.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Grant {
+    /// Spend within this until it ends.
+    Leased(LeaseTerms),
+    /// Metered, not throttled, until the lease ends.
+    Unlimited {
+        /// Lease length, from the moment the node sent its renewal.
+        ttl: Span,
+        /// Renew again after this long.
+        renew_after: Span,
+        /// What the node may admit past the lease.
+        fallback: Fallback,
+    },
+    /// The group does not exist.
+    UnknownGroup,
+    /// The controller recovers from an unclean start and the node proved no lease.
+    Recovering {
+        /// Ask again after this long.
+        ask_again: Span,
+    },
+}
+
+/// A lease as the node applies it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct LeaseTerms {
+    /// Fill rate of the local bucket.
+    pub rate: Rate,
+    /// Depth of the local bucket.
+    pub cap: Ru,
+    /// Tokens for the local bucket at once; it never holds more than `cap`.
+    pub fill: Ru,
+    /// Tokens beside the bucket, spent first, not refilled.
+    pub lump: Ru,
+    /// Lease length, from the moment the node sent its renewal.
+    pub ttl: Span,
+    /// Renew again after this long if nothing happens.
+    pub renew_after: Span,
+    /// Asking again before this is useless; zero means as soon as it helps.
+    pub ask_again: Span,
+    /// An operation above this can never be admitted.
+    pub max_fit: Ru,
+    /// Debt the node may run up.
+    pub max_debt: Ru,
+    /// What the node may admit past the lease.
+    pub fallback: Fallback,
+    /// Acknowledge at once: others wait for what this lowered.
+    pub ack_now: bool,
+}

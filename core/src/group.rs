@@ -1,0 +1,125 @@
+//! The definition of a resource group, as the core enforces it.
+//!
+//! A group's `rate` is its guarantee and, unless it may burst, its cap. `limit()` and `depth()` are the rate and
+//! the bucket depth that are enforced for the group and everything below it.
+
+use crate::units::{Rate, Ru, Span};
+
+/// Numeric identity of a group, assigned by the controller and never reused.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct GroupId(pub u32);
+
+impl GroupId {
+    /// The server itself: the root of the tree, whose limit is the server capacity.
+    pub const ROOT: Self = Self(0);
+    /// The group of everyone who is bound to no other.
+    pub const DEFAULT: Self = Self(1);
+}
+
+/// Numeric identity of one client incarnation, assigned by the controller.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct ClientId(pub u64);
+
+/// Whether a group may use more than its own rate.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Burstable {
+    /// Capped at its own rate.
+    #[default]
+    Off,
+    /// May borrow what its ancestors have left, up to this total rate.
+    Moderated(Rate),
+    /// May borrow all that its ancestors have left.
+    Unlimited,
+}
+
+/// Who borrows first when groups compete for what is left above the guarantees.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Priority {
+    /// Last.
+    Low,
+    /// Between.
+    #[default]
+    Medium,
+    /// First.
+    High,
+}
+
+/// What a node may admit for a group after its lease has ended.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Fallback {
+    /// Nothing: waiters get `Unavailable`.
+    #[default]
+    Stop,
+    /// This rate on every node that is cut off.
+    Rate(Rate),
+    /// Everything.
+    Unlimited,
+}
+
+/// The enforced part of a group's definition.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct GroupSpec {
+    /// The group above; `None` is the root.
+    pub parent: Option<GroupId>,
+    /// Guarantee and, with `Burstable::Off`, cap. `None` is unlimited.
+    pub rate: Option<Rate>,
+    /// Bucket depth. `None` is one second of the limit.
+    pub burst: Option<Ru>,
+    /// Whether the group may use more than `rate`.
+    pub burstable: Burstable,
+    /// Rank when borrowing.
+    pub priority: Priority,
+    /// Share when borrowing within one priority, 1 to [`GroupSpec::MAX_WEIGHT`].
+    pub weight: u32,
+    /// How long a lease lasts.
+    pub ttl: Span,
+    /// How often a client renews.
+    pub renew_every: Span,
+    /// What a node may admit past its lease.
+    pub fallback: Fallback,
+    /// Debt a node may run up when operations cost more than estimated; part of the stated overrun.
+    pub max_debt: Ru,
+}
+
+impl GroupSpec {
+    /// Largest weight.
+    pub const MAX_WEIGHT: u32 = 10_000;
+    /// Shortest and longest lease.
+    pub const TTL_RANGE: (Span, Span) = (Span::millis(500), Span::secs(60));
+
+    /// A top-level group capped at `rate`, everything else at its default.
+    pub fn capped(rate: Rate) -> Self {
+        Self { rate: Some(rate), ..Self::unlimited() }
+    }
+
+    /// A top-level group that is metered and not throttled.
+    pub fn unlimited() -> Self {
+        Self {
+            parent: None,
+            rate: None,
+            burst: None,
+            burstable: Burstable::Off,
+            priority: Priority::Medium,
+            weight: 1,
+            ttl: Span::secs(5),
+            renew_every: Span::secs(1),
+            fallback: Fallback::Stop,
+            max_debt: Ru::whole(1_000),
+        }
+    }
+
+    /// The rate that the group and everything below it never pass; `None` is no limit of its own.
+    pub fn limit(&self) -> Option<Rate> {
+        match (self.rate, self.burstable) {
+            (None, _) | (_, Burstable::Unlimited) => None,
+            (Some(rate), Burstable::Off) => Some(rate),
+            (Some(rate), Burstable::Moderated(cap)) => Some(rate.max(cap)),
+        }
+    }
+
+    /// Depth of the group's bucket; `None` when the group has no limit of its own.
+    pub fn depth(&self) -> Option<Ru> {
+        let limit = self.limit()?;
+        Some(self.burst.unwrap_or_else(|| limit.over(Span::secs(1)).max(Ru(1))))
+    }
+}

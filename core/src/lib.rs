@@ -1,0 +1,4 @@
+//! placeholder
+pub mod group;
+pub mod units;
+pub mod usage;

@@ -1,0 +1,270 @@
+//! Exact integer units of the core: request units, rates and time.
+//!
+//! `Ru` is micro-RU, `Rate` is micro-RU per second, `Time` and `Span` are microseconds. Time is always an
+//! argument, never read. `Accrual` turns a rate and a span into RU and keeps the division remainder, so that
+//! refilling in many small steps gives exactly what one large step gives.
+
+use std::fmt;
+use std::ops::{Add, AddAssign, Sub, SubAssign};
+
+/// Micro-RU in one RU, and microseconds in one second.
+pub const MICRO: i64 = 1_000_000;
+
+/// Request units, in micro-RU. Negative values are debt.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Ru(pub i64);
+
+/// Request units per second, in micro-RU per second. Never negative in a definition or a lease.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Rate(pub i64);
+
+/// A moment on one process's monotonic clock, in microseconds. Moments of different clocks do not compare.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Time(pub u64);
+
+/// A length of time, in microseconds.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Span(pub u64);
+
+impl Ru {
+    /// No RU.
+    pub const ZERO: Self = Self(0);
+    /// The largest amount any field may hold: 10^12 RU.
+    pub const MAX: Self = Self(1_000_000_000_000 * MICRO);
+
+    /// Whole RU, saturating at [`Ru::MAX`].
+    pub const fn whole(ru: i64) -> Self {
+        Self(ru.saturating_mul(MICRO))
+    }
+
+    /// The larger of this and zero.
+    #[must_use]
+    pub fn or_zero(self) -> Self {
+        self.max(Self::ZERO)
+    }
+
+    /// Whether this is more than nothing.
+    pub const fn is_positive(self) -> bool {
+        self.0 > 0
+    }
+}
+
+impl Rate {
+    /// No RU per second.
+    pub const ZERO: Self = Self(0);
+    /// The largest rate a definition may hold: 10^9 RU/s.
+    pub const MAX: Self = Self(1_000_000_000 * MICRO);
+
+    /// Whole RU per second.
+    pub const fn whole(ru_per_sec: i64) -> Self {
+        Self(ru_per_sec.saturating_mul(MICRO))
+    }
+
+    /// What this rate yields in `span`, rounded down.
+    pub fn over(self, span: Span) -> Ru {
+        Ru(clamp_i64(i128::from(self.0) * i128::from(span.0) / i128::from(MICRO)))
+    }
+
+    /// `self * numerator / denominator`, rounded down.
+    #[must_use]
+    pub fn scale(self, numerator: i64, denominator: i64) -> Self {
+        Self(scale(self.0, numerator, denominator))
+    }
+
+    /// How long this rate takes to yield `amount`, rounded up; `None` when it never does.
+    pub fn time_for(self, amount: Ru) -> Option<Span> {
+        if amount.0 <= 0 {
+            return Some(Span(0));
+        }
+        if self.0 <= 0 {
+            return None;
+        }
+        let micros = (i128::from(amount.0) * i128::from(MICRO)).div_ceil_i128(i128::from(self.0));
+        u64::try_from(micros).ok().map(Span)
+    }
+}
+
+impl Ru {
+    /// `self * numerator / denominator`, rounded down.
+    #[must_use]
+    pub fn scale(self, numerator: i64, denominator: i64) -> Self {
+        Self(scale(self.0, numerator, denominator))
+    }
+}
+
+impl Time {
+    /// `self + span`, saturating.
+    #[must_use]
+    pub const fn after(self, span: Span) -> Self {
+        Self(self.0.saturating_add(span.0))
+    }
+
+    /// The time from `earlier` to this; zero when the clock stepped back.
+    pub const fn since(self, earlier: Self) -> Span {
+        Span(self.0.saturating_sub(earlier.0))
+    }
+}
+
+impl Span {
+    /// Milliseconds.
+    pub const fn millis(ms: u64) -> Self {
+        Self(ms.saturating_mul(1_000))
+    }
+
+    /// Seconds.
+    pub const fn secs(s: u64) -> Self {
+        Self(s.saturating_mul(1_000_000))
+    }
+}
+
+/// `value * numerator / denominator` without overflow, rounded down and clamped to `i64`.
+fn scale(value: i64, numerator: i64, denominator: i64) -> i64 {
+    debug_assert!(denominator > 0, "scale by a positive denominator");
+    clamp_i64(
+        (i128::from(value) * i128::from(numerator)).checked_div(i128::from(denominator)).unwrap_or_default(),
+    )
+}
+
+/// The nearest `i64`.
+pub(crate) fn clamp_i64(value: i128) -> i64 {
+    i64::try_from(value).unwrap_or(if value < 0 { i64::MIN } else { i64::MAX })
+}
+
+trait DivCeil {
+    fn div_ceil_i128(self, by: Self) -> Self;
+}
+
+impl DivCeil for i128 {
+    fn div_ceil_i128(self, by: Self) -> Self {
+        (self + by - 1) / by
+    }
+}
+
+/// Exact accrual: carries the sub-micro-RU remainder of `rate * span` from one step to the next.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Accrual {
+    /// Micro-RU * microseconds / second not yet paid out, below [`MICRO`].
+    remainder: i64,
+}
+
+impl Accrual {
+    /// RU accrued at `rate` over `span`, remainder carried.
+    pub fn take(&mut self, rate: Rate, span: Span) -> Ru {
+        let grains = i128::from(rate.0) * i128::from(span.0) + i128::from(self.remainder);
+        self.remainder = clamp_i64(grains.rem_euclid(i128::from(MICRO)));
+        Ru(clamp_i64(grains.div_euclid(i128::from(MICRO))))
+    }
+
+    /// The carried remainder, in millionths of a micro-RU.
+    pub const fn remainder(&self) -> i64 {
+        self.remainder
+    }
+}
+
+macro_rules! arithmetic {
+    ($($unit:ident),*) => {$(
+        impl Add for $unit {
+            type Output = Self;
+            fn add(self, other: Self) -> Self {
+                Self(self.0.saturating_add(other.0))
+            }
+        }
+        impl Sub for $unit {
+            type Output = Self;
+            fn sub(self, other: Self) -> Self {
+                Self(self.0.saturating_sub(other.0))
+            }
+        }
+        impl AddAssign for $unit {
+            fn add_assign(&mut self, other: Self) {
+                *self = *self + other;
+            }
+        }
+        impl SubAssign for $unit {
+            fn sub_assign(&mut self, other: Self) {
+                *self = *self - other;
+            }
+        }
+        impl std::iter::Sum for $unit {
+            fn sum<I: Iterator<Item = Self>>(items: I) -> Self {
+                items.fold(Self::default(), Add::add)
+            }
+        }
+    )*};
+}
+arithmetic!(Ru, Rate, Span);
+
+/// Writes a micro quantity as a decimal without trailing zeros.
+fn write_micro(f: &mut fmt::Formatter<'_>, micro: i64, unit: &str) -> fmt::Result {
+    let (sign, magnitude) = if micro < 0 { ("-", micro.unsigned_abs()) } else { ("", micro.unsigned_abs()) };
+    let (whole, part) = (magnitude / MICRO.unsigned_abs(), magnitude % MICRO.unsigned_abs());
+    if part == 0 {
+        write!(f, "{sign}{whole}{unit}")
+    } else {
+        let digits = format!("{part:06}");
+        write!(f, "{sign}{whole}.{}{unit}", digits.trim_end_matches('0'))
+    }
+}
+
+impl fmt::Display for Ru {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write_micro(f, self.0, " RU")
+    }
+}
+
+impl fmt::Display for Rate {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write_micro(f, self.0, " RU/s")
+    }
+}
+
+impl fmt::Display for Span {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.0 {
+            us if us >= 1_000_000 => write_micro(f, i64::try_from(us).unwrap_or(i64::MAX), "s"),
+            us if us % 1_000 == 0 => write!(f, "{}ms", us / 1_000),
+            us => write!(f, "{us}us"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn accrual_in_small_steps_equals_one_large_step() {
+        for rate in [1, 7, 999_999, 333_333_333, Rate::MAX.0] {
+            let mut accrual = Accrual::default();
+            let stepped: Ru = (0..1_000_u64).map(|i| accrual.take(Rate(rate), Span(i * 37))).sum();
+            let whole: u64 = (0..1_000_u64).map(|i| i * 37).sum();
+            let mut once = Accrual::default();
+            assert_eq!(stepped, once.take(Rate(rate), Span(whole)));
+            assert_eq!(accrual, once);
+        }
+    }
+
+    #[test]
+    fn time_for_rounds_up_so_that_the_amount_is_there() {
+        for (rate, amount) in [(1, 1), (3, 10), (999_999, 5_000_001), (Rate::MAX.0, 1)] {
+            let span = Rate(rate).time_for(Ru(amount)).unwrap();
+            assert!(Rate(rate).over(span) >= Ru(amount), "{rate} {amount} {span:?}");
+        }
+        assert_eq!(Rate::ZERO.time_for(Ru(1)), None);
+        assert_eq!(Rate::ZERO.time_for(Ru(0)), Some(Span(0)));
+    }
+
+    #[test]
+    fn units_print_as_decimals() {
+        for (text, shown) in [
+            (Ru(1_500_000).to_string(), "1.5 RU"),
+            (Ru(-1).to_string(), "-0.000001 RU"),
+            (Rate::whole(20).to_string(), "20 RU/s"),
+            (Span::millis(100).to_string(), "100ms"),
+            (Span(1_500_000).to_string(), "1.5s"),
+            (Span(17).to_string(), "17us"),
+        ] {
+            assert_eq!(text, shown);
+        }
+    }
+}

@@ -1,0 +1,13 @@
+//! `tidegate.v1`, the wire protocol: generated code only. The `.proto` files under `proto/` hold the documentation
+//! of every message, with units.
+
+/// Version 1 of the protocol.
+pub mod v1 {
+    tonic::include_proto!("tidegate.v1");
+}
+
+/// Serialised descriptors of every `.proto` file, for gRPC reflection.
+pub const DESCRIPTORS: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/descriptors.bin"));
+
+/// Oldest and newest protocol version this build speaks.
+pub const PROTOCOL_VERSIONS: std::ops::RangeInclusive<u32> = 1..=1;
