@@ -1,1 +1,5 @@
-//! placeholder
+//! The node side of tidegate.
+mod clock;
+mod journal;
+pub mod meter;
+mod names;

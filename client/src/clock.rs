@@ -1,0 +1,77 @@
+//! The client's clocks: microseconds since the client started, and the wall clock for the incarnation number.
+//!
+//! Everything that decides reads time here, from tokio's pausable clock, so that tests can stop and move it.
+
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use tidegate_core::units::{Span, Time};
+use tokio::time::Instant;
+
+/// Monotonic time since the client was built.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Clock {
+    origin: Instant,
+}
+
+impl Clock {
+    /// A clock that reads zero now.
+    pub(crate) fn start() -> Self {
+        Self {
+            origin: Instant::now(),
+        }
+    }
+
+    /// Microseconds since the start.
+    pub(crate) fn now(&self) -> Time {
+        self.at(Instant::now())
+    }
+
+    /// The moment `instant` on this clock; zero when it lies before the start.
+    pub(crate) fn at(&self, instant: Instant) -> Time {
+        Time(span(instant.saturating_duration_since(self.origin)).0)
+    }
+
+    /// Completes at `time`; at once when it has passed, never when it is beyond what the timer can express.
+    pub(crate) async fn sleep_until(&self, time: Time) {
+        match self.origin.checked_add(Duration::from_micros(time.0)) {
+            Some(instant) => tokio::time::sleep_until(instant).await,
+            None => std::future::pending().await,
+        }
+    }
+}
+
+/// Microseconds since 1970; zero when the wall clock stands before that.
+#[expect(
+    clippy::disallowed_methods,
+    reason = "this is the crate's only reading of the wall clock"
+)]
+pub(crate) fn wall_micros() -> u64 {
+    SystemTime::now()
+        .duration_since(UNIX_EPOCH)
+        .map_or(0, |since| span(since).0)
+}
+
+/// A duration in microseconds, saturating.
+pub(crate) fn span(duration: Duration) -> Span {
+    Span(u64::try_from(duration.as_micros()).unwrap_or(u64::MAX))
+}
+
+/// A span as the standard library's duration.
+pub(crate) fn duration(span: Span) -> Duration {
+    Duration::from_micros(span.0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn the_clock_follows_paused_time() {
+        let clock = Clock::start();
+        assert_eq!(clock.now(), Time(0));
+        clock.sleep_until(Time(1_500)).await;
+        // Tokio's timer rounds up to the next millisecond.
+        assert_eq!(clock.now(), Time(2_000));
+        assert!(wall_micros() > 1_600_000_000_000_000);
+    }
+}

@@ -1,0 +1,198 @@
+//! The two payloads of the journal: the file's header and one group's cumulative consumption.
+//!
+//! Header: magic, format, incarnation of the newest start, client identity. Entry: incarnation, the counters of
+//! `Consumption` in a fixed order, group name. All integers are little endian and 8 bytes wide.
+
+use tidegate_core::units::Ru;
+use tidegate_core::usage::{Consumption, RuParts, Usage};
+
+use crate::names::GroupName;
+
+/// First bytes of every journal.
+const MAGIC: &[u8; 8] = b"tidegate";
+/// Layout of the file; grows when it changes.
+const FORMAT: u64 = 1;
+
+/// What the header says.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Header {
+    pub(super) incarnation: u64,
+    pub(super) identity: String,
+}
+
+/// One group's consumption under one incarnation.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Entry {
+    pub(super) incarnation: u64,
+    pub(super) group: GroupName,
+    pub(super) total: Consumption,
+}
+
+impl Header {
+    pub(super) fn encode(&self) -> Vec<u8> {
+        let mut bytes = MAGIC.to_vec();
+        bytes.extend(FORMAT.to_le_bytes());
+        bytes.extend(self.incarnation.to_le_bytes());
+        bytes.extend(self.identity.as_bytes());
+        bytes
+    }
+
+    /// `None` when the payload is not a header of this format.
+    pub(super) fn decode(payload: &[u8]) -> Option<Self> {
+        let mut reader = Reader(payload.strip_prefix(MAGIC)?);
+        if reader.u64()? != FORMAT {
+            return None;
+        }
+        let incarnation = reader.u64()?;
+        Some(Self {
+            incarnation,
+            identity: std::str::from_utf8(reader.0).ok()?.to_owned(),
+        })
+    }
+}
+
+impl Entry {
+    pub(super) fn encode(incarnation: u64, group: &GroupName, total: &Consumption) -> Vec<u8> {
+        let Consumption {
+            charged,
+            shadow,
+            operations,
+            throttled,
+            waited_us,
+            usage,
+        } = total;
+        let RuParts {
+            cpu,
+            read,
+            write,
+            network,
+            flat,
+        } = charged;
+        let mut bytes = Vec::with_capacity(super::slot::PAYLOAD_BYTES);
+        bytes.extend(incarnation.to_le_bytes());
+        for ru in [cpu, read, write, network, flat, shadow] {
+            bytes.extend(ru.0.to_le_bytes());
+        }
+        for count in [operations, throttled, waited_us] {
+            bytes.extend(count.to_le_bytes());
+        }
+        for (_, count) in usage.fields() {
+            bytes.extend(count.to_le_bytes());
+        }
+        bytes.extend(group.as_bytes());
+        bytes
+    }
+
+    /// `None` when the payload is not an entry.
+    pub(super) fn decode(payload: &[u8]) -> Option<Self> {
+        let mut reader = Reader(payload);
+        let incarnation = reader.u64()?;
+        let charged = RuParts {
+            cpu: reader.ru()?,
+            read: reader.ru()?,
+            write: reader.ru()?,
+            network: reader.ru()?,
+            flat: reader.ru()?,
+        };
+        let total = Consumption {
+            charged,
+            shadow: reader.ru()?,
+            operations: reader.u64()?,
+            throttled: reader.u64()?,
+            waited_us: reader.u64()?,
+            usage: Usage {
+                cpu_ns: reader.u64()?,
+                read_requests: reader.u64()?,
+                read_batches: reader.u64()?,
+                read_bytes: reader.u64()?,
+                write_requests: reader.u64()?,
+                write_batches: reader.u64()?,
+                write_bytes: reader.u64()?,
+                net_in_bytes: reader.u64()?,
+                net_out_bytes: reader.u64()?,
+                cross_zone_bytes: reader.u64()?,
+            },
+        };
+        let group = GroupName::new(std::str::from_utf8(reader.0).ok()?).ok()?;
+        Some(Self {
+            incarnation,
+            group,
+            total,
+        })
+    }
+}
+
+/// Takes integers off the front.
+struct Reader<'a>(&'a [u8]);
+
+impl Reader<'_> {
+    fn u64(&mut self) -> Option<u64> {
+        let (head, rest) = self.0.split_first_chunk::<8>()?;
+        self.0 = rest;
+        Some(u64::from_le_bytes(*head))
+    }
+
+    /// An amount; a negative one is damage.
+    fn ru(&mut self) -> Option<Ru> {
+        let (head, rest) = self.0.split_first_chunk::<8>()?;
+        self.0 = rest;
+        let value = i64::from_le_bytes(*head);
+        (value >= 0).then_some(Ru(value))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::journal::slot::PAYLOAD_BYTES;
+    use crate::names::MAX_GROUP_NAME;
+
+    #[test]
+    fn entries_survive_the_round_trip() {
+        let group = GroupName::new(&"g".repeat(MAX_GROUP_NAME)).unwrap();
+        let total = Consumption {
+            charged: RuParts {
+                cpu: Ru(1),
+                read: Ru(2),
+                write: Ru(3),
+                network: Ru(4),
+                flat: Ru(i64::MAX),
+            },
+            shadow: Ru(6),
+            operations: 7,
+            throttled: 8,
+            waited_us: u64::MAX,
+            usage: Usage {
+                cpu_ns: 10,
+                write_bytes: 11,
+                cross_zone_bytes: 12,
+                ..Usage::default()
+            },
+        };
+        let bytes = Entry::encode(9, &group, &total);
+        assert!(bytes.len() <= PAYLOAD_BYTES, "{} bytes", bytes.len());
+        assert_eq!(
+            Entry::decode(&bytes),
+            Some(Entry {
+                incarnation: 9,
+                group,
+                total
+            })
+        );
+        assert_eq!(Entry::decode(&bytes[..100]), None);
+        let mut negative = bytes;
+        negative[15] = 0xff;
+        assert_eq!(Entry::decode(&negative), None);
+    }
+
+    #[test]
+    fn headers_survive_the_round_trip() {
+        let header = Header {
+            incarnation: 3,
+            identity: "node-1".into(),
+        };
+        assert_eq!(Header::decode(&header.encode()), Some(header.clone()));
+        assert_eq!(Header::decode(b"tidegateXXXXXXXXYYYYYYYY"), None);
+        assert_eq!(Header::decode(b""), None);
+    }
+}

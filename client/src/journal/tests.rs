@@ -1,0 +1,173 @@
+//! Journals across simulated kills, torn writes and foreign files.
+
+use tidegate_core::units::Ru;
+use tidegate_core::usage::RuParts;
+
+use super::*;
+
+fn identity() -> Identity {
+    Identity::new("node-1").unwrap()
+}
+
+fn group(name: &str) -> GroupName {
+    GroupName::new(name).unwrap()
+}
+
+fn total(ru: i64) -> Consumption {
+    Consumption {
+        charged: RuParts::flat(Ru(ru)),
+        operations: 1,
+        ..Consumption::default()
+    }
+}
+
+fn open(dir: &Path, wall_us: u64) -> (Journal, Vec<Inherited>) {
+    Journal::open(dir, &identity(), wall_us).unwrap()
+}
+
+#[test]
+fn what_was_written_is_inherited_until_dropped() {
+    let dir = tempfile::tempdir().unwrap();
+    let (journal, inherited) = open(dir.path(), 100);
+    assert!(inherited.is_empty());
+    let (mut a, mut b) = (
+        journal.claim(&group("a")).unwrap(),
+        journal.claim(&group("b")).unwrap(),
+    );
+    for ru in 1..=5 {
+        journal.write(&mut a, &group("a"), &total(ru)).unwrap();
+    }
+    journal.write(&mut b, &group("b"), &total(9)).unwrap();
+    drop(journal);
+
+    let (journal, inherited) = open(dir.path(), 50);
+    assert_eq!(
+        journal.incarnation(),
+        101,
+        "grows although the wall clock stepped back"
+    );
+    let seen: Vec<_> = inherited
+        .iter()
+        .map(|i| (i.incarnation, &*i.group, i.total.ru().0))
+        .collect();
+    assert_eq!(seen, [(100, "a", 5), (100, "b", 9)]);
+    journal.drop_slot(inherited[0].slot).unwrap();
+    let mut reused = journal.claim(&group("c")).unwrap();
+    assert_eq!(reused.id(), inherited[0].slot);
+    journal.write(&mut reused, &group("c"), &total(1)).unwrap();
+    drop(journal);
+
+    let (_journal, inherited) = open(dir.path(), 1_000);
+    let seen: Vec<_> = inherited
+        .iter()
+        .map(|i| (i.incarnation, &*i.group, i.total.ru().0))
+        .collect();
+    assert_eq!(seen, [(101, "c", 1), (100, "b", 9)]);
+}
+
+#[test]
+fn a_torn_slot_falls_back_to_the_previous_total() {
+    let dir = tempfile::tempdir().unwrap();
+    let (journal, _) = open(dir.path(), 1);
+    let mut slot = journal.claim(&group("a")).unwrap();
+    for ru in [10, 20] {
+        journal.write(&mut slot, &group("a"), &total(ru)).unwrap();
+    }
+    // Version 2 lies in the first copy; half of it is lost.
+    journal
+        .file
+        .write_all_at(&[0xee; 200], offset(slot.id()) + 100)
+        .unwrap();
+    drop(journal);
+    let (_journal, inherited) = open(dir.path(), 2);
+    assert_eq!(
+        inherited.iter().map(|i| i.total.ru()).collect::<Vec<_>>(),
+        [Ru(10)]
+    );
+}
+
+#[test]
+fn a_slot_damaged_in_both_copies_is_an_error_that_names_it() {
+    let dir = tempfile::tempdir().unwrap();
+    let (journal, _) = open(dir.path(), 1);
+    journal
+        .file
+        .write_all_at(&[0xee; RECORD_BYTES], offset(SlotId(0)))
+        .unwrap();
+    drop(journal);
+    let error = Journal::open(dir.path(), &identity(), 2).unwrap_err();
+    assert!(matches!(error, JournalError::Damaged { slot: 0, .. }), "{error}");
+}
+
+#[test]
+fn a_first_write_cut_short_at_the_end_of_the_file_is_an_empty_slot() {
+    let dir = tempfile::tempdir().unwrap();
+    let (journal, _) = open(dir.path(), 1);
+    journal
+        .file
+        .write_all_at(&[0xee; 100], offset(SlotId(0)))
+        .unwrap();
+    drop(journal);
+    let (journal, inherited) = open(dir.path(), 2);
+    assert!(inherited.is_empty());
+    assert_eq!(journal.claim(&group("a")).unwrap().id(), SlotId(0));
+}
+
+#[test]
+fn foreign_files_are_refused() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("node-1.journal");
+    for content in [
+        &b"#!/bin/sh\n"[..],
+        &[0xaa; 10_000],
+        &encode(1, b"something else").unwrap().repeat(2),
+    ] {
+        std::fs::write(&path, content).unwrap();
+        let error = Journal::open(dir.path(), &identity(), 1).unwrap_err();
+        assert!(matches!(error, JournalError::NotAJournal { .. }), "{error}");
+        assert!(error.to_string().contains("node-1.journal"), "{error}");
+        assert_eq!(std::fs::read(&path).unwrap(), content, "left as it was");
+    }
+    let other = Identity::new("node-2").unwrap();
+    std::fs::remove_file(&path).unwrap();
+    drop(open(dir.path(), 1));
+    std::fs::rename(&path, dir.path().join("node-2.journal")).unwrap();
+    assert!(matches!(
+        Journal::open(dir.path(), &other, 1),
+        Err(JournalError::NotAJournal { .. })
+    ));
+}
+
+#[test]
+fn a_second_opener_is_refused() {
+    let dir = tempfile::tempdir().unwrap();
+    let (journal, _) = open(dir.path(), 1);
+    let error = Journal::open(dir.path(), &identity(), 2).unwrap_err();
+    assert!(matches!(error, JournalError::InUse { .. }), "{error}");
+    drop(journal);
+    open(dir.path(), 3);
+    let missing = Journal::open(&dir.path().join("missing"), &identity(), 1).unwrap_err();
+    assert!(
+        matches!(
+            missing,
+            JournalError::Io {
+                action: "open it",
+                ..
+            }
+        ),
+        "{missing}"
+    );
+}
+
+#[test]
+fn a_full_journal_says_so() {
+    let dir = tempfile::tempdir().unwrap();
+    let (journal, _) = open(dir.path(), 1);
+    for _ in 0..MAX_SLOTS {
+        journal.claim(&group("a")).unwrap();
+    }
+    assert!(matches!(
+        journal.claim(&group("a")),
+        Err(JournalError::Full { .. })
+    ));
+}

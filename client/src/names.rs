@@ -1,0 +1,135 @@
+//! Names that cross the wire: the identity of a node and the name of a group, checked where they enter.
+
+use std::borrow::Borrow;
+use std::fmt;
+use std::ops::Deref;
+use std::sync::Arc;
+
+/// Longest identity of a node, in bytes; the controller refuses longer ones.
+pub const MAX_IDENTITY: usize = 64;
+/// Longest group name, in bytes; a journal slot has room for this much.
+pub const MAX_GROUP_NAME: usize = 128;
+
+/// A name that cannot be used.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum NameError {
+    /// The identity of the node.
+    #[error(
+        "node identity {value:?} is not 1 to {MAX_IDENTITY} characters of [A-Za-z0-9._-]; give this process another `identity`"
+    )]
+    Identity {
+        /// What was given.
+        value: String,
+    },
+    /// The name of a group.
+    #[error(
+        "group name {value:?} is not 1 to {MAX_GROUP_NAME} bytes without control characters; check the name"
+    )]
+    Group {
+        /// What was given.
+        value: String,
+    },
+}
+
+/// Identity of a node: 1 to 64 characters of `[A-Za-z0-9._-]`, the same from start to start.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Identity(Arc<str>);
+
+impl Identity {
+    /// Checks `value`.
+    pub fn new(value: &str) -> Result<Self, NameError> {
+        let allowed = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'_' | b'-');
+        // A name of dots alone is a directory, and the journal is a file named after the identity.
+        let dots = value.bytes().all(|byte| byte == b'.');
+        if dots || value.len() > MAX_IDENTITY || !value.bytes().all(allowed) {
+            return Err(NameError::Identity {
+                value: shorten(value),
+            });
+        }
+        Ok(Self(value.into()))
+    }
+}
+
+/// Name of a resource group. Cheap to clone.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct GroupName(Arc<str>);
+
+impl GroupName {
+    /// Checks `value`.
+    pub fn new(value: &str) -> Result<Self, NameError> {
+        if value.is_empty() || value.len() > MAX_GROUP_NAME || value.chars().any(char::is_control) {
+            return Err(NameError::Group {
+                value: shorten(value),
+            });
+        }
+        Ok(Self(value.into()))
+    }
+}
+
+/// The beginning of a refused name, so that an error message stays readable.
+fn shorten(value: &str) -> String {
+    value.chars().take(MAX_GROUP_NAME).collect()
+}
+
+impl Deref for Identity {
+    type Target = str;
+    fn deref(&self) -> &str {
+        &self.0
+    }
+}
+
+impl Deref for GroupName {
+    type Target = str;
+    fn deref(&self) -> &str {
+        &self.0
+    }
+}
+
+impl Borrow<str> for GroupName {
+    fn borrow(&self) -> &str {
+        &self.0
+    }
+}
+
+impl fmt::Display for GroupName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl fmt::Debug for GroupName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Debug::fmt(&self.0, f)
+    }
+}
+
+impl fmt::Display for Identity {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn identities_are_checked() {
+        for good in ["a", "node-1.eu_west", &"x".repeat(64)] {
+            assert!(Identity::new(good).is_ok(), "{good}");
+        }
+        for bad in ["", ".", "..", "a b", "a/b", "é", &"x".repeat(65)] {
+            assert!(Identity::new(bad).is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn group_names_are_checked() {
+        for good in ["default", "Ünïcode name", &"x".repeat(128)] {
+            assert!(GroupName::new(good).is_ok(), "{good}");
+        }
+        for bad in ["", "a\nb", &"x".repeat(129)] {
+            assert!(GroupName::new(bad).is_err(), "{bad}");
+        }
+    }
+}
