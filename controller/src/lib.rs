@@ -1,1 +1,19 @@
-//! placeholder
+//! The tidegate controller: definitions, leases, consumption and the admin API in one process.
+//!
+//! A shell around `tidegate-core`, which decides the grants. Here are the clock, the store, the registries of groups,
+//! bindings and nodes, and the adapters for gRPC and REST. `Controller::start` runs it in-process.
+
+pub mod audit;
+pub mod bindings;
+pub mod catalog;
+pub mod clock;
+pub mod definition;
+pub mod error;
+pub mod group_text;
+pub mod history;
+pub mod limits;
+pub mod live;
+pub mod name;
+pub mod proof;
+pub mod quantity;
+pub mod store;

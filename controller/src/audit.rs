@@ -1,0 +1,163 @@
+//! The record of who changed what and when.
+//!
+//! An entry is stored in the same transaction as the change it describes. Ids grow by one without gaps, so a page is
+//! a range of keys, and the oldest entries go when there are more than [`MAX_AUDIT`]. Time is Unix milliseconds.
+
+use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
+
+use crate::limits::{MAX_ACTOR, MAX_AUDIT, MAX_AUDIT_TEXT};
+use crate::store::records::{put_json, u64_key};
+use crate::store::{Batch, StoreError, Table, Write};
+
+/// One change.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct AuditEntry {
+    /// Grows by one from entry to entry.
+    pub id: u64,
+    /// When, in milliseconds since the Unix epoch.
+    pub unix_ms: u64,
+    /// Who: as stated by the caller, and the address it came from.
+    pub actor: String,
+    /// Such as "create group".
+    pub action: String,
+    /// What was changed.
+    pub subject: String,
+    /// The state before as JSON; empty when there was none.
+    pub before: String,
+    /// The state after as JSON; empty when there is none.
+    pub after: String,
+}
+
+/// Who asks for a change.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Actor(String);
+
+impl Actor {
+    /// From what the caller states and the address it came from. Odd characters are replaced and the length is
+    /// bounded, so that the log stays readable whatever is stated.
+    pub fn new(stated: Option<&str>, peer: &str) -> Self {
+        let readable = |c: char| if c.is_ascii_graphic() || c == ' ' { c } else { '?' };
+        let stated: String = stated
+            .unwrap_or_default()
+            .chars()
+            .take(MAX_ACTOR)
+            .map(readable)
+            .collect();
+        let stated = stated.trim();
+        Self(if stated.is_empty() {
+            peer.to_owned()
+        } else {
+            format!("{stated} ({peer})")
+        })
+    }
+
+    /// As it is stored.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+/// What happened to what.
+#[derive(Clone, Debug, Default)]
+pub struct Change {
+    /// Such as "create group".
+    pub action: &'static str,
+    /// What was changed.
+    pub subject: String,
+    /// The state before as JSON; empty when there was none.
+    pub before: String,
+    /// The state after as JSON; empty when there is none.
+    pub after: String,
+}
+
+/// The next id of the audit log.
+#[derive(Debug)]
+pub struct Audit {
+    next_id: u64,
+}
+
+impl Audit {
+    /// A log whose next entry gets this id.
+    pub fn new(next_id: u64) -> Self {
+        Self {
+            next_id: next_id.max(1),
+        }
+    }
+
+    /// The id of the next entry.
+    pub fn next_id(&self) -> u64 {
+        self.next_id
+    }
+
+    /// Adds the entry to the batch of the change, and drops the one that is too old. The id counts as used once
+    /// `advance` is called, after the batch is stored.
+    pub fn record(
+        &self,
+        batch: &mut Batch,
+        unix_ms: u64,
+        actor: &Actor,
+        change: Change,
+    ) -> Result<(), StoreError> {
+        let entry = AuditEntry {
+            id: self.next_id,
+            unix_ms,
+            actor: actor.0.clone(),
+            action: change.action.to_owned(),
+            subject: change.subject,
+            before: bounded(change.before),
+            after: bounded(change.after),
+        };
+        batch.push(put_json(Table::Audit, u64_key(entry.id), &entry)?);
+        if let Some(oldest) = self.next_id.checked_sub(MAX_AUDIT) {
+            batch.push(Write::DeleteBelow(
+                Table::Audit,
+                u64_key(oldest.saturating_add(1)),
+            ));
+        }
+        Ok(())
+    }
+
+    /// The entry was stored.
+    pub fn advance(&mut self) {
+        self.next_id = self.next_id.saturating_add(1);
+    }
+}
+
+fn bounded(text: String) -> String {
+    if text.len() <= MAX_AUDIT_TEXT {
+        text
+    } else {
+        text.chars().take(MAX_AUDIT_TEXT).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn actors_are_bounded_and_readable() {
+        assert_eq!(Actor::new(None, "1.2.3.4:5").as_str(), "1.2.3.4:5");
+        assert_eq!(Actor::new(Some(" "), "peer").as_str(), "peer");
+        assert_eq!(
+            Actor::new(Some("ann\n\u{1b}[2J"), "peer").as_str(),
+            "ann??[2J (peer)"
+        );
+        assert!(Actor::new(Some(&"x".repeat(10_000)), "peer").as_str().len() < MAX_ACTOR + 10);
+    }
+
+    #[test]
+    fn old_entries_are_dropped() {
+        let mut batch = Batch::new();
+        let actor = Actor::new(None, "p");
+        Audit::new(1)
+            .record(&mut batch, 0, &actor, Change::default())
+            .unwrap();
+        assert_eq!(batch.len(), 1);
+        Audit::new(MAX_AUDIT + 5)
+            .record(&mut batch, 0, &actor, Change::default())
+            .unwrap();
+        assert_eq!(batch.last(), Some(&Write::DeleteBelow(Table::Audit, u64_key(6))));
+    }
+}

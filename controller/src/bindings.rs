@@ -1,0 +1,232 @@
+//! Who is charged to which group: users, tenants, and users within a tenant.
+//!
+//! The most specific binding wins: user in tenant, then user, then tenant, then the group `default`. Look-up is three
+//! steps in an ordered map; a second index lists the principals of each group for deletion.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+use tidegate_core::group::GroupId;
+
+use crate::error::{AdminError, InField};
+use crate::name::principal_part;
+
+/// A tenant, a user, or a user within a tenant.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub enum Principal {
+    /// Everyone of a tenant.
+    Tenant(String),
+    /// A user, in whatever tenant.
+    User(String),
+    /// A user of one tenant.
+    UserInTenant {
+        /// The tenant.
+        tenant: String,
+        /// The user.
+        user: String,
+    },
+}
+
+impl Principal {
+    /// From two texts of which at least one is not empty.
+    pub fn parse(tenant: &str, user: &str) -> Result<Self, AdminError> {
+        let part = |kind, text| principal_part(kind, text).in_field(kind);
+        match (tenant, user) {
+            ("", "") => Err(AdminError::invalid(
+                "user",
+                "neither tenant nor user is set; set one or both",
+            )),
+            (tenant, "") => part("tenant", tenant).map(Self::Tenant),
+            ("", user) => part("user", user).map(Self::User),
+            (tenant, user) => Ok(Self::UserInTenant {
+                tenant: part("tenant", tenant)?,
+                user: part("user", user)?,
+            }),
+        }
+    }
+
+    /// The tenant, or nothing.
+    pub fn tenant(&self) -> &str {
+        match self {
+            Self::Tenant(tenant) | Self::UserInTenant { tenant, .. } => tenant,
+            Self::User(_) => "",
+        }
+    }
+
+    /// The user, or nothing.
+    pub fn user(&self) -> &str {
+        match self {
+            Self::User(user) | Self::UserInTenant { user, .. } => user,
+            Self::Tenant(_) => "",
+        }
+    }
+}
+
+impl fmt::Display for Principal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Tenant(tenant) => write!(f, "tenant {tenant}"),
+            Self::User(user) => write!(f, "user {user}"),
+            Self::UserInTenant { tenant, user } => write!(f, "user {user} in tenant {tenant}"),
+        }
+    }
+}
+
+/// Which kind of binding decided.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Matched {
+    /// A user within a tenant.
+    UserInTenant,
+    /// A user.
+    User,
+    /// A tenant.
+    Tenant,
+    /// None: the group `default`.
+    Default,
+}
+
+impl Matched {
+    /// As the API spells it.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::UserInTenant => "user in tenant",
+            Self::User => "user",
+            Self::Tenant => "tenant",
+            Self::Default => "default",
+        }
+    }
+}
+
+/// All bindings.
+#[derive(Clone, Debug, Default)]
+pub struct Bindings {
+    groups: BTreeMap<Principal, GroupId>,
+    principals: BTreeMap<GroupId, BTreeSet<Principal>>,
+}
+
+impl Bindings {
+    /// How many there are.
+    pub fn len(&self) -> usize {
+        self.groups.len()
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.groups.is_empty()
+    }
+
+    /// The group a principal is bound to itself.
+    pub fn get(&self, principal: &Principal) -> Option<GroupId> {
+        self.groups.get(principal).copied()
+    }
+
+    /// Binds, and returns the group bound before.
+    pub fn bind(&mut self, principal: Principal, group: GroupId) -> Option<GroupId> {
+        let previous = self.unbind(&principal);
+        self.principals
+            .entry(group)
+            .or_default()
+            .insert(principal.clone());
+        self.groups.insert(principal, group);
+        previous
+    }
+
+    /// Removes a binding, and returns its group.
+    pub fn unbind(&mut self, principal: &Principal) -> Option<GroupId> {
+        let group = self.groups.remove(principal)?;
+        if let Some(principals) = self.principals.get_mut(&group) {
+            principals.remove(principal);
+            if principals.is_empty() {
+                self.principals.remove(&group);
+            }
+        }
+        Some(group)
+    }
+
+    /// The group that is charged for an operation of `user` of `tenant`; either may be empty.
+    pub fn resolve(&self, tenant: &str, user: &str) -> (GroupId, Matched) {
+        let steps = [
+            (!tenant.is_empty() && !user.is_empty(), Matched::UserInTenant),
+            (!user.is_empty(), Matched::User),
+            (!tenant.is_empty(), Matched::Tenant),
+        ];
+        for (applies, matched) in steps {
+            let principal = match matched {
+                Matched::UserInTenant => Principal::UserInTenant {
+                    tenant: tenant.into(),
+                    user: user.into(),
+                },
+                Matched::User => Principal::User(user.into()),
+                Matched::Tenant | Matched::Default => Principal::Tenant(tenant.into()),
+            };
+            if let Some(group) = self.get(&principal).filter(|_| applies) {
+                return (group, matched);
+            }
+        }
+        (GroupId::DEFAULT, Matched::Default)
+    }
+
+    /// Every binding, in order.
+    pub fn iter(&self) -> impl Iterator<Item = (&Principal, GroupId)> {
+        self.groups.iter().map(|(principal, group)| (principal, *group))
+    }
+
+    /// Bindings after `after`, in order.
+    pub fn after(&self, after: Option<&Principal>) -> impl Iterator<Item = (&Principal, GroupId)> {
+        use std::ops::Bound::{Excluded, Unbounded};
+        let from = after.map_or(Unbounded, Excluded);
+        self.groups
+            .range((from, Unbounded))
+            .map(|(principal, group)| (principal, *group))
+    }
+
+    /// The principals bound to a group, in order.
+    pub fn of_group(&self, group: GroupId) -> impl Iterator<Item = &Principal> {
+        self.principals.get(&group).into_iter().flatten()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn principal(tenant: &str, user: &str) -> Principal {
+        Principal::parse(tenant, user).unwrap()
+    }
+
+    #[test]
+    fn the_most_specific_binding_wins() {
+        let mut bindings = Bindings::default();
+        assert_eq!(bindings.resolve("t", "u"), (GroupId::DEFAULT, Matched::Default));
+        bindings.bind(principal("t", ""), GroupId(2));
+        assert_eq!(bindings.resolve("t", "u"), (GroupId(2), Matched::Tenant));
+        bindings.bind(principal("", "u"), GroupId(3));
+        assert_eq!(bindings.resolve("t", "u"), (GroupId(3), Matched::User));
+        bindings.bind(principal("t", "u"), GroupId(4));
+        assert_eq!(bindings.resolve("t", "u"), (GroupId(4), Matched::UserInTenant));
+        assert_eq!(bindings.resolve("x", "u"), (GroupId(3), Matched::User));
+        assert_eq!(bindings.resolve("t", ""), (GroupId(2), Matched::Tenant));
+        assert_eq!(bindings.resolve("", ""), (GroupId::DEFAULT, Matched::Default));
+    }
+
+    #[test]
+    fn rebinding_moves_the_principal_between_groups() {
+        let mut bindings = Bindings::default();
+        let ann = principal("", "ann");
+        assert_eq!(bindings.bind(ann.clone(), GroupId(2)), None);
+        assert_eq!(bindings.bind(ann.clone(), GroupId(3)), Some(GroupId(2)));
+        assert_eq!(bindings.of_group(GroupId(2)).count(), 0);
+        assert_eq!(bindings.of_group(GroupId(3)).collect::<Vec<_>>(), [&ann]);
+        assert_eq!(bindings.unbind(&ann), Some(GroupId(3)));
+        assert_eq!(bindings.unbind(&ann), None);
+        assert!(bindings.is_empty());
+    }
+
+    #[test]
+    fn principals_are_checked() {
+        assert_eq!(Principal::parse("", "").unwrap_err().field(), Some("user"));
+        assert_eq!(Principal::parse("a b", "u").unwrap_err().field(), Some("tenant"));
+        assert_eq!(Principal::parse("t", "ü").unwrap_err().field(), Some("user"));
+    }
+}

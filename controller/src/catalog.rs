@@ -1,0 +1,386 @@
+//! The tree of groups: names to ids, parents to children, and the rules that hold between groups.
+//!
+//! Pure: checks answer whether a change is allowed and what to warn of; `put` and `remove` carry out what was
+//! checked. Ids are handed out once and never used again.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use tidegate_core::group::{Fallback, GroupId};
+use tidegate_core::units::Rate;
+
+use crate::definition::Definition;
+use crate::error::AdminError;
+use crate::limits::{MAX_DEPTH, MAX_GROUPS};
+use crate::name::GroupName;
+
+/// All groups.
+#[derive(Debug, Default)]
+pub struct Catalog {
+    entries: BTreeMap<GroupId, Entry>,
+    ids: BTreeMap<GroupName, GroupId>,
+    children: BTreeMap<GroupId, BTreeSet<GroupId>>,
+    next_id: u32,
+    capacity: Option<Rate>,
+}
+
+#[derive(Debug)]
+struct Entry {
+    definition: Definition,
+    parent: Option<GroupId>,
+}
+
+impl Catalog {
+    /// An empty catalog of a server with this capacity, whose next new group gets `next_id` or a later one.
+    pub fn new(capacity: Option<Rate>, next_id: u32) -> Self {
+        Self {
+            capacity,
+            next_id: next_id.max(GroupId::DEFAULT.0 + 1),
+            ..Self::default()
+        }
+    }
+
+    /// How many groups there are.
+    pub fn len(&self) -> usize {
+        self.entries.len()
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.entries.is_empty()
+    }
+
+    /// RU/s of the whole server, if limited.
+    pub fn capacity(&self) -> Option<Rate> {
+        self.capacity
+    }
+
+    /// The id of a name.
+    pub fn id(&self, name: &GroupName) -> Option<GroupId> {
+        self.ids.get(name).copied()
+    }
+
+    /// The id of a name, or the error that names it.
+    pub fn require(&self, name: &GroupName) -> Result<GroupId, AdminError> {
+        self.id(name)
+            .ok_or_else(|| AdminError::NoGroup { name: name.clone() })
+    }
+
+    /// The definition of a group.
+    pub fn get(&self, id: GroupId) -> Option<&Definition> {
+        self.entries.get(&id).map(|entry| &entry.definition)
+    }
+
+    /// The name of a group.
+    pub fn name(&self, id: GroupId) -> Option<&GroupName> {
+        self.get(id).map(|definition| &definition.name)
+    }
+
+    /// The group above.
+    pub fn parent(&self, id: GroupId) -> Option<GroupId> {
+        self.entries.get(&id).and_then(|entry| entry.parent)
+    }
+
+    /// The groups directly below, in order of their ids.
+    pub fn children(&self, id: GroupId) -> impl Iterator<Item = GroupId> {
+        self.children.get(&id).into_iter().flatten().copied()
+    }
+
+    /// Groups by name, after `after`.
+    pub fn page(&self, after: Option<&GroupName>) -> impl Iterator<Item = &Definition> {
+        use std::ops::Bound::{Excluded, Unbounded};
+        let from = after.map_or(Unbounded, Excluded);
+        self.ids
+            .range((from, Unbounded))
+            .filter_map(|(_, id)| self.get(*id))
+    }
+
+    /// Ids and definitions, in order of the ids.
+    pub fn iter(&self) -> impl Iterator<Item = (GroupId, &Definition)> {
+        self.entries.iter().map(|(id, entry)| (*id, &entry.definition))
+    }
+
+    /// The id the next new group would get, if there is room for one.
+    pub fn next_id(&self) -> Result<GroupId, AdminError> {
+        if self.len() >= MAX_GROUPS || self.next_id == u32::MAX {
+            return Err(AdminError::Full {
+                what: "groups",
+                limit: MAX_GROUPS,
+            });
+        }
+        Ok(GroupId(self.next_id))
+    }
+
+    /// Whether `definition` may stand as group `id`, which may be new. The parent's id if it has one.
+    pub fn check(&self, id: GroupId, definition: &Definition) -> Result<Option<GroupId>, AdminError> {
+        let Some(parent_name) = &definition.parent else {
+            return Ok(None);
+        };
+        let refuse = |message: String| Err(AdminError::invalid("parent", message));
+        if id == GroupId::DEFAULT {
+            return refuse(format!(
+                "{parent_name}: group default cannot be a child of another group"
+            ));
+        }
+        if *parent_name == definition.name {
+            return refuse(format!("{parent_name} cannot be its own parent"));
+        }
+        let Some(parent) = self.id(parent_name) else {
+            return refuse(format!("group {parent_name} does not exist; create it first"));
+        };
+        let path = self.path(parent);
+        if path.contains(&id) {
+            let below = path
+                .iter()
+                .take_while(|step| **step != id)
+                .filter_map(|step| self.name(*step));
+            let names: Vec<_> = below.map(GroupName::as_str).collect();
+            let cycle = format!(
+                "{} -> {} -> {}",
+                definition.name,
+                names.join(" -> "),
+                definition.name
+            );
+            return refuse(format!(
+                "{parent_name} is below this group; the cycle would be {cycle}"
+            ));
+        }
+        let depth = path.len() + self.height(id);
+        if depth > MAX_DEPTH {
+            return refuse(format!(
+                "{parent_name} would make the tree {depth} groups deep; at most {MAX_DEPTH}"
+            ));
+        }
+        Ok(Some(parent))
+    }
+
+    /// The group and those above it, from below.
+    pub fn path(&self, id: GroupId) -> Vec<GroupId> {
+        let above = std::iter::successors(Some(id), |step| self.parent(*step));
+        above.take(MAX_DEPTH + 1).collect()
+    }
+
+    /// Levels of the subtree of a group, itself included; 1 for a new one.
+    fn height(&self, id: GroupId) -> usize {
+        let mut level: Vec<GroupId> = vec![id];
+        let mut height = 0;
+        while !level.is_empty() && height <= MAX_DEPTH {
+            height += 1;
+            level = level.iter().flat_map(|group| self.children(*group)).collect();
+        }
+        height
+    }
+
+    /// The lowest limit of a group and everything above it; `None` when nothing limits it.
+    pub fn effective_limit(&self, id: GroupId) -> Option<Rate> {
+        let own = self
+            .path(id)
+            .into_iter()
+            .filter_map(|step| self.get(step)?.spec(None).limit());
+        own.chain(self.capacity).min()
+    }
+
+    /// What an operator should know about a definition that is allowed. `nodes` are connected now.
+    pub fn warnings(&self, id: GroupId, definition: &Definition, nodes: usize) -> Vec<String> {
+        let mut warnings = Vec::new();
+        let name = &definition.name;
+        let parent = definition.parent.as_ref().and_then(|parent| self.id(parent));
+        let spec = definition.spec(parent);
+        let above = parent.map_or(self.capacity, |parent| self.effective_limit(parent));
+        let above_name = definition
+            .parent
+            .as_ref()
+            .map_or("the server capacity", GroupName::as_str);
+        if let (Some(rate), Some(limit)) = (definition.rate, above) {
+            if rate > limit {
+                warnings.push(format!("group {name}: {rate} cannot be guaranteed below {above_name}, which is limited to {limit}"));
+            } else {
+                warnings.extend(self.oversubscribed(id, parent, rate, limit, above_name));
+            }
+        }
+        match (spec.fallback, spec.limit()) {
+            (Fallback::Rate(each), Some(limit)) => {
+                let bound = limit + each.scale(i64::try_from(nodes).unwrap_or(i64::MAX), 1);
+                warnings.push(format!(
+                    "group {name}: with fallback {each} per node, nodes that are cut off may together use {bound}: \
+                     the limit {limit} plus {nodes} connected nodes times {each}"
+                ));
+            }
+            (Fallback::Unlimited, Some(limit)) => warnings.push(format!(
+                "group {name}: with fallback unlimited, the limit {limit} does not bind nodes that are cut off"
+            )),
+            _ => {}
+        }
+        warnings
+    }
+
+    /// Whether the guarantees below one group add up to more than it has.
+    fn oversubscribed(
+        &self,
+        id: GroupId,
+        parent: Option<GroupId>,
+        rate: Rate,
+        limit: Rate,
+        above: &str,
+    ) -> Option<String> {
+        let siblings: Box<dyn Iterator<Item = GroupId>> = match parent {
+            Some(parent) => Box::new(self.children(parent)),
+            None => Box::new(
+                self.entries
+                    .iter()
+                    .filter(|(_, e)| e.parent.is_none())
+                    .map(|(id, _)| *id),
+            ),
+        };
+        let others: Rate = siblings
+            .filter(|other| *other != id)
+            .filter_map(|other| self.get(other)?.rate)
+            .sum();
+        let sum = others + rate;
+        (sum > limit).then(|| {
+            format!("guarantees below {above} add up to {sum}, above its limit of {limit}; they are met in proportion only")
+        })
+    }
+
+    /// Stands `definition` as group `id`, in place of what was there. It was checked before.
+    pub fn put(&mut self, id: GroupId, definition: Definition) {
+        let parent = definition.parent.as_ref().and_then(|name| self.id(name));
+        self.detach(id);
+        if let Some(parent) = parent {
+            self.children.entry(parent).or_default().insert(id);
+        }
+        self.next_id = self.next_id.max(id.0.saturating_add(1));
+        self.ids.insert(definition.name.clone(), id);
+        self.entries.insert(id, Entry { definition, parent });
+    }
+
+    /// Removes a group without children.
+    pub fn remove(&mut self, id: GroupId) {
+        self.detach(id);
+        if let Some(entry) = self.entries.remove(&id) {
+            self.ids.remove(&entry.definition.name);
+        }
+    }
+
+    /// Takes a group out of its parent's children.
+    fn detach(&mut self, id: GroupId) {
+        let Some(parent) = self.parent(id) else { return };
+        if let Some(children) = self.children.get_mut(&parent) {
+            children.remove(&id);
+            if children.is_empty() {
+                self.children.remove(&parent);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::group_text::GroupText;
+
+    fn definition(name: &str, parent: &str, rate: &str) -> Definition {
+        let text = GroupText {
+            name: name.into(),
+            parent: parent.into(),
+            ru_per_sec: rate.into(),
+            ..GroupText::default()
+        };
+        Definition::parse(&text).unwrap()
+    }
+
+    fn with(groups: &[(&str, &str, &str)], capacity: Option<i64>) -> Catalog {
+        let mut catalog = Catalog::new(capacity.map(Rate::whole), 0);
+        catalog.put(GroupId::DEFAULT, Definition::default_group());
+        for (name, parent, rate) in groups {
+            let id = catalog.next_id().unwrap();
+            let definition = definition(name, parent, rate);
+            catalog.check(id, &definition).unwrap();
+            catalog.put(id, definition);
+        }
+        catalog
+    }
+
+    fn id(catalog: &Catalog, name: &str) -> GroupId {
+        catalog.id(&GroupName::parse(name).unwrap()).unwrap()
+    }
+
+    #[test]
+    fn cycles_are_refused_and_named() {
+        let catalog = with(&[("a", "", "9"), ("b", "a", "5"), ("c", "b", "3")], None);
+        let error = catalog
+            .check(id(&catalog, "a"), &definition("a", "c", "9"))
+            .unwrap_err()
+            .to_string();
+        assert!(error.contains("a -> c -> b -> a"), "{error}");
+        let error = catalog
+            .check(id(&catalog, "a"), &definition("a", "a", "9"))
+            .unwrap_err()
+            .to_string();
+        assert!(error.contains("own parent"), "{error}");
+        assert!(
+            catalog
+                .check(GroupId::DEFAULT, &definition("default", "a", ""))
+                .is_err()
+        );
+        assert!(
+            catalog
+                .check(GroupId(99), &definition("d", "nobody", ""))
+                .is_err()
+        );
+    }
+
+    #[test]
+    fn the_tree_has_a_greatest_depth() {
+        let mut catalog = with(&[("g0", "", "")], None);
+        for level in 1..MAX_DEPTH {
+            let id = catalog.next_id().unwrap();
+            let definition = definition(&format!("g{level}"), &format!("g{}", level - 1), "");
+            catalog.check(id, &definition).unwrap();
+            catalog.put(id, definition);
+        }
+        let deep = definition("deep", &format!("g{}", MAX_DEPTH - 1), "");
+        assert!(catalog.check(catalog.next_id().unwrap(), &deep).is_err());
+    }
+
+    #[test]
+    fn limits_come_from_above() {
+        let catalog = with(
+            &[("a", "", "9"), ("b", "a", "unlimited"), ("c", "b", "30")],
+            Some(100),
+        );
+        assert_eq!(catalog.effective_limit(id(&catalog, "c")), Some(Rate::whole(9)));
+        assert_eq!(catalog.effective_limit(GroupId::DEFAULT), Some(Rate::whole(100)));
+    }
+
+    #[test]
+    fn doubtful_definitions_are_warned_of() {
+        let catalog = with(
+            &[("a", "", "9"), ("b", "a", "5"), ("c", "a", "30"), ("d", "", "95")],
+            Some(100),
+        );
+        let warned = |name: &str| {
+            let id = id(&catalog, name);
+            catalog.warnings(id, catalog.get(id).unwrap(), 3).join("; ")
+        };
+        assert!(
+            warned("c").contains("cannot be guaranteed below a"),
+            "{}",
+            warned("c")
+        );
+        assert!(warned("b").contains("add up to 35 RU/s"), "{}", warned("b"));
+        assert!(warned("d").contains("add up to 104 RU/s"), "{}", warned("d"));
+        let mut fallback = definition("e", "", "1");
+        fallback.fallback = Fallback::Rate(Rate::whole(2));
+        let text = catalog.warnings(GroupId(77), &fallback, 3).join("; ");
+        assert!(text.contains("use 7 RU/s"), "{text}");
+    }
+
+    #[test]
+    fn ids_are_not_used_again() {
+        let mut catalog = with(&[("a", "", "9"), ("b", "a", "5")], None);
+        let b = id(&catalog, "b");
+        catalog.remove(b);
+        assert_eq!(catalog.children(id(&catalog, "a")).count(), 0);
+        assert_eq!(catalog.next_id().unwrap(), GroupId(b.0 + 1));
+    }
+}

@@ -1,0 +1,487 @@
+//! A resource group's definition, checked: `GroupText` in, `Definition` out, and back.
+//!
+//! Every field is refused with its name, its value and its range. What may be left open (burst depth, moderated
+//! limit) stays open, so that it follows the rate when that is altered.
+
+use tidegate_core::group::{Burstable, Fallback, GroupId, GroupSpec, Priority};
+use tidegate_core::units::{Rate, Ru, Span};
+
+use crate::error::{AdminError, InField};
+use crate::group_text::GroupText;
+use crate::limits::MAX_COMMENT;
+use crate::name::GroupName;
+use crate::quantity::{amount_text, cut, limit_text, parse_amount, parse_limit, parse_rate, rate_text};
+
+/// Shortest renewal period; shorter ones would be traffic without use.
+const MIN_RENEW: Span = Span::millis(100);
+
+/// A checked definition.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Definition {
+    /// Its name.
+    pub name: GroupName,
+    /// The group above.
+    pub parent: Option<GroupName>,
+    /// Guarantee and, unless it may burst, cap.
+    pub rate: Option<Rate>,
+    /// Bucket depth; `None` is one second of the limit.
+    pub burst: Option<Ru>,
+    /// Whether it may use more than `rate`.
+    pub burstable: Bursting,
+    /// Rank when borrowing.
+    pub priority: Priority,
+    /// Share when borrowing.
+    pub weight: u32,
+    /// Lease length.
+    pub ttl: Span,
+    /// Renewal period.
+    pub renew_every: Span,
+    /// What a node may admit past its lease.
+    pub fallback: Fallback,
+    /// Debt a node may run up.
+    pub max_debt: Ru,
+    /// For people.
+    pub comment: String,
+    /// Grows with every change.
+    pub revision: u64,
+}
+
+/// Whether a group may use more than its rate, as written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Bursting {
+    /// No.
+    Off,
+    /// Up to a total rate; `None` is twice the group's own.
+    Moderated(Option<Rate>),
+    /// All that is left above it.
+    Unlimited,
+}
+
+impl Definition {
+    /// The group of everyone who is bound to no other, as it is at first start.
+    pub fn default_group() -> Self {
+        let spec = GroupSpec::unlimited();
+        Self {
+            name: GroupName::default_group(),
+            parent: None,
+            rate: None,
+            burst: None,
+            burstable: Bursting::Off,
+            priority: spec.priority,
+            weight: spec.weight,
+            ttl: spec.ttl,
+            renew_every: spec.renew_every,
+            fallback: Fallback::Unlimited,
+            max_debt: spec.max_debt,
+            comment: "everyone who is bound to no other group".to_owned(),
+            revision: 0,
+        }
+    }
+
+    /// Checks a definition field by field. Rules between groups are the catalog's.
+    pub fn parse(text: &GroupText) -> Result<Self, AdminError> {
+        let defaults = GroupSpec::unlimited();
+        let parent = (!text.parent.is_empty()).then(|| GroupName::parse(&text.parent).in_field("parent"));
+        let rate = parse_limit(&text.ru_per_sec).in_field("ru_per_sec")?;
+        let burst = optional(&text.burst, parse_amount).in_field("burst")?;
+        if burst.is_some_and(|burst| !burst.is_positive()) {
+            return Err(AdminError::invalid(
+                "burst",
+                "0 RU is out of range: 0.000001 RU or more",
+            ));
+        }
+        let (ttl, renew_every) = periods(text)?;
+        let max_debt = optional(&text.max_debt, parse_amount).in_field("max_debt")?;
+        Ok(Self {
+            name: GroupName::parse(&text.name).in_field("name")?,
+            parent: parent.transpose()?,
+            rate,
+            burst,
+            burstable: bursting(text, rate)?,
+            priority: priority(&text.priority)?,
+            weight: weight(text.weight)?,
+            ttl,
+            renew_every,
+            fallback: fallback(&text.fallback)?,
+            max_debt: max_debt.unwrap_or(defaults.max_debt),
+            comment: comment(&text.comment)?,
+            revision: text.revision,
+        })
+    }
+
+    /// The definition as text, defaults written out unless they follow the rate.
+    pub fn text(&self) -> GroupText {
+        let (burstable, burst_rate) = match self.burstable {
+            Bursting::Off => ("off", None),
+            Bursting::Moderated(rate) => ("moderated", rate),
+            Bursting::Unlimited => ("unlimited", None),
+        };
+        GroupText {
+            name: self.name.to_string(),
+            parent: self.parent.as_ref().map(ToString::to_string).unwrap_or_default(),
+            ru_per_sec: limit_text(self.rate),
+            burst: self.burst.map(amount_text).unwrap_or_default(),
+            burstable: burstable.to_owned(),
+            burst_ru_per_sec: burst_rate.map(rate_text).unwrap_or_default(),
+            priority: match self.priority {
+                Priority::Low => "low",
+                Priority::Medium => "medium",
+                Priority::High => "high",
+            }
+            .to_owned(),
+            weight: self.weight,
+            ttl_us: self.ttl.0,
+            renew_us: self.renew_every.0,
+            fallback: match self.fallback {
+                Fallback::Stop => "stop".to_owned(),
+                Fallback::Unlimited => "unlimited".to_owned(),
+                Fallback::Rate(rate) => rate_text(rate),
+            },
+            max_debt: amount_text(self.max_debt),
+            comment: self.comment.clone(),
+            revision: self.revision,
+        }
+    }
+
+    /// What the core enforces.
+    pub fn spec(&self, parent: Option<GroupId>) -> GroupSpec {
+        let burstable = match (self.burstable, self.rate) {
+            (Bursting::Off, _) => Burstable::Off,
+            (Bursting::Moderated(Some(cap)), _) => Burstable::Moderated(cap),
+            (Bursting::Moderated(None), Some(rate)) => Burstable::Moderated((rate + rate).min(Rate::MAX)),
+            (Bursting::Moderated(None), None) | (Bursting::Unlimited, _) => Burstable::Unlimited,
+        };
+        GroupSpec {
+            parent,
+            rate: self.rate,
+            burst: self.burst,
+            burstable,
+            priority: self.priority,
+            weight: self.weight,
+            ttl: self.ttl,
+            renew_every: self.renew_every,
+            fallback: self.fallback,
+            max_debt: self.max_debt,
+        }
+    }
+}
+
+fn optional<T, E>(text: &str, parse: impl Fn(&str) -> Result<T, E>) -> Result<Option<T>, E> {
+    if text.trim().is_empty() {
+        Ok(None)
+    } else {
+        parse(text).map(Some)
+    }
+}
+
+fn bursting(text: &GroupText, rate: Option<Rate>) -> Result<Bursting, AdminError> {
+    let cap = optional(&text.burst_ru_per_sec, parse_rate).in_field("burst_ru_per_sec")?;
+    let kind = text.burstable.to_ascii_lowercase();
+    if kind != "moderated" && cap.is_some() {
+        let message = format!("{} needs burstable \"moderated\"", cut(&text.burst_ru_per_sec));
+        return Err(AdminError::invalid("burst_ru_per_sec", message));
+    }
+    match (kind.as_str(), rate, cap) {
+        ("" | "off", ..) => Ok(Bursting::Off),
+        ("unlimited", ..) => Ok(Bursting::Unlimited),
+        ("moderated", None, _) => {
+            let message = "\"moderated\" needs a limited ru_per_sec to burst above; set one, or \"off\"";
+            Err(AdminError::invalid("burstable", message))
+        }
+        ("moderated", Some(rate), Some(cap)) if cap < rate => {
+            let message = format!("{cap} is below ru_per_sec, {rate}; write that or more");
+            Err(AdminError::invalid("burst_ru_per_sec", message))
+        }
+        ("moderated", ..) => Ok(Bursting::Moderated(cap)),
+        _ => {
+            let message = format!(
+                "{:?} is none of \"off\", \"moderated\", \"unlimited\"",
+                cut(&text.burstable)
+            );
+            Err(AdminError::invalid("burstable", message))
+        }
+    }
+}
+
+fn priority(text: &str) -> Result<Priority, AdminError> {
+    match text.to_ascii_lowercase().as_str() {
+        "low" => Ok(Priority::Low),
+        "" | "medium" => Ok(Priority::Medium),
+        "high" => Ok(Priority::High),
+        _ => {
+            let message = format!("{:?} is none of \"low\", \"medium\", \"high\"", cut(text));
+            Err(AdminError::invalid("priority", message))
+        }
+    }
+}
+
+fn weight(weight: u32) -> Result<u32, AdminError> {
+    match weight {
+        0 => Ok(1),
+        1..=GroupSpec::MAX_WEIGHT => Ok(weight),
+        _ => {
+            let message = format!("{weight} is out of range: 1 to {}", GroupSpec::MAX_WEIGHT);
+            Err(AdminError::invalid("weight", message))
+        }
+    }
+}
+
+fn fallback(text: &str) -> Result<Fallback, AdminError> {
+    match text.trim().to_ascii_lowercase().as_str() {
+        "" | "stop" => Ok(Fallback::Stop),
+        "unlimited" => Ok(Fallback::Unlimited),
+        _ => parse_rate(text).map(Fallback::Rate).map_err(|error| {
+            AdminError::invalid("fallback", format!("{error}; or write \"stop\" or \"unlimited\""))
+        }),
+    }
+}
+
+/// Lease length and renewal period.
+fn periods(text: &GroupText) -> Result<(Span, Span), AdminError> {
+    let defaults = GroupSpec::unlimited();
+    let (shortest, longest) = GroupSpec::TTL_RANGE;
+    let ttl = if text.ttl_us == 0 {
+        defaults.ttl
+    } else {
+        Span(text.ttl_us)
+    };
+    if ttl < shortest || longest < ttl {
+        let message = format!(
+            "{} ({ttl}) is out of range: {} to {}",
+            ttl.0, shortest.0, longest.0
+        );
+        return Err(AdminError::invalid("ttl_us", message));
+    }
+    let most = Span(ttl.0 / 2);
+    let renew = if text.renew_us == 0 {
+        defaults.renew_every.min(Span(ttl.0 / 5))
+    } else {
+        Span(text.renew_us)
+    };
+    if renew < MIN_RENEW || most < renew {
+        let message = format!(
+            "{} ({renew}) is out of range: {} to half of ttl_us, {}",
+            renew.0, MIN_RENEW.0, most.0
+        );
+        return Err(AdminError::invalid("renew_us", message));
+    }
+    Ok((ttl, renew))
+}
+
+fn comment(text: &str) -> Result<String, AdminError> {
+    let length = text.chars().count();
+    if length > MAX_COMMENT {
+        let message = format!("{length} characters are too many: at most {MAX_COMMENT}");
+        return Err(AdminError::invalid("comment", message));
+    }
+    if text.chars().any(char::is_control) {
+        return Err(AdminError::invalid(
+            "comment",
+            "holds a control character; write plain text on one line",
+        ));
+    }
+    Ok(text.to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn named(name: &str) -> GroupText {
+        GroupText {
+            name: name.to_owned(),
+            ..GroupText::default()
+        }
+    }
+
+    #[test]
+    fn a_name_alone_is_a_definition() {
+        let definition = Definition::parse(&named("a")).unwrap();
+        assert_eq!(definition.spec(None), GroupSpec::unlimited());
+        assert_eq!(Definition::parse(&definition.text()).unwrap(), definition);
+    }
+
+    #[test]
+    fn the_text_round_trips() {
+        let text = GroupText {
+            parent: "top".into(),
+            ru_per_sec: "100.5".into(),
+            burst: "30".into(),
+            burstable: "moderated".into(),
+            burst_ru_per_sec: "150".into(),
+            priority: "high".into(),
+            weight: 3,
+            ttl_us: 2_000_000,
+            renew_us: 500_000,
+            fallback: "7".into(),
+            max_debt: "0".into(),
+            comment: "ä comment".into(),
+            revision: 9,
+            ..named("a")
+        };
+        assert_eq!(Definition::parse(&text).unwrap().text(), text);
+        let default = Definition::default_group();
+        assert_eq!(Definition::parse(&default.text()).unwrap(), default);
+    }
+
+    #[test]
+    fn an_open_moderated_limit_follows_the_rate() {
+        let text = GroupText {
+            ru_per_sec: "10".into(),
+            burstable: "moderated".into(),
+            ..named("a")
+        };
+        let spec = Definition::parse(&text).unwrap().spec(None);
+        assert_eq!(spec.burstable, Burstable::Moderated(Rate::whole(20)));
+    }
+
+    #[test]
+    fn bad_fields_are_refused_by_name() {
+        let base = named("a");
+        let table: Vec<(&str, GroupText)> = vec![
+            ("name", named("a b")),
+            (
+                "parent",
+                GroupText {
+                    parent: "/".into(),
+                    ..base.clone()
+                },
+            ),
+            (
+                "ru_per_sec",
+                GroupText {
+                    ru_per_sec: "0".into(),
+                    ..base.clone()
+                },
+            ),
+            (
+                "ru_per_sec",
+                GroupText {
+                    ru_per_sec: "NaN".into(),
+                    ..base.clone()
+                },
+            ),
+            (
+                "ru_per_sec",
+                GroupText {
+                    ru_per_sec: "-5".into(),
+                    ..base.clone()
+                },
+            ),
+            (
+                "burst",
+                GroupText {
+                    burst: "0".into(),
+                    ..base.clone()
+                },
+            ),
+            (
+                "burstable",
+                GroupText {
+                    burstable: "yes".into(),
+                    ..base.clone()
+                },
+            ),
+            (
+                "burstable",
+                GroupText {
+                    burstable: "moderated".into(),
+                    ..base.clone()
+                },
+            ),
+            (
+                "burst_ru_per_sec",
+                GroupText {
+                    burst_ru_per_sec: "5".into(),
+                    ..base.clone()
+                },
+            ),
+            (
+                "burst_ru_per_sec",
+                GroupText {
+                    ru_per_sec: "5".into(),
+                    burstable: "moderated".into(),
+                    burst_ru_per_sec: "4".into(),
+                    ..base.clone()
+                },
+            ),
+            (
+                "priority",
+                GroupText {
+                    priority: "urgent".into(),
+                    ..base.clone()
+                },
+            ),
+            (
+                "weight",
+                GroupText {
+                    weight: 10_001,
+                    ..base.clone()
+                },
+            ),
+            (
+                "ttl_us",
+                GroupText {
+                    ttl_us: 1,
+                    ..base.clone()
+                },
+            ),
+            (
+                "ttl_us",
+                GroupText {
+                    ttl_us: u64::MAX,
+                    ..base.clone()
+                },
+            ),
+            (
+                "renew_us",
+                GroupText {
+                    renew_us: 1,
+                    ..base.clone()
+                },
+            ),
+            (
+                "renew_us",
+                GroupText {
+                    renew_us: 2_500_001,
+                    ..base.clone()
+                },
+            ),
+            (
+                "fallback",
+                GroupText {
+                    fallback: "go".into(),
+                    ..base.clone()
+                },
+            ),
+            (
+                "max_debt",
+                GroupText {
+                    max_debt: "-1".into(),
+                    ..base.clone()
+                },
+            ),
+            (
+                "comment",
+                GroupText {
+                    comment: "x".repeat(257),
+                    ..base.clone()
+                },
+            ),
+            (
+                "comment",
+                GroupText {
+                    comment: "a\nb".into(),
+                    ..base
+                },
+            ),
+        ];
+        for (field, text) in table {
+            assert_eq!(
+                Definition::parse(&text).unwrap_err().field(),
+                Some(field),
+                "{text:?}"
+            );
+        }
+    }
+}

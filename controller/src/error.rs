@@ -1,0 +1,117 @@
+//! Why a request to change or read the controller's definitions was refused.
+//!
+//! One enum for every admin call. Adapters map the variants to gRPC codes and HTTP statuses; the text is the same
+//! everywhere: it names the thing, the value and what to do.
+
+use crate::name::{GroupName, NameError};
+use crate::quantity::QuantityError;
+use crate::store::StoreError;
+
+/// A refused admin request.
+#[derive(Debug, thiserror::Error)]
+pub enum AdminError {
+    /// A field of the request is malformed or out of range.
+    #[error("{field}: {message}")]
+    Invalid {
+        /// The field, as the API spells it.
+        field: String,
+        /// The value, what is allowed and what to write instead.
+        message: String,
+    },
+    /// The group does not exist.
+    #[error("group {name} does not exist; list the groups to see which do")]
+    NoGroup {
+        /// The name asked for.
+        name: GroupName,
+    },
+    /// Something else does not exist.
+    #[error("{what} does not exist")]
+    NotFound {
+        /// What was asked for.
+        what: String,
+    },
+    /// The thing exists with another definition.
+    #[error("{what} exists already with another {fields}; alter it, or create it under another name")]
+    AlreadyExists {
+        /// What was to be created.
+        what: String,
+        /// Fields that differ.
+        fields: String,
+    },
+    /// The group is used and cannot be deleted.
+    #[error(
+        "group {name} is used by {users}; rebind them, or delete with force_to naming the group that takes them"
+    )]
+    InUse {
+        /// The group.
+        name: GroupName,
+        /// Its bindings and children.
+        users: String,
+    },
+    /// The request cannot be met in the present state.
+    #[error("{message}")]
+    Refused {
+        /// What stands against it and what to do.
+        message: String,
+    },
+    /// The group changed since the caller read it.
+    #[error("group {name} is at revision {actual}, not {expected}; read it again and repeat the change")]
+    Revision {
+        /// The group.
+        name: GroupName,
+        /// What the caller expected.
+        expected: u64,
+        /// What it is.
+        actual: u64,
+    },
+    /// A limit of the controller is reached.
+    #[error("the limit of {limit} {what} is reached; delete some first")]
+    Full {
+        /// What is limited.
+        what: &'static str,
+        /// How many there may be.
+        limit: usize,
+    },
+    /// The store failed; nothing was changed.
+    #[error("the change was not stored and is not in force: {0}")]
+    Store(#[from] StoreError),
+    /// A rule the controller checks itself was broken further down.
+    #[error("internal error: {0}")]
+    Internal(String),
+}
+
+impl AdminError {
+    /// A field that is malformed or out of range.
+    pub fn invalid(field: impl Into<String>, message: impl ToString) -> Self {
+        Self::Invalid {
+            field: field.into(),
+            message: message.to_string(),
+        }
+    }
+
+    /// The field at fault, if one is.
+    pub fn field(&self) -> Option<&str> {
+        match self {
+            Self::Invalid { field, .. } => Some(field),
+            _ => None,
+        }
+    }
+}
+
+/// Attaches the name of a field to what is wrong with its value.
+pub trait InField<T> {
+    /// The error, naming `field`.
+    fn in_field(self, field: &str) -> Result<T, AdminError>;
+}
+
+impl<T> InField<T> for Result<T, NameError> {
+    fn in_field(self, field: &str) -> Result<T, AdminError> {
+        self.map_err(|error| AdminError::invalid(field, error))
+    }
+}
+
+impl<T> InField<T> for Result<T, QuantityError> {
+    fn in_field(self, field: &str) -> Result<T, AdminError> {
+        self.map_err(|error| AdminError::invalid(field, error))
+    }
+}

@@ -1,0 +1,147 @@
+//! A group definition as text: the shape of REST bodies, of stored rows and of the audit log.
+//!
+//! Rates are decimal RU/s, amounts decimal RU, both text and exact to a millionth; `*_us` is microseconds. An empty
+//! text or a zero is "the default", so that a short body is a complete definition. Field names equal those of
+//! `tidegate.v1.Group`.
+
+use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
+
+/// The definition of a resource group.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(default, deny_unknown_fields)]
+#[schema(as = Group)]
+pub struct GroupText {
+    /// 1 to 64 characters of `[a-z0-9._-]`, starting with a letter or a digit; upper case is folded.
+    pub name: String,
+    /// Name of the group above; empty for none.
+    pub parent: String,
+    /// Guarantee in RU/s and, unless burstable, cap. Empty or "unlimited" is unlimited.
+    pub ru_per_sec: String,
+    /// Bucket depth in RU. Empty is one second of the limit.
+    pub burst: String,
+    /// "off", "moderated" or "unlimited". Empty is "off".
+    pub burstable: String,
+    /// With burstable "moderated": the most RU/s the group may use. Empty is twice `ru_per_sec`.
+    pub burst_ru_per_sec: String,
+    /// "low", "medium" or "high". Empty is "medium".
+    pub priority: String,
+    /// 1 to 10000. 0 is 1.
+    pub weight: u32,
+    /// Lease length, 500000 to 60000000. 0 is 5 s.
+    pub ttl_us: u64,
+    /// Renewal period, 100000 to half of `ttl_us`. 0 is 1 s, or less for short leases.
+    pub renew_us: u64,
+    /// Past the lease: "stop", "unlimited", or RU/s per node. Empty is "stop".
+    pub fallback: String,
+    /// Debt in RU a node may run up. Empty is 1000.
+    pub max_debt: String,
+    /// Free text, up to 256 characters.
+    pub comment: String,
+    /// Set by the controller; ignored in requests.
+    pub revision: u64,
+}
+
+/// The fields an alteration may name.
+pub const ALTERABLE: [&str; 12] = [
+    "parent",
+    "ru_per_sec",
+    "burst",
+    "burstable",
+    "burst_ru_per_sec",
+    "priority",
+    "weight",
+    "ttl_us",
+    "renew_us",
+    "fallback",
+    "max_debt",
+    "comment",
+];
+
+impl GroupText {
+    /// This text with the `mask` fields taken from `from`. The error is the first name that cannot be altered.
+    pub fn merged<'m>(&self, from: &Self, mask: &'m [String]) -> Result<Self, &'m str> {
+        let mut merged = self.clone();
+        for field in mask {
+            match field.as_str() {
+                "parent" => merged.parent.clone_from(&from.parent),
+                "ru_per_sec" => merged.ru_per_sec.clone_from(&from.ru_per_sec),
+                "burst" => merged.burst.clone_from(&from.burst),
+                "burstable" => merged.burstable.clone_from(&from.burstable),
+                "burst_ru_per_sec" => merged.burst_ru_per_sec.clone_from(&from.burst_ru_per_sec),
+                "priority" => merged.priority.clone_from(&from.priority),
+                "weight" => merged.weight = from.weight,
+                "ttl_us" => merged.ttl_us = from.ttl_us,
+                "renew_us" => merged.renew_us = from.renew_us,
+                "fallback" => merged.fallback.clone_from(&from.fallback),
+                "max_debt" => merged.max_debt.clone_from(&from.max_debt),
+                "comment" => merged.comment.clone_from(&from.comment),
+                other => return Err(other),
+            }
+        }
+        Ok(merged)
+    }
+
+    /// Names of the fields in which two definitions differ; the revision is not compared.
+    pub fn differing(&self, other: &Self) -> Vec<&'static str> {
+        let pairs = [
+            ("parent", self.parent == other.parent),
+            ("ru_per_sec", self.ru_per_sec == other.ru_per_sec),
+            ("burst", self.burst == other.burst),
+            ("burstable", self.burstable == other.burstable),
+            (
+                "burst_ru_per_sec",
+                self.burst_ru_per_sec == other.burst_ru_per_sec,
+            ),
+            ("priority", self.priority == other.priority),
+            ("weight", self.weight == other.weight),
+            ("ttl_us", self.ttl_us == other.ttl_us),
+            ("renew_us", self.renew_us == other.renew_us),
+            ("fallback", self.fallback == other.fallback),
+            ("max_debt", self.max_debt == other.max_debt),
+            ("comment", self.comment == other.comment),
+        ];
+        pairs
+            .into_iter()
+            .filter(|(_, same)| !same)
+            .map(|(name, _)| name)
+            .collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_alterable_field_is_merged_and_compared() {
+        let other = GroupText {
+            name: "n".into(),
+            parent: "a".into(),
+            ru_per_sec: "b".into(),
+            burst: "c".into(),
+            burstable: "d".into(),
+            burst_ru_per_sec: "e".into(),
+            priority: "f".into(),
+            weight: 1,
+            ttl_us: 2,
+            renew_us: 3,
+            fallback: "g".into(),
+            max_debt: "h".into(),
+            comment: "i".into(),
+            revision: 4,
+        };
+        let base = GroupText {
+            name: "n".into(),
+            revision: 4,
+            ..GroupText::default()
+        };
+        for field in ALTERABLE {
+            let mask = [field.to_owned()];
+            let merged = base.merged(&other, &mask).unwrap();
+            assert_eq!(merged.differing(&base), [field]);
+        }
+        assert_eq!(base.merged(&other, &["name".to_owned()]), Err("name"));
+        assert_eq!(base.merged(&other, &ALTERABLE.map(str::to_owned)).unwrap(), other);
+    }
+}

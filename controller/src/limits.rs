@@ -1,0 +1,75 @@
+//! Every limit of the controller, with its unit and what it protects.
+//!
+//! All are constants: a limit that can be raised by configuration is not a bound. Requests past a limit are
+//! refused with an error that names it.
+
+use tidegate_core::units::Span;
+
+/// Resource groups. Each costs about a kilobyte of memory and one stored row.
+pub const MAX_GROUPS: usize = 1_000_000;
+/// Bindings of principals to groups. Each costs about 200 bytes of memory.
+pub const MAX_BINDINGS: usize = 1_000_000;
+/// Nodes connected at once.
+pub const MAX_CLIENTS: usize = 10_000;
+/// Incarnations of nodes whose last reports are kept apart; beyond, the longest silent are folded first.
+pub const MAX_INCARNATIONS: usize = 100_000;
+/// Groups above a group, so that a decision walks a short path.
+pub const MAX_DEPTH: usize = 16;
+
+/// Characters of a group name, a tenant, a user and a client id.
+pub const MAX_NAME: usize = 64;
+/// Characters of a group's comment.
+pub const MAX_COMMENT: usize = 256;
+/// Characters of the `actor` an administrator states.
+pub const MAX_ACTOR: usize = 128;
+/// Characters of the software name a node states.
+pub const MAX_AGENT: usize = 64;
+
+/// Bytes of one gRPC message or one REST body.
+pub const MAX_MESSAGE_BYTES: usize = 4 * 1024 * 1024;
+/// Entries, and reports, in one `Renew`.
+pub const MAX_ENTRIES: usize = 4_096;
+/// Bytes of a proof; longer ones are refused unread.
+pub const MAX_PROOF_BYTES: usize = 256;
+/// Messages waiting for a node that reads slowly; past it a push is dropped, which only delays convergence.
+pub const SESSION_QUEUE: usize = 64;
+/// Definition changes waiting for a watcher that reads slowly; past it the watcher is dropped and resyncs.
+pub const WATCH_QUEUE: usize = 1_024;
+/// Watchers at once.
+pub const MAX_WATCHERS: usize = 20_000;
+/// Bindings in one part of a watch snapshot, so that a part stays below [`MAX_MESSAGE_BYTES`].
+pub const SNAPSHOT_PART: usize = 10_000;
+
+/// Versions of cost tables kept.
+pub const MAX_COST_TABLES: usize = 256;
+/// Audit entries kept; the oldest go first.
+pub const MAX_AUDIT: u64 = 100_000;
+/// Audit entries in one answer.
+pub const MAX_AUDIT_PAGE: u32 = 1_000;
+/// Characters of a `before` or `after` text in the audit log; longer texts are cut.
+pub const MAX_AUDIT_TEXT: usize = 16 * 1024;
+/// Groups or bindings in one page of a list.
+pub const MAX_PAGE: u32 = 1_000;
+/// Names listed in an error or a reply that lists what a group is used by.
+pub const MAX_NAMES_LISTED: usize = 20;
+
+/// Seconds that per-minute history is kept: 24 hours.
+pub const MINUTES_KEPT_S: u64 = 24 * 3_600;
+/// Seconds that per-hour history is kept: 90 days.
+pub const HOURS_KEPT_S: u64 = 90 * 24 * 3_600;
+/// Silence after which an incarnation's consumption is folded into the totals of its groups: 7 days.
+pub const FOLD_AFTER_MS: u64 = 7 * 24 * 3_600 * 1_000;
+/// Incarnations folded in one commit, so that the lock is held shortly.
+pub const FOLD_BATCH: usize = 256;
+
+/// Groups with a Prometheus series of their own; the rest share one.
+pub const MAX_GROUP_SERIES: usize = 1_000;
+
+/// Time between commits of consumption; what a crash can make arrive a second time from the nodes.
+pub const FLUSH_EVERY: Span = Span::millis(200);
+/// Time between heartbeats of a watch stream.
+pub const HEARTBEAT_EVERY: Span = Span::secs(5);
+/// Time a node has to say `Hello`.
+pub const HELLO_WITHIN: Span = Span::secs(10);
+/// Time open streams and requests have to end at shutdown.
+pub const DRAIN_WITHIN: Span = Span::secs(5);

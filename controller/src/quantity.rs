@@ -1,0 +1,270 @@
+//! Quantities as people write them: rates, amounts and durations with their unit in the text.
+//!
+//! Rates and amounts are decimals exact to a millionth ("0.5", "2000", "2000 RU/s", "10 RU"); durations are a
+//! decimal and a unit ("5s", "100ms", "1.5s", "250us", "2m", "1h"). Parsing is by digits, never through a float, so
+//! what is written is what is enforced. Signs, exponents, "NaN" and "inf" are refused.
+
+use tidegate_core::units::{MICRO, Rate, Ru, Span};
+
+/// Why a text is no quantity.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum QuantityError {
+    /// Not a decimal with the expected unit.
+    #[error("{text:?} is not {expected}")]
+    Malformed {
+        /// What was written, cut to a readable length.
+        text: String,
+        /// What would be right, with an example.
+        expected: &'static str,
+    },
+    /// More digits than can be kept exactly.
+    #[error("{text:?} is finer than a millionth; write at most 6 digits after the point")]
+    TooFine {
+        /// What was written.
+        text: String,
+    },
+    /// Outside the allowed values.
+    #[error("{text:?} is out of range: {min} to {max}")]
+    OutOfRange {
+        /// What was written.
+        text: String,
+        /// Smallest value allowed.
+        min: String,
+        /// Largest value allowed.
+        max: String,
+    },
+}
+
+const RATE: &str = "a rate such as \"2000\", \"0.5\" or \"2000 RU/s\"";
+const LIMIT: &str = "a rate such as \"2000\", \"0.5\" or \"2000 RU/s\", or \"unlimited\"";
+const AMOUNT: &str = "an amount such as \"10\", \"0.5\" or \"10 RU\"";
+const SPAN: &str = "a duration such as \"5s\", \"100ms\" or \"1.5s\"";
+
+/// A positive rate, up to [`Rate::MAX`].
+pub fn parse_rate(text: &str) -> Result<Rate, QuantityError> {
+    positive_rate(text, RATE)
+}
+
+/// A positive rate, or "unlimited" or nothing for `None`.
+pub fn parse_limit(text: &str) -> Result<Option<Rate>, QuantityError> {
+    match text.trim() {
+        "" => Ok(None),
+        word if word.eq_ignore_ascii_case("unlimited") => Ok(None),
+        _ => positive_rate(text, LIMIT).map(Some),
+    }
+}
+
+/// An amount from zero to [`Ru::MAX`].
+pub fn parse_amount(text: &str) -> Result<Ru, QuantityError> {
+    let micro = micros(text, without_unit(text, "RU"), AMOUNT)?;
+    let amount = i64::try_from(micro)
+        .ok()
+        .map(Ru)
+        .filter(|amount| *amount <= Ru::MAX);
+    amount.ok_or_else(|| out_of_range(text, "0 RU".to_owned(), Ru::MAX.to_string()))
+}
+
+/// A duration; its range is the caller's to check.
+pub fn parse_span(text: &str) -> Result<Span, QuantityError> {
+    let trimmed = text.trim();
+    let unit_at = trimmed
+        .find(|c: char| c.is_ascii_alphabetic())
+        .unwrap_or(trimmed.len());
+    let (number, unit) = trimmed.split_at_checked(unit_at).unwrap_or((trimmed, ""));
+    let unit_us: u128 = match unit {
+        "us" => 1,
+        "ms" => 1_000,
+        "s" => 1_000_000,
+        "m" => 60_000_000,
+        "h" => 3_600_000_000,
+        _ => return Err(malformed(text, SPAN)),
+    };
+    let micro = micros(text, number.trim_end(), SPAN)?;
+    let (us, rest) = (micro * unit_us / 1_000_000, micro * unit_us % 1_000_000);
+    if rest != 0 {
+        return Err(QuantityError::TooFine { text: cut(text) });
+    }
+    let span = u64::try_from(us).ok().map(Span);
+    span.ok_or_else(|| out_of_range(text, "0us".to_owned(), Span(u64::MAX).to_string()))
+}
+
+/// A rate without its unit, as the API shows it.
+pub fn rate_text(rate: Rate) -> String {
+    rate.to_string().trim_end_matches(" RU/s").to_owned()
+}
+
+/// An optional limit, as the API shows it.
+pub fn limit_text(rate: Option<Rate>) -> String {
+    rate.map_or_else(|| "unlimited".to_owned(), rate_text)
+}
+
+/// An amount without its unit, as the API shows it.
+pub fn amount_text(amount: Ru) -> String {
+    amount.to_string().trim_end_matches(" RU").to_owned()
+}
+
+fn positive_rate(text: &str, expected: &'static str) -> Result<Rate, QuantityError> {
+    let micro = micros(text, without_unit(text, "RU/s"), expected)?;
+    let rate = i64::try_from(micro)
+        .ok()
+        .map(Rate)
+        .filter(|rate| Rate(1) <= *rate && *rate <= Rate::MAX);
+    rate.ok_or_else(|| out_of_range(text, Rate(1).to_string(), Rate::MAX.to_string()))
+}
+
+fn without_unit<'t>(text: &'t str, unit: &str) -> &'t str {
+    let trimmed = text.trim();
+    let start = trimmed.len().saturating_sub(unit.len());
+    match trimmed.split_at_checked(start) {
+        Some((number, tail)) if tail.eq_ignore_ascii_case(unit) => number.trim_end(),
+        _ => trimmed,
+    }
+}
+
+/// Millionths of a plain decimal.
+fn micros(text: &str, number: &str, expected: &'static str) -> Result<u128, QuantityError> {
+    let (whole, part) = number.split_once('.').unwrap_or((number, "0"));
+    let digits = |s: &str| !s.is_empty() && s.bytes().all(|b| b.is_ascii_digit());
+    if !digits(whole) || !digits(part) {
+        let signed = number
+            .strip_prefix('-')
+            .is_some_and(|rest| rest.starts_with(|c: char| c.is_ascii_digit()));
+        if signed && number.parse::<f64>().is_ok_and(f64::is_finite) {
+            return Err(out_of_range(
+                text,
+                "0".to_owned(),
+                "the limit of this field".to_owned(),
+            ));
+        }
+        return Err(malformed(text, expected));
+    }
+    let part = part.trim_end_matches('0');
+    if part.len() > 6 {
+        return Err(QuantityError::TooFine { text: cut(text) });
+    }
+    let whole = whole.trim_start_matches('0');
+    // Longer numbers are far above every limit, and would overflow the arithmetic below.
+    if whole.len() > 20 {
+        return Err(out_of_range(text, "0".to_owned(), Rate::MAX.to_string()));
+    }
+    let whole: u128 = if whole.is_empty() {
+        0
+    } else {
+        whole.parse().map_err(|_| malformed(text, expected))?
+    };
+    let part: u128 = format!("{part:0<6}")
+        .parse()
+        .map_err(|_| malformed(text, expected))?;
+    Ok(whole * u128::from(MICRO.unsigned_abs()) + part)
+}
+
+fn malformed(text: &str, expected: &'static str) -> QuantityError {
+    QuantityError::Malformed {
+        text: cut(text),
+        expected,
+    }
+}
+
+fn out_of_range(text: &str, min: String, max: String) -> QuantityError {
+    QuantityError::OutOfRange {
+        text: cut(text),
+        min,
+        max,
+    }
+}
+
+/// The start of a text, so that an error never repeats megabytes.
+pub fn cut(text: &str) -> String {
+    text.chars().take(80).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rates_are_exact_to_a_millionth() {
+        for (text, micro) in [
+            ("0.5", 500_000),
+            ("2000", 2_000_000_000),
+            (" 2000 RU/s ", 2_000_000_000),
+            ("2000ru/s", 2_000_000_000),
+            ("0.000001", 1),
+            ("1000000000", Rate::MAX.0),
+            ("007.10", 7_100_000),
+            ("1.0000000", 1_000_000),
+        ] {
+            assert_eq!(parse_rate(text), Ok(Rate(micro)), "{text}");
+        }
+    }
+
+    #[test]
+    fn bad_rates_are_refused() {
+        for text in [
+            "",
+            " ",
+            "0",
+            "0.0",
+            "-1",
+            "-0.5",
+            "NaN",
+            "inf",
+            "1e3",
+            "+5",
+            "0x10",
+            "1,000",
+            ".5",
+            "5.",
+            "5 RU",
+            "RU/s",
+            "1 000",
+            "1000000000.000001",
+            "99999999999999999999999999999999",
+            "0.0000001",
+            "٣",
+            "2000 RU/s RU/s",
+            "\0",
+        ] {
+            let error = parse_rate(text).unwrap_err().to_string();
+            assert!(error.contains("is "), "{text}: {error}");
+        }
+    }
+
+    #[test]
+    fn limits_amounts_and_spans() {
+        assert_eq!(parse_limit("Unlimited"), Ok(None));
+        assert_eq!(parse_limit(""), Ok(None));
+        assert_eq!(parse_limit("3"), Ok(Some(Rate::whole(3))));
+        assert_eq!(parse_amount("0"), Ok(Ru::ZERO));
+        assert_eq!(parse_amount("1.5 RU"), Ok(Ru(1_500_000)));
+        assert!(parse_amount("1000000000001").is_err());
+        for (text, us) in [
+            ("5s", 5_000_000),
+            ("100ms", 100_000),
+            ("1.5s", 1_500_000),
+            ("2 m", 120_000_000),
+            ("7us", 7),
+        ] {
+            assert_eq!(parse_span(text), Ok(Span(us)), "{text}");
+        }
+        for text in ["5", "s", "", "-5s", "5 sec", "0.5us", "1e3s", "5S"] {
+            assert!(parse_span(text).is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn texts_round_trip() {
+        for micro in [1, 500_000, 1_000_000, 123_456_789, Rate::MAX.0] {
+            assert_eq!(parse_rate(&rate_text(Rate(micro))), Ok(Rate(micro)));
+            assert_eq!(parse_amount(&amount_text(Ru(micro))), Ok(Ru(micro)));
+        }
+        assert_eq!(limit_text(None), "unlimited");
+    }
+
+    proptest::proptest! {
+        #[test]
+        fn any_text_is_parsed_or_refused(text in "\\PC{0,40}") {
+            let _ = (parse_rate(&text), parse_amount(&text), parse_span(&text), parse_limit(&text));
+        }
+    }
+}

@@ -1,0 +1,298 @@
+//! The store that ships: one redb file.
+//!
+//! A new file is built under a temporary name and renamed when it is complete, so that a file under the store's name
+//! is always a whole store and an empty or foreign file is an error, never a reason to start afresh. Every commit is
+//! followed by fsync (redb's immediate durability).
+
+use std::fs;
+use std::io::ErrorKind;
+use std::ops::ControlFlow;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::path::{Path, PathBuf};
+
+use redb::{Database, DatabaseError, ReadableDatabase as _, StorageError, TableDefinition, TableError};
+
+use super::records::{FORMAT, META_FORMAT};
+use super::{Store, StoreError, Table, Visit, Write};
+
+/// The redb file.
+pub struct RedbStore {
+    database: Database,
+}
+
+impl RedbStore {
+    /// Opens the store at `path`, creating it when there is no such file.
+    pub fn open(path: &Path) -> Result<Self, StoreError> {
+        let missing = matches!(fs::metadata(path), Err(error) if error.kind() == ErrorKind::NotFound);
+        if missing {
+            create(path)?;
+        }
+        // redb checks pages as it meets them; damage that its checks do not foresee may panic there.
+        let opened = catch_unwind(AssertUnwindSafe(|| Database::open(path)));
+        let database = match opened {
+            Ok(result) => result.map_err(|error| open_error(path, error))?,
+            Err(_) => return Err(unreadable(path, "its pages are damaged")),
+        };
+        let store = Self { database };
+        let checked = catch_unwind(AssertUnwindSafe(|| store.check_format(path)));
+        checked.unwrap_or_else(|_| Err(unreadable(path, "its pages are damaged")))?;
+        Ok(store)
+    }
+
+    fn check_format(&self, path: &Path) -> Result<(), StoreError> {
+        let rows = self.get(Table::Meta, &[META_FORMAT.to_vec()]);
+        let rows = rows.map_err(|error| unreadable(path, &error.to_string()))?;
+        match rows.into_iter().flatten().next() {
+            None => Err(unreadable(
+                path,
+                "it is a redb file, but not one of a tidegate controller",
+            )),
+            Some(found) if found == FORMAT.to_string().as_bytes() => Ok(()),
+            Some(found) => Err(StoreError::Format {
+                path: path.to_owned(),
+                found: String::from_utf8_lossy(&found).chars().take(40).collect(),
+                expected: FORMAT,
+            }),
+        }
+    }
+}
+
+/// Builds an empty store beside `path` and moves it there.
+fn create(path: &Path) -> Result<(), StoreError> {
+    let open = |reason: String| StoreError::Open {
+        path: path.to_owned(),
+        reason,
+    };
+    let mut name = path.as_os_str().to_owned();
+    name.push(".new");
+    let fresh = PathBuf::from(name);
+    // Left behind by a start that was cut off; the controller never reads it.
+    if let Err(error) = fs::remove_file(&fresh)
+        && error.kind() != ErrorKind::NotFound
+    {
+        return Err(open(error.to_string()));
+    }
+    let store = RedbStore {
+        database: Database::create(&fresh).map_err(|error| open_error(path, error))?,
+    };
+    let format = Write::Put(Table::Meta, META_FORMAT.to_vec(), FORMAT.to_string().into_bytes());
+    store.commit(&[format])?;
+    drop(store);
+    fs::rename(&fresh, path).map_err(|error| open(error.to_string()))?;
+    let folder = path
+        .parent()
+        .filter(|folder| !folder.as_os_str().is_empty())
+        .unwrap_or(Path::new("."));
+    let synced = fs::File::open(folder).and_then(|folder| folder.sync_all());
+    synced.map_err(|error| open(error.to_string()))
+}
+
+fn unreadable(path: &Path, reason: &str) -> StoreError {
+    StoreError::Unreadable {
+        path: path.to_owned(),
+        reason: reason.to_owned(),
+    }
+}
+
+fn open_error(path: &Path, error: DatabaseError) -> StoreError {
+    let owned = path.to_owned();
+    match error {
+        DatabaseError::DatabaseAlreadyOpen => StoreError::Locked { path: owned },
+        DatabaseError::Storage(StorageError::Io(io)) if io.kind() == ErrorKind::InvalidData => {
+            unreadable(path, "it is not a redb file or its header is damaged")
+        }
+        DatabaseError::Storage(StorageError::Io(io)) if io.kind() == ErrorKind::UnexpectedEof => {
+            unreadable(path, "it ends too early")
+        }
+        DatabaseError::Storage(StorageError::Io(io)) => StoreError::Open {
+            path: owned,
+            reason: io.to_string(),
+        },
+        DatabaseError::UpgradeRequired(version) => StoreError::Format {
+            path: owned,
+            found: format!("redb {version}"),
+            expected: FORMAT,
+        },
+        other => unreadable(path, &other.to_string()),
+    }
+}
+
+const fn definition(table: Table) -> TableDefinition<'static, &'static [u8], &'static [u8]> {
+    TableDefinition::new(match table {
+        Table::Meta => "meta",
+        Table::Groups => "groups",
+        Table::Bindings => "bindings",
+        Table::CostTables => "cost_tables",
+        Table::Clients => "clients",
+        Table::Tombstones => "tombstones",
+        Table::Ledger => "ledger",
+        Table::Folded => "folded",
+        Table::Minutes => "minutes",
+        Table::Hours => "hours",
+        Table::Audit => "audit",
+    })
+}
+
+fn failed<E: std::fmt::Display>(operation: &'static str) -> impl Fn(E) -> StoreError {
+    move |error| StoreError::Failed {
+        operation,
+        reason: error.to_string(),
+    }
+}
+
+impl Store for RedbStore {
+    fn commit(&self, batch: &[Write]) -> Result<(), StoreError> {
+        let transaction = self.database.begin_write().map_err(failed("begin a change"))?;
+        for write in batch {
+            match write {
+                Write::Put(table, key, value) => {
+                    let mut rows = transaction
+                        .open_table(definition(*table))
+                        .map_err(failed("open a table"))?;
+                    rows.insert(key.as_slice(), value.as_slice())
+                        .map_err(failed("write a row"))?;
+                }
+                Write::Delete(table, key) => {
+                    let mut rows = transaction
+                        .open_table(definition(*table))
+                        .map_err(failed("open a table"))?;
+                    rows.remove(key.as_slice()).map_err(failed("remove a row"))?;
+                }
+                Write::DeleteBelow(table, key) => {
+                    let mut rows = transaction
+                        .open_table(definition(*table))
+                        .map_err(failed("open a table"))?;
+                    rows.retain_in(..key.as_slice(), |_, _| false)
+                        .map_err(failed("remove rows"))?;
+                }
+            }
+        }
+        transaction.commit().map_err(failed("commit a change"))
+    }
+
+    fn scan(&self, table: Table, from: &[u8], visit: &mut Visit<'_>) -> Result<(), StoreError> {
+        let transaction = self.database.begin_read().map_err(failed("begin to read"))?;
+        let rows = match transaction.open_table(definition(table)) {
+            Ok(rows) => rows,
+            Err(TableError::TableDoesNotExist(_)) => return Ok(()),
+            Err(error) => return Err(failed("open a table")(error)),
+        };
+        for row in rows.range(from..).map_err(failed("read a table"))? {
+            let (key, value) = row.map_err(failed("read a row"))?;
+            if let ControlFlow::Break(()) = visit(key.value(), value.value())? {
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    fn get(&self, table: Table, keys: &[Vec<u8>]) -> Result<Vec<Option<Vec<u8>>>, StoreError> {
+        let transaction = self.database.begin_read().map_err(failed("begin to read"))?;
+        let rows = match transaction.open_table(definition(table)) {
+            Ok(rows) => rows,
+            Err(TableError::TableDoesNotExist(_)) => return Ok(vec![None; keys.len()]),
+            Err(error) => return Err(failed("open a table")(error)),
+        };
+        let values = keys.iter().map(|key| {
+            let value = rows.get(key.as_slice()).map_err(failed("read a row"))?;
+            Ok(value.map(|value| value.value().to_vec()))
+        });
+        values.collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn put(table: Table, key: &[u8], value: &[u8]) -> Write {
+        Write::Put(table, key.to_vec(), value.to_vec())
+    }
+
+    #[test]
+    fn rows_survive_reopening_and_ranges_are_pruned() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("store");
+        {
+            let store = RedbStore::open(&path).unwrap();
+            store
+                .commit(&[
+                    put(Table::Groups, b"a", b"1"),
+                    put(Table::Groups, b"b", b"2"),
+                    put(Table::Groups, b"c", b"3"),
+                ])
+                .unwrap();
+            store
+                .commit(&[
+                    Write::DeleteBelow(Table::Groups, b"b".to_vec()),
+                    Write::Delete(Table::Groups, b"x".to_vec()),
+                ])
+                .unwrap();
+        }
+        let store = RedbStore::open(&path).unwrap();
+        let mut seen = Vec::new();
+        let mut visit = |key: &[u8], value: &[u8]| {
+            seen.push((key.to_vec(), value.to_vec()));
+            Ok(ControlFlow::Continue(()))
+        };
+        store.scan(Table::Groups, b"", &mut visit).unwrap();
+        assert_eq!(
+            seen,
+            [(b"b".to_vec(), b"2".to_vec()), (b"c".to_vec(), b"3".to_vec())]
+        );
+        assert_eq!(
+            store.get(Table::Groups, &[b"c".to_vec(), b"a".to_vec()]).unwrap(),
+            [Some(b"3".to_vec()), None]
+        );
+        assert_eq!(store.get(Table::Hours, &[b"c".to_vec()]).unwrap(), [None]);
+    }
+
+    #[test]
+    fn a_second_opener_is_told_that_the_store_is_in_use() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("store");
+        let _first = RedbStore::open(&path).unwrap();
+        assert!(matches!(RedbStore::open(&path), Err(StoreError::Locked { .. })));
+    }
+
+    #[test]
+    fn foreign_and_damaged_files_are_refused_and_left_alone() {
+        let folder = tempfile::tempdir().unwrap();
+        for (name, bytes) in [
+            ("empty", Vec::new()),
+            ("text", b"hello ".repeat(1_000)),
+            ("zeros", vec![0; 8_192]),
+        ] {
+            let path = folder.path().join(name);
+            fs::write(&path, &bytes).unwrap();
+            let error = RedbStore::open(&path).err().unwrap();
+            assert!(matches!(error, StoreError::Unreadable { .. }), "{name}: {error}");
+            assert!(
+                error.to_string().contains(name) && error.to_string().contains("backup"),
+                "{error}"
+            );
+            assert_eq!(fs::read(&path).unwrap(), bytes, "{name}");
+        }
+        let path = folder.path().join("other");
+        drop(Database::create(&path).unwrap());
+        assert!(
+            RedbStore::open(&path)
+                .err()
+                .unwrap()
+                .to_string()
+                .contains("not one of a tidegate")
+        );
+        let missing = folder.path().join("no/such/folder");
+        assert!(matches!(RedbStore::open(&missing), Err(StoreError::Open { .. })));
+    }
+
+    #[test]
+    fn another_format_is_refused() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("store");
+        let store = RedbStore::open(&path).unwrap();
+        store.commit(&[put(Table::Meta, META_FORMAT, b"99")]).unwrap();
+        drop(store);
+        assert!(matches!(RedbStore::open(&path), Err(StoreError::Format { .. })));
+    }
+}

@@ -1,0 +1,128 @@
+//! Durable storage: named tables of bytes, changed in atomic batches.
+//!
+//! `commit` returns when the batch is on disk as a whole, or an error when none of it is. The trait is small so that
+//! tests can put a failing store in its place; `RedbStore` is the one that ships, `records` says what the bytes
+//! mean.
+
+mod file;
+pub mod records;
+
+use std::ops::ControlFlow;
+use std::path::PathBuf;
+
+pub use file::RedbStore;
+
+/// The tables.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Table {
+    /// Single values by name: format, epoch, revision, counters, keys, the clean mark.
+    Meta,
+    /// Group id to definition.
+    Groups,
+    /// Principal to group.
+    Bindings,
+    /// Cost tables by name and version.
+    CostTables,
+    /// Client id to identity and last sign of life.
+    Clients,
+    /// Node name to the oldest incarnation that may still report.
+    Tombstones,
+    /// (client, group) to cumulative consumption.
+    Ledger,
+    /// Group to the consumption of incarnations that were folded.
+    Folded,
+    /// (minute, group) to consumption.
+    Minutes,
+    /// (hour, group) to consumption.
+    Hours,
+    /// Audit entries by id.
+    Audit,
+}
+
+/// One change of one table.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Write {
+    /// Inserts or replaces a row.
+    Put(Table, Vec<u8>, Vec<u8>),
+    /// Removes a row, if it is there.
+    Delete(Table, Vec<u8>),
+    /// Removes all rows with a key below this.
+    DeleteBelow(Table, Vec<u8>),
+}
+
+/// Changes that happen together or not at all, in order.
+pub type Batch = Vec<Write>;
+
+/// Why the store could not do what was asked.
+#[derive(Clone, Debug, thiserror::Error)]
+pub enum StoreError {
+    /// Another process has the file open.
+    #[error("the store {path} is in use by another process; stop that process or choose another store path")]
+    Locked {
+        /// The file.
+        path: PathBuf,
+    },
+    /// The file is no store of this software, or is damaged beyond reading.
+    #[error(
+        "the store {path} cannot be read: {reason}; restore it from a backup, or move the file away to start empty"
+    )]
+    Unreadable {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong with it.
+        reason: String,
+    },
+    /// The store was written in another format.
+    #[error(
+        "the store {path} has format {found}, this version reads {expected}; use the version that wrote it"
+    )]
+    Format {
+        /// The file.
+        path: PathBuf,
+        /// The format found.
+        found: String,
+        /// The format this build reads and writes.
+        expected: u32,
+    },
+    /// The file or its folder cannot be opened or created.
+    #[error("the store {path} cannot be opened: {reason}; check that the folder exists and is writable")]
+    Open {
+        /// The file.
+        path: PathBuf,
+        /// What the operating system said.
+        reason: String,
+    },
+    /// An operation on an open store failed.
+    #[error("the store failed to {operation}: {reason}; check the disk and its free space")]
+    Failed {
+        /// What was tried.
+        operation: &'static str,
+        /// What the store said.
+        reason: String,
+    },
+    /// A row does not decode.
+    #[error(
+        "the store holds a row in {table:?} that does not decode: {reason}; restore the store from a backup"
+    )]
+    Record {
+        /// The table.
+        table: Table,
+        /// What is wrong with it.
+        reason: String,
+    },
+}
+
+/// Called for each row of a scan with its key and its value; says whether to go on.
+pub type Visit<'a> = dyn FnMut(&[u8], &[u8]) -> Result<ControlFlow<()>, StoreError> + 'a;
+
+/// Durable tables.
+pub trait Store: Send + Sync {
+    /// Makes every change of the batch durable, or none.
+    fn commit(&self, batch: &[Write]) -> Result<(), StoreError>;
+
+    /// Visits the rows of a table with a key of `from` or above, in order of the keys.
+    fn scan(&self, table: Table, from: &[u8], visit: &mut Visit<'_>) -> Result<(), StoreError>;
+
+    /// The values of `keys`, in one consistent view.
+    fn get(&self, table: Table, keys: &[Vec<u8>]) -> Result<Vec<Option<Vec<u8>>>, StoreError>;
+}

@@ -1,0 +1,261 @@
+//! What the bytes in the store mean.
+//!
+//! Keys are big-endian, so that their order is the order of the numbers. Definitions, bindings, clients, cost tables
+//! and audit entries are JSON, readable with any tool and open to new fields. Consumption is a fixed layout: one
+//! version byte, then every counter as 8 big-endian bytes in the order of `counters`.
+
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use tidegate_core::group::{ClientId, GroupId};
+use tidegate_core::units::Ru;
+use tidegate_core::usage::{Consumption, RuParts, Usage};
+
+use super::{StoreError, Table, Write};
+
+/// Version of everything in this file.
+pub const FORMAT: u32 = 1;
+
+/// Key of the format version.
+pub const META_FORMAT: &[u8] = b"format";
+/// Key of the leadership epoch.
+pub const META_EPOCH: &[u8] = b"epoch";
+/// Key of the revision of the definitions.
+pub const META_REVISION: &[u8] = b"revision";
+/// Key of the next group id.
+pub const META_NEXT_GROUP: &[u8] = b"next_group";
+/// Key of the next client id.
+pub const META_NEXT_CLIENT: &[u8] = b"next_client";
+/// Key of the secret that signs proofs.
+pub const META_PROOF_KEY: &[u8] = b"proof_key";
+/// Key of the leases saved by a clean shutdown; its presence is the clean mark.
+pub const META_CLEAN: &[u8] = b"clean";
+/// Keys of the name and version of the active and the shadow cost table.
+pub const META_COST_ROLES: &[u8] = b"cost_roles";
+
+/// Bytes of a stored consumption.
+pub const CONSUMPTION_BYTES: usize = 1 + 8 * COUNTERS;
+const COUNTERS: usize = 19;
+const CONSUMPTION_VERSION: u8 = 1;
+
+/// A number in `Table::Meta`, as decimal text.
+pub fn put_number(key: &[u8], number: u64) -> Write {
+    Write::Put(Table::Meta, key.to_vec(), number.to_string().into_bytes())
+}
+
+/// Reads what [`put_number`] wrote.
+pub fn number(value: &[u8]) -> Result<u64, StoreError> {
+    let text = std::str::from_utf8(value).ok().and_then(|text| text.parse().ok());
+    text.ok_or_else(|| bad(Table::Meta, "a number was expected"))
+}
+
+/// A JSON value.
+pub fn put_json<T: Serialize>(table: Table, key: Vec<u8>, value: &T) -> Result<Write, StoreError> {
+    let bytes = serde_json::to_vec(value).map_err(|error| bad(table, &error.to_string()))?;
+    Ok(Write::Put(table, key, bytes))
+}
+
+/// Reads what [`put_json`] wrote.
+pub fn json<T: DeserializeOwned>(table: Table, value: &[u8]) -> Result<T, StoreError> {
+    serde_json::from_slice(value).map_err(|error| bad(table, &error.to_string()))
+}
+
+/// Key of a group.
+pub fn group_key(group: GroupId) -> Vec<u8> {
+    group.0.to_be_bytes().to_vec()
+}
+
+/// Reads what [`group_key`] wrote.
+pub fn group_of(table: Table, key: &[u8]) -> Result<GroupId, StoreError> {
+    let id = key.try_into().map(u32::from_be_bytes);
+    id.map(GroupId)
+        .map_err(|_| bad(table, "the key is not a group id"))
+}
+
+/// Key of a client, an audit entry or another number.
+pub fn u64_key(number: u64) -> Vec<u8> {
+    number.to_be_bytes().to_vec()
+}
+
+/// Reads what [`u64_key`] wrote.
+pub fn u64_of(table: Table, key: &[u8]) -> Result<u64, StoreError> {
+    key.try_into()
+        .map(u64::from_be_bytes)
+        .map_err(|_| bad(table, "the key is not a number"))
+}
+
+/// Key of a row of the ledger or of the history: a number, then a group.
+pub fn pair_key(number: u64, group: GroupId) -> Vec<u8> {
+    [number.to_be_bytes().as_slice(), group.0.to_be_bytes().as_slice()].concat()
+}
+
+/// Reads what [`pair_key`] wrote.
+pub fn pair_of(table: Table, key: &[u8]) -> Result<(u64, GroupId), StoreError> {
+    let (number, group) = key
+        .split_at_checked(8)
+        .ok_or_else(|| bad(table, "the key is too short"))?;
+    Ok((u64_of(table, number)?, group_of(table, group)?))
+}
+
+/// Key of a row of the ledger.
+pub fn ledger_key(client: ClientId, group: GroupId) -> Vec<u8> {
+    pair_key(client.0, group)
+}
+
+/// Consumption as bytes.
+pub fn consumption_bytes(consumption: &Consumption) -> Vec<u8> {
+    let mut bytes = Vec::with_capacity(CONSUMPTION_BYTES);
+    bytes.push(CONSUMPTION_VERSION);
+    for counter in counters(consumption) {
+        bytes.extend_from_slice(&counter.to_be_bytes());
+    }
+    bytes
+}
+
+/// Reads what [`consumption_bytes`] wrote.
+pub fn consumption(table: Table, bytes: &[u8]) -> Result<Consumption, StoreError> {
+    let (version, rest) = bytes
+        .split_first()
+        .ok_or_else(|| bad(table, "the row is empty"))?;
+    if *version != CONSUMPTION_VERSION || bytes.len() != CONSUMPTION_BYTES {
+        return Err(bad(
+            table,
+            &format!("consumption of version {version} with {} bytes", bytes.len()),
+        ));
+    }
+    let (chunks, _) = rest.as_chunks::<8>();
+    let mut numbers = chunks.iter().map(|chunk| u64::from_be_bytes(*chunk));
+    let mut next = || numbers.next().ok_or_else(|| bad(table, "the row is too short"));
+    let mut ru = || {
+        let micro = i64::try_from(next()?).map_err(|_| bad(table, "an amount is out of range"))?;
+        Ok::<Ru, StoreError>(Ru(micro))
+    };
+    let charged = RuParts {
+        cpu: ru()?,
+        read: ru()?,
+        write: ru()?,
+        network: ru()?,
+        flat: ru()?,
+    };
+    let shadow = ru()?;
+    Ok(Consumption {
+        charged,
+        shadow,
+        operations: next()?,
+        throttled: next()?,
+        waited_us: next()?,
+        usage: Usage {
+            cpu_ns: next()?,
+            read_requests: next()?,
+            read_batches: next()?,
+            read_bytes: next()?,
+            write_requests: next()?,
+            write_batches: next()?,
+            write_bytes: next()?,
+            net_in_bytes: next()?,
+            net_out_bytes: next()?,
+            cross_zone_bytes: next()?,
+        },
+    })
+}
+
+/// Every counter in the stored order; amounts are never negative.
+fn counters(consumption: &Consumption) -> [u64; COUNTERS] {
+    let ru = |amount: Ru| u64::try_from(amount.0).unwrap_or_default();
+    let Consumption {
+        charged,
+        shadow,
+        operations,
+        throttled,
+        waited_us,
+        usage,
+    } = consumption;
+    [
+        ru(charged.cpu),
+        ru(charged.read),
+        ru(charged.write),
+        ru(charged.network),
+        ru(charged.flat),
+        ru(*shadow),
+        *operations,
+        *throttled,
+        *waited_us,
+        usage.cpu_ns,
+        usage.read_requests,
+        usage.read_batches,
+        usage.read_bytes,
+        usage.write_requests,
+        usage.write_batches,
+        usage.write_bytes,
+        usage.net_in_bytes,
+        usage.net_out_bytes,
+        usage.cross_zone_bytes,
+    ]
+}
+
+/// A row that does not decode.
+pub fn bad(table: Table, reason: &str) -> StoreError {
+    StoreError::Record {
+        table,
+        reason: reason.to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn sample() -> Consumption {
+        Consumption {
+            charged: RuParts {
+                cpu: Ru(1),
+                read: Ru(2),
+                write: Ru(3),
+                network: Ru(4),
+                flat: Ru(5),
+            },
+            shadow: Ru(6),
+            operations: 7,
+            throttled: 8,
+            waited_us: 9,
+            usage: Usage {
+                cpu_ns: 10,
+                read_requests: 11,
+                read_batches: 12,
+                read_bytes: 13,
+                write_requests: 14,
+                write_batches: 15,
+                write_bytes: 16,
+                net_in_bytes: 17,
+                net_out_bytes: 18,
+                cross_zone_bytes: u64::MAX,
+            },
+        }
+    }
+
+    #[test]
+    fn consumption_round_trips_and_damage_is_noticed() {
+        let bytes = consumption_bytes(&sample());
+        assert_eq!(bytes.len(), CONSUMPTION_BYTES);
+        assert_eq!(consumption(Table::Ledger, &bytes).unwrap(), sample());
+        assert!(consumption(Table::Ledger, &bytes[1..]).is_err());
+        assert!(consumption(Table::Ledger, &[]).is_err());
+        let mut newer = bytes.clone();
+        newer[0] = 2;
+        assert!(consumption(Table::Ledger, &newer).is_err());
+        let mut negative = bytes;
+        negative[1] = 0xff;
+        assert!(consumption(Table::Ledger, &negative).is_err());
+    }
+
+    #[test]
+    fn keys_keep_the_order_of_numbers() {
+        assert!(pair_key(255, GroupId(9)) < pair_key(256, GroupId(1)));
+        assert_eq!(
+            pair_of(Table::Hours, &pair_key(7, GroupId(9))).unwrap(),
+            (7, GroupId(9))
+        );
+        assert!(pair_of(Table::Hours, b"short").is_err());
+        assert_eq!(number(b"12").unwrap(), 12);
+        assert!(number(b"x").is_err());
+    }
+}
