@@ -22,8 +22,19 @@ pub struct Ask {
     pub head: Ru,
     /// Debt not yet repaid.
     pub debt: Ru,
-    /// RU charged since the last renewal the controller answered, for its estimate of what may still be out.
+    /// Operations waiting for admission.
     pub waiting: u64,
+}
+
+impl Ask {
+    /// The node had a lease, holds nothing of it any more and wants nothing.
+    pub fn gives_up(&self) -> bool {
+        self.acked_seq > 0
+            && self.held == Held::default()
+            && self.demand == Rate::ZERO
+            && !self.backlog.is_positive()
+            && !self.head.is_positive()
+    }
 }
 
 /// The spending power of a node between two grants.
@@ -85,4 +96,6 @@ pub struct LeaseTerms {
     pub fallback: Fallback,
     /// Acknowledge at once: others wait for what this lowered.
     pub ack_now: bool,
+    /// Others wait for tokens: give back surplus early.
+    pub scarce: bool,
 }

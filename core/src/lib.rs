@@ -1,4 +1,33 @@
-//! placeholder
+//! The pure core of tidegate: synchronous state machines without a clock, I/O, floats or dependencies.
+//!
+//! * [`units`]: micro-RU, micro-RU per second, microseconds; exact.
+//! * [`group`]: what a resource group is.
+//! * [`exchange`]: what a node and the controller tell each other.
+//! * [`engine`]: the controller's grant decision over the group tree.
+//! * [`node`]: a group on a node: local bucket, waiters, debt, renewal.
+//! * [`ledger`]: consumption, counted exactly once.
+//! * [`usage`]: what an operation used and was charged.
+//! * [`view`]: looking in, and saving across a clean restart.
+//!
+//! The same inputs in the same order give the same outputs, byte for byte (invariant I8): maps are ordered, time is
+//! an argument. The specification is docs/algorithm.md.
+
+mod decide;
+mod demand;
+pub mod engine;
+pub mod exchange;
+mod fill;
 pub mod group;
+mod invariants;
+mod lease;
+pub mod ledger;
+pub mod node;
+mod pool;
+mod recall;
+mod tree;
 pub mod units;
 pub mod usage;
+pub mod view;
+mod waiters;
+
+pub use tree::MAX_DEPTH;

@@ -1,0 +1,117 @@
+//! How much a node is offered: RU that arrived for admission, over a sliding window of about a second.
+//!
+//! Method: a ring of 100 ms cells; the rate is the sum of the live cells over the time they cover. A shorter
+//! window of 300 ms tells quickly that the load has fallen or risen.
+
+use crate::units::{MICRO, Rate, Ru, Span, Time};
+
+const CELL: Span = Span::millis(100);
+const CELLS: usize = 11;
+
+/// RU arrived per second, smoothed.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Demand {
+    cells: [Ru; CELLS],
+    /// Number of the newest cell, counted from time zero; `None` before the first arrival.
+    newest: Option<u64>,
+    /// Number of the cell of the first arrival: nothing can be said of the time before.
+    oldest: u64,
+}
+
+impl Demand {
+    /// An operation of this cost arrived.
+    pub(crate) fn arrived(&mut self, now: Time, cost: Ru) {
+        self.turn(now);
+        let number = now.0 / CELL.0;
+        if self.newest.is_none() {
+            (self.newest, self.oldest) = (Some(number), number);
+        }
+        if let Some(cell) = self.cell_mut(number) {
+            *cell += cost;
+        }
+    }
+
+    /// Over the last second.
+    pub(crate) fn rate(&mut self, now: Time) -> Rate {
+        self.over(now, 10)
+    }
+
+    /// Over the last 300 ms.
+    pub(crate) fn recent(&mut self, now: Time) -> Rate {
+        self.over(now, 3)
+    }
+
+    /// Sum of the newest, still open cell and `full` closed ones, over the time they cover.
+    fn over(&mut self, now: Time, full: u64) -> Rate {
+        self.turn(now);
+        let Some(newest) = self.newest else { return Rate::ZERO };
+        let first = newest.saturating_sub(full).max(self.oldest);
+        let sum: Ru = (first..=newest).filter_map(|number| self.cell_mut(number).copied()).sum();
+        let covered = now.0.saturating_sub(first * CELL.0).max(CELL.0);
+        Rate(sum.scale(MICRO, i64::try_from(covered).unwrap_or(i64::MAX)).0)
+    }
+
+    /// Empties the cells that have come round.
+    fn turn(&mut self, now: Time) {
+        let Some(newest) = self.newest else { return };
+        let number = now.0 / CELL.0;
+        if number <= newest {
+            return;
+        }
+        let steps = number - newest;
+        if steps >= CELLS as u64 {
+            self.cells = [Ru::ZERO; CELLS];
+        } else {
+            for passed in newest + 1..=number {
+                if let Some(cell) = self.cell_mut(passed) {
+                    *cell = Ru::ZERO;
+                }
+            }
+        }
+        self.newest = Some(number);
+        self.oldest = self.oldest.max(number.saturating_sub(CELLS as u64 - 1));
+    }
+
+    fn cell_mut(&mut self, number: u64) -> Option<&mut Ru> {
+        let index = usize::try_from(number % CELLS as u64).ok()?;
+        self.cells.get_mut(index)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn feed(demand: &mut Demand, from_ms: u64, to_ms: u64, every_ms: u64, cost: Ru) {
+        let mut at = from_ms;
+        while at < to_ms {
+            demand.arrived(Time(at * 1_000), cost);
+            at += every_ms;
+        }
+    }
+
+    #[test]
+    fn a_steady_load_is_measured_at_its_rate() {
+        let mut demand = Demand::default();
+        feed(&mut demand, 5_000, 9_000, 10, Ru::whole(1));
+        let rate = demand.rate(Time(9_000_000));
+        assert!((rate.0 - Rate::whole(100).0).abs() <= Rate::whole(10).0, "{rate}");
+    }
+
+    #[test]
+    fn a_load_that_stopped_fades_within_its_window() {
+        let mut demand = Demand::default();
+        feed(&mut demand, 0, 2_000, 10, Ru::whole(1));
+        assert!(demand.recent(Time(2_400_000)) < Rate::whole(1));
+        assert!(demand.rate(Time(2_400_000)) > Rate::whole(40));
+        assert_eq!(demand.rate(Time(3_200_000)), Rate::ZERO);
+        assert_eq!(demand.rate(Time(60_000_000)), Rate::ZERO);
+    }
+
+    #[test]
+    fn the_first_arrival_is_not_diluted_by_the_time_before_it() {
+        let mut demand = Demand::default();
+        demand.arrived(Time(7_777_000_000), Ru::whole(5));
+        assert!(demand.rate(Time(7_777_000_000)) >= Rate::whole(45));
+    }
+}

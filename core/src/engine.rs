@@ -1,0 +1,459 @@
+//! The grant decision: a renewal comes in, the ledger is brought up to date, a lease goes out.
+//!
+//! Units: micro-RU, micro-RU per second, microseconds on the controller's own clock. Nothing here reads a clock.
+//! Method: Doorman's hard ledger (what is leased out never passes the limit, a lowered lease counts at its old
+//! value until acknowledged), max-min targets, token batches for bursts, leases that the controller always
+//! outlives, cumulative reports. docs/algorithm.md is the specification; invariants I1 to I3 are checked after
+//! every change in debug builds.
+
+use std::collections::BTreeSet;
+
+use crate::decide::Decision;
+use crate::exchange::{Ask, Grant, Held, LeaseTerms};
+use crate::group::{ClientId, GroupId, GroupSpec};
+use crate::lease::Lease;
+use crate::tree::{Chain, Group, MAX_DEPTH, Tree};
+use crate::units::{Rate, Ru, Span, Time};
+
+/// Settings of the whole controller.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct EngineConfig {
+    /// How much faster or slower than the controller's a node's clock may run, in millionths.
+    pub drift_ppm: u32,
+    /// Added to every lease end on the controller's side.
+    pub margin: Span,
+}
+
+impl Default for EngineConfig {
+    fn default() -> Self {
+        Self { drift_ppm: 1_000, margin: Span::millis(50) }
+    }
+}
+
+/// Why a definition was refused.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum GroupError {
+    /// No such group.
+    Unknown(GroupId),
+    /// The parent does not exist.
+    UnknownParent(GroupId),
+    /// The group would be its own ancestor.
+    Cycle(GroupId),
+    /// Nested deeper than [`MAX_DEPTH`].
+    TooDeep(GroupId),
+    /// The group has children.
+    HasChildren(GroupId),
+    /// The root and the default group cannot be removed, and the root has no parent.
+    Reserved(GroupId),
+}
+
+/// A lease that should be lowered at once, to be pushed to the client.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LowerOrder {
+    /// To whom.
+    pub client: ClientId,
+    /// For which group.
+    pub group: GroupId,
+    /// The node may not use more than this from now on.
+    pub rate_at_most: Rate,
+}
+
+/// The controller's state machine.
+#[derive(Clone, Debug)]
+pub struct Engine {
+    pub(crate) config: EngineConfig,
+    pub(crate) tree: Tree,
+    pub(crate) expiries: BTreeSet<(Time, ClientId, GroupId)>,
+    pub(crate) lowers: Vec<LowerOrder>,
+    pub(crate) recovering_until: Time,
+}
+
+impl Engine {
+    /// An empty engine with an unlimited root.
+    pub fn new(now: Time, config: EngineConfig) -> Self {
+        Self {
+            config,
+            tree: Tree::new(now),
+            expiries: BTreeSet::new(),
+            lowers: Vec::new(),
+            recovering_until: Time(0),
+        }
+    }
+
+    /// After an unclean start: until `until`, pools stay empty and a client gets at most what it proves it holds.
+    pub fn recover_until(&mut self, until: Time) {
+        self.recovering_until = self.recovering_until.max(until);
+        let until = self.recovering_until;
+        self.tree.iter_mut().for_each(|group| group.pool.suspend_until(until));
+    }
+
+    /// When recovery ends; in the past when not recovering.
+    pub fn recovering_until(&self) -> Time {
+        self.recovering_until
+    }
+
+    /// Creates a group, or alters it, parent included. Leases of nodes follow at their next renewal.
+    ///
+    /// # Errors
+    /// [`GroupError`] when the parent is unknown, nested too deeply or below the group itself.
+    pub fn put_group(&mut self, now: Time, id: GroupId, spec: GroupSpec) -> Result<(), GroupError> {
+        self.expire(now);
+        self.check_parent(id, &spec)?;
+        let known = self.tree.chain(id).filter(|_| self.tree.get(id).is_some_and(|group| !group.removed));
+        match known {
+            None => self.create(now, id, spec),
+            Some(chain) => self.alter(now, id, &chain, spec),
+        }
+        self.assert_invariants();
+        Ok(())
+    }
+
+    fn check_parent(&self, id: GroupId, spec: &GroupSpec) -> Result<(), GroupError> {
+        let Some(parent) = spec.parent else { return Ok(()) };
+        if id == GroupId::ROOT {
+            return Err(GroupError::Reserved(id));
+        }
+        if self.tree.get(parent).is_none_or(|group| group.removed) {
+            return Err(GroupError::UnknownParent(parent));
+        }
+        let above = self.tree.chain(parent).ok_or(GroupError::TooDeep(id))?;
+        if above.up().any(|ancestor| ancestor == id) {
+            return Err(GroupError::Cycle(id));
+        }
+        if above.up().count() + self.tree.height(id) > MAX_DEPTH + 1 {
+            return Err(GroupError::TooDeep(id));
+        }
+        Ok(())
+    }
+
+    fn create(&mut self, now: Time, id: GroupId, spec: GroupSpec) {
+        let parent = spec.parent.unwrap_or(GroupId::ROOT);
+        let mut group = Group::new(now, spec);
+        if now < self.recovering_until {
+            group.pool.suspend_until(self.recovering_until);
+        }
+        self.tree.insert(id, group);
+        if id != GroupId::ROOT && let Some(above) = self.tree.get_mut(parent) {
+            above.children.insert(id);
+            above.children_by_rate.insert((Rate::ZERO, id));
+        }
+        self.tree.propagate_demand(parent);
+    }
+
+    fn alter(&mut self, now: Time, id: GroupId, chain: &Chain, spec: GroupSpec) {
+        self.advance(chain, now);
+        let parent_before = self.tree.parent(id);
+        let parent_after = (id != GroupId::ROOT).then(|| spec.parent.unwrap_or(GroupId::ROOT));
+        let moves = parent_before != parent_after;
+        if moves {
+            self.tree.detach(id);
+        }
+        let recovering_until = self.recovering_until;
+        if let Some(group) = self.tree.get_mut(id) {
+            let had_limit = group.spec.limit().is_some();
+            group.spec = spec;
+            if !had_limit && let Some(depth) = group.spec.depth() {
+                // What nodes may be spending without a limit is not in the ledger, so the new bucket starts empty.
+                group.pool = crate::pool::Pool::new(now, Ru::ZERO);
+                debug_assert!(depth > Ru::ZERO, "a limited group has a bucket");
+                if now < recovering_until {
+                    group.pool.suspend_until(recovering_until);
+                }
+            }
+        }
+        if moves && let Some(parent) = parent_after {
+            if let Some(above) = self.tree.chain(parent) {
+                self.advance(&above, now);
+            }
+            self.tree.attach(id, parent);
+        }
+        if let Some(chain) = self.tree.chain(id) {
+            self.tree.excuse(&chain);
+            self.advance(&chain, now);
+        }
+        self.tree.propagate_demand(id);
+    }
+
+    /// Removes a group without children. What its nodes still hold counts in its ancestors until it ends.
+    ///
+    /// # Errors
+    /// [`GroupError`] when the group is unknown, reserved or has children.
+    pub fn remove_group(&mut self, now: Time, id: GroupId) -> Result<(), GroupError> {
+        self.expire(now);
+        if id == GroupId::ROOT || id == GroupId::DEFAULT {
+            return Err(GroupError::Reserved(id));
+        }
+        let group = self.tree.get_mut(id).filter(|group| !group.removed).ok_or(GroupError::Unknown(id))?;
+        if !group.children.is_empty() {
+            return Err(GroupError::HasChildren(id));
+        }
+        group.removed = true;
+        let holders: Vec<ClientId> = group.leases.keys().copied().collect();
+        for client in holders {
+            self.forget_interest(id, client);
+            self.lowers.push(LowerOrder { client, group: id, rate_at_most: Rate::ZERO });
+        }
+        self.drop_if_gone(id);
+        self.assert_invariants();
+        Ok(())
+    }
+
+    fn drop_if_gone(&mut self, id: GroupId) {
+        if self.tree.get(id).is_some_and(|group| group.removed && group.leases.is_empty()) {
+            self.tree.detach(id);
+            self.tree.remove(id);
+        }
+    }
+
+    /// Answers one entry of a renewal. `None`: the entry is older than one already answered.
+    ///
+    /// `proven` is what the adapter verified that the node held before an unclean restart.
+    pub fn renew(
+        &mut self,
+        now: Time,
+        client: ClientId,
+        group: GroupId,
+        seq: u64,
+        ask: &Ask,
+        proven: Option<Held>,
+    ) -> Option<Grant> {
+        self.expire(now);
+        let live = self.tree.get(group).filter(|group| !group.removed);
+        let (Some(known), Some(chain)) = (live, self.tree.chain(group)) else {
+            return Some(Grant::UnknownGroup);
+        };
+        if known.leases.get(&client).is_some_and(|lease| seq <= lease.seq) {
+            return None;
+        }
+        self.advance(&chain, now);
+        let mut lease = self.take(&chain, client);
+        let known_client = lease.seq > 0;
+        self.hear(&chain, now, &mut lease, ask);
+        lease.seq = seq;
+        if ask.gives_up() {
+            self.drop_interest(&chain, group, client, &lease);
+            self.assert_invariants();
+            return Some(Grant::Leased(self.idle_terms(group)));
+        }
+        if now < self.recovering_until && !self.readmit(now, &mut lease, known_client, proven) {
+            self.drop_interest(&chain, group, client, &lease);
+            self.assert_invariants();
+            return Some(Grant::Recovering { ask_again: self.recovering_until.since(now).min(Span::secs(1)) });
+        }
+        self.note_interest(&chain, group, client, &mut lease, ask);
+        let grant = Decision { engine: self, chain: &chain, now, client, group }.decide(&mut lease);
+        self.put(&chain, client, lease);
+        self.assert_invariants();
+        Some(grant)
+    }
+
+    /// In recovery a node keeps at most what it had.
+    fn readmit(&self, now: Time, lease: &mut Lease, known_client: bool, proven: Option<Held>) -> bool {
+        if known_client {
+            return lease.proven;
+        }
+        let Some(held) = proven else { return false };
+        lease.held_rate = held.rate;
+        lease.held_cap = held.cap;
+        lease.lump = held.lump;
+        // The old grant has ended by the end of recovery, whatever its exact end.
+        lease.held_until = self.recovering_until;
+        lease.counted_at = now;
+        lease.tokens_max = held.cap + held.lump;
+        lease.proven = true;
+        true
+    }
+
+    /// Takes in what the node says it holds and gives back. The ledger never believes more than it gave.
+    fn hear(&mut self, chain: &Chain, now: Time, lease: &mut Lease, ask: &Ask) {
+        lease.count_tokens(now);
+        let mut back = ask.returned.or_zero().min(lease.tokens_max);
+        lease.tokens_max -= back;
+        if ask.acked_seq != lease.seq && lease.seq > 0 {
+            // The node never applied the newest grant and will ignore it from here on.
+            let lost = (lease.fresh_lump + lease.fresh_fill).min(lease.tokens_max);
+            back += lost;
+            lease.tokens_max -= lost;
+        }
+        (lease.fresh_lump, lease.fresh_fill) = (Ru::ZERO, Ru::ZERO);
+        lease.held_until = lease.ends();
+        lease.held_rate = ask.held.rate.max(Rate::ZERO).min(lease.committed());
+        lease.held_cap = ask.held.cap.or_zero().min(lease.cap.max(lease.held_cap));
+        lease.lump = ask.held.lump.or_zero().min(lease.lump);
+        (lease.rate, lease.cap, lease.expires) = (Rate::ZERO, Ru::ZERO, now);
+        lease.tokens_max = lease.tokens_max.min(lease.hold());
+        let hold = lease.hold();
+        for id in chain.up() {
+            if let Some(group) = self.tree.get_mut(id)
+                && group.spec.limit().is_some()
+            {
+                let room = (group.room() - hold).or_zero();
+                if now < self.recovering_until {
+                    group.pool.trim(room);
+                } else {
+                    group.pool.give_back(back, room);
+                }
+            }
+        }
+    }
+
+    /// Enters what the node wants into the division, and its place among those who wait.
+    fn note_interest(
+        &mut self,
+        chain: &Chain,
+        id: GroupId,
+        client: ClientId,
+        lease: &mut Lease,
+        ask: &Ask,
+    ) {
+        let had_backlog = lease.backlog.is_positive();
+        let progressed = ask.head != lease.head || ask.backlog < lease.backlog;
+        (lease.demand, lease.backlog, lease.head) = (ask.demand, ask.backlog.or_zero(), ask.head.or_zero());
+        (lease.debt, lease.waiting) = (ask.debt.or_zero(), ask.waiting);
+        lease.want = wanted(ask, lease.held_rate);
+        let has_backlog = lease.backlog.is_positive();
+        for level in chain.up() {
+            if let Some(group) = self.tree.get_mut(level) {
+                if let Some(since) = lease.queued_since {
+                    group.queue.remove(&(since, client, id));
+                }
+                group.backlogged += u64::from(has_backlog);
+                group.backlogged -= u64::from(had_backlog);
+            }
+        }
+        if progressed {
+            lease.queued_since = None;
+        }
+        if let Some(group) = self.tree.get_mut(id) {
+            group.own.set(client, lease.want.0, 1);
+        }
+        self.tree.propagate_demand(id);
+    }
+
+    /// Forgets what a client in the ledger wants, its backlog and its place in the queue.
+    fn forget_interest(&mut self, id: GroupId, client: ClientId) {
+        let (Some(chain), Some(group)) = (self.tree.chain(id), self.tree.get_mut(id)) else { return };
+        let Some(lease) = group.leases.get_mut(&client) else { return };
+        let before = *lease;
+        (lease.backlog, lease.queued_since) = (Ru::ZERO, None);
+        self.drop_interest(&chain, id, client, &before);
+    }
+
+    /// The same for a lease that is out of the ledger.
+    fn drop_interest(&mut self, chain: &Chain, id: GroupId, client: ClientId, lease: &Lease) {
+        if let Some(group) = self.tree.get_mut(id) {
+            group.own.remove(client);
+        }
+        for level in chain.up() {
+            if let Some(group) = self.tree.get_mut(level) {
+                if let Some(since) = lease.queued_since {
+                    group.queue.remove(&(since, client, id));
+                }
+                group.backlogged -= u64::from(lease.backlog.is_positive());
+            }
+        }
+        self.tree.propagate_demand(id);
+    }
+
+    /// Takes a client's lease out of the ledger's sums, to be put back changed.
+    pub(crate) fn take(&mut self, chain: &Chain, client: ClientId) -> Lease {
+        let Some(id) = chain.up().next() else { return Lease::default() };
+        let Some(lease) = self.tree.get_mut(id).and_then(|group| group.leases.remove(&client)) else {
+            return Lease::default();
+        };
+        if let Some(group) = self.tree.get_mut(id) {
+            group.by_rate.remove(&(lease.committed(), client));
+        }
+        self.expiries.remove(&(lease.ends(), client, id));
+        self.tree.add(chain, Rate(-lease.committed().0), Ru(-lease.hold().0));
+        lease
+    }
+
+    /// Puts a lease into the ledger.
+    pub(crate) fn put(&mut self, chain: &Chain, client: ClientId, lease: Lease) {
+        let Some(id) = chain.up().next() else { return };
+        self.expiries.insert((lease.ends(), client, id));
+        if let Some(group) = self.tree.get_mut(id) {
+            group.by_rate.insert((lease.committed(), client));
+            group.leases.insert(client, lease);
+        }
+        self.tree.add(chain, lease.committed(), lease.hold());
+    }
+
+    /// Brings the pools of a chain up to `now`.
+    pub(crate) fn advance(&mut self, chain: &Chain, now: Time) {
+        for id in chain.up() {
+            if let Some(group) = self.tree.get_mut(id) {
+                group.advance(now);
+            }
+        }
+    }
+
+    /// Ends all leases that are past, in the order of their ends.
+    pub fn expire(&mut self, now: Time) {
+        while let Some(&(end, client, id)) = self.expiries.first().filter(|(end, ..)| *end <= now) {
+            self.end(end, client, id);
+        }
+    }
+
+    fn end(&mut self, now: Time, client: ClientId, id: GroupId) {
+        let Some(chain) = self.tree.chain(id) else { return };
+        self.advance(&chain, now);
+        self.forget_interest(id, client);
+        self.take(&chain, client);
+        self.drop_if_gone(id);
+    }
+
+    /// The end of the lease that ends first.
+    pub fn next_expiry(&self) -> Option<Time> {
+        self.expiries.first().map(|(end, ..)| *end)
+    }
+
+    /// A client says goodbye: it spends nothing any more.
+    pub fn release(&mut self, now: Time, client: ClientId) {
+        self.expire(now);
+        let held: Vec<(Time, ClientId, GroupId)> =
+            self.expiries.iter().filter(|(_, holder, _)| *holder == client).copied().collect();
+        for (_, client, id) in held {
+            self.end(now, client, id);
+        }
+        self.assert_invariants();
+    }
+
+    /// Leases to be lowered at once; the caller pushes them.
+    pub fn take_lowers(&mut self) -> Vec<LowerOrder> {
+        std::mem::take(&mut self.lowers)
+    }
+
+    /// Terms for a node that gave its lease up.
+    fn idle_terms(&self, id: GroupId) -> LeaseTerms {
+        self.tree.get(id).map_or_else(LeaseTerms::default, |group| LeaseTerms {
+            ttl: group.spec.ttl,
+            renew_after: group.spec.renew_every,
+            max_fit: self.max_fit(id),
+            max_debt: group.spec.max_debt,
+            fallback: group.spec.fallback,
+            ..LeaseTerms::default()
+        })
+    }
+
+    /// The largest operation that the group and its ancestors can ever cover.
+    pub(crate) fn max_fit(&self, id: GroupId) -> Ru {
+        let depths = self.tree.chain(id).into_iter().flat_map(|chain| {
+            chain.up().filter_map(|level| self.tree.get(level)?.spec.depth()).collect::<Vec<_>>()
+        });
+        depths.min().unwrap_or(Ru::MAX)
+    }
+}
+
+/// What a node should have: twice what it is offered, so that ordinary growth and noise need no round trip; with a
+/// backlog at least half again what it has, so that a throttled closed loop can be discovered.
+fn wanted(ask: &Ask, held: Rate) -> Rate {
+    let offered = ask.demand.max(Rate::ZERO);
+    let doubled = offered + offered;
+    if ask.backlog.is_positive() {
+        doubled.max(held.scale(3, 2)).max(offered + Rate(ask.backlog.0)).min(Rate::MAX)
+    } else {
+        doubled.min(Rate::MAX)
+    }
+}

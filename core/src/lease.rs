@@ -1,0 +1,67 @@
+//! One client's lease on one group, as the controller's ledger keeps it.
+//!
+//! The ledger counts what the node *may* be using, not what it was last told: a lowered rate or cap stays counted
+//! at its old value until the node has acknowledged it, or until the older grant has ended.
+
+use crate::units::{Rate, Ru, Time};
+
+/// What the ledger knows of one client in one group.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Lease {
+    /// Renewal that produced the newest grant.
+    pub seq: u64,
+    /// Newest grant, and its end.
+    pub rate: Rate,
+    pub cap: Ru,
+    pub expires: Time,
+    /// What the node said it held when it asked: in force until it acknowledges the newest grant.
+    pub held_rate: Rate,
+    pub held_cap: Ru,
+    pub held_until: Time,
+    /// Lump tokens given and not yet reported spent or returned; the part in the newest grant.
+    pub lump: Ru,
+    pub fresh_lump: Ru,
+    pub fresh_fill: Ru,
+    /// The most tokens the node can have, so that it cannot return more than it was given.
+    pub tokens_max: Ru,
+    pub counted_at: Time,
+    /// As reported.
+    pub want: Rate,
+    pub demand: Rate,
+    pub backlog: Ru,
+    pub head: Ru,
+    pub debt: Ru,
+    pub waiting: u64,
+    /// When the first waiter began to wait for a lump; its place in the queue.
+    pub queued_since: Option<Time>,
+    /// A lower rate that was pushed and when.
+    pub lowered: Option<(Rate, Time)>,
+    /// Metered only: nothing in the chain has a limit.
+    pub unlimited: bool,
+    /// Carried over an unclean restart: may not grow while the controller recovers.
+    pub proven: bool,
+}
+
+impl Lease {
+    /// The rate the node may be using.
+    pub(crate) fn committed(&self) -> Rate {
+        self.rate.max(self.held_rate)
+    }
+
+    /// The tokens the node may be holding.
+    pub(crate) fn hold(&self) -> Ru {
+        self.cap.max(self.held_cap) + self.lump
+    }
+
+    /// The end of everything that was granted.
+    pub(crate) fn ends(&self) -> Time {
+        self.expires.max(self.held_until)
+    }
+
+    /// Counts what the node can have been credited with until `now`.
+    pub(crate) fn count_tokens(&mut self, now: Time) {
+        let income = self.committed().over(now.since(self.counted_at));
+        self.counted_at = now;
+        self.tokens_max = (self.tokens_max + income + Ru(1)).min(self.hold());
+    }
+}

@@ -1,0 +1,261 @@
+//! What a node may spend for one group right now: the local bucket, the lump beside it, and debt.
+//!
+//! Invariant I4: tokens never exceed the local cap, and nothing is spent past the end of the lease. Tokens given
+//! back stay counted against the cap until the controller has answered, because the message may still be on its
+//! way: at every instant what the node can spend plus what it has returned is within what the ledger counts.
+
+use crate::exchange::{Held, LeaseTerms};
+use crate::group::Fallback;
+use crate::units::{Accrual, MICRO, Rate, Ru, Span, Time};
+
+/// What the right to spend rests on.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum LeaseState {
+    /// No grant yet.
+    #[default]
+    None,
+    /// A lease on a rate.
+    Leased,
+    /// A lease without a rate: metered, not throttled.
+    Unlimited,
+    /// The lease ended; the fallback applies.
+    Expired,
+    /// Given up after a long silence; asked for again at the next operation.
+    Idle,
+    /// The controller does not know the group.
+    Unknown,
+    /// The controller recovers and did not renew.
+    Recovering,
+    /// Released for good.
+    Closed,
+}
+
+/// The longest burst at the fallback rate.
+const FALLBACK_CAP: Span = Span::secs(1);
+
+/// Tokens, lump and debt of one group on one node.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Budget {
+    state: LeaseState,
+    rate: Rate,
+    cap: Ru,
+    /// The cap that the controller's ledger counts at least, and tokens returned in messages not yet answered.
+    ledger_cap: Ru,
+    in_flight: Ru,
+    tokens: Ru,
+    lump: Ru,
+    debt: Ru,
+    /// Above a lowered cap: unspendable, returned with the next renewal.
+    set_aside: Ru,
+    accrual: Accrual,
+    last: Time,
+    expires: Time,
+    fallback: Fallback,
+    drift_ppm: u32,
+}
+
+impl Budget {
+    pub(crate) fn new(now: Time, drift_ppm: u32) -> Self {
+        Self { last: now, drift_ppm, ..Self::default() }
+    }
+
+    pub(crate) fn state(&self) -> LeaseState {
+        self.state
+    }
+
+    pub(crate) fn rate(&self) -> Rate {
+        self.rate
+    }
+
+    pub(crate) fn cap(&self) -> Ru {
+        self.cap.min(self.ledger_cap - self.in_flight).or_zero()
+    }
+
+    pub(crate) fn debt(&self) -> Ru {
+        self.debt
+    }
+
+    pub(crate) fn set_aside(&self) -> Ru {
+        self.set_aside
+    }
+
+    /// Tokens and lump, less debt.
+    pub(crate) fn available(&self) -> Ru {
+        self.tokens + self.lump - self.debt
+    }
+
+    /// The end of the lease, while there is one.
+    pub(crate) fn expires(&self) -> Option<Time> {
+        matches!(self.state, LeaseState::Leased | LeaseState::Unlimited).then_some(self.expires)
+    }
+
+    /// The rate at which tokens really come, on this node's clock.
+    pub(crate) fn income(&self) -> Rate {
+        match (self.state, self.fallback) {
+            // A clock that runs fast must not make more than the ledger leased.
+            (LeaseState::Leased, _) => self.rate.scale(MICRO - i64::from(self.drift_ppm), MICRO),
+            (LeaseState::Expired, Fallback::Rate(rate)) => rate,
+            _ => Rate::ZERO,
+        }
+    }
+
+    /// Brings tokens up to `now`; ends the lease when it is past.
+    pub(crate) fn advance(&mut self, now: Time) {
+        let now = now.max(self.last);
+        if self.expires().is_some_and(|end| now >= end) {
+            self.earn(self.expires);
+            (self.tokens, self.lump, self.set_aside, self.in_flight) = Default::default();
+            (self.rate, self.cap, self.ledger_cap) = (Rate::ZERO, Ru::ZERO, Ru::ZERO);
+            self.state = LeaseState::Expired;
+            if let Fallback::Rate(rate) = self.fallback {
+                (self.cap, self.ledger_cap) = (rate.over(FALLBACK_CAP), rate.over(FALLBACK_CAP));
+            }
+        }
+        self.earn(now);
+    }
+
+    fn earn(&mut self, until: Time) {
+        let earned = self.accrual.take(self.income(), until.since(self.last));
+        self.last = self.last.max(until);
+        self.add(earned);
+        debug_assert!(self.tokens <= self.cap() && self.tokens >= Ru::ZERO, "I4: {self:?}");
+    }
+
+    /// Pays debt, then fills the bucket; what does not fit is lost.
+    fn add(&mut self, amount: Ru) {
+        let paid = amount.min(self.debt);
+        self.debt -= paid;
+        self.tokens = (self.tokens + amount - paid).min(self.cap()).or_zero();
+    }
+
+    /// Whether an operation may start: nothing owed, and enough in hand.
+    pub(crate) fn covers(&self, cost: Ru) -> bool {
+        if self.is_free() {
+            return true;
+        }
+        let spending = match self.state {
+            LeaseState::Leased => true,
+            LeaseState::Expired => matches!(self.fallback, Fallback::Rate(_)),
+            _ => false,
+        };
+        spending && self.debt == Ru::ZERO && self.available() >= cost
+    }
+
+    /// Nothing is taken: the group is unlimited.
+    fn is_free(&self) -> bool {
+        match self.state {
+            LeaseState::Unlimited => true,
+            LeaseState::Expired | LeaseState::Idle => self.fallback == Fallback::Unlimited,
+            _ => false,
+        }
+    }
+
+    /// Takes tokens, lump first; what is missing becomes debt.
+    pub(crate) fn spend(&mut self, cost: Ru) {
+        if self.is_free() {
+            return;
+        }
+        let from_lump = cost.min(self.lump);
+        let from_tokens = (cost - from_lump).min(self.tokens);
+        self.lump -= from_lump;
+        self.tokens -= from_tokens;
+        self.debt += cost - from_lump - from_tokens;
+    }
+
+    /// Puts back what an operation did not need.
+    pub(crate) fn refund(&mut self, amount: Ru) {
+        if !self.is_free() {
+            self.add(amount);
+        }
+    }
+
+    /// Lowers the rate and, in proportion, the cap.
+    pub(crate) fn lower(&mut self, rate: Rate) {
+        if self.state != LeaseState::Leased || rate >= self.rate {
+            return;
+        }
+        let rate = rate.max(Rate::ZERO);
+        self.cap = self.cap.scale(rate.0, self.rate.0);
+        self.rate = rate;
+        self.set_excess_aside();
+    }
+
+    fn set_excess_aside(&mut self) {
+        let excess = (self.tokens - self.cap()).or_zero();
+        self.tokens -= excess;
+        self.set_aside += excess;
+    }
+
+    /// When the bucket is full, should nothing be spent; `None` when it never fills.
+    pub(crate) fn full_at(&self) -> Option<Time> {
+        let income = self.income();
+        (income.0 > 0).then(|| income.time_for(self.cap() - self.tokens).map(|span| self.last.after(span)))?
+    }
+
+    /// When an operation will be covered without any message; `None` when it takes one.
+    pub(crate) fn covered_at(&self, cost: Ru) -> Option<Time> {
+        if cost > self.cap() + self.lump {
+            return None;
+        }
+        let missing = (cost + self.debt - self.tokens - self.lump).or_zero();
+        let at = self.last.after(self.income().time_for(missing)?);
+        (self.state != LeaseState::Leased || at < self.expires).then_some(at)
+    }
+
+    /// Takes out what is to be returned: all that is set aside, the tokens above `keep`, and the lump if asked.
+    /// What is held from here on is the second value.
+    pub(crate) fn give_back(&mut self, keep: Ru, lump_too: bool) -> (Ru, Held) {
+        let surplus = (self.tokens - keep.or_zero()).or_zero() + self.set_aside;
+        self.tokens = self.tokens.min(keep.or_zero());
+        self.set_aside = Ru::ZERO;
+        self.in_flight += surplus;
+        let lump = if lump_too { std::mem::take(&mut self.lump) } else { Ru::ZERO };
+        self.tokens = self.tokens.min(self.cap());
+        (surplus + lump, Held { rate: self.rate, cap: self.cap, lump: self.lump })
+    }
+
+    /// Gives everything up.
+    pub(crate) fn abandon(&mut self, state: LeaseState) -> Ru {
+        let (returned, _) = self.give_back(Ru::ZERO, true);
+        (self.rate, self.cap) = (Rate::ZERO, Ru::ZERO);
+        self.state = state;
+        returned
+    }
+
+    /// A new lease, replacing the one before. `asked` is when the renewal was sent: the lease runs from there.
+    pub(crate) fn lease(&mut self, now: Time, asked: Time, terms: &LeaseTerms) {
+        self.advance(now);
+        if self.state != LeaseState::Leased {
+            (self.tokens, self.lump, self.set_aside, self.cap) = Default::default();
+        }
+        self.state = LeaseState::Leased;
+        self.rate = terms.rate;
+        self.ledger_cap = terms.cap.max(self.cap);
+        self.in_flight = Ru::ZERO;
+        self.cap = terms.cap;
+        self.expires = asked.after(terms.ttl);
+        self.fallback = terms.fallback;
+        self.set_excess_aside();
+        self.add(terms.fill);
+        let paid = terms.lump.min(self.debt);
+        self.debt -= paid;
+        self.lump += terms.lump - paid;
+        self.advance(now);
+    }
+
+    /// A lease without a rate.
+    pub(crate) fn unlimited(&mut self, now: Time, asked: Time, ttl: Span, fallback: Fallback) {
+        self.advance(now);
+        let (debt, last, drift_ppm) = (Ru::ZERO, self.last, self.drift_ppm);
+        *self = Self { debt, last, drift_ppm, expires: asked.after(ttl), fallback, ..Self::default() };
+        self.state = LeaseState::Unlimited;
+        self.advance(now);
+    }
+
+    /// Nothing may be spent for this reason.
+    pub(crate) fn stop(&mut self, now: Time, state: LeaseState) {
+        self.advance(now);
+        let (debt, last, drift_ppm) = (self.debt, self.last, self.drift_ppm);
+        *self = Self { debt, last, drift_ppm, state, ..Self::default() };
+    }
+}

@@ -1,0 +1,331 @@
+//! The state machine of one resource group on one node: admits, queues, settles, asks for renewal.
+//!
+//! Units: micro-RU and microseconds on the node's own monotonic clock, always passed in. One machine per group and
+//! node; the shell holds the lock, sends what `ask` returns and wakes whom `poll` names.
+
+mod budget;
+mod renewal;
+
+use budget::Budget;
+pub use budget::LeaseState;
+
+use crate::demand::Demand;
+use crate::units::{Rate, Ru, Span, Time};
+use crate::usage::Consumption;
+pub use crate::waiters::WaiterId;
+use crate::waiters::{Waiter, Waiters};
+use renewal::Renewal;
+
+/// Settings of a node.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct NodeConfig {
+    /// How much faster than the controller's the node's clock may run, in millionths.
+    pub drift_ppm: u32,
+    /// Most operations waiting in one group.
+    pub max_waiters: usize,
+    /// A renewal without an answer is given up after this.
+    pub reply_timeout: Span,
+    /// A group without operations for this long gives its lease up.
+    pub idle_after: Span,
+}
+
+impl Default for NodeConfig {
+    fn default() -> Self {
+        Self {
+            drift_ppm: 1_000,
+            max_waiters: 100_000,
+            reply_timeout: Span::secs(1),
+            idle_after: Span::secs(60),
+        }
+    }
+}
+
+/// How an operation got in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Acquired {
+    /// Admitted.
+    Now,
+    /// Waits its turn; `poll` tells the outcome.
+    Queued(WaiterId),
+}
+
+/// Why an operation is not admitted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Refusal {
+    /// The group's rate is used up.
+    Throttled {
+        /// When trying again may help.
+        retry_after: Span,
+    },
+    /// The node has no lease: the controller is away, recovering, or has not answered yet.
+    Unavailable {
+        /// When trying again may help.
+        retry_after: Span,
+    },
+    /// The controller does not know the group.
+    UnknownGroup,
+    /// The cost is above what the group's bucket can ever hold.
+    NeverFits {
+        /// The largest cost that can be admitted.
+        max: Ru,
+    },
+    /// The queue is full.
+    TooManyWaiters {
+        /// Its length.
+        limit: usize,
+    },
+}
+
+/// A look at the machine, for display.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct NodeState {
+    /// What the right to spend rests on.
+    pub lease: LeaseState,
+    /// Leased rate.
+    pub rate: Rate,
+    /// Depth of the local bucket.
+    pub cap: Ru,
+    /// Tokens and lump in hand, less debt.
+    pub available: Ru,
+    /// Owed for operations that cost more than was taken.
+    pub debt: Ru,
+    /// Most the node may owe.
+    pub max_debt: Ru,
+    /// Operations waiting, and their RU.
+    pub waiting: usize,
+    /// RU waiting.
+    pub backlog: Ru,
+    /// RU/s offered.
+    pub demand: Rate,
+    /// Time to the end of the lease.
+    pub expires_in: Option<Span>,
+}
+
+/// One resource group on one node.
+#[derive(Clone, Debug)]
+pub struct NodeGroup {
+    config: NodeConfig,
+    budget: Budget,
+    waiters: Waiters,
+    demand: Demand,
+    renewal: Renewal,
+    consumption: Consumption,
+    max_fit: Ru,
+    max_debt: Ru,
+    /// The most that was ever owed, for the stated overrun.
+    worst_debt: Ru,
+}
+
+impl NodeGroup {
+    /// A group that was never granted anything.
+    pub fn new(now: Time, config: NodeConfig) -> Self {
+        Self {
+            config,
+            budget: Budget::new(now, config.drift_ppm),
+            waiters: Waiters::default(),
+            demand: Demand::default(),
+            renewal: Renewal::new(now),
+            consumption: Consumption::default(),
+            max_fit: Ru::MAX,
+            max_debt: Ru::ZERO,
+            worst_debt: Ru::ZERO,
+        }
+    }
+
+    /// Takes `cost` or refuses; never queues, never overtakes a waiter.
+    ///
+    /// # Errors
+    /// [`Refusal`], with when to try again.
+    pub fn try_acquire(&mut self, now: Time, cost: Ru) -> Result<(), Refusal> {
+        let cost = cost.or_zero();
+        self.arrive(now, cost);
+        if self.waiters.is_empty() && self.budget.covers(cost) {
+            self.spend(now, cost);
+            return Ok(());
+        }
+        self.consumption.throttled += 1;
+        self.renewal.press();
+        Err(self.refusal(now, cost))
+    }
+
+    /// Whether `try_acquire` would take `cost` now; spends nothing and is not counted as demand.
+    ///
+    /// # Errors
+    /// [`Refusal`], with when to try again.
+    pub fn check(&mut self, now: Time, cost: Ru) -> Result<(), Refusal> {
+        self.budget.advance(now);
+        if self.waiters.is_empty() && self.budget.covers(cost.or_zero()) {
+            return Ok(());
+        }
+        Err(self.refusal(now, cost.or_zero()))
+    }
+
+    /// Takes `cost`, or waits for it until `deadline` behind those who came before.
+    ///
+    /// # Errors
+    /// [`Refusal`] at once when waiting is known to be useless.
+    pub fn acquire(&mut self, now: Time, cost: Ru, deadline: Time) -> Result<Acquired, Refusal> {
+        let cost = cost.or_zero();
+        self.arrive(now, cost);
+        if self.waiters.is_empty() && self.budget.covers(cost) {
+            self.spend(now, cost);
+            return Ok(Acquired::Now);
+        }
+        self.renewal.press();
+        let refusal = self.refusal(now, cost);
+        let hopeless = match refusal {
+            Refusal::UnknownGroup | Refusal::NeverFits { .. } => true,
+            // The controller said that asking again is useless, so the estimate stands.
+            Refusal::Throttled { retry_after } => {
+                self.renewal.saturated(now) && now.after(retry_after) > deadline
+            }
+            Refusal::Unavailable { .. } => self.budget.state() == LeaseState::Closed,
+            Refusal::TooManyWaiters { .. } => true,
+        };
+        if hopeless || deadline <= now {
+            self.consumption.throttled += 1;
+            return Err(refusal);
+        }
+        if self.waiters.len() >= self.config.max_waiters {
+            self.consumption.throttled += 1;
+            return Err(Refusal::TooManyWaiters { limit: self.config.max_waiters });
+        }
+        Ok(Acquired::Queued(self.waiters.join(Waiter { cost, deadline, since: now })))
+    }
+
+    fn arrive(&mut self, now: Time, cost: Ru) {
+        self.budget.advance(now);
+        self.demand.arrived(now, cost);
+        self.renewal.note_arrival(now);
+    }
+
+    fn spend(&mut self, now: Time, cost: Ru) {
+        self.budget.spend(cost);
+        if self.budget.available() < self.budget.cap().scale(1, 8) {
+            self.renewal.press();
+        }
+        debug_assert!(self.budget.expires().is_none_or(|end| now < end), "I4: spent past the lease");
+    }
+
+    /// A waiter leaves the queue. False when it is not in it: `poll` has told its outcome.
+    pub fn cancel(&mut self, now: Time, waiter: WaiterId) -> bool {
+        self.budget.advance(now);
+        self.waiters.leave(waiter).is_some()
+    }
+
+    /// Undoes an admission whose operation never ran.
+    pub fn give_back(&mut self, now: Time, cost: Ru) {
+        self.budget.advance(now);
+        self.budget.refund(cost.or_zero());
+    }
+
+    /// Counts what an admitted operation really used; the difference to its estimate is refunded or owed.
+    pub fn settle(&mut self, now: Time, estimate: Ru, actual: &Consumption) {
+        self.budget.advance(now);
+        let difference = actual.ru() - estimate.or_zero();
+        if difference.is_positive() {
+            self.budget.spend(difference);
+            self.worst_debt = self.worst_debt.max(self.budget.debt());
+        } else {
+            self.budget.refund(Ru::ZERO - difference);
+        }
+        self.consumption = self.consumption.plus(actual);
+    }
+
+    /// Counts an operation that nobody asked admission for.
+    pub fn charge(&mut self, now: Time, actual: &Consumption) {
+        self.arrive(now, actual.ru());
+        self.settle(now, Ru::ZERO, actual);
+    }
+
+    /// The next waiter that is done, and how. Call until it returns `None`.
+    pub fn poll(&mut self, now: Time) -> Option<(WaiterId, Result<(), Refusal>)> {
+        self.budget.advance(now);
+        let (first, waiter) = self.waiters.first()?;
+        if let Some(outcome) = self.hopeless(waiter.cost) {
+            self.waiters.leave(first);
+            self.consumption.throttled += 1;
+            return Some((first, Err(outcome)));
+        }
+        if self.budget.covers(waiter.cost) {
+            self.waiters.leave(first);
+            self.consumption.waited_us =
+                self.consumption.waited_us.saturating_add(now.since(waiter.since).0);
+            self.spend(now, waiter.cost);
+            return Some((first, Ok(())));
+        }
+        let (deadline, late) = self.waiters.most_urgent()?;
+        if deadline > now {
+            return None;
+        }
+        let waiter = self.waiters.leave(late)?;
+        self.consumption.throttled += 1;
+        self.consumption.waited_us = self.consumption.waited_us.saturating_add(now.since(waiter.since).0);
+        Some((late, Err(self.refusal(now, waiter.cost))))
+    }
+
+    /// Why a waiter need not wait any longer.
+    fn hopeless(&self, cost: Ru) -> Option<Refusal> {
+        match self.budget.state() {
+            LeaseState::Unknown => Some(Refusal::UnknownGroup),
+            LeaseState::Closed => Some(Refusal::Unavailable { retry_after: Span::secs(1) }),
+            LeaseState::Leased if cost > self.max_fit => Some(Refusal::NeverFits { max: self.max_fit }),
+            _ => None,
+        }
+    }
+
+    fn refusal(&self, now: Time, cost: Ru) -> Refusal {
+        if let Some(refusal) = self.hopeless(cost) {
+            return refusal;
+        }
+        let next_ask = self.renewal.soonest_ask(now);
+        match self.budget.state() {
+            LeaseState::Leased => {
+                let queued = self.waiters.backlog() + cost + self.budget.debt() - self.budget.available().or_zero();
+                let refill = self.budget.income().time_for(queued);
+                let retry_after = refill.map_or(next_ask, |span| span.max(Span(1)));
+                Refusal::Throttled { retry_after: retry_after.min(Span::secs(3600)) }
+            }
+            LeaseState::Expired if self.budget.income() > Rate::ZERO => {
+                let refill = self.budget.income().time_for(self.waiters.backlog() + cost);
+                Refusal::Throttled { retry_after: refill.unwrap_or(next_ask) }
+            }
+            _ => Refusal::Unavailable { retry_after: next_ask },
+        }
+    }
+
+    /// When `poll` or `due` next has something, if nothing else happens.
+    pub fn next_deadline(&self, now: Time) -> Option<Time> {
+        let first = self.waiters.first().and_then(|(_, waiter)| self.budget.covered_at(waiter.cost));
+        let late = self.waiters.most_urgent().map(|(deadline, _)| deadline);
+        let end = if self.waiters.is_empty() { None } else { self.budget.expires() };
+        [first, late, end, self.due(now)].into_iter().flatten().min()
+    }
+
+    /// Cumulative consumption of this incarnation.
+    pub fn consumption(&self) -> &Consumption {
+        &self.consumption
+    }
+
+    /// The most that was ever owed.
+    pub fn worst_debt(&self) -> Ru {
+        self.worst_debt
+    }
+
+    /// A look at the machine.
+    pub fn state(&mut self, now: Time) -> NodeState {
+        self.budget.advance(now);
+        NodeState {
+            lease: self.budget.state(),
+            rate: self.budget.rate(),
+            cap: self.budget.cap(),
+            available: self.budget.available(),
+            debt: self.budget.debt(),
+            max_debt: self.max_debt,
+            waiting: self.waiters.len(),
+            backlog: self.waiters.backlog(),
+            demand: self.demand.rate(now),
+            expires_in: self.budget.expires().map(|end| end.since(now)),
+        }
+    }
+}

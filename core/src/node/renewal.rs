@@ -1,0 +1,214 @@
+//! When a node asks, what it says, and how it takes the answer.
+//!
+//! One renewal per group is in flight at a time. An answer counts only if it answers the newest renewal: a lost or
+//! late answer costs time and never tokens. Surplus is returned and the rate lowered before the message is sent.
+
+use super::budget::LeaseState;
+use super::{NodeConfig, NodeGroup};
+use crate::exchange::{Ask, Grant, Held};
+use crate::units::{Rate, Ru, Span, Time};
+
+/// An early renewal follows the one before at the soonest after this.
+const MIN_INTERVAL: Span = Span::millis(100);
+/// A full bucket is worth a message only after this.
+const SURPLUS_INTERVAL: Span = Span::millis(250);
+/// Tokens kept when surplus is returned, as time at the leased rate.
+const KEEP: Span = Span::millis(250);
+
+/// The conversation with the controller about one group.
+#[derive(Clone, Debug)]
+pub(super) struct Renewal {
+    /// Newest renewal sent, and when; whether its answer is awaited.
+    asked_seq: u64,
+    asked_at: Option<Time>,
+    awaiting: bool,
+    acked_seq: u64,
+    renew_after: Span,
+    ask_again_at: Time,
+    last_arrival: Option<Time>,
+    /// Tokens are low, or an operation waits or was refused.
+    pressed: bool,
+    /// To be sent at once: a lowered lease to acknowledge, a changed definition.
+    urgent: bool,
+    /// Others wait for tokens.
+    scarce: bool,
+}
+
+impl Renewal {
+    pub(super) fn new(now: Time) -> Self {
+        Self {
+            asked_seq: 0,
+            asked_at: None,
+            awaiting: false,
+            acked_seq: 0,
+            renew_after: Span::secs(1),
+            ask_again_at: now,
+            last_arrival: None,
+            pressed: false,
+            urgent: false,
+            scarce: false,
+        }
+    }
+
+    pub(super) fn press(&mut self) {
+        self.pressed = true;
+    }
+
+    pub(super) fn note_arrival(&mut self, now: Time) {
+        self.last_arrival = Some(now);
+    }
+
+    /// The controller said that asking again is useless for now.
+    pub(super) fn saturated(&self, now: Time) -> bool {
+        self.ask_again_at > now
+    }
+
+    /// Time to the soonest renewal that could change anything.
+    pub(super) fn soonest_ask(&self, now: Time) -> Span {
+        self.earliest().since(now).max(Span::millis(10))
+    }
+
+    fn earliest(&self) -> Time {
+        self.asked_at.map_or(Time(0), |at| at.after(MIN_INTERVAL)).max(self.ask_again_at)
+    }
+
+    fn idle(&self, now: Time, config: &NodeConfig) -> bool {
+        self.last_arrival.or(self.asked_at).is_some_and(|at| now.since(at) >= config.idle_after)
+    }
+}
+
+impl NodeGroup {
+    /// When the next renewal should be sent; in the past or present means now. `None`: nothing to ask.
+    pub fn due(&self, now: Time) -> Option<Time> {
+        let renewal = &self.renewal;
+        if self.budget.state() == LeaseState::Closed {
+            return None;
+        }
+        if renewal.urgent {
+            return Some(now);
+        }
+        let Some(asked_at) = renewal.asked_at else { return Some(now) };
+        if renewal.awaiting {
+            return Some(asked_at.after(self.config.reply_timeout));
+        }
+        let pressed = renewal.pressed || !self.waiters.is_empty();
+        if self.budget.state() == LeaseState::Idle {
+            return pressed.then(|| renewal.earliest());
+        }
+        let regular = asked_at.after(renewal.renew_after);
+        let early = pressed.then(|| renewal.earliest());
+        let full = if renewal.scarce { self.budget.full_at() } else { None };
+        let surplus = full.map(|at| at.max(asked_at.after(SURPLUS_INTERVAL)));
+        [Some(regular), early, surplus].into_iter().flatten().min()
+    }
+
+    /// The group's entry in the renewal `seq`, which is sent now.
+    pub fn ask(&mut self, now: Time, seq: u64) -> Ask {
+        self.budget.advance(now);
+        debug_assert!(seq > self.renewal.asked_seq, "sequence numbers grow");
+        let renewal = &mut self.renewal;
+        (renewal.asked_seq, renewal.asked_at, renewal.awaiting) = (seq, Some(now), true);
+        (renewal.pressed, renewal.urgent) = (false, false);
+        let acked_seq = renewal.acked_seq;
+        let owes = self.budget.debt().is_positive();
+        if renewal.idle(now, &self.config) && self.waiters.is_empty() && !owes {
+            let returned = self.budget.abandon(LeaseState::Idle);
+            return Ask { acked_seq, returned, ..Ask::default() };
+        }
+        let (returned, held) = self.yield_surplus(now);
+        let waiting = !self.waiters.is_empty();
+        let demand = self.demand.rate(now);
+        Ask {
+            acked_seq,
+            held,
+            returned,
+            demand: if waiting { demand.max(self.demand.recent(now)) } else { demand },
+            backlog: self.waiters.backlog() + self.budget.debt(),
+            head: self.waiters.first().map_or(Ru::ZERO, |(_, first)| first.cost),
+            debt: self.budget.debt(),
+            waiting: self.waiters.len() as u64,
+        }
+    }
+
+    /// Lowers the rate to what is used and takes out what others can use better.
+    fn yield_surplus(&mut self, now: Time) -> (Ru, Held) {
+        if !self.waiters.is_empty() {
+            return self.budget.give_back(Ru::MAX, false);
+        }
+        if !self.renewal.scarce {
+            return self.budget.give_back(Ru::MAX, true);
+        }
+        let full = self.budget.full_at().is_some_and(|at| at <= now);
+        let offered = if full { self.demand.recent(now) } else { self.demand.rate(now) };
+        let enough = offered + offered;
+        if enough < self.budget.rate().scale(3, 4) {
+            self.budget.lower(enough);
+        }
+        self.budget.give_back(self.budget.rate().over(KEEP), true)
+    }
+
+    /// Takes the answer to renewal `seq`. False: it is not the newest, and nothing changed.
+    pub fn on_grant(&mut self, now: Time, seq: u64, grant: &Grant) -> bool {
+        if !self.renewal.awaiting || seq != self.renewal.asked_seq {
+            return false;
+        }
+        let asked = self.renewal.asked_at.unwrap_or(now);
+        (self.renewal.awaiting, self.renewal.acked_seq) = (false, seq);
+        if matches!(self.budget.state(), LeaseState::Idle | LeaseState::Closed) {
+            return true;
+        }
+        match grant {
+            Grant::Leased(terms) => {
+                self.budget.lease(now, asked, terms);
+                (self.max_fit, self.max_debt) = (terms.max_fit, terms.max_debt);
+                self.renewal.renew_after = terms.renew_after;
+                self.renewal.ask_again_at = now.after(terms.ask_again);
+                self.renewal.scarce = terms.scarce;
+                self.renewal.urgent |= terms.ack_now || self.budget.set_aside().is_positive();
+            }
+            Grant::Unlimited { ttl, renew_after, fallback } => {
+                self.budget.unlimited(now, asked, *ttl, *fallback);
+                self.max_fit = Ru::MAX;
+                self.renewal.renew_after = *renew_after;
+                (self.renewal.ask_again_at, self.renewal.scarce) = (now, false);
+            }
+            Grant::UnknownGroup => {
+                self.budget.stop(now, LeaseState::Unknown);
+                self.renewal.ask_again_at = now.after(self.renewal.renew_after);
+            }
+            Grant::Recovering { ask_again } => {
+                self.budget.stop(now, LeaseState::Recovering);
+                self.renewal.ask_again_at = now.after(*ask_again);
+            }
+        }
+        true
+    }
+
+    /// The controller wants rate back at once.
+    pub fn on_lower(&mut self, now: Time, rate_at_most: Rate) {
+        self.budget.advance(now);
+        self.budget.lower(rate_at_most);
+        self.renewal.urgent = true;
+    }
+
+    /// The stream is gone: the renewal in flight will not be answered.
+    pub fn on_session_lost(&mut self, now: Time) {
+        self.budget.advance(now);
+        if self.renewal.awaiting {
+            self.renewal.awaiting = false;
+            self.renewal.pressed = true;
+        }
+    }
+
+    /// The definition changed: ask at once.
+    pub fn renew_now(&mut self, now: Time) {
+        self.budget.advance(now);
+        self.renewal.urgent = true;
+    }
+
+    /// Graceful end: gives everything up and refuses all further operations.
+    pub fn release(&mut self, now: Time) {
+        self.budget.advance(now);
+        self.budget.abandon(LeaseState::Closed);
+    }
+}

@@ -1,0 +1,166 @@
+//! Looking into the engine, and saving it across a clean restart.
+
+use crate::engine::{Engine, EngineConfig};
+use crate::group::{ClientId, GroupId};
+use crate::lease::Lease;
+use crate::pool::Pool;
+use crate::units::{Rate, Ru, Span, Time};
+
+/// A group as the engine sees it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct GroupView {
+    /// RU/s that nodes of the group and of those below it may be using.
+    pub committed: Rate,
+    /// Tokens that no node holds.
+    pub pool: Ru,
+    /// Tokens that nodes may be holding.
+    pub held: Ru,
+    /// RU/s wanted.
+    pub demand: Rate,
+    /// Leases on this group.
+    pub leases: usize,
+}
+
+/// A lease as the ledger counts it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LeaseView {
+    /// Holder.
+    pub client: ClientId,
+    /// Granted rate.
+    pub rate: Rate,
+    /// What the node may be using until it acknowledges.
+    pub committed: Rate,
+    /// Depth of the local bucket.
+    pub cap: Ru,
+    /// Lump tokens not yet reported spent.
+    pub lump: Ru,
+    /// RU/s offered, as reported.
+    pub demand: Rate,
+    /// RU waiting, as reported.
+    pub backlog: Ru,
+    /// Debt, as reported.
+    pub debt: Ru,
+    /// Operations waiting, as reported.
+    pub waiting: u64,
+    /// Nothing limits it.
+    pub unlimited: bool,
+    /// End, on the controller's clock.
+    pub expires: Time,
+}
+
+/// What a clean shutdown saves. Definitions are saved elsewhere.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Snapshot {
+    /// Tokens of every limited group's pool.
+    pub pools: Vec<(GroupId, Ru)>,
+    /// Leases that have not ended.
+    pub leases: Vec<SavedLease>,
+}
+
+/// One lease in a snapshot.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SavedLease {
+    /// Group.
+    pub group: GroupId,
+    /// Holder.
+    pub client: ClientId,
+    /// Newest renewal heard.
+    pub seq: u64,
+    /// What the node may be using.
+    pub rate: Rate,
+    /// Depth of its bucket.
+    pub cap: Ru,
+    /// Lump tokens it may hold.
+    pub lump: Ru,
+    /// Time left; counted anew from the restart, which is later than the true end and therefore safe.
+    pub remaining: Span,
+}
+
+impl Engine {
+    /// A group's sums.
+    pub fn group_view(&self, id: GroupId) -> Option<GroupView> {
+        self.tree.get(id).filter(|group| !group.removed).map(|group| GroupView {
+            committed: group.committed,
+            pool: group.pool.tokens(),
+            held: group.held,
+            demand: group.demand(),
+            leases: group.leases.len(),
+        })
+    }
+
+    /// The leases on a group.
+    pub fn leases(&self, id: GroupId) -> impl Iterator<Item = LeaseView> {
+        self.tree.get(id).into_iter().flat_map(|group| group.leases.iter()).map(|(client, lease)| LeaseView {
+            client: *client,
+            rate: lease.rate,
+            committed: lease.committed(),
+            cap: lease.cap,
+            lump: lease.lump,
+            demand: lease.demand,
+            backlog: lease.backlog,
+            debt: lease.debt,
+            waiting: lease.waiting,
+            unlimited: lease.unlimited,
+            expires: lease.ends(),
+        })
+    }
+
+    /// What a clean shutdown saves.
+    pub fn snapshot(&mut self, now: Time) -> Snapshot {
+        self.expire(now);
+        let mut snapshot = Snapshot::default();
+        let ids: Vec<GroupId> = self.tree.iter().map(|(id, _)| id).collect();
+        for id in ids {
+            let Some(group) = self.tree.get_mut(id) else { continue };
+            group.advance(now);
+            if group.spec.limit().is_some() {
+                snapshot.pools.push((id, group.pool.tokens()));
+            }
+            snapshot.leases.extend(group.leases.iter().filter(|(_, lease)| !lease.unlimited).map(
+                |(client, lease)| SavedLease {
+                    group: id,
+                    client: *client,
+                    seq: lease.seq,
+                    rate: lease.committed(),
+                    cap: lease.cap.max(lease.held_cap),
+                    lump: lease.lump,
+                    remaining: lease.ends().since(now),
+                },
+            ));
+        }
+        snapshot
+    }
+
+    /// Puts a snapshot into an engine that holds the same definitions and no leases.
+    pub fn restore(&mut self, now: Time, snapshot: &Snapshot) {
+        for (id, tokens) in &snapshot.pools {
+            if let Some(group) = self.tree.get_mut(*id) {
+                group.pool = Pool::new(now, (*tokens).min(group.room()));
+            }
+        }
+        for saved in &snapshot.leases {
+            let Some(chain) = self.tree.chain(saved.group) else { continue };
+            let lease = Lease {
+                seq: saved.seq,
+                held_rate: saved.rate,
+                held_cap: saved.cap,
+                held_until: now.after(saved.remaining),
+                expires: now,
+                lump: saved.lump,
+                tokens_max: saved.cap + saved.lump,
+                counted_at: now,
+                ..Lease::default()
+            };
+            self.take(&chain, saved.client);
+            self.put(&chain, saved.client, lease);
+            self.tree.excuse(&chain);
+            self.advance(&chain, now);
+        }
+        self.assert_invariants();
+    }
+
+    /// Settings.
+    pub fn config(&self) -> EngineConfig {
+        self.config
+    }
+}
