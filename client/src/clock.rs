@@ -40,6 +40,11 @@ impl Clock {
     }
 }
 
+/// The output of `work`, or `None` when it takes longer than `limit`.
+pub(crate) async fn within<F: Future>(limit: Duration, work: F) -> Option<F::Output> {
+    tokio::time::timeout(limit, work).await.ok()
+}
+
 /// Microseconds since 1970; zero when the wall clock stands before that.
 #[expect(
     clippy::disallowed_methods,

@@ -1,5 +1,69 @@
-//! The node side of tidegate.
+//! The node side of tidegate, used inside services and databases.
+//!
+//! A [`Client`] keeps one stream to a controller, holds leases on request units (RU) for the groups in use, and
+//! reports what they consumed. A [`Group`] admits an operation by an estimate ([`Group::acquire`]) and settles it
+//! with what it used ([`Permit::settle`]). [`meter`] measures that use; [`tower`] does all of it for an HTTP or gRPC
+//! service.
+//!
+//! The decisions are made by `tidegate_core::node`, one pure state machine per group; this crate is the shell: time,
+//! sockets, waiters, files.
+//!
+//! ```no_run
+//! # async fn example() -> Result<(), Box<dyn std::error::Error>> {
+//! use std::time::Duration;
+//! use tidegate_client::{Client, Ru, meter};
+//!
+//! let client = Client::connect(["http://127.0.0.1:7300"], "node-1").await?;
+//! let group = client.group("analytics").await?;
+//! let permit = group.acquire(Ru::whole(2), Duration::from_millis(500)).await?;
+//! let (answer, usage) = meter::measure(|| 6 * 7);
+//! let charge = permit.settle(&usage);
+//! println!("{answer} cost {}", charge.total());
+//! let unconfirmed = client.shutdown().await.unconfirmed;
+//! # Ok(())
+//! # }
+//! ```
+
+mod backoff;
+mod bindings;
+mod builder;
+mod cell;
+mod client;
 mod clock;
+mod driver;
+mod group;
+mod hub;
 mod journal;
 pub mod meter;
 mod names;
+mod permit;
+mod pricing;
+mod process;
+mod refused;
+mod registry;
+mod reports;
+mod resolved;
+mod schedule;
+mod session;
+mod shared;
+mod stats;
+pub mod transport;
+mod wait;
+mod watch;
+
+pub use builder::{ClientBuilder, ConnectError, Limits};
+pub use client::{Client, Shutdown};
+pub use group::{Group, GroupError};
+pub use hub::Link;
+pub use journal::JournalError;
+pub use names::{GroupName, Identity, MAX_GROUP_NAME, MAX_IDENTITY, NameError};
+pub use permit::Permit;
+pub use process::ProcessTotals;
+pub use refused::Refused;
+pub use reports::Unconfirmed;
+pub use resolved::Resolved;
+pub use shared::Counts;
+pub use stats::ClientStats;
+pub use tidegate_core::node::{LeaseState, NodeState};
+pub use tidegate_core::units::{Rate, Ru, Span};
+pub use tidegate_core::usage::{Consumption, RuParts, Usage};

@@ -25,7 +25,7 @@ use entry::{Entry, Header};
 use slot::{COPY_BYTES, RECORD_BYTES, Record, copy_offset, decode, encode};
 
 /// Most slots in one file, 64 MiB; groups times incarnations not yet reported.
-pub const MAX_SLOTS: u32 = 65_536;
+pub(crate) const MAX_SLOTS: u32 = 65_536;
 /// The header record is padded to a page, and slots follow it.
 const HEADER_BYTES: u64 = 4_096;
 

@@ -1,0 +1,49 @@
+//! Pauses between attempts to reach a controller: exponential with full jitter, 50 ms to 5 s.
+//!
+//! *Source*: the AWS Architecture Blog, "Exponential Backoff And Jitter"; full jitter spreads a fleet that lost its
+//! controller at one moment.
+
+use std::time::Duration;
+
+/// Upper end of the first pause.
+const FIRST: Duration = Duration::from_millis(50);
+/// Upper end of every later pause.
+const LONGEST: Duration = Duration::from_secs(5);
+
+/// Counts failures in a row.
+#[derive(Debug, Default)]
+pub(crate) struct Backoff {
+    failures: u32,
+}
+
+impl Backoff {
+    /// The pause after one more failure.
+    pub(crate) fn pause(&mut self) -> Duration {
+        let ceiling = FIRST
+            .saturating_mul(1_u32.checked_shl(self.failures.min(16)).unwrap_or(u32::MAX))
+            .min(LONGEST);
+        self.failures = self.failures.saturating_add(1);
+        rand::random_range(Duration::ZERO..=ceiling)
+    }
+
+    /// An attempt succeeded.
+    pub(crate) fn reset(&mut self) {
+        self.failures = 0;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pauses_grow_to_the_longest_and_start_over_after_success() {
+        let mut backoff = Backoff::default();
+        for failure in 0..100 {
+            let ceiling = FIRST.saturating_mul(1 << failure.min(16)).min(LONGEST);
+            assert!(backoff.pause() <= ceiling);
+        }
+        backoff.reset();
+        assert!(backoff.pause() <= FIRST);
+    }
+}

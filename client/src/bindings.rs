@@ -1,0 +1,126 @@
+//! Who is charged to which group, as the controller's watch tells it.
+//!
+//! A user within a tenant comes before the user anywhere, then the tenant, then the group `default`.
+
+use std::collections::HashMap;
+
+use tidegate_proto::v1;
+
+use crate::names::{GroupName, NameError};
+
+/// Most bindings kept; a larger snapshot is cut off here.
+pub(crate) const MAX_BINDINGS: usize = 1_000_000;
+/// The group of everyone who is bound to no other.
+pub(crate) const DEFAULT_GROUP: &str = "default";
+
+/// The bindings at one revision.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Bindings {
+    /// User, then tenant; the empty tenant is any.
+    users: HashMap<String, HashMap<String, GroupName>>,
+    tenants: HashMap<String, GroupName>,
+    count: usize,
+}
+
+impl Bindings {
+    /// The group that pays for `user` of `tenant`; `None` is the default group.
+    pub(crate) fn resolve(&self, tenant: &str, user: &str) -> Option<&GroupName> {
+        let of_user = self
+            .users
+            .get(user)
+            .and_then(|tenants| tenants.get(tenant).or_else(|| tenants.get("")));
+        of_user.or_else(|| self.tenants.get(tenant))
+    }
+
+    /// Number of bindings.
+    pub(crate) fn len(&self) -> usize {
+        self.count
+    }
+
+    /// Adds or replaces one. A binding with neither tenant nor user, or above the limit, is ignored.
+    pub(crate) fn put(&mut self, binding: v1::Binding) -> Result<(), NameError> {
+        let group = GroupName::new(&binding.group)?;
+        if self.count >= MAX_BINDINGS || (binding.tenant.is_empty() && binding.user.is_empty()) {
+            return Ok(());
+        }
+        let replaced = if binding.user.is_empty() {
+            self.tenants.insert(binding.tenant, group)
+        } else {
+            self.users
+                .entry(binding.user)
+                .or_default()
+                .insert(binding.tenant, group)
+        };
+        if replaced.is_none() {
+            self.count = self.count.saturating_add(1);
+        }
+        Ok(())
+    }
+
+    /// Removes one.
+    pub(crate) fn remove(&mut self, binding: &v1::Binding) {
+        let removed = if binding.user.is_empty() {
+            self.tenants.remove(&binding.tenant)
+        } else if let Some(tenants) = self.users.get_mut(&binding.user) {
+            let removed = tenants.remove(&binding.tenant);
+            if tenants.is_empty() {
+                self.users.remove(&binding.user);
+            }
+            removed
+        } else {
+            None
+        };
+        if removed.is_some() {
+            self.count = self.count.saturating_sub(1);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn binding(tenant: &str, user: &str, group: &str) -> v1::Binding {
+        v1::Binding {
+            tenant: tenant.into(),
+            user: user.into(),
+            group: group.into(),
+        }
+    }
+
+    #[test]
+    fn the_narrowest_binding_wins() {
+        let mut bindings = Bindings::default();
+        for (tenant, user, group) in [
+            ("t", "", "tenant"),
+            ("", "u", "user"),
+            ("t", "u", "both"),
+            ("", "", "nobody"),
+        ] {
+            bindings.put(binding(tenant, user, group)).unwrap();
+        }
+        let resolve = |b: &Bindings, t: &str, u: &str| b.resolve(t, u).map(ToString::to_string);
+        for (tenant, user, group) in [
+            ("t", "u", Some("both")),
+            ("t", "other", Some("tenant")),
+            ("other", "u", Some("user")),
+            ("", "u", Some("user")),
+            ("t", "", Some("tenant")),
+            ("other", "other", None),
+            ("", "", None),
+        ] {
+            assert_eq!(
+                resolve(&bindings, tenant, user).as_deref(),
+                group,
+                "{tenant} {user}"
+            );
+        }
+        bindings.remove(&binding("t", "u", ""));
+        bindings.remove(&binding("t", "u", ""));
+        assert_eq!(resolve(&bindings, "t", "u").as_deref(), Some("user"));
+        bindings.remove(&binding("", "u", ""));
+        assert_eq!(resolve(&bindings, "t", "u").as_deref(), Some("tenant"));
+        assert_eq!(bindings.len(), 1);
+        assert!(bindings.put(binding("t", "", "")).is_err());
+    }
+}

@@ -1,0 +1,223 @@
+//! How a client is made: endpoints, identity, limits, journal.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tidegate_core::node::NodeConfig;
+use tokio::sync::mpsc;
+use tonic::transport::Endpoint;
+
+use crate::client::Client;
+use crate::clock::{wall_micros, within};
+use crate::hub::Hub;
+use crate::journal::{Journal, JournalError};
+use crate::names::{Identity, NameError};
+use crate::reports::Reports;
+use crate::session::Session;
+use crate::shared::Shared;
+use crate::transport::{Grpc, Transport};
+use crate::{driver, watch};
+
+/// Longest description of the software, in characters; the controller cuts or refuses longer ones.
+const MAX_AGENT: usize = 64;
+
+/// How much a client holds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Limits {
+    /// Groups in use at once; about 1 KB each.
+    pub groups: usize,
+    /// Operations waiting in one group; more are refused with `TooManyWaiters`.
+    pub waiters: usize,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self {
+            groups: 10_000,
+            waiters: NodeConfig::default().max_waiters,
+        }
+    }
+}
+
+/// Why a client cannot be made.
+#[derive(Debug, thiserror::Error)]
+pub enum ConnectError {
+    /// The list is empty.
+    #[error("no endpoint given; name at least one controller, such as http://127.0.0.1:7300")]
+    NoEndpoint,
+    /// Not a URI.
+    #[error("endpoint {endpoint:?} cannot be used: {reason}; write it like http://127.0.0.1:7300")]
+    Endpoint {
+        /// What was given.
+        endpoint: String,
+        /// What is wrong with it.
+        reason: String,
+    },
+    /// The identity of the node.
+    #[error(transparent)]
+    Identity(#[from] NameError),
+    /// The journal.
+    #[error(transparent)]
+    Journal(#[from] JournalError),
+    /// Called outside of a tokio runtime.
+    #[error("a client needs a tokio runtime for its tasks; make it inside one")]
+    NoRuntime,
+    /// No controller welcomed this node in time.
+    #[error(
+        "no controller answered within {waited:?} ({last_error}); check the endpoints and that one is running"
+    )]
+    Unreachable {
+        /// How long was waited.
+        waited: Duration,
+        /// Why the last attempt failed.
+        last_error: String,
+    },
+}
+
+/// Options of a client.
+#[derive(Clone)]
+pub struct ClientBuilder {
+    endpoints: Vec<String>,
+    identity: String,
+    agent: String,
+    limits: Limits,
+    journal_dir: Option<PathBuf>,
+    patience: Duration,
+    drift_ppm: u32,
+    transport: Option<Arc<dyn Transport>>,
+}
+
+impl ClientBuilder {
+    /// A client called `identity` that tries these controllers in turn. The identity must be the same from start to
+    /// start and no other process's.
+    pub fn new(endpoints: impl IntoIterator<Item = impl Into<String>>, identity: impl Into<String>) -> Self {
+        Self {
+            endpoints: endpoints.into_iter().map(Into::into).collect(),
+            identity: identity.into(),
+            agent: concat!("tidegate-client/", env!("CARGO_PKG_VERSION")).to_owned(),
+            limits: Limits::default(),
+            journal_dir: None,
+            patience: Duration::from_secs(5),
+            drift_ppm: NodeConfig::default().drift_ppm,
+            transport: None,
+        }
+    }
+
+    /// Software and version shown to operators; cut to 64 characters.
+    #[must_use]
+    pub fn agent(mut self, agent: &str) -> Self {
+        self.agent = agent.chars().take(MAX_AGENT).collect();
+        self
+    }
+
+    /// How much the client holds.
+    #[must_use]
+    pub fn limits(mut self, limits: Limits) -> Self {
+        self.limits = limits;
+        self
+    }
+
+    /// Keeps consumption in a file in this directory, so that it survives `kill -9`.
+    #[must_use]
+    pub fn journal_dir(mut self, dir: impl Into<PathBuf>) -> Self {
+        self.journal_dir = Some(dir.into());
+        self
+    }
+
+    /// How long `connect`, `group`, `resolve` and `shutdown` wait for the controller; 5 s unless told.
+    #[must_use]
+    pub fn patience(mut self, patience: Duration) -> Self {
+        self.patience = patience;
+        self
+    }
+
+    /// How much faster than the controller's this node's clock may run, in millionths; at most half. 1000 unless
+    /// told, a hundred times what a quartz does.
+    #[must_use]
+    pub fn drift_ppm(mut self, drift_ppm: u32) -> Self {
+        self.drift_ppm = drift_ppm.min(500_000);
+        self
+    }
+
+    /// Reaches the controller otherwise than by gRPC over plain TCP.
+    #[must_use]
+    pub fn transport(mut self, transport: impl Transport) -> Self {
+        self.transport = Some(Arc::new(transport));
+        self
+    }
+
+    /// Starts the client without waiting for a controller. Groups are `Unavailable` until one answers.
+    pub fn start(self) -> Result<Client, ConnectError> {
+        let runtime = tokio::runtime::Handle::try_current().map_err(|_| ConnectError::NoRuntime)?;
+        if self.endpoints.is_empty() {
+            return Err(ConnectError::NoEndpoint);
+        }
+        let transport = match self.transport {
+            Some(transport) => transport,
+            None => {
+                self.endpoints
+                    .iter()
+                    .try_for_each(|endpoint| check_endpoint(endpoint))?;
+                Arc::new(Grpc::default())
+            }
+        };
+        let identity = Identity::new(&self.identity)?;
+        let wall_us = wall_micros().max(1);
+        let (journal, inherited) = match &self.journal_dir {
+            Some(dir) => {
+                let (journal, inherited) = Journal::open(dir, &identity, wall_us)?;
+                (Some(journal), inherited)
+            }
+            None => (None, Vec::new()),
+        };
+        let incarnation = journal.as_ref().map_or(wall_us, Journal::incarnation);
+        let config = NodeConfig {
+            drift_ppm: self.drift_ppm,
+            max_waiters: self.limits.waiters,
+            ..NodeConfig::default()
+        };
+        let shared = Shared::new(config, journal);
+        let reports = Reports::new(inherited);
+        let hub = Hub::new(shared, identity, incarnation, self.limits.groups, reports);
+        let (orders, received) = mpsc::channel(1);
+        let session = Session::new(
+            Arc::clone(&hub),
+            Arc::clone(&transport),
+            self.endpoints.clone(),
+            self.agent,
+            received,
+        );
+        let tasks = [
+            runtime.spawn(session.run()),
+            runtime.spawn(watch::run(Arc::clone(&hub), transport, self.endpoints)),
+            runtime.spawn(driver::run(Arc::clone(&hub.shared))),
+        ];
+        Ok(Client::new(hub, orders, tasks, self.patience))
+    }
+
+    /// Starts the client and waits until a controller has welcomed it.
+    pub async fn connect(self) -> Result<Client, ConnectError> {
+        let waited = self.patience;
+        let client = self.start()?;
+        let mut link = client.hub().link.subscribe();
+        let welcomed = within(waited, link.wait_for(|link| link.connected)).await;
+        if matches!(welcomed, Some(Ok(_))) {
+            return Ok(client);
+        }
+        let last_error = client.hub().link.borrow().last_error.clone();
+        Err(ConnectError::Unreachable { waited, last_error })
+    }
+}
+
+fn check_endpoint(endpoint: &str) -> Result<(), ConnectError> {
+    let unusable = |reason: String| ConnectError::Endpoint {
+        endpoint: endpoint.to_owned(),
+        reason,
+    };
+    Endpoint::from_shared(endpoint.to_owned()).map_err(|error| unusable(error.to_string()))?;
+    if !endpoint.starts_with("http://") {
+        return Err(unusable("it does not begin with http://".to_owned()));
+    }
+    Ok(())
+}

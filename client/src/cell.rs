@@ -1,0 +1,417 @@
+//! One resource group on this node: the core's state machine behind a mutex, with its waiters and journal slot.
+//!
+//! Every change goes through [`GroupCell::with`], which afterwards completes waiters that are done, tells the
+//! session when a renewal is due, and the driver when to look again. A faster admission path can be put in front of
+//! the mutex without the rest of the client noticing.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use tidegate_core::exchange::{Ask, Grant};
+use tidegate_core::node::{Acquired, NodeGroup, NodeState, Refusal, WaiterId};
+use tidegate_core::units::{Rate, Ru, Span, Time};
+use tidegate_core::usage::Consumption;
+use tokio::sync::{oneshot, watch};
+
+use crate::journal::Slot;
+use crate::names::GroupName;
+use crate::refused::Refused;
+use crate::shared::Shared;
+
+/// How often waiters are looked at while a renewal is due and cannot be sent.
+const TICK: Span = Span::millis(5);
+
+/// What a waiter is told.
+pub(crate) type Answer = Result<(), Refusal>;
+
+/// A group. Handles, permits and waiters hold it by `Arc`.
+pub(crate) struct GroupCell {
+    id: u64,
+    name: GroupName,
+    pub(crate) shared: Arc<Shared>,
+    state: Mutex<CellState>,
+    /// Number of answers of the controller applied so far.
+    answers: watch::Sender<u64>,
+}
+
+/// What the mutex guards.
+pub(crate) struct CellState {
+    pub(crate) node: NodeGroup,
+    waiting: HashMap<WaiterId, oneshot::Sender<Answer>>,
+    /// Permits not yet settled.
+    open: usize,
+    slot: Option<Slot>,
+    /// What the controller handed out with the lease, to be shown when renewing; opaque.
+    proof: Vec<u8>,
+    /// The newest `Renew` that named the group; 0 for none.
+    asked_seq: u64,
+    /// In the session's due set.
+    announced: bool,
+    /// A reply could not be used: no request before this.
+    quiet_until: Time,
+    /// Where the driver's agenda has the group.
+    scheduled: Option<Time>,
+}
+
+/// How an operation was let in.
+pub(crate) enum Entered {
+    Admitted,
+    Queued(WaiterId, oneshot::Receiver<Answer>),
+}
+
+impl std::fmt::Debug for GroupCell {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("GroupCell")
+            .field("name", &self.name)
+            .finish_non_exhaustive()
+    }
+}
+
+impl GroupCell {
+    pub(crate) fn new(id: u64, name: GroupName, shared: Arc<Shared>, slot: Option<Slot>) -> Arc<Self> {
+        let node = NodeGroup::new(shared.clock.now(), shared.config);
+        let state = CellState {
+            node,
+            waiting: HashMap::new(),
+            open: 0,
+            slot,
+            proof: Vec::new(),
+            asked_seq: 0,
+            announced: false,
+            quiet_until: Time(0),
+            scheduled: None,
+        };
+        Arc::new(Self {
+            id,
+            name,
+            shared,
+            state: Mutex::new(state),
+            answers: watch::Sender::new(0),
+        })
+    }
+
+    pub(crate) fn id(&self) -> u64 {
+        self.id
+    }
+
+    pub(crate) fn name(&self) -> &GroupName {
+        &self.name
+    }
+
+    /// Follows the number of answers applied.
+    pub(crate) fn answers(&self) -> watch::Receiver<u64> {
+        self.answers.subscribe()
+    }
+
+    fn lock(&self) -> MutexGuard<'_, CellState> {
+        // The state machine is whole between its calls; a panic elsewhere under the lock leaves nothing half done.
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Changes the state and does what follows from the change.
+    pub(crate) fn with<R>(self: &Arc<Self>, change: impl FnOnce(&mut CellState, Time) -> R) -> R {
+        let mut state = self.lock();
+        // Read under the lock, so that time never steps back from one change to the next.
+        let now = self.shared.clock.now();
+        let result = change(&mut state, now);
+        self.follow_up(&mut state, now);
+        result
+    }
+
+    fn follow_up(self: &Arc<Self>, state: &mut CellState, now: Time) {
+        while !state.waiting.is_empty()
+            && let Some((id, answer)) = state.node.poll(now)
+        {
+            self.complete(state, id, answer);
+        }
+        let due = state.node.due(now).map(|due| due.max(state.quiet_until));
+        if !state.announced && due.is_some_and(|due| due <= now) && !self.shared.is_closing() {
+            state.announced = true;
+            self.shared.due.announce(self);
+        }
+        if let Some(at) = state.next_look(now, due)
+            && state.scheduled.is_none_or(|scheduled| at < scheduled)
+        {
+            self.shared.schedule.put(self, state.scheduled, at);
+            state.scheduled = Some(at);
+        }
+    }
+
+    fn complete(&self, state: &mut CellState, id: WaiterId, answer: Answer) {
+        let admitted = answer.is_ok();
+        let Some(waiter) = state.waiting.remove(&id) else {
+            tracing::error!(group = %self.name, "the core finished a waiter nobody knows");
+            return;
+        };
+        if admitted {
+            state.open = state.open.saturating_add(1);
+        } else {
+            self.shared.counters.refused.add();
+        }
+        // The receiver leaves the map, under this lock, before it goes away.
+        if waiter.send(answer).is_err() {
+            tracing::error!(group = %self.name, "a waiter left without saying so");
+        }
+    }
+
+    /// The driver looks: completes what is done and finds the next time.
+    pub(crate) fn look(self: &Arc<Self>) {
+        self.with(|state, _| state.scheduled = None);
+    }
+
+    /// Takes `cost` at once or refuses.
+    pub(crate) fn try_enter(self: &Arc<Self>, cost: Ru) -> Result<(), Refused> {
+        self.valid(cost)?;
+        self.with(|state, now| {
+            self.open_door()?;
+            let answer = state.node.try_acquire(now, cost);
+            self.admitted(state, cost, answer)
+        })
+    }
+
+    /// Takes `cost` at once, refuses, or queues until `deadline`.
+    pub(crate) fn enter(self: &Arc<Self>, cost: Ru, deadline: Time) -> Result<Entered, Refused> {
+        self.valid(cost)?;
+        self.with(|state, now| {
+            self.open_door()?;
+            match state.node.acquire(now, cost, deadline) {
+                Ok(Acquired::Queued(id)) => {
+                    self.shared.counters.queued.add();
+                    let (sender, receiver) = oneshot::channel();
+                    state.waiting.insert(id, sender);
+                    Ok(Entered::Queued(id, receiver))
+                }
+                Ok(Acquired::Now) => self.admitted(state, cost, Ok(())).map(|()| Entered::Admitted),
+                Err(refusal) => self
+                    .admitted(state, cost, Err(refusal))
+                    .map(|()| Entered::Admitted),
+            }
+        })
+    }
+
+    fn admitted(&self, state: &mut CellState, cost: Ru, answer: Answer) -> Result<(), Refused> {
+        match answer {
+            Ok(()) => {
+                state.open = state.open.saturating_add(1);
+                self.shared.counters.admitted.add();
+                Ok(())
+            }
+            Err(refusal) => {
+                self.shared.counters.refused.add();
+                Err(self.refused(cost, refusal))
+            }
+        }
+    }
+
+    /// Whether `cost` would be admitted now; spends nothing.
+    pub(crate) fn check(self: &Arc<Self>, cost: Ru) -> Result<(), Refused> {
+        self.valid(cost)?;
+        self.with(|state, now| {
+            self.open_door()?;
+            state
+                .node
+                .check(now, cost)
+                .map_err(|refusal| self.refused(cost, refusal))
+        })
+    }
+
+    pub(crate) fn refused(&self, cost: Ru, refusal: Refusal) -> Refused {
+        // A client that closes refuses its waiters through the core, which knows no closing.
+        if self.shared.is_closing() {
+            return Refused::ShutDown {
+                group: self.name.clone(),
+            };
+        }
+        Refused::new(&self.name, cost, refusal)
+    }
+
+    fn valid(&self, cost: Ru) -> Result<(), Refused> {
+        if (Ru::ZERO..=Ru::MAX).contains(&cost) {
+            return Ok(());
+        }
+        Err(Refused::InvalidCost {
+            group: self.name.clone(),
+            cost,
+        })
+    }
+
+    fn open_door(&self) -> Result<(), Refused> {
+        if self.shared.is_closing() {
+            return Err(Refused::ShutDown {
+                group: self.name.clone(),
+            });
+        }
+        Ok(())
+    }
+
+    /// A waiter goes away: leaves the queue, or gives back what it had just been given.
+    pub(crate) fn leave(self: &Arc<Self>, id: WaiterId, cost: Ru, answer: &mut oneshot::Receiver<Answer>) {
+        self.with(|state, now| {
+            if state.waiting.remove(&id).is_some() {
+                state.node.cancel(now, id);
+            } else if let Ok(Ok(())) = answer.try_recv() {
+                state.node.give_back(now, cost);
+                self.close_one(state);
+            }
+        });
+        self.shared.counters.abandoned.add();
+    }
+
+    /// The operation never ran.
+    pub(crate) fn give_back(self: &Arc<Self>, cost: Ru) {
+        self.with(|state, now| {
+            state.node.give_back(now, cost);
+            self.close_one(state);
+        });
+    }
+
+    /// The operation ran and cost `actual`.
+    pub(crate) fn settle(self: &Arc<Self>, estimate: Ru, actual: &Consumption) {
+        self.with(|state, now| {
+            state.node.settle(now, estimate, actual);
+            self.write_journal(state);
+            self.close_one(state);
+        });
+    }
+
+    /// An operation that asked for no admission cost `actual`.
+    pub(crate) fn charge(self: &Arc<Self>, actual: &Consumption) {
+        self.with(|state, now| {
+            state.node.charge(now, actual);
+            self.write_journal(state);
+        });
+    }
+
+    fn close_one(&self, state: &mut CellState) {
+        state.open = state.open.saturating_sub(1);
+        if state.open == 0 && self.shared.is_closing() {
+            self.shared.settled.notify_waiters();
+        }
+    }
+
+    /// Permits not yet settled.
+    pub(crate) fn open(&self) -> usize {
+        self.lock().open
+    }
+
+    /// What the group is doing.
+    pub(crate) fn node_state(&self) -> NodeState {
+        let mut state = self.lock();
+        state.node.state(self.shared.clock.now())
+    }
+
+    /// Keeps the journal at or above everything that is ever reported.
+    fn write_journal(&self, state: &mut CellState) {
+        let (Some(journal), Some(slot)) = (&self.shared.journal, &mut state.slot) else {
+            return;
+        };
+        if let Err(error) = journal.write(slot, &self.name, state.node.consumption()) {
+            if self.shared.counters.journal_failures.get() == 0 {
+                tracing::error!(%error, "consumption is not kept; it is lost if this process dies");
+            }
+            self.shared.counters.journal_failures.add();
+        }
+    }
+
+    /// Cumulative consumption; with `kept`, the journal is brought up to it first.
+    pub(crate) fn consumption(&self, kept: bool) -> Consumption {
+        let mut state = self.lock();
+        if kept {
+            self.write_journal(&mut state);
+        }
+        *state.node.consumption()
+    }
+
+    /// Empties the journal slot when all that was ever consumed is `durable`.
+    pub(crate) fn forget_journal(&self, durable: &Consumption) {
+        let mut state = self.lock();
+        if state.node.consumption() == durable
+            && let (Some(journal), Some(slot)) = (&self.shared.journal, &state.slot)
+        {
+            match journal.drop_slot(slot.id()) {
+                Ok(()) => state.slot = None,
+                Err(error) => tracing::error!(%error, "what was confirmed will be reported again"),
+            }
+        }
+    }
+}
+
+/// The session's side.
+impl GroupCell {
+    /// The entry for a `Renew`, if one is still due; the core marks it in flight.
+    pub(crate) fn ask(self: &Arc<Self>, seq: u64) -> Option<(Ask, Vec<u8>)> {
+        self.with(|state, now| {
+            state.announced = false;
+            let due = state
+                .node
+                .due(now)
+                .is_some_and(|due| due.max(state.quiet_until) <= now);
+            due.then(|| {
+                state.asked_seq = seq;
+                (state.node.ask(now, seq), state.proof.clone())
+            })
+        })
+    }
+
+    /// Applies a grant; false when it is stale.
+    pub(crate) fn grant(self: &Arc<Self>, seq: u64, grant: &Grant, proof: Vec<u8>) -> bool {
+        let applied = self.with(|state, now| {
+            let applied = state.node.on_grant(now, seq, grant);
+            if applied {
+                state.proof = proof;
+            }
+            applied
+        });
+        if applied {
+            self.answers
+                .send_modify(|answers| *answers = answers.saturating_add(1));
+        }
+        applied
+    }
+
+    /// The request `seq` got no usable answer; the next one waits for `pause`.
+    pub(crate) fn unanswered(self: &Arc<Self>, seq: u64, pause: Span) {
+        self.with(|state, now| {
+            if state.asked_seq == seq {
+                state.quiet_until = now.after(pause);
+                state.node.on_session_lost(now);
+            }
+        });
+    }
+
+    /// The stream was lost, and with it any request in flight.
+    pub(crate) fn session_lost(self: &Arc<Self>) {
+        self.with(|state, now| state.node.on_session_lost(now));
+    }
+
+    /// The controller wants the rate down now.
+    pub(crate) fn lower(self: &Arc<Self>, at_most: Rate) {
+        self.with(|state, now| state.node.on_lower(now, at_most));
+    }
+
+    /// The definition changed, or the first answer is wanted.
+    pub(crate) fn renew_now(self: &Arc<Self>) {
+        self.with(|state, now| state.node.renew_now(now));
+    }
+
+    /// Gives up lease, tokens and waiters.
+    pub(crate) fn release(self: &Arc<Self>) {
+        self.with(|state, now| state.node.release(now));
+    }
+}
+
+impl CellState {
+    /// When something may happen without anyone calling. `due` is the next renewal.
+    fn next_look(&self, now: Time, due: Option<Time>) -> Option<Time> {
+        let next = self.node.next_deadline(now)?;
+        if next > now {
+            return Some(next);
+        }
+        // A renewal is due and the session has been told, or is not to be told yet; the core's deadline hides behind
+        // it when the first waiter is done.
+        let soon = now.after(TICK);
+        let quiet = due.filter(|_| !self.announced).map(|due| due.max(soon));
+        let waiters = (!self.waiting.is_empty()).then_some(soon);
+        quiet.into_iter().chain(waiters).min()
+    }
+}

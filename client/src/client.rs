@@ -1,0 +1,201 @@
+//! The client of one node: handles for groups, statistics, and the graceful end.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tidegate_core::node::LeaseState;
+use tokio::sync::{mpsc, oneshot};
+use tokio::task::JoinHandle;
+
+use crate::builder::{ClientBuilder, ConnectError};
+use crate::cell::GroupCell;
+use crate::clock::{duration, span, within};
+use crate::group::{Group, GroupError};
+use crate::hub::Hub;
+use crate::reports::Unconfirmed;
+use crate::resolved::Resolved;
+use crate::session::Farewell;
+use crate::stats::ClientStats;
+
+/// A node's connection to the controller. Cheap to clone; when the last clone is dropped, the leases end as if the
+/// process had died, so call [`Client::shutdown`] first.
+#[derive(Clone, Debug)]
+pub struct Client {
+    inner: Arc<Inner>,
+}
+
+#[derive(Debug)]
+struct Inner {
+    hub: Arc<Hub>,
+    orders: mpsc::Sender<Farewell>,
+    tasks: [JoinHandle<()>; 3],
+    patience: Duration,
+}
+
+/// How a shutdown went.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[must_use = "what the controller did not confirm is lost unless there is a journal"]
+pub struct Shutdown {
+    /// Consumption that the controller did not confirm to have on disk. With a journal it is reported at the next
+    /// start; without one it may be lost.
+    pub unconfirmed: Vec<Unconfirmed>,
+    /// Permits that were not settled in time; what they cost is not in any report.
+    pub open_permits: usize,
+}
+
+impl Client {
+    pub(crate) fn new(
+        hub: Arc<Hub>,
+        orders: mpsc::Sender<Farewell>,
+        tasks: [JoinHandle<()>; 3],
+        patience: Duration,
+    ) -> Self {
+        Self {
+            inner: Arc::new(Inner {
+                hub,
+                orders,
+                tasks,
+                patience,
+            }),
+        }
+    }
+
+    pub(crate) fn hub(&self) -> &Arc<Hub> {
+        &self.inner.hub
+    }
+
+    /// Options of a client.
+    pub fn builder(
+        endpoints: impl IntoIterator<Item = impl Into<String>>,
+        identity: impl Into<String>,
+    ) -> ClientBuilder {
+        ClientBuilder::new(endpoints, identity)
+    }
+
+    /// Connects the node `identity` to the first of `endpoints` that answers.
+    pub async fn connect(
+        endpoints: impl IntoIterator<Item = impl Into<String>>,
+        identity: impl Into<String>,
+    ) -> Result<Self, ConnectError> {
+        ClientBuilder::new(endpoints, identity).connect().await
+    }
+
+    /// The group `name`. Asks the controller unless the group is in use already.
+    pub async fn group(&self, name: &str) -> Result<Group, GroupError> {
+        let cell = self.hub().registry.get_or_make(&self.hub().shared, name)?;
+        self.answered(cell).await
+    }
+
+    /// The group that pays for `user` of `tenant`, now and after every re-binding: user in tenant, else user, else
+    /// tenant, else the group `default`.
+    pub async fn resolve(&self, tenant: &str, user: &str) -> Result<Resolved, GroupError> {
+        let hub = self.hub();
+        let mut turns = hub.turn.subscribe();
+        let waited = self.inner.patience;
+        // Charging the default group before the bindings are known would be wrong.
+        if !matches!(
+            within(waited, turns.wait_for(|turn| *turn > 0)).await,
+            Some(Ok(_))
+        ) {
+            return Err(GroupError::NoBindings { waited });
+        }
+        let turn = *hub.turn.borrow();
+        let cell = hub.resolve(tenant, user)?;
+        let group = self.answered(cell).await?;
+        Ok(Resolved::new(Arc::clone(hub), tenant, user, turn, group))
+    }
+
+    /// As [`Client::resolve`] for one operation, without waiting for anything: before the bindings are known the
+    /// group is `default`, and a group that is new to this node has no lease yet, so acquire with a timeout.
+    pub fn resolve_now(&self, tenant: &str, user: &str) -> Result<Group, GroupError> {
+        self.hub().resolve(tenant, user).map(|cell| Group { cell })
+    }
+
+    /// A handle once the controller has said whether the group exists.
+    async fn answered(&self, cell: Arc<GroupCell>) -> Result<Group, GroupError> {
+        let waited = self.inner.patience;
+        let mut answers = cell.answers();
+        let before = *answers.borrow();
+        let lease = cell.node_state().lease;
+        if matches!(lease, LeaseState::None | LeaseState::Unknown) {
+            cell.renew_now();
+            if !matches!(
+                within(waited, answers.wait_for(|count| *count > before)).await,
+                Some(Ok(_))
+            ) {
+                return Err(GroupError::Unavailable {
+                    group: cell.name().clone(),
+                    waited,
+                });
+            }
+        }
+        if cell.node_state().lease == LeaseState::Unknown {
+            let group = cell.name().clone();
+            self.hub().registry.forget_unknown(&cell);
+            return Err(GroupError::UnknownGroup { group });
+        }
+        Ok(Group { cell })
+    }
+
+    /// A look at the client.
+    pub fn stats(&self) -> ClientStats {
+        ClientStats::read(self.hub())
+    }
+
+    /// Ends gracefully: admits nothing more, refuses waiters, gives leases back, waits for permits in flight and for
+    /// the controller to have every report on disk. Takes at most the builder's patience.
+    pub async fn shutdown(&self) -> Shutdown {
+        let hub = self.hub();
+        let clock = hub.shared.clock;
+        let end = clock.now().after(span(self.inner.patience));
+        hub.close();
+        // The last word to the controller must not be spent on an operation that never ends.
+        let half = self.inner.patience.checked_div(2).unwrap_or_default();
+        within(half, self.permits_settled()).await;
+        let (farewell, confirmed) = oneshot::channel();
+        let left = duration(end.since(clock.now()));
+        let told = within(left, async {
+            self.inner.orders.send(farewell).await.is_ok() && confirmed.await.is_ok()
+        });
+        let told = told.await.unwrap_or(false);
+        self.inner.stop();
+        let cells = hub.registry.all();
+        let reports = hub.reports();
+        if told {
+            reports.forget_confirmed(&cells);
+        }
+        Shutdown {
+            unconfirmed: reports.unconfirmed(&cells),
+            open_permits: cells.iter().map(|cell| cell.open()).sum(),
+        }
+    }
+
+    async fn permits_settled(&self) {
+        loop {
+            let settled = self.hub().shared.settled.notified();
+            tokio::pin!(settled);
+            // Listens before it looks, so that no permit slips through between.
+            settled.as_mut().enable();
+            if self.hub().registry.all().iter().all(|cell| cell.open() == 0) {
+                return;
+            }
+            settled.await;
+        }
+    }
+}
+
+impl Inner {
+    fn stop(&self) {
+        for task in &self.tasks {
+            task.abort();
+        }
+    }
+}
+
+impl Drop for Inner {
+    fn drop(&mut self) {
+        // Waiters would wait for a driver that is gone.
+        self.hub.close();
+        self.stop();
+    }
+}

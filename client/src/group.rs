@@ -1,0 +1,136 @@
+//! The handle of a resource group: admission before an operation, charges after it.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tidegate_core::node::NodeState;
+use tidegate_core::units::Ru;
+use tidegate_core::usage::{Consumption, RuParts, Usage};
+use tokio::time::Instant;
+
+use crate::cell::{Entered, GroupCell};
+use crate::clock::span;
+use crate::journal::JournalError;
+use crate::names::{GroupName, NameError};
+use crate::permit::Permit;
+use crate::refused::Refused;
+use crate::wait::Waiting;
+
+/// A resource group on this node. Cheap to clone; all clones share one bucket.
+#[derive(Clone, Debug)]
+pub struct Group {
+    pub(crate) cell: Arc<GroupCell>,
+}
+
+/// Why there is no handle.
+#[derive(Debug, thiserror::Error)]
+pub enum GroupError {
+    /// The controller knows no such group.
+    #[error("group {group} does not exist; create it, or check the name")]
+    UnknownGroup {
+        /// What was asked for.
+        group: GroupName,
+    },
+    /// The controller did not answer in time.
+    #[error(
+        "the controller did not say within {waited:?} whether group {group} exists; check that it can be reached"
+    )]
+    Unavailable {
+        /// What was asked for.
+        group: GroupName,
+        /// How long was waited.
+        waited: Duration,
+    },
+    /// The controller's watch has said nothing yet.
+    #[error(
+        "the controller did not tell within {waited:?} who is bound to which group; check that it can be reached"
+    )]
+    NoBindings {
+        /// How long was waited.
+        waited: Duration,
+    },
+    /// The name cannot be a group's.
+    #[error(transparent)]
+    Name(#[from] NameError),
+    /// Too many groups in use.
+    #[error("group {group} would be one more than {limit} groups on one node; raise `Limits::groups`")]
+    TooMany {
+        /// What was asked for.
+        group: GroupName,
+        /// The limit.
+        limit: usize,
+    },
+    /// The group's consumption could not be kept.
+    #[error(transparent)]
+    Journal(#[from] JournalError),
+    /// The client is shutting down.
+    #[error("the client is shutting down; group {group} cannot be used any more")]
+    ShutDown {
+        /// What was asked for.
+        group: GroupName,
+    },
+}
+
+impl Group {
+    /// The name.
+    pub fn name(&self) -> &GroupName {
+        self.cell.name()
+    }
+
+    /// Admits an operation estimated at `cost` now, or refuses; never waits. Needs no async runtime.
+    pub fn try_acquire(&self, cost: Ru) -> Result<Permit, Refused> {
+        self.cell.try_enter(cost)?;
+        Ok(Permit::new(Arc::clone(&self.cell), cost))
+    }
+
+    /// Admits an operation estimated at `cost`, in order of arrival, waiting at most `timeout`.
+    ///
+    /// Refuses at once when the wait would be longer. Dropping the future gives up the place in the queue and
+    /// whatever had just been given.
+    pub async fn acquire(&self, cost: Ru, timeout: Duration) -> Result<Permit, Refused> {
+        let deadline = self.cell.shared.clock.now().after(span(timeout));
+        self.acquire_until(cost, deadline).await
+    }
+
+    /// As [`Group::acquire`], up to a moment of tokio's clock.
+    pub async fn acquire_by(&self, cost: Ru, deadline: Instant) -> Result<Permit, Refused> {
+        let deadline = self.cell.shared.clock.at(deadline);
+        self.acquire_until(cost, deadline).await
+    }
+
+    async fn acquire_until(&self, cost: Ru, deadline: tidegate_core::units::Time) -> Result<Permit, Refused> {
+        match self.cell.enter(cost, deadline)? {
+            Entered::Admitted => Ok(Permit::new(Arc::clone(&self.cell), cost)),
+            Entered::Queued(id, answer) => Waiting::new(Arc::clone(&self.cell), id, cost, answer).await,
+        }
+    }
+
+    /// Whether `cost` would be admitted now; spends nothing and promises nothing.
+    pub fn check(&self, cost: Ru) -> Result<(), Refused> {
+        self.cell.check(cost)
+    }
+
+    /// Charges an operation that asked for no admission. Returns the charge.
+    pub fn charge(&self, usage: &Usage) -> RuParts {
+        let actual = self.cell.shared.prices.price(usage);
+        self.cell.charge(&actual);
+        actual.charged
+    }
+
+    /// As [`Group::charge`], in RU. Negative parts count as zero.
+    pub fn charge_ru(&self, charge: RuParts) -> RuParts {
+        let actual = self.cell.shared.prices.direct(charge);
+        self.cell.charge(&actual);
+        actual.charged
+    }
+
+    /// Tokens, debt, lease and queue.
+    pub fn state(&self) -> NodeState {
+        self.cell.node_state()
+    }
+
+    /// What this node consumed in the group since it started.
+    pub fn consumption(&self) -> Consumption {
+        self.cell.consumption(false)
+    }
+}

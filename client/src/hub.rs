@@ -1,0 +1,114 @@
+//! What the tasks and the handles of one client share beyond its groups: bindings, reports, the state of the link.
+
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
+
+use tokio::sync::watch;
+
+use crate::bindings::{Bindings, DEFAULT_GROUP};
+use crate::cell::GroupCell;
+use crate::group::GroupError;
+use crate::names::Identity;
+use crate::process::ProcessSampler;
+use crate::registry::Registry;
+use crate::reports::Reports;
+use crate::shared::Shared;
+
+/// One client, as its tasks see it.
+#[derive(Debug)]
+pub(crate) struct Hub {
+    pub(crate) shared: Arc<Shared>,
+    pub(crate) identity: Identity,
+    pub(crate) incarnation: u64,
+    pub(crate) registry: Registry,
+    pub(crate) process: ProcessSampler,
+    pub(crate) link: watch::Sender<Link>,
+    /// Revision of the controller's definitions that the bindings reflect; 0 before the first.
+    pub(crate) revision: watch::Sender<u64>,
+    /// Number of changes of the bindings, told to handles that follow them; 0 before the watch has said anything.
+    pub(crate) turn: watch::Sender<u64>,
+    bindings: RwLock<Bindings>,
+    reports: Mutex<Reports>,
+}
+
+/// The state of the session.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Link {
+    /// Whether a session is open now.
+    pub connected: bool,
+    /// The endpoint in use, or tried last.
+    pub endpoint: String,
+    /// Software and version of the controller.
+    pub server: String,
+    /// Newest leadership epoch seen.
+    pub epoch: u64,
+    /// Protocol version in use.
+    pub protocol: u32,
+    /// Why the last session or attempt ended; empty while connected.
+    pub last_error: String,
+}
+
+impl Hub {
+    pub(crate) fn new(
+        shared: Arc<Shared>,
+        identity: Identity,
+        incarnation: u64,
+        max_groups: usize,
+        reports: Reports,
+    ) -> Arc<Self> {
+        Arc::new(Self {
+            shared,
+            identity,
+            incarnation,
+            registry: Registry::new(max_groups),
+            process: ProcessSampler::new(),
+            link: watch::Sender::new(Link::default()),
+            revision: watch::Sender::new(0),
+            turn: watch::Sender::new(0),
+            bindings: RwLock::default(),
+            reports: Mutex::new(reports),
+        })
+    }
+
+    pub(crate) fn reports(&self) -> MutexGuard<'_, Reports> {
+        self.reports.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Number of bindings.
+    pub(crate) fn bindings(&self) -> usize {
+        self.bindings.read().unwrap_or_else(PoisonError::into_inner).len()
+    }
+
+    /// Changes the bindings and tells those who follow them.
+    pub(crate) fn change_bindings(&self, change: impl FnOnce(&mut Bindings)) {
+        change(&mut self.bindings.write().unwrap_or_else(PoisonError::into_inner));
+        self.turn.send_modify(|turn| *turn = turn.saturating_add(1));
+    }
+
+    /// The group that pays for `user` of `tenant`.
+    pub(crate) fn resolve(&self, tenant: &str, user: &str) -> Result<Arc<GroupCell>, GroupError> {
+        let bindings = self.bindings.read().unwrap_or_else(PoisonError::into_inner);
+        let name = bindings
+            .resolve(tenant, user)
+            .map_or(DEFAULT_GROUP, |name| &**name);
+        self.registry.get_or_make(&self.shared, name)
+    }
+
+    /// CPU time metered in all groups, in nanoseconds.
+    pub(crate) fn metered_cpu_ns(&self) -> u64 {
+        let metered = self
+            .registry
+            .all()
+            .into_iter()
+            .map(|cell| cell.consumption(false).usage.cpu_ns);
+        metered.fold(0, u64::saturating_add)
+    }
+
+    /// Ends all admission: refuses waiters and gives up every lease.
+    pub(crate) fn close(&self) {
+        self.shared.closing.store(true, Ordering::Release);
+        for cell in self.registry.all() {
+            cell.release();
+        }
+    }
+}

@@ -1,0 +1,157 @@
+//! The cost tables in force: one that is charged and, optionally, a shadow that is only counted.
+//!
+//! Until the controller's watch has delivered a table, the built-in `tidb_v1` is charged.
+
+use std::sync::{Arc, PoisonError, RwLock};
+
+use tidegate_core::usage::{Consumption, RuParts, Usage};
+use tidegate_cost_model::{CostTable, TableText, price_consumption};
+use tidegate_proto::v1;
+
+/// The tables in force; replaced as a whole.
+#[derive(Debug)]
+pub(crate) struct Prices(RwLock<Arc<Tables>>);
+
+/// A pair of tables.
+#[derive(Clone, Debug)]
+pub(crate) struct Tables {
+    pub(crate) active: CostTable,
+    pub(crate) shadow: Option<CostTable>,
+}
+
+/// A table that cannot be used.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum PricingError {
+    #[error("the controller sent cost tables without an active one")]
+    NoActive,
+    #[error("cost table {name} version {version} cannot be used: {error}")]
+    Table {
+        name: String,
+        version: u32,
+        error: tidegate_cost_model::TableErrors,
+    },
+}
+
+impl Default for Prices {
+    fn default() -> Self {
+        Self(RwLock::new(Arc::new(Tables {
+            active: CostTable::tidb_v1(),
+            shadow: None,
+        })))
+    }
+}
+
+impl Prices {
+    /// The tables in force.
+    pub(crate) fn tables(&self) -> Arc<Tables> {
+        Arc::clone(&self.0.read().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// Puts new ones in force.
+    pub(crate) fn set(&self, tables: Tables) {
+        *self.0.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(tables);
+    }
+
+    /// What one operation is charged, and would be under the shadow table.
+    pub(crate) fn price(&self, usage: &Usage) -> Consumption {
+        let tables = self.0.read().unwrap_or_else(PoisonError::into_inner);
+        price_consumption(&tables.active, tables.shadow.as_ref(), usage)
+    }
+
+    /// One operation charged directly. It costs the same under the shadow table, so that totals compare.
+    pub(crate) fn direct(&self, charged: RuParts) -> Consumption {
+        let charged = RuParts {
+            cpu: charged.cpu.or_zero(),
+            read: charged.read.or_zero(),
+            write: charged.write.or_zero(),
+            network: charged.network.or_zero(),
+            flat: charged.flat.or_zero(),
+        };
+        let tables = self.0.read().unwrap_or_else(PoisonError::into_inner);
+        let shadow = tables
+            .shadow
+            .as_ref()
+            .map(|_| charged.total())
+            .unwrap_or_default();
+        Consumption {
+            charged,
+            shadow,
+            operations: 1,
+            ..Consumption::default()
+        }
+    }
+}
+
+/// Reads the controller's tables.
+pub(crate) fn tables(wire: v1::CostTables) -> Result<Tables, PricingError> {
+    Ok(Tables {
+        active: table(wire.active.ok_or(PricingError::NoActive)?)?,
+        shadow: wire.shadow.map(table).transpose()?,
+    })
+}
+
+fn table(wire: v1::CostTable) -> Result<CostTable, PricingError> {
+    let (name, version) = (wire.name.clone(), wire.version);
+    let text = TableText {
+        name: wire.name,
+        version: wire.version,
+        replicas: wire.replicas,
+        coefficients: wire.ru_per_unit.into_iter().collect(),
+    };
+    CostTable::try_from(text).map_err(|error| PricingError::Table { name, version, error })
+}
+
+#[cfg(test)]
+mod tests {
+    use tidegate_core::units::Ru;
+
+    use super::*;
+
+    fn wire(name: &str, per_cpu_ns: &str) -> v1::CostTable {
+        v1::CostTable {
+            name: name.into(),
+            version: 1,
+            replicas: 1,
+            ru_per_unit: [("cpu_ns".to_owned(), per_cpu_ns.to_owned())].into(),
+        }
+    }
+
+    #[test]
+    fn the_active_table_is_charged_and_the_shadow_counted() {
+        let prices = Prices::default();
+        assert_eq!(prices.price(&Usage::default()).shadow, Ru::ZERO);
+        let both = v1::CostTables {
+            active: Some(wire("a", "1/1000000")),
+            shadow: Some(wire("b", "1/500000")),
+        };
+        prices.set(tables(both).unwrap());
+        let usage = Usage {
+            cpu_ns: 3_000_000,
+            ..Usage::default()
+        };
+        let priced = prices.price(&usage);
+        assert_eq!(
+            (priced.charged.cpu, priced.ru(), priced.shadow),
+            (Ru::whole(3), Ru::whole(3), Ru::whole(6))
+        );
+        assert_eq!((priced.operations, priced.usage), (1, usage));
+        let direct = prices.direct(RuParts {
+            cpu: Ru(-5),
+            ..RuParts::flat(Ru(7))
+        });
+        assert_eq!((direct.ru(), direct.shadow), (Ru(7), Ru(7)));
+    }
+
+    #[test]
+    fn tables_that_make_no_sense_are_refused_by_name() {
+        assert!(tables(v1::CostTables::default()).is_err());
+        for text in ["-1", "x", "1/0"] {
+            let wire = v1::CostTables {
+                active: Some(wire("a", text)),
+                shadow: None,
+            };
+            let error = tables(wire).unwrap_err().to_string();
+            assert!(error.contains("cost table a version 1"), "{error}");
+        }
+    }
+}

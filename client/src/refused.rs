@@ -1,0 +1,118 @@
+//! Why an operation was not admitted. Each answer names the group; only `Throttled` and `Unavailable` are worth
+//! a retry.
+
+use std::time::Duration;
+
+use tidegate_core::node::Refusal;
+use tidegate_core::units::Ru;
+
+use crate::clock::duration;
+use crate::names::GroupName;
+
+/// Why an operation was not admitted.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Refused {
+    /// The group has used its rate. An answer, not a fault.
+    #[error("group {group} is throttled; retry in {retry_after:?}")]
+    Throttled {
+        /// The group.
+        group: GroupName,
+        /// An attempt before this will be refused, too.
+        retry_after: Duration,
+    },
+    /// No lease, and the controller did not give one.
+    #[error(
+        "group {group} has no lease; retry in {retry_after:?}, and check that the controller can be reached"
+    )]
+    Unavailable {
+        /// The group.
+        group: GroupName,
+        /// A reasonable pause.
+        retry_after: Duration,
+    },
+    /// The controller knows no such group.
+    #[error("group {group} does not exist; create it or bind the user to another")]
+    UnknownGroup {
+        /// The name that was asked for.
+        group: GroupName,
+    },
+    /// Costs more than the group can ever cover.
+    #[error(
+        "{cost} can never be admitted in group {group}, at most {max}; split the operation or raise the burst"
+    )]
+    NeverFits {
+        /// The group.
+        group: GroupName,
+        /// What was asked for.
+        cost: Ru,
+        /// What could be admitted.
+        max: Ru,
+    },
+    /// The queue is full.
+    #[error("group {group} already has {limit} operations waiting; shed load before asking again")]
+    TooManyWaiters {
+        /// The group.
+        group: GroupName,
+        /// Length of the queue.
+        limit: usize,
+    },
+    /// The cost is negative or above the largest amount.
+    #[error("a cost of {cost} is outside 0 RU to {max}; check the estimate for group {group}", max = Ru::MAX)]
+    InvalidCost {
+        /// The group.
+        group: GroupName,
+        /// What was asked for.
+        cost: Ru,
+    },
+    /// The client is shutting down.
+    #[error("the client is shutting down and admits nothing more in group {group}")]
+    ShutDown {
+        /// The group.
+        group: GroupName,
+    },
+}
+
+impl Refused {
+    /// The core's answer for `cost` in `group`.
+    pub(crate) fn new(group: &GroupName, cost: Ru, refusal: Refusal) -> Self {
+        let group = group.clone();
+        match refusal {
+            Refusal::Throttled { retry_after } => Self::Throttled {
+                group,
+                retry_after: duration(retry_after),
+            },
+            Refusal::Unavailable { retry_after } => Self::Unavailable {
+                group,
+                retry_after: duration(retry_after),
+            },
+            Refusal::UnknownGroup => Self::UnknownGroup { group },
+            Refusal::NeverFits { max } => Self::NeverFits { group, cost, max },
+            Refusal::TooManyWaiters { limit } => Self::TooManyWaiters { group, limit },
+        }
+    }
+
+    /// When another attempt may succeed; `None` when it will not.
+    pub fn retry_after(&self) -> Option<Duration> {
+        match self {
+            Self::Throttled { retry_after, .. } | Self::Unavailable { retry_after, .. } => Some(*retry_after),
+            Self::TooManyWaiters { .. } => Some(Duration::from_secs(1)),
+            Self::UnknownGroup { .. }
+            | Self::NeverFits { .. }
+            | Self::InvalidCost { .. }
+            | Self::ShutDown { .. } => None,
+        }
+    }
+
+    /// The group.
+    pub fn group(&self) -> &GroupName {
+        match self {
+            Self::Throttled { group, .. }
+            | Self::Unavailable { group, .. }
+            | Self::UnknownGroup { group }
+            | Self::NeverFits { group, .. }
+            | Self::TooManyWaiters { group, .. }
+            | Self::InvalidCost { group, .. }
+            | Self::ShutDown { group } => group,
+        }
+    }
+}

@@ -1,0 +1,240 @@
+//! What the controller has on disk of this node's consumption, and what it must still be told.
+//!
+//! Reports are cumulative. A total counts as confirmed when the controller says that a message which carried it is
+//! durable; what was sent on a stream that broke is sent again.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use tidegate_core::units::Ru;
+use tidegate_core::usage::Consumption;
+use tidegate_proto::v1;
+
+use crate::cell::GroupCell;
+use crate::journal::{Inherited, Journal};
+use crate::names::GroupName;
+use crate::session::convert;
+
+/// Progress of all reports of one client.
+#[derive(Debug, Default)]
+pub(crate) struct Reports {
+    current: BTreeMap<u64, Progress>,
+    inherited: Vec<Ancestral>,
+    /// Group after which the next batch begins, so that a batch cut short starves nobody.
+    cursor: u64,
+}
+
+/// What is known of one group's total.
+#[derive(Debug, Default)]
+struct Progress {
+    durable: Consumption,
+    /// Newest message on the live stream that carried a total, and that total.
+    sent: Option<(u64, Consumption)>,
+}
+
+/// A total of an earlier incarnation.
+#[derive(Debug)]
+struct Ancestral {
+    entry: Inherited,
+    sent: Option<u64>,
+}
+
+/// Consumption that the controller has not confirmed to be on disk.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Unconfirmed {
+    /// The group.
+    pub group: GroupName,
+    /// The incarnation that consumed it; 0 is the current one.
+    pub incarnation: u64,
+    /// RU charged beyond what is confirmed.
+    pub ru: Ru,
+}
+
+impl Reports {
+    /// Begins with what earlier incarnations left in the journal.
+    pub(crate) fn new(inherited: Vec<Inherited>) -> Self {
+        let inherited = inherited
+            .into_iter()
+            .map(|entry| Ancestral { entry, sent: None })
+            .collect();
+        Self {
+            inherited,
+            ..Self::default()
+        }
+    }
+
+    /// At most `limit` reports for message `seq`, of everything that is not durable.
+    pub(crate) fn collect(&mut self, seq: u64, cells: &[Arc<GroupCell>], limit: usize) -> Vec<v1::Report> {
+        let mut reports = Vec::new();
+        for old in self.inherited.iter_mut().take(limit) {
+            old.sent = Some(seq);
+            reports.push(convert::report(
+                &old.entry.group,
+                old.entry.incarnation,
+                &old.entry.total,
+            ));
+        }
+        let from = cells.partition_point(|cell| cell.id() < self.cursor);
+        let (before, after) = cells.split_at_checked(from).unwrap_or((cells, &[]));
+        for cell in after.iter().chain(before) {
+            if reports.len() >= limit {
+                self.cursor = cell.id();
+                break;
+            }
+            let progress = self.current.entry(cell.id()).or_default();
+            if cell.consumption(false) == progress.durable {
+                continue;
+            }
+            // The journal never falls behind a report: a total must not shrink when the process dies.
+            let total = cell.consumption(true);
+            reports.push(convert::report(cell.name(), 0, &total));
+            // An unchanged total is confirmed by the first message that carried it.
+            if progress.sent.is_none_or(|(_, sent)| sent != total) {
+                progress.sent = Some((seq, total));
+            }
+        }
+        reports
+    }
+
+    /// Every message up to `seq` is on the controller's disk.
+    pub(crate) fn durable(&mut self, seq: u64, journal: Option<&Journal>) {
+        for progress in self.current.values_mut() {
+            if let Some((sent, total)) = progress.sent
+                && sent <= seq
+            {
+                *progress = Progress {
+                    durable: total,
+                    sent: None,
+                };
+            }
+        }
+        self.inherited.retain(|old| {
+            let confirmed = old.sent.is_some_and(|sent| sent <= seq);
+            if confirmed
+                && let Some(journal) = journal
+                && let Err(error) = journal.drop_slot(old.entry.slot)
+            {
+                tracing::error!(%error, "what was confirmed will be reported again");
+            }
+            !confirmed
+        });
+    }
+
+    /// The stream is gone, and with it whatever had not arrived.
+    pub(crate) fn session_lost(&mut self) {
+        for progress in self.current.values_mut() {
+            progress.sent = None;
+        }
+        for old in &mut self.inherited {
+            old.sent = None;
+        }
+    }
+
+    /// Whether anything waits to be told or confirmed.
+    pub(crate) fn pending(&self, cells: &[Arc<GroupCell>]) -> bool {
+        !self.inherited.is_empty() || cells.iter().any(|cell| cell.consumption(false) != self.of(cell))
+    }
+
+    /// What is not confirmed.
+    pub(crate) fn unconfirmed(&self, cells: &[Arc<GroupCell>]) -> Vec<Unconfirmed> {
+        let old = self.inherited.iter().map(|old| Unconfirmed {
+            group: old.entry.group.clone(),
+            incarnation: old.entry.incarnation,
+            ru: old.entry.total.ru(),
+        });
+        let current = cells.iter().filter_map(|cell| {
+            let (total, durable) = (cell.consumption(false), self.of(cell));
+            let ru = total.ru() - durable.ru();
+            (total != durable).then(|| Unconfirmed {
+                group: cell.name().clone(),
+                incarnation: 0,
+                ru,
+            })
+        });
+        old.chain(current).collect()
+    }
+
+    /// Empties the journal of all that is confirmed; the node ends.
+    pub(crate) fn forget_confirmed(&self, cells: &[Arc<GroupCell>]) {
+        for cell in cells {
+            cell.forget_journal(&self.of(cell));
+        }
+    }
+
+    fn of(&self, cell: &GroupCell) -> Consumption {
+        self.current
+            .get(&cell.id())
+            .map(|progress| progress.durable)
+            .unwrap_or_default()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tidegate_core::node::NodeConfig;
+    use tidegate_core::usage::RuParts;
+
+    use super::*;
+    use crate::shared::Shared;
+
+    fn cells(shared: &Arc<Shared>, names: &[&str]) -> Vec<Arc<GroupCell>> {
+        let make = |(id, name): (u64, &&str)| {
+            GroupCell::new(id, GroupName::new(name).unwrap(), Arc::clone(shared), None)
+        };
+        (0..).zip(names).map(make).collect()
+    }
+
+    fn charge(cell: &Arc<GroupCell>, ru: i64) {
+        cell.charge(&Consumption {
+            charged: RuParts::flat(Ru(ru)),
+            operations: 1,
+            ..Consumption::default()
+        });
+    }
+
+    fn totals(reports: &[v1::Report]) -> Vec<(&str, i64)> {
+        reports
+            .iter()
+            .map(|r| (r.group.as_str(), r.total.as_ref().unwrap().flat_micro_ru))
+            .collect()
+    }
+
+    #[test]
+    fn a_total_is_reported_until_a_message_that_carried_it_is_durable() {
+        let shared = Shared::new(NodeConfig::default(), None);
+        let cells = cells(&shared, &["a", "b"]);
+        let mut reports = Reports::default();
+        assert!(!reports.pending(&cells));
+        charge(&cells[0], 5);
+        assert_eq!(totals(&reports.collect(1, &cells, 10)), [("a", 5)]);
+        assert_eq!(totals(&reports.collect(2, &cells, 10)), [("a", 5)]);
+        charge(&cells[1], 7);
+        assert_eq!(totals(&reports.collect(3, &cells, 10)), [("a", 5), ("b", 7)]);
+        reports.durable(2, None);
+        assert_eq!(totals(&reports.collect(4, &cells, 10)), [("b", 7)]);
+        reports.session_lost();
+        reports.durable(4, None);
+        let left = reports.unconfirmed(&cells);
+        assert_eq!(
+            left.iter().map(|u| (&*u.group, u.ru)).collect::<Vec<_>>(),
+            [("b", Ru(7))]
+        );
+        reports.collect(5, &cells, 10);
+        reports.durable(5, None);
+        assert!(!reports.pending(&cells) && reports.unconfirmed(&cells).is_empty());
+    }
+
+    #[test]
+    fn a_small_batch_goes_round_and_starves_nobody() {
+        let shared = Shared::new(NodeConfig::default(), None);
+        let cells = cells(&shared, &["a", "b", "c"]);
+        cells.iter().for_each(|cell| charge(cell, 1));
+        let mut reports = Reports::default();
+        let batches: Vec<_> = (1..=3)
+            .map(|seq| totals(&reports.collect(seq, &cells, 2)).len())
+            .collect();
+        assert_eq!(batches, [2, 2, 2]);
+        reports.durable(3, None);
+        assert!(!reports.pending(&cells));
+    }
+}

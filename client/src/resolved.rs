@@ -1,0 +1,65 @@
+//! A handle for one user of one tenant that follows the bindings: after a re-binding the next operation is charged
+//! to the new group, without anyone asking again.
+
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use tidegate_core::units::Ru;
+
+use crate::group::Group;
+use crate::hub::Hub;
+use crate::permit::Permit;
+use crate::refused::Refused;
+
+/// Whatever group pays for a user at the moment. Cheap to clone.
+#[derive(Clone, Debug)]
+pub struct Resolved(Arc<Follower>);
+
+#[derive(Debug)]
+struct Follower {
+    hub: Arc<Hub>,
+    tenant: String,
+    user: String,
+    /// The group, and the number of binding changes it reflects.
+    found: Mutex<(u64, Group)>,
+}
+
+impl Resolved {
+    /// `turn` is read before `group` is resolved.
+    pub(crate) fn new(hub: Arc<Hub>, tenant: &str, user: &str, turn: u64, group: Group) -> Self {
+        let found = Mutex::new((turn, group));
+        Self(Arc::new(Follower {
+            hub,
+            tenant: tenant.to_owned(),
+            user: user.to_owned(),
+            found,
+        }))
+    }
+
+    /// The group that pays now. Looks bindings up again only when they have changed.
+    pub fn group(&self) -> Group {
+        let follower = &self.0;
+        let turn = *follower.hub.turn.borrow();
+        let mut found = follower.found.lock().unwrap_or_else(PoisonError::into_inner);
+        if found.0 != turn {
+            match follower.hub.resolve(&follower.tenant, &follower.user) {
+                Ok(cell) => *found = (turn, Group { cell }),
+                // Charging the group before is better than charging nobody.
+                Err(error) => {
+                    tracing::warn!(%error, tenant = follower.tenant, user = follower.user, "not re-bound")
+                }
+            }
+        }
+        found.1.clone()
+    }
+
+    /// [`Group::try_acquire`] on the group that pays now.
+    pub fn try_acquire(&self, cost: Ru) -> Result<Permit, Refused> {
+        self.group().try_acquire(cost)
+    }
+
+    /// [`Group::acquire`] on the group that pays now.
+    pub async fn acquire(&self, cost: Ru, timeout: Duration) -> Result<Permit, Refused> {
+        self.group().acquire(cost, timeout).await
+    }
+}

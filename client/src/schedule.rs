@@ -1,0 +1,96 @@
+//! When which group wants to be looked at: one ordered set for all groups of a client.
+//!
+//! Groups are kept weakly, so that the schedule keeps none of them alive.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, PoisonError, Weak};
+
+use tidegate_core::units::Time;
+use tokio::sync::Notify;
+
+use crate::cell::GroupCell;
+
+/// The driver's agenda.
+#[derive(Debug, Default)]
+pub(crate) struct Schedule {
+    entries: Mutex<BTreeMap<(Time, u64), Weak<GroupCell>>>,
+    sooner: Notify,
+}
+
+impl Schedule {
+    /// Puts `cell` at `at`, taking it from `before`.
+    pub(crate) fn put(&self, cell: &Arc<GroupCell>, before: Option<Time>, at: Time) {
+        let mut entries = self.entries.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(before) = before {
+            entries.remove(&(before, cell.id()));
+        }
+        entries.insert((at, cell.id()), Arc::downgrade(cell));
+        if entries
+            .first_key_value()
+            .is_some_and(|((first, id), _)| (*first, *id) == (at, cell.id()))
+        {
+            self.sooner.notify_one();
+        }
+    }
+
+    /// Takes the groups whose time has come.
+    pub(crate) fn take_due(&self, now: Time) -> Vec<Arc<GroupCell>> {
+        let mut entries = self.entries.lock().unwrap_or_else(PoisonError::into_inner);
+        let later = entries.split_off(&(Time(now.0.saturating_add(1)), 0));
+        let due = std::mem::replace(&mut *entries, later);
+        due.into_values().filter_map(|cell| cell.upgrade()).collect()
+    }
+
+    /// The earliest time in the set.
+    pub(crate) fn next(&self) -> Option<Time> {
+        let entries = self.entries.lock().unwrap_or_else(PoisonError::into_inner);
+        entries.first_key_value().map(|((at, _), _)| *at)
+    }
+
+    /// Completes when something was put before everything else.
+    pub(crate) async fn sooner(&self) {
+        self.sooner.notified().await;
+    }
+}
+
+/// Groups whose renewal is due, waiting for the session to ask for them.
+#[derive(Debug, Default)]
+pub(crate) struct DueSet {
+    cells: Mutex<BTreeMap<u64, Weak<GroupCell>>>,
+    wake: Notify,
+}
+
+impl DueSet {
+    /// Adds `cell`.
+    pub(crate) fn announce(&self, cell: &Arc<GroupCell>) {
+        let mut cells = self.cells.lock().unwrap_or_else(PoisonError::into_inner);
+        cells.insert(cell.id(), Arc::downgrade(cell));
+        drop(cells);
+        self.wake.notify_one();
+    }
+
+    /// Takes at most `limit` groups.
+    pub(crate) fn take(&self, limit: usize) -> Vec<Arc<GroupCell>> {
+        let mut cells = self.cells.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut taken = Vec::new();
+        while taken.len() < limit
+            && let Some((_, cell)) = cells.pop_first()
+        {
+            taken.extend(cell.upgrade());
+        }
+        taken
+    }
+
+    /// Whether no group is due.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.cells
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .is_empty()
+    }
+
+    /// Completes when a group was added.
+    pub(crate) async fn added(&self) {
+        self.wake.notified().await;
+    }
+}

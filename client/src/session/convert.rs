@@ -1,0 +1,267 @@
+//! Between the wire's messages and the core's types: fails loudly, field by field.
+//!
+//! Amounts on the wire are 0 to 10^18 micro-RU, rates 0 to 10^15 micro-RU per second; anything else refuses the whole
+//! entry, so that a broken controller cannot plant a lease that the core would have to mistrust.
+
+use tidegate_core::exchange::{Ask, Grant, LeaseTerms};
+use tidegate_core::group::Fallback;
+use tidegate_core::units::{Rate, Ru, Span};
+use tidegate_core::usage::{Consumption, Usage};
+use tidegate_proto::v1;
+
+use crate::names::GroupName;
+
+/// Longest lease or pause a reply may name: one day.
+const MAX_SPAN: Span = Span::secs(86_400);
+/// Longest proof that is kept and sent back, in bytes.
+const MAX_PROOF: usize = 1_024;
+
+/// A grant that cannot be applied.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub(crate) enum GrantError {
+    #[error("grant for group {group}: {field} is {value}, outside 0 to {max}")]
+    OutOfRange {
+        group: String,
+        field: &'static str,
+        value: i64,
+        max: i64,
+    },
+    #[error("grant for group {group}: {field} is {value} us, more than a day")]
+    TooLong {
+        group: String,
+        field: &'static str,
+        value: u64,
+    },
+    #[error("grant for group {group}: proof of {length} bytes is longer than {MAX_PROOF}")]
+    Proof { group: String, length: usize },
+    #[error("grant for group {group}: status {status} is not known to this client")]
+    Status { group: String, status: i32 },
+    #[error("grant for group {group}: the controller refused the request: {message}")]
+    Refused { group: String, message: String },
+}
+
+/// Reads a grant.
+pub(crate) fn grant(entry: &v1::GrantEntry) -> Result<Grant, GrantError> {
+    let of = Fields(entry);
+    if entry.proof.len() > MAX_PROOF {
+        return Err(GrantError::Proof {
+            group: entry.group.clone(),
+            length: entry.proof.len(),
+        });
+    }
+    match entry.status() {
+        v1::GrantStatus::Leased => Ok(Grant::Leased(LeaseTerms {
+            rate: of.rate("rate", entry.rate)?,
+            cap: of.ru("cap_micro_ru", entry.cap_micro_ru)?,
+            fill: of.ru("fill_micro_ru", entry.fill_micro_ru)?,
+            lump: of.ru("lump_micro_ru", entry.lump_micro_ru)?,
+            ttl: of.span("ttl_us", entry.ttl_us)?,
+            renew_after: of.span("renew_after_us", entry.renew_after_us)?,
+            ask_again: of.span("ask_again_us", entry.ask_again_us)?,
+            max_fit: of.ru("max_fit_micro_ru", entry.max_fit_micro_ru)?,
+            max_debt: of.ru("max_debt_micro_ru", entry.max_debt_micro_ru)?,
+            fallback: of.fallback()?,
+            ack_now: entry.ack_now,
+            scarce: entry.scarce,
+        })),
+        v1::GrantStatus::Unlimited => Ok(Grant::Unlimited {
+            ttl: of.span("ttl_us", entry.ttl_us)?,
+            renew_after: of.span("renew_after_us", entry.renew_after_us)?,
+            fallback: of.fallback()?,
+        }),
+        v1::GrantStatus::UnknownGroup => Ok(Grant::UnknownGroup),
+        v1::GrantStatus::Recovering => Ok(Grant::Recovering {
+            ask_again: of.span("ask_again_us", entry.ask_again_us)?,
+        }),
+        v1::GrantStatus::Refused => Err(GrantError::Refused {
+            group: entry.group.clone(),
+            message: entry.message.clone(),
+        }),
+        v1::GrantStatus::Unspecified => Err(GrantError::Status {
+            group: entry.group.clone(),
+            status: entry.status,
+        }),
+    }
+}
+
+/// Reads a pushed rate.
+pub(crate) fn lower(entry: &v1::LowerEntry) -> Result<Rate, GrantError> {
+    in_range(&entry.group, "rate_at_most", entry.rate_at_most, Rate::MAX.0).map(Rate)
+}
+
+/// Writes a renewal entry.
+pub(crate) fn renew_entry(group: &GroupName, ask: &Ask, proof: &[u8]) -> v1::RenewEntry {
+    v1::RenewEntry {
+        group: group.to_string(),
+        acked_seq: ask.acked_seq,
+        held_rate: ask.held.rate.0,
+        held_cap_micro_ru: ask.held.cap.0,
+        held_lump_micro_ru: ask.held.lump.0,
+        returned_micro_ru: ask.returned.0,
+        demand_rate: ask.demand.0.clamp(0, Rate::MAX.0),
+        backlog_micro_ru: ask.backlog.0.clamp(0, Ru::MAX.0),
+        head_micro_ru: ask.head.0,
+        debt_micro_ru: ask.debt.0.clamp(0, Ru::MAX.0),
+        proof: proof.to_vec(),
+        waiting: ask.waiting,
+    }
+}
+
+/// Writes a report; `incarnation` is 0 for the current one.
+pub(crate) fn report(group: &GroupName, incarnation: u64, total: &Consumption) -> v1::Report {
+    v1::Report {
+        group: group.to_string(),
+        incarnation,
+        total: Some(consumption(total)),
+    }
+}
+
+fn consumption(total: &Consumption) -> v1::Consumption {
+    v1::Consumption {
+        cpu_micro_ru: total.charged.cpu.0,
+        read_micro_ru: total.charged.read.0,
+        write_micro_ru: total.charged.write.0,
+        network_micro_ru: total.charged.network.0,
+        flat_micro_ru: total.charged.flat.0,
+        shadow_micro_ru: total.shadow.0,
+        operations: total.operations,
+        throttled: total.throttled,
+        waited_us: total.waited_us,
+        usage: Some(usage(&total.usage)),
+    }
+}
+
+fn usage(usage: &Usage) -> v1::Usage {
+    v1::Usage {
+        cpu_ns: usage.cpu_ns,
+        read_requests: usage.read_requests,
+        read_batches: usage.read_batches,
+        read_bytes: usage.read_bytes,
+        write_requests: usage.write_requests,
+        write_batches: usage.write_batches,
+        write_bytes: usage.write_bytes,
+        net_in_bytes: usage.net_in_bytes,
+        net_out_bytes: usage.net_out_bytes,
+        cross_zone_bytes: usage.cross_zone_bytes,
+    }
+}
+
+/// Checks the fields of one entry.
+struct Fields<'a>(&'a v1::GrantEntry);
+
+impl Fields<'_> {
+    fn ru(&self, field: &'static str, value: i64) -> Result<Ru, GrantError> {
+        in_range(&self.0.group, field, value, Ru::MAX.0).map(Ru)
+    }
+
+    fn rate(&self, field: &'static str, value: i64) -> Result<Rate, GrantError> {
+        in_range(&self.0.group, field, value, Rate::MAX.0).map(Rate)
+    }
+
+    fn span(&self, field: &'static str, value: u64) -> Result<Span, GrantError> {
+        if value > MAX_SPAN.0 {
+            return Err(GrantError::TooLong {
+                group: self.0.group.clone(),
+                field,
+                value,
+            });
+        }
+        Ok(Span(value))
+    }
+
+    fn fallback(&self) -> Result<Fallback, GrantError> {
+        use v1::fallback::Kind;
+        match self
+            .0
+            .fallback
+            .as_ref()
+            .and_then(|fallback| fallback.kind.as_ref())
+        {
+            None | Some(Kind::Rate(0) | Kind::Unlimited(false)) => Ok(Fallback::Stop),
+            Some(Kind::Rate(rate)) => self.rate("fallback.rate", *rate).map(Fallback::Rate),
+            Some(Kind::Unlimited(true)) => Ok(Fallback::Unlimited),
+        }
+    }
+}
+
+fn in_range(group: &str, field: &'static str, value: i64, max: i64) -> Result<i64, GrantError> {
+    if (0..=max).contains(&value) {
+        return Ok(value);
+    }
+    Err(GrantError::OutOfRange {
+        group: group.into(),
+        field,
+        value,
+        max,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn leased() -> v1::GrantEntry {
+        v1::GrantEntry {
+            group: "g".into(),
+            status: v1::GrantStatus::Leased.into(),
+            rate: 5,
+            cap_micro_ru: 6,
+            ttl_us: 7,
+            fallback: Some(v1::Fallback {
+                kind: Some(v1::fallback::Kind::Rate(8)),
+            }),
+            ack_now: true,
+            ..v1::GrantEntry::default()
+        }
+    }
+
+    #[test]
+    fn a_lease_is_read() {
+        let expected = LeaseTerms {
+            rate: Rate(5),
+            cap: Ru(6),
+            ttl: Span(7),
+            fallback: Fallback::Rate(Rate(8)),
+            ack_now: true,
+            ..LeaseTerms::default()
+        };
+        assert_eq!(grant(&leased()), Ok(Grant::Leased(expected)));
+    }
+
+    #[test]
+    fn fields_out_of_range_are_refused_by_name() {
+        type Break = fn(&mut v1::GrantEntry);
+        let cases: [(&str, Break); 10] = [
+            ("rate", |e| e.rate = -1),
+            ("rate", |e| e.rate = i64::MAX),
+            ("cap_micro_ru", |e| e.cap_micro_ru = i64::MIN),
+            ("fill_micro_ru", |e| e.fill_micro_ru = i64::MAX),
+            ("lump_micro_ru", |e| e.lump_micro_ru = -1),
+            ("max_fit_micro_ru", |e| e.max_fit_micro_ru = -5),
+            ("max_debt_micro_ru", |e| e.max_debt_micro_ru = -5),
+            ("ttl_us", |e| e.ttl_us = u64::MAX),
+            ("fallback.rate", |e| {
+                e.fallback = Some(v1::Fallback {
+                    kind: Some(v1::fallback::Kind::Rate(-3)),
+                })
+            }),
+            ("proof", |e| e.proof = vec![0; 2_000]),
+        ];
+        for (field, break_it) in cases {
+            let mut entry = leased();
+            break_it(&mut entry);
+            let error = grant(&entry).unwrap_err().to_string();
+            assert!(error.contains("group g") && error.contains(field), "{error}");
+        }
+        for status in [0, 5, 99, -1] {
+            assert!(grant(&v1::GrantEntry { status, ..leased() }).is_err(), "{status}");
+        }
+        assert!(
+            lower(&v1::LowerEntry {
+                group: "g".into(),
+                rate_at_most: -1
+            })
+            .is_err()
+        );
+    }
+}

@@ -1,0 +1,108 @@
+//! What the session hears: `Granted`, `Lower`, `Farewell`.
+
+use tidegate_core::exchange::Grant;
+use tidegate_core::units::Span;
+use tidegate_proto::v1;
+use tidegate_proto::v1::server_message::Kind;
+
+use super::{Session, Stream, convert};
+
+/// A group whose answer could not be used asks again after this.
+const MALFORMED_PAUSE: Span = Span::secs(1);
+
+impl Session {
+    /// Applies a message. True when the controller confirmed the end.
+    pub(super) fn hear(&mut self, stream: &mut Stream, message: v1::ServerMessage) -> bool {
+        match message.kind {
+            Some(Kind::Granted(granted)) => self.granted(stream, granted),
+            Some(Kind::Lower(lower)) => self.lower(stream, &lower),
+            Some(Kind::Farewell(farewell)) if stream.goodbye == Some(farewell.seq) => {
+                self.hub
+                    .reports()
+                    .durable(farewell.seq, self.hub.shared.journal.as_ref());
+                if self.leaving.take().is_some_and(|leaving| leaving.send(()).is_err()) {
+                    tracing::debug!("nobody waited for the farewell");
+                }
+                return true;
+            }
+            Some(Kind::Farewell(_) | Kind::Welcome(_)) | None => self.hub.shared.counters.malformed.add(),
+        }
+        false
+    }
+
+    /// Whether a message of this epoch counts.
+    fn current(&mut self, epoch: u64) -> bool {
+        if epoch < self.epoch {
+            self.hub.shared.counters.old_epochs.add();
+            return false;
+        }
+        if epoch > self.epoch {
+            self.epoch = epoch;
+            self.hub.link.send_modify(|link| link.epoch = epoch);
+        }
+        true
+    }
+
+    fn granted(&mut self, stream: &mut Stream, granted: v1::Granted) {
+        if !self.current(granted.epoch) {
+            return;
+        }
+        // A controller cannot have what was not sent.
+        if granted.durable_seq <= self.seq {
+            self.hub
+                .reports()
+                .durable(granted.durable_seq, self.hub.shared.journal.as_ref());
+        } else {
+            self.hub.shared.counters.malformed.add();
+        }
+        let counters = &self.hub.shared.counters;
+        let Some(mut pending) = stream.pending.remove(&granted.seq) else {
+            counters.stale_grants.add_many(granted.entries.len().max(1));
+            return;
+        };
+        for entry in granted.entries {
+            let Some(cell) = pending.groups.remove(&entry.group) else {
+                // Asked again since, or never.
+                counters.stale_grants.add();
+                continue;
+            };
+            match convert::grant(&entry) {
+                Ok(grant) if cell.grant(granted.seq, &grant, entry.proof) => {
+                    counters.grants.add();
+                    stream.urgent |= matches!(grant, Grant::Leased(terms) if terms.ack_now);
+                }
+                Ok(_) => counters.stale_grants.add(),
+                Err(error) => {
+                    counters.malformed.add();
+                    tracing::warn!(%error, "grant not applied");
+                    cell.unanswered(granted.seq, MALFORMED_PAUSE);
+                }
+            }
+        }
+        for cell in pending.groups.values() {
+            counters.malformed.add();
+            cell.unanswered(granted.seq, MALFORMED_PAUSE);
+        }
+    }
+
+    fn lower(&mut self, stream: &mut Stream, lower: &v1::Lower) {
+        if !self.current(lower.epoch) {
+            return;
+        }
+        for entry in &lower.entries {
+            self.hub.shared.counters.lowers.add();
+            match convert::lower(entry) {
+                Ok(at_most) => {
+                    if let Some(cell) = self.hub.registry.get(&entry.group) {
+                        cell.lower(at_most);
+                        stream.urgent = true;
+                    }
+                }
+                Err(error) => {
+                    self.hub.shared.counters.malformed.add();
+                    tracing::warn!(%error, "order to lower a rate not applied");
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,326 @@
+//! The session task: keeps one grant stream to a controller open, renews the groups that are due in one message,
+//! and applies what comes back.
+//!
+//! A lost stream costs no lease: groups spend what they hold until it ends, while the task tries the endpoints in
+//! turn. At most ten messages a second are sent, acknowledgements of lowered leases apart.
+
+pub(crate) mod convert;
+mod inbound;
+mod outbound;
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tidegate_core::units::{Span, Time};
+use tidegate_proto::{PROTOCOL_VERSIONS, v1};
+use tokio::sync::{mpsc, oneshot};
+use tokio_stream::StreamExt as _;
+
+use crate::backoff::Backoff;
+use crate::cell::GroupCell;
+use crate::clock::{span, within};
+use crate::hub::Hub;
+use crate::transport::{Inbound, Transport};
+
+/// At most one `Renew` in this time, so ten a second.
+const SEND_INTERVAL: Span = Span::millis(100);
+/// Reports that no renewal carried are sent after this.
+const REPORT_INTERVAL: Span = Span::secs(1);
+/// A controller that answers nothing for this long is as good as gone.
+const SILENCE: Span = Span::secs(3);
+/// Opening a stream and being welcomed may take this long.
+const OPEN_TIMEOUT: Duration = Duration::from_secs(5);
+/// Messages not yet taken by the transport; more means that the controller does not read.
+const OUTBOUND: usize = 256;
+/// Requests without an answer that are remembered.
+const MAX_PENDING: usize = 64;
+/// Entries in one `Renew` when the controller names no limit.
+const MAX_ENTRIES: usize = 1_000;
+
+/// Asks the session to end: sends `Goodbye` and answers when the controller has everything on disk.
+pub(crate) type Farewell = oneshot::Sender<()>;
+
+/// The session's task.
+pub(crate) struct Session {
+    hub: Arc<Hub>,
+    transport: Arc<dyn Transport>,
+    endpoints: Vec<String>,
+    agent: String,
+    orders: mpsc::Receiver<Farewell>,
+    /// Sequence number of the newest message.
+    seq: u64,
+    /// Newest leadership epoch seen; older ones are ignored.
+    epoch: u64,
+    leaving: Option<Farewell>,
+}
+
+/// An open stream.
+struct Stream {
+    inbound: Inbound<v1::ServerMessage>,
+    outbound: mpsc::Sender<v1::ClientMessage>,
+    max_entries: usize,
+    /// Requests without an answer.
+    pending: BTreeMap<u64, Pending>,
+    last_sent: Option<Time>,
+    /// When reports were last looked at.
+    last_look: Time,
+    /// When the controller was last heard.
+    last_heard: Time,
+    /// A lowered lease waits to be acknowledged.
+    urgent: bool,
+    /// The `Goodbye` that waits for its `Farewell`.
+    goodbye: Option<u64>,
+}
+
+/// A `Renew` under way.
+struct Pending {
+    sent: Time,
+    groups: BTreeMap<String, Arc<GroupCell>>,
+}
+
+/// How a stream ended.
+enum End {
+    /// The controller confirmed the end.
+    Farewell,
+    /// Anything else, in words.
+    Lost(String),
+}
+
+/// What happened next.
+enum Event {
+    Heard(Option<Result<v1::ServerMessage, tonic::Status>>),
+    Order(Option<Farewell>),
+    Send,
+    Silence,
+    Look,
+}
+
+impl Session {
+    pub(crate) fn new(
+        hub: Arc<Hub>,
+        transport: Arc<dyn Transport>,
+        endpoints: Vec<String>,
+        agent: String,
+        orders: mpsc::Receiver<Farewell>,
+    ) -> Self {
+        Self {
+            hub,
+            transport,
+            endpoints,
+            agent,
+            orders,
+            seq: 0,
+            epoch: 0,
+            leaving: None,
+        }
+    }
+
+    /// Runs until the client ends.
+    pub(crate) async fn run(mut self) {
+        let mut backoff = Backoff::default();
+        let mut turn = 0_usize;
+        loop {
+            let place = turn.checked_rem(self.endpoints.len()).unwrap_or_default();
+            let Some(endpoint) = self.endpoints.get(place).cloned() else {
+                return;
+            };
+            turn = turn.wrapping_add(1);
+            let lost = match self.open(&endpoint).await {
+                Ok(stream) => {
+                    backoff.reset();
+                    match self.serve(stream).await {
+                        End::Farewell => return,
+                        End::Lost(reason) => reason,
+                    }
+                }
+                Err(reason) => reason,
+            };
+            self.lost(&endpoint, lost);
+            let pause = self.hub.shared.clock.now().after(span(backoff.pause()));
+            tokio::select! {
+                () = self.hub.shared.clock.sleep_until(pause) => {}
+                order = self.orders.recv(), if self.leaving.is_none() => match order {
+                    Some(farewell) => self.leaving = Some(farewell),
+                    None => return,
+                },
+            }
+        }
+    }
+
+    /// Opens a stream and waits to be welcomed.
+    async fn open(&mut self, endpoint: &str) -> Result<Stream, String> {
+        self.hub
+            .link
+            .send_modify(|link| endpoint.clone_into(&mut link.endpoint));
+        let (outbound, receiver) = mpsc::channel(OUTBOUND);
+        let hello = v1::Hello {
+            protocol_min: *PROTOCOL_VERSIONS.start(),
+            protocol_max: *PROTOCOL_VERSIONS.end(),
+            client_id: self.hub.identity.to_string(),
+            incarnation: self.hub.incarnation,
+            agent: self.agent.clone(),
+        };
+        send(&outbound, v1::client_message::Kind::Hello(hello))?;
+        let opening = self.transport.session(endpoint, receiver);
+        let welcomed = within(OPEN_TIMEOUT, async {
+            let mut inbound = opening.await.map_err(|status| said(&status))?;
+            match inbound.next().await {
+                Some(Ok(v1::ServerMessage {
+                    kind: Some(v1::server_message::Kind::Welcome(welcome)),
+                })) => Ok((inbound, welcome)),
+                Some(Ok(_)) => Err("the controller's first message is no welcome".to_owned()),
+                Some(Err(status)) => Err(said(&status)),
+                None => Err("the controller ended the stream without a welcome".to_owned()),
+            }
+        });
+        let (inbound, welcome) = welcomed
+            .await
+            .ok_or_else(|| format!("no welcome within {OPEN_TIMEOUT:?}"))??;
+        if !PROTOCOL_VERSIONS.contains(&welcome.protocol) {
+            return Err(format!(
+                "the controller chose protocol {}, unknown to this client",
+                welcome.protocol
+            ));
+        }
+        if welcome.epoch < self.epoch {
+            self.hub.shared.counters.old_epochs.add();
+            return Err(format!(
+                "the controller leads epoch {}, but {} was seen",
+                welcome.epoch, self.epoch
+            ));
+        }
+        self.welcomed(endpoint, &welcome);
+        let now = self.hub.shared.clock.now();
+        let max_entries = usize::try_from(welcome.max_entries).unwrap_or(MAX_ENTRIES);
+        Ok(Stream {
+            inbound,
+            outbound,
+            max_entries: if max_entries == 0 {
+                MAX_ENTRIES
+            } else {
+                max_entries
+            },
+            pending: BTreeMap::new(),
+            last_sent: None,
+            last_look: now,
+            last_heard: now,
+            urgent: false,
+            goodbye: None,
+        })
+    }
+
+    fn welcomed(&mut self, endpoint: &str, welcome: &v1::Welcome) {
+        self.epoch = welcome.epoch;
+        self.hub.shared.counters.sessions.add();
+        tracing::info!(endpoint, server = %welcome.server, epoch = welcome.epoch, "session open");
+        self.hub.link.send_modify(|link| {
+            link.connected = true;
+            link.server.clone_from(&welcome.server);
+            (link.epoch, link.protocol) = (welcome.epoch, welcome.protocol);
+            link.last_error.clear();
+        });
+    }
+
+    fn lost(&self, endpoint: &str, reason: String) {
+        tracing::warn!(endpoint, %reason, "no session; leases are spent until they end");
+        self.hub.shared.counters.session_failures.add();
+        self.hub.reports().session_lost();
+        for cell in self.hub.registry.all() {
+            cell.session_lost();
+        }
+        self.hub.link.send_modify(|link| {
+            link.connected = false;
+            link.last_error = format!("{endpoint}: {reason}");
+        });
+    }
+
+    /// Serves the stream until it ends.
+    async fn serve(&mut self, mut stream: Stream) -> End {
+        // What an earlier stream or start left behind is told at once.
+        if self.hub.reports().pending(&self.hub.registry.all())
+            && let Err(reason) = self.renew(&mut stream)
+        {
+            return End::Lost(reason);
+        }
+        loop {
+            if let Err(reason) = self.say_goodbye(&mut stream) {
+                return End::Lost(reason);
+            }
+            let done = match self.next(&mut stream).await {
+                Event::Heard(Some(Ok(message))) => {
+                    stream.last_heard = self.hub.shared.clock.now();
+                    if self.hear(&mut stream, message) {
+                        return End::Farewell;
+                    }
+                    Ok(())
+                }
+                Event::Heard(Some(Err(status))) => Err(said(&status)),
+                Event::Heard(None) => Err("the controller ended the stream".to_owned()),
+                Event::Order(Some(farewell)) => {
+                    self.leaving = Some(farewell);
+                    Ok(())
+                }
+                // The client is gone, and with it everyone who could want more.
+                Event::Order(None) => return End::Farewell,
+                Event::Send => self.renew(&mut stream),
+                Event::Silence => Err(format!("the controller has answered nothing for {SILENCE}")),
+                Event::Look => Ok(()),
+            };
+            if let Err(reason) = done {
+                return End::Lost(reason);
+            }
+        }
+    }
+
+    async fn next(&mut self, stream: &mut Stream) -> Event {
+        let clock = self.hub.shared.clock;
+        let send_at = if stream.goodbye.is_some() {
+            Time(u64::MAX)
+        } else {
+            self.send_at(stream)
+        };
+        let oldest = stream
+            .pending
+            .first_key_value()
+            .map(|(_, pending)| pending.sent.max(stream.last_heard));
+        let silent_at = oldest.map_or(Time(u64::MAX), |at| at.after(SILENCE));
+        tokio::select! {
+            biased;
+            heard = stream.inbound.next() => Event::Heard(heard),
+            order = self.orders.recv(), if self.leaving.is_none() => Event::Order(order),
+            () = clock.sleep_until(send_at) => Event::Send,
+            () = clock.sleep_until(silent_at) => Event::Silence,
+            () = self.hub.shared.due.added() => Event::Look,
+        }
+    }
+
+    /// When the next message should go out.
+    fn send_at(&self, stream: &Stream) -> Time {
+        let look = stream.last_look.after(REPORT_INTERVAL);
+        if self.hub.shared.due.is_empty() {
+            look
+        } else if stream.urgent {
+            Time(0)
+        } else {
+            stream.last_sent.map_or(Time(0), |at| at.after(SEND_INTERVAL))
+        }
+    }
+}
+
+/// Hands a message to the transport.
+fn send(outbound: &mpsc::Sender<v1::ClientMessage>, kind: v1::client_message::Kind) -> Result<(), String> {
+    outbound
+        .try_send(v1::ClientMessage { kind: Some(kind) })
+        .map_err(|error| match error {
+            mpsc::error::TrySendError::Full(_) => {
+                format!("{OUTBOUND} messages wait; the controller does not read")
+            }
+            mpsc::error::TrySendError::Closed(_) => "the controller closed the stream".to_owned(),
+        })
+}
+
+/// A status in words.
+fn said(status: &tonic::Status) -> String {
+    format!("{:?}: {}", status.code(), status.message())
+}

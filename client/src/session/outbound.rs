@@ -1,0 +1,95 @@
+//! What the session says: `Renew` for the groups that are due, and `Goodbye`.
+
+use std::collections::BTreeMap;
+
+use tidegate_core::units::Span;
+use tidegate_proto::v1;
+
+use super::{MAX_PENDING, Pending, Session, Stream, convert, send};
+
+/// Most reports in a `Goodbye`, some 3 MB, below gRPC's message limit of 4 MB.
+const MAX_FINAL_REPORTS: usize = 10_000;
+
+impl Session {
+    /// Sends one `Renew` for the groups that are due and the reports that are not durable, if there are any.
+    pub(super) fn renew(&mut self, stream: &mut Stream) -> Result<(), String> {
+        let hub = &self.hub;
+        let now = hub.shared.clock.now();
+        let seq = self.seq.saturating_add(1);
+        let mut groups = BTreeMap::new();
+        let mut entries = Vec::new();
+        for cell in hub.shared.due.take(stream.max_entries) {
+            let Some((ask, proof)) = cell.ask(seq) else {
+                continue;
+            };
+            entries.push(convert::renew_entry(cell.name(), &ask, &proof));
+            groups.insert(cell.name().to_string(), cell);
+        }
+        stream.urgent &= !hub.shared.due.is_empty();
+        let cells = hub.registry.all();
+        let reports = hub.reports().collect(seq, &cells, stream.max_entries);
+        stream.last_look = now;
+        if entries.is_empty() && reports.is_empty() {
+            return Ok(());
+        }
+        self.seq = seq;
+        hub.shared.counters.renewals.add();
+        hub.shared.counters.asks.add_many(entries.len());
+        self.remember(stream, seq, Pending { sent: now, groups });
+        stream.last_sent = Some(now);
+        let renew = v1::Renew {
+            seq,
+            entries,
+            reports,
+            node: self.node_stats(),
+        };
+        send(&stream.outbound, v1::client_message::Kind::Renew(renew))
+    }
+
+    /// Keeps the request until it is answered. A group that asks again no longer waits for its earlier request.
+    fn remember(&self, stream: &mut Stream, seq: u64, pending: Pending) {
+        for earlier in stream.pending.values_mut() {
+            for name in pending.groups.keys() {
+                if earlier.groups.remove(name).is_some() {
+                    self.hub.shared.counters.timeouts.add();
+                }
+            }
+        }
+        stream.pending.insert(seq, pending);
+        while stream.pending.len() > MAX_PENDING
+            && let Some((seq, forgotten)) = stream.pending.pop_first()
+        {
+            for cell in forgotten.groups.values() {
+                cell.unanswered(seq, Span(0));
+            }
+        }
+    }
+
+    /// The node's totals, when they were read anew.
+    fn node_stats(&self) -> Option<v1::NodeStats> {
+        let (totals, fresh) = self.hub.process.read(self.hub.shared.clock.now())?;
+        fresh.then(|| v1::NodeStats {
+            process_cpu_ns: totals.cpu_ns,
+            metered_cpu_ns: self.hub.metered_cpu_ns(),
+            resident_bytes: totals.resident_bytes,
+        })
+    }
+
+    /// Sends `Goodbye` once, when the client wants to leave.
+    pub(super) fn say_goodbye(&mut self, stream: &mut Stream) -> Result<(), String> {
+        if self.leaving.is_none() || stream.goodbye.is_some() {
+            return Ok(());
+        }
+        self.seq = self.seq.saturating_add(1);
+        stream.goodbye = Some(self.seq);
+        let cells = self.hub.registry.all();
+        let reports = self.hub.reports().collect(self.seq, &cells, MAX_FINAL_REPORTS);
+        send(
+            &stream.outbound,
+            v1::client_message::Kind::Goodbye(v1::Goodbye {
+                seq: self.seq,
+                reports,
+            }),
+        )
+    }
+}

@@ -1,0 +1,126 @@
+//! What every group of a client needs: clock, agenda, prices, journal and counters.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+use tidegate_core::node::NodeConfig;
+use tokio::sync::Notify;
+
+use crate::clock::Clock;
+use crate::journal::Journal;
+use crate::pricing::Prices;
+use crate::schedule::{DueSet, Schedule};
+
+/// State shared by the groups, the tasks and the handles of one client.
+#[derive(Debug)]
+pub(crate) struct Shared {
+    pub(crate) clock: Clock,
+    pub(crate) config: NodeConfig,
+    pub(crate) schedule: Schedule,
+    pub(crate) due: DueSet,
+    pub(crate) prices: Prices,
+    pub(crate) journal: Option<Journal>,
+    pub(crate) counters: Counters,
+    /// Set once; nothing is admitted from then on.
+    pub(crate) closing: AtomicBool,
+    /// Told when a group's last permit was settled while closing.
+    pub(crate) settled: Notify,
+}
+
+impl Shared {
+    pub(crate) fn new(config: NodeConfig, journal: Option<Journal>) -> Arc<Self> {
+        Arc::new(Self {
+            clock: Clock::start(),
+            config,
+            schedule: Schedule::default(),
+            due: DueSet::default(),
+            prices: Prices::default(),
+            journal,
+            counters: Counters::default(),
+            closing: AtomicBool::new(false),
+            settled: Notify::new(),
+        })
+    }
+
+    pub(crate) fn is_closing(&self) -> bool {
+        self.closing.load(Ordering::Acquire)
+    }
+}
+
+macro_rules! counters {
+    ($($(#[$doc:meta])* $field:ident,)*) => {
+        /// Events counted where their result is known.
+        #[derive(Debug, Default)]
+        pub(crate) struct Counters {
+            $(pub(crate) $field: Counter,)*
+        }
+
+        /// How often something happened since the client started.
+        #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+        pub struct Counts {
+            $($(#[$doc])* pub $field: u64,)*
+        }
+
+        impl Counters {
+            pub(crate) fn read(&self) -> Counts {
+                Counts { $($field: self.$field.get(),)* }
+            }
+        }
+    };
+}
+
+counters! {
+    /// Streams on which the controller said `Welcome`.
+    sessions,
+    /// Streams lost, and attempts to open one that failed.
+    session_failures,
+    /// `Renew` messages sent.
+    renewals,
+    /// Group entries in them.
+    asks,
+    /// Grants applied.
+    grants,
+    /// Grants that came too late or were answered twice.
+    stale_grants,
+    /// Messages of an older leadership epoch, ignored.
+    old_epochs,
+    /// Entries refused because a field was out of range or nobody had asked.
+    malformed,
+    /// Requests that were not answered in time.
+    timeouts,
+    /// Pushed orders to lower a rate.
+    lowers,
+    /// Events of the watch stream applied.
+    watch_events,
+    /// Cost tables and bindings that could not be used.
+    watch_refused,
+    /// Journal writes that failed; what they would have kept is lost if the process dies.
+    journal_failures,
+    /// Operations admitted without waiting.
+    admitted,
+    /// Operations that had to wait.
+    queued,
+    /// Operations refused, at once or after waiting.
+    refused,
+    /// Acquisitions given up by their caller.
+    abandoned,
+}
+
+/// A count.
+#[derive(Debug, Default)]
+pub(crate) struct Counter(AtomicU64);
+
+impl Counter {
+    pub(crate) fn add(&self) {
+        self.0.fetch_add(1, Ordering::Relaxed);
+    }
+
+    pub(crate) fn add_many(&self, count: usize) {
+        self.0
+            .fetch_add(u64::try_from(count).unwrap_or(u64::MAX), Ordering::Relaxed);
+    }
+
+    pub(crate) fn get(&self) -> u64 {
+        self.0.load(Ordering::Relaxed)
+    }
+}

@@ -1,0 +1,66 @@
+//! A place in a group's queue, as a future. Dropping it gives up the place, or what had just been given.
+
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, ready};
+
+use tidegate_core::node::WaiterId;
+use tidegate_core::units::Ru;
+use tokio::sync::oneshot;
+
+use crate::cell::{Answer, GroupCell};
+use crate::permit::Permit;
+use crate::refused::Refused;
+
+/// Waits for admission.
+#[derive(Debug)]
+pub(crate) struct Waiting {
+    cell: Arc<GroupCell>,
+    id: WaiterId,
+    cost: Ru,
+    answer: oneshot::Receiver<Answer>,
+    heard: bool,
+}
+
+impl Waiting {
+    pub(crate) fn new(
+        cell: Arc<GroupCell>,
+        id: WaiterId,
+        cost: Ru,
+        answer: oneshot::Receiver<Answer>,
+    ) -> Self {
+        Self {
+            cell,
+            id,
+            cost,
+            answer,
+            heard: false,
+        }
+    }
+}
+
+impl Future for Waiting {
+    type Output = Result<Permit, Refused>;
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+        let answer = ready!(Pin::new(&mut self.answer).poll(context));
+        self.heard = true;
+        Poll::Ready(match answer {
+            Ok(Ok(())) => Ok(Permit::new(Arc::clone(&self.cell), self.cost)),
+            Ok(Err(refusal)) => Err(self.cell.refused(self.cost, refusal)),
+            // The sender is kept until it has sent.
+            Err(_) => Err(Refused::ShutDown {
+                group: self.cell.name().clone(),
+            }),
+        })
+    }
+}
+
+impl Drop for Waiting {
+    fn drop(&mut self) {
+        if !self.heard {
+            self.cell.leave(self.id, self.cost, &mut self.answer);
+        }
+    }
+}

@@ -1,0 +1,118 @@
+//! The watch task: follows bindings and cost tables, and renews groups whose definition changed.
+//!
+//! A broken stream is opened again from the newest revision known; the controller sends a snapshot when that is not
+//! current.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tidegate_proto::v1;
+use tidegate_proto::v1::watch_event::Kind;
+use tokio_stream::StreamExt as _;
+
+use crate::backoff::Backoff;
+use crate::bindings::Bindings;
+use crate::clock::{span, within};
+use crate::hub::Hub;
+use crate::pricing;
+use crate::transport::Transport;
+
+/// Opening the stream may take this long.
+const OPEN_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// Runs until the client ends.
+pub(crate) async fn run(hub: Arc<Hub>, transport: Arc<dyn Transport>, endpoints: Vec<String>) {
+    let mut backoff = Backoff::default();
+    for endpoint in endpoints.iter().cycle() {
+        let request = v1::WatchRequest {
+            have_revision: *hub.revision.borrow(),
+        };
+        match within(OPEN_TIMEOUT, transport.watch(endpoint, request)).await {
+            Some(Ok(mut events)) => {
+                while let Some(Ok(event)) = events.next().await {
+                    backoff.reset();
+                    apply(&hub, event);
+                }
+                tracing::debug!(endpoint, "watch stream ended");
+            }
+            Some(Err(status)) => tracing::debug!(endpoint, %status, "no watch stream"),
+            None => tracing::debug!(endpoint, "no watch stream within {OPEN_TIMEOUT:?}"),
+        }
+        let pause = hub.shared.clock.now().after(span(backoff.pause()));
+        hub.shared.clock.sleep_until(pause).await;
+    }
+}
+
+/// Applies one event.
+pub(crate) fn apply(hub: &Hub, event: v1::WatchEvent) {
+    let have = *hub.revision.borrow();
+    let snapshot = matches!(event.kind, Some(Kind::Snapshot(_)));
+    // A snapshot is the truth, even of a controller that was set back; a change of the past is not.
+    if event.revision < have && !snapshot {
+        return;
+    }
+    match event.kind {
+        Some(Kind::Snapshot(snapshot)) => {
+            let mut bindings = Bindings::default();
+            for binding in snapshot.bindings {
+                put(hub, &mut bindings, binding);
+            }
+            tracing::info!(
+                revision = event.revision,
+                bindings = bindings.len(),
+                "bindings received"
+            );
+            hub.change_bindings(|old| *old = bindings);
+            if let Some(tables) = snapshot.cost_tables {
+                set_tables(hub, tables);
+            }
+        }
+        Some(Kind::Binding(v1::BindingChange {
+            binding: Some(binding),
+            removed,
+        })) => {
+            hub.change_bindings(|bindings| match removed {
+                true => bindings.remove(&binding),
+                false => put(hub, bindings, binding),
+            });
+        }
+        Some(Kind::CostTables(tables)) => set_tables(hub, tables),
+        Some(Kind::GroupsChanged(changed)) => {
+            for name in changed.groups {
+                if let Some(cell) = hub.registry.get(&name) {
+                    cell.renew_now();
+                }
+            }
+        }
+        // A controller without definitions has no snapshot to send; hearing it is enough.
+        Some(Kind::Heartbeat(_)) if *hub.turn.borrow() > 0 => {}
+        Some(Kind::Heartbeat(_)) => hub.change_bindings(|_| {}),
+        Some(Kind::Binding(_)) | None => hub.shared.counters.watch_refused.add(),
+    }
+    hub.shared.counters.watch_events.add();
+    hub.revision.send_replace(event.revision);
+}
+
+fn put(hub: &Hub, bindings: &mut Bindings, binding: v1::Binding) {
+    if let Err(error) = bindings.put(binding) {
+        hub.shared.counters.watch_refused.add();
+        tracing::warn!(%error, "binding ignored");
+    }
+}
+
+fn set_tables(hub: &Hub, wire: v1::CostTables) {
+    match pricing::tables(wire) {
+        Ok(tables) => {
+            tracing::info!(
+                name = tables.active.name(),
+                version = tables.active.version(),
+                "cost table in force"
+            );
+            hub.shared.prices.set(tables);
+        }
+        Err(error) => {
+            hub.shared.counters.watch_refused.add();
+            tracing::error!(%error, "the cost tables in force stay");
+        }
+    }
+}
