@@ -17,6 +17,11 @@ const LOCAL_CAP: Span = Span::millis(500);
 /// A lease above its target by less than one part in this many is left alone.
 const HYSTERESIS: i64 = 64;
 
+/// A target missed by less than one part in this many is not worth recalling from others.
+const TRIFLE: i64 = 16;
+/// Operations ahead in the queue that are added up to tell a waiting node when to ask again.
+const MOST_AHEAD: usize = 32;
+
 /// The place and time of a decision; the lease is out of the ledger while it is made.
 pub(crate) struct Decision<'a> {
     pub engine: &'a mut Engine,
@@ -57,7 +62,7 @@ impl Decision<'_> {
             Some(lump) => {
                 lease.queued_since = None;
                 lease.rate = keep_if_close(rate, lease.held_rate, self.free());
-                if short.0 > 0 {
+                if short.0 > target.0 / TRIFLE {
                     self.recall(short);
                 } else if lease.want > rate {
                     terms.ask_again = Span(spec.renew_every.0 / 4);
@@ -69,7 +74,7 @@ impl Decision<'_> {
                 lease.rate = Rate::ZERO;
                 self.enqueue(lease);
                 self.give(lease, Ru::ZERO);
-                terms.ask_again = self.lump_wait(lease.head).clamp(MIN_ASK_INTERVAL, spec.renew_every);
+                terms.ask_again = self.lump_wait(lease, spec.renew_every);
             }
         }
         terms.scarce = self.scarce();
@@ -166,14 +171,19 @@ impl Decision<'_> {
         (available >= needed).then(|| needed.max(missing.min(share)))
     }
 
-    /// Time until the pools cover an operation, at what they accrue now.
-    fn lump_wait(&self, needed: Ru) -> Span {
-        let waits = self.chain.up().filter_map(|id| {
-            let group = self.engine.tree.get(id)?;
-            let accruing = group.spec.limit()? - group.committed;
-            Some(accruing.time_for(needed - group.pool.tokens()).unwrap_or(Span::secs(3600)))
-        });
-        waits.max().unwrap_or(Span::secs(3600))
+    /// Time until the pools can have covered an operation and those ahead of it, if all that the group may use
+    /// went into them. The first in the queue asks more often: surplus of others may serve it sooner.
+    fn lump_wait(&self, lease: &Lease, renew_every: Span) -> Span {
+        let place = (lease.queued_since.unwrap_or(self.now), self.client, self.group);
+        let mut wait = MIN_ASK_INTERVAL;
+        for id in self.chain.up() {
+            let Some(group) = self.engine.tree.get(id) else { continue };
+            let Some(limit) = group.spec.limit() else { continue };
+            let ahead: Ru = group.queue.range(..place).take(MOST_AHEAD).map(|(_, need)| *need).sum();
+            let missing = lease.head + ahead - group.pool.tokens();
+            wait = wait.max(limit.time_for(missing).unwrap_or(renew_every));
+        }
+        wait.min(renew_every)
     }
 
     fn enqueue(&mut self, lease: &mut Lease) {
@@ -193,11 +203,12 @@ impl Decision<'_> {
         for id in self.chain.up() {
             let Some(group) = self.engine.tree.get(id) else { continue };
             let Some(depth) = group.spec.depth() else { continue };
-            let room = (depth - group.held - lease.lump).or_zero();
-            // Holding less than before never needs room.
+            let left = group.pool.tokens() - lump;
+            let room = (depth - group.held - lease.lump - lump).or_zero();
+            // Holding no more than before needs no room.
             lease.cap = lease.cap.min(room.max(lease.held_cap));
-            excess = excess.max(lease.cap.max(lease.held_cap) + group.pool.tokens() - room);
-            fill = fill.min(group.pool.tokens() - lump);
+            excess = excess.max(lease.cap.max(lease.held_cap) + left - room);
+            fill = fill.min(left);
         }
         let fill = fill.min(excess).or_zero().min(lease.cap);
         for id in self.chain.up() {

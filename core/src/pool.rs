@@ -100,12 +100,12 @@ mod tests {
         for step in 1..2_000_u64 {
             now = now.after(Span(step * 7 % 1_003));
             let committed = Rate(i64::try_from(step).unwrap() * 1_237 % 400_000);
-            pool.advance(now, Rate(333_333), committed, Ru(90_000));
+            pool.advance(now, Rate(333_333), committed, Ru(900));
             if step % 3 == 0 {
                 pool.grant(pool.tokens().scale(1, 3));
             }
             if step % 5 == 0 {
-                pool.give_back(Ru(41), Ru(80_000));
+                pool.give_back(Ru(41), Ru(800));
             }
             assert!(pool.balances(), "step {step}: {pool:?}");
         }

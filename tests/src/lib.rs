@@ -1,1 +1,6 @@
-//! placeholder
+//! Test support of tidegate: a discrete-event simulation that drives the shipped controller and node machines.
+//!
+//! `sim` is deterministic: one thread, virtual time, one seed. A scenario is a text file under `scenarios/` beside
+//! the transcript it must produce.
+
+pub mod sim;

@@ -8,8 +8,11 @@ use super::{NodeConfig, NodeGroup};
 use crate::exchange::{Ask, Grant, Held};
 use crate::units::{Rate, Ru, Span, Time};
 
-/// An early renewal follows the one before at the soonest after this.
+/// Early renewals come at most this often on average, and a few at once when the load jumps.
 const MIN_INTERVAL: Span = Span::millis(100);
+const MIN_INTERVAL_BURST: Span = Span::millis(300);
+/// An early renewal follows the one before at the soonest after this: there must be something new to say.
+const LEAST_INTERVAL: Span = Span::millis(10);
 /// A full bucket is worth a message only after this.
 const SURPLUS_INTERVAL: Span = Span::millis(250);
 /// Tokens kept when surplus is returned, as time at the leased rate.
@@ -21,6 +24,8 @@ pub(super) struct Renewal {
     /// Newest renewal sent, and when; whether its answer is awaited.
     asked_seq: u64,
     asked_at: Option<Time>,
+    /// Until when renewals sent so far use up the allowance of early ones (as in GCRA).
+    paid_until: Time,
     awaiting: bool,
     acked_seq: u64,
     renew_after: Span,
@@ -39,6 +44,7 @@ impl Renewal {
         Self {
             asked_seq: 0,
             asked_at: None,
+            paid_until: Time(0),
             awaiting: false,
             acked_seq: 0,
             renew_after: Span::secs(1),
@@ -69,7 +75,8 @@ impl Renewal {
     }
 
     fn earliest(&self) -> Time {
-        self.asked_at.map_or(Time(0), |at| at.after(MIN_INTERVAL)).max(self.ask_again_at)
+        let allowed = Time(self.paid_until.0.saturating_sub(MIN_INTERVAL_BURST.0));
+        self.asked_at.map_or(allowed, |at| allowed.max(at.after(LEAST_INTERVAL))).max(self.ask_again_at)
     }
 
     fn idle(&self, now: Time, config: &NodeConfig) -> bool {
@@ -108,6 +115,7 @@ impl NodeGroup {
         debug_assert!(seq > self.renewal.asked_seq, "sequence numbers grow");
         let renewal = &mut self.renewal;
         (renewal.asked_seq, renewal.asked_at, renewal.awaiting) = (seq, Some(now), true);
+        renewal.paid_until = renewal.paid_until.max(now).after(MIN_INTERVAL);
         (renewal.pressed, renewal.urgent) = (false, false);
         let acked_seq = renewal.acked_seq;
         let owes = self.budget.debt().is_positive();
@@ -144,7 +152,8 @@ impl NodeGroup {
         if enough < self.budget.rate().scale(3, 4) {
             self.budget.lower(enough);
         }
-        self.budget.give_back(self.budget.rate().over(KEEP), true)
+        let keep = self.budget.rate().over(KEEP).min(self.budget.cap().scale(1, 2));
+        self.budget.give_back(keep, true)
     }
 
     /// Takes the answer to renewal `seq`. False: it is not the newest, and nothing changed.

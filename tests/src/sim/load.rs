@@ -1,0 +1,75 @@
+//! Loads: who asks for how much, when.
+
+use tidegate_core::group::GroupId;
+use tidegate_core::units::{Ru, Span, Time};
+
+use super::random::Random;
+
+/// How operations arrive.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Pattern {
+    /// Poisson arrivals at this many RU/s (whole), whatever happens to them.
+    Open(u64),
+    /// This many workers, each with one operation at a time and no pause.
+    Closed(u64),
+}
+
+/// Operations of one kind on some nodes.
+#[derive(Clone, Debug)]
+pub struct Load {
+    /// For the report.
+    pub label: String,
+    /// First and last node.
+    pub nodes: (usize, usize),
+    /// Charged group.
+    pub group: GroupId,
+    /// Arrivals.
+    pub pattern: Pattern,
+    /// Lowest and highest cost, in whole RU.
+    pub cost: (u64, u64),
+    /// The settled cost is up to this many times the estimate, in tenths.
+    pub settle_tenths: u64,
+    /// Longest wait.
+    pub max_wait: Span,
+    /// Start and end.
+    pub from: Time,
+    /// End.
+    pub until: Time,
+    /// On for this long, then off for as long, in turns; zero is always on.
+    pub turns: Span,
+    /// On in the odd turns instead of the even ones.
+    pub odd: bool,
+    /// Moves to the next node every so often; zero stays.
+    pub moves: Span,
+}
+
+impl Load {
+    /// Whether a node runs this load now.
+    pub fn on(&self, node: usize, now: Time) -> bool {
+        if now < self.from || now >= self.until || node < self.nodes.0 || node > self.nodes.1 {
+            return false;
+        }
+        let since = now.since(self.from).0;
+        if self.turns.0 > 0 && (since / self.turns.0).is_multiple_of(2) == self.odd {
+            return false;
+        }
+        let count = (self.nodes.1 - self.nodes.0 + 1) as u64;
+        self.moves.0 == 0 || (since / self.moves.0) % count == (node - self.nodes.0) as u64
+    }
+
+    /// Time to the next arrival on a node.
+    pub fn gap(&self, random: &mut Random) -> Span {
+        match self.pattern {
+            Pattern::Open(ru_per_sec) => {
+                let mean_cost = u64::midpoint(self.cost.0, self.cost.1).max(1);
+                Span(random.exponential(1_000_000 * mean_cost / ru_per_sec.max(1)).max(1))
+            }
+            Pattern::Closed(_) => Span(1_000),
+        }
+    }
+
+    /// Cost of the next operation.
+    pub fn draw(&self, random: &mut Random) -> Ru {
+        Ru(i64::try_from(random.between(self.cost.0 * 1_000_000, self.cost.1 * 1_000_000)).unwrap_or(i64::MAX))
+    }
+}

@@ -1,0 +1,7 @@
+//! The simulation: a network with delay, one controller, nodes, loads, and the measures taken of them.
+
+pub mod load;
+pub mod measure;
+pub mod random;
+pub mod script;
+pub mod world;

@@ -1,0 +1,321 @@
+//! Scenarios as text: a script goes in, a transcript comes out.
+//!
+//! One command a line, `#` starts a comment:
+//! ```text
+//! world seed=1 nodes=16 delay=500us..1500us
+//! group 2 rate=10000 [burst=..] [parent=..] [burstable=moderated:N|unlimited] [priority=..] [weight=..] [ttl=..] [fallback=..]
+//! load NAME group=2 nodes=0..15 open=1250 [cost=1..9] [wait=10s] [from=..] [until=..] [turns=5s] [odd] [moves=5s] [settle=12]
+//! run 60s | trace on | trace off
+//! kill 3 | start 3 | controller crash | controller start | controller restart | remove 2
+//! report 2 | report load NAME | report messages | expect ...
+//! ```
+
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+
+use tidegate_core::group::{Burstable, Fallback, GroupId, GroupSpec, Priority};
+use tidegate_core::units::{Rate, Ru, Span, Time};
+
+use super::load::{Load, Pattern};
+use super::world::World;
+
+/// Runs a script.
+///
+/// # Errors
+/// The line that could not be read or done, or an `expect` that did not hold.
+pub fn run(script: &str) -> Result<String, String> {
+    let mut run = Run { world: None, transcript: String::new() };
+    for (number, line) in script.lines().enumerate() {
+        let line = line.split('#').next().unwrap_or_default().trim();
+        if !line.is_empty() {
+            let _ = writeln!(run.transcript, "> {line}");
+            run.command(line).map_err(|error| format!("line {}: {line}: {error}\n{}", number + 1, run.transcript))?;
+        }
+    }
+    Ok(run.transcript)
+}
+
+struct Run {
+    world: Option<World>,
+    transcript: String,
+}
+
+/// `key=value` words of a line; a bare word is its own value.
+struct Words<'a>(BTreeMap<&'a str, &'a str>);
+
+impl<'a> Words<'a> {
+    fn new(words: impl Iterator<Item = &'a str>) -> Self {
+        Self(words.map(|word| word.split_once('=').unwrap_or((word, word))).collect())
+    }
+
+    fn get<T>(&self, key: &str, default: T, parse: impl Fn(&str) -> Option<T>) -> Result<T, String> {
+        match self.0.get(key) {
+            None => Ok(default),
+            Some(value) => parse(value).ok_or_else(|| format!("{key}={value} cannot be read")),
+        }
+    }
+}
+
+impl Run {
+    fn world(&mut self) -> Result<&mut World, String> {
+        self.world.as_mut().ok_or_else(|| "begin with a world".to_owned())
+    }
+
+    fn command(&mut self, line: &str) -> Result<(), String> {
+        let mut parts = line.split_whitespace();
+        let verb = parts.next().unwrap_or_default();
+        let rest: Vec<&str> = parts.collect();
+        let words = Words::new(rest.iter().copied());
+        let first = rest.first().copied().unwrap_or_default();
+        match (verb, first) {
+            ("world", _) => {
+                let delay = words.get("delay", (Span(500), Span(1_500)), |text| range(text, span))?;
+                let seed = words.get("seed", 1, number)?;
+                let nodes = words.get("nodes", 1, |text| text.parse().ok())?;
+                self.world = Some(World::new(seed, nodes, delay));
+                Ok(())
+            }
+            ("group", id) => {
+                let id = group_id(id)?;
+                let before = self.world()?.spec(id).cloned().unwrap_or_else(GroupSpec::unlimited);
+                self.world()?.put_group(id, spec(before, &words)?)
+            }
+            ("remove", id) => self.world()?.remove_group(group_id(id)?),
+            ("load", name) => {
+                let now = self.world()?.now;
+                self.world()?.add_load(load(name, &words, now)?);
+                Ok(())
+            }
+            ("run", text) => {
+                let until = self.world()?.now.after(span(text).ok_or("how long?")?);
+                self.world()?.run(until);
+                self.flush_trace();
+                Ok(())
+            }
+            ("trace", mode) => {
+                self.world()?.trace = (mode == "on").then(String::new);
+                Ok(())
+            }
+            ("kill", node) => {
+                let node = node.parse().map_err(|_| "which node?")?;
+                self.world()?.kill_node(node);
+                Ok(())
+            }
+            ("start", node) => {
+                let node = node.parse().map_err(|_| "which node?")?;
+                self.world()?.start_node(node);
+                Ok(())
+            }
+            ("controller", what) => self.controller(what),
+            ("report", "load") => self.report_load(rest.get(1).copied().unwrap_or_default()),
+            ("report", "messages") => self.report_messages(),
+            ("report", id) => self.report_group(group_id(id)?),
+            ("expect", what) => self.expect(what, rest.get(1..).unwrap_or_default()),
+            _ => Err("no such command".to_owned()),
+        }
+    }
+
+    fn flush_trace(&mut self) {
+        if let Some(trace) = self.world.as_mut().and_then(|world| world.trace.as_mut()) {
+            self.transcript.push_str(&std::mem::take(trace));
+        }
+    }
+
+    fn controller(&mut self, what: &str) -> Result<(), String> {
+        let world = self.world()?;
+        match what {
+            "crash" => world.crash_controller(),
+            "start" => world.start_controller(),
+            "restart" => world.restart_controller(),
+            _ => return Err("crash, start or restart?".to_owned()),
+        }
+        Ok(())
+    }
+
+    fn used(&mut self, id: GroupId) -> Result<(u64, Ru, Ru), String> {
+        let world = self.world()?;
+        let now = world.now;
+        let depth = world.spec(id).and_then(GroupSpec::depth).unwrap_or(Ru::MAX);
+        let bound = world.bound(id).ok_or("no such group")?;
+        // The burst that a full bucket starts with is not part of the cap's use.
+        let allowed = bound.allowed(now).0.saturating_add(depth.0).max(1);
+        let used = u64::try_from(i128::from(bound.admitted().0) * 1_000 / i128::from(allowed)).unwrap_or(0);
+        Ok((used, bound.worst(), depth))
+    }
+
+    fn report_group(&mut self, id: GroupId) -> Result<(), String> {
+        let (used, worst, depth) = self.used(id)?;
+        let (ledger, charged) = self.world()?.books(id);
+        let overrun = self.world()?.overrun(id);
+        let share = i128::from(worst.0) * 100 / i128::from(depth.0.max(1));
+        let _ = writeln!(
+            self.transcript,
+            "group {}: used {} of rate and burst, worst window {share} % of the burst over it (overrun {overrun}), ledger {}",
+            id.0,
+            thousandths(used),
+            if ledger == charged { "equals what the nodes charged".to_owned() } else { format!("{ledger} is not {charged}") },
+        );
+        Ok(())
+    }
+
+    fn report_load(&mut self, name: &str) -> Result<(), String> {
+        let waits = self.world()?.waits(name).ok_or("no such load")?.clone();
+        let _ = writeln!(
+            self.transcript,
+            "load {name}: {} admitted, {} refused, wait p50 {} p99 {}, Jain index {}",
+            waits.admitted,
+            waits.refused,
+            waits.quantile(500),
+            waits.quantile(990),
+            thousandths(waits.jain()),
+        );
+        Ok(())
+    }
+
+    fn report_messages(&mut self) -> Result<(), String> {
+        let rate = self.world()?.messages_per_node_second();
+        let _ = writeln!(self.transcript, "messages: {} per node and second", thousandths(rate));
+        Ok(())
+    }
+
+    /// `expect used 2 >= 0.980`, `expect bound 2`, `expect p99 light <= 5ms`, `expect jain even >= 0.990`,
+    /// `expect messages <= 5.000`, `expect ledger 2`, `expect admitted big >= 10`.
+    fn expect(&mut self, what: &str, args: &[&str]) -> Result<(), String> {
+        let subject = args.first().copied().unwrap_or_default();
+        let limit = args.last().copied().unwrap_or_default();
+        let (holds, is) = match what {
+            "used" => {
+                let (used, ..) = self.used(group_id(subject)?)?;
+                (compare(used, args.get(1).copied(), milli(limit)?)?, thousandths(used))
+            }
+            "bound" => {
+                let id = group_id(subject)?;
+                let (_, worst, depth) = self.used(id)?;
+                let overrun = self.world()?.overrun(id);
+                (worst <= depth + overrun, format!("{worst} over, burst {depth}, overrun {overrun}"))
+            }
+            "p99" => {
+                let wait = self.world()?.waits(subject).ok_or("no such load")?.quantile(990);
+                (wait <= span(limit).ok_or("how long?")?, wait.to_string())
+            }
+            "jain" => {
+                let jain = self.world()?.waits(subject).ok_or("no such load")?.jain();
+                (compare(jain, args.get(1).copied(), milli(limit)?)?, thousandths(jain))
+            }
+            "admitted" => {
+                let count = self.world()?.waits(subject).ok_or("no such load")?.admitted;
+                (compare(count, args.get(1).copied(), number(limit).ok_or("how many?")?)?, count.to_string())
+            }
+            "messages" => {
+                let rate = self.world()?.messages_per_node_second();
+                (rate <= milli(limit)?, thousandths(rate))
+            }
+            "ledger" => {
+                let (ledger, charged) = self.world()?.books(group_id(subject)?);
+                (ledger == charged, format!("{ledger} in the ledger, {charged} charged"))
+            }
+            _ => return Err("expect what?".to_owned()),
+        };
+        if holds { Ok(()) } else { Err(format!("does not hold: {is}")) }
+    }
+}
+
+fn compare(value: u64, operator: Option<&str>, limit: u64) -> Result<bool, String> {
+    match operator {
+        Some(">=") => Ok(value >= limit),
+        Some("<=") => Ok(value <= limit),
+        _ => Err("compare with >= or <=".to_owned()),
+    }
+}
+
+fn thousandths(value: u64) -> String {
+    format!("{}.{:03}", value / 1_000, value % 1_000)
+}
+
+fn milli(text: &str) -> Result<u64, String> {
+    let (whole, part) = text.split_once('.').unwrap_or((text, "0"));
+    let part = format!("{part:0<3}");
+    Ok(number(whole).ok_or("a decimal?")? * 1_000 + number(part.get(..3).unwrap_or("0")).ok_or("a decimal?")?)
+}
+
+fn group_id(text: &str) -> Result<GroupId, String> {
+    text.parse().map(GroupId).map_err(|_| format!("`{text}` is not a group number"))
+}
+
+fn number(text: &str) -> Option<u64> {
+    text.parse().ok()
+}
+
+fn span(text: &str) -> Option<Span> {
+    let unit = text.find(|c: char| c.is_alphabetic())?;
+    let (amount, unit) = text.split_at(unit);
+    let amount: u64 = amount.parse().ok()?;
+    match unit {
+        "us" => Some(Span(amount)),
+        "ms" => Some(Span::millis(amount)),
+        "s" => Some(Span::secs(amount)),
+        _ => None,
+    }
+}
+
+fn range<T: Copy>(text: &str, parse: impl Fn(&str) -> Option<T>) -> Option<(T, T)> {
+    match text.split_once("..") {
+        Some((low, high)) => Some((parse(low)?, parse(high)?)),
+        None => parse(text).map(|value| (value, value)),
+    }
+}
+
+/// A decimal number of RU, to the micro-RU.
+fn micro(text: &str) -> Option<i64> {
+    let (whole, part) = text.split_once('.').unwrap_or((text, "0"));
+    let part = format!("{part:0<6}");
+    Some(whole.parse::<i64>().ok()? * 1_000_000 + part.get(..6)?.parse::<i64>().ok()?)
+}
+
+fn spec(mut spec: GroupSpec, words: &Words<'_>) -> Result<GroupSpec, String> {
+    spec.rate = words.get("rate", spec.rate, |text| {
+        if text == "unlimited" { Some(None) } else { micro(text).map(|rate| Some(Rate(rate))) }
+    })?;
+    spec.burst = words.get("burst", spec.burst, |text| micro(text).map(|burst| Some(Ru(burst))))?;
+    spec.parent = words.get("parent", spec.parent, |text| group_id(text).ok().map(Some))?;
+    spec.burstable = words.get("burstable", spec.burstable, |text| match text.split_once(':') {
+        Some(("moderated", cap)) => micro(cap).map(|cap| Burstable::Moderated(Rate(cap))),
+        _ if text == "unlimited" => Some(Burstable::Unlimited),
+        _ if text == "off" => Some(Burstable::Off),
+        _ => None,
+    })?;
+    spec.priority = words.get("priority", spec.priority, |text| match text {
+        "low" => Some(Priority::Low),
+        "medium" => Some(Priority::Medium),
+        "high" => Some(Priority::High),
+        _ => None,
+    })?;
+    spec.weight = words.get("weight", spec.weight, |text| text.parse().ok())?;
+    spec.ttl = words.get("ttl", spec.ttl, span)?;
+    spec.fallback = words.get("fallback", spec.fallback, |text| match text {
+        "unlimited" => Some(Fallback::Unlimited),
+        "stop" => Some(Fallback::Stop),
+        rate => micro(rate).map(|rate| Fallback::Rate(Rate(rate))),
+    })?;
+    Ok(spec)
+}
+
+fn load(name: &str, words: &Words<'_>, now: Time) -> Result<Load, String> {
+    let closed = words.get("closed", 0, number)?;
+    let open = words.get("open", 0, number)?;
+    let later = |text: &str| span(text).map(|span| now.after(span));
+    Ok(Load {
+        label: name.to_owned(),
+        nodes: words.get("nodes", (0, 0), |text| range(text, |t| t.parse().ok()))?,
+        group: words.get("group", GroupId(2), |text| group_id(text).ok())?,
+        pattern: if closed > 0 { Pattern::Closed(closed) } else { Pattern::Open(open) },
+        cost: words.get("cost", (1, 9), |text| range(text, number))?,
+        settle_tenths: words.get("settle", 10, number)?,
+        max_wait: words.get("wait", Span::secs(2), span)?,
+        from: words.get("from", now, later)?,
+        until: words.get("until", Time(u64::MAX), later)?,
+        turns: words.get("turns", Span(0), span)?,
+        odd: words.0.contains_key("odd"),
+        moves: words.get("moves", Span(0), span)?,
+    })
+}
