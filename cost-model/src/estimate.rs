@@ -1,0 +1,285 @@
+//! What a statement will probably cost, so that it can be admitted before it runs.
+//!
+//! In: a template's fingerprint, its kind, and after each run the RU it cost. Out: RU, in micro-RU. Each template
+//! keeps, in integers, an exponentially weighted mean and a running 95th percentile. The percentile rises by 19
+//! parts of a step when a run costs more and falls by one part when it costs less, so that it rests where one run
+//! in twenty costs more, whatever the shape of the costs; the step is a fraction of how far runs usually are from
+//! it, so that it both finds a new level and comes to rest. *Source*: stochastic approximation of a quantile
+//! (Robbins and Monro, 1951); the mean is that of TCP's round-trip estimator (Jacobson, 1988).
+//!
+//! A template seen for the first time falls back to what its kind of statement costs, and a kind never seen to the
+//! table's price of a typical statement of that kind. Templates are bounded; which were given up is counted.
+
+use std::sync::{Mutex, PoisonError};
+
+use tidegate_core::units::Ru;
+
+use crate::sql::{Fingerprint, StatementKind};
+use crate::table::CostTable;
+use crate::ways::Ways;
+
+/// Which figure of a forecast [`Estimator::estimate`] gives.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Aim {
+    /// The mean: half of the statements end in a surcharge, bursts fit more of them.
+    Mean,
+    /// About the 95th percentile: few statements end in a surcharge, the rest is refunded.
+    #[default]
+    P95,
+}
+
+/// What is known about a statement's cost.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Forecast {
+    /// Exponentially weighted mean.
+    pub mean: Ru,
+    /// About the 95th percentile, never below the mean.
+    pub p95: Ru,
+    /// Runs behind the figures; zero for a price that nothing has confirmed yet.
+    pub observations: u64,
+}
+
+/// Costs of statements, learned per template and per kind. Shared between threads by reference.
+pub struct Estimator {
+    templates: Ways<Record>,
+    kinds: [Mutex<Record>; StatementKind::COUNT],
+    aim: Aim,
+}
+
+/// Figures in 1/[`SCALE`] micro-RU, so that small changes are not lost to rounding.
+#[derive(Clone, Copy, Debug, Default)]
+struct Record {
+    mean: i128,
+    p95: i128,
+    /// Exponentially weighted distance of a run from `p95`.
+    distance: i128,
+    observations: u64,
+}
+
+/// Fixed-point units per micro-RU.
+const SCALE: i128 = 256;
+/// A new run moves the mean and the distance by 1/8 of the difference.
+const WEIGHT: i128 = 8;
+/// Steps of the percentile are 1/40 of the distance: one down, or nineteen up, which is about half of it.
+const STEP: i128 = 40;
+/// Ups per down at rest: 95 of 100 runs cost less.
+const UP: i128 = 19;
+
+impl Estimator {
+    /// Most templates remembered. An entry takes 64 bytes.
+    pub const MAX_TEMPLATES: usize = 8_192;
+
+    /// An estimator that knows nothing but the prices in `table`.
+    pub fn new(table: &CostTable, aim: Aim) -> Self {
+        let price = |kind: StatementKind| Record::guess(table.price(&kind.typical_usage()).total());
+        Self {
+            templates: Ways::new(Self::MAX_TEMPLATES),
+            kinds: StatementKind::ALL.map(|kind| Mutex::new(price(kind))),
+            aim,
+        }
+    }
+
+    /// What to charge before a statement runs, 0 to [`Ru::MAX`].
+    pub fn estimate(&self, fingerprint: Fingerprint, kind: StatementKind) -> Ru {
+        let forecast = self.forecast(fingerprint, kind);
+        match self.aim {
+            Aim::Mean => forecast.mean,
+            Aim::P95 => forecast.p95,
+        }
+    }
+
+    /// All that is known about a statement: from its template, else from its kind, else from the table.
+    pub fn forecast(&self, fingerprint: Fingerprint, kind: StatementKind) -> Forecast {
+        let known = self.templates.get(fingerprint.0, |record| record.forecast());
+        known.unwrap_or_else(|| self.with_kind(kind, |record| record.forecast()))
+    }
+
+    /// Learns what a run cost. An amount below zero counts as nothing, one above [`Ru::MAX`] as that.
+    pub fn observe(&self, fingerprint: Fingerprint, kind: StatementKind, actual: Ru) {
+        self.templates
+            .get_or_insert(fingerprint.0, Record::default, |record| record.observe(actual));
+        self.with_kind(kind, |record| record.observe(actual));
+    }
+
+    /// Templates remembered.
+    pub fn templates(&self) -> usize {
+        self.templates.len()
+    }
+
+    /// Templates given up for others since the start.
+    pub fn evicted(&self) -> u64 {
+        self.templates.evicted()
+    }
+
+    fn with_kind<R>(&self, kind: StatementKind, act: impl FnOnce(&mut Record) -> R) -> R {
+        let mut unlisted = Record::default();
+        match StatementKind::ALL
+            .iter()
+            .zip(&self.kinds)
+            .find(|(of, _)| **of == kind)
+        {
+            Some((_, slot)) => act(&mut slot.lock().unwrap_or_else(PoisonError::into_inner)),
+            None => act(&mut unlisted),
+        }
+    }
+}
+
+impl Record {
+    /// A price that stands until the first run replaces it.
+    fn guess(ru: Ru) -> Self {
+        let mut record = Self::default();
+        record.observe(ru);
+        Self {
+            observations: 0,
+            ..record
+        }
+    }
+
+    fn observe(&mut self, actual: Ru) {
+        let cost = i128::from(actual.or_zero().min(Ru::MAX).0) * SCALE;
+        if self.observations == 0 {
+            // One run says nothing about the spread; half the cost is as good a first guess as TCP's.
+            *self = Self {
+                mean: cost,
+                p95: cost + cost / 2,
+                distance: cost / 2,
+                observations: 0,
+            };
+        } else {
+            self.mean += (cost - self.mean) / WEIGHT;
+            self.p95 += if cost > self.p95 {
+                self.distance * UP / STEP
+            } else {
+                -self.distance / STEP
+            };
+            self.distance += ((cost - self.p95).abs() - self.distance) / WEIGHT;
+        }
+        self.observations = self.observations.saturating_add(1);
+    }
+
+    fn forecast(&self) -> Forecast {
+        Forecast {
+            mean: rounded_up(self.mean),
+            p95: rounded_up(self.mean.max(self.p95)),
+            observations: self.observations,
+        }
+    }
+}
+
+/// Fixed point to micro-RU: a charge rounds up.
+fn rounded_up(fixed: i128) -> Ru {
+    let micro = (fixed.max(0) + SCALE - 1) / SCALE;
+    Ru(i64::try_from(micro).unwrap_or(Ru::MAX.0)).min(Ru::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    const POINT: Fingerprint = Fingerprint(1);
+    const SELECT: StatementKind = StatementKind::Select;
+
+    fn estimator(aim: Aim) -> Estimator {
+        Estimator::new(&CostTable::tidb_v1(), aim)
+    }
+
+    #[test]
+    fn a_template_falls_back_to_its_kind_and_a_kind_to_the_table() {
+        let estimator = estimator(Aim::Mean);
+        let table = CostTable::tidb_v1();
+        for kind in StatementKind::ALL {
+            let priced = table.price(&kind.typical_usage()).total();
+            assert_eq!(estimator.estimate(POINT, kind), priced, "{kind}");
+            assert_eq!(estimator.forecast(POINT, kind).observations, 0);
+        }
+        estimator.observe(Fingerprint(2), SELECT, Ru::whole(7));
+        assert_eq!(
+            estimator.estimate(POINT, SELECT),
+            Ru::whole(7),
+            "the kind has replaced the table's guess"
+        );
+        estimator.observe(POINT, SELECT, Ru::whole(100));
+        assert_eq!(estimator.estimate(POINT, SELECT), Ru::whole(100));
+        assert_eq!(
+            estimator.estimate(Fingerprint(2), SELECT),
+            Ru::whole(7),
+            "templates do not mix"
+        );
+        assert_eq!(estimator.templates(), 2);
+    }
+
+    #[test]
+    fn steady_costs_converge_and_a_change_is_followed() {
+        let estimator = estimator(Aim::P95);
+        for cost in [5, 50, 2] {
+            let cost = Ru::whole(cost);
+            for _ in 0..500 {
+                estimator.observe(POINT, SELECT, cost);
+            }
+            let forecast = estimator.forecast(POINT, SELECT);
+            assert!((forecast.mean - cost).0.abs() < 10, "{cost}: {forecast:?}");
+            assert!(
+                forecast.p95 >= cost && forecast.p95 < cost.scale(101, 100),
+                "{cost}: {forecast:?}"
+            );
+        }
+    }
+
+    /// Pseudo-random numbers below 2^16, the same each time (Knuth's MMIX generator).
+    fn noise() -> impl Iterator<Item = i64> {
+        let mut state: u64 = 7;
+        std::iter::repeat_with(move || {
+            state = state
+                .wrapping_mul(6_364_136_223_846_793_005)
+                .wrapping_add(1_442_695_040_888_963_407);
+            i64::try_from(state >> 48).unwrap()
+        })
+    }
+
+    #[test]
+    fn p95_covers_nineteen_runs_of_twenty_whatever_their_spread() {
+        let even: fn(i64) -> i64 = |x| 1_000_000 + x * 10;
+        let long_tail: fn(i64) -> i64 = |x| 1_000_000 + (x * x / 65_536) * (x * x / 65_536) / 655;
+        let two_costs: fn(i64) -> i64 = |x| if x % 4 == 0 { 9_000_000 } else { 500_000 };
+        for (name, shape) in [("even", even), ("long tail", long_tail), ("two costs", two_costs)] {
+            let estimator = estimator(Aim::P95);
+            let mut covered = 0;
+            for cost in noise().take(10_000).map(shape).map(Ru) {
+                covered += i32::from(cost <= estimator.estimate(POINT, SELECT));
+                estimator.observe(POINT, SELECT, cost);
+            }
+            assert!((9_200..=9_800).contains(&covered), "{name}: {covered} of 10000");
+        }
+    }
+
+    #[test]
+    fn templates_are_bounded_and_evictions_counted() {
+        let estimator = estimator(Aim::Mean);
+        let more = 3 * u64::try_from(Estimator::MAX_TEMPLATES).unwrap();
+        for template in 0..more {
+            estimator.observe(Fingerprint(template), SELECT, Ru::whole(1));
+        }
+        assert!(estimator.templates() <= Estimator::MAX_TEMPLATES);
+        assert_eq!(
+            estimator.evicted() + u64::try_from(estimator.templates()).unwrap(),
+            more
+        );
+    }
+
+    proptest! {
+        #[test]
+        fn a_forecast_stays_between_the_costs_seen(costs in prop::collection::vec(any::<i64>(), 1..200)) {
+            let estimator = estimator(Aim::Mean);
+            for cost in &costs {
+                estimator.observe(POINT, SELECT, Ru(*cost));
+            }
+            let seen = |cost: &i64| Ru(*cost).or_zero().min(Ru::MAX);
+            let forecast = estimator.forecast(POINT, SELECT);
+            prop_assert!(forecast.mean >= costs.iter().map(seen).min().unwrap());
+            prop_assert!(forecast.mean <= costs.iter().map(seen).max().unwrap());
+            prop_assert!(forecast.mean <= forecast.p95 && forecast.p95 <= Ru::MAX);
+        }
+    }
+}

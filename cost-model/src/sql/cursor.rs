@@ -1,0 +1,142 @@
+//! A place in SQL bytes, and how far each kind of token reaches from there.
+//!
+//! In: bytes and a dialect's rules. Out: the place after a string, number, word or comment. What is not closed
+//! reaches to the end of the text, so nothing here fails, and each byte is passed once.
+
+use super::dialect::{Rules, class};
+
+#[derive(Clone, Copy)]
+pub(super) struct Cursor<'a> {
+    pub(super) bytes: &'a [u8],
+    pub(super) at: usize,
+    pub(super) rules: &'static Rules,
+}
+
+impl<'a> Cursor<'a> {
+    /// The byte `ahead` of here.
+    pub(super) fn peek(&self, ahead: usize) -> Option<u8> {
+        self.bytes.get(self.at + ahead).copied()
+    }
+
+    /// The class of the byte `ahead` of here.
+    pub(super) fn class_at(&self, ahead: usize) -> u8 {
+        self.peek(ahead).map_or(0, |byte| self.rules.class(byte))
+    }
+
+    /// From `start` to here.
+    pub(super) fn since(&self, start: usize) -> &'a [u8] {
+        self.bytes.get(start..self.at).unwrap_or_default()
+    }
+
+    /// From an opening quote, over doubled quotes and escapes, past the closing one.
+    pub(super) fn quotes(&mut self, quote: u8, backslash: bool) {
+        self.at += 1;
+        while let Some(byte) = self.peek(0) {
+            self.at += 1;
+            if byte == b'\\' && backslash {
+                self.at += 1;
+            } else if byte == quote {
+                if self.peek(0) != Some(quote) {
+                    return;
+                }
+                self.at += 1;
+            }
+        }
+    }
+
+    /// To the end of the line.
+    pub(super) fn line_comment(&mut self) {
+        while !matches!(self.peek(0), None | Some(b'\n')) {
+            self.at += 1;
+        }
+    }
+
+    /// Past a block comment and those within it.
+    pub(super) fn skip_comment(&mut self) {
+        let mut open: u32 = 0;
+        while let Some(byte) = self.peek(0) {
+            match (byte, self.peek(1)) {
+                (b'/', Some(b'*')) if open == 0 || self.rules.nested_comments => {
+                    open += 1;
+                    self.at += 2;
+                }
+                (b'*', Some(b'/')) => {
+                    open = open.saturating_sub(1);
+                    self.at += 2;
+                    if open == 0 {
+                        return;
+                    }
+                }
+                _ => self.at += 1,
+            }
+        }
+    }
+
+    /// Digits, letters and points, so also 0x1f, 1_000 and 1.5e3, and the sign of an exponent.
+    pub(super) fn number(&mut self) {
+        let mut last = 0;
+        while let Some(byte) = self.peek(0) {
+            let exponent =
+                matches!(byte, b'+' | b'-') && last == b'e' && self.class_at(1) & class::DIGIT != 0;
+            if self.rules.class(byte) & class::WORD == 0 && byte != b'.' && !exponent {
+                break;
+            }
+            last = byte.to_ascii_lowercase();
+            self.at += 1;
+        }
+    }
+
+    /// Reads `$tag$..$tag$` if there is one here.
+    pub(super) fn dollar_string(&mut self) -> bool {
+        let mut length = 1;
+        while self.class_at(length) & class::WORD != 0 && self.peek(length) != Some(b'$') {
+            length += 1;
+        }
+        if self.peek(length) != Some(b'$') || self.class_at(1) & class::DIGIT != 0 {
+            return false;
+        }
+        let start = self.at;
+        self.at += length + 1;
+        let tag = self.since(start);
+        while let Some(byte) = self.peek(0) {
+            if byte == b'$' && self.bytes.get(self.at..self.at + tag.len()) == Some(tag) {
+                self.at += tag.len();
+                break;
+            }
+            self.at += 1;
+        }
+        true
+    }
+
+    /// Length of a run of operator bytes, which stops where a comment, a sign or a placeholder begins.
+    pub(super) fn operator(&self, first: u8) -> usize {
+        let mut length = 1;
+        if self.rules.class(first) & class::OPERATOR != 0 {
+            while self.class_at(length) & class::OPERATOR != 0 {
+                let next = self.peek(length + 1);
+                let stops = match self.peek(length) {
+                    // Part of an operator only in an arrow, as in `->` and `<->`.
+                    Some(b'-' | b'+') => next != Some(b'>'),
+                    Some(b'/') => next == Some(b'*'),
+                    Some(b'*') => next == Some(b'/'),
+                    Some(b':') => {
+                        self.rules.colon_placeholders && !matches!(next, Some(b':' | b'=')) && first != b':'
+                    }
+                    _ => false,
+                };
+                if stops {
+                    break;
+                }
+                length += 1;
+            }
+        }
+        length
+    }
+
+    /// The rest of a word.
+    pub(super) fn word(&mut self) {
+        while self.class_at(0) & class::WORD != 0 {
+            self.at += 1;
+        }
+    }
+}

@@ -1,0 +1,54 @@
+//! The few words that change how the scanner reads what follows them.
+//!
+//! In: an unquoted word, any case. Out: what it means to the scanner. Words of at most eight bytes are compared as
+//! one number.
+
+use super::hash::head;
+
+/// What a word is to the scanner.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Keyword {
+    /// Nothing special.
+    None,
+    /// A sign after it belongs to the number that follows.
+    Clause,
+    /// A list of values may follow in `( )`.
+    In,
+    /// A list of values may follow in `[ ]`.
+    Array,
+    /// Rows may follow.
+    Values,
+    /// `NULL`, `TRUE` or `FALSE`: a literal where a value stands.
+    Constant,
+}
+
+/// What `word` is, when it is not part of a dotted name.
+pub(super) fn keyword(word: &[u8]) -> Keyword {
+    if word.len() > size_of::<u64>() {
+        return if word.eq_ignore_ascii_case(b"returning") {
+            Keyword::Clause
+        } else {
+            Keyword::None
+        };
+    }
+    match head(word) {
+        IN => Keyword::In,
+        ARRAY => Keyword::Array,
+        VALUES | VALUE => Keyword::Values,
+        NULL | TRUE | FALSE => Keyword::Constant,
+        SELECT | WHERE | HAVING | ON | AND | OR | NOT | BETWEEN | LIKE | IS | CASE | WHEN | THEN | ELSE
+        | SET | LIMIT | OFFSET | BY | RETURN | DEFAULT | INTERVAL | DISTINCT | ALL => Keyword::Clause,
+        _ => Keyword::None,
+    }
+}
+
+macro_rules! heads {
+    ($($name:ident $word:literal,)*) => { $(const $name: u64 = head($word);)* };
+}
+heads! {
+    IN b"in", ARRAY b"array", VALUES b"values", VALUE b"value", NULL b"null", TRUE b"true", FALSE b"false",
+    SELECT b"select", WHERE b"where", HAVING b"having", ON b"on", AND b"and", OR b"or", NOT b"not",
+    BETWEEN b"between", LIKE b"like", IS b"is", CASE b"case", WHEN b"when", THEN b"then", ELSE b"else", SET b"set",
+    LIMIT b"limit", OFFSET b"offset", BY b"by", RETURN b"return", DEFAULT b"default", INTERVAL b"interval",
+    DISTINCT b"distinct", ALL b"all",
+}

@@ -1,0 +1,92 @@
+//! Normalising a parsed statement: literals to `?`, lists and rows to their first entry, and the tables it names.
+//!
+//! In: the syntax tree of a text whose literals are stand-ins. Out: the same tree, so that its printed form is the
+//! template, and table names in the order of appearance. Most lists are collapsed by the scanner already; this
+//! finishes what only the tree shows (`VALUES ROW(1), ROW(2)`, `IN (- 1, 2)`).
+
+use std::ops::ControlFlow;
+
+use sqlparser::ast::{
+    Expr, ObjectName, Query, SetExpr, Statement, UnaryOperator, Value, ValueWithSpan, VisitMut, VisitorMut,
+};
+
+/// Most tables remembered per template. Further ones are left out; the template's text still has them.
+pub(super) const MAX_TABLES: usize = 32;
+
+/// Normalises in place and gives the tables named, without common table expressions and duplicates.
+pub(super) fn normalise(statements: &mut Vec<Statement>) -> Vec<String> {
+    let mut normaliser = Normaliser::default();
+    let ControlFlow::Continue(()) = statements.visit(&mut normaliser);
+    let Normaliser {
+        mut tables,
+        named_queries,
+    } = normaliser;
+    tables.retain(|table| !named_queries.contains(table));
+    tables.truncate(MAX_TABLES);
+    tables
+}
+
+#[derive(Default)]
+struct Normaliser {
+    tables: Vec<String>,
+    named_queries: Vec<String>,
+}
+
+impl VisitorMut for Normaliser {
+    type Break = std::convert::Infallible;
+
+    fn pre_visit_query(&mut self, query: &mut Query) -> ControlFlow<Self::Break> {
+        if let Some(with) = &query.with {
+            self.named_queries
+                .extend(with.cte_tables.iter().map(|table| table.alias.name.to_string()));
+        }
+        ControlFlow::Continue(())
+    }
+
+    fn post_visit_query(&mut self, query: &mut Query) -> ControlFlow<Self::Break> {
+        if let SetExpr::Values(values) = query.body.as_mut() {
+            values.rows.truncate(1);
+        }
+        ControlFlow::Continue(())
+    }
+
+    fn pre_visit_relation(&mut self, relation: &mut ObjectName) -> ControlFlow<Self::Break> {
+        let name = relation.to_string();
+        if !self.tables.contains(&name) {
+            self.tables.push(name);
+        }
+        ControlFlow::Continue(())
+    }
+
+    fn post_visit_value(&mut self, value: &mut ValueWithSpan) -> ControlFlow<Self::Break> {
+        value.value = Value::Placeholder("?".to_owned());
+        ControlFlow::Continue(())
+    }
+
+    fn post_visit_expr(&mut self, expr: &mut Expr) -> ControlFlow<Self::Break> {
+        match expr {
+            Expr::UnaryOp {
+                op: UnaryOperator::Minus | UnaryOperator::Plus,
+                expr: inner,
+            } if is_value(inner) => {
+                let inner = std::mem::replace(inner.as_mut(), Expr::Value(Value::Null.into()));
+                *expr = inner;
+            }
+            Expr::InList { list, .. } if list.iter().all(is_constant) => list.truncate(1),
+            Expr::Array(array) if array.elem.iter().all(is_constant) => array.elem.truncate(1),
+            _ => {}
+        }
+        ControlFlow::Continue(())
+    }
+}
+
+const fn is_value(expr: &Expr) -> bool {
+    matches!(expr, Expr::Value(_))
+}
+
+fn is_constant(expr: &Expr) -> bool {
+    match expr {
+        Expr::Tuple(parts) => parts.iter().all(is_value),
+        other => is_value(other),
+    }
+}

@@ -1,0 +1,189 @@
+//! The scanner: one pass over SQL bytes, without allocation, that feeds tokens to a sink.
+//!
+//! In: bytes, need not be UTF-8, of which the first [`MAX_SCAN_BYTES`] are read. Out: words, quoted identifiers,
+//! symbols, one mark per literal. White space and comments (not `/*+` hints) are left out, and so are the value of
+//! a literal or placeholder and the sign before a number. `NULL`, `TRUE` and `FALSE` are literals where a value
+//! stands (after `(`, `,` or an operator), so `IS NULL` is kept. Repetition is left to `collapse`.
+
+use super::collapse::{Before, Collapse};
+use super::cursor::Cursor;
+use super::dialect::{Rules, class};
+use super::token::{Literal, Sink, Token};
+
+/// Longest text that is looked at, in bytes. A longer one counts as its beginning: what tells statements apart
+/// comes first, and a bulk insert of any length stays one statement.
+pub const MAX_SCAN_BYTES: usize = 1 << 20;
+
+struct Scanner<'a, S: Sink> {
+    text: Cursor<'a>,
+    out: Collapse<S>,
+    in_hint: bool,
+    in_executable: bool,
+}
+
+/// Feeds the tokens of `sql` to `sink` and gives it back.
+pub(super) fn scan<S: Sink>(sql: &[u8], rules: &'static Rules, sink: S) -> S {
+    let text = Cursor {
+        bytes: sql.get(..MAX_SCAN_BYTES).unwrap_or(sql),
+        at: 0,
+        rules,
+    };
+    let mut scanner = Scanner {
+        text,
+        out: Collapse::new(sink),
+        in_hint: false,
+        in_executable: false,
+    };
+    while let Some(byte) = scanner.text.peek(0) {
+        scanner.step(byte);
+    }
+    scanner.out.finish()
+}
+
+impl<S: Sink> Scanner<'_, S> {
+    fn step(&mut self, byte: u8) {
+        let class = self.text.rules.class(byte);
+        if class & class::SPACE != 0 {
+            self.text.at += 1;
+        } else if class & class::WORD_START != 0 {
+            self.word();
+        } else if class & class::DIGIT != 0 {
+            self.number();
+        } else {
+            self.punctuation(byte);
+        }
+    }
+
+    fn punctuation(&mut self, byte: u8) {
+        let next = self.text.peek(1);
+        match byte {
+            b'\'' => self.string(byte, self.text.rules.backslash),
+            b'"' if self.text.rules.double_quoted_strings => self.string(byte, self.text.rules.backslash),
+            b'"' | b'`' => self.identifier(byte),
+            b'[' if self.text.rules.bracket_identifiers => self.identifier(b']'),
+            b'(' | b'[' | b')' | b']' | b',' | b';' => self.bracket_or_separator(byte),
+            b'.' if self.text.class_at(1) & class::DIGIT != 0 && self.out.wants_value() => self.number(),
+            b'.' => self.symbol(1, Before::Dot),
+            b'-' if next == Some(b'-') && self.dashes_comment() => self.text.line_comment(),
+            b'#' if self.text.rules.hash_comments => self.text.line_comment(),
+            b'/' if next == Some(b'*') => self.block_comment(),
+            b'*' if next == Some(b'/') && (self.in_hint || self.in_executable) => self.leave_comment(),
+            b'-' | b'+' if self.signs_a_number() => self.text.at += 1,
+            b'$' if self.text.rules.dollar_quotes && self.text.dollar_string() => {
+                self.out.literal(Literal::String)
+            }
+            b'$' if self.text.rules.dollar_placeholders => self.placeholder(),
+            b'?' if self.text.rules.question_placeholders => self.placeholder(),
+            b':' if self.text.rules.colon_placeholders && self.text.class_at(1) & class::WORD != 0 => {
+                self.placeholder()
+            }
+            b'@' if self.text.rules.at_placeholders => self.placeholder(),
+            _ => self.symbol(self.text.operator(byte), Before::Operator),
+        }
+    }
+
+    fn signs_a_number(&self) -> bool {
+        let digit = |ahead| self.text.class_at(ahead) & class::DIGIT != 0;
+        self.out.wants_value() && (digit(1) || (self.text.peek(1) == Some(b'.') && digit(2)))
+    }
+
+    fn dashes_comment(&self) -> bool {
+        !self.text.rules.dashes_need_space
+            || self.text.peek(2).is_none()
+            || self.text.class_at(2) & class::SPACE != 0
+    }
+
+    /// Reads the string of which `letter` is the prefix, as in `N'..'`, if it is one.
+    fn prefixes_a_string(&mut self, letter: &[u8]) -> bool {
+        let escapes = self.text.rules.escape_prefix;
+        match (
+            letter.first().map(u8::to_ascii_lowercase),
+            self.text.peek(0),
+            self.text.peek(1),
+        ) {
+            (Some(b'n' | b'x' | b'b'), Some(b'\''), _) => self.string(b'\'', self.text.rules.backslash),
+            (Some(b'e'), Some(b'\''), _) if escapes => self.string(b'\'', true),
+            (Some(b'u'), Some(b'&'), Some(b'\'')) if escapes => {
+                self.text.at += 1;
+                self.string(b'\'', false);
+            }
+            _ => return false,
+        }
+        true
+    }
+
+    fn string(&mut self, quote: u8, backslash: bool) {
+        self.text.quotes(quote, backslash);
+        self.out.literal(Literal::String);
+    }
+
+    fn identifier(&mut self, closing: u8) {
+        let start = self.text.at;
+        self.text.quotes(closing, false);
+        self.out.emit(Token::Quoted(self.text.since(start)), Before::Word);
+    }
+
+    fn placeholder(&mut self) {
+        self.text.at += 1;
+        self.text.word();
+        self.out.literal(Literal::Placeholder);
+    }
+
+    fn block_comment(&mut self) {
+        match self.text.peek(2) {
+            Some(b'+') if !self.in_hint => {
+                self.text.at += 3;
+                self.in_hint = true;
+                self.out.open_hint();
+            }
+            Some(b'!') if self.text.rules.executable_comments => {
+                self.text.at += 3;
+                self.in_executable = true;
+                while self.text.class_at(0) & class::DIGIT != 0 {
+                    self.text.at += 1;
+                }
+            }
+            _ => self.text.skip_comment(),
+        }
+    }
+
+    fn leave_comment(&mut self) {
+        self.text.at += 2;
+        if self.in_hint {
+            self.in_hint = false;
+            self.out.close_hint();
+        } else {
+            self.in_executable = false;
+        }
+    }
+
+    fn bracket_or_separator(&mut self, byte: u8) {
+        self.text.at += 1;
+        match byte {
+            b'(' | b'[' => self.out.open(&[byte]),
+            b',' => self.out.comma(),
+            b';' => self.out.semicolon(),
+            _ => self.out.close(&[byte]),
+        }
+    }
+
+    fn symbol(&mut self, length: usize, then: Before) {
+        let start = self.text.at;
+        self.text.at += length;
+        self.out.emit(Token::Symbol(self.text.since(start)), then);
+    }
+
+    fn word(&mut self) {
+        let start = self.text.at;
+        self.text.word();
+        let word = self.text.since(start);
+        if word.len() > 1 || !self.prefixes_a_string(word) {
+            self.out.word(word);
+        }
+    }
+
+    fn number(&mut self) {
+        self.text.number();
+        self.out.literal(Literal::Number);
+    }
+}

@@ -1,0 +1,135 @@
+//! A statement template: what a statement is when its literals are taken away.
+//!
+//! In: SQL text. Out: normalised text, a fingerprint that is the same in every process and version of the seed
+//! (FNV-1a, 64 bits, of that text), the statement's kind, its tables, and the resource group named in a hint. Text
+//! that does not parse has the scanner's tokens as its text, and the kind `Unknown`.
+//!
+//! What bounds the work: the scanner reads [`MAX_SCAN_BYTES`](super::MAX_SCAN_BYTES) at most; more than
+//! [`Template::MAX_PARSED_TOKENS`] tokens are not parsed, since the tree of `a + a + a ..` is as deep as it is long
+//! and is walked recursively; brackets nested deeper than [`Template::MAX_NESTING`] are refused by the parser.
+//! Either way the text is a template, with the kind `Unknown`.
+
+use std::fmt;
+
+use sqlparser::ast::Statement;
+use sqlparser::parser::{Parser, ParserError};
+
+use super::dialect::SqlDialect;
+use super::kind::StatementKind;
+use super::normalise::normalise;
+use super::scan::scan;
+use super::token_text::{TokenText, shown};
+
+/// Identity of a template: equal wherever and whenever the same template is made.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Fingerprint(pub u64);
+
+/// A statement without its literals.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Template {
+    fingerprint: Fingerprint,
+    text: Box<str>,
+    kind: StatementKind,
+    tables: Box<[String]>,
+    resource_group: Option<String>,
+}
+
+impl Template {
+    /// Most tokens that are parsed, after lists are collapsed. A statement of this many columns or operators needs
+    /// less than 1 MiB of stack, half of what a worker thread has.
+    pub const MAX_PARSED_TOKENS: usize = 2_048;
+    /// Deepest nesting that is parsed.
+    pub const MAX_NESTING: usize = 50;
+    /// Longest text kept, in bytes. The fingerprint is that of the whole.
+    pub const MAX_TEXT: usize = 8_192;
+
+    /// The template of `sql`, made from scratch; a `Fingerprinter` remembers it.
+    pub fn new(dialect: SqlDialect, sql: impl AsRef<[u8]>) -> Self {
+        let tokens = scan(sql.as_ref(), dialect.rules(), TokenText::default());
+        let token_text = tokens.text();
+        let parsed = if tokens.tokens() <= Self::MAX_PARSED_TOKENS {
+            parse(dialect, &token_text).ok()
+        } else {
+            None
+        };
+        let (text, kind, tables) = match parsed {
+            Some(mut statements) => {
+                let kind = StatementKind::of(&statements);
+                let tables = normalise(&mut statements);
+                (printed(&statements), kind, tables)
+            }
+            None => (shown(&token_text), StatementKind::Unknown, Vec::new()),
+        };
+        Self {
+            fingerprint: Fingerprint::of(&text),
+            text: cut(text).into_boxed_str(),
+            kind,
+            tables: tables.into_boxed_slice(),
+            resource_group: tokens.into_group(),
+        }
+    }
+
+    /// The identity.
+    pub const fn fingerprint(&self) -> Fingerprint {
+        self.fingerprint
+    }
+
+    /// The normalised text, cut at [`Self::MAX_TEXT`].
+    pub fn text(&self) -> &str {
+        &self.text
+    }
+
+    /// The sort of statement.
+    pub const fn kind(&self) -> StatementKind {
+        self.kind
+    }
+
+    /// The tables read or written, in the order of appearance, at most 32. Empty when the text did not parse.
+    pub fn tables(&self) -> &[String] {
+        &self.tables
+    }
+
+    /// The group in a `/*+ RESOURCE_GROUP(name) */` hint, in lower case. Whoever uses it decides whether the caller
+    /// may choose its group.
+    pub fn resource_group(&self) -> Option<&str> {
+        self.resource_group.as_deref()
+    }
+}
+
+fn parse(dialect: SqlDialect, text: &str) -> Result<Vec<Statement>, ParserError> {
+    Parser::new(dialect.parser())
+        .with_recursion_limit(Template::MAX_NESTING)
+        .try_with_sql(text)?
+        .parse_statements()
+}
+
+fn printed(statements: &[Statement]) -> String {
+    let texts: Vec<_> = statements.iter().map(Statement::to_string).collect();
+    shown(&texts.join("; "))
+}
+
+fn cut(mut text: String) -> String {
+    if text.len() > Template::MAX_TEXT {
+        text.truncate(text.floor_char_boundary(Template::MAX_TEXT));
+    }
+    text
+}
+
+impl Fingerprint {
+    /// FNV-1a of `text`, 64 bits.
+    pub fn of(text: &str) -> Self {
+        const BASIS: u64 = 0xcbf2_9ce4_8422_2325;
+        const PRIME: u64 = 0x0000_0100_0000_01b3;
+        Self(
+            text.bytes()
+                .fold(BASIS, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(PRIME)),
+        )
+    }
+}
+
+impl fmt::Display for Fingerprint {
+    /// Sixteen hexadecimal digits.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:016x}", self.0)
+    }
+}

@@ -1,0 +1,186 @@
+//! Fingerprints by property: literals never count, structure does, and no text can hurt.
+
+#![expect(clippy::unwrap_used, reason = "a test may stop at what it did not expect")]
+
+use std::sync::Arc;
+
+use proptest::prelude::*;
+use tidegate_cost_model::{Fingerprinter, SqlDialect, StatementKind, Template};
+
+const DIALECTS: [SqlDialect; 4] = [
+    SqlDialect::Generic,
+    SqlDialect::MySql,
+    SqlDialect::PostgreSql,
+    SqlDialect::SQLite,
+];
+
+/// Half of the smallest stack that a worker thread has by default.
+const STACK: usize = 1 << 20;
+
+#[test]
+fn the_cache_is_bounded_counts_and_is_shared() {
+    let fingerprinter = Fingerprinter::with_capacity(SqlDialect::Generic, 64);
+    for column in 0..1_000 {
+        fingerprinter.fingerprint(format!("SELECT c{column} FROM t"));
+    }
+    let stats = fingerprinter.stats();
+    assert_eq!((stats.hits, stats.misses, stats.capacity), (0, 1_000, 64));
+    assert!(stats.entries <= 64);
+    assert_eq!(stats.evictions + stats.entries as u64, 1_000);
+
+    let threads: Vec<_> = std::thread::scope(|scope| {
+        let spawn = |_| scope.spawn(|| fingerprinter.fingerprint("SELECT shared FROM t WHERE a = 1"));
+        (0..4)
+            .map(spawn)
+            .collect::<Vec<_>>()
+            .into_iter()
+            .map(|thread| thread.join().unwrap())
+            .collect()
+    });
+    assert!(threads.iter().all(|template| Arc::ptr_eq(template, &threads[0])));
+}
+
+/// Texts that make a parser recurse or run long, on half of a worker thread's stack.
+#[test]
+fn deep_and_long_texts_neither_overflow_the_stack_nor_lose_their_fingerprint() {
+    let chain = |link: &str, links| format!("SELECT a{}", link.repeat(links));
+    let nested =
+        |open: &str, close: &str, depth| format!("SELECT {}1{}", open.repeat(depth), close.repeat(depth));
+    let texts = [
+        nested("(", ")", 100_000),
+        nested("(", ")", 45),
+        nested("(SELECT ", ")", 500),
+        nested("f(", ")", 900),
+        nested("CASE WHEN ", " THEN 1 END", 300),
+        "(".repeat(200_000),
+        chain(" + a", 1_000),
+        chain(" OR a", 1_000),
+        chain("::b", 1_000),
+        chain(" IS NULL", 1_000),
+        chain("[b]", 600),
+        chain(" + a", 200_000),
+        chain(" UNION SELECT a", 600),
+        chain(", a", 100_000),
+        format!("SELECT {} a", "NOT ".repeat(2_000)),
+        format!("SELECT {} a", "- ".repeat(2_000)),
+        format!("SELECT {} a", "!".repeat(2_000)),
+        format!("SELECT a FROM t {}", "JOIN t ON a ".repeat(500)),
+        format!("SELECT a FROM {}t{}", "(".repeat(40), ")".repeat(40)),
+    ];
+    let run = move || {
+        for text in &texts {
+            for dialect in DIALECTS {
+                assert_eq!(Template::new(dialect, text), Template::new(dialect, text));
+            }
+        }
+    };
+    std::thread::Builder::new()
+        .stack_size(STACK)
+        .spawn(run)
+        .unwrap()
+        .join()
+        .unwrap();
+}
+#[test]
+fn a_text_beyond_the_limit_counts_as_its_beginning() {
+    let insert = |rows: usize| {
+        let rows: Vec<_> = (0..rows)
+            .map(|row| format!("({row}, 'value {row}', f({row}))"))
+            .collect();
+        Template::new(
+            SqlDialect::PostgreSql,
+            format!("INSERT INTO t (a, b, c) VALUES {}", rows.join(",")),
+        )
+    };
+    let (one, many) = (insert(1), insert(100_000));
+    assert_eq!(one, many);
+    assert_eq!(one.kind(), StatementKind::Insert);
+    let long = Template::new(
+        SqlDialect::Generic,
+        format!("SELECT {} FROM t", vec!["é"; 20_000].join(",")),
+    );
+    assert!(long.text().len() <= Template::MAX_TEXT && long.kind() == StatementKind::Unknown);
+}
+
+/// A statement with places for literals, written `{}`.
+const SHAPES: [&str; 8] = [
+    "SELECT a, b FROM t WHERE c = {} AND d > {}",
+    "SELECT a FROM t WHERE c IN ({}, {}, {}) ORDER BY b LIMIT {}",
+    "UPDATE t SET a = {}, b = b + {} WHERE c = {}",
+    "INSERT INTO t (a, b) VALUES ({}, {}), ({}, {})",
+    "DELETE FROM t WHERE a BETWEEN {} AND {} OR b LIKE {}",
+    "SELECT f({}, {}), CASE WHEN a = {} THEN {} ELSE {} END FROM t",
+    "NOT QUITE sql ({}, {}) = {}",
+    "WITH q AS (SELECT {} AS x) SELECT * FROM q WHERE x <> {}",
+];
+
+fn literals() -> impl Strategy<Value = String> {
+    prop_oneof![
+        any::<i32>().prop_map(|number| number.to_string()),
+        any::<u64>().prop_map(|number| number.to_string()),
+        (0_u32..1_000, 0_u32..1_000).prop_map(|(whole, part)| format!("{whole}.{part}")),
+        "[0-9a-zé ,()*/;-]{0,12}".prop_map(|text| format!("'{text}'")),
+        "([a-z]|''){0,8}".prop_map(|text| format!("'{text}'")),
+    ]
+}
+
+fn spaces() -> impl Strategy<Value = &'static str> {
+    prop::sample::select(vec![" ", "  ", "\n", "\t ", " /* ' */ ", " -- \"\n"])
+}
+
+fn filled(shape: &str, literals: &[String], spaces: &[&str]) -> String {
+    let mut literals = literals.iter().cycle();
+    let mut spaces = spaces.iter().cycle();
+    let words: Vec<_> = shape
+        .split(' ')
+        .map(|word| {
+            let mut word = word.to_owned();
+            while word.contains("{}") {
+                word = word.replacen("{}", literals.next().unwrap(), 1);
+            }
+            word + spaces.next().unwrap()
+        })
+        .collect();
+    words.concat()
+}
+
+proptest! {
+    #[test]
+    fn literals_and_spaces_do_not_count_and_shapes_do(
+        one in prop::collection::vec(literals(), 5), other in prop::collection::vec(literals(), 5),
+        spaces in prop::collection::vec(spaces(), 7), shape in 0..SHAPES.len(), shape2 in 0..SHAPES.len(),
+        dialect in prop::sample::select(DIALECTS.to_vec()),
+    ) {
+        let fingerprinter = Fingerprinter::new(dialect);
+        let a = fingerprinter.fingerprint(filled(SHAPES[shape], &one, &[" "]));
+        let b = fingerprinter.fingerprint(filled(SHAPES[shape], &other, &spaces));
+        prop_assert_eq!(a.fingerprint(), b.fingerprint(), "{} | {}", a.text(), b.text());
+        let c = fingerprinter.fingerprint(filled(SHAPES[shape2], &other, &spaces));
+        prop_assert_eq!(shape == shape2, a.fingerprint() == c.fingerprint(), "{} | {}", a.text(), c.text());
+    }
+
+    #[test]
+    fn any_bytes_have_a_template_that_the_cache_agrees_with(
+        bytes in prop::collection::vec(any::<u8>(), 0..200), dialect in prop::sample::select(DIALECTS.to_vec()),
+    ) {
+        prop_assert_eq!(&*Fingerprinter::new(dialect).fingerprint(&bytes), &Template::new(dialect, &bytes));
+    }
+
+    #[test]
+    fn any_run_of_sql_tokens_has_a_template_and_equal_keys_mean_equal_templates(
+        texts in prop::collection::vec(prop::collection::vec(prop::sample::select(TOKENS.to_vec()), 0..14), 12),
+        dialect in prop::sample::select(DIALECTS.to_vec()),
+    ) {
+        let fingerprinter = Fingerprinter::new(dialect);
+        for text in texts {
+            let text = text.concat();
+            prop_assert_eq!(&*fingerprinter.fingerprint(&text), &Template::new(dialect, &text), "{}", text);
+        }
+    }
+}
+
+const TOKENS: [&str; 44] = [
+    " ", " ", "select ", "from ", "values", "in", "array", "null", "a", "B", "1", "-", "+", ".", "5", "'",
+    "''", "'x'", "\"", "`", "[", "]", "(", ")", ",", ",", ";", "$", "$1", "$$", "?", ":", "::", "@", "#",
+    "--", "\n", "/*", "/*+", "/*!", "*/", "\\", "e'", "é",
+];
