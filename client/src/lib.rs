@@ -47,6 +47,7 @@ mod schedule;
 mod session;
 mod shared;
 mod stats;
+pub mod tower;
 pub mod transport;
 mod wait;
 mod watch;

@@ -20,7 +20,11 @@ impl Session {
                 self.hub
                     .reports()
                     .durable(farewell.seq, self.hub.shared.journal.as_ref());
-                if self.leaving.take().is_some_and(|leaving| leaving.send(()).is_err()) {
+                if self
+                    .leaving
+                    .take()
+                    .is_some_and(|leaving| leaving.send(()).is_err())
+                {
                     tracing::debug!("nobody waited for the farewell");
                 }
                 return true;

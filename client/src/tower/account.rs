@@ -1,0 +1,82 @@
+//! The running account of one request: settles its permit once, when the response body ends or is dropped.
+
+use std::sync::Arc;
+
+use tidegate_core::units::Ru;
+use tidegate_core::usage::Usage;
+
+use super::estimate::Estimator;
+use crate::meter::{CpuTimer, UsageRecorder};
+use crate::permit::Permit;
+
+/// What a request has used so far, and the permit that pays for it.
+#[derive(Debug)]
+pub(super) struct Account {
+    permit: Option<Permit>,
+    usage: Usage,
+    recorder: UsageRecorder,
+    estimator: Arc<Estimator>,
+}
+
+impl Account {
+    pub(super) fn open(
+        permit: Permit,
+        recorder: UsageRecorder,
+        estimator: Arc<Estimator>,
+        received: u64,
+    ) -> Self {
+        let usage = Usage {
+            net_in_bytes: received,
+            ..Usage::default()
+        };
+        Self {
+            permit: Some(permit),
+            usage,
+            recorder,
+            estimator,
+        }
+    }
+
+    /// Runs `work` and counts its CPU.
+    pub(super) fn metered<T>(&mut self, work: impl FnOnce() -> T) -> T {
+        let timer = CpuTimer::begin();
+        let value = work();
+        self.usage.cpu_ns = self.usage.cpu_ns.saturating_add(timer.elapsed_ns());
+        value
+    }
+
+    /// Counts bytes of the response body.
+    pub(super) fn sent(&mut self, bytes: usize) {
+        let bytes = u64::try_from(bytes).unwrap_or(u64::MAX);
+        self.usage.net_out_bytes = self.usage.net_out_bytes.saturating_add(bytes);
+    }
+
+    /// The charge for what was used so far and `to_send` bytes of body.
+    pub(super) fn charge_with(&self, to_send: u64) -> Ru {
+        let body = Usage {
+            net_out_bytes: to_send,
+            ..Usage::default()
+        };
+        self.permit
+            .as_ref()
+            .map_or(Ru::ZERO, |permit| permit.price(&self.total().plus(&body)).total())
+    }
+
+    /// Settles.
+    pub(super) fn close(&mut self) {
+        if let Some(permit) = self.permit.take() {
+            let charge = permit.settle(&self.total());
+            self.estimator.learn(charge.total());
+        }
+    }
+
+    fn total(&self) -> Usage {
+        self.usage.plus(&self.recorder.sum())
+    }
+}
+
+impl Drop for Account {
+    fn drop(&mut self) {
+        self.close();
+    }
+}

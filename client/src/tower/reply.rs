@@ -1,0 +1,217 @@
+//! How a refusal and a charge look to the caller, in HTTP and in gRPC.
+//!
+//! | refusal | HTTP | gRPC |
+//! |---|---|---|
+//! | throttled, queue full | 429 | RESOURCE_EXHAUSTED |
+//! | no lease, shutting down | 503 | UNAVAILABLE |
+//! | never fits | 422 | OUT_OF_RANGE |
+//! | unknown group | 403 | PERMISSION_DENIED |
+//! | estimate out of range | 500 | INTERNAL |
+//!
+//! `retry-after` is in seconds, rounded up; gRPC also gets `retry-after-ms`. RU are decimals such as `1.5`.
+
+use std::time::Duration;
+
+use http::header::{CONTENT_TYPE, RETRY_AFTER};
+use http::{HeaderMap, HeaderName, HeaderValue, Response, StatusCode};
+use tidegate_core::node::LeaseState;
+use tidegate_core::units::Ru;
+use tonic::{Code, Status};
+
+use super::body::GovernedBody;
+use crate::group::{Group, GroupError};
+use crate::refused::Refused;
+
+/// RU charged, as far as known when the headers are sent.
+pub const X_RU_CHARGE: HeaderName = HeaderName::from_static("x-ru-charge");
+/// RU left in this node's bucket of the group; absent when the group is not throttled.
+pub const X_RU_REMAINING: HeaderName = HeaderName::from_static("x-ru-remaining");
+/// When to try again, in milliseconds (gRPC).
+pub const RETRY_AFTER_MS: HeaderName = HeaderName::from_static("retry-after-ms");
+
+/// Why a request was not served.
+#[derive(Debug)]
+pub(super) enum Denied {
+    /// Not admitted.
+    Refused(Refused),
+    /// There is no group to ask.
+    NoGroup(GroupError),
+}
+
+impl Denied {
+    fn codes(&self) -> (StatusCode, Code) {
+        match self {
+            Self::Refused(Refused::Throttled { .. } | Refused::TooManyWaiters { .. }) => {
+                (StatusCode::TOO_MANY_REQUESTS, Code::ResourceExhausted)
+            }
+            Self::Refused(Refused::NeverFits { .. }) => (StatusCode::UNPROCESSABLE_ENTITY, Code::OutOfRange),
+            Self::Refused(Refused::UnknownGroup { .. }) | Self::NoGroup(GroupError::UnknownGroup { .. }) => {
+                (StatusCode::FORBIDDEN, Code::PermissionDenied)
+            }
+            Self::Refused(Refused::InvalidCost { .. }) => (StatusCode::INTERNAL_SERVER_ERROR, Code::Internal),
+            Self::Refused(Refused::Unavailable { .. } | Refused::ShutDown { .. }) | Self::NoGroup(_) => {
+                (StatusCode::SERVICE_UNAVAILABLE, Code::Unavailable)
+            }
+        }
+    }
+
+    fn text(&self) -> String {
+        match self {
+            Self::Refused(refused) => refused.to_string(),
+            Self::NoGroup(error) => error.to_string(),
+        }
+    }
+
+    fn retry_after(&self) -> Option<Duration> {
+        match self {
+            Self::Refused(refused) => refused.retry_after(),
+            Self::NoGroup(_) => None,
+        }
+    }
+}
+
+/// The whole response to a request that was not served.
+pub(super) fn denied<B>(denied: &Denied, group: Option<&Group>, grpc: bool) -> Response<GovernedBody<B>> {
+    let (status, code) = denied.codes();
+    let text = denied.text();
+    let mut response = if grpc {
+        let mut response = Response::new(GovernedBody::refused(String::new()));
+        response
+            .headers_mut()
+            .insert(CONTENT_TYPE, HeaderValue::from_static("application/grpc"));
+        if Status::new(code, text)
+            .add_header(response.headers_mut())
+            .is_err()
+        {
+            // The message could not be a header; the code alone can.
+            response
+                .headers_mut()
+                .insert("grpc-status", HeaderValue::from(i32::from(code)));
+        }
+        response
+    } else {
+        let mut response = Response::new(GovernedBody::refused(text));
+        *response.status_mut() = status;
+        response.headers_mut().insert(
+            CONTENT_TYPE,
+            HeaderValue::from_static("text/plain; charset=utf-8"),
+        );
+        response
+    };
+    let headers = response.headers_mut();
+    if let Some(pause) = denied.retry_after() {
+        headers.insert(RETRY_AFTER, HeaderValue::from(whole(pause, 1_000_000_000)));
+        if grpc {
+            headers.insert(RETRY_AFTER_MS, HeaderValue::from(whole(pause, 1_000_000)));
+        }
+    }
+    charge(headers, Ru::ZERO, group);
+    response
+}
+
+/// Writes what was charged and what is left.
+pub(super) fn charge(headers: &mut HeaderMap, charge: Ru, group: Option<&Group>) {
+    headers.insert(X_RU_CHARGE, decimal(charge));
+    let Some(state) = group.map(Group::state) else {
+        return;
+    };
+    if state.lease != LeaseState::Unlimited {
+        headers.insert(X_RU_REMAINING, decimal(state.available.or_zero()));
+    }
+}
+
+/// RU without their unit.
+fn decimal(ru: Ru) -> HeaderValue {
+    let text = ru.to_string();
+    let number = text.strip_suffix(" RU").unwrap_or(&text);
+    HeaderValue::from_str(number).unwrap_or_else(|_| HeaderValue::from_static("0"))
+}
+
+/// A pause in units of this many nanoseconds, rounded up, at least one.
+fn whole(pause: Duration, unit_ns: u128) -> u64 {
+    u64::try_from(pause.as_nanos().div_ceil(unit_ns))
+        .unwrap_or(u64::MAX)
+        .max(1)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::names::GroupName;
+
+    fn refusals() -> [(Refused, u16, i32, Option<&'static str>); 6] {
+        let group = GroupName::new("g").unwrap();
+        let retry_after = Duration::from_millis(1_001);
+        [
+            (
+                Refused::Throttled {
+                    group: group.clone(),
+                    retry_after,
+                },
+                429,
+                8,
+                Some("2"),
+            ),
+            (
+                Refused::Unavailable {
+                    group: group.clone(),
+                    retry_after: Duration::ZERO,
+                },
+                503,
+                14,
+                Some("1"),
+            ),
+            (
+                Refused::TooManyWaiters {
+                    group: group.clone(),
+                    limit: 5,
+                },
+                429,
+                8,
+                Some("1"),
+            ),
+            (
+                Refused::NeverFits {
+                    group: group.clone(),
+                    cost: Ru(2),
+                    max: Ru(1),
+                },
+                422,
+                11,
+                None,
+            ),
+            (Refused::UnknownGroup { group: group.clone() }, 403, 7, None),
+            (Refused::ShutDown { group }, 503, 14, None),
+        ]
+    }
+
+    #[test]
+    fn refusals_have_their_codes_and_pauses() {
+        for (refused, status, code, seconds) in refusals() {
+            let reason = Denied::Refused(refused);
+            let header = |response: &Response<GovernedBody<()>>, name: &str| {
+                response
+                    .headers()
+                    .get(name)
+                    .map(|value| value.to_str().unwrap().to_owned())
+            };
+            let http = denied::<()>(&reason, None, false);
+            assert_eq!(http.status(), status, "{reason:?}");
+            assert_eq!(header(&http, "retry-after").as_deref(), seconds);
+            assert_eq!(header(&http, "x-ru-charge").as_deref(), Some("0"));
+            let grpc = denied::<()>(&reason, None, true);
+            assert_eq!(grpc.status(), 200);
+            assert_eq!(header(&grpc, "grpc-status"), Some(code.to_string()));
+            assert!(header(&grpc, "grpc-message").unwrap().contains('g'));
+            assert_eq!(header(&grpc, "retry-after-ms").is_some(), seconds.is_some());
+        }
+    }
+
+    #[test]
+    fn pauses_round_up_and_charges_are_decimals() {
+        assert_eq!(whole(Duration::from_millis(1), 1_000_000_000), 1);
+        assert_eq!(whole(Duration::from_millis(2_000), 1_000_000_000), 2);
+        assert_eq!(whole(Duration::from_micros(1_500), 1_000_000), 2);
+        assert_eq!(decimal(Ru(1_500_000)), "1.5");
+    }
+}
