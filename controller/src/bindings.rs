@@ -6,11 +6,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
-use serde::{Deserialize, Serialize};
-use tidegate_core::group::GroupId;
-
 use crate::error::{AdminError, InField};
-use crate::name::principal_part;
+use crate::name::{GroupName, principal_part};
+use serde::{Deserialize, Serialize};
 
 /// A tenant, a user, or a user within a tenant.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
@@ -44,6 +42,11 @@ impl Principal {
                 user: part("user", user)?,
             }),
         }
+    }
+
+    /// Key in the store. Names hold no zero byte, so that no two principals share one.
+    pub fn key(&self) -> Vec<u8> {
+        [self.tenant().as_bytes(), b"\0", self.user().as_bytes()].concat()
     }
 
     /// The tenant, or nothing.
@@ -101,8 +104,8 @@ impl Matched {
 /// All bindings.
 #[derive(Clone, Debug, Default)]
 pub struct Bindings {
-    groups: BTreeMap<Principal, GroupId>,
-    principals: BTreeMap<GroupId, BTreeSet<Principal>>,
+    groups: BTreeMap<Principal, GroupName>,
+    principals: BTreeMap<GroupName, BTreeSet<Principal>>,
 }
 
 impl Bindings {
@@ -117,15 +120,15 @@ impl Bindings {
     }
 
     /// The group a principal is bound to itself.
-    pub fn get(&self, principal: &Principal) -> Option<GroupId> {
-        self.groups.get(principal).copied()
+    pub fn get(&self, principal: &Principal) -> Option<&GroupName> {
+        self.groups.get(principal)
     }
 
     /// Binds, and returns the group bound before.
-    pub fn bind(&mut self, principal: Principal, group: GroupId) -> Option<GroupId> {
+    pub fn bind(&mut self, principal: Principal, group: GroupName) -> Option<GroupName> {
         let previous = self.unbind(&principal);
         self.principals
-            .entry(group)
+            .entry(group.clone())
             .or_default()
             .insert(principal.clone());
         self.groups.insert(principal, group);
@@ -133,7 +136,7 @@ impl Bindings {
     }
 
     /// Removes a binding, and returns its group.
-    pub fn unbind(&mut self, principal: &Principal) -> Option<GroupId> {
+    pub fn unbind(&mut self, principal: &Principal) -> Option<GroupName> {
         let group = self.groups.remove(principal)?;
         if let Some(principals) = self.principals.get_mut(&group) {
             principals.remove(principal);
@@ -145,7 +148,7 @@ impl Bindings {
     }
 
     /// The group that is charged for an operation of `user` of `tenant`; either may be empty.
-    pub fn resolve(&self, tenant: &str, user: &str) -> (GroupId, Matched) {
+    pub fn resolve(&self, tenant: &str, user: &str) -> (GroupName, Matched) {
         let steps = [
             (!tenant.is_empty() && !user.is_empty(), Matched::UserInTenant),
             (!user.is_empty(), Matched::User),
@@ -161,29 +164,27 @@ impl Bindings {
                 Matched::Tenant | Matched::Default => Principal::Tenant(tenant.into()),
             };
             if let Some(group) = self.get(&principal).filter(|_| applies) {
-                return (group, matched);
+                return (group.clone(), matched);
             }
         }
-        (GroupId::DEFAULT, Matched::Default)
+        (GroupName::default_group(), Matched::Default)
     }
 
     /// Every binding, in order.
-    pub fn iter(&self) -> impl Iterator<Item = (&Principal, GroupId)> {
-        self.groups.iter().map(|(principal, group)| (principal, *group))
+    pub fn iter(&self) -> impl Iterator<Item = (&Principal, &GroupName)> {
+        self.groups.iter()
     }
 
     /// Bindings after `after`, in order.
-    pub fn after(&self, after: Option<&Principal>) -> impl Iterator<Item = (&Principal, GroupId)> {
+    pub fn after(&self, after: Option<&Principal>) -> impl Iterator<Item = (&Principal, &GroupName)> {
         use std::ops::Bound::{Excluded, Unbounded};
         let from = after.map_or(Unbounded, Excluded);
-        self.groups
-            .range((from, Unbounded))
-            .map(|(principal, group)| (principal, *group))
+        self.groups.range((from, Unbounded))
     }
 
     /// The principals bound to a group, in order.
-    pub fn of_group(&self, group: GroupId) -> impl Iterator<Item = &Principal> {
-        self.principals.get(&group).into_iter().flatten()
+    pub fn of_group(&self, group: &GroupName) -> impl Iterator<Item = &Principal> {
+        self.principals.get(group).into_iter().flatten()
     }
 }
 
@@ -195,30 +196,40 @@ mod tests {
         Principal::parse(tenant, user).unwrap()
     }
 
+    fn g(number: u32) -> GroupName {
+        GroupName::parse(&format!("g{number}")).unwrap()
+    }
+
     #[test]
     fn the_most_specific_binding_wins() {
         let mut bindings = Bindings::default();
-        assert_eq!(bindings.resolve("t", "u"), (GroupId::DEFAULT, Matched::Default));
-        bindings.bind(principal("t", ""), GroupId(2));
-        assert_eq!(bindings.resolve("t", "u"), (GroupId(2), Matched::Tenant));
-        bindings.bind(principal("", "u"), GroupId(3));
-        assert_eq!(bindings.resolve("t", "u"), (GroupId(3), Matched::User));
-        bindings.bind(principal("t", "u"), GroupId(4));
-        assert_eq!(bindings.resolve("t", "u"), (GroupId(4), Matched::UserInTenant));
-        assert_eq!(bindings.resolve("x", "u"), (GroupId(3), Matched::User));
-        assert_eq!(bindings.resolve("t", ""), (GroupId(2), Matched::Tenant));
-        assert_eq!(bindings.resolve("", ""), (GroupId::DEFAULT, Matched::Default));
+        assert_eq!(
+            bindings.resolve("t", "u"),
+            (GroupName::default_group(), Matched::Default)
+        );
+        bindings.bind(principal("t", ""), g(2));
+        assert_eq!(bindings.resolve("t", "u"), (g(2), Matched::Tenant));
+        bindings.bind(principal("", "u"), g(3));
+        assert_eq!(bindings.resolve("t", "u"), (g(3), Matched::User));
+        bindings.bind(principal("t", "u"), g(4));
+        assert_eq!(bindings.resolve("t", "u"), (g(4), Matched::UserInTenant));
+        assert_eq!(bindings.resolve("x", "u"), (g(3), Matched::User));
+        assert_eq!(bindings.resolve("t", ""), (g(2), Matched::Tenant));
+        assert_eq!(
+            bindings.resolve("", ""),
+            (GroupName::default_group(), Matched::Default)
+        );
     }
 
     #[test]
     fn rebinding_moves_the_principal_between_groups() {
         let mut bindings = Bindings::default();
         let ann = principal("", "ann");
-        assert_eq!(bindings.bind(ann.clone(), GroupId(2)), None);
-        assert_eq!(bindings.bind(ann.clone(), GroupId(3)), Some(GroupId(2)));
-        assert_eq!(bindings.of_group(GroupId(2)).count(), 0);
-        assert_eq!(bindings.of_group(GroupId(3)).collect::<Vec<_>>(), [&ann]);
-        assert_eq!(bindings.unbind(&ann), Some(GroupId(3)));
+        assert_eq!(bindings.bind(ann.clone(), g(2)), None);
+        assert_eq!(bindings.bind(ann.clone(), g(3)), Some(g(2)));
+        assert_eq!(bindings.of_group(&g(2)).count(), 0);
+        assert_eq!(bindings.of_group(&g(3)).collect::<Vec<_>>(), [&ann]);
+        assert_eq!(bindings.unbind(&ann), Some(g(3)));
         assert_eq!(bindings.unbind(&ann), None);
         assert!(bindings.is_empty());
     }

@@ -5,12 +5,13 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use tidegate_core::MAX_DEPTH;
 use tidegate_core::group::{Fallback, GroupId};
 use tidegate_core::units::Rate;
 
 use crate::definition::Definition;
 use crate::error::AdminError;
-use crate::limits::{MAX_DEPTH, MAX_GROUPS};
+use crate::limits::MAX_GROUPS;
 use crate::name::GroupName;
 
 /// All groups.

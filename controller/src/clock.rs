@@ -1,8 +1,7 @@
 //! The controller's only clock.
 //!
-//! `now()` is microseconds on tokio's monotonic clock (which tests can pause), counted on from a start value: after
-//! a clean restart that is the moment the saved state was taken, so that time stands still while the controller is
-//! down and no lease is thought to be over too early. `unix_us()` is the wall clock; nothing about safety hangs on
+//! `now()` is microseconds since the controller started, on tokio's monotonic clock, which tests can pause. Nothing
+//! that outlives a process is kept on it: saved leases carry the time they have left. `unix_us()` is the wall clock; nothing about safety hangs on
 //! it but the end of a proof, which is checked conservatively.
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -14,21 +13,19 @@ use tokio::time::Instant;
 #[derive(Clone, Copy, Debug)]
 pub struct Clock {
     started: Instant,
-    at_start: Time,
 }
 
 impl Clock {
-    /// A clock that shows `at_start` now.
-    pub fn starting_at(at_start: Time) -> Self {
+    /// A clock that shows zero now.
+    pub fn start() -> Self {
         Self {
             started: Instant::now(),
-            at_start,
         }
     }
 
     /// Monotonic time.
     pub fn now(&self) -> Time {
-        self.at_start.after(self.uptime())
+        Time(self.uptime().0)
     }
 
     /// Time since this clock was made.
@@ -53,7 +50,7 @@ impl Clock {
 
     /// The instant to sleep to for `time` to be reached.
     pub fn instant(&self, time: Time) -> Instant {
-        self.started + duration(time.since(self.at_start))
+        self.started + duration(Span(time.0))
     }
 }
 
@@ -72,11 +69,11 @@ mod tests {
     use super::*;
 
     #[tokio::test(start_paused = true)]
-    async fn time_goes_on_from_the_start_value() {
-        let clock = Clock::starting_at(Time(7));
+    async fn time_starts_at_zero_and_goes_on() {
+        let clock = Clock::start();
         tokio::time::advance(Duration::from_micros(5)).await;
-        assert_eq!(clock.now(), Time(12));
-        assert_eq!(clock.instant(Time(12)), Instant::now());
+        assert_eq!(clock.now(), Time(5));
+        assert_eq!(clock.instant(Time(5)), Instant::now());
         assert!(clock.unix_us() > 1_600_000_000_000_000);
     }
 }

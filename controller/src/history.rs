@@ -97,6 +97,13 @@ impl History {
         }
     }
 
+    /// Takes back what `take_dirty` gave, because storing it failed. What changed since then is newer and stays.
+    pub fn mark_dirty(&mut self, buckets: BTreeMap<Bucket, Consumption>) {
+        for (bucket, amount) in buckets {
+            self.dirty.entry(bucket).or_insert(amount);
+        }
+    }
+
     /// Buckets that changed since the last call, with their amounts; closed buckets are let go.
     pub fn take_dirty(&mut self) -> BTreeMap<Bucket, Consumption> {
         let newest = self.newest_unix_s;

@@ -13,8 +13,6 @@ pub const MAX_BINDINGS: usize = 1_000_000;
 pub const MAX_CLIENTS: usize = 10_000;
 /// Incarnations of nodes whose last reports are kept apart; beyond, the longest silent are folded first.
 pub const MAX_INCARNATIONS: usize = 100_000;
-/// Groups above a group, so that a decision walks a short path.
-pub const MAX_DEPTH: usize = 16;
 
 /// Characters of a group name, a tenant, a user and a client id.
 pub const MAX_NAME: usize = 64;
@@ -66,7 +64,13 @@ pub const FOLD_BATCH: usize = 256;
 pub const MAX_GROUP_SERIES: usize = 1_000;
 
 /// Time between commits of consumption; what a crash can make arrive a second time from the nodes.
-pub const FLUSH_EVERY: Span = Span::millis(200);
+pub const FLUSH_EVERY: Span = Span::millis(500);
+/// Time between rounds of pruning the history and folding silent incarnations.
+pub const TIDY_EVERY: Span = Span::secs(60);
+/// Longest sleep of the task that ends leases.
+pub const EXPIRE_EVERY: Span = Span::millis(500);
+/// Age at which the last sign of life of a node is stored again.
+pub const HEARD_EVERY_MS: u64 = 60_000;
 /// Time between heartbeats of a watch stream.
 pub const HEARTBEAT_EVERY: Span = Span::secs(5);
 /// Time a node has to say `Hello`.

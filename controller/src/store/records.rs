@@ -4,13 +4,16 @@
 //! and audit entries are JSON, readable with any tool and open to new fields. Consumption is a fixed layout: one
 //! version byte, then every counter as 8 big-endian bytes in the order of `counters`.
 
-use serde::Serialize;
 use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
 use tidegate_core::group::{ClientId, GroupId};
-use tidegate_core::units::Ru;
+use tidegate_core::units::{Rate, Ru, Span};
 use tidegate_core::usage::{Consumption, RuParts, Usage};
+use tidegate_core::view::{SavedLease, Snapshot};
 
 use super::{StoreError, Table, Write};
+use crate::bindings::Principal;
+use crate::group_text::GroupText;
 
 /// Version of everything in this file.
 pub const FORMAT: u32 = 1;
@@ -23,6 +26,8 @@ pub const META_EPOCH: &[u8] = b"epoch";
 pub const META_REVISION: &[u8] = b"revision";
 /// Key of the next group id.
 pub const META_NEXT_GROUP: &[u8] = b"next_group";
+/// Key of the longest lease, in microseconds, that may be out.
+pub const META_LONGEST_TTL: &[u8] = b"longest_ttl_us";
 /// Key of the next client id.
 pub const META_NEXT_CLIENT: &[u8] = b"next_client";
 /// Key of the secret that signs proofs.
@@ -37,9 +42,100 @@ pub const CONSUMPTION_BYTES: usize = 1 + 8 * COUNTERS;
 const COUNTERS: usize = 19;
 const CONSUMPTION_VERSION: u8 = 1;
 
+/// A group as it is stored.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct StoredGroup {
+    /// Its id.
+    pub id: u32,
+    /// Its definition.
+    pub group: GroupText,
+}
+
+/// A binding as it is stored.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct StoredBinding {
+    /// Who.
+    pub principal: Principal,
+    /// The name of the group.
+    pub group: String,
+}
+
+/// The leases of a clean shutdown: numbers in the order of the fields of the core's `Snapshot`.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SavedLeases {
+    /// Group, tokens.
+    pools: Vec<(u32, i64)>,
+    /// Group, client, sequence number, rate, cap, lump, microseconds left.
+    leases: Vec<(u32, u64, u64, i64, i64, i64, u64)>,
+}
+
+impl SavedLeases {
+    /// Time left of the lease that ends last.
+    pub fn longest(&self) -> Span {
+        Span(
+            self.leases
+                .iter()
+                .map(|(.., left)| *left)
+                .max()
+                .unwrap_or_default(),
+        )
+    }
+}
+
+impl From<&Snapshot> for SavedLeases {
+    fn from(snapshot: &Snapshot) -> Self {
+        let lease = |l: &SavedLease| {
+            (
+                l.group.0,
+                l.client.0,
+                l.seq,
+                l.rate.0,
+                l.cap.0,
+                l.lump.0,
+                l.remaining.0,
+            )
+        };
+        Self {
+            pools: snapshot
+                .pools
+                .iter()
+                .map(|(group, tokens)| (group.0, tokens.0))
+                .collect(),
+            leases: snapshot.leases.iter().map(lease).collect(),
+        }
+    }
+}
+
+impl From<SavedLeases> for Snapshot {
+    fn from(saved: SavedLeases) -> Self {
+        let lease = |(group, client, seq, rate, cap, lump, remaining)| SavedLease {
+            group: GroupId(group),
+            client: ClientId(client),
+            seq,
+            rate: Rate(rate),
+            cap: Ru(cap),
+            lump: Ru(lump),
+            remaining: Span(remaining),
+        };
+        Self {
+            pools: saved
+                .pools
+                .into_iter()
+                .map(|(group, tokens)| (GroupId(group), Ru(tokens)))
+                .collect(),
+            leases: saved.leases.into_iter().map(lease).collect(),
+        }
+    }
+}
+
 /// A number in `Table::Meta`, as decimal text.
 pub fn put_number(key: &[u8], number: u64) -> Write {
-    Write::Put(Table::Meta, key.to_vec(), number.to_string().into_bytes())
+    put_number_in(Table::Meta, key, number)
+}
+
+/// A number in another table, as decimal text.
+pub fn put_number_in(table: Table, key: &[u8], number: u64) -> Write {
+    Write::Put(table, key.to_vec(), number.to_string().into_bytes())
 }
 
 /// Reads what [`put_number`] wrote.

@@ -1,0 +1,342 @@
+//! The nodes: which incarnations are known, which are connected, and how far their reports are on disk.
+//!
+//! Every incarnation of a node gets a numeric id, under which its leases and its consumption are kept. Incarnations
+//! grow; a lower one than the newest is refused. What was silent for long is folded, and a tombstone per node then
+//! refuses late reports of folded incarnations, so that nothing is counted twice.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+use tidegate_core::group::ClientId;
+use tidegate_core::units::Time;
+
+use crate::limits::{FOLD_AFTER_MS, FOLD_BATCH, MAX_CLIENTS, MAX_INCARNATIONS};
+
+/// Totals of a node's process, as it states them.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct NodeStats {
+    /// CPU time of the process.
+    pub process_cpu_ns: u64,
+    /// The part of it that was metered.
+    pub metered_cpu_ns: u64,
+    /// Resident memory.
+    pub resident_bytes: u64,
+}
+
+/// What is known of one incarnation of a node.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Incarnation {
+    /// Identity of the node.
+    pub name: String,
+    /// Which start of it.
+    pub number: u64,
+    /// Software and version, as it states them.
+    pub agent: String,
+    /// When it was last heard; `None` when only an earlier run of the controller heard it.
+    pub heard: Option<Time>,
+    /// When it was last heard, in milliseconds since the Unix epoch.
+    pub heard_unix_ms: u64,
+    /// The `heard_unix_ms` that is on disk; `None` before the first time.
+    pub stored_unix_ms: Option<u64>,
+    /// Messages received from it.
+    pub messages: u64,
+    /// Its totals.
+    pub node: NodeStats,
+    /// Newest renewal whose reports are counted.
+    pub counted_seq: u64,
+    /// Newest renewal whose reports are on disk.
+    pub durable_seq: u64,
+    /// A stream is open.
+    pub connected: bool,
+}
+
+/// An incarnation as it is stored.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct StoredClient {
+    /// Identity of the node.
+    pub name: String,
+    /// Which start of it.
+    pub incarnation: u64,
+    /// When it was last heard, in milliseconds since the Unix epoch.
+    pub heard_unix_ms: u64,
+}
+
+/// Why an incarnation is not accepted.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum ClientError {
+    /// A later start of the node is known.
+    #[error(
+        "incarnation {number} of client {name} is older than {newest}, which is known; is the id used by two nodes?"
+    )]
+    Older {
+        /// The node.
+        name: String,
+        /// What it stated.
+        number: u64,
+        /// The newest known.
+        newest: u64,
+    },
+    /// The incarnation's consumption was folded; more of it would be counted twice.
+    #[error(
+        "incarnation {number} of client {name} was closed after long silence; incarnations from {oldest} may report"
+    )]
+    Folded {
+        /// The node.
+        name: String,
+        /// What it stated.
+        number: u64,
+        /// The oldest that may report.
+        oldest: u64,
+    },
+    /// Too many nodes.
+    #[error(
+        "the limit of {MAX_CLIENTS} connected clients is reached; add a controller or connect fewer nodes"
+    )]
+    TooMany,
+}
+
+#[derive(Debug, Default)]
+struct Node {
+    oldest: u64,
+    incarnations: BTreeMap<u64, ClientId>,
+}
+
+/// All known incarnations.
+#[derive(Debug, Default)]
+pub struct Clients {
+    nodes: BTreeMap<String, Node>,
+    incarnations: BTreeMap<ClientId, Incarnation>,
+    next_id: u64,
+    connected: usize,
+}
+
+impl Clients {
+    /// None known; the next new incarnation gets `next_id`.
+    pub fn new(next_id: u64) -> Self {
+        Self {
+            next_id: next_id.max(1),
+            ..Self::default()
+        }
+    }
+
+    /// The id of the next new incarnation.
+    pub fn next_id(&self) -> u64 {
+        self.next_id
+    }
+
+    /// Takes up a stored incarnation.
+    pub fn load(&mut self, id: ClientId, stored: StoredClient) {
+        self.next_id = self.next_id.max(id.0.saturating_add(1));
+        self.insert(id, &stored.name, stored.incarnation, stored.heard_unix_ms);
+        if let Some(client) = self.get_mut(id) {
+            client.stored_unix_ms = Some(stored.heard_unix_ms);
+        }
+    }
+
+    /// Takes up a stored tombstone: the oldest incarnation that may report.
+    pub fn load_tombstone(&mut self, name: String, oldest: u64) {
+        self.nodes.entry(name).or_default().oldest = oldest;
+    }
+
+    /// The incarnation that opens a stream.
+    pub fn hello(
+        &mut self,
+        name: &str,
+        number: u64,
+        agent: &str,
+        unix_ms: u64,
+    ) -> Result<ClientId, ClientError> {
+        let newest = self
+            .nodes
+            .get(name)
+            .and_then(|node| node.incarnations.keys().next_back().copied());
+        if let Some(newest) = newest.filter(|newest| number < *newest) {
+            return Err(ClientError::Older {
+                name: name.to_owned(),
+                number,
+                newest,
+            });
+        }
+        let id = self.identify(name, number, unix_ms)?;
+        let full = self.connected >= MAX_CLIENTS;
+        let Some(client) = self.incarnations.get_mut(&id) else {
+            return Ok(id);
+        };
+        if !client.connected {
+            if full {
+                return Err(ClientError::TooMany);
+            }
+            client.connected = true;
+            self.connected += 1;
+        }
+        agent.clone_into(&mut client.agent);
+        Ok(id)
+    }
+
+    /// The id of an incarnation that reports, known or not.
+    pub fn identify(&mut self, name: &str, number: u64, unix_ms: u64) -> Result<ClientId, ClientError> {
+        if let Some(node) = self.nodes.get(name) {
+            if let Some(id) = node.incarnations.get(&number) {
+                return Ok(*id);
+            }
+            if number < node.oldest {
+                return Err(ClientError::Folded {
+                    name: name.to_owned(),
+                    number,
+                    oldest: node.oldest,
+                });
+            }
+        }
+        let id = ClientId(self.next_id);
+        self.next_id = self.next_id.saturating_add(1);
+        self.insert(id, name, number, unix_ms);
+        Ok(id)
+    }
+
+    fn insert(&mut self, id: ClientId, name: &str, number: u64, heard_unix_ms: u64) {
+        let client = Incarnation {
+            name: name.to_owned(),
+            number,
+            agent: String::new(),
+            heard: None,
+            heard_unix_ms,
+            stored_unix_ms: None,
+            messages: 0,
+            node: NodeStats::default(),
+            counted_seq: 0,
+            durable_seq: 0,
+            connected: false,
+        };
+        self.nodes
+            .entry(name.to_owned())
+            .or_default()
+            .incarnations
+            .insert(number, id);
+        self.incarnations.insert(id, client);
+    }
+
+    /// What is known of an id.
+    pub fn get(&self, id: ClientId) -> Option<&Incarnation> {
+        self.incarnations.get(&id)
+    }
+
+    /// The same, to be changed.
+    pub fn get_mut(&mut self, id: ClientId) -> Option<&mut Incarnation> {
+        self.incarnations.get_mut(&id)
+    }
+
+    /// Other connected incarnations of the node of `id`.
+    pub fn connected_siblings(&self, id: ClientId) -> Vec<ClientId> {
+        let node = self.get(id).and_then(|client| self.nodes.get(&client.name));
+        let ids = node
+            .into_iter()
+            .flat_map(|node| node.incarnations.values().copied());
+        ids.filter(|other| *other != id && self.get(*other).is_some_and(|client| client.connected))
+            .collect()
+    }
+
+    /// The stream of an incarnation ended.
+    pub fn disconnect(&mut self, id: ClientId) {
+        if let Some(client) = self.incarnations.get_mut(&id).filter(|client| client.connected) {
+            client.connected = false;
+            self.connected = self.connected.saturating_sub(1);
+        }
+    }
+
+    /// How many streams are open.
+    pub fn connected(&self) -> usize {
+        self.connected
+    }
+
+    /// All incarnations, in order of their ids.
+    pub fn iter(&self) -> impl Iterator<Item = (ClientId, &Incarnation)> {
+        self.incarnations.iter().map(|(id, client)| (*id, client))
+    }
+
+    /// Incarnations that are silent for so long that they can be folded, or that are too many. At most a batch.
+    pub fn foldable(&self, unix_ms: u64) -> Vec<ClientId> {
+        let silent = |client: &Incarnation| unix_ms.saturating_sub(client.heard_unix_ms) > FOLD_AFTER_MS;
+        let idle = self.iter().filter(|(_, client)| !client.connected);
+        let excess = self.incarnations.len().saturating_sub(MAX_INCARNATIONS);
+        if excess == 0 {
+            let old = idle.filter(|(_, client)| silent(client)).map(|(id, _)| id);
+            return old.take(FOLD_BATCH).collect();
+        }
+        let mut by_silence: Vec<_> = idle.map(|(id, client)| (client.heard_unix_ms, id)).collect();
+        by_silence.sort_unstable();
+        by_silence
+            .into_iter()
+            .map(|(_, id)| id)
+            .take(excess.min(FOLD_BATCH))
+            .collect()
+    }
+
+    /// Forgets an incarnation and everything older of its node. The node, its tombstone, and what was forgotten.
+    pub fn fold(&mut self, id: ClientId) -> Option<(String, u64, Vec<ClientId>)> {
+        let client = self.incarnations.get(&id)?;
+        let (name, oldest) = (client.name.clone(), client.number.saturating_add(1));
+        let node = self.nodes.get_mut(&name)?;
+        let newer = node.incarnations.split_off(&oldest);
+        let folded: Vec<ClientId> = std::mem::replace(&mut node.incarnations, newer)
+            .into_values()
+            .collect();
+        node.oldest = node.oldest.max(oldest);
+        for id in &folded {
+            self.disconnect(*id);
+            self.incarnations.remove(id);
+        }
+        Some((name, oldest, folded))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn incarnations_grow() {
+        let mut clients = Clients::new(1);
+        let first = clients.hello("a", 5, "x", 0).unwrap();
+        assert_eq!(clients.hello("a", 5, "x", 0).unwrap(), first);
+        assert_eq!(clients.connected(), 1);
+        let second = clients.hello("a", 6, "x", 0).unwrap();
+        assert_eq!(clients.connected_siblings(second), [first]);
+        assert!(matches!(
+            clients.hello("a", 5, "x", 0),
+            Err(ClientError::Older { newest: 6, .. })
+        ));
+        assert_eq!(clients.identify("a", 5, 0).unwrap(), first);
+        clients.disconnect(first);
+        clients.disconnect(first);
+        assert_eq!(clients.connected(), 1);
+    }
+
+    #[test]
+    fn folded_incarnations_report_no_more() {
+        let mut clients = Clients::new(1);
+        clients.identify("a", 4, 0).unwrap();
+        let old = clients.identify("a", 5, 0).unwrap();
+        clients.hello("a", 6, "x", 0).unwrap();
+        let late = FOLD_AFTER_MS + 1;
+        assert_eq!(clients.foldable(late).len(), 2);
+        assert_eq!(clients.foldable(late - 1), []);
+        let (name, oldest, folded) = clients.fold(old).unwrap();
+        assert_eq!((name.as_str(), oldest, folded.len()), ("a", 6, 2));
+        assert!(matches!(
+            clients.identify("a", 5, 0),
+            Err(ClientError::Folded { oldest: 6, .. })
+        ));
+        assert!(clients.identify("a", 6, 0).is_ok());
+        assert_eq!(clients.fold(old), None);
+    }
+
+    #[test]
+    fn connections_are_bounded() {
+        let mut clients = Clients::new(1);
+        for node in 0..MAX_CLIENTS {
+            clients.hello(&format!("n{node}"), 1, "x", 0).unwrap();
+        }
+        assert_eq!(clients.hello("one-more", 1, "x", 0), Err(ClientError::TooMany));
+        assert!(clients.hello("n0", 1, "x", 0).is_ok());
+    }
+}

@@ -1,0 +1,227 @@
+//! The controller's settings: one TOML text, checked as a whole.
+//!
+//! Durations and rates carry their unit in the text. Every error is reported at once with its key; unknown keys are
+//! errors. Listening beyond the own machine needs `allow_remote = true`, since neither listener asks who calls.
+
+mod reader;
+
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::path::PathBuf;
+
+use tidegate_core::units::{Rate, Span};
+
+use reader::Reader;
+
+/// Port of the gRPC listener.
+pub const GRPC_PORT: u16 = 7420;
+/// Port of the REST listener.
+pub const HTTP_PORT: u16 = 7421;
+
+/// Fastest drift between two clocks that can be configured: 10 %.
+const MAX_DRIFT_PPM: u32 = 100_000;
+/// Longest margin; a longer one would keep dead leases for no reason.
+const MAX_MARGIN: Span = Span::secs(60);
+
+/// Settings of a controller.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Config {
+    /// The store's file.
+    pub store: PathBuf,
+    /// Where gRPC listens.
+    pub grpc_listen: SocketAddr,
+    /// Where REST, `/metrics` and `/openapi.json` listen.
+    pub http_listen: SocketAddr,
+    /// Listening beyond the own machine is intended.
+    pub allow_remote: bool,
+    /// RU/s of the whole server; `None` is no limit.
+    pub capacity: Option<Rate>,
+    /// How much faster or slower a node's clock may run, in millionths.
+    pub drift_ppm: u32,
+    /// Added to every lease on the controller's side.
+    pub margin: Span,
+}
+
+impl Default for Config {
+    fn default() -> Self {
+        let local = IpAddr::V4(Ipv4Addr::LOCALHOST);
+        Self {
+            store: PathBuf::from("tidegate.redb"),
+            grpc_listen: SocketAddr::new(local, GRPC_PORT),
+            http_listen: SocketAddr::new(local, HTTP_PORT),
+            allow_remote: false,
+            capacity: None,
+            drift_ppm: 1_000,
+            margin: Span::millis(50),
+        }
+    }
+}
+
+/// One thing that is wrong with a configuration.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum ConfigError {
+    /// The text is no TOML.
+    #[error("the configuration is not valid TOML: {0}")]
+    Syntax(String),
+    /// No setting has this name.
+    #[error("{key}: unknown setting; the settings are {known}")]
+    Unknown {
+        /// What was written.
+        key: String,
+        /// What could have been meant.
+        known: String,
+    },
+    /// A value is malformed or out of range.
+    #[error("{key}: {message}")]
+    Value {
+        /// The setting.
+        key: &'static str,
+        /// What is wrong and what to write.
+        message: String,
+    },
+}
+
+impl Config {
+    /// Reads a TOML text. Settings that are not mentioned keep their defaults.
+    pub fn parse(text: &str) -> Result<Self, Vec<ConfigError>> {
+        let table = text.parse().map_err(|error: toml::de::Error| {
+            let message = error.to_string().trim().replace('\n', " | ");
+            vec![ConfigError::Syntax(message)]
+        })?;
+        let mut reader = Reader::new(table);
+        let defaults = Self::default();
+        let config = Self {
+            store: reader.path("store").unwrap_or(defaults.store),
+            grpc_listen: reader.address("grpc_listen").unwrap_or(defaults.grpc_listen),
+            http_listen: reader.address("http_listen").unwrap_or(defaults.http_listen),
+            allow_remote: reader.switch("allow_remote").unwrap_or(defaults.allow_remote),
+            capacity: reader.limit("capacity").unwrap_or(defaults.capacity),
+            drift_ppm: reader
+                .number("drift_ppm", 0, MAX_DRIFT_PPM)
+                .unwrap_or(defaults.drift_ppm),
+            margin: reader
+                .span("margin", Span(0), MAX_MARGIN)
+                .unwrap_or(defaults.margin),
+        };
+        let mut errors = reader.finish();
+        errors.extend(config.check().err().unwrap_or_default());
+        if errors.is_empty() {
+            Ok(config)
+        } else {
+            Err(errors)
+        }
+    }
+
+    /// Rules between settings. Flags are applied after the file, so this is checked again at start.
+    pub fn check(&self) -> Result<(), Vec<ConfigError>> {
+        let listeners = [
+            ("grpc_listen", self.grpc_listen),
+            ("http_listen", self.http_listen),
+        ];
+        let mut errors: Vec<ConfigError> = listeners
+            .into_iter()
+            .filter(|(_, address)| !self.allow_remote && !address.ip().is_loopback())
+            .map(|(key, address)| {
+                let message = format!(
+                    "{address} can be reached from other machines and callers are not authenticated; listen on \
+                     127.0.0.1, or set allow_remote = true if the network is trusted"
+                );
+                ConfigError::Value { key, message }
+            })
+            .collect();
+        let same = self.grpc_listen == self.http_listen && self.grpc_listen.port() != 0;
+        if same {
+            let message = format!("{} is also grpc_listen; choose another port", self.http_listen);
+            errors.push(ConfigError::Value {
+                key: "http_listen",
+                message,
+            });
+        }
+        if errors.is_empty() { Ok(()) } else { Err(errors) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_empty_text_is_the_default_and_listens_locally() {
+        let config = Config::parse("").unwrap();
+        assert_eq!(config, Config::default());
+        assert!(config.grpc_listen.ip().is_loopback() && config.http_listen.ip().is_loopback());
+    }
+
+    #[test]
+    fn every_setting_is_read() {
+        let text = r#"
+            store = "/var/lib/tidegate/store"
+            grpc_listen = "0.0.0.0:1"
+            http_listen = "[::]:2"
+            allow_remote = true
+            capacity = "20000 RU/s"
+            drift_ppm = 500
+            margin = "100ms"
+        "#;
+        let config = Config::parse(text).unwrap();
+        let expected = Config {
+            store: "/var/lib/tidegate/store".into(),
+            grpc_listen: "0.0.0.0:1".parse().unwrap(),
+            http_listen: "[::]:2".parse().unwrap(),
+            allow_remote: true,
+            capacity: Some(Rate::whole(20_000)),
+            drift_ppm: 500,
+            margin: Span::millis(100),
+        };
+        assert_eq!(config, expected);
+    }
+
+    #[test]
+    fn all_errors_come_at_once_with_their_keys() {
+        let text = r#"
+            store = 5
+            grpc_listen = "here"
+            http_listen = "0.0.0.0:80"
+            capacity = "-1"
+            drift_ppm = 100001
+            margin = "1 day"
+            colour = "red"
+        "#;
+        let errors: Vec<String> = Config::parse(text)
+            .unwrap_err()
+            .iter()
+            .map(ToString::to_string)
+            .collect();
+        assert_eq!(errors.len(), 7, "{errors:#?}");
+        for key in [
+            "store",
+            "grpc_listen",
+            "http_listen",
+            "capacity",
+            "drift_ppm",
+            "margin",
+            "colour",
+        ] {
+            assert!(
+                errors.iter().any(|error| error.starts_with(&format!("{key}: "))),
+                "{key}: {errors:#?}"
+            );
+        }
+    }
+
+    #[test]
+    fn broken_toml_and_conflicting_listeners_are_refused() {
+        assert!(matches!(
+            Config::parse("a = ").unwrap_err().as_slice(),
+            [ConfigError::Syntax(_)]
+        ));
+        let same = "grpc_listen = \"127.0.0.1:9\"\nhttp_listen = \"127.0.0.1:9\"";
+        assert_eq!(Config::parse(same).unwrap_err().len(), 1);
+    }
+
+    proptest::proptest! {
+        #[test]
+        fn any_text_is_read_or_refused(text in "\\PC{0,60}") {
+            let _ = Config::parse(&text);
+        }
+    }
+}

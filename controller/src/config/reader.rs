@@ -1,0 +1,127 @@
+//! Takes settings out of a TOML table one by one and gathers every error on the way.
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+
+use tidegate_core::units::{Rate, Span};
+use toml::{Table, Value};
+
+use super::ConfigError;
+use crate::quantity::{cut, parse_limit, parse_span};
+
+/// A table of which settings are taken.
+pub(super) struct Reader {
+    table: Table,
+    known: Vec<&'static str>,
+    errors: Vec<ConfigError>,
+}
+
+impl Reader {
+    pub(super) fn new(table: Table) -> Self {
+        Self {
+            table,
+            known: Vec::new(),
+            errors: Vec::new(),
+        }
+    }
+
+    /// Everything that was wrong; what was not asked for is unknown.
+    pub(super) fn finish(mut self) -> Vec<ConfigError> {
+        let known = self.known.join(", ");
+        let unknown = |key: &String| ConfigError::Unknown {
+            key: cut(key),
+            known: known.clone(),
+        };
+        self.errors.extend(self.table.keys().map(unknown));
+        self.errors
+    }
+
+    pub(super) fn path(&mut self, key: &'static str) -> Option<PathBuf> {
+        let text = self.text(key, "a path in quotes")?;
+        self.checked(
+            key,
+            if text.is_empty() {
+                Err("is empty; write a path")
+            } else {
+                Ok(text.into())
+            },
+        )
+    }
+
+    pub(super) fn address(&mut self, key: &'static str) -> Option<SocketAddr> {
+        let text = self.text(key, "an address in quotes, such as \"127.0.0.1:7420\"")?;
+        let wrong = |_| format!("{:?} is not an address such as \"127.0.0.1:7420\"", cut(&text));
+        let address = text.parse().map_err(wrong);
+        self.checked(key, address)
+    }
+
+    pub(super) fn switch(&mut self, key: &'static str) -> Option<bool> {
+        match self.take(key)? {
+            Value::Boolean(value) => Some(value),
+            other => self.checked(key, Err(mismatch(&other, "true or false"))),
+        }
+    }
+
+    pub(super) fn number(&mut self, key: &'static str, min: u32, max: u32) -> Option<u32> {
+        let value = match self.take(key)? {
+            Value::Integer(value) => value,
+            other => return self.checked(key, Err(mismatch(&other, "a whole number"))),
+        };
+        let number = u32::try_from(value)
+            .ok()
+            .filter(|number| (min..=max).contains(number));
+        self.checked(
+            key,
+            number.ok_or_else(|| format!("{value} is out of range: {min} to {max}")),
+        )
+    }
+
+    pub(super) fn span(&mut self, key: &'static str, min: Span, max: Span) -> Option<Span> {
+        let text = self.text(key, "a duration in quotes, such as \"50ms\"")?;
+        let span = parse_span(&text)
+            .map_err(|error| error.to_string())
+            .and_then(|span| {
+                let out_of_range = || format!("{span} is out of range: {min} to {max}");
+                Some(span)
+                    .filter(|span| min <= *span && *span <= max)
+                    .ok_or_else(out_of_range)
+            });
+        self.checked(key, span)
+    }
+
+    pub(super) fn limit(&mut self, key: &'static str) -> Option<Option<Rate>> {
+        let text = self.text(key, "a rate in quotes, such as \"20000 RU/s\"")?;
+        self.checked(key, parse_limit(&text))
+    }
+
+    fn text(&mut self, key: &'static str, expected: &str) -> Option<String> {
+        match self.take(key)? {
+            Value::String(text) => Some(text),
+            other => self.checked(key, Err(mismatch(&other, expected))),
+        }
+    }
+
+    fn take(&mut self, key: &'static str) -> Option<Value> {
+        self.known.push(key);
+        self.table.remove(key)
+    }
+
+    fn checked<T, E: ToString>(&mut self, key: &'static str, value: Result<T, E>) -> Option<T> {
+        value
+            .map_err(|error| {
+                self.errors.push(ConfigError::Value {
+                    key,
+                    message: error.to_string(),
+                })
+            })
+            .ok()
+    }
+}
+
+fn mismatch(value: &Value, expected: &str) -> String {
+    format!(
+        "{} is a {}; write {expected}",
+        cut(&value.to_string()),
+        value.type_str()
+    )
+}

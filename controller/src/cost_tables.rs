@@ -1,0 +1,246 @@
+//! The cost tables: every version ever put, which one charges, and which one is priced beside it.
+//!
+//! A version never changes once stored, so that a charge can be explained later. The active table charges; the
+//! shadow table is priced in parallel and only reported, to try new prices on live load.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+use tidegate_cost_model::{CostTable, TableText};
+use utoipa::ToSchema;
+
+use crate::error::AdminError;
+use crate::limits::MAX_COST_TABLES;
+
+/// Name and version of a table.
+pub type Key = (String, u32);
+
+/// A cost table as the API shows it.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(default, deny_unknown_fields)]
+#[schema(as = CostTable)]
+pub struct TableShape {
+    /// 1 to 64 of a-z, 0-9, `-`, `_` and `.`.
+    pub name: String,
+    /// From 1. A version cannot be changed once it is stored.
+    pub version: u32,
+    /// RU per unit of each resource: "0.125" or "1/65536". A resource that is missing is free of charge.
+    pub ru_per_unit: BTreeMap<String, String>,
+    /// Writes are multiplied by this, 1 to 1000. 0 is 1.
+    pub replicas: u32,
+}
+
+/// What a table is used for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Role {
+    /// Priced and charged.
+    Active,
+    /// Priced and reported.
+    Shadow,
+}
+
+impl Role {
+    /// As the API spells it.
+    pub fn parse(text: &str) -> Result<Self, AdminError> {
+        match text {
+            "active" => Ok(Self::Active),
+            "shadow" => Ok(Self::Shadow),
+            _ => Err(AdminError::invalid("role", "write \"active\" or \"shadow\"")),
+        }
+    }
+}
+
+/// Which table plays which role.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Roles {
+    /// Priced and charged.
+    pub active: Key,
+    /// Priced and reported.
+    pub shadow: Option<Key>,
+}
+
+/// All tables.
+#[derive(Clone, Debug)]
+pub struct CostTables {
+    all: BTreeMap<Key, CostTable>,
+    roles: Roles,
+}
+
+impl CostTables {
+    /// What a new store starts with: TiDB's prices.
+    pub fn first() -> Self {
+        let table = CostTable::tidb_v1();
+        let active = key(&table);
+        Self {
+            all: BTreeMap::from([(active.clone(), table)]),
+            roles: Roles { active, shadow: None },
+        }
+    }
+
+    /// What a store holds; `None` when a role names a table that is not there.
+    pub fn load(tables: impl IntoIterator<Item = CostTable>, roles: Roles) -> Option<Self> {
+        let all: BTreeMap<Key, CostTable> = tables.into_iter().map(|table| (key(&table), table)).collect();
+        let known = |key: &Key| all.contains_key(key);
+        (known(&roles.active) && roles.shadow.as_ref().is_none_or(known)).then_some(Self { all, roles })
+    }
+
+    /// Which table plays which role.
+    pub fn roles(&self) -> &Roles {
+        &self.roles
+    }
+
+    /// The table that charges.
+    pub fn active(&self) -> Option<&CostTable> {
+        self.all.get(&self.roles.active)
+    }
+
+    /// The table priced beside it.
+    pub fn shadow(&self) -> Option<&CostTable> {
+        self.all.get(self.roles.shadow.as_ref()?)
+    }
+
+    /// Every version, in order.
+    pub fn all(&self) -> impl Iterator<Item = &CostTable> {
+        self.all.values()
+    }
+
+    /// The state after giving `table` a role. No table at all takes the shadow away.
+    pub fn with(&self, role: Role, table: Option<CostTable>) -> Result<Self, AdminError> {
+        let mut after = self.clone();
+        let key = table.as_ref().map(key);
+        match (role, key) {
+            (Role::Active, Some(key)) => after.roles.active = key,
+            (Role::Active, None) => {
+                return Err(AdminError::invalid(
+                    "table",
+                    "is missing; one table must be active",
+                ));
+            }
+            (Role::Shadow, key) => after.roles.shadow = key,
+        }
+        let Some(table) = table else { return Ok(after) };
+        match self.all.get(&self::key(&table)) {
+            Some(known) if *known == table => {}
+            Some(known) => {
+                let fields = differing(known, &table).join(", ");
+                return Err(AdminError::AlreadyExists {
+                    what: format!("cost table {table}"),
+                    fields,
+                });
+            }
+            None if self.all.len() >= MAX_COST_TABLES => {
+                return Err(AdminError::Full {
+                    what: "cost tables",
+                    limit: MAX_COST_TABLES,
+                });
+            }
+            None => {
+                after.all.insert(self::key(&table), table);
+            }
+        }
+        Ok(after)
+    }
+}
+
+/// Checks a table; every error is reported at once.
+pub fn parse(shape: TableShape) -> Result<CostTable, AdminError> {
+    let replicas = shape.replicas.max(1);
+    let text = TableText {
+        name: shape.name,
+        version: shape.version,
+        replicas,
+        coefficients: shape.ru_per_unit,
+    };
+    CostTable::try_from(text).map_err(|errors| AdminError::invalid("table", errors))
+}
+
+/// A table as the API shows it.
+pub fn shape(table: &CostTable) -> TableShape {
+    let text = TableText::from(table.clone());
+    TableShape {
+        name: text.name,
+        version: text.version,
+        ru_per_unit: text.coefficients,
+        replicas: text.replicas,
+    }
+}
+
+/// Name and version.
+pub fn key(table: &CostTable) -> Key {
+    (table.name().to_owned(), table.version())
+}
+
+fn differing(one: &CostTable, other: &CostTable) -> Vec<String> {
+    let mut fields: Vec<String> = one
+        .coefficients()
+        .zip(other.coefficients())
+        .filter(|((_, a), (_, b))| a != b)
+        .map(|((field, _), _)| field.name().to_owned())
+        .collect();
+    if one.replicas() != other.replicas() {
+        fields.push("replicas".to_owned());
+    }
+    fields
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn table(name: &str, version: u32, price: &str) -> CostTable {
+        let ru_per_unit = BTreeMap::from([("cpu_ns".to_owned(), price.to_owned())]);
+        parse(TableShape {
+            name: name.into(),
+            version,
+            ru_per_unit,
+            replicas: 0,
+        })
+        .unwrap()
+    }
+
+    #[test]
+    fn versions_are_immutable_and_roles_move() {
+        let first = CostTables::first();
+        let two = first
+            .with(Role::Shadow, Some(table("mine", 1, "1/3000000")))
+            .unwrap();
+        assert_eq!(two.shadow().map(key), Some(("mine".to_owned(), 1)));
+        assert!(
+            two.with(Role::Active, Some(table("mine", 1, "1/3000000")))
+                .is_ok()
+        );
+        let error = two
+            .with(Role::Active, Some(table("mine", 1, "1/2")))
+            .unwrap_err()
+            .to_string();
+        assert!(error.contains("cpu_ns"), "{error}");
+        assert!(two.with(Role::Shadow, None).unwrap().shadow().is_none());
+        assert!(two.with(Role::Active, None).is_err());
+        let loaded = CostTables::load(two.all().cloned(), two.roles().clone()).unwrap();
+        assert_eq!(loaded.all().count(), 2);
+        let missing = Roles {
+            active: ("gone".into(), 1),
+            shadow: None,
+        };
+        assert!(CostTables::load(two.all().cloned(), missing).is_none());
+    }
+
+    #[test]
+    fn bad_tables_are_refused() {
+        for (name, version, field, price) in [
+            ("A", 1, "cpu_ns", "1"),
+            ("a", 0, "cpu_ns", "1"),
+            ("a", 1, "cpu", "1"),
+            ("a", 1, "cpu_ns", "NaN"),
+        ] {
+            let ru_per_unit = BTreeMap::from([(field.to_owned(), price.to_owned())]);
+            let shape = TableShape {
+                name: name.into(),
+                version,
+                ru_per_unit,
+                replicas: 1,
+            };
+            assert_eq!(parse(shape).unwrap_err().field(), Some("table"));
+        }
+    }
+}

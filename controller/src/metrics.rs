@@ -1,0 +1,277 @@
+//! Prometheus metrics of the controller; docs/metrics.md lists every name.
+//!
+//! Counted by the service, where each result is known once. Base units (seconds, RU); counters end in `_total`.
+//! Series per group are bounded: the first [`MAX_GROUP_SERIES`] groups that are charged have their own, the rest share
+//! the label `_other`, which is no valid group name.
+
+use std::collections::BTreeSet;
+use std::fmt;
+use std::sync::atomic::AtomicU64;
+use std::sync::{Mutex, PoisonError};
+
+use prometheus_client::encoding::EncodeLabelSet;
+use prometheus_client::encoding::text::encode;
+use prometheus_client::metrics::counter::Counter;
+use prometheus_client::metrics::family::Family;
+use prometheus_client::metrics::gauge::Gauge;
+use prometheus_client::metrics::histogram::{Histogram, exponential_buckets};
+use prometheus_client::registry::Registry;
+use tidegate_core::units::{MICRO, Rate, Ru};
+
+use crate::limits::MAX_GROUP_SERIES;
+
+/// Label of the groups that have no series of their own.
+const OTHER: &str = "_other";
+
+type FloatGauge = Gauge<f64, AtomicU64>;
+
+/// One label: the group.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+pub struct GroupLabel {
+    group: String,
+}
+
+/// One label: what a grant said.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+pub struct StatusLabel {
+    status: &'static str,
+}
+
+/// One label: why something was refused.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+pub struct ReasonLabel {
+    reason: &'static str,
+}
+
+/// All metrics.
+#[derive(Default)]
+pub struct Metrics {
+    registry: Registry,
+    series: Mutex<BTreeSet<String>>,
+    /// Renew messages answered.
+    pub renewals: Counter,
+    /// Grant entries, by status.
+    pub grants: Family<StatusLabel, Counter>,
+    /// Entries and reports that were not accepted, by reason.
+    pub refused: Family<ReasonLabel, Counter>,
+    /// Lower orders pushed.
+    pub lowers: Counter,
+    /// Lower orders that a slow node could not take.
+    pub lowers_dropped: Counter,
+    /// Leases that ended without a goodbye.
+    pub expired: Counter,
+    charged: Family<GroupLabel, Counter<f64, AtomicU64>>,
+    overflow: Counter,
+    committed: Family<GroupLabel, FloatGauge>,
+    pool: Family<GroupLabel, FloatGauge>,
+    demand: Family<GroupLabel, FloatGauge>,
+    /// Nodes connected.
+    pub clients: Gauge,
+    /// Watch streams open.
+    pub watchers: Gauge,
+    /// Watch streams dropped because they read too slowly.
+    pub watchers_dropped: Counter,
+    /// Groups defined.
+    pub groups: Gauge,
+    /// Bindings defined.
+    pub bindings: Gauge,
+    /// Whether the controller recovers from an unclean stop.
+    pub recovering: Gauge,
+    /// Leadership epoch.
+    pub epoch: Gauge,
+    commit_seconds: Option<Histogram>,
+    /// Commits that failed.
+    pub commit_failures: Counter,
+    /// Definition changes made.
+    pub changes: Counter,
+}
+
+/// A group's state in the grant engine.
+#[derive(Clone, Debug)]
+pub struct GroupSample {
+    /// Its name.
+    pub name: String,
+    /// RU/s leased out.
+    pub committed: Rate,
+    /// RU in the pool.
+    pub pool: Ru,
+    /// RU/s asked for.
+    pub demand: Rate,
+}
+
+impl Metrics {
+    /// All at zero.
+    pub fn new() -> Self {
+        let mut metrics = Self {
+            registry: Registry::with_prefix("tidegate"),
+            ..Self::default()
+        };
+        let seconds = Histogram::new(exponential_buckets(0.0005, 2.0, 14));
+        metrics.commit_seconds = Some(seconds.clone());
+        let registry = &mut metrics.registry;
+        registry.register("renewals", "Renew messages answered", metrics.renewals.clone());
+        registry.register("grants", "Grant entries sent, by status", metrics.grants.clone());
+        registry.register(
+            "refused",
+            "Entries and reports not accepted, by reason",
+            metrics.refused.clone(),
+        );
+        registry.register("lowers", "Lower orders pushed to nodes", metrics.lowers.clone());
+        registry.register(
+            "lowers_dropped",
+            "Lower orders a slow node could not take",
+            metrics.lowers_dropped.clone(),
+        );
+        registry.register(
+            "leases_expired",
+            "Leases that ended without a goodbye",
+            metrics.expired.clone(),
+        );
+        registry.register("ru_charged", "RU charged, by group", metrics.charged.clone());
+        registry.register(
+            "group_series_overflow",
+            "Charges counted under group _other",
+            metrics.overflow.clone(),
+        );
+        registry.register(
+            "group_committed_ru_per_second",
+            "RU/s leased out",
+            metrics.committed.clone(),
+        );
+        registry.register(
+            "group_pool_ru",
+            "RU accrued and not given out",
+            metrics.pool.clone(),
+        );
+        registry.register(
+            "group_demand_ru_per_second",
+            "RU/s asked for",
+            metrics.demand.clone(),
+        );
+        registry.register("clients", "Nodes connected", metrics.clients.clone());
+        registry.register("watchers", "Watch streams open", metrics.watchers.clone());
+        registry.register(
+            "watchers_dropped",
+            "Watch streams ended for reading slowly",
+            metrics.watchers_dropped.clone(),
+        );
+        registry.register("groups", "Groups defined", metrics.groups.clone());
+        registry.register("bindings", "Bindings defined", metrics.bindings.clone());
+        registry.register(
+            "recovering",
+            "1 while recovering from an unclean stop",
+            metrics.recovering.clone(),
+        );
+        registry.register("epoch", "Leadership epoch", metrics.epoch.clone());
+        registry.register("store_commit_seconds", "Time of a store commit", seconds);
+        registry.register(
+            "store_commit_failures",
+            "Store commits that failed",
+            metrics.commit_failures.clone(),
+        );
+        registry.register("changes", "Definition changes made", metrics.changes.clone());
+        metrics
+    }
+
+    /// Counts a grant entry.
+    pub fn granted(&self, status: &'static str) {
+        self.grants.get_or_create(&StatusLabel { status }).inc();
+    }
+
+    /// Counts an entry or report that was not accepted.
+    pub fn refuse(&self, reason: &'static str) {
+        self.refused.get_or_create(&ReasonLabel { reason }).inc();
+    }
+
+    /// Counts a charge.
+    pub fn charge(&self, group: &str, amount: Ru) {
+        let own = {
+            let mut series = self.series.lock().unwrap_or_else(PoisonError::into_inner);
+            series.contains(group) || (series.len() < MAX_GROUP_SERIES && series.insert(group.to_owned()))
+        };
+        if !own {
+            self.overflow.inc();
+        }
+        let group = if own { group } else { OTHER }.to_owned();
+        self.charged
+            .get_or_create(&GroupLabel { group })
+            .inc_by(float(amount.0));
+    }
+
+    /// Counts the time of a commit.
+    pub fn committed(&self, seconds: f64) {
+        if let Some(histogram) = &self.commit_seconds {
+            histogram.observe(seconds);
+        }
+    }
+
+    /// The page in Prometheus' text format, with these groups' states.
+    pub fn page(&self, groups: &[GroupSample]) -> Result<String, fmt::Error> {
+        let families = [&self.committed, &self.pool, &self.demand];
+        families.iter().for_each(|family| family.clear());
+        for sample in groups.iter().take(MAX_GROUP_SERIES) {
+            let label = GroupLabel {
+                group: sample.name.clone(),
+            };
+            self.committed
+                .get_or_create(&label)
+                .set(float(sample.committed.0));
+            self.pool.get_or_create(&label).set(float(sample.pool.0));
+            self.demand.get_or_create(&label).set(float(sample.demand.0));
+        }
+        let mut page = String::new();
+        encode(&mut page, &self.registry)?;
+        Ok(page)
+    }
+}
+
+/// Micro-units as units, for display.
+#[expect(
+    clippy::cast_precision_loss,
+    reason = "a metric is an approximation; nothing is computed from it"
+)]
+fn float(micro: i64) -> f64 {
+    micro as f64 / MICRO as f64
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn series_per_group_are_bounded() {
+        let metrics = Metrics::new();
+        for group in 0..MAX_GROUP_SERIES + 5 {
+            metrics.charge(&format!("g{group}"), Ru::whole(1));
+        }
+        metrics.charge("g0", Ru(500_000));
+        let sample = |name: &str| GroupSample {
+            name: name.to_owned(),
+            committed: Rate::whole(7),
+            pool: Ru::ZERO,
+            demand: Rate::ZERO,
+        };
+        let page = metrics.page(&[sample("old")]).unwrap();
+        assert!(
+            page.contains("tidegate_ru_charged_total{group=\"g0\"} 1.5"),
+            "{page}"
+        );
+        assert!(page.contains("tidegate_ru_charged_total{group=\"_other\"} 5.0"));
+        assert!(page.contains("tidegate_group_series_overflow_total 5"));
+        assert!(page.contains("tidegate_group_committed_ru_per_second{group=\"old\"} 7.0"));
+        assert!(!metrics.page(&[sample("new")]).unwrap().contains("\"old\""));
+    }
+
+    #[test]
+    fn every_metric_is_documented() {
+        let documented = include_str!("../../docs/metrics.md");
+        let page = Metrics::new().page(&[]).unwrap();
+        for line in page.lines().filter_map(|line| line.strip_prefix("# TYPE ")) {
+            let name = line.split(' ').next().unwrap_or_default();
+            assert!(
+                documented.contains(&format!("`{name}")),
+                "{name} is not in docs/metrics.md"
+            );
+        }
+    }
+}

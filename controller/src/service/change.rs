@@ -1,0 +1,226 @@
+//! How definitions change: plan under the lock, store, put in force.
+//!
+//! A plan is a list of edits, which are both stored rows and steps in memory. Revision, counters and the audit entry
+//! join the same transaction. When the store fails nothing is in force and the caller is told.
+
+use std::sync::{Arc, PoisonError};
+
+use tidegate_core::group::GroupId;
+use tidegate_core::units::Time;
+
+use super::{Event, EventKind, Service, State};
+use crate::audit::{Actor, Change};
+use crate::bindings::Principal;
+use crate::cost_tables::CostTables;
+use crate::definition::Definition;
+use crate::error::AdminError;
+use crate::name::GroupName;
+use crate::store::records::{
+    META_COST_ROLES, META_LONGEST_TTL, META_NEXT_GROUP, META_REVISION, StoredBinding, StoredGroup, group_key,
+    ledger_key, put_json, put_number,
+};
+use crate::store::{Batch, StoreError, Table, Write};
+
+/// One step of a change.
+#[derive(Clone, Debug)]
+pub(super) enum Edit {
+    PutGroup(GroupId, Box<Definition>),
+    RemoveGroup(GroupId),
+    Bind(Principal, GroupName),
+    Unbind(Principal),
+    Costs(Arc<CostTables>),
+}
+
+/// What a request comes to: steps, the audit entry and the answer. Without steps nothing changes.
+pub(super) struct Plan<T> {
+    pub(super) edits: Vec<Edit>,
+    pub(super) change: Change,
+    pub(super) reply: T,
+}
+
+impl<T> Plan<T> {
+    /// Nothing to do.
+    pub(super) fn nothing(reply: T) -> Self {
+        Self {
+            edits: Vec::new(),
+            change: Change::default(),
+            reply,
+        }
+    }
+}
+
+impl Service {
+    /// Plans, stores and applies one change.
+    pub(super) fn change<T>(
+        &self,
+        actor: &Actor,
+        plan: impl FnOnce(&State) -> Result<Plan<T>, AdminError>,
+    ) -> Result<T, AdminError> {
+        let _in_order = self.changes.lock().unwrap_or_else(PoisonError::into_inner);
+        let (plan, batch) = {
+            let state = self.lock();
+            let plan = plan(&state)?;
+            if plan.edits.is_empty() {
+                return Ok(plan.reply);
+            }
+            let batch = self.batch(&state, &plan, actor)?;
+            (plan, batch)
+        };
+        self.commit(&batch)?;
+        tracing::info!(
+            actor = actor.as_str(), action = plan.change.action, subject = %plan.change.subject, "definitions changed"
+        );
+        let now = self.clock.now();
+        let mut state = self.lock();
+        state.audit.advance();
+        state.revision += 1;
+        let event = Event {
+            revision: state.revision,
+            kinds: kinds(&state, &plan.edits),
+        };
+        for edit in plan.edits {
+            state.apply(now, edit)?;
+        }
+        self.metrics.changes.inc();
+        self.count_definitions(&state);
+        // Nobody watching is no error.
+        let _ = self.events.send(Arc::new(event));
+        self.push_lowers(&mut state);
+        Ok(plan.reply)
+    }
+
+    /// Commits and counts.
+    pub(super) fn commit(&self, batch: &[Write]) -> Result<(), StoreError> {
+        let before = self.clock.now();
+        let result = self.store.commit(batch);
+        let seconds = crate::clock::duration(self.clock.now().since(before)).as_secs_f64();
+        self.metrics.committed(seconds);
+        if let Err(error) = &result {
+            self.metrics.commit_failures.inc();
+            tracing::error!(%error, "a commit failed");
+        }
+        result
+    }
+
+    fn batch<T>(&self, state: &State, plan: &Plan<T>, actor: &Actor) -> Result<Batch, AdminError> {
+        let mut batch = Batch::new();
+        for edit in &plan.edits {
+            state.rows(edit, &mut batch)?;
+        }
+        batch.push(put_number(META_REVISION, state.revision + 1));
+        state
+            .audit
+            .record(&mut batch, self.clock.unix_ms(), actor, plan.change.clone())?;
+        Ok(batch)
+    }
+
+    pub(super) fn count_definitions(&self, state: &State) {
+        let count = |n: usize| i64::try_from(n).unwrap_or(i64::MAX);
+        self.metrics.groups.set(count(state.catalog.len()));
+        self.metrics.bindings.set(count(state.bindings.len()));
+    }
+}
+
+impl State {
+    /// The rows of an edit.
+    fn rows(&self, edit: &Edit, batch: &mut Batch) -> Result<(), StoreError> {
+        match edit {
+            Edit::PutGroup(id, definition) => {
+                let stored = StoredGroup {
+                    id: id.0,
+                    group: definition.text(),
+                };
+                batch.push(put_json(Table::Groups, group_key(*id), &stored)?);
+                let next = u64::from(id.0) + 1;
+                if self.catalog.get(*id).is_none() {
+                    batch.push(put_number(META_NEXT_GROUP, next));
+                }
+                batch.push(put_number(
+                    META_LONGEST_TTL,
+                    self.longest_ttl.max(definition.ttl).0,
+                ));
+            }
+            Edit::RemoveGroup(id) => {
+                batch.push(Write::Delete(Table::Groups, group_key(*id)));
+                batch.push(Write::Delete(Table::Folded, group_key(*id)));
+                let rows = self.ledger.rows(*id).map(|(client, _)| client);
+                batch.extend(rows.map(|client| Write::Delete(Table::Ledger, ledger_key(client, *id))));
+            }
+            Edit::Bind(principal, group) => {
+                let stored = StoredBinding {
+                    principal: principal.clone(),
+                    group: group.to_string(),
+                };
+                batch.push(put_json(Table::Bindings, principal.key(), &stored)?);
+            }
+            Edit::Unbind(principal) => batch.push(Write::Delete(Table::Bindings, principal.key())),
+            Edit::Costs(tables) => {
+                for table in tables.all() {
+                    batch.push(put_json(
+                        Table::CostTables,
+                        table.to_string().into_bytes(),
+                        table,
+                    )?);
+                }
+                batch.push(put_json(Table::Meta, META_COST_ROLES.to_vec(), tables.roles())?);
+            }
+        }
+        Ok(())
+    }
+
+    /// Puts a stored edit in force.
+    pub(super) fn apply(&mut self, now: Time, edit: Edit) -> Result<(), AdminError> {
+        let refused = |error| {
+            AdminError::Internal(format!(
+                "the grant engine refused a checked definition: {error:?}"
+            ))
+        };
+        match edit {
+            Edit::PutGroup(id, definition) => {
+                self.longest_ttl = self.longest_ttl.max(definition.ttl);
+                let parent = definition
+                    .parent
+                    .as_ref()
+                    .and_then(|parent| self.catalog.id(parent));
+                let spec = definition.spec(parent);
+                self.catalog.put(id, *definition);
+                self.engine.put_group(now, id, spec).map_err(refused)?;
+            }
+            Edit::RemoveGroup(id) => {
+                self.catalog.remove(id);
+                self.ledger.forget_group(id);
+                self.live.remove(&id);
+                self.engine.remove_group(now, id).map_err(refused)?;
+            }
+            Edit::Bind(principal, group) => {
+                Arc::make_mut(&mut self.bindings).bind(principal, group);
+            }
+            Edit::Unbind(principal) => {
+                Arc::make_mut(&mut self.bindings).unbind(&principal);
+            }
+            Edit::Costs(tables) => self.costs = tables,
+        }
+        Ok(())
+    }
+}
+
+/// What watchers are told of the edits; asked before they are applied, while removed groups still have names.
+fn kinds(state: &State, edits: &[Edit]) -> Vec<EventKind> {
+    let mut kinds = Vec::new();
+    let mut groups = Vec::new();
+    for edit in edits {
+        match edit {
+            Edit::PutGroup(_, definition) => groups.push(definition.name.clone()),
+            Edit::RemoveGroup(id) => groups.extend(state.catalog.name(*id).cloned()),
+            Edit::Bind(principal, group) => {
+                kinds.push(EventKind::Bound(principal.clone(), Some(group.clone())))
+            }
+            Edit::Unbind(principal) => kinds.push(EventKind::Bound(principal.clone(), None)),
+            Edit::Costs(tables) => kinds.push(EventKind::Costs(Arc::clone(tables))),
+        }
+    }
+    if !groups.is_empty() {
+        kinds.push(EventKind::Groups(groups));
+    }
+    kinds
+}

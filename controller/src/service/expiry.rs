@@ -1,0 +1,31 @@
+//! Ending leases that are past.
+
+use tidegate_core::units::Time;
+
+use super::{Service, State};
+use crate::limits::EXPIRE_EVERY;
+
+impl Service {
+    /// Ends what is past and says when to look again.
+    pub fn expire(&self) -> Time {
+        let now = self.clock.now();
+        let mut state = self.lock();
+        self.expire_in(&mut state, now);
+        let recovering = state.recovery(self.clock).0 > 0;
+        self.metrics.recovering.set(i64::from(recovering));
+        let latest = now.after(EXPIRE_EVERY);
+        state.engine.next_expiry().map_or(latest, |next| next.min(latest))
+    }
+
+    /// The same with the lock in hand. One moment can end several leases; the moments are counted.
+    pub(super) fn expire_in(&self, state: &mut State, now: Time) {
+        while let Some(next) = state.engine.next_expiry().filter(|next| *next <= now) {
+            state.engine.expire(next);
+            self.metrics.expired.inc();
+            if state.engine.next_expiry() == Some(next) {
+                break;
+            }
+        }
+        self.push_lowers(state);
+    }
+}

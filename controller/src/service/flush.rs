@@ -1,0 +1,161 @@
+//! Bringing consumption to disk: rows of the ledger, history and signs of life in one transaction.
+//!
+//! Rows are cumulative and history amounts absolute, so that a failed commit is simply tried again with newer values. A
+//! renewal's number becomes durable when everything that was counted up to it is stored.
+
+use std::collections::BTreeMap;
+use std::sync::PoisonError;
+
+use tidegate_core::group::{ClientId, GroupId};
+use tidegate_core::usage::Consumption;
+
+use super::{Service, State};
+use crate::clients::StoredClient;
+use crate::history::{Bucket, Resolution};
+use crate::limits::HEARD_EVERY_MS;
+use crate::store::records::{
+    META_CLEAN, META_NEXT_CLIENT, SavedLeases, consumption_bytes, ledger_key, pair_key, put_json, put_number,
+    u64_key,
+};
+use crate::store::{Batch, StoreError, Table, Write};
+
+/// What is on its way to disk.
+#[derive(Default)]
+struct Taken {
+    rows: Vec<(ClientId, GroupId, Consumption)>,
+    history: BTreeMap<Bucket, Consumption>,
+    seqs: BTreeMap<ClientId, u64>,
+    clients: Vec<(ClientId, StoredClient)>,
+    next_client: u64,
+}
+
+impl Service {
+    /// Stores everything counted so far. An error leaves it to the next call.
+    pub fn flush(&self) -> Result<(), StoreError> {
+        // One at a time: a later commit must not be overtaken by an earlier one.
+        let _alone = self.flushing.lock().unwrap_or_else(PoisonError::into_inner);
+        self.flush_alone()
+    }
+
+    /// The same, for callers that hold `flushing`.
+    pub(super) fn flush_alone(&self) -> Result<(), StoreError> {
+        let taken = self.lock().take_unstored();
+        if taken.seqs.is_empty() && taken.rows.is_empty() && taken.history.is_empty() {
+            return Ok(());
+        }
+        let result = taken.batch().and_then(|batch| {
+            if batch.is_empty() {
+                Ok(())
+            } else {
+                self.commit(&batch)
+            }
+        });
+        let mut state = self.lock();
+        match &result {
+            Ok(()) => state.stored(taken),
+            Err(_) => state.not_stored(taken),
+        }
+        result
+    }
+
+    /// Drops history that is too old and folds incarnations that are silent for long.
+    pub fn tidy(&self) -> Result<(), StoreError> {
+        let unix_s = self.clock.unix_ms() / 1_000;
+        self.lock().tidy_live(self.clock);
+        let old = Resolution::ALL.map(|resolution| {
+            let oldest = resolution.start(unix_s.saturating_sub(resolution.kept_s()));
+            Write::DeleteBelow(resolution.table(), pair_key(oldest, GroupId::ROOT))
+        });
+        self.commit(&old)?;
+        self.fold()
+    }
+
+    /// Stores everything, leases included, and marks the store clean. Nothing may be granted any more.
+    pub fn shut_down(&self) -> Result<(), StoreError> {
+        let _alone = self.flushing.lock().unwrap_or_else(PoisonError::into_inner);
+        self.flush_alone()?;
+        let snapshot = {
+            let mut state = self.lock();
+            state.sessions.clear();
+            state.engine.snapshot(self.clock.now())
+        };
+        let leases = SavedLeases::from(&snapshot);
+        self.commit(&[put_json(Table::Meta, META_CLEAN.to_vec(), &leases)?])
+    }
+}
+
+impl Taken {
+    fn batch(&self) -> Result<Batch, StoreError> {
+        let mut batch = Batch::new();
+        for (client, group, total) in &self.rows {
+            batch.push(Write::Put(
+                Table::Ledger,
+                ledger_key(*client, *group),
+                consumption_bytes(total),
+            ));
+        }
+        for (bucket, amount) in &self.history {
+            let key = pair_key(bucket.start_unix_s, bucket.group);
+            batch.push(Write::Put(
+                bucket.resolution.table(),
+                key,
+                consumption_bytes(amount),
+            ));
+        }
+        for (client, stored) in &self.clients {
+            batch.push(put_json(Table::Clients, u64_key(client.0), stored)?);
+        }
+        if !self.clients.is_empty() {
+            batch.push(put_number(META_NEXT_CLIENT, self.next_client));
+        }
+        Ok(batch)
+    }
+}
+
+impl State {
+    fn take_unstored(&mut self) -> Taken {
+        let seqs = std::mem::take(&mut self.unstored);
+        let clients = seqs.keys().filter_map(|id| {
+            let client = self.clients.get(*id)?;
+            let fresh = client
+                .stored_unix_ms
+                .is_some_and(|stored| client.heard_unix_ms.saturating_sub(stored) < HEARD_EVERY_MS);
+            let stored = StoredClient {
+                name: client.name.clone(),
+                incarnation: client.number,
+                heard_unix_ms: client.heard_unix_ms,
+            };
+            (!fresh).then_some((*id, stored))
+        });
+        Taken {
+            clients: clients.collect(),
+            rows: self.ledger.take_dirty(),
+            history: self.history.take_dirty(),
+            next_client: self.clients.next_id(),
+            seqs,
+        }
+    }
+
+    fn stored(&mut self, taken: Taken) {
+        for (id, seq) in taken.seqs {
+            if let Some(client) = self.clients.get_mut(id) {
+                client.durable_seq = client.durable_seq.max(seq);
+            }
+        }
+        for (id, stored) in taken.clients {
+            if let Some(client) = self.clients.get_mut(id) {
+                client.stored_unix_ms = Some(stored.heard_unix_ms);
+            }
+        }
+    }
+
+    fn not_stored(&mut self, taken: Taken) {
+        self.ledger
+            .mark_dirty(taken.rows.iter().map(|(client, group, _)| (*client, *group)));
+        self.history.mark_dirty(taken.history);
+        for (id, seq) in taken.seqs {
+            let newest = self.unstored.entry(id).or_insert(seq);
+            *newest = seq.max(*newest);
+        }
+    }
+}

@@ -1,0 +1,320 @@
+//! Renewals: reports are counted, then every entry is answered by the grant engine.
+//!
+//! A malformed entry is refused on its own. Counting comes first, so that what a node reports is kept even when its
+//! group is gone. In recovery a proof of an older epoch lets a node keep what it held.
+
+use tidegate_core::exchange::{Ask, Grant, Held};
+use tidegate_core::group::{ClientId, GroupId};
+use tidegate_core::units::{Ru, Time};
+use tidegate_core::usage::Consumption;
+
+use super::{Service, State};
+use crate::clients::NodeStats;
+use crate::clock::Clock;
+use crate::limits::MAX_PROOF_BYTES;
+use crate::live::Live;
+use crate::name::GroupName;
+use crate::proof::{Claim, Holder, proven};
+
+/// A decoded renewal.
+#[derive(Clone, Debug, Default)]
+pub struct RenewIn {
+    /// Its number.
+    pub seq: u64,
+    /// Groups that want a lease.
+    pub entries: Vec<EntryIn>,
+    /// Consumption.
+    pub reports: Vec<ReportIn>,
+    /// Totals of the node.
+    pub node: Option<NodeStats>,
+}
+
+/// A decoded entry, or why it does not decode.
+#[derive(Clone, Debug)]
+pub struct EntryIn {
+    /// The group as it was written.
+    pub group: String,
+    /// What the node asks, and its proof.
+    pub ask: Result<(Ask, Vec<u8>), String>,
+}
+
+/// A decoded report, or why it does not decode.
+#[derive(Clone, Debug)]
+pub struct ReportIn {
+    /// The group as it was written.
+    pub group: String,
+    /// The incarnation; 0 is that of the stream.
+    pub incarnation: u64,
+    /// Cumulative consumption.
+    pub total: Result<Consumption, String>,
+}
+
+/// The answer to a renewal.
+#[derive(Clone, Debug, Default)]
+pub struct Renewed {
+    /// The renewal answered.
+    pub seq: u64,
+    /// Leadership epoch.
+    pub epoch: u64,
+    /// One for each entry that was not stale.
+    pub entries: Vec<EntryOut>,
+    /// Reports of every renewal up to this one are on disk.
+    pub durable_seq: u64,
+}
+
+/// The answer to an entry.
+#[derive(Clone, Debug)]
+pub struct EntryOut {
+    /// The group as it was written.
+    pub group: String,
+    /// What it gets.
+    pub answer: Answer,
+}
+
+/// What an entry gets.
+#[derive(Clone, Debug)]
+pub enum Answer {
+    /// The engine's decision and, for a lease, its proof.
+    Grant(Grant, Vec<u8>),
+    /// The entry was malformed, for this reason.
+    Refused(String),
+}
+
+/// Who renews, while the state is locked.
+struct Caller {
+    client: ClientId,
+    name: String,
+    incarnation: u64,
+    seq: u64,
+}
+
+impl Service {
+    /// Answers a renewal. `None` when a newer stream of the node has taken over.
+    pub fn renew(&self, client: ClientId, session: u64, request: RenewIn) -> Option<Renewed> {
+        let (now, unix_us) = (self.clock.now(), self.clock.unix_us());
+        let mut state = self.lock();
+        if !Self::is_current(&state, client, session) {
+            return None;
+        }
+        self.expire_in(&mut state, now);
+        state.heard(client, now, unix_us / 1_000);
+        let known = state.clients.get_mut(client)?;
+        known.messages = known.messages.saturating_add(1);
+        known.node = request.node.unwrap_or(known.node);
+        let (name, incarnation) = (known.name.clone(), known.number);
+        let caller = Caller {
+            client,
+            name,
+            incarnation,
+            seq: request.seq,
+        };
+        for report in &request.reports {
+            self.count(&mut state, &caller, report, now, unix_us);
+        }
+        let answered = request.entries.into_iter().filter_map(|entry| {
+            let answer = self.answer(&mut state, &caller, &entry, now, unix_us)?;
+            Some(EntryOut {
+                group: entry.group,
+                answer,
+            })
+        });
+        let entries = answered.collect();
+        let durable_seq = state.counted(client, request.seq);
+        self.push_lowers(&mut state);
+        self.metrics.renewals.inc();
+        Some(Renewed {
+            seq: request.seq,
+            epoch: self.epoch,
+            entries,
+            durable_seq,
+        })
+    }
+
+    /// Counts the last reports of a node and ends its leases. They are on disk after the next flush.
+    pub fn goodbye(&self, client: ClientId, session: u64, seq: u64, reports: &[ReportIn]) -> bool {
+        let (now, unix_us) = (self.clock.now(), self.clock.unix_us());
+        let mut state = self.lock();
+        if !Self::is_current(&state, client, session) {
+            return false;
+        }
+        let Some(known) = state.clients.get(client) else {
+            return false;
+        };
+        let (name, incarnation) = (known.name.clone(), known.number);
+        let caller = Caller {
+            client,
+            name,
+            incarnation,
+            seq,
+        };
+        for report in reports {
+            self.count(&mut state, &caller, report, now, unix_us);
+        }
+        state.counted(client, seq);
+        state.engine.release(now, client);
+        self.push_lowers(&mut state);
+        true
+    }
+
+    /// Counts one report. What cannot be counted is said so in metrics and logs: the sender has no use for it.
+    fn count(&self, state: &mut State, caller: &Caller, report: &ReportIn, now: Time, unix_us: u64) {
+        let refuse = |reason: &'static str, detail: &dyn std::fmt::Display| {
+            self.metrics.refuse(reason);
+            tracing::warn!(client = caller.name, group = report.group, reason, %detail, "a report was not counted");
+        };
+        let total = match &report.total {
+            Ok(total) => total,
+            Err(message) => return refuse("malformed", message),
+        };
+        let group = GroupName::parse(&report.group).ok();
+        let Some((id, name)) = group.and_then(|name| Some((state.catalog.id(&name)?, name))) else {
+            return refuse("unknown_group", &"the group does not exist");
+        };
+        let client = match report.incarnation {
+            0 => caller.client,
+            same if same == caller.incarnation => caller.client,
+            newer if newer > caller.incarnation => {
+                return refuse("malformed", &"its incarnation is above that of the stream");
+            }
+            older => match state.clients.identify(&caller.name, older, unix_us / 1_000) {
+                Ok(client) => client,
+                Err(error) => return refuse("folded", &error),
+            },
+        };
+        match state.ledger.report(client, id, total) {
+            Err(error) => refuse("backwards", &error),
+            Ok(delta) if delta == Consumption::default() => {}
+            Ok(delta) => {
+                state.history.add(id, unix_us / 1_000_000, &delta);
+                state.live.entry(id).or_default().add(now, delta.ru());
+                state
+                    .live_clients
+                    .entry((id, client))
+                    .or_insert_with(Live::default)
+                    .add(now, delta.ru());
+                // An earlier incarnation is stored as known together with its rows.
+                state.unstored.entry(client).or_insert(0);
+                self.metrics.charge(name.as_str(), delta.ru());
+            }
+        }
+    }
+
+    /// Answers one entry; `None` when it is stale.
+    fn answer(
+        &self,
+        state: &mut State,
+        caller: &Caller,
+        entry: &EntryIn,
+        now: Time,
+        unix_us: u64,
+    ) -> Option<Answer> {
+        let decoded = entry.ask.as_ref().map_err(Clone::clone);
+        let named = GroupName::parse(&entry.group).map_err(|error| error.to_string());
+        let (ask, proof, name) = match (decoded, named) {
+            (Ok((ask, proof)), Ok(name)) => (ask, proof, name),
+            (Err(message), _) | (_, Err(message)) => {
+                self.metrics.refuse("malformed");
+                self.metrics.granted("refused");
+                return Some(Answer::Refused(message));
+            }
+        };
+        let Some(id) = state.catalog.id(&name) else {
+            self.metrics.granted("unknown_group");
+            return Some(Answer::Grant(Grant::UnknownGroup, Vec::new()));
+        };
+        let recovering = state.recovery(self.clock).0 > 0;
+        let held = if recovering {
+            self.held(caller, id, ask, proof, unix_us)
+        } else {
+            None
+        };
+        let Some(grant) = state.engine.renew(now, caller.client, id, caller.seq, ask, held) else {
+            self.metrics.refuse("stale");
+            return None;
+        };
+        self.metrics.granted(status(&grant));
+        let proof = self.sign(caller, id, ask, &grant, unix_us);
+        Some(Answer::Grant(grant, proof))
+    }
+
+    /// What the node proves to hold from before an unclean stop.
+    fn held(&self, caller: &Caller, group: GroupId, ask: &Ask, proof: &[u8], unix_us: u64) -> Option<Held> {
+        if proof.is_empty() {
+            return None;
+        }
+        let holder = Holder {
+            client: &caller.name,
+            incarnation: caller.incarnation,
+            group,
+        };
+        let claim = if proof.len() > MAX_PROOF_BYTES {
+            None
+        } else {
+            self.prover.verify(holder, proof)
+        };
+        if claim.is_none() {
+            self.metrics.refuse("bad_proof");
+        }
+        proven(&claim?, ask.held, self.epoch, unix_us)
+    }
+
+    /// The proof that goes with a lease. What the node had in hand before counts with what it gets now.
+    fn sign(&self, caller: &Caller, group: GroupId, ask: &Ask, grant: &Grant, unix_us: u64) -> Vec<u8> {
+        let Grant::Leased(terms) = grant else {
+            return Vec::new();
+        };
+        let holder = Holder {
+            client: &caller.name,
+            incarnation: caller.incarnation,
+            group,
+        };
+        let lump = (ask.held.lump.or_zero() + terms.lump).min(Ru::MAX);
+        let claim = Claim {
+            held: Held {
+                rate: terms.rate,
+                cap: terms.cap,
+                lump,
+            },
+            ends_unix_us: unix_us.saturating_add(terms.ttl.0),
+            epoch: self.epoch,
+        };
+        self.prover.sign(holder, &claim)
+    }
+}
+
+/// As metrics call it.
+fn status(grant: &Grant) -> &'static str {
+    match grant {
+        Grant::Leased(_) => "leased",
+        Grant::Unlimited { .. } => "unlimited",
+        Grant::UnknownGroup => "unknown_group",
+        Grant::Recovering { .. } => "recovering",
+    }
+}
+
+impl State {
+    /// A sign of life.
+    pub(super) fn heard(&mut self, client: ClientId, now: Time, unix_ms: u64) {
+        if let Some(known) = self.clients.get_mut(client) {
+            known.heard = Some(now);
+            known.heard_unix_ms = known.heard_unix_ms.max(unix_ms);
+        }
+    }
+
+    /// The reports of a renewal are counted; they count as stored after the next flush. The newest stored one.
+    fn counted(&mut self, client: ClientId, seq: u64) -> u64 {
+        let Some(known) = self.clients.get_mut(client) else {
+            return 0;
+        };
+        known.counted_seq = known.counted_seq.max(seq);
+        self.unstored.insert(client, known.counted_seq);
+        known.durable_seq
+    }
+
+    /// Drops rates of what has not been heard of lately.
+    pub(super) fn tidy_live(&mut self, clock: Clock) {
+        let now = clock.now();
+        self.live.retain(|_, live| !live.is_idle(now));
+        self.live_clients.retain(|_, live| !live.is_idle(now));
+    }
+}

@@ -1,0 +1,388 @@
+//! Creating, altering, deleting and reading groups.
+
+use tidegate_core::group::GroupId;
+
+use super::change::{Edit, Plan};
+use super::{Service, State};
+use crate::audit::{Actor, Change};
+use crate::definition::Definition;
+use crate::error::{AdminError, InField};
+use crate::group_text::{ALTERABLE, GroupText};
+use crate::limits::{MAX_NAMES_LISTED, MAX_PAGE};
+use crate::name::GroupName;
+use crate::quantity::cut;
+
+/// A group, with what an operator should know about it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct GroupReply {
+    /// The definition.
+    pub group: GroupText,
+    /// What is allowed but doubtful.
+    pub warnings: Vec<String>,
+    /// The request changed something.
+    pub changed: bool,
+}
+
+/// What a deletion did.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Deleted {
+    /// Bindings and children that were moved; cut to a readable number.
+    pub moved: Vec<String>,
+    /// How many there were.
+    pub moved_count: usize,
+    /// What became more generous.
+    pub warnings: Vec<String>,
+    /// There was such a group.
+    pub existed: bool,
+}
+
+/// A part of the list of groups.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Page {
+    /// In order of their names.
+    pub groups: Vec<GroupText>,
+    /// Where to go on; empty at the end.
+    pub next_after: String,
+    /// Of the groups on this page.
+    pub warnings: Vec<String>,
+}
+
+impl Service {
+    /// Creates a group.
+    pub fn create_group(
+        &self,
+        actor: &Actor,
+        text: &GroupText,
+        if_not_exists: bool,
+    ) -> Result<GroupReply, AdminError> {
+        let mut definition = Definition::parse(text)?;
+        self.change(actor, |state| {
+            if let Some(id) = state.catalog.id(&definition.name) {
+                return existing(state, id, &definition, if_not_exists);
+            }
+            let id = state.catalog.next_id()?;
+            state.catalog.check(id, &definition)?;
+            definition.revision = state.revision + 1;
+            Ok(state.put_plan("create group", id, definition, None))
+        })
+    }
+
+    /// Changes the fields of a group that `mask` names.
+    pub fn alter_group(
+        &self,
+        actor: &Actor,
+        text: &GroupText,
+        mask: &[String],
+        expected_revision: u64,
+    ) -> Result<GroupReply, AdminError> {
+        let name = GroupName::parse(&text.name).in_field("name")?;
+        if mask.is_empty() {
+            let message = format!("names no field; name those to change: {}", ALTERABLE.join(", "));
+            return Err(AdminError::invalid("update_mask", message));
+        }
+        self.change(actor, |state| {
+            let id = state.catalog.require(&name)?;
+            let before = state.expect_revision(id, expected_revision)?;
+            let merged = before.text().merged(text, mask).map_err(|field| {
+                let message = format!(
+                    "{:?} cannot be altered; these can: {}",
+                    cut(field),
+                    ALTERABLE.join(", ")
+                );
+                AdminError::invalid("update_mask", message)
+            })?;
+            let mut definition = Definition::parse(&merged)?;
+            state.catalog.check(id, &definition)?;
+            if definition == *before {
+                let warnings = state.warnings(id, &definition);
+                return Ok(Plan::nothing(GroupReply {
+                    group: definition.text(),
+                    warnings,
+                    changed: false,
+                }));
+            }
+            definition.revision = state.revision + 1;
+            Ok(state.put_plan("alter group", id, definition, Some(before)))
+        })
+    }
+
+    /// Deletes a group. One that is used is deleted only with `force_to`, which takes its bindings and children.
+    pub fn delete_group(
+        &self,
+        actor: &Actor,
+        name: &str,
+        force_to: &str,
+        expected_revision: u64,
+        if_exists: bool,
+    ) -> Result<Deleted, AdminError> {
+        let name = GroupName::parse(name).in_field("name")?;
+        let target = (!force_to.is_empty())
+            .then(|| GroupName::parse(force_to).in_field("force_to"))
+            .transpose()?;
+        self.change(actor, |state| {
+            let Some(id) = state.catalog.id(&name) else {
+                return if if_exists {
+                    Ok(Plan::nothing(Deleted::default()))
+                } else {
+                    Err(AdminError::NoGroup { name: name.clone() })
+                };
+            };
+            if id == GroupId::DEFAULT {
+                let message = "group default cannot be deleted; alter it instead".to_owned();
+                return Err(AdminError::Refused { message });
+            }
+            state.expect_revision(id, expected_revision)?;
+            state.deletion(id, &name, target.as_ref())
+        })
+    }
+
+    /// One group.
+    pub fn group(&self, name: &str) -> Result<GroupReply, AdminError> {
+        let name = GroupName::parse(name).in_field("name")?;
+        let state = self.lock();
+        let id = state.catalog.require(&name)?;
+        let definition = state.catalog.get(id).ok_or(AdminError::NoGroup { name })?;
+        let warnings = state.warnings(id, definition);
+        Ok(GroupReply {
+            group: definition.text(),
+            warnings,
+            changed: false,
+        })
+    }
+
+    /// Groups by name after `after`, at most `limit`; 0 is the most.
+    pub fn groups(&self, after: &str, limit: u32) -> Result<Page, AdminError> {
+        let after = (!after.is_empty())
+            .then(|| GroupName::parse(after).in_field("after"))
+            .transpose()?;
+        let limit = page_limit(limit, MAX_PAGE, MAX_PAGE)?;
+        let state = self.lock();
+        let mut definitions = state.catalog.page(after.as_ref()).peekable();
+        let mut page = Page::default();
+        for definition in definitions.by_ref().take(limit) {
+            if let Some(id) = state.catalog.id(&definition.name) {
+                page.warnings.extend(state.warnings(id, definition));
+            }
+            page.groups.push(definition.text());
+        }
+        if definitions.peek().is_some() {
+            page.next_after = page
+                .groups
+                .last()
+                .map(|group| group.name.clone())
+                .unwrap_or_default();
+        }
+        Ok(page)
+    }
+}
+
+/// The rows of a page: 0 is the default, above the most is refused.
+pub(super) fn page_limit(limit: u32, default: u32, most: u32) -> Result<usize, AdminError> {
+    if limit > most {
+        return Err(AdminError::invalid(
+            "limit",
+            format!("{limit} is out of range: 1 to {most}, or 0 for {default}"),
+        ));
+    }
+    let limit = if limit == 0 { default } else { limit };
+    usize::try_from(limit).map_err(|error| AdminError::invalid("limit", error))
+}
+
+/// A group that is to be created and is there already.
+fn existing(
+    state: &State,
+    id: GroupId,
+    wanted: &Definition,
+    if_not_exists: bool,
+) -> Result<Plan<GroupReply>, AdminError> {
+    let known = state.catalog.get(id).map(Definition::text).unwrap_or_default();
+    let fields = known.differing(&wanted.text());
+    if if_not_exists && fields.is_empty() {
+        let warnings = state.warnings(id, wanted);
+        return Ok(Plan::nothing(GroupReply {
+            group: known,
+            warnings,
+            changed: false,
+        }));
+    }
+    let fields = if fields.is_empty() {
+        "revision".to_owned()
+    } else {
+        fields.join(", ")
+    };
+    Err(AdminError::AlreadyExists {
+        what: format!("group {}", wanted.name),
+        fields,
+    })
+}
+
+impl State {
+    /// The definition, if it still is at the revision the caller read.
+    fn expect_revision(&self, id: GroupId, expected: u64) -> Result<&Definition, AdminError> {
+        let missing = || AdminError::Internal(format!("group id {} has no definition", id.0));
+        let definition = self.catalog.get(id).ok_or_else(missing)?;
+        if expected != 0 && expected != definition.revision {
+            let (name, actual) = (definition.name.clone(), definition.revision);
+            return Err(AdminError::Revision {
+                name,
+                expected,
+                actual,
+            });
+        }
+        Ok(definition)
+    }
+
+    pub(super) fn warnings(&self, id: GroupId, definition: &Definition) -> Vec<String> {
+        self.catalog.warnings(id, definition, self.clients.connected())
+    }
+
+    fn put_plan(
+        &self,
+        action: &'static str,
+        id: GroupId,
+        definition: Definition,
+        before: Option<&Definition>,
+    ) -> Plan<GroupReply> {
+        let change = Change {
+            action,
+            subject: definition.name.to_string(),
+            before: before.map(json).unwrap_or_default(),
+            after: json(&definition),
+        };
+        let warnings = self.warnings(id, &definition);
+        let reply = GroupReply {
+            group: definition.text(),
+            warnings,
+            changed: true,
+        };
+        Plan {
+            edits: vec![Edit::PutGroup(id, Box::new(definition))],
+            change,
+            reply,
+        }
+    }
+
+    fn deletion(
+        &self,
+        id: GroupId,
+        name: &GroupName,
+        target: Option<&GroupName>,
+    ) -> Result<Plan<Deleted>, AdminError> {
+        let principals: Vec<_> = self.bindings.of_group(name).cloned().collect();
+        let children: Vec<GroupId> = self.catalog.children(id).collect();
+        let child_names = children.iter().filter_map(|child| self.catalog.name(*child));
+        let users = principals
+            .iter()
+            .map(ToString::to_string)
+            .chain(child_names.map(|child| format!("group {child}")));
+        let moved_count = principals.len() + children.len();
+        let mut moved: Vec<String> = users.take(MAX_NAMES_LISTED).collect();
+        if moved_count > moved.len() {
+            moved.push(format!("and {} more", moved_count - moved.len()));
+        }
+        let mut edits = Vec::new();
+        let mut warnings = Vec::new();
+        match target {
+            None if moved_count > 0 => {
+                return Err(AdminError::InUse {
+                    name: name.clone(),
+                    users: moved.join(", "),
+                });
+            }
+            None => {}
+            Some(target) => {
+                let to = self.checked_target(id, name, target)?;
+                if moved_count > 0 {
+                    warnings.extend(self.generosity(id, name, to, target));
+                }
+                edits.extend(
+                    principals
+                        .into_iter()
+                        .map(|principal| Edit::Bind(principal, target.clone())),
+                );
+                edits.extend(self.reparented(&children, target)?);
+            }
+        }
+        edits.push(Edit::RemoveGroup(id));
+        let before = self.catalog.get(id).map(json).unwrap_or_default();
+        let after = target
+            .map(|target| format!("{{\"moved_to\":\"{target}\"}}"))
+            .unwrap_or_default();
+        let change = Change {
+            action: "delete group",
+            subject: name.to_string(),
+            before,
+            after,
+        };
+        Ok(Plan {
+            edits,
+            change,
+            reply: Deleted {
+                moved,
+                moved_count,
+                warnings,
+                existed: true,
+            },
+        })
+    }
+
+    /// The group that takes over: another one, and none that is below the deleted one.
+    fn checked_target(
+        &self,
+        id: GroupId,
+        name: &GroupName,
+        target: &GroupName,
+    ) -> Result<GroupId, AdminError> {
+        let to = self.catalog.id(target).ok_or_else(|| {
+            AdminError::invalid(
+                "force_to",
+                format!("group {target} does not exist; create it first"),
+            )
+        })?;
+        if to == id {
+            return Err(AdminError::invalid(
+                "force_to",
+                format!("{target} is the group to be deleted; name another"),
+            ));
+        }
+        if self.catalog.path(to).contains(&id) {
+            let message =
+                format!("{target} is below {name} and would be moved itself; name a group outside it");
+            return Err(AdminError::invalid("force_to", message));
+        }
+        Ok(to)
+    }
+
+    /// A warning when what is moved gets a higher limit, or none.
+    fn generosity(&self, from: GroupId, name: &GroupName, to: GroupId, target: &GroupName) -> Option<String> {
+        let before = self.catalog.effective_limit(from)?;
+        match self.catalog.effective_limit(to) {
+            Some(after) if after <= before => None,
+            Some(after) => Some(format!(
+                "what moved from {name} to {target} is limited to {after} now, not {before}"
+            )),
+            None => Some(format!(
+                "what moved from {name} to {target} is not limited any more; it was to {before}"
+            )),
+        }
+    }
+
+    /// The children with another parent.
+    fn reparented(&self, children: &[GroupId], target: &GroupName) -> Result<Vec<Edit>, AdminError> {
+        let moved = children.iter().filter_map(|child| {
+            let mut definition = self.catalog.get(*child)?.clone();
+            definition.parent = Some(target.clone());
+            definition.revision = self.revision + 1;
+            Some((*child, definition))
+        });
+        let checked = moved.map(|(child, definition)| {
+            self.catalog.check(child, &definition)?;
+            Ok(Edit::PutGroup(child, Box::new(definition)))
+        });
+        checked.collect()
+    }
+}
+
+fn json(definition: &Definition) -> String {
+    serde_json::to_string(&definition.text()).unwrap_or_default()
+}

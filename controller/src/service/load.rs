@@ -1,0 +1,356 @@
+//! Building the service from what the store holds, after a first, a clean or an unclean start.
+//!
+//! A clean start takes up the saved leases under the same epoch. An unclean one raises the epoch and recovers until
+//! every lease that may be out has ended. The clean mark is removed before anything is granted.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::ops::ControlFlow;
+use std::sync::{Arc, Mutex};
+
+use tidegate_core::engine::Engine;
+use tidegate_core::group::{ClientId, GroupId, GroupSpec};
+use tidegate_core::ledger::Ledger;
+use tidegate_core::units::{Span, Time};
+use tidegate_core::usage::Consumption;
+use tidegate_core::view::Snapshot;
+use tokio::sync::broadcast;
+
+use super::{Service, ServiceConfig, State, fold};
+use crate::audit::Audit;
+use crate::bindings::Bindings;
+use crate::catalog::Catalog;
+use crate::clients::Clients;
+use crate::clock::Clock;
+use crate::cost_tables::CostTables;
+use crate::definition::Definition;
+use crate::history::{Bucket, History, Resolution};
+use crate::limits::WATCH_QUEUE;
+use crate::metrics::Metrics;
+use crate::name::GroupName;
+use crate::proof::{KEY_BYTES, Prover};
+use crate::store::records::{
+    META_CLEAN, META_COST_ROLES, META_EPOCH, META_LONGEST_TTL, META_NEXT_CLIENT, META_NEXT_GROUP,
+    META_PROOF_KEY, META_REVISION, SavedLeases, StoredBinding, StoredGroup, bad, consumption, group_key,
+    group_of, json, number, pair_key, pair_of, put_json, put_number, u64_of,
+};
+use crate::store::{Batch, Store, StoreError, Table, Write};
+
+/// Single values of the store.
+struct Meta(BTreeMap<Vec<u8>, Vec<u8>>);
+
+impl Meta {
+    fn load(store: &dyn Store) -> Result<Self, StoreError> {
+        let mut values = BTreeMap::new();
+        each(store, Table::Meta, |key, value| {
+            values.insert(key.to_vec(), value.to_vec());
+            Ok(())
+        })?;
+        Ok(Self(values))
+    }
+
+    fn number(&self, key: &[u8]) -> Result<Option<u64>, StoreError> {
+        self.0.get(key).map(|value| number(value)).transpose()
+    }
+}
+
+impl Service {
+    /// Loads the store, which must be open and of the right format.
+    pub fn load(store: Arc<dyn Store>, config: ServiceConfig) -> Result<Self, StoreError> {
+        let clock = Clock::start();
+        let now = clock.now();
+        let meta = Meta::load(&*store)?;
+        let first = meta.number(META_EPOCH)?.is_none();
+        let clean = meta
+            .0
+            .get(META_CLEAN)
+            .map(|value| json::<SavedLeases>(Table::Meta, value))
+            .transpose()?;
+        let epoch = meta.number(META_EPOCH)?.unwrap_or(0) + u64::from(clean.is_none());
+
+        let (key, fresh_key) = proof_key(&meta)?;
+        let mut first_batch = vec![
+            put_number(META_EPOCH, epoch),
+            Write::Delete(Table::Meta, META_CLEAN.to_vec()),
+        ];
+        first_batch.extend(fresh_key);
+        let catalog = load_catalog(&*store, &meta, config, &mut first_batch)?;
+        let costs = load_costs(&*store, &meta, &mut first_batch)?;
+        let longest_now = catalog
+            .iter()
+            .map(|(_, definition)| definition.ttl)
+            .max()
+            .unwrap_or(Span(0));
+        let left = clean.as_ref().map_or(Span(0), SavedLeases::longest);
+        let longest_ttl = match &clean {
+            Some(_) => longest_now.max(left),
+            None => longest_now.max(Span(meta.number(META_LONGEST_TTL)?.unwrap_or(0))),
+        };
+        first_batch.push(put_number(META_LONGEST_TTL, longest_ttl.0));
+
+        let mut engine = build_engine(now, config, &catalog)?;
+        match clean {
+            Some(saved) => engine.restore(now, &Snapshot::from(saved)),
+            None if first => {}
+            None => engine.recover_until(now.after(recovery(longest_ttl, config))),
+        }
+        store.commit(&first_batch)?;
+        let state = State {
+            engine,
+            ledger: load_ledger(&*store, &catalog)?,
+            bindings: Arc::new(load_bindings(&*store, &catalog)?),
+            catalog,
+            costs: Arc::new(costs),
+            clients: load_clients(&*store, &meta)?,
+            sessions: BTreeMap::new(),
+            next_session: 0,
+            history: load_history(&*store, clock.unix_ms() / 1_000)?,
+            live: BTreeMap::new(),
+            live_clients: BTreeMap::new(),
+            unstored: BTreeMap::new(),
+            audit: Audit::new(next_audit_id(&*store)?),
+            revision: meta.number(META_REVISION)?.unwrap_or(1),
+            longest_ttl,
+        };
+        let metrics = Metrics::new();
+        metrics.epoch.set(i64::try_from(epoch).unwrap_or(i64::MAX));
+        let service = Self {
+            state: Mutex::new(state),
+            changes: Mutex::new(()),
+            flushing: Mutex::new(fold::Folding::default()),
+            store,
+            clock,
+            prover: Prover::new(&key),
+            epoch,
+            events: broadcast::Sender::new(WATCH_QUEUE),
+            metrics,
+        };
+        service.count_definitions(&service.lock());
+        tracing::info!(epoch, first, recovery = %service.lock().recovery(clock), "store loaded");
+        Ok(service)
+    }
+}
+
+/// How long every lease that may be out has to run, on the slowest clock.
+fn recovery(longest_ttl: Span, config: ServiceConfig) -> Span {
+    let drift = longest_ttl.0.saturating_mul(u64::from(config.engine.drift_ppm)) / 1_000_000 + 1;
+    Span(
+        longest_ttl
+            .0
+            .saturating_add(drift)
+            .saturating_add(config.engine.margin.0),
+    )
+}
+
+fn proof_key(meta: &Meta) -> Result<([u8; KEY_BYTES], Option<Write>), StoreError> {
+    match meta.0.get(META_PROOF_KEY) {
+        Some(stored) => {
+            let key = stored
+                .as_slice()
+                .try_into()
+                .map_err(|_| bad(Table::Meta, "the proof key has a wrong length"))?;
+            Ok((key, None))
+        }
+        None => {
+            let mut key = [0; KEY_BYTES];
+            rand::fill(&mut key);
+            Ok((
+                key,
+                Some(Write::Put(Table::Meta, META_PROOF_KEY.to_vec(), key.to_vec())),
+            ))
+        }
+    }
+}
+
+fn load_catalog(
+    store: &dyn Store,
+    meta: &Meta,
+    config: ServiceConfig,
+    first_batch: &mut Batch,
+) -> Result<Catalog, StoreError> {
+    let next_id = meta.number(META_NEXT_GROUP)?.unwrap_or(0);
+    let next_id =
+        u32::try_from(next_id).map_err(|_| bad(Table::Meta, "the next group id is out of range"))?;
+    let mut catalog = Catalog::new(config.capacity, next_id);
+    let mut waiting: BTreeMap<GroupName, (GroupId, Definition)> = BTreeMap::new();
+    each(store, Table::Groups, |_, value| {
+        let stored: StoredGroup = json(Table::Groups, value)?;
+        let definition =
+            Definition::parse(&stored.group).map_err(|error| bad(Table::Groups, &error.to_string()))?;
+        waiting.insert(definition.name.clone(), (GroupId(stored.id), definition));
+        Ok(())
+    })?;
+    let default = Definition::default_group();
+    if !waiting.contains_key(&default.name) {
+        let stored = StoredGroup {
+            id: GroupId::DEFAULT.0,
+            group: default.text(),
+        };
+        first_batch.push(put_json(Table::Groups, group_key(GroupId::DEFAULT), &stored)?);
+        waiting.insert(default.name.clone(), (GroupId::DEFAULT, default));
+    }
+    // Parents first: each round places the groups whose parent is placed.
+    while !waiting.is_empty() {
+        let ready =
+            |definition: &Definition| definition.parent.as_ref().is_none_or(|p| catalog.id(p).is_some());
+        let (placeable, rest): (BTreeMap<_, _>, BTreeMap<_, _>) = waiting
+            .into_iter()
+            .partition(|(_, (_, definition))| ready(definition));
+        if placeable.is_empty() {
+            let names: Vec<_> = rest.keys().take(5).map(GroupName::as_str).collect();
+            return Err(bad(
+                Table::Groups,
+                &format!("the parents of {} are missing", names.join(", ")),
+            ));
+        }
+        for (id, definition) in placeable.into_values() {
+            catalog.put(id, definition);
+        }
+        waiting = rest;
+    }
+    Ok(catalog)
+}
+
+fn load_costs(store: &dyn Store, meta: &Meta, first_batch: &mut Batch) -> Result<CostTables, StoreError> {
+    let Some(roles) = meta.0.get(META_COST_ROLES) else {
+        let costs = CostTables::first();
+        for table in costs.all() {
+            first_batch.push(put_json(
+                Table::CostTables,
+                table.to_string().into_bytes(),
+                table,
+            )?);
+        }
+        first_batch.push(put_json(Table::Meta, META_COST_ROLES.to_vec(), costs.roles())?);
+        return Ok(costs);
+    };
+    let mut tables = Vec::new();
+    each(store, Table::CostTables, |_, value| {
+        tables.push(json(Table::CostTables, value)?);
+        Ok(())
+    })?;
+    let costs = CostTables::load(tables, json(Table::Meta, roles)?);
+    costs.ok_or_else(|| bad(Table::CostTables, "the table that is in use is missing"))
+}
+
+fn build_engine(now: Time, config: ServiceConfig, catalog: &Catalog) -> Result<Engine, StoreError> {
+    let refused = |error| {
+        bad(
+            Table::Groups,
+            &format!("the grant engine refused a definition: {error:?}"),
+        )
+    };
+    let mut engine = Engine::new(now, config.engine);
+    let root = config
+        .capacity
+        .map_or_else(GroupSpec::unlimited, GroupSpec::capped);
+    engine.put_group(now, GroupId::ROOT, root).map_err(refused)?;
+    let mut placed = BTreeSet::new();
+    for (id, _) in catalog.iter() {
+        // From the top down, whatever the order of the ids.
+        for step in catalog.path(id).into_iter().rev() {
+            if let Some(definition) = catalog.get(step).filter(|_| placed.insert(step)) {
+                engine
+                    .put_group(now, step, definition.spec(catalog.parent(step)))
+                    .map_err(refused)?;
+            }
+        }
+    }
+    Ok(engine)
+}
+
+fn load_ledger(store: &dyn Store, catalog: &Catalog) -> Result<Ledger, StoreError> {
+    let mut rows: Vec<(ClientId, GroupId, Consumption)> = Vec::new();
+    each(store, Table::Ledger, |key, value| {
+        let (client, group) = pair_of(Table::Ledger, key)?;
+        // A row stored while its group was being deleted.
+        if catalog.get(group).is_some() {
+            rows.push((ClientId(client), group, consumption(Table::Ledger, value)?));
+        }
+        Ok(())
+    })?;
+    let mut folded: Vec<(GroupId, Consumption)> = Vec::new();
+    each(store, Table::Folded, |key, value| {
+        let group = group_of(Table::Folded, key)?;
+        if catalog.get(group).is_some() {
+            folded.push((group, consumption(Table::Folded, value)?));
+        }
+        Ok(())
+    })?;
+    Ok(Ledger::load(rows.into_iter(), folded.into_iter()))
+}
+
+fn load_bindings(store: &dyn Store, catalog: &Catalog) -> Result<Bindings, StoreError> {
+    let mut bindings = Bindings::default();
+    each(store, Table::Bindings, |_, value| {
+        let stored: StoredBinding = json(Table::Bindings, value)?;
+        let group =
+            GroupName::parse(&stored.group).map_err(|error| bad(Table::Bindings, &error.to_string()))?;
+        if catalog.id(&group).is_none() {
+            return Err(bad(
+                Table::Bindings,
+                &format!("{} is bound to {group}, which is missing", stored.principal),
+            ));
+        }
+        bindings.bind(stored.principal, group);
+        Ok(())
+    })?;
+    Ok(bindings)
+}
+
+fn load_clients(store: &dyn Store, meta: &Meta) -> Result<Clients, StoreError> {
+    let mut clients = Clients::new(meta.number(META_NEXT_CLIENT)?.unwrap_or(1));
+    each(store, Table::Clients, |key, value| {
+        clients.load(
+            ClientId(u64_of(Table::Clients, key)?),
+            json(Table::Clients, value)?,
+        );
+        Ok(())
+    })?;
+    each(store, Table::Tombstones, |key, value| {
+        clients.load_tombstone(String::from_utf8_lossy(key).into_owned(), number(value)?);
+        Ok(())
+    })?;
+    Ok(clients)
+}
+
+/// The buckets that are still open.
+fn load_history(store: &dyn Store, unix_s: u64) -> Result<History, StoreError> {
+    let mut history = History::default();
+    for resolution in Resolution::ALL {
+        let table = resolution.table();
+        let from = pair_key(resolution.start(unix_s), GroupId::ROOT);
+        let mut visit = |key: &[u8], value: &[u8]| {
+            let (start_unix_s, group) = pair_of(table, key)?;
+            history.resume(
+                Bucket {
+                    resolution,
+                    start_unix_s,
+                    group,
+                },
+                consumption(table, value)?,
+            );
+            Ok(ControlFlow::Continue(()))
+        };
+        store.scan(table, &from, &mut visit)?;
+    }
+    Ok(history)
+}
+
+fn next_audit_id(store: &dyn Store) -> Result<u64, StoreError> {
+    let mut newest = 0;
+    each(store, Table::Audit, |key, _| {
+        newest = u64_of(Table::Audit, key)?;
+        Ok(())
+    })?;
+    Ok(newest + 1)
+}
+
+fn each(
+    store: &dyn Store,
+    table: Table,
+    mut row: impl FnMut(&[u8], &[u8]) -> Result<(), StoreError>,
+) -> Result<(), StoreError> {
+    store.scan(table, &[], &mut |key, value| {
+        row(key, value).map(|()| ControlFlow::Continue(()))
+    })
+}

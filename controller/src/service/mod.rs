@@ -1,0 +1,117 @@
+//! The controller's one owner of state: definitions, bindings, leases, consumption and nodes.
+//!
+//! Every adapter call is one method here. `state` is behind a mutex that is never held during a disk write. A change of
+//! definitions is planned under the lock, stored without it, and then put in force, under a second mutex that keeps
+//! changes in order. Methods that change definitions or flush block on the disk; adapters run them on blocking threads.
+
+mod bindings;
+mod change;
+mod costs;
+mod expiry;
+mod flush;
+mod fold;
+mod grants;
+mod groups;
+mod load;
+mod sessions;
+mod usage;
+mod watch;
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use tidegate_core::engine::{Engine, EngineConfig};
+use tidegate_core::group::{ClientId, GroupId};
+use tidegate_core::ledger::Ledger;
+use tidegate_core::units::{Rate, Span};
+use tokio::sync::broadcast;
+
+use crate::audit::Audit;
+use crate::bindings::Bindings;
+use crate::catalog::Catalog;
+use crate::clients::Clients;
+use crate::clock::Clock;
+use crate::cost_tables::CostTables;
+use crate::history::History;
+use crate::live::Live;
+use crate::metrics::Metrics;
+use crate::proof::Prover;
+use crate::store::Store;
+
+pub use bindings::{Bound, Resolved};
+pub use grants::{Answer, EntryIn, EntryOut, RenewIn, Renewed, ReportIn};
+pub use groups::{Deleted, GroupReply, Page};
+pub use sessions::{Push, Session};
+pub use usage::{ClientRow, GroupRow, LeaseRow, LeaseTable, Status, UsageRow};
+pub use watch::{Event, EventKind, SnapshotView, Subscription, WatchError};
+
+use sessions::Slot;
+
+/// Settings the service needs.
+#[derive(Clone, Copy, Debug)]
+pub struct ServiceConfig {
+    /// RU/s of the whole server.
+    pub capacity: Option<Rate>,
+    /// Settings of the grant engine.
+    pub engine: EngineConfig,
+}
+
+/// The controller without its listeners.
+pub struct Service {
+    state: Mutex<State>,
+    changes: Mutex<()>,
+    flushing: Mutex<fold::Folding>,
+    store: Arc<dyn Store>,
+    clock: Clock,
+    prover: Prover,
+    epoch: u64,
+    events: broadcast::Sender<Arc<Event>>,
+    /// Counters of everything that happens here.
+    pub metrics: Metrics,
+}
+
+/// Everything that changes.
+struct State {
+    engine: Engine,
+    ledger: Ledger,
+    catalog: Catalog,
+    bindings: Arc<Bindings>,
+    costs: Arc<CostTables>,
+    clients: Clients,
+    sessions: BTreeMap<ClientId, Slot>,
+    next_session: u64,
+    history: History,
+    live: BTreeMap<GroupId, Live>,
+    live_clients: BTreeMap<(GroupId, ClientId), Live>,
+    /// Newest renewal of each client whose reports are counted and not yet on disk.
+    unstored: BTreeMap<ClientId, u64>,
+    audit: Audit,
+    revision: u64,
+    /// Longest lease that may be out, whatever the definitions say now.
+    longest_ttl: Span,
+}
+
+impl Service {
+    /// The clock.
+    pub fn clock(&self) -> Clock {
+        self.clock
+    }
+
+    /// Leadership epoch.
+    pub fn epoch(&self) -> u64 {
+        self.epoch
+    }
+
+    /// The state. A panic elsewhere does not stop the service: every method leaves the state consistent before it calls
+    /// anything that could panic.
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl State {
+    /// Time left of the recovery from an unclean stop; zero when not recovering.
+    fn recovery(&self, clock: Clock) -> Span {
+        self.engine.recovering_until().since(clock.now())
+    }
+}

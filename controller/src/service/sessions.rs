@@ -1,0 +1,123 @@
+//! Open grant streams: who is connected, and how a push finds its stream.
+
+use std::collections::BTreeMap;
+
+use tidegate_core::group::ClientId;
+use tidegate_core::units::{Rate, Span};
+use tokio::sync::mpsc;
+
+use super::{Service, State};
+use crate::clients::ClientError;
+use crate::limits::SESSION_QUEUE;
+use crate::name::GroupName;
+
+/// Something the controller tells a node unasked.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Push {
+    /// Lower these leases at once.
+    Lower(Vec<(GroupName, Rate)>),
+}
+
+/// Where pushes for a client go. Dropping it ends the stream.
+pub(super) struct Slot {
+    pushes: mpsc::Sender<Push>,
+    session: u64,
+}
+
+/// An accepted stream.
+pub struct Session {
+    /// The node.
+    pub client: ClientId,
+    /// Tells this stream from later ones of the same node.
+    pub session: u64,
+    /// Leadership epoch.
+    pub epoch: u64,
+    /// Time left of the recovery; zero when not recovering.
+    pub recovery: Span,
+    /// Closed when a newer stream of the node takes over.
+    pub pushes: mpsc::Receiver<Push>,
+}
+
+impl Service {
+    /// Accepts a stream. An older one of the same node ends.
+    pub fn hello(&self, name: &str, incarnation: u64, agent: &str) -> Result<Session, ClientError> {
+        let unix_ms = self.clock.unix_ms();
+        let mut state = self.lock();
+        let client = state.clients.hello(name, incarnation, agent, unix_ms)?;
+        for older in state.clients.connected_siblings(client) {
+            state.sessions.remove(&older);
+            state.clients.disconnect(older);
+        }
+        state.heard(client, self.clock.now(), unix_ms);
+        let (sender, pushes) = mpsc::channel(SESSION_QUEUE);
+        state.next_session += 1;
+        let session = state.next_session;
+        state.sessions.insert(
+            client,
+            Slot {
+                pushes: sender,
+                session,
+            },
+        );
+        self.count_clients(&state);
+        let recovery = state.recovery(self.clock);
+        tracing::info!(client = name, incarnation, agent, "node connected");
+        Ok(Session {
+            client,
+            session,
+            epoch: self.epoch,
+            recovery,
+            pushes,
+        })
+    }
+
+    /// A stream ended. Its leases run on until they expire.
+    pub fn disconnect(&self, client: ClientId, session: u64) {
+        let mut state = self.lock();
+        if state
+            .sessions
+            .get(&client)
+            .is_some_and(|slot| slot.session == session)
+        {
+            state.sessions.remove(&client);
+            state.clients.disconnect(client);
+            self.count_clients(&state);
+        }
+    }
+
+    /// Whether `session` is the newest stream of its node.
+    pub(super) fn is_current(state: &State, client: ClientId, session: u64) -> bool {
+        state
+            .sessions
+            .get(&client)
+            .is_some_and(|slot| slot.session == session)
+    }
+
+    /// Hands the engine's orders to lower to the streams. One that is lost only delays: the lease runs out.
+    pub(super) fn push_lowers(&self, state: &mut State) {
+        let mut by_client: BTreeMap<ClientId, Vec<(GroupName, Rate)>> = BTreeMap::new();
+        for order in state.engine.take_lowers() {
+            if let Some(name) = state.catalog.name(order.group) {
+                by_client
+                    .entry(order.client)
+                    .or_default()
+                    .push((name.clone(), order.rate_at_most));
+            }
+        }
+        for (client, lowers) in by_client {
+            let count = u64::try_from(lowers.len()).unwrap_or(u64::MAX);
+            let slot = state.sessions.get(&client);
+            if slot.is_some_and(|slot| slot.pushes.try_send(Push::Lower(lowers)).is_ok()) {
+                self.metrics.lowers.inc_by(count);
+            } else {
+                self.metrics.lowers_dropped.inc_by(count);
+            }
+        }
+    }
+
+    fn count_clients(&self, state: &State) {
+        self.metrics
+            .clients
+            .set(i64::try_from(state.clients.connected()).unwrap_or(i64::MAX));
+    }
+}

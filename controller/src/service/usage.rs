@@ -1,0 +1,359 @@
+//! Reading: consumption, history, nodes, leases, status, audit log and the metrics page.
+//!
+//! Reads that may be long take a copy under the lock and shape it outside. History and audit come from the store.
+
+use std::ops::ControlFlow;
+
+use tidegate_core::group::{ClientId, Fallback, GroupId};
+use tidegate_core::units::{Rate, Ru, Span};
+use tidegate_core::usage::Consumption;
+use tidegate_core::view::{GroupView, LeaseView};
+
+use super::groups::page_limit;
+use super::{Service, State};
+use crate::audit::AuditEntry;
+use crate::clients::{Incarnation, NodeStats};
+use crate::error::{AdminError, InField};
+use crate::history::Resolution;
+use crate::limits::{MAX_AUDIT_PAGE, MAX_GROUP_SERIES};
+use crate::metrics::GroupSample;
+use crate::name::GroupName;
+use crate::store::Table;
+use crate::store::records::{consumption, json, pair_key, u64_key};
+
+/// Entries of the audit log in an answer that names no limit.
+const AUDIT_PAGE: u32 = 100;
+
+/// Consumption of a group, or of one node in it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct UsageRow {
+    /// The group.
+    pub group: GroupName,
+    /// The node and its incarnation; `None` is the whole group.
+    pub client: Option<(String, u64)>,
+    /// RU/s of the last seconds.
+    pub live: Rate,
+    /// Since the group was created.
+    pub total: Consumption,
+}
+
+/// A node.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ClientRow {
+    /// Its identity.
+    pub name: String,
+    /// Which start of it.
+    pub incarnation: u64,
+    /// Software and version.
+    pub agent: String,
+    /// A stream is open.
+    pub connected: bool,
+    /// Since its last message.
+    pub silent: Span,
+    /// Groups it holds leases of.
+    pub leases: u32,
+    /// Messages since the controller started.
+    pub messages: u64,
+    /// Totals of its process.
+    pub node: NodeStats,
+}
+
+/// A lease.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LeaseRow {
+    /// The group.
+    pub group: GroupName,
+    /// The node and its incarnation.
+    pub client: (String, u64),
+    /// As the engine has it.
+    pub lease: LeaseView,
+    /// Time left.
+    pub expires_in: Span,
+}
+
+/// A group's state in the engine.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct GroupRow {
+    /// The group.
+    pub group: GroupName,
+    /// As the engine has it.
+    pub view: GroupView,
+    /// Most RU/s its nodes may use if all are cut off at once; `None` when nothing bounds it.
+    pub bound: Option<Rate>,
+}
+
+/// Leases and the groups they are on.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct LeaseTable {
+    /// In order of groups and nodes.
+    pub leases: Vec<LeaseRow>,
+    /// Groups with leases, or the one asked for.
+    pub groups: Vec<GroupRow>,
+}
+
+/// The controller at a glance.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Status {
+    /// Leadership epoch.
+    pub epoch: u64,
+    /// Revision of the definitions.
+    pub revision: u64,
+    /// Time since start.
+    pub uptime: Span,
+    /// Time left of the recovery.
+    pub recovery: Span,
+    /// RU/s of the server.
+    pub capacity: Option<Rate>,
+    /// Groups defined.
+    pub groups: usize,
+    /// Bindings defined.
+    pub bindings: usize,
+    /// Nodes connected.
+    pub clients: usize,
+    /// What an operator should look at.
+    pub warnings: Vec<String>,
+}
+
+impl Service {
+    /// Consumption of one group, or of all that consumed anything.
+    pub fn usage(&self, group: &str, per_client: bool) -> Result<Vec<UsageRow>, AdminError> {
+        let one = parse_group(group)?;
+        let now = self.clock.now();
+        let state = self.lock();
+        let mut rows = Vec::new();
+        for (id, name) in state.chosen(one.as_ref())? {
+            let total = state.ledger.total(id);
+            if one.is_none() && total == Consumption::default() {
+                continue;
+            }
+            let live = state.live.get(&id).map_or(Rate::ZERO, |live| live.rate(now));
+            rows.push(UsageRow {
+                group: name.clone(),
+                client: None,
+                live,
+                total,
+            });
+            if per_client {
+                let by_client = state.ledger.rows(id).filter_map(|(client, total)| {
+                    let live = state
+                        .live_clients
+                        .get(&(id, client))
+                        .map_or(Rate::ZERO, |live| live.rate(now));
+                    Some(UsageRow {
+                        group: name.clone(),
+                        client: Some(state.identity(client)?),
+                        live,
+                        total: *total,
+                    })
+                });
+                rows.extend(by_client);
+            }
+        }
+        Ok(rows)
+    }
+
+    /// Stored buckets of a group that start in `from_unix_s..to_unix_s`; a `to_unix_s` of 0 is now.
+    pub fn usage_history(
+        &self,
+        group: &str,
+        resolution: &str,
+        from_unix_s: u64,
+        to_unix_s: u64,
+    ) -> Result<Vec<(u64, Consumption)>, AdminError> {
+        let resolution = match resolution {
+            "" | "minute" => Resolution::Minute,
+            "hour" => Resolution::Hour,
+            _ => return Err(AdminError::invalid("resolution", "write \"minute\" or \"hour\"")),
+        };
+        let name = GroupName::parse(group).in_field("group")?;
+        let id = self.lock().catalog.require(&name)?;
+        // What was counted a moment ago belongs to the answer.
+        self.flush()?;
+        let now = self.clock.unix_ms() / 1_000;
+        let to = if to_unix_s == 0 {
+            now.saturating_add(1)
+        } else {
+            to_unix_s.min(now.saturating_add(1))
+        };
+        let from = from_unix_s.max(now.saturating_sub(resolution.kept_s()));
+        let step = usize::try_from(resolution.seconds()).unwrap_or(60);
+        let starts: Vec<u64> = (resolution.start(from)..to)
+            .step_by(step)
+            .filter(|start| *start >= from_unix_s)
+            .collect();
+        let keys: Vec<_> = starts.iter().map(|start| pair_key(*start, id)).collect();
+        let values = self.store.get(resolution.table(), &keys)?;
+        let stored = starts
+            .into_iter()
+            .zip(values)
+            .filter_map(|(start, value)| Some((start, value?)));
+        let points = stored.map(|(start, value)| Ok((start, consumption(resolution.table(), &value)?)));
+        points.collect()
+    }
+
+    /// The nodes known since the controller started, and those whose consumption is kept apart.
+    pub fn clients(&self) -> Vec<ClientRow> {
+        let (now, unix_ms) = (self.clock.now(), self.clock.unix_ms());
+        let state = self.lock();
+        let mut held: std::collections::BTreeMap<ClientId, u32> = std::collections::BTreeMap::new();
+        for (id, _) in state.catalog.iter() {
+            state
+                .engine
+                .leases(id)
+                .for_each(|lease| *held.entry(lease.client).or_default() += 1);
+        }
+        let row = |(id, client): (ClientId, &Incarnation)| ClientRow {
+            name: client.name.clone(),
+            incarnation: client.number,
+            agent: client.agent.clone(),
+            connected: client.connected,
+            silent: client.heard.map_or_else(
+                || Span(unix_ms.saturating_sub(client.heard_unix_ms).saturating_mul(1_000)),
+                |heard| now.since(heard),
+            ),
+            leases: held.get(&id).copied().unwrap_or_default(),
+            messages: client.messages,
+            node: client.node,
+        };
+        state.clients.iter().map(row).collect()
+    }
+
+    /// Leases of one group or of all.
+    pub fn leases(&self, group: &str) -> Result<LeaseTable, AdminError> {
+        let one = parse_group(group)?;
+        let now = self.clock.now();
+        let state = self.lock();
+        let mut table = LeaseTable::default();
+        for (id, name) in state.chosen(one.as_ref())? {
+            let before = table.leases.len();
+            let rows = state.engine.leases(id).filter_map(|lease| {
+                let client = state.identity(lease.client)?;
+                Some(LeaseRow {
+                    group: name.clone(),
+                    client,
+                    expires_in: lease.expires.since(now),
+                    lease,
+                })
+            });
+            table.leases.extend(rows);
+            if let Some(view) = state.engine.group_view(id)
+                && (one.is_some() || table.leases.len() > before)
+            {
+                table.groups.push(GroupRow {
+                    group: name.clone(),
+                    view,
+                    bound: state.bound(id, view.leases),
+                });
+            }
+        }
+        Ok(table)
+    }
+
+    /// The controller at a glance.
+    pub fn status(&self) -> Status {
+        let state = self.lock();
+        let recovery = state.recovery(self.clock);
+        let mut warnings = Vec::new();
+        if recovery.0 > 0 {
+            warnings.push(format!(
+                "recovering from an unclean stop for {recovery}: nodes keep what they prove to hold"
+            ));
+        }
+        let failures = self.metrics.commit_failures.get();
+        if failures > 0 {
+            warnings.push(format!(
+                "{failures} store commits failed since start; check the disk and its free space"
+            ));
+        }
+        Status {
+            epoch: self.epoch,
+            revision: state.revision,
+            uptime: self.clock.uptime(),
+            recovery,
+            capacity: state.catalog.capacity(),
+            groups: state.catalog.len(),
+            bindings: state.bindings.len(),
+            clients: state.clients.connected(),
+            warnings,
+        }
+    }
+
+    /// Entries of the audit log before `before_id` (0: the newest), newest first.
+    pub fn audit_log(&self, before_id: u64, limit: u32) -> Result<Vec<AuditEntry>, AdminError> {
+        let limit = page_limit(limit, AUDIT_PAGE, MAX_AUDIT_PAGE)?;
+        let next = self.lock().audit.next_id();
+        let before = if before_id == 0 { next } else { before_id.min(next) };
+        let first = before.saturating_sub(u64::try_from(limit).unwrap_or(u64::MAX));
+        let mut entries: Vec<AuditEntry> = Vec::new();
+        self.store.scan(Table::Audit, &u64_key(first), &mut |_, value| {
+            let entry: AuditEntry = json(Table::Audit, value)?;
+            if entry.id >= before {
+                return Ok(ControlFlow::Break(()));
+            }
+            entries.push(entry);
+            Ok(ControlFlow::Continue(()))
+        })?;
+        entries.reverse();
+        Ok(entries)
+    }
+
+    /// The metrics page.
+    pub fn metrics_page(&self) -> Result<String, std::fmt::Error> {
+        self.metrics
+            .watchers
+            .set(i64::try_from(self.events.receiver_count()).unwrap_or(i64::MAX));
+        let samples: Vec<GroupSample> = {
+            let state = self.lock();
+            let views = state.catalog.iter().filter_map(|(id, definition)| {
+                let view = state.engine.group_view(id).filter(|view| view.leases > 0)?;
+                let (committed, pool, demand) = (view.committed, view.pool, view.demand);
+                Some(GroupSample {
+                    name: definition.name.to_string(),
+                    committed,
+                    pool,
+                    demand,
+                })
+            });
+            views.take(MAX_GROUP_SERIES).collect()
+        };
+        self.metrics.page(&samples)
+    }
+}
+
+fn parse_group(group: &str) -> Result<Option<GroupName>, AdminError> {
+    (!group.is_empty())
+        .then(|| GroupName::parse(group).in_field("group"))
+        .transpose()
+}
+
+impl State {
+    /// One group, or all.
+    fn chosen(&self, one: Option<&GroupName>) -> Result<Vec<(GroupId, GroupName)>, AdminError> {
+        match one {
+            Some(name) => Ok(vec![(self.catalog.require(name)?, name.clone())]),
+            None => Ok(self
+                .catalog
+                .iter()
+                .map(|(id, definition)| (id, definition.name.clone()))
+                .collect()),
+        }
+    }
+
+    fn identity(&self, client: ClientId) -> Option<(String, u64)> {
+        self.clients
+            .get(client)
+            .map(|known| (known.name.clone(), known.number))
+    }
+
+    /// Limit plus what cut-off nodes may use; `None` when nothing bounds it.
+    fn bound(&self, id: GroupId, nodes: usize) -> Option<Rate> {
+        let definition = self.catalog.get(id)?;
+        let limit = self.catalog.effective_limit(id)?;
+        let nodes = i64::try_from(nodes).unwrap_or(i64::MAX);
+        match definition.fallback {
+            Fallback::Stop => Some(limit),
+            Fallback::Rate(each) => Some(limit + Rate(Ru(each.0).scale(nodes, 1).0)),
+            Fallback::Unlimited => None,
+        }
+    }
+}

@@ -1,0 +1,83 @@
+//! Telling nodes about bindings, cost tables and changed groups.
+//!
+//! A watcher gets a snapshot unless it is current, then every change in order. Changes wait in one ring for all
+//! watchers, so memory does not grow with their number; who falls out of the ring is dropped and resyncs.
+
+use std::sync::Arc;
+
+use tokio::sync::broadcast;
+
+use super::Service;
+use crate::bindings::{Bindings, Principal};
+use crate::cost_tables::CostTables;
+use crate::limits::MAX_WATCHERS;
+use crate::name::GroupName;
+
+/// One change of definitions.
+#[derive(Clone, Debug)]
+pub struct Event {
+    /// The revision after it.
+    pub revision: u64,
+    /// What changed, in order.
+    pub kinds: Vec<EventKind>,
+}
+
+/// One part of a change.
+#[derive(Clone, Debug)]
+pub enum EventKind {
+    /// A principal is bound to this group now, or to none.
+    Bound(Principal, Option<GroupName>),
+    /// Cost tables changed.
+    Costs(Arc<CostTables>),
+    /// Definitions of these groups changed.
+    Groups(Vec<GroupName>),
+}
+
+/// The state a watcher starts from.
+#[derive(Clone, Debug)]
+pub struct SnapshotView {
+    /// All bindings.
+    pub bindings: Arc<Bindings>,
+    /// The cost tables.
+    pub costs: Arc<CostTables>,
+}
+
+/// A watcher's view: where it starts, and what comes after.
+pub struct Subscription {
+    /// Revision of the snapshot, or of what the watcher has.
+    pub revision: u64,
+    /// The whole state; `None` when the watcher is current.
+    pub snapshot: Option<SnapshotView>,
+    /// Changes after `revision`.
+    pub events: broadcast::Receiver<Arc<Event>>,
+}
+
+/// Why a watcher is not accepted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum WatchError {
+    /// Too many.
+    #[error("the limit of {MAX_WATCHERS} watch streams is reached; close some")]
+    TooMany,
+}
+
+impl Service {
+    /// Starts watching from the revision a node has; 0 for none.
+    pub fn subscribe(&self, have_revision: u64) -> Result<Subscription, WatchError> {
+        let state = self.lock();
+        if self.events.receiver_count() >= MAX_WATCHERS {
+            return Err(WatchError::TooMany);
+        }
+        // Under the lock, so that no change falls between the snapshot and the stream.
+        let events = self.events.subscribe();
+        let current = have_revision == state.revision && have_revision != 0;
+        let snapshot = (!current).then(|| SnapshotView {
+            bindings: Arc::clone(&state.bindings),
+            costs: Arc::clone(&state.costs),
+        });
+        Ok(Subscription {
+            revision: state.revision,
+            snapshot,
+            events,
+        })
+    }
+}
