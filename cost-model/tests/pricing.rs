@@ -133,6 +133,14 @@ fn usages() -> impl Strategy<Value = Usage> {
     })
 }
 
+/// So that two of them can be added up.
+fn halved(mut usage: Usage) -> Usage {
+    for field in Field::ALL {
+        *field.of_mut(&mut usage) /= 2;
+    }
+    usage
+}
+
 fn parts(priced: &RuParts) -> [(Part, Ru); 4] {
     [
         (Part::Cpu, priced.cpu),
@@ -185,7 +193,7 @@ proptest! {
 
     #[test]
     fn splitting_a_usage_costs_at_most_a_micro_ru_per_part(table in tables(), a in usages(), b in usages()) {
-        prop_assume!(Field::ALL.iter().all(|field| field.of(&a).checked_add(field.of(&b)).is_some()));
+        let (a, b) = (halved(a), halved(b));
         let (once, twice) = (table.price(&a.plus(&b)), table.price(&a).plus(&table.price(&b)));
         for ((part, once), (_, twice)) in parts(&once).into_iter().zip(parts(&twice)) {
             prop_assert!(once <= twice, "{:?}", part);

@@ -282,6 +282,8 @@ fn different_statements_differ() {
         "DELETE FROM t",
         "SELEC 1",
         "SELEC 1, 2",
+        "SELEC a <<<<<<<<< b",
+        "SELEC a <<<<<<<<> b",
     ];
     for dialect in [SqlDialect::Generic, SqlDialect::PostgreSql] {
         let fingerprinter = Fingerprinter::new(dialect);

@@ -28,22 +28,23 @@ impl TokenHash {
         fold(self.state ^ GOLDEN, self.key)
     }
 
-    fn mix(&mut self, word: u64) {
-        self.state = fold(self.state ^ word, self.key ^ GOLDEN).wrapping_add(word);
+    /// Takes in eight bytes and what they are.
+    fn mix(&mut self, word: u64, tag: u64) {
+        self.state = fold(self.state ^ word, self.key ^ tag).wrapping_add(word);
     }
 
-    /// Bytes, lowered if `lower`, then the kind of token and the length.
+    /// Bytes, lowered if `lower`; the last of them with the kind of token and the length.
     fn bytes(&mut self, kind: u64, mut bytes: &[u8], lower: bool) {
-        let length = u64::try_from(bytes.len()).unwrap_or(u64::MAX);
-        loop {
-            let chunk = load(bytes);
-            self.mix(if lower { lowered(chunk) } else { chunk });
-            match bytes.get(CHUNK..) {
-                Some(rest) if !rest.is_empty() => bytes = rest,
-                _ => break,
-            }
+        let tag = u64::try_from(bytes.len()).unwrap_or(u64::MAX) << 8 | kind;
+        while let Some((chunk, rest)) = bytes.split_first_chunk::<CHUNK>()
+            && !rest.is_empty()
+        {
+            let chunk = u64::from_le_bytes(*chunk);
+            self.mix(if lower { lowered(chunk) } else { chunk }, 0);
+            bytes = rest;
         }
-        self.mix(length << 8 | kind);
+        let chunk = load(bytes);
+        self.mix(if lower { lowered(chunk) } else { chunk }, tag);
     }
 }
 
@@ -54,12 +55,12 @@ impl Sink for TokenHash {
         match token {
             Token::Word(word) => self.bytes(1, word, true),
             Token::Quoted(name) => self.bytes(2, name, false),
-            Token::Symbol(symbol) => self.mix(load(symbol) ^ GOLDEN),
-            Token::Literal(Literal::Number) => self.mix(3),
-            Token::Literal(Literal::String) => self.mix(4),
-            Token::Literal(Literal::Placeholder) => self.mix(5),
-            Token::HintOpen => self.mix(6),
-            Token::HintClose => self.mix(7),
+            Token::Symbol(symbol) => self.bytes(8, symbol, false),
+            Token::Literal(Literal::Number) => self.mix(0, 3),
+            Token::Literal(Literal::String) => self.mix(0, 4),
+            Token::Literal(Literal::Placeholder) => self.mix(0, 5),
+            Token::HintOpen => self.mix(0, 6),
+            Token::HintClose => self.mix(0, 7),
         }
     }
 
@@ -78,17 +79,26 @@ pub(super) const fn head(bytes: &[u8]) -> u64 {
 }
 
 /// The first eight bytes, or fewer and zeros, as a little-endian number.
-const fn load(mut bytes: &[u8]) -> u64 {
+///
+/// Shorter texts are read as two overlapping halves, whose common bytes are equal: most words are short, and a loop
+/// over their bytes would be the slowest part of a scan.
+const fn load(bytes: &[u8]) -> u64 {
+    // `as` widens here; `u64::from` is not const.
     if let Some(chunk) = bytes.first_chunk() {
         return u64::from_le_bytes(*chunk);
     }
-    let mut value = 0;
-    while let [rest @ .., last] = bytes {
-        // Widening; `u64::from` is not const.
-        value = value << 8 | *last as u64;
-        bytes = rest;
+    if let (Some(low), Some(high)) = (bytes.first_chunk(), bytes.last_chunk()) {
+        let shift = 8 * bytes.len().saturating_sub(4);
+        return u32::from_le_bytes(*low) as u64 | (u32::from_le_bytes(*high) as u64) << shift;
     }
-    value
+    if let (Some(low), Some(high)) = (bytes.first_chunk(), bytes.last_chunk()) {
+        let shift = 8 * bytes.len().saturating_sub(2);
+        return u16::from_le_bytes(*low) as u64 | (u16::from_le_bytes(*high) as u64) << shift;
+    }
+    match bytes {
+        [byte] => *byte as u64,
+        _ => 0,
+    }
 }
 
 /// ASCII capitals to small letters in each of eight bytes, all else untouched.
