@@ -36,20 +36,37 @@ impl Decision<'_> {
         let Some(spec) = self.engine.tree.get(self.group).map(|group| group.spec.clone()) else {
             return Grant::UnknownGroup;
         };
-        let drift = Span(spec.ttl.0 / u64::try_from(MICRO).unwrap_or(1) * u64::from(self.engine.config.drift_ppm));
-        lease.expires = self.now.after(spec.ttl).after(drift).after(self.engine.config.margin);
+        let drift =
+            Span(spec.ttl.0 / u64::try_from(MICRO).unwrap_or(1) * u64::from(self.engine.config.drift_ppm));
+        lease.expires = self
+            .now
+            .after(spec.ttl)
+            .after(drift)
+            .after(self.engine.config.margin);
         lease.counted_at = self.now;
         if !self.limited() {
             lease.unlimited = true;
-            return Grant::Unlimited { ttl: spec.ttl, renew_after: spec.renew_every, fallback: spec.fallback };
+            return Grant::Unlimited {
+                ttl: spec.ttl,
+                renew_after: spec.renew_every,
+                fallback: spec.fallback,
+            };
         }
         lease.unlimited = false;
         let recovering = self.now < self.engine.recovering_until;
-        let target = if recovering { lease.held_rate } else { self.target(lease) };
+        let target = if recovering {
+            lease.held_rate
+        } else {
+            self.target(lease)
+        };
         let rate = target.min(self.free().max(lease.held_rate));
         let fits = lease.head <= self.local_cap(target) + lease.lump;
         let short = (target - rate).max(Rate::ZERO);
-        let lump = if recovering { Some(Ru::ZERO) } else { self.lump(lease, fits) };
+        let lump = if recovering {
+            Some(Ru::ZERO)
+        } else {
+            self.lump(lease, fits)
+        };
         let mut terms = LeaseTerms {
             ttl: spec.ttl,
             renew_after: spec.renew_every,
@@ -88,12 +105,20 @@ impl Decision<'_> {
     /// Whether anyone in the chain waits.
     fn scarce(&self) -> bool {
         self.chain.up().any(|id| {
-            self.engine.tree.get(id).is_some_and(|group| group.spec.limit().is_some() && group.backlogged > 0)
+            self.engine
+                .tree
+                .get(id)
+                .is_some_and(|group| group.spec.limit().is_some() && group.backlogged > 0)
         })
     }
 
     fn limited(&self) -> bool {
-        self.chain.up().any(|id| self.engine.tree.get(id).is_some_and(|group| group.spec.limit().is_some()))
+        self.chain.up().any(|id| {
+            self.engine
+                .tree
+                .get(id)
+                .is_some_and(|group| group.spec.limit().is_some())
+        })
     }
 
     /// Max-min share of what the chain has, plus a share of the slack.
@@ -102,10 +127,16 @@ impl Decision<'_> {
         let mut above: Option<(GroupId, i64)> = None;
         for id in self.chain.up().rev() {
             if let (Some((parent, parties)), Some(capacity)) = (above, share) {
-                share = self.engine.tree.get_mut(parent).map(|g| g.party_share(Party::Child(id), capacity));
+                share = self
+                    .engine
+                    .tree
+                    .get_mut(parent)
+                    .map(|g| g.party_share(Party::Child(id), capacity));
                 slack = slack.map(|slack| Rate(slack.0 / parties));
             }
-            let Some(group) = self.engine.tree.get(id) else { return Rate::ZERO };
+            let Some(group) = self.engine.tree.get(id) else {
+                return Rate::ZERO;
+            };
             if let Some(limit) = group.spec.limit() {
                 share = Some(share.map_or(limit, |share| share.min(limit)));
                 let own_slack = Rate((limit - group.demand()).0 / 2);
@@ -138,8 +169,12 @@ impl Decision<'_> {
     fn local_cap(&self, rate: Rate) -> Ru {
         let mut cap = rate.over(LOCAL_CAP);
         for id in self.chain.up() {
-            let Some(group) = self.engine.tree.get(id) else { continue };
-            let (Some(limit), Some(depth)) = (group.spec.limit(), group.spec.depth()) else { continue };
+            let Some(group) = self.engine.tree.get(id) else {
+                continue;
+            };
+            let (Some(limit), Some(depth)) = (group.spec.limit(), group.spec.depth()) else {
+                continue;
+            };
             let waiting = group.queue.first_key_value().map_or(Ru::ZERO, |(_, need)| *need);
             let budget = depth.scale(1, 2).min((depth - waiting).or_zero());
             cap = cap.min(budget.scale(rate.0, limit.0.max(1)));
@@ -152,16 +187,23 @@ impl Decision<'_> {
     fn lump(&self, lease: &Lease, fits: bool) -> Option<Ru> {
         let (mut available, mut share) = (Ru::MAX, Ru::MAX);
         for id in self.chain.up() {
-            let Some(group) = self.engine.tree.get(id) else { continue };
+            let Some(group) = self.engine.tree.get(id) else {
+                continue;
+            };
             if group.spec.limit().is_none() {
                 continue;
             }
             let place = lease.queued_since.map(|since| (since, self.client, self.group));
-            let first = group.queue.first_key_value().filter(|(first, _)| place.is_none_or(|p| **first < p));
+            let first = group
+                .queue
+                .first_key_value()
+                .filter(|(first, _)| place.is_none_or(|p| **first < p));
             let reserved = first.map_or(Ru::ZERO, |(_, need)| *need);
             let free = (group.pool.tokens() - reserved).or_zero();
             available = available.min(free);
-            share = share.min(Ru(free.0 / i64::try_from(group.backlogged.max(1)).unwrap_or(i64::MAX)));
+            share = share.min(Ru(
+                free.0 / i64::try_from(group.backlogged.max(1)).unwrap_or(i64::MAX)
+            ));
         }
         let missing = (lease.backlog - lease.lump).or_zero();
         if fits {
@@ -177,9 +219,16 @@ impl Decision<'_> {
         let place = (lease.queued_since.unwrap_or(self.now), self.client, self.group);
         let mut wait = MIN_ASK_INTERVAL;
         for id in self.chain.up() {
-            let Some(group) = self.engine.tree.get(id) else { continue };
+            let Some(group) = self.engine.tree.get(id) else {
+                continue;
+            };
             let Some(limit) = group.spec.limit() else { continue };
-            let ahead: Ru = group.queue.range(..place).take(MOST_AHEAD).map(|(_, need)| *need).sum();
+            let ahead: Ru = group
+                .queue
+                .range(..place)
+                .take(MOST_AHEAD)
+                .map(|(_, need)| *need)
+                .sum();
             let missing = lease.head + ahead - group.pool.tokens();
             wait = wait.max(limit.time_for(missing).unwrap_or(renew_every));
         }
@@ -201,7 +250,9 @@ impl Decision<'_> {
         let mut excess = Ru::ZERO;
         let mut fill = lease.cap;
         for id in self.chain.up() {
-            let Some(group) = self.engine.tree.get(id) else { continue };
+            let Some(group) = self.engine.tree.get(id) else {
+                continue;
+            };
             let Some(depth) = group.spec.depth() else { continue };
             let left = group.pool.tokens() - lump;
             let room = (depth - group.held - lease.lump - lump).or_zero();
@@ -212,7 +263,9 @@ impl Decision<'_> {
         }
         let fill = fill.min(excess).or_zero().min(lease.cap);
         for id in self.chain.up() {
-            let Some(group) = self.engine.tree.get_mut(id) else { continue };
+            let Some(group) = self.engine.tree.get_mut(id) else {
+                continue;
+            };
             if let Some(depth) = group.spec.depth() {
                 group.pool.grant(fill + lump);
                 let hold = lease.cap.max(lease.held_cap) + lease.lump + lump;

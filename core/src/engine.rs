@@ -10,9 +10,9 @@ use std::collections::BTreeSet;
 
 use crate::decide::Decision;
 use crate::exchange::{Ask, Grant, Held, LeaseTerms};
-use crate::group::{ClientId, GroupId, GroupSpec};
+use crate::group::{ClientId, GroupId};
 use crate::lease::Lease;
-use crate::tree::{Chain, Group, MAX_DEPTH, Tree};
+use crate::tree::{Chain, Tree};
 use crate::units::{Rate, Ru, Span, Time};
 
 /// Settings of the whole controller.
@@ -26,25 +26,11 @@ pub struct EngineConfig {
 
 impl Default for EngineConfig {
     fn default() -> Self {
-        Self { drift_ppm: 1_000, margin: Span::millis(50) }
+        Self {
+            drift_ppm: 1_000,
+            margin: Span::millis(50),
+        }
     }
-}
-
-/// Why a definition was refused.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum GroupError {
-    /// No such group.
-    Unknown(GroupId),
-    /// The parent does not exist.
-    UnknownParent(GroupId),
-    /// The group would be its own ancestor.
-    Cycle(GroupId),
-    /// Nested deeper than [`MAX_DEPTH`].
-    TooDeep(GroupId),
-    /// The group has children.
-    HasChildren(GroupId),
-    /// The root and the default group cannot be removed, and the root has no parent.
-    Reserved(GroupId),
 }
 
 /// A lease that should be lowered at once, to be pushed to the client.
@@ -84,125 +70,14 @@ impl Engine {
     pub fn recover_until(&mut self, until: Time) {
         self.recovering_until = self.recovering_until.max(until);
         let until = self.recovering_until;
-        self.tree.iter_mut().for_each(|group| group.pool.suspend_until(until));
+        self.tree
+            .iter_mut()
+            .for_each(|group| group.pool.suspend_until(until));
     }
 
     /// When recovery ends; in the past when not recovering.
     pub fn recovering_until(&self) -> Time {
         self.recovering_until
-    }
-
-    /// Creates a group, or alters it, parent included. Leases of nodes follow at their next renewal.
-    ///
-    /// # Errors
-    /// [`GroupError`] when the parent is unknown, nested too deeply or below the group itself.
-    pub fn put_group(&mut self, now: Time, id: GroupId, spec: GroupSpec) -> Result<(), GroupError> {
-        self.expire(now);
-        self.check_parent(id, &spec)?;
-        let known = self.tree.chain(id).filter(|_| self.tree.get(id).is_some_and(|group| !group.removed));
-        match known {
-            None => self.create(now, id, spec),
-            Some(chain) => self.alter(now, id, &chain, spec),
-        }
-        self.assert_invariants();
-        Ok(())
-    }
-
-    fn check_parent(&self, id: GroupId, spec: &GroupSpec) -> Result<(), GroupError> {
-        let Some(parent) = spec.parent else { return Ok(()) };
-        if id == GroupId::ROOT {
-            return Err(GroupError::Reserved(id));
-        }
-        if self.tree.get(parent).is_none_or(|group| group.removed) {
-            return Err(GroupError::UnknownParent(parent));
-        }
-        let above = self.tree.chain(parent).ok_or(GroupError::TooDeep(id))?;
-        if above.up().any(|ancestor| ancestor == id) {
-            return Err(GroupError::Cycle(id));
-        }
-        if above.up().count() + self.tree.height(id) > MAX_DEPTH + 1 {
-            return Err(GroupError::TooDeep(id));
-        }
-        Ok(())
-    }
-
-    fn create(&mut self, now: Time, id: GroupId, spec: GroupSpec) {
-        let parent = spec.parent.unwrap_or(GroupId::ROOT);
-        let mut group = Group::new(now, spec);
-        if now < self.recovering_until {
-            group.pool.suspend_until(self.recovering_until);
-        }
-        self.tree.insert(id, group);
-        if id != GroupId::ROOT && let Some(above) = self.tree.get_mut(parent) {
-            above.children.insert(id);
-            above.children_by_rate.insert((Rate::ZERO, id));
-        }
-        self.tree.propagate_demand(parent);
-    }
-
-    fn alter(&mut self, now: Time, id: GroupId, chain: &Chain, spec: GroupSpec) {
-        self.advance(chain, now);
-        let parent_before = self.tree.parent(id);
-        let parent_after = (id != GroupId::ROOT).then(|| spec.parent.unwrap_or(GroupId::ROOT));
-        let moves = parent_before != parent_after;
-        if moves {
-            self.tree.detach(id);
-        }
-        let recovering_until = self.recovering_until;
-        if let Some(group) = self.tree.get_mut(id) {
-            let had_limit = group.spec.limit().is_some();
-            group.spec = spec;
-            if !had_limit && let Some(depth) = group.spec.depth() {
-                // What nodes may be spending without a limit is not in the ledger, so the new bucket starts empty.
-                group.pool = crate::pool::Pool::new(now, Ru::ZERO);
-                debug_assert!(depth > Ru::ZERO, "a limited group has a bucket");
-                if now < recovering_until {
-                    group.pool.suspend_until(recovering_until);
-                }
-            }
-        }
-        if moves && let Some(parent) = parent_after {
-            if let Some(above) = self.tree.chain(parent) {
-                self.advance(&above, now);
-            }
-            self.tree.attach(id, parent);
-        }
-        if let Some(chain) = self.tree.chain(id) {
-            self.tree.excuse(&chain);
-            self.advance(&chain, now);
-        }
-        self.tree.propagate_demand(id);
-    }
-
-    /// Removes a group without children. What its nodes still hold counts in its ancestors until it ends.
-    ///
-    /// # Errors
-    /// [`GroupError`] when the group is unknown, reserved or has children.
-    pub fn remove_group(&mut self, now: Time, id: GroupId) -> Result<(), GroupError> {
-        self.expire(now);
-        if id == GroupId::ROOT || id == GroupId::DEFAULT {
-            return Err(GroupError::Reserved(id));
-        }
-        let group = self.tree.get_mut(id).filter(|group| !group.removed).ok_or(GroupError::Unknown(id))?;
-        if !group.children.is_empty() {
-            return Err(GroupError::HasChildren(id));
-        }
-        group.removed = true;
-        let holders: Vec<ClientId> = group.leases.keys().copied().collect();
-        for client in holders {
-            self.forget_interest(id, client);
-            self.lowers.push(LowerOrder { client, group: id, rate_at_most: Rate::ZERO });
-        }
-        self.drop_if_gone(id);
-        self.assert_invariants();
-        Ok(())
-    }
-
-    fn drop_if_gone(&mut self, id: GroupId) {
-        if self.tree.get(id).is_some_and(|group| group.removed && group.leases.is_empty()) {
-            self.tree.detach(id);
-            self.tree.remove(id);
-        }
     }
 
     /// Answers one entry of a renewal. `None`: the entry is older than one already answered.
@@ -238,10 +113,19 @@ impl Engine {
         if now < self.recovering_until && !self.readmit(now, &mut lease, known_client, proven) {
             self.drop_interest(&chain, group, client, &lease);
             self.assert_invariants();
-            return Some(Grant::Recovering { ask_again: self.recovering_until.since(now).min(Span::secs(1)) });
+            return Some(Grant::Recovering {
+                ask_again: self.recovering_until.since(now).min(Span::secs(1)),
+            });
         }
         self.note_interest(&chain, group, client, &mut lease, ask);
-        let grant = Decision { engine: self, chain: &chain, now, client, group }.decide(&mut lease);
+        let grant = Decision {
+            engine: self,
+            chain: &chain,
+            now,
+            client,
+            group,
+        }
+        .decide(&mut lease);
         self.put(&chain, client, lease);
         self.assert_invariants();
         Some(grant)
@@ -298,14 +182,7 @@ impl Engine {
     }
 
     /// Enters what the node wants into the division, and its place among those who wait.
-    fn note_interest(
-        &mut self,
-        chain: &Chain,
-        id: GroupId,
-        client: ClientId,
-        lease: &mut Lease,
-        ask: &Ask,
-    ) {
+    fn note_interest(&mut self, chain: &Chain, id: GroupId, client: ClientId, lease: &mut Lease, ask: &Ask) {
         let had_backlog = lease.backlog.is_positive();
         let progressed = ask.head != lease.head || ask.backlog < lease.backlog;
         (lease.demand, lease.backlog, lease.head) = (ask.demand, ask.backlog.or_zero(), ask.head.or_zero());
@@ -331,9 +208,13 @@ impl Engine {
     }
 
     /// Forgets what a client in the ledger wants, its backlog and its place in the queue.
-    fn forget_interest(&mut self, id: GroupId, client: ClientId) {
-        let (Some(chain), Some(group)) = (self.tree.chain(id), self.tree.get_mut(id)) else { return };
-        let Some(lease) = group.leases.get_mut(&client) else { return };
+    pub(crate) fn forget_interest(&mut self, id: GroupId, client: ClientId) {
+        let (Some(chain), Some(group)) = (self.tree.chain(id), self.tree.get_mut(id)) else {
+            return;
+        };
+        let Some(lease) = group.leases.get_mut(&client) else {
+            return;
+        };
         let before = *lease;
         (lease.backlog, lease.queued_since) = (Ru::ZERO, None);
         self.drop_interest(&chain, id, client, &before);
@@ -357,15 +238,22 @@ impl Engine {
 
     /// Takes a client's lease out of the ledger's sums, to be put back changed.
     pub(crate) fn take(&mut self, chain: &Chain, client: ClientId) -> Lease {
-        let Some(id) = chain.up().next() else { return Lease::default() };
-        let Some(lease) = self.tree.get_mut(id).and_then(|group| group.leases.remove(&client)) else {
+        let Some(id) = chain.up().next() else {
+            return Lease::default();
+        };
+        let Some(lease) = self
+            .tree
+            .get_mut(id)
+            .and_then(|group| group.leases.remove(&client))
+        else {
             return Lease::default();
         };
         if let Some(group) = self.tree.get_mut(id) {
             group.by_rate.remove(&(lease.committed(), client));
         }
         self.expiries.remove(&(lease.ends(), client, id));
-        self.tree.add(chain, Rate(-lease.committed().0), Ru(-lease.hold().0));
+        self.tree
+            .add(chain, Rate(-lease.committed().0), Ru(-lease.hold().0));
         lease
     }
 
@@ -412,8 +300,12 @@ impl Engine {
     /// A client says goodbye: it spends nothing any more.
     pub fn release(&mut self, now: Time, client: ClientId) {
         self.expire(now);
-        let held: Vec<(Time, ClientId, GroupId)> =
-            self.expiries.iter().filter(|(_, holder, _)| *holder == client).copied().collect();
+        let held: Vec<(Time, ClientId, GroupId)> = self
+            .expiries
+            .iter()
+            .filter(|(_, holder, _)| *holder == client)
+            .copied()
+            .collect();
         for (_, client, id) in held {
             self.end(now, client, id);
         }
@@ -427,20 +319,25 @@ impl Engine {
 
     /// Terms for a node that gave its lease up.
     fn idle_terms(&self, id: GroupId) -> LeaseTerms {
-        self.tree.get(id).map_or_else(LeaseTerms::default, |group| LeaseTerms {
-            ttl: group.spec.ttl,
-            renew_after: group.spec.renew_every,
-            max_fit: self.max_fit(id),
-            max_debt: group.spec.max_debt,
-            fallback: group.spec.fallback,
-            ..LeaseTerms::default()
-        })
+        self.tree
+            .get(id)
+            .map_or_else(LeaseTerms::default, |group| LeaseTerms {
+                ttl: group.spec.ttl,
+                renew_after: group.spec.renew_every,
+                max_fit: self.max_fit(id),
+                max_debt: group.spec.max_debt,
+                fallback: group.spec.fallback,
+                ..LeaseTerms::default()
+            })
     }
 
     /// The largest operation that the group and its ancestors can ever cover.
     pub(crate) fn max_fit(&self, id: GroupId) -> Ru {
         let depths = self.tree.chain(id).into_iter().flat_map(|chain| {
-            chain.up().filter_map(|level| self.tree.get(level)?.spec.depth()).collect::<Vec<_>>()
+            chain
+                .up()
+                .filter_map(|level| self.tree.get(level)?.spec.depth())
+                .collect::<Vec<_>>()
         });
         depths.min().unwrap_or(Ru::MAX)
     }
@@ -452,7 +349,10 @@ fn wanted(ask: &Ask, held: Rate) -> Rate {
     let offered = ask.demand.max(Rate::ZERO);
     let doubled = offered + offered;
     if ask.backlog.is_positive() {
-        doubled.max(held.scale(3, 2)).max(offered + Rate(ask.backlog.0)).min(Rate::MAX)
+        doubled
+            .max(held.scale(3, 2))
+            .max(offered + Rate(ask.backlog.0))
+            .min(Rate::MAX)
     } else {
         doubled.min(Rate::MAX)
     }

@@ -57,8 +57,15 @@ impl<K> Default for WaterFill<K> {
 impl<K: Ord + Copy> WaterFill<K> {
     /// Sets a member's demand and weight (at least 1).
     pub(crate) fn set(&mut self, key: K, demand: i64, weight: i64) {
-        let member = Member { demand: demand.max(0), weight: weight.max(1) };
-        if self.members.get(&key).is_some_and(|m| m.demand == member.demand && m.weight == member.weight) {
+        let member = Member {
+            demand: demand.max(0),
+            weight: weight.max(1),
+        };
+        if self
+            .members
+            .get(&key)
+            .is_some_and(|m| m.demand == member.demand && m.weight == member.weight)
+        {
             return;
         }
         self.remove(key);
@@ -71,7 +78,9 @@ impl<K: Ord + Copy> WaterFill<K> {
 
     /// Removes a member.
     pub(crate) fn remove(&mut self, key: K) {
-        let Some(member) = self.members.remove(&key) else { return };
+        let Some(member) = self.members.remove(&key) else {
+            return;
+        };
         self.demand -= i128::from(member.demand);
         if self.low.remove(&(member.level(), key)) {
             self.low_demand -= i128::from(member.demand);
@@ -92,7 +101,9 @@ impl<K: Ord + Copy> WaterFill<K> {
 
     /// What a member gets; zero for a stranger.
     pub(crate) fn share(&self, key: K) -> i64 {
-        let Some(member) = self.members.get(&key) else { return 0 };
+        let Some(member) = self.members.get(&key) else {
+            return 0;
+        };
         if self.low.contains(&(member.level(), key)) {
             return member.demand;
         }
@@ -141,7 +152,9 @@ impl<K: Ord + Copy> WaterFill<K> {
     }
 
     fn shift(&mut self, level: i128, key: K, satisfied: bool) {
-        let Some(member) = self.members.get(&key) else { return };
+        let Some(member) = self.members.get(&key) else {
+            return;
+        };
         let (demand, weight) = (i128::from(member.demand), i128::from(member.weight));
         if satisfied {
             self.high.remove(&(level, key));
@@ -173,8 +186,15 @@ mod tests {
         let (mut low, mut high) = (0.0_f64, 1e18);
         for _ in 0..200 {
             let level = f64::midpoint(low, high);
-            let used: f64 = members.values().map(|m| (m.0 as f64).min(m.1 as f64 * level)).sum();
-            if used > capacity as f64 { high = level } else { low = level }
+            let used: f64 = members
+                .values()
+                .map(|m| (m.0 as f64).min(m.1 as f64 * level))
+                .sum();
+            if used > capacity as f64 {
+                high = level
+            } else {
+                low = level
+            }
         }
         (demand as f64).min(weight as f64 * low)
     }

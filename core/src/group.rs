@@ -89,7 +89,10 @@ impl GroupSpec {
 
     /// A top-level group capped at `rate`, everything else at its default.
     pub fn capped(rate: Rate) -> Self {
-        Self { rate: Some(rate), ..Self::unlimited() }
+        Self {
+            rate: Some(rate),
+            ..Self::unlimited()
+        }
     }
 
     /// A top-level group that is metered and not throttled.

@@ -13,6 +13,7 @@
 //! an argument. The specification is docs/algorithm.md.
 
 mod decide;
+mod define;
 mod demand;
 pub mod engine;
 pub mod exchange;
@@ -30,4 +31,5 @@ pub mod usage;
 pub mod view;
 mod waiters;
 
+pub use define::GroupError;
 pub use tree::MAX_DEPTH;

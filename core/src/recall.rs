@@ -17,12 +17,23 @@ impl Engine {
         let mut missing = short;
         self.recall_from_clients(now, level, &mut missing, asker);
         let children: Vec<(Rate, GroupId)> = self.tree.get(level).map_or_else(Vec::new, |group| {
-            group.children_by_rate.iter().rev().take(MOST_LOOKED_AT).copied().collect()
+            group
+                .children_by_rate
+                .iter()
+                .rev()
+                .take(MOST_LOOKED_AT)
+                .copied()
+                .collect()
         });
         let capacity = self.tree.get(level).and_then(|group| group.spec.limit());
         for (committed, child) in children {
-            let share = capacity
-                .and_then(|capacity| Some(self.tree.get_mut(level)?.party_share(Party::Child(child), capacity)));
+            let share = capacity.and_then(|capacity| {
+                Some(
+                    self.tree
+                        .get_mut(level)?
+                        .party_share(Party::Child(child), capacity),
+                )
+            });
             let above = committed - share.unwrap_or(Rate::ZERO);
             if missing.0 > 0 && above.0 > 0 {
                 self.recall(now, child, missing.min(above), asker);
@@ -32,7 +43,9 @@ impl Engine {
     }
 
     fn recall_from_clients(&mut self, now: Time, level: GroupId, missing: &mut Rate, asker: ClientId) {
-        let Some(group) = self.tree.get_mut(level) else { return };
+        let Some(group) = self.tree.get_mut(level) else {
+            return;
+        };
         let holders: Vec<(Rate, ClientId)> =
             group.by_rate.iter().rev().take(MOST_LOOKED_AT).copied().collect();
         for (committed, client) in holders {
@@ -40,14 +53,23 @@ impl Engine {
             if missing.0 <= 0 || client == asker || committed.0 - share.0 <= committed.0 / 16 {
                 continue;
             }
-            let Some(lease) = group.leases.get_mut(&client) else { continue };
-            if lease.lowered.is_some_and(|(_, when)| now.since(when) < REPEAT_AFTER) {
+            let Some(lease) = group.leases.get_mut(&client) else {
+                continue;
+            };
+            if lease
+                .lowered
+                .is_some_and(|(_, when)| now.since(when) < REPEAT_AFTER)
+            {
                 *missing -= committed - share;
                 continue;
             }
             lease.lowered = Some((share, now));
             *missing -= committed - share;
-            self.lowers.push(LowerOrder { client, group: level, rate_at_most: share });
+            self.lowers.push(LowerOrder {
+                client,
+                group: level,
+                rate_at_most: share,
+            });
         }
     }
 }

@@ -93,14 +93,20 @@ impl Group {
         let wanted = if self.children.is_empty() {
             self.own.demand()
         } else {
-            self.borrowing.iter().fold(self.guarantees.demand(), |sum, f| sum.saturating_add(f.demand()))
+            self.borrowing
+                .iter()
+                .fold(self.guarantees.demand(), |sum, f| sum.saturating_add(f.demand()))
         };
-        self.spec.limit().map_or(Rate(wanted), |limit| limit.min(Rate(wanted)))
+        self.spec
+            .limit()
+            .map_or(Rate(wanted), |limit| limit.min(Rate(wanted)))
     }
 
     /// Room for tokens in the pool.
     pub(crate) fn room(&self) -> Ru {
-        self.spec.depth().map_or(Ru::ZERO, |depth| (depth - self.held).or_zero())
+        self.spec
+            .depth()
+            .map_or(Ru::ZERO, |depth| (depth - self.held).or_zero())
     }
 
     /// Brings the pool up to `now`.
@@ -113,12 +119,23 @@ impl Group {
 
     /// Parties with demand.
     pub(crate) fn parties(&self) -> i64 {
-        let members = if self.children.is_empty() { self.own.len() } else { self.guarantees.len() };
+        let members = if self.children.is_empty() {
+            self.own.len()
+        } else {
+            self.guarantees.len()
+        };
         i64::try_from(members.max(1)).unwrap_or(i64::MAX)
     }
 
     /// Tells the division what a party wants. `guarantee` is zero for own clients.
-    pub(crate) fn set_party(&mut self, party: Party, want: Rate, guarantee: Rate, priority: Priority, weight: u32) {
+    pub(crate) fn set_party(
+        &mut self,
+        party: Party,
+        want: Rate,
+        guarantee: Rate,
+        priority: Priority,
+        weight: u32,
+    ) {
         let sure = want.min(guarantee);
         self.forget_party(party);
         if want.0 == 0 {
@@ -167,7 +184,9 @@ pub(crate) struct Tree {
 
 impl Tree {
     pub(crate) fn new(now: Time) -> Self {
-        Self { groups: BTreeMap::from([(GroupId::ROOT, Group::new(now, GroupSpec::unlimited()))]) }
+        Self {
+            groups: BTreeMap::from([(GroupId::ROOT, Group::new(now, GroupSpec::unlimited()))]),
+        }
     }
 
     pub(crate) fn get(&self, id: GroupId) -> Option<&Group> {
@@ -198,12 +217,17 @@ impl Tree {
         if id == GroupId::ROOT {
             return None;
         }
-        self.groups.get(&id).map(|group| group.spec.parent.unwrap_or(GroupId::ROOT))
+        self.groups
+            .get(&id)
+            .map(|group| group.spec.parent.unwrap_or(GroupId::ROOT))
     }
 
     /// The group and its ancestors; `None` when it does not exist or is nested too deeply.
     pub(crate) fn chain(&self, id: GroupId) -> Option<Chain> {
-        let mut chain = Chain { ids: [GroupId::ROOT; MAX_DEPTH + 1], len: 0 };
+        let mut chain = Chain {
+            ids: [GroupId::ROOT; MAX_DEPTH + 1],
+            len: 0,
+        };
         let mut next = Some(id);
         while let Some(id) = next {
             self.groups.get(&id)?;
@@ -218,14 +242,18 @@ impl Tree {
     pub(crate) fn propagate_demand(&mut self, id: GroupId) {
         let mut id = id;
         loop {
-            let Some(group) = self.groups.get_mut(&id) else { return };
+            let Some(group) = self.groups.get_mut(&id) else {
+                return;
+            };
             if !group.children.is_empty() {
                 let own = Rate(group.own.demand());
                 group.set_party(Party::Own, own, Rate::ZERO, Priority::Medium, 1);
             }
             let (want, spec) = (group.demand(), group.spec.clone());
             let Some(parent) = self.parent(id) else { return };
-            let Some(above) = self.groups.get_mut(&parent) else { return };
+            let Some(above) = self.groups.get_mut(&parent) else {
+                return;
+            };
             let guarantee = spec.rate.unwrap_or(Rate::ZERO);
             above.set_party(Party::Child(id), want, guarantee, spec.priority, spec.weight);
             id = parent;
@@ -237,7 +265,12 @@ impl Tree {
     /// Levels from the group down to its deepest descendant, itself included.
     pub(crate) fn height(&self, id: GroupId) -> usize {
         let below = self.groups.get(&id).map_or(0, |group| {
-            group.children.iter().map(|child| self.height(*child)).max().unwrap_or_default()
+            group
+                .children
+                .iter()
+                .map(|child| self.height(*child))
+                .max()
+                .unwrap_or_default()
         });
         below + 1
     }
@@ -246,7 +279,9 @@ impl Tree {
     pub(crate) fn add(&mut self, chain: &Chain, committed: Rate, held: Ru) {
         let mut child: Option<(GroupId, Rate, Rate)> = None;
         for id in chain.up() {
-            let Some(group) = self.groups.get_mut(&id) else { continue };
+            let Some(group) = self.groups.get_mut(&id) else {
+                continue;
+            };
             let before = group.committed;
             group.committed += committed;
             group.held += held;
@@ -260,7 +295,9 @@ impl Tree {
 
     /// Takes a group with all that is below it out from under its parent.
     pub(crate) fn detach(&mut self, id: GroupId) {
-        let Some((parent, chain)) = self.parent(id).and_then(|p| Some((p, self.chain(p)?))) else { return };
+        let Some((parent, chain)) = self.parent(id).and_then(|p| Some((p, self.chain(p)?))) else {
+            return;
+        };
         let Some(group) = self.groups.get(&id) else { return };
         let (committed, held) = (group.committed, group.held);
         let (queue, backlogged) = (group.queue.clone(), group.backlogged);
@@ -293,7 +330,9 @@ impl Tree {
         for level in chain.up() {
             if let Some(above) = self.groups.get_mut(&level) {
                 above.backlogged += backlogged;
-                above.queue.extend(queue.iter().map(|(place, need)| (*place, *need)));
+                above
+                    .queue
+                    .extend(queue.iter().map(|(place, need)| (*place, *need)));
             }
         }
     }

@@ -79,30 +79,37 @@ pub struct SavedLease {
 impl Engine {
     /// A group's sums.
     pub fn group_view(&self, id: GroupId) -> Option<GroupView> {
-        self.tree.get(id).filter(|group| !group.removed).map(|group| GroupView {
-            committed: group.committed,
-            pool: group.pool.tokens(),
-            held: group.held,
-            demand: group.demand(),
-            leases: group.leases.len(),
-        })
+        self.tree
+            .get(id)
+            .filter(|group| !group.removed)
+            .map(|group| GroupView {
+                committed: group.committed,
+                pool: group.pool.tokens(),
+                held: group.held,
+                demand: group.demand(),
+                leases: group.leases.len(),
+            })
     }
 
     /// The leases on a group.
     pub fn leases(&self, id: GroupId) -> impl Iterator<Item = LeaseView> {
-        self.tree.get(id).into_iter().flat_map(|group| group.leases.iter()).map(|(client, lease)| LeaseView {
-            client: *client,
-            rate: lease.rate,
-            committed: lease.committed(),
-            cap: lease.cap,
-            lump: lease.lump,
-            demand: lease.demand,
-            backlog: lease.backlog,
-            debt: lease.debt,
-            waiting: lease.waiting,
-            unlimited: lease.unlimited,
-            expires: lease.ends(),
-        })
+        self.tree
+            .get(id)
+            .into_iter()
+            .flat_map(|group| group.leases.iter())
+            .map(|(client, lease)| LeaseView {
+                client: *client,
+                rate: lease.rate,
+                committed: lease.committed(),
+                cap: lease.cap,
+                lump: lease.lump,
+                demand: lease.demand,
+                backlog: lease.backlog,
+                debt: lease.debt,
+                waiting: lease.waiting,
+                unlimited: lease.unlimited,
+                expires: lease.ends(),
+            })
     }
 
     /// What a clean shutdown saves.
@@ -111,22 +118,30 @@ impl Engine {
         let mut snapshot = Snapshot::default();
         let ids: Vec<GroupId> = self.tree.iter().map(|(id, _)| id).collect();
         for id in ids {
-            let Some(group) = self.tree.get_mut(id) else { continue };
+            let Some(group) = self.tree.get_mut(id) else {
+                continue;
+            };
             group.advance(now);
             if group.spec.limit().is_some() {
                 snapshot.pools.push((id, group.pool.tokens()));
             }
-            snapshot.leases.extend(group.leases.iter().filter(|(_, lease)| !lease.unlimited).map(
-                |(client, lease)| SavedLease {
-                    group: id,
-                    client: *client,
-                    seq: lease.seq,
-                    rate: lease.committed(),
-                    cap: lease.cap.max(lease.held_cap),
-                    lump: lease.lump,
-                    remaining: lease.ends().since(now),
-                },
-            ));
+            snapshot
+                .leases
+                .extend(
+                    group
+                        .leases
+                        .iter()
+                        .filter(|(_, lease)| !lease.unlimited)
+                        .map(|(client, lease)| SavedLease {
+                            group: id,
+                            client: *client,
+                            seq: lease.seq,
+                            rate: lease.committed(),
+                            cap: lease.cap.max(lease.held_cap),
+                            lump: lease.lump,
+                            remaining: lease.ends().since(now),
+                        }),
+                );
         }
         snapshot
     }
@@ -139,7 +154,9 @@ impl Engine {
             }
         }
         for saved in &snapshot.leases {
-            let Some(chain) = self.tree.chain(saved.group) else { continue };
+            let Some(chain) = self.tree.chain(saved.group) else {
+                continue;
+            };
             let lease = Lease {
                 seq: saved.seq,
                 held_rate: saved.rate,

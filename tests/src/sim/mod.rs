@@ -2,6 +2,7 @@
 
 pub mod load;
 pub mod measure;
+mod network;
 pub mod random;
 pub mod script;
 pub mod world;

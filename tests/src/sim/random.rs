@@ -10,12 +10,12 @@ impl Random {
     /// The stream of a purpose under a seed.
     pub fn new(seed: u64, purpose: u64) -> Self {
         let mut random = Self(seed ^ purpose.wrapping_mul(0x9E37_79B9_7F4A_7C15));
-        random.next();
+        random.bits();
         random
     }
 
     /// 64 random bits.
-    pub fn next(&mut self) -> u64 {
+    pub fn bits(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
         let mut mixed = self.0;
         mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
@@ -25,12 +25,12 @@ impl Random {
 
     /// Uniform in `low..=high`.
     pub fn between(&mut self, low: u64, high: u64) -> u64 {
-        low + self.next() % (high.saturating_sub(low) + 1)
+        low + self.bits() % (high.saturating_sub(low) + 1)
     }
 
     /// True once in `n`.
     pub fn one_in(&mut self, n: u64) -> bool {
-        self.next().is_multiple_of(n)
+        self.bits().is_multiple_of(n)
     }
 
     /// Exponential with this mean: the gaps of a Poisson process.
@@ -41,7 +41,7 @@ impl Random {
         reason = "a gap of microseconds needs no more than the 53 bits"
     )]
     pub fn exponential(&mut self, mean: u64) -> u64 {
-        let unit = ((self.next() >> 11) as f64 + 1.0) / (1_u64 << 53) as f64;
+        let unit = ((self.bits() >> 11) as f64 + 1.0) / (1_u64 << 53) as f64;
         (-unit.ln() * mean as f64) as u64
     }
 }

@@ -1,0 +1,159 @@
+//! Groups come, change, move and go while their leases are out.
+//!
+//! What is out stays counted: a removed group counts in its ancestors until its leases end, and a lowered limit may
+//! be exceeded by what was leased before, which only shrinks (the `legacy` sums of invariants I1 and I2).
+
+use crate::engine::{Engine, LowerOrder};
+use crate::group::{ClientId, GroupId, GroupSpec};
+use crate::pool::Pool;
+use crate::tree::{Chain, Group, MAX_DEPTH};
+use crate::units::{Rate, Ru, Time};
+
+/// Why a definition was refused.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum GroupError {
+    /// No such group.
+    Unknown(GroupId),
+    /// The parent does not exist.
+    UnknownParent(GroupId),
+    /// The group would be its own ancestor.
+    Cycle(GroupId),
+    /// Nested deeper than [`MAX_DEPTH`].
+    TooDeep(GroupId),
+    /// The group has children.
+    HasChildren(GroupId),
+    /// The root and the default group cannot be removed, and the root has no parent.
+    Reserved(GroupId),
+}
+
+impl Engine {
+    /// Creates a group, or alters it, parent included. Leases of nodes follow at their next renewal.
+    ///
+    /// # Errors
+    /// [`GroupError`] when the parent is unknown, nested too deeply or below the group itself.
+    pub fn put_group(&mut self, now: Time, id: GroupId, spec: GroupSpec) -> Result<(), GroupError> {
+        self.expire(now);
+        self.check_parent(id, &spec)?;
+        let known = self
+            .tree
+            .chain(id)
+            .filter(|_| self.tree.get(id).is_some_and(|group| !group.removed));
+        match known {
+            None => self.create(now, id, spec),
+            Some(chain) => self.alter(now, id, &chain, spec),
+        }
+        self.assert_invariants();
+        Ok(())
+    }
+
+    fn check_parent(&self, id: GroupId, spec: &GroupSpec) -> Result<(), GroupError> {
+        let Some(parent) = spec.parent else { return Ok(()) };
+        if id == GroupId::ROOT {
+            return Err(GroupError::Reserved(id));
+        }
+        if self.tree.get(parent).is_none_or(|group| group.removed) {
+            return Err(GroupError::UnknownParent(parent));
+        }
+        let above = self.tree.chain(parent).ok_or(GroupError::TooDeep(id))?;
+        if above.up().any(|ancestor| ancestor == id) {
+            return Err(GroupError::Cycle(id));
+        }
+        if above.up().count() + self.tree.height(id) > MAX_DEPTH + 1 {
+            return Err(GroupError::TooDeep(id));
+        }
+        Ok(())
+    }
+
+    fn create(&mut self, now: Time, id: GroupId, spec: GroupSpec) {
+        let parent = spec.parent.unwrap_or(GroupId::ROOT);
+        let mut group = Group::new(now, spec);
+        if now < self.recovering_until {
+            group.pool.suspend_until(self.recovering_until);
+        }
+        self.tree.insert(id, group);
+        if id != GroupId::ROOT
+            && let Some(above) = self.tree.get_mut(parent)
+        {
+            above.children.insert(id);
+            above.children_by_rate.insert((Rate::ZERO, id));
+        }
+        self.tree.propagate_demand(parent);
+    }
+
+    fn alter(&mut self, now: Time, id: GroupId, chain: &Chain, spec: GroupSpec) {
+        self.advance(chain, now);
+        let parent_before = self.tree.parent(id);
+        let parent_after = (id != GroupId::ROOT).then(|| spec.parent.unwrap_or(GroupId::ROOT));
+        let moves = parent_before != parent_after;
+        if moves {
+            self.tree.detach(id);
+        }
+        let recovering_until = self.recovering_until;
+        if let Some(group) = self.tree.get_mut(id) {
+            let had_limit = group.spec.limit().is_some();
+            group.spec = spec;
+            if !had_limit && let Some(depth) = group.spec.depth() {
+                // What nodes may be spending without a limit is not in the ledger, so the new bucket starts empty.
+                group.pool = Pool::new(now, Ru::ZERO);
+                debug_assert!(depth > Ru::ZERO, "a limited group has a bucket");
+                if now < recovering_until {
+                    group.pool.suspend_until(recovering_until);
+                }
+            }
+        }
+        if moves && let Some(parent) = parent_after {
+            if let Some(above) = self.tree.chain(parent) {
+                self.advance(&above, now);
+            }
+            self.tree.attach(id, parent);
+        }
+        if let Some(chain) = self.tree.chain(id) {
+            self.tree.excuse(&chain);
+            self.advance(&chain, now);
+        }
+        self.tree.propagate_demand(id);
+    }
+
+    /// Removes a group without children. What its nodes still hold counts in its ancestors until it ends.
+    ///
+    /// # Errors
+    /// [`GroupError`] when the group is unknown, reserved or has children.
+    pub fn remove_group(&mut self, now: Time, id: GroupId) -> Result<(), GroupError> {
+        self.expire(now);
+        if id == GroupId::ROOT || id == GroupId::DEFAULT {
+            return Err(GroupError::Reserved(id));
+        }
+        let group = self
+            .tree
+            .get_mut(id)
+            .filter(|group| !group.removed)
+            .ok_or(GroupError::Unknown(id))?;
+        if !group.children.is_empty() {
+            return Err(GroupError::HasChildren(id));
+        }
+        group.removed = true;
+        let holders: Vec<ClientId> = group.leases.keys().copied().collect();
+        for client in holders {
+            self.forget_interest(id, client);
+            self.lowers.push(LowerOrder {
+                client,
+                group: id,
+                rate_at_most: Rate::ZERO,
+            });
+        }
+        self.drop_if_gone(id);
+        self.assert_invariants();
+        Ok(())
+    }
+
+    pub(crate) fn drop_if_gone(&mut self, id: GroupId) {
+        if self
+            .tree
+            .get(id)
+            .is_some_and(|group| group.removed && group.leases.is_empty())
+        {
+            self.tree.detach(id);
+            self.tree.remove(id);
+        }
+    }
+}
