@@ -29,9 +29,10 @@ pub(crate) async fn run(hub: Arc<Hub>, transport: Arc<dyn Transport>, endpoints:
         };
         match within(OPEN_TIMEOUT, transport.watch(endpoint, request)).await {
             Some(Ok(mut events)) => {
+                let mut parts = Bindings::default();
                 while let Some(Ok(event)) = events.next().await {
                     backoff.reset();
-                    apply(&hub, event);
+                    apply(&hub, &mut parts, event);
                 }
                 tracing::debug!(endpoint, "watch stream ended");
             }
@@ -43,20 +44,24 @@ pub(crate) async fn run(hub: Arc<Hub>, transport: Arc<dyn Transport>, endpoints:
     }
 }
 
-/// Applies one event.
-pub(crate) fn apply(hub: &Hub, event: v1::WatchEvent) {
+/// Applies one event. `parts` is what has arrived of a snapshot that comes in several messages.
+fn apply(hub: &Hub, parts: &mut Bindings, event: v1::WatchEvent) {
     let have = *hub.revision.borrow();
     let snapshot = matches!(event.kind, Some(Kind::Snapshot(_)));
     // A snapshot is the truth, even of a controller that was set back; a change of the past is not.
     if event.revision < have && !snapshot {
         return;
     }
+    hub.shared.counters.watch_events.add();
     match event.kind {
         Some(Kind::Snapshot(snapshot)) => {
-            let mut bindings = Bindings::default();
             for binding in snapshot.bindings {
-                put(hub, &mut bindings, binding);
+                put(hub, parts, binding);
             }
+            if snapshot.more {
+                return;
+            }
+            let bindings = std::mem::take(parts);
             tracing::info!(
                 revision = event.revision,
                 bindings = bindings.len(),
@@ -89,7 +94,6 @@ pub(crate) fn apply(hub: &Hub, event: v1::WatchEvent) {
         Some(Kind::Heartbeat(_)) => hub.change_bindings(|_| {}),
         Some(Kind::Binding(_)) | None => hub.shared.counters.watch_refused.add(),
     }
-    hub.shared.counters.watch_events.add();
     hub.revision.send_replace(event.revision);
 }
 

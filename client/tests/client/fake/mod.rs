@@ -1,0 +1,378 @@
+//! A controller for the client's tests: the real engine behind scripted behaviour, reachable over real sockets
+//! ([`listen`]) or over in-memory channels ([`piped`]), which work under paused time.
+
+mod reach;
+mod wire;
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, MutexGuard};
+use std::time::Duration;
+
+use tidegate_client::Ru;
+use tidegate_core::engine::{Engine, EngineConfig};
+use tidegate_core::exchange::Grant;
+use tidegate_core::group::{ClientId, GroupId, GroupSpec};
+use tidegate_core::units::Time;
+use tidegate_proto::v1;
+use tidegate_proto::v1::client_message::Kind as Said;
+use tidegate_proto::v1::server_message::Kind as Reply;
+use tokio::sync::{mpsc, watch};
+use tokio::time::Instant;
+use tokio_stream::wrappers::ReceiverStream;
+use tokio_stream::{Stream, StreamExt as _};
+use tonic::Status;
+
+pub(crate) use reach::{client_and_group, eventually, listen, piped};
+pub(crate) use wire::charged;
+use wire::{ask, grant_entry};
+
+type Outbound = mpsc::Sender<Result<v1::ServerMessage, Status>>;
+type Tamper = Box<dyn FnMut(&mut v1::Granted) + Send>;
+
+/// The controller's memory, open to the tests.
+pub(crate) struct State {
+    origin: Instant,
+    pub(crate) engine: Engine,
+    groups: BTreeMap<String, GroupId>,
+    clients: BTreeMap<(String, u64), ClientId>,
+    sessions: Vec<(ClientId, Outbound)>,
+    watchers: Vec<mpsc::Sender<Result<v1::WatchEvent, Status>>>,
+    pub(crate) revision: u64,
+    pub(crate) bindings: Vec<v1::Binding>,
+    pub(crate) cost_tables: Option<v1::CostTables>,
+    pub(crate) hellos: Vec<v1::Hello>,
+    pub(crate) renews: Vec<(Time, v1::Renew)>,
+    pub(crate) goodbyes: Vec<v1::Goodbye>,
+    pub(crate) watches: Vec<v1::WatchRequest>,
+    /// Newest total by incarnation and group.
+    pub(crate) totals: BTreeMap<(u64, String), v1::Consumption>,
+    pub(crate) epoch: u64,
+    /// Sessions are refused.
+    pub(crate) down: bool,
+    /// Renewals are heard and not answered.
+    pub(crate) mute: bool,
+    /// Goodbyes are heard and not answered.
+    pub(crate) rude: bool,
+    /// Reports stay in memory: `durable_seq` does not move.
+    pub(crate) forgetful: bool,
+    pub(crate) tamper: Option<Tamper>,
+}
+
+#[derive(Clone)]
+pub(crate) struct Fake {
+    state: Arc<Mutex<State>>,
+    changed: watch::Sender<u64>,
+    /// Counts how often every stream was cut.
+    cuts: watch::Sender<u64>,
+}
+
+impl Fake {
+    pub(crate) fn new() -> Self {
+        let state = State {
+            origin: Instant::now(),
+            engine: Engine::new(Time(0), EngineConfig::default()),
+            groups: BTreeMap::new(),
+            clients: BTreeMap::new(),
+            sessions: Vec::new(),
+            watchers: Vec::new(),
+            revision: 1,
+            bindings: Vec::new(),
+            cost_tables: None,
+            hellos: Vec::new(),
+            renews: Vec::new(),
+            goodbyes: Vec::new(),
+            watches: Vec::new(),
+            totals: BTreeMap::new(),
+            epoch: 1,
+            down: false,
+            mute: false,
+            rude: false,
+            forgetful: false,
+            tamper: None,
+        };
+        Self {
+            state: Arc::new(Mutex::new(state)),
+            changed: watch::Sender::new(0),
+            cuts: watch::Sender::new(0),
+        }
+    }
+
+    pub(crate) fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap()
+    }
+
+    /// Waits until `condition` holds.
+    pub(crate) async fn until(&self, what: &str, mut condition: impl FnMut(&State) -> bool) {
+        let mut changes = self.changed.subscribe();
+        let wait = async {
+            while !condition(&self.state()) {
+                changes.changed().await.unwrap();
+            }
+        };
+        tokio::time::timeout(Duration::from_secs(60), wait)
+            .await
+            .unwrap_or_else(|_| panic!("never: {what}"));
+    }
+
+    pub(crate) fn group(&self, name: &str, spec: GroupSpec) {
+        let mut state = self.state();
+        let (now, next) = (state.now(), u32::try_from(state.groups.len()).unwrap() + 10);
+        let id = *state.groups.entry(name.into()).or_insert(GroupId(next));
+        state.engine.put_group(now, id, spec).unwrap();
+        state.tell(v1::watch_event::Kind::GroupsChanged(v1::GroupsChanged {
+            groups: vec![name.into()],
+        }));
+    }
+
+    pub(crate) fn remove_group(&self, name: &str) {
+        let mut state = self.state();
+        let now = state.now();
+        let id = state.groups.remove(name).unwrap();
+        state.engine.remove_group(now, id).unwrap();
+        state.tell(v1::watch_event::Kind::GroupsChanged(v1::GroupsChanged {
+            groups: vec![name.into()],
+        }));
+    }
+
+    pub(crate) fn bind(&self, tenant: &str, user: &str, group: &str) {
+        let binding = v1::Binding {
+            tenant: tenant.into(),
+            user: user.into(),
+            group: group.into(),
+        };
+        let mut state = self.state();
+        state
+            .bindings
+            .retain(|old| (&old.tenant, &old.user) != (&binding.tenant, &binding.user));
+        state.bindings.push(binding.clone());
+        state.tell(v1::watch_event::Kind::Binding(v1::BindingChange {
+            binding: Some(binding),
+            removed: false,
+        }));
+    }
+
+    pub(crate) fn set_cost_tables(&self, tables: v1::CostTables) {
+        let mut state = self.state();
+        state.cost_tables = Some(tables.clone());
+        state.tell(v1::watch_event::Kind::CostTables(tables));
+    }
+
+    /// Ends every stream and refuses new ones until `down` is cleared.
+    pub(crate) fn go_down(&self) {
+        let mut state = self.state();
+        state.down = true;
+        state.sessions.clear();
+        state.watchers.clear();
+        drop(state);
+        self.cuts.send_modify(|count| *count += 1);
+    }
+
+    pub(crate) fn come_back(&self) {
+        self.state().down = false;
+    }
+
+    pub(crate) fn push(&self, reply: Reply) {
+        let state = self.state();
+        for (_, session) in &state.sessions {
+            session
+                .try_send(Ok(v1::ServerMessage {
+                    kind: Some(reply.clone()),
+                }))
+                .unwrap();
+        }
+    }
+
+    /// RU reported for a group, over all incarnations.
+    pub(crate) fn total(&self, group: &str) -> Ru {
+        self.state().total(group)
+    }
+
+    fn note(&self) {
+        self.changed.send_modify(|count| *count += 1);
+    }
+
+    async fn serve(
+        self,
+        mut inbound: impl Stream<Item = Result<v1::ClientMessage, Status>> + Unpin,
+        outbound: Outbound,
+    ) {
+        let mut hello = v1::Hello::default();
+        let mut cuts = self.cuts.subscribe();
+        loop {
+            let message = tokio::select! {
+                message = inbound.next() => message,
+                () = outbound.closed() => None,
+                _ = cuts.changed() => None,
+            };
+            let Some(Ok(v1::ClientMessage { kind: Some(said) })) = message else {
+                break;
+            };
+            self.state().hear(&mut hello, said, &outbound);
+            self.note();
+        }
+    }
+}
+
+impl State {
+    pub(crate) fn now(&self) -> Time {
+        Time(u64::try_from(self.origin.elapsed().as_micros()).unwrap())
+    }
+
+    pub(crate) fn total(&self, group: &str) -> Ru {
+        let of_group = self.totals.iter().filter(|((_, name), _)| name == group);
+        of_group.map(|(_, total)| charged(total)).sum()
+    }
+
+    fn tell(&mut self, kind: v1::watch_event::Kind) {
+        self.revision += 1;
+        let event = v1::WatchEvent {
+            revision: self.revision,
+            kind: Some(kind),
+        };
+        self.watchers
+            .retain(|watcher| watcher.try_send(Ok(event.clone())).is_ok());
+    }
+
+    fn hear(&mut self, hello: &mut v1::Hello, said: Said, outbound: &Outbound) {
+        let reply = match said {
+            Said::Hello(said) => {
+                *hello = said.clone();
+                let next = ClientId(u64::try_from(self.clients.len()).unwrap() + 1);
+                let id = *self
+                    .clients
+                    .entry((said.client_id.clone(), said.incarnation))
+                    .or_insert(next);
+                self.sessions.push((id, outbound.clone()));
+                self.hellos.push(said);
+                Some(Reply::Welcome(v1::Welcome {
+                    protocol: 1,
+                    epoch: self.epoch,
+                    server: "fake/1".into(),
+                    ..v1::Welcome::default()
+                }))
+            }
+            Said::Renew(renew) => {
+                let now = self.now();
+                self.renews.push((now, renew.clone()));
+                self.report(hello, &renew.reports);
+                (!self.mute).then(|| Reply::Granted(self.grant(now, hello, &renew)))
+            }
+            Said::Goodbye(goodbye) => {
+                self.report(hello, &goodbye.reports);
+                let (now, client) = (self.now(), self.client(hello));
+                self.engine.release(now, client);
+                self.goodbyes.push(goodbye.clone());
+                (!self.rude).then_some(Reply::Farewell(v1::Farewell { seq: goodbye.seq }))
+            }
+        };
+        if let Some(reply) = reply {
+            drop(outbound.try_send(Ok(v1::ServerMessage { kind: Some(reply) })));
+        }
+        self.push_lowers();
+    }
+
+    fn client(&self, hello: &v1::Hello) -> ClientId {
+        self.clients[&(hello.client_id.clone(), hello.incarnation)]
+    }
+
+    fn report(&mut self, hello: &v1::Hello, reports: &[v1::Report]) {
+        for report in reports {
+            let incarnation = if report.incarnation == 0 {
+                hello.incarnation
+            } else {
+                report.incarnation
+            };
+            let total = report.total.unwrap();
+            let before = self.totals.insert((incarnation, report.group.clone()), total);
+            assert!(
+                before.is_none_or(|before| charged(&before) <= charged(&total)),
+                "a total shrank: {report:?}"
+            );
+        }
+    }
+
+    fn grant(&mut self, now: Time, hello: &v1::Hello, renew: &v1::Renew) -> v1::Granted {
+        let client = self.client(hello);
+        let entries = renew.entries.iter().map(|entry| {
+            let grant = match self.groups.get(&entry.group) {
+                None => Grant::UnknownGroup,
+                Some(id) => self
+                    .engine
+                    .renew(now, client, *id, renew.seq, &ask(entry), None)
+                    .expect("fresh"),
+            };
+            grant_entry(&entry.group, &grant)
+        });
+        let entries = entries.collect();
+        let durable_seq = if self.forgetful { 0 } else { renew.seq };
+        let mut granted = v1::Granted {
+            seq: renew.seq,
+            epoch: self.epoch,
+            entries,
+            durable_seq,
+        };
+        if let Some(tamper) = &mut self.tamper {
+            tamper(&mut granted);
+        }
+        granted
+    }
+
+    fn push_lowers(&mut self) {
+        for order in self.engine.take_lowers() {
+            let group = self
+                .groups
+                .iter()
+                .find(|(_, id)| **id == order.group)
+                .unwrap()
+                .0
+                .clone();
+            let entries = vec![v1::LowerEntry {
+                group,
+                rate_at_most: order.rate_at_most.0,
+            }];
+            let lower = Reply::Lower(v1::Lower {
+                epoch: self.epoch,
+                entries,
+            });
+            for (_, session) in self.sessions.iter().filter(|(id, _)| *id == order.client) {
+                drop(session.try_send(Ok(v1::ServerMessage {
+                    kind: Some(lower.clone()),
+                })));
+            }
+        }
+    }
+
+    fn watch(
+        &mut self,
+        request: v1::WatchRequest,
+    ) -> Result<ReceiverStream<Result<v1::WatchEvent, Status>>, Status> {
+        self.watches.push(request);
+        if self.down {
+            return Err(Status::unavailable("down"));
+        }
+        let (sender, receiver) = mpsc::channel(1_000);
+        // One binding a message, as a large snapshot comes in parts.
+        for binding in &self.bindings {
+            let part = v1::Snapshot {
+                bindings: vec![binding.clone()],
+                more: true,
+                ..v1::Snapshot::default()
+            };
+            let kind = Some(v1::watch_event::Kind::Snapshot(part));
+            sender.try_send(Ok(v1::WatchEvent { revision: 0, kind })).unwrap();
+        }
+        let last = v1::Snapshot {
+            cost_tables: self.cost_tables.clone(),
+            ..v1::Snapshot::default()
+        };
+        let kind = Some(v1::watch_event::Kind::Snapshot(last));
+        sender
+            .try_send(Ok(v1::WatchEvent {
+                revision: self.revision,
+                kind,
+            }))
+            .unwrap();
+        self.watchers.push(sender);
+        Ok(ReceiverStream::new(receiver))
+    }
+}

@@ -1,0 +1,76 @@
+//! Between the wire and the engine, as the controller's adapter does it.
+
+use tidegate_client::Ru;
+use tidegate_core::exchange::{Ask, Grant, Held};
+use tidegate_core::group::Fallback;
+use tidegate_core::units::Rate;
+use tidegate_proto::v1;
+
+/// RU of a report.
+pub(crate) fn charged(total: &v1::Consumption) -> Ru {
+    Ru(total.cpu_micro_ru
+        + total.read_micro_ru
+        + total.write_micro_ru
+        + total.network_micro_ru
+        + total.flat_micro_ru)
+}
+
+pub(super) fn ask(entry: &v1::RenewEntry) -> Ask {
+    Ask {
+        acked_seq: entry.acked_seq,
+        held: Held {
+            rate: Rate(entry.held_rate),
+            cap: Ru(entry.held_cap_micro_ru),
+            lump: Ru(entry.held_lump_micro_ru),
+        },
+        returned: Ru(entry.returned_micro_ru),
+        demand: Rate(entry.demand_rate),
+        backlog: Ru(entry.backlog_micro_ru),
+        head: Ru(entry.head_micro_ru),
+        debt: Ru(entry.debt_micro_ru),
+        waiting: entry.waiting,
+    }
+}
+
+pub(super) fn grant_entry(group: &str, grant: &Grant) -> v1::GrantEntry {
+    let mut entry = v1::GrantEntry {
+        group: group.into(),
+        ..v1::GrantEntry::default()
+    };
+    let wire_fallback = |fallback| {
+        let kind = match fallback {
+            Fallback::Stop => v1::fallback::Kind::Rate(0),
+            Fallback::Rate(rate) => v1::fallback::Kind::Rate(rate.0),
+            Fallback::Unlimited => v1::fallback::Kind::Unlimited(true),
+        };
+        Some(v1::Fallback { kind: Some(kind) })
+    };
+    match grant {
+        Grant::Leased(terms) => {
+            entry.set_status(v1::GrantStatus::Leased);
+            (entry.rate, entry.cap_micro_ru) = (terms.rate.0, terms.cap.0);
+            (entry.fill_micro_ru, entry.lump_micro_ru) = (terms.fill.0, terms.lump.0);
+            (entry.ttl_us, entry.renew_after_us) = (terms.ttl.0, terms.renew_after.0);
+            entry.ask_again_us = terms.ask_again.0;
+            (entry.max_fit_micro_ru, entry.max_debt_micro_ru) = (terms.max_fit.0, terms.max_debt.0);
+            entry.fallback = wire_fallback(terms.fallback);
+            (entry.ack_now, entry.scarce) = (terms.ack_now, terms.scarce);
+            entry.proof = format!("proof of {group}").into_bytes();
+        }
+        Grant::Unlimited {
+            ttl,
+            renew_after,
+            fallback,
+        } => {
+            entry.set_status(v1::GrantStatus::Unlimited);
+            (entry.ttl_us, entry.renew_after_us) = (ttl.0, renew_after.0);
+            entry.fallback = wire_fallback(*fallback);
+        }
+        Grant::UnknownGroup => entry.set_status(v1::GrantStatus::UnknownGroup),
+        Grant::Recovering { ask_again } => {
+            entry.set_status(v1::GrantStatus::Recovering);
+            entry.ask_again_us = ask_again.0;
+        }
+    }
+    entry
+}

@@ -1,0 +1,112 @@
+//! Consumption across a kill of the node: reported exactly once, under its own incarnation.
+
+use std::time::Duration;
+
+use tidegate_client::{ConnectError, JournalError, Ru};
+use tidegate_core::group::GroupSpec;
+use tidegate_core::units::Rate;
+
+use crate::fake::{Fake, eventually, piped};
+
+const SECOND: Duration = Duration::from_secs(1);
+
+#[tokio::test(start_paused = true)]
+async fn consumption_survives_a_kill_exactly_once() {
+    let dir = tempfile::tempdir().unwrap();
+    let fake = Fake::new();
+    fake.group("g", GroupSpec::capped(Rate::whole(1_000)));
+    let start = || piped(&fake).journal_dir(dir.path()).connect();
+
+    let client = start().await.unwrap();
+    let group = client.group("g").await.unwrap();
+    drop(group.acquire(Ru::whole(3), SECOND).await.unwrap());
+    fake.until("the first is reported", |state| state.total("g") == Ru::whole(3))
+        .await;
+    // From here on nothing arrives.
+    fake.state().mute = true;
+    fake.go_down();
+    eventually("the loss is noticed", || !client.stats().link.connected).await;
+    for _ in 0..4 {
+        drop(group.acquire(Ru::whole(1), SECOND).await.unwrap());
+    }
+    assert_eq!(fake.total("g"), Ru::whole(3));
+    let first = client.stats().incarnation;
+    // A kill with a permit in flight: the page cache keeps what the file holds at this moment.
+    let in_flight = group.acquire(Ru::whole(1), SECOND).await.unwrap();
+    let file = "node-1.journal";
+    let after = tempfile::tempdir().unwrap();
+    std::fs::copy(dir.path().join(file), after.path().join(file)).unwrap();
+    drop((in_flight, client, group));
+    let start = || piped(&fake).journal_dir(after.path()).connect();
+
+    fake.state().mute = false;
+    fake.come_back();
+    let client = start().await.unwrap();
+    let second = client.stats().incarnation;
+    assert!(second > first, "incarnations grow");
+    fake.until("the old total arrives", |state| state.total("g") == Ru::whole(7))
+        .await;
+    assert!(fake.state().totals.contains_key(&(first, "g".into())));
+    let group = client.group("g").await.unwrap();
+    drop(group.acquire(Ru::whole(10), SECOND).await.unwrap());
+    fake.until("both are there", |state| state.total("g") == Ru::whole(17))
+        .await;
+    assert_eq!(client.shutdown().await.unconfirmed, []);
+    drop((client, group));
+    tokio::task::yield_now().await;
+
+    // Everything is confirmed, so a third start has nothing to tell.
+    let renews = fake.state().renews.len();
+    let client = start().await.unwrap();
+    client.group("g").await.unwrap();
+    fake.until("it renews", |state| state.renews.len() >= renews + 5)
+        .await;
+    assert!(
+        fake.state().renews[renews..]
+            .iter()
+            .all(|(_, renew)| renew.reports.is_empty())
+    );
+    assert_eq!(fake.total("g"), Ru::whole(17));
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_unconfirmed_inheritance_is_kept_over_several_starts() {
+    let dir = tempfile::tempdir().unwrap();
+    let fake = Fake::new();
+    fake.group("g", GroupSpec::capped(Rate::whole(1_000)));
+    fake.state().forgetful = true;
+    for start in 1..=3_i64 {
+        let client = piped(&fake).journal_dir(dir.path()).connect().await.unwrap();
+        let group = client.group("g").await.unwrap();
+        drop(group.acquire(Ru::whole(1), SECOND).await.unwrap());
+        fake.until("reported", |state| state.total("g") == Ru::whole(start))
+            .await;
+        drop((client, group));
+        tokio::task::yield_now().await;
+    }
+    assert_eq!(fake.state().totals.len(), 3);
+    let client = piped(&fake).journal_dir(dir.path()).connect().await.unwrap();
+    fake.state().forgetful = false;
+    assert_eq!(client.shutdown().await.unconfirmed, []);
+    assert_eq!(fake.total("g"), Ru::whole(3));
+}
+
+#[tokio::test]
+async fn a_journal_that_cannot_be_used_is_a_clear_error() {
+    let dir = tempfile::tempdir().unwrap();
+    let fake = Fake::new();
+    std::fs::write(dir.path().join("node-1.journal"), "not a journal").unwrap();
+    let start = || piped(&fake).journal_dir(dir.path()).start();
+    let error = start().unwrap_err();
+    assert!(
+        matches!(error, ConnectError::Journal(JournalError::NotAJournal { .. })),
+        "{error}"
+    );
+    std::fs::remove_file(dir.path().join("node-1.journal")).unwrap();
+    let _first = start().unwrap();
+    let error = start().unwrap_err();
+    assert!(
+        matches!(error, ConnectError::Journal(JournalError::InUse { .. })),
+        "{error}"
+    );
+}

@@ -1,0 +1,107 @@
+//! The graceful end.
+
+use std::time::Duration;
+
+use tidegate_client::{GroupError, Refused, Ru};
+use tidegate_core::group::GroupSpec;
+use tidegate_core::units::Rate;
+
+use crate::fake::{Fake, client_and_group, eventually, piped};
+
+const SECOND: Duration = Duration::from_secs(1);
+
+#[tokio::test(start_paused = true)]
+async fn a_shutdown_reports_everything_and_gives_leases_back() {
+    let fake = Fake::new();
+    let (client, group) = client_and_group(&fake, GroupSpec::capped(Rate::whole(1_000))).await;
+    drop(group.acquire(Ru::whole(5), SECOND).await.unwrap());
+    let last = group.acquire(Ru::whole(2), SECOND).await.unwrap();
+    let waiting = tokio::spawn({
+        let group = group.clone();
+        async move { group.acquire(Ru::whole(900), 60 * SECOND).await }
+    });
+    eventually("one waits", || group.state().waiting == 1).await;
+    let ending = tokio::spawn({
+        let client = client.clone();
+        async move { client.shutdown().await }
+    });
+    let refused = waiting.await.unwrap().unwrap_err();
+    assert!(matches!(refused, Refused::ShutDown { .. }), "{refused:?}");
+    assert!(matches!(group.try_acquire(Ru(1)), Err(Refused::ShutDown { .. })));
+    assert!(matches!(
+        client.group("other").await,
+        Err(GroupError::ShutDown { .. })
+    ));
+    // The permit in flight is waited for.
+    assert!(!ending.is_finished());
+    drop(last);
+    let end = ending.await.unwrap();
+    assert_eq!((end.unconfirmed, end.open_permits), (vec![], 0));
+    assert_eq!(fake.total("g"), Ru::whole(7));
+    assert_eq!(fake.state().goodbyes.len(), 1);
+    // A second one has nothing to say.
+    assert_eq!(client.shutdown().await.unconfirmed, []);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_shutdown_without_a_controller_ends_in_time_and_tells_what_is_missing() {
+    let fake = Fake::new();
+    fake.group("g", GroupSpec::capped(Rate::whole(1_000)));
+    let client = piped(&fake).patience(3 * SECOND).connect().await.unwrap();
+    let group = client.group("g").await.unwrap();
+    fake.go_down();
+    eventually("the loss is noticed", || !client.stats().link.connected).await;
+    drop(group.acquire(Ru::whole(5), SECOND).await.unwrap());
+    let open = group.acquire(Ru::whole(1), SECOND).await.unwrap();
+    let begun = fake.state().now();
+    let end = client.shutdown().await;
+    let took = fake.state().now().since(begun);
+    assert!(took.0 <= 3_100_000, "took {took}");
+    assert_eq!(end.open_permits, 1);
+    assert_eq!(
+        end.unconfirmed
+            .iter()
+            .map(|left| (&*left.group, left.ru))
+            .collect::<Vec<_>>(),
+        [("g", Ru::whole(5))]
+    );
+    drop(open);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_goodbye_survives_a_broken_stream() {
+    let fake = Fake::new();
+    let (client, group) = client_and_group(&fake, GroupSpec::capped(Rate::whole(1_000))).await;
+    fake.state().rude = true;
+    drop(group.acquire(Ru::whole(5), SECOND).await.unwrap());
+    let ending = tokio::spawn({
+        let client = client.clone();
+        async move { client.shutdown().await }
+    });
+    fake.until("goodbye", |state| state.goodbyes.len() == 1).await;
+    fake.go_down();
+    fake.state().rude = false;
+    fake.come_back();
+    assert_eq!(ending.await.unwrap().unconfirmed, []);
+    assert_eq!(fake.state().goodbyes.len(), 2);
+    assert_eq!(fake.total("g"), Ru::whole(5));
+}
+
+#[tokio::test(start_paused = true)]
+async fn waiters_of_a_dropped_client_do_not_hang() {
+    let fake = Fake::new();
+    let (client, group) = client_and_group(&fake, GroupSpec::capped(Rate::whole(1))).await;
+    let waiting = tokio::spawn({
+        let group = group.clone();
+        async move {
+            loop {
+                drop(group.acquire(Ru(900_000), 600 * SECOND).await?);
+            }
+            #[expect(unreachable_code, reason = "names the type of the block")]
+            Ok::<(), Refused>(())
+        }
+    });
+    eventually("one waits", || group.state().waiting == 1).await;
+    drop(client);
+    assert!(matches!(waiting.await.unwrap(), Err(Refused::ShutDown { .. })));
+}

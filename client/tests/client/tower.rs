@@ -1,0 +1,249 @@
+//! The tower layer around axum and tonic services.
+
+use std::time::Duration;
+
+use axum::body::Body;
+use axum::routing::{get, post};
+use axum::{Extension, Router};
+use http::{HeaderMap, Request, StatusCode};
+use http_body_util::BodyExt as _;
+use tidegate_client::tower::{Estimate, GovernLayer, Subject, UsageRecorder};
+use tidegate_client::{Client, Ru, Usage};
+use tidegate_core::group::GroupSpec;
+use tidegate_core::units::Rate;
+use tokio_stream::wrappers::TcpListenerStream;
+use tonic_health::pb::HealthCheckRequest;
+use tonic_health::pb::health_client::HealthClient;
+use tower::{Layer as _, ServiceExt as _};
+
+use crate::fake::{Fake, eventually, piped};
+
+async fn governed(fake: &Fake, rate: Rate) -> Client {
+    fake.group("default", GroupSpec::capped(rate));
+    fake.group("acme", GroupSpec::capped(Rate::whole(1_000)));
+    fake.bind("acme", "", "acme");
+    let client = piped(fake).connect().await.unwrap();
+    client.resolve("", "").await.unwrap();
+    client.resolve("acme", "").await.unwrap();
+    client
+}
+
+fn ru(headers: &HeaderMap, name: &str) -> f64 {
+    headers
+        .get(name)
+        .unwrap_or_else(|| panic!("no {name} in {headers:?}"))
+        .to_str()
+        .unwrap()
+        .parse()
+        .unwrap()
+}
+
+fn consumed(client: &Client, tenant: &str) -> tidegate_client::Consumption {
+    client.resolve_now(tenant, "").unwrap().consumption()
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_axum_request_is_metered_and_charged_to_its_tenant() {
+    let fake = Fake::new();
+    let client = governed(&fake, Rate::whole(1_000)).await;
+    let read = |Extension(recorder): Extension<UsageRecorder>| async move {
+        recorder.add(&Usage {
+            read_requests: 2,
+            read_bytes: 128 * 1024,
+            ..Usage::default()
+        });
+        "x".repeat(1_000)
+    };
+    let routes = Router::new()
+        .route("/", get(read))
+        .route("/up", post(|body: String| async move { body.len().to_string() }))
+        .layer(GovernLayer::new(client.clone()));
+    let request = Request::get("/")
+        .header("x-tenant", "acme")
+        .body(Body::empty())
+        .unwrap();
+    let response = routes.clone().oneshot(request).await.unwrap();
+    assert_eq!(response.status(), StatusCode::OK);
+    let told = ru(response.headers(), "x-ru-charge");
+    assert!(told > 0.0 && ru(response.headers(), "x-ru-remaining") > 0.0);
+    assert_eq!(
+        consumed(&client, "acme").operations,
+        0,
+        "settled when the body ends"
+    );
+    assert_eq!(
+        response.into_body().collect().await.unwrap().to_bytes().len(),
+        1_000
+    );
+    let total = consumed(&client, "acme");
+    assert_eq!(
+        (
+            total.operations,
+            total.usage.net_out_bytes,
+            total.usage.read_bytes
+        ),
+        (1, 1_000, 128 * 1024)
+    );
+    assert!(
+        total.usage.cpu_ns > 0 && total.ru().0 as f64 / 1e6 >= told,
+        "{total:?} {told}"
+    );
+    assert_eq!(consumed(&client, "").operations, 0);
+
+    let request = Request::post("/up").body(Body::from("y".repeat(500))).unwrap();
+    let response = routes.oneshot(request).await.unwrap();
+    drop(response);
+    let total = consumed(&client, "");
+    // Dropped before the body was read: charged for what was used until then.
+    assert_eq!(
+        (
+            total.operations,
+            total.usage.net_in_bytes,
+            total.usage.net_out_bytes
+        ),
+        (1, 500, 0)
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn refused_http_requests_get_their_status_and_never_run() {
+    let fake = Fake::new();
+    let client = governed(&fake, Rate::whole(10)).await;
+    let serve = |layer: GovernLayer| Router::new().route("/", get(|| async { "ran" })).layer(layer);
+    let layer = GovernLayer::new(client.clone()).wait(Duration::ZERO);
+    let ask = |routes: Router, tenant: &'static str| {
+        routes.oneshot(
+            Request::get("/")
+                .header("x-tenant", tenant)
+                .body(Body::empty())
+                .unwrap(),
+        )
+    };
+    let dear = serve(layer.clone().estimate(Estimate::Fixed(Ru::whole(1_000))));
+    let response = ask(dear, "").await.unwrap();
+    assert_eq!(response.status(), StatusCode::UNPROCESSABLE_ENTITY);
+    assert!(response.headers().get("retry-after").is_none());
+
+    let group = client.resolve_now("", "").unwrap();
+    drop(group.acquire(Ru::whole(8), Duration::from_secs(5)).await.unwrap());
+    let routes = serve(layer.clone().estimate(Estimate::Fixed(Ru::whole(9))));
+    let response = ask(routes, "").await.unwrap();
+    assert_eq!(response.status(), StatusCode::TOO_MANY_REQUESTS);
+    assert!(ru(response.headers(), "retry-after") >= 1.0);
+    assert_eq!(ru(response.headers(), "x-ru-charge"), 0.0);
+    let text = response.into_body().collect().await.unwrap().to_bytes();
+    assert!(
+        String::from_utf8_lossy(&text).contains("group default is throttled"),
+        "{text:?}"
+    );
+
+    let unknown = serve(layer.clone().subject(|_| Subject {
+        tenant: "gone".into(),
+        user: String::new(),
+    }));
+    fake.bind("gone", "", "no-such-group");
+    eventually("the binding arrives", || client.stats().bindings == 2).await;
+    let patient = Router::new().route("/", get(|| async { "ran" })).layer(
+        layer.clone().wait(Duration::from_secs(5)).subject(|_| Subject {
+            tenant: "gone".into(),
+            user: String::new(),
+        }),
+    );
+    assert_eq!(ask(patient, "").await.unwrap().status(), StatusCode::FORBIDDEN);
+    assert_eq!(ask(unknown, "").await.unwrap().status(), StatusCode::FORBIDDEN);
+
+    fake.go_down();
+    let acme = client.resolve_now("acme", "").unwrap();
+    eventually("the lease ends", || {
+        acme.state().lease == tidegate_client::LeaseState::Expired
+    })
+    .await;
+    let response = ask(serve(layer), "acme").await.unwrap();
+    assert_eq!(response.status(), StatusCode::SERVICE_UNAVAILABLE);
+    assert!(response.headers().get("retry-after").is_some());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_request_given_up_half_way_is_charged_for_that_half() {
+    let fake = Fake::new();
+    let client = governed(&fake, Rate::whole(1_000)).await;
+    let slow = tower::service_fn(|_: Request<Body>| async {
+        std::future::pending::<()>().await;
+        Ok::<_, std::convert::Infallible>(http::Response::new(Body::empty()))
+    });
+    let service = GovernLayer::new(client.clone()).layer(slow);
+    let call = service.oneshot(Request::new(Body::empty()));
+    assert!(tokio::time::timeout(Duration::from_secs(1), call).await.is_err());
+    let total = consumed(&client, "");
+    assert_eq!(total.operations, 1);
+    assert!(total.usage.cpu_ns > 0);
+    assert_eq!(client.shutdown().await.open_permits, 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_adaptive_estimate_learns_and_never_grows_past_what_fits() {
+    let fake = Fake::new();
+    let client = governed(&fake, Rate::whole(100)).await;
+    let layer = GovernLayer::new(client.clone())
+        .estimate(Estimate::Adaptive(Ru::whole(1_000_000)))
+        .wait(Duration::from_secs(60));
+    let routes = Router::new().route("/", get(|| async { "ran" })).layer(layer);
+    for _ in 0..3 {
+        let response = routes.clone().oneshot(Request::new(Body::empty())).await.unwrap();
+        assert_eq!(response.status(), StatusCode::OK);
+        response.into_body().collect().await.unwrap();
+    }
+    assert_eq!(consumed(&client, "").operations, 3);
+}
+
+/// Serves gRPC health checks behind `layer` on a free port.
+async fn health(layer: GovernLayer) -> HealthClient<tonic::transport::Channel> {
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let endpoint = format!("http://{}", listener.local_addr().unwrap());
+    let (_reporter, service) = tonic_health::server::health_reporter();
+    let server = tonic::transport::Server::builder()
+        .layer(layer)
+        .add_service(service);
+    tokio::spawn(server.serve_with_incoming(TcpListenerStream::new(listener)));
+    let channel = tonic::transport::Endpoint::from_shared(endpoint)
+        .unwrap()
+        .connect()
+        .await
+        .unwrap();
+    HealthClient::new(channel)
+}
+
+#[tokio::test]
+async fn a_tonic_service_is_governed_and_refuses_with_grpc_codes() {
+    let fake = Fake::new();
+    let client = governed(&fake, Rate::whole(1_000)).await;
+    let mut stub = health(GovernLayer::new(client.clone()).wait(Duration::from_secs(20))).await;
+    let mut request = tonic::Request::new(HealthCheckRequest::default());
+    request.metadata_mut().insert("x-tenant", "acme".parse().unwrap());
+    let response = stub.check(request).await.unwrap();
+    assert!(
+        response.metadata().get("x-ru-charge").is_some(),
+        "{:?}",
+        response.metadata()
+    );
+    assert!(response.metadata().get("x-ru-remaining").is_some());
+    eventually("settled", || consumed(&client, "acme").operations == 1).await;
+    assert!(consumed(&client, "acme").usage.net_out_bytes > 0);
+
+    let layer = GovernLayer::new(client.clone()).wait(Duration::ZERO);
+    let mut dear = health(layer.clone().estimate(Estimate::Fixed(Ru::whole(1_000_000)))).await;
+    let status = dear.check(HealthCheckRequest::default()).await.unwrap_err();
+    assert_eq!(status.code(), tonic::Code::OutOfRange, "{status:?}");
+
+    let mut greedy = health(layer.estimate(Estimate::Fixed(Ru::whole(990)))).await;
+    let mut statuses = Vec::new();
+    for _ in 0..2 {
+        statuses.extend(greedy.check(HealthCheckRequest::default()).await.err());
+    }
+    let status = statuses.first().expect("one of two cannot be covered");
+    assert_eq!(status.code(), tonic::Code::ResourceExhausted, "{status:?}");
+    assert!(status.message().contains("group default"), "{status:?}");
+    for header in ["retry-after", "retry-after-ms"] {
+        assert!(status.metadata().get(header).is_some(), "{:?}", status.metadata());
+    }
+}
