@@ -249,7 +249,7 @@ impl Clients {
     }
 
     /// All incarnations, in order of their ids.
-    pub fn iter(&self) -> impl Iterator<Item = (ClientId, &Incarnation)> {
+    pub fn iter(&self) -> impl DoubleEndedIterator<Item = (ClientId, &Incarnation)> {
         self.incarnations.iter().map(|(id, client)| (*id, client))
     }
 

@@ -89,6 +89,21 @@ impl AdminError {
         }
     }
 
+    /// A stable word for the kind of error.
+    pub fn code(&self) -> &'static str {
+        match self {
+            Self::Invalid { .. } => "invalid",
+            Self::NoGroup { .. } | Self::NotFound { .. } => "not_found",
+            Self::AlreadyExists { .. } => "already_exists",
+            Self::InUse { .. } => "in_use",
+            Self::Refused { .. } => "refused",
+            Self::Revision { .. } => "revision",
+            Self::Full { .. } => "full",
+            Self::Store(_) => "unavailable",
+            Self::Internal(_) => "internal",
+        }
+    }
+
     /// The field at fault, if one is.
     pub fn field(&self) -> Option<&str> {
         match self {

@@ -1,7 +1,7 @@
 //! The tidegate controller: definitions, leases, consumption and the admin API in one process.
 //!
 //! A shell around `tidegate-core`, which decides the grants. Here are the clock, the store, the registries of groups,
-//! bindings and nodes, and the adapters for gRPC and REST. `Controller::start` runs it in-process.
+//! bindings and nodes, and the adapters for gRPC and REST. [`Controller::start`] runs it in-process.
 
 pub mod audit;
 pub mod bindings;
@@ -13,6 +13,12 @@ pub mod cost_tables;
 pub mod definition;
 pub mod error;
 pub mod group_text;
+mod grpc;
+mod rest;
+mod server;
+
+pub use config::{Config, ConfigError};
+pub use server::{Controller, Running, StartError, StopError};
 pub mod history;
 pub mod limits;
 pub mod live;

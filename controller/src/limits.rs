@@ -48,6 +48,8 @@ pub const MAX_AUDIT_PAGE: u32 = 1_000;
 pub const MAX_AUDIT_TEXT: usize = 16 * 1024;
 /// Groups or bindings in one page of a list.
 pub const MAX_PAGE: u32 = 1_000;
+/// Rows of one answer about usage, nodes or leases; the answer says when there are more.
+pub const MAX_ROWS: usize = 10_000;
 /// Names listed in an error or a reply that lists what a group is used by.
 pub const MAX_NAMES_LISTED: usize = 20;
 

@@ -8,11 +8,14 @@ use tidegate_core::units::{MICRO, Rate, Ru, Time};
 /// Seconds averaged over.
 pub const WINDOW_S: u64 = 5;
 
+/// The full seconds and the one that runs.
+const SLOTS: usize = 6;
+
 /// Recent consumption of one group, or of one node in one group.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Live {
     /// The second, and what was reported in it.
-    slots: [(u64, Ru); WINDOW_S as usize + 1],
+    slots: [(u64, Ru); SLOTS],
 }
 
 impl Live {
@@ -39,7 +42,7 @@ impl Live {
             .iter()
             .filter(|(at, _)| *at < second && second <= at.saturating_add(WINDOW_S));
         let sum: Ru = full.map(|(_, amount)| *amount).sum();
-        Rate(sum.scale(1, WINDOW_S as i64).0)
+        Rate(sum.scale(1, WINDOW_S.cast_signed()).0)
     }
 
     /// Whether nothing was reported of late.

@@ -28,21 +28,21 @@ pub struct Resolved {
 }
 
 impl Service {
-    /// Binds a principal; returns the group bound before.
+    /// Binds a principal; the group bound before, and whether that changed anything.
     pub fn bind(
         &self,
         actor: &Actor,
         tenant: &str,
         user: &str,
         group: &str,
-    ) -> Result<Option<GroupName>, AdminError> {
+    ) -> Result<(Option<GroupName>, bool), AdminError> {
         let principal = Principal::parse(tenant, user)?;
         let group = GroupName::parse(group).in_field("group")?;
         self.change(actor, |state| {
             state.catalog.require(&group)?;
             let previous = state.bindings.get(&principal).cloned();
             if previous.as_ref() == Some(&group) {
-                return Ok(Plan::nothing(previous));
+                return Ok(Plan::nothing((previous, false)));
             }
             if previous.is_none() && state.bindings.len() >= MAX_BINDINGS {
                 return Err(AdminError::Full {
@@ -59,7 +59,7 @@ impl Service {
             Ok(Plan {
                 edits: vec![Edit::Bind(principal.clone(), group.clone())],
                 change,
-                reply: previous,
+                reply: (previous, true),
             })
         })
     }

@@ -12,7 +12,6 @@ use super::{Service, State};
 use crate::clients::NodeStats;
 use crate::clock::Clock;
 use crate::limits::MAX_PROOF_BYTES;
-use crate::live::Live;
 use crate::name::GroupName;
 use crate::proof::{Claim, Holder, proven};
 
@@ -190,7 +189,7 @@ impl Service {
                 state
                     .live_clients
                     .entry((id, client))
-                    .or_insert_with(Live::default)
+                    .or_default()
                     .add(now, delta.ru());
                 // An earlier incarnation is stored as known together with its rows.
                 state.unstored.entry(client).or_insert(0);

@@ -15,7 +15,7 @@ use crate::audit::AuditEntry;
 use crate::clients::{Incarnation, NodeStats};
 use crate::error::{AdminError, InField};
 use crate::history::Resolution;
-use crate::limits::{MAX_AUDIT_PAGE, MAX_GROUP_SERIES};
+use crate::limits::{MAX_AUDIT_PAGE, MAX_GROUP_SERIES, MAX_ROWS};
 use crate::metrics::GroupSample;
 use crate::name::GroupName;
 use crate::store::Table;
@@ -89,6 +89,8 @@ pub struct LeaseTable {
     pub leases: Vec<LeaseRow>,
     /// Groups with leases, or the one asked for.
     pub groups: Vec<GroupRow>,
+    /// Rows were left out.
+    pub truncated: bool,
 }
 
 /// The controller at a glance.
@@ -115,13 +117,16 @@ pub struct Status {
 }
 
 impl Service {
-    /// Consumption of one group, or of all that consumed anything.
-    pub fn usage(&self, group: &str, per_client: bool) -> Result<Vec<UsageRow>, AdminError> {
+    /// Consumption of one group, or of all that consumed anything; and whether rows were left out.
+    pub fn usage(&self, group: &str, per_client: bool) -> Result<(Vec<UsageRow>, bool), AdminError> {
         let one = parse_group(group)?;
         let now = self.clock.now();
         let state = self.lock();
         let mut rows = Vec::new();
         for (id, name) in state.chosen(one.as_ref())? {
+            if rows.len() > MAX_ROWS {
+                break;
+            }
             let total = state.ledger.total(id);
             if one.is_none() && total == Consumption::default() {
                 continue;
@@ -149,7 +154,8 @@ impl Service {
                 rows.extend(by_client);
             }
         }
-        Ok(rows)
+        let truncated = cut_rows(&mut rows);
+        Ok((rows, truncated))
     }
 
     /// Stored buckets of a group that start in `from_unix_s..to_unix_s`; a `to_unix_s` of 0 is now.
@@ -191,8 +197,8 @@ impl Service {
         points.collect()
     }
 
-    /// The nodes known since the controller started, and those whose consumption is kept apart.
-    pub fn clients(&self) -> Vec<ClientRow> {
+    /// The nodes whose consumption is kept apart, newest incarnations first; and whether some were left out.
+    pub fn clients(&self) -> (Vec<ClientRow>, bool) {
         let (now, unix_ms) = (self.clock.now(), self.clock.unix_ms());
         let state = self.lock();
         let mut held: std::collections::BTreeMap<ClientId, u32> = std::collections::BTreeMap::new();
@@ -215,7 +221,9 @@ impl Service {
             messages: client.messages,
             node: client.node,
         };
-        state.clients.iter().map(row).collect()
+        let mut rows: Vec<ClientRow> = state.clients.iter().rev().take(MAX_ROWS + 1).map(row).collect();
+        let truncated = cut_rows(&mut rows);
+        (rows, truncated)
     }
 
     /// Leases of one group or of all.
@@ -225,6 +233,9 @@ impl Service {
         let state = self.lock();
         let mut table = LeaseTable::default();
         for (id, name) in state.chosen(one.as_ref())? {
+            if table.leases.len() > MAX_ROWS || table.groups.len() > MAX_ROWS {
+                break;
+            }
             let before = table.leases.len();
             let rows = state.engine.leases(id).filter_map(|lease| {
                 let client = state.identity(lease.client)?;
@@ -246,6 +257,7 @@ impl Service {
                 });
             }
         }
+        table.truncated = cut_rows(&mut table.leases) | cut_rows(&mut table.groups);
         Ok(table)
     }
 
@@ -318,6 +330,13 @@ impl Service {
         };
         self.metrics.page(&samples)
     }
+}
+
+/// Bounds an answer; whether something was cut off.
+fn cut_rows<T>(rows: &mut Vec<T>) -> bool {
+    let truncated = rows.len() > MAX_ROWS;
+    rows.truncate(MAX_ROWS);
+    truncated
 }
 
 fn parse_group(group: &str) -> Result<Option<GroupName>, AdminError> {

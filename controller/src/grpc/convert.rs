@@ -1,0 +1,391 @@
+//! Wire to core and back for the grant stream, field by field.
+//!
+//! Amounts are micro-RU, rates micro-RU per second, as on the wire. What is out of range is refused with the name of
+//! the field and the value; an entry or report that is refused does not touch the others.
+
+use tidegate_core::exchange::{Ask, Grant, Held, LeaseTerms};
+use tidegate_core::group::Fallback;
+use tidegate_core::units::{Rate, Ru};
+use tidegate_core::usage::{Consumption, RuParts, Usage};
+use tidegate_proto::v1;
+
+use crate::clients::NodeStats;
+use crate::limits::{MAX_ENTRIES, MAX_PROOF_BYTES};
+use crate::service::{Answer, EntryIn, EntryOut, RenewIn, Renewed, ReportIn};
+
+/// Why a message as a whole is refused.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub(crate) enum MessageError {
+    /// Too many parts.
+    #[error("{field}: {count} are too many: at most {MAX_ENTRIES} in one message")]
+    TooMany {
+        /// What there is too much of.
+        field: &'static str,
+        /// How many there are.
+        count: usize,
+    },
+    /// Numbers start at one.
+    #[error("seq: 0 is out of range; number renewals from 1")]
+    NoSeq,
+}
+
+/// Decodes a renewal.
+pub(crate) fn renew(message: v1::Renew) -> Result<RenewIn, MessageError> {
+    if message.seq == 0 {
+        return Err(MessageError::NoSeq);
+    }
+    bounded("entries", message.entries.len())?;
+    Ok(RenewIn {
+        seq: message.seq,
+        entries: message.entries.into_iter().map(entry).collect(),
+        reports: reports(message.reports)?,
+        node: message.node.map(|node| NodeStats {
+            process_cpu_ns: node.process_cpu_ns,
+            metered_cpu_ns: node.metered_cpu_ns,
+            resident_bytes: node.resident_bytes,
+        }),
+    })
+}
+
+/// Decodes reports.
+pub(crate) fn reports(reports: Vec<v1::Report>) -> Result<Vec<ReportIn>, MessageError> {
+    bounded("reports", reports.len())?;
+    let decoded = reports.into_iter().map(|report| ReportIn {
+        incarnation: report.incarnation,
+        total: report.total.map_or_else(
+            || Err("total: is missing".to_owned()),
+            |total| consumption_in(&total),
+        ),
+        group: report.group,
+    });
+    Ok(decoded.collect())
+}
+
+fn bounded(field: &'static str, count: usize) -> Result<(), MessageError> {
+    if count > MAX_ENTRIES {
+        Err(MessageError::TooMany { field, count })
+    } else {
+        Ok(())
+    }
+}
+
+fn entry(entry: v1::RenewEntry) -> EntryIn {
+    let ask = ask(&entry).map(|ask| (ask, entry.proof));
+    EntryIn {
+        group: entry.group,
+        ask,
+    }
+}
+
+fn ask(entry: &v1::RenewEntry) -> Result<Ask, String> {
+    if entry.proof.len() > MAX_PROOF_BYTES {
+        return Err(format!(
+            "proof: {} bytes are too many: at most {MAX_PROOF_BYTES}",
+            entry.proof.len()
+        ));
+    }
+    Ok(Ask {
+        acked_seq: entry.acked_seq,
+        held: Held {
+            rate: rate("held_rate", entry.held_rate)?,
+            cap: amount("held_cap_micro_ru", entry.held_cap_micro_ru)?,
+            lump: amount("held_lump_micro_ru", entry.held_lump_micro_ru)?,
+        },
+        returned: amount("returned_micro_ru", entry.returned_micro_ru)?,
+        demand: rate("demand_rate", entry.demand_rate)?,
+        backlog: amount("backlog_micro_ru", entry.backlog_micro_ru)?,
+        head: amount("head_micro_ru", entry.head_micro_ru)?,
+        debt: amount("debt_micro_ru", entry.debt_micro_ru)?,
+        waiting: entry.waiting,
+    })
+}
+
+fn amount(field: &'static str, micro_ru: i64) -> Result<Ru, String> {
+    let out_of_range = || format!("{field}: {micro_ru} is out of range: 0 to {}", Ru::MAX.0);
+    Some(Ru(micro_ru))
+        .filter(|ru| (Ru::ZERO..=Ru::MAX).contains(ru))
+        .ok_or_else(out_of_range)
+}
+
+fn rate(field: &'static str, micro_ru_per_s: i64) -> Result<Rate, String> {
+    let out_of_range = || format!("{field}: {micro_ru_per_s} is out of range: 0 to {}", Rate::MAX.0);
+    Some(Rate(micro_ru_per_s))
+        .filter(|rate| (Rate::ZERO..=Rate::MAX).contains(rate))
+        .ok_or_else(out_of_range)
+}
+
+fn consumption_in(total: &v1::Consumption) -> Result<Consumption, String> {
+    let usage = total.usage.unwrap_or_default();
+    Ok(Consumption {
+        charged: RuParts {
+            cpu: amount("cpu_micro_ru", total.cpu_micro_ru)?,
+            read: amount("read_micro_ru", total.read_micro_ru)?,
+            write: amount("write_micro_ru", total.write_micro_ru)?,
+            network: amount("network_micro_ru", total.network_micro_ru)?,
+            flat: amount("flat_micro_ru", total.flat_micro_ru)?,
+        },
+        shadow: amount("shadow_micro_ru", total.shadow_micro_ru)?,
+        operations: total.operations,
+        throttled: total.throttled,
+        waited_us: total.waited_us,
+        usage: Usage {
+            cpu_ns: usage.cpu_ns,
+            read_requests: usage.read_requests,
+            read_batches: usage.read_batches,
+            read_bytes: usage.read_bytes,
+            write_requests: usage.write_requests,
+            write_batches: usage.write_batches,
+            write_bytes: usage.write_bytes,
+            net_in_bytes: usage.net_in_bytes,
+            net_out_bytes: usage.net_out_bytes,
+            cross_zone_bytes: usage.cross_zone_bytes,
+        },
+    })
+}
+
+/// Encodes consumption.
+pub(crate) fn consumption(total: &Consumption) -> v1::Consumption {
+    let Consumption {
+        charged,
+        shadow,
+        operations,
+        throttled,
+        waited_us,
+        usage,
+    } = total;
+    v1::Consumption {
+        cpu_micro_ru: charged.cpu.0,
+        read_micro_ru: charged.read.0,
+        write_micro_ru: charged.write.0,
+        network_micro_ru: charged.network.0,
+        flat_micro_ru: charged.flat.0,
+        shadow_micro_ru: shadow.0,
+        operations: *operations,
+        throttled: *throttled,
+        waited_us: *waited_us,
+        usage: Some(v1::Usage {
+            cpu_ns: usage.cpu_ns,
+            read_requests: usage.read_requests,
+            read_batches: usage.read_batches,
+            read_bytes: usage.read_bytes,
+            write_requests: usage.write_requests,
+            write_batches: usage.write_batches,
+            write_bytes: usage.write_bytes,
+            net_in_bytes: usage.net_in_bytes,
+            net_out_bytes: usage.net_out_bytes,
+            cross_zone_bytes: usage.cross_zone_bytes,
+        }),
+    }
+}
+
+/// Encodes the answer to a renewal.
+pub(crate) fn granted(renewed: Renewed) -> v1::Granted {
+    v1::Granted {
+        seq: renewed.seq,
+        epoch: renewed.epoch,
+        entries: renewed.entries.into_iter().map(grant_entry).collect(),
+        durable_seq: renewed.durable_seq,
+    }
+}
+
+fn grant_entry(entry: EntryOut) -> v1::GrantEntry {
+    let (grant, proof) = match entry.answer {
+        Answer::Grant(grant, proof) => (grant, proof),
+        Answer::Refused(message) => {
+            let status = v1::GrantStatus::Refused.into();
+            return v1::GrantEntry {
+                group: entry.group,
+                status,
+                message,
+                ..v1::GrantEntry::default()
+            };
+        }
+    };
+    let encoded = match grant {
+        Grant::Leased(terms) => leased(&terms),
+        Grant::Unlimited {
+            ttl,
+            renew_after,
+            fallback,
+        } => v1::GrantEntry {
+            status: v1::GrantStatus::Unlimited.into(),
+            ttl_us: ttl.0,
+            renew_after_us: renew_after.0,
+            fallback: Some(fallback_out(fallback)),
+            ..v1::GrantEntry::default()
+        },
+        Grant::UnknownGroup => v1::GrantEntry {
+            status: v1::GrantStatus::UnknownGroup.into(),
+            message: format!(
+                "group {} does not exist; create it or rebind its users",
+                crate::quantity::cut(&entry.group)
+            ),
+            ..v1::GrantEntry::default()
+        },
+        Grant::Recovering { ask_again } => v1::GrantEntry {
+            status: v1::GrantStatus::Recovering.into(),
+            ask_again_us: ask_again.0,
+            message:
+                "the controller recovers from an unclean stop; new leases are given when old ones have ended"
+                    .to_owned(),
+            ..v1::GrantEntry::default()
+        },
+    };
+    v1::GrantEntry {
+        group: entry.group,
+        proof,
+        ..encoded
+    }
+}
+
+fn leased(terms: &LeaseTerms) -> v1::GrantEntry {
+    v1::GrantEntry {
+        status: v1::GrantStatus::Leased.into(),
+        rate: terms.rate.0,
+        cap_micro_ru: terms.cap.0,
+        fill_micro_ru: terms.fill.0,
+        lump_micro_ru: terms.lump.0,
+        ttl_us: terms.ttl.0,
+        renew_after_us: terms.renew_after.0,
+        ask_again_us: terms.ask_again.0,
+        max_fit_micro_ru: terms.max_fit.0,
+        max_debt_micro_ru: terms.max_debt.0,
+        fallback: Some(fallback_out(terms.fallback)),
+        ack_now: terms.ack_now,
+        ..v1::GrantEntry::default()
+    }
+}
+
+fn fallback_out(fallback: Fallback) -> v1::Fallback {
+    use v1::fallback::Kind;
+    let kind = match fallback {
+        Fallback::Stop => Kind::Rate(0),
+        Fallback::Rate(rate) => Kind::Rate(rate.0),
+        Fallback::Unlimited => Kind::Unlimited(true),
+    };
+    v1::Fallback { kind: Some(kind) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn fields_out_of_range_are_refused_by_name() {
+        let table: Vec<(&str, v1::RenewEntry)> = vec![
+            (
+                "held_rate",
+                v1::RenewEntry {
+                    held_rate: -1,
+                    ..Default::default()
+                },
+            ),
+            (
+                "held_cap",
+                v1::RenewEntry {
+                    held_cap_micro_ru: i64::MAX,
+                    ..Default::default()
+                },
+            ),
+            (
+                "held_lump",
+                v1::RenewEntry {
+                    held_lump_micro_ru: -1,
+                    ..Default::default()
+                },
+            ),
+            (
+                "returned",
+                v1::RenewEntry {
+                    returned_micro_ru: i64::MIN,
+                    ..Default::default()
+                },
+            ),
+            (
+                "demand_rate",
+                v1::RenewEntry {
+                    demand_rate: Rate::MAX.0 + 1,
+                    ..Default::default()
+                },
+            ),
+            (
+                "backlog",
+                v1::RenewEntry {
+                    backlog_micro_ru: -1,
+                    ..Default::default()
+                },
+            ),
+            (
+                "head",
+                v1::RenewEntry {
+                    head_micro_ru: -1,
+                    ..Default::default()
+                },
+            ),
+            (
+                "debt",
+                v1::RenewEntry {
+                    debt_micro_ru: -1,
+                    ..Default::default()
+                },
+            ),
+            (
+                "proof",
+                v1::RenewEntry {
+                    proof: vec![0; 257],
+                    ..Default::default()
+                },
+            ),
+        ];
+        for (field, message) in table {
+            let error = entry(message).ask.unwrap_err();
+            assert!(
+                error.starts_with(field) && error.contains("at most") | error.contains("range"),
+                "{error}"
+            );
+        }
+        let total = v1::Consumption {
+            write_micro_ru: -1,
+            ..Default::default()
+        };
+        assert!(
+            consumption_in(&total)
+                .unwrap_err()
+                .starts_with("write_micro_ru: -1")
+        );
+    }
+
+    #[test]
+    fn messages_are_bounded() {
+        assert_eq!(renew(v1::Renew::default()).unwrap_err(), MessageError::NoSeq);
+        let entries = vec![v1::RenewEntry::default(); MAX_ENTRIES + 1];
+        let error = renew(v1::Renew {
+            seq: 1,
+            entries,
+            ..Default::default()
+        })
+        .unwrap_err()
+        .to_string();
+        assert!(error.contains("4097") && error.contains("4096"), "{error}");
+        let many = vec![v1::Report::default(); MAX_ENTRIES + 1];
+        assert!(reports(many).is_err());
+        assert!(reports(vec![v1::Report::default()]).unwrap()[0].total.is_err());
+    }
+
+    #[test]
+    fn consumption_round_trips() {
+        let usage = v1::Usage {
+            cpu_ns: 1,
+            cross_zone_bytes: u64::MAX,
+            ..Default::default()
+        };
+        let wire = v1::Consumption {
+            cpu_micro_ru: 5,
+            shadow_micro_ru: 6,
+            waited_us: 7,
+            usage: Some(usage),
+            ..Default::default()
+        };
+        assert_eq!(consumption(&consumption_in(&wire).unwrap()), wire);
+    }
+}

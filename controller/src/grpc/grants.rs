@@ -1,0 +1,54 @@
+//! The `Grants` service: the grant stream and the watch stream.
+
+use std::pin::Pin;
+use std::sync::Arc;
+
+use tidegate_proto::v1;
+use tidegate_proto::v1::grants_server::Grants;
+use tokio::sync::mpsc;
+use tokio_stream::Stream;
+use tokio_stream::wrappers::ReceiverStream;
+use tonic::{Request, Response, Status, Streaming};
+
+use super::{Stopping, session, watch};
+use crate::limits::SESSION_QUEUE;
+use crate::service::Service;
+
+/// Answers one stream.
+pub(crate) type Answers<T> = Pin<Box<dyn Stream<Item = Result<T, Status>> + Send>>;
+
+/// The adapter.
+pub(crate) struct GrantsAdapter {
+    pub(crate) service: Arc<Service>,
+    pub(crate) stopping: Stopping,
+}
+
+#[tonic::async_trait]
+impl Grants for GrantsAdapter {
+    type SessionStream = Answers<v1::ServerMessage>;
+    type WatchStream = Answers<v1::WatchEvent>;
+
+    async fn session(
+        &self,
+        request: Request<Streaming<v1::ClientMessage>>,
+    ) -> Result<Response<Self::SessionStream>, Status> {
+        let (answers, stream) = mpsc::channel(SESSION_QUEUE);
+        let (service, stopping) = (Arc::clone(&self.service), self.stopping.clone());
+        tokio::spawn(session::serve(stopping, service, request.into_inner(), answers));
+        Ok(Response::new(Box::pin(ReceiverStream::new(stream))))
+    }
+
+    async fn watch(&self, request: Request<v1::WatchRequest>) -> Result<Response<Self::WatchStream>, Status> {
+        let have_revision = request.into_inner().have_revision;
+        let subscription = self.service.subscribe(have_revision);
+        let subscription = subscription.map_err(|error| Status::resource_exhausted(error.to_string()))?;
+        let (answers, stream) = mpsc::channel(watch::QUEUE);
+        tokio::spawn(watch::serve(
+            self.stopping.clone(),
+            Arc::clone(&self.service),
+            subscription,
+            answers,
+        ));
+        Ok(Response::new(Box::pin(ReceiverStream::new(stream))))
+    }
+}

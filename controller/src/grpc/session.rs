@@ -1,0 +1,202 @@
+//! One grant stream: Hello and Welcome, then renewals and pushes until either side ends it.
+//!
+//! A malformed message ends this stream with INVALID_ARGUMENT and nothing else; a newer stream of the node ends it with
+//! ABORTED. Goodbye is answered when the last reports are on disk.
+
+use std::sync::Arc;
+
+use tidegate_proto::{PROTOCOL_VERSIONS, v1};
+use tokio::sync::mpsc::Sender;
+use tokio::time::{interval, timeout};
+use tonic::{Status, Streaming};
+use v1::client_message::Kind as Ask;
+use v1::server_message::Kind as Answer;
+
+use super::{Stopping, client_status, convert};
+use crate::clock::duration;
+use crate::limits::{FLUSH_EVERY, HELLO_WITHIN, MAX_AGENT, MAX_ENTRIES};
+use crate::name;
+use crate::service::{Push, Service, Session};
+
+type Answers = Sender<Result<v1::ServerMessage, Status>>;
+
+/// Runs a stream to its end.
+pub(super) async fn serve(
+    mut stopping: Stopping,
+    service: Arc<Service>,
+    mut asks: Streaming<v1::ClientMessage>,
+    answers: Answers,
+) {
+    let accepted = tokio::select! {
+        accepted = accept(&service, &mut asks) => accepted,
+        () = stopping.requested() => Err(stopped()),
+    };
+    let (mut session, welcome) = match accepted {
+        Ok(accepted) => accepted,
+        Err(status) => return end(&answers, status).await,
+    };
+    let (client, number) = (session.client, session.session);
+    let result = match send(&answers, Answer::Welcome(welcome)).await {
+        Ok(()) => run(&service, &mut stopping, &mut asks, &answers, &mut session).await,
+        Err(status) => Err(status),
+    };
+    service.disconnect(client, number);
+    if let Err(status) = result {
+        tracing::debug!(client = client.0, %status, "a grant stream ended");
+        end(&answers, status).await;
+    }
+}
+
+/// Waits for a Hello that can be accepted.
+async fn accept(
+    service: &Service,
+    asks: &mut Streaming<v1::ClientMessage>,
+) -> Result<(Session, v1::Welcome), Status> {
+    let first = timeout(duration(HELLO_WITHIN), asks.message()).await;
+    let first = first.map_err(|_| Status::deadline_exceeded(format!("no hello within {HELLO_WITHIN}")))??;
+    let Some(v1::ClientMessage {
+        kind: Some(Ask::Hello(hello)),
+    }) = first
+    else {
+        return Err(Status::invalid_argument(
+            "the first message of a session must be a hello",
+        ));
+    };
+    let protocol = negotiate(hello.protocol_min, hello.protocol_max)?;
+    let client =
+        name::client_id(&hello.client_id).map_err(|error| Status::invalid_argument(error.to_string()))?;
+    if hello.incarnation == 0 {
+        return Err(Status::invalid_argument(
+            "incarnation: 0 is out of range; use a number that grows with every start",
+        ));
+    }
+    let agent: String = hello
+        .agent
+        .chars()
+        .filter(|c| !c.is_control())
+        .take(MAX_AGENT)
+        .collect();
+    let session = service
+        .hello(&client, hello.incarnation, &agent)
+        .map_err(|error| client_status(&error))?;
+    let welcome = v1::Welcome {
+        protocol,
+        epoch: session.epoch,
+        recovery_us: session.recovery.0,
+        server: concat!("tidegate-controller/", env!("CARGO_PKG_VERSION")).to_owned(),
+        max_entries: u32::try_from(MAX_ENTRIES).unwrap_or(u32::MAX),
+    };
+    Ok((session, welcome))
+}
+
+/// The newest version both sides speak.
+fn negotiate(min: u32, max: u32) -> Result<u32, Status> {
+    let (oldest, newest) = (*PROTOCOL_VERSIONS.start(), *PROTOCOL_VERSIONS.end());
+    let common = max.min(newest);
+    if min <= max && min <= common && oldest <= common {
+        return Ok(common);
+    }
+    Err(Status::failed_precondition(format!(
+        "no common protocol version: the node speaks {min} to {max}, the controller {oldest} to {newest}"
+    )))
+}
+
+async fn run(
+    service: &Arc<Service>,
+    stopping: &mut Stopping,
+    asks: &mut Streaming<v1::ClientMessage>,
+    answers: &Answers,
+    session: &mut Session,
+) -> Result<(), Status> {
+    loop {
+        let answer = tokio::select! {
+            // Orders to lower go first: others wait for what they free.
+            biased;
+            () = stopping.requested() => return Err(stopped()),
+            push = session.pushes.recv() => match push {
+                Some(Push::Lower(lowers)) => lower(session.epoch, lowers),
+                None => return Err(replaced()),
+            },
+            ask = asks.message() => match ask?.map(|message| message.kind) {
+                None => return Ok(()),
+                Some(Some(Ask::Renew(renew))) => {
+                    let request = convert::renew(renew).map_err(|error| Status::invalid_argument(error.to_string()))?;
+                    let renewed = service.renew(session.client, session.session, request).ok_or_else(replaced)?;
+                    Answer::Granted(convert::granted(renewed))
+                }
+                Some(Some(Ask::Goodbye(goodbye))) => {
+                    let farewell = farewell(service, session, goodbye).await?;
+                    return send(answers, farewell).await;
+                }
+                Some(Some(Ask::Hello(_))) => return Err(Status::invalid_argument("a session has one hello only")),
+                Some(None) => return Err(Status::invalid_argument("a message of an unknown kind")),
+            },
+        };
+        send(answers, answer).await?;
+    }
+}
+
+fn lower(epoch: u64, lowers: Vec<(name::GroupName, tidegate_core::units::Rate)>) -> Answer {
+    let entries = lowers.into_iter().map(|(group, rate)| v1::LowerEntry {
+        group: group.to_string(),
+        rate_at_most: rate.0,
+    });
+    Answer::Lower(v1::Lower {
+        epoch,
+        entries: entries.collect(),
+    })
+}
+
+/// Counts the last reports and waits until they are on disk, for as long as the node does.
+async fn farewell(service: &Arc<Service>, session: &Session, goodbye: v1::Goodbye) -> Result<Answer, Status> {
+    let seq = goodbye.seq;
+    let reports =
+        convert::reports(goodbye.reports).map_err(|error| Status::invalid_argument(error.to_string()))?;
+    if !service.goodbye(session.client, session.session, seq, &reports) {
+        return Err(replaced());
+    }
+    let mut again = interval(duration(FLUSH_EVERY));
+    loop {
+        again.tick().await;
+        let flushing = Arc::clone(service);
+        if let Ok(Ok(())) = tokio::task::spawn_blocking(move || flushing.flush()).await {
+            return Ok(Answer::Farewell(v1::Farewell { seq }));
+        }
+    }
+}
+
+fn stopped() -> Status {
+    Status::unavailable("the controller is shutting down; leases stay valid until they end, connect again")
+}
+
+fn replaced() -> Status {
+    Status::aborted("a newer session of this client has taken over")
+}
+
+async fn send(answers: &Answers, kind: Answer) -> Result<(), Status> {
+    let sent = answers.send(Ok(v1::ServerMessage { kind: Some(kind) })).await;
+    sent.map_err(|_| Status::cancelled("the node went away"))
+}
+
+/// The node may be gone, and then nobody wants to know.
+async fn end(answers: &Answers, status: Status) {
+    let _ = answers.send(Err(status)).await;
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_newest_common_version_is_chosen() {
+        assert_eq!(negotiate(1, 1).unwrap(), 1);
+        assert_eq!(negotiate(0, 9).unwrap(), 1);
+        for (min, max) in [(2, 3), (0, 0), (3, 1)] {
+            let status = negotiate(min, max).unwrap_err();
+            assert_eq!(status.code(), tonic::Code::FailedPrecondition);
+            assert!(
+                status.message().contains(&format!("{min} to {max}")) && status.message().contains("1 to 1")
+            );
+        }
+    }
+}

@@ -1,0 +1,148 @@
+//! One watch stream: a snapshot in parts, then every change, and a heartbeat.
+//!
+//! Only the last message of a snapshot and of a change carries the new revision; the others carry the one before, so
+//! that a node that is cut off in the middle asks for the whole again.
+
+use std::sync::Arc;
+
+use tidegate_proto::v1;
+use tokio::sync::broadcast::error::RecvError;
+use tokio::sync::mpsc::Sender;
+use tokio::time::{MissedTickBehavior, interval, timeout};
+use tonic::Status;
+use v1::watch_event::Kind;
+
+use super::{Stopping, shapes};
+use crate::bindings::Principal;
+use crate::clock::duration;
+use crate::limits::{HEARTBEAT_EVERY, SNAPSHOT_PART};
+use crate::name::GroupName;
+use crate::service::{Event, EventKind, Service, SnapshotView, Subscription};
+
+/// Messages that wait for the transport.
+pub(super) const QUEUE: usize = 4;
+/// Heartbeats a watcher may fall behind before it is dropped.
+const PATIENCE: u32 = 6;
+
+type Answers = Sender<Result<v1::WatchEvent, Status>>;
+
+/// Runs a stream to its end. The service is let go of before `stopping`, which the shutdown waits for.
+pub(super) async fn serve(
+    mut stopping: Stopping,
+    service: Arc<Service>,
+    mut from: Subscription,
+    answers: Answers,
+) {
+    let ended = tokio::select! {
+        () = stopping.requested() => Status::unavailable("the controller is shutting down; watch again"),
+        ended = run(&service, &mut from, &answers) => ended,
+    };
+    // The node may be gone, and then nobody wants to know.
+    let _ = answers.try_send(Err(ended));
+}
+
+async fn run(service: &Service, from: &mut Subscription, answers: &Answers) -> Status {
+    let mut revision = from.revision;
+    if let Some(snapshot) = from.snapshot.take()
+        && let Err(status) = send_snapshot(answers, revision, &snapshot).await
+    {
+        return slow(service, status);
+    }
+    let mut heartbeat = interval(duration(HEARTBEAT_EVERY));
+    heartbeat.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    loop {
+        let sent = tokio::select! {
+            event = from.events.recv() => match event {
+                Ok(event) => {
+                    let sent = send_event(answers, revision, &event).await;
+                    revision = event.revision;
+                    sent
+                }
+                Err(RecvError::Lagged(missed)) => {
+                    let message = format!("{missed} changes were missed by reading too slowly; watch again for a snapshot");
+                    Err(Status::resource_exhausted(message))
+                }
+                Err(RecvError::Closed) => Err(Status::unavailable("the controller is shutting down; watch again")),
+            },
+            _ = heartbeat.tick() => send(answers, revision, Kind::Heartbeat(v1::Heartbeat {})).await,
+        };
+        if let Err(status) = sent {
+            return slow(service, status);
+        }
+    }
+}
+
+/// Counts a watcher that is dropped for reading too slowly.
+fn slow(service: &Service, status: Status) -> Status {
+    if status.code() == tonic::Code::ResourceExhausted {
+        service.metrics.watchers_dropped.inc();
+    }
+    status
+}
+
+async fn send_snapshot(answers: &Answers, revision: u64, snapshot: &SnapshotView) -> Result<(), Status> {
+    let mut rest = snapshot.bindings.iter().peekable();
+    loop {
+        let part: Vec<v1::Binding> = rest.by_ref().take(SNAPSHOT_PART).map(binding).collect();
+        let more = rest.peek().is_some();
+        let part = v1::Snapshot {
+            bindings: part,
+            cost_tables: (!more).then(|| shapes::cost_tables(&snapshot.costs)),
+            more,
+        };
+        send(answers, if more { 0 } else { revision }, Kind::Snapshot(part)).await?;
+        if !more {
+            return Ok(());
+        }
+    }
+}
+
+async fn send_event(answers: &Answers, before: u64, event: &Event) -> Result<(), Status> {
+    let last = event.kinds.len().saturating_sub(1);
+    for (at, kind) in event.kinds.iter().enumerate() {
+        let revision = if at == last { event.revision } else { before };
+        send(answers, revision, encode(kind)).await?;
+    }
+    Ok(())
+}
+
+fn encode(kind: &EventKind) -> Kind {
+    match kind {
+        EventKind::Bound(principal, group) => Kind::Binding(v1::BindingChange {
+            removed: group.is_none(),
+            binding: Some(v1::Binding {
+                tenant: principal.tenant().to_owned(),
+                user: principal.user().to_owned(),
+                group: group.as_ref().map(ToString::to_string).unwrap_or_default(),
+            }),
+        }),
+        EventKind::Costs(costs) => Kind::CostTables(shapes::cost_tables(costs)),
+        EventKind::Groups(groups) => Kind::GroupsChanged(v1::GroupsChanged {
+            groups: groups.iter().map(ToString::to_string).collect(),
+        }),
+    }
+}
+
+fn binding((principal, group): (&Principal, &GroupName)) -> v1::Binding {
+    shapes::binding(principal, group)
+}
+
+/// Sends, or gives up on a watcher that does not read.
+async fn send(answers: &Answers, revision: u64, kind: Kind) -> Result<(), Status> {
+    let patience = duration(HEARTBEAT_EVERY) * PATIENCE;
+    match timeout(
+        patience,
+        answers.send(Ok(v1::WatchEvent {
+            revision,
+            kind: Some(kind),
+        })),
+    )
+    .await
+    {
+        Ok(Ok(())) => Ok(()),
+        Ok(Err(_)) => Err(Status::cancelled("the node went away")),
+        Err(_) => Err(Status::resource_exhausted(
+            "the stream was not read; watch again for a snapshot",
+        )),
+    }
+}

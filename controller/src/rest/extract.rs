@@ -1,0 +1,79 @@
+//! Bodies, queries and callers, with errors in the API's own shape.
+
+use std::convert::Infallible;
+use std::net::SocketAddr;
+
+use axum::Json;
+use axum::extract::rejection::{JsonRejection, QueryRejection};
+use axum::extract::{ConnectInfo, FromRequest, FromRequestParts, Query, Request};
+use axum::http::StatusCode;
+use axum::http::request::Parts;
+use serde::de::DeserializeOwned;
+
+use super::error::ApiError;
+use crate::audit::Actor;
+use crate::grpc::ACTOR_HEADER;
+use crate::limits::MAX_MESSAGE_BYTES;
+
+/// A JSON body.
+pub(super) struct Body<T>(pub(super) T);
+
+impl<S: Send + Sync, T: DeserializeOwned> FromRequest<S> for Body<T> {
+    type Rejection = ApiError;
+
+    async fn from_request(request: Request, state: &S) -> Result<Self, ApiError> {
+        let Json(body) = Json::from_request(request, state)
+            .await
+            .map_err(|rejection: JsonRejection| {
+                let status = rejection.status();
+                if status == StatusCode::PAYLOAD_TOO_LARGE {
+                    let message = format!("the body is larger than {MAX_MESSAGE_BYTES} bytes");
+                    return ApiError::new(status, "too_large", message);
+                }
+                if status == StatusCode::UNSUPPORTED_MEDIA_TYPE {
+                    return ApiError::new(
+                        status,
+                        "media_type",
+                        "send the body with content-type: application/json",
+                    );
+                }
+                ApiError::new(StatusCode::BAD_REQUEST, "invalid", rejection.body_text())
+            })?;
+        Ok(Self(body))
+    }
+}
+
+/// Query parameters; unknown ones are refused.
+pub(super) struct Params<T>(pub(super) T);
+
+impl<S: Send + Sync, T: DeserializeOwned> FromRequestParts<S> for Params<T> {
+    type Rejection = ApiError;
+
+    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, ApiError> {
+        let query = Query::from_request_parts(parts, state).await;
+        let Query(params) = query.map_err(|rejection: QueryRejection| {
+            ApiError::new(StatusCode::BAD_REQUEST, "invalid", rejection.body_text())
+        })?;
+        Ok(Self(params))
+    }
+}
+
+/// Who asks.
+pub(super) struct By(pub(super) Actor);
+
+impl<S: Send + Sync> FromRequestParts<S> for By {
+    type Rejection = Infallible;
+
+    async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, Infallible> {
+        let stated = parts
+            .headers
+            .get(ACTOR_HEADER)
+            .and_then(|value| value.to_str().ok());
+        let peer = parts.extensions.get::<ConnectInfo<SocketAddr>>();
+        let peer = peer.map_or_else(
+            || "unknown address".to_owned(),
+            |ConnectInfo(peer)| peer.to_string(),
+        );
+        Ok(Self(Actor::new(stated, &peer)))
+    }
+}

@@ -1,0 +1,167 @@
+//! `/v1/groups`.
+
+#![expect(
+    unused_qualifications,
+    reason = "the path macro writes the names of parameter types in full"
+)]
+
+use std::sync::Arc;
+
+use axum::extract::Path;
+use axum::http::StatusCode;
+use axum::{Extension, Json};
+use serde::Deserialize;
+use serde_json::{Map, Value};
+use utoipa::IntoParams;
+
+use super::blocking;
+use super::error::{ApiError, ErrorBody};
+use super::extract::{Body, By, Params};
+use super::shapes::{DeletedAnswer, GroupAnswer, GroupsAnswer};
+use crate::group_text::GroupText;
+use crate::service::{GroupReply, Service};
+
+type Shared = Extension<Arc<Service>>;
+
+#[derive(Deserialize, IntoParams)]
+#[serde(default, deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+#[derive(Default)]
+pub(super) struct ListParams {
+    /// Continue after this name.
+    after: String,
+    /// 1 to 1000; 0 is 1000.
+    limit: u32,
+}
+
+/// Lists groups by name.
+#[utoipa::path(get, path = "/v1/groups", params(ListParams),
+    responses((status = 200, body = GroupsAnswer), (status = 400, body = ErrorBody)))]
+pub(super) async fn list(
+    Extension(service): Shared,
+    Params(params): Params<ListParams>,
+) -> Result<Json<GroupsAnswer>, ApiError> {
+    let page = service.groups(&params.after, params.limit)?;
+    Ok(Json(GroupsAnswer {
+        groups: page.groups,
+        next_after: page.next_after,
+        warnings: page.warnings,
+    }))
+}
+
+#[derive(Deserialize, IntoParams)]
+#[serde(default, deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+#[derive(Default)]
+pub(super) struct CreateParams {
+    /// An identical group that is there already is success.
+    if_not_exists: bool,
+}
+
+/// Creates a group.
+#[utoipa::path(post, path = "/v1/groups", params(CreateParams), request_body = GroupText,
+    responses((status = 200, body = GroupAnswer), (status = 400, body = ErrorBody), (status = 409, body = ErrorBody),
+        (status = 413, body = ErrorBody), (status = 503, body = ErrorBody)))]
+pub(super) async fn create(
+    Extension(service): Shared,
+    By(actor): By,
+    Params(params): Params<CreateParams>,
+    Body(group): Body<GroupText>,
+) -> Result<Json<GroupAnswer>, ApiError> {
+    let created = blocking(service, move |service| {
+        service.create_group(&actor, &group, params.if_not_exists)
+    });
+    Ok(answer(created.await?))
+}
+
+/// Reads a group.
+#[utoipa::path(get, path = "/v1/groups/{name}", params(("name" = String, Path)),
+    responses((status = 200, body = GroupAnswer), (status = 404, body = ErrorBody)))]
+pub(super) async fn read(
+    Extension(service): Shared,
+    Path(name): Path<String>,
+) -> Result<Json<GroupAnswer>, ApiError> {
+    Ok(answer(service.group(&name)?))
+}
+
+#[derive(Deserialize, IntoParams)]
+#[serde(default, deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+#[derive(Default)]
+pub(super) struct AlterParams {
+    /// Refuse unless the group is still at this revision; 0 does not check.
+    expected_revision: u64,
+}
+
+/// Changes the fields that the body holds.
+#[utoipa::path(patch, path = "/v1/groups/{name}", params(("name" = String, Path), AlterParams), request_body = GroupText,
+    responses((status = 200, body = GroupAnswer), (status = 400, body = ErrorBody), (status = 404, body = ErrorBody),
+        (status = 412, body = ErrorBody), (status = 413, body = ErrorBody), (status = 503, body = ErrorBody)))]
+pub(super) async fn alter(
+    Extension(service): Shared,
+    By(actor): By,
+    Path(name): Path<String>,
+    Params(params): Params<AlterParams>,
+    Body(mut fields): Body<Map<String, Value>>,
+) -> Result<Json<GroupAnswer>, ApiError> {
+    // The name is in the path; the revision is the controller's.
+    fields.remove("name");
+    fields.remove("revision");
+    let mask: Vec<String> = fields.keys().cloned().collect();
+    fields.insert("name".to_owned(), Value::String(name));
+    let group: GroupText = serde_json::from_value(Value::Object(fields))
+        .map_err(|error| ApiError::new(StatusCode::BAD_REQUEST, "invalid", error.to_string()))?;
+    let altered = blocking(service, move |service| {
+        service.alter_group(&actor, &group, &mask, params.expected_revision)
+    });
+    Ok(answer(altered.await?))
+}
+
+#[derive(Deserialize, IntoParams)]
+#[serde(default, deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+#[derive(Default)]
+pub(super) struct DeleteParams {
+    /// Move bindings and children to this group first.
+    force_to: String,
+    /// Refuse unless the group is still at this revision; 0 does not check.
+    expected_revision: u64,
+    /// A missing group is success.
+    if_exists: bool,
+}
+
+/// Deletes a group.
+#[utoipa::path(delete, path = "/v1/groups/{name}", params(("name" = String, Path), DeleteParams),
+    responses((status = 200, body = DeletedAnswer), (status = 400, body = ErrorBody), (status = 404, body = ErrorBody),
+        (status = 409, body = ErrorBody), (status = 412, body = ErrorBody), (status = 503, body = ErrorBody)))]
+pub(super) async fn delete(
+    Extension(service): Shared,
+    By(actor): By,
+    Path(name): Path<String>,
+    Params(params): Params<DeleteParams>,
+) -> Result<Json<DeletedAnswer>, ApiError> {
+    let deleted = blocking(service, move |service| {
+        service.delete_group(
+            &actor,
+            &name,
+            &params.force_to,
+            params.expected_revision,
+            params.if_exists,
+        )
+    });
+    let deleted = deleted.await?;
+    Ok(Json(DeletedAnswer {
+        deleted: deleted.existed,
+        moved: deleted.moved,
+        moved_count: deleted.moved_count,
+        warnings: deleted.warnings,
+    }))
+}
+
+fn answer(reply: GroupReply) -> Json<GroupAnswer> {
+    Json(GroupAnswer {
+        group: reply.group,
+        warnings: reply.warnings,
+        changed: reply.changed,
+    })
+}

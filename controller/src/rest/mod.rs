@@ -1,0 +1,135 @@
+//! REST adapter: the admin API as JSON, its OpenAPI document, and `/metrics`.
+//!
+//! Every handler is decode, one call of the service, encode. Errors are `{"error":{"code","message","field"?}}` with the
+//! fitting status. Routes and document come from the same declarations, so that neither can lack what the other has.
+
+mod bindings;
+mod costs;
+mod error;
+mod extract;
+mod groups;
+mod shapes;
+mod system;
+mod usage;
+
+use std::sync::Arc;
+
+use axum::extract::DefaultBodyLimit;
+use axum::http::{StatusCode, header};
+use axum::response::{IntoResponse, Response};
+use axum::routing::get;
+use axum::{Extension, Json, Router};
+use utoipa::OpenApi;
+use utoipa_axum::router::OpenApiRouter;
+use utoipa_axum::routes;
+
+use crate::error::AdminError;
+use crate::limits::MAX_MESSAGE_BYTES;
+use crate::service::Service;
+
+use error::ApiError;
+
+#[derive(OpenApi)]
+#[openapi(info(
+    title = "tidegate controller",
+    description = "Resource groups, bindings, cost tables and consumption. Rates are decimal text in RU/s and amounts \
+                   decimal text in RU, exact to a millionth. State who you are in the header x-tidegate-actor."
+))]
+struct Document;
+
+/// The routes of one controller.
+pub(crate) fn router(service: Arc<Service>) -> Router {
+    let (routes, document) = api().split_for_parts();
+    let document = Arc::new(document);
+    routes
+        .route("/metrics", get(metrics))
+        .route(
+            "/openapi.json",
+            get(move || async move { Json((*document).clone()) }),
+        )
+        .fallback(|| async {
+            ApiError::new(
+                StatusCode::NOT_FOUND,
+                "not_found",
+                "no such path; see /openapi.json",
+            )
+        })
+        .method_not_allowed_fallback(|| async {
+            let message = "this path does not take this method; see /openapi.json";
+            ApiError::new(StatusCode::METHOD_NOT_ALLOWED, "method_not_allowed", message)
+        })
+        .layer(DefaultBodyLimit::max(MAX_MESSAGE_BYTES))
+        .layer(Extension(service))
+}
+
+fn api() -> OpenApiRouter {
+    OpenApiRouter::with_openapi(Document::openapi())
+        .routes(routes!(groups::list, groups::create))
+        .routes(routes!(groups::read, groups::alter, groups::delete))
+        .routes(routes!(bindings::list, bindings::bind, bindings::unbind))
+        .routes(routes!(bindings::resolve))
+        .routes(routes!(costs::list))
+        .routes(routes!(costs::put))
+        .routes(routes!(costs::drop_shadow))
+        .routes(routes!(usage::usage))
+        .routes(routes!(usage::history))
+        .routes(routes!(usage::clients))
+        .routes(routes!(usage::leases))
+        .routes(routes!(system::status))
+        .routes(routes!(system::audit))
+}
+
+async fn metrics(Extension(service): Extension<Arc<Service>>) -> Response {
+    const TEXT: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
+    match service.metrics_page() {
+        Ok(page) => ([(header::CONTENT_TYPE, TEXT)], page).into_response(),
+        Err(error) => ApiError::from(AdminError::Internal(error.to_string())).into_response(),
+    }
+}
+
+/// Runs a call that waits for the disk where waiting is allowed.
+async fn blocking<T: Send + 'static>(
+    service: Arc<Service>,
+    call: impl FnOnce(&Service) -> Result<T, AdminError> + Send + 'static,
+) -> Result<T, ApiError> {
+    match tokio::task::spawn_blocking(move || call(&service)).await {
+        Ok(result) => result.map_err(ApiError::from),
+        Err(error) => Err(AdminError::Internal(format!("the call did not finish: {error}")).into()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_document_lists_every_path_with_its_errors() {
+        let document = serde_json::to_value(api().split_for_parts().1).unwrap();
+        let paths = document["paths"].as_object().unwrap();
+        let expected = [
+            ("/v1/groups", vec!["get", "post"]),
+            ("/v1/groups/{name}", vec!["get", "patch", "delete"]),
+            ("/v1/bindings", vec!["get", "put", "delete"]),
+            ("/v1/resolve", vec!["get"]),
+            ("/v1/cost-tables", vec!["get"]),
+            ("/v1/cost-tables/{role}", vec!["put"]),
+            ("/v1/cost-tables/shadow", vec!["delete"]),
+            ("/v1/usage", vec!["get"]),
+            ("/v1/usage/{group}/history", vec!["get"]),
+            ("/v1/clients", vec!["get"]),
+            ("/v1/leases", vec!["get"]),
+            ("/v1/status", vec!["get"]),
+            ("/v1/audit", vec!["get"]),
+        ];
+        assert_eq!(paths.len(), expected.len());
+        for (path, methods) in expected {
+            for method in methods {
+                assert!(
+                    paths[path][method]["responses"]["200"].is_object(),
+                    "{method} {path}"
+                );
+            }
+        }
+        assert!(document["components"]["schemas"]["Group"].is_object());
+    }
+}

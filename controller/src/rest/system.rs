@@ -1,0 +1,57 @@
+//! `/v1/status` and `/v1/audit`.
+
+#![expect(
+    unused_qualifications,
+    reason = "the path macro writes the names of parameter types in full"
+)]
+
+use std::sync::Arc;
+
+use axum::{Extension, Json};
+use serde::{Deserialize, Serialize};
+use utoipa::{IntoParams, ToSchema};
+
+use super::blocking;
+use super::error::{ApiError, ErrorBody};
+use super::extract::Params;
+use super::shapes::StatusAnswer;
+use crate::audit::AuditEntry;
+use crate::service::Service;
+
+type Shared = Extension<Arc<Service>>;
+
+/// Reads the controller's state at a glance.
+#[utoipa::path(get, path = "/v1/status", responses((status = 200, body = StatusAnswer)))]
+pub(super) async fn status(Extension(service): Shared) -> Json<StatusAnswer> {
+    Json(StatusAnswer::from(service.status()))
+}
+
+#[derive(Default, Deserialize, IntoParams)]
+#[serde(default, deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+pub(super) struct AuditParams {
+    /// Only entries before this id; 0 for the newest.
+    before_id: u64,
+    /// 1 to 1000; 0 is 100.
+    limit: u32,
+}
+
+/// Changes, newest first.
+#[derive(Serialize, ToSchema)]
+pub(super) struct AuditAnswer {
+    entries: Vec<AuditEntry>,
+}
+
+/// Reads who changed what.
+#[utoipa::path(get, path = "/v1/audit", params(AuditParams),
+    responses((status = 200, body = AuditAnswer), (status = 400, body = ErrorBody), (status = 503, body = ErrorBody)))]
+pub(super) async fn audit(
+    Extension(service): Shared,
+    Params(params): Params<AuditParams>,
+) -> Result<Json<AuditAnswer>, ApiError> {
+    let entries = blocking(service, move |service| {
+        service.audit_log(params.before_id, params.limit)
+    })
+    .await?;
+    Ok(Json(AuditAnswer { entries }))
+}

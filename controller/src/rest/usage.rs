@@ -1,0 +1,153 @@
+//! `/v1/usage`, `/v1/clients` and `/v1/leases`.
+
+#![expect(
+    unused_qualifications,
+    reason = "the path macro writes the names of parameter types in full"
+)]
+
+use std::sync::Arc;
+
+use axum::extract::Path;
+use axum::{Extension, Json};
+use serde::{Deserialize, Serialize};
+use utoipa::{IntoParams, ToSchema};
+
+use super::blocking;
+use super::error::{ApiError, ErrorBody};
+use super::extract::Params;
+use super::shapes::{ClientShape, ConsumptionShape, GroupStateShape, LeaseShape, UsageRowShape};
+use crate::service::Service;
+
+type Shared = Extension<Arc<Service>>;
+
+#[derive(Default, Deserialize, IntoParams)]
+#[serde(default, deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+pub(super) struct UsageParams {
+    /// Only this group.
+    group: String,
+    /// Also one row per node.
+    per_client: bool,
+}
+
+/// Consumption of groups.
+#[derive(Serialize, ToSchema)]
+pub(super) struct UsageAnswer {
+    rows: Vec<UsageRowShape>,
+    /// There are more rows than fit an answer.
+    truncated: bool,
+}
+
+/// Reads what groups consumed.
+#[utoipa::path(get, path = "/v1/usage", params(UsageParams),
+    responses((status = 200, body = UsageAnswer), (status = 400, body = ErrorBody), (status = 404, body = ErrorBody)))]
+pub(super) async fn usage(
+    Extension(service): Shared,
+    Params(params): Params<UsageParams>,
+) -> Result<Json<UsageAnswer>, ApiError> {
+    let (rows, truncated) = service.usage(&params.group, params.per_client)?;
+    Ok(Json(UsageAnswer {
+        rows: rows.into_iter().map(UsageRowShape::from).collect(),
+        truncated,
+    }))
+}
+
+#[derive(Default, Deserialize, IntoParams)]
+#[serde(default, deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+pub(super) struct HistoryParams {
+    /// "minute" (kept 24 h) or "hour" (kept 90 days). Left out, "minute".
+    resolution: String,
+    /// Seconds since the Unix epoch; left out, all that is kept.
+    from_unix_s: u64,
+    /// Seconds since the Unix epoch; left out, now.
+    to_unix_s: u64,
+}
+
+/// Consumption over time.
+#[derive(Serialize, ToSchema)]
+pub(super) struct HistoryAnswer {
+    points: Vec<HistoryPoint>,
+}
+
+/// Consumption within one minute or hour.
+#[derive(Serialize, ToSchema)]
+pub(super) struct HistoryPoint {
+    /// Its start.
+    start_unix_s: u64,
+    amount: ConsumptionShape,
+}
+
+/// Reads what a group consumed over time.
+#[utoipa::path(get, path = "/v1/usage/{group}/history", params(("group" = String, Path), HistoryParams),
+    responses((status = 200, body = HistoryAnswer), (status = 400, body = ErrorBody), (status = 404, body = ErrorBody),
+        (status = 503, body = ErrorBody)))]
+pub(super) async fn history(
+    Extension(service): Shared,
+    Path(group): Path<String>,
+    Params(p): Params<HistoryParams>,
+) -> Result<Json<HistoryAnswer>, ApiError> {
+    let points = blocking(service, move |service| {
+        service.usage_history(&group, &p.resolution, p.from_unix_s, p.to_unix_s)
+    });
+    let points = points
+        .await?
+        .into_iter()
+        .map(|(start_unix_s, amount)| HistoryPoint {
+            start_unix_s,
+            amount: ConsumptionShape::from(&amount),
+        });
+    Ok(Json(HistoryAnswer {
+        points: points.collect(),
+    }))
+}
+
+/// Nodes.
+#[derive(Serialize, ToSchema)]
+pub(super) struct ClientsAnswer {
+    clients: Vec<ClientShape>,
+    /// There are more rows than fit an answer.
+    truncated: bool,
+}
+
+/// Lists nodes, newest first.
+#[utoipa::path(get, path = "/v1/clients", responses((status = 200, body = ClientsAnswer)))]
+pub(super) async fn clients(Extension(service): Shared) -> Json<ClientsAnswer> {
+    let (rows, truncated) = service.clients();
+    Json(ClientsAnswer {
+        clients: rows.into_iter().map(ClientShape::from).collect(),
+        truncated,
+    })
+}
+
+#[derive(Default, Deserialize, IntoParams)]
+#[serde(default, deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+pub(super) struct LeaseParams {
+    /// Only this group.
+    group: String,
+}
+
+/// Leases and the state of their groups.
+#[derive(Serialize, ToSchema)]
+pub(super) struct LeasesAnswer {
+    leases: Vec<LeaseShape>,
+    groups: Vec<GroupStateShape>,
+    /// There are more rows than fit an answer; ask for one group.
+    truncated: bool,
+}
+
+/// Lists leases.
+#[utoipa::path(get, path = "/v1/leases", params(LeaseParams),
+    responses((status = 200, body = LeasesAnswer), (status = 400, body = ErrorBody), (status = 404, body = ErrorBody)))]
+pub(super) async fn leases(
+    Extension(service): Shared,
+    Params(params): Params<LeaseParams>,
+) -> Result<Json<LeasesAnswer>, ApiError> {
+    let table = service.leases(&params.group)?;
+    Ok(Json(LeasesAnswer {
+        leases: table.leases.into_iter().map(LeaseShape::from).collect(),
+        groups: table.groups.into_iter().map(GroupStateShape::from).collect(),
+        truncated: table.truncated,
+    }))
+}

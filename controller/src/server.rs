@@ -1,0 +1,317 @@
+//! Starting and stopping a controller.
+//!
+//! Start: check the settings, open the store, bind both listeners, load, serve. Stop: end the streams, let requests
+//! finish for a while, then store consumption and leases and mark the store clean. Dropping a `Running` without that
+//! is an unclean stop, as a crash is.
+
+use std::io;
+use std::net::SocketAddr;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tidegate_core::engine::EngineConfig;
+use tidegate_core::units::Span;
+use tidegate_proto::v1::admin_server::AdminServer;
+use tidegate_proto::v1::grants_server::GrantsServer;
+use tokio::net::TcpListener;
+use tokio::sync::watch as flag;
+use tokio::task::JoinHandle;
+use tokio::time::{MissedTickBehavior, interval, sleep_until, timeout};
+use tonic::transport::Server;
+use tonic::transport::server::TcpIncoming;
+
+use crate::clock::duration;
+use crate::config::{Config, ConfigError};
+use crate::grpc::Stopping;
+use crate::grpc::admin::AdminAdapter;
+use crate::grpc::grants::GrantsAdapter;
+use crate::limits::{DRAIN_WITHIN, FLUSH_EVERY, MAX_MESSAGE_BYTES, TIDY_EVERY};
+use crate::rest;
+use crate::service::{Service, ServiceConfig};
+use crate::store::{RedbStore, Store, StoreError};
+
+/// Time between HTTP/2 pings on an idle connection, and time to answer one.
+const KEEPALIVE: Duration = Duration::from_secs(10);
+
+/// Why a controller did not start.
+#[derive(Debug, thiserror::Error)]
+pub enum StartError {
+    /// The settings are wrong.
+    #[error("the configuration is wrong: {}", list(.0))]
+    Config(Vec<ConfigError>),
+    /// The store cannot be used.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    /// A listener cannot be opened.
+    #[error("cannot listen on {address} ({key}): {reason}; is the port in use? choose another address")]
+    Listen {
+        /// The setting.
+        key: &'static str,
+        /// Its value.
+        address: SocketAddr,
+        /// What the operating system said.
+        reason: io::Error,
+    },
+    /// A part of the gRPC server cannot be built.
+    #[error("cannot serve gRPC: {0}")]
+    Grpc(String),
+}
+
+/// Why a controller did not stop cleanly.
+#[derive(Debug, thiserror::Error)]
+pub enum StopError {
+    /// The final commit failed; the next start recovers.
+    #[error("the controller stopped, but its state was not saved and the next start will recover: {0}")]
+    Store(#[from] StoreError),
+    /// A task of the controller panicked.
+    #[error("the controller stopped, but a task failed and the next start will recover: {0}")]
+    Task(String),
+}
+
+fn list(errors: &[ConfigError]) -> String {
+    errors
+        .iter()
+        .map(ToString::to_string)
+        .collect::<Vec<_>>()
+        .join("; ")
+}
+
+/// Starts controllers.
+#[derive(Debug)]
+pub struct Controller;
+
+/// A controller that serves.
+pub struct Running {
+    /// Where gRPC listens.
+    pub grpc_addr: SocketAddr,
+    /// Where REST listens.
+    pub rest_addr: SocketAddr,
+    service: Arc<Service>,
+    stopping: flag::Sender<bool>,
+    servers: Vec<JoinHandle<()>>,
+    upkeep: Vec<JoinHandle<()>>,
+}
+
+impl Controller {
+    /// Starts with the store that the settings name.
+    pub async fn start(config: Config) -> Result<Running, StartError> {
+        config.check().map_err(StartError::Config)?;
+        let path = config.store.clone();
+        let opened = tokio::task::spawn_blocking(move || RedbStore::open(Path::new(&path))).await;
+        let store = opened.map_err(|error| StartError::Grpc(error.to_string()))??;
+        Self::start_with(config, Arc::new(store)).await
+    }
+
+    /// Starts with another store, such as one that fails on purpose.
+    pub async fn start_with(config: Config, store: Arc<dyn Store>) -> Result<Running, StartError> {
+        config.check().map_err(StartError::Config)?;
+        let grpc = listen("grpc_listen", config.grpc_listen).await?;
+        let http = listen("http_listen", config.http_listen).await?;
+        let local = |key, address, listener: &TcpListener| {
+            listener
+                .local_addr()
+                .map_err(|reason| StartError::Listen { key, address, reason })
+        };
+        let grpc_addr = local("grpc_listen", config.grpc_listen, &grpc)?;
+        let rest_addr = local("http_listen", config.http_listen, &http)?;
+        let engine = EngineConfig {
+            drift_ppm: config.drift_ppm,
+            margin: config.margin,
+        };
+        let settings = ServiceConfig {
+            capacity: config.capacity,
+            engine,
+        };
+        let loaded = tokio::task::spawn_blocking(move || Service::load(store, settings)).await;
+        let service = Arc::new(loaded.map_err(|error| StartError::Grpc(error.to_string()))??);
+
+        let (stopping, stopped) = flag::channel(false);
+        let servers = vec![
+            serve_grpc(&service, grpc, stopped.clone())?,
+            serve_rest(&service, http, stopped.clone()),
+        ];
+        let upkeep = vec![
+            expire(Arc::clone(&service)),
+            flush(Arc::clone(&service)),
+            tidy(Arc::clone(&service)),
+        ];
+        tracing::info!(%grpc_addr, %rest_addr, "controller started");
+        Ok(Running {
+            grpc_addr,
+            rest_addr,
+            service,
+            stopping,
+            servers,
+            upkeep,
+        })
+    }
+}
+
+impl Running {
+    /// What is served, for calls in the same process.
+    pub fn service(&self) -> &Arc<Service> {
+        &self.service
+    }
+
+    /// Stops cleanly: the next start continues the leases under the same epoch.
+    pub async fn shutdown(mut self) -> Result<(), StopError> {
+        self.stopping.send_replace(true);
+        for server in &mut self.servers {
+            if timeout(duration(DRAIN_WITHIN), &mut *server).await.is_err() {
+                tracing::warn!("requests did not end within {DRAIN_WITHIN} and are cut off");
+                server.abort();
+            }
+        }
+        self.wind_up().await;
+        let service = Arc::clone(&self.service);
+        let saved = tokio::task::spawn_blocking(move || service.shut_down()).await;
+        saved.map_err(|error| StopError::Task(error.to_string()))??;
+        tracing::info!("controller stopped");
+        Ok(())
+    }
+
+    /// Stops as a crash would: nothing is saved, the next start recovers. For tests of that.
+    pub async fn abort(mut self) {
+        self.stopping.send_replace(true);
+        self.servers.iter().for_each(JoinHandle::abort);
+        self.wind_up().await;
+    }
+
+    /// Waits until no task uses the store any more.
+    async fn wind_up(&mut self) {
+        for task in &mut self.upkeep {
+            task.abort();
+            // It ends with the error that says it was aborted.
+            let _ = task.await;
+        }
+        // Every stream holds a receiver until it has let go of the service.
+        if timeout(duration(DRAIN_WITHIN), self.stopping.closed())
+            .await
+            .is_err()
+        {
+            tracing::warn!("streams did not end within {DRAIN_WITHIN}");
+        }
+    }
+
+    /// Serves until `signal` is ready, then stops cleanly.
+    pub async fn run_until(self, signal: impl Future<Output = ()>) -> Result<(), StopError> {
+        signal.await;
+        self.shutdown().await
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        for task in self.servers.iter().chain(&self.upkeep) {
+            task.abort();
+        }
+        // Streams run in tasks of their own.
+        self.stopping.send_replace(true);
+    }
+}
+
+async fn listen(key: &'static str, address: SocketAddr) -> Result<TcpListener, StartError> {
+    TcpListener::bind(address)
+        .await
+        .map_err(|reason| StartError::Listen { key, address, reason })
+}
+
+fn serve_grpc(
+    service: &Arc<Service>,
+    listener: TcpListener,
+    stopped: flag::Receiver<bool>,
+) -> Result<JoinHandle<()>, StartError> {
+    let reflection = tonic_reflection::server::Builder::configure()
+        .register_encoded_file_descriptor_set(tidegate_proto::DESCRIPTORS)
+        .register_encoded_file_descriptor_set(tonic_health::pb::FILE_DESCRIPTOR_SET)
+        .build_v1()
+        .map_err(|error| StartError::Grpc(error.to_string()))?;
+    let grants = GrantsAdapter {
+        service: Arc::clone(service),
+        stopping: Stopping(stopped.clone()),
+    };
+    let grants = GrantsServer::new(grants).max_decoding_message_size(MAX_MESSAGE_BYTES);
+    let admin = AdminAdapter {
+        service: Arc::clone(service),
+    };
+    let admin = AdminServer::new(admin).max_decoding_message_size(MAX_MESSAGE_BYTES);
+    let incoming = TcpIncoming::from(listener).with_nodelay(Some(true));
+    Ok(tokio::spawn(async move {
+        let (reporter, health) = tonic_health::server::health_reporter();
+        reporter.set_serving::<GrantsServer<GrantsAdapter>>().await;
+        reporter.set_serving::<AdminServer<AdminAdapter>>().await;
+        let server = Server::builder()
+            .http2_keepalive_interval(Some(KEEPALIVE))
+            .http2_keepalive_timeout(Some(KEEPALIVE))
+            .add_service(health)
+            .add_service(reflection)
+            .add_service(grants)
+            .add_service(admin);
+        if let Err(error) = server
+            .serve_with_incoming_shutdown(incoming, requested(stopped))
+            .await
+        {
+            tracing::error!(%error, "the gRPC server ended");
+        }
+    }))
+}
+
+fn serve_rest(
+    service: &Arc<Service>,
+    listener: TcpListener,
+    stopped: flag::Receiver<bool>,
+) -> JoinHandle<()> {
+    let router = rest::router(Arc::clone(service)).into_make_service_with_connect_info::<SocketAddr>();
+    tokio::spawn(async move {
+        let server = axum::serve(listener, router).with_graceful_shutdown(requested(stopped));
+        if let Err(error) = server.await {
+            tracing::error!(%error, "the REST server ended");
+        }
+    })
+}
+
+async fn requested(mut stopped: flag::Receiver<bool>) {
+    // An error means that the sender is gone, which comes to the same.
+    let _ = stopped.wait_for(|stopped| *stopped).await;
+}
+
+/// Ends leases when they are past.
+fn expire(service: Arc<Service>) -> JoinHandle<()> {
+    tokio::spawn(async move {
+        loop {
+            let next = service.expire();
+            sleep_until(service.clock().instant(next)).await;
+        }
+    })
+}
+
+/// Brings consumption to disk. Failures are counted and logged where they happen, and tried again.
+fn flush(service: Arc<Service>) -> JoinHandle<()> {
+    every(FLUSH_EVERY, move || {
+        let _ = service.flush();
+    })
+}
+
+/// Prunes and folds.
+fn tidy(service: Arc<Service>) -> JoinHandle<()> {
+    every(TIDY_EVERY, move || {
+        let _ = service.tidy();
+    })
+}
+
+/// Runs a call that waits for the disk, again and again, never twice at once.
+fn every(period: Span, call: impl Fn() + Send + Sync + 'static) -> JoinHandle<()> {
+    let call = Arc::new(call);
+    tokio::spawn(async move {
+        let mut again = interval(duration(period));
+        again.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        loop {
+            again.tick().await;
+            let call = Arc::clone(&call);
+            if let Err(error) = tokio::task::spawn_blocking(move || call()).await {
+                tracing::error!(%error, "upkeep failed");
+            }
+        }
+    })
+}

@@ -1,0 +1,175 @@
+//! A failing store, and files and ports that cannot be used.
+
+use std::fs;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use tidegate_controller::store::{RedbStore, Store, StoreError, Table, Visit, Write};
+use tidegate_controller::{Controller, StartError};
+use tidegate_proto::v1;
+use tonic::Code;
+
+use crate::support::{Lab, Node, charged, config, group, report, store_path};
+
+/// A store whose disk is full at times.
+struct Faulty {
+    inner: RedbStore,
+    full: AtomicBool,
+}
+
+impl Store for Faulty {
+    fn commit(&self, batch: &[Write]) -> Result<(), StoreError> {
+        if self.full.load(Ordering::SeqCst) {
+            return Err(StoreError::Failed {
+                operation: "commit a change",
+                reason: "no space left on device".into(),
+            });
+        }
+        self.inner.commit(batch)
+    }
+
+    fn scan(&self, table: Table, from: &[u8], visit: &mut Visit<'_>) -> Result<(), StoreError> {
+        self.inner.scan(table, from, visit)
+    }
+
+    fn get(&self, table: Table, keys: &[Vec<u8>]) -> Result<Vec<Option<Vec<u8>>>, StoreError> {
+        self.inner.get(table, keys)
+    }
+}
+
+async fn faulty() -> (Lab, Arc<Faulty>) {
+    let folder = tempfile::tempdir().unwrap();
+    let inner = RedbStore::open(&store_path(&folder)).unwrap();
+    let store = Arc::new(Faulty {
+        inner,
+        full: AtomicBool::new(false),
+    });
+    let running = Controller::start_with(config(&folder), Arc::clone(&store) as Arc<dyn Store>)
+        .await
+        .unwrap();
+    (Lab { folder, running }, store)
+}
+
+#[tokio::test]
+async fn a_change_that_cannot_be_stored_is_refused_and_not_in_force() {
+    let (lab, store) = faulty().await;
+    lab.group("web", "1000").await;
+    store.full.store(true, Ordering::SeqCst);
+    let mut admin = lab.admin().await;
+    let create = v1::CreateGroupRequest {
+        group: Some(group("other", "1")),
+        if_not_exists: false,
+    };
+    let error = admin.create_group(create.clone()).await.unwrap_err();
+    assert_eq!(error.code(), Code::Unavailable);
+    assert!(
+        error.message().contains("not in force") && error.message().contains("no space left"),
+        "{error}"
+    );
+    let get = v1::GetGroupRequest { name: "other".into() };
+    assert_eq!(admin.get_group(get).await.unwrap_err().code(), Code::NotFound);
+    let (status, body) = lab
+        .http("PUT", "/v1/bindings", Some(r#"{"user":"u","group":"web"}"#))
+        .await;
+    assert_eq!(
+        (status, body["error"]["code"].as_str()),
+        (503, Some("unavailable"))
+    );
+    let warnings = admin
+        .status(v1::StatusRequest {})
+        .await
+        .unwrap()
+        .into_inner()
+        .warnings;
+    assert!(
+        warnings.iter().any(|warning| warning.contains("commits failed")),
+        "{warnings:?}"
+    );
+
+    store.full.store(false, Ordering::SeqCst);
+    admin.create_group(create).await.unwrap();
+    lab.running.shutdown().await.unwrap();
+}
+
+#[tokio::test]
+async fn consumption_waits_for_the_disk_and_is_not_called_durable() {
+    let (lab, store) = faulty().await;
+    lab.group("web", "1000").await;
+    let mut node = Node::connect(&lab, "node", 1).await.unwrap();
+    node.report(vec![report("web", 0, 5)]).await;
+    // Commits that were under way are over once a renewal after them is durable.
+    store.full.store(true, Ordering::SeqCst);
+    let before = node.renew(Vec::new(), vec![report("web", 0, 9)]).await.unwrap();
+    let failures = lab.running.service().metrics.commit_failures.get();
+    while lab.running.service().metrics.commit_failures.get() < failures + 2 {
+        let granted = node.renew(Vec::new(), vec![report("web", 0, 9)]).await.unwrap();
+        assert!(granted.durable_seq < before.seq, "{granted:?}");
+    }
+    store.full.store(false, Ordering::SeqCst);
+    node.report(vec![report("web", 0, 9)]).await;
+    assert_eq!(charged(&lab, "web").await, 9_000_000);
+}
+
+#[tokio::test]
+async fn a_stop_that_cannot_save_says_so_and_the_next_start_recovers() {
+    let (lab, store) = faulty().await;
+    store.full.store(true, Ordering::SeqCst);
+    let error = lab.running.shutdown().await.unwrap_err().to_string();
+    assert!(error.contains("next start will recover"), "{error}");
+    drop(store);
+    let lab = Lab::at(lab.folder).await;
+    let status = lab.running.service().status();
+    assert!(status.epoch == 2 && status.recovery.0 > 0, "{status:?}");
+}
+
+#[tokio::test]
+async fn a_store_that_cannot_be_used_is_named_and_left_alone() {
+    let lab = Lab::start().await;
+    let locked = Controller::start(config(&lab.folder))
+        .await
+        .err()
+        .unwrap()
+        .to_string();
+    assert!(
+        locked.contains("in use by another process") && locked.contains("store.redb"),
+        "{locked}"
+    );
+    lab.running.shutdown().await.unwrap();
+
+    let path = store_path(&lab.folder);
+    let mut bytes = fs::read(&path).unwrap();
+    bytes.truncate(bytes.len() / 2);
+    bytes[..512].fill(0xa5);
+    fs::write(&path, &bytes).unwrap();
+    let corrupt = Controller::start(config(&lab.folder))
+        .await
+        .err()
+        .unwrap()
+        .to_string();
+    assert!(
+        corrupt.contains("store.redb") && corrupt.contains("backup"),
+        "{corrupt}"
+    );
+    assert_eq!(fs::read(&path).unwrap(), bytes);
+}
+
+#[tokio::test]
+async fn a_port_in_use_and_a_remote_address_are_refused_by_name() {
+    let lab = Lab::start().await;
+    let folder = tempfile::tempdir().unwrap();
+    let taken = lab.running.rest_addr;
+    let mut config = config(&folder);
+    config.http_listen = taken;
+    let error = Controller::start(config.clone()).await.err().unwrap().to_string();
+    assert!(
+        error.contains(&taken.to_string()) && error.contains("http_listen"),
+        "{error}"
+    );
+    config.http_listen = "0.0.0.0:0".parse().unwrap();
+    let error = Controller::start(config).await.err().unwrap();
+    assert!(
+        matches!(&error, StartError::Config(errors) if errors.len() == 1),
+        "{error}"
+    );
+    assert!(error.to_string().contains("allow_remote"), "{error}");
+}

@@ -1,0 +1,20 @@
+//! The controller over real sockets: admin API, grant and watch streams, restarts and faults.
+
+#[cfg(test)]
+mod admin;
+#[cfg(test)]
+mod faults;
+#[cfg(test)]
+mod folding;
+#[cfg(test)]
+mod junk;
+#[cfg(test)]
+mod recovery;
+#[cfg(test)]
+mod rest;
+#[cfg(test)]
+mod sessions;
+#[cfg(test)]
+mod support;
+#[cfg(test)]
+mod watch;

@@ -1,0 +1,251 @@
+//! A controller in a scratch directory, and clients for it.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use serde_json::Value;
+use tempfile::TempDir;
+use tidegate_controller::{Config, Controller, Running};
+use tidegate_proto::v1;
+use tidegate_proto::v1::admin_client::AdminClient;
+use tidegate_proto::v1::client_message::Kind as Ask;
+use tidegate_proto::v1::grants_client::GrantsClient;
+use tidegate_proto::v1::server_message::Kind as Answer;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+use tokio::sync::mpsc;
+use tokio::time::timeout;
+use tokio_stream::wrappers::ReceiverStream;
+use tonic::transport::Channel;
+use tonic::{Status, Streaming};
+
+/// Nothing here takes long; a test that hangs fails.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(20);
+
+/// A controller and its store.
+pub(crate) struct Lab {
+    pub(crate) folder: TempDir,
+    pub(crate) running: Running,
+}
+
+/// Settings with free ports and the store in `folder`.
+pub(crate) fn config(folder: &TempDir) -> Config {
+    Config {
+        store: store_path(folder),
+        grpc_listen: "127.0.0.1:0".parse().unwrap(),
+        http_listen: "127.0.0.1:0".parse().unwrap(),
+        ..Config::default()
+    }
+}
+
+pub(crate) fn store_path(folder: &TempDir) -> PathBuf {
+    folder.path().join("store.redb")
+}
+
+impl Lab {
+    pub(crate) async fn start() -> Self {
+        Self::at(tempfile::tempdir().unwrap()).await
+    }
+
+    pub(crate) async fn at(folder: TempDir) -> Self {
+        let running = Controller::start(config(&folder)).await.unwrap();
+        Self { folder, running }
+    }
+
+    /// Stops cleanly and starts again.
+    pub(crate) async fn restart(self) -> Self {
+        self.running.shutdown().await.unwrap();
+        Self::at(self.folder).await
+    }
+
+    /// Crashes and starts again.
+    pub(crate) async fn crash(self) -> Self {
+        self.running.abort().await;
+        Self::at(self.folder).await
+    }
+
+    pub(crate) async fn channel(&self) -> Channel {
+        let address = format!("http://{}", self.running.grpc_addr);
+        Channel::from_shared(address).unwrap().connect().await.unwrap()
+    }
+
+    pub(crate) async fn admin(&self) -> AdminClient<Channel> {
+        AdminClient::new(self.channel().await)
+    }
+
+    pub(crate) async fn grants(&self) -> GrantsClient<Channel> {
+        GrantsClient::new(self.channel().await)
+    }
+
+    /// Creates a group with a limit.
+    pub(crate) async fn group(&self, name: &str, rate: &str) {
+        let request = v1::CreateGroupRequest {
+            group: Some(group(name, rate)),
+            if_not_exists: false,
+        };
+        self.admin().await.create_group(request).await.unwrap();
+    }
+
+    /// One REST request.
+    pub(crate) async fn http(&self, method: &str, path: &str, body: Option<&str>) -> (u16, Value) {
+        let (status, text) = self
+            .http_text(
+                method,
+                path,
+                "application/json",
+                body.unwrap_or_default().as_bytes(),
+            )
+            .await;
+        let json = serde_json::from_str(&text).unwrap_or(Value::String(text));
+        (status, json)
+    }
+
+    pub(crate) async fn http_text(
+        &self,
+        method: &str,
+        path: &str,
+        media: &str,
+        body: &[u8],
+    ) -> (u16, String) {
+        let mut stream = TcpStream::connect(self.running.rest_addr).await.unwrap();
+        let head = format!(
+            "{method} {path} HTTP/1.1\r\nhost: x\r\nconnection: close\r\nx-tidegate-actor: tester\r\n\
+             content-type: {media}\r\ncontent-length: {}\r\n\r\n",
+            body.len()
+        );
+        stream.write_all(head.as_bytes()).await.unwrap();
+        // A body that is too large is refused before all of it is read.
+        let _ = stream.write_all(body).await;
+        let mut answer = Vec::new();
+        let _ = timeout(PATIENCE, stream.read_to_end(&mut answer)).await.unwrap();
+        let answer = String::from_utf8_lossy(&answer).into_owned();
+        let (head, body) = answer.split_once("\r\n\r\n").unwrap();
+        let status = head.split(' ').nth(1).unwrap().parse().unwrap();
+        (status, body.to_owned())
+    }
+}
+
+pub(crate) fn group(name: &str, rate: &str) -> v1::Group {
+    v1::Group {
+        name: name.to_owned(),
+        ru_per_sec: rate.to_owned(),
+        ..v1::Group::default()
+    }
+}
+
+/// An open grant stream.
+pub(crate) struct Node {
+    asks: mpsc::Sender<v1::ClientMessage>,
+    answers: Streaming<v1::ServerMessage>,
+    pub(crate) welcome: v1::Welcome,
+    pub(crate) seq: u64,
+}
+
+impl Node {
+    pub(crate) async fn connect(lab: &Lab, client: &str, incarnation: u64) -> Result<Self, Status> {
+        let hello = v1::Hello {
+            protocol_min: 1,
+            protocol_max: 1,
+            client_id: client.to_owned(),
+            incarnation,
+            agent: "test/1".to_owned(),
+        };
+        Self::open(lab, Ask::Hello(hello)).await
+    }
+
+    /// Opens a stream with any first message.
+    pub(crate) async fn open(lab: &Lab, first: Ask) -> Result<Self, Status> {
+        let (asks, stream) = mpsc::channel(16);
+        asks.send(v1::ClientMessage { kind: Some(first) }).await.unwrap();
+        let answers = lab
+            .grants()
+            .await
+            .session(ReceiverStream::new(stream))
+            .await?
+            .into_inner();
+        let mut node = Self {
+            asks,
+            answers,
+            welcome: v1::Welcome::default(),
+            seq: 0,
+        };
+        match node.next().await? {
+            Answer::Welcome(welcome) => node.welcome = welcome,
+            other => panic!("a welcome was expected: {other:?}"),
+        }
+        Ok(node)
+    }
+
+    pub(crate) async fn send(&self, kind: Option<Ask>) {
+        self.asks.send(v1::ClientMessage { kind }).await.unwrap();
+    }
+
+    pub(crate) async fn next(&mut self) -> Result<Answer, Status> {
+        let message = timeout(PATIENCE, self.answers.message()).await.unwrap()?;
+        message
+            .and_then(|message| message.kind)
+            .ok_or_else(|| Status::ok("the stream ended"))
+    }
+
+    /// Sends a renewal and waits for its answer; pushes in between are passed over.
+    pub(crate) async fn renew(
+        &mut self,
+        entries: Vec<v1::RenewEntry>,
+        reports: Vec<v1::Report>,
+    ) -> Result<v1::Granted, Status> {
+        self.seq += 1;
+        let renew = v1::Renew {
+            seq: self.seq,
+            entries,
+            reports,
+            node: None,
+        };
+        self.send(Some(Ask::Renew(renew))).await;
+        loop {
+            if let Answer::Granted(granted) = self.next().await? {
+                assert_eq!(granted.seq, self.seq);
+                return Ok(granted);
+            }
+        }
+    }
+
+    /// Renews with reports until they are on disk.
+    pub(crate) async fn report(&mut self, reports: Vec<v1::Report>) {
+        self.renew(Vec::new(), reports).await.unwrap();
+        let wanted = self.seq;
+        while self.renew(Vec::new(), Vec::new()).await.unwrap().durable_seq < wanted {}
+    }
+}
+
+/// An entry that asks for `demand` RU/s.
+pub(crate) fn entry(group: &str, demand_ru: i64) -> v1::RenewEntry {
+    v1::RenewEntry {
+        group: group.to_owned(),
+        demand_rate: demand_ru * 1_000_000,
+        ..v1::RenewEntry::default()
+    }
+}
+
+/// A cumulative report of `ru` and as many operations.
+pub(crate) fn report(group: &str, incarnation: u64, ru: u32) -> v1::Report {
+    let total = v1::Consumption {
+        write_micro_ru: i64::from(ru) * 1_000_000,
+        operations: u64::from(ru),
+        ..v1::Consumption::default()
+    };
+    v1::Report {
+        group: group.to_owned(),
+        incarnation,
+        total: Some(total),
+    }
+}
+
+/// Micro-RU written by a group, as the admin API has it.
+pub(crate) async fn charged(lab: &Lab, group: &str) -> i64 {
+    let request = v1::UsageRequest {
+        group: group.to_owned(),
+        per_client: false,
+    };
+    let rows = lab.admin().await.usage(request).await.unwrap().into_inner().rows;
+    rows[0].total.unwrap().write_micro_ru
+}

@@ -1,0 +1,156 @@
+//! The watch stream.
+
+use tidegate_controller::bindings::Principal;
+use tidegate_controller::limits::SNAPSHOT_PART;
+use tidegate_controller::store::records::{StoredBinding, put_json};
+use tidegate_controller::store::{RedbStore, Store, Table};
+use tidegate_proto::v1;
+use tidegate_proto::v1::watch_event::Kind;
+use tokio::time::timeout;
+use tonic::Streaming;
+
+use crate::support::{Lab, PATIENCE, store_path};
+
+async fn watch(lab: &Lab, have_revision: u64) -> Streaming<v1::WatchEvent> {
+    lab.grants()
+        .await
+        .watch(v1::WatchRequest { have_revision })
+        .await
+        .unwrap()
+        .into_inner()
+}
+
+/// The next event that is no heartbeat.
+async fn next(events: &mut Streaming<v1::WatchEvent>) -> (u64, Kind) {
+    loop {
+        let event = timeout(PATIENCE, events.message())
+            .await
+            .unwrap()
+            .unwrap()
+            .unwrap();
+        match event.kind.unwrap() {
+            Kind::Heartbeat(_) => {}
+            kind => return (event.revision, kind),
+        }
+    }
+}
+
+async fn bind(lab: &Lab, tenant: &str, group: &str) {
+    let binding = v1::Binding {
+        tenant: tenant.into(),
+        user: String::new(),
+        group: group.into(),
+    };
+    lab.admin()
+        .await
+        .bind(v1::BindRequest {
+            binding: Some(binding),
+        })
+        .await
+        .unwrap();
+}
+
+#[tokio::test]
+async fn a_snapshot_and_then_every_change() {
+    let lab = Lab::start().await;
+    lab.group("a", "10").await;
+    bind(&lab, "t", "a").await;
+    let mut events = watch(&lab, 0).await;
+    let (revision, Kind::Snapshot(snapshot)) = next(&mut events).await else {
+        panic!("a snapshot was expected")
+    };
+    assert_eq!((snapshot.bindings.len(), snapshot.more), (1, false));
+    assert!(snapshot.cost_tables.unwrap().active.is_some());
+
+    bind(&lab, "u", "a").await;
+    let (second, Kind::Binding(change)) = next(&mut events).await else {
+        panic!("a binding was expected")
+    };
+    assert_eq!(
+        (change.binding.unwrap().tenant.as_str(), change.removed, second),
+        ("u", false, revision + 1)
+    );
+    lab.group("b", "20").await;
+    let (_, Kind::GroupsChanged(changed)) = next(&mut events).await else {
+        panic!("a group was expected")
+    };
+    assert_eq!(changed.groups, ["b"]);
+
+    let delete = v1::DeleteGroupRequest {
+        name: "a".into(),
+        force_to: "b".into(),
+        ..Default::default()
+    };
+    lab.admin().await.delete_group(delete).await.unwrap();
+    let mut seen = Vec::new();
+    for _ in 0..3 {
+        let (revision, kind) = next(&mut events).await;
+        seen.push((revision, matches!(kind, Kind::Binding(_))));
+    }
+    // Only the last part of a change carries its revision.
+    let newest = revision + 3;
+    assert_eq!(seen, [(newest - 1, true), (newest - 1, true), (newest, false)]);
+}
+
+#[tokio::test]
+async fn a_current_watcher_gets_no_snapshot() {
+    let lab = Lab::start().await;
+    lab.group("a", "10").await;
+    let mut events = watch(&lab, 0).await;
+    let (revision, _) = next(&mut events).await;
+    let mut current = watch(&lab, revision).await;
+    let first = timeout(PATIENCE, current.message())
+        .await
+        .unwrap()
+        .unwrap()
+        .unwrap();
+    assert_eq!(
+        (first.revision, first.kind),
+        (revision, Some(Kind::Heartbeat(v1::Heartbeat {})))
+    );
+    bind(&lab, "t", "a").await;
+    assert!(matches!(next(&mut current).await, (_, Kind::Binding(_))));
+    let (_, page) = lab.http_text("GET", "/metrics", "text/plain", b"").await;
+    assert!(page.contains("tidegate_watchers 2\n"), "{page}");
+}
+
+#[tokio::test]
+async fn a_large_snapshot_comes_in_parts() {
+    let lab = Lab::start().await;
+    lab.running.shutdown().await.unwrap();
+    let count = 2 * SNAPSHOT_PART + 1;
+    {
+        let store = RedbStore::open(&store_path(&lab.folder)).unwrap();
+        let rows = (0..count).map(|number| {
+            let principal = Principal::Tenant(format!("t{number}"));
+            let key = principal.key();
+            put_json(
+                Table::Bindings,
+                key,
+                &StoredBinding {
+                    principal,
+                    group: "default".into(),
+                },
+            )
+            .unwrap()
+        });
+        store.commit(&rows.collect::<Vec<_>>()).unwrap();
+    }
+    let lab = Lab::at(lab.folder).await;
+    let mut events = watch(&lab, 0).await;
+    let mut received = Vec::new();
+    loop {
+        let (revision, Kind::Snapshot(snapshot)) = next(&mut events).await else {
+            panic!("a part was expected")
+        };
+        received.push(snapshot.bindings.len());
+        assert_eq!(
+            (revision != 0, snapshot.cost_tables.is_some()),
+            (!snapshot.more, !snapshot.more)
+        );
+        if !snapshot.more {
+            break;
+        }
+    }
+    assert_eq!(received, [SNAPSHOT_PART, SNAPSHOT_PART, 1]);
+}
