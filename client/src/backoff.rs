@@ -5,6 +5,10 @@
 
 use std::time::Duration;
 
+use tidegate_core::units::Span;
+
+use crate::clock::duration;
+
 /// Upper end of the first pause.
 const FIRST: Duration = Duration::from_millis(50);
 /// Upper end of every later pause.
@@ -26,9 +30,11 @@ impl Backoff {
         rand::random_range(Duration::ZERO..=ceiling)
     }
 
-    /// An attempt succeeded.
-    pub(crate) fn reset(&mut self) {
-        self.failures = 0;
+    /// A stream lasted this long. One that ends at once is a failure like any other.
+    pub(crate) fn lasted(&mut self, time: Span) {
+        if duration(time) >= LONGEST {
+            self.failures = 0;
+        }
     }
 }
 
@@ -43,7 +49,9 @@ mod tests {
             let ceiling = FIRST.saturating_mul(1 << failure.min(16)).min(LONGEST);
             assert!(backoff.pause() <= ceiling);
         }
-        backoff.reset();
+        backoff.lasted(Span::secs(5));
         assert!(backoff.pause() <= FIRST);
+        backoff.lasted(Span::millis(10));
+        assert_eq!(backoff.failures, 1);
     }
 }

@@ -196,13 +196,21 @@ impl ClientBuilder {
         Ok(Client::new(hub, orders, tasks, self.patience))
     }
 
-    /// Starts the client and waits until a controller has welcomed it.
+    /// Starts the client and waits until a controller has welcomed it and told the bindings.
     pub async fn connect(self) -> Result<Client, ConnectError> {
         let waited = self.patience;
         let client = self.start()?;
-        let mut link = client.hub().link.subscribe();
-        let welcomed = within(waited, link.wait_for(|link| link.connected)).await;
-        if matches!(welcomed, Some(Ok(_))) {
+        let (mut link, mut turn) = (client.hub().link.subscribe(), client.hub().turn.subscribe());
+        // The bindings, too: until they are here, everyone would be charged to the default group.
+        let ready = async {
+            link.wait_for(|link| link.connected).await.is_ok() && turn.wait_for(|n| *n > 0).await.is_ok()
+        };
+        let ready = within(waited, ready).await.unwrap_or(false);
+        if ready {
+            return Ok(client);
+        }
+        if client.hub().link.borrow().connected {
+            tracing::warn!("no bindings yet; everyone is charged to the default group until they arrive");
             return Ok(client);
         }
         let last_error = client.hub().link.borrow().last_error.clone();

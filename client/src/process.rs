@@ -41,13 +41,13 @@ impl ProcessSampler {
         Self(Mutex::new(Sampler { source, last: None }))
     }
 
-    /// The totals, at most [`EVERY`] old, and whether they were read just now. `None` where they cannot be read.
-    pub(crate) fn read(&self, now: Time) -> Option<(ProcessTotals, bool)> {
+    /// The totals, at most [`EVERY`] old. `None` where they cannot be read.
+    pub(crate) fn read(&self, now: Time) -> Option<ProcessTotals> {
         let mut sampler = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some((at, totals)) = sampler.last
             && now.since(at) < EVERY
         {
-            return Some((totals, false));
+            return Some(totals);
         }
         let (system, pid) = sampler.source.as_mut()?;
         let wanted = ProcessRefreshKind::nothing().with_cpu().with_memory();
@@ -58,7 +58,7 @@ impl ProcessSampler {
             resident_bytes: process.memory(),
         };
         sampler.last = Some((now, totals));
-        Some((totals, true))
+        Some(totals)
     }
 }
 
@@ -69,9 +69,11 @@ mod tests {
     #[test]
     fn the_process_is_seen_at_most_every_five_seconds() {
         let sampler = ProcessSampler::new();
-        let (totals, fresh) = sampler.read(Time(0)).unwrap();
-        assert!(fresh && totals.resident_bytes > 1_000_000, "{totals:?}");
-        assert_eq!(sampler.read(Time(4_999_999)), Some((totals, false)));
-        assert!(sampler.read(Time(5_000_000)).unwrap().1);
+        let totals = sampler.read(Time(0)).unwrap();
+        assert!(totals.resident_bytes > 1_000_000, "{totals:?}");
+        let block = vec![1_u8; 64 << 20];
+        assert_eq!(sampler.read(Time(4_999_999)), Some(totals));
+        assert!(sampler.read(Time(5_000_000)).unwrap().resident_bytes > totals.resident_bytes);
+        drop(block);
     }
 }

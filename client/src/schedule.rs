@@ -2,7 +2,7 @@
 //!
 //! Groups are kept weakly, so that the schedule keeps none of them alive.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 use tidegate_core::units::Time;
@@ -53,32 +53,29 @@ impl Schedule {
     }
 }
 
-/// Groups whose renewal is due, waiting for the session to ask for them.
+/// Groups whose renewal is due, waiting for the session to ask for them: first come, first asked. Each announces
+/// itself once.
 #[derive(Debug, Default)]
 pub(crate) struct DueSet {
-    cells: Mutex<BTreeMap<u64, Weak<GroupCell>>>,
+    cells: Mutex<VecDeque<Weak<GroupCell>>>,
     wake: Notify,
 }
 
 impl DueSet {
     /// Adds `cell`.
     pub(crate) fn announce(&self, cell: &Arc<GroupCell>) {
-        let mut cells = self.cells.lock().unwrap_or_else(PoisonError::into_inner);
-        cells.insert(cell.id(), Arc::downgrade(cell));
-        drop(cells);
+        self.cells
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .push_back(Arc::downgrade(cell));
         self.wake.notify_one();
     }
 
     /// Takes at most `limit` groups.
     pub(crate) fn take(&self, limit: usize) -> Vec<Arc<GroupCell>> {
         let mut cells = self.cells.lock().unwrap_or_else(PoisonError::into_inner);
-        let mut taken = Vec::new();
-        while taken.len() < limit
-            && let Some((_, cell)) = cells.pop_first()
-        {
-            taken.extend(cell.upgrade());
-        }
-        taken
+        let count = limit.min(cells.len());
+        cells.drain(..count).filter_map(|cell| cell.upgrade()).collect()
     }
 
     /// Whether no group is due.

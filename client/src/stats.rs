@@ -42,7 +42,7 @@ impl ClientStats {
             revision: *hub.revision.borrow(),
             cost_table: named(&tables.active),
             shadow_table: tables.shadow.as_ref().map(named),
-            process: hub.process.read(hub.shared.clock.now()).map(|(totals, _)| totals),
+            process: hub.process.read(hub.shared.clock.now()),
             metered_cpu_ns: hub.metered_cpu_ns(),
         }
     }

@@ -29,11 +29,12 @@ pub(crate) async fn run(hub: Arc<Hub>, transport: Arc<dyn Transport>, endpoints:
         };
         match within(OPEN_TIMEOUT, transport.watch(endpoint, request)).await {
             Some(Ok(mut events)) => {
+                let opened = hub.shared.clock.now();
                 let mut parts = Bindings::default();
                 while let Some(Ok(event)) = events.next().await {
-                    backoff.reset();
                     apply(&hub, &mut parts, event);
                 }
+                backoff.lasted(hub.shared.clock.now().since(opened));
                 tracing::debug!(endpoint, "watch stream ended");
             }
             Some(Err(status)) => tracing::debug!(endpoint, %status, "no watch stream"),

@@ -195,4 +195,14 @@ mod tests {
         assert_eq!(Header::decode(b"tidegateXXXXXXXXYYYYYYYY"), None);
         assert_eq!(Header::decode(b""), None);
     }
+
+    proptest::proptest! {
+        #[test]
+        fn any_bytes_are_read_without_harm(bytes: Vec<u8>) {
+            if let Some(Entry { incarnation, group, total }) = Entry::decode(&bytes) {
+                assert_eq!(Entry::encode(incarnation, &group, &total), bytes);
+            }
+            Header::decode(&bytes);
+        }
+    }
 }

@@ -226,14 +226,19 @@ impl Journal {
     }
 
     /// Empties a slot whose content is on the controller's disk, so that it is not reported again.
-    pub(crate) fn drop_slot(&self, slot: SlotId) -> Result<(), JournalError> {
+    pub(crate) fn empty(&self, slot: SlotId) -> Result<(), JournalError> {
         self.file
             .write_all_at(&[0; RECORD_BYTES], offset(slot))
             .map_err(|error| JournalError::Io {
                 path: self.path.clone(),
-                action: "drop a slot",
+                action: "empty a slot",
                 error,
-            })?;
+            })
+    }
+
+    /// Empties a slot of an earlier incarnation and hands it out again.
+    pub(crate) fn drop_slot(&self, slot: SlotId) -> Result<(), JournalError> {
+        self.empty(slot)?;
         self.free
             .lock()
             .unwrap_or_else(PoisonError::into_inner)

@@ -264,4 +264,34 @@ mod tests {
             .is_err()
         );
     }
+
+    proptest::proptest! {
+        #[test]
+        fn whatever_arrives_is_within_the_limits_or_refused(
+            status: i32, amounts: [i64; 6], spans: [u64; 3], fallback in proptest::option::of(proptest::num::i64::ANY),
+        ) {
+            let status = status.rem_euclid(7);
+            let entry = v1::GrantEntry {
+                status,
+                rate: amounts[0],
+                cap_micro_ru: amounts[1],
+                fill_micro_ru: amounts[2],
+                lump_micro_ru: amounts[3],
+                max_fit_micro_ru: amounts[4],
+                max_debt_micro_ru: amounts[5],
+                ttl_us: spans[0],
+                renew_after_us: spans[1],
+                ask_again_us: spans[2],
+                fallback: fallback.map(|rate| v1::Fallback { kind: Some(v1::fallback::Kind::Rate(rate)) }),
+                ..v1::GrantEntry::default()
+            };
+            if let Ok(Grant::Leased(terms)) = grant(&entry) {
+                assert!((0..=Rate::MAX.0).contains(&terms.rate.0));
+                for amount in [terms.cap, terms.fill, terms.lump, terms.max_fit, terms.max_debt] {
+                    assert!((0..=Ru::MAX.0).contains(&amount.0));
+                }
+                assert!([terms.ttl, terms.renew_after, terms.ask_again].iter().all(|span| *span <= MAX_SPAN));
+            }
+        }
+    }
 }

@@ -53,6 +53,8 @@ pub(crate) struct Session {
     /// Newest leadership epoch seen; older ones are ignored.
     epoch: u64,
     leaving: Option<Farewell>,
+    /// When the node's totals were sent.
+    stats_sent: Option<Time>,
 }
 
 /// An open stream.
@@ -113,6 +115,7 @@ impl Session {
             seq: 0,
             epoch: 0,
             leaving: None,
+            stats_sent: None,
         }
     }
 
@@ -128,8 +131,10 @@ impl Session {
             turn = turn.wrapping_add(1);
             let lost = match self.open(&endpoint).await {
                 Ok(stream) => {
-                    backoff.reset();
-                    match self.serve(stream).await {
+                    let opened = self.hub.shared.clock.now();
+                    let end = self.serve(stream).await;
+                    backoff.lasted(self.hub.shared.clock.now().since(opened));
+                    match end {
                         End::Farewell => return,
                         End::Lost(reason) => reason,
                     }

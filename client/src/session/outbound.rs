@@ -6,6 +6,7 @@ use tidegate_core::units::Span;
 use tidegate_proto::v1;
 
 use super::{MAX_PENDING, Pending, Session, Stream, convert, send};
+use crate::process;
 
 /// Most reports in a `Goodbye`, some 3 MB, below gRPC's message limit of 4 MB.
 const MAX_FINAL_REPORTS: usize = 10_000;
@@ -65,10 +66,18 @@ impl Session {
         }
     }
 
-    /// The node's totals, when they were read anew.
-    fn node_stats(&self) -> Option<v1::NodeStats> {
-        let (totals, fresh) = self.hub.process.read(self.hub.shared.clock.now())?;
-        fresh.then(|| v1::NodeStats {
+    /// The node's totals, at most once in [`process::EVERY`].
+    fn node_stats(&mut self) -> Option<v1::NodeStats> {
+        let now = self.hub.shared.clock.now();
+        if self
+            .stats_sent
+            .is_some_and(|sent| now.since(sent) < process::EVERY)
+        {
+            return None;
+        }
+        let totals = self.hub.process.read(now)?;
+        self.stats_sent = Some(now);
+        Some(v1::NodeStats {
             process_cpu_ns: totals.cpu_ns,
             metered_cpu_ns: self.hub.metered_cpu_ns(),
             resident_bytes: totals.resident_bytes,

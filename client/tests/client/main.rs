@@ -1,11 +1,20 @@
 //! The client against a fake controller that runs the real engine.
 
+#[cfg(test)]
 mod admission;
+#[cfg(test)]
 mod cancel;
+#[cfg(test)]
 mod fake;
+#[cfg(test)]
 mod grpc;
+#[cfg(test)]
 mod journal;
+#[cfg(test)]
 mod resolve;
+#[cfg(test)]
 mod session;
+#[cfg(test)]
 mod shutdown;
+#[cfg(test)]
 mod tower;
