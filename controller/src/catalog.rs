@@ -20,6 +20,8 @@ pub struct Catalog {
     entries: BTreeMap<GroupId, Entry>,
     ids: BTreeMap<GroupName, GroupId>,
     children: BTreeMap<GroupId, BTreeSet<GroupId>>,
+    /// Sum of the guarantees below each group, in micro-RU/s; `None` is the top. Wide, so that it never saturates.
+    guaranteed: BTreeMap<Option<GroupId>, i128>,
     next_id: u32,
     capacity: Option<Rate>,
 }
@@ -223,22 +225,16 @@ impl Catalog {
         limit: Rate,
         above: &str,
     ) -> Option<String> {
-        let siblings: Box<dyn Iterator<Item = GroupId>> = match parent {
-            Some(parent) => Box::new(self.children(parent)),
-            None => Box::new(
-                self.entries
-                    .iter()
-                    .filter(|(_, e)| e.parent.is_none())
-                    .map(|(id, _)| *id),
-            ),
-        };
-        let others: Rate = siblings
-            .filter(|other| *other != id)
-            .filter_map(|other| self.get(other)?.rate)
-            .sum();
-        let sum = others + rate;
-        (sum > limit).then(|| {
-            format!("guarantees below {above} add up to {sum}, above its limit of {limit}; they are met in proportion only")
+        let own = self.entries.get(&id).filter(|entry| entry.parent == parent);
+        let own = own
+            .and_then(|entry| entry.definition.rate)
+            .map_or(0, |rate| i128::from(rate.0));
+        let sum = self.guaranteed.get(&parent).copied().unwrap_or(0) - own + i128::from(rate.0);
+        (sum > i128::from(limit.0)).then(|| {
+            let sum = Rate(i64::try_from(sum).unwrap_or(i64::MAX));
+            format!(
+                "guarantees below {above} add up to {sum}, above its limit of {limit}; they are met in proportion only"
+            )
         })
     }
 
@@ -250,6 +246,7 @@ impl Catalog {
             self.children.entry(parent).or_default().insert(id);
         }
         self.next_id = self.next_id.max(id.0.saturating_add(1));
+        self.guarantee(parent, definition.rate, 1);
         self.ids.insert(definition.name.clone(), id);
         self.entries.insert(id, Entry { definition, parent });
     }
@@ -262,9 +259,23 @@ impl Catalog {
         }
     }
 
-    /// Takes a group out of its parent's children.
+    /// Adds to, or takes from, the sum of guarantees.
+    fn guarantee(&mut self, parent: Option<GroupId>, rate: Option<Rate>, sign: i128) {
+        let sum = self.guaranteed.entry(parent).or_default();
+        *sum += sign * i128::from(rate.unwrap_or_default().0);
+        if *sum == 0 {
+            self.guaranteed.remove(&parent);
+        }
+    }
+
+    /// Takes a group out of its parent's children and guarantees.
     fn detach(&mut self, id: GroupId) {
-        let Some(parent) = self.parent(id) else { return };
+        let Some(entry) = self.entries.get(&id) else {
+            return;
+        };
+        let (parent, rate) = (entry.parent, entry.definition.rate);
+        self.guarantee(parent, rate, -1);
+        let Some(parent) = parent else { return };
         if let Some(children) = self.children.get_mut(&parent) {
             children.remove(&id);
             if children.is_empty() {

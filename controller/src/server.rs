@@ -7,6 +7,7 @@
 use std::io;
 use std::net::SocketAddr;
 use std::path::Path;
+use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -131,11 +132,8 @@ impl Controller {
             serve_grpc(&service, grpc, stopped.clone())?,
             serve_rest(&service, http, stopped.clone()),
         ];
-        let upkeep = vec![
-            expire(Arc::clone(&service)),
-            flush(Arc::clone(&service)),
-            tidy(Arc::clone(&service)),
-        ];
+        let (until, of) = (|| stopped.clone(), || Arc::clone(&service));
+        let upkeep = vec![expire(of(), until()), flush(of(), until()), tidy(of(), until())];
         tracing::info!(%grpc_addr, %rest_addr, "controller started");
         Ok(Running {
             grpc_addr,
@@ -181,9 +179,10 @@ impl Running {
     /// Waits until no task uses the store any more.
     async fn wind_up(&mut self) {
         for task in &mut self.upkeep {
-            task.abort();
-            // It ends with the error that says it was aborted.
-            let _ = task.await;
+            // They end by themselves, after a commit that is under way.
+            if let Err(error) = task.await {
+                tracing::error!(%error, "upkeep failed");
+            }
         }
         // Every stream holds a receiver until it has let go of the service.
         if timeout(duration(DRAIN_WITHIN), self.stopping.closed())
@@ -277,37 +276,49 @@ async fn requested(mut stopped: flag::Receiver<bool>) {
 }
 
 /// Ends leases when they are past.
-fn expire(service: Arc<Service>) -> JoinHandle<()> {
+fn expire(service: Arc<Service>, stopped: flag::Receiver<bool>) -> JoinHandle<()> {
     tokio::spawn(async move {
+        let mut stop = pin!(requested(stopped));
         loop {
             let next = service.expire();
-            sleep_until(service.clock().instant(next)).await;
+            tokio::select! {
+                () = &mut stop => return,
+                () = sleep_until(service.clock().instant(next)) => {}
+            }
         }
     })
 }
 
 /// Brings consumption to disk. Failures are counted and logged where they happen, and tried again.
-fn flush(service: Arc<Service>) -> JoinHandle<()> {
-    every(FLUSH_EVERY, move || {
+fn flush(service: Arc<Service>, stopped: flag::Receiver<bool>) -> JoinHandle<()> {
+    every(FLUSH_EVERY, stopped, move || {
         let _ = service.flush();
     })
 }
 
 /// Prunes and folds.
-fn tidy(service: Arc<Service>) -> JoinHandle<()> {
-    every(TIDY_EVERY, move || {
+fn tidy(service: Arc<Service>, stopped: flag::Receiver<bool>) -> JoinHandle<()> {
+    every(TIDY_EVERY, stopped, move || {
         let _ = service.tidy();
     })
 }
 
-/// Runs a call that waits for the disk, again and again, never twice at once.
-fn every(period: Span, call: impl Fn() + Send + Sync + 'static) -> JoinHandle<()> {
+/// Runs a call that waits for the disk, again and again, never twice at once, never cut off.
+fn every(
+    period: Span,
+    stopped: flag::Receiver<bool>,
+    call: impl Fn() + Send + Sync + 'static,
+) -> JoinHandle<()> {
     let call = Arc::new(call);
     tokio::spawn(async move {
+        let mut stop = pin!(requested(stopped));
         let mut again = interval(duration(period));
         again.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
-            again.tick().await;
+            tokio::select! {
+                () = &mut stop => return,
+                _ = again.tick() => {}
+            }
             let call = Arc::clone(&call);
             if let Err(error) = tokio::task::spawn_blocking(move || call()).await {
                 tracing::error!(%error, "upkeep failed");

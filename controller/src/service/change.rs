@@ -190,6 +190,8 @@ impl State {
                 self.catalog.remove(id);
                 self.ledger.forget_group(id);
                 self.live.remove(&id);
+                self.active.remove(&id);
+                self.charged.remove(&id);
                 self.engine.remove_group(now, id).map_err(refused)?;
             }
             Edit::Bind(principal, group) => {

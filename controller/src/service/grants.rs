@@ -184,6 +184,7 @@ impl Service {
             Err(error) => refuse("backwards", &error),
             Ok(delta) if delta == Consumption::default() => {}
             Ok(delta) => {
+                state.charged.insert(id);
                 state.history.add(id, unix_us / 1_000_000, &delta);
                 state.live.entry(id).or_default().add(now, delta.ru());
                 state
@@ -231,6 +232,7 @@ impl Service {
             self.metrics.refuse("stale");
             return None;
         };
+        state.active.insert(id);
         self.metrics.granted(status(&grant));
         let proof = self.sign(caller, id, ask, &grant, unix_us);
         Some(Answer::Grant(grant, proof))
@@ -310,9 +312,12 @@ impl State {
         known.durable_seq
     }
 
-    /// Drops rates of what has not been heard of lately.
-    pub(super) fn tidy_live(&mut self, clock: Clock) {
+    /// Drops what is kept of groups and nodes that were not heard of lately.
+    pub(super) fn tidy_idle(&mut self, clock: Clock) {
         let now = clock.now();
+        let engine = &self.engine;
+        self.active
+            .retain(|id| engine.group_view(*id).is_some_and(|view| view.leases > 0));
         self.live.retain(|_, live| !live.is_idle(now));
         self.live_clients.retain(|_, live| !live.is_idle(now));
     }

@@ -94,9 +94,12 @@ impl Service {
             None => engine.recover_until(now.after(recovery(longest_ttl, config))),
         }
         store.commit(&first_batch)?;
+        let (ledger, charged) = load_ledger(&*store, &catalog)?;
         let state = State {
+            active: engine_groups(&catalog, &engine),
             engine,
-            ledger: load_ledger(&*store, &catalog)?,
+            ledger,
+            charged,
             bindings: Arc::new(load_bindings(&*store, &catalog)?),
             catalog,
             costs: Arc::new(costs),
@@ -111,6 +114,11 @@ impl Service {
             revision: meta.number(META_REVISION)?.unwrap_or(1),
             longest_ttl,
         };
+        tracing::info!(epoch, first, recovery = %state.recovery(clock), "store loaded");
+        Ok(Self::assemble(store, clock, epoch, Prover::new(&key), state))
+    }
+
+    fn assemble(store: Arc<dyn Store>, clock: Clock, epoch: u64, prover: Prover, state: State) -> Self {
         let metrics = Metrics::new();
         metrics.epoch.set(i64::try_from(epoch).unwrap_or(i64::MAX));
         let service = Self {
@@ -119,14 +127,13 @@ impl Service {
             flushing: Mutex::new(fold::Folding::default()),
             store,
             clock,
-            prover: Prover::new(&key),
+            prover,
             epoch,
             events: broadcast::Sender::new(WATCH_QUEUE),
             metrics,
         };
         service.count_definitions(&service.lock());
-        tracing::info!(epoch, first, recovery = %service.lock().recovery(clock), "store loaded");
-        Ok(service)
+        service
     }
 }
 
@@ -258,7 +265,14 @@ fn build_engine(now: Time, config: ServiceConfig, catalog: &Catalog) -> Result<E
     Ok(engine)
 }
 
-fn load_ledger(store: &dyn Store, catalog: &Catalog) -> Result<Ledger, StoreError> {
+/// Groups with restored leases.
+fn engine_groups(catalog: &Catalog, engine: &Engine) -> BTreeSet<GroupId> {
+    let leased = |id: &GroupId| engine.group_view(*id).is_some_and(|view| view.leases > 0);
+    catalog.iter().map(|(id, _)| id).filter(leased).collect()
+}
+
+/// The ledger, and the groups in it.
+fn load_ledger(store: &dyn Store, catalog: &Catalog) -> Result<(Ledger, BTreeSet<GroupId>), StoreError> {
     let mut rows: Vec<(ClientId, GroupId, Consumption)> = Vec::new();
     each(store, Table::Ledger, |key, value| {
         let (client, group) = pair_of(Table::Ledger, key)?;
@@ -276,7 +290,12 @@ fn load_ledger(store: &dyn Store, catalog: &Catalog) -> Result<Ledger, StoreErro
         }
         Ok(())
     })?;
-    Ok(Ledger::load(rows.into_iter(), folded.into_iter()))
+    let charged = rows
+        .iter()
+        .map(|(_, group, _)| *group)
+        .chain(folded.iter().map(|(group, _)| *group))
+        .collect();
+    Ok((Ledger::load(rows.into_iter(), folded.into_iter()), charged))
 }
 
 fn load_bindings(store: &dyn Store, catalog: &Catalog) -> Result<Bindings, StoreError> {

@@ -17,7 +17,7 @@ mod sessions;
 mod usage;
 mod watch;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tidegate_core::engine::{Engine, EngineConfig};
@@ -81,6 +81,10 @@ struct State {
     sessions: BTreeMap<ClientId, Slot>,
     next_session: u64,
     history: History,
+    /// Groups that have, or lately had, leases: reading never walks the idle ones.
+    active: BTreeSet<GroupId>,
+    /// Groups that were ever charged.
+    charged: BTreeSet<GroupId>,
     live: BTreeMap<GroupId, Live>,
     live_clients: BTreeMap<(GroupId, ClientId), Live>,
     /// Newest renewal of each client whose reports are counted and not yet on disk.

@@ -2,6 +2,7 @@
 //!
 //! Reads that may be long take a copy under the lock and shape it outside. History and audit come from the store.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::ops::ControlFlow;
 
 use tidegate_core::group::{ClientId, Fallback, GroupId};
@@ -123,7 +124,7 @@ impl Service {
         let now = self.clock.now();
         let state = self.lock();
         let mut rows = Vec::new();
-        for (id, name) in state.chosen(one.as_ref())? {
+        for (id, name) in state.chosen(one.as_ref(), &state.charged)? {
             if rows.len() > MAX_ROWS {
                 break;
             }
@@ -174,7 +175,8 @@ impl Service {
         let name = GroupName::parse(group).in_field("group")?;
         let id = self.lock().catalog.require(&name)?;
         // What was counted a moment ago belongs to the answer.
-        self.flush()?;
+        // Should the disk fail, that is counted and logged, and what is stored is the answer.
+        let _ = self.flush();
         let now = self.clock.unix_ms() / 1_000;
         let to = if to_unix_s == 0 {
             now.saturating_add(1)
@@ -201,11 +203,11 @@ impl Service {
     pub fn clients(&self) -> (Vec<ClientRow>, bool) {
         let (now, unix_ms) = (self.clock.now(), self.clock.unix_ms());
         let state = self.lock();
-        let mut held: std::collections::BTreeMap<ClientId, u32> = std::collections::BTreeMap::new();
-        for (id, _) in state.catalog.iter() {
+        let mut held: BTreeMap<ClientId, u32> = BTreeMap::new();
+        for id in &state.active {
             state
                 .engine
-                .leases(id)
+                .leases(*id)
                 .for_each(|lease| *held.entry(lease.client).or_default() += 1);
         }
         let row = |(id, client): (ClientId, &Incarnation)| ClientRow {
@@ -232,7 +234,7 @@ impl Service {
         let now = self.clock.now();
         let state = self.lock();
         let mut table = LeaseTable::default();
-        for (id, name) in state.chosen(one.as_ref())? {
+        for (id, name) in state.chosen(one.as_ref(), &state.active)? {
             if table.leases.len() > MAX_ROWS || table.groups.len() > MAX_ROWS {
                 break;
             }
@@ -346,14 +348,17 @@ fn parse_group(group: &str) -> Result<Option<GroupName>, AdminError> {
 }
 
 impl State {
-    /// One group, or all.
-    fn chosen(&self, one: Option<&GroupName>) -> Result<Vec<(GroupId, GroupName)>, AdminError> {
+    /// One group, or all of `these`.
+    fn chosen(
+        &self,
+        one: Option<&GroupName>,
+        these: &BTreeSet<GroupId>,
+    ) -> Result<Vec<(GroupId, GroupName)>, AdminError> {
         match one {
             Some(name) => Ok(vec![(self.catalog.require(name)?, name.clone())]),
-            None => Ok(self
-                .catalog
+            None => Ok(these
                 .iter()
-                .map(|(id, definition)| (id, definition.name.clone()))
+                .filter_map(|id| Some((*id, self.catalog.name(*id)?.clone())))
                 .collect()),
         }
     }
