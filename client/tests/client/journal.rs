@@ -2,11 +2,12 @@
 
 use std::time::Duration;
 
-use tidegate_client::{ConnectError, JournalError, Ru};
+use tidegate_client::{Client, ConnectError, JournalError, Ru};
 use tidegate_core::group::GroupSpec;
 use tidegate_core::units::Rate;
+use tokio::io::{AsyncBufReadExt as _, BufReader};
 
-use crate::fake::{Fake, eventually, piped};
+use crate::fake::{Fake, eventually, listen, piped};
 
 const SECOND: Duration = Duration::from_secs(1);
 
@@ -108,5 +109,63 @@ async fn a_journal_that_cannot_be_used_is_a_clear_error() {
     assert!(
         matches!(error, ConnectError::Journal(JournalError::InUse { .. })),
         "{error}"
+    );
+}
+
+/// Tells the killed process what to do: endpoint and journal directory.
+const CHILD: &str = "TIDEGATE_TEST_CHILD";
+
+/// Runs as a process of its own; see the next test.
+#[tokio::test]
+async fn the_process_that_is_killed() {
+    let Ok(told) = std::env::var(CHILD) else { return };
+    let (endpoint, dir) = told.split_once(' ').unwrap();
+    let client = Client::builder([endpoint], "node-1")
+        .journal_dir(dir)
+        .connect()
+        .await
+        .unwrap();
+    let group = client.group("g").await.unwrap();
+    loop {
+        drop(group.acquire(Ru::whole(1), 60 * SECOND).await.unwrap());
+        println!("settled 1 RU");
+    }
+}
+
+#[tokio::test]
+async fn a_process_killed_in_full_flight_loses_and_repeats_nothing() {
+    let dir = tempfile::tempdir().unwrap();
+    let fake = Fake::new();
+    fake.group("g", GroupSpec::capped(Rate::whole(10_000)));
+    let endpoint = listen(&fake).await;
+    let mut child = tokio::process::Command::new(std::env::current_exe().unwrap())
+        .args(["journal::the_process_that_is_killed", "--exact", "--nocapture"])
+        .env(CHILD, format!("{endpoint} {}", dir.path().display()))
+        .stdout(std::process::Stdio::piped())
+        .kill_on_drop(true)
+        .spawn()
+        .unwrap();
+    let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
+    let mut settled = 0;
+    while let Some(line) = lines.next_line().await.unwrap() {
+        settled += i64::from(line.ends_with("settled 1 RU"));
+        if settled == 500 {
+            // SIGKILL; what was printed before is still read.
+            child.start_kill().unwrap();
+        }
+    }
+    assert!(settled >= 500, "the child ended early, after {settled}");
+    child.wait().await.unwrap();
+    let heir = Client::builder([endpoint], "node-1")
+        .journal_dir(dir.path())
+        .connect()
+        .await
+        .unwrap();
+    assert_eq!(heir.shutdown().await.unconfirmed, []);
+    // It may have died between a settlement and its line.
+    let total = fake.total("g");
+    assert!(
+        (Ru::whole(settled)..=Ru::whole(settled + 1)).contains(&total),
+        "{settled} settled, {total} reported"
     );
 }
