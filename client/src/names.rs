@@ -7,8 +7,8 @@ use std::sync::Arc;
 
 /// Longest identity of a node, in bytes; the controller refuses longer ones.
 pub const MAX_IDENTITY: usize = 64;
-/// Longest group name, in bytes; a journal slot has room for this much.
-pub const MAX_GROUP_NAME: usize = 128;
+/// Longest group name, in bytes; the controller refuses longer ones.
+pub const MAX_GROUP_NAME: usize = 64;
 
 /// A name that cannot be used.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -23,7 +23,8 @@ pub enum NameError {
     },
     /// The name of a group.
     #[error(
-        "group name {value:?} is not 1 to {MAX_GROUP_NAME} bytes without control characters; check the name"
+        "group name {value:?} is not 1 to {MAX_GROUP_NAME} characters of [a-z0-9._-], the first a letter or a digit; \
+         check the name"
     )]
     Group {
         /// What was given.
@@ -50,19 +51,22 @@ impl Identity {
     }
 }
 
-/// Name of a resource group. Cheap to clone.
+/// Name of a resource group: 1 to 64 characters of `[a-z0-9._-]`, the first a letter or a digit. Upper case is folded,
+/// as the controller does: two spellings must not become two buckets. Cheap to clone.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct GroupName(Arc<str>);
 
 impl GroupName {
-    /// Checks `value`.
+    /// Checks and folds `value`.
     pub fn new(value: &str) -> Result<Self, NameError> {
-        if value.is_empty() || value.len() > MAX_GROUP_NAME || value.chars().any(char::is_control) {
+        let allowed = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'_' | b'-');
+        let starts = value.starts_with(|first: char| first.is_ascii_alphanumeric());
+        if !starts || value.len() > MAX_GROUP_NAME || !value.bytes().all(allowed) {
             return Err(NameError::Group {
                 value: shorten(value),
             });
         }
-        Ok(Self(value.into()))
+        Ok(Self(value.to_ascii_lowercase().into()))
     }
 }
 
@@ -125,10 +129,11 @@ mod tests {
 
     #[test]
     fn group_names_are_checked() {
-        for good in ["default", "Ünïcode name", &"x".repeat(128)] {
-            assert!(GroupName::new(good).is_ok(), "{good}");
+        for good in ["default", "a-b_c.9", "9", &"x".repeat(64)] {
+            assert_eq!(&*GroupName::new(good).unwrap(), good);
         }
-        for bad in ["", "a\nb", &"x".repeat(129)] {
+        assert_eq!(&*GroupName::new("Analytics").unwrap(), "analytics");
+        for bad in ["", "a\nb", "a b", "-a", ".a", "ü", &"x".repeat(65)] {
             assert!(GroupName::new(bad).is_err(), "{bad}");
         }
     }

@@ -28,8 +28,36 @@ pub(crate) struct Reports {
 #[derive(Debug, Default)]
 struct Progress {
     durable: Consumption,
-    /// Newest message on the live stream that carried a total, and that total.
-    sent: Option<(u64, Consumption)>,
+    /// Oldest message on the live stream that is not durable and carried a total, and that total. Kept beside the
+    /// newest, so that a group that is always busy is confirmed, too.
+    oldest: Option<(u64, Consumption)>,
+    /// The newest message that carried a new total.
+    newest: Option<(u64, Consumption)>,
+}
+
+impl Progress {
+    /// `total` goes out with message `seq`.
+    fn sent(&mut self, seq: u64, total: Consumption) {
+        // An unchanged total is confirmed by the first message that carried it.
+        if self.newest.is_none_or(|(_, sent)| sent != total) {
+            self.newest = Some((seq, total));
+            self.oldest = self.oldest.or(self.newest);
+        }
+    }
+
+    /// Every message up to `seq` is on disk.
+    fn durable(&mut self, seq: u64) {
+        match (self.oldest, self.newest) {
+            (_, Some((sent, total))) if sent <= seq => {
+                *self = Self {
+                    durable: total,
+                    ..Self::default()
+                }
+            }
+            (Some((sent, total)), newest) if sent <= seq => (self.durable, self.oldest) = (total, newest),
+            _ => {}
+        }
+    }
 }
 
 /// A total of an earlier incarnation.
@@ -66,8 +94,10 @@ impl Reports {
     /// At most `limit` reports for message `seq`, of everything that is not durable.
     pub(crate) fn collect(&mut self, seq: u64, cells: &[Arc<GroupCell>], limit: usize) -> Vec<v1::Report> {
         let mut reports = Vec::new();
+        // Those never sent first; a total that never changes is confirmed by the first message that carried it.
+        self.inherited.sort_by_key(|old| old.sent);
         for old in self.inherited.iter_mut().take(limit) {
-            old.sent = Some(seq);
+            old.sent.get_or_insert(seq);
             reports.push(convert::report(
                 &old.entry.group,
                 old.entry.incarnation,
@@ -88,26 +118,16 @@ impl Reports {
             // The journal never falls behind a report: a total must not shrink when the process dies.
             let total = cell.consumption(true);
             reports.push(convert::report(cell.name(), 0, &total));
-            // An unchanged total is confirmed by the first message that carried it.
-            if progress.sent.is_none_or(|(_, sent)| sent != total) {
-                progress.sent = Some((seq, total));
-            }
+            progress.sent(seq, total);
         }
         reports
     }
 
     /// Every message up to `seq` is on the controller's disk.
     pub(crate) fn durable(&mut self, seq: u64, journal: Option<&Journal>) {
-        for progress in self.current.values_mut() {
-            if let Some((sent, total)) = progress.sent
-                && sent <= seq
-            {
-                *progress = Progress {
-                    durable: total,
-                    sent: None,
-                };
-            }
-        }
+        self.current
+            .values_mut()
+            .for_each(|progress| progress.durable(seq));
         self.inherited.retain(|old| {
             let confirmed = old.sent.is_some_and(|sent| sent <= seq);
             if confirmed
@@ -123,11 +143,20 @@ impl Reports {
     /// The stream is gone, and with it whatever had not arrived.
     pub(crate) fn session_lost(&mut self) {
         for progress in self.current.values_mut() {
-            progress.sent = None;
+            (progress.oldest, progress.newest) = (None, None);
         }
         for old in &mut self.inherited {
             old.sent = None;
         }
+    }
+
+    /// How many totals wait to be told or confirmed.
+    pub(crate) fn count(&self, cells: &[Arc<GroupCell>]) -> usize {
+        let current = cells
+            .iter()
+            .filter(|cell| cell.consumption(false) != self.of(cell))
+            .count();
+        self.inherited.len().saturating_add(current)
     }
 
     /// Whether anything waits to be told or confirmed.
@@ -236,5 +265,21 @@ mod tests {
         assert_eq!(batches, [2, 2, 2]);
         reports.durable(3, None);
         assert!(!reports.pending(&cells));
+    }
+
+    #[test]
+    fn a_busy_group_is_confirmed_although_the_disk_is_always_behind() {
+        let shared = Shared::new(NodeConfig::default(), None);
+        let cells = cells(&shared, &["a"]);
+        let mut reports = Reports::default();
+        for seq in 1..=20 {
+            charge(&cells[0], 1);
+            reports.collect(seq, &cells, 10);
+            reports.durable(seq.saturating_sub(5), None);
+        }
+        let left = reports.unconfirmed(&cells)[0].ru;
+        assert!(left <= Ru(11), "{left:?} of 20 not confirmed");
+        reports.durable(20, None);
+        assert_eq!(reports.count(&cells), 0);
     }
 }

@@ -4,12 +4,10 @@ use std::collections::BTreeMap;
 
 use tidegate_core::units::Span;
 use tidegate_proto::v1;
+use tidegate_proto::v1::client_message::Kind;
 
 use super::{MAX_PENDING, Pending, Session, Stream, convert, send};
 use crate::process;
-
-/// Most reports in a `Goodbye`, some 3 MB, below gRPC's message limit of 4 MB.
-const MAX_FINAL_REPORTS: usize = 10_000;
 
 impl Session {
     /// Sends one `Renew` for the groups that are due and the reports that are not durable, if there are any.
@@ -44,7 +42,7 @@ impl Session {
             reports,
             node: self.node_stats(),
         };
-        send(&stream.outbound, v1::client_message::Kind::Renew(renew))
+        send(&stream.outbound, Kind::Renew(renew))
     }
 
     /// Keeps the request until it is answered. A group that asks again no longer waits for its earlier request.
@@ -84,21 +82,31 @@ impl Session {
         })
     }
 
-    /// Sends `Goodbye` once, when the client wants to leave.
+    /// Sends `Goodbye` once, when the client wants to leave; reports beyond its limit go ahead of it.
     pub(super) fn say_goodbye(&mut self, stream: &mut Stream) -> Result<(), String> {
         if self.leaving.is_none() || stream.goodbye.is_some() {
             return Ok(());
         }
-        self.seq = self.seq.saturating_add(1);
-        stream.goodbye = Some(self.seq);
         let cells = self.hub.registry.all();
-        let reports = self.hub.reports().collect(self.seq, &cells, MAX_FINAL_REPORTS);
-        send(
-            &stream.outbound,
-            v1::client_message::Kind::Goodbye(v1::Goodbye {
-                seq: self.seq,
-                reports,
-            }),
-        )
+        let mut left = self.hub.reports().count(&cells);
+        loop {
+            self.seq = self.seq.saturating_add(1);
+            let seq = self.seq;
+            let reports = self.hub.reports().collect(seq, &cells, stream.max_entries);
+            if left <= stream.max_entries {
+                stream.goodbye = Some(seq);
+                return send(&stream.outbound, Kind::Goodbye(v1::Goodbye { seq, reports }));
+            }
+            left = left.saturating_sub(stream.max_entries);
+            self.hub.shared.counters.renewals.add();
+            send(
+                &stream.outbound,
+                Kind::Renew(v1::Renew {
+                    seq,
+                    reports,
+                    ..v1::Renew::default()
+                }),
+            )?;
+        }
     }
 }

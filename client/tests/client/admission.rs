@@ -129,7 +129,10 @@ async fn an_unknown_group_is_told_once_asked_and_found_once_created() {
     assert!(error.to_string().contains("nowhere"), "{error}");
     assert!(matches!(client.group("").await, Err(GroupError::Name(_))));
     fake.group("nowhere", GroupSpec::capped(Rate::whole(10)));
-    client.group("nowhere").await.unwrap();
+    let group = client.group("nowhere").await.unwrap();
+    // The controller folds upper case; two spellings must not become two buckets.
+    assert_eq!(client.group("NoWhere").await.unwrap().name(), group.name());
+    assert_eq!(client.stats().groups, 1);
 }
 
 #[tokio::test(start_paused = true)]

@@ -105,3 +105,29 @@ async fn waiters_of_a_dropped_client_do_not_hang() {
     drop(client);
     assert!(matches!(waiting.await.unwrap(), Err(Refused::ShutDown { .. })));
 }
+
+#[tokio::test(start_paused = true)]
+async fn more_groups_than_fit_one_message_are_all_reported() {
+    let fake = Fake::new();
+    fake.state().max_entries = 3;
+    let client = piped(&fake).connect().await.unwrap();
+    let mut groups = Vec::new();
+    for number in 0..10 {
+        let name = format!("g{number}");
+        fake.group(&name, GroupSpec::capped(Rate::whole(1_000)));
+        groups.push(client.group(&name).await.unwrap());
+    }
+    for group in &groups {
+        drop(group.acquire(Ru::whole(1), SECOND).await.unwrap());
+    }
+    assert_eq!(client.shutdown().await.unconfirmed, []);
+    for group in &groups {
+        assert_eq!(fake.total(group.name()), Ru::whole(1), "{}", group.name());
+    }
+    assert!(
+        fake.state()
+            .renews
+            .iter()
+            .all(|(_, renew)| renew.entries.len() <= 3)
+    );
+}

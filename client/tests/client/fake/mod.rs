@@ -56,6 +56,8 @@ pub(crate) struct State {
     /// Reports stay in memory: `durable_seq` does not move.
     pub(crate) forgetful: bool,
     pub(crate) tamper: Option<Tamper>,
+    /// Most entries, and most reports, in one message; 0 is no limit.
+    pub(crate) max_entries: u32,
 }
 
 #[derive(Clone)]
@@ -89,6 +91,7 @@ impl Fake {
             rude: false,
             forgetful: false,
             tamper: None,
+            max_entries: 0,
         };
         Self {
             state: Arc::new(Mutex::new(state)),
@@ -248,6 +251,7 @@ impl State {
                     protocol: 1,
                     epoch: self.epoch,
                     server: "fake/1".into(),
+                    max_entries: self.max_entries,
                     ..v1::Welcome::default()
                 }))
             }
@@ -276,6 +280,12 @@ impl State {
     }
 
     fn report(&mut self, hello: &v1::Hello, reports: &[v1::Report]) {
+        let limit = if self.max_entries == 0 {
+            usize::MAX
+        } else {
+            usize::try_from(self.max_entries).unwrap()
+        };
+        assert!(reports.len() <= limit, "{} reports in one message", reports.len());
         for report in reports {
             let incarnation = if report.incarnation == 0 {
                 hello.incarnation
