@@ -1,0 +1,116 @@
+//! The admin service of a controller: the connection, who asks, and its refusals in one line.
+
+use std::error::Error as _;
+use std::time::Duration;
+
+use tidegate_proto::v1::admin_client::AdminClient;
+use tonic::metadata::{Ascii, MetadataValue};
+use tonic::service::Interceptor;
+use tonic::service::interceptor::InterceptedService;
+use tonic::transport::{Channel, Endpoint};
+use tonic::{Code, Request, Status};
+
+use crate::error::CliError;
+
+/// How long a connection may take.
+const CONNECT_WITHIN: Duration = Duration::from_secs(3);
+/// How long an answer may take.
+const ANSWER_WITHIN: Duration = Duration::from_secs(10);
+/// The metadata key that carries the actor into the audit log.
+const ACTOR_KEY: &str = "x-tidegate-actor";
+
+/// The generated client with the actor attached.
+pub(crate) type Calls = AdminClient<InterceptedService<Channel, Actor>>;
+
+/// A controller as an administrator sees it.
+#[derive(Clone)]
+pub(crate) struct Admin {
+    endpoint: String,
+    calls: Calls,
+}
+
+/// Puts the actor into each request.
+#[derive(Clone)]
+pub(crate) struct Actor(MetadataValue<Ascii>);
+
+impl Interceptor for Actor {
+    fn call(&mut self, mut request: Request<()>) -> Result<Request<()>, Status> {
+        request.metadata_mut().insert(ACTOR_KEY, self.0.clone());
+        Ok(request)
+    }
+}
+
+impl Admin {
+    /// Connects to the controller at `endpoint` on behalf of `actor`.
+    pub(crate) async fn connect(endpoint: &str, actor: &str) -> Result<Self, CliError> {
+        let unusable = |reason: String| CliError::Endpoint {
+            endpoint: endpoint.to_owned(),
+            reason,
+        };
+        if !endpoint.starts_with("http://") {
+            return Err(unusable("it does not begin with http://".to_owned()));
+        }
+        let channel = Endpoint::from_shared(endpoint.to_owned())
+            .map_err(|error| unusable(error.to_string()))?
+            .connect_timeout(CONNECT_WITHIN)
+            .timeout(ANSWER_WITHIN)
+            .connect()
+            .await
+            .map_err(|error| CliError::Unreachable {
+                endpoint: endpoint.to_owned(),
+                reason: root_cause(&error),
+            })?;
+        let readable = |c: char| if c.is_ascii_graphic() || c == ' ' { c } else { '?' };
+        let actor: String = actor.chars().map(readable).collect();
+        let actor =
+            MetadataValue::try_from(actor).map_err(|error| CliError::Usage(format!("--actor: {error}")))?;
+        Ok(Self {
+            endpoint: endpoint.to_owned(),
+            calls: AdminClient::with_interceptor(channel, Actor(actor)),
+        })
+    }
+
+    /// The calls; pass a refusal to [`Admin::failed`].
+    pub(crate) fn calls(&self) -> Calls {
+        self.calls.clone()
+    }
+
+    /// A refusal as an error.
+    pub(crate) fn failed(&self) -> impl Fn(Status) -> CliError + use<> {
+        let endpoint = self.endpoint.clone();
+        move |status| {
+            let message = status.message().to_owned();
+            match status.code() {
+                Code::Unavailable | Code::DeadlineExceeded | Code::Cancelled => CliError::Unreachable {
+                    endpoint: endpoint.clone(),
+                    reason: status.source().map_or(message, root_cause),
+                },
+                Code::Unimplemented => CliError::Refused(format!(
+                    "the server at {endpoint} is no tidegate controller of this version ({message}); check --endpoint"
+                )),
+                _ if message.is_empty() => CliError::Refused(format!(
+                    "the controller at {endpoint} answered {:?} without a reason; look at its log",
+                    status.code()
+                )),
+                _ => CliError::Refused(message),
+            }
+        }
+    }
+
+    /// A part of an answer that the protocol promises.
+    pub(crate) fn part<T>(&self, part: Option<T>, what: &'static str) -> Result<T, CliError> {
+        part.ok_or_else(|| CliError::Answer {
+            endpoint: self.endpoint.clone(),
+            what,
+        })
+    }
+}
+
+/// The last cause in a chain, which is what the operating system said.
+fn root_cause(error: &dyn std::error::Error) -> String {
+    let mut cause = error;
+    while let Some(deeper) = cause.source() {
+        cause = deeper;
+    }
+    cause.to_string()
+}

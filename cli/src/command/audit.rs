@@ -1,0 +1,52 @@
+//! `tidegate audit`: who changed what.
+
+use clap::Args;
+use tidegate_proto::v1;
+
+use crate::args::Global;
+use crate::clock::utc_text;
+use crate::error::CliError;
+use crate::table::Table;
+use crate::view::AuditView;
+
+/// Which entries.
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:\n  tidegate audit\n  tidegate audit --limit 20 --before 100")]
+pub(crate) struct AuditArgs {
+    /// How many, newest first.
+    #[arg(long, value_name = "N", default_value_t = 50, value_parser = clap::value_parser!(u32).range(1..=1_000))]
+    limit: u32,
+    /// Only entries older than this id.
+    #[arg(long, value_name = "ID", default_value_t = 0, hide_default_value = true)]
+    before: u64,
+}
+
+/// Runs the command.
+pub(crate) async fn run(args: AuditArgs, global: &Global) -> Result<(), CliError> {
+    let admin = global.admin().await?;
+    let request = v1::AuditLogRequest {
+        limit: args.limit,
+        before_id: args.before,
+    };
+    let reply = admin
+        .calls()
+        .audit_log(request)
+        .await
+        .map_err(admin.failed())?
+        .into_inner();
+    let views: Vec<AuditView> = reply.entries.into_iter().map(Into::into).collect();
+    global.output.show(&views, || {
+        let mut table = Table::new(&[">ID", "TIME (UTC)", "ACTOR", "ACTION", "SUBJECT", "CHANGE"]);
+        for view in &views {
+            table.row([
+                view.id.to_string(),
+                utc_text(view.unix_ms),
+                view.actor.clone(),
+                view.action.clone(),
+                view.subject.clone(),
+                view.difference(),
+            ]);
+        }
+        table.text()
+    })
+}

@@ -1,0 +1,187 @@
+//! `tidegate bind`: who is charged to which group.
+
+use clap::{Args, Subcommand};
+use serde::Serialize;
+use tidegate_proto::v1;
+
+use crate::admin::Admin;
+use crate::args::Global;
+use crate::error::CliError;
+use crate::table::Table;
+
+/// Bindings asked for in one page.
+const PAGE: u32 = 1_000;
+
+/// What to do with bindings.
+#[derive(Debug, Subcommand)]
+pub(crate) enum BindCommand {
+    /// Charge a tenant, a user, or a user of a tenant to a group; replaces an earlier binding.
+    #[command(after_help = "Examples:\n  \
+        tidegate bind add shop --tenant storefront\n  \
+        tidegate bind add reports --tenant storefront --user analyst\n\n\
+        The closest binding counts: user in tenant, else user, else tenant, else the group `default`.")]
+    Add {
+        /// The group.
+        group: String,
+        #[command(flatten)]
+        who: Who,
+    },
+    /// Remove a binding.
+    #[command(after_help = "Example:\n  tidegate bind remove --tenant storefront --user analyst")]
+    Remove {
+        #[command(flatten)]
+        who: Who,
+    },
+    /// List bindings.
+    List {
+        /// Only those to this group.
+        #[arg(default_value = "", hide_default_value = true)]
+        group: String,
+    },
+}
+
+/// A tenant, a user, or both.
+#[derive(Debug, Args)]
+#[group(required = true, multiple = true)]
+pub(crate) struct Who {
+    /// The tenant.
+    #[arg(long, default_value = "", hide_default_value = true)]
+    tenant: String,
+    /// The user.
+    #[arg(long, default_value = "", hide_default_value = true)]
+    user: String,
+}
+
+#[derive(Serialize)]
+struct BindingView {
+    tenant: String,
+    user: String,
+    group: String,
+}
+
+#[derive(Serialize)]
+struct Bound {
+    changed: bool,
+    tenant: String,
+    user: String,
+    group: String,
+    /// The group bound before; empty for none.
+    previous: String,
+}
+
+#[derive(Serialize)]
+struct Unbound {
+    removed: bool,
+    tenant: String,
+    user: String,
+}
+
+/// Runs the command.
+pub(crate) async fn run(command: BindCommand, global: &Global) -> Result<(), CliError> {
+    let admin = global.admin().await?;
+    match command {
+        BindCommand::Add { group, who } => {
+            let binding = v1::Binding {
+                tenant: who.tenant.clone(),
+                user: who.user.clone(),
+                group: group.clone(),
+            };
+            let request = v1::BindRequest {
+                binding: Some(binding),
+            };
+            let reply = admin
+                .calls()
+                .bind(request)
+                .await
+                .map_err(admin.failed())?
+                .into_inner();
+            let view = Bound {
+                changed: reply.changed,
+                tenant: who.tenant,
+                user: who.user,
+                group,
+                previous: reply.previous,
+            };
+            global.output.show(&view, || {
+                let who = described(&view.tenant, &view.user);
+                match (view.changed, view.previous.as_str()) {
+                    (false, _) => format!("{who} was bound to {} already", view.group),
+                    (true, "") => format!("{who} bound to {}", view.group),
+                    (true, previous) => format!("{who} bound to {}, before to {previous}", view.group),
+                }
+            })
+        }
+        BindCommand::Remove { who } => {
+            let request = v1::UnbindRequest {
+                tenant: who.tenant.clone(),
+                user: who.user.clone(),
+            };
+            let removed = admin
+                .calls()
+                .unbind(request)
+                .await
+                .map_err(admin.failed())?
+                .into_inner()
+                .removed;
+            let view = Unbound {
+                removed,
+                tenant: who.tenant,
+                user: who.user,
+            };
+            global.output.show(&view, || {
+                let who = described(&view.tenant, &view.user);
+                if view.removed {
+                    format!("binding of {who} removed")
+                } else {
+                    format!("{who} had no binding")
+                }
+            })
+        }
+        BindCommand::List { group } => {
+            let views = list(&admin, &group).await?;
+            global.output.show(&views, || {
+                let mut table = Table::new(&["TENANT", "USER", "GROUP"]);
+                for view in &views {
+                    table.row([view.tenant.clone(), view.user.clone(), view.group.clone()]);
+                }
+                table.text()
+            })
+        }
+    }
+}
+
+async fn list(admin: &Admin, group: &str) -> Result<Vec<BindingView>, CliError> {
+    let mut views: Vec<BindingView> = Vec::new();
+    loop {
+        let last = views.last();
+        let request = v1::ListBindingsRequest {
+            group: group.to_owned(),
+            after_tenant: last.map(|view| view.tenant.clone()).unwrap_or_default(),
+            after_user: last.map(|view| view.user.clone()).unwrap_or_default(),
+            limit: PAGE,
+        };
+        let page = admin
+            .calls()
+            .list_bindings(request)
+            .await
+            .map_err(admin.failed())?
+            .into_inner();
+        let more = page.more && !page.bindings.is_empty();
+        views.extend(page.bindings.into_iter().map(|binding| BindingView {
+            tenant: binding.tenant,
+            user: binding.user,
+            group: binding.group,
+        }));
+        if !more {
+            return Ok(views);
+        }
+    }
+}
+
+fn described(tenant: &str, user: &str) -> String {
+    match (tenant, user) {
+        (tenant, "") => format!("tenant {tenant}"),
+        ("", user) => format!("user {user}"),
+        (tenant, user) => format!("user {user} of tenant {tenant}"),
+    }
+}

@@ -1,0 +1,177 @@
+//! `tidegate controller`: runs a controller until it is told to stop.
+
+use std::io;
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+
+use clap::{Args, ValueEnum};
+use tidegate_controller::{Config, Controller};
+use tracing_subscriber::EnvFilter;
+
+use crate::error::CliError;
+use crate::output::print;
+use crate::stop;
+
+/// Name of the store in the data directory.
+const STORE: &str = "tidegate.redb";
+/// Environment variable with the log filter, such as `debug` or `tidegate_controller=trace`.
+const LOG_FILTER: &str = "TIDEGATE_LOG";
+
+/// Settings of a controller. Flags override the file.
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:\n  \
+    tidegate controller --data /var/lib/tidegate\n  \
+    tidegate controller --config /etc/tidegate.toml --log-format json\n  \
+    tidegate controller --listen 127.0.0.1:0 --http 127.0.0.1:0   (free ports; the addresses are printed)\n\n\
+    The file, with its defaults:\n  \
+    store = \"tidegate.redb\"\n  grpc_listen = \"127.0.0.1:7420\"\n  http_listen = \"127.0.0.1:7421\"\n  \
+    allow_remote = false\n  capacity = \"unlimited\"      # such as \"20000 RU/s\"\n  drift_ppm = 1000\n  margin = \"50ms\"\n\n\
+    Log filter: TIDEGATE_LOG, such as `debug`.")]
+pub(crate) struct ControllerArgs {
+    /// Settings, in TOML.
+    #[arg(long, value_name = "FILE")]
+    config: Option<PathBuf>,
+    /// Directory of the store; made when missing.
+    #[arg(long, value_name = "DIR")]
+    data: Option<PathBuf>,
+    /// Where gRPC listens; port 0 takes a free one.
+    #[arg(long, value_name = "ADDR")]
+    listen: Option<String>,
+    /// Where REST, /metrics and /openapi.json listen.
+    #[arg(long, value_name = "ADDR")]
+    http: Option<String>,
+    /// RU/s of the whole server, such as '20000 RU/s' or 'unlimited'.
+    #[arg(long, value_name = "RU/s")]
+    capacity: Option<String>,
+    /// Listen beyond the own machine. Callers are not authenticated: only on a network that is trusted.
+    #[arg(long)]
+    allow_remote: bool,
+    /// Shape of the log, which goes to the standard error.
+    #[arg(long, value_enum, default_value_t, value_name = "SHAPE")]
+    log_format: LogFormat,
+    /// End with the standard input, as children of the demo do.
+    #[arg(long, hide = true)]
+    until_stdin_ends: bool,
+}
+
+/// Shape of the log.
+#[derive(Clone, Copy, Debug, Default, ValueEnum)]
+pub(crate) enum LogFormat {
+    /// Lines for people.
+    #[default]
+    Text,
+    /// A JSON object per line.
+    Json,
+}
+
+/// Runs the command.
+pub(crate) async fn run(args: ControllerArgs) -> Result<(), CliError> {
+    let config = config(&args)?;
+    start_log(args.log_format)?;
+    let refused = |error: tidegate_controller::StartError| CliError::Refused(error.to_string());
+    let running = Controller::start(config).await.map_err(refused)?;
+    print(&format!(
+        "grpc http://{}\nrest http://{}",
+        running.grpc_addr, running.rest_addr
+    ))?;
+    stop::requested(args.until_stdin_ends).await?;
+    running
+        .shutdown()
+        .await
+        .map_err(|error| CliError::Refused(error.to_string()))
+}
+
+/// Lays the flags over the file, so that the errors of both are told at once.
+fn config(args: &ControllerArgs) -> Result<Config, CliError> {
+    let (text, origin) = match &args.config {
+        Some(path) => (
+            std::fs::read_to_string(path).map_err(CliError::file("read", path))?,
+            path.display().to_string(),
+        ),
+        None => (String::new(), "the flags".to_owned()),
+    };
+    let merged = match text.parse::<toml::Table>() {
+        Ok(file) => overlaid(file, args)?.to_string(),
+        // The parser of the settings says what is wrong with it.
+        Err(_) => text,
+    };
+    Config::parse(&merged).map_err(|errors| {
+        let lines: Vec<String> = errors.iter().map(|error| format!("\n  {error}")).collect();
+        let hint =
+            "\n  (flags: --listen is grpc_listen, --http is http_listen, --allow-remote is allow_remote)";
+        CliError::Refused(format!(
+            "{} in {origin}:{}{hint}",
+            counted(errors.len()),
+            lines.concat()
+        ))
+    })
+}
+
+fn counted(errors: usize) -> String {
+    if errors == 1 {
+        "1 error".to_owned()
+    } else {
+        format!("{errors} errors")
+    }
+}
+
+fn overlaid(mut file: toml::Table, args: &ControllerArgs) -> Result<toml::Table, CliError> {
+    let mut set = |key: &str, value: toml::Value| drop(file.insert(key.to_owned(), value));
+    if let Some(data) = &args.data {
+        set("store", toml::Value::String(store_in(data)?));
+    }
+    let texts = [
+        ("grpc_listen", &args.listen),
+        ("http_listen", &args.http),
+        ("capacity", &args.capacity),
+    ];
+    for (key, value) in texts {
+        if let Some(value) = value {
+            set(key, toml::Value::String(value.clone()));
+        }
+    }
+    if let (Some(listen), None) = (&args.listen, &args.http)
+        && listen
+            .parse::<SocketAddr>()
+            .is_ok_and(|address| address.port() == 0)
+        && !file.contains_key("http_listen")
+    {
+        // Who asks for a free port wants to run beside another controller.
+        file.insert(
+            "http_listen".to_owned(),
+            toml::Value::String("127.0.0.1:0".to_owned()),
+        );
+    }
+    if args.allow_remote {
+        file.insert("allow_remote".to_owned(), toml::Value::Boolean(true));
+    }
+    Ok(file)
+}
+
+fn store_in(data: &Path) -> Result<String, CliError> {
+    std::fs::create_dir_all(data).map_err(CliError::file("make the data directory", data))?;
+    let store = data.join(STORE);
+    let text = store
+        .to_str()
+        .ok_or_else(|| CliError::Usage(format!("--data {}: not UTF-8", data.display())))?;
+    Ok(text.to_owned())
+}
+
+fn start_log(format: LogFormat) -> Result<(), CliError> {
+    let filter = match std::env::var(LOG_FILTER) {
+        Ok(text) => EnvFilter::try_new(&text)
+            .map_err(|error| CliError::Usage(format!("{LOG_FILTER}={text}: {error}")))?,
+        Err(_) => EnvFilter::new("info"),
+    };
+    let log = tracing_subscriber::fmt()
+        .with_env_filter(filter)
+        .with_writer(io::stderr);
+    let started = match format {
+        LogFormat::Text => log.with_ansi(false).try_init(),
+        LogFormat::Json => log.json().try_init(),
+    };
+    started.map_err(|error| CliError::Process {
+        what: "log".to_owned(),
+        reason: error.to_string(),
+    })
+}

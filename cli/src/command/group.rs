@@ -1,0 +1,357 @@
+//! `tidegate group`: create, alter, delete, list and show resource groups.
+
+use clap::{Args, Subcommand};
+use serde::Serialize;
+use tidegate_controller::quantity::parse_span;
+use tidegate_core::units::Span;
+use tidegate_proto::v1;
+
+use crate::admin::Admin;
+use crate::args::Global;
+use crate::error::CliError;
+use crate::output::{note, print};
+use crate::view::GroupView;
+
+/// Groups asked for in one page.
+const PAGE: u32 = 1_000;
+
+/// What to do with groups.
+#[derive(Debug, Subcommand)]
+pub(crate) enum GroupCommand {
+    /// Create a group.
+    #[command(after_help = "Examples:\n  \
+        tidegate group create shop --rate '2000 RU/s' --comment 'checkout and search'\n  \
+        tidegate group create dashboards --parent analytics --rate 300 --priority high\n  \
+        tidegate group create bursty --rate 500 --burstable 'moderated:1500'\n  \
+        tidegate group create batch --rate 200 --priority low --ttl 5s --fallback stop")]
+    Create {
+        /// 1 to 64 of a-z 0-9 . _ -
+        name: String,
+        #[command(flatten)]
+        settings: Settings,
+        /// An existing identical group is success.
+        #[arg(long)]
+        if_not_exists: bool,
+    },
+    /// Change settings of a group; those not named stay.
+    #[command(after_help = "Examples:\n  \
+        tidegate group alter shop --rate 1500\n  \
+        tidegate group alter shop --rate 1500 --expect-revision 7\n  \
+        tidegate group alter shop --parent ''          (move it to the top)")]
+    Alter {
+        /// The group.
+        name: String,
+        #[command(flatten)]
+        settings: Settings,
+        /// Refuse unless the group is still at this revision.
+        #[arg(long, value_name = "N", default_value_t = 0, hide_default_value = true)]
+        expect_revision: u64,
+    },
+    /// Delete a group.
+    #[command(after_help = "Examples:\n  \
+        tidegate group delete old\n  \
+        tidegate group delete old --force-to default   (move its bindings and children first)")]
+    Delete {
+        /// The group.
+        name: String,
+        /// Move bindings and children to this group first.
+        #[arg(long, value_name = "GROUP", default_value = "", hide_default_value = true)]
+        force_to: String,
+        /// Refuse unless the group is still at this revision.
+        #[arg(long, value_name = "N", default_value_t = 0, hide_default_value = true)]
+        expect_revision: u64,
+        /// A missing group is success.
+        #[arg(long)]
+        if_exists: bool,
+    },
+    /// List all groups.
+    List,
+    /// Show one group.
+    Show {
+        /// The group.
+        name: String,
+    },
+}
+
+/// Settings of a group. The controller checks them and knows the defaults.
+#[derive(Debug, Default, Args)]
+pub(crate) struct Settings {
+    /// The group above; its rate caps everything below it.
+    #[arg(long, value_name = "GROUP")]
+    parent: Option<String>,
+    /// Guarantee and, unless burstable, cap: '2000', '0.5', '2000 RU/s' or 'unlimited'.
+    #[arg(long, value_name = "RU/s", allow_negative_numbers = true)]
+    rate: Option<String>,
+    /// Depth of the bucket, such as '500' or '500 RU'; one second of the rate by default.
+    #[arg(long, value_name = "RU", allow_negative_numbers = true)]
+    burst: Option<String>,
+    /// Borrow what the groups above have left: off, moderated, moderated:RU/s or unlimited.
+    #[arg(long, value_name = "HOW")]
+    burstable: Option<String>,
+    /// Who borrows first: low, medium or high.
+    #[arg(long, value_name = "P")]
+    priority: Option<String>,
+    /// Share when borrowing within a priority: 1 to 10000.
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=10_000))]
+    weight: Option<u32>,
+    /// How long a lease lasts, such as 5s: what a node that is cut off may still spend.
+    #[arg(long, value_name = "TIME", value_parser = span)]
+    ttl: Option<Span>,
+    /// How often nodes renew, such as 1s; at most half of the ttl.
+    #[arg(long, value_name = "TIME", value_parser = span)]
+    renew: Option<Span>,
+    /// What a node may admit past its lease: stop, unlimited, or RU/s per node.
+    #[arg(long, value_name = "WHAT")]
+    fallback: Option<String>,
+    /// Debt a node may run up for operations that cost more than estimated.
+    #[arg(long, value_name = "RU", allow_negative_numbers = true)]
+    max_debt: Option<String>,
+    /// Free text, up to 256 characters.
+    #[arg(long)]
+    comment: Option<String>,
+}
+
+fn span(text: &str) -> Result<Span, String> {
+    parse_span(text).map_err(|error| error.to_string())
+}
+
+impl Settings {
+    /// The group with these settings, and the names of the fields that were given.
+    fn apply(self, name: String) -> (v1::Group, Vec<String>) {
+        let mut group = v1::Group {
+            name,
+            ..v1::Group::default()
+        };
+        let mut mask = Vec::new();
+        let mut text = |field: &str, slot: &mut String, value: Option<String>| {
+            if let Some(value) = value {
+                *slot = value;
+                mask.push(field.to_owned());
+            }
+        };
+        let (how, limit) = match self.burstable {
+            Some(how) => match how.split_once(':') {
+                Some((how, limit)) => (Some(how.to_owned()), Some(limit.to_owned())),
+                None => (Some(how), None),
+            },
+            None => (None, None),
+        };
+        text("parent", &mut group.parent, self.parent);
+        text("ru_per_sec", &mut group.ru_per_sec, self.rate);
+        text("burst", &mut group.burst, self.burst);
+        text("burstable", &mut group.burstable, how);
+        text("burst_ru_per_sec", &mut group.burst_ru_per_sec, limit);
+        text("priority", &mut group.priority, self.priority);
+        text("fallback", &mut group.fallback, self.fallback);
+        text("max_debt", &mut group.max_debt, self.max_debt);
+        text("comment", &mut group.comment, self.comment);
+        if let Some(weight) = self.weight {
+            group.weight = weight;
+            mask.push("weight".to_owned());
+        }
+        if let Some(ttl) = self.ttl {
+            group.ttl_us = ttl.0;
+            mask.push("ttl_us".to_owned());
+        }
+        if let Some(renew) = self.renew {
+            group.renew_us = renew.0;
+            mask.push("renew_us".to_owned());
+        }
+        (group, mask)
+    }
+}
+
+/// The answer to a change.
+#[derive(Serialize)]
+struct Changed {
+    changed: bool,
+    group: GroupView,
+    warnings: Vec<String>,
+}
+
+/// The answer to a deletion.
+#[derive(Serialize)]
+struct Deleted {
+    deleted: bool,
+    moved: Vec<String>,
+    moved_count: u64,
+    warnings: Vec<String>,
+}
+
+/// Runs the command.
+pub(crate) async fn run(command: GroupCommand, global: &Global) -> Result<(), CliError> {
+    let admin = global.admin().await?;
+    match command {
+        GroupCommand::Create {
+            name,
+            settings,
+            if_not_exists,
+        } => {
+            let (group, _) = settings.apply(name);
+            let request = v1::CreateGroupRequest {
+                group: Some(group),
+                if_not_exists,
+            };
+            let reply = admin
+                .calls()
+                .create_group(request)
+                .await
+                .map_err(admin.failed())?;
+            changed(&admin, global, reply.into_inner(), "created")
+        }
+        GroupCommand::Alter {
+            name,
+            settings,
+            expect_revision,
+        } => {
+            let (group, update_mask) = settings.apply(name);
+            if update_mask.is_empty() {
+                let message = "nothing to alter: name at least one setting, such as --rate 1500".to_owned();
+                return Err(CliError::Usage(message));
+            }
+            let request = v1::AlterGroupRequest {
+                group: Some(group),
+                update_mask,
+                expected_revision: expect_revision,
+            };
+            let reply = admin.calls().alter_group(request).await.map_err(admin.failed())?;
+            changed(&admin, global, reply.into_inner(), "altered")
+        }
+        GroupCommand::Delete {
+            name,
+            force_to,
+            expect_revision,
+            if_exists,
+        } => {
+            let request = v1::DeleteGroupRequest {
+                name: name.clone(),
+                force_to,
+                expected_revision: expect_revision,
+                if_exists,
+            };
+            let reply = admin
+                .calls()
+                .delete_group(request)
+                .await
+                .map_err(admin.failed())?;
+            deleted(global, &name, reply.into_inner())
+        }
+        GroupCommand::List => {
+            let (groups, warnings) = all(&admin).await?;
+            warn(&warnings);
+            let views: Vec<GroupView> = groups.into_iter().map(Into::into).collect();
+            global.output.show(&views, || GroupView::table(&views))
+        }
+        GroupCommand::Show { name } => {
+            let request = v1::GetGroupRequest { name };
+            let reply = admin
+                .calls()
+                .get_group(request)
+                .await
+                .map_err(admin.failed())?
+                .into_inner();
+            warn(&reply.warnings);
+            let view = GroupView::from(admin.part(reply.group, "the group")?);
+            global.output.show(&view, || view.sheet())
+        }
+    }
+}
+
+/// Every group, page by page, and the controller's warnings.
+pub(crate) async fn all(admin: &Admin) -> Result<(Vec<v1::Group>, Vec<String>), CliError> {
+    let mut groups = Vec::new();
+    let mut after = String::new();
+    loop {
+        let request = v1::ListGroupsRequest {
+            after: after.clone(),
+            limit: PAGE,
+        };
+        let page = admin
+            .calls()
+            .list_groups(request)
+            .await
+            .map_err(admin.failed())?
+            .into_inner();
+        groups.extend(page.groups);
+        // A page that does not move on would be asked for again for ever.
+        if page.next_after.is_empty() || page.next_after == after {
+            return Ok((groups, page.warnings));
+        }
+        after = page.next_after;
+    }
+}
+
+fn changed(admin: &Admin, global: &Global, reply: v1::GroupReply, done: &str) -> Result<(), CliError> {
+    let view = Changed {
+        changed: reply.changed,
+        group: admin.part(reply.group, "the group")?.into(),
+        warnings: reply.warnings,
+    };
+    global.output.show(&view, || {
+        let what = if view.changed { done } else { "unchanged" };
+        format!(
+            "group {} {what}, revision {}",
+            view.group.name, view.group.revision
+        )
+    })?;
+    warn(&view.warnings);
+    Ok(())
+}
+
+fn deleted(global: &Global, name: &str, reply: v1::DeleteGroupReply) -> Result<(), CliError> {
+    let view = Deleted {
+        deleted: reply.deleted,
+        moved: reply.moved,
+        moved_count: reply.moved_count,
+        warnings: reply.warnings,
+    };
+    global.output.show(&view, || {
+        if !view.deleted {
+            return format!("group {name} did not exist");
+        }
+        let mut text = format!("group {name} deleted");
+        if !view.moved.is_empty() {
+            text.push_str(&format!(", moved {}", view.moved.join(", ")));
+        }
+        text
+    })?;
+    warn(&view.warnings);
+    Ok(())
+}
+
+/// Warnings go beside the result, so that JSON stays JSON.
+fn warn(warnings: &[String]) {
+    for warning in warnings {
+        note(&format!("warning: {warning}"));
+    }
+}
+
+/// Prints the warnings of a status.
+pub(crate) fn print_warnings(warnings: &[String]) -> Result<(), CliError> {
+    warnings
+        .iter()
+        .try_for_each(|warning| print(&format!("warning: {warning}")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_settings_that_were_given_are_in_the_mask() {
+        let settings = Settings {
+            rate: Some("5".into()),
+            burstable: Some("moderated:10".into()),
+            ttl: Some(Span::secs(2)),
+            ..Settings::default()
+        };
+        let (group, mask) = settings.apply("g".into());
+        assert_eq!(mask, ["ru_per_sec", "burstable", "burst_ru_per_sec", "ttl_us"]);
+        assert_eq!(
+            (group.burstable.as_str(), group.burst_ru_per_sec.as_str()),
+            ("moderated", "10")
+        );
+        assert_eq!(group.ttl_us, 2_000_000);
+        assert!(Settings::default().apply("g".into()).1.is_empty());
+    }
+}

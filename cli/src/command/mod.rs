@@ -1,0 +1,15 @@
+//! The commands, one file each: arguments, the call, the answer.
+
+pub(crate) mod audit;
+pub(crate) mod bind;
+pub(crate) mod client;
+pub(crate) mod completions;
+pub(crate) mod controller;
+pub(crate) mod cost_table;
+pub(crate) mod group;
+pub(crate) mod lease;
+pub(crate) mod node;
+pub(crate) mod resolve;
+pub(crate) mod status;
+pub(crate) mod top;
+pub(crate) mod usage;

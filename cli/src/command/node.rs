@@ -1,0 +1,250 @@
+//! `tidegate node`: a SQL node under governance, over statements from a file or as a part of the demo.
+
+use std::io::Read as _;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use clap::Args;
+use rusqlite::Connection;
+use serde::Serialize;
+use tidegate_client::{Client, Resolved};
+use tidegate_controller::quantity::parse_span;
+use tokio::runtime::Handle;
+
+use crate::args::Global;
+use crate::demo::worker;
+use crate::error::CliError;
+use crate::node::{AdmissionLog, Governor, NotRun, Ran};
+use crate::output::{Output, print};
+use crate::sql::{Statement, split};
+use crate::view::ru_text;
+
+/// How to run.
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:\n  \
+    tidegate node --sql work.sql --tenant storefront --user checkout --db shop.db\n  \
+    echo 'select 1; select 2;' | tidegate node --user analyst\n\n\
+    Every statement waits for admission in the group of its user, is metered, and settled with what it used.\n\
+    BEGIN and COMMIT are statements of their own here, so a transaction holds its locks while it waits.")]
+pub(crate) struct NodeArgs {
+    /// Statements to run; the standard input when left out or '-'.
+    #[arg(long, value_name = "FILE")]
+    sql: Option<PathBuf>,
+    /// Whom to charge: the tenant.
+    #[arg(long, default_value = "", hide_default_value = true, value_name = "NAME")]
+    tenant: String,
+    /// Whom to charge: the user.
+    #[arg(long, default_value = "", hide_default_value = true, value_name = "NAME")]
+    user: String,
+    /// The SQLite database; one in memory when left out.
+    #[arg(long, value_name = "FILE")]
+    db: Option<PathBuf>,
+    /// Identity of this node, the same from start to start and no other process's.
+    #[arg(long, value_name = "NAME", default_value = "sql-node")]
+    identity: String,
+    /// Keep consumption in a file in this directory, so that it survives a crash.
+    #[arg(long, value_name = "DIR")]
+    journal: Option<PathBuf>,
+    /// Longest wait for admission of one statement.
+    #[arg(long, value_name = "TIME", default_value = "10s", value_parser = wait)]
+    max_wait: Duration,
+    /// Workload of the demo, in JSON.
+    #[arg(long, hide = true, conflicts_with = "sql", requires = "db")]
+    workload: Option<PathBuf>,
+    /// Where to log admissions.
+    #[arg(long, hide = true)]
+    admission_log: Option<PathBuf>,
+    /// Where to leave the final counters.
+    #[arg(long, hide = true)]
+    final_counters: Option<PathBuf>,
+}
+
+fn wait(text: &str) -> Result<Duration, String> {
+    parse_span(text)
+        .map(|span| Duration::from_micros(span.0))
+        .map_err(|error| error.to_string())
+}
+
+/// What one statement cost.
+#[derive(Serialize)]
+struct Line {
+    sql: String,
+    group: String,
+    rows: u64,
+    changed: u64,
+    waited_us: u64,
+    estimate_micro_ru: i64,
+    charged_micro_ru: i64,
+    cpu_micro_ru: i64,
+    read_micro_ru: i64,
+    write_micro_ru: i64,
+    network_micro_ru: i64,
+    /// Empty when it ran.
+    error: String,
+}
+
+/// Runs the command.
+pub(crate) async fn run(args: NodeArgs, global: &Global) -> Result<(), CliError> {
+    let mut builder = Client::builder([&global.endpoint], &args.identity)
+        .agent(concat!("tidegate-node/", env!("CARGO_PKG_VERSION")));
+    if let Some(journal) = &args.journal {
+        builder = builder.journal_dir(journal);
+    }
+    let client = builder.connect().await?;
+    let log = match &args.admission_log {
+        Some(path) => AdmissionLog::create(path)?,
+        None => AdmissionLog::none(),
+    };
+    let governor = Arc::new(Governor::new(client, log));
+    let done = match (&args.workload, &args.db) {
+        (Some(workload), Some(database)) => worker::run(&governor, workload, database).await,
+        _ => statements(&governor, &args, global.output).await,
+    };
+    let last = governor.finish(&args.identity).await;
+    if let Some(path) = &args.final_counters {
+        last.write(path)?;
+    }
+    done?;
+    if !last.unconfirmed.is_empty() && args.journal.is_none() {
+        return Err(CliError::Process {
+            what: "the controller did not confirm".to_owned(),
+            reason: format!("{}; it may not be accounted for", last.unconfirmed.join(", ")),
+        });
+    }
+    Ok(())
+}
+
+/// Runs the statements one after the other; all are tried, and a refused or failed one is told at the end.
+async fn statements(governor: &Arc<Governor>, args: &NodeArgs, output: Output) -> Result<(), CliError> {
+    let text = read(args.sql.as_deref())?;
+    let texts: Vec<String> = split(&text).into_iter().map(str::to_owned).collect();
+    if texts.is_empty() {
+        let message = "no statement to run; write some, ended by semicolons, into the file named by --sql";
+        return Err(CliError::Usage(message.to_owned()));
+    }
+    let who = governor.resolve(&args.tenant, &args.user).await?;
+    let connection = match &args.db {
+        Some(path) => Connection::open(path)?,
+        None => Connection::open_in_memory()?,
+    };
+    connection.busy_timeout(args.max_wait)?;
+    let (governor, max_wait, handle) = (Arc::clone(governor), args.max_wait, Handle::current());
+    // The statement runs on the thread whose CPU is metered, so a whole thread is set aside for it.
+    let work = move || run_all(&governor, &connection, &who, texts, max_wait, &handle, output);
+    let failed = tokio::task::spawn_blocking(work)
+        .await
+        .map_err(|error| CliError::Process {
+            what: "statements".to_owned(),
+            reason: error.to_string(),
+        })??;
+    match failed {
+        0 => Ok(()),
+        1 => Err(CliError::Refused("a statement was refused or failed, see above".to_owned())),
+        failed => Err(CliError::Refused(format!("{failed} statements were refused or failed, see above"))),
+    }
+}
+
+fn run_all(
+    governor: &Governor,
+    connection: &Connection,
+    who: &Resolved,
+    texts: Vec<String>,
+    max_wait: Duration,
+    handle: &Handle,
+    output: Output,
+) -> Result<usize, CliError> {
+    let mut failed = 0_usize;
+    for sql in texts {
+        let operation = [Statement::new(&sql, [])];
+        let line = match handle.block_on(governor.admit(who, &operation, max_wait)) {
+            Ok(admitted) => ran(sql, &governor.run(connection, &operation, admitted)),
+            Err(not_run) => refused(sql, who, &not_run),
+        };
+        failed = failed.saturating_add(usize::from(!line.error.is_empty()));
+        show(&line, output)?;
+    }
+    Ok(failed)
+}
+
+fn read(sql: Option<&Path>) -> Result<String, CliError> {
+    match sql {
+        Some(path) if path != Path::new("-") => {
+            std::fs::read_to_string(path).map_err(CliError::file("read", path))
+        }
+        _ => {
+            let mut text = String::new();
+            let read = std::io::stdin().read_to_string(&mut text);
+            read.map_err(CliError::file("read", "the standard input"))
+                .map(|_| text)
+        }
+    }
+}
+
+fn ran(sql: String, ran: &Ran) -> Line {
+    let (mut rows, mut changed) = (0_u64, 0_u64);
+    for measured in &ran.statements {
+        rows = rows.saturating_add(measured.rows);
+        changed = changed.saturating_add(measured.changed);
+    }
+    Line {
+        sql,
+        group: ran.group.clone(),
+        rows,
+        changed,
+        waited_us: ran.waited_us,
+        estimate_micro_ru: ran.estimate.0,
+        charged_micro_ru: ran.charged.total().0,
+        cpu_micro_ru: ran.charged.cpu.0,
+        read_micro_ru: ran.charged.read.0,
+        write_micro_ru: ran.charged.write.0,
+        network_micro_ru: ran.charged.network.0,
+        error: ran.failure.clone().unwrap_or_default(),
+    }
+}
+
+fn refused(sql: String, who: &Resolved, not_run: &NotRun) -> Line {
+    Line {
+        sql,
+        group: who.group().name().to_string(),
+        rows: 0,
+        changed: 0,
+        waited_us: not_run.waited_us,
+        estimate_micro_ru: 0,
+        charged_micro_ru: 0,
+        cpu_micro_ru: 0,
+        read_micro_ru: 0,
+        write_micro_ru: 0,
+        network_micro_ru: 0,
+        error: not_run.refused.to_string(),
+    }
+}
+
+/// One statement: a line of JSON, or two lines of text.
+fn show(line: &Line, output: Output) -> Result<(), CliError> {
+    if output == Output::Json {
+        let text = serde_json::to_string(line).map_err(|error| CliError::Output(error.into()))?;
+        return print(&text);
+    }
+    let waited = format!("waited {} ms", line.waited_us / 1_000);
+    let sql = line.sql.split_whitespace().collect::<Vec<_>>().join(" ");
+    let cost = format!(
+        "{} RU in {} (cpu {}, read {}, write {}, network {}; estimated {}), {waited}, {} rows, {} changed",
+        ru_text(line.charged_micro_ru),
+        line.group,
+        ru_text(line.cpu_micro_ru),
+        ru_text(line.read_micro_ru),
+        ru_text(line.write_micro_ru),
+        ru_text(line.network_micro_ru),
+        ru_text(line.estimate_micro_ru),
+        line.rows,
+        line.changed,
+    );
+    if line.error.is_empty() {
+        print(&format!("{sql}\n  {cost}"))
+    } else if line.charged_micro_ru > 0 {
+        print(&format!("{sql}\n  failed: {}; {cost}", line.error))
+    } else {
+        print(&format!("{sql}\n  failed: {}, {waited}", line.error))
+    }
+}

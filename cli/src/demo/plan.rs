@@ -1,0 +1,322 @@
+//! Who does how much, and under which caps, from what the jobs cost on this machine.
+//!
+//! Each group gets a share of one core; its operations per second follow from the CPU of one, its offered RU/s from
+//! the RU of one, and its cap is set against that: `shop` is offered its cap on average and 1.5 times of it in the
+//! busy half of each wave, `analytics` and `dashboards` together a little more than the cap above both, `bursty` up to
+//! four times its guarantee in waves, `batch` four times its cap all the time.
+
+use tidegate_core::units::{MICRO, Rate, Ru, Span};
+use tidegate_proto::v1;
+
+use super::calibrate::{Calibration, JobCost};
+use super::job::Job;
+use super::workload::UserLoad;
+
+/// Nodes of the demo.
+pub(crate) const NODES: u32 = 3;
+/// Lease length: what a node that is cut off or killed holds back.
+pub(crate) const TTL: Span = Span::secs(2);
+/// Time between renewals.
+const RENEW: Span = Span::millis(500);
+/// The longest a wave may last.
+const MAX_WAVE: Span = Span::secs(6);
+/// Longest wait of an operation: users give up, the batch is patient.
+const MAX_WAIT: Span = Span::secs(3);
+const MAX_WAIT_BATCH: Span = Span::secs(10);
+/// The bucket holds at least this many of the dearest operations.
+const BURST_OPERATIONS: i64 = 4;
+/// A node may owe this many of the dearest operations seen when measuring.
+const DEBT_OPERATIONS: i64 = 2;
+
+/// A group of the demo and what is promised for it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct PlannedGroup {
+    pub(crate) name: &'static str,
+    pub(crate) parent: &'static str,
+    pub(crate) rate: Rate,
+    /// With `Some`, may borrow up to this.
+    pub(crate) borrow_to: Option<Rate>,
+    pub(crate) burst: Ru,
+    pub(crate) max_debt: Ru,
+    pub(crate) priority: &'static str,
+    pub(crate) comment: &'static str,
+}
+
+/// Everything that is set up.
+#[derive(Clone, Debug)]
+pub(crate) struct Plan {
+    pub(crate) capacity: Rate,
+    pub(crate) groups: Vec<PlannedGroup>,
+    /// The users and their load on each node, and the group of each.
+    pub(crate) users: Vec<(UserLoad, &'static str)>,
+}
+
+/// How much of one job is offered.
+struct Offer {
+    cost: JobCost,
+    /// Operations a second, in thousandths.
+    milli_ops: u64,
+}
+
+impl Offer {
+    /// Operations that use `permille` of a core, at most `most` a second.
+    fn new(costs: &Calibration, job: Job, permille: u64, most: u64) -> Self {
+        let cost = costs.of(job);
+        let milli_ops = permille.saturating_mul(1_000_000_000) / cost.cpu_ns.max(1);
+        Self {
+            cost,
+            milli_ops: milli_ops.clamp(1_000, most.saturating_mul(1_000)),
+        }
+    }
+
+    fn rate(&self) -> Rate {
+        Rate(
+            self.cost
+                .mean
+                .scale(i64::try_from(self.milli_ops).unwrap_or(i64::MAX), 1_000)
+                .0,
+        )
+    }
+
+    /// Time between operations of one of `workers` threads on each node, at `percent` of the offer.
+    fn pause_us(&self, workers: u32, percent: u64) -> u64 {
+        let threads = u64::from(workers) * u64::from(NODES);
+        let milli_ops = self.milli_ops.saturating_mul(percent) / 100;
+        threads.saturating_mul(1_000_000_000) / milli_ops.max(1)
+    }
+}
+
+impl PlannedGroup {
+    fn new(name: &'static str, rate: Rate, dearest: Ru) -> Self {
+        let rate = round_up(rate);
+        let several = dearest.scale(BURST_OPERATIONS, 1);
+        Self {
+            name,
+            parent: "",
+            rate,
+            borrow_to: None,
+            burst: Ru(round_up(Rate(several.0.max(rate.0))).0),
+            max_debt: Ru(round_up(Rate(dearest.scale(DEBT_OPERATIONS, 1).0)).0),
+            priority: "medium",
+            comment: "",
+        }
+    }
+
+    /// The most this group and those below it may use.
+    pub(crate) fn cap(&self) -> Rate {
+        self.borrow_to.unwrap_or(self.rate)
+    }
+
+    /// As the admin service takes it.
+    pub(crate) fn definition(&self) -> v1::Group {
+        let plain = |text: String| text.split(' ').next().unwrap_or_default().to_owned();
+        v1::Group {
+            name: self.name.to_owned(),
+            parent: self.parent.to_owned(),
+            ru_per_sec: plain(self.rate.to_string()),
+            burst: plain(self.burst.to_string()),
+            burstable: if self.borrow_to.is_some() {
+                "moderated"
+            } else {
+                "off"
+            }
+            .to_owned(),
+            burst_ru_per_sec: self
+                .borrow_to
+                .map(|rate| plain(rate.to_string()))
+                .unwrap_or_default(),
+            priority: self.priority.to_owned(),
+            weight: 1,
+            ttl_us: TTL.0,
+            renew_us: RENEW.0,
+            fallback: "stop".to_owned(),
+            max_debt: plain(self.max_debt.to_string()),
+            comment: self.comment.to_owned(),
+            revision: 0,
+        }
+    }
+}
+
+impl Plan {
+    /// A plan for a run of `seconds`.
+    pub(crate) fn new(costs: &Calibration, seconds: u64) -> Self {
+        let shop = Offer::new(costs, Job::OrderEntry, 70, 60);
+        let reports = Offer::new(costs, Job::Report, 120, 40);
+        let boards = Offer::new(costs, Job::Dashboard, 20, 40);
+        let campaign = Offer::new(costs, Job::Campaign, 40, 30);
+        let reprice = Offer::new(costs, Job::Reprice, 30, 15);
+        let all = Job::ALL.map(|job| costs.of(job).largest);
+        let dearest_report = reports.cost.largest.max(boards.cost.largest);
+
+        let shop_group = PlannedGroup {
+            comment: "order entry; offered more than its cap in waves",
+            priority: "high",
+            ..PlannedGroup::new("shop", shop.rate(), shop.cost.largest)
+        };
+        let above = (reports.rate() + boards.rate()).scale(9, 10);
+        let analytics = PlannedGroup {
+            comment: "reports; caps the dashboards below it, too",
+            ..PlannedGroup::new("analytics", above, dearest_report)
+        };
+        let dashboards = PlannedGroup {
+            parent: "analytics",
+            comment: "nested in analytics",
+            ..PlannedGroup::new("dashboards", boards.rate().scale(12, 10), boards.cost.largest)
+        };
+        let guarantee = PlannedGroup::new("bursty", campaign.rate().scale(1, 2), campaign.cost.largest);
+        let bursty = PlannedGroup {
+            comment: "borrows what is left, up to three times its guarantee",
+            borrow_to: Some(guarantee.rate.scale(3, 1)),
+            burst: guarantee.burst.max(Ru(guarantee.rate.scale(3, 1).0)),
+            ..guarantee
+        };
+        let batch = PlannedGroup {
+            comment: "price changes; offered four times its cap",
+            priority: "low",
+            ..PlannedGroup::new("batch", reprice.rate(), reprice.cost.largest)
+        };
+        let sum = shop_group.rate + analytics.rate + bursty.rate + bursty.rate + batch.rate;
+        // The server's bucket is a second of its capacity and must hold the dearest operation several times.
+        let dearest = all
+            .into_iter()
+            .max()
+            .unwrap_or_default()
+            .scale(BURST_OPERATIONS, 1);
+        let wave = (Span::secs(seconds).0 / 5).clamp(1_000_000, MAX_WAVE.0);
+        let load =
+            |tenant: &str, user: &str, job, workers, offer: &Offer, busy, quiet, wait: Span| UserLoad {
+                tenant: tenant.to_owned(),
+                user: user.to_owned(),
+                job,
+                workers,
+                busy_pause_us: offer.pause_us(workers, busy),
+                quiet_pause_us: offer.pause_us(workers, quiet),
+                wave_us: wave,
+                max_wait_us: wait.0,
+            };
+        let users = vec![
+            (
+                load(
+                    "storefront",
+                    "checkout",
+                    Job::OrderEntry,
+                    4,
+                    &shop,
+                    150,
+                    50,
+                    MAX_WAIT,
+                ),
+                "shop",
+            ),
+            (
+                load("insight", "analyst", Job::Report, 2, &reports, 100, 100, MAX_WAIT),
+                "analytics",
+            ),
+            (
+                load("insight", "board", Job::Dashboard, 2, &boards, 100, 100, MAX_WAIT),
+                "dashboards",
+            ),
+            (
+                load(
+                    "marketing",
+                    "mailer",
+                    Job::Campaign,
+                    4,
+                    &campaign,
+                    200,
+                    10,
+                    MAX_WAIT,
+                ),
+                "bursty",
+            ),
+            (
+                load(
+                    "backoffice",
+                    "nightly",
+                    Job::Reprice,
+                    3,
+                    &reprice,
+                    400,
+                    400,
+                    MAX_WAIT_BATCH,
+                ),
+                "batch",
+            ),
+        ];
+        Self {
+            capacity: round_up(sum.max(Rate(dearest.0))),
+            groups: vec![shop_group, analytics, dashboards, bursty, batch],
+            users,
+        }
+    }
+
+    /// Definition of a group.
+    pub(crate) fn group(&self, name: &str) -> Option<&PlannedGroup> {
+        self.groups.iter().find(|group| group.name == name)
+    }
+
+    /// Whether what `group` uses counts for `above`, which is itself or its parent.
+    pub(crate) fn counts_for(&self, group: &str, above: &str) -> bool {
+        group == above || self.group(group).is_some_and(|group| group.parent == above)
+    }
+}
+
+/// Up to two significant digits and at least one RU, so that the numbers are easy to follow.
+pub(crate) fn round_up(rate: Rate) -> Rate {
+    let mut step = MICRO;
+    while rate.0 / step >= 100 {
+        step = step.saturating_mul(10);
+    }
+    let steps = rate.0.max(1).saturating_add(step - 1) / step;
+    Rate(steps.saturating_mul(step))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rates_are_rounded_up_to_two_digits() {
+        for (rate, rounded) in [(0, 1), (1, 1), (99, 99), (100, 100), (101, 110), (12_345, 13_000)] {
+            assert_eq!(round_up(Rate::whole(rate)), Rate::whole(rounded), "{rate}");
+        }
+    }
+
+    #[test]
+    fn guarantees_fit_the_capacity_and_every_operation_the_bucket() {
+        let cost = |ru, cpu_ns| JobCost {
+            mean: Ru::whole(ru),
+            largest: Ru::whole(2 * ru),
+            cpu_ns,
+        };
+        for factor in [1, 10, 1_000] {
+            let jobs = Job::ALL
+                .iter()
+                .zip(1..)
+                .map(|(job, n)| (*job, cost(n * 10, 300_000 * factor)));
+            let costs = Calibration {
+                jobs: jobs.collect(),
+                statements: vec![],
+            };
+            let plan = Plan::new(&costs, 30);
+            let top: Rate = plan
+                .groups
+                .iter()
+                .filter(|group| group.parent.is_empty())
+                .map(|group| group.rate)
+                .sum();
+            assert!(top <= plan.capacity, "{plan:?}");
+            for group in &plan.groups {
+                assert!(
+                    group.burst >= Ru(group.rate.0) && group.cap() >= group.rate,
+                    "{group:?}"
+                );
+            }
+            for (load, group) in &plan.users {
+                let of = costs.of(load.job).largest;
+                assert!(plan.group(group).unwrap().burst >= of, "{group}");
+                assert!(load.busy_pause_us > 0 && load.busy_pause_us <= load.quiet_pause_us);
+            }
+        }
+    }
+}

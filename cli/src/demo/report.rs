@@ -1,0 +1,376 @@
+//! The demo's verdict: was every bound held, and is every charge in the ledger.
+//!
+//! In: the plan, the changes of caps, the merged logs, the accounts of nodes and controller. Out: rows with units in
+//! their names, as JSON or as tables. A group's bound is its burst plus the debt that each start of each node may run
+//! up in it and the groups below it. After a lowered cap the old rate counts until the last old lease has ended.
+
+use serde::Serialize;
+use tidegate_core::units::{Rate, Ru, Span};
+
+use super::evidence::{Event, Evidence};
+use super::excess::{ExcessMeter, RateStep};
+use super::ledger::LedgerRow;
+use super::plan::Plan;
+use crate::table::Table;
+use crate::view::{ConsumptionView, ru_text};
+
+/// Name of the row for the whole server.
+const SERVER: &str = "(server)";
+/// Templates listed.
+const TOP: usize = 8;
+/// Longest statement text in a table.
+const TEXT: usize = 84;
+
+/// Everything the verdict rests on.
+pub(crate) struct Findings<'a> {
+    pub(crate) plan: &'a Plan,
+    /// Begin and end on the machine's clock.
+    pub(crate) from_us: u64,
+    pub(crate) to_us: u64,
+    /// Caps as they were set, and from when on they bind.
+    pub(crate) changes: &'a [CapChange],
+    pub(crate) evidence: &'a mut Evidence,
+    /// How many times nodes were started.
+    pub(crate) starts: u32,
+    pub(crate) consumed: &'a [(String, ConsumptionView)],
+    pub(crate) ledger: Vec<LedgerRow>,
+    /// Statement text by fingerprint.
+    pub(crate) texts: &'a dyn Fn(u64) -> Option<String>,
+    pub(crate) failed_statements: u64,
+}
+
+/// A cap that was changed while running.
+#[derive(Clone, Debug)]
+pub(crate) struct CapChange {
+    pub(crate) group: &'static str,
+    pub(crate) from: Rate,
+    pub(crate) to: Rate,
+    /// The controller had it in force at this time at the latest.
+    pub(crate) at_us: u64,
+    /// Longest time that leases of the old rate may still count.
+    pub(crate) grace: Span,
+}
+
+/// The report.
+#[derive(Debug, Serialize)]
+pub(crate) struct Report {
+    pub(crate) seconds: f64,
+    pub(crate) bounds_held: bool,
+    pub(crate) ledger_equal: bool,
+    pub(crate) groups: Vec<GroupRow>,
+    pub(crate) top_templates: Vec<TemplateRow>,
+    pub(crate) ledger: Vec<LedgerRow>,
+    pub(crate) node_starts: u32,
+    pub(crate) failed_statements: u64,
+}
+
+/// A group, or the server.
+#[derive(Debug, Serialize)]
+pub(crate) struct GroupRow {
+    pub(crate) group: String,
+    /// RU/s, with a change as `old -> new`.
+    pub(crate) cap: String,
+    pub(crate) admitted_ru_per_sec: f64,
+    /// Of any window of any length.
+    pub(crate) worst_excess_micro_ru: i64,
+    pub(crate) worst_window_us: u64,
+    pub(crate) burst_micro_ru: i64,
+    /// Debts of all starts of all nodes.
+    pub(crate) overrun_micro_ru: i64,
+    pub(crate) bound_micro_ru: i64,
+    pub(crate) held: bool,
+    pub(crate) operations: u64,
+    pub(crate) refused: u64,
+    pub(crate) wait_p50_us: u64,
+    pub(crate) wait_p99_us: u64,
+    pub(crate) cpu_micro_ru: i64,
+    pub(crate) io_micro_ru: i64,
+    pub(crate) network_micro_ru: i64,
+}
+
+/// A statement without its literals.
+#[derive(Debug, Serialize)]
+pub(crate) struct TemplateRow {
+    pub(crate) fingerprint: String,
+    pub(crate) group: String,
+    pub(crate) micro_ru: i64,
+    pub(crate) runs: u64,
+    pub(crate) text: String,
+}
+
+impl Report {
+    /// Judges.
+    pub(crate) fn new(findings: Findings<'_>) -> Self {
+        let span_us = findings.to_us.saturating_sub(findings.from_us).max(1);
+        let mut groups: Vec<GroupRow> = findings
+            .plan
+            .groups
+            .iter()
+            .map(|group| group.name)
+            .chain([SERVER])
+            .map(named)
+            .collect();
+        let events = findings.evidence.events().to_vec();
+        for row in &mut groups {
+            judge(row, &findings, &events, span_us);
+        }
+        let template = |(fingerprint, group, micro_ru, runs): (u64, String, i64, u64)| TemplateRow {
+            fingerprint: format!("{fingerprint:016x}"),
+            group,
+            micro_ru,
+            runs,
+            text: (findings.texts)(fingerprint).unwrap_or_default(),
+        };
+        Self {
+            seconds: seconds(span_us),
+            bounds_held: groups.iter().all(|row| row.held),
+            ledger_equal: findings.ledger.iter().all(|row| row.equal),
+            top_templates: findings
+                .evidence
+                .top_templates(TOP)
+                .into_iter()
+                .map(template)
+                .collect(),
+            groups,
+            ledger: findings.ledger,
+            node_starts: findings.starts,
+            failed_statements: findings.failed_statements,
+        }
+    }
+
+    /// Every bound was held and every charge is accounted for.
+    pub(crate) fn passed(&self) -> bool {
+        self.bounds_held && self.ledger_equal
+    }
+
+    /// For people.
+    pub(crate) fn text(&self) -> String {
+        let verdict = match (self.bounds_held, self.ledger_equal) {
+            (true, true) => "every bound held, and every micro-RU charged on the nodes is in the ledger",
+            (false, true) => "FAILED: a bound was passed",
+            (true, false) => "FAILED: the ledger differs from what the nodes charged",
+            (false, false) => {
+                "FAILED: a bound was passed, and the ledger differs from what the nodes charged"
+            }
+        };
+        let heading = format!(
+            "tidegate demo: {:.1} s, {} starts of nodes, {} failed statements",
+            self.seconds, self.node_starts, self.failed_statements
+        );
+        [
+            heading,
+            format!(
+                "Caps: the most admitted above rate x time in any window, against burst + debt\n{}",
+                self.bounds()
+            ),
+            format!("What it was spent on\n{}", self.parts()),
+            format!("Dearest statements\n{}", self.templates()),
+            format!(
+                "Ledger: charged on the nodes (killed one included) and in the controller\n{}",
+                self.accounts()
+            ),
+            verdict.to_owned(),
+        ]
+        .join("\n\n")
+        .replace("\n\n\n", "\n\n")
+    }
+
+    fn bounds(&self) -> String {
+        let mut table = Table::new(&[
+            "GROUP",
+            ">CAP (RU/s)",
+            ">ADMITTED (RU/s)",
+            ">WORST EXCESS (RU)",
+            ">BOUND (RU)",
+            ">OF BOUND",
+            "HELD",
+            ">WAIT p50 (ms)",
+            ">WAIT p99 (ms)",
+            ">OPS",
+            ">REFUSED",
+        ]);
+        for row in &self.groups {
+            let share = row
+                .worst_excess_micro_ru
+                .saturating_mul(100)
+                .checked_div(row.bound_micro_ru);
+            table.row([
+                row.group.clone(),
+                row.cap.clone(),
+                format!("{:.0}", row.admitted_ru_per_sec),
+                whole(row.worst_excess_micro_ru),
+                whole(row.bound_micro_ru),
+                share.map(|percent| format!("{percent}%")).unwrap_or_default(),
+                if row.held { "yes" } else { "NO" }.to_owned(),
+                millis(row.wait_p50_us),
+                millis(row.wait_p99_us),
+                row.operations.to_string(),
+                row.refused.to_string(),
+            ]);
+        }
+        table.text()
+    }
+
+    fn parts(&self) -> String {
+        let mut table = Table::new(&["GROUP", ">CPU (RU)", ">IO (RU)", ">NETWORK (RU)"]);
+        for row in self.groups.iter().filter(|row| row.group != SERVER) {
+            table.row([
+                row.group.clone(),
+                whole(row.cpu_micro_ru),
+                whole(row.io_micro_ru),
+                tenths(row.network_micro_ru),
+            ]);
+        }
+        table.text()
+    }
+
+    fn templates(&self) -> String {
+        let mut table = Table::new(&["GROUP", ">RU", ">RUNS", ">RU/RUN", "STATEMENT"]);
+        for row in &self.top_templates {
+            let each = i64::try_from(row.runs)
+                .ok()
+                .and_then(|runs| row.micro_ru.checked_div(runs));
+            let text: String = row.text.split_whitespace().collect::<Vec<_>>().join(" ");
+            let cut = if text.chars().count() > TEXT { " .." } else { "" };
+            table.row([
+                row.group.clone(),
+                whole(row.micro_ru),
+                row.runs.to_string(),
+                each.map(tenths).unwrap_or_default(),
+                format!("{}{cut}", text.chars().take(TEXT).collect::<String>()),
+            ]);
+        }
+        table.text()
+    }
+
+    fn accounts(&self) -> String {
+        let mut table = Table::new(&["GROUP", ">NODES (RU)", ">CONTROLLER (RU)", "EQUAL"]);
+        for row in &self.ledger {
+            table.row([
+                row.group.clone(),
+                ru_text(row.nodes_micro_ru),
+                ru_text(row.controller_micro_ru),
+                if row.equal { "yes" } else { "NO" }.to_owned(),
+            ]);
+        }
+        table.text()
+    }
+}
+
+fn named(group: &str) -> GroupRow {
+    GroupRow {
+        group: group.to_owned(),
+        cap: String::new(),
+        admitted_ru_per_sec: 0.0,
+        worst_excess_micro_ru: 0,
+        worst_window_us: 0,
+        burst_micro_ru: 0,
+        overrun_micro_ru: 0,
+        bound_micro_ru: 0,
+        held: false,
+        operations: 0,
+        refused: 0,
+        wait_p50_us: 0,
+        wait_p99_us: 0,
+        cpu_micro_ru: 0,
+        io_micro_ru: 0,
+        network_micro_ru: 0,
+    }
+}
+
+/// Fills a row.
+fn judge(row: &mut GroupRow, findings: &Findings<'_>, events: &[Event], span_us: u64) {
+    let plan = findings.plan;
+    let name = row.group.clone();
+    let within = |group: &str| {
+        if name == SERVER {
+            plan.group(group).is_some()
+        } else {
+            plan.counts_for(group, &name)
+        }
+    };
+    let (rate, burst) = match plan.group(&name) {
+        Some(group) => (group.cap(), group.burst),
+        None => (plan.capacity, plan.capacity.over(Span::secs(1))),
+    };
+    let change = findings.changes.iter().find(|change| change.group == name);
+    let mut steps = vec![RateStep { from_us: 0, rate }];
+    row.cap = plain(rate);
+    if let Some(change) = change {
+        let counts_until = change.at_us.saturating_add(if change.to < change.from {
+            change.grace.0
+        } else {
+            0
+        });
+        steps.push(RateStep {
+            from_us: counts_until,
+            rate: change.to,
+        });
+        row.cap = format!("{} -> {}", plain(change.from), plain(change.to));
+    }
+    let mut meter = ExcessMeter::new(findings.from_us, steps);
+    let mut admitted = Ru::ZERO;
+    for event in events.iter().filter(|event| within(&event.group)) {
+        meter.add(event.at_us, event.amount);
+        admitted += event.amount;
+    }
+    let worst = meter.worst();
+    let debts: Ru = plan
+        .groups
+        .iter()
+        .filter(|group| within(group.name))
+        .map(|group| group.max_debt)
+        .sum();
+    let overrun = debts.scale(i64::from(findings.starts), 1);
+    row.admitted_ru_per_sec = micros(admitted) / seconds(span_us);
+    row.worst_excess_micro_ru = worst.excess.0;
+    row.worst_window_us = worst.to_us.saturating_sub(worst.from_us);
+    row.burst_micro_ru = burst.0;
+    row.overrun_micro_ru = overrun.0;
+    row.bound_micro_ru = (burst + overrun).0;
+    row.held = worst.excess <= burst + overrun;
+    let of = findings.evidence.group(&name);
+    (row.operations, row.refused) = (of.admitted, of.refused);
+    (row.wait_p50_us, row.wait_p99_us) = (of.wait_us(0.5), of.wait_us(0.99));
+    if let Some((_, consumed)) = findings.consumed.iter().find(|(group, _)| *group == name) {
+        row.cpu_micro_ru = consumed.cpu_micro_ru;
+        row.io_micro_ru = consumed.read_micro_ru.saturating_add(consumed.write_micro_ru);
+        row.network_micro_ru = consumed.network_micro_ru;
+    }
+    if name == SERVER {
+        let all = plan
+            .groups
+            .iter()
+            .map(|group| findings.evidence.group(group.name));
+        (row.operations, row.refused) = all.fold((0, 0), |(ops, refused), of| {
+            (ops + of.admitted, refused + of.refused)
+        });
+    }
+}
+
+fn plain(rate: Rate) -> String {
+    rate.to_string().trim_end_matches(" RU/s").to_owned()
+}
+
+/// Whole RU, rounded to the nearest.
+fn whole(micro_ru: i64) -> String {
+    (micro_ru.saturating_add(500_000).div_euclid(1_000_000)).to_string()
+}
+
+/// RU to a tenth, cut.
+fn tenths(micro_ru: i64) -> String {
+    format!("{}.{}", micro_ru / 1_000_000, micro_ru % 1_000_000 / 100_000)
+}
+
+fn millis(us: u64) -> String {
+    format!("{}.{}", us / 1_000, us % 1_000 / 100)
+}
+
+fn seconds(us: u64) -> f64 {
+    std::time::Duration::from_micros(us).as_secs_f64()
+}
+
+/// RU for display.
+fn micros(ru: Ru) -> f64 {
+    ru.0 as f64 / 1_000_000.0
+}

@@ -1,0 +1,105 @@
+//! Why a command failed: one line for people, an exit status for programs.
+//!
+//! Exit status 1 is a failure or a refusal, 2 is a mistake in how the command was called.
+
+use std::io;
+use std::path::PathBuf;
+
+/// A failed command.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum CliError {
+    /// No controller answers.
+    #[error(
+        "cannot reach the controller at {endpoint}: {reason}; is it running? start it with `tidegate controller`, \
+         or name another with --endpoint"
+    )]
+    Unreachable {
+        /// Where it was looked for.
+        endpoint: String,
+        /// What the transport said.
+        reason: String,
+    },
+    /// The endpoint is no address.
+    #[error("endpoint {endpoint:?} cannot be used: {reason}; write it like http://127.0.0.1:7420")]
+    Endpoint {
+        /// What was given.
+        endpoint: String,
+        /// What is wrong with it.
+        reason: String,
+    },
+    /// The controller said no; its text says why and what to do.
+    #[error("{0}")]
+    Refused(String),
+    /// The controller answered with something else than its protocol says.
+    #[error(
+        "the controller at {endpoint} left out {what}; check that it is the same version as this command"
+    )]
+    Answer {
+        /// Who answered.
+        endpoint: String,
+        /// What is missing.
+        what: &'static str,
+    },
+    /// A file.
+    #[error("cannot {action} {path}: {error}")]
+    File {
+        /// What was tried.
+        action: &'static str,
+        /// The file.
+        path: PathBuf,
+        /// What the operating system said.
+        error: io::Error,
+    },
+    /// A file that holds something else than expected.
+    #[error("{path}: {message}")]
+    Content {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong and what to write.
+        message: String,
+    },
+    /// The command was called wrongly in a way that the parser cannot see.
+    #[error("{0}")]
+    Usage(String),
+    /// The output could not be written.
+    #[error("cannot write the output: {0}")]
+    Output(io::Error),
+    /// The database.
+    #[error("database: {0}")]
+    Database(#[from] rusqlite::Error),
+    /// The node's session.
+    #[error(transparent)]
+    Connect(#[from] tidegate_client::ConnectError),
+    /// The node's group.
+    #[error(transparent)]
+    Group(#[from] tidegate_client::GroupError),
+    /// A process or a thread could not be started or did not end well.
+    #[error("{what}: {reason}")]
+    Process {
+        /// Which process.
+        what: String,
+        /// What happened.
+        reason: String,
+    },
+}
+
+impl CliError {
+    /// Exit status of the process.
+    pub(crate) fn exit_code(&self) -> u8 {
+        match self {
+            Self::Usage(_) | Self::Endpoint { .. } => 2,
+            _ => 1,
+        }
+    }
+
+    /// The reader of the output went away, as `head` does; nothing is wrong.
+    pub(crate) fn is_closed_pipe(&self) -> bool {
+        matches!(self, Self::Output(error) if error.kind() == io::ErrorKind::BrokenPipe)
+    }
+
+    /// Attaches what was tried on which file.
+    pub(crate) fn file(action: &'static str, path: impl Into<PathBuf>) -> impl FnOnce(io::Error) -> Self {
+        let path = path.into();
+        move |error| Self::File { action, path, error }
+    }
+}

@@ -1,0 +1,70 @@
+//! `tidegate`: controller, governed SQL node, demo, and administration in one binary.
+//!
+//! Each command is a file under `command`; the demo and the node have a folder each. Results go to the standard
+//! output, what goes on beside them to the standard error. Exit status: 0 done, 1 failed or refused, 2 called wrongly.
+
+mod admin;
+mod args;
+mod clock;
+mod command;
+mod demo;
+mod error;
+mod node;
+mod output;
+mod sample;
+mod sql;
+mod stop;
+mod table;
+mod view;
+
+use std::process::ExitCode;
+
+use clap::Parser as _;
+
+use args::{Cli, Command};
+use error::CliError;
+
+fn main() -> ExitCode {
+    let cli = Cli::parse();
+    match run(cli) {
+        Ok(code) => code,
+        Err(error) if error.is_closed_pipe() => ExitCode::SUCCESS,
+        Err(error) => {
+            output::note(&format!("tidegate: {error}"));
+            ExitCode::from(error.exit_code())
+        }
+    }
+}
+
+fn run(cli: Cli) -> Result<ExitCode, CliError> {
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .enable_all()
+        .build()
+        .map_err(|error| CliError::Process {
+            what: "runtime".to_owned(),
+            reason: error.to_string(),
+        })?;
+    let global = cli.global;
+    let done = runtime.block_on(async {
+        match cli.command {
+            Command::Controller(args) => command::controller::run(args).await,
+            Command::Node(args) => command::node::run(args, &global).await,
+            Command::Demo(args) => return demo::run(args, &global).await,
+            Command::Group(command) => command::group::run(command, &global).await,
+            Command::Bind(command) => command::bind::run(command, &global).await,
+            Command::Resolve(args) => command::resolve::run(args, &global).await,
+            Command::Usage(args) => command::usage::run(args, &global).await,
+            Command::Client(command) => command::client::run(command, &global).await,
+            Command::Lease(command) => command::lease::run(command, &global).await,
+            Command::CostTable(command) => command::cost_table::run(command, &global).await,
+            Command::Audit(args) => command::audit::run(args, &global).await,
+            Command::Status => command::status::run(&global).await,
+            Command::Top(args) => command::top::run(args, &global).await,
+            Command::Completions(args) => command::completions::run(&args),
+        }
+        .map(|()| ExitCode::SUCCESS)
+    });
+    // Threads that still read the standard input must not hold the process.
+    runtime.shutdown_background();
+    done
+}

@@ -1,0 +1,12 @@
+//! A governed SQL node: admission before each operation, metering around it, settlement after it, and a log of it
+//! all.
+
+mod admission_log;
+mod final_counters;
+mod governor;
+mod log_line;
+
+pub(crate) use admission_log::AdmissionLog;
+pub(crate) use final_counters::FinalCounters;
+pub(crate) use governor::{Governor, NotRun, Operation, Ran};
+pub(crate) use log_line::LogLine;

@@ -1,0 +1,78 @@
+//! An entry of the audit log.
+
+use serde::Serialize;
+use serde_json::Value;
+use tidegate_proto::v1;
+
+/// Who changed what and when.
+#[derive(Clone, Debug, Serialize)]
+pub(crate) struct AuditView {
+    pub(crate) id: u64,
+    pub(crate) unix_ms: u64,
+    pub(crate) actor: String,
+    pub(crate) action: String,
+    pub(crate) subject: String,
+    /// `null` when there was none.
+    pub(crate) before: Value,
+    /// `null` when there is none.
+    pub(crate) after: Value,
+}
+
+impl From<v1::AuditEntry> for AuditView {
+    fn from(entry: v1::AuditEntry) -> Self {
+        Self {
+            id: entry.id,
+            unix_ms: entry.unix_ms,
+            actor: entry.actor,
+            action: entry.action,
+            subject: entry.subject,
+            before: state(entry.before),
+            after: state(entry.after),
+        }
+    }
+}
+
+/// A state as JSON; one that was cut by the controller is shown as text.
+fn state(text: String) -> Value {
+    if text.is_empty() {
+        return Value::Null;
+    }
+    serde_json::from_str(&text).unwrap_or(Value::String(text))
+}
+
+impl AuditView {
+    /// The fields that differ, as `field: before -> after`.
+    pub(crate) fn difference(&self) -> String {
+        let (Value::Object(before), Value::Object(after)) = (&self.before, &self.after) else {
+            return String::new();
+        };
+        let changed = after.iter().filter_map(|(key, new)| {
+            let old = before.get(key)?;
+            (old != new && key != "revision").then(|| format!("{key}: {} -> {}", plain(old), plain(new)))
+        });
+        changed.collect::<Vec<_>>().join(", ")
+    }
+}
+
+fn plain(value: &Value) -> String {
+    match value {
+        Value::String(text) => text.clone(),
+        other => other.to_string(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_difference_names_what_changed() {
+        let entry = v1::AuditEntry {
+            before: r#"{"ru_per_sec":"10","weight":1,"revision":1}"#.into(),
+            after: r#"{"ru_per_sec":"20","weight":1,"revision":2}"#.into(),
+            ..v1::AuditEntry::default()
+        };
+        assert_eq!(AuditView::from(entry).difference(), "ru_per_sec: 10 -> 20");
+        assert_eq!(AuditView::from(v1::AuditEntry::default()).difference(), "");
+    }
+}

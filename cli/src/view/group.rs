@@ -1,0 +1,121 @@
+//! The definition of a resource group.
+
+use serde::Serialize;
+use tidegate_core::units::Span;
+use tidegate_proto::v1;
+
+use crate::table::Table;
+
+/// A group, field by field as the API spells it.
+#[derive(Clone, Debug, Serialize)]
+pub(crate) struct GroupView {
+    pub(crate) name: String,
+    pub(crate) parent: String,
+    pub(crate) ru_per_sec: String,
+    pub(crate) burst: String,
+    pub(crate) burstable: String,
+    pub(crate) burst_ru_per_sec: String,
+    pub(crate) priority: String,
+    pub(crate) weight: u32,
+    pub(crate) ttl_us: u64,
+    pub(crate) renew_us: u64,
+    pub(crate) fallback: String,
+    pub(crate) max_debt: String,
+    pub(crate) comment: String,
+    pub(crate) revision: u64,
+}
+
+impl From<v1::Group> for GroupView {
+    fn from(group: v1::Group) -> Self {
+        Self {
+            name: group.name,
+            parent: group.parent,
+            ru_per_sec: group.ru_per_sec,
+            burst: group.burst,
+            burstable: group.burstable,
+            burst_ru_per_sec: group.burst_ru_per_sec,
+            priority: group.priority,
+            weight: group.weight,
+            ttl_us: group.ttl_us,
+            renew_us: group.renew_us,
+            fallback: group.fallback,
+            max_debt: group.max_debt,
+            comment: group.comment,
+            revision: group.revision,
+        }
+    }
+}
+
+impl GroupView {
+    /// Many groups, a line each.
+    pub(crate) fn table(groups: &[Self]) -> String {
+        let mut table = Table::new(&[
+            "GROUP",
+            "PARENT",
+            ">RU/s",
+            ">BURST (RU)",
+            "BURSTABLE",
+            "PRIORITY",
+            ">WEIGHT",
+            ">TTL",
+            "COMMENT",
+        ]);
+        for group in groups {
+            table.row([
+                group.name.clone(),
+                group.parent.clone(),
+                unlimited(&group.ru_per_sec),
+                one_second(&group.burst),
+                group.bursting(),
+                group.priority.clone(),
+                group.weight.to_string(),
+                Span(group.ttl_us).to_string(),
+                group.comment.clone(),
+            ]);
+        }
+        table.text()
+    }
+
+    /// One group, a line per setting.
+    pub(crate) fn sheet(&self) -> String {
+        let mut table = Table::new(&["SETTING", "VALUE"]);
+        let mut line = |setting: &str, value: String| table.row([setting.to_owned(), value]);
+        line("group", self.name.clone());
+        line("parent", self.parent.clone());
+        line("rate (RU/s)", unlimited(&self.ru_per_sec));
+        line("burst (RU)", one_second(&self.burst));
+        line("burstable", self.bursting());
+        line("priority", self.priority.clone());
+        line("weight", self.weight.to_string());
+        line("ttl", Span(self.ttl_us).to_string());
+        line("renewal", Span(self.renew_us).to_string());
+        line("fallback", self.fallback.clone());
+        line("max debt (RU per node)", self.max_debt.clone());
+        line("comment", self.comment.clone());
+        line("revision", self.revision.to_string());
+        table.text()
+    }
+
+    fn bursting(&self) -> String {
+        if self.burstable == "moderated" && !self.burst_ru_per_sec.is_empty() {
+            return format!("moderated, to {} RU/s", self.burst_ru_per_sec);
+        }
+        self.burstable.clone()
+    }
+}
+
+fn unlimited(rate: &str) -> String {
+    if rate.is_empty() {
+        "unlimited".to_owned()
+    } else {
+        rate.to_owned()
+    }
+}
+
+fn one_second(burst: &str) -> String {
+    if burst.is_empty() {
+        "1 s of rate".to_owned()
+    } else {
+        burst.to_owned()
+    }
+}

@@ -1,0 +1,17 @@
+//! What commands show: one serialisable type per thing, with the field names that programs rely on.
+//!
+//! `*_micro_ru` is millionths of a request unit, exact; rates and amounts in text are decimal RU/s and RU.
+
+mod audit;
+mod consumption;
+mod cost_table;
+mod group;
+mod lease;
+mod node;
+
+pub(crate) use audit::AuditView;
+pub(crate) use consumption::{ConsumptionView, ru_text};
+pub(crate) use cost_table::CostTableView;
+pub(crate) use group::GroupView;
+pub(crate) use lease::{GroupStateView, LeaseView};
+pub(crate) use node::NodeView;

@@ -1,0 +1,12 @@
+//! The real binary, run as people and programs run it.
+
+#[cfg(test)]
+mod admin;
+#[cfg(test)]
+mod calls;
+#[cfg(test)]
+mod controller;
+#[cfg(test)]
+mod demo;
+#[cfg(test)]
+mod support;

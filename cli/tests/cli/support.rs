@@ -1,0 +1,126 @@
+//! Runs the real binary, and a controller of its own on free ports.
+
+use std::io::{BufRead as _, BufReader};
+use std::path::Path;
+use std::process::{Child, Command, Output, Stdio};
+
+use serde_json::Value;
+use tempfile::TempDir;
+
+/// The binary with an environment of its own.
+pub(crate) fn tidegate() -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_tidegate"));
+    command
+        .env_remove("TIDEGATE_ENDPOINT")
+        .env_remove("TIDEGATE_LOG")
+        .env("USER", "tester");
+    command
+}
+
+/// Runs it to its end.
+pub(crate) fn run(arguments: &[&str]) -> Output {
+    tidegate().args(arguments).stdin(Stdio::null()).output().unwrap()
+}
+
+/// The standard output as text.
+pub(crate) fn out(output: &Output) -> String {
+    String::from_utf8(output.stdout.clone()).unwrap()
+}
+
+/// The standard error as text.
+pub(crate) fn err(output: &Output) -> String {
+    String::from_utf8(output.stderr.clone()).unwrap()
+}
+
+/// A controller process in a directory of its own; killed when dropped.
+pub(crate) struct Controller {
+    process: Child,
+    pub(crate) endpoint: String,
+    pub(crate) rest: String,
+    _data: TempDir,
+}
+
+impl Controller {
+    /// Starts one and waits for its addresses.
+    pub(crate) fn start() -> Self {
+        let data = tempfile::tempdir().unwrap();
+        let mut process = spawn(data.path(), &[]);
+        let mut lines = BufReader::new(process.stdout.take().unwrap()).lines();
+        let mut address = |prefix: &str| {
+            let line = lines.next().unwrap().unwrap();
+            line.strip_prefix(prefix)
+                .unwrap_or_else(|| panic!("{prefix}: {line}"))
+                .to_owned()
+        };
+        let (endpoint, rest) = (address("grpc "), address("rest "));
+        Self {
+            process,
+            endpoint,
+            rest,
+            _data: data,
+        }
+    }
+
+    /// Runs a command against it.
+    pub(crate) fn run(&self, arguments: &[&str]) -> Output {
+        tidegate()
+            .args(["--endpoint", &self.endpoint])
+            .args(arguments)
+            .stdin(Stdio::null())
+            .output()
+            .unwrap()
+    }
+
+    /// Runs a command that must succeed, and returns its output.
+    pub(crate) fn ok(&self, arguments: &[&str]) -> String {
+        let output = self.run(arguments);
+        assert!(output.status.success(), "{arguments:?}: {}", err(&output));
+        out(&output)
+    }
+
+    /// Runs a command that must succeed, and returns its JSON.
+    pub(crate) fn json(&self, arguments: &[&str]) -> Value {
+        let text = self.ok(&[arguments, &["--output", "json"]].concat());
+        serde_json::from_str(&text).unwrap_or_else(|error| panic!("{arguments:?}: {error}: {text}"))
+    }
+
+    /// Runs a command that must be refused, and returns what it says.
+    pub(crate) fn refused(&self, arguments: &[&str]) -> String {
+        let output = self.run(arguments);
+        assert_eq!(output.status.code(), Some(1), "{arguments:?}: {}", out(&output));
+        err(&output)
+    }
+
+    /// Ends it as a parent does, and returns its exit status.
+    pub(crate) fn stop(mut self) -> Option<i32> {
+        drop(self.process.stdin.take());
+        self.process.wait().unwrap().code()
+    }
+}
+
+impl Drop for Controller {
+    fn drop(&mut self) {
+        // It may have ended already.
+        let _ = self.process.kill();
+        let _ = self.process.wait();
+    }
+}
+
+/// Starts a controller process on free ports with more arguments.
+pub(crate) fn spawn(data: &Path, more: &[&str]) -> Child {
+    tidegate()
+        .args([
+            "controller",
+            "--listen",
+            "127.0.0.1:0",
+            "--until-stdin-ends",
+            "--data",
+        ])
+        .arg(data)
+        .args(more)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap()
+}
