@@ -33,6 +33,8 @@ pub const MAX_PROOF_BYTES: usize = 256;
 pub const SESSION_QUEUE: usize = 64;
 /// Definition changes waiting for a watcher that reads slowly; past it the watcher is dropped and resyncs.
 pub const WATCH_QUEUE: usize = 1_024;
+/// Parts of one change that are told one by one; past it watchers take a snapshot instead.
+pub const MAX_EVENT_PARTS: usize = 10_000;
 /// Watchers at once.
 pub const MAX_WATCHERS: usize = 20_000;
 /// Bindings in one part of a watch snapshot, so that a part stays below [`MAX_MESSAGE_BYTES`].

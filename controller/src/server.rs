@@ -6,7 +6,7 @@
 
 use std::io;
 use std::net::SocketAddr;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
@@ -44,6 +44,14 @@ pub enum StartError {
     /// The store cannot be used.
     #[error(transparent)]
     Store(#[from] StoreError),
+    /// The store opened, but what it holds cannot be taken up.
+    #[error("the store {} cannot be loaded: {reason}; restore it from a backup, or move the file away to start empty", path.display())]
+    Load {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong with it.
+        reason: String,
+    },
     /// A listener cannot be opened.
     #[error("cannot listen on {address} ({key}): {reason}; is the port in use? choose another address")]
     Listen {
@@ -54,9 +62,9 @@ pub enum StartError {
         /// What the operating system said.
         reason: io::Error,
     },
-    /// A part of the gRPC server cannot be built.
-    #[error("cannot serve gRPC: {0}")]
-    Grpc(String),
+    /// A part of the controller cannot be built.
+    #[error("the controller cannot be started: {0}")]
+    Internal(String),
 }
 
 /// Why a controller did not stop cleanly.
@@ -100,7 +108,7 @@ impl Controller {
         config.check().map_err(StartError::Config)?;
         let path = config.store.clone();
         let opened = tokio::task::spawn_blocking(move || RedbStore::open(Path::new(&path))).await;
-        let store = opened.map_err(|error| StartError::Grpc(error.to_string()))??;
+        let store = opened.map_err(|error| StartError::Internal(error.to_string()))??;
         Self::start_with(config, Arc::new(store)).await
     }
 
@@ -124,8 +132,14 @@ impl Controller {
             capacity: config.capacity,
             engine,
         };
-        let loaded = tokio::task::spawn_blocking(move || Service::load(store, settings)).await;
-        let service = Arc::new(loaded.map_err(|error| StartError::Grpc(error.to_string()))??);
+        let loading = tokio::task::spawn_blocking(move || Service::load(store, settings)).await;
+        let damaged = |reason: String| StartError::Load {
+            path: config.store.clone(),
+            reason,
+        };
+        // redb checks pages as it meets them; damage that its checks do not foresee may panic there.
+        let loaded = loading.map_err(|_| damaged("its pages are damaged".to_owned()))?;
+        let service = Arc::new(loaded.map_err(|error| damaged(error.to_string()))?);
 
         let (stopping, stopped) = flag::channel(false);
         let servers = vec![
@@ -225,7 +239,7 @@ fn serve_grpc(
         .register_encoded_file_descriptor_set(tidegate_proto::DESCRIPTORS)
         .register_encoded_file_descriptor_set(tonic_health::pb::FILE_DESCRIPTOR_SET)
         .build_v1()
-        .map_err(|error| StartError::Grpc(error.to_string()))?;
+        .map_err(|error| StartError::Internal(error.to_string()))?;
     let grants = GrantsAdapter {
         service: Arc::clone(service),
         stopping: Stopping(stopped.clone()),

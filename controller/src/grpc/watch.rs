@@ -15,7 +15,7 @@ use v1::watch_event::Kind;
 use super::{Stopping, shapes};
 use crate::bindings::Principal;
 use crate::clock::duration;
-use crate::limits::{HEARTBEAT_EVERY, SNAPSHOT_PART};
+use crate::limits::{DRAIN_WITHIN, HEARTBEAT_EVERY, SNAPSHOT_PART};
 use crate::name::GroupName;
 use crate::service::{Event, EventKind, Service, SnapshotView, Subscription};
 
@@ -37,8 +37,8 @@ pub(super) async fn serve(
         () = stopping.requested() => Status::unavailable("the controller is shutting down; watch again"),
         ended = run(&service, &mut from, &answers) => ended,
     };
-    // The node may be gone, and then nobody wants to know.
-    let _ = answers.try_send(Err(ended));
+    // The node may be gone or asleep, and then nobody wants to know.
+    let _ = timeout(duration(DRAIN_WITHIN), answers.send(Err(ended))).await;
 }
 
 async fn run(service: &Service, from: &mut Subscription, answers: &Answers) -> Status {
@@ -101,25 +101,33 @@ async fn send_event(answers: &Answers, before: u64, event: &Event) -> Result<(),
     let last = event.kinds.len().saturating_sub(1);
     for (at, kind) in event.kinds.iter().enumerate() {
         let revision = if at == last { event.revision } else { before };
-        send(answers, revision, encode(kind)).await?;
+        let Some(message) = encode(kind) else {
+            return Err(Status::aborted(
+                "much changed at once; watch again for a snapshot",
+            ));
+        };
+        send(answers, revision, message).await?;
     }
     Ok(())
 }
 
-fn encode(kind: &EventKind) -> Kind {
+/// The message of a part; `None` when the watcher has to start over.
+fn encode(kind: &EventKind) -> Option<Kind> {
     match kind {
-        EventKind::Bound(principal, group) => Kind::Binding(v1::BindingChange {
+        EventKind::Bound(principal, group) => Some(Kind::Binding(v1::BindingChange {
             removed: group.is_none(),
             binding: Some(v1::Binding {
                 tenant: principal.tenant().to_owned(),
                 user: principal.user().to_owned(),
                 group: group.as_ref().map(ToString::to_string).unwrap_or_default(),
             }),
-        }),
-        EventKind::Costs(costs) => Kind::CostTables(shapes::cost_tables(costs)),
-        EventKind::Groups(groups) => Kind::GroupsChanged(v1::GroupsChanged {
-            groups: groups.iter().map(ToString::to_string).collect(),
-        }),
+        })),
+        EventKind::Costs(costs) => Some(Kind::CostTables(shapes::cost_tables(costs))),
+        EventKind::Groups(groups) => {
+            let groups = groups.iter().map(ToString::to_string).collect();
+            Some(Kind::GroupsChanged(v1::GroupsChanged { groups }))
+        }
+        EventKind::Resync => None,
     }
 }
 

@@ -14,6 +14,7 @@ use crate::bindings::Principal;
 use crate::cost_tables::CostTables;
 use crate::definition::Definition;
 use crate::error::AdminError;
+use crate::limits::MAX_EVENT_PARTS;
 use crate::name::GroupName;
 use crate::store::records::{
     META_COST_ROLES, META_LONGEST_TTL, META_NEXT_GROUP, META_REVISION, StoredBinding, StoredGroup, group_key,
@@ -208,6 +209,9 @@ impl State {
 
 /// What watchers are told of the edits; asked before they are applied, while removed groups still have names.
 fn kinds(state: &State, edits: &[Edit]) -> Vec<EventKind> {
+    if edits.len() > MAX_EVENT_PARTS {
+        return vec![EventKind::Resync];
+    }
     let mut kinds = Vec::new();
     let mut groups = Vec::new();
     for edit in edits {

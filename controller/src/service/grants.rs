@@ -222,11 +222,11 @@ impl Service {
             self.metrics.granted("unknown_group");
             return Some(Answer::Grant(Grant::UnknownGroup, Vec::new()));
         };
-        let recovering = state.recovery(self.clock).0 > 0;
-        let held = if recovering {
-            self.held(caller, id, ask, proof, unix_us)
-        } else {
-            None
+        let held = match state.recovery(self.clock).0 {
+            0 => None,
+            // Where nothing limits there is nothing to overspend, and no reason to wait.
+            _ if state.catalog.effective_limit(id).is_none() => Some(Held::default()),
+            _ => self.held(caller, id, ask, proof, unix_us),
         };
         let Some(grant) = state.engine.renew(now, caller.client, id, caller.seq, ask, held) else {
             self.metrics.refuse("stale");

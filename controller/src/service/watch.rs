@@ -31,6 +31,8 @@ pub enum EventKind {
     Costs(Arc<CostTables>),
     /// Definitions of these groups changed.
     Groups(Vec<GroupName>),
+    /// So much changed that a snapshot is shorter.
+    Resync,
 }
 
 /// The state a watcher starts from.

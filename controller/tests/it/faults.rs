@@ -4,6 +4,8 @@ use std::fs;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use rand::rngs::StdRng;
+use rand::{RngExt as _, SeedableRng as _};
 use tidegate_controller::store::{RedbStore, Store, StoreError, Table, Visit, Write};
 use tidegate_controller::{Controller, StartError};
 use tidegate_proto::v1;
@@ -151,6 +153,33 @@ async fn a_store_that_cannot_be_used_is_named_and_left_alone() {
         "{corrupt}"
     );
     assert_eq!(fs::read(&path).unwrap(), bytes);
+}
+
+#[tokio::test]
+async fn damage_anywhere_in_the_store_is_an_error_or_harmless() {
+    let lab = Lab::start().await;
+    for name in ["a", "b", "c", "d"] {
+        lab.group(name, "10").await;
+    }
+    lab.running.shutdown().await.unwrap();
+    let path = store_path(&lab.folder);
+    let whole = fs::read(&path).unwrap();
+    let mut random = StdRng::seed_from_u64(11);
+    let mut refused = 0;
+    for _ in 0..40 {
+        let mut bytes = whole.clone();
+        let at = random.random_range(0..bytes.len() - 4_096);
+        bytes[at..at + 4_096].fill(random.random());
+        fs::write(&path, &bytes).unwrap();
+        match Controller::start(config(&lab.folder)).await {
+            Ok(running) => running.abort().await,
+            Err(error) => {
+                refused += 1;
+                assert!(error.to_string().contains("store.redb"), "{error}");
+            }
+        }
+    }
+    assert!(refused > 0);
 }
 
 #[tokio::test]

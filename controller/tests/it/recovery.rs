@@ -126,6 +126,9 @@ async fn after_a_crash_only_proven_leases_continue() {
         assert_eq!(only(&granted).status, i32::from(v1::GrantStatus::Recovering));
         assert!(only(&granted).ask_again_us > 0);
     }
+    // Nothing limits this one, so there is nothing to prove.
+    let granted = thief.renew(vec![entry("default", 5)], Vec::new()).await.unwrap();
+    assert_eq!(only(&granted).status, i32::from(v1::GrantStatus::Unlimited));
     let granted = node
         .renew(
             vec![v1::RenewEntry {

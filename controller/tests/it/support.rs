@@ -1,10 +1,13 @@
 //! A controller in a scratch directory, and clients for it.
 
+use std::collections::BTreeMap;
 use std::path::PathBuf;
+use std::sync::Mutex;
 use std::time::Duration;
 
 use serde_json::Value;
 use tempfile::TempDir;
+use tidegate_controller::store::{Store, StoreError, Table, Visit, Write};
 use tidegate_controller::{Config, Controller, Running};
 use tidegate_proto::v1;
 use tidegate_proto::v1::admin_client::AdminClient;
@@ -248,4 +251,43 @@ pub(crate) async fn charged(lab: &Lab, group: &str) -> i64 {
     };
     let rows = lab.admin().await.usage(request).await.unwrap().into_inner().rows;
     rows[0].total.unwrap().write_micro_ru
+}
+
+/// A store without a disk, for tests that make more commits than a disk does in a moment.
+#[derive(Default)]
+pub(crate) struct MemoryStore(Mutex<BTreeMap<(Table, Vec<u8>), Vec<u8>>>);
+
+impl Store for MemoryStore {
+    fn commit(&self, batch: &[Write]) -> Result<(), StoreError> {
+        let mut rows = self.0.lock().unwrap();
+        for write in batch {
+            match write.clone() {
+                Write::Put(table, key, value) => drop(rows.insert((table, key), value)),
+                Write::Delete(table, key) => drop(rows.remove(&(table, key))),
+                Write::DeleteBelow(table, below) => rows.retain(|(of, key), _| *of != table || *key >= below),
+            }
+        }
+        Ok(())
+    }
+
+    fn scan(&self, table: Table, from: &[u8], visit: &mut Visit<'_>) -> Result<(), StoreError> {
+        let rows = self.0.lock().unwrap();
+        for ((_, key), value) in rows
+            .range((table, from.to_vec())..)
+            .take_while(|((of, _), _)| *of == table)
+        {
+            if visit(key, value)?.is_break() {
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    fn get(&self, table: Table, keys: &[Vec<u8>]) -> Result<Vec<Option<Vec<u8>>>, StoreError> {
+        let rows = self.0.lock().unwrap();
+        Ok(keys
+            .iter()
+            .map(|key| rows.get(&(table, key.clone())).cloned())
+            .collect())
+    }
 }

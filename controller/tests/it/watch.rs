@@ -1,15 +1,20 @@
 //! The watch stream.
 
+use std::sync::Arc;
+
+use tidegate_controller::Controller;
+use tidegate_controller::audit::Actor;
 use tidegate_controller::bindings::Principal;
-use tidegate_controller::limits::SNAPSHOT_PART;
+use tidegate_controller::group_text::GroupText;
+use tidegate_controller::limits::{MAX_EVENT_PARTS, SNAPSHOT_PART, WATCH_QUEUE};
 use tidegate_controller::store::records::{StoredBinding, put_json};
-use tidegate_controller::store::{RedbStore, Store, Table};
+use tidegate_controller::store::{Store, Table};
 use tidegate_proto::v1;
 use tidegate_proto::v1::watch_event::Kind;
 use tokio::time::timeout;
-use tonic::Streaming;
+use tonic::{Code, Status, Streaming};
 
-use crate::support::{Lab, PATIENCE, store_path};
+use crate::support::{Lab, MemoryStore, PATIENCE, config};
 
 async fn watch(lab: &Lab, have_revision: u64) -> Streaming<v1::WatchEvent> {
     lab.grants()
@@ -114,29 +119,52 @@ async fn a_current_watcher_gets_no_snapshot() {
     assert!(page.contains("tidegate_watchers 2\n"), "{page}");
 }
 
+/// A controller with `count` tenants bound to group `crowd`, and a group `wide` beside it.
+async fn crowded(count: usize) -> Lab {
+    let folder = tempfile::tempdir().unwrap();
+    let store = Arc::new(MemoryStore::default());
+    let start = || Controller::start_with(config(&folder), Arc::clone(&store) as Arc<dyn Store>);
+    let actor = Actor::new(None, "test");
+    let first = start().await.unwrap();
+    for name in ["crowd", "wide"] {
+        let text = GroupText {
+            name: name.into(),
+            ru_per_sec: "10".into(),
+            ..GroupText::default()
+        };
+        first.service().create_group(&actor, &text, false).unwrap();
+    }
+    first.shutdown().await.unwrap();
+    let rows = (0..count).map(|number| {
+        let principal = Principal::Tenant(format!("t{number}"));
+        let key = principal.key();
+        put_json(
+            Table::Bindings,
+            key,
+            &StoredBinding {
+                principal,
+                group: "crowd".into(),
+            },
+        )
+        .unwrap()
+    });
+    store.commit(&rows.collect::<Vec<_>>()).unwrap();
+    let running = start().await.unwrap();
+    Lab { folder, running }
+}
+
+async fn disband(lab: &Lab) {
+    let delete = v1::DeleteGroupRequest {
+        name: "crowd".into(),
+        force_to: "wide".into(),
+        ..Default::default()
+    };
+    lab.admin().await.delete_group(delete).await.unwrap();
+}
+
 #[tokio::test]
 async fn a_large_snapshot_comes_in_parts() {
-    let lab = Lab::start().await;
-    lab.running.shutdown().await.unwrap();
-    let count = 2 * SNAPSHOT_PART + 1;
-    {
-        let store = RedbStore::open(&store_path(&lab.folder)).unwrap();
-        let rows = (0..count).map(|number| {
-            let principal = Principal::Tenant(format!("t{number}"));
-            let key = principal.key();
-            put_json(
-                Table::Bindings,
-                key,
-                &StoredBinding {
-                    principal,
-                    group: "default".into(),
-                },
-            )
-            .unwrap()
-        });
-        store.commit(&rows.collect::<Vec<_>>()).unwrap();
-    }
-    let lab = Lab::at(lab.folder).await;
+    let lab = crowded(2 * SNAPSHOT_PART + 1).await;
     let mut events = watch(&lab, 0).await;
     let mut received = Vec::new();
     loop {
@@ -153,4 +181,47 @@ async fn a_large_snapshot_comes_in_parts() {
         }
     }
     assert_eq!(received, [SNAPSHOT_PART, SNAPSHOT_PART, 1]);
+}
+
+/// Reads to the end of a stream.
+async fn end(events: &mut Streaming<v1::WatchEvent>) -> Status {
+    loop {
+        match timeout(PATIENCE, events.message()).await.unwrap() {
+            Ok(Some(_)) => {}
+            Ok(None) => return Status::ok("the stream ended"),
+            Err(status) => return status,
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_change_of_very_many_bindings_asks_for_a_new_snapshot() {
+    let lab = crowded(MAX_EVENT_PARTS + 1).await;
+    let revision = lab.running.service().status().revision;
+    let mut events = watch(&lab, revision).await;
+    disband(&lab).await;
+    assert_eq!(end(&mut events).await.code(), Code::Aborted);
+    let mut again = watch(&lab, revision).await;
+    assert!(matches!(next(&mut again).await, (_, Kind::Snapshot(_))));
+}
+
+#[tokio::test]
+async fn a_watcher_that_does_not_read_is_dropped() {
+    let lab = crowded(MAX_EVENT_PARTS - 1).await;
+    let mut events = watch(&lab, lab.running.service().status().revision).await;
+    // Fills what the transport holds back for a reader; what follows fills the ring.
+    disband(&lab).await;
+    let service = lab.running.service().clone();
+    let changes = tokio::task::spawn_blocking(move || {
+        let actor = Actor::new(None, "test");
+        for round in 0..=WATCH_QUEUE {
+            service
+                .bind(&actor, "x", "", if round % 2 == 0 { "wide" } else { "default" })
+                .unwrap();
+        }
+    });
+    changes.await.unwrap();
+    let status = end(&mut events).await;
+    assert_eq!(status.code(), Code::ResourceExhausted, "{status}");
+    assert_eq!(lab.running.service().metrics.watchers_dropped.get(), 1);
 }
