@@ -255,7 +255,9 @@ pub(crate) async fn charged(lab: &Lab, group: &str) -> i64 {
 
 /// A store without a disk, for tests that make more commits than a disk does in a moment.
 #[derive(Default)]
-pub(crate) struct MemoryStore(Mutex<BTreeMap<(Table, Vec<u8>), Vec<u8>>>);
+pub(crate) struct MemoryStore(Mutex<Rows>);
+
+type Rows = BTreeMap<(Table, Vec<u8>), Vec<u8>>;
 
 impl Store for MemoryStore {
     fn commit(&self, batch: &[Write]) -> Result<(), StoreError> {
