@@ -7,6 +7,7 @@ use tidegate_proto::v1;
 use crate::admin::Admin;
 use crate::args::Global;
 use crate::error::CliError;
+use crate::output::Output;
 use crate::table::Table;
 
 /// Bindings asked for in one page.
@@ -80,63 +81,8 @@ struct Unbound {
 pub(crate) async fn run(command: BindCommand, global: &Global) -> Result<(), CliError> {
     let admin = global.admin().await?;
     match command {
-        BindCommand::Add { group, who } => {
-            let binding = v1::Binding {
-                tenant: who.tenant.clone(),
-                user: who.user.clone(),
-                group: group.clone(),
-            };
-            let request = v1::BindRequest {
-                binding: Some(binding),
-            };
-            let reply = admin
-                .calls()
-                .bind(request)
-                .await
-                .map_err(admin.failed())?
-                .into_inner();
-            let view = Bound {
-                changed: reply.changed,
-                tenant: who.tenant,
-                user: who.user,
-                group,
-                previous: reply.previous,
-            };
-            global.output.show(&view, || {
-                let who = described(&view.tenant, &view.user);
-                match (view.changed, view.previous.as_str()) {
-                    (false, _) => format!("{who} was bound to {} already", view.group),
-                    (true, "") => format!("{who} bound to {}", view.group),
-                    (true, previous) => format!("{who} bound to {}, before to {previous}", view.group),
-                }
-            })
-        }
-        BindCommand::Remove { who } => {
-            let request = v1::UnbindRequest {
-                tenant: who.tenant.clone(),
-                user: who.user.clone(),
-            };
-            let removed = admin
-                .calls()
-                .unbind(request)
-                .await
-                .map_err(admin.failed())?
-                .into_inner()
-                .removed;
-            let view = Unbound {
-                removed,
-                tenant: who.tenant,
-                user: who.user,
-            };
-            global.output.show(&view, || {
-                let who = described(&view.tenant, &view.user);
-                if view.removed {
-                    format!("binding of {who} removed")
-                } else {
-                    format!("{who} had no binding")
-                }
-            })
-        }
+        BindCommand::Add { group, who } => add(&admin, group, who, global.output).await,
+        BindCommand::Remove { who } => remove(&admin, who, global.output).await,
         BindCommand::List { group } => {
             let views = list(&admin, &group).await?;
             global.output.show(&views, || {
@@ -148,6 +94,59 @@ pub(crate) async fn run(command: BindCommand, global: &Global) -> Result<(), Cli
             })
         }
     }
+}
+
+async fn add(admin: &Admin, group: String, who: Who, output: Output) -> Result<(), CliError> {
+    let binding = v1::Binding {
+        tenant: who.tenant.clone(),
+        user: who.user.clone(),
+        group: group.clone(),
+    };
+    let request = v1::BindRequest {
+        binding: Some(binding),
+    };
+    let reply = admin
+        .calls()
+        .bind(request)
+        .await
+        .map_err(admin.failed())?
+        .into_inner();
+    let view = Bound {
+        changed: reply.changed,
+        tenant: who.tenant,
+        user: who.user,
+        group,
+        previous: reply.previous,
+    };
+    output.show(&view, || {
+        let who = described(&view.tenant, &view.user);
+        match (view.changed, view.previous.as_str()) {
+            (false, _) => format!("{who} was bound to {} already", view.group),
+            (true, "") => format!("{who} bound to {}", view.group),
+            (true, previous) => format!("{who} bound to {}, before to {previous}", view.group),
+        }
+    })
+}
+
+async fn remove(admin: &Admin, who: Who, output: Output) -> Result<(), CliError> {
+    let request = v1::UnbindRequest {
+        tenant: who.tenant.clone(),
+        user: who.user.clone(),
+    };
+    let reply = admin.calls().unbind(request).await.map_err(admin.failed())?;
+    let view = Unbound {
+        removed: reply.into_inner().removed,
+        tenant: who.tenant,
+        user: who.user,
+    };
+    output.show(&view, || {
+        let who = described(&view.tenant, &view.user);
+        if view.removed {
+            format!("binding of {who} removed")
+        } else {
+            format!("{who} had no binding")
+        }
+    })
 }
 
 async fn list(admin: &Admin, group: &str) -> Result<Vec<BindingView>, CliError> {

@@ -236,25 +236,29 @@ pub(crate) async fn run(command: GroupCommand, global: &Global) -> Result<(), Cl
                 .map_err(admin.failed())?;
             deleted(global, &name, reply.into_inner())
         }
-        GroupCommand::List => {
-            let (groups, warnings) = all(&admin).await?;
-            warn(&warnings);
-            let views: Vec<GroupView> = groups.into_iter().map(Into::into).collect();
-            global.output.show(&views, || GroupView::table(&views))
-        }
-        GroupCommand::Show { name } => {
-            let request = v1::GetGroupRequest { name };
-            let reply = admin
-                .calls()
-                .get_group(request)
-                .await
-                .map_err(admin.failed())?
-                .into_inner();
-            warn(&reply.warnings);
-            let view = GroupView::from(admin.part(reply.group, "the group")?);
-            global.output.show(&view, || view.sheet())
-        }
+        GroupCommand::List => list(&admin, global).await,
+        GroupCommand::Show { name } => show(&admin, name, global).await,
     }
+}
+
+async fn list(admin: &Admin, global: &Global) -> Result<(), CliError> {
+    let (groups, warnings) = all(admin).await?;
+    warn(&warnings);
+    let views: Vec<GroupView> = groups.into_iter().map(Into::into).collect();
+    global.output.show(&views, || GroupView::table(&views))
+}
+
+async fn show(admin: &Admin, name: String, global: &Global) -> Result<(), CliError> {
+    let request = v1::GetGroupRequest { name };
+    let reply = admin
+        .calls()
+        .get_group(request)
+        .await
+        .map_err(admin.failed())?
+        .into_inner();
+    warn(&reply.warnings);
+    let view = GroupView::from(admin.part(reply.group, "the group")?);
+    global.output.show(&view, || view.sheet())
 }
 
 /// Every group, page by page, and the controller's warnings.

@@ -11,6 +11,7 @@ use serde::Serialize;
 use tidegate_client::{Client, Resolved};
 use tidegate_controller::quantity::parse_span;
 use tokio::runtime::Handle;
+use tokio::sync::watch;
 
 use crate::args::Global;
 use crate::demo::worker;
@@ -18,6 +19,7 @@ use crate::error::CliError;
 use crate::node::{AdmissionLog, Governor, NotRun, Ran};
 use crate::output::{Output, print};
 use crate::sql::{Statement, split};
+use crate::stop;
 use crate::view::ru_text;
 
 /// How to run.
@@ -52,6 +54,9 @@ pub(crate) struct NodeArgs {
     /// Workload of the demo, in JSON.
     #[arg(long, hide = true, conflicts_with = "sql", requires = "db")]
     workload: Option<PathBuf>,
+    /// End with the standard input, as children of the demo do.
+    #[arg(long, hide = true, requires = "sql")]
+    until_stdin_ends: bool,
     /// Where to log admissions.
     #[arg(long, hide = true)]
     admission_log: Option<PathBuf>,
@@ -129,42 +134,76 @@ async fn statements(governor: &Arc<Governor>, args: &NodeArgs, output: Output) -
         None => Connection::open_in_memory()?,
     };
     connection.busy_timeout(args.max_wait)?;
-    let (governor, max_wait, handle) = (Arc::clone(governor), args.max_wait, Handle::current());
+    let (stopping, stop) = watch::channel(false);
+    let (interrupt, parent) = (connection.get_interrupt_handle(), args.until_stdin_ends);
+    let stopper = tokio::spawn(async move {
+        let asked = stop::requested(parent).await;
+        stopping.send_replace(true);
+        interrupt.interrupt();
+        asked
+    });
+    let work = Statements {
+        governor: Arc::clone(governor),
+        connection,
+        who,
+        max_wait: args.max_wait,
+        handle: Handle::current(),
+        output,
+        stop,
+    };
     // The statement runs on the thread whose CPU is metered, so a whole thread is set aside for it.
-    let work = move || run_all(&governor, &connection, &who, texts, max_wait, &handle, output);
-    let failed = tokio::task::spawn_blocking(work)
-        .await
-        .map_err(|error| CliError::Process {
-            what: "statements".to_owned(),
-            reason: error.to_string(),
-        })??;
+    let done = tokio::task::spawn_blocking(move || work.run_all(texts)).await;
+    stopper.abort();
+    let failed = done.map_err(|error| CliError::Process {
+        what: "statements".to_owned(),
+        reason: error.to_string(),
+    })??;
     match failed {
         0 => Ok(()),
-        1 => Err(CliError::Refused("a statement was refused or failed, see above".to_owned())),
-        failed => Err(CliError::Refused(format!("{failed} statements were refused or failed, see above"))),
+        1 => Err(CliError::Refused(
+            "a statement was refused or failed, see above".to_owned(),
+        )),
+        failed => Err(CliError::Refused(format!(
+            "{failed} statements were refused or failed, see above"
+        ))),
     }
 }
 
-fn run_all(
-    governor: &Governor,
-    connection: &Connection,
-    who: &Resolved,
-    texts: Vec<String>,
+/// What it takes to run statements.
+struct Statements {
+    governor: Arc<Governor>,
+    connection: Connection,
+    who: Resolved,
     max_wait: Duration,
-    handle: &Handle,
+    handle: Handle,
     output: Output,
-) -> Result<usize, CliError> {
-    let mut failed = 0_usize;
-    for sql in texts {
-        let operation = [Statement::new(&sql, [])];
-        let line = match handle.block_on(governor.admit(who, &operation, max_wait)) {
-            Ok(admitted) => ran(sql, &governor.run(connection, &operation, admitted)),
-            Err(not_run) => refused(sql, who, &not_run),
-        };
-        failed = failed.saturating_add(usize::from(!line.error.is_empty()));
-        show(&line, output)?;
+    stop: watch::Receiver<bool>,
+}
+
+impl Statements {
+    /// Runs them until all are done or it is time to stop; returns how many did not succeed.
+    fn run_all(mut self, texts: Vec<String>) -> Result<usize, CliError> {
+        let mut failed = 0_usize;
+        for sql in texts {
+            let operation = [Statement::new(&sql, [])];
+            let admission = async {
+                tokio::select! {
+                    biased;
+                    // A sender that is gone will not ask to stop any more, and this is the last to know.
+                    Ok(_) = self.stop.wait_for(|stop| *stop) => None,
+                    answer = self.governor.admit(&self.who, &operation, self.max_wait) => Some(answer),
+                }
+            };
+            let line = match self.handle.block_on(admission) {
+                None => return Err(CliError::Refused("told to stop; the rest did not run".to_owned())),
+                Some(Ok(admitted)) => ran(sql, &self.governor.run(&self.connection, &operation, admitted)),
+                Some(Err(not_run)) => refused(sql, &self.who, &not_run),
+            };
+            failed = failed.saturating_add(usize::from(!line.error.is_empty()));
+            show(&line, self.output)?;
+        }
+        Ok(failed)
     }
-    Ok(failed)
 }
 
 fn read(sql: Option<&Path>) -> Result<String, CliError> {

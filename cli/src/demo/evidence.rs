@@ -27,6 +27,7 @@ pub(crate) struct Evidence {
     groups: BTreeMap<String, GroupEvidence>,
     /// Micro-RU and runs by template and group.
     templates: BTreeMap<(u64, String), (i64, u64)>,
+    surcharges: BTreeMap<String, Ru>,
 }
 
 /// What the logs say of one group.
@@ -98,6 +99,8 @@ impl Evidence {
             } => {
                 let of = self.groups.entry(group.clone()).or_default();
                 of.charged_micro_ru = of.charged_micro_ru.saturating_add(charge);
+                let largest = self.surcharges.entry(group.clone()).or_default();
+                *largest = (*largest).max(Ru(correction));
                 for (fingerprint, ru) in templates {
                     let sum = self.templates.entry((fingerprint, group.clone())).or_default();
                     *sum = (sum.0.saturating_add(ru), sum.1.saturating_add(1));
@@ -117,6 +120,12 @@ impl Evidence {
             group,
             amount: Ru(amount),
         });
+    }
+
+    /// The most that one operation cost above its estimate in `group`. A node that runs one operation at a time never
+    /// owes more than that, since it pays before the next.
+    pub(crate) fn largest_surcharge(&self, group: &str) -> Ru {
+        self.surcharges.get(group).copied().unwrap_or_default()
     }
 
     /// All events in time order; those of one log keep their order.
@@ -182,6 +191,10 @@ mod tests {
             shop.wait_us(0.99)
         );
         assert_eq!(evidence.top_templates(5), [(255, "shop".to_owned(), 50, 1)]);
+        assert_eq!(evidence.largest_surcharge("shop"), Ru::ZERO);
+        evidence.add("S 50 shop 9 79 -\n").unwrap_err();
+        evidence.add("S 50 shop 9 79 \nS 51 shop 4 74 \n").unwrap();
+        assert_eq!(evidence.largest_surcharge("shop"), Ru(9));
         assert_eq!(evidence.group("none").wait_us(0.5), 0);
     }
 

@@ -30,6 +30,7 @@ use tokio::sync::watch;
 use crate::args::Global;
 use crate::error::CliError;
 use crate::output::note;
+use crate::stop;
 use progress::Progress;
 use show::Show;
 use stage::Stage;
@@ -65,7 +66,7 @@ pub(crate) struct DemoArgs {
 pub(crate) async fn run(args: DemoArgs, global: &Global) -> Result<ExitCode, CliError> {
     let (interrupt, interrupted) = watch::channel(false);
     tokio::spawn(async move {
-        if tokio::signal::ctrl_c().await.is_ok() {
+        if stop::requested(false).await.is_ok() {
             interrupt.send_replace(true);
         }
         // Held until the process ends, since a sender that is gone would look like an interrupt.

@@ -24,6 +24,8 @@ pub(crate) struct Nodes {
     running: Vec<Node>,
     starts: u32,
     logs: Vec<PathBuf>,
+    /// The log of one's own statements, which is among them.
+    own_log: Option<PathBuf>,
     left: Leavings,
 }
 
@@ -68,6 +70,7 @@ impl Nodes {
             running: Vec::new(),
             starts: 0,
             logs: Vec::new(),
+            own_log: None,
             left: Leavings::default(),
         })
     }
@@ -95,9 +98,11 @@ impl Nodes {
         tenant: &str,
         user: &str,
     ) -> Result<OwnSql, CliError> {
-        let mut arguments: Vec<OsString> = vec!["--sql".into(), sql.into()];
+        let mut arguments: Vec<OsString> = vec!["--until-stdin-ends".into(), "--sql".into(), sql.into()];
         arguments.extend(["--tenant".into(), tenant.into(), "--user".into(), user.into()]);
-        self.spawn("own-sql", on, arguments).map(OwnSql)
+        let own = self.spawn("own-sql", on, arguments).map(OwnSql);
+        self.own_log = self.logs.last().cloned();
+        own
     }
 
     fn spawn(&mut self, name: &str, database: &str, more: Vec<OsString>) -> Result<Node, CliError> {
@@ -183,6 +188,13 @@ impl Nodes {
         }
         self.left.finals.push(last);
         Ok(())
+    }
+
+    /// The log of one's own statements alone; empty when there were none.
+    pub(crate) fn own_evidence(&self) -> Result<Evidence, CliError> {
+        let mut evidence = Evidence::default();
+        self.own_log.iter().try_for_each(|log| evidence.read(log))?;
+        Ok(evidence)
     }
 
     /// The logs of all starts.

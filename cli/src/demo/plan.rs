@@ -137,83 +137,98 @@ impl PlannedGroup {
     }
 }
 
-impl Plan {
-    /// A plan for a run of `seconds`.
-    pub(crate) fn new(costs: &Calibration, seconds: u64) -> Self {
-        let shop = Offer::new(costs, Job::OrderEntry, 70, 60);
-        let reports = Offer::new(costs, Job::Report, 120, 40);
-        let boards = Offer::new(costs, Job::Dashboard, 20, 40);
-        let campaign = Offer::new(costs, Job::Campaign, 40, 30);
-        let reprice = Offer::new(costs, Job::Reprice, 30, 15);
-        let all = Job::ALL.map(|job| costs.of(job).largest);
-        let dearest_report = reports.cost.largest.max(boards.cost.largest);
+/// How much of each job is offered.
+struct Offers {
+    shop: Offer,
+    reports: Offer,
+    boards: Offer,
+    campaign: Offer,
+    reprice: Offer,
+}
 
-        let shop_group = PlannedGroup {
-            comment: "order entry; offered more than its cap in waves",
-            priority: "high",
-            ..PlannedGroup::new("shop", shop.rate(), shop.cost.largest)
-        };
+impl Offers {
+    fn new(costs: &Calibration) -> Self {
+        Self {
+            shop: Offer::new(costs, Job::OrderEntry, 70, 60),
+            reports: Offer::new(costs, Job::Report, 120, 40),
+            boards: Offer::new(costs, Job::Dashboard, 20, 40),
+            campaign: Offer::new(costs, Job::Campaign, 40, 30),
+            reprice: Offer::new(costs, Job::Reprice, 30, 15),
+        }
+    }
+
+    /// The groups, parents before children.
+    fn groups(&self) -> Vec<PlannedGroup> {
+        let (shop, reports, boards) = (&self.shop, &self.reports, &self.boards);
+        let dearest_report = reports.cost.largest.max(boards.cost.largest);
         let above = (reports.rate() + boards.rate()).scale(9, 10);
-        let analytics = PlannedGroup {
-            comment: "reports; caps the dashboards below it, too",
-            ..PlannedGroup::new("analytics", above, dearest_report)
-        };
-        let dashboards = PlannedGroup {
-            parent: "analytics",
-            comment: "nested in analytics",
-            ..PlannedGroup::new("dashboards", boards.rate().scale(12, 10), boards.cost.largest)
-        };
-        let guarantee = PlannedGroup::new("bursty", campaign.rate().scale(1, 2), campaign.cost.largest);
-        let bursty = PlannedGroup {
-            comment: "borrows what is left, up to three times its guarantee",
-            borrow_to: Some(guarantee.rate.scale(3, 1)),
-            burst: guarantee.burst.max(Ru(guarantee.rate.scale(3, 1).0)),
-            ..guarantee
-        };
-        let batch = PlannedGroup {
-            comment: "price changes; offered four times its cap",
-            priority: "low",
-            ..PlannedGroup::new("batch", reprice.rate(), reprice.cost.largest)
-        };
-        let sum = shop_group.rate + analytics.rate + bursty.rate + bursty.rate + batch.rate;
-        // The server's bucket is a second of its capacity and must hold the dearest operation several times.
-        let dearest = all
-            .into_iter()
-            .max()
-            .unwrap_or_default()
-            .scale(BURST_OPERATIONS, 1);
-        let wave = (Span::secs(seconds).0 / 5).clamp(1_000_000, MAX_WAVE.0);
+        let (campaign, reprice) = (&self.campaign, &self.reprice);
+        let bursty = PlannedGroup::new("bursty", campaign.rate().scale(1, 2), campaign.cost.largest);
+        let borrow_to = bursty.rate.scale(3, 1);
+        vec![
+            PlannedGroup {
+                comment: "order entry; offered more than its cap in waves",
+                priority: "high",
+                ..PlannedGroup::new("shop", shop.rate(), shop.cost.largest)
+            },
+            PlannedGroup {
+                comment: "reports; caps the dashboards below it, too",
+                ..PlannedGroup::new("analytics", above, dearest_report)
+            },
+            PlannedGroup {
+                parent: "analytics",
+                comment: "nested in analytics",
+                ..PlannedGroup::new("dashboards", boards.rate().scale(12, 10), boards.cost.largest)
+            },
+            PlannedGroup {
+                comment: "borrows what is left, up to three times its guarantee",
+                borrow_to: Some(borrow_to),
+                burst: bursty.burst.max(Ru(borrow_to.0)),
+                ..bursty
+            },
+            PlannedGroup {
+                comment: "price changes; offered four times its cap",
+                priority: "low",
+                ..PlannedGroup::new("batch", reprice.rate(), reprice.cost.largest)
+            },
+        ]
+    }
+
+    /// The users, in waves of `wave`, and the group of each.
+    fn users(&self, wave: Span) -> Vec<(UserLoad, &'static str)> {
         let load =
-            |tenant: &str, user: &str, job, workers, offer: &Offer, busy, quiet, wait: Span| UserLoad {
+            |tenant: &str, user: &str, job, workers, offer: &Offer, (busy, quiet), wait: Span| UserLoad {
                 tenant: tenant.to_owned(),
                 user: user.to_owned(),
                 job,
                 workers,
                 busy_pause_us: offer.pause_us(workers, busy),
                 quiet_pause_us: offer.pause_us(workers, quiet),
-                wave_us: wave,
+                wave_us: wave.0,
                 max_wait_us: wait.0,
             };
-        let users = vec![
+        let (shop, reports, boards) = (&self.shop, &self.reports, &self.boards);
+        let (campaign, reprice) = (&self.campaign, &self.reprice);
+        let (steady, patient) = ((100, 100), MAX_WAIT_BATCH);
+        vec![
             (
                 load(
                     "storefront",
                     "checkout",
                     Job::OrderEntry,
                     4,
-                    &shop,
-                    150,
-                    50,
+                    shop,
+                    (150, 50),
                     MAX_WAIT,
                 ),
                 "shop",
             ),
             (
-                load("insight", "analyst", Job::Report, 2, &reports, 100, 100, MAX_WAIT),
+                load("insight", "analyst", Job::Report, 2, reports, steady, MAX_WAIT),
                 "analytics",
             ),
             (
-                load("insight", "board", Job::Dashboard, 2, &boards, 100, 100, MAX_WAIT),
+                load("insight", "board", Job::Dashboard, 2, boards, steady, MAX_WAIT),
                 "dashboards",
             ),
             (
@@ -222,9 +237,8 @@ impl Plan {
                     "mailer",
                     Job::Campaign,
                     4,
-                    &campaign,
-                    200,
-                    10,
+                    campaign,
+                    (200, 10),
                     MAX_WAIT,
                 ),
                 "bursty",
@@ -235,18 +249,38 @@ impl Plan {
                     "nightly",
                     Job::Reprice,
                     3,
-                    &reprice,
-                    400,
-                    400,
-                    MAX_WAIT_BATCH,
+                    reprice,
+                    (400, 400),
+                    patient,
                 ),
                 "batch",
             ),
-        ];
+        ]
+    }
+}
+
+impl Plan {
+    /// A plan for a run of `seconds`.
+    pub(crate) fn new(costs: &Calibration, seconds: u64) -> Self {
+        let offers = Offers::new(costs);
+        let groups = offers.groups();
+        // Every guarantee, and that of `bursty` once more for it to borrow.
+        let guaranteed = groups.iter().filter(|group| group.parent.is_empty());
+        let sum: Rate = guaranteed
+            .map(|group| group.rate.scale(1 + i64::from(group.borrow_to.is_some()), 1))
+            .sum();
+        // The server's bucket is a second of its capacity and must hold the dearest operation several times.
+        let dearest = Job::ALL
+            .map(|job| costs.of(job).largest)
+            .into_iter()
+            .max()
+            .unwrap_or_default();
+        let capacity = round_up(sum.max(Rate(dearest.scale(BURST_OPERATIONS, 1).0)));
+        let wave = Span((Span::secs(seconds).0 / 5).clamp(1_000_000, MAX_WAVE.0));
         Self {
-            capacity: round_up(sum.max(Rate(dearest.0))),
-            groups: vec![shop_group, analytics, dashboards, bursty, batch],
-            users,
+            capacity,
+            groups,
+            users: offers.users(wave),
         }
     }
 

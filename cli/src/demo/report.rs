@@ -2,7 +2,8 @@
 //!
 //! In: the plan, the changes of caps, the merged logs, the accounts of nodes and controller. Out: rows with units in
 //! their names, as JSON or as tables. A group's bound is its burst plus the debt that each start of each node may run
-//! up in it and the groups below it. After a lowered cap the old rate counts until the last old lease has ended.
+//! up in it and the groups below it. What one's own statements cost is not known before, so the node that runs them may
+//! owe its largest surcharge. After a lowered cap the old rate counts until the last old lease has ended.
 
 use serde::Serialize;
 use tidegate_core::units::{Rate, Ru, Span};
@@ -30,6 +31,8 @@ pub(crate) struct Findings<'a> {
     /// Caps as they were set, and from when on they bind.
     pub(crate) changes: &'a [CapChange],
     pub(crate) evidence: &'a mut Evidence,
+    /// The part of it that is one's own statements.
+    pub(crate) own: &'a Evidence,
     /// How many times nodes were started.
     pub(crate) starts: u32,
     pub(crate) consumed: &'a [(String, ConsumptionView)],
@@ -315,13 +318,12 @@ fn judge(row: &mut GroupRow, findings: &Findings<'_>, events: &[Event], span_us:
         admitted += event.amount;
     }
     let worst = meter.worst();
-    let debts: Ru = plan
-        .groups
-        .iter()
-        .filter(|group| within(group.name))
-        .map(|group| group.max_debt)
+    let groups = || plan.groups.iter().filter(|group| within(group.name));
+    let debts: Ru = groups().map(|group| group.max_debt).sum();
+    let own: Ru = groups()
+        .map(|group| findings.own.largest_surcharge(group.name))
         .sum();
-    let overrun = debts.scale(i64::from(findings.starts), 1);
+    let overrun = debts.scale(i64::from(findings.starts), 1) + own;
     row.admitted_ru_per_sec = micros(admitted) / seconds(span_us);
     row.worst_excess_micro_ru = worst.excess.0;
     row.worst_window_us = worst.to_us.saturating_sub(worst.from_us);

@@ -99,6 +99,7 @@ impl Show {
         let (controller, consumed) = books(&self.stage.admin).await?;
         self.stage.controller.stop().await?;
         let mut evidence: Evidence = self.stage.nodes.evidence()?;
+        let own = self.stage.nodes.own_evidence()?;
         let texts = texts(&left);
         Ok(Report::new(Findings {
             plan: &self.stage.plan,
@@ -106,6 +107,7 @@ impl Show {
             to_us: self.to_us,
             changes: &self.changes,
             evidence: &mut evidence,
+            own: &own,
             starts: self.stage.nodes.starts(),
             consumed: &consumed,
             ledger: compare(&left.charges, &controller),

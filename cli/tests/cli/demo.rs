@@ -1,6 +1,9 @@
 //! The demo, whole: real processes, a kill, a lowered cap, one's own statements, and the verdict.
 
+use std::io::{BufRead as _, BufReader};
 use std::process::Stdio;
+
+use rustix::process::{Pid, Signal, kill_process};
 
 use crate::support::{err, out, tidegate};
 
@@ -70,6 +73,35 @@ fn the_demo_holds_its_bounds_and_keeps_its_books() {
     ] {
         assert!(told.contains(word), "{word} is not in {told}");
     }
+    assert_eq!(
+        temporary.path().read_dir().unwrap().count(),
+        0,
+        "the directory of the demo is removed"
+    );
+}
+
+#[test]
+fn an_interrupt_ends_the_demo_early_with_its_report() {
+    let temporary = tempfile::tempdir().unwrap();
+    let mut demo = tidegate()
+        .args(["demo", "--seconds", "600", "--orders", ORDERS])
+        .env("TMPDIR", temporary.path())
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut told = BufReader::new(demo.stderr.take().unwrap())
+        .lines()
+        .map(Result::unwrap);
+    told.find(|line| line.starts_with("   2 s")).unwrap();
+    let pid = Pid::from_child(&demo);
+    kill_process(pid, Signal::INT).unwrap();
+    assert!(told.any(|line| line == "interrupted; ending"));
+    assert_eq!(told.filter(|line| line.starts_with("tidegate: ")).count(), 0);
+    let output = demo.wait_with_output().unwrap();
+    assert!(output.status.success(), "{}", out(&output));
+    assert!(out(&output).contains("every bound held"), "{}", out(&output));
     assert_eq!(
         temporary.path().read_dir().unwrap().count(),
         0,
