@@ -31,6 +31,13 @@ impl Clock {
         Time(span(instant.saturating_duration_since(self.origin)).0)
     }
 
+    /// The moment `time` of this clock as tokio's.
+    pub(crate) fn instant(&self, time: Time) -> Instant {
+        self.origin
+            .checked_add(Duration::from_micros(time.0))
+            .unwrap_or(self.origin)
+    }
+
     /// Completes at `time`; at once when it has passed, never when it is beyond what the timer can express.
     pub(crate) async fn sleep_until(&self, time: Time) {
         match self.origin.checked_add(Duration::from_micros(time.0)) {

@@ -79,8 +79,8 @@ impl Group {
 
     /// Admits an operation estimated at `cost` now, or refuses; never waits. Needs no async runtime.
     pub fn try_acquire(&self, cost: Ru) -> Result<Permit, Refused> {
-        self.cell.try_enter(cost)?;
-        Ok(Permit::new(Arc::clone(&self.cell), cost))
+        let at = self.cell.try_enter(cost)?;
+        Ok(Permit::new(Arc::clone(&self.cell), cost, at))
     }
 
     /// Admits an operation estimated at `cost`, in order of arrival, waiting at most `timeout`.
@@ -100,7 +100,7 @@ impl Group {
 
     async fn acquire_until(&self, cost: Ru, deadline: tidegate_core::units::Time) -> Result<Permit, Refused> {
         match self.cell.enter(cost, deadline)? {
-            Entered::Admitted => Ok(Permit::new(Arc::clone(&self.cell), cost)),
+            Entered::Admitted(at) => Ok(Permit::new(Arc::clone(&self.cell), cost, at)),
             Entered::Queued(id, answer) => Waiting::new(Arc::clone(&self.cell), id, cost, answer).await,
         }
     }

@@ -2,8 +2,9 @@
 
 use std::sync::Arc;
 
-use tidegate_core::units::Ru;
+use tidegate_core::units::{Ru, Time};
 use tidegate_core::usage::{RuParts, Usage};
+use tokio::time::Instant;
 
 use crate::cell::GroupCell;
 use crate::names::GroupName;
@@ -14,14 +15,16 @@ use crate::names::GroupName;
 pub struct Permit {
     cell: Arc<GroupCell>,
     estimate: Ru,
+    admitted_at: Time,
     settled: bool,
 }
 
 impl Permit {
-    pub(crate) fn new(cell: Arc<GroupCell>, estimate: Ru) -> Self {
+    pub(crate) fn new(cell: Arc<GroupCell>, estimate: Ru, admitted_at: Time) -> Self {
         Self {
             cell,
             estimate,
+            admitted_at,
             settled: false,
         }
     }
@@ -29,6 +32,11 @@ impl Permit {
     /// What was taken when the operation was admitted.
     pub fn estimate(&self) -> Ru {
         self.estimate
+    }
+
+    /// When the tokens were taken, for a log of admissions; the caller may have been woken later.
+    pub fn admitted_at(&self) -> Instant {
+        self.cell.shared.clock.instant(self.admitted_at)
     }
 
     /// The group that pays.

@@ -47,7 +47,7 @@ impl Future for Waiting {
         let answer = ready!(Pin::new(&mut self.answer).poll(context));
         self.heard = true;
         Poll::Ready(match answer {
-            Ok(Ok(())) => Ok(Permit::new(Arc::clone(&self.cell), self.cost)),
+            Ok(Ok(at)) => Ok(Permit::new(Arc::clone(&self.cell), self.cost, at)),
             Ok(Err(refusal)) => Err(self.cell.refused(self.cost, refusal)),
             // The sender is kept until it has sent.
             Err(_) => Err(Refused::ShutDown {

@@ -59,9 +59,14 @@ impl Decision<'_> {
         } else {
             self.target(lease)
         };
-        let rate = target.min(self.free().max(lease.held_rate));
+        let free = self.free();
+        let rate = target.min(if recovering {
+            free
+        } else {
+            free.max(lease.held_rate)
+        });
         let fits = lease.head <= self.local_cap(target) + lease.lump;
-        let short = (target - rate).max(Rate::ZERO);
+        let short = target - rate;
         let lump = if recovering {
             Some(Ru::ZERO)
         } else {
@@ -78,9 +83,13 @@ impl Decision<'_> {
         match lump {
             Some(lump) => {
                 lease.queued_since = None;
-                lease.rate = keep_if_close(rate, lease.held_rate, self.free());
+                lease.rate = if self.is_short() {
+                    rate
+                } else {
+                    keep_if_close(rate, lease.held_rate, free)
+                };
                 if short.0 > target.0 / TRIFLE {
-                    self.recall(short);
+                    self.recall(short, spec.renew_every);
                 } else if lease.want > rate {
                     terms.ask_again = Span(spec.renew_every.0 / 4);
                 }
@@ -89,6 +98,9 @@ impl Decision<'_> {
             None => {
                 // Too large for the local bucket: its share accrues in the pool until a lump covers it.
                 lease.rate = Rate::ZERO;
+                if free < target {
+                    self.recall(target - free, spec.renew_every);
+                }
                 self.enqueue(lease);
                 self.give(lease, Ru::ZERO);
                 terms.ask_again = self.lump_wait(lease, spec.renew_every);
@@ -278,14 +290,27 @@ impl Decision<'_> {
     }
 
     /// Asks those who hold more than their share to lower themselves, largest first.
-    fn recall(&mut self, short: Rate) {
+    fn recall(&mut self, short: Rate, renew_every: Span) {
         let tightest = self.chain.up().filter_map(|id| {
             let group = self.engine.tree.get(id)?;
             Some((group.spec.limit()? - group.committed, id))
         });
         if let Some((_, level)) = tightest.min() {
+            if let Some(group) = self.engine.tree.get_mut(level) {
+                group.short_until = self.now.after(renew_every).after(renew_every);
+            }
             self.engine.recall(self.now, level, short, self.client);
         }
+    }
+
+    /// Whether someone who shares a level with this client lacks rate.
+    fn is_short(&self) -> bool {
+        self.chain.up().any(|id| {
+            self.engine
+                .tree
+                .get(id)
+                .is_some_and(|group| group.short_until > self.now)
+        })
     }
 }
 

@@ -127,6 +127,10 @@ impl Engine {
         }
         .decide(&mut lease);
         self.put(&chain, client, lease);
+        if now < self.recovering_until {
+            // What nodes prove was leased under the definitions of before the restart.
+            self.tree.excuse(&chain);
+        }
         self.assert_invariants();
         Some(grant)
     }

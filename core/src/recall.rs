@@ -50,7 +50,7 @@ impl Engine {
             group.by_rate.iter().rev().take(MOST_LOOKED_AT).copied().collect();
         for (committed, client) in holders {
             let share = Rate(group.own.share(client));
-            if missing.0 <= 0 || client == asker || committed.0 - share.0 <= committed.0 / 16 {
+            if missing.0 <= 0 || client == asker || committed <= share {
                 continue;
             }
             let Some(lease) = group.leases.get_mut(&client) else {

@@ -2,7 +2,8 @@
 //!
 //! At every group the guarantees of the children with demand are met first (in proportion to the guarantees when
 //! they do not fit), then what is left goes to those who may use more, higher priority first, max-min by weight
-//! within a priority. A group's own clients compete as one more member without a guarantee.
+//! within a priority. Who comes first leaves a sixteenth to those after, so that nobody starves. A group's own
+//! clients compete as one more member without a guarantee.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -14,6 +15,10 @@ use crate::units::{Rate, Ru, Time};
 
 /// Deepest nesting below the root.
 pub const MAX_DEPTH: usize = 8;
+
+/// Those who come first (guarantees, then higher priorities) leave one part in this many to those after them, so
+/// that nobody starves.
+const LEFT_FOR_OTHERS: i64 = 16;
 
 /// A group and its ancestors, from the group up to the root.
 #[derive(Clone, Copy, Debug)]
@@ -63,6 +68,8 @@ pub(crate) struct Group {
     /// Clients in the subtree that wait for a lump, and clients with a backlog.
     pub queue: BTreeMap<QueuePlace, Ru>,
     pub backlogged: u64,
+    /// Someone below lacks rate that others hold; until then nobody keeps more than their share.
+    pub short_until: Time,
 }
 
 impl Group {
@@ -85,6 +92,7 @@ impl Group {
             borrowing: Default::default(),
             queue: BTreeMap::new(),
             backlogged: 0,
+            short_until: Time(0),
         }
     }
 
@@ -155,13 +163,22 @@ impl Group {
 
     /// What a party gets of `capacity`.
     pub(crate) fn party_share(&mut self, party: Party, capacity: Rate) -> Rate {
-        self.guarantees.set_capacity(capacity.0);
-        let mut share = self.guarantees.share(party);
-        let mut left = capacity.0 - self.guarantees.given();
-        for fill in &mut self.borrowing {
-            fill.set_capacity(left);
+        let mut wanted_after: i64 = self
+            .borrowing
+            .iter()
+            .map(WaterFill::demand)
+            .fold(0, i64::saturating_add);
+        let mut left = capacity.0;
+        let mut share = 0_i64;
+        let mut serve = |fill: &mut WaterFill<Party>, wanted_after: i64| {
+            fill.set_capacity(left - (left / LEFT_FOR_OTHERS).min(wanted_after));
             share = share.saturating_add(fill.share(party));
             left -= fill.given();
+        };
+        serve(&mut self.guarantees, wanted_after);
+        for fill in &mut self.borrowing {
+            wanted_after = wanted_after.saturating_sub(fill.demand());
+            serve(fill, wanted_after);
         }
         Rate(share)
     }

@@ -174,17 +174,23 @@ fn a_waiter_leaves_at_its_deadline_or_when_cancelled() {
 
 #[test]
 fn a_hopeless_wait_is_refused_at_once() {
-    let mut node = node(LeaseTerms {
+    let saturated = LeaseTerms {
         ask_again: Span::secs(1),
         ..terms(10, 10, 0)
-    });
-    let refused = node.acquire(at(2), Ru::whole(9), at(100));
+    };
+    let mut node = node(saturated);
+    // The rate has just risen from nothing and may rise again.
+    let hopeful = queued(node.acquire(at(2), Ru::whole(9), at(100)));
+    assert!(node.cancel(at(2), hopeful));
+    node.ask(at(3), 2);
+    node.on_grant(at(3), 2, &Grant::Leased(saturated));
+    let refused = node.acquire(at(4), Ru::whole(9), at(100));
     assert!(
         matches!(refused, Err(Refusal::Throttled { retry_after }) if retry_after > Span::millis(800)),
         "{refused:?}"
     );
     assert_eq!(
-        node.acquire(at(2), Ru::whole(1_001), at(100)),
+        node.acquire(at(4), Ru::whole(1_001), at(100)),
         Err(Refusal::NeverFits {
             max: Ru::whole(1_000)
         })

@@ -10,7 +10,7 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tidegate_core::node::{Acquired, NodeGroup, NodeState, Refusal, WaiterId};
-use tidegate_core::units::{Ru, Span, Time};
+use tidegate_core::units::{Ru, Time};
 use tidegate_core::usage::Consumption;
 use tokio::sync::{oneshot, watch};
 
@@ -19,11 +19,8 @@ use crate::names::GroupName;
 use crate::refused::Refused;
 use crate::shared::Shared;
 
-/// How often waiters are looked at while a renewal is due and cannot be sent.
-const TICK: Span = Span::millis(5);
-
-/// What a waiter is told.
-pub(crate) type Answer = Result<(), Refusal>;
+/// What a waiter is told; when admitted, since when.
+pub(crate) type Answer = Result<Time, Refusal>;
 
 /// A group. Handles, permits and waiters hold it by `Arc`.
 pub(crate) struct GroupCell {
@@ -56,7 +53,7 @@ pub(crate) struct CellState {
 
 /// How an operation was let in.
 pub(crate) enum Entered {
-    Admitted,
+    Admitted(Time),
     Queued(WaiterId, oneshot::Receiver<Answer>),
 }
 
@@ -123,14 +120,14 @@ impl GroupCell {
         while !state.waiting.is_empty()
             && let Some((id, answer)) = state.node.poll(now)
         {
-            self.complete(state, id, answer);
+            self.complete(state, id, answer.map(|()| now));
         }
         let due = state.node.due(now).map(|due| due.max(state.quiet_until));
         if !state.announced && due.is_some_and(|due| due <= now) && !self.shared.is_closing() {
             state.announced = true;
             self.shared.due.announce(self);
         }
-        if let Some(at) = state.next_look(now, due)
+        if let Some(at) = state.next_look(due)
             && state.scheduled.is_none_or(|scheduled| at < scheduled)
         {
             self.shared.schedule.put(self, state.scheduled, at);
@@ -161,12 +158,12 @@ impl GroupCell {
     }
 
     /// Takes `cost` at once or refuses.
-    pub(crate) fn try_enter(self: &Arc<Self>, cost: Ru) -> Result<(), Refused> {
+    pub(crate) fn try_enter(self: &Arc<Self>, cost: Ru) -> Result<Time, Refused> {
         self.valid(cost)?;
         self.with(|state, now| {
             self.open_door()?;
             let answer = state.node.try_acquire(now, cost);
-            self.admitted(state, cost, answer)
+            self.admitted(state, cost, answer.map(|()| now))
         })
     }
 
@@ -182,20 +179,18 @@ impl GroupCell {
                     state.waiting.insert(id, sender);
                     Ok(Entered::Queued(id, receiver))
                 }
-                Ok(Acquired::Now) => self.admitted(state, cost, Ok(())).map(|()| Entered::Admitted),
-                Err(refusal) => self
-                    .admitted(state, cost, Err(refusal))
-                    .map(|()| Entered::Admitted),
+                Ok(Acquired::Now) => self.admitted(state, cost, Ok(now)).map(Entered::Admitted),
+                Err(refusal) => self.admitted(state, cost, Err(refusal)).map(Entered::Admitted),
             }
         })
     }
 
-    fn admitted(&self, state: &mut CellState, cost: Ru, answer: Answer) -> Result<(), Refused> {
+    fn admitted(&self, state: &mut CellState, cost: Ru, answer: Answer) -> Result<Time, Refused> {
         match answer {
-            Ok(()) => {
+            Ok(at) => {
                 state.open = state.open.saturating_add(1);
                 self.shared.counters.admitted.add();
-                Ok(())
+                Ok(at)
             }
             Err(refusal) => {
                 self.shared.counters.refused.add();
@@ -250,7 +245,7 @@ impl GroupCell {
         self.with(|state, now| {
             if state.waiting.remove(&id).is_some() {
                 state.node.cancel(now, id);
-            } else if let Ok(Ok(())) = answer.try_recv() {
+            } else if let Ok(Ok(_)) = answer.try_recv() {
                 state.node.give_back(now, cost);
                 self.close_one(state);
             }
@@ -336,17 +331,10 @@ impl GroupCell {
 }
 
 impl CellState {
-    /// When something may happen without anyone calling. `due` is the next renewal.
-    fn next_look(&self, now: Time, due: Option<Time>) -> Option<Time> {
-        let next = self.node.next_deadline(now)?;
-        if next > now {
-            return Some(next);
-        }
-        // A renewal is due and the session has been told, or is not to be told yet; the core's deadline hides behind
-        // it when the first waiter is done.
-        let soon = now.after(TICK);
-        let quiet = due.filter(|_| !self.announced).map(|due| due.max(soon));
-        let waiters = (!self.waiting.is_empty()).then_some(soon);
-        quiet.into_iter().chain(waiters).min()
+    /// When something may happen without anyone calling. `due` is the next renewal; once the session has been told
+    /// of it, only the waiters count.
+    fn next_look(&self, due: Option<Time>) -> Option<Time> {
+        let due = due.filter(|_| !self.announced);
+        due.into_iter().chain(self.node.next_poll()).min()
     }
 }

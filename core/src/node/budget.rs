@@ -140,12 +140,16 @@ impl Budget {
         if self.is_free() {
             return true;
         }
-        let spending = match self.state {
+        self.spends() && self.debt == Ru::ZERO && self.available() >= cost
+    }
+
+    /// Operations take tokens, and tokens come.
+    fn spends(&self) -> bool {
+        match self.state {
             LeaseState::Leased => true,
             LeaseState::Expired => matches!(self.fallback, Fallback::Rate(_)),
             _ => false,
-        };
-        spending && self.debt == Ru::ZERO && self.available() >= cost
+        }
     }
 
     /// Nothing is taken: the group is unlimited.
@@ -205,7 +209,7 @@ impl Budget {
 
     /// When an operation will be covered without any message; `None` when it takes one.
     pub(crate) fn covered_at(&self, cost: Ru) -> Option<Time> {
-        if cost > self.cap() + self.lump {
+        if !self.spends() || cost > self.cap() + self.lump {
             return None;
         }
         let missing = (cost + self.debt - self.tokens - self.lump).or_zero();

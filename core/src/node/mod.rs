@@ -175,7 +175,7 @@ impl NodeGroup {
         let refusal = self.refusal(now, cost);
         let hopeless = match refusal {
             Refusal::UnknownGroup | Refusal::NeverFits { .. } => true,
-            // The controller said that asking again is useless, so the estimate stands.
+            // The rate stays as it is, so the estimate stands.
             Refusal::Throttled { retry_after } => {
                 self.renewal.saturated(now) && now.after(retry_after) > deadline
             }
@@ -319,17 +319,18 @@ impl NodeGroup {
 
     /// When `poll` or `due` next has something, if nothing else happens.
     pub fn next_deadline(&self, now: Time) -> Option<Time> {
-        let first = self
-            .waiters
-            .first()
-            .and_then(|(_, waiter)| self.budget.covered_at(waiter.cost));
+        [self.next_poll(), self.due(now)].into_iter().flatten().min()
+    }
+
+    /// When `poll` next has something, if nothing else happens: the first waiter is covered, one runs out of time,
+    /// or the lease ends under the waiters.
+    pub fn next_poll(&self) -> Option<Time> {
+        let (_, first) = self.waiters.first()?;
         let late = self.waiters.most_urgent().map(|(deadline, _)| deadline);
-        let end = if self.waiters.is_empty() {
-            None
-        } else {
-            self.budget.expires()
-        };
-        [first, late, end, self.due(now)].into_iter().flatten().min()
+        [self.budget.covered_at(first.cost), late, self.budget.expires()]
+            .into_iter()
+            .flatten()
+            .min()
     }
 
     /// Cumulative consumption of this incarnation.

@@ -37,6 +37,8 @@ pub(super) struct Renewal {
     urgent: bool,
     /// Others wait for tokens.
     scarce: bool,
+    /// The newest grant raised the rate by more than a trifle: the share is still being found.
+    rising: bool,
 }
 
 impl Renewal {
@@ -53,6 +55,7 @@ impl Renewal {
             pressed: false,
             urgent: false,
             scarce: false,
+            rising: true,
         }
     }
 
@@ -64,9 +67,9 @@ impl Renewal {
         self.last_arrival = Some(now);
     }
 
-    /// The controller said that asking again is useless for now.
+    /// The controller said that asking again is useless for now, and the rate has settled: it stays as it is.
     pub(super) fn saturated(&self, now: Time) -> bool {
-        self.ask_again_at > now
+        self.ask_again_at > now && !self.rising
     }
 
     /// Time to the soonest renewal that could change anything.
@@ -190,6 +193,7 @@ impl NodeGroup {
         }
         match grant {
             Grant::Leased(terms) => {
+                self.renewal.rising = terms.rate.scale(20, 21) > self.budget.rate();
                 self.budget.lease(now, asked, terms);
                 (self.max_fit, self.max_debt) = (terms.max_fit, terms.max_debt);
                 self.renewal.renew_after = terms.renew_after;

@@ -49,7 +49,8 @@ async fn run() -> Result<(), Box<dyn std::error::Error>> {
         };
         match acquired {
             Ok(permit) => {
-                log.admitted(machine_micros(), cost.0)?;
+                let ago = u64::try_from(permit.admitted_at().elapsed().as_micros())?;
+                log.admitted(machine_micros() - ago, cost.0)?;
                 permit.settle_ru(RuParts::flat(cost));
                 log.charged()?;
             }
@@ -66,5 +67,9 @@ async fn run() -> Result<(), Box<dyn std::error::Error>> {
 
 async fn finish(client: &Client) -> Result<(), Box<dyn std::error::Error>> {
     let unconfirmed = client.shutdown().await.unconfirmed;
-    if unconfirmed.is_empty() { Ok(()) } else { Err(format!("not confirmed: {unconfirmed:?}").into()) }
+    if unconfirmed.is_empty() {
+        Ok(())
+    } else {
+        Err(format!("not confirmed: {unconfirmed:?}").into())
+    }
 }

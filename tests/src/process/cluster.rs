@@ -83,7 +83,11 @@ impl Cluster {
 
     fn log(&self, name: &str) -> Result<(Stdio, Stdio), ClusterError> {
         let path = self.folder.join(format!("{name}.out"));
-        let file = fs::OpenOptions::new().create(true).append(true).open(path).map_err(io("open a log"))?;
+        let file = fs::OpenOptions::new()
+            .create(true)
+            .append(true)
+            .open(path)
+            .map_err(io("open a log"))?;
         let copy = file.try_clone().map_err(io("open a log"))?;
         Ok((Stdio::from(file), Stdio::from(copy)))
     }
@@ -92,7 +96,10 @@ impl Cluster {
     pub fn tail(&self, name: &str) -> String {
         let text = fs::read_to_string(self.folder.join(format!("{name}.out"))).unwrap_or_default();
         let lines: Vec<&str> = text.lines().collect();
-        lines.get(lines.len().saturating_sub(5)..).unwrap_or_default().join("\n")
+        lines
+            .get(lines.len().saturating_sub(5)..)
+            .unwrap_or_default()
+            .join("\n")
     }
 
     /// Starts the controller and waits until it answers.
@@ -121,8 +128,13 @@ impl Cluster {
     /// # Errors
     /// It does not answer in time.
     pub async fn admin(&self) -> Result<AdminClient<Channel>, ClusterError> {
-        let late = || ClusterError::TooLate { what: "the controller".to_owned(), log: self.tail("controller") };
-        let Ok(endpoint) = Endpoint::from_shared(self.endpoint()) else { return Err(late()) };
+        let late = || ClusterError::TooLate {
+            what: "the controller".to_owned(),
+            log: self.tail("controller"),
+        };
+        let Ok(endpoint) = Endpoint::from_shared(self.endpoint()) else {
+            return Err(late());
+        };
         let connect = async {
             loop {
                 if let Ok(channel) = endpoint.connect().await {
@@ -141,10 +153,12 @@ impl Cluster {
     pub async fn status(&self) -> Result<StatusReply, ClusterError> {
         let mut admin = self.admin().await?;
         let reply = admin.status(StatusRequest {}).await;
-        reply.map(tonic::Response::into_inner).map_err(|status| ClusterError::TooLate {
-            what: format!("the controller's status ({status})"),
-            log: self.tail("controller"),
-        })
+        reply
+            .map(tonic::Response::into_inner)
+            .map_err(|status| ClusterError::TooLate {
+                what: format!("the controller's status ({status})"),
+                log: self.tail("controller"),
+            })
     }
 
     /// Name of a node.
@@ -202,7 +216,9 @@ impl Cluster {
     /// A node does not end, or ends with an error.
     pub async fn stop_nodes(&mut self) -> Result<(), ClusterError> {
         for index in 0..self.nodes.len() {
-            let Some(mut child) = self.nodes.get_mut(index).and_then(Option::take) else { continue };
+            let Some(mut child) = self.nodes.get_mut(index).and_then(Option::take) else {
+                continue;
+            };
             let name = Self::node_name(index);
             terminate(&child);
             let ended = async {
@@ -216,7 +232,10 @@ impl Cluster {
             let ended = tokio::time::timeout(PATIENCE, ended).await;
             if !matches!(&ended, Ok(Ok(Some(status))) if status.success()) {
                 let _ = child.kill();
-                return Err(ClusterError::TooLate { what: format!("{name} ({ended:?})"), log: self.tail(&name) });
+                return Err(ClusterError::TooLate {
+                    what: format!("{name} ({ended:?})"),
+                    log: self.tail(&name),
+                });
             }
         }
         Ok(())
@@ -246,6 +265,9 @@ fn terminate(child: &Child) {
 
 /// Two ports that were free a moment ago; they must outlive restarts of the controller.
 fn free_ports() -> io::Result<(u16, u16)> {
-    let (a, b) = (TcpListener::bind("127.0.0.1:0")?, TcpListener::bind("127.0.0.1:0")?);
+    let (a, b) = (
+        TcpListener::bind("127.0.0.1:0")?,
+        TcpListener::bind("127.0.0.1:0")?,
+    );
     Ok((a.local_addr()?.port(), b.local_addr()?.port()))
 }

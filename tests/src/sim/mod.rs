@@ -1,5 +1,7 @@
 //! The simulation: a network with delay, one controller, nodes, loads, and the measures taken of them.
 
+pub mod chaos;
+mod faults;
 pub mod load;
 pub mod measure;
 mod network;

@@ -8,6 +8,7 @@ use tidegate_core::node::NodeGroup;
 use tidegate_core::units::{Rate, Span, Time};
 use tidegate_core::usage::Consumption;
 
+use super::random::Random;
 use super::world::{Event, World};
 
 /// What travels.
@@ -32,9 +33,26 @@ pub(super) enum Message {
     },
 }
 
+/// What the network does to messages, each with its own chance in a thousand.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Faults {
+    /// Lost.
+    pub lost: u64,
+    /// Delivered twice.
+    pub repeated: u64,
+    /// Up to two seconds late.
+    pub late: u64,
+    /// Messages may overtake each other.
+    pub unordered: bool,
+}
+
+/// Directions of a link.
+const UP: usize = 0;
+const DOWN: usize = 1;
+
 impl World {
     pub(super) fn renew(&mut self, node: usize) {
-        let (now, up) = (self.now, self.engine_up);
+        let (now, up) = (self.clock(node), self.engine_up);
         let Some(state) = self.nodes.get_mut(node) else {
             return;
         };
@@ -58,43 +76,75 @@ impl World {
         let incarnation = state.incarnation;
         self.messages += 1;
         if up {
-            let at = self.travel(node, 0);
             let message = Message::Renew { seq, asks, reports };
-            self.at(
-                at,
-                Event::ToController {
+            self.carry(
+                node,
+                UP,
+                |message| Event::ToController {
                     node,
                     incarnation,
                     message,
                 },
+                message,
             );
         }
     }
 
-    /// Delivery time on an ordered link.
+    /// Puts a message on a link, with what the network does to it.
+    fn carry(&mut self, node: usize, direction: usize, event: impl Fn(Message) -> Event, message: Message) {
+        let Some(cut) = self
+            .nodes
+            .get(node)
+            .and_then(|state| state.cut_until.get(direction))
+        else {
+            return;
+        };
+        let chance =
+            |random: &mut Random, thousandths: u64| thousandths > 0 && random.between(0, 999) < thousandths;
+        let faults = self.faults;
+        if *cut > self.now || chance(&mut self.network, faults.lost) {
+            return;
+        }
+        if chance(&mut self.network, faults.repeated) {
+            let again = self.travel(node, direction);
+            self.at(again, event(message.clone()));
+        }
+        let at = if chance(&mut self.network, faults.late) {
+            self.now.after(Span(self.network.between(1_000, 2_000_000)))
+        } else {
+            self.travel(node, direction)
+        };
+        self.at(at, event(message));
+    }
+
+    /// Delivery time; links keep the order unless told otherwise.
     fn travel(&mut self, node: usize, direction: usize) -> Time {
         let delay = Span(self.network.between(self.delay.0.0, self.delay.1.0));
-        let Some(last) = self
+        let at = self.now.after(delay);
+        let last = self
             .nodes
             .get_mut(node)
-            .and_then(|state| state.last_arrival.get_mut(direction))
-        else {
-            return self.now;
-        };
-        *last = self.now.after(delay).max(*last);
-        *last
+            .and_then(|state| state.last_arrival.get_mut(direction));
+        match last {
+            Some(last) if !self.faults.unordered => {
+                *last = at.max(*last);
+                *last
+            }
+            _ => at,
+        }
     }
 
     pub(super) fn send(&mut self, node: usize, message: Message) {
-        let at = self.travel(node, 1);
         let incarnation = self.nodes.get(node).map_or(0, |state| state.incarnation);
-        self.at(
-            at,
-            Event::ToNode {
+        self.carry(
+            node,
+            DOWN,
+            |message| Event::ToNode {
                 node,
                 incarnation,
                 message,
             },
+            message,
         );
     }
 
@@ -127,21 +177,23 @@ impl World {
                 grants.push((group, grant));
             }
         }
-        let at = self.travel(node, 1);
         let message = Message::Granted {
             seq,
             epoch: self.epoch,
             grants,
         };
-        self.at(
-            at,
-            Event::ToNode {
+        self.carry(
+            node,
+            DOWN,
+            |message| Event::ToNode {
                 node,
                 incarnation,
                 message,
             },
+            message,
         );
         self.push_lowers();
+        self.check();
     }
 
     fn proof(&self, node: usize, incarnation: u64, group: GroupId, ask: &Ask) -> Option<Held> {
@@ -170,7 +222,7 @@ impl World {
     }
 
     pub(super) fn at_node(&mut self, node: usize, message: Message) {
-        let now = self.now;
+        let now = self.clock(node);
         let Some(state) = self.nodes.get_mut(node) else {
             return;
         };

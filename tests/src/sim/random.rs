@@ -28,6 +28,11 @@ impl Random {
         low + self.bits() % (high.saturating_sub(low) + 1)
     }
 
+    /// Uniform below `n`, which is not zero.
+    pub fn below(&mut self, n: usize) -> usize {
+        usize::try_from(self.bits() % n.max(1) as u64).unwrap_or(0)
+    }
+
     /// True once in `n`.
     pub fn one_in(&mut self, n: u64) -> bool {
         self.bits().is_multiple_of(n)

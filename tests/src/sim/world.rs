@@ -12,7 +12,7 @@ use tidegate_core::usage::{Consumption, RuParts};
 
 use super::load::{Load, Pattern};
 use super::measure::{Bound, Waits};
-use super::network::Message;
+use super::network::{Faults, Message};
 use super::random::Random;
 
 #[derive(Clone, Debug)]
@@ -53,6 +53,14 @@ pub(super) struct Node {
     pub(super) last_arrival: [Time; 2],
     pub(super) wake: Option<Time>,
     pub(super) epoch: u64,
+    /// How much faster than true time the node's clock runs, in millionths.
+    pub(super) drift_ppm: i64,
+    /// Stopped (SIGSTOP, a frozen machine) until then; what happens meanwhile happens afterwards.
+    pub(super) paused_until: Time,
+    /// Nothing passes towards the controller, and towards the node, before these times.
+    pub(super) cut_until: [Time; 2],
+    /// The most debt of killed incarnations, by group.
+    pub(super) past_debt: BTreeMap<GroupId, Ru>,
     /// What the process has charged before its last crash, by incarnation.
     pub(super) dead: Vec<(ClientId, GroupId, Consumption)>,
 }
@@ -69,6 +77,10 @@ pub struct World {
     pub(super) specs: BTreeMap<GroupId, GroupSpec>,
     pub(super) removed: BTreeSet<GroupId>,
     pub(super) ledger: Ledger,
+    /// The ledger as it was last committed: what a crash falls back to.
+    pub(super) stored: Ledger,
+    /// What the network does to messages.
+    pub faults: Faults,
     pub(super) nodes: Vec<Node>,
     pub(super) loads: Vec<Load>,
     pub(super) delay: (Span, Span),
@@ -81,6 +93,14 @@ pub struct World {
     pub refused_reports: Vec<String>,
     /// Proof of leases, as the adapter would verify them: what each node was last granted.
     pub(super) proofs: BTreeMap<(usize, u64, GroupId), (Held, Time)>,
+    /// Invariants are checked after every message to the controller, release builds included.
+    pub checked: bool,
+    /// The first invariant that did not hold.
+    pub violation: Option<String>,
+    /// Groups whose cap was lowered or that were moved: until then the bound is that of before.
+    pub(super) settling: BTreeMap<GroupId, (Time, Rate)>,
+    /// Which groups were charged to which ancestors; definitions move and go.
+    pub(super) was_below: BTreeSet<(GroupId, GroupId)>,
     /// Every message, when tracing.
     pub trace: Option<String>,
 }
@@ -97,6 +117,10 @@ impl World {
             last_arrival: [Time(0); 2],
             wake: None,
             epoch: 0,
+            drift_ppm: 0,
+            paused_until: Time(0),
+            cut_until: [Time(0); 2],
+            past_debt: BTreeMap::new(),
             dead: Vec::new(),
         };
         Self {
@@ -109,6 +133,8 @@ impl World {
             specs: BTreeMap::new(),
             removed: BTreeSet::new(),
             ledger: Ledger::default(),
+            stored: Ledger::default(),
+            faults: Faults::default(),
             nodes: (0..nodes).map(node).collect(),
             loads: Vec::new(),
             delay,
@@ -119,6 +145,10 @@ impl World {
             messages: 0,
             refused_reports: Vec::new(),
             proofs: BTreeMap::new(),
+            checked: false,
+            violation: None,
+            settling: BTreeMap::new(),
+            was_below: BTreeSet::new(),
             trace: None,
         }
     }
@@ -193,10 +223,17 @@ impl World {
         };
         state.up = false;
         for (group, machine) in std::mem::take(&mut state.groups) {
+            *state.past_debt.entry(group).or_default() += machine.worst_debt();
             state.dead.push((client, group, *machine.consumption()));
         }
-        state.waiting.clear();
+        let lost = std::mem::take(&mut state.waiting);
         state.wake = None;
+        for operation in lost.into_values() {
+            // The worker comes back with its node.
+            if let Some(load) = self.loads.get(operation.load).cloned() {
+                self.next_of_closed(node, operation, &load, Span(1_000));
+            }
+        }
     }
 
     /// Starts a killed node under a new incarnation.
@@ -209,16 +246,58 @@ impl World {
         state.seq = 0;
     }
 
-    /// Stops the controller without warning: leases and pools are lost, definitions and the ledger are not.
+    /// Commits the ledger.
+    pub fn commit(&mut self) {
+        if self.engine_up {
+            self.stored = self.ledger.clone();
+        }
+    }
+
+    /// Stops the controller without warning: leases and pools are lost, definitions are not, the ledger falls back
+    /// to its last commit.
     pub fn crash_controller(&mut self) {
         self.engine_up = false;
+        self.ledger = self.stored.clone();
         self.events
             .retain(|_, event| !matches!(event, Event::ToController { .. }));
-        for node in &mut self.nodes {
-            node.groups
-                .values_mut()
-                .for_each(|group| group.on_session_lost(self.now));
+        for node in 0..self.nodes.len() {
+            self.lose_session(node);
         }
+    }
+
+    /// A node's stream is reset: what was under way is gone.
+    pub fn reset_stream(&mut self, index: usize) {
+        self.events.retain(|_, event| {
+            !matches!(event, Event::ToController { node, .. } | Event::ToNode { node, .. } if *node == index)
+        });
+        self.lose_session(index);
+    }
+
+    fn lose_session(&mut self, node: usize) {
+        let now = self.clock(node);
+        if let Some(state) = self.nodes.get_mut(node) {
+            state
+                .groups
+                .values_mut()
+                .for_each(|group| group.on_session_lost(now));
+        }
+    }
+
+    /// What a node's clock says.
+    pub(super) fn clock(&self, node: usize) -> Time {
+        let drift = self.nodes.get(node).map_or(0, |state| state.drift_ppm);
+        let read = i128::from(self.now.0) * i128::from(1_000_000 + drift) / 1_000_000;
+        Time(u64::try_from(read).unwrap_or(u64::MAX))
+    }
+
+    /// When a node's clock will say so.
+    fn true_time(&self, node: usize, at: Time) -> Time {
+        let drift = self.nodes.get(node).map_or(0, |state| state.drift_ppm);
+        if drift == 0 {
+            return at;
+        }
+        let time = i128::from(at.0) * 1_000_000 / i128::from(1_000_000 + drift) + 1;
+        Time(u64::try_from(time).unwrap_or(u64::MAX))
     }
 
     /// Starts the controller again: a new epoch, in recovery for one maximum lease.
@@ -241,6 +320,7 @@ impl World {
     /// Clean restart: leases and pools are saved and restored.
     pub fn restart_controller(&mut self) {
         let snapshot = self.engine.snapshot(self.now);
+        self.commit();
         self.crash_controller();
         self.start_controller();
         self.engine = {
@@ -275,6 +355,18 @@ impl World {
     }
 
     fn handle(&mut self, event: Event) {
+        if let Event::Arrival { node, .. } | Event::Wake { node } | Event::ToNode { node, .. } = &event
+            && let Some(state) = self.nodes.get_mut(*node)
+            && state.up
+            && state.paused_until > self.now
+        {
+            let until = state.paused_until;
+            if matches!(event, Event::Wake { .. }) {
+                state.wake = Some(until);
+            }
+            self.at(until, event);
+            return;
+        }
         match event {
             Event::Arrival { load, node } => self.arrive(load, node),
             Event::Wake { node } => {
@@ -342,7 +434,7 @@ impl World {
     }
 
     fn submit(&mut self, node: usize, operation: Operation, load: &Load) {
-        let now = self.now;
+        let now = self.clock(node);
         let Some(state) = self.nodes.get_mut(node) else {
             return;
         };
@@ -371,22 +463,16 @@ impl World {
             operations: 1,
             ..Consumption::default()
         };
-        if let Some(group) = self
-            .nodes
-            .get_mut(node)
-            .and_then(|state| state.groups.get_mut(&load.group))
-        {
-            group.settle(self.now, operation.cost, &consumed);
+        let now = self.clock(node);
+        let state = self.nodes.get_mut(node);
+        if let Some(group) = state.and_then(|state| state.groups.get_mut(&load.group)) {
+            group.settle(now, operation.cost, &consumed);
         }
         let mut level = Some(load.group);
         while let Some(id) = level {
-            if let Some(bound) = self.bounds.get_mut(&id) {
-                bound.admit(self.now, actual);
-            }
+            self.count(id, actual);
+            self.was_below.insert((load.group, id));
             level = self.specs.get(&id).and_then(|spec| spec.parent);
-        }
-        if let Some(bound) = self.bounds.get_mut(&GroupId::ROOT) {
-            bound.admit(self.now, actual);
         }
         if let Some(waits) = self.waits.get_mut(&load.label) {
             waits.admit(node, actual, self.now.since(operation.since));
@@ -418,7 +504,7 @@ impl World {
 
     /// Lets a node act: outcomes of waiters, renewals that are due, the next wake-up.
     pub(super) fn step(&mut self, node: usize) {
-        let now = self.now;
+        let now = self.clock(node);
         loop {
             let Some(state) = self.nodes.get_mut(node).filter(|state| state.up) else {
                 return;
@@ -451,7 +537,11 @@ impl World {
             .values()
             .filter_map(|group| group.next_deadline(now))
             .min();
-        if let Some(next) = next.map(|next| next.max(now.after(Span(1))))
+        let next = next.map(|next| self.true_time(node, next).max(self.now.after(Span(1))));
+        let Some(state) = self.nodes.get_mut(node) else {
+            return;
+        };
+        if let Some(next) = next
             && state.wake.is_none_or(|wake| next < wake)
         {
             state.wake = Some(next);
@@ -479,12 +569,18 @@ impl World {
         self.specs.get(&id)
     }
 
-    /// The most debt any node ever had in a group, summed over nodes: the overrun.
+    /// The most debt any node ever had in the group or below it, summed over node incarnations: the overrun.
     pub fn overrun(&self, id: GroupId) -> Ru {
-        self.nodes
-            .iter()
-            .filter_map(|node| node.groups.get(&id))
-            .map(NodeGroup::worst_debt)
+        let debts = self.nodes.iter().flat_map(|node| {
+            let now = node
+                .groups
+                .iter()
+                .map(|(group, machine)| (*group, machine.worst_debt()));
+            now.chain(node.past_debt.iter().map(|(group, debt)| (*group, *debt)))
+        });
+        debts
+            .filter(|(group, _)| *group == id || self.was_below.contains(&(*group, id)))
+            .map(|(_, debt)| debt)
             .sum()
     }
 

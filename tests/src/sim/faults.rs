@@ -1,0 +1,138 @@
+//! Doing harm to the world, and judging it all the same.
+
+use tidegate_core::group::{GroupId, GroupSpec};
+use tidegate_core::units::{Rate, Ru, Span, Time};
+
+use super::measure::Bound;
+use super::world::World;
+
+impl World {
+    /// How much faster than true time the clock of each node runs, in millionths.
+    pub fn set_drifts(&mut self, drifts_ppm: &[i64]) {
+        for (node, drift_ppm) in self.nodes.iter_mut().zip(drifts_ppm) {
+            node.drift_ppm = *drift_ppm;
+        }
+    }
+
+    /// Whether a node runs.
+    pub fn node_is_up(&self, node: usize) -> bool {
+        self.nodes.get(node).is_some_and(|state| state.up)
+    }
+
+    /// Whether the controller runs.
+    pub fn controller_is_up(&self) -> bool {
+        self.engine_up
+    }
+
+    /// Stops a node for a while.
+    pub fn pause(&mut self, node: usize, span: Span) {
+        let until = self.now.after(span);
+        if let Some(state) = self.nodes.get_mut(node) {
+            state.paused_until = state.paused_until.max(until);
+        }
+    }
+
+    /// Cuts one direction of a node's link for a while.
+    pub fn cut(&mut self, node: usize, direction: usize, span: Span) {
+        let until = self.now.after(span);
+        if let Some(cut) = self
+            .nodes
+            .get_mut(node)
+            .and_then(|state| state.cut_until.get_mut(direction))
+        {
+            *cut = until.max(*cut);
+        }
+    }
+
+    /// Ends all pauses and cuts.
+    pub fn heal(&mut self) {
+        for node in &mut self.nodes {
+            node.cut_until = [Time(0); 2];
+            node.paused_until = Time(0);
+        }
+    }
+
+    /// Changes a definition while leases are out. For one lease length the bound is that of the more generous
+    /// definition; a move makes the windows of all who are concerned begin anew after that.
+    pub fn change_group(&mut self, id: GroupId, spec: GroupSpec) {
+        let before = self.specs.get(&id).cloned();
+        if before.as_ref() == Some(&spec) || self.put_group(id, spec.clone()).is_err() {
+            return;
+        }
+        // Leases made just before, on the controller's clock.
+        let longest = self.specs.values().map(|spec| spec.ttl).max().unwrap_or_default();
+        let settled = self
+            .now
+            .after(longest)
+            .after(Span(longest.0 / 1_000))
+            .after(Span::millis(60));
+        let mut level = Some(id);
+        while let Some(id) = level {
+            self.restart_bound(id, settled);
+            level = self.specs.get(&id).and_then(|spec| spec.parent);
+        }
+        if let Some(parent) = before.and_then(|spec| spec.parent) {
+            self.restart_bound(parent, settled);
+        }
+    }
+
+    fn restart_bound(&mut self, id: GroupId, settled: Time) {
+        let rate = self
+            .specs
+            .get(&id)
+            .and_then(GroupSpec::limit)
+            .unwrap_or(Rate::MAX);
+        let latest = self
+            .settling
+            .get(&id)
+            .map_or(settled, |(until, _)| settled.max(*until));
+        self.settling.insert(id, (latest, rate));
+    }
+
+    /// Takes an admission into account in a group's bound.
+    pub(super) fn count(&mut self, id: GroupId, cost: Ru) {
+        if let Some((until, rate)) = self.settling.get(&id).copied() {
+            if self.now < until {
+                return;
+            }
+            self.settling.remove(&id);
+            self.bounds.insert(id, Bound::new(self.now, rate));
+        }
+        if let Some(bound) = self.bounds.get_mut(&id) {
+            bound.admit(self.now, cost);
+        }
+    }
+
+    /// I5 of a group.
+    ///
+    /// # Errors
+    /// The worst window is above burst and overrun.
+    pub fn judge_bound(&mut self, id: GroupId) -> Result<(), String> {
+        let Some(depth) = self.specs.get(&id).and_then(GroupSpec::depth) else {
+            return Ok(());
+        };
+        if self.settling.contains_key(&id) {
+            // Nothing was admitted since the last change came into force.
+            return Ok(());
+        }
+        let overrun = self.overrun(id);
+        let worst = self.bounds.get(&id).map_or(Ru::ZERO, Bound::worst);
+        if worst <= depth + overrun {
+            return Ok(());
+        }
+        Err(format!(
+            "I5: group {}: {worst} above rate * window, burst {depth}, overrun {overrun}",
+            id.0
+        ))
+    }
+
+    /// Checks the engine's invariants, when asked to.
+    pub(super) fn check(&mut self) {
+        if self.checked
+            && self.violation.is_none()
+            && let Err(broken) = self.engine.check()
+        {
+            self.violation = Some(format!("at {} us: {broken}", self.now.0));
+        }
+    }
+}

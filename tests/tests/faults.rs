@@ -1,0 +1,27 @@
+//! A fixed batch of seeds of the fault simulation; the `sim` binary runs any number.
+
+#![expect(clippy::panic, reason = "a test stops at the first surprise")]
+
+use tidegate_tests::sim::chaos::Plan;
+
+/// With debug assertions every step checks all invariants twice; `sim --release` runs thousands of seeds.
+const SEEDS: u64 = 150;
+
+#[test]
+fn no_seed_breaks_the_promise() {
+    for seed in 1..=SEEDS {
+        if let Err(violation) = Plan::new(seed).run() {
+            panic!(
+                "seed {seed}: {violation}\nrun: cargo run --release -p tidegate-tests --bin sim -- --seeds 1 --from {seed}"
+            );
+        }
+    }
+}
+
+#[test]
+fn the_same_seed_gives_the_same_run() {
+    let transcript = |seed| format!("{:?}", Plan::new(seed).run_traced(true));
+    for seed in [3, 77, 1_234] {
+        assert_eq!(transcript(seed), transcript(seed));
+    }
+}
