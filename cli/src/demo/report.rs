@@ -376,3 +376,129 @@ fn seconds(us: u64) -> f64 {
 fn micros(ru: Ru) -> f64 {
     ru.0 as f64 / 1_000_000.0
 }
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use super::super::calibrate::{Calibration, JobCost};
+    use super::super::job::Job;
+    use super::*;
+
+    const S: u64 = 1_000_000;
+
+    fn plan() -> Plan {
+        let cost = JobCost {
+            mean: Ru::whole(10),
+            largest: Ru::whole(20),
+            cpu_ns: 1_000_000,
+        };
+        let costs = Calibration {
+            jobs: Job::ALL.map(|job| (job, cost)).into(),
+            statements: vec![],
+        };
+        Plan::new(&costs, 30)
+    }
+
+    /// A report on `log`, of one start of one node over ten seconds.
+    fn report(plan: &Plan, log: &str, changes: &[CapChange], ledger: Vec<LedgerRow>) -> Report {
+        let mut evidence = Evidence::default();
+        evidence.add(log).unwrap();
+        let texts: BTreeMap<u64, String> = [(255, "SELECT ?".to_owned())].into();
+        Report::new(Findings {
+            plan,
+            from_us: 0,
+            to_us: 10 * S,
+            changes,
+            evidence: &mut evidence,
+            own: &Evidence::default(),
+            starts: 1,
+            consumed: &[],
+            ledger,
+            texts: &|fingerprint| texts.get(&fingerprint).cloned(),
+            failed_statements: 0,
+        })
+    }
+
+    fn row<'r>(report: &'r Report, group: &str) -> &'r GroupRow {
+        report.groups.iter().find(|row| row.group == group).unwrap()
+    }
+
+    #[test]
+    fn a_group_may_use_its_burst_and_its_debt_and_not_a_millionth_more() {
+        let plan = plan();
+        let shop = plan.group("shop").unwrap();
+        let most = (shop.burst + shop.max_debt).0;
+        let log =
+            |amount: i64| format!("A {S} shop {amount} 0\nS {S} shop 0 {amount} 00000000000000ff:{amount}\n");
+        let held = report(&plan, &log(most), &[], vec![]);
+        assert!(
+            held.passed() && row(&held, "shop").bound_micro_ru == most,
+            "{held:?}"
+        );
+        assert_eq!(held.top_templates[0].text, "SELECT ?");
+        assert!(held.text().contains("every bound held"));
+        let passed = report(&plan, &log(most + 1), &[], vec![]);
+        assert!(!passed.bounds_held && !row(&passed, "shop").held);
+        assert!(
+            passed.text().contains("FAILED: a bound was passed"),
+            "{}",
+            passed.text()
+        );
+    }
+
+    #[test]
+    fn a_child_counts_for_its_parent_and_everything_for_the_server() {
+        let plan = plan();
+        let log = "A 1 analytics 5000000 0\nA 2 dashboards 3000000 0\nA 3 shop 1000000 0\nR 4 shop 9\n";
+        let report = report(&plan, log, &[], vec![]);
+        let admitted = |group: &str| row(&report, group).admitted_ru_per_sec;
+        let seen = ["dashboards", "analytics", "shop", "batch", SERVER].map(admitted);
+        assert_eq!(seen, [0.3, 0.8, 0.1, 0.0, 0.9]);
+        assert_eq!(
+            (row(&report, SERVER).operations, row(&report, SERVER).refused),
+            (3, 1)
+        );
+    }
+
+    #[test]
+    fn after_a_lowered_cap_the_old_rate_counts_for_one_lease() {
+        let plan = plan();
+        let shop = plan.group("shop").unwrap();
+        let change = CapChange {
+            group: "shop",
+            from: shop.rate,
+            to: Rate(0),
+            at_us: 5 * S,
+            grace: Span::secs(2),
+        };
+        // The burst at once, then the old rate, a second at a time, until `end`.
+        let log = |end: u64| {
+            let later = (1..=end).map(|second| format!("A {} shop {} 0\n", second * S, shop.rate.0));
+            format!("A 0 shop {} 0\n", shop.burst.0) + &later.collect::<String>()
+        };
+        let debt = shop.max_debt.0;
+        let judged = |end: u64| {
+            let report = report(&plan, &log(end), std::slice::from_ref(&change), vec![]);
+            (
+                row(&report, "shop").worst_excess_micro_ru - shop.burst.0,
+                row(&report, "shop").held,
+            )
+        };
+        assert_eq!(judged(7), (0, true));
+        assert_eq!(judged(8), (shop.rate.0, shop.rate.0 <= debt));
+    }
+
+    #[test]
+    fn a_ledger_that_differs_fails_the_demo() {
+        let differs = LedgerRow {
+            group: "shop".to_owned(),
+            nodes_micro_ru: 1,
+            controller_micro_ru: 2,
+            equal: false,
+        };
+        let report = report(&plan(), "", &[], vec![differs]);
+        assert!(report.bounds_held && !report.passed());
+        assert!(report.text().contains("0.000001"), "{}", report.text());
+    }
+}
