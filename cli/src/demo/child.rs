@@ -13,7 +13,7 @@ use tokio::process::{Child as Process, ChildStdout, Command};
 use crate::error::CliError;
 
 /// How long a child may take to say that it is ready, and to end when told.
-const WITHIN: Duration = Duration::from_secs(20);
+pub(crate) const WITHIN: Duration = Duration::from_secs(20);
 
 /// A running child.
 #[derive(Debug)]
@@ -94,14 +94,19 @@ impl Child {
         }
     }
 
+    /// Tells it to end, by closing its standard input.
+    pub(crate) fn end(&mut self) {
+        drop(self.process.stdin.take());
+    }
+
     /// Kills it as `kill -9` does.
     pub(crate) async fn kill(mut self) -> Result<(), CliError> {
         self.process.kill().await.map_err(|error| self.failed(error))
     }
 
-    /// Closes its standard input and waits until it has ended well.
+    /// Tells it to end and waits until it has ended well.
     pub(crate) async fn stop(mut self) -> Result<(), CliError> {
-        drop(self.process.stdin.take());
+        self.end();
         let ended = tokio::time::timeout(WITHIN, self.process.wait()).await;
         match ended {
             Ok(Ok(status)) if status.success() => Ok(()),

@@ -64,6 +64,10 @@ pub(crate) struct DemoArgs {
 
 /// Runs the demo.
 pub(crate) async fn run(args: DemoArgs, global: &Global) -> Result<ExitCode, CliError> {
+    if let Some(sql) = &args.sql {
+        // Told before a database is built for it.
+        std::fs::File::open(sql).map_err(CliError::file("read", sql))?;
+    }
     let (interrupt, interrupted) = watch::channel(false);
     tokio::spawn(async move {
         if stop::requested(false).await.is_ok() {

@@ -214,4 +214,9 @@ impl OwnSql {
     pub(crate) async fn line(&mut self) -> Result<Option<String>, CliError> {
         self.0.child.line().await
     }
+
+    /// Tells it to run no further statement and to interrupt the one that runs.
+    pub(crate) fn end(&mut self) {
+        self.0.child.end();
+    }
 }

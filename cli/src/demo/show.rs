@@ -9,6 +9,7 @@ use tidegate_proto::v1;
 use tokio::sync::watch;
 use tokio::time::MissedTickBehavior;
 
+use super::child::WITHIN;
 use super::evidence::Evidence;
 use super::ledger::{Account, Charges, compare};
 use super::nodes::{Leavings, OwnSql};
@@ -83,6 +84,17 @@ impl Show {
             if second == seconds * 2 / 3 {
                 changes.extend(lower(&stage, progress).await?);
             }
+        }
+        if let Some(own) = &mut own_sql {
+            // What is late says so when it is told to stop.
+            own.end();
+            let rest = async {
+                while let Ok(Some(line)) = own.line().await {
+                    progress.event(&format!("  own: {line}"));
+                }
+            };
+            // A node that does not end is found out when it is stopped.
+            let _ = tokio::time::timeout(WITHIN, rest).await;
         }
         give_back(&mut stage, &mut own_sql);
         Ok(Self {

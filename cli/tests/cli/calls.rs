@@ -123,6 +123,17 @@ fn the_environment_names_the_controller_and_a_flag_overrides_it() {
 }
 
 #[test]
+fn a_missing_file_is_told_before_the_demo_begins() {
+    let output = run(&["demo", "--sql", "/nowhere/mine.sql"]);
+    assert_eq!(output.status.code(), Some(1));
+    let said = err(&output);
+    assert!(
+        said.starts_with("tidegate: cannot read /nowhere/mine.sql") && said.lines().count() == 1,
+        "{said}"
+    );
+}
+
+#[test]
 fn completions_are_scripts() {
     for (shell, sign) in [
         ("bash", "complete -F"),
