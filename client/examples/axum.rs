@@ -8,7 +8,7 @@ use tidegate_client::{Client, Usage};
 
 #[tokio::main]
 async fn main() -> Result<(), Box<dyn std::error::Error>> {
-    let client = Client::connect(["http://127.0.0.1:7300"], "axum-example").await?;
+    let client = Client::connect(["http://127.0.0.1:7420"], "axum-example").await?;
     let routes = Router::new()
         .route("/", get(hello))
         .layer(GovernLayer::new(client.clone()));

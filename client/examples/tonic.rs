@@ -7,7 +7,7 @@ use tonic::transport::Server;
 
 #[tokio::main]
 async fn main() -> Result<(), Box<dyn std::error::Error>> {
-    let client = Client::connect(["http://127.0.0.1:7300"], "tonic-example").await?;
+    let client = Client::connect(["http://127.0.0.1:7420"], "tonic-example").await?;
     let (_reporter, health) = tonic_health::server::health_reporter();
     let stop = async { drop(tokio::signal::ctrl_c().await) };
     Server::builder()

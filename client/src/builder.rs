@@ -44,10 +44,10 @@ impl Default for Limits {
 #[derive(Debug, thiserror::Error)]
 pub enum ConnectError {
     /// The list is empty.
-    #[error("no endpoint given; name at least one controller, such as http://127.0.0.1:7300")]
+    #[error("no endpoint given; name at least one controller, such as http://127.0.0.1:7420")]
     NoEndpoint,
     /// Not a URI.
-    #[error("endpoint {endpoint:?} cannot be used: {reason}; write it like http://127.0.0.1:7300")]
+    #[error("endpoint {endpoint:?} cannot be used: {reason}; write it like http://127.0.0.1:7420")]
     Endpoint {
         /// What was given.
         endpoint: String,

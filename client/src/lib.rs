@@ -13,7 +13,7 @@
 //! use std::time::Duration;
 //! use tidegate_client::{Client, Ru, meter};
 //!
-//! let client = Client::connect(["http://127.0.0.1:7300"], "node-1").await?;
+//! let client = Client::connect(["http://127.0.0.1:7420"], "node-1").await?;
 //! let group = client.group("analytics").await?;
 //! let permit = group.acquire(Ru::whole(2), Duration::from_millis(500)).await?;
 //! let (answer, usage) = meter::measure(|| 6 * 7);

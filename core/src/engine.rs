@@ -188,6 +188,17 @@ impl Engine {
     /// Enters what the node wants into the division, and its place among those who wait.
     fn note_interest(&mut self, chain: &Chain, id: GroupId, client: ClientId, lease: &mut Lease, ask: &Ask) {
         let had_backlog = lease.backlog.is_positive();
+        // The node refuses an operation that can never fit as soon as it hears the answer; nobody waits for it.
+        let never = ask.head > self.max_fit(id);
+        let ask = &if never {
+            Ask {
+                backlog: Ru::ZERO,
+                head: Ru::ZERO,
+                ..*ask
+            }
+        } else {
+            *ask
+        };
         let progressed = ask.head != lease.head || ask.backlog < lease.backlog;
         (lease.demand, lease.backlog, lease.head) = (ask.demand, ask.backlog.or_zero(), ask.head.or_zero());
         (lease.debt, lease.waiting) = (ask.debt.or_zero(), ask.waiting);

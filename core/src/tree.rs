@@ -16,8 +16,8 @@ use crate::units::{Rate, Ru, Time};
 /// Deepest nesting below the root.
 pub const MAX_DEPTH: usize = 8;
 
-/// Those who come first (guarantees, then higher priorities) leave one part in this many to those after them, so
-/// that nobody starves.
+/// Those who come first (guarantees, then higher priorities) leave one part in this many to each priority after
+/// them, so that nobody starves.
 const LEFT_FOR_OTHERS: i64 = 16;
 
 /// A group and its ancestors, from the group up to the root.
@@ -163,22 +163,19 @@ impl Group {
 
     /// What a party gets of `capacity`.
     pub(crate) fn party_share(&mut self, party: Party, capacity: Rate) -> Rate {
-        let mut wanted_after: i64 = self
-            .borrowing
-            .iter()
-            .map(WaterFill::demand)
-            .fold(0, i64::saturating_add);
+        let part = capacity.0 / LEFT_FOR_OTHERS;
+        let mut left_after: i64 = self.borrowing.iter().map(|fill| fill.demand().min(part)).sum();
         let mut left = capacity.0;
         let mut share = 0_i64;
-        let mut serve = |fill: &mut WaterFill<Party>, wanted_after: i64| {
-            fill.set_capacity(left - (left / LEFT_FOR_OTHERS).min(wanted_after));
+        let mut serve = |fill: &mut WaterFill<Party>, left_after: i64| {
+            fill.set_capacity(left - left_after);
             share = share.saturating_add(fill.share(party));
             left -= fill.given();
         };
-        serve(&mut self.guarantees, wanted_after);
+        serve(&mut self.guarantees, left_after);
         for fill in &mut self.borrowing {
-            wanted_after = wanted_after.saturating_sub(fill.demand());
-            serve(fill, wanted_after);
+            left_after -= fill.demand().min(part);
+            serve(fill, left_after);
         }
         Rate(share)
     }

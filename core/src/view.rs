@@ -55,6 +55,8 @@ pub struct Snapshot {
     pub pools: Vec<(GroupId, Ru)>,
     /// Leases that have not ended.
     pub leases: Vec<SavedLease>,
+    /// What is left of a recovery: nodes may hold leases that nobody has proven yet.
+    pub recovery: Span,
 }
 
 /// One lease in a snapshot.
@@ -115,7 +117,10 @@ impl Engine {
     /// What a clean shutdown saves.
     pub fn snapshot(&mut self, now: Time) -> Snapshot {
         self.expire(now);
-        let mut snapshot = Snapshot::default();
+        let mut snapshot = Snapshot {
+            recovery: self.recovering_until.since(now),
+            ..Snapshot::default()
+        };
         let ids: Vec<GroupId> = self.tree.iter().map(|(id, _)| id).collect();
         for id in ids {
             let Some(group) = self.tree.get_mut(id) else {
@@ -165,6 +170,7 @@ impl Engine {
                 expires: now,
                 lump: saved.lump,
                 tokens_max: saved.cap + saved.lump,
+                proven: true,
                 counted_at: now,
                 ..Lease::default()
             };
@@ -172,6 +178,9 @@ impl Engine {
             self.put(&chain, saved.client, lease);
             self.tree.excuse(&chain);
             self.advance(&chain, now);
+        }
+        if snapshot.recovery > Span(0) {
+            self.recover_until(now.after(snapshot.recovery));
         }
         self.assert_invariants();
     }

@@ -100,7 +100,7 @@ async fn nothing_is_lost_or_doubled_by_kill_9() {
         .collect();
     let operations: usize = lives.iter().flatten().map(|life| life.admitted.len()).sum();
     println!("{kills:?} kills, {operations} operations");
-    assert!(operations > 5_000, "the nodes hardly worked: {operations}");
+    assert!(operations > 1_000, "the nodes hardly worked: {operations}");
     check_definitions(&cluster).await;
     check_ledger(&cluster, &lives).await;
     check_bound(&lives);

@@ -4,7 +4,7 @@
 //! # async fn example(routes: axum::Router) -> Result<axum::Router, Box<dyn std::error::Error>> {
 //! use tidegate_client::{Client, tower::GovernLayer};
 //!
-//! let client = Client::connect(["http://127.0.0.1:7300"], "web-1").await?;
+//! let client = Client::connect(["http://127.0.0.1:7420"], "web-1").await?;
 //! let routes = routes.layer(GovernLayer::new(client));
 //! # Ok(routes)
 //! # }

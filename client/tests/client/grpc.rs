@@ -66,8 +66,8 @@ async fn a_client_that_cannot_be_made_says_why() {
     ));
     for endpoint in [
         "",
-        "localhost:7300",
-        "https://localhost:7300",
+        "localhost:7420",
+        "https://localhost:7420",
         "http://[",
         "ftp://x",
     ] {

@@ -67,6 +67,8 @@ pub struct SavedLeases {
     pools: Vec<(u32, i64)>,
     /// Group, client, sequence number, rate, cap, lump, microseconds left.
     leases: Vec<(u32, u64, u64, i64, i64, i64, u64)>,
+    /// Microseconds left of a recovery.
+    recovery_us: u64,
 }
 
 impl SavedLeases {
@@ -102,6 +104,7 @@ impl From<&Snapshot> for SavedLeases {
                 .map(|(group, tokens)| (group.0, tokens.0))
                 .collect(),
             leases: snapshot.leases.iter().map(lease).collect(),
+            recovery_us: snapshot.recovery.0,
         }
     }
 }
@@ -124,6 +127,7 @@ impl From<SavedLeases> for Snapshot {
                 .map(|(group, tokens)| (GroupId(group), Ru(tokens)))
                 .collect(),
             leases: saved.leases.into_iter().map(lease).collect(),
+            recovery: Span(saved.recovery_us),
         }
     }
 }

@@ -207,9 +207,14 @@ impl Budget {
         })?
     }
 
+    /// The bucket and the lump in hand can never cover an operation; it takes another lump.
+    pub(crate) fn never_covers(&self, cost: Ru) -> bool {
+        cost > self.cap() + self.lump
+    }
+
     /// When an operation will be covered without any message; `None` when it takes one.
     pub(crate) fn covered_at(&self, cost: Ru) -> Option<Time> {
-        if !self.spends() || cost > self.cap() + self.lump {
+        if !self.spends() || self.never_covers(cost) {
             return None;
         }
         let missing = (cost + self.debt - self.tokens - self.lump).or_zero();

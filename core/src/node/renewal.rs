@@ -161,8 +161,12 @@ impl NodeGroup {
 
     /// Lowers the rate to what is used and takes out what others can use better.
     fn yield_surplus(&mut self, now: Time) -> (Ru, Held) {
-        if !self.waiters.is_empty() {
-            return self.budget.give_back(Ru::MAX, false);
+        if let Some((_, first)) = self.waiters.first() {
+            // What cannot add up to the first waiter's cost is returned, so that two nodes never wait for what the
+            // other holds.
+            let hopeless = self.budget.never_covers(first.cost);
+            let keep = if hopeless { Ru::ZERO } else { Ru::MAX };
+            return self.budget.give_back(keep, hopeless);
         }
         if !self.renewal.scarce {
             return self.budget.give_back(Ru::MAX, true);

@@ -55,7 +55,7 @@ pub struct Plan {
 pub struct Outcome {
     /// Operations admitted.
     pub admitted: u64,
-    /// The worst window of a limited group, in thousandths of its burst plus overrun.
+    /// The worst window of a group, in thousandths of its burst and overrun.
     pub worst: u64,
 }
 

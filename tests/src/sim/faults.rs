@@ -126,6 +126,18 @@ impl World {
         ))
     }
 
+    /// The worst window of a group, in thousandths of its burst and overrun.
+    pub fn share_of_bound(&self, id: GroupId) -> u64 {
+        let depth = self.specs.get(&id).and_then(GroupSpec::depth);
+        let (Some(depth), Some(bound), false) =
+            (depth, self.bounds.get(&id), self.settling.contains_key(&id))
+        else {
+            return 0;
+        };
+        let allowed = i128::from((depth + self.overrun(id)).0.max(1));
+        u64::try_from(i128::from(bound.worst().0) * 1_000 / allowed).unwrap_or(0)
+    }
+
     /// Checks the engine's invariants, when asked to.
     pub(super) fn check(&mut self) {
         if self.checked
