@@ -38,43 +38,27 @@ impl Decision<'_> {
         };
         let drift =
             Span(spec.ttl.0 / u64::try_from(MICRO).unwrap_or(1) * u64::from(self.engine.config.drift_ppm));
-        lease.expires = self
-            .now
-            .after(spec.ttl)
-            .after(drift)
-            .after(self.engine.config.margin);
+        lease.expires = self.now.after(spec.ttl).after(drift).after(self.engine.config.margin);
         lease.counted_at = self.now;
         if !self.limited() {
             lease.unlimited = true;
             return Grant::Unlimited {
                 ttl: spec.ttl,
-                renew_after: spec.renew_every,
+                renew_after: spec.renew_after(),
                 fallback: spec.fallback,
             };
         }
         lease.unlimited = false;
         let recovering = self.now < self.engine.recovering_until;
-        let target = if recovering {
-            lease.held_rate
-        } else {
-            self.target(lease)
-        };
+        let target = if recovering { lease.held_rate } else { self.target(lease) };
         let free = self.free();
-        let rate = target.min(if recovering {
-            free
-        } else {
-            free.max(lease.held_rate)
-        });
+        let rate = target.min(if recovering { free } else { free.max(lease.held_rate) });
         let fits = lease.head <= self.local_cap(target) + lease.lump;
         let short = target - rate;
-        let lump = if recovering {
-            Some(Ru::ZERO)
-        } else {
-            self.lump(lease, fits)
-        };
+        let lump = if recovering { Some(Ru::ZERO) } else { self.lump(lease, fits) };
         let mut terms = LeaseTerms {
             ttl: spec.ttl,
-            renew_after: spec.renew_every,
+            renew_after: spec.renew_after(),
             max_fit: self.engine.max_fit(self.group),
             max_debt: spec.max_debt,
             fallback: spec.fallback,
@@ -83,15 +67,11 @@ impl Decision<'_> {
         match lump {
             Some(lump) => {
                 lease.queued_since = None;
-                lease.rate = if self.is_short() {
-                    rate
-                } else {
-                    keep_if_close(rate, lease.held_rate, free)
-                };
+                lease.rate = if self.is_short() { rate } else { keep_if_close(rate, lease.held_rate, free) };
                 if short.0 > target.0 / TRIFLE {
-                    self.recall(short, spec.renew_every);
+                    self.recall(short, spec.renew_after());
                 } else if lease.want > rate {
-                    terms.ask_again = Span(spec.renew_every.0 / 4);
+                    terms.ask_again = Span(spec.renew_after().0 / 4);
                 }
                 self.give(lease, lump);
             }
@@ -99,11 +79,11 @@ impl Decision<'_> {
                 // Too large for the local bucket: its share accrues in the pool until a lump covers it.
                 lease.rate = Rate::ZERO;
                 if free < target {
-                    self.recall(target - free, spec.renew_every);
+                    self.recall(target - free, spec.renew_after());
                 }
                 self.enqueue(lease);
                 self.give(lease, Ru::ZERO);
-                terms.ask_again = self.lump_wait(lease, spec.renew_every);
+                terms.ask_again = self.lump_wait(lease, spec.renew_after());
             }
         }
         terms.scarce = self.scarce();
@@ -117,20 +97,12 @@ impl Decision<'_> {
     /// Whether anyone in the chain waits.
     fn scarce(&self) -> bool {
         self.chain.up().any(|id| {
-            self.engine
-                .tree
-                .get(id)
-                .is_some_and(|group| group.spec.limit().is_some() && group.backlogged > 0)
+            self.engine.tree.get(id).is_some_and(|group| group.spec.limit().is_some() && group.backlogged > 0)
         })
     }
 
     fn limited(&self) -> bool {
-        self.chain.up().any(|id| {
-            self.engine
-                .tree
-                .get(id)
-                .is_some_and(|group| group.spec.limit().is_some())
-        })
+        self.chain.up().any(|id| self.engine.tree.get(id).is_some_and(|group| group.spec.limit().is_some()))
     }
 
     /// Max-min share of what the chain has, plus a share of the slack.
@@ -139,11 +111,7 @@ impl Decision<'_> {
         let mut above: Option<(GroupId, i64)> = None;
         for id in self.chain.up().rev() {
             if let (Some((parent, parties)), Some(capacity)) = (above, share) {
-                share = self
-                    .engine
-                    .tree
-                    .get_mut(parent)
-                    .map(|g| g.party_share(Party::Child(id), capacity));
+                share = self.engine.tree.get_mut(parent).map(|g| g.party_share(Party::Child(id), capacity));
                 slack = slack.map(|slack| Rate(slack.0 / parties));
             }
             let Some(group) = self.engine.tree.get(id) else {
@@ -206,16 +174,11 @@ impl Decision<'_> {
                 continue;
             }
             let place = lease.queued_since.map(|since| (since, self.client, self.group));
-            let first = group
-                .queue
-                .first_key_value()
-                .filter(|(first, _)| place.is_none_or(|p| **first < p));
+            let first = group.queue.first_key_value().filter(|(first, _)| place.is_none_or(|p| **first < p));
             let reserved = first.map_or(Ru::ZERO, |(_, need)| *need);
             let free = (group.pool.tokens() - reserved).or_zero();
             available = available.min(free);
-            share = share.min(Ru(
-                free.0 / i64::try_from(group.backlogged.max(1)).unwrap_or(i64::MAX)
-            ));
+            share = share.min(Ru(free.0 / i64::try_from(group.backlogged.max(1)).unwrap_or(i64::MAX)));
         }
         let missing = (lease.backlog - lease.lump).or_zero();
         if fits {
@@ -235,12 +198,7 @@ impl Decision<'_> {
                 continue;
             };
             let Some(limit) = group.spec.limit() else { continue };
-            let ahead: Ru = group
-                .queue
-                .range(..place)
-                .take(MOST_AHEAD)
-                .map(|(_, need)| *need)
-                .sum();
+            let ahead: Ru = group.queue.range(..place).take(MOST_AHEAD).map(|(_, need)| *need).sum();
             let missing = lease.head + ahead - group.pool.tokens();
             wait = wait.max(limit.time_for(missing).unwrap_or(renew_every));
         }
@@ -305,12 +263,7 @@ impl Decision<'_> {
 
     /// Whether someone who shares a level with this client lacks rate.
     fn is_short(&self) -> bool {
-        self.chain.up().any(|id| {
-            self.engine
-                .tree
-                .get(id)
-                .is_some_and(|group| group.short_until > self.now)
-        })
+        self.chain.up().any(|id| self.engine.tree.get(id).is_some_and(|group| group.short_until > self.now))
     }
 }
 

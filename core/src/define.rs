@@ -34,10 +34,7 @@ impl Engine {
     pub fn put_group(&mut self, now: Time, id: GroupId, spec: GroupSpec) -> Result<(), GroupError> {
         self.expire(now);
         self.check_parent(id, &spec)?;
-        let known = self
-            .tree
-            .chain(id)
-            .filter(|_| self.tree.get(id).is_some_and(|group| !group.removed));
+        let known = self.tree.chain(id).filter(|_| self.tree.get(id).is_some_and(|group| !group.removed));
         match known {
             None => self.create(now, id, spec),
             Some(chain) => self.alter(now, id, &chain, spec),
@@ -123,11 +120,7 @@ impl Engine {
         if id == GroupId::ROOT || id == GroupId::DEFAULT {
             return Err(GroupError::Reserved(id));
         }
-        let group = self
-            .tree
-            .get_mut(id)
-            .filter(|group| !group.removed)
-            .ok_or(GroupError::Unknown(id))?;
+        let group = self.tree.get_mut(id).filter(|group| !group.removed).ok_or(GroupError::Unknown(id))?;
         if !group.children.is_empty() {
             return Err(GroupError::HasChildren(id));
         }
@@ -135,11 +128,7 @@ impl Engine {
         let holders: Vec<ClientId> = group.leases.keys().copied().collect();
         for client in holders {
             self.forget_interest(id, client);
-            self.lowers.push(LowerOrder {
-                client,
-                group: id,
-                rate_at_most: Rate::ZERO,
-            });
+            self.lowers.push(LowerOrder { client, group: id, rate_at_most: Rate::ZERO });
         }
         self.drop_if_gone(id);
         self.assert_invariants();
@@ -147,11 +136,7 @@ impl Engine {
     }
 
     pub(crate) fn drop_if_gone(&mut self, id: GroupId) {
-        if self
-            .tree
-            .get(id)
-            .is_some_and(|group| group.removed && group.leases.is_empty())
-        {
+        if self.tree.get(id).is_some_and(|group| group.removed && group.leases.is_empty()) {
             self.tree.detach(id);
             self.tree.remove(id);
         }

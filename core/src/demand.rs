@@ -48,9 +48,7 @@ impl Demand {
             return Rate::ZERO;
         };
         let first = newest.saturating_sub(full).max(self.oldest);
-        let sum: Ru = (first..=newest)
-            .filter_map(|number| self.cell_mut(number).copied())
-            .sum();
+        let sum: Ru = (first..=newest).filter_map(|number| self.cell_mut(number).copied()).sum();
         let covered = now.0.saturating_sub(first * CELL.0).max(CELL.0);
         Rate(sum.scale(MICRO, i64::try_from(covered).unwrap_or(i64::MAX)).0)
     }

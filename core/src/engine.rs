@@ -26,10 +26,7 @@ pub struct EngineConfig {
 
 impl Default for EngineConfig {
     fn default() -> Self {
-        Self {
-            drift_ppm: 1_000,
-            margin: Span::millis(50),
-        }
+        Self { drift_ppm: 1_000, margin: Span::millis(50) }
     }
 }
 
@@ -70,9 +67,7 @@ impl Engine {
     pub fn recover_until(&mut self, until: Time) {
         self.recovering_until = self.recovering_until.max(until);
         let until = self.recovering_until;
-        self.tree
-            .iter_mut()
-            .for_each(|group| group.pool.suspend_until(until));
+        self.tree.iter_mut().for_each(|group| group.pool.suspend_until(until));
     }
 
     /// When recovery ends; in the past when not recovering.
@@ -118,14 +113,7 @@ impl Engine {
             });
         }
         self.note_interest(&chain, group, client, &mut lease, ask);
-        let grant = Decision {
-            engine: self,
-            chain: &chain,
-            now,
-            client,
-            group,
-        }
-        .decide(&mut lease);
+        let grant = Decision { engine: self, chain: &chain, now, client, group }.decide(&mut lease);
         self.put(&chain, client, lease);
         if now < self.recovering_until {
             // What nodes prove was leased under the definitions of before the restart.
@@ -190,16 +178,7 @@ impl Engine {
         let had_backlog = lease.backlog.is_positive();
         // The node refuses an operation that can never fit as soon as it hears the answer; nobody waits for it.
         let never = ask.head > self.max_fit(id);
-        let ask = &if never {
-            Ask {
-                backlog: Ru::ZERO,
-                head: Ru::ZERO,
-                ..*ask
-            }
-        } else {
-            *ask
-        };
-        let progressed = ask.head != lease.head || ask.backlog < lease.backlog;
+        let ask = &if never { Ask { backlog: Ru::ZERO, head: Ru::ZERO, ..*ask } } else { *ask };
         (lease.demand, lease.backlog, lease.head) = (ask.demand, ask.backlog.or_zero(), ask.head.or_zero());
         (lease.debt, lease.waiting) = (ask.debt.or_zero(), ask.waiting);
         lease.want = wanted(ask, lease.held_rate);
@@ -213,7 +192,7 @@ impl Engine {
                 group.backlogged -= u64::from(had_backlog);
             }
         }
-        if progressed {
+        if !lease.head.is_positive() {
             lease.queued_since = None;
         }
         if let Some(group) = self.tree.get_mut(id) {
@@ -256,19 +235,14 @@ impl Engine {
         let Some(id) = chain.up().next() else {
             return Lease::default();
         };
-        let Some(lease) = self
-            .tree
-            .get_mut(id)
-            .and_then(|group| group.leases.remove(&client))
-        else {
+        let Some(lease) = self.tree.get_mut(id).and_then(|group| group.leases.remove(&client)) else {
             return Lease::default();
         };
         if let Some(group) = self.tree.get_mut(id) {
             group.by_rate.remove(&(lease.committed(), client));
         }
         self.expiries.remove(&(lease.ends(), client, id));
-        self.tree
-            .add(chain, Rate(-lease.committed().0), Ru(-lease.hold().0));
+        self.tree.add(chain, Rate(-lease.committed().0), Ru(-lease.hold().0));
         lease
     }
 
@@ -315,12 +289,8 @@ impl Engine {
     /// A client says goodbye: it spends nothing any more.
     pub fn release(&mut self, now: Time, client: ClientId) {
         self.expire(now);
-        let held: Vec<(Time, ClientId, GroupId)> = self
-            .expiries
-            .iter()
-            .filter(|(_, holder, _)| *holder == client)
-            .copied()
-            .collect();
+        let held: Vec<(Time, ClientId, GroupId)> =
+            self.expiries.iter().filter(|(_, holder, _)| *holder == client).copied().collect();
         for (_, client, id) in held {
             self.end(now, client, id);
         }
@@ -334,25 +304,20 @@ impl Engine {
 
     /// Terms for a node that gave its lease up.
     fn idle_terms(&self, id: GroupId) -> LeaseTerms {
-        self.tree
-            .get(id)
-            .map_or_else(LeaseTerms::default, |group| LeaseTerms {
-                ttl: group.spec.ttl,
-                renew_after: group.spec.renew_every,
-                max_fit: self.max_fit(id),
-                max_debt: group.spec.max_debt,
-                fallback: group.spec.fallback,
-                ..LeaseTerms::default()
-            })
+        self.tree.get(id).map_or_else(LeaseTerms::default, |group| LeaseTerms {
+            ttl: group.spec.ttl,
+            renew_after: group.spec.renew_every,
+            max_fit: self.max_fit(id),
+            max_debt: group.spec.max_debt,
+            fallback: group.spec.fallback,
+            ..LeaseTerms::default()
+        })
     }
 
     /// The largest operation that the group and its ancestors can ever cover.
     pub(crate) fn max_fit(&self, id: GroupId) -> Ru {
         let depths = self.tree.chain(id).into_iter().flat_map(|chain| {
-            chain
-                .up()
-                .filter_map(|level| self.tree.get(level)?.spec.depth())
-                .collect::<Vec<_>>()
+            chain.up().filter_map(|level| self.tree.get(level)?.spec.depth()).collect::<Vec<_>>()
         });
         depths.min().unwrap_or(Ru::MAX)
     }
@@ -364,10 +329,7 @@ fn wanted(ask: &Ask, held: Rate) -> Rate {
     let offered = ask.demand.max(Rate::ZERO);
     let doubled = offered + offered;
     if ask.backlog.is_positive() {
-        doubled
-            .max(held.scale(3, 2))
-            .max(offered + Rate(ask.backlog.0))
-            .min(Rate::MAX)
+        doubled.max(held.scale(3, 2)).max(offered + Rate(ask.backlog.0)).min(Rate::MAX)
     } else {
         doubled.min(Rate::MAX)
     }

@@ -57,15 +57,8 @@ impl<K> Default for WaterFill<K> {
 impl<K: Ord + Copy> WaterFill<K> {
     /// Sets a member's demand and weight (at least 1).
     pub(crate) fn set(&mut self, key: K, demand: i64, weight: i64) {
-        let member = Member {
-            demand: demand.max(0),
-            weight: weight.max(1),
-        };
-        if self
-            .members
-            .get(&key)
-            .is_some_and(|m| m.demand == member.demand && m.weight == member.weight)
-        {
+        let member = Member { demand: demand.max(0), weight: weight.max(1) };
+        if self.members.get(&key).is_some_and(|m| m.demand == member.demand && m.weight == member.weight) {
             return;
         }
         self.remove(key);
@@ -186,15 +179,8 @@ mod tests {
         let (mut low, mut high) = (0.0_f64, 1e18);
         for _ in 0..200 {
             let level = f64::midpoint(low, high);
-            let used: f64 = members
-                .values()
-                .map(|m| (m.0 as f64).min(m.1 as f64 * level))
-                .sum();
-            if used > capacity as f64 {
-                high = level
-            } else {
-                low = level
-            }
+            let used: f64 = members.values().map(|m| (m.0 as f64).min(m.1 as f64 * level)).sum();
+            if used > capacity as f64 { high = level } else { low = level }
         }
         (demand as f64).min(weight as f64 * low)
     }

@@ -89,10 +89,7 @@ impl GroupSpec {
 
     /// A top-level group capped at `rate`, everything else at its default.
     pub fn capped(rate: Rate) -> Self {
-        Self {
-            rate: Some(rate),
-            ..Self::unlimited()
-        }
+        Self { rate: Some(rate), ..Self::unlimited() }
     }
 
     /// A top-level group that is metered and not throttled.
@@ -118,6 +115,11 @@ impl GroupSpec {
             (Some(rate), Burstable::Off) => Some(rate),
             (Some(rate), Burstable::Moderated(cap)) => Some(rate.max(cap)),
         }
+    }
+
+    /// When a client renews if nothing happens: often enough that a lost message does not cost the lease.
+    pub fn renew_after(&self) -> Span {
+        self.renew_every.min(Span(self.ttl.0 / 3))
     }
 
     /// Depth of the group's bucket; `None` when the group has no limit of its own.

@@ -10,16 +10,9 @@ impl Engine {
     /// # Panics
     /// When one does not hold, which is a defect of this crate and never of an input.
     pub(crate) fn assert_invariants(&mut self) {
-        let broken = if cfg!(debug_assertions) {
-            self.check().err()
-        } else {
-            None
-        };
+        let broken = if cfg!(debug_assertions) { self.check().err() } else { None };
         if let Some(broken) = broken {
-            #[expect(
-                clippy::panic,
-                reason = "a broken invariant must stop a test at the step that broke it"
-            )]
+            #[expect(clippy::panic, reason = "a broken invariant must stop a test at the step that broke it")]
             {
                 panic!("{broken}");
             }
@@ -47,19 +40,10 @@ impl Engine {
             return Ok(());
         };
         let below = |pick: fn(&Group) -> i64| -> i64 {
-            group
-                .children
-                .iter()
-                .filter_map(|child| self.tree.get(*child))
-                .map(pick)
-                .sum()
+            group.children.iter().filter_map(|child| self.tree.get(*child)).map(pick).sum()
         };
-        let committed: i64 = group
-            .leases
-            .values()
-            .map(|lease| lease.committed().0)
-            .sum::<i64>()
-            + below(|g| g.committed.0);
+        let committed: i64 =
+            group.leases.values().map(|lease| lease.committed().0).sum::<i64>() + below(|g| g.committed.0);
         let held: i64 = group.leases.values().map(|lease| lease.hold().0).sum::<i64>() + below(|g| g.held.0);
         if (committed, held) != (group.committed.0, group.held.0) {
             return Err(format!(
@@ -78,10 +62,7 @@ fn check_group(group: &mut Group) -> Result<(), String> {
         return Ok(());
     };
     if group.committed > limit.max(group.committed_legacy) || group.committed < Rate::ZERO {
-        return Err(format!(
-            "I1: committed {} is above the limit {limit}",
-            group.committed
-        ));
+        return Err(format!("I1: committed {} is above the limit {limit}", group.committed));
     }
     let held = group.pool.tokens() + group.held;
     if held > depth.max(group.held_legacy) || group.pool.tokens() < Ru::ZERO {

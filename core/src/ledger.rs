@@ -125,11 +125,7 @@ mod tests {
     use crate::usage::RuParts;
 
     fn charged(ru: i64, operations: u64) -> Consumption {
-        Consumption {
-            charged: RuParts::flat(Ru(ru)),
-            operations,
-            ..Consumption::default()
-        }
+        Consumption { charged: RuParts::flat(Ru(ru)), operations, ..Consumption::default() }
     }
 
     #[test]
@@ -137,15 +133,9 @@ mod tests {
         let (a, b, group) = (ClientId(1), ClientId(2), GroupId(7));
         let mut ledger = Ledger::default();
         assert_eq!(ledger.report(a, group, &charged(10, 1)), Ok(charged(10, 1)));
-        assert_eq!(
-            ledger.report(a, group, &charged(10, 1)),
-            Ok(Consumption::default())
-        );
+        assert_eq!(ledger.report(a, group, &charged(10, 1)), Ok(Consumption::default()));
         assert_eq!(ledger.report(a, group, &charged(35, 4)), Ok(charged(25, 3)));
-        assert_eq!(
-            ledger.report(a, group, &charged(10, 1)),
-            Err(LedgerError::Backwards)
-        );
+        assert_eq!(ledger.report(a, group, &charged(10, 1)), Err(LedgerError::Backwards));
         assert_eq!(ledger.report(b, group, &charged(5, 1)), Ok(charged(5, 1)));
         assert_eq!(ledger.total(group), charged(40, 5));
         assert_eq!(ledger.rows(group).count(), 2);
@@ -161,10 +151,7 @@ mod tests {
         let _ = ledger.report(client, group, &charged(30, 2));
         let mut after_crash = Ledger::load(stored.into_iter(), std::iter::empty());
         assert_eq!(after_crash.total(group), charged(10, 1));
-        assert_eq!(
-            after_crash.report(client, group, &charged(42, 3)),
-            Ok(charged(32, 2))
-        );
+        assert_eq!(after_crash.report(client, group, &charged(42, 3)), Ok(charged(32, 2)));
         assert_eq!(after_crash.total(group), charged(42, 3));
     }
 
@@ -174,10 +161,7 @@ mod tests {
         let mut ledger = Ledger::default();
         let _ = ledger.report(client, group, &charged(10, 1));
         ledger.forget(client);
-        assert_eq!(
-            (ledger.total(group), ledger.rows(group).count()),
-            (charged(10, 1), 0)
-        );
+        assert_eq!((ledger.total(group), ledger.rows(group).count()), (charged(10, 1), 0));
         ledger.forget_group(group);
         assert_eq!(ledger.total(group), Consumption::default());
     }

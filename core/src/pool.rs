@@ -29,15 +29,7 @@ impl Pool {
     /// A pool with tokens in it, accruing from `now`.
     pub(crate) fn new(now: Time, tokens: Ru) -> Self {
         let opening = i128::from(tokens.0) * i128::from(MICRO);
-        Self {
-            tokens,
-            last: now,
-            books: Books {
-                accrued: opening,
-                ..Books::default()
-            },
-            ..Self::default()
-        }
+        Self { tokens, last: now, books: Books { accrued: opening, ..Books::default() }, ..Self::default() }
     }
 
     /// Tokens in hand.
@@ -67,11 +59,7 @@ impl Pool {
 
     /// Takes tokens out for a node.
     pub(crate) fn grant(&mut self, amount: Ru) {
-        debug_assert!(
-            amount >= Ru::ZERO && amount <= self.tokens,
-            "grant {amount} of {}",
-            self.tokens
-        );
+        debug_assert!(amount >= Ru::ZERO && amount <= self.tokens, "grant {amount} of {}", self.tokens);
         self.tokens -= amount;
         self.books.granted += i128::from(amount.0);
     }

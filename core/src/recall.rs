@@ -17,22 +17,12 @@ impl Engine {
         let mut missing = short;
         self.recall_from_clients(now, level, &mut missing, asker);
         let children: Vec<(Rate, GroupId)> = self.tree.get(level).map_or_else(Vec::new, |group| {
-            group
-                .children_by_rate
-                .iter()
-                .rev()
-                .take(MOST_LOOKED_AT)
-                .copied()
-                .collect()
+            group.children_by_rate.iter().rev().take(MOST_LOOKED_AT).copied().collect()
         });
         let capacity = self.tree.get(level).and_then(|group| group.spec.limit());
         for (committed, child) in children {
             let share = capacity.and_then(|capacity| {
-                Some(
-                    self.tree
-                        .get_mut(level)?
-                        .party_share(Party::Child(child), capacity),
-                )
+                Some(self.tree.get_mut(level)?.party_share(Party::Child(child), capacity))
             });
             let above = committed - share.unwrap_or(Rate::ZERO);
             if missing.0 > 0 && above.0 > 0 {
@@ -56,20 +46,13 @@ impl Engine {
             let Some(lease) = group.leases.get_mut(&client) else {
                 continue;
             };
-            if lease
-                .lowered
-                .is_some_and(|(_, when)| now.since(when) < REPEAT_AFTER)
-            {
+            if lease.lowered.is_some_and(|(_, when)| now.since(when) < REPEAT_AFTER) {
                 *missing -= committed - share;
                 continue;
             }
             lease.lowered = Some((share, now));
             *missing -= committed - share;
-            self.lowers.push(LowerOrder {
-                client,
-                group: level,
-                rate_at_most: share,
-            });
+            self.lowers.push(LowerOrder { client, group: level, rate_at_most: share });
         }
     }
 }

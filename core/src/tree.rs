@@ -101,20 +101,14 @@ impl Group {
         let wanted = if self.children.is_empty() {
             self.own.demand()
         } else {
-            self.borrowing
-                .iter()
-                .fold(self.guarantees.demand(), |sum, f| sum.saturating_add(f.demand()))
+            self.borrowing.iter().fold(self.guarantees.demand(), |sum, f| sum.saturating_add(f.demand()))
         };
-        self.spec
-            .limit()
-            .map_or(Rate(wanted), |limit| limit.min(Rate(wanted)))
+        self.spec.limit().map_or(Rate(wanted), |limit| limit.min(Rate(wanted)))
     }
 
     /// Room for tokens in the pool.
     pub(crate) fn room(&self) -> Ru {
-        self.spec
-            .depth()
-            .map_or(Ru::ZERO, |depth| (depth - self.held).or_zero())
+        self.spec.depth().map_or(Ru::ZERO, |depth| (depth - self.held).or_zero())
     }
 
     /// Brings the pool up to `now`.
@@ -127,11 +121,7 @@ impl Group {
 
     /// Parties with demand.
     pub(crate) fn parties(&self) -> i64 {
-        let members = if self.children.is_empty() {
-            self.own.len()
-        } else {
-            self.guarantees.len()
-        };
+        let members = if self.children.is_empty() { self.own.len() } else { self.guarantees.len() };
         i64::try_from(members.max(1)).unwrap_or(i64::MAX)
     }
 
@@ -198,9 +188,7 @@ pub(crate) struct Tree {
 
 impl Tree {
     pub(crate) fn new(now: Time) -> Self {
-        Self {
-            groups: BTreeMap::from([(GroupId::ROOT, Group::new(now, GroupSpec::unlimited()))]),
-        }
+        Self { groups: BTreeMap::from([(GroupId::ROOT, Group::new(now, GroupSpec::unlimited()))]) }
     }
 
     pub(crate) fn get(&self, id: GroupId) -> Option<&Group> {
@@ -231,17 +219,12 @@ impl Tree {
         if id == GroupId::ROOT {
             return None;
         }
-        self.groups
-            .get(&id)
-            .map(|group| group.spec.parent.unwrap_or(GroupId::ROOT))
+        self.groups.get(&id).map(|group| group.spec.parent.unwrap_or(GroupId::ROOT))
     }
 
     /// The group and its ancestors; `None` when it does not exist or is nested too deeply.
     pub(crate) fn chain(&self, id: GroupId) -> Option<Chain> {
-        let mut chain = Chain {
-            ids: [GroupId::ROOT; MAX_DEPTH + 1],
-            len: 0,
-        };
+        let mut chain = Chain { ids: [GroupId::ROOT; MAX_DEPTH + 1], len: 0 };
         let mut next = Some(id);
         while let Some(id) = next {
             self.groups.get(&id)?;
@@ -279,12 +262,7 @@ impl Tree {
     /// Levels from the group down to its deepest descendant, itself included.
     pub(crate) fn height(&self, id: GroupId) -> usize {
         let below = self.groups.get(&id).map_or(0, |group| {
-            group
-                .children
-                .iter()
-                .map(|child| self.height(*child))
-                .max()
-                .unwrap_or_default()
+            group.children.iter().map(|child| self.height(*child)).max().unwrap_or_default()
         });
         below + 1
     }
@@ -344,9 +322,7 @@ impl Tree {
         for level in chain.up() {
             if let Some(above) = self.groups.get_mut(&level) {
                 above.backlogged += backlogged;
-                above
-                    .queue
-                    .extend(queue.iter().map(|(place, need)| (*place, *need)));
+                above.queue.extend(queue.iter().map(|(place, need)| (*place, *need)));
             }
         }
     }

@@ -62,9 +62,7 @@ impl Rate {
 
     /// What this rate yields in `span`, rounded down.
     pub fn over(self, span: Span) -> Ru {
-        Ru(clamp_i64(
-            i128::from(self.0) * i128::from(span.0) / i128::from(MICRO),
-        ))
+        Ru(clamp_i64(i128::from(self.0) * i128::from(span.0) / i128::from(MICRO)))
     }
 
     /// `self * numerator / denominator`, rounded down.
@@ -123,9 +121,7 @@ impl Span {
 fn scale(value: i64, numerator: i64, denominator: i64) -> i64 {
     debug_assert!(denominator > 0, "scale by a positive denominator");
     clamp_i64(
-        (i128::from(value) * i128::from(numerator))
-            .checked_div(i128::from(denominator))
-            .unwrap_or_default(),
+        (i128::from(value) * i128::from(numerator)).checked_div(i128::from(denominator)).unwrap_or_default(),
     )
 }
 
@@ -200,11 +196,7 @@ arithmetic!(Ru, Rate, Span);
 
 /// Writes a micro quantity as a decimal without trailing zeros.
 fn write_micro(f: &mut fmt::Formatter<'_>, micro: i64, unit: &str) -> fmt::Result {
-    let (sign, magnitude) = if micro < 0 {
-        ("-", micro.unsigned_abs())
-    } else {
-        ("", micro.unsigned_abs())
-    };
+    let (sign, magnitude) = if micro < 0 { ("-", micro.unsigned_abs()) } else { ("", micro.unsigned_abs()) };
     let (whole, part) = (magnitude / MICRO.unsigned_abs(), magnitude % MICRO.unsigned_abs());
     if part == 0 {
         write!(f, "{sign}{whole}{unit}")
@@ -244,9 +236,7 @@ mod tests {
     fn accrual_in_small_steps_equals_one_large_step() {
         for rate in [1, 7, 999_999, 333_333_333, Rate::MAX.0] {
             let mut accrual = Accrual::default();
-            let stepped: Ru = (0..1_000_u64)
-                .map(|i| accrual.take(Rate(rate), Span(i * 37)))
-                .sum();
+            let stepped: Ru = (0..1_000_u64).map(|i| accrual.take(Rate(rate), Span(i * 37))).sum();
             let whole: u64 = (0..1_000_u64).map(|i| i * 37).sum();
             let mut once = Accrual::default();
             assert_eq!(stepped, once.take(Rate(rate), Span(whole)));

@@ -80,10 +80,7 @@ impl RuParts {
 
     /// A charge without a usage vector behind it.
     pub fn flat(ru: Ru) -> Self {
-        Self {
-            flat: ru,
-            ..Self::default()
-        }
+        Self { flat: ru, ..Self::default() }
     }
 
     /// Part by part sum.
@@ -167,24 +164,12 @@ mod tests {
     #[test]
     fn minus_undoes_plus_and_refuses_to_go_below_zero() {
         let a = Consumption {
-            charged: RuParts {
-                cpu: Ru(3),
-                write: Ru(4),
-                ..RuParts::default()
-            },
+            charged: RuParts { cpu: Ru(3), write: Ru(4), ..RuParts::default() },
             operations: 2,
-            usage: Usage {
-                cpu_ns: 9,
-                net_out_bytes: 1,
-                ..Usage::default()
-            },
+            usage: Usage { cpu_ns: 9, net_out_bytes: 1, ..Usage::default() },
             ..Consumption::default()
         };
-        let b = Consumption {
-            charged: RuParts::flat(Ru(5)),
-            throttled: 1,
-            ..Consumption::default()
-        };
+        let b = Consumption { charged: RuParts::flat(Ru(5)), throttled: 1, ..Consumption::default() };
         assert_eq!(a.plus(&b).minus(&b), Some(a));
         assert_eq!(a.minus(&b), None);
         assert_eq!(a.ru(), Ru(7));

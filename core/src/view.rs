@@ -81,46 +81,36 @@ pub struct SavedLease {
 impl Engine {
     /// A group's sums.
     pub fn group_view(&self, id: GroupId) -> Option<GroupView> {
-        self.tree
-            .get(id)
-            .filter(|group| !group.removed)
-            .map(|group| GroupView {
-                committed: group.committed,
-                pool: group.pool.tokens(),
-                held: group.held,
-                demand: group.demand(),
-                leases: group.leases.len(),
-            })
+        self.tree.get(id).filter(|group| !group.removed).map(|group| GroupView {
+            committed: group.committed,
+            pool: group.pool.tokens(),
+            held: group.held,
+            demand: group.demand(),
+            leases: group.leases.len(),
+        })
     }
 
     /// The leases on a group.
     pub fn leases(&self, id: GroupId) -> impl Iterator<Item = LeaseView> {
-        self.tree
-            .get(id)
-            .into_iter()
-            .flat_map(|group| group.leases.iter())
-            .map(|(client, lease)| LeaseView {
-                client: *client,
-                rate: lease.rate,
-                committed: lease.committed(),
-                cap: lease.cap,
-                lump: lease.lump,
-                demand: lease.demand,
-                backlog: lease.backlog,
-                debt: lease.debt,
-                waiting: lease.waiting,
-                unlimited: lease.unlimited,
-                expires: lease.ends(),
-            })
+        self.tree.get(id).into_iter().flat_map(|group| group.leases.iter()).map(|(client, lease)| LeaseView {
+            client: *client,
+            rate: lease.rate,
+            committed: lease.committed(),
+            cap: lease.cap,
+            lump: lease.lump,
+            demand: lease.demand,
+            backlog: lease.backlog,
+            debt: lease.debt,
+            waiting: lease.waiting,
+            unlimited: lease.unlimited,
+            expires: lease.ends(),
+        })
     }
 
     /// What a clean shutdown saves.
     pub fn snapshot(&mut self, now: Time) -> Snapshot {
         self.expire(now);
-        let mut snapshot = Snapshot {
-            recovery: self.recovering_until.since(now),
-            ..Snapshot::default()
-        };
+        let mut snapshot = Snapshot { recovery: self.recovering_until.since(now), ..Snapshot::default() };
         let ids: Vec<GroupId> = self.tree.iter().map(|(id, _)| id).collect();
         for id in ids {
             let Some(group) = self.tree.get_mut(id) else {
@@ -130,23 +120,17 @@ impl Engine {
             if group.spec.limit().is_some() {
                 snapshot.pools.push((id, group.pool.tokens()));
             }
-            snapshot
-                .leases
-                .extend(
-                    group
-                        .leases
-                        .iter()
-                        .filter(|(_, lease)| !lease.unlimited)
-                        .map(|(client, lease)| SavedLease {
-                            group: id,
-                            client: *client,
-                            seq: lease.seq,
-                            rate: lease.committed(),
-                            cap: lease.cap.max(lease.held_cap),
-                            lump: lease.lump,
-                            remaining: lease.ends().since(now),
-                        }),
-                );
+            snapshot.leases.extend(group.leases.iter().filter(|(_, lease)| !lease.unlimited).map(
+                |(client, lease)| SavedLease {
+                    group: id,
+                    client: *client,
+                    seq: lease.seq,
+                    rate: lease.committed(),
+                    cap: lease.cap.max(lease.held_cap),
+                    lump: lease.lump,
+                    remaining: lease.ends().since(now),
+                },
+            ));
         }
         snapshot
     }

@@ -75,17 +75,9 @@ mod tests {
     fn leaving_keeps_the_order_the_backlog_and_the_deadlines() {
         let mut waiters = Waiters::default();
         let join = |w: &mut Waiters, cost, deadline| {
-            w.join(Waiter {
-                cost: Ru(cost),
-                deadline: Time(deadline),
-                since: Time(0),
-            })
+            w.join(Waiter { cost: Ru(cost), deadline: Time(deadline), since: Time(0) })
         };
-        let (a, b, c) = (
-            join(&mut waiters, 1, 30),
-            join(&mut waiters, 2, 10),
-            join(&mut waiters, 4, 20),
-        );
+        let (a, b, c) = (join(&mut waiters, 1, 30), join(&mut waiters, 2, 10), join(&mut waiters, 4, 20));
         assert_eq!(waiters.backlog(), Ru(7));
         assert_eq!(waiters.most_urgent(), Some((Time(10), b)));
         assert!(waiters.leave(b).is_some() && waiters.leave(b).is_none());

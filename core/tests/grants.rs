@@ -1,10 +1,6 @@
 //! The controller's decisions, one rule a test. Times are in milliseconds, rates and amounts in whole RU.
 
-#![expect(
-    clippy::unwrap_used,
-    clippy::panic,
-    reason = "a test stops at the first surprise"
-)]
+#![expect(clippy::unwrap_used, clippy::panic, reason = "a test stops at the first surprise")]
 
 use tidegate_core::engine::{Engine, EngineConfig};
 use tidegate_core::exchange::{Ask, Grant, Held, LeaseTerms};
@@ -22,39 +18,21 @@ fn at(ms: u64) -> Time {
 
 fn engine(rate: i64) -> Engine {
     let mut engine = Engine::new(at(0), EngineConfig::default());
-    engine
-        .put_group(at(0), GROUP, GroupSpec::capped(Rate::whole(rate)))
-        .unwrap();
+    engine.put_group(at(0), GROUP, GroupSpec::capped(Rate::whole(rate))).unwrap();
     engine
 }
 
 fn wants(rate: i64) -> Ask {
-    Ask {
-        demand: Rate::whole(rate),
-        ..Ask::default()
-    }
+    Ask { demand: Rate::whole(rate), ..Ask::default() }
 }
 
 fn waits(rate: i64, backlog: i64) -> Ask {
-    Ask {
-        backlog: Ru::whole(backlog),
-        head: Ru::whole(1),
-        waiting: 1,
-        ..wants(rate)
-    }
+    Ask { backlog: Ru::whole(backlog), head: Ru::whole(1), waiting: 1, ..wants(rate) }
 }
 
 fn holds(ask: Ask, seq: u64, terms: &LeaseTerms) -> Ask {
-    let held = Held {
-        rate: terms.rate,
-        cap: terms.cap,
-        lump: Ru::ZERO,
-    };
-    Ask {
-        acked_seq: seq,
-        held,
-        ..ask
-    }
+    let held = Held { rate: terms.rate, cap: terms.cap, lump: Ru::ZERO };
+    Ask { acked_seq: seq, held, ..ask }
 }
 
 fn leased(grant: Option<Grant>) -> LeaseTerms {
@@ -77,10 +55,7 @@ fn a_lowered_lease_counts_at_its_old_rate_until_it_is_acknowledged() {
     let starved = leased(engine.renew(at(10), B, GROUP, 1, &waits(500, 50), None));
     assert_eq!(starved.rate, Rate::ZERO);
     let orders = engine.take_lowers();
-    assert_eq!(
-        (orders.len(), orders[0].client, orders[0].rate_at_most),
-        (1, A, Rate::whole(50))
-    );
+    assert_eq!((orders.len(), orders[0].client, orders[0].rate_at_most), (1, A, Rate::whole(50)));
     // A renews without having heard: it is granted half, and still counts in full.
     let second = leased(engine.renew(at(20), A, GROUP, 2, &holds(waits(500, 50), 1, &first), None));
     assert_eq!((second.rate, second.ack_now), (Rate::whole(50), true));
@@ -100,11 +75,7 @@ fn without_acknowledgement_the_old_rate_counts_until_its_own_end() {
     engine.renew(at(10), B, GROUP, 1, &waits(500, 50), None);
     leased(engine.renew(at(1_000), A, GROUP, 2, &holds(waits(500, 50), 1, &first), None));
     engine.expire(at(5_054));
-    assert_eq!(
-        committed(&engine, GROUP),
-        Rate::whole(100),
-        "the end on the controller's clock is later"
-    );
+    assert_eq!(committed(&engine, GROUP), Rate::whole(100), "the end on the controller's clock is later");
     // ttl 5 s, drift 0.1 %, margin 50 ms: the newest grant of A ends 5,055 ms after it was made.
     engine.expire(at(6_055));
     assert_eq!(committed(&engine, GROUP), Rate::ZERO);
@@ -115,10 +86,7 @@ fn lumps_and_caps_stay_within_the_burst() {
     let mut engine = engine(100);
     let terms = leased(engine.renew(at(0), A, GROUP, 1, &waits(500, 1_000), None));
     let view = engine.group_view(GROUP).unwrap();
-    assert!(
-        terms.lump > Ru::whole(10),
-        "the backlog is served from the pool: {terms:?}"
-    );
+    assert!(terms.lump > Ru::whole(10), "the backlog is served from the pool: {terms:?}");
     assert_eq!(view.pool + view.held, Ru::whole(100));
     assert_eq!(view.held, terms.cap + terms.lump);
 }
@@ -129,56 +97,25 @@ fn a_lump_that_never_arrived_goes_back_to_the_pool() {
     let lost = leased(engine.renew(at(0), A, GROUP, 1, &waits(10, 60), None));
     assert_eq!(lost.lump, Ru::whole(60));
     let again = leased(engine.renew(at(1), A, GROUP, 2, &waits(10, 60), None));
-    assert_eq!(
-        again.lump,
-        Ru::whole(60),
-        "seq 1 was not acknowledged, so its tokens are here again"
-    );
+    assert_eq!(again.lump, Ru::whole(60), "seq 1 was not acknowledged, so its tokens are here again");
 }
 
 #[test]
 fn a_liar_gains_nothing() {
     let mut engine = engine(100);
     let honest = leased(engine.renew(at(0), A, GROUP, 1, &waits(40, 5), None));
-    let huge = Held {
-        rate: Rate::MAX,
-        cap: Ru::MAX,
-        lump: Ru::MAX,
-    };
-    let lie = Ask {
-        acked_seq: 1,
-        held: huge,
-        returned: Ru::MAX,
-        debt: Ru(i64::MIN),
-        ..waits(40, 5)
-    };
+    let huge = Held { rate: Rate::MAX, cap: Ru::MAX, lump: Ru::MAX };
+    let lie = Ask { acked_seq: 1, held: huge, returned: Ru::MAX, debt: Ru(i64::MIN), ..waits(40, 5) };
     let terms = leased(engine.renew(at(100), A, GROUP, 2, &lie, None));
     assert!(terms.rate <= Rate::whole(100) && committed(&engine, GROUP) <= Rate::whole(100));
     let view = engine.group_view(GROUP).unwrap();
-    assert!(
-        view.pool + view.held <= Ru::whole(100),
-        "{view:?} after {honest:?}"
-    );
+    assert!(view.pool + view.held <= Ru::whole(100), "{view:?} after {honest:?}");
     for strange in [
-        Ask {
-            demand: Rate(i64::MAX),
-            backlog: Ru(i64::MAX),
-            head: Ru(i64::MAX),
-            ..Ask::default()
-        },
-        Ask {
-            demand: Rate(i64::MIN),
-            backlog: Ru(i64::MIN),
-            head: Ru(i64::MIN),
-            ..Ask::default()
-        },
+        Ask { demand: Rate(i64::MAX), backlog: Ru(i64::MAX), head: Ru(i64::MAX), ..Ask::default() },
+        Ask { demand: Rate(i64::MIN), backlog: Ru(i64::MIN), head: Ru(i64::MIN), ..Ask::default() },
         Ask {
             returned: Ru(i64::MIN),
-            held: Held {
-                rate: Rate(-1),
-                cap: Ru(-1),
-                lump: Ru(-1),
-            },
+            held: Held { rate: Rate(-1), cap: Ru(-1), lump: Ru(-1) },
             ..Ask::default()
         },
     ] {
@@ -195,36 +132,20 @@ fn repeated_and_reordered_renewals_are_not_answered() {
     assert_eq!(engine.renew(at(1), A, GROUP, 7, &wants(10), None), None);
     assert_eq!(engine.renew(at(1), A, GROUP, 6, &wants(10), None), None);
     assert!(engine.renew(at(1), A, GROUP, 8, &wants(10), None).is_some());
-    assert_eq!(
-        engine.renew(at(1), A, GroupId(99), 9, &wants(10), None),
-        Some(Grant::UnknownGroup)
-    );
+    assert_eq!(engine.renew(at(1), A, GroupId(99), 9, &wants(10), None), Some(Grant::UnknownGroup));
 }
 
 #[test]
 fn in_recovery_nobody_gets_more_than_it_proves() {
     let mut engine = Engine::new(at(0), EngineConfig::default());
     engine.recover_until(at(6_000));
-    engine
-        .put_group(at(0), GROUP, GroupSpec::capped(Rate::whole(100)))
-        .unwrap();
+    engine.put_group(at(0), GROUP, GroupSpec::capped(Rate::whole(100))).unwrap();
     let newcomer = engine.renew(at(100), B, GROUP, 1, &waits(500, 50), None);
     assert!(matches!(newcomer, Some(Grant::Recovering { .. })), "{newcomer:?}");
-    let held = Held {
-        rate: Rate::whole(30),
-        cap: Ru::whole(3),
-        lump: Ru::whole(2),
-    };
-    let ask = Ask {
-        acked_seq: 9,
-        held,
-        ..waits(500, 50)
-    };
+    let held = Held { rate: Rate::whole(30), cap: Ru::whole(3), lump: Ru::whole(2) };
+    let ask = Ask { acked_seq: 9, held, ..waits(500, 50) };
     let kept = leased(engine.renew(at(100), A, GROUP, 10, &ask, Some(held)));
-    assert_eq!(
-        (kept.rate, kept.lump, kept.fill),
-        (Rate::whole(30), Ru::ZERO, Ru::ZERO)
-    );
+    assert_eq!((kept.rate, kept.lump, kept.fill), (Rate::whole(30), Ru::ZERO, Ru::ZERO));
     let again = leased(engine.renew(at(3_000), A, GROUP, 11, &holds(waits(500, 50), 10, &kept), None));
     assert!(again.rate <= Rate::whole(30));
     assert_eq!(engine.group_view(GROUP).unwrap().pool, Ru::ZERO);
@@ -235,31 +156,13 @@ fn in_recovery_nobody_gets_more_than_it_proves() {
 #[test]
 fn guarantees_come_first_then_priority_then_weight() {
     let mut engine = engine(100);
-    let child = |rate: i64, spec: GroupSpec| GroupSpec {
-        parent: Some(GROUP),
-        rate: Some(Rate::whole(rate)),
-        ..spec
-    };
-    let borrows = || GroupSpec {
-        burstable: Burstable::Unlimited,
-        ..GroupSpec::unlimited()
-    };
+    let child =
+        |rate: i64, spec: GroupSpec| GroupSpec { parent: Some(GROUP), rate: Some(Rate::whole(rate)), ..spec };
+    let borrows = || GroupSpec { burstable: Burstable::Unlimited, ..GroupSpec::unlimited() };
     let specs = [
         child(40, GroupSpec::unlimited()),
-        child(
-            10,
-            GroupSpec {
-                priority: Priority::High,
-                ..borrows()
-            },
-        ),
-        child(
-            5,
-            GroupSpec {
-                weight: 3,
-                ..borrows()
-            },
-        ),
+        child(10, GroupSpec { priority: Priority::High, ..borrows() }),
+        child(5, GroupSpec { weight: 3, ..borrows() }),
         child(5, borrows()),
     ];
     for (id, spec) in (3..).zip(specs) {
@@ -291,43 +194,25 @@ fn guarantees_come_first_then_priority_then_weight() {
 fn a_removed_group_counts_in_its_parent_until_its_leases_end() {
     let mut engine = engine(100);
     let child = GroupId(3);
-    let spec = GroupSpec {
-        parent: Some(GROUP),
-        ..GroupSpec::capped(Rate::whole(80))
-    };
+    let spec = GroupSpec { parent: Some(GROUP), ..GroupSpec::capped(Rate::whole(80)) };
     engine.put_group(at(0), child, spec).unwrap();
-    assert_eq!(
-        engine.remove_group(at(0), GROUP),
-        Err(GroupError::HasChildren(GROUP))
-    );
+    assert_eq!(engine.remove_group(at(0), GROUP), Err(GroupError::HasChildren(GROUP)));
     let terms = leased(engine.renew(at(0), A, child, 1, &waits(500, 50), None));
     engine.remove_group(at(10), child).unwrap();
     assert_eq!(engine.take_lowers().len(), 1);
-    assert_eq!(
-        engine.renew(at(20), B, child, 1, &wants(1), None),
-        Some(Grant::UnknownGroup)
-    );
+    assert_eq!(engine.renew(at(20), B, child, 1, &wants(1), None), Some(Grant::UnknownGroup));
     assert_eq!(committed(&engine, GROUP), terms.rate);
     engine.expire(at(6_000));
     assert_eq!(committed(&engine, GROUP), Rate::ZERO);
-    assert_eq!(
-        engine.remove_group(at(6_000), child),
-        Err(GroupError::Unknown(child))
-    );
+    assert_eq!(engine.remove_group(at(6_000), child), Err(GroupError::Unknown(child)));
     engine.remove_group(at(6_000), GROUP).unwrap();
 }
 
 #[test]
 fn definitions_that_cannot_hold_are_refused() {
     let mut engine = engine(100);
-    let below = |parent| GroupSpec {
-        parent: Some(parent),
-        ..GroupSpec::unlimited()
-    };
-    assert_eq!(
-        engine.put_group(at(0), GROUP, below(GROUP)),
-        Err(GroupError::Cycle(GROUP))
-    );
+    let below = |parent| GroupSpec { parent: Some(parent), ..GroupSpec::unlimited() };
+    assert_eq!(engine.put_group(at(0), GROUP, below(GROUP)), Err(GroupError::Cycle(GROUP)));
     assert_eq!(
         engine.put_group(at(0), GROUP, below(GroupId(50))),
         Err(GroupError::UnknownParent(GroupId(50)))
@@ -341,39 +226,22 @@ fn definitions_that_cannot_hold_are_refused() {
             Err(refused) => break refused,
         }
     };
-    assert!(
-        matches!(refused, GroupError::TooDeep(_)) && depth == MAX_DEPTH,
-        "{refused:?} at {depth}"
-    );
-    assert_eq!(
-        engine.put_group(at(0), GROUP, below(parent)),
-        Err(GroupError::Cycle(GROUP))
-    );
-    assert_eq!(
-        engine.remove_group(at(0), GroupId::ROOT),
-        Err(GroupError::Reserved(GroupId::ROOT))
-    );
+    assert!(matches!(refused, GroupError::TooDeep(_)) && depth == MAX_DEPTH, "{refused:?} at {depth}");
+    assert_eq!(engine.put_group(at(0), GROUP, below(parent)), Err(GroupError::Cycle(GROUP)));
+    assert_eq!(engine.remove_group(at(0), GroupId::ROOT), Err(GroupError::Reserved(GroupId::ROOT)));
 }
 
 #[test]
 fn a_moved_group_is_counted_where_it_is_now() {
     let mut engine = engine(100);
     let (other, child) = (GroupId(3), GroupId(4));
-    engine
-        .put_group(at(0), other, GroupSpec::capped(Rate::whole(10)))
-        .unwrap();
-    let under = |parent| GroupSpec {
-        parent: Some(parent),
-        ..GroupSpec::capped(Rate::whole(80))
-    };
+    engine.put_group(at(0), other, GroupSpec::capped(Rate::whole(10))).unwrap();
+    let under = |parent| GroupSpec { parent: Some(parent), ..GroupSpec::capped(Rate::whole(80)) };
     engine.put_group(at(0), child, under(GROUP)).unwrap();
     let terms = leased(engine.renew(at(0), A, child, 1, &waits(500, 50), None));
     assert_eq!(committed(&engine, GROUP), terms.rate);
     engine.put_group(at(10), child, under(other)).unwrap();
-    assert_eq!(
-        (committed(&engine, GROUP), committed(&engine, other)),
-        (Rate::ZERO, terms.rate)
-    );
+    assert_eq!((committed(&engine, GROUP), committed(&engine, other)), (Rate::ZERO, terms.rate));
     let lowered = leased(engine.renew(at(20), A, child, 2, &holds(waits(500, 50), 1, &terms), None));
     assert!(lowered.rate <= Rate::whole(10), "{lowered:?}");
 }
@@ -385,25 +253,12 @@ fn a_clean_restart_keeps_leases_and_pools() {
     let before = engine.group_view(GROUP).unwrap();
     let saved = engine.snapshot(at(0));
     let mut restarted = Engine::new(at(777), EngineConfig::default());
-    restarted
-        .put_group(at(777), GROUP, GroupSpec::capped(Rate::whole(100)))
-        .unwrap();
+    restarted.put_group(at(777), GROUP, GroupSpec::capped(Rate::whole(100))).unwrap();
     restarted.restore(at(777), &saved);
     let after = restarted.group_view(GROUP).unwrap();
-    assert_eq!(
-        (after.committed, after.pool, after.held),
-        (before.committed, before.pool, before.held)
-    );
-    assert_eq!(
-        restarted.renew(at(800), A, GROUP, 5, &wants(1), None),
-        None,
-        "sequence numbers go on"
-    );
-    assert!(
-        restarted
-            .renew(at(800), A, GROUP, 6, &holds(wants(10), 5, &terms), None)
-            .is_some()
-    );
+    assert_eq!((after.committed, after.pool, after.held), (before.committed, before.pool, before.held));
+    assert_eq!(restarted.renew(at(800), A, GROUP, 5, &wants(1), None), None, "sequence numbers go on");
+    assert!(restarted.renew(at(800), A, GROUP, 6, &holds(wants(10), 5, &terms), None).is_some());
     restarted.expire(at(7_000));
     assert_eq!(committed(&restarted, GROUP), Rate::ZERO);
 }
@@ -414,25 +269,18 @@ fn goodbye_frees_everything_at_once() {
     engine.renew(at(0), A, GROUP, 1, &waits(500, 1_000), None);
     engine.release(at(1), A);
     let view = engine.group_view(GROUP).unwrap();
-    assert_eq!(
-        (view.committed, view.held, view.leases),
-        (Rate::ZERO, Ru::ZERO, 0)
-    );
+    assert_eq!((view.committed, view.held, view.leases), (Rate::ZERO, Ru::ZERO, 0));
     assert_eq!(engine.next_expiry(), None);
 }
 
 #[test]
 fn without_any_limit_a_group_is_only_metered() {
     let mut engine = Engine::new(at(0), EngineConfig::default());
-    engine
-        .put_group(at(0), GroupId::DEFAULT, GroupSpec::unlimited())
-        .unwrap();
+    engine.put_group(at(0), GroupId::DEFAULT, GroupSpec::unlimited()).unwrap();
     let grant = engine.renew(at(0), A, GroupId::DEFAULT, 1, &wants(10), None);
     assert!(matches!(grant, Some(Grant::Unlimited { .. })));
     // A server capacity limits everyone.
-    engine
-        .put_group(at(1), GroupId::ROOT, GroupSpec::capped(Rate::whole(50)))
-        .unwrap();
+    engine.put_group(at(1), GroupId::ROOT, GroupSpec::capped(Rate::whole(50))).unwrap();
     let terms = leased(engine.renew(at(2), A, GroupId::DEFAULT, 2, &waits(500, 10), None));
     assert!(terms.rate <= Rate::whole(50) && terms.max_fit == Ru::whole(50));
 }
@@ -442,17 +290,9 @@ fn the_smallest_and_the_largest_rates_are_leased_exactly() {
     for rate in [Rate(1), Rate(999_999), Rate::MAX] {
         let mut engine = Engine::new(at(0), EngineConfig::default());
         engine.put_group(at(0), GROUP, GroupSpec::capped(rate)).unwrap();
-        let ask = Ask {
-            demand: Rate::MAX,
-            backlog: Ru(1),
-            head: Ru(1),
-            ..Ask::default()
-        };
+        let ask = Ask { demand: Rate::MAX, backlog: Ru(1), head: Ru(1), ..Ask::default() };
         let terms = leased(engine.renew(at(0), A, GROUP, 1, &ask, None));
-        assert!(
-            terms.rate <= rate && terms.rate.0 >= rate.0 / 2 || terms.lump >= Ru(1),
-            "{rate}: {terms:?}"
-        );
+        assert!(terms.rate <= rate && terms.rate.0 >= rate.0 / 2 || terms.lump >= Ru(1), "{rate}: {terms:?}");
         engine.expire(at(60_000));
         engine.renew(at(60_000), B, GROUP, 1, &ask, None);
         engine.check().unwrap();
@@ -464,10 +304,7 @@ fn idle_groups_cost_nothing_and_hold_nothing() {
     let mut engine = engine(100);
     let terms = leased(engine.renew(at(0), A, GROUP, 1, &wants(10), None));
     assert!(terms.rate > Rate::ZERO);
-    let idle = Ask {
-        acked_seq: 1,
-        ..Ask::default()
-    };
+    let idle = Ask { acked_seq: 1, ..Ask::default() };
     let nothing = leased(engine.renew(at(10), A, GROUP, 2, &idle, None));
     assert_eq!((nothing.rate, nothing.max_fit), (Rate::ZERO, Ru::whole(100)));
     assert_eq!(engine.next_expiry(), None);

@@ -27,24 +27,14 @@ fn terms(rate: i64, cap: i64, lump: i64) -> LeaseTerms {
 
 /// A node that asked at 0 ms and was granted at 1 ms.
 fn node(terms: LeaseTerms) -> NodeGroup {
-    let mut node = NodeGroup::new(
-        at(0),
-        NodeConfig {
-            drift_ppm: 0,
-            ..NodeConfig::default()
-        },
-    );
+    let mut node = NodeGroup::new(at(0), NodeConfig { drift_ppm: 0, ..NodeConfig::default() });
     node.ask(at(0), 1);
     assert!(node.on_grant(at(1), 1, &Grant::Leased(terms)));
     node
 }
 
 fn used(ru: i64) -> Consumption {
-    Consumption {
-        charged: RuParts::flat(Ru::whole(ru)),
-        operations: 1,
-        ..Consumption::default()
-    }
+    Consumption { charged: RuParts::flat(Ru::whole(ru)), operations: 1, ..Consumption::default() }
 }
 
 fn queued(outcome: Result<Acquired, Refusal>) -> WaiterId {
@@ -58,10 +48,7 @@ fn queued(outcome: Result<Acquired, Refusal>) -> WaiterId {
 fn nothing_is_spent_before_the_first_grant() {
     let mut node = NodeGroup::new(at(0), NodeConfig::default());
     assert_eq!(node.due(at(0)), Some(at(0)), "a new node asks at once");
-    assert!(matches!(
-        node.try_acquire(at(0), Ru(1)),
-        Err(Refusal::Unavailable { .. })
-    ));
+    assert!(matches!(node.try_acquire(at(0), Ru(1)), Err(Refusal::Unavailable { .. })));
     let waiter = queued(node.acquire(at(0), Ru::whole(1), at(500)));
     node.ask(at(0), 1);
     assert_eq!(node.poll(at(5)), None);
@@ -75,10 +62,7 @@ fn the_lease_runs_from_the_moment_the_renewal_was_sent() {
     node.ask(at(100), 1);
     node.on_grant(at(4_000), 1, &Grant::Leased(terms(100, 50, 50)));
     assert_eq!(node.try_acquire(at(5_099), Ru::whole(1)), Ok(()));
-    assert!(matches!(
-        node.try_acquire(at(5_100), Ru::whole(1)),
-        Err(Refusal::Unavailable { .. })
-    ));
+    assert!(matches!(node.try_acquire(at(5_100), Ru::whole(1)), Err(Refusal::Unavailable { .. })));
     assert_eq!(node.state(at(5_100)).available, Ru::ZERO);
     assert_eq!(node.state(at(5_100)).lease, LeaseState::Expired);
 }
@@ -88,10 +72,7 @@ fn a_grant_that_comes_after_its_end_is_worth_nothing() {
     let mut node = NodeGroup::new(at(0), NodeConfig::default());
     node.ask(at(0), 1);
     node.on_grant(at(9_000), 1, &Grant::Leased(terms(100, 50, 50)));
-    assert!(matches!(
-        node.try_acquire(at(9_000), Ru(1)),
-        Err(Refusal::Unavailable { .. })
-    ));
+    assert!(matches!(node.try_acquire(at(9_000), Ru(1)), Err(Refusal::Unavailable { .. })));
 }
 
 #[test]
@@ -101,10 +82,7 @@ fn only_the_answer_to_the_newest_renewal_counts() {
     node.ask(at(1_200), 3);
     assert!(!node.on_grant(at(1_201), 2, &Grant::Leased(terms(900, 90, 90))));
     assert!(node.on_grant(at(1_202), 3, &Grant::Leased(terms(10, 5, 0))));
-    assert!(
-        !node.on_grant(at(1_203), 3, &Grant::Leased(terms(900, 90, 90))),
-        "a duplicate"
-    );
+    assert!(!node.on_grant(at(1_203), 3, &Grant::Leased(terms(900, 90, 90))), "a duplicate");
     assert_eq!(node.state(at(1_203)).rate, Rate::whole(10));
 }
 
@@ -118,39 +96,22 @@ fn tokens_never_exceed_the_cap() {
 
 #[test]
 fn what_was_returned_stays_counted_until_the_controller_answers() {
-    let mut node = node(LeaseTerms {
-        scarce: true,
-        ..terms(100, 40, 0)
-    });
+    let mut node = node(LeaseTerms { scarce: true, ..terms(100, 40, 0) });
     let ask = node.ask(at(1_000), 2);
     assert!(ask.returned > Ru::ZERO);
     let later = node.state(at(4_000)).available;
-    assert!(
-        later + ask.returned <= Ru::whole(40),
-        "{later} beside {} under way",
-        ask.returned
-    );
+    assert!(later + ask.returned <= Ru::whole(40), "{later} beside {} under way", ask.returned);
     assert!(node.on_grant(at(4_001), 2, &Grant::Leased(terms(100, 40, 0))));
     assert_eq!(node.state(at(4_900)).available, Ru::whole(40));
 }
 
 #[test]
 fn waiters_are_served_in_order_and_nobody_overtakes() {
-    let mut node = node(LeaseTerms {
-        ask_again: Span::secs(1),
-        ..terms(100, 10, 0)
-    });
+    let mut node = node(LeaseTerms { ask_again: Span::secs(1), ..terms(100, 10, 0) });
     let first = queued(node.acquire(at(1), Ru::whole(8), at(2_000)));
     let second = queued(node.acquire(at(2), Ru::whole(1), at(2_000)));
-    assert!(matches!(
-        node.try_acquire(at(50), Ru::whole(1)),
-        Err(Refusal::Throttled { .. })
-    ));
-    assert_eq!(
-        node.poll(at(70)),
-        None,
-        "8 RU are not there yet, and 1 RU waits behind them"
-    );
+    assert!(matches!(node.try_acquire(at(50), Ru::whole(1)), Err(Refusal::Throttled { .. })));
+    assert_eq!(node.poll(at(70)), None, "8 RU are not there yet, and 1 RU waits behind them");
     assert_eq!(node.next_deadline(at(70)), Some(at(81)));
     assert_eq!(node.poll(at(81)), Some((first, Ok(()))));
     assert_eq!(node.poll(at(81)), None);
@@ -165,19 +126,13 @@ fn a_waiter_leaves_at_its_deadline_or_when_cancelled() {
     let gone = queued(node.acquire(at(1), Ru::whole(1), at(5_000)));
     assert!(node.cancel(at(2), gone) && !node.cancel(at(2), gone));
     assert!(matches!(node.poll(at(200)), Some((id, Err(Refusal::Throttled { .. }))) if id == late));
-    assert_eq!(
-        (node.state(at(200)).waiting, node.state(at(200)).backlog),
-        (0, Ru::ZERO)
-    );
+    assert_eq!((node.state(at(200)).waiting, node.state(at(200)).backlog), (0, Ru::ZERO));
     assert_eq!(node.consumption().throttled, 1);
 }
 
 #[test]
 fn a_hopeless_wait_is_refused_at_once() {
-    let saturated = LeaseTerms {
-        ask_again: Span::secs(1),
-        ..terms(10, 10, 0)
-    };
+    let saturated = LeaseTerms { ask_again: Span::secs(1), ..terms(10, 10, 0) };
     let mut node = node(saturated);
     // The rate has just risen from nothing and may rise again.
     let hopeful = queued(node.acquire(at(2), Ru::whole(9), at(100)));
@@ -191,18 +146,14 @@ fn a_hopeless_wait_is_refused_at_once() {
     );
     assert_eq!(
         node.acquire(at(4), Ru::whole(1_001), at(100)),
-        Err(Refusal::NeverFits {
-            max: Ru::whole(1_000)
-        })
+        Err(Refusal::NeverFits { max: Ru::whole(1_000) })
     );
 }
 
 #[test]
 fn ten_thousand_waiters_are_served_first_come_first_served() {
     let mut node = node(terms(1_000, 500, 0));
-    let ids: Vec<_> = (0..10_000)
-        .map(|_| queued(node.acquire(at(1), Ru::whole(1), at(60_000))))
-        .collect();
+    let ids: Vec<_> = (0..10_000).map(|_| queued(node.acquire(at(1), Ru::whole(1), at(60_000)))).collect();
     let mut served = Vec::new();
     let (mut now, mut seq) = (at(1), 1);
     while served.len() < ids.len() {
@@ -217,34 +168,22 @@ fn ten_thousand_waiters_are_served_first_come_first_served() {
             node.on_grant(
                 now,
                 seq,
-                &Grant::Leased(LeaseTerms {
-                    ask_again: Span::secs(1),
-                    ..terms(1_000, 500, 0)
-                }),
+                &Grant::Leased(LeaseTerms { ask_again: Span::secs(1), ..terms(1_000, 500, 0) }),
             );
         }
     }
     assert_eq!(served, ids);
-    assert!(
-        now >= at(9_900) && now <= at(10_100),
-        "10,000 RU at 1,000 RU/s: {now:?}"
-    );
+    assert!(now >= at(9_900) && now <= at(10_100), "10,000 RU at 1,000 RU/s: {now:?}");
 }
 
 #[test]
 fn the_queue_has_a_limit() {
-    let config = NodeConfig {
-        max_waiters: 2,
-        ..NodeConfig::default()
-    };
+    let config = NodeConfig { max_waiters: 2, ..NodeConfig::default() };
     let mut node = NodeGroup::new(at(0), config);
     for _ in 0..2 {
         queued(node.acquire(at(0), Ru::whole(1), at(1_000)));
     }
-    assert_eq!(
-        node.acquire(at(0), Ru::whole(1), at(1_000)),
-        Err(Refusal::TooManyWaiters { limit: 2 })
-    );
+    assert_eq!(node.acquire(at(0), Ru::whole(1), at(1_000)), Err(Refusal::TooManyWaiters { limit: 2 }));
 }
 
 #[test]
@@ -255,19 +194,10 @@ fn settling_refunds_or_owes_and_debt_is_paid_before_anyone_else() {
     assert_eq!(node.state(at(1)).available, Ru::whole(16));
     assert_eq!(node.try_acquire(at(1), Ru::whole(6)), Ok(()));
     node.settle(at(1), Ru::whole(6), &used(21));
-    assert_eq!(
-        (node.state(at(1)).debt, node.worst_debt()),
-        (Ru::whole(5), Ru::whole(5))
-    );
-    assert!(matches!(
-        node.try_acquire(at(400), Ru(1)),
-        Err(Refusal::Throttled { .. })
-    ));
+    assert_eq!((node.state(at(1)).debt, node.worst_debt()), (Ru::whole(5), Ru::whole(5)));
+    assert!(matches!(node.try_acquire(at(400), Ru(1)), Err(Refusal::Throttled { .. })));
     assert_eq!(node.try_acquire(at(602), Ru::whole(1)), Ok(()));
-    assert_eq!(
-        (node.consumption().ru(), node.consumption().operations),
-        (Ru::whole(25), 2)
-    );
+    assert_eq!((node.consumption().ru(), node.consumption().operations), (Ru::whole(25), 2));
 }
 
 #[test]
@@ -281,18 +211,10 @@ fn a_charge_after_the_fact_is_owed() {
 #[test]
 fn past_the_lease_the_fallback_holds() {
     let stop = node(terms(100, 50, 50));
-    let rate = node(LeaseTerms {
-        fallback: Fallback::Rate(Rate::whole(2)),
-        ..terms(100, 50, 50)
-    });
-    let free = node(LeaseTerms {
-        fallback: Fallback::Unlimited,
-        ..terms(100, 50, 50)
-    });
+    let rate = node(LeaseTerms { fallback: Fallback::Rate(Rate::whole(2)), ..terms(100, 50, 50) });
+    let free = node(LeaseTerms { fallback: Fallback::Unlimited, ..terms(100, 50, 50) });
     for (mut node, admitted) in [(stop, 0), (rate, 2), (free, 40)] {
-        let passed = (0..40)
-            .filter(|_| node.try_acquire(at(6_000), Ru::whole(1)).is_ok())
-            .count();
+        let passed = (0..40).filter(|_| node.try_acquire(at(6_000), Ru::whole(1)).is_ok()).count();
         assert_eq!(passed, admitted);
     }
 }
@@ -331,10 +253,7 @@ fn a_clock_that_jumps_back_makes_no_tokens() {
 
 #[test]
 fn a_fast_clock_within_the_margin_earns_no_more_than_was_leased() {
-    let config = NodeConfig {
-        drift_ppm: 1_000,
-        ..NodeConfig::default()
-    };
+    let config = NodeConfig { drift_ppm: 1_000, ..NodeConfig::default() };
     let mut node = NodeGroup::new(at(0), config);
     node.ask(at(0), 1);
     node.on_grant(at(0), 1, &Grant::Leased(terms(1_000, 100_000, 0)));
@@ -344,10 +263,7 @@ fn a_fast_clock_within_the_margin_earns_no_more_than_was_leased() {
 
 #[test]
 fn an_idle_node_gives_up_and_asks_again_when_it_is_needed() {
-    let config = NodeConfig {
-        idle_after: Span::secs(3),
-        ..NodeConfig::default()
-    };
+    let config = NodeConfig { idle_after: Span::secs(3), ..NodeConfig::default() };
     let mut node = NodeGroup::new(at(0), config);
     node.ask(at(0), 1);
     node.on_grant(at(0), 1, &Grant::Leased(terms(100, 50, 0)));
@@ -372,10 +288,7 @@ fn release_gives_everything_up_and_refuses_from_then_on() {
     let waiter = queued(node.acquire(at(1), Ru::whole(1), at(4_000)));
     node.release(at(2));
     assert!(matches!(node.poll(at(2)), Some((id, Err(Refusal::Unavailable { .. }))) if id == waiter));
-    assert!(matches!(
-        node.acquire(at(2), Ru(1), at(9_000)),
-        Err(Refusal::Unavailable { .. })
-    ));
+    assert!(matches!(node.acquire(at(2), Ru(1), at(9_000)), Err(Refusal::Unavailable { .. })));
     assert_eq!(node.due(at(2)), None);
 }
 
@@ -386,9 +299,5 @@ fn without_an_answer_the_renewal_is_repeated_under_a_new_number() {
     assert_eq!(node.due(at(1_000)), Some(at(2_000)));
     node.on_session_lost(at(1_100));
     assert!(node.due(at(1_100)).is_some_and(|due| due <= at(1_200)));
-    assert_eq!(
-        node.try_acquire(at(1_100), Ru::whole(1)),
-        Ok(()),
-        "the lease is still good"
-    );
+    assert_eq!(node.try_acquire(at(1_100), Ru::whole(1)), Ok(()), "the lease is still good");
 }

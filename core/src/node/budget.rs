@@ -56,11 +56,7 @@ pub(crate) struct Budget {
 
 impl Budget {
     pub(crate) fn new(now: Time, drift_ppm: u32) -> Self {
-        Self {
-            last: now,
-            drift_ppm,
-            ..Self::default()
-        }
+        Self { last: now, drift_ppm, ..Self::default() }
     }
 
     pub(crate) fn state(&self) -> LeaseState {
@@ -122,10 +118,7 @@ impl Budget {
         let earned = self.accrual.take(self.income(), until.since(self.last));
         self.last = self.last.max(until);
         self.add(earned);
-        debug_assert!(
-            self.tokens <= self.cap() && self.tokens >= Ru::ZERO,
-            "I4: {self:?}"
-        );
+        debug_assert!(self.tokens <= self.cap() && self.tokens >= Ru::ZERO, "I4: {self:?}");
     }
 
     /// Pays debt, then fills the bucket; what does not fit is lost.
@@ -200,11 +193,7 @@ impl Budget {
     /// When the bucket is full, should nothing be spent; `None` when it never fills.
     pub(crate) fn full_at(&self) -> Option<Time> {
         let income = self.income();
-        (income.0 > 0).then(|| {
-            income
-                .time_for(self.cap() - self.tokens)
-                .map(|span| self.last.after(span))
-        })?
+        (income.0 > 0).then(|| income.time_for(self.cap() - self.tokens).map(|span| self.last.after(span)))?
     }
 
     /// The bucket and the lump in hand can never cover an operation; it takes another lump.
@@ -229,20 +218,9 @@ impl Budget {
         self.tokens = self.tokens.min(keep.or_zero());
         self.set_aside = Ru::ZERO;
         self.in_flight += surplus;
-        let lump = if lump_too {
-            std::mem::take(&mut self.lump)
-        } else {
-            Ru::ZERO
-        };
+        let lump = if lump_too { std::mem::take(&mut self.lump) } else { Ru::ZERO };
         self.tokens = self.tokens.min(self.cap());
-        (
-            surplus + lump,
-            Held {
-                rate: self.rate,
-                cap: self.cap,
-                lump: self.lump,
-            },
-        )
+        (surplus + lump, Held { rate: self.rate, cap: self.cap, lump: self.lump })
     }
 
     /// Gives everything up.
@@ -278,14 +256,7 @@ impl Budget {
     pub(crate) fn unlimited(&mut self, now: Time, asked: Time, ttl: Span, fallback: Fallback) {
         self.advance(now);
         let (debt, last, drift_ppm) = (Ru::ZERO, self.last, self.drift_ppm);
-        *self = Self {
-            debt,
-            last,
-            drift_ppm,
-            expires: asked.after(ttl),
-            fallback,
-            ..Self::default()
-        };
+        *self = Self { debt, last, drift_ppm, expires: asked.after(ttl), fallback, ..Self::default() };
         self.state = LeaseState::Unlimited;
         self.advance(now);
     }
@@ -294,12 +265,6 @@ impl Budget {
     pub(crate) fn stop(&mut self, now: Time, state: LeaseState) {
         self.advance(now);
         let (debt, last, drift_ppm) = (self.debt, self.last, self.drift_ppm);
-        *self = Self {
-            debt,
-            last,
-            drift_ppm,
-            state,
-            ..Self::default()
-        };
+        *self = Self { debt, last, drift_ppm, state, ..Self::default() };
     }
 }

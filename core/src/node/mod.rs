@@ -188,15 +188,9 @@ impl NodeGroup {
         }
         if self.waiters.len() >= self.config.max_waiters {
             self.consumption.throttled += 1;
-            return Err(Refusal::TooManyWaiters {
-                limit: self.config.max_waiters,
-            });
+            return Err(Refusal::TooManyWaiters { limit: self.config.max_waiters });
         }
-        Ok(Acquired::Queued(self.waiters.join(Waiter {
-            cost,
-            deadline,
-            since: now,
-        })))
+        Ok(Acquired::Queued(self.waiters.join(Waiter { cost, deadline, since: now })))
     }
 
     fn arrive(&mut self, now: Time, cost: Ru) {
@@ -210,10 +204,7 @@ impl NodeGroup {
         if self.budget.available() < self.budget.cap().scale(1, 8) {
             self.renewal.press();
         }
-        debug_assert!(
-            self.budget.expires().is_none_or(|end| now < end),
-            "I4: spent past the lease"
-        );
+        debug_assert!(self.budget.expires().is_none_or(|end| now < end), "I4: spent past the lease");
     }
 
     /// A waiter leaves the queue. False when it is not in it: `poll` has told its outcome.
@@ -258,10 +249,7 @@ impl NodeGroup {
         }
         if self.budget.covers(waiter.cost) {
             self.waiters.leave(first);
-            self.consumption.waited_us = self
-                .consumption
-                .waited_us
-                .saturating_add(now.since(waiter.since).0);
+            self.consumption.waited_us = self.consumption.waited_us.saturating_add(now.since(waiter.since).0);
             self.spend(now, waiter.cost);
             return Some((first, Ok(())));
         }
@@ -271,10 +259,7 @@ impl NodeGroup {
         }
         let waiter = self.waiters.leave(late)?;
         self.consumption.throttled += 1;
-        self.consumption.waited_us = self
-            .consumption
-            .waited_us
-            .saturating_add(now.since(waiter.since).0);
+        self.consumption.waited_us = self.consumption.waited_us.saturating_add(now.since(waiter.since).0);
         Some((late, Err(self.refusal(now, waiter.cost))))
     }
 
@@ -282,9 +267,7 @@ impl NodeGroup {
     fn hopeless(&self, cost: Ru) -> Option<Refusal> {
         match self.budget.state() {
             LeaseState::Unknown => Some(Refusal::UnknownGroup),
-            LeaseState::Closed => Some(Refusal::Unavailable {
-                retry_after: Span::secs(1),
-            }),
+            LeaseState::Closed => Some(Refusal::Unavailable { retry_after: Span::secs(1) }),
             LeaseState::Leased if cost > self.max_fit => Some(Refusal::NeverFits { max: self.max_fit }),
             _ => None,
         }
@@ -301,19 +284,13 @@ impl NodeGroup {
                     self.waiters.backlog() + cost + self.budget.debt() - self.budget.available().or_zero();
                 let refill = self.budget.income().time_for(queued);
                 let retry_after = refill.map_or(next_ask, |span| span.max(Span(1)));
-                Refusal::Throttled {
-                    retry_after: retry_after.min(Span::secs(3600)),
-                }
+                Refusal::Throttled { retry_after: retry_after.min(Span::secs(3600)) }
             }
             LeaseState::Expired if self.budget.income() > Rate::ZERO => {
                 let refill = self.budget.income().time_for(self.waiters.backlog() + cost);
-                Refusal::Throttled {
-                    retry_after: refill.unwrap_or(next_ask),
-                }
+                Refusal::Throttled { retry_after: refill.unwrap_or(next_ask) }
             }
-            _ => Refusal::Unavailable {
-                retry_after: next_ask,
-            },
+            _ => Refusal::Unavailable { retry_after: next_ask },
         }
     }
 
@@ -327,10 +304,7 @@ impl NodeGroup {
     pub fn next_poll(&self) -> Option<Time> {
         let (_, first) = self.waiters.first()?;
         let late = self.waiters.most_urgent().map(|(deadline, _)| deadline);
-        [self.budget.covered_at(first.cost), late, self.budget.expires()]
-            .into_iter()
-            .flatten()
-            .min()
+        [self.budget.covered_at(first.cost), late, self.budget.expires()].into_iter().flatten().min()
     }
 
     /// Cumulative consumption of this incarnation.

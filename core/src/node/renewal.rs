@@ -79,15 +79,11 @@ impl Renewal {
 
     fn earliest(&self) -> Time {
         let allowed = Time(self.paid_until.0.saturating_sub(MIN_INTERVAL_BURST.0));
-        self.asked_at
-            .map_or(allowed, |at| allowed.max(at.after(LEAST_INTERVAL)))
-            .max(self.ask_again_at)
+        self.asked_at.map_or(allowed, |at| allowed.max(at.after(LEAST_INTERVAL))).max(self.ask_again_at)
     }
 
     fn idle(&self, now: Time, config: &NodeConfig) -> bool {
-        self.last_arrival
-            .or(self.asked_at)
-            .is_some_and(|at| now.since(at) >= config.idle_after)
+        self.last_arrival.or(self.asked_at).is_some_and(|at| now.since(at) >= config.idle_after)
     }
 }
 
@@ -113,11 +109,7 @@ impl NodeGroup {
         }
         let regular = asked_at.after(renewal.renew_after);
         let early = pressed.then(|| renewal.earliest());
-        let full = if renewal.scarce {
-            self.budget.full_at()
-        } else {
-            None
-        };
+        let full = if renewal.scarce { self.budget.full_at() } else { None };
         let surplus = full.map(|at| at.max(asked_at.after(SURPLUS_INTERVAL)));
         [Some(regular), early, surplus].into_iter().flatten().min()
     }
@@ -134,11 +126,7 @@ impl NodeGroup {
         let owes = self.budget.debt().is_positive();
         if renewal.idle(now, &self.config) && self.waiters.is_empty() && !owes {
             let returned = self.budget.abandon(LeaseState::Idle);
-            return Ask {
-                acked_seq,
-                returned,
-                ..Ask::default()
-            };
+            return Ask { acked_seq, returned, ..Ask::default() };
         }
         let (returned, held) = self.yield_surplus(now);
         let waiting = !self.waiters.is_empty();
@@ -147,11 +135,7 @@ impl NodeGroup {
             acked_seq,
             held,
             returned,
-            demand: if waiting {
-                demand.max(self.demand.recent(now))
-            } else {
-                demand
-            },
+            demand: if waiting { demand.max(self.demand.recent(now)) } else { demand },
             backlog: self.waiters.backlog() + self.budget.debt(),
             head: self.waiters.first().map_or(Ru::ZERO, |(_, first)| first.cost),
             debt: self.budget.debt(),
@@ -172,11 +156,7 @@ impl NodeGroup {
             return self.budget.give_back(Ru::MAX, true);
         }
         let full = self.budget.full_at().is_some_and(|at| at <= now);
-        let offered = if full {
-            self.demand.recent(now)
-        } else {
-            self.demand.rate(now)
-        };
+        let offered = if full { self.demand.recent(now) } else { self.demand.rate(now) };
         let enough = offered + offered;
         if enough < self.budget.rate().scale(3, 4) {
             self.budget.lower(enough);
@@ -205,11 +185,7 @@ impl NodeGroup {
                 self.renewal.scarce = terms.scarce;
                 self.renewal.urgent |= terms.ack_now || self.budget.set_aside().is_positive();
             }
-            Grant::Unlimited {
-                ttl,
-                renew_after,
-                fallback,
-            } => {
+            Grant::Unlimited { ttl, renew_after, fallback } => {
                 self.budget.unlimited(now, asked, *ttl, *fallback);
                 self.max_fit = Ru::MAX;
                 self.renewal.renew_after = *renew_after;
