@@ -43,10 +43,7 @@ impl Interceptor for Actor {
 impl Admin {
     /// Connects to the controller at `endpoint` on behalf of `actor`.
     pub(crate) async fn connect(endpoint: &str, actor: &str) -> Result<Self, CliError> {
-        let unusable = |reason: String| CliError::Endpoint {
-            endpoint: endpoint.to_owned(),
-            reason,
-        };
+        let unusable = |reason: String| CliError::Endpoint { endpoint: endpoint.to_owned(), reason };
         if !endpoint.starts_with("http://") {
             return Err(unusable("it does not begin with http://".to_owned()));
         }
@@ -99,10 +96,7 @@ impl Admin {
 
     /// A part of an answer that the protocol promises.
     pub(crate) fn part<T>(&self, part: Option<T>, what: &'static str) -> Result<T, CliError> {
-        part.ok_or_else(|| CliError::Answer {
-            endpoint: self.endpoint.clone(),
-            what,
-        })
+        part.ok_or_else(|| CliError::Answer { endpoint: self.endpoint.clone(), what })
     }
 }
 

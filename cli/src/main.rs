@@ -40,10 +40,7 @@ fn run(cli: Cli) -> Result<ExitCode, CliError> {
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .enable_all()
         .build()
-        .map_err(|error| CliError::Process {
-            what: "runtime".to_owned(),
-            reason: error.to_string(),
-        })?;
+        .map_err(|error| CliError::Process { what: "runtime".to_owned(), reason: error.to_string() })?;
     let global = cli.global;
     let done = runtime.block_on(async {
         match cli.command {

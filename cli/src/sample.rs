@@ -35,12 +35,7 @@ pub(crate) async fn sample(admin: &Admin) -> Result<Vec<GroupSample>, CliError> 
     let (groups, _) = group::all(admin).await?;
     let mut samples: BTreeMap<String, GroupSample> = groups.into_iter().map(defined).collect();
     let request = v1::ListLeasesRequest { group: String::new() };
-    let leases = admin
-        .calls()
-        .list_leases(request)
-        .await
-        .map_err(admin.failed())?
-        .into_inner();
+    let leases = admin.calls().list_leases(request).await.map_err(admin.failed())?.into_inner();
     for state in leases.groups {
         if let Some(sample) = samples.get_mut(&state.group) {
             (sample.leased, sample.demand) = (state.committed, state.demand);
@@ -52,16 +47,8 @@ pub(crate) async fn sample(admin: &Admin) -> Result<Vec<GroupSample>, CliError> 
             sample.waiting = sample.waiting.saturating_add(lease.waiting);
         }
     }
-    let request = v1::UsageRequest {
-        group: String::new(),
-        per_client: false,
-    };
-    let usage = admin
-        .calls()
-        .usage(request)
-        .await
-        .map_err(admin.failed())?
-        .into_inner();
+    let request = v1::UsageRequest { group: String::new(), per_client: false };
+    let usage = admin.calls().usage(request).await.map_err(admin.failed())?.into_inner();
     for row in usage.rows.into_iter().filter(|row| row.client.is_empty()) {
         if let Some(sample) = samples.get_mut(&row.group) {
             sample.live_ru_per_sec = row.live_ru_per_sec;
@@ -72,21 +59,13 @@ pub(crate) async fn sample(admin: &Admin) -> Result<Vec<GroupSample>, CliError> 
 }
 
 fn defined(group: v1::Group) -> (String, GroupSample) {
-    let cap = match (
-        group.burstable.as_str(),
-        group.burst_ru_per_sec.as_str(),
-        group.ru_per_sec.as_str(),
-    ) {
+    let cap = match (group.burstable.as_str(), group.burst_ru_per_sec.as_str(), group.ru_per_sec.as_str()) {
         ("unlimited", _, _) | (_, _, "" | "unlimited") => "unlimited".to_owned(),
         ("moderated", cap, _) if !cap.is_empty() => cap.to_owned(),
         (_, _, rate) => rate.to_owned(),
     };
-    let sample = GroupSample {
-        group: group.name.clone(),
-        parent: group.parent,
-        cap,
-        ..GroupSample::default()
-    };
+    let sample =
+        GroupSample { group: group.name.clone(), parent: group.parent, cap, ..GroupSample::default() };
     (group.name, sample)
 }
 

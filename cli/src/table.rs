@@ -20,10 +20,7 @@ impl Table {
             title: header.trim_start_matches('>').to_owned(),
             right: header.starts_with('>'),
         };
-        Self {
-            columns: headers.iter().map(column).collect(),
-            rows: Vec::new(),
-        }
+        Self { columns: headers.iter().map(column).collect(), rows: Vec::new() }
     }
 
     /// Adds a row; a cell that is empty shows as `-`.
@@ -74,9 +71,6 @@ mod tests {
         let mut table = Table::new(&["GROUP", ">RU/s", "NOTE"]);
         table.row(["a", "5", "x"]);
         table.row(["long-name", "12000", ""]);
-        assert_eq!(
-            table.text(),
-            "GROUP       RU/s  NOTE\na              5  x\nlong-name  12000  -\n"
-        );
+        assert_eq!(table.text(), "GROUP       RU/s  NOTE\na              5  x\nlong-name  12000  -\n");
     }
 }

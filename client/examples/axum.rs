@@ -9,9 +9,7 @@ use tidegate_client::{Client, Usage};
 #[tokio::main]
 async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let client = Client::connect(["http://127.0.0.1:7420"], "axum-example").await?;
-    let routes = Router::new()
-        .route("/", get(hello))
-        .layer(GovernLayer::new(client.clone()));
+    let routes = Router::new().route("/", get(hello)).layer(GovernLayer::new(client.clone()));
     let listener = tokio::net::TcpListener::bind("127.0.0.1:8080").await?;
     let stop = async { drop(tokio::signal::ctrl_c().await) };
     axum::serve(listener, routes).with_graceful_shutdown(stop).await?;
@@ -23,10 +21,6 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
 
 /// CPU and response bytes are metered by the layer; what was read elsewhere the handler adds.
 async fn hello(Extension(recorder): Extension<UsageRecorder>) -> &'static str {
-    recorder.add(&Usage {
-        read_requests: 1,
-        read_bytes: 4_096,
-        ..Usage::default()
-    });
+    recorder.add(&Usage { read_requests: 1, read_bytes: 4_096, ..Usage::default() });
     "hello\n"
 }

@@ -23,9 +23,8 @@ pub(crate) struct Backoff {
 impl Backoff {
     /// The pause after one more failure.
     pub(crate) fn pause(&mut self) -> Duration {
-        let ceiling = FIRST
-            .saturating_mul(1_u32.checked_shl(self.failures.min(16)).unwrap_or(u32::MAX))
-            .min(LONGEST);
+        let ceiling =
+            FIRST.saturating_mul(1_u32.checked_shl(self.failures.min(16)).unwrap_or(u32::MAX)).min(LONGEST);
         self.failures = self.failures.saturating_add(1);
         rand::random_range(Duration::ZERO..=ceiling)
     }

@@ -25,10 +25,8 @@ pub(crate) struct Bindings {
 impl Bindings {
     /// The group that pays for `user` of `tenant`; `None` is the default group.
     pub(crate) fn resolve(&self, tenant: &str, user: &str) -> Option<&GroupName> {
-        let of_user = self
-            .users
-            .get(user)
-            .and_then(|tenants| tenants.get(tenant).or_else(|| tenants.get("")));
+        let of_user =
+            self.users.get(user).and_then(|tenants| tenants.get(tenant).or_else(|| tenants.get("")));
         of_user.or_else(|| self.tenants.get(tenant))
     }
 
@@ -46,10 +44,7 @@ impl Bindings {
         let replaced = if binding.user.is_empty() {
             self.tenants.insert(binding.tenant, group)
         } else {
-            self.users
-                .entry(binding.user)
-                .or_default()
-                .insert(binding.tenant, group)
+            self.users.entry(binding.user).or_default().insert(binding.tenant, group)
         };
         if replaced.is_none() {
             self.count = self.count.saturating_add(1);
@@ -81,22 +76,15 @@ mod tests {
     use super::*;
 
     fn binding(tenant: &str, user: &str, group: &str) -> v1::Binding {
-        v1::Binding {
-            tenant: tenant.into(),
-            user: user.into(),
-            group: group.into(),
-        }
+        v1::Binding { tenant: tenant.into(), user: user.into(), group: group.into() }
     }
 
     #[test]
     fn the_narrowest_binding_wins() {
         let mut bindings = Bindings::default();
-        for (tenant, user, group) in [
-            ("t", "", "tenant"),
-            ("", "u", "user"),
-            ("t", "u", "both"),
-            ("", "", "nobody"),
-        ] {
+        for (tenant, user, group) in
+            [("t", "", "tenant"), ("", "u", "user"), ("t", "u", "both"), ("", "", "nobody")]
+        {
             bindings.put(binding(tenant, user, group)).unwrap();
         }
         let resolve = |b: &Bindings, t: &str, u: &str| b.resolve(t, u).map(ToString::to_string);
@@ -109,11 +97,7 @@ mod tests {
             ("other", "other", None),
             ("", "", None),
         ] {
-            assert_eq!(
-                resolve(&bindings, tenant, user).as_deref(),
-                group,
-                "{tenant} {user}"
-            );
+            assert_eq!(resolve(&bindings, tenant, user).as_deref(), group, "{tenant} {user}");
         }
         bindings.remove(&binding("t", "u", ""));
         bindings.remove(&binding("t", "u", ""));

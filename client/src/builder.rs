@@ -33,10 +33,7 @@ pub struct Limits {
 
 impl Default for Limits {
     fn default() -> Self {
-        Self {
-            groups: 10_000,
-            waiters: NodeConfig::default().max_waiters,
-        }
+        Self { groups: 10_000, waiters: NodeConfig::default().max_waiters }
     }
 }
 
@@ -156,9 +153,7 @@ impl ClientBuilder {
         let transport = match self.transport {
             Some(transport) => transport,
             None => {
-                self.endpoints
-                    .iter()
-                    .try_for_each(|endpoint| check_endpoint(endpoint))?;
+                self.endpoints.iter().try_for_each(|endpoint| check_endpoint(endpoint))?;
                 Arc::new(Grpc::default())
             }
         };
@@ -219,10 +214,7 @@ impl ClientBuilder {
 }
 
 fn check_endpoint(endpoint: &str) -> Result<(), ConnectError> {
-    let unusable = |reason: String| ConnectError::Endpoint {
-        endpoint: endpoint.to_owned(),
-        reason,
-    };
+    let unusable = |reason: String| ConnectError::Endpoint { endpoint: endpoint.to_owned(), reason };
     Endpoint::from_shared(endpoint.to_owned()).map_err(|error| unusable(error.to_string()))?;
     if !endpoint.starts_with("http://") {
         return Err(unusable("it does not begin with http://".to_owned()));

@@ -50,14 +50,7 @@ impl Client {
         tasks: [JoinHandle<()>; 3],
         patience: Duration,
     ) -> Self {
-        Self {
-            inner: Arc::new(Inner {
-                hub,
-                orders,
-                tasks,
-                patience,
-            }),
-        }
+        Self { inner: Arc::new(Inner { hub, orders, tasks, patience }) }
     }
 
     pub(crate) fn hub(&self) -> &Arc<Hub> {
@@ -93,10 +86,7 @@ impl Client {
         let mut turns = hub.turn.subscribe();
         let waited = self.inner.patience;
         // Charging the default group before the bindings are known would be wrong.
-        if !matches!(
-            within(waited, turns.wait_for(|turn| *turn > 0)).await,
-            Some(Ok(_))
-        ) {
+        if !matches!(within(waited, turns.wait_for(|turn| *turn > 0)).await, Some(Ok(_))) {
             return Err(GroupError::NoBindings { waited });
         }
         let turn = *hub.turn.borrow();
@@ -119,14 +109,8 @@ impl Client {
         let lease = cell.node_state().lease;
         if matches!(lease, LeaseState::None | LeaseState::Unknown) {
             cell.renew_now();
-            if !matches!(
-                within(waited, answers.wait_for(|count| *count > before)).await,
-                Some(Ok(_))
-            ) {
-                return Err(GroupError::Unavailable {
-                    group: cell.name().clone(),
-                    waited,
-                });
+            if !matches!(within(waited, answers.wait_for(|count| *count > before)).await, Some(Ok(_))) {
+                return Err(GroupError::Unavailable { group: cell.name().clone(), waited });
             }
         }
         if cell.node_state().lease == LeaseState::Unknown {
@@ -154,9 +138,8 @@ impl Client {
         within(half, self.permits_settled()).await;
         let (farewell, confirmed) = oneshot::channel();
         let left = duration(end.since(clock.now()));
-        let told = within(left, async {
-            self.inner.orders.send(farewell).await.is_ok() && confirmed.await.is_ok()
-        });
+        let told =
+            within(left, async { self.inner.orders.send(farewell).await.is_ok() && confirmed.await.is_ok() });
         let told = told.await.unwrap_or(false);
         self.inner.stop();
         let cells = hub.registry.all();

@@ -16,9 +16,7 @@ pub(crate) struct Clock {
 impl Clock {
     /// A clock that reads zero now.
     pub(crate) fn start() -> Self {
-        Self {
-            origin: Instant::now(),
-        }
+        Self { origin: Instant::now() }
     }
 
     /// Microseconds since the start.
@@ -33,9 +31,7 @@ impl Clock {
 
     /// The moment `time` of this clock as tokio's.
     pub(crate) fn instant(&self, time: Time) -> Instant {
-        self.origin
-            .checked_add(Duration::from_micros(time.0))
-            .unwrap_or(self.origin)
+        self.origin.checked_add(Duration::from_micros(time.0)).unwrap_or(self.origin)
     }
 
     /// Completes at `time`; at once when it has passed, never when it is beyond what the timer can express.
@@ -53,14 +49,9 @@ pub(crate) async fn within<F: Future>(limit: Duration, work: F) -> Option<F::Out
 }
 
 /// Microseconds since 1970; zero when the wall clock stands before that.
-#[expect(
-    clippy::disallowed_methods,
-    reason = "this is the crate's only reading of the wall clock"
-)]
+#[expect(clippy::disallowed_methods, reason = "this is the crate's only reading of the wall clock")]
 pub(crate) fn wall_micros() -> u64 {
-    SystemTime::now()
-        .duration_since(UNIX_EPOCH)
-        .map_or(0, |since| span(since).0)
+    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| span(since).0)
 }
 
 /// A duration in microseconds, saturating.

@@ -88,19 +88,13 @@ impl Hub {
     /// The group that pays for `user` of `tenant`.
     pub(crate) fn resolve(&self, tenant: &str, user: &str) -> Result<Arc<GroupCell>, GroupError> {
         let bindings = self.bindings.read().unwrap_or_else(PoisonError::into_inner);
-        let name = bindings
-            .resolve(tenant, user)
-            .map_or(DEFAULT_GROUP, |name| &**name);
+        let name = bindings.resolve(tenant, user).map_or(DEFAULT_GROUP, |name| &**name);
         self.registry.get_or_make(&self.shared, name)
     }
 
     /// CPU time metered in all groups, in nanoseconds.
     pub(crate) fn metered_cpu_ns(&self) -> u64 {
-        let metered = self
-            .registry
-            .all()
-            .into_iter()
-            .map(|cell| cell.consumption(false).usage.cpu_ns);
+        let metered = self.registry.all().into_iter().map(|cell| cell.consumption(false).usage.cpu_ns);
         metered.fold(0, u64::saturating_add)
     }
 

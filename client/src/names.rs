@@ -43,9 +43,7 @@ impl Identity {
         // A name of dots alone is a directory, and the journal is a file named after the identity.
         let dots = value.bytes().all(|byte| byte == b'.');
         if dots || value.len() > MAX_IDENTITY || !value.bytes().all(allowed) {
-            return Err(NameError::Identity {
-                value: shorten(value),
-            });
+            return Err(NameError::Identity { value: shorten(value) });
         }
         Ok(Self(value.into()))
     }
@@ -62,9 +60,7 @@ impl GroupName {
         let allowed = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'_' | b'-');
         let starts = value.starts_with(|first: char| first.is_ascii_alphanumeric());
         if !starts || value.len() > MAX_GROUP_NAME || !value.bytes().all(allowed) {
-            return Err(NameError::Group {
-                value: shorten(value),
-            });
+            return Err(NameError::Group { value: shorten(value) });
         }
         Ok(Self(value.to_ascii_lowercase().into()))
     }

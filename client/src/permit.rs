@@ -21,12 +21,7 @@ pub struct Permit {
 
 impl Permit {
     pub(crate) fn new(cell: Arc<GroupCell>, estimate: Ru, admitted_at: Time) -> Self {
-        Self {
-            cell,
-            estimate,
-            admitted_at,
-            settled: false,
-        }
+        Self { cell, estimate, admitted_at, settled: false }
     }
 
     /// What was taken when the operation was admitted.

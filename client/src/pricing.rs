@@ -25,19 +25,12 @@ pub(crate) enum PricingError {
     #[error("the controller sent cost tables without an active one")]
     NoActive,
     #[error("cost table {name} version {version} cannot be used: {error}")]
-    Table {
-        name: String,
-        version: u32,
-        error: tidegate_cost_model::TableErrors,
-    },
+    Table { name: String, version: u32, error: tidegate_cost_model::TableErrors },
 }
 
 impl Default for Prices {
     fn default() -> Self {
-        Self(RwLock::new(Arc::new(Tables {
-            active: CostTable::tidb_v1(),
-            shadow: None,
-        })))
+        Self(RwLock::new(Arc::new(Tables { active: CostTable::tidb_v1(), shadow: None })))
     }
 }
 
@@ -68,17 +61,8 @@ impl Prices {
             flat: charged.flat.or_zero(),
         };
         let tables = self.0.read().unwrap_or_else(PoisonError::into_inner);
-        let shadow = tables
-            .shadow
-            .as_ref()
-            .map(|_| charged.total())
-            .unwrap_or_default();
-        Consumption {
-            charged,
-            shadow,
-            operations: 1,
-            ..Consumption::default()
-        }
+        let shadow = tables.shadow.as_ref().map(|_| charged.total()).unwrap_or_default();
+        Consumption { charged, shadow, operations: 1, ..Consumption::default() }
     }
 }
 
@@ -120,25 +104,17 @@ mod tests {
     fn the_active_table_is_charged_and_the_shadow_counted() {
         let prices = Prices::default();
         assert_eq!(prices.price(&Usage::default()).shadow, Ru::ZERO);
-        let both = v1::CostTables {
-            active: Some(wire("a", "1/1000000")),
-            shadow: Some(wire("b", "1/500000")),
-        };
+        let both =
+            v1::CostTables { active: Some(wire("a", "1/1000000")), shadow: Some(wire("b", "1/500000")) };
         prices.set(tables(both).unwrap());
-        let usage = Usage {
-            cpu_ns: 3_000_000,
-            ..Usage::default()
-        };
+        let usage = Usage { cpu_ns: 3_000_000, ..Usage::default() };
         let priced = prices.price(&usage);
         assert_eq!(
             (priced.charged.cpu, priced.ru(), priced.shadow),
             (Ru::whole(3), Ru::whole(3), Ru::whole(6))
         );
         assert_eq!((priced.operations, priced.usage), (1, usage));
-        let direct = prices.direct(RuParts {
-            cpu: Ru(-5),
-            ..RuParts::flat(Ru(7))
-        });
+        let direct = prices.direct(RuParts { cpu: Ru(-5), ..RuParts::flat(Ru(7)) });
         assert_eq!((direct.ru(), direct.shadow), (Ru(7), Ru(7)));
     }
 
@@ -146,10 +122,7 @@ mod tests {
     fn tables_that_make_no_sense_are_refused_by_name() {
         assert!(tables(v1::CostTables::default()).is_err());
         for text in ["-1", "x", "1/0"] {
-            let wire = v1::CostTables {
-                active: Some(wire("a", text)),
-                shadow: None,
-            };
+            let wire = v1::CostTables { active: Some(wire("a", text)), shadow: None };
             let error = tables(wire).unwrap_err().to_string();
             assert!(error.contains("cost table a version 1"), "{error}");
         }

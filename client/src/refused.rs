@@ -77,14 +77,12 @@ impl Refused {
     pub(crate) fn new(group: &GroupName, cost: Ru, refusal: Refusal) -> Self {
         let group = group.clone();
         match refusal {
-            Refusal::Throttled { retry_after } => Self::Throttled {
-                group,
-                retry_after: duration(retry_after),
-            },
-            Refusal::Unavailable { retry_after } => Self::Unavailable {
-                group,
-                retry_after: duration(retry_after),
-            },
+            Refusal::Throttled { retry_after } => {
+                Self::Throttled { group, retry_after: duration(retry_after) }
+            }
+            Refusal::Unavailable { retry_after } => {
+                Self::Unavailable { group, retry_after: duration(retry_after) }
+            }
             Refusal::UnknownGroup => Self::UnknownGroup { group },
             Refusal::NeverFits { max } => Self::NeverFits { group, cost, max },
             Refusal::TooManyWaiters { limit } => Self::TooManyWaiters { group, limit },

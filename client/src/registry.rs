@@ -26,19 +26,11 @@ struct Groups {
 impl Registry {
     /// Holds at most `limit` groups.
     pub(crate) fn new(limit: usize) -> Self {
-        Self {
-            groups: RwLock::default(),
-            limit,
-        }
+        Self { groups: RwLock::default(), limit }
     }
 
     pub(crate) fn get(&self, name: &str) -> Option<Arc<GroupCell>> {
-        self.groups
-            .read()
-            .unwrap_or_else(PoisonError::into_inner)
-            .by_name
-            .get(name)
-            .cloned()
+        self.groups.read().unwrap_or_else(PoisonError::into_inner).by_name.get(name).cloned()
     }
 
     /// The group of this name, made when it is not in use yet; its first renewal is due at once.
@@ -55,16 +47,9 @@ impl Registry {
             return Err(GroupError::ShutDown { group: name });
         }
         if groups.by_name.len() >= self.limit {
-            return Err(GroupError::TooMany {
-                group: name,
-                limit: self.limit,
-            });
+            return Err(GroupError::TooMany { group: name, limit: self.limit });
         }
-        let slot = shared
-            .journal
-            .as_ref()
-            .map(|journal| journal.claim(&name))
-            .transpose()?;
+        let slot = shared.journal.as_ref().map(|journal| journal.claim(&name)).transpose()?;
         let id = groups.next_id;
         groups.next_id = id.saturating_add(1);
         let cell = GroupCell::new(id, name.clone(), Arc::clone(shared), slot);
@@ -92,10 +77,6 @@ impl Registry {
     }
 
     pub(crate) fn len(&self) -> usize {
-        self.groups
-            .read()
-            .unwrap_or_else(PoisonError::into_inner)
-            .by_name
-            .len()
+        self.groups.read().unwrap_or_else(PoisonError::into_inner).by_name.len()
     }
 }

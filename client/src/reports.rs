@@ -48,12 +48,7 @@ impl Progress {
     /// Every message up to `seq` is on disk.
     fn durable(&mut self, seq: u64) {
         match (self.oldest, self.newest) {
-            (_, Some((sent, total))) if sent <= seq => {
-                *self = Self {
-                    durable: total,
-                    ..Self::default()
-                }
-            }
+            (_, Some((sent, total))) if sent <= seq => *self = Self { durable: total, ..Self::default() },
             (Some((sent, total)), newest) if sent <= seq => (self.durable, self.oldest) = (total, newest),
             _ => {}
         }
@@ -81,14 +76,8 @@ pub struct Unconfirmed {
 impl Reports {
     /// Begins with what earlier incarnations left in the journal.
     pub(crate) fn new(inherited: Vec<Inherited>) -> Self {
-        let inherited = inherited
-            .into_iter()
-            .map(|entry| Ancestral { entry, sent: None })
-            .collect();
-        Self {
-            inherited,
-            ..Self::default()
-        }
+        let inherited = inherited.into_iter().map(|entry| Ancestral { entry, sent: None }).collect();
+        Self { inherited, ..Self::default() }
     }
 
     /// At most `limit` reports for message `seq`, of everything that is not durable.
@@ -98,11 +87,7 @@ impl Reports {
         self.inherited.sort_by_key(|old| old.sent);
         for old in self.inherited.iter_mut().take(limit) {
             old.sent.get_or_insert(seq);
-            reports.push(convert::report(
-                &old.entry.group,
-                old.entry.incarnation,
-                &old.entry.total,
-            ));
+            reports.push(convert::report(&old.entry.group, old.entry.incarnation, &old.entry.total));
         }
         let from = cells.partition_point(|cell| cell.id() < self.cursor);
         let (before, after) = cells.split_at_checked(from).unwrap_or((cells, &[]));
@@ -125,9 +110,7 @@ impl Reports {
 
     /// Every message up to `seq` is on the controller's disk.
     pub(crate) fn durable(&mut self, seq: u64, journal: Option<&Journal>) {
-        self.current
-            .values_mut()
-            .for_each(|progress| progress.durable(seq));
+        self.current.values_mut().for_each(|progress| progress.durable(seq));
         self.inherited.retain(|old| {
             let confirmed = old.sent.is_some_and(|sent| sent <= seq);
             if confirmed
@@ -152,10 +135,7 @@ impl Reports {
 
     /// How many totals wait to be told or confirmed.
     pub(crate) fn count(&self, cells: &[Arc<GroupCell>]) -> usize {
-        let current = cells
-            .iter()
-            .filter(|cell| cell.consumption(false) != self.of(cell))
-            .count();
+        let current = cells.iter().filter(|cell| cell.consumption(false) != self.of(cell)).count();
         self.inherited.len().saturating_add(current)
     }
 
@@ -174,11 +154,7 @@ impl Reports {
         let current = cells.iter().filter_map(|cell| {
             let (total, durable) = (cell.consumption(false), self.of(cell));
             let ru = total.ru() - durable.ru();
-            (total != durable).then(|| Unconfirmed {
-                group: cell.name().clone(),
-                incarnation: 0,
-                ru,
-            })
+            (total != durable).then(|| Unconfirmed { group: cell.name().clone(), incarnation: 0, ru })
         });
         old.chain(current).collect()
     }
@@ -191,10 +167,7 @@ impl Reports {
     }
 
     fn of(&self, cell: &GroupCell) -> Consumption {
-        self.current
-            .get(&cell.id())
-            .map(|progress| progress.durable)
-            .unwrap_or_default()
+        self.current.get(&cell.id()).map(|progress| progress.durable).unwrap_or_default()
     }
 }
 
@@ -214,18 +187,11 @@ mod tests {
     }
 
     fn charge(cell: &Arc<GroupCell>, ru: i64) {
-        cell.charge(&Consumption {
-            charged: RuParts::flat(Ru(ru)),
-            operations: 1,
-            ..Consumption::default()
-        });
+        cell.charge(&Consumption { charged: RuParts::flat(Ru(ru)), operations: 1, ..Consumption::default() });
     }
 
     fn totals(reports: &[v1::Report]) -> Vec<(&str, i64)> {
-        reports
-            .iter()
-            .map(|r| (r.group.as_str(), r.total.as_ref().unwrap().flat_micro_ru))
-            .collect()
+        reports.iter().map(|r| (r.group.as_str(), r.total.as_ref().unwrap().flat_micro_ru)).collect()
     }
 
     #[test]
@@ -244,10 +210,7 @@ mod tests {
         reports.session_lost();
         reports.durable(4, None);
         let left = reports.unconfirmed(&cells);
-        assert_eq!(
-            left.iter().map(|u| (&*u.group, u.ru)).collect::<Vec<_>>(),
-            [("b", Ru(7))]
-        );
+        assert_eq!(left.iter().map(|u| (&*u.group, u.ru)).collect::<Vec<_>>(), [("b", Ru(7))]);
         reports.collect(5, &cells, 10);
         reports.durable(5, None);
         assert!(!reports.pending(&cells) && reports.unconfirmed(&cells).is_empty());
@@ -259,9 +222,7 @@ mod tests {
         let cells = cells(&shared, &["a", "b", "c"]);
         cells.iter().for_each(|cell| charge(cell, 1));
         let mut reports = Reports::default();
-        let batches: Vec<_> = (1..=3)
-            .map(|seq| totals(&reports.collect(seq, &cells, 2)).len())
-            .collect();
+        let batches: Vec<_> = (1..=3).map(|seq| totals(&reports.collect(seq, &cells, 2)).len()).collect();
         assert_eq!(batches, [2, 2, 2]);
         reports.durable(3, None);
         assert!(!reports.pending(&cells));

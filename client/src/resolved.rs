@@ -28,12 +28,7 @@ impl Resolved {
     /// `turn` is read before `group` is resolved.
     pub(crate) fn new(hub: Arc<Hub>, tenant: &str, user: &str, turn: u64, group: Group) -> Self {
         let found = Mutex::new((turn, group));
-        Self(Arc::new(Follower {
-            hub,
-            tenant: tenant.to_owned(),
-            user: user.to_owned(),
-            found,
-        }))
+        Self(Arc::new(Follower { hub, tenant: tenant.to_owned(), user: user.to_owned(), found }))
     }
 
     /// The group that pays now. Looks bindings up again only when they have changed.

@@ -25,10 +25,7 @@ impl Schedule {
             entries.remove(&(before, cell.id()));
         }
         entries.insert((at, cell.id()), Arc::downgrade(cell));
-        if entries
-            .first_key_value()
-            .is_some_and(|((first, id), _)| (*first, *id) == (at, cell.id()))
-        {
+        if entries.first_key_value().is_some_and(|((first, id), _)| (*first, *id) == (at, cell.id())) {
             self.sooner.notify_one();
         }
     }
@@ -64,10 +61,7 @@ pub(crate) struct DueSet {
 impl DueSet {
     /// Adds `cell`.
     pub(crate) fn announce(&self, cell: &Arc<GroupCell>) {
-        self.cells
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .push_back(Arc::downgrade(cell));
+        self.cells.lock().unwrap_or_else(PoisonError::into_inner).push_back(Arc::downgrade(cell));
         self.wake.notify_one();
     }
 
@@ -80,10 +74,7 @@ impl DueSet {
 
     /// Whether no group is due.
     pub(crate) fn is_empty(&self) -> bool {
-        self.cells
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .is_empty()
+        self.cells.lock().unwrap_or_else(PoisonError::into_inner).is_empty()
     }
 
     /// Completes when a group was added.

@@ -116,8 +116,7 @@ impl Counter {
     }
 
     pub(crate) fn add_many(&self, count: usize) {
-        self.0
-            .fetch_add(u64::try_from(count).unwrap_or(u64::MAX), Ordering::Relaxed);
+        self.0.fetch_add(u64::try_from(count).unwrap_or(u64::MAX), Ordering::Relaxed);
     }
 
     pub(crate) fn get(&self) -> u64 {

@@ -63,10 +63,7 @@ mod tests {
     #[test]
     fn the_unattributed_share_is_what_metering_missed() {
         let stats = |cpu_ns, metered_cpu_ns| ClientStats {
-            process: Some(ProcessTotals {
-                cpu_ns,
-                resident_bytes: 1,
-            }),
+            process: Some(ProcessTotals { cpu_ns, resident_bytes: 1 }),
             metered_cpu_ns,
             ..ClientStats::default()
         };

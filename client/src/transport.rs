@@ -36,10 +36,7 @@ pub struct Grpc {
 
 impl Default for Grpc {
     fn default() -> Self {
-        Self {
-            connect_timeout: Duration::from_secs(2),
-            keep_alive: Duration::from_secs(2),
-        }
+        Self { connect_timeout: Duration::from_secs(2), keep_alive: Duration::from_secs(2) }
     }
 }
 

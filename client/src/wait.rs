@@ -30,13 +30,7 @@ impl Waiting {
         cost: Ru,
         answer: oneshot::Receiver<Answer>,
     ) -> Self {
-        Self {
-            cell,
-            id,
-            cost,
-            answer,
-            heard: false,
-        }
+        Self { cell, id, cost, answer, heard: false }
     }
 }
 
@@ -50,9 +44,7 @@ impl Future for Waiting {
             Ok(Ok(at)) => Ok(Permit::new(Arc::clone(&self.cell), self.cost, at)),
             Ok(Err(refusal)) => Err(self.cell.refused(self.cost, refusal)),
             // The sender is kept until it has sent.
-            Err(_) => Err(Refused::ShutDown {
-                group: self.cell.name().clone(),
-            }),
+            Err(_) => Err(Refused::ShutDown { group: self.cell.name().clone() }),
         })
     }
 }

@@ -24,9 +24,7 @@ const OPEN_TIMEOUT: Duration = Duration::from_secs(5);
 pub(crate) async fn run(hub: Arc<Hub>, transport: Arc<dyn Transport>, endpoints: Vec<String>) {
     let mut backoff = Backoff::default();
     for endpoint in endpoints.iter().cycle() {
-        let request = v1::WatchRequest {
-            have_revision: *hub.revision.borrow(),
-        };
+        let request = v1::WatchRequest { have_revision: *hub.revision.borrow() };
         match within(OPEN_TIMEOUT, transport.watch(endpoint, request)).await {
             Some(Ok(mut events)) => {
                 let opened = hub.shared.clock.now();
@@ -63,20 +61,13 @@ fn apply(hub: &Hub, parts: &mut Bindings, event: v1::WatchEvent) {
                 return;
             }
             let bindings = std::mem::take(parts);
-            tracing::info!(
-                revision = event.revision,
-                bindings = bindings.len(),
-                "bindings received"
-            );
+            tracing::info!(revision = event.revision, bindings = bindings.len(), "bindings received");
             hub.change_bindings(|old| *old = bindings);
             if let Some(tables) = snapshot.cost_tables {
                 set_tables(hub, tables);
             }
         }
-        Some(Kind::Binding(v1::BindingChange {
-            binding: Some(binding),
-            removed,
-        })) => {
+        Some(Kind::Binding(v1::BindingChange { binding: Some(binding), removed })) => {
             hub.change_bindings(|bindings| match removed {
                 true => bindings.remove(&binding),
                 false => put(hub, bindings, binding),

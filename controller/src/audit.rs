@@ -38,18 +38,9 @@ impl Actor {
     /// bounded, so that the log stays readable whatever is stated.
     pub fn new(stated: Option<&str>, peer: &str) -> Self {
         let readable = |c: char| if c.is_ascii_graphic() || c == ' ' { c } else { '?' };
-        let stated: String = stated
-            .unwrap_or_default()
-            .chars()
-            .take(MAX_ACTOR)
-            .map(readable)
-            .collect();
+        let stated: String = stated.unwrap_or_default().chars().take(MAX_ACTOR).map(readable).collect();
         let stated = stated.trim();
-        Self(if stated.is_empty() {
-            peer.to_owned()
-        } else {
-            format!("{stated} ({peer})")
-        })
+        Self(if stated.is_empty() { peer.to_owned() } else { format!("{stated} ({peer})") })
     }
 
     /// As it is stored.
@@ -80,9 +71,7 @@ pub struct Audit {
 impl Audit {
     /// A log whose next entry gets this id.
     pub fn new(next_id: u64) -> Self {
-        Self {
-            next_id: next_id.max(1),
-        }
+        Self { next_id: next_id.max(1) }
     }
 
     /// The id of the next entry.
@@ -110,10 +99,7 @@ impl Audit {
         };
         batch.push(put_json(Table::Audit, u64_key(entry.id), &entry)?);
         if let Some(oldest) = self.next_id.checked_sub(MAX_AUDIT) {
-            batch.push(Write::DeleteBelow(
-                Table::Audit,
-                u64_key(oldest.saturating_add(1)),
-            ));
+            batch.push(Write::DeleteBelow(Table::Audit, u64_key(oldest.saturating_add(1))));
         }
         Ok(())
     }
@@ -125,11 +111,7 @@ impl Audit {
 }
 
 fn bounded(text: String) -> String {
-    if text.len() <= MAX_AUDIT_TEXT {
-        text
-    } else {
-        text.chars().take(MAX_AUDIT_TEXT).collect()
-    }
+    if text.len() <= MAX_AUDIT_TEXT { text } else { text.chars().take(MAX_AUDIT_TEXT).collect() }
 }
 
 #[cfg(test)]
@@ -140,10 +122,7 @@ mod tests {
     fn actors_are_bounded_and_readable() {
         assert_eq!(Actor::new(None, "1.2.3.4:5").as_str(), "1.2.3.4:5");
         assert_eq!(Actor::new(Some(" "), "peer").as_str(), "peer");
-        assert_eq!(
-            Actor::new(Some("ann\n\u{1b}[2J"), "peer").as_str(),
-            "ann??[2J (peer)"
-        );
+        assert_eq!(Actor::new(Some("ann\n\u{1b}[2J"), "peer").as_str(), "ann??[2J (peer)");
         assert!(Actor::new(Some(&"x".repeat(10_000)), "peer").as_str().len() < MAX_ACTOR + 10);
     }
 
@@ -151,13 +130,9 @@ mod tests {
     fn old_entries_are_dropped() {
         let mut batch = Batch::new();
         let actor = Actor::new(None, "p");
-        Audit::new(1)
-            .record(&mut batch, 0, &actor, Change::default())
-            .unwrap();
+        Audit::new(1).record(&mut batch, 0, &actor, Change::default()).unwrap();
         assert_eq!(batch.len(), 1);
-        Audit::new(MAX_AUDIT + 5)
-            .record(&mut batch, 0, &actor, Change::default())
-            .unwrap();
+        Audit::new(MAX_AUDIT + 5).record(&mut batch, 0, &actor, Change::default()).unwrap();
         assert_eq!(batch.last(), Some(&Write::DeleteBelow(Table::Audit, u64_key(6))));
     }
 }

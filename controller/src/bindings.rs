@@ -31,16 +31,12 @@ impl Principal {
     pub fn parse(tenant: &str, user: &str) -> Result<Self, AdminError> {
         let part = |kind, text| principal_part(kind, text).in_field(kind);
         match (tenant, user) {
-            ("", "") => Err(AdminError::invalid(
-                "user",
-                "neither tenant nor user is set; set one or both",
-            )),
+            ("", "") => Err(AdminError::invalid("user", "neither tenant nor user is set; set one or both")),
             (tenant, "") => part("tenant", tenant).map(Self::Tenant),
             ("", user) => part("user", user).map(Self::User),
-            (tenant, user) => Ok(Self::UserInTenant {
-                tenant: part("tenant", tenant)?,
-                user: part("user", user)?,
-            }),
+            (tenant, user) => {
+                Ok(Self::UserInTenant { tenant: part("tenant", tenant)?, user: part("user", user)? })
+            }
         }
     }
 
@@ -127,10 +123,7 @@ impl Bindings {
     /// Binds, and returns the group bound before.
     pub fn bind(&mut self, principal: Principal, group: GroupName) -> Option<GroupName> {
         let previous = self.unbind(&principal);
-        self.principals
-            .entry(group.clone())
-            .or_default()
-            .insert(principal.clone());
+        self.principals.entry(group.clone()).or_default().insert(principal.clone());
         self.groups.insert(principal, group);
         previous
     }
@@ -156,10 +149,7 @@ impl Bindings {
         ];
         for (applies, matched) in steps {
             let principal = match matched {
-                Matched::UserInTenant => Principal::UserInTenant {
-                    tenant: tenant.into(),
-                    user: user.into(),
-                },
+                Matched::UserInTenant => Principal::UserInTenant { tenant: tenant.into(), user: user.into() },
                 Matched::User => Principal::User(user.into()),
                 Matched::Tenant | Matched::Default => Principal::Tenant(tenant.into()),
             };
@@ -203,10 +193,7 @@ mod tests {
     #[test]
     fn the_most_specific_binding_wins() {
         let mut bindings = Bindings::default();
-        assert_eq!(
-            bindings.resolve("t", "u"),
-            (GroupName::default_group(), Matched::Default)
-        );
+        assert_eq!(bindings.resolve("t", "u"), (GroupName::default_group(), Matched::Default));
         bindings.bind(principal("t", ""), g(2));
         assert_eq!(bindings.resolve("t", "u"), (g(2), Matched::Tenant));
         bindings.bind(principal("", "u"), g(3));
@@ -215,10 +202,7 @@ mod tests {
         assert_eq!(bindings.resolve("t", "u"), (g(4), Matched::UserInTenant));
         assert_eq!(bindings.resolve("x", "u"), (g(3), Matched::User));
         assert_eq!(bindings.resolve("t", ""), (g(2), Matched::Tenant));
-        assert_eq!(
-            bindings.resolve("", ""),
-            (GroupName::default_group(), Matched::Default)
-        );
+        assert_eq!(bindings.resolve("", ""), (GroupName::default_group(), Matched::Default));
     }
 
     #[test]

@@ -35,11 +35,7 @@ struct Entry {
 impl Catalog {
     /// An empty catalog of a server with this capacity, whose next new group gets `next_id` or a later one.
     pub fn new(capacity: Option<Rate>, next_id: u32) -> Self {
-        Self {
-            capacity,
-            next_id: next_id.max(GroupId::DEFAULT.0 + 1),
-            ..Self::default()
-        }
+        Self { capacity, next_id: next_id.max(GroupId::DEFAULT.0 + 1), ..Self::default() }
     }
 
     /// How many groups there are.
@@ -64,8 +60,7 @@ impl Catalog {
 
     /// The id of a name, or the error that names it.
     pub fn require(&self, name: &GroupName) -> Result<GroupId, AdminError> {
-        self.id(name)
-            .ok_or_else(|| AdminError::NoGroup { name: name.clone() })
+        self.id(name).ok_or_else(|| AdminError::NoGroup { name: name.clone() })
     }
 
     /// The definition of a group.
@@ -92,9 +87,7 @@ impl Catalog {
     pub fn page(&self, after: Option<&GroupName>) -> impl Iterator<Item = &Definition> {
         use std::ops::Bound::{Excluded, Unbounded};
         let from = after.map_or(Unbounded, Excluded);
-        self.ids
-            .range((from, Unbounded))
-            .filter_map(|(_, id)| self.get(*id))
+        self.ids.range((from, Unbounded)).filter_map(|(_, id)| self.get(*id))
     }
 
     /// Ids and definitions, in order of the ids.
@@ -105,10 +98,7 @@ impl Catalog {
     /// The id the next new group would get, if there is room for one.
     pub fn next_id(&self) -> Result<GroupId, AdminError> {
         if self.len() >= MAX_GROUPS || self.next_id == u32::MAX {
-            return Err(AdminError::Full {
-                what: "groups",
-                limit: MAX_GROUPS,
-            });
+            return Err(AdminError::Full { what: "groups", limit: MAX_GROUPS });
         }
         Ok(GroupId(self.next_id))
     }
@@ -120,9 +110,7 @@ impl Catalog {
         };
         let refuse = |message: String| Err(AdminError::invalid("parent", message));
         if id == GroupId::DEFAULT {
-            return refuse(format!(
-                "{parent_name}: group default cannot be a child of another group"
-            ));
+            return refuse(format!("{parent_name}: group default cannot be a child of another group"));
         }
         if *parent_name == definition.name {
             return refuse(format!("{parent_name} cannot be its own parent"));
@@ -132,20 +120,10 @@ impl Catalog {
         };
         let path = self.path(parent);
         if path.contains(&id) {
-            let below = path
-                .iter()
-                .take_while(|step| **step != id)
-                .filter_map(|step| self.name(*step));
+            let below = path.iter().take_while(|step| **step != id).filter_map(|step| self.name(*step));
             let names: Vec<_> = below.map(GroupName::as_str).collect();
-            let cycle = format!(
-                "{} -> {} -> {}",
-                definition.name,
-                names.join(" -> "),
-                definition.name
-            );
-            return refuse(format!(
-                "{parent_name} is below this group; the cycle would be {cycle}"
-            ));
+            let cycle = format!("{} -> {} -> {}", definition.name, names.join(" -> "), definition.name);
+            return refuse(format!("{parent_name} is below this group; the cycle would be {cycle}"));
         }
         let depth = path.len() + self.height(id);
         if depth > MAX_DEPTH {
@@ -175,10 +153,7 @@ impl Catalog {
 
     /// The lowest limit of a group and everything above it; `None` when nothing limits it.
     pub fn effective_limit(&self, id: GroupId) -> Option<Rate> {
-        let own = self
-            .path(id)
-            .into_iter()
-            .filter_map(|step| self.get(step)?.spec(None).limit());
+        let own = self.path(id).into_iter().filter_map(|step| self.get(step)?.spec(None).limit());
         own.chain(self.capacity).min()
     }
 
@@ -189,10 +164,7 @@ impl Catalog {
         let parent = definition.parent.as_ref().and_then(|parent| self.id(parent));
         let spec = definition.spec(parent);
         let above = parent.map_or(self.capacity, |parent| self.effective_limit(parent));
-        let above_name = definition
-            .parent
-            .as_ref()
-            .map_or("the server capacity", GroupName::as_str);
+        let above_name = definition.parent.as_ref().map_or("the server capacity", GroupName::as_str);
         if let (Some(rate), Some(limit)) = (definition.rate, above) {
             if rate > limit {
                 warnings.push(format!("group {name}: {rate} cannot be guaranteed below {above_name}, which is limited to {limit}"));
@@ -226,9 +198,7 @@ impl Catalog {
         above: &str,
     ) -> Option<String> {
         let own = self.entries.get(&id).filter(|entry| entry.parent == parent);
-        let own = own
-            .and_then(|entry| entry.definition.rate)
-            .map_or(0, |rate| i128::from(rate.0));
+        let own = own.and_then(|entry| entry.definition.rate).map_or(0, |rate| i128::from(rate.0));
         let sum = self.guaranteed.get(&parent).copied().unwrap_or(0) - own + i128::from(rate.0);
         (sum > i128::from(limit.0)).then(|| {
             let sum = Rate(i64::try_from(sum).unwrap_or(i64::MAX));
@@ -319,26 +289,12 @@ mod tests {
     #[test]
     fn cycles_are_refused_and_named() {
         let catalog = with(&[("a", "", "9"), ("b", "a", "5"), ("c", "b", "3")], None);
-        let error = catalog
-            .check(id(&catalog, "a"), &definition("a", "c", "9"))
-            .unwrap_err()
-            .to_string();
+        let error = catalog.check(id(&catalog, "a"), &definition("a", "c", "9")).unwrap_err().to_string();
         assert!(error.contains("a -> c -> b -> a"), "{error}");
-        let error = catalog
-            .check(id(&catalog, "a"), &definition("a", "a", "9"))
-            .unwrap_err()
-            .to_string();
+        let error = catalog.check(id(&catalog, "a"), &definition("a", "a", "9")).unwrap_err().to_string();
         assert!(error.contains("own parent"), "{error}");
-        assert!(
-            catalog
-                .check(GroupId::DEFAULT, &definition("default", "a", ""))
-                .is_err()
-        );
-        assert!(
-            catalog
-                .check(GroupId(99), &definition("d", "nobody", ""))
-                .is_err()
-        );
+        assert!(catalog.check(GroupId::DEFAULT, &definition("default", "a", "")).is_err());
+        assert!(catalog.check(GroupId(99), &definition("d", "nobody", "")).is_err());
     }
 
     #[test]
@@ -356,29 +312,19 @@ mod tests {
 
     #[test]
     fn limits_come_from_above() {
-        let catalog = with(
-            &[("a", "", "9"), ("b", "a", "unlimited"), ("c", "b", "30")],
-            Some(100),
-        );
+        let catalog = with(&[("a", "", "9"), ("b", "a", "unlimited"), ("c", "b", "30")], Some(100));
         assert_eq!(catalog.effective_limit(id(&catalog, "c")), Some(Rate::whole(9)));
         assert_eq!(catalog.effective_limit(GroupId::DEFAULT), Some(Rate::whole(100)));
     }
 
     #[test]
     fn doubtful_definitions_are_warned_of() {
-        let catalog = with(
-            &[("a", "", "9"), ("b", "a", "5"), ("c", "a", "30"), ("d", "", "95")],
-            Some(100),
-        );
+        let catalog = with(&[("a", "", "9"), ("b", "a", "5"), ("c", "a", "30"), ("d", "", "95")], Some(100));
         let warned = |name: &str| {
             let id = id(&catalog, name);
             catalog.warnings(id, catalog.get(id).unwrap(), 3).join("; ")
         };
-        assert!(
-            warned("c").contains("cannot be guaranteed below a"),
-            "{}",
-            warned("c")
-        );
+        assert!(warned("c").contains("cannot be guaranteed below a"), "{}", warned("c"));
         assert!(warned("b").contains("add up to 35 RU/s"), "{}", warned("b"));
         assert!(warned("d").contains("add up to 104 RU/s"), "{}", warned("d"));
         let mut fallback = definition("e", "", "1");

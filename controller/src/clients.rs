@@ -113,10 +113,7 @@ pub struct Clients {
 impl Clients {
     /// None known; the next new incarnation gets `next_id`.
     pub fn new(next_id: u64) -> Self {
-        Self {
-            next_id: next_id.max(1),
-            ..Self::default()
-        }
+        Self { next_id: next_id.max(1), ..Self::default() }
     }
 
     /// The id of the next new incarnation.
@@ -146,16 +143,9 @@ impl Clients {
         agent: &str,
         unix_ms: u64,
     ) -> Result<ClientId, ClientError> {
-        let newest = self
-            .nodes
-            .get(name)
-            .and_then(|node| node.incarnations.keys().next_back().copied());
+        let newest = self.nodes.get(name).and_then(|node| node.incarnations.keys().next_back().copied());
         if let Some(newest) = newest.filter(|newest| number < *newest) {
-            return Err(ClientError::Older {
-                name: name.to_owned(),
-                number,
-                newest,
-            });
+            return Err(ClientError::Older { name: name.to_owned(), number, newest });
         }
         let id = self.identify(name, number, unix_ms)?;
         let full = self.connected >= MAX_CLIENTS;
@@ -180,11 +170,7 @@ impl Clients {
                 return Ok(*id);
             }
             if number < node.oldest {
-                return Err(ClientError::Folded {
-                    name: name.to_owned(),
-                    number,
-                    oldest: node.oldest,
-                });
+                return Err(ClientError::Folded { name: name.to_owned(), number, oldest: node.oldest });
             }
         }
         let id = ClientId(self.next_id);
@@ -207,11 +193,7 @@ impl Clients {
             durable_seq: 0,
             connected: false,
         };
-        self.nodes
-            .entry(name.to_owned())
-            .or_default()
-            .incarnations
-            .insert(number, id);
+        self.nodes.entry(name.to_owned()).or_default().incarnations.insert(number, id);
         self.incarnations.insert(id, client);
     }
 
@@ -228,11 +210,8 @@ impl Clients {
     /// Other connected incarnations of the node of `id`.
     pub fn connected_siblings(&self, id: ClientId) -> Vec<ClientId> {
         let node = self.get(id).and_then(|client| self.nodes.get(&client.name));
-        let ids = node
-            .into_iter()
-            .flat_map(|node| node.incarnations.values().copied());
-        ids.filter(|other| *other != id && self.get(*other).is_some_and(|client| client.connected))
-            .collect()
+        let ids = node.into_iter().flat_map(|node| node.incarnations.values().copied());
+        ids.filter(|other| *other != id && self.get(*other).is_some_and(|client| client.connected)).collect()
     }
 
     /// The stream of an incarnation ended.
@@ -264,11 +243,7 @@ impl Clients {
         }
         let mut by_silence: Vec<_> = idle.map(|(id, client)| (client.heard_unix_ms, id)).collect();
         by_silence.sort_unstable();
-        by_silence
-            .into_iter()
-            .map(|(_, id)| id)
-            .take(excess.min(FOLD_BATCH))
-            .collect()
+        by_silence.into_iter().map(|(_, id)| id).take(excess.min(FOLD_BATCH)).collect()
     }
 
     /// Forgets an incarnation and everything older of its node. The node, its tombstone, and what was forgotten.
@@ -277,9 +252,7 @@ impl Clients {
         let (name, oldest) = (client.name.clone(), client.number.saturating_add(1));
         let node = self.nodes.get_mut(&name)?;
         let newer = node.incarnations.split_off(&oldest);
-        let folded: Vec<ClientId> = std::mem::replace(&mut node.incarnations, newer)
-            .into_values()
-            .collect();
+        let folded: Vec<ClientId> = std::mem::replace(&mut node.incarnations, newer).into_values().collect();
         node.oldest = node.oldest.max(oldest);
         for id in &folded {
             self.disconnect(*id);
@@ -301,10 +274,7 @@ mod tests {
         assert_eq!(clients.connected(), 1);
         let second = clients.hello("a", 6, "x", 0).unwrap();
         assert_eq!(clients.connected_siblings(second), [first]);
-        assert!(matches!(
-            clients.hello("a", 5, "x", 0),
-            Err(ClientError::Older { newest: 6, .. })
-        ));
+        assert!(matches!(clients.hello("a", 5, "x", 0), Err(ClientError::Older { newest: 6, .. })));
         assert_eq!(clients.identify("a", 5, 0).unwrap(), first);
         clients.disconnect(first);
         clients.disconnect(first);
@@ -322,10 +292,7 @@ mod tests {
         assert_eq!(clients.foldable(late - 1), []);
         let (name, oldest, folded) = clients.fold(old).unwrap();
         assert_eq!((name.as_str(), oldest, folded.len()), ("a", 6, 2));
-        assert!(matches!(
-            clients.identify("a", 5, 0),
-            Err(ClientError::Folded { oldest: 6, .. })
-        ));
+        assert!(matches!(clients.identify("a", 5, 0), Err(ClientError::Folded { oldest: 6, .. })));
         assert!(clients.identify("a", 6, 0).is_ok());
         assert_eq!(clients.fold(old), None);
     }

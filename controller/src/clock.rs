@@ -18,9 +18,7 @@ pub struct Clock {
 impl Clock {
     /// A clock that shows zero now.
     pub fn start() -> Self {
-        Self {
-            started: Instant::now(),
-        }
+        Self { started: Instant::now() }
     }
 
     /// Monotonic time.
@@ -34,10 +32,7 @@ impl Clock {
     }
 
     /// Wall clock, in microseconds since the Unix epoch.
-    #[expect(
-        clippy::disallowed_methods,
-        reason = "this file is the clock the rule points to"
-    )]
+    #[expect(clippy::disallowed_methods, reason = "this file is the clock the rule points to")]
     pub fn unix_us(&self) -> u64 {
         let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         u64::try_from(since.as_micros()).unwrap_or(u64::MAX)

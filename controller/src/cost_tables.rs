@@ -71,10 +71,7 @@ impl CostTables {
     pub fn first() -> Self {
         let table = CostTable::tidb_v1();
         let active = key(&table);
-        Self {
-            all: BTreeMap::from([(active.clone(), table)]),
-            roles: Roles { active, shadow: None },
-        }
+        Self { all: BTreeMap::from([(active.clone(), table)]), roles: Roles { active, shadow: None } }
     }
 
     /// What a store holds; `None` when a role names a table that is not there.
@@ -111,10 +108,7 @@ impl CostTables {
         match (role, key) {
             (Role::Active, Some(key)) => after.roles.active = key,
             (Role::Active, None) => {
-                return Err(AdminError::invalid(
-                    "table",
-                    "is missing; one table must be active",
-                ));
+                return Err(AdminError::invalid("table", "is missing; one table must be active"));
             }
             (Role::Shadow, key) => after.roles.shadow = key,
         }
@@ -123,16 +117,10 @@ impl CostTables {
             Some(known) if *known == table => {}
             Some(known) => {
                 let fields = differing(known, &table).join(", ");
-                return Err(AdminError::AlreadyExists {
-                    what: format!("cost table {table}"),
-                    fields,
-                });
+                return Err(AdminError::AlreadyExists { what: format!("cost table {table}"), fields });
             }
             None if self.all.len() >= MAX_COST_TABLES => {
-                return Err(AdminError::Full {
-                    what: "cost tables",
-                    limit: MAX_COST_TABLES,
-                });
+                return Err(AdminError::Full { what: "cost tables", limit: MAX_COST_TABLES });
             }
             None => {
                 after.all.insert(self::key(&table), table);
@@ -145,12 +133,8 @@ impl CostTables {
 /// Checks a table; every error is reported at once.
 pub fn parse(shape: TableShape) -> Result<CostTable, AdminError> {
     let replicas = shape.replicas.max(1);
-    let text = TableText {
-        name: shape.name,
-        version: shape.version,
-        replicas,
-        coefficients: shape.ru_per_unit,
-    };
+    let text =
+        TableText { name: shape.name, version: shape.version, replicas, coefficients: shape.ru_per_unit };
     CostTable::try_from(text).map_err(|errors| AdminError::invalid("table", errors))
 }
 
@@ -189,39 +173,22 @@ mod tests {
 
     fn table(name: &str, version: u32, price: &str) -> CostTable {
         let ru_per_unit = BTreeMap::from([("cpu_ns".to_owned(), price.to_owned())]);
-        parse(TableShape {
-            name: name.into(),
-            version,
-            ru_per_unit,
-            replicas: 0,
-        })
-        .unwrap()
+        parse(TableShape { name: name.into(), version, ru_per_unit, replicas: 0 }).unwrap()
     }
 
     #[test]
     fn versions_are_immutable_and_roles_move() {
         let first = CostTables::first();
-        let two = first
-            .with(Role::Shadow, Some(table("mine", 1, "1/3000000")))
-            .unwrap();
+        let two = first.with(Role::Shadow, Some(table("mine", 1, "1/3000000"))).unwrap();
         assert_eq!(two.shadow().map(key), Some(("mine".to_owned(), 1)));
-        assert!(
-            two.with(Role::Active, Some(table("mine", 1, "1/3000000")))
-                .is_ok()
-        );
-        let error = two
-            .with(Role::Active, Some(table("mine", 1, "1/2")))
-            .unwrap_err()
-            .to_string();
+        assert!(two.with(Role::Active, Some(table("mine", 1, "1/3000000"))).is_ok());
+        let error = two.with(Role::Active, Some(table("mine", 1, "1/2"))).unwrap_err().to_string();
         assert!(error.contains("cpu_ns"), "{error}");
         assert!(two.with(Role::Shadow, None).unwrap().shadow().is_none());
         assert!(two.with(Role::Active, None).is_err());
         let loaded = CostTables::load(two.all().cloned(), two.roles().clone()).unwrap();
         assert_eq!(loaded.all().count(), 2);
-        let missing = Roles {
-            active: ("gone".into(), 1),
-            shadow: None,
-        };
+        let missing = Roles { active: ("gone".into(), 1), shadow: None };
         assert!(CostTables::load(two.all().cloned(), missing).is_none());
     }
 
@@ -234,12 +201,7 @@ mod tests {
             ("a", 1, "cpu_ns", "NaN"),
         ] {
             let ru_per_unit = BTreeMap::from([(field.to_owned(), price.to_owned())]);
-            let shape = TableShape {
-                name: name.into(),
-                version,
-                ru_per_unit,
-                replicas: 1,
-            };
+            let shape = TableShape { name: name.into(), version, ru_per_unit, replicas: 1 };
             assert_eq!(parse(shape).unwrap_err().field(), Some("table"));
         }
     }

@@ -85,10 +85,7 @@ impl Definition {
         let rate = parse_limit(&text.ru_per_sec).in_field("ru_per_sec")?;
         let burst = optional(&text.burst, parse_amount).in_field("burst")?;
         if burst.is_some_and(|burst| !burst.is_positive()) {
-            return Err(AdminError::invalid(
-                "burst",
-                "0 RU is out of range: 0.000001 RU or more",
-            ));
+            return Err(AdminError::invalid("burst", "0 RU is out of range: 0.000001 RU or more"));
         }
         let (ttl, renew_every) = periods(text)?;
         let max_debt = optional(&text.max_debt, parse_amount).in_field("max_debt")?;
@@ -167,11 +164,7 @@ impl Definition {
 }
 
 fn optional<T, E>(text: &str, parse: impl Fn(&str) -> Result<T, E>) -> Result<Option<T>, E> {
-    if text.trim().is_empty() {
-        Ok(None)
-    } else {
-        parse(text).map(Some)
-    }
+    if text.trim().is_empty() { Ok(None) } else { parse(text).map(Some) }
 }
 
 fn bursting(text: &GroupText, rate: Option<Rate>) -> Result<Bursting, AdminError> {
@@ -194,10 +187,8 @@ fn bursting(text: &GroupText, rate: Option<Rate>) -> Result<Bursting, AdminError
         }
         ("moderated", ..) => Ok(Bursting::Moderated(cap)),
         _ => {
-            let message = format!(
-                "{:?} is none of \"off\", \"moderated\", \"unlimited\"",
-                cut(&text.burstable)
-            );
+            let message =
+                format!("{:?} is none of \"off\", \"moderated\", \"unlimited\"", cut(&text.burstable));
             Err(AdminError::invalid("burstable", message))
         }
     }
@@ -240,29 +231,17 @@ fn fallback(text: &str) -> Result<Fallback, AdminError> {
 fn periods(text: &GroupText) -> Result<(Span, Span), AdminError> {
     let defaults = GroupSpec::unlimited();
     let (shortest, longest) = GroupSpec::TTL_RANGE;
-    let ttl = if text.ttl_us == 0 {
-        defaults.ttl
-    } else {
-        Span(text.ttl_us)
-    };
+    let ttl = if text.ttl_us == 0 { defaults.ttl } else { Span(text.ttl_us) };
     if ttl < shortest || longest < ttl {
-        let message = format!(
-            "{} ({ttl}) is out of range: {} to {}",
-            ttl.0, shortest.0, longest.0
-        );
+        let message = format!("{} ({ttl}) is out of range: {} to {}", ttl.0, shortest.0, longest.0);
         return Err(AdminError::invalid("ttl_us", message));
     }
     let most = Span(ttl.0 / 2);
-    let renew = if text.renew_us == 0 {
-        defaults.renew_every.min(Span(ttl.0 / 5))
-    } else {
-        Span(text.renew_us)
-    };
+    let renew =
+        if text.renew_us == 0 { defaults.renew_every.min(Span(ttl.0 / 5)) } else { Span(text.renew_us) };
     if renew < MIN_RENEW || most < renew {
-        let message = format!(
-            "{} ({renew}) is out of range: {} to half of ttl_us, {}",
-            renew.0, MIN_RENEW.0, most.0
-        );
+        let message =
+            format!("{} ({renew}) is out of range: {} to half of ttl_us, {}", renew.0, MIN_RENEW.0, most.0);
         return Err(AdminError::invalid("renew_us", message));
     }
     Ok((ttl, renew))
@@ -288,10 +267,7 @@ mod tests {
     use super::*;
 
     fn named(name: &str) -> GroupText {
-        GroupText {
-            name: name.to_owned(),
-            ..GroupText::default()
-        }
+        GroupText { name: name.to_owned(), ..GroupText::default() }
     }
 
     #[test]
@@ -326,11 +302,7 @@ mod tests {
 
     #[test]
     fn an_open_moderated_limit_follows_the_rate() {
-        let text = GroupText {
-            ru_per_sec: "10".into(),
-            burstable: "moderated".into(),
-            ..named("a")
-        };
+        let text = GroupText { ru_per_sec: "10".into(), burstable: "moderated".into(), ..named("a") };
         let spec = Definition::parse(&text).unwrap().spec(None);
         assert_eq!(spec.burstable, Burstable::Moderated(Rate::whole(20)));
     }
@@ -340,62 +312,14 @@ mod tests {
         let base = named("a");
         let table: Vec<(&str, GroupText)> = vec![
             ("name", named("a b")),
-            (
-                "parent",
-                GroupText {
-                    parent: "/".into(),
-                    ..base.clone()
-                },
-            ),
-            (
-                "ru_per_sec",
-                GroupText {
-                    ru_per_sec: "0".into(),
-                    ..base.clone()
-                },
-            ),
-            (
-                "ru_per_sec",
-                GroupText {
-                    ru_per_sec: "NaN".into(),
-                    ..base.clone()
-                },
-            ),
-            (
-                "ru_per_sec",
-                GroupText {
-                    ru_per_sec: "-5".into(),
-                    ..base.clone()
-                },
-            ),
-            (
-                "burst",
-                GroupText {
-                    burst: "0".into(),
-                    ..base.clone()
-                },
-            ),
-            (
-                "burstable",
-                GroupText {
-                    burstable: "yes".into(),
-                    ..base.clone()
-                },
-            ),
-            (
-                "burstable",
-                GroupText {
-                    burstable: "moderated".into(),
-                    ..base.clone()
-                },
-            ),
-            (
-                "burst_ru_per_sec",
-                GroupText {
-                    burst_ru_per_sec: "5".into(),
-                    ..base.clone()
-                },
-            ),
+            ("parent", GroupText { parent: "/".into(), ..base.clone() }),
+            ("ru_per_sec", GroupText { ru_per_sec: "0".into(), ..base.clone() }),
+            ("ru_per_sec", GroupText { ru_per_sec: "NaN".into(), ..base.clone() }),
+            ("ru_per_sec", GroupText { ru_per_sec: "-5".into(), ..base.clone() }),
+            ("burst", GroupText { burst: "0".into(), ..base.clone() }),
+            ("burstable", GroupText { burstable: "yes".into(), ..base.clone() }),
+            ("burstable", GroupText { burstable: "moderated".into(), ..base.clone() }),
+            ("burst_ru_per_sec", GroupText { burst_ru_per_sec: "5".into(), ..base.clone() }),
             (
                 "burst_ru_per_sec",
                 GroupText {
@@ -405,83 +329,19 @@ mod tests {
                     ..base.clone()
                 },
             ),
-            (
-                "priority",
-                GroupText {
-                    priority: "urgent".into(),
-                    ..base.clone()
-                },
-            ),
-            (
-                "weight",
-                GroupText {
-                    weight: 10_001,
-                    ..base.clone()
-                },
-            ),
-            (
-                "ttl_us",
-                GroupText {
-                    ttl_us: 1,
-                    ..base.clone()
-                },
-            ),
-            (
-                "ttl_us",
-                GroupText {
-                    ttl_us: u64::MAX,
-                    ..base.clone()
-                },
-            ),
-            (
-                "renew_us",
-                GroupText {
-                    renew_us: 1,
-                    ..base.clone()
-                },
-            ),
-            (
-                "renew_us",
-                GroupText {
-                    renew_us: 2_500_001,
-                    ..base.clone()
-                },
-            ),
-            (
-                "fallback",
-                GroupText {
-                    fallback: "go".into(),
-                    ..base.clone()
-                },
-            ),
-            (
-                "max_debt",
-                GroupText {
-                    max_debt: "-1".into(),
-                    ..base.clone()
-                },
-            ),
-            (
-                "comment",
-                GroupText {
-                    comment: "x".repeat(257),
-                    ..base.clone()
-                },
-            ),
-            (
-                "comment",
-                GroupText {
-                    comment: "a\nb".into(),
-                    ..base
-                },
-            ),
+            ("priority", GroupText { priority: "urgent".into(), ..base.clone() }),
+            ("weight", GroupText { weight: 10_001, ..base.clone() }),
+            ("ttl_us", GroupText { ttl_us: 1, ..base.clone() }),
+            ("ttl_us", GroupText { ttl_us: u64::MAX, ..base.clone() }),
+            ("renew_us", GroupText { renew_us: 1, ..base.clone() }),
+            ("renew_us", GroupText { renew_us: 2_500_001, ..base.clone() }),
+            ("fallback", GroupText { fallback: "go".into(), ..base.clone() }),
+            ("max_debt", GroupText { max_debt: "-1".into(), ..base.clone() }),
+            ("comment", GroupText { comment: "x".repeat(257), ..base.clone() }),
+            ("comment", GroupText { comment: "a\nb".into(), ..base }),
         ];
         for (field, text) in table {
-            assert_eq!(
-                Definition::parse(&text).unwrap_err().field(),
-                Some(field),
-                "{text:?}"
-            );
+            assert_eq!(Definition::parse(&text).unwrap_err().field(), Some(field), "{text:?}");
         }
     }
 }

@@ -83,10 +83,7 @@ pub enum AdminError {
 impl AdminError {
     /// A field that is malformed or out of range.
     pub fn invalid(field: impl Into<String>, message: impl ToString) -> Self {
-        Self::Invalid {
-            field: field.into(),
-            message: message.to_string(),
-        }
+        Self::Invalid { field: field.into(), message: message.to_string() }
     }
 
     /// A stable word for the kind of error.

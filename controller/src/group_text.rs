@@ -89,10 +89,7 @@ impl GroupText {
             ("ru_per_sec", self.ru_per_sec == other.ru_per_sec),
             ("burst", self.burst == other.burst),
             ("burstable", self.burstable == other.burstable),
-            (
-                "burst_ru_per_sec",
-                self.burst_ru_per_sec == other.burst_ru_per_sec,
-            ),
+            ("burst_ru_per_sec", self.burst_ru_per_sec == other.burst_ru_per_sec),
             ("priority", self.priority == other.priority),
             ("weight", self.weight == other.weight),
             ("ttl_us", self.ttl_us == other.ttl_us),
@@ -101,11 +98,7 @@ impl GroupText {
             ("max_debt", self.max_debt == other.max_debt),
             ("comment", self.comment == other.comment),
         ];
-        pairs
-            .into_iter()
-            .filter(|(_, same)| !same)
-            .map(|(name, _)| name)
-            .collect()
+        pairs.into_iter().filter(|(_, same)| !same).map(|(name, _)| name).collect()
     }
 }
 
@@ -131,11 +124,7 @@ mod tests {
             comment: "i".into(),
             revision: 4,
         };
-        let base = GroupText {
-            name: "n".into(),
-            revision: 4,
-            ..GroupText::default()
-        };
+        let base = GroupText { name: "n".into(), revision: 4, ..GroupText::default() };
         for field in ALTERABLE {
             let mask = [field.to_owned()];
             let merged = base.merged(&other, &mask).unwrap();

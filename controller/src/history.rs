@@ -86,11 +86,7 @@ impl History {
         self.newest_unix_s = self.newest_unix_s.max(unix_s);
         for resolution in Resolution::ALL {
             let start_unix_s = resolution.start(self.newest_unix_s);
-            let bucket = Bucket {
-                resolution,
-                start_unix_s,
-                group,
-            };
+            let bucket = Bucket { resolution, start_unix_s, group };
             let amount = self.open.entry(bucket).or_default();
             *amount = amount.plus(delta);
             self.dirty.insert(bucket, *amount);
@@ -107,8 +103,7 @@ impl History {
     /// Buckets that changed since the last call, with their amounts; closed buckets are let go.
     pub fn take_dirty(&mut self) -> BTreeMap<Bucket, Consumption> {
         let newest = self.newest_unix_s;
-        self.open
-            .retain(|bucket, _| bucket.start_unix_s >= bucket.resolution.start(newest));
+        self.open.retain(|bucket, _| bucket.start_unix_s >= bucket.resolution.start(newest));
         std::mem::take(&mut self.dirty)
     }
 }
@@ -121,18 +116,11 @@ mod tests {
     use super::*;
 
     fn ru(micro: i64) -> Consumption {
-        Consumption {
-            charged: RuParts::flat(Ru(micro)),
-            ..Consumption::default()
-        }
+        Consumption { charged: RuParts::flat(Ru(micro)), ..Consumption::default() }
     }
 
     fn bucket(resolution: Resolution, start_unix_s: u64) -> Bucket {
-        Bucket {
-            resolution,
-            start_unix_s,
-            group: GroupId(2),
-        }
+        Bucket { resolution, start_unix_s, group: GroupId(2) }
     }
 
     #[test]
@@ -145,10 +133,7 @@ mod tests {
         let dirty: Vec<_> = history.take_dirty().into_iter().collect();
         assert_eq!(
             dirty,
-            [
-                (bucket(Resolution::Minute, 3_660), ru(4)),
-                (bucket(Resolution::Hour, 3_600), ru(7))
-            ]
+            [(bucket(Resolution::Minute, 3_660), ru(4)), (bucket(Resolution::Hour, 3_600), ru(7))]
         );
         assert!(history.take_dirty().is_empty());
         assert_eq!(history.open.len(), 2);
@@ -159,9 +144,6 @@ mod tests {
         let mut history = History::default();
         history.resume(bucket(Resolution::Minute, 120), ru(5));
         history.add(GroupId(2), 10, &ru(1));
-        assert_eq!(
-            history.take_dirty().get(&bucket(Resolution::Minute, 120)),
-            Some(&ru(6))
-        );
+        assert_eq!(history.take_dirty().get(&bucket(Resolution::Minute, 120)), Some(&ru(6)));
     }
 }

@@ -22,9 +22,7 @@ impl Live {
     /// Counts what was reported at `now`.
     pub fn add(&mut self, now: Time, amount: Ru) {
         let second = second(now);
-        let Some(slot) = usize::try_from(second % (WINDOW_S + 1))
-            .ok()
-            .and_then(|at| self.slots.get_mut(at))
+        let Some(slot) = usize::try_from(second % (WINDOW_S + 1)).ok().and_then(|at| self.slots.get_mut(at))
         else {
             return;
         };
@@ -37,10 +35,7 @@ impl Live {
     /// The mean rate over the last full seconds.
     pub fn rate(&self, now: Time) -> Rate {
         let second = second(now);
-        let full = self
-            .slots
-            .iter()
-            .filter(|(at, _)| *at < second && second <= at.saturating_add(WINDOW_S));
+        let full = self.slots.iter().filter(|(at, _)| *at < second && second <= at.saturating_add(WINDOW_S));
         let sum: Ru = full.map(|(_, amount)| *amount).sum();
         Rate(sum.scale(1, WINDOW_S.cast_signed()).0)
     }
@@ -48,9 +43,7 @@ impl Live {
     /// Whether nothing was reported of late.
     pub fn is_idle(&self, now: Time) -> bool {
         let second = second(now);
-        self.slots
-            .iter()
-            .all(|(at, amount)| !amount.is_positive() || at.saturating_add(WINDOW_S) < second)
+        self.slots.iter().all(|(at, amount)| !amount.is_positive() || at.saturating_add(WINDOW_S) < second)
     }
 }
 

@@ -102,52 +102,29 @@ pub struct GroupSample {
 impl Metrics {
     /// All at zero.
     pub fn new() -> Self {
-        let mut metrics = Self {
-            registry: Registry::with_prefix("tidegate"),
-            ..Self::default()
-        };
+        let mut metrics = Self { registry: Registry::with_prefix("tidegate"), ..Self::default() };
         let seconds = Histogram::new(exponential_buckets(0.0005, 2.0, 14));
         metrics.commit_seconds = Some(seconds.clone());
         let registry = &mut metrics.registry;
         registry.register("renewals", "Renew messages answered", metrics.renewals.clone());
         registry.register("grants", "Grant entries sent, by status", metrics.grants.clone());
-        registry.register(
-            "refused",
-            "Entries and reports not accepted, by reason",
-            metrics.refused.clone(),
-        );
+        registry.register("refused", "Entries and reports not accepted, by reason", metrics.refused.clone());
         registry.register("lowers", "Lower orders pushed to nodes", metrics.lowers.clone());
         registry.register(
             "lowers_dropped",
             "Lower orders a slow node could not take",
             metrics.lowers_dropped.clone(),
         );
-        registry.register(
-            "leases_expired",
-            "Leases that ended without a goodbye",
-            metrics.expired.clone(),
-        );
+        registry.register("leases_expired", "Leases that ended without a goodbye", metrics.expired.clone());
         registry.register("ru_charged", "RU charged, by group", metrics.charged.clone());
         registry.register(
             "group_series_overflow",
             "Charges counted under group _other",
             metrics.overflow.clone(),
         );
-        registry.register(
-            "group_committed_ru_per_second",
-            "RU/s leased out",
-            metrics.committed.clone(),
-        );
-        registry.register(
-            "group_pool_ru",
-            "RU accrued and not given out",
-            metrics.pool.clone(),
-        );
-        registry.register(
-            "group_demand_ru_per_second",
-            "RU/s asked for",
-            metrics.demand.clone(),
-        );
+        registry.register("group_committed_ru_per_second", "RU/s leased out", metrics.committed.clone());
+        registry.register("group_pool_ru", "RU accrued and not given out", metrics.pool.clone());
+        registry.register("group_demand_ru_per_second", "RU/s asked for", metrics.demand.clone());
         registry.register("clients", "Nodes connected", metrics.clients.clone());
         registry.register("watchers", "Watch streams open", metrics.watchers.clone());
         registry.register(
@@ -193,9 +170,7 @@ impl Metrics {
             self.overflow.inc();
         }
         let group = if own { group } else { OTHER }.to_owned();
-        self.charged
-            .get_or_create(&GroupLabel { group })
-            .inc_by(float(amount.0));
+        self.charged.get_or_create(&GroupLabel { group }).inc_by(float(amount.0));
     }
 
     /// Counts the time of a commit.
@@ -210,12 +185,8 @@ impl Metrics {
         let families = [&self.committed, &self.pool, &self.demand];
         families.iter().for_each(|family| family.clear());
         for sample in groups.iter().take(MAX_GROUP_SERIES) {
-            let label = GroupLabel {
-                group: sample.name.clone(),
-            };
-            self.committed
-                .get_or_create(&label)
-                .set(float(sample.committed.0));
+            let label = GroupLabel { group: sample.name.clone() };
+            self.committed.get_or_create(&label).set(float(sample.committed.0));
             self.pool.get_or_create(&label).set(float(sample.pool.0));
             self.demand.get_or_create(&label).set(float(sample.demand.0));
         }
@@ -226,10 +197,7 @@ impl Metrics {
 }
 
 /// Micro-units as units, for display.
-#[expect(
-    clippy::cast_precision_loss,
-    reason = "a metric is an approximation; nothing is computed from it"
-)]
+#[expect(clippy::cast_precision_loss, reason = "a metric is an approximation; nothing is computed from it")]
 fn float(micro: i64) -> f64 {
     micro as f64 / MICRO as f64
 }
@@ -252,10 +220,7 @@ mod tests {
             demand: Rate::ZERO,
         };
         let page = metrics.page(&[sample("old")]).unwrap();
-        assert!(
-            page.contains("tidegate_ru_charged_total{group=\"g0\"} 1.5"),
-            "{page}"
-        );
+        assert!(page.contains("tidegate_ru_charged_total{group=\"g0\"} 1.5"), "{page}");
         assert!(page.contains("tidegate_ru_charged_total{group=\"_other\"} 5.0"));
         assert!(page.contains("tidegate_group_series_overflow_total 5"));
         assert!(page.contains("tidegate_group_committed_ru_per_second{group=\"old\"} 7.0"));
@@ -268,10 +233,7 @@ mod tests {
         let page = Metrics::new().page(&[]).unwrap();
         for line in page.lines().filter_map(|line| line.strip_prefix("# TYPE ")) {
             let name = line.split(' ').next().unwrap_or_default();
-            assert!(
-                documented.contains(&format!("`{name}")),
-                "{name} is not in docs/metrics.md"
-            );
+            assert!(documented.contains(&format!("`{name}")), "{name} is not in docs/metrics.md");
         }
     }
 }

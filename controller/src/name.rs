@@ -31,11 +31,7 @@ impl GroupName {
         let starts = text.starts_with(|c: char| c.is_ascii_alphanumeric());
         if !starts || !fits(text, b"._-") {
             let alphabet = "[a-z0-9._-], starting with a letter or a digit";
-            return Err(NameError {
-                text: cut(text),
-                kind: "group name",
-                alphabet,
-            });
+            return Err(NameError { text: cut(text), kind: "group name", alphabet });
         }
         Ok(Self(text.to_ascii_lowercase().into()))
     }
@@ -62,11 +58,7 @@ pub fn principal_part(kind: &'static str, text: &str) -> Result<String, NameErro
     if fits(text, b"._@-") {
         return Ok(text.to_owned());
     }
-    Err(NameError {
-        text: cut(text),
-        kind,
-        alphabet: "[A-Za-z0-9._@-]",
-    })
+    Err(NameError { text: cut(text), kind, alphabet: "[A-Za-z0-9._@-]" })
 }
 
 /// Checks the identity of a node.
@@ -74,18 +66,12 @@ pub fn client_id(text: &str) -> Result<String, NameError> {
     if fits(text, b"._-") {
         return Ok(text.to_owned());
     }
-    Err(NameError {
-        text: cut(text),
-        kind: "client id",
-        alphabet: "[A-Za-z0-9._-]",
-    })
+    Err(NameError { text: cut(text), kind: "client id", alphabet: "[A-Za-z0-9._-]" })
 }
 
 fn fits(text: &str, others: &[u8]) -> bool {
     (1..=MAX_NAME).contains(&text.len())
-        && text
-            .bytes()
-            .all(|b| b.is_ascii_alphanumeric() || others.contains(&b))
+        && text.bytes().all(|b| b.is_ascii_alphanumeric() || others.contains(&b))
 }
 
 #[cfg(test)]
@@ -97,32 +83,16 @@ mod tests {
         for (text, name) in [("a", "a"), ("Prod.EU-1_x", "prod.eu-1_x"), ("0", "0")] {
             assert_eq!(GroupName::parse(text).unwrap().as_str(), name);
         }
-        assert_eq!(
-            principal_part("user", "Ann@corp.example").unwrap(),
-            "Ann@corp.example"
-        );
+        assert_eq!(principal_part("user", "Ann@corp.example").unwrap(), "Ann@corp.example");
         assert_eq!(client_id("Node_7.a-b").unwrap(), "Node_7.a-b");
     }
 
     #[test]
     fn bad_names_are_refused() {
         let long = "x".repeat(65);
-        for text in [
-            "",
-            " ",
-            "-a",
-            ".a",
-            "_a",
-            "a b",
-            "a/b",
-            "ä",
-            "a\0",
-            "a\n",
-            "a,b",
-            long.as_str(),
-            "ＡＢ",
-            "a@b",
-        ] {
+        for text in
+            ["", " ", "-a", ".a", "_a", "a b", "a/b", "ä", "a\0", "a\n", "a,b", long.as_str(), "ＡＢ", "a@b"]
+        {
             let error = GroupName::parse(text).unwrap_err().to_string();
             assert!(error.contains("group name") && error.len() < 300, "{error}");
         }

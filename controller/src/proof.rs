@@ -46,9 +46,7 @@ pub struct Claim {
 impl Prover {
     /// With the key of this store.
     pub fn new(key: &[u8; KEY_BYTES]) -> Self {
-        Self {
-            mac: Hmac::<Sha256>::new(key.into()),
-        }
+        Self { mac: Hmac::<Sha256>::new(key.into()) }
     }
 
     /// Signs a claim.
@@ -83,11 +81,7 @@ impl Prover {
             cap: Ru(i64::from_be_bytes(*cap)),
             lump: Ru(i64::from_be_bytes(*lump)),
         };
-        Some(Claim {
-            held,
-            ends_unix_us: u64::from_be_bytes(*ends),
-            epoch: u64::from_be_bytes(*epoch),
-        })
+        Some(Claim { held, ends_unix_us: u64::from_be_bytes(*ends), epoch: u64::from_be_bytes(*epoch) })
     }
 
     /// The code over the holder and the clear part. The name comes last, so that no two holders read the same.
@@ -117,23 +111,11 @@ pub fn proven(claim: &Claim, asked: Held, epoch: u64, unix_us: u64) -> Option<He
 mod tests {
     use super::*;
 
-    const HOLDER: Holder<'_> = Holder {
-        client: "node-1",
-        incarnation: 5,
-        group: GroupId(7),
-    };
+    const HOLDER: Holder<'_> = Holder { client: "node-1", incarnation: 5, group: GroupId(7) };
 
     fn claim() -> Claim {
-        let held = Held {
-            rate: Rate(100),
-            cap: Ru(20),
-            lump: Ru(3),
-        };
-        Claim {
-            held,
-            ends_unix_us: 1_000,
-            epoch: 2,
-        }
+        let held = Held { rate: Rate(100), cap: Ru(20), lump: Ru(3) };
+        Claim { held, ends_unix_us: 1_000, epoch: 2 }
     }
 
     #[test]
@@ -142,18 +124,9 @@ mod tests {
         let proof = prover.sign(HOLDER, &claim());
         assert_eq!(prover.verify(HOLDER, &proof), Some(claim()));
         for other in [
-            Holder {
-                client: "node-2",
-                ..HOLDER
-            },
-            Holder {
-                incarnation: 6,
-                ..HOLDER
-            },
-            Holder {
-                group: GroupId(8),
-                ..HOLDER
-            },
+            Holder { client: "node-2", ..HOLDER },
+            Holder { incarnation: 6, ..HOLDER },
+            Holder { group: GroupId(8), ..HOLDER },
         ] {
             assert_eq!(prover.verify(other, &proof), None);
         }
@@ -168,16 +141,8 @@ mod tests {
 
     #[test]
     fn a_claim_counts_before_its_end_in_a_later_epoch_and_never_above_the_ask() {
-        let asked = Held {
-            rate: Rate(60),
-            cap: Ru(50),
-            lump: Ru(0),
-        };
-        let held = Held {
-            rate: Rate(60),
-            cap: Ru(20),
-            lump: Ru(0),
-        };
+        let asked = Held { rate: Rate(60), cap: Ru(50), lump: Ru(0) };
+        let held = Held { rate: Rate(60), cap: Ru(20), lump: Ru(0) };
         assert_eq!(proven(&claim(), asked, 3, 999), Some(held));
         assert_eq!(proven(&claim(), asked, 3, 1_000), None);
         assert_eq!(proven(&claim(), asked, 2, 999), None);

@@ -57,19 +57,14 @@ pub fn parse_limit(text: &str) -> Result<Option<Rate>, QuantityError> {
 /// An amount from zero to [`Ru::MAX`].
 pub fn parse_amount(text: &str) -> Result<Ru, QuantityError> {
     let micro = micros(text, without_unit(text, "RU"), AMOUNT)?;
-    let amount = i64::try_from(micro)
-        .ok()
-        .map(Ru)
-        .filter(|amount| *amount <= Ru::MAX);
+    let amount = i64::try_from(micro).ok().map(Ru).filter(|amount| *amount <= Ru::MAX);
     amount.ok_or_else(|| out_of_range(text, "0 RU".to_owned(), Ru::MAX.to_string()))
 }
 
 /// A duration; its range is the caller's to check.
 pub fn parse_span(text: &str) -> Result<Span, QuantityError> {
     let trimmed = text.trim();
-    let unit_at = trimmed
-        .find(|c: char| c.is_ascii_alphabetic())
-        .unwrap_or(trimmed.len());
+    let unit_at = trimmed.find(|c: char| c.is_ascii_alphabetic()).unwrap_or(trimmed.len());
     let (number, unit) = trimmed.split_at_checked(unit_at).unwrap_or((trimmed, ""));
     let unit_us: u128 = match unit {
         "us" => 1,
@@ -105,10 +100,7 @@ pub fn amount_text(amount: Ru) -> String {
 
 fn positive_rate(text: &str, expected: &'static str) -> Result<Rate, QuantityError> {
     let micro = micros(text, without_unit(text, "RU/s"), expected)?;
-    let rate = i64::try_from(micro)
-        .ok()
-        .map(Rate)
-        .filter(|rate| Rate(1) <= *rate && *rate <= Rate::MAX);
+    let rate = i64::try_from(micro).ok().map(Rate).filter(|rate| Rate(1) <= *rate && *rate <= Rate::MAX);
     rate.ok_or_else(|| out_of_range(text, Rate(1).to_string(), Rate::MAX.to_string()))
 }
 
@@ -126,15 +118,10 @@ fn micros(text: &str, number: &str, expected: &'static str) -> Result<u128, Quan
     let (whole, part) = number.split_once('.').unwrap_or((number, "0"));
     let digits = |s: &str| !s.is_empty() && s.bytes().all(|b| b.is_ascii_digit());
     if !digits(whole) || !digits(part) {
-        let signed = number
-            .strip_prefix('-')
-            .is_some_and(|rest| rest.starts_with(|c: char| c.is_ascii_digit()));
+        let signed =
+            number.strip_prefix('-').is_some_and(|rest| rest.starts_with(|c: char| c.is_ascii_digit()));
         if signed && number.parse::<f64>().is_ok_and(f64::is_finite) {
-            return Err(out_of_range(
-                text,
-                "0".to_owned(),
-                "the limit of this field".to_owned(),
-            ));
+            return Err(out_of_range(text, "0".to_owned(), "the limit of this field".to_owned()));
         }
         return Err(malformed(text, expected));
     }
@@ -147,30 +134,18 @@ fn micros(text: &str, number: &str, expected: &'static str) -> Result<u128, Quan
     if whole.len() > 20 {
         return Err(out_of_range(text, "0".to_owned(), Rate::MAX.to_string()));
     }
-    let whole: u128 = if whole.is_empty() {
-        0
-    } else {
-        whole.parse().map_err(|_| malformed(text, expected))?
-    };
-    let part: u128 = format!("{part:0<6}")
-        .parse()
-        .map_err(|_| malformed(text, expected))?;
+    let whole: u128 =
+        if whole.is_empty() { 0 } else { whole.parse().map_err(|_| malformed(text, expected))? };
+    let part: u128 = format!("{part:0<6}").parse().map_err(|_| malformed(text, expected))?;
     Ok(whole * u128::from(MICRO.unsigned_abs()) + part)
 }
 
 fn malformed(text: &str, expected: &'static str) -> QuantityError {
-    QuantityError::Malformed {
-        text: cut(text),
-        expected,
-    }
+    QuantityError::Malformed { text: cut(text), expected }
 }
 
 fn out_of_range(text: &str, min: String, max: String) -> QuantityError {
-    QuantityError::OutOfRange {
-        text: cut(text),
-        min,
-        max,
-    }
+    QuantityError::OutOfRange { text: cut(text), min, max }
 }
 
 /// The start of a text, so that an error never repeats megabytes.
@@ -238,13 +213,9 @@ mod tests {
         assert_eq!(parse_amount("0"), Ok(Ru::ZERO));
         assert_eq!(parse_amount("1.5 RU"), Ok(Ru(1_500_000)));
         assert!(parse_amount("1000000000001").is_err());
-        for (text, us) in [
-            ("5s", 5_000_000),
-            ("100ms", 100_000),
-            ("1.5s", 1_500_000),
-            ("2 m", 120_000_000),
-            ("7us", 7),
-        ] {
+        for (text, us) in
+            [("5s", 5_000_000), ("100ms", 100_000), ("1.5s", 1_500_000), ("2 m", 120_000_000), ("7us", 7)]
+        {
             assert_eq!(parse_span(text), Ok(Span(us)), "{text}");
         }
         for text in ["5", "s", "", "-5s", "5 sec", "0.5us", "1e3s", "5S"] {

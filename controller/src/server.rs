@@ -79,11 +79,7 @@ pub enum StopError {
 }
 
 fn list(errors: &[ConfigError]) -> String {
-    errors
-        .iter()
-        .map(ToString::to_string)
-        .collect::<Vec<_>>()
-        .join("; ")
+    errors.iter().map(ToString::to_string).collect::<Vec<_>>().join("; ")
 }
 
 /// Starts controllers.
@@ -118,45 +114,25 @@ impl Controller {
         let grpc = listen("grpc_listen", config.grpc_listen).await?;
         let http = listen("http_listen", config.http_listen).await?;
         let local = |key, address, listener: &TcpListener| {
-            listener
-                .local_addr()
-                .map_err(|reason| StartError::Listen { key, address, reason })
+            listener.local_addr().map_err(|reason| StartError::Listen { key, address, reason })
         };
         let grpc_addr = local("grpc_listen", config.grpc_listen, &grpc)?;
         let rest_addr = local("http_listen", config.http_listen, &http)?;
-        let engine = EngineConfig {
-            drift_ppm: config.drift_ppm,
-            margin: config.margin,
-        };
-        let settings = ServiceConfig {
-            capacity: config.capacity,
-            engine,
-        };
+        let engine = EngineConfig { drift_ppm: config.drift_ppm, margin: config.margin };
+        let settings = ServiceConfig { capacity: config.capacity, engine };
         let loading = tokio::task::spawn_blocking(move || Service::load(store, settings)).await;
-        let damaged = |reason: String| StartError::Load {
-            path: config.store.clone(),
-            reason,
-        };
+        let damaged = |reason: String| StartError::Load { path: config.store.clone(), reason };
         // redb checks pages as it meets them; damage that its checks do not foresee may panic there.
         let loaded = loading.map_err(|_| damaged("its pages are damaged".to_owned()))?;
         let service = Arc::new(loaded.map_err(|error| damaged(error.to_string()))?);
 
         let (stopping, stopped) = flag::channel(false);
-        let servers = vec![
-            serve_grpc(&service, grpc, stopped.clone())?,
-            serve_rest(&service, http, stopped.clone()),
-        ];
+        let servers =
+            vec![serve_grpc(&service, grpc, stopped.clone())?, serve_rest(&service, http, stopped.clone())];
         let (until, of) = (|| stopped.clone(), || Arc::clone(&service));
         let upkeep = vec![expire(of(), until()), flush(of(), until()), tidy(of(), until())];
         tracing::info!(%grpc_addr, %rest_addr, "controller started");
-        Ok(Running {
-            grpc_addr,
-            rest_addr,
-            service,
-            stopping,
-            servers,
-            upkeep,
-        })
+        Ok(Running { grpc_addr, rest_addr, service, stopping, servers, upkeep })
     }
 }
 
@@ -199,10 +175,7 @@ impl Running {
             }
         }
         // Every stream holds a receiver until it has let go of the service.
-        if timeout(duration(DRAIN_WITHIN), self.stopping.closed())
-            .await
-            .is_err()
-        {
+        if timeout(duration(DRAIN_WITHIN), self.stopping.closed()).await.is_err() {
             tracing::warn!("streams did not end within {DRAIN_WITHIN}");
         }
     }
@@ -225,9 +198,7 @@ impl Drop for Running {
 }
 
 async fn listen(key: &'static str, address: SocketAddr) -> Result<TcpListener, StartError> {
-    TcpListener::bind(address)
-        .await
-        .map_err(|reason| StartError::Listen { key, address, reason })
+    TcpListener::bind(address).await.map_err(|reason| StartError::Listen { key, address, reason })
 }
 
 fn serve_grpc(
@@ -240,14 +211,9 @@ fn serve_grpc(
         .register_encoded_file_descriptor_set(tonic_health::pb::FILE_DESCRIPTOR_SET)
         .build_v1()
         .map_err(|error| StartError::Internal(error.to_string()))?;
-    let grants = GrantsAdapter {
-        service: Arc::clone(service),
-        stopping: Stopping(stopped.clone()),
-    };
+    let grants = GrantsAdapter { service: Arc::clone(service), stopping: Stopping(stopped.clone()) };
     let grants = GrantsServer::new(grants).max_decoding_message_size(MAX_MESSAGE_BYTES);
-    let admin = AdminAdapter {
-        service: Arc::clone(service),
-    };
+    let admin = AdminAdapter { service: Arc::clone(service) };
     let admin = AdminServer::new(admin).max_decoding_message_size(MAX_MESSAGE_BYTES);
     let incoming = TcpIncoming::from(listener).with_nodelay(Some(true));
     Ok(tokio::spawn(async move {
@@ -261,10 +227,7 @@ fn serve_grpc(
             .add_service(reflection)
             .add_service(grants)
             .add_service(admin);
-        if let Err(error) = server
-            .serve_with_incoming_shutdown(incoming, requested(stopped))
-            .await
-        {
+        if let Err(error) = server.serve_with_incoming_shutdown(incoming, requested(stopped)).await {
             tracing::error!(%error, "the gRPC server ended");
         }
     }))

@@ -12,10 +12,7 @@ use tidegate_cost_model::{Aim, CostTable, Estimator, Fingerprinter, SqlDialect, 
 /// Rounds of which the best counts.
 const ROUNDS: u32 = 200;
 
-#[expect(
-    clippy::disallowed_methods,
-    reason = "an example that measures real time; nothing decides by it"
-)]
+#[expect(clippy::disallowed_methods, reason = "an example that measures real time; nothing decides by it")]
 fn best_ns(mut run: impl FnMut(), runs: u32) -> f64 {
     let mut best = f64::INFINITY;
     for _ in 0..ROUNDS {
@@ -46,18 +43,9 @@ fn main() {
     ];
     for (name, sql) in statements {
         let fingerprinter = Fingerprinter::new(SqlDialect::PostgreSql);
-        let hit = best_ns(
-            || drop(black_box(fingerprinter.fingerprint(black_box(sql)))),
-            1_000,
-        );
-        let miss = best_ns(
-            || drop(black_box(Template::new(SqlDialect::PostgreSql, black_box(sql)))),
-            20,
-        );
-        println!(
-            "{name:<7} {:>4} bytes: hit {hit:>6.0} ns, miss {miss:>7.0} ns",
-            sql.len()
-        );
+        let hit = best_ns(|| drop(black_box(fingerprinter.fingerprint(black_box(sql)))), 1_000);
+        let miss = best_ns(|| drop(black_box(Template::new(SqlDialect::PostgreSql, black_box(sql)))), 20);
+        println!("{name:<7} {:>4} bytes: hit {hit:>6.0} ns, miss {miss:>7.0} ns", sql.len());
     }
 
     let table = CostTable::tidb_v1();
@@ -85,10 +73,7 @@ fn main() {
     let estimator = Estimator::new(&table, Aim::P95);
     let template = Template::new(SqlDialect::PostgreSql, "SELECT 1");
     let (fingerprint, kind) = (template.fingerprint(), template.kind());
-    let observe = best_ns(
-        || estimator.observe(fingerprint, kind, black_box(Ru::whole(3))),
-        1_000,
-    );
+    let observe = best_ns(|| estimator.observe(fingerprint, kind, black_box(Ru::whole(3))), 1_000);
     let estimate = best_ns(
         || {
             black_box(estimator.estimate(black_box(fingerprint), kind));

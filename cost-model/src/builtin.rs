@@ -61,10 +61,7 @@ mod tests {
     #[test]
     fn it_is_a_table_that_text_can_carry() {
         for table in CostTable::builtin() {
-            assert_eq!(
-                CostTable::try_from(TableText::from(table.clone())).unwrap(),
-                table
-            );
+            assert_eq!(CostTable::try_from(TableText::from(table.clone())).unwrap(), table);
         }
         let text = TableText::from(CostTable::tidb_v1());
         assert_eq!(text.coefficients["cpu_ns"], "1/3000000");
@@ -89,41 +86,13 @@ mod tests {
             ..none
         };
         for (what, usage, read, write) in [
-            (
-                "ten point gets of 1 KiB, 0.490625 RU each",
-                reads(10, 7, 10 * KIB),
-                4_906_250,
-                0,
-            ),
-            (
-                "ten prewrites of 1 KiB on 3 replicas, 8.1 RU each",
-                writes(10, 7, 10 * KIB),
-                0,
-                81_000_000,
-            ),
-            (
-                "ten commits of 34 bytes, 5.2 RU each",
-                writes(10, 7, 340),
-                0,
-                51_996_094,
-            ),
-            (
-                "a scan that answers 4 MiB, without its request",
-                reads(0, 0, 4 * KIB * KIB),
-                64_000_000,
-                0,
-            ),
+            ("ten point gets of 1 KiB, 0.490625 RU each", reads(10, 7, 10 * KIB), 4_906_250, 0),
+            ("ten prewrites of 1 KiB on 3 replicas, 8.1 RU each", writes(10, 7, 10 * KIB), 0, 81_000_000),
+            ("ten commits of 34 bytes, 5.2 RU each", writes(10, 7, 340), 0, 51_996_094),
+            ("a scan that answers 4 MiB, without its request", reads(0, 0, 4 * KIB * KIB), 64_000_000, 0),
         ] {
             let parts = CostTable::tidb_v1().price(&usage);
-            assert_eq!(
-                parts,
-                RuParts {
-                    read: Ru(read),
-                    write: Ru(write),
-                    ..RuParts::default()
-                },
-                "{what}"
-            );
+            assert_eq!(parts, RuParts { read: Ru(read), write: Ru(write), ..RuParts::default() }, "{what}");
         }
     }
 

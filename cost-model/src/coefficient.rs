@@ -79,15 +79,9 @@ pub enum CoefficientError {
 
 impl Coefficient {
     /// Free of charge.
-    pub const ZERO: Self = Self {
-        numerator: 0,
-        denominator: 1,
-    };
+    pub const ZERO: Self = Self { numerator: 0, denominator: 1 };
     /// One RU per unit.
-    pub const ONE: Self = Self {
-        numerator: 1,
-        denominator: 1,
-    };
+    pub const ONE: Self = Self { numerator: 1, denominator: 1 };
     /// Largest numerator, in lowest terms. Above it `u64::MAX` units times replicas would pass `i128`.
     pub const MAX_NUMERATOR: u64 = 1_000_000_000;
     /// Largest denominator, in lowest terms. Above it the sum of a part's three fractions would pass `i128`.
@@ -105,10 +99,7 @@ impl Coefficient {
     /// `1 / units`: one RU buys that many units. Zero units is read as one.
     pub(crate) const fn one_per(units: u32) -> Self {
         // Widening; `u64::from` is not const.
-        Self {
-            numerator: 1,
-            denominator: if units == 0 { 1 } else { units as u64 },
-        }
+        Self { numerator: 1, denominator: if units == 0 { 1 } else { units as u64 } }
     }
 
     /// The upper number, at most [`Self::MAX_NUMERATOR`].
@@ -143,10 +134,7 @@ impl Coefficient {
             .ok()
             .filter(|value| *value <= Self::MAX_DENOMINATOR)
             .ok_or(CoefficientError::DenominatorTooLarge { denominator: lower })?;
-        Ok(Self {
-            numerator,
-            denominator,
-        })
+        Ok(Self { numerator, denominator })
     }
 }
 
@@ -185,13 +173,9 @@ impl FromStr for Coefficient {
         let whole_value = digits(whole).ok_or_else(wrong)?;
         let decimal_value = digits(decimals).ok_or_else(wrong)?;
         // At most MAX_TEXT digits in all, so neither the power nor the sum passes u128.
-        let scale = u32::try_from(decimals.len())
-            .ok()
-            .and_then(|places| 10_u128.checked_pow(places));
+        let scale = u32::try_from(decimals.len()).ok().and_then(|places| 10_u128.checked_pow(places));
         let scale = scale.ok_or_else(wrong)?;
-        let value = whole_value
-            .checked_mul(scale)
-            .and_then(|value| value.checked_add(decimal_value));
+        let value = whole_value.checked_mul(scale).and_then(|value| value.checked_add(decimal_value));
         Self::lowest(value.ok_or_else(wrong)?, scale)
     }
 }
@@ -263,11 +247,7 @@ mod tests {
             ("000000000000000000000000.5", 1, 2, "0.5"),
         ] {
             let read: Coefficient = text.parse().unwrap();
-            assert_eq!(
-                (read.numerator(), read.denominator()),
-                (numerator, denominator),
-                "{text}"
-            );
+            assert_eq!((read.numerator(), read.denominator()), (numerator, denominator), "{text}");
             assert_eq!(read.to_string(), printed, "{text}");
         }
     }
@@ -294,18 +274,9 @@ mod tests {
             ("1/2/3", "is no number"),
             ("1_000", "is no number"),
             ("one", "is no number"),
-            (
-                "1000000001",
-                "numerator 1000000001 in lowest terms, at most 1000000000",
-            ),
-            (
-                "1/1000000000001",
-                "denominator 1000000000001 in lowest terms, at most 1000000000000",
-            ),
-            (
-                "0.00000000000000000000000000000001",
-                "has 34 bytes of text, at most 32",
-            ),
+            ("1000000001", "numerator 1000000001 in lowest terms, at most 1000000000"),
+            ("1/1000000000001", "denominator 1000000000001 in lowest terms, at most 1000000000000"),
+            ("0.00000000000000000000000000000001", "has 34 bytes of text, at most 32"),
         ] {
             let error = text.parse::<Coefficient>().unwrap_err().to_string();
             assert!(error.contains(says), "{text:?}: {error}");

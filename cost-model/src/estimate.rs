@@ -96,8 +96,7 @@ impl Estimator {
 
     /// Learns what a run cost. An amount below zero counts as nothing, one above [`Ru::MAX`] as that.
     pub fn observe(&self, fingerprint: Fingerprint, kind: StatementKind, actual: Ru) {
-        self.templates
-            .get_or_insert(fingerprint.0, Record::default, |record| record.observe(actual));
+        self.templates.get_or_insert(fingerprint.0, Record::default, |record| record.observe(actual));
         self.with_kind(kind, |record| record.observe(actual));
     }
 
@@ -113,11 +112,7 @@ impl Estimator {
 
     fn with_kind<R>(&self, kind: StatementKind, act: impl FnOnce(&mut Record) -> R) -> R {
         let mut unlisted = Record::default();
-        match StatementKind::ALL
-            .iter()
-            .zip(&self.kinds)
-            .find(|(of, _)| **of == kind)
-        {
+        match StatementKind::ALL.iter().zip(&self.kinds).find(|(of, _)| **of == kind) {
             Some((_, slot)) => act(&mut slot.lock().unwrap_or_else(PoisonError::into_inner)),
             None => act(&mut unlisted),
         }
@@ -129,29 +124,17 @@ impl Record {
     fn guess(ru: Ru) -> Self {
         let mut record = Self::default();
         record.observe(ru);
-        Self {
-            observations: 0,
-            ..record
-        }
+        Self { observations: 0, ..record }
     }
 
     fn observe(&mut self, actual: Ru) {
         let cost = i128::from(actual.or_zero().min(Ru::MAX).0) * SCALE;
         if self.observations == 0 {
             // One run says nothing about the spread; half the cost is as good a first guess as TCP's.
-            *self = Self {
-                mean: cost,
-                p95: cost + cost / 2,
-                distance: cost / 2,
-                observations: 0,
-            };
+            *self = Self { mean: cost, p95: cost + cost / 2, distance: cost / 2, observations: 0 };
         } else {
             self.mean += (cost - self.mean) / WEIGHT;
-            self.p95 += if cost > self.p95 {
-                self.distance * UP / STEP
-            } else {
-                -self.distance / STEP
-            };
+            self.p95 += if cost > self.p95 { self.distance * UP / STEP } else { -self.distance / STEP };
             self.distance += ((cost - self.p95).abs() - self.distance) / WEIGHT;
         }
         self.observations = self.observations.saturating_add(1);
@@ -202,11 +185,7 @@ mod tests {
         );
         estimator.observe(POINT, SELECT, Ru::whole(100));
         assert_eq!(estimator.estimate(POINT, SELECT), Ru::whole(100));
-        assert_eq!(
-            estimator.estimate(Fingerprint(2), SELECT),
-            Ru::whole(7),
-            "templates do not mix"
-        );
+        assert_eq!(estimator.estimate(Fingerprint(2), SELECT), Ru::whole(7), "templates do not mix");
         assert_eq!(estimator.templates(), 2);
     }
 
@@ -220,10 +199,7 @@ mod tests {
             }
             let forecast = estimator.forecast(POINT, SELECT);
             assert!((forecast.mean - cost).0.abs() < 10, "{cost}: {forecast:?}");
-            assert!(
-                forecast.p95 >= cost && forecast.p95 < cost.scale(101, 100),
-                "{cost}: {forecast:?}"
-            );
+            assert!(forecast.p95 >= cost && forecast.p95 < cost.scale(101, 100), "{cost}: {forecast:?}");
         }
     }
 
@@ -231,9 +207,7 @@ mod tests {
     fn noise() -> impl Iterator<Item = i64> {
         let mut state: u64 = 7;
         std::iter::repeat_with(move || {
-            state = state
-                .wrapping_mul(6_364_136_223_846_793_005)
-                .wrapping_add(1_442_695_040_888_963_407);
+            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
             i64::try_from(state >> 48).unwrap()
         })
     }
@@ -262,10 +236,7 @@ mod tests {
             estimator.observe(Fingerprint(template), SELECT, Ru::whole(1));
         }
         assert!(estimator.templates() <= Estimator::MAX_TEMPLATES);
-        assert_eq!(
-            estimator.evicted() + u64::try_from(estimator.templates()).unwrap(),
-            more
-        );
+        assert_eq!(estimator.evicted() + u64::try_from(estimator.templates()).unwrap(), more);
     }
 
     proptest! {

@@ -104,10 +104,7 @@ mod tests {
         for (amount, field) in (1..).zip(Field::ALL) {
             *field.of_mut(&mut usage) = amount;
         }
-        let here: Vec<_> = Field::ALL
-            .into_iter()
-            .map(|field| (field.name(), field.of(&usage)))
-            .collect();
+        let here: Vec<_> = Field::ALL.into_iter().map(|field| (field.name(), field.of(&usage))).collect();
         assert_eq!(here, usage.fields().collect::<Vec<_>>());
         for field in Field::ALL {
             assert_eq!(Field::named(field.name()), Some(field));

@@ -10,10 +10,7 @@ use std::hash::{BuildHasher, RandomState};
 pub(crate) const GOLDEN: u64 = 0x9e37_79b9_7f4a_7c15;
 
 /// The high and the low half of `a * b`, folded together.
-#[expect(
-    clippy::cast_possible_truncation,
-    reason = "the two halves of the product are what is wanted"
-)]
+#[expect(clippy::cast_possible_truncation, reason = "the two halves of the product are what is wanted")]
 pub(crate) const fn fold(a: u64, b: u64) -> u64 {
     let product = a as u128 * b as u128;
     (product >> 64) as u64 ^ product as u64

@@ -65,20 +65,10 @@ impl CostTable {
                 sum = Sum::default();
             }
             let amount = field.of(usage);
-            let copies = if field.part() == Part::Write {
-                self.replicas()
-            } else {
-                1
-            };
+            let copies = if field.part() == Part::Write { self.replicas() } else { 1 };
             let before = sum.rounded_up();
             sum.add(amount, coefficient, copies);
-            take(Component {
-                field,
-                amount,
-                coefficient,
-                copies,
-                ru: sum.rounded_up() - before,
-            });
+            take(Component { field, amount, coefficient, copies, ru: sum.rounded_up() - before });
         }
     }
 }
@@ -106,11 +96,7 @@ struct Sum {
 
 impl Default for Sum {
     fn default() -> Self {
-        Self {
-            whole: 0,
-            numerator: 0,
-            denominator: 1,
-        }
+        Self { whole: 0, numerator: 0, denominator: 1 }
     }
 }
 
@@ -154,10 +140,7 @@ fn divide(product: i128, by: u64) -> (i128, i128) {
         },
         Err(_) => {
             let by = i128::from(by);
-            (
-                product.checked_div(by).unwrap_or_default(),
-                product.checked_rem(by).unwrap_or_default(),
-            )
+            (product.checked_div(by).unwrap_or_default(), product.checked_rem(by).unwrap_or_default())
         }
     }
 }
@@ -187,19 +170,12 @@ mod tests {
             read_bytes: bytes,
             ..Usage::default()
         };
-        for (used, micro) in [
-            (usage(0, 0, 0), 0),
-            (usage(1, 0, 0), 1),
-            (usage(1, 1, 1), 1),
-            (usage(1, 1, 2), 2),
-        ] {
+        for (used, micro) in
+            [(usage(0, 0, 0), 0), (usage(1, 0, 0), 1), (usage(1, 1, 1), 1), (usage(1, 1, 2), 2)]
+        {
             assert_eq!(table.price(&used).read, Ru(micro), "{used:?}");
         }
-        let shown: Vec<_> = table
-            .breakdown(&usage(1, 1, 2))
-            .iter()
-            .map(|component| component.ru.0)
-            .collect();
+        let shown: Vec<_> = table.breakdown(&usage(1, 1, 2)).iter().map(|component| component.ru.0).collect();
         assert_eq!(shown, [0, 1, 0, 1, 0, 0, 0, 0, 0, 0]);
     }
 
@@ -208,10 +184,8 @@ mod tests {
         let mut table = CostTable::new("dear", 1, CostTable::MAX_REPLICAS).unwrap();
         let mut usage = Usage::default();
         for (field, less) in Field::ALL.into_iter().zip(0..) {
-            let dear = Coefficient::ratio(
-                Coefficient::MAX_NUMERATOR - 1 - less,
-                Coefficient::MAX_DENOMINATOR - 1,
-            );
+            let dear =
+                Coefficient::ratio(Coefficient::MAX_NUMERATOR - 1 - less, Coefficient::MAX_DENOMINATOR - 1);
             table = table.with(field, dear.unwrap());
             *field.of_mut(&mut usage) = u64::MAX;
         }
@@ -222,16 +196,9 @@ mod tests {
 
     #[test]
     fn the_shadow_table_is_priced_and_not_charged() {
-        let active = CostTable::new("a", 1, 3)
-            .unwrap()
-            .with(Field::WriteRequests, Coefficient::ONE);
-        let shadow = CostTable::new("a", 2, 1)
-            .unwrap()
-            .with(Field::WriteRequests, Coefficient::ONE);
-        let usage = Usage {
-            write_requests: 2,
-            ..Usage::default()
-        };
+        let active = CostTable::new("a", 1, 3).unwrap().with(Field::WriteRequests, Coefficient::ONE);
+        let shadow = CostTable::new("a", 2, 1).unwrap().with(Field::WriteRequests, Coefficient::ONE);
+        let usage = Usage { write_requests: 2, ..Usage::default() };
         let priced = price_consumption(&active, Some(&shadow), &usage);
         assert_eq!((priced.ru(), priced.shadow), (Ru::whole(6), Ru::whole(2)));
         assert_eq!((priced.operations, priced.usage), (1, usage));

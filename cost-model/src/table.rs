@@ -27,10 +27,7 @@ pub struct CostTable {
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum TableError {
     /// The name is empty, too long, or has other characters.
-    #[error(
-        "name `{name}` is not usable; write 1 to {} of a-z, 0-9, `-`, `_` and `.`",
-        CostTable::MAX_NAME
-    )]
+    #[error("name `{name}` is not usable; write 1 to {} of a-z, 0-9, `-`, `_` and `.`", CostTable::MAX_NAME)]
     Name {
         /// What was written, cut to the limit.
         name: String,
@@ -77,11 +74,7 @@ impl CostTable {
     pub fn new(name: impl Into<String>, version: u32, replicas: u32) -> Result<Self, TableErrors> {
         let name = name.into();
         let errors = faults(&name, version, replicas);
-        if errors.is_empty() {
-            Ok(Self::sound(name, version, replicas))
-        } else {
-            Err(TableErrors(errors))
-        }
+        if errors.is_empty() { Ok(Self::sound(name, version, replicas)) } else { Err(TableErrors(errors)) }
     }
 
     /// The same with another price for `field`.
@@ -97,12 +90,7 @@ impl CostTable {
 
     /// A table whose name, version and replicas are known to be within limits.
     pub(crate) fn sound(name: String, version: u32, replicas: u32) -> Self {
-        Self {
-            name,
-            version,
-            replicas,
-            coefficients: [Coefficient::ZERO; Field::COUNT],
-        }
+        Self { name, version, replicas, coefficients: [Coefficient::ZERO; Field::COUNT] }
     }
 
     /// The name: 1 to [`Self::MAX_NAME`] of a-z, 0-9, `-`, `_` and `.`.
@@ -122,9 +110,7 @@ impl CostTable {
 
     /// The price of `field`, before replication.
     pub fn coefficient(&self, field: Field) -> Coefficient {
-        self.coefficients()
-            .find(|(of, _)| *of == field)
-            .map_or(Coefficient::ZERO, |(_, price)| price)
+        self.coefficients().find(|(of, _)| *of == field).map_or(Coefficient::ZERO, |(_, price)| price)
     }
 
     /// All prices, in the order of the usage vector.
@@ -180,9 +166,7 @@ mod tests {
 
     #[test]
     fn a_table_made_in_code_keeps_its_head_within_limits() {
-        let table = CostTable::new("mine", 2, 1)
-            .unwrap()
-            .with(Field::WriteBytes, Coefficient::ONE);
+        let table = CostTable::new("mine", 2, 1).unwrap().with(Field::WriteBytes, Coefficient::ONE);
         assert_eq!(table.coefficient(Field::WriteBytes), Coefficient::ONE);
         assert_eq!(table.coefficient(Field::ReadBytes), Coefficient::ZERO);
         assert_eq!(table.to_string(), "mine version 2");
@@ -196,11 +180,7 @@ mod tests {
             ("mine", 1, 1_001, 1),
             ("", 0, 0, 3),
         ] {
-            assert_eq!(
-                CostTable::new(name, version, replicas).unwrap_err().0.len(),
-                wrong,
-                "{name}"
-            );
+            assert_eq!(CostTable::new(name, version, replicas).unwrap_err().0.len(), wrong, "{name}");
         }
     }
 }

@@ -40,11 +40,7 @@ impl TryFrom<TableText> for CostTable {
                 (None, _) => errors.push(TableError::UnknownField { key: cut(key) }),
             }
         }
-        if errors.is_empty() {
-            Ok(table)
-        } else {
-            Err(TableErrors(errors))
-        }
+        if errors.is_empty() { Ok(table) } else { Err(TableErrors(errors)) }
     }
 }
 
@@ -109,12 +105,7 @@ mod tests {
     #[test]
     fn unknown_keys_and_numbers_instead_of_text_are_refused() {
         let extra = r#"{"name":"a","version":1,"replicas":1,"colour":"red"}"#;
-        assert!(
-            serde_json::from_str::<CostTable>(extra)
-                .unwrap_err()
-                .to_string()
-                .contains("colour")
-        );
+        assert!(serde_json::from_str::<CostTable>(extra).unwrap_err().to_string().contains("colour"));
         let float = r#"{"name":"a","version":1,"replicas":1,"coefficients":{"cpu_ns":0.1}}"#;
         assert!(serde_json::from_str::<CostTable>(float).is_err());
     }

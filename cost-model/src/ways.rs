@@ -101,21 +101,14 @@ mod tests {
         let ways = Ways::new(1);
         assert_eq!(ways.capacity(), 8);
         for key in 0..8 {
-            assert_eq!(
-                ways.get_or_insert(key, || key * 10, |value| *value),
-                Some(key * 10)
-            );
+            assert_eq!(ways.get_or_insert(key, || key * 10, |value| *value), Some(key * 10));
         }
         assert_eq!(ways.get(0, |value| *value), Some(0));
         ways.get_or_insert(8, || 80, |_| ());
         assert_eq!((ways.len(), ways.evicted()), (8, 1));
         assert_eq!(ways.get(1, |value| *value), None, "the least recently used goes");
         assert_eq!(ways.get(0, |value| *value), Some(0), "the one touched last stays");
-        assert_eq!(
-            ways.get_or_insert(8, || 0, |value| *value),
-            Some(80),
-            "what is there stays"
-        );
+        assert_eq!(ways.get_or_insert(8, || 0, |value| *value), Some(80), "what is there stays");
     }
 
     #[test]

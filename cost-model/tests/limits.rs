@@ -7,12 +7,8 @@ use std::sync::Arc;
 use proptest::prelude::*;
 use tidegate_cost_model::{Fingerprinter, SqlDialect, StatementKind, Template};
 
-const DIALECTS: [SqlDialect; 4] = [
-    SqlDialect::Generic,
-    SqlDialect::MySql,
-    SqlDialect::PostgreSql,
-    SqlDialect::SQLite,
-];
+const DIALECTS: [SqlDialect; 4] =
+    [SqlDialect::Generic, SqlDialect::MySql, SqlDialect::PostgreSql, SqlDialect::SQLite];
 
 /// Half of the smallest stack that a worker thread has by default.
 const STACK: usize = 1 << 20;
@@ -30,12 +26,7 @@ fn the_cache_is_bounded_counts_and_is_shared() {
 
     let threads: Vec<_> = std::thread::scope(|scope| {
         let spawn = |_| scope.spawn(|| fingerprinter.fingerprint("SELECT shared FROM t WHERE a = 1"));
-        (0..4)
-            .map(spawn)
-            .collect::<Vec<_>>()
-            .into_iter()
-            .map(|thread| thread.join().unwrap())
-            .collect()
+        (0..4).map(spawn).collect::<Vec<_>>().into_iter().map(|thread| thread.join().unwrap()).collect()
     });
     assert!(threads.iter().all(|template| Arc::ptr_eq(template, &threads[0])));
 }
@@ -74,31 +65,18 @@ fn deep_and_long_texts_neither_overflow_the_stack_nor_lose_their_fingerprint() {
             }
         }
     };
-    std::thread::Builder::new()
-        .stack_size(STACK)
-        .spawn(run)
-        .unwrap()
-        .join()
-        .unwrap();
+    std::thread::Builder::new().stack_size(STACK).spawn(run).unwrap().join().unwrap();
 }
 #[test]
 fn a_text_beyond_the_limit_counts_as_its_beginning() {
     let insert = |rows: usize| {
-        let rows: Vec<_> = (0..rows)
-            .map(|row| format!("({row}, 'value {row}', f({row}))"))
-            .collect();
-        Template::new(
-            SqlDialect::PostgreSql,
-            format!("INSERT INTO t (a, b, c) VALUES {}", rows.join(",")),
-        )
+        let rows: Vec<_> = (0..rows).map(|row| format!("({row}, 'value {row}', f({row}))")).collect();
+        Template::new(SqlDialect::PostgreSql, format!("INSERT INTO t (a, b, c) VALUES {}", rows.join(",")))
     };
     let (one, many) = (insert(1), insert(100_000));
     assert_eq!(one, many);
     assert_eq!(one.kind(), StatementKind::Insert);
-    let long = Template::new(
-        SqlDialect::Generic,
-        format!("SELECT {} FROM t", vec!["é"; 20_000].join(",")),
-    );
+    let long = Template::new(SqlDialect::Generic, format!("SELECT {} FROM t", vec!["é"; 20_000].join(",")));
     assert!(long.text().len() <= Template::MAX_TEXT && long.kind() == StatementKind::Unknown);
 }
 

@@ -61,10 +61,7 @@ impl Big {
 
 /// The least micro-RU that is not below the exact cost of `part`, found by bisection.
 fn oracle(table: &CostTable, usage: &Usage, part: Part) -> Ru {
-    let fields: Vec<_> = table
-        .coefficients()
-        .filter(|(field, _)| field.part() == part)
-        .collect();
+    let fields: Vec<_> = table.coefficients().filter(|(field, _)| field.part() == part).collect();
     let copies = if part == Part::Write { table.replicas() } else { 1 };
     // Cost in micro-RU = upper / lower, over one common denominator.
     let mut lower = Big::from(1);
@@ -82,19 +79,11 @@ fn oracle(table: &CostTable, usage: &Usage, part: Part) -> Ru {
         }
         upper = upper.plus(&term);
     }
-    let covers = |micro: i64| {
-        Big::from(u128::try_from(micro).unwrap())
-            .times(&lower)
-            .at_least(&upper)
-    };
+    let covers = |micro: i64| Big::from(u128::try_from(micro).unwrap()).times(&lower).at_least(&upper);
     let (mut low, mut high) = (0, Ru::MAX.0);
     while low < high {
         let middle = low + (high - low) / 2;
-        if covers(middle) {
-            high = middle
-        } else {
-            low = middle + 1
-        }
+        if covers(middle) { high = middle } else { low = middle + 1 }
     }
     Ru(low)
 }
@@ -109,17 +98,12 @@ fn coefficients() -> impl Strategy<Value = Coefficient> {
 }
 
 fn tables() -> impl Strategy<Value = CostTable> {
-    (
-        proptest::array::uniform10(coefficients()),
-        1..=CostTable::MAX_REPLICAS,
-    )
-        .prop_map(|(prices, replicas)| {
+    (proptest::array::uniform10(coefficients()), 1..=CostTable::MAX_REPLICAS).prop_map(
+        |(prices, replicas)| {
             let table = CostTable::new("any", 1, replicas).unwrap();
-            Field::ALL
-                .into_iter()
-                .zip(prices)
-                .fold(table, |table, (field, price)| table.with(field, price))
-        })
+            Field::ALL.into_iter().zip(prices).fold(table, |table, (field, price)| table.with(field, price))
+        },
+    )
 }
 
 fn usages() -> impl Strategy<Value = Usage> {

@@ -2,12 +2,8 @@
 
 use tidegate_cost_model::{Fingerprinter, SqlDialect, StatementKind, Template};
 
-const DIALECTS: [SqlDialect; 4] = [
-    SqlDialect::Generic,
-    SqlDialect::MySql,
-    SqlDialect::PostgreSql,
-    SqlDialect::SQLite,
-];
+const DIALECTS: [SqlDialect; 4] =
+    [SqlDialect::Generic, SqlDialect::MySql, SqlDialect::PostgreSql, SqlDialect::SQLite];
 
 /// Dialect letters (g, m, p, s), texts that are one statement, its template and kind.
 type Case = (&'static str, &'static [&'static str], &'static str, StatementKind);
@@ -86,28 +82,19 @@ const SAME: &[Case] = &[
     ),
     (
         "gs",
-        &[
-            "SELECT a FROM t WHERE b = :name AND c = ?1",
-            "SELECT a FROM t WHERE b = 1 AND c = $c",
-        ],
+        &["SELECT a FROM t WHERE b = :name AND c = ?1", "SELECT a FROM t WHERE b = 1 AND c = $c"],
         "SELECT a FROM t WHERE b = ? AND c = ?",
         StatementKind::Select,
     ),
     (
         "s",
-        &[
-            "SELECT [a b] FROM t WHERE b = @x",
-            "SELECT [a b] FROM t WHERE b = '\\'",
-        ],
+        &["SELECT [a b] FROM t WHERE b = @x", "SELECT [a b] FROM t WHERE b = '\\'"],
         "SELECT [a b] FROM t WHERE b = ?",
         StatementKind::Select,
     ),
     (
         "gp",
-        &[
-            "SELECT * FROM t WHERE a = ANY(ARRAY[1,2,3])",
-            "SELECT * FROM t WHERE a = ANY(ARRAY[4])",
-        ],
+        &["SELECT * FROM t WHERE a = ANY(ARRAY[1,2,3])", "SELECT * FROM t WHERE a = ANY(ARRAY[4])"],
         "SELECT * FROM t WHERE a = ANY(ARRAY[?])",
         StatementKind::Select,
     ),
@@ -131,84 +118,37 @@ const SAME: &[Case] = &[
     ),
     (
         "gmps",
-        &[
-            "DELETE FROM t WHERE a BETWEEN -1 AND -2",
-            "DELETE FROM t WHERE a BETWEEN 1 AND 2",
-        ],
+        &["DELETE FROM t WHERE a BETWEEN -1 AND -2", "DELETE FROM t WHERE a BETWEEN 1 AND 2"],
         "DELETE FROM t WHERE a BETWEEN ? AND ?",
         StatementKind::Delete,
     ),
     (
         "gmps",
-        &[
-            "CREATE TABLE t (a VARCHAR(10) NOT NULL)",
-            "create table t (a varchar(20) not null)",
-        ],
+        &["CREATE TABLE t (a VARCHAR(10) NOT NULL)", "create table t (a varchar(20) not null)"],
         "CREATE TABLE t (a VARCHAR(?) NOT NULL)",
         StatementKind::Ddl,
     ),
     ("gmps", &["DROP TABLE t"], "DROP TABLE t", StatementKind::Ddl),
     ("gmps", &["BEGIN"], "BEGIN", StatementKind::Transaction),
     ("gmps", &["COMMIT;"], "COMMIT", StatementKind::Transaction),
-    (
-        "mp",
-        &["SET a = 5", "SET a = 'x'"],
-        "SET a = ?",
-        StatementKind::Set,
-    ),
+    ("mp", &["SET a = 5", "SET a = 'x'"], "SET a = ?", StatementKind::Set),
     ("gmp", &["SHOW TABLES"], "SHOW TABLES", StatementKind::Show),
-    (
-        "gmps",
-        &["EXPLAIN SELECT 1"],
-        "EXPLAIN SELECT ?",
-        StatementKind::Show,
-    ),
-    (
-        "p",
-        &["EXPLAIN ANALYZE DELETE FROM t"],
-        "EXPLAIN ANALYZE DELETE FROM t",
-        StatementKind::Delete,
-    ),
-    (
-        "gmp",
-        &["CALL p(1)", "CALL p(2)"],
-        "CALL p(?)",
-        StatementKind::Call,
-    ),
-    (
-        "p",
-        &["COPY t FROM STDIN"],
-        "COPY t FROM STDIN",
-        StatementKind::Copy,
-    ),
+    ("gmps", &["EXPLAIN SELECT 1"], "EXPLAIN SELECT ?", StatementKind::Show),
+    ("p", &["EXPLAIN ANALYZE DELETE FROM t"], "EXPLAIN ANALYZE DELETE FROM t", StatementKind::Delete),
+    ("gmp", &["CALL p(1)", "CALL p(2)"], "CALL p(?)", StatementKind::Call),
+    ("p", &["COPY t FROM STDIN"], "COPY t FROM STDIN", StatementKind::Copy),
     ("gmps", &["", " ;; -- nothing"], "", StatementKind::Other),
-    (
-        "gmps",
-        &["SELECT 1; SELECT a", "select 2;;select a;"],
-        "SELECT ?; SELECT a",
-        StatementKind::Select,
-    ),
-    (
-        "gmps",
-        &["SELECT 1; COMMIT"],
-        "SELECT ?; COMMIT",
-        StatementKind::Other,
-    ),
+    ("gmps", &["SELECT 1; SELECT a", "select 2;;select a;"], "SELECT ?; SELECT a", StatementKind::Select),
+    ("gmps", &["SELECT 1; COMMIT"], "SELECT ?; COMMIT", StatementKind::Other),
     (
         "m",
-        &[
-            "CREATE RESOURCE GROUP rg1 RU_PER_SEC = 500",
-            "create resource group RG1 ru_per_sec=7",
-        ],
+        &["CREATE RESOURCE GROUP rg1 RU_PER_SEC = 500", "create resource group RG1 ru_per_sec=7"],
         "create resource group rg1 ru_per_sec = ?",
         StatementKind::Unknown,
     ),
     (
         "gmps",
-        &[
-            "SELEC a FROM t WHERE b IN (1, 2)",
-            "selec a from t where b in ('x')",
-        ],
+        &["SELEC a FROM t WHERE b IN (1, 2)", "selec a from t where b in ('x')"],
         "selec a from t where b in (?)",
         StatementKind::Unknown,
     ),
@@ -237,11 +177,7 @@ fn texts_of_one_statement_share_template_and_kind() {
                         made.text()
                     ));
                 }
-                assert_eq!(
-                    *made,
-                    Template::new(dialect, text),
-                    "the cache changes nothing: {text}"
-                );
+                assert_eq!(*made, Template::new(dialect, text), "the cache changes nothing: {text}");
             }
         }
     }
@@ -290,13 +226,7 @@ fn different_statements_differ() {
         for (index, one) in texts.iter().enumerate() {
             for other in &texts[..index] {
                 let (one, other) = (fingerprinter.fingerprint(one), fingerprinter.fingerprint(other));
-                assert_ne!(
-                    one.fingerprint(),
-                    other.fingerprint(),
-                    "{} | {}",
-                    one.text(),
-                    other.text()
-                );
+                assert_ne!(one.fingerprint(), other.fingerprint(), "{} | {}", one.text(), other.text());
             }
         }
         let stats = fingerprinter.stats();
@@ -314,11 +244,7 @@ fn texts_with_one_key_have_one_template() {
         "INSERT INTO t VALUES (1), (2 /*+ RESOURCE_GROUP(rg1)) AS x",
         "INSERT INTO t VALUES (1), (2 /*+ ) AS x",
     ] {
-        assert_eq!(
-            *fingerprinter.fingerprint(text),
-            Template::new(SqlDialect::MySql, text),
-            "{text}"
-        );
+        assert_eq!(*fingerprinter.fingerprint(text), Template::new(SqlDialect::MySql, text), "{text}");
     }
 }
 
@@ -331,30 +257,14 @@ fn a_fingerprint_is_the_same_for_ever() {
 #[test]
 fn tables_and_the_group_of_a_hint_are_found() {
     for (text, tables, group) in [
-        (
-            "SELECT * FROM a JOIN s.b ON a.x = b.x, a AS c",
-            &["a", "s.b"][..],
-            None,
-        ),
-        (
-            "WITH q AS (SELECT * FROM a) SELECT * FROM q WHERE x IN (SELECT y FROM d)",
-            &["a", "d"],
-            None,
-        ),
+        ("SELECT * FROM a JOIN s.b ON a.x = b.x, a AS c", &["a", "s.b"][..], None),
+        ("WITH q AS (SELECT * FROM a) SELECT * FROM q WHERE x IN (SELECT y FROM d)", &["a", "d"], None),
         ("INSERT INTO a SELECT * FROM b", &["a", "b"], None),
         ("UPDATE a SET x = 1", &["a"], None),
         ("DELETE FROM a WHERE x = 1", &["a"], None),
         ("SELECT /*+ RESOURCE_GROUP(Rg1) */ 1", &[], Some("rg1")),
-        (
-            "SELECT /*+ A(1) resource_group ( `my group` ) B */ -1",
-            &[],
-            Some("my group"),
-        ),
-        (
-            "SELECT /*+ RESOURCE_GROUP(a) RESOURCE_GROUP(b) */ 1",
-            &[],
-            Some("a"),
-        ),
+        ("SELECT /*+ A(1) resource_group ( `my group` ) B */ -1", &[], Some("my group")),
+        ("SELECT /*+ RESOURCE_GROUP(a) RESOURCE_GROUP(b) */ 1", &[], Some("a")),
         ("SELEC /*+ RESOURCE_GROUP(rg1) */ 1", &[], Some("rg1")),
         ("SELECT /* RESOURCE_GROUP(rg1) */ 1", &[], None),
         ("SELECT '/*+ RESOURCE_GROUP(rg1) */'", &[], None),
@@ -363,21 +273,14 @@ fn tables_and_the_group_of_a_hint_are_found() {
         let template = Template::new(SqlDialect::MySql, text);
         assert_eq!(
             (template.tables(), template.resource_group()),
-            (
-                &tables.iter().map(|&t| t.to_owned()).collect::<Vec<_>>()[..],
-                group
-            ),
+            (&tables.iter().map(|&t| t.to_owned()).collect::<Vec<_>>()[..], group),
             "{text}"
         );
     }
     let fingerprinter = Fingerprinter::new(SqlDialect::MySql);
     let groups =
         ["a", "b"].map(|group| fingerprinter.fingerprint(format!("SELECT /*+ RESOURCE_GROUP({group}) */ 1")));
-    assert_eq!(
-        groups[0].fingerprint(),
-        groups[1].fingerprint(),
-        "a hint does not make another statement"
-    );
+    assert_eq!(groups[0].fingerprint(), groups[1].fingerprint(), "a hint does not make another statement");
     assert_eq!(
         groups.map(|template| template.resource_group().map(str::to_owned)),
         [Some("a".into()), Some("b".into())]

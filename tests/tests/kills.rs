@@ -1,11 +1,7 @@
 //! `kill -9` of controller and nodes at random moments under load, with the real binaries: no definition, no binding
 //! and no RU is lost or doubled, and no window passes the bound.
 
-#![expect(
-    clippy::unwrap_used,
-    clippy::expect_used,
-    reason = "a test stops at the first surprise"
-)]
+#![expect(clippy::unwrap_used, clippy::expect_used, reason = "a test stops at the first surprise")]
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -25,26 +21,12 @@ const NODES: usize = 3;
 const RATE: i64 = 1_000;
 
 fn group(name: &str, rate: &str) -> Group {
-    Group {
-        name: name.to_owned(),
-        ru_per_sec: rate.to_owned(),
-        ttl_us: 800_000,
-        ..Group::default()
-    }
+    Group { name: name.to_owned(), ru_per_sec: rate.to_owned(), ttl_us: 800_000, ..Group::default() }
 }
 
 async fn create(cluster: &Cluster, group: Group) {
-    let request = CreateGroupRequest {
-        group: Some(group),
-        if_not_exists: true,
-    };
-    cluster
-        .admin()
-        .await
-        .unwrap()
-        .create_group(request)
-        .await
-        .unwrap();
+    let request = CreateGroupRequest { group: Some(group), if_not_exists: true };
+    cluster.admin().await.unwrap().create_group(request).await.unwrap();
 }
 
 #[tokio::test]
@@ -64,20 +46,8 @@ async fn nothing_is_lost_or_doubled_by_kill_9() {
         tokio::time::sleep(Duration::from_millis(random.between(20, 900))).await;
         let name = format!("made-{round}");
         create(&cluster, group(&name, "10")).await;
-        let binding = Binding {
-            tenant: String::new(),
-            user: format!("user-{round}"),
-            group: name,
-        };
-        cluster
-            .admin()
-            .await
-            .unwrap()
-            .bind(BindRequest {
-                binding: Some(binding),
-            })
-            .await
-            .unwrap();
+        let binding = Binding { tenant: String::new(), user: format!("user-{round}"), group: name };
+        cluster.admin().await.unwrap().bind(BindRequest { binding: Some(binding) }).await.unwrap();
         if random.one_in(3) {
             *kills.entry("controller").or_default() += 1;
             cluster.kill_controller();
@@ -95,9 +65,7 @@ async fn nothing_is_lost_or_doubled_by_kill_9() {
         }
     }
     cluster.stop_nodes().await.unwrap();
-    let lives: Vec<Vec<Life>> = (0..NODES)
-        .map(|node| log::read(&cluster.node_log(node)).unwrap())
-        .collect();
+    let lives: Vec<Vec<Life>> = (0..NODES).map(|node| log::read(&cluster.node_log(node)).unwrap()).collect();
     let operations: usize = lives.iter().flatten().map(|life| life.admitted.len()).sum();
     println!("{kills:?} kills, {operations} operations");
     assert!(operations > 1_000, "the nodes hardly worked: {operations}");
@@ -111,48 +79,19 @@ async fn check_definitions(cluster: &Cluster) {
     for round in 0..ROUNDS {
         let name = format!("made-{round}");
         let found = admin.get_group(GetGroupRequest { name: name.clone() }).await;
-        assert_eq!(
-            found
-                .expect("a created group")
-                .into_inner()
-                .group
-                .unwrap()
-                .ru_per_sec,
-            "10"
-        );
+        assert_eq!(found.expect("a created group").into_inner().group.unwrap().ru_per_sec, "10");
     }
-    let bindings = admin
-        .list_bindings(ListBindingsRequest::default())
-        .await
-        .unwrap()
-        .into_inner()
-        .bindings;
+    let bindings = admin.list_bindings(ListBindingsRequest::default()).await.unwrap().into_inner().bindings;
     assert_eq!(bindings.len() as u64, ROUNDS);
-    assert!(
-        bindings.iter().all(|b| b.group == b.user.replace("user", "made")),
-        "{bindings:?}"
-    );
+    assert!(bindings.iter().all(|b| b.group == b.user.replace("user", "made")), "{bindings:?}");
 }
 
 /// Each incarnation's row is what its log says, exactly; the operation under way at a kill is in or out, whole.
 async fn check_ledger(cluster: &Cluster, lives: &[Vec<Life>]) {
-    let request = UsageRequest {
-        group: "load".to_owned(),
-        per_client: true,
-    };
-    let rows = cluster
-        .admin()
-        .await
-        .unwrap()
-        .usage(request)
-        .await
-        .unwrap()
-        .into_inner()
-        .rows;
+    let request = UsageRequest { group: "load".to_owned(), per_client: true };
+    let rows = cluster.admin().await.unwrap().usage(request).await.unwrap().into_inner().rows;
     let charged = |row: &tidegate_proto::v1::UsageRow| {
-        row.total
-            .as_ref()
-            .map_or((0, 0), |total| (total.operations, total.flat_micro_ru))
+        row.total.as_ref().map_or((0, 0), |total| (total.operations, total.flat_micro_ru))
     };
     let mut sum = (0, 0);
     for (node, lives) in lives.iter().enumerate() {
@@ -171,33 +110,19 @@ async fn check_ledger(cluster: &Cluster, lives: &[Vec<Life>]) {
             sum = (sum.0 + ledger.0, sum.1 + ledger.1);
         }
     }
-    let total = rows
-        .iter()
-        .find(|row| row.client.is_empty())
-        .map_or((0, 0), charged);
+    let total = rows.iter().find(|row| row.client.is_empty()).map_or((0, 0), charged);
     assert_eq!(total, sum, "the total is the sum of the incarnations");
 }
 
 fn check_bound(lives: &[Vec<Life>]) {
-    let mut admitted: Vec<(u64, i64)> = lives
-        .iter()
-        .flatten()
-        .flat_map(|life| life.admitted.clone())
-        .collect();
+    let mut admitted: Vec<(u64, i64)> =
+        lives.iter().flatten().flat_map(|life| life.admitted.clone()).collect();
     admitted.sort_unstable();
     let start = Time(admitted.first().expect("operations").0);
     let mut bound = Bound::new(start, Rate::whole(RATE));
     for (micros, cost) in admitted {
         bound.admit(Time(micros), Ru(cost));
     }
-    println!(
-        "worst window: {} above rate * window, burst {}",
-        bound.worst(),
-        Ru::whole(RATE)
-    );
-    assert!(
-        bound.worst() <= Ru::whole(RATE),
-        "I5: {} above rate * window",
-        bound.worst()
-    );
+    println!("worst window: {} above rate * window, burst {}", bound.worst(), Ru::whole(RATE));
+    assert!(bound.worst() <= Ru::whole(RATE), "I5: {} above rate * window", bound.worst());
 }

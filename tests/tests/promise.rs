@@ -86,29 +86,9 @@ fn ops() -> impl Strategy<Value = Vec<Op>> {
 
 #[derive(Clone, Debug)]
 enum Message {
-    Ask {
-        node: usize,
-        incarnation: u64,
-        group: GroupId,
-        seq: u64,
-        ask: Ask,
-        total: Consumption,
-    },
-    Grant {
-        node: usize,
-        incarnation: u64,
-        epoch: u64,
-        group: GroupId,
-        seq: u64,
-        grant: Grant,
-    },
-    Lower {
-        node: usize,
-        incarnation: u64,
-        epoch: u64,
-        group: GroupId,
-        rate: Rate,
-    },
+    Ask { node: usize, incarnation: u64, group: GroupId, seq: u64, ask: Ask, total: Consumption },
+    Grant { node: usize, incarnation: u64, epoch: u64, group: GroupId, seq: u64, grant: Grant },
+    Lower { node: usize, incarnation: u64, epoch: u64, group: GroupId, rate: Rate },
 }
 
 #[derive(Default)]
@@ -141,31 +121,13 @@ impl System {
     fn new(rates: [i64; 3], borrows: bool, drifts: [i64; 3]) -> Self {
         let mut specs = BTreeMap::new();
         specs.insert(PARENT, GroupSpec::capped(Rate::whole(rates[0])));
-        let child = |rate| GroupSpec {
-            parent: Some(PARENT),
-            ..GroupSpec::capped(Rate::whole(rate))
-        };
+        let child = |rate| GroupSpec { parent: Some(PARENT), ..GroupSpec::capped(Rate::whole(rate)) };
         specs.insert(LEAVES[1], child(rates[1]));
-        let burstable = if borrows {
-            Burstable::Unlimited
-        } else {
-            Burstable::Off
-        };
-        specs.insert(
-            LEAVES[2],
-            GroupSpec {
-                burstable,
-                ..child(rates[2])
-            },
-        );
-        let bounds = specs
-            .iter()
-            .map(|(id, spec)| (*id, Bound::new(Time(0), spec.limit().unwrap_or(Rate::MAX))));
-        let node = |drift: &i64| Node {
-            incarnation: 1,
-            drift: *drift,
-            ..Node::default()
-        };
+        let burstable = if borrows { Burstable::Unlimited } else { Burstable::Off };
+        specs.insert(LEAVES[2], GroupSpec { burstable, ..child(rates[2]) });
+        let bounds =
+            specs.iter().map(|(id, spec)| (*id, Bound::new(Time(0), spec.limit().unwrap_or(Rate::MAX))));
+        let node = |drift: &i64| Node { incarnation: 1, drift: *drift, ..Node::default() };
         let mut system = Self {
             now: Time(0),
             engine: Engine::new(Time(0), EngineConfig::default()),
@@ -186,9 +148,7 @@ impl System {
 
     fn define(&mut self) {
         for (id, spec) in &self.specs {
-            self.engine
-                .put_group(self.now, *id, spec.clone())
-                .expect("a valid definition");
+            self.engine.put_group(self.now, *id, spec.clone()).expect("a valid definition");
         }
     }
 
@@ -207,13 +167,7 @@ impl System {
     fn apply(&mut self, op: &Op) {
         match *op {
             Op::Pass(micros) => self.now = self.now.after(Span(micros)),
-            Op::Acquire {
-                node,
-                leaf,
-                cost,
-                dear,
-                patience,
-            } => {
+            Op::Acquire { node, leaf, cost, dear, patience } => {
                 let id = LEAVES[leaf];
                 let (now, group) = self.group(node, id);
                 match group.acquire(now, Ru(cost), now.after(Span(patience))) {
@@ -267,11 +221,7 @@ impl System {
     /// The true cost differs from the estimate by `dear` tenths of it.
     fn admitted(&mut self, node: usize, id: GroupId, cost: Ru, dear: i64) {
         let actual = cost.scale(10 + dear, 10);
-        let used = Consumption {
-            charged: RuParts::flat(actual),
-            operations: 1,
-            ..Consumption::default()
-        };
+        let used = Consumption { charged: RuParts::flat(actual), operations: 1, ..Consumption::default() };
         let (now, group) = self.group(node, id);
         group.settle(now, cost, &used);
         let at = self.now;
@@ -305,26 +255,12 @@ impl System {
         let (seq, incarnation) = (self.nodes[node].seq, self.nodes[node].incarnation);
         let (now, group) = self.group(node, id);
         let (ask, total) = (group.ask(now, seq), *group.consumption());
-        self.network.push(Message::Ask {
-            node,
-            incarnation,
-            group: id,
-            seq,
-            ask,
-            total,
-        });
+        self.network.push(Message::Ask { node, incarnation, group: id, seq, ask, total });
     }
 
     fn deliver(&mut self, message: Message) {
         match message {
-            Message::Ask {
-                node,
-                incarnation,
-                group,
-                seq,
-                ask,
-                total,
-            } => {
+            Message::Ask { node, incarnation, group, seq, ask, total } => {
                 let client = ClientId(node as u64 * 1_000 + incarnation);
                 // An older report than one already counted is refused, whole.
                 let _ = self.ledger.report(client, group, &total);
@@ -336,54 +272,25 @@ impl System {
                 let epoch = self.epoch;
                 if let Some(grant) = self.engine.renew(self.now, client, group, seq, &ask, proven) {
                     if let Grant::Leased(terms) = &grant {
-                        let held = Held {
-                            rate: terms.rate,
-                            cap: terms.cap,
-                            lump: terms.lump + ask.held.lump,
-                        };
+                        let held =
+                            Held { rate: terms.rate, cap: terms.cap, lump: terms.lump + ask.held.lump };
                         self.proofs.insert((node, incarnation, group), held);
                     }
-                    self.network.push(Message::Grant {
-                        node,
-                        incarnation,
-                        epoch,
-                        group,
-                        seq,
-                        grant,
-                    });
+                    self.network.push(Message::Grant { node, incarnation, epoch, group, seq, grant });
                 }
                 for order in self.engine.take_lowers() {
                     let (node, incarnation) = ((order.client.0 / 1_000) as usize, order.client.0 % 1_000);
                     let (group, rate) = (order.group, order.rate_at_most);
-                    self.network.push(Message::Lower {
-                        node,
-                        incarnation,
-                        epoch,
-                        group,
-                        rate,
-                    });
+                    self.network.push(Message::Lower { node, incarnation, epoch, group, rate });
                 }
             }
-            Message::Grant {
-                node,
-                incarnation,
-                epoch,
-                group,
-                seq,
-                grant,
-            } => {
+            Message::Grant { node, incarnation, epoch, group, seq, grant } => {
                 if self.admit_epoch(node, incarnation, epoch) {
                     let (now, machine) = self.group(node, group);
                     machine.on_grant(now, seq, &grant);
                 }
             }
-            Message::Lower {
-                node,
-                incarnation,
-                epoch,
-                group,
-                rate,
-            } => {
+            Message::Lower { node, incarnation, epoch, group, rate } => {
                 if self.admit_epoch(node, incarnation, epoch) {
                     let (now, machine) = self.group(node, group);
                     machine.on_lower(now, rate);
@@ -415,10 +322,7 @@ impl System {
         self.note_debts(node);
         let client = ClientId(node as u64 * 1_000 + self.nodes[node].incarnation);
         let dead = std::mem::take(&mut self.nodes[node].groups);
-        self.unreported.extend(
-            dead.into_iter()
-                .map(|(id, group)| (client, id, *group.consumption())),
-        );
+        self.unreported.extend(dead.into_iter().map(|(id, group)| (client, id, *group.consumption())));
         let state = &mut self.nodes[node];
         (state.incarnation, state.seq) = (state.incarnation + 1, 0);
         state.waiting.clear();
@@ -433,10 +337,7 @@ impl System {
         self.network.clear();
         for node in 0..NODES {
             let now = self.clock(node);
-            self.nodes[node]
-                .groups
-                .values_mut()
-                .for_each(|group| group.on_session_lost(now));
+            self.nodes[node].groups.values_mut().for_each(|group| group.on_session_lost(now));
         }
     }
 
@@ -444,11 +345,8 @@ impl System {
         for node in 0..NODES {
             self.note_debts(node);
             let client = ClientId(node as u64 * 1_000 + self.nodes[node].incarnation);
-            let last: Vec<_> = self.nodes[node]
-                .groups
-                .iter()
-                .map(|(id, g)| (client, *id, *g.consumption()))
-                .collect();
+            let last: Vec<_> =
+                self.nodes[node].groups.iter().map(|(id, g)| (client, *id, *g.consumption())).collect();
             self.unreported.extend(last);
         }
         for (id, bound) in &self.bounds {

@@ -19,11 +19,7 @@ fn every_scenario_gives_its_transcript() {
     assert!(scripts.len() >= 5, "the scenarios are gone: {scripts:?}");
     let mut failures = Vec::new();
     for path in scripts {
-        let name = path
-            .file_stem()
-            .unwrap_or_default()
-            .to_string_lossy()
-            .into_owned();
+        let name = path.file_stem().unwrap_or_default().to_string_lossy().into_owned();
         let script = fs::read_to_string(&path).expect("a readable scenario");
         let golden = path.with_extension("golden");
         match script::run(&script) {

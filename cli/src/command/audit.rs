@@ -24,16 +24,8 @@ pub(crate) struct AuditArgs {
 /// Runs the command.
 pub(crate) async fn run(args: AuditArgs, global: &Global) -> Result<(), CliError> {
     let admin = global.admin().await?;
-    let request = v1::AuditLogRequest {
-        limit: args.limit,
-        before_id: args.before,
-    };
-    let reply = admin
-        .calls()
-        .audit_log(request)
-        .await
-        .map_err(admin.failed())?
-        .into_inner();
+    let request = v1::AuditLogRequest { limit: args.limit, before_id: args.before };
+    let reply = admin.calls().audit_log(request).await.map_err(admin.failed())?.into_inner();
     let views: Vec<AuditView> = reply.entries.into_iter().map(Into::into).collect();
     global.output.show(&views, || {
         let mut table = Table::new(&[">ID", "TIME (UTC)", "ACTOR", "ACTION", "SUBJECT", "CHANGE"]);

@@ -97,27 +97,11 @@ pub(crate) async fn run(command: BindCommand, global: &Global) -> Result<(), Cli
 }
 
 async fn add(admin: &Admin, group: String, who: Who, output: Output) -> Result<(), CliError> {
-    let binding = v1::Binding {
-        tenant: who.tenant.clone(),
-        user: who.user.clone(),
-        group: group.clone(),
-    };
-    let request = v1::BindRequest {
-        binding: Some(binding),
-    };
-    let reply = admin
-        .calls()
-        .bind(request)
-        .await
-        .map_err(admin.failed())?
-        .into_inner();
-    let view = Bound {
-        changed: reply.changed,
-        tenant: who.tenant,
-        user: who.user,
-        group,
-        previous: reply.previous,
-    };
+    let binding = v1::Binding { tenant: who.tenant.clone(), user: who.user.clone(), group: group.clone() };
+    let request = v1::BindRequest { binding: Some(binding) };
+    let reply = admin.calls().bind(request).await.map_err(admin.failed())?.into_inner();
+    let view =
+        Bound { changed: reply.changed, tenant: who.tenant, user: who.user, group, previous: reply.previous };
     output.show(&view, || {
         let who = described(&view.tenant, &view.user);
         match (view.changed, view.previous.as_str()) {
@@ -129,23 +113,12 @@ async fn add(admin: &Admin, group: String, who: Who, output: Output) -> Result<(
 }
 
 async fn remove(admin: &Admin, who: Who, output: Output) -> Result<(), CliError> {
-    let request = v1::UnbindRequest {
-        tenant: who.tenant.clone(),
-        user: who.user.clone(),
-    };
+    let request = v1::UnbindRequest { tenant: who.tenant.clone(), user: who.user.clone() };
     let reply = admin.calls().unbind(request).await.map_err(admin.failed())?;
-    let view = Unbound {
-        removed: reply.into_inner().removed,
-        tenant: who.tenant,
-        user: who.user,
-    };
+    let view = Unbound { removed: reply.into_inner().removed, tenant: who.tenant, user: who.user };
     output.show(&view, || {
         let who = described(&view.tenant, &view.user);
-        if view.removed {
-            format!("binding of {who} removed")
-        } else {
-            format!("{who} had no binding")
-        }
+        if view.removed { format!("binding of {who} removed") } else { format!("{who} had no binding") }
     })
 }
 
@@ -159,12 +132,7 @@ async fn list(admin: &Admin, group: &str) -> Result<Vec<BindingView>, CliError> 
             after_user: last.map(|view| view.user.clone()).unwrap_or_default(),
             limit: PAGE,
         };
-        let page = admin
-            .calls()
-            .list_bindings(request)
-            .await
-            .map_err(admin.failed())?
-            .into_inner();
+        let page = admin.calls().list_bindings(request).await.map_err(admin.failed())?.into_inner();
         let more = page.more && !page.bindings.is_empty();
         views.extend(page.bindings.into_iter().map(|binding| BindingView {
             tenant: binding.tenant,

@@ -22,12 +22,7 @@ pub(crate) async fn run(command: ClientCommand, global: &Global) -> Result<(), C
     let ClientCommand::List = command;
     let admin = global.admin().await?;
     let request = v1::ListClientsRequest {};
-    let reply = admin
-        .calls()
-        .list_clients(request)
-        .await
-        .map_err(admin.failed())?
-        .into_inner();
+    let reply = admin.calls().list_clients(request).await.map_err(admin.failed())?.into_inner();
     if reply.truncated {
         note("warning: there are more nodes than fit an answer");
     }

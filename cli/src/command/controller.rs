@@ -70,24 +70,17 @@ pub(crate) async fn run(args: ControllerArgs) -> Result<(), CliError> {
     start_log(args.log_format)?;
     let refused = |error: tidegate_controller::StartError| CliError::Refused(error.to_string());
     let running = Controller::start(config).await.map_err(refused)?;
-    print(&format!(
-        "grpc http://{}\nrest http://{}",
-        running.grpc_addr, running.rest_addr
-    ))?;
+    print(&format!("grpc http://{}\nrest http://{}", running.grpc_addr, running.rest_addr))?;
     stop::requested(args.until_stdin_ends).await?;
-    running
-        .shutdown()
-        .await
-        .map_err(|error| CliError::Refused(error.to_string()))
+    running.shutdown().await.map_err(|error| CliError::Refused(error.to_string()))
 }
 
 /// Lays the flags over the file, so that the errors of both are told at once.
 fn config(args: &ControllerArgs) -> Result<Config, CliError> {
     let (text, origin) = match &args.config {
-        Some(path) => (
-            std::fs::read_to_string(path).map_err(CliError::file("read", path))?,
-            path.display().to_string(),
-        ),
+        Some(path) => {
+            (std::fs::read_to_string(path).map_err(CliError::file("read", path))?, path.display().to_string())
+        }
         None => (String::new(), "the flags".to_owned()),
     };
     let merged = match text.parse::<toml::Table>() {
@@ -99,20 +92,12 @@ fn config(args: &ControllerArgs) -> Result<Config, CliError> {
         let lines: Vec<String> = errors.iter().map(|error| format!("\n  {error}")).collect();
         let hint =
             "\n  (flags: --listen is grpc_listen, --http is http_listen, --allow-remote is allow_remote)";
-        CliError::Refused(format!(
-            "{} in {origin}:{}{hint}",
-            counted(errors.len()),
-            lines.concat()
-        ))
+        CliError::Refused(format!("{} in {origin}:{}{hint}", counted(errors.len()), lines.concat()))
     })
 }
 
 fn counted(errors: usize) -> String {
-    if errors == 1 {
-        "1 error".to_owned()
-    } else {
-        format!("{errors} errors")
-    }
+    if errors == 1 { "1 error".to_owned() } else { format!("{errors} errors") }
 }
 
 fn overlaid(mut file: toml::Table, args: &ControllerArgs) -> Result<toml::Table, CliError> {
@@ -120,27 +105,18 @@ fn overlaid(mut file: toml::Table, args: &ControllerArgs) -> Result<toml::Table,
     if let Some(data) = &args.data {
         set("store", toml::Value::String(store_in(data)?));
     }
-    let texts = [
-        ("grpc_listen", &args.listen),
-        ("http_listen", &args.http),
-        ("capacity", &args.capacity),
-    ];
+    let texts = [("grpc_listen", &args.listen), ("http_listen", &args.http), ("capacity", &args.capacity)];
     for (key, value) in texts {
         if let Some(value) = value {
             set(key, toml::Value::String(value.clone()));
         }
     }
     if let (Some(listen), None) = (&args.listen, &args.http)
-        && listen
-            .parse::<SocketAddr>()
-            .is_ok_and(|address| address.port() == 0)
+        && listen.parse::<SocketAddr>().is_ok_and(|address| address.port() == 0)
         && !file.contains_key("http_listen")
     {
         // Who asks for a free port wants to run beside another controller.
-        file.insert(
-            "http_listen".to_owned(),
-            toml::Value::String("127.0.0.1:0".to_owned()),
-        );
+        file.insert("http_listen".to_owned(), toml::Value::String("127.0.0.1:0".to_owned()));
     }
     if args.allow_remote {
         file.insert("allow_remote".to_owned(), toml::Value::Boolean(true));
@@ -151,9 +127,8 @@ fn overlaid(mut file: toml::Table, args: &ControllerArgs) -> Result<toml::Table,
 fn store_in(data: &Path) -> Result<String, CliError> {
     std::fs::create_dir_all(data).map_err(CliError::file("make the data directory", data))?;
     let store = data.join(STORE);
-    let text = store
-        .to_str()
-        .ok_or_else(|| CliError::Usage(format!("--data {}: not UTF-8", data.display())))?;
+    let text =
+        store.to_str().ok_or_else(|| CliError::Usage(format!("--data {}: not UTF-8", data.display())))?;
     Ok(text.to_owned())
 }
 
@@ -163,15 +138,10 @@ fn start_log(format: LogFormat) -> Result<(), CliError> {
             .map_err(|error| CliError::Usage(format!("{LOG_FILTER}={text}: {error}")))?,
         Err(_) => EnvFilter::new("info"),
     };
-    let log = tracing_subscriber::fmt()
-        .with_env_filter(filter)
-        .with_writer(io::stderr);
+    let log = tracing_subscriber::fmt().with_env_filter(filter).with_writer(io::stderr);
     let started = match format {
         LogFormat::Text => log.with_ansi(false).try_init(),
         LogFormat::Json => log.json().try_init(),
     };
-    started.map_err(|error| CliError::Process {
-        what: "log".to_owned(),
-        reason: error.to_string(),
-    })
+    started.map_err(|error| CliError::Process { what: "log".to_owned(), reason: error.to_string() })
 }

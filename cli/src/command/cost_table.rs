@@ -57,17 +57,10 @@ pub(crate) async fn run(command: CostTableCommand, global: &Global) -> Result<()
 
 async fn list(admin: &Admin) -> Result<Vec<CostTableView>, CliError> {
     let request = v1::GetCostTablesRequest {};
-    let reply = admin
-        .calls()
-        .get_cost_tables(request)
-        .await
-        .map_err(admin.failed())?
-        .into_inner();
+    let reply = admin.calls().get_cost_tables(request).await.map_err(admin.failed())?.into_inner();
     let in_force = admin.part(reply.tables, "the tables in force")?;
     let is = |table: &Option<v1::CostTable>, other: &v1::CostTable| {
-        table
-            .as_ref()
-            .is_some_and(|table| table.name == other.name && table.version == other.version)
+        table.as_ref().is_some_and(|table| table.name == other.name && table.version == other.version)
     };
     let view = |table: v1::CostTable| {
         let role = match (is(&in_force.active, &table), is(&in_force.shadow, &table)) {
@@ -85,12 +78,7 @@ async fn put(admin: &Admin, table: v1::CostTable, shadow: bool) -> Result<Vec<Co
         table: Some(table),
         role: if shadow { "shadow" } else { "active" }.to_owned(),
     };
-    let reply = admin
-        .calls()
-        .put_cost_table(request)
-        .await
-        .map_err(admin.failed())?
-        .into_inner();
+    let reply = admin.calls().put_cost_table(request).await.map_err(admin.failed())?.into_inner();
     let active = reply.active.map(|table| CostTableView::new(table, "active"));
     let shadow = reply.shadow.map(|table| CostTableView::new(table, "shadow"));
     Ok(active.into_iter().chain(shadow).collect())

@@ -118,10 +118,7 @@ fn span(text: &str) -> Result<Span, String> {
 impl Settings {
     /// The group with these settings, and the names of the fields that were given.
     fn apply(self, name: String) -> (v1::Group, Vec<String>) {
-        let mut group = v1::Group {
-            name,
-            ..v1::Group::default()
-        };
+        let mut group = v1::Group { name, ..v1::Group::default() };
         let mut mask = Vec::new();
         let mut text = |field: &str, slot: &mut String, value: Option<String>| {
             if let Some(value) = value {
@@ -182,58 +179,31 @@ struct Deleted {
 pub(crate) async fn run(command: GroupCommand, global: &Global) -> Result<(), CliError> {
     let admin = global.admin().await?;
     match command {
-        GroupCommand::Create {
-            name,
-            settings,
-            if_not_exists,
-        } => {
+        GroupCommand::Create { name, settings, if_not_exists } => {
             let (group, _) = settings.apply(name);
-            let request = v1::CreateGroupRequest {
-                group: Some(group),
-                if_not_exists,
-            };
-            let reply = admin
-                .calls()
-                .create_group(request)
-                .await
-                .map_err(admin.failed())?;
+            let request = v1::CreateGroupRequest { group: Some(group), if_not_exists };
+            let reply = admin.calls().create_group(request).await.map_err(admin.failed())?;
             changed(&admin, global, reply.into_inner(), "created")
         }
-        GroupCommand::Alter {
-            name,
-            settings,
-            expect_revision,
-        } => {
+        GroupCommand::Alter { name, settings, expect_revision } => {
             let (group, update_mask) = settings.apply(name);
             if update_mask.is_empty() {
                 let message = "nothing to alter: name at least one setting, such as --rate 1500".to_owned();
                 return Err(CliError::Usage(message));
             }
-            let request = v1::AlterGroupRequest {
-                group: Some(group),
-                update_mask,
-                expected_revision: expect_revision,
-            };
+            let request =
+                v1::AlterGroupRequest { group: Some(group), update_mask, expected_revision: expect_revision };
             let reply = admin.calls().alter_group(request).await.map_err(admin.failed())?;
             changed(&admin, global, reply.into_inner(), "altered")
         }
-        GroupCommand::Delete {
-            name,
-            force_to,
-            expect_revision,
-            if_exists,
-        } => {
+        GroupCommand::Delete { name, force_to, expect_revision, if_exists } => {
             let request = v1::DeleteGroupRequest {
                 name: name.clone(),
                 force_to,
                 expected_revision: expect_revision,
                 if_exists,
             };
-            let reply = admin
-                .calls()
-                .delete_group(request)
-                .await
-                .map_err(admin.failed())?;
+            let reply = admin.calls().delete_group(request).await.map_err(admin.failed())?;
             deleted(global, &name, reply.into_inner())
         }
         GroupCommand::List => list(&admin, global).await,
@@ -250,12 +220,7 @@ async fn list(admin: &Admin, global: &Global) -> Result<(), CliError> {
 
 async fn show(admin: &Admin, name: String, global: &Global) -> Result<(), CliError> {
     let request = v1::GetGroupRequest { name };
-    let reply = admin
-        .calls()
-        .get_group(request)
-        .await
-        .map_err(admin.failed())?
-        .into_inner();
+    let reply = admin.calls().get_group(request).await.map_err(admin.failed())?.into_inner();
     warn(&reply.warnings);
     let view = GroupView::from(admin.part(reply.group, "the group")?);
     global.output.show(&view, || view.sheet())
@@ -266,16 +231,8 @@ pub(crate) async fn all(admin: &Admin) -> Result<(Vec<v1::Group>, Vec<String>), 
     let mut groups = Vec::new();
     let mut after = String::new();
     loop {
-        let request = v1::ListGroupsRequest {
-            after: after.clone(),
-            limit: PAGE,
-        };
-        let page = admin
-            .calls()
-            .list_groups(request)
-            .await
-            .map_err(admin.failed())?
-            .into_inner();
+        let request = v1::ListGroupsRequest { after: after.clone(), limit: PAGE };
+        let page = admin.calls().list_groups(request).await.map_err(admin.failed())?.into_inner();
         groups.extend(page.groups);
         // A page that does not move on would be asked for again for ever.
         if page.next_after.is_empty() || page.next_after == after {
@@ -293,10 +250,7 @@ fn changed(admin: &Admin, global: &Global, reply: v1::GroupReply, done: &str) ->
     };
     global.output.show(&view, || {
         let what = if view.changed { done } else { "unchanged" };
-        format!(
-            "group {} {what}, revision {}",
-            view.group.name, view.group.revision
-        )
+        format!("group {} {what}, revision {}", view.group.name, view.group.revision)
     })?;
     warn(&view.warnings);
     Ok(())
@@ -332,9 +286,7 @@ fn warn(warnings: &[String]) {
 
 /// Prints the warnings of a status.
 pub(crate) fn print_warnings(warnings: &[String]) -> Result<(), CliError> {
-    warnings
-        .iter()
-        .try_for_each(|warning| print(&format!("warning: {warning}")))
+    warnings.iter().try_for_each(|warning| print(&format!("warning: {warning}")))
 }
 
 #[cfg(test)]
@@ -351,10 +303,7 @@ mod tests {
         };
         let (group, mask) = settings.apply("g".into());
         assert_eq!(mask, ["ru_per_sec", "burstable", "burst_ru_per_sec", "ttl_us"]);
-        assert_eq!(
-            (group.burstable.as_str(), group.burst_ru_per_sec.as_str()),
-            ("moderated", "10")
-        );
+        assert_eq!((group.burstable.as_str(), group.burst_ru_per_sec.as_str()), ("moderated", "10"));
         assert_eq!(group.ttl_us, 2_000_000);
         assert!(Settings::default().apply("g".into()).1.is_empty());
     }

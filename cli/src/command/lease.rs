@@ -33,12 +33,7 @@ pub(crate) async fn run(command: LeaseCommand, global: &Global) -> Result<(), Cl
     let LeaseCommand::List { group } = command;
     let admin = global.admin().await?;
     let request = v1::ListLeasesRequest { group };
-    let reply = admin
-        .calls()
-        .list_leases(request)
-        .await
-        .map_err(admin.failed())?
-        .into_inner();
+    let reply = admin.calls().list_leases(request).await.map_err(admin.failed())?.into_inner();
     if reply.truncated {
         note("warning: there are more leases than fit an answer; ask for one group");
     }
@@ -46,9 +41,7 @@ pub(crate) async fn run(command: LeaseCommand, global: &Global) -> Result<(), Cl
         leases: reply.leases.into_iter().map(Into::into).collect(),
         groups: reply.groups.into_iter().map(Into::into).collect(),
     };
-    global.output.show(&view, || {
-        format!("{}\n{}", leases(&view.leases), groups(&view.groups))
-    })
+    global.output.show(&view, || format!("{}\n{}", leases(&view.leases), groups(&view.groups)))
 }
 
 fn leases(leases: &[LeaseView]) -> String {
@@ -84,14 +77,8 @@ fn leases(leases: &[LeaseView]) -> String {
 }
 
 fn groups(groups: &[GroupStateView]) -> String {
-    let mut table = Table::new(&[
-        "GROUP",
-        ">LEASED (RU/s)",
-        ">POOL (RU)",
-        ">DEMAND (RU/s)",
-        ">LEASES",
-        ">BOUND (RU/s)",
-    ]);
+    let mut table =
+        Table::new(&["GROUP", ">LEASED (RU/s)", ">POOL (RU)", ">DEMAND (RU/s)", ">LEASES", ">BOUND (RU/s)"]);
     for group in groups {
         table.row([
             group.group.clone(),

@@ -66,9 +66,7 @@ pub(crate) struct NodeArgs {
 }
 
 fn wait(text: &str) -> Result<Duration, String> {
-    parse_span(text)
-        .map(|span| Duration::from_micros(span.0))
-        .map_err(|error| error.to_string())
+    parse_span(text).map(|span| Duration::from_micros(span.0)).map_err(|error| error.to_string())
 }
 
 /// What one statement cost.
@@ -154,18 +152,12 @@ async fn statements(governor: &Arc<Governor>, args: &NodeArgs, output: Output) -
     // The statement runs on the thread whose CPU is metered, so a whole thread is set aside for it.
     let done = tokio::task::spawn_blocking(move || work.run_all(texts)).await;
     stopper.abort();
-    let failed = done.map_err(|error| CliError::Process {
-        what: "statements".to_owned(),
-        reason: error.to_string(),
-    })??;
+    let failed = done
+        .map_err(|error| CliError::Process { what: "statements".to_owned(), reason: error.to_string() })??;
     match failed {
         0 => Ok(()),
-        1 => Err(CliError::Refused(
-            "a statement was refused or failed, see above".to_owned(),
-        )),
-        failed => Err(CliError::Refused(format!(
-            "{failed} statements were refused or failed, see above"
-        ))),
+        1 => Err(CliError::Refused("a statement was refused or failed, see above".to_owned())),
+        failed => Err(CliError::Refused(format!("{failed} statements were refused or failed, see above"))),
     }
 }
 
@@ -214,8 +206,7 @@ fn read(sql: Option<&Path>) -> Result<String, CliError> {
         _ => {
             let mut text = String::new();
             let read = std::io::stdin().read_to_string(&mut text);
-            read.map_err(CliError::file("read", "the standard input"))
-                .map(|_| text)
+            read.map_err(CliError::file("read", "the standard input")).map(|_| text)
         }
     }
 }

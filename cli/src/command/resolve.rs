@@ -29,21 +29,8 @@ struct Resolved {
 /// Runs the command.
 pub(crate) async fn run(args: ResolveArgs, global: &Global) -> Result<(), CliError> {
     let admin = global.admin().await?;
-    let request = v1::ResolveRequest {
-        tenant: args.tenant,
-        user: args.user,
-    };
-    let reply = admin
-        .calls()
-        .resolve(request)
-        .await
-        .map_err(admin.failed())?
-        .into_inner();
-    let view = Resolved {
-        group: reply.group,
-        matched: reply.matched,
-    };
-    global
-        .output
-        .show(&view, || format!("{} (by {})", view.group, view.matched))
+    let request = v1::ResolveRequest { tenant: args.tenant, user: args.user };
+    let reply = admin.calls().resolve(request).await.map_err(admin.failed())?.into_inner();
+    let view = Resolved { group: reply.group, matched: reply.matched };
+    global.output.show(&view, || format!("{} (by {})", view.group, view.matched))
 }

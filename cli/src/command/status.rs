@@ -30,12 +30,7 @@ struct StatusView {
 pub(crate) async fn run(global: &Global) -> Result<(), CliError> {
     let admin = global.admin().await?;
     let request = v1::StatusRequest {};
-    let reply = admin
-        .calls()
-        .status(request)
-        .await
-        .map_err(admin.failed())?
-        .into_inner();
+    let reply = admin.calls().status(request).await.map_err(admin.failed())?.into_inner();
     let view = StatusView {
         version: reply.version,
         epoch: reply.epoch,
@@ -62,23 +57,10 @@ fn sheet(view: &StatusView, endpoint: &str) -> String {
     line("uptime", Span::secs(view.uptime_us / 1_000_000).to_string());
     line("epoch", view.epoch.to_string());
     line("revision", view.revision.to_string());
-    let recovering = format!(
-        "recovering from an unclean stop, {} left",
-        Span::millis(view.recovery_us / 1_000)
-    );
-    line(
-        "state",
-        if view.recovery_us > 0 {
-            recovering
-        } else {
-            "serving".to_owned()
-        },
-    );
-    let capacity = if view.capacity.is_empty() {
-        "unlimited".to_owned()
-    } else {
-        view.capacity.clone()
-    };
+    let recovering =
+        format!("recovering from an unclean stop, {} left", Span::millis(view.recovery_us / 1_000));
+    line("state", if view.recovery_us > 0 { recovering } else { "serving".to_owned() });
+    let capacity = if view.capacity.is_empty() { "unlimited".to_owned() } else { view.capacity.clone() };
     line("capacity (RU/s)", capacity);
     line("groups", view.groups.to_string());
     line("bindings", view.bindings.to_string());

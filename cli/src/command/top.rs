@@ -65,10 +65,5 @@ fn show(samples: &[GroupSample], global: &Global, redraw: bool) -> Result<(), Cl
         return print(&line);
     }
     let clear = if redraw { CLEAR } else { "" };
-    print(&format!(
-        "{clear}{}  {}\n\n{}",
-        global.endpoint,
-        utc_text(unix_ms()),
-        table(samples)
-    ))
+    print(&format!("{clear}{}  {}\n\n{}", global.endpoint, utc_text(unix_ms()), table(samples)))
 }

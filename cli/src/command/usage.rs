@@ -64,16 +64,8 @@ pub(crate) async fn run(args: UsageArgs, global: &Global) -> Result<(), CliError
 
 async fn totals(args: UsageArgs, global: &Global) -> Result<(), CliError> {
     let admin = global.admin().await?;
-    let request = v1::UsageRequest {
-        group: args.group,
-        per_client: args.per_client,
-    };
-    let reply = admin
-        .calls()
-        .usage(request)
-        .await
-        .map_err(admin.failed())?
-        .into_inner();
+    let request = v1::UsageRequest { group: args.group, per_client: args.per_client };
+    let reply = admin.calls().usage(request).await.map_err(admin.failed())?.into_inner();
     if reply.truncated {
         note("warning: there are more rows than fit an answer; ask for one group");
     }
@@ -90,31 +82,16 @@ async fn totals(args: UsageArgs, global: &Global) -> Result<(), CliError> {
         if args.per_client {
             headers.extend(["CLIENT", ">INCARNATION"]);
         }
-        headers.extend([
-            ">RU/s NOW",
-            ">RU TOTAL",
-            ">CPU RU",
-            ">READ RU",
-            ">WRITE RU",
-            ">NETWORK RU",
-            ">OPS",
-        ]);
+        headers.extend([">RU/s NOW", ">RU TOTAL", ">CPU RU", ">READ RU", ">WRITE RU", ">NETWORK RU", ">OPS"]);
         headers.extend([">REFUSED", ">WAITED (ms)"]);
         let mut table = Table::new(&headers);
         for view in &views {
             let mut cells = vec![view.group.clone()];
             if args.per_client {
-                let incarnation = if view.client.is_empty() {
-                    String::new()
-                } else {
-                    view.incarnation.to_string()
-                };
+                let incarnation =
+                    if view.client.is_empty() { String::new() } else { view.incarnation.to_string() };
                 cells.extend([
-                    if view.client.is_empty() {
-                        "(all)".to_owned()
-                    } else {
-                        view.client.clone()
-                    },
+                    if view.client.is_empty() { "(all)".to_owned() } else { view.client.clone() },
                     incarnation,
                 ]);
             }
@@ -132,18 +109,9 @@ async fn history(group: String, step: Step, global: &Global) -> Result<(), CliEr
         Step::Minute => "minute",
         Step::Hour => "hour",
     };
-    let request = v1::UsageHistoryRequest {
-        group,
-        resolution: resolution.to_owned(),
-        from_unix_s: 0,
-        to_unix_s: 0,
-    };
-    let reply = admin
-        .calls()
-        .usage_history(request)
-        .await
-        .map_err(admin.failed())?
-        .into_inner();
+    let request =
+        v1::UsageHistoryRequest { group, resolution: resolution.to_owned(), from_unix_s: 0, to_unix_s: 0 };
+    let reply = admin.calls().usage_history(request).await.map_err(admin.failed())?.into_inner();
     let view = |point: v1::HistoryPoint| HistoryView {
         start_unix_s: point.start_unix_s,
         amount: point.amount.into(),

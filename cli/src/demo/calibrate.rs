@@ -54,9 +54,7 @@ impl Calibration {
                     done?;
                     usage = usage.plus(&of.usage);
                     if round >= WARM_UP {
-                        measured
-                            .statements
-                            .push((statement.sql, table.price(&of.usage).total().0));
+                        measured.statements.push((statement.sql, table.price(&of.usage).total().0));
                     }
                 }
                 if round >= WARM_UP {
@@ -65,11 +63,8 @@ impl Calibration {
                     cpu_ns = cpu_ns.saturating_add(usage.cpu_ns);
                 }
             }
-            let cost = JobCost {
-                mean: total.scale(1, i64::from(RUNS)),
-                largest,
-                cpu_ns: cpu_ns / u64::from(RUNS),
-            };
+            let cost =
+                JobCost { mean: total.scale(1, i64::from(RUNS)), largest, cpu_ns: cpu_ns / u64::from(RUNS) };
             measured.jobs.insert(job, cost);
         }
         database::checkpoint(&connection)?;

@@ -32,10 +32,7 @@ impl Child {
         log: &Path,
         arguments: impl IntoIterator<Item = impl Into<OsString>>,
     ) -> Result<Self, CliError> {
-        let failed = |reason: String| CliError::Process {
-            what: format!("cannot start {name}"),
-            reason,
-        };
+        let failed = |reason: String| CliError::Process { what: format!("cannot start {name}"), reason };
         let executable = std::env::current_exe().map_err(|error| failed(error.to_string()))?;
         let errors = File::create(log).map_err(CliError::file("create", log))?;
         let mut process = Command::new(executable)
@@ -48,10 +45,7 @@ impl Child {
             .kill_on_drop(true)
             .spawn()
             .map_err(|error| failed(error.to_string()))?;
-        let stdout = process
-            .stdout
-            .take()
-            .ok_or_else(|| failed("it has no standard output".to_owned()))?;
+        let stdout = process.stdout.take().ok_or_else(|| failed("it has no standard output".to_owned()))?;
         Ok(Self {
             name: name.to_owned(),
             process,
@@ -62,15 +56,8 @@ impl Child {
 
     fn failed(&self, reason: impl std::fmt::Display) -> CliError {
         let said = std::fs::read_to_string(&self.log).unwrap_or_default();
-        let last = said
-            .lines()
-            .last()
-            .map(|line| format!(" (it said: {line})"))
-            .unwrap_or_default();
-        CliError::Process {
-            what: self.name.clone(),
-            reason: format!("{reason}{last}"),
-        }
+        let last = said.lines().last().map(|line| format!(" (it said: {line})")).unwrap_or_default();
+        CliError::Process { what: self.name.clone(), reason: format!("{reason}{last}") }
     }
 
     /// The next line of its output; `None` at the end.

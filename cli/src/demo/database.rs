@@ -60,11 +60,7 @@ const LINES: &str = "
 impl Scale {
     /// A database of `orders` orders and what belongs to them.
     pub(crate) fn of(orders: u32) -> Self {
-        Self {
-            customers: (orders / 6).max(10),
-            items: (orders / 24).max(10),
-            orders,
-        }
+        Self { customers: (orders / 6).max(10), items: (orders / 24).max(10), orders }
     }
 
     /// Days with orders.
@@ -132,9 +128,7 @@ mod tests {
         let connection = open(&path).unwrap();
         let count = |table: &str| {
             connection
-                .query_row(&format!("SELECT count(*) FROM {table}"), [], |row| {
-                    row.get::<_, u32>(0)
-                })
+                .query_row(&format!("SELECT count(*) FROM {table}"), [], |row| row.get::<_, u32>(0))
                 .unwrap()
         };
         assert_eq!(count("orders"), 600);

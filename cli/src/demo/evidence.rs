@@ -43,10 +43,7 @@ pub(crate) struct GroupEvidence {
 impl GroupEvidence {
     /// The wait that this share (0 to 1) of the admitted operations did not pass, in microseconds.
     pub(crate) fn wait_us(&self, share: f64) -> u64 {
-        self.waits
-            .as_ref()
-            .map(|waits| waits.value_at_quantile(share))
-            .unwrap_or_default()
+        self.waits.as_ref().map(|waits| waits.value_at_quantile(share)).unwrap_or_default()
     }
 }
 
@@ -55,18 +52,12 @@ impl Evidence {
     pub(crate) fn read(&mut self, path: &Path) -> Result<(), CliError> {
         let text = std::fs::read(path).map_err(CliError::file("read the admission log", path))?;
         self.add(&String::from_utf8_lossy(&text))
-            .map_err(|message| CliError::Content {
-                path: path.into(),
-                message,
-            })
+            .map_err(|message| CliError::Content { path: path.into(), message })
     }
 
     /// Adds a log. A last line without a newline was torn by a kill and is left out.
     pub(crate) fn add(&mut self, text: &str) -> Result<(), String> {
-        let whole = text
-            .rfind('\n')
-            .and_then(|end| text.get(..end))
-            .unwrap_or_default();
+        let whole = text.rfind('\n').and_then(|end| text.get(..end)).unwrap_or_default();
         for (number, line) in whole.lines().enumerate() {
             let parsed = LogLine::parse(line);
             self.take(
@@ -79,24 +70,13 @@ impl Evidence {
 
     fn take(&mut self, line: LogLine) {
         match line {
-            LogLine::Admitted {
-                at_us,
-                group,
-                estimate,
-                waited_us,
-            } => {
+            LogLine::Admitted { at_us, group, estimate, waited_us } => {
                 let of = self.groups.entry(group.clone()).or_default();
                 of.admitted = of.admitted.saturating_add(1);
                 of.waited(waited_us);
                 self.event(at_us, group, estimate);
             }
-            LogLine::Settled {
-                at_us,
-                group,
-                correction,
-                charge,
-                templates,
-            } => {
+            LogLine::Settled { at_us, group, correction, charge, templates } => {
                 let of = self.groups.entry(group.clone()).or_default();
                 of.charged_micro_ru = of.charged_micro_ru.saturating_add(charge);
                 let largest = self.surcharges.entry(group.clone()).or_default();
@@ -115,11 +95,7 @@ impl Evidence {
     }
 
     fn event(&mut self, at_us: u64, group: String, amount: i64) {
-        self.events.push(Event {
-            at_us,
-            group,
-            amount: Ru(amount),
-        });
+        self.events.push(Event { at_us, group, amount: Ru(amount) });
     }
 
     /// The most that one operation cost above its estimate in `group`. A node that runs one operation at a time never
@@ -169,27 +145,15 @@ mod tests {
     #[test]
     fn logs_are_merged_in_time_and_torn_tails_left_out() {
         let mut evidence = Evidence::default();
-        evidence
-            .add("A 10 shop 70 0\nS 30 shop -20 50 00000000000000ff:50\nA 40 shop 7")
-            .unwrap();
-        evidence
-            .add("A 20 shop 5 3000\nR 25 shop 9\nA 26 batch 1 0\n")
-            .unwrap();
+        evidence.add("A 10 shop 70 0\nS 30 shop -20 50 00000000000000ff:50\nA 40 shop 7").unwrap();
+        evidence.add("A 20 shop 5 3000\nR 25 shop 9\nA 26 batch 1 0\n").unwrap();
         evidence.add("A 5").unwrap();
         evidence.add("").unwrap();
-        let seen: Vec<_> = evidence
-            .events()
-            .iter()
-            .map(|event| (event.at_us, event.amount.0))
-            .collect();
+        let seen: Vec<_> = evidence.events().iter().map(|event| (event.at_us, event.amount.0)).collect();
         assert_eq!(seen, [(10, 70), (20, 5), (26, 1), (30, -20)]);
         let shop = evidence.group("shop");
         assert_eq!((shop.admitted, shop.refused, shop.charged_micro_ru), (2, 1, 50));
-        assert!(
-            (2_990..=3_010).contains(&shop.wait_us(0.99)),
-            "{}",
-            shop.wait_us(0.99)
-        );
+        assert!((2_990..=3_010).contains(&shop.wait_us(0.99)), "{}", shop.wait_us(0.99));
         assert_eq!(evidence.top_templates(5), [(255, "shop".to_owned(), 50, 1)]);
         assert_eq!(evidence.largest_surcharge("shop"), Ru::ZERO);
         evidence.add("S 50 shop 9 79 -\n").unwrap_err();
@@ -200,9 +164,7 @@ mod tests {
 
     #[test]
     fn a_broken_line_within_a_log_is_an_error() {
-        let error = Evidence::default()
-            .add("A 10 shop 70 0\nnonsense\nA 11 shop 1 0\n")
-            .unwrap_err();
+        let error = Evidence::default().add("A 10 shop 70 0\nnonsense\nA 11 shop 1 0\n").unwrap_err();
         assert!(error.contains("line 2"), "{error}");
     }
 }

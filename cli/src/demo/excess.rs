@@ -107,10 +107,8 @@ mod tests {
     use super::*;
 
     fn worst(steps: &[(u64, i64)], events: &[(u64, i64)]) -> Worst {
-        let steps = steps.iter().map(|(from_us, rate)| RateStep {
-            from_us: *from_us,
-            rate: Rate::whole(*rate),
-        });
+        let steps =
+            steps.iter().map(|(from_us, rate)| RateStep { from_us: *from_us, rate: Rate::whole(*rate) });
         let mut meter = ExcessMeter::new(0, steps.collect());
         for (at, ru) in events {
             meter.add(*at, Ru::whole(*ru));
@@ -125,28 +123,15 @@ mod tests {
         assert_eq!(worst(&[(0, 10)], &[]).excess, Ru::ZERO);
         assert_eq!(worst(&[(0, 10)], &[(0, 50)]).excess, Ru::whole(50));
         // Two seconds at the rate, after a long idle time.
-        assert_eq!(
-            worst(&[(0, 10)], &[(100 * S, 5), (101 * S, 10), (102 * S, 10)]).excess,
-            Ru::whole(10)
-        );
+        assert_eq!(worst(&[(0, 10)], &[(100 * S, 5), (101 * S, 10), (102 * S, 10)]).excess, Ru::whole(10));
         let burst = worst(&[(0, 10)], &[(10 * S, 30), (11 * S, 30)]);
-        assert_eq!(
-            burst,
-            Worst {
-                excess: Ru::whole(50),
-                from_us: 10 * S,
-                to_us: 11 * S
-            }
-        );
+        assert_eq!(burst, Worst { excess: Ru::whole(50), from_us: 10 * S, to_us: 11 * S });
     }
 
     #[test]
     fn refunds_count_and_can_begin_a_window() {
         assert_eq!(worst(&[(0, 10)], &[(0, 50), (0, -40)]).excess, Ru::whole(50));
-        assert_eq!(
-            worst(&[(0, 10)], &[(0, 50), (S, -60), (S, 60)]).excess,
-            Ru::whole(60)
-        );
+        assert_eq!(worst(&[(0, 10)], &[(0, 50), (S, -60), (S, 60)]).excess, Ru::whole(60));
     }
 
     #[test]
@@ -155,21 +140,12 @@ mod tests {
         assert_eq!(worst(&[(0, 10)], &events).excess, Ru::whole(10));
         assert_eq!(worst(&[(0, 10), (2 * S, 4)], &events).excess, Ru::whole(16));
         // A step between two events is charged in parts.
-        assert_eq!(
-            worst(&[(0, 10), (S / 2, 0)], &[(0, 10), (S, 10)]).excess,
-            Ru::whole(15)
-        );
+        assert_eq!(worst(&[(0, 10), (S / 2, 0)], &[(0, 10), (S, 10)]).excess, Ru::whole(15));
     }
 
     /// The definition, word by word.
     fn slow(steps: &[(u64, i64)], events: &[(u64, i64)]) -> i128 {
-        let rate_at = |us: u64| {
-            steps
-                .iter()
-                .rev()
-                .find(|step| step.0 <= us)
-                .map_or(0, |step| step.1)
-        };
+        let rate_at = |us: u64| steps.iter().rev().find(|step| step.0 <= us).map_or(0, |step| step.1);
         let integral =
             |from: u64, to: u64| (from..to).map(|us| i128::from(rate_at(us))).sum::<i128>() * 1_000_000;
         let mut worst = 0;
@@ -187,9 +163,7 @@ mod tests {
     fn one_pass_agrees_with_the_definition() {
         let mut state: u64 = 3;
         let mut random = |below: u64| {
-            state = state
-                .wrapping_mul(6_364_136_223_846_793_005)
-                .wrapping_add(1_442_695_040_888_963_407);
+            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
             (state >> 33) % below
         };
         for _ in 0..200 {

@@ -35,13 +35,8 @@ const REPRICED_ORDERS: u32 = 60;
 
 impl Job {
     /// All jobs.
-    pub(crate) const ALL: [Self; 5] = [
-        Self::OrderEntry,
-        Self::Report,
-        Self::Dashboard,
-        Self::Campaign,
-        Self::Reprice,
-    ];
+    pub(crate) const ALL: [Self; 5] =
+        [Self::OrderEntry, Self::Report, Self::Dashboard, Self::Campaign, Self::Reprice];
 
     /// One operation: a statement or a transaction.
     pub(crate) fn operation(self, scale: Scale, random: &mut StdRng) -> Operation {
@@ -68,27 +63,17 @@ fn number(value: u32) -> Value {
 fn transaction(statements: Vec<Statement>) -> Operation {
     let begin = Statement::new("BEGIN IMMEDIATE", []);
     let commit = Statement::new("COMMIT", []);
-    std::iter::once(begin)
-        .chain(statements)
-        .chain(std::iter::once(commit))
-        .collect()
+    std::iter::once(begin).chain(statements).chain(std::iter::once(commit)).collect()
 }
 
 fn order(scale: Scale, random: &mut StdRng) -> Operation {
     let customer = one_of(random, scale.customers);
     let day = scale.days();
     let mut statements = vec![
-        Statement::new(
-            "SELECT name, region, balance FROM customer WHERE id = ?1",
-            [number(customer)],
-        ),
+        Statement::new("SELECT name, region, balance FROM customer WHERE id = ?1", [number(customer)]),
         Statement::new(
             "INSERT INTO orders (customer_id, day, status, note) VALUES (?1, ?2, 'open', ?3)",
-            [
-                number(customer),
-                number(day),
-                Value::Text("as agreed, to the front door".into()),
-            ],
+            [number(customer), number(day), Value::Text("as agreed, to the front door".into())],
         ),
     ];
     for line in 1..=LINES_PER_ORDER {
@@ -97,10 +82,7 @@ fn order(scale: Scale, random: &mut StdRng) -> Operation {
             "INSERT INTO order_line SELECT (SELECT max(id) FROM orders), ?1, id, 1, price FROM item WHERE id = ?2",
             [number(line), number(item)],
         ));
-        statements.push(Statement::new(
-            "UPDATE item SET stock = stock - 1 WHERE id = ?1",
-            [number(item)],
-        ));
+        statements.push(Statement::new("UPDATE item SET stock = stock - 1 WHERE id = ?1", [number(item)]));
     }
     transaction(statements)
 }
@@ -144,10 +126,7 @@ fn campaign(scale: Scale, random: &mut StdRng) -> Operation {
     let first = one_of(random, scale.customers.saturating_sub(CAMPAIGN_SIZE));
     let range = [number(first), number(first.saturating_add(CAMPAIGN_SIZE - 1))];
     transaction(vec![
-        Statement::new(
-            "SELECT id, name, balance FROM customer WHERE id BETWEEN ?1 AND ?2",
-            range.clone(),
-        ),
+        Statement::new("SELECT id, name, balance FROM customer WHERE id BETWEEN ?1 AND ?2", range.clone()),
         Statement::new(
             "INSERT INTO campaign_hit (customer_id, message) \
              SELECT id, 'dear ' || name || ', we have news' FROM customer WHERE id BETWEEN ?1 AND ?2",

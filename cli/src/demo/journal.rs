@@ -22,10 +22,7 @@ pub(crate) async fn charges(dir: &Path, client: &str, scratch: &Path) -> Result<
     let file = format!("{client}.journal");
     let source = dir.join(&file);
     std::fs::copy(&source, scratch.join(&file)).map_err(CliError::file("copy the journal", &source))?;
-    let reader = Client::builder([NOWHERE], client)
-        .journal_dir(scratch)
-        .patience(PATIENCE)
-        .start()?;
+    let reader = Client::builder([NOWHERE], client).journal_dir(scratch).patience(PATIENCE).start()?;
     let left = reader.shutdown().await;
     let charge = |report: &tidegate_client::Unconfirmed| {
         let account = Account {

@@ -67,10 +67,7 @@ mod tests {
         assert!(compare(&nodes, &nodes).iter().all(|row| row.equal));
         let swapped = charges(&[("a", "n1", 1, 7), ("a", "n1", 2, 5), ("b", "n2", 1, 1)]);
         let rows = compare(&nodes, &swapped);
-        assert_eq!(
-            rows.iter().map(|row| row.equal).collect::<Vec<_>>(),
-            [false, true]
-        );
+        assert_eq!(rows.iter().map(|row| row.equal).collect::<Vec<_>>(), [false, true]);
         assert_eq!((rows[0].nodes_micro_ru, rows[0].controller_micro_ru), (12, 12));
     }
 
@@ -78,9 +75,6 @@ mod tests {
     fn an_account_that_is_missing_on_one_side_counts_as_zero() {
         let one = charges(&[("a", "n1", 1, 5), ("b", "n1", 1, 0)]);
         let rows = compare(&one, &Charges::new());
-        assert_eq!(
-            rows.iter().map(|row| row.equal).collect::<Vec<_>>(),
-            [false, true]
-        );
+        assert_eq!(rows.iter().map(|row| row.equal).collect::<Vec<_>>(), [false, true]);
     }
 }

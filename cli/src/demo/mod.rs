@@ -106,9 +106,5 @@ async fn play(
     let show = Show::run(stage, args.seconds, own, &mut progress, &mut interrupted).await?;
     let report = show.report(&mut progress).await?;
     global.output.show(&report, || report.text())?;
-    Ok(if report.passed() {
-        ExitCode::SUCCESS
-    } else {
-        ExitCode::FAILURE
-    })
+    Ok(if report.passed() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }

@@ -120,11 +120,7 @@ impl Nodes {
         arguments.extend(more);
         let child = Child::start(name, &of_start("stderr"), arguments)?;
         self.logs.push(log);
-        Ok(Node {
-            name: name.to_owned(),
-            final_counters,
-            child,
-        })
+        Ok(Node { name: name.to_owned(), final_counters, child })
     }
 
     /// Kills node `name` as `kill -9` does, and keeps what its journal says.
@@ -154,12 +150,9 @@ impl Nodes {
         });
         let mut done = Ok(());
         for (name, path, stop) in stops.collect::<Vec<_>>() {
-            let stopped = stop.await.unwrap_or_else(|error| {
-                Err(CliError::Process {
-                    what: name,
-                    reason: error.to_string(),
-                })
-            });
+            let stopped = stop
+                .await
+                .unwrap_or_else(|error| Err(CliError::Process { what: name, reason: error.to_string() }));
             // A node for one's own statements fails when one of them does, and leaves its counters all the same.
             if !path.exists() {
                 done = done.and(stopped);
@@ -179,11 +172,8 @@ impl Nodes {
             });
         }
         for (group, counters) in &last.groups {
-            let account = Account {
-                group: group.clone(),
-                client: last.client.clone(),
-                incarnation: last.incarnation,
-            };
+            let account =
+                Account { group: group.clone(), client: last.client.clone(), incarnation: last.incarnation };
             self.left.charges.insert(account, counters.charged_micro_ru);
         }
         self.left.finals.push(last);

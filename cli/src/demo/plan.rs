@@ -63,19 +63,11 @@ impl Offer {
     fn new(costs: &Calibration, job: Job, permille: u64, most: u64) -> Self {
         let cost = costs.of(job);
         let milli_ops = permille.saturating_mul(1_000_000_000) / cost.cpu_ns.max(1);
-        Self {
-            cost,
-            milli_ops: milli_ops.clamp(1_000, most.saturating_mul(1_000)),
-        }
+        Self { cost, milli_ops: milli_ops.clamp(1_000, most.saturating_mul(1_000)) }
     }
 
     fn rate(&self) -> Rate {
-        Rate(
-            self.cost
-                .mean
-                .scale(i64::try_from(self.milli_ops).unwrap_or(i64::MAX), 1_000)
-                .0,
-        )
+        Rate(self.cost.mean.scale(i64::try_from(self.milli_ops).unwrap_or(i64::MAX), 1_000).0)
     }
 
     /// Time between operations of one of `workers` threads on each node, at `percent` of the offer.
@@ -115,16 +107,8 @@ impl PlannedGroup {
             parent: self.parent.to_owned(),
             ru_per_sec: plain(self.rate.to_string()),
             burst: plain(self.burst.to_string()),
-            burstable: if self.borrow_to.is_some() {
-                "moderated"
-            } else {
-                "off"
-            }
-            .to_owned(),
-            burst_ru_per_sec: self
-                .borrow_to
-                .map(|rate| plain(rate.to_string()))
-                .unwrap_or_default(),
+            burstable: if self.borrow_to.is_some() { "moderated" } else { "off" }.to_owned(),
+            burst_ru_per_sec: self.borrow_to.map(|rate| plain(rate.to_string())).unwrap_or_default(),
             priority: self.priority.to_owned(),
             weight: 1,
             ttl_us: TTL.0,
@@ -211,50 +195,11 @@ impl Offers {
         let (campaign, reprice) = (&self.campaign, &self.reprice);
         let (steady, patient) = ((100, 100), MAX_WAIT_BATCH);
         vec![
-            (
-                load(
-                    "storefront",
-                    "checkout",
-                    Job::OrderEntry,
-                    4,
-                    shop,
-                    (150, 50),
-                    MAX_WAIT,
-                ),
-                "shop",
-            ),
-            (
-                load("insight", "analyst", Job::Report, 2, reports, steady, MAX_WAIT),
-                "analytics",
-            ),
-            (
-                load("insight", "board", Job::Dashboard, 2, boards, steady, MAX_WAIT),
-                "dashboards",
-            ),
-            (
-                load(
-                    "marketing",
-                    "mailer",
-                    Job::Campaign,
-                    4,
-                    campaign,
-                    (200, 10),
-                    MAX_WAIT,
-                ),
-                "bursty",
-            ),
-            (
-                load(
-                    "backoffice",
-                    "nightly",
-                    Job::Reprice,
-                    3,
-                    reprice,
-                    (400, 400),
-                    patient,
-                ),
-                "batch",
-            ),
+            (load("storefront", "checkout", Job::OrderEntry, 4, shop, (150, 50), MAX_WAIT), "shop"),
+            (load("insight", "analyst", Job::Report, 2, reports, steady, MAX_WAIT), "analytics"),
+            (load("insight", "board", Job::Dashboard, 2, boards, steady, MAX_WAIT), "dashboards"),
+            (load("marketing", "mailer", Job::Campaign, 4, campaign, (200, 10), MAX_WAIT), "bursty"),
+            (load("backoffice", "nightly", Job::Reprice, 3, reprice, (400, 400), patient), "batch"),
         ]
     }
 }
@@ -266,22 +211,13 @@ impl Plan {
         let groups = offers.groups();
         // Every guarantee, and that of `bursty` once more for it to borrow.
         let guaranteed = groups.iter().filter(|group| group.parent.is_empty());
-        let sum: Rate = guaranteed
-            .map(|group| group.rate.scale(1 + i64::from(group.borrow_to.is_some()), 1))
-            .sum();
+        let sum: Rate =
+            guaranteed.map(|group| group.rate.scale(1 + i64::from(group.borrow_to.is_some()), 1)).sum();
         // The server's bucket is a second of its capacity and must hold the dearest operation several times.
-        let dearest = Job::ALL
-            .map(|job| costs.of(job).largest)
-            .into_iter()
-            .max()
-            .unwrap_or_default();
+        let dearest = Job::ALL.map(|job| costs.of(job).largest).into_iter().max().unwrap_or_default();
         let capacity = round_up(sum.max(Rate(dearest.scale(BURST_OPERATIONS, 1).0)));
         let wave = Span((Span::secs(seconds).0 / 5).clamp(1_000_000, MAX_WAVE.0));
-        Self {
-            capacity,
-            groups,
-            users: offers.users(wave),
-        }
+        Self { capacity, groups, users: offers.users(wave) }
     }
 
     /// Definition of a group.
@@ -318,33 +254,16 @@ mod tests {
 
     #[test]
     fn guarantees_fit_the_capacity_and_every_operation_the_bucket() {
-        let cost = |ru, cpu_ns| JobCost {
-            mean: Ru::whole(ru),
-            largest: Ru::whole(2 * ru),
-            cpu_ns,
-        };
+        let cost = |ru, cpu_ns| JobCost { mean: Ru::whole(ru), largest: Ru::whole(2 * ru), cpu_ns };
         for factor in [1, 10, 1_000] {
-            let jobs = Job::ALL
-                .iter()
-                .zip(1..)
-                .map(|(job, n)| (*job, cost(n * 10, 300_000 * factor)));
-            let costs = Calibration {
-                jobs: jobs.collect(),
-                statements: vec![],
-            };
+            let jobs = Job::ALL.iter().zip(1..).map(|(job, n)| (*job, cost(n * 10, 300_000 * factor)));
+            let costs = Calibration { jobs: jobs.collect(), statements: vec![] };
             let plan = Plan::new(&costs, 30);
-            let top: Rate = plan
-                .groups
-                .iter()
-                .filter(|group| group.parent.is_empty())
-                .map(|group| group.rate)
-                .sum();
+            let top: Rate =
+                plan.groups.iter().filter(|group| group.parent.is_empty()).map(|group| group.rate).sum();
             assert!(top <= plan.capacity, "{plan:?}");
             for group in &plan.groups {
-                assert!(
-                    group.burst >= Ru(group.rate.0) && group.cap() >= group.rate,
-                    "{group:?}"
-                );
+                assert!(group.burst >= Ru(group.rate.0) && group.cap() >= group.rate, "{group:?}");
             }
             for (load, group) in &plan.users {
                 let of = costs.of(load.job).largest;

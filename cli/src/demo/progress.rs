@@ -26,11 +26,7 @@ pub(crate) struct Progress {
 impl Progress {
     /// Redraws when the standard error is a terminal.
     pub(crate) fn new() -> Self {
-        Self {
-            redraw: stderr().is_terminal(),
-            drawn: 0,
-            before: VecDeque::new(),
-        }
+        Self { redraw: stderr().is_terminal(), drawn: 0, before: VecDeque::new() }
     }
 
     /// Something happened; stays on the screen.
@@ -58,11 +54,7 @@ impl Progress {
             return;
         }
         let text = format!("second {second} of {of}\n{}", table(&samples));
-        let up = if self.drawn > 0 {
-            format!("\x1b[{}A\x1b[J", self.drawn)
-        } else {
-            String::new()
-        };
+        let up = if self.drawn > 0 { format!("\x1b[{}A\x1b[J", self.drawn) } else { String::new() };
         let _ = write!(stderr(), "{up}{text}");
         self.drawn = text.lines().count();
     }

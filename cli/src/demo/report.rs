@@ -105,14 +105,8 @@ impl Report {
     /// Judges.
     pub(crate) fn new(findings: Findings<'_>) -> Self {
         let span_us = findings.to_us.saturating_sub(findings.from_us).max(1);
-        let mut groups: Vec<GroupRow> = findings
-            .plan
-            .groups
-            .iter()
-            .map(|group| group.name)
-            .chain([SERVER])
-            .map(named)
-            .collect();
+        let mut groups: Vec<GroupRow> =
+            findings.plan.groups.iter().map(|group| group.name).chain([SERVER]).map(named).collect();
         let events = findings.evidence.events().to_vec();
         for row in &mut groups {
             judge(row, &findings, &events, span_us);
@@ -128,12 +122,7 @@ impl Report {
             seconds: seconds(span_us),
             bounds_held: groups.iter().all(|row| row.held),
             ledger_equal: findings.ledger.iter().all(|row| row.equal),
-            top_templates: findings
-                .evidence
-                .top_templates(TOP)
-                .into_iter()
-                .map(template)
-                .collect(),
+            top_templates: findings.evidence.top_templates(TOP).into_iter().map(template).collect(),
             groups,
             ledger: findings.ledger,
             node_starts: findings.starts,
@@ -193,10 +182,7 @@ impl Report {
             ">REFUSED",
         ]);
         for row in &self.groups {
-            let share = row
-                .worst_excess_micro_ru
-                .saturating_mul(100)
-                .checked_div(row.bound_micro_ru);
+            let share = row.worst_excess_micro_ru.saturating_mul(100).checked_div(row.bound_micro_ru);
             table.row([
                 row.group.clone(),
                 row.cap.clone(),
@@ -230,9 +216,7 @@ impl Report {
     fn templates(&self) -> String {
         let mut table = Table::new(&["GROUP", ">RU", ">RUNS", ">RU/RUN", "STATEMENT"]);
         for row in &self.top_templates {
-            let each = i64::try_from(row.runs)
-                .ok()
-                .and_then(|runs| row.micro_ru.checked_div(runs));
+            let each = i64::try_from(row.runs).ok().and_then(|runs| row.micro_ru.checked_div(runs));
             let text: String = row.text.split_whitespace().collect::<Vec<_>>().join(" ");
             let cut = if text.chars().count() > TEXT { " .." } else { "" };
             table.row([
@@ -286,11 +270,7 @@ fn judge(row: &mut GroupRow, findings: &Findings<'_>, events: &[Event], span_us:
     let plan = findings.plan;
     let name = row.group.clone();
     let within = |group: &str| {
-        if name == SERVER {
-            plan.group(group).is_some()
-        } else {
-            plan.counts_for(group, &name)
-        }
+        if name == SERVER { plan.group(group).is_some() } else { plan.counts_for(group, &name) }
     };
     let (rate, burst) = match plan.group(&name) {
         Some(group) => (group.cap(), group.burst),
@@ -300,15 +280,9 @@ fn judge(row: &mut GroupRow, findings: &Findings<'_>, events: &[Event], span_us:
     let mut steps = vec![RateStep { from_us: 0, rate }];
     row.cap = plain(rate);
     if let Some(change) = change {
-        let counts_until = change.at_us.saturating_add(if change.to < change.from {
-            change.grace.0
-        } else {
-            0
-        });
-        steps.push(RateStep {
-            from_us: counts_until,
-            rate: change.to,
-        });
+        let counts_until =
+            change.at_us.saturating_add(if change.to < change.from { change.grace.0 } else { 0 });
+        steps.push(RateStep { from_us: counts_until, rate: change.to });
         row.cap = format!("{} -> {}", plain(change.from), plain(change.to));
     }
     let mut meter = ExcessMeter::new(findings.from_us, steps);
@@ -320,9 +294,7 @@ fn judge(row: &mut GroupRow, findings: &Findings<'_>, events: &[Event], span_us:
     let worst = meter.worst();
     let groups = || plan.groups.iter().filter(|group| within(group.name));
     let debts: Ru = groups().map(|group| group.max_debt).sum();
-    let own: Ru = groups()
-        .map(|group| findings.own.largest_surcharge(group.name))
-        .sum();
+    let own: Ru = groups().map(|group| findings.own.largest_surcharge(group.name)).sum();
     let overrun = debts.scale(i64::from(findings.starts), 1) + own;
     row.admitted_ru_per_sec = micros(admitted) / seconds(span_us);
     row.worst_excess_micro_ru = worst.excess.0;
@@ -340,13 +312,9 @@ fn judge(row: &mut GroupRow, findings: &Findings<'_>, events: &[Event], span_us:
         row.network_micro_ru = consumed.network_micro_ru;
     }
     if name == SERVER {
-        let all = plan
-            .groups
-            .iter()
-            .map(|group| findings.evidence.group(group.name));
-        (row.operations, row.refused) = all.fold((0, 0), |(ops, refused), of| {
-            (ops + of.admitted, refused + of.refused)
-        });
+        let all = plan.groups.iter().map(|group| findings.evidence.group(group.name));
+        (row.operations, row.refused) =
+            all.fold((0, 0), |(ops, refused), of| (ops + of.admitted, refused + of.refused));
     }
 }
 
@@ -388,15 +356,8 @@ mod tests {
     const S: u64 = 1_000_000;
 
     fn plan() -> Plan {
-        let cost = JobCost {
-            mean: Ru::whole(10),
-            largest: Ru::whole(20),
-            cpu_ns: 1_000_000,
-        };
-        let costs = Calibration {
-            jobs: Job::ALL.map(|job| (job, cost)).into(),
-            statements: vec![],
-        };
+        let cost = JobCost { mean: Ru::whole(10), largest: Ru::whole(20), cpu_ns: 1_000_000 };
+        let costs = Calibration { jobs: Job::ALL.map(|job| (job, cost)).into(), statements: vec![] };
         Plan::new(&costs, 30)
     }
 
@@ -432,19 +393,12 @@ mod tests {
         let log =
             |amount: i64| format!("A {S} shop {amount} 0\nS {S} shop 0 {amount} 00000000000000ff:{amount}\n");
         let held = report(&plan, &log(most), &[], vec![]);
-        assert!(
-            held.passed() && row(&held, "shop").bound_micro_ru == most,
-            "{held:?}"
-        );
+        assert!(held.passed() && row(&held, "shop").bound_micro_ru == most, "{held:?}");
         assert_eq!(held.top_templates[0].text, "SELECT ?");
         assert!(held.text().contains("every bound held"));
         let passed = report(&plan, &log(most + 1), &[], vec![]);
         assert!(!passed.bounds_held && !row(&passed, "shop").held);
-        assert!(
-            passed.text().contains("FAILED: a bound was passed"),
-            "{}",
-            passed.text()
-        );
+        assert!(passed.text().contains("FAILED: a bound was passed"), "{}", passed.text());
     }
 
     #[test]
@@ -455,23 +409,15 @@ mod tests {
         let admitted = |group: &str| row(&report, group).admitted_ru_per_sec;
         let seen = ["dashboards", "analytics", "shop", "batch", SERVER].map(admitted);
         assert_eq!(seen, [0.3, 0.8, 0.1, 0.0, 0.9]);
-        assert_eq!(
-            (row(&report, SERVER).operations, row(&report, SERVER).refused),
-            (3, 1)
-        );
+        assert_eq!((row(&report, SERVER).operations, row(&report, SERVER).refused), (3, 1));
     }
 
     #[test]
     fn after_a_lowered_cap_the_old_rate_counts_for_one_lease() {
         let plan = plan();
         let shop = plan.group("shop").unwrap();
-        let change = CapChange {
-            group: "shop",
-            from: shop.rate,
-            to: Rate(0),
-            at_us: 5 * S,
-            grace: Span::secs(2),
-        };
+        let change =
+            CapChange { group: "shop", from: shop.rate, to: Rate(0), at_us: 5 * S, grace: Span::secs(2) };
         // The burst at once, then the old rate, a second at a time, until `end`.
         let log = |end: u64| {
             let later = (1..=end).map(|second| format!("A {} shop {} 0\n", second * S, shop.rate.0));
@@ -480,10 +426,7 @@ mod tests {
         let debt = shop.max_debt.0;
         let judged = |end: u64| {
             let report = report(&plan, &log(end), std::slice::from_ref(&change), vec![]);
-            (
-                row(&report, "shop").worst_excess_micro_ru - shop.burst.0,
-                row(&report, "shop").held,
-            )
+            (row(&report, "shop").worst_excess_micro_ru - shop.burst.0, row(&report, "shop").held)
         };
         assert_eq!(judged(7), (0, true));
         assert_eq!(judged(8), (shop.rate.0, shop.rate.0 <= debt));
@@ -491,12 +434,8 @@ mod tests {
 
     #[test]
     fn a_ledger_that_differs_fails_the_demo() {
-        let differs = LedgerRow {
-            group: "shop".to_owned(),
-            nodes_micro_ru: 1,
-            controller_micro_ru: 2,
-            equal: false,
-        };
+        let differs =
+            LedgerRow { group: "shop".to_owned(), nodes_micro_ru: 1, controller_micro_ru: 2, equal: false };
         let report = report(&plan(), "", &[], vec![differs]);
         assert!(report.bounds_held && !report.passed());
         assert!(report.text().contains("0.000001"), "{}", report.text());

@@ -97,11 +97,7 @@ impl Show {
             let _ = tokio::time::timeout(WITHIN, rest).await;
         }
         give_back(&mut stage, &mut own_sql);
-        Ok(Self {
-            stage,
-            changes,
-            to_us: monotonic_us(),
-        })
+        Ok(Self { stage, changes, to_us: monotonic_us() })
     }
 
     /// Ends everything and judges.
@@ -140,10 +136,7 @@ async fn next_line(own: &mut Option<OwnSql>) -> Result<Option<String>, CliError>
 fn start_own(stage: &mut Stage, sql: &Path, user: &str, progress: &mut Progress) -> Result<OwnSql, CliError> {
     let known = stage.plan.users.iter().find(|(load, _)| load.user == user);
     let (tenant, group) = known.map_or(("", "default"), |(load, group)| (load.tenant.as_str(), *group));
-    progress.event(&format!(
-        "running {} as user {user}, group {group}",
-        sql.display()
-    ));
+    progress.event(&format!("running {} as user {user}, group {group}", sql.display()));
     let tenant = tenant.to_owned();
     stage.nodes.start_own(sql, "node-1", &tenant, user)
 }
@@ -160,10 +153,7 @@ async fn lower(stage: &Stage, progress: &mut Progress) -> Result<Option<CapChang
         return Ok(None);
     };
     let to: Rate = round_up(group.rate.scale(LOWERED_TO_PERCENT, 100));
-    progress.event(&format!(
-        "lowering the cap of {LOWERED} from {} to {to}",
-        group.rate
-    ));
+    progress.event(&format!("lowering the cap of {LOWERED} from {} to {to}", group.rate));
     let request = v1::AlterGroupRequest {
         group: Some(v1::Group {
             name: LOWERED.to_owned(),
@@ -173,33 +163,14 @@ async fn lower(stage: &Stage, progress: &mut Progress) -> Result<Option<CapChang
         update_mask: vec!["ru_per_sec".to_owned()],
         expected_revision: 0,
     };
-    stage
-        .admin
-        .calls()
-        .alter_group(request)
-        .await
-        .map_err(stage.admin.failed())?;
-    Ok(Some(CapChange {
-        group: LOWERED,
-        from: group.rate,
-        to,
-        at_us: monotonic_us(),
-        grace: TTL + MARGIN,
-    }))
+    stage.admin.calls().alter_group(request).await.map_err(stage.admin.failed())?;
+    Ok(Some(CapChange { group: LOWERED, from: group.rate, to, at_us: monotonic_us(), grace: TTL + MARGIN }))
 }
 
 /// The controller's ledger: charges of each start of each node, and consumption by group.
 async fn books(admin: &Admin) -> Result<(Charges, Vec<(String, ConsumptionView)>), CliError> {
-    let request = v1::UsageRequest {
-        group: String::new(),
-        per_client: true,
-    };
-    let reply = admin
-        .calls()
-        .usage(request)
-        .await
-        .map_err(admin.failed())?
-        .into_inner();
+    let request = v1::UsageRequest { group: String::new(), per_client: true };
+    let reply = admin.calls().usage(request).await.map_err(admin.failed())?.into_inner();
     let (mut charges, mut consumed) = (Charges::new(), Vec::new());
     for row in reply.rows {
         let total = ConsumptionView::from(row.total);
@@ -207,11 +178,7 @@ async fn books(admin: &Admin) -> Result<(Charges, Vec<(String, ConsumptionView)>
             consumed.push((row.group, total));
             continue;
         }
-        let account = Account {
-            group: row.group,
-            client: row.client,
-            incarnation: row.incarnation,
-        };
+        let account = Account { group: row.group, client: row.client, incarnation: row.incarnation };
         charges.insert(account, total.total_micro_ru);
     }
     Ok((charges, consumed))
@@ -220,6 +187,5 @@ async fn books(admin: &Admin) -> Result<(Charges, Vec<(String, ConsumptionView)>
 /// Statement texts of all nodes, by fingerprint.
 fn texts(left: &Leavings) -> BTreeMap<u64, String> {
     let all = left.finals.iter().flat_map(|last| &last.templates);
-    all.filter_map(|(key, text)| Some((u64::from_str_radix(key, 16).ok()?, text.clone())))
-        .collect()
+    all.filter_map(|(key, text)| Some((u64::from_str_radix(key, 16).ok()?, text.clone()))).collect()
 }

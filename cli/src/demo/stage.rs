@@ -51,10 +51,7 @@ impl Stage {
         let (controller, endpoint) = controller(dir, &plan).await?;
         let admin = Admin::connect(&endpoint, ACTOR).await?;
         define(&admin, &plan, progress).await?;
-        let site = Site {
-            dir: dir.to_owned(),
-            endpoint,
-        };
+        let site = Site { dir: dir.to_owned(), endpoint };
         let mut nodes = Nodes::new(site.clone())?;
         let from_us = monotonic_us();
         for (number, name) in names().enumerate() {
@@ -68,13 +65,7 @@ impl Stage {
             nodes.start(&name).await?;
         }
         progress.event(&format!("started {NODES} nodes, a process each; warming up"));
-        Ok(Self {
-            plan,
-            controller,
-            admin,
-            nodes,
-            from_us,
-        })
+        Ok(Self { plan, controller, admin, nodes, from_us })
     }
 }
 
@@ -95,10 +86,7 @@ async fn databases(dir: &Path, scale: Scale, progress: &mut Progress) -> Result<
         })
     });
     while let Some(percent) = told.recv().await {
-        progress.percent(
-            &format!("building a database of {} orders ..", scale.orders),
-            percent,
-        );
+        progress.percent(&format!("building a database of {} orders ..", scale.orders), percent);
     }
     joined(building.await)?;
     progress.event("measuring what the workload costs on this machine ..");
@@ -106,26 +94,20 @@ async fn databases(dir: &Path, scale: Scale, progress: &mut Progress) -> Result<
     let costs = joined(tokio::task::spawn_blocking(move || Calibration::measure(&path, scale)).await)?;
     for name in names().skip(1) {
         let copy = dir.join(format!("{name}.db"));
-        tokio::fs::copy(&first, &copy)
-            .await
-            .map_err(CliError::file("copy the database to", &copy))?;
+        tokio::fs::copy(&first, &copy).await.map_err(CliError::file("copy the database to", &copy))?;
     }
     Ok(costs)
 }
 
 fn joined<T>(done: Result<Result<T, CliError>, tokio::task::JoinError>) -> Result<T, CliError> {
-    done.map_err(|error| CliError::Process {
-        what: "database".to_owned(),
-        reason: error.to_string(),
-    })?
+    done.map_err(|error| CliError::Process { what: "database".to_owned(), reason: error.to_string() })?
 }
 
 /// Starts the controller and returns its endpoint.
 async fn controller(dir: &Path, plan: &Plan) -> Result<(Child, String), CliError> {
     let data = dir.join("controller");
-    let mut arguments: Vec<OsString> = ["controller", "--listen", "127.0.0.1:0", "--http", "127.0.0.1:0"]
-        .map(OsString::from)
-        .into();
+    let mut arguments: Vec<OsString> =
+        ["controller", "--listen", "127.0.0.1:0", "--http", "127.0.0.1:0"].map(OsString::from).into();
     arguments.extend(["--capacity".into(), plan.capacity.to_string().into()]);
     arguments.extend(["--data".into(), data.into(), "--until-stdin-ends".into()]);
     let mut child = Child::start("controller", &dir.join("controller.stderr"), arguments)?;
@@ -135,43 +117,21 @@ async fn controller(dir: &Path, plan: &Plan) -> Result<(Child, String), CliError
 
 /// Creates the groups and binds the users.
 async fn define(admin: &Admin, plan: &Plan, progress: &mut Progress) -> Result<(), CliError> {
-    progress.event(&format!(
-        "started a controller; the server's capacity is {}",
-        plan.capacity
-    ));
+    progress.event(&format!("started a controller; the server's capacity is {}", plan.capacity));
     for group in &plan.groups {
-        let request = v1::CreateGroupRequest {
-            group: Some(group.definition()),
-            if_not_exists: false,
-        };
-        admin
-            .calls()
-            .create_group(request)
-            .await
-            .map_err(admin.failed())?;
-        let borrowing = group
-            .borrow_to
-            .map(|rate| format!(", may borrow up to {rate}"))
-            .unwrap_or_default();
-        let parent = if group.parent.is_empty() {
-            String::new()
-        } else {
-            format!(" below {}", group.parent)
-        };
+        let request = v1::CreateGroupRequest { group: Some(group.definition()), if_not_exists: false };
+        admin.calls().create_group(request).await.map_err(admin.failed())?;
+        let borrowing = group.borrow_to.map(|rate| format!(", may borrow up to {rate}")).unwrap_or_default();
+        let parent = if group.parent.is_empty() { String::new() } else { format!(" below {}", group.parent) };
         progress.event(&format!(
             "  group {}{parent}: {}{borrowing}, burst {}, priority {}: {}",
             group.name, group.rate, group.burst, group.priority, group.comment
         ));
     }
     for (load, group) in &plan.users {
-        let binding = v1::Binding {
-            tenant: load.tenant.clone(),
-            user: load.user.clone(),
-            group: (*group).to_owned(),
-        };
-        let request = v1::BindRequest {
-            binding: Some(binding),
-        };
+        let binding =
+            v1::Binding { tenant: load.tenant.clone(), user: load.user.clone(), group: (*group).to_owned() };
+        let request = v1::BindRequest { binding: Some(binding) };
         admin.calls().bind(request).await.map_err(admin.failed())?;
     }
     Ok(())

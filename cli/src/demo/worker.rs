@@ -78,10 +78,7 @@ pub(crate) async fn run(governor: &Arc<Governor>, workload: &Path, database: &Pa
 }
 
 fn broken(what: &str, reason: &str) -> CliError {
-    CliError::Process {
-        what: what.to_owned(),
-        reason: reason.to_owned(),
-    }
+    CliError::Process { what: what.to_owned(), reason: reason.to_owned() }
 }
 
 type Thread = JoinHandle<Result<(), CliError>>;
@@ -91,17 +88,13 @@ fn start(
     work: impl FnOnce() -> Result<(), CliError> + Send + 'static,
 ) -> Result<Thread, CliError> {
     let thread = std::thread::Builder::new().name(name.to_owned());
-    thread
-        .spawn(work)
-        .map_err(|error| broken(name, &error.to_string()))
+    thread.spawn(work).map_err(|error| broken(name, &error.to_string()))
 }
 
 fn join(threads: Vec<Thread>) -> Result<(), CliError> {
     let mut done = Ok(());
     for thread in threads {
-        let ended = thread
-            .join()
-            .unwrap_or_else(|_| Err(broken("worker", "it panicked")));
+        let ended = thread.join().unwrap_or_else(|_| Err(broken("worker", "it panicked")));
         done = done.and(ended);
     }
     done
@@ -125,9 +118,7 @@ fn checkpoints(
 /// Waits for `length`, or less when it is time to stop; true then.
 async fn pause(length: Duration, stop: &mut watch::Receiver<bool>) -> bool {
     // A sender that is gone comes to the same as a stop.
-    tokio::time::timeout(length, stop.wait_for(|stop| *stop))
-        .await
-        .is_ok()
+    tokio::time::timeout(length, stop.wait_for(|stop| *stop)).await.is_ok()
 }
 
 impl Worker {
@@ -140,11 +131,7 @@ impl Worker {
         let mut began = monotonic_us().saturating_sub(ago);
         let mut least = Duration::ZERO;
         loop {
-            let rest = self
-                .load
-                .rest(began, monotonic_us())
-                .unwrap_or_default()
-                .max(least);
+            let rest = self.load.rest(began, monotonic_us()).unwrap_or_default().max(least);
             if self.handle.block_on(pause(rest, &mut self.stop)) {
                 return Ok(());
             }

@@ -43,11 +43,7 @@ impl UserLoad {
     pub(crate) fn rest(&self, began_us: u64, now_us: u64) -> Option<Duration> {
         let half = (self.wave_us / 2).max(1);
         let (halves, into) = (now_us / half, now_us % half);
-        let pause = if halves.is_multiple_of(2) {
-            self.busy_pause_us
-        } else {
-            self.quiet_pause_us
-        };
+        let pause = if halves.is_multiple_of(2) { self.busy_pause_us } else { self.quiet_pause_us };
         let due = began_us.saturating_add(pause);
         let rest = due.saturating_sub(now_us).min(half - into);
         (due > now_us).then(|| Duration::from_micros(rest))
@@ -64,10 +60,8 @@ impl Workload {
     /// Reads the file.
     pub(crate) fn read(path: &Path) -> Result<Self, CliError> {
         let text = std::fs::read(path).map_err(CliError::file("read the workload", path))?;
-        serde_json::from_slice(&text).map_err(|error| CliError::Content {
-            path: path.into(),
-            message: error.to_string(),
-        })
+        serde_json::from_slice(&text)
+            .map_err(|error| CliError::Content { path: path.into(), message: error.to_string() })
     }
 }
 
@@ -95,11 +89,7 @@ mod tests {
             (150, 190, Some(10)),
             (150, 200, None),
         ] {
-            assert_eq!(
-                load.rest(began, now),
-                rest.map(Duration::from_micros),
-                "{began} {now}"
-            );
+            assert_eq!(load.rest(began, now), rest.map(Duration::from_micros), "{began} {now}");
         }
     }
 }

@@ -73,11 +73,7 @@ impl AdmissionLog {
                         estimate: cost.0,
                         waited_us,
                     },
-                    Err(_) => LogLine::Refused {
-                        at_us,
-                        group: group.name().to_string(),
-                        waited_us,
-                    },
+                    Err(_) => LogLine::Refused { at_us, group: group.name().to_string(), waited_us },
                 };
                 state.write(&line);
                 Poll::Ready((answer, waited_us))

@@ -48,9 +48,7 @@ impl FinalCounters {
     /// Reads the file.
     pub(crate) fn read(path: &Path) -> Result<Self, CliError> {
         let text = std::fs::read(path).map_err(CliError::file("read the final counters", path))?;
-        serde_json::from_slice(&text).map_err(|error| CliError::Content {
-            path: path.into(),
-            message: error.to_string(),
-        })
+        serde_json::from_slice(&text)
+            .map_err(|error| CliError::Content { path: path.into(), message: error.to_string() })
     }
 }

@@ -73,8 +73,7 @@ impl Governor {
     /// Teaches the estimator a cost that was measured elsewhere.
     pub(crate) fn learn(&self, sql: &str, ru: Ru) {
         let template = self.fingerprinter.fingerprint(sql);
-        self.estimator
-            .observe(template.fingerprint(), template.kind(), ru);
+        self.estimator.observe(template.fingerprint(), template.kind(), ru);
     }
 
     /// The group that pays for `user` of `tenant`, followed over re-bindings.
@@ -98,23 +97,15 @@ impl Governor {
         operation: &[Statement],
         max_wait: Duration,
     ) -> Result<Admitted, NotRun> {
-        let templates: Vec<Arc<Template>> = operation
-            .iter()
-            .map(|statement| self.fingerprinter.fingerprint(&statement.sql))
-            .collect();
-        let estimates = templates
-            .iter()
-            .map(|t| self.estimator.estimate(t.fingerprint(), t.kind()));
+        let templates: Vec<Arc<Template>> =
+            operation.iter().map(|statement| self.fingerprinter.fingerprint(&statement.sql)).collect();
+        let estimates = templates.iter().map(|t| self.estimator.estimate(t.fingerprint(), t.kind()));
         let estimate: Ru = estimates.sum();
         let group = who.group();
         self.remember(&group);
         let (answer, waited_us) = self.log.admit(&group, estimate, max_wait).await;
         match answer {
-            Ok(permit) => Ok(Admitted {
-                permit,
-                templates,
-                waited_us,
-            }),
+            Ok(permit) => Ok(Admitted { permit, templates, waited_us }),
             Err(refused) => Err(NotRun { refused, waited_us }),
         }
     }
@@ -122,11 +113,7 @@ impl Governor {
     /// Runs what was admitted on the calling thread, and settles it. A failed transaction is rolled back and pays
     /// for what it did.
     pub(crate) fn run(&self, connection: &Connection, operation: &[Statement], admitted: Admitted) -> Ran {
-        let Admitted {
-            permit,
-            templates,
-            waited_us,
-        } = admitted;
+        let Admitted { permit, templates, waited_us } = admitted;
         let mut statements = Vec::with_capacity(operation.len());
         let (mut usage, mut failure) = (Usage::default(), None);
         let mut parts = Vec::with_capacity(operation.len());
@@ -138,9 +125,7 @@ impl Governor {
             statements.push(measured);
             self.keep_text(template);
             match done {
-                Ok(()) => self
-                    .estimator
-                    .observe(template.fingerprint(), template.kind(), ru),
+                Ok(()) => self.estimator.observe(template.fingerprint(), template.kind(), ru),
                 Err(error) => {
                     self.failed.fetch_add(1, Ordering::Relaxed);
                     failure = Some(error.to_string());
@@ -154,14 +139,7 @@ impl Governor {
         }
         let (group, estimate) = (permit.group().to_string(), permit.estimate());
         let charged = self.log.settle(permit, &usage, parts);
-        Ran {
-            group,
-            estimate,
-            waited_us,
-            charged,
-            statements,
-            failure,
-        }
+        Ran { group, estimate, waited_us, charged, statements, failure }
     }
 
     fn keep_text(&self, template: &Template) {
@@ -169,9 +147,7 @@ impl Governor {
         let Fingerprint(fingerprint) = template.fingerprint();
         if templates.len() < Estimator::MAX_TEMPLATES && !templates.contains_key(&fingerprint) {
             let text = template.text();
-            let text = text
-                .get(..text.floor_char_boundary(MAX_TEMPLATE_TEXT))
-                .unwrap_or(text);
+            let text = text.get(..text.floor_char_boundary(MAX_TEMPLATE_TEXT)).unwrap_or(text);
             templates.insert(fingerprint, text.to_owned());
         }
     }
@@ -183,24 +159,15 @@ impl Governor {
         let groups = self.groups.lock().unwrap_or_else(PoisonError::into_inner);
         let counters = |group: &Group| {
             let consumed = group.consumption();
-            CountersOf {
-                charged_micro_ru: consumed.ru().0,
-                operations: consumed.operations,
-            }
+            CountersOf { charged_micro_ru: consumed.ru().0, operations: consumed.operations }
         };
         let templates = self.templates.lock().unwrap_or_else(PoisonError::into_inner);
         let unconfirmed = shutdown.unconfirmed.iter();
         FinalCounters {
             client: client_name.to_owned(),
             incarnation: stats.incarnation,
-            groups: groups
-                .iter()
-                .map(|(name, group)| (name.clone(), counters(group)))
-                .collect(),
-            templates: templates
-                .iter()
-                .map(|(key, text)| (format!("{key:016x}"), text.clone()))
-                .collect(),
+            groups: groups.iter().map(|(name, group)| (name.clone(), counters(group))).collect(),
+            templates: templates.iter().map(|(key, text)| (format!("{key:016x}"), text.clone())).collect(),
             unconfirmed: unconfirmed
                 .map(|report| format!("{} in group {}", report.ru, report.group))
                 .collect(),

@@ -20,19 +20,12 @@ pub(crate) struct Statement {
 impl Statement {
     /// `sql` with `values` for its parameters.
     pub(crate) fn new(sql: impl Into<String>, values: impl IntoIterator<Item = Value>) -> Self {
-        Self {
-            sql: sql.into(),
-            values: values.into_iter().collect(),
-        }
+        Self { sql: sql.into(), values: values.into_iter().collect() }
     }
 
     /// Bytes that a caller on a network would have sent.
     fn sent_bytes(&self) -> u64 {
-        let values: u64 = self
-            .values
-            .iter()
-            .map(|value| value_bytes(ValueRef::from(value)))
-            .sum();
+        let values: u64 = self.values.iter().map(|value| value_bytes(ValueRef::from(value))).sum();
         bytes(self.sql.len()).saturating_add(values)
     }
 }
@@ -78,14 +71,7 @@ pub(crate) fn run(
         net_out_bytes: seen.bytes,
         cross_zone_bytes: 0,
     };
-    (
-        done,
-        Measured {
-            usage,
-            rows: seen.rows,
-            changed,
-        },
-    )
+    (done, Measured { usage, rows: seen.rows, changed })
 }
 
 fn step(connection: &Connection, statement: &Statement, seen: &mut Result) -> std::result::Result<(), Error> {
@@ -136,10 +122,7 @@ mod tests {
         assert_eq!(insert.usage.net_in_bytes, 39 + 8 + 5);
         let select = one("select a, b from t order by a", vec![]);
         assert_eq!((select.changed, select.rows), (0, 2));
-        assert_eq!(
-            (select.usage.read_requests, select.usage.net_out_bytes),
-            (1, 8 + 5 + 8 + 1)
-        );
+        assert_eq!((select.usage.read_requests, select.usage.net_out_bytes), (1, 8 + 5 + 8 + 1));
         assert!(select.usage.read_bytes >= 22 && select.usage.cpu_ns > 0);
     }
 

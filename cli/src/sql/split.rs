@@ -63,18 +63,9 @@ mod tests {
             (" ; ;\n-- nothing; here\n/* or; here */;", vec![]),
             ("select 1", vec!["select 1"]),
             ("select 1; select 2;", vec!["select 1", "select 2"]),
-            (
-                "select ';''' , \"a;\", `b;`, [c;]; x",
-                vec!["select ';''' , \"a;\", `b;`, [c;]", "x"],
-            ),
-            (
-                "select 1 -- one; two\n, 3; y",
-                vec!["select 1 -- one; two\n, 3", "y"],
-            ),
-            (
-                "select /* ; * / */ 4 - 3 / 2; z",
-                vec!["select /* ; * / */ 4 - 3 / 2", "z"],
-            ),
+            ("select ';''' , \"a;\", `b;`, [c;]; x", vec!["select ';''' , \"a;\", `b;`, [c;]", "x"]),
+            ("select 1 -- one; two\n, 3; y", vec!["select 1 -- one; two\n, 3", "y"]),
+            ("select /* ; * / */ 4 - 3 / 2; z", vec!["select /* ; * / */ 4 - 3 / 2", "z"]),
             ("select 'open; ", vec!["select 'open;"]),
             ("select 'ä;ö'; é", vec!["select 'ä;ö'", "é"]),
         ] {

@@ -31,9 +31,6 @@ impl CostTableView {
     /// Prices as `field=value`, free ones left out.
     pub(crate) fn prices(&self) -> String {
         let charged = self.ru_per_unit.iter().filter(|(_, price)| *price != "0");
-        charged
-            .map(|(field, price)| format!("{field}={price}"))
-            .collect::<Vec<_>>()
-            .join(" ")
+        charged.map(|(field, price)| format!("{field}={price}")).collect::<Vec<_>>().join(" ")
     }
 }

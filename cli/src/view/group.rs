@@ -105,17 +105,9 @@ impl GroupView {
 }
 
 fn unlimited(rate: &str) -> String {
-    if rate.is_empty() {
-        "unlimited".to_owned()
-    } else {
-        rate.to_owned()
-    }
+    if rate.is_empty() { "unlimited".to_owned() } else { rate.to_owned() }
 }
 
 fn one_second(burst: &str) -> String {
-    if burst.is_empty() {
-        "1 s of rate".to_owned()
-    } else {
-        burst.to_owned()
-    }
+    if burst.is_empty() { "1 s of rate".to_owned() } else { burst.to_owned() }
 }

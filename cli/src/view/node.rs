@@ -39,12 +39,7 @@ impl From<v1::ClientInfo> for NodeView {
 impl NodeView {
     /// Share of the process's CPU that some group was charged for, in percent; empty when it is not known.
     pub(crate) fn attributed(&self) -> String {
-        let share = self
-            .metered_cpu_ns
-            .saturating_mul(100)
-            .checked_div(self.process_cpu_ns);
-        share
-            .map(|percent| format!("{}%", percent.min(100)))
-            .unwrap_or_default()
+        let share = self.metered_cpu_ns.saturating_mul(100).checked_div(self.process_cpu_ns);
+        share.map(|percent| format!("{}%", percent.min(100))).unwrap_or_default()
     }
 }

@@ -9,19 +9,9 @@ use serde_json::json;
 #[test]
 fn groups_are_created_altered_shown_and_deleted() {
     let controller = Controller::start();
-    let created = controller.json(&[
-        "group",
-        "create",
-        "shop",
-        "--rate",
-        "2000 RU/s",
-        "--comment",
-        "checkout",
-    ]);
-    assert_eq!(
-        (&created["changed"], &created["group"]["ru_per_sec"]),
-        (&json!(true), &json!("2000"))
-    );
+    let created =
+        controller.json(&["group", "create", "shop", "--rate", "2000 RU/s", "--comment", "checkout"]);
+    assert_eq!((&created["changed"], &created["group"]["ru_per_sec"]), (&json!(true), &json!("2000")));
     let again = controller.json(&[
         "group",
         "create",
@@ -33,11 +23,7 @@ fn groups_are_created_altered_shown_and_deleted() {
         "--if-not-exists",
     ]);
     assert_eq!(again["changed"], json!(false));
-    assert!(
-        controller
-            .refused(&["group", "create", "shop", "--rate", "5"])
-            .contains("shop")
-    );
+    assert!(controller.refused(&["group", "create", "shop", "--rate", "5"]).contains("shop"));
 
     controller.ok(&["group", "create", "analytics", "--rate", "500"]);
     controller.ok(&[
@@ -84,57 +70,23 @@ fn groups_are_created_altered_shown_and_deleted() {
 
     let revision = shown["revision"].as_u64().unwrap();
     let stale = (revision + 1_000).to_string();
-    let said = controller.refused(&[
-        "group",
-        "alter",
-        "boards",
-        "--rate",
-        "90",
-        "--expect-revision",
-        &stale,
-    ]);
+    let said = controller.refused(&["group", "alter", "boards", "--rate", "90", "--expect-revision", &stale]);
     assert!(said.contains("revision"), "{said}");
     let current = revision.to_string();
-    let altered = controller.json(&[
-        "group",
-        "alter",
-        "boards",
-        "--rate",
-        "90",
-        "--expect-revision",
-        &current,
-    ]);
-    assert_eq!(
-        (&altered["group"]["ru_per_sec"], &altered["group"]["burst"]),
-        (&json!("90"), &json!("50"))
-    );
-    assert_eq!(
-        controller.run(&["group", "alter", "boards"]).status.code(),
-        Some(2)
-    );
+    let altered =
+        controller.json(&["group", "alter", "boards", "--rate", "90", "--expect-revision", &current]);
+    assert_eq!((&altered["group"]["ru_per_sec"], &altered["group"]["burst"]), (&json!("90"), &json!("50")));
+    assert_eq!(controller.run(&["group", "alter", "boards"]).status.code(), Some(2));
 
     let table = controller.ok(&["group", "list"]);
-    assert!(
-        table.starts_with("GROUP") && table.contains("moderated, to 200 RU/s"),
-        "{table}"
-    );
-    assert_eq!(
-        controller.json(&["group", "list"]).as_array().unwrap().len(),
-        4,
-        "with `default`"
-    );
+    assert!(table.starts_with("GROUP") && table.contains("moderated, to 200 RU/s"), "{table}");
+    assert_eq!(controller.json(&["group", "list"]).as_array().unwrap().len(), 4, "with `default`");
 
     let said = controller.refused(&["group", "delete", "analytics"]);
     assert!(said.contains("boards"), "{said}");
     let deleted = controller.json(&["group", "delete", "analytics", "--force-to", "shop"]);
-    assert_eq!(
-        (&deleted["deleted"], &deleted["moved_count"]),
-        (&json!(true), &json!(1))
-    );
-    assert_eq!(
-        controller.json(&["group", "delete", "analytics", "--if-exists"])["deleted"],
-        json!(false)
-    );
+    assert_eq!((&deleted["deleted"], &deleted["moved_count"]), (&json!(true), &json!(1)));
+    assert_eq!(controller.json(&["group", "delete", "analytics", "--if-exists"])["deleted"], json!(false));
     let said = controller.refused(&["group", "show", "analytics"]);
     assert!(said.contains("group analytics does not exist"), "{said}");
     let said = controller.refused(&["group", "create", "x", "--rate", "-5"]);
@@ -147,34 +99,16 @@ fn bindings_decide_who_pays() {
     controller.ok(&["group", "create", "shop", "--rate", "2000"]);
     controller.ok(&["group", "create", "reports", "--rate", "200"]);
     let bound = controller.json(&["bind", "add", "shop", "--tenant", "store"]);
-    assert_eq!(
-        (&bound["changed"], &bound["previous"]),
-        (&json!(true), &json!(""))
-    );
+    assert_eq!((&bound["changed"], &bound["previous"]), (&json!(true), &json!("")));
     controller.ok(&["bind", "add", "reports", "--tenant", "store", "--user", "ann"]);
     let resolve = |user: &str| controller.json(&["resolve", "--tenant", "store", "--user", user]);
-    assert_eq!(
-        resolve("ann"),
-        json!({"group": "reports", "matched": "user in tenant"})
-    );
+    assert_eq!(resolve("ann"), json!({"group": "reports", "matched": "user in tenant"}));
     assert_eq!(resolve("bob"), json!({"group": "shop", "matched": "tenant"}));
-    assert_eq!(
-        controller.json(&["resolve", "--user", "eve"])["group"],
-        json!("default")
-    );
+    assert_eq!(controller.json(&["resolve", "--user", "eve"])["group"], json!("default"));
     assert_eq!(controller.json(&["bind", "list"]).as_array().unwrap().len(), 2);
-    assert_eq!(
-        controller.json(&["bind", "list", "shop"])[0]["tenant"],
-        json!("store")
-    );
-    assert_eq!(
-        controller.json(&["bind", "remove", "--tenant", "store"])["removed"],
-        json!(true)
-    );
-    assert_eq!(
-        controller.json(&["bind", "remove", "--tenant", "store"])["removed"],
-        json!(false)
-    );
+    assert_eq!(controller.json(&["bind", "list", "shop"])[0]["tenant"], json!("store"));
+    assert_eq!(controller.json(&["bind", "remove", "--tenant", "store"])["removed"], json!(true));
+    assert_eq!(controller.json(&["bind", "remove", "--tenant", "store"])["removed"], json!(false));
     assert_eq!(resolve("bob")["group"], json!("default"));
     let said = controller.refused(&["bind", "add", "nowhere", "--user", "ann"]);
     assert!(said.contains("nowhere"), "{said}");
@@ -187,10 +121,7 @@ fn changes_are_in_the_audit_log_with_their_actor() {
     controller.ok(&["--actor", "bob", "group", "alter", "shop", "--rate", "1000"]);
     let entries = controller.json(&["audit", "--limit", "2"]);
     let actor = |index: usize| entries[index]["actor"].as_str().unwrap().to_owned();
-    assert!(
-        actor(0).starts_with("bob") && actor(1).starts_with("ann"),
-        "{entries}"
-    );
+    assert!(actor(0).starts_with("bob") && actor(1).starts_with("ann"), "{entries}");
     assert_eq!(entries[0]["after"]["ru_per_sec"], json!("1000"));
     assert!(controller.ok(&["audit"]).contains("ru_per_sec: 2000 -> 1000"));
 }
@@ -199,10 +130,7 @@ fn changes_are_in_the_audit_log_with_their_actor() {
 fn cost_tables_are_listed_and_replaced() {
     let controller = Controller::start();
     let tables = controller.json(&["cost-table", "list"]);
-    assert_eq!(
-        (&tables[0]["name"], &tables[0]["role"]),
-        (&json!("tidb-v1"), &json!("active"))
-    );
+    assert_eq!((&tables[0]["name"], &tables[0]["role"]), (&json!("tidb-v1"), &json!("active")));
     let dir = tempfile::tempdir().unwrap();
     let file = dir.path().join("prices.toml");
     let path = file.to_str().unwrap();
@@ -212,24 +140,15 @@ fn cost_tables_are_listed_and_replaced() {
     )
     .unwrap();
     let said = controller.refused(&["cost-table", "put", path]);
-    assert!(
-        said.contains("prices.toml") && said.contains("cpu_ns") && said.contains("wind"),
-        "{said}"
-    );
+    assert!(said.contains("prices.toml") && said.contains("cpu_ns") && said.contains("wind"), "{said}");
     std::fs::write(
         &file,
         "name = \"mine\"\nversion = 1\nreplicas = 1\n[coefficients]\ncpu_ns = \"1/1000000\"\n",
     )
     .unwrap();
     let tables = controller.json(&["cost-table", "put", path, "--shadow"]);
-    assert_eq!(
-        (&tables[1]["name"], &tables[1]["role"]),
-        (&json!("mine"), &json!("shadow"))
-    );
-    assert_eq!(
-        controller.json(&["cost-table", "list"]).as_array().unwrap().len(),
-        2
-    );
+    assert_eq!((&tables[1]["name"], &tables[1]["role"]), (&json!("mine"), &json!("shadow")));
+    assert_eq!(controller.json(&["cost-table", "list"]).as_array().unwrap().len(), 2);
 }
 
 #[test]
@@ -238,15 +157,7 @@ fn statements_run_governed_and_are_accounted_for() {
     controller.ok(&["group", "create", "shop", "--rate", "2000"]);
     controller.ok(&["bind", "add", "shop", "--user", "ann"]);
     let mut node = crate::support::tidegate()
-        .args([
-            "--endpoint",
-            &controller.endpoint,
-            "--output",
-            "json",
-            "node",
-            "--user",
-            "ann",
-        ])
+        .args(["--endpoint", &controller.endpoint, "--output", "json", "node", "--user", "ann"])
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
         .spawn()
@@ -255,40 +166,22 @@ fn statements_run_governed_and_are_accounted_for() {
     node.stdin.take().unwrap().write_all(sql.as_bytes()).unwrap();
     let output = node.wait_with_output().unwrap();
     assert_eq!(output.status.code(), Some(1), "the last statement fails");
-    let lines: Vec<serde_json::Value> = crate::support::out(&output)
-        .lines()
-        .map(|line| serde_json::from_str(line).unwrap())
-        .collect();
+    let lines: Vec<serde_json::Value> =
+        crate::support::out(&output).lines().map(|line| serde_json::from_str(line).unwrap()).collect();
     assert_eq!(lines.len(), 4);
     assert_eq!((&lines[1]["changed"], &lines[2]["rows"]), (&json!(2), &json!(2)));
-    assert_eq!(
-        (&lines[0]["group"], &lines[2]["error"]),
-        (&json!("shop"), &json!(""))
-    );
+    assert_eq!((&lines[0]["group"], &lines[2]["error"]), (&json!("shop"), &json!("")));
     assert!(lines[3]["error"].as_str().unwrap().contains("nothing"));
-    let charged: i64 = lines
-        .iter()
-        .map(|line| line["charged_micro_ru"].as_i64().unwrap())
-        .sum();
+    let charged: i64 = lines.iter().map(|line| line["charged_micro_ru"].as_i64().unwrap()).sum();
 
     let usage = controller.json(&["usage", "shop", "--per-client"]);
     let rows = usage.as_array().unwrap();
-    let of_node = rows
-        .iter()
-        .find(|row| row["client"] == json!("sql-node"))
-        .unwrap();
+    let of_node = rows.iter().find(|row| row["client"] == json!("sql-node")).unwrap();
     assert_eq!(of_node["total"]["total_micro_ru"], json!(charged));
     assert_eq!(of_node["total"]["operations"], json!(4));
     assert!(controller.ok(&["usage"]).contains("RU TOTAL"));
-    assert!(
-        controller
-            .json(&["usage", "shop", "--history", "minute"])
-            .is_array()
-    );
-    assert_eq!(
-        controller.json(&["client", "list"])[0]["client"],
-        json!("sql-node")
-    );
+    assert!(controller.json(&["usage", "shop", "--history", "minute"]).is_array());
+    assert_eq!(controller.json(&["client", "list"])[0]["client"], json!("sql-node"));
     assert!(controller.json(&["lease", "list"])["groups"].is_array());
     assert!(controller.ok(&["client", "list"]).starts_with("CLIENT"));
     assert!(controller.ok(&["lease", "list", "shop"]).starts_with("GROUP"));
@@ -299,10 +192,7 @@ fn a_look_at_the_controller() {
     let controller = Controller::start();
     controller.ok(&["group", "create", "shop", "--rate", "2000"]);
     let status = controller.json(&["status"]);
-    assert_eq!(
-        (&status["groups"], &status["recovery_us"]),
-        (&json!(2), &json!(0))
-    );
+    assert_eq!((&status["groups"], &status["recovery_us"]), (&json!(2), &json!(0)));
     assert!(controller.ok(&["status"]).contains(&controller.endpoint));
     let top = controller.ok(&["top", "--once"]);
     assert!(top.starts_with("GROUP") && top.contains("shop"), "{top}");
@@ -324,10 +214,5 @@ fn a_reader_that_goes_away_ends_top_quietly() {
     std::io::BufRead::read_line(&mut stdout, &mut line).unwrap();
     drop(stdout);
     let output = top.wait_with_output().unwrap();
-    assert_eq!(
-        (output.status.code(), output.stderr.len()),
-        (Some(0), 0),
-        "{}",
-        crate::support::err(&output)
-    );
+    assert_eq!((output.status.code(), output.stderr.len()), (Some(0), 0), "{}", crate::support::err(&output));
 }

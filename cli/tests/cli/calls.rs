@@ -26,21 +26,12 @@ fn every_command_explains_itself() {
     let help = run(&["--help"]);
     assert!(help.status.success());
     for command in COMMANDS {
-        assert!(
-            out(&help).contains(&format!("\n  {command} ")),
-            "{command} is not in the help"
-        );
+        assert!(out(&help).contains(&format!("\n  {command} ")), "{command} is not in the help");
         let of_command = run(&[command, "--help"]);
-        assert!(
-            of_command.status.success() && out(&of_command).contains("Usage: tidegate"),
-            "{command}"
-        );
+        assert!(of_command.status.success() && out(&of_command).contains("Usage: tidegate"), "{command}");
     }
     for (command, example) in [
-        (
-            ["group", "create"],
-            "tidegate group create shop --rate '2000 RU/s'",
-        ),
+        (["group", "create"], "tidegate group create shop --rate '2000 RU/s'"),
         (["bind", "add"], "tidegate bind add"),
         (["cost-table", "put"], "cpu_ns = \"1/3000000\""),
     ] {
@@ -81,30 +72,14 @@ fn mistakes_in_the_call_are_told_apart_from_failures() {
 #[test]
 fn a_controller_that_is_not_there_is_named_with_a_remedy() {
     // A port that was free a moment ago.
-    let port = TcpListener::bind("127.0.0.1:0")
-        .unwrap()
-        .local_addr()
-        .unwrap()
-        .port();
+    let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
     let endpoint = format!("http://127.0.0.1:{port}");
-    for command in [
-        &["status"][..],
-        &["group", "list"],
-        &["top", "--once"],
-        &["bind", "list"],
-        &["usage"],
-    ] {
+    for command in [&["status"][..], &["group", "list"], &["top", "--once"], &["bind", "list"], &["usage"]] {
         let output = run(&[&["--endpoint", &endpoint], command].concat());
         assert_eq!(output.status.code(), Some(1), "{command:?}");
         let said = err(&output);
-        assert!(
-            said.contains(&format!("cannot reach the controller at {endpoint}")),
-            "{said}"
-        );
-        assert!(
-            said.contains("refused") && said.contains("`tidegate controller`"),
-            "{said}"
-        );
+        assert!(said.contains(&format!("cannot reach the controller at {endpoint}")), "{said}");
+        assert!(said.contains("refused") && said.contains("`tidegate controller`"), "{said}");
         assert_eq!(said.lines().count(), 1, "{said}");
     }
 }
@@ -135,11 +110,9 @@ fn a_missing_file_is_told_before_the_demo_begins() {
 
 #[test]
 fn completions_are_scripts() {
-    for (shell, sign) in [
-        ("bash", "complete -F"),
-        ("zsh", "#compdef tidegate"),
-        ("fish", "complete -c tidegate"),
-    ] {
+    for (shell, sign) in
+        [("bash", "complete -F"), ("zsh", "#compdef tidegate"), ("fish", "complete -c tidegate")]
+    {
         let output = run(&["completions", shell]);
         assert!(output.status.success() && out(&output).contains(sign), "{shell}");
     }

@@ -9,30 +9,14 @@ fn every_error_of_the_settings_is_told_at_once() {
     let dir = tempfile::tempdir().unwrap();
     let file = dir.path().join("tidegate.toml");
     std::fs::write(&file, "capacity = \"lots\"\nmargin = 5\ncolour = \"red\"\n").unwrap();
-    let output = run(&[
-        "controller",
-        "--config",
-        file.to_str().unwrap(),
-        "--listen",
-        "here",
-        "--http",
-        "0.0.0.0:0",
-    ]);
+    let output =
+        run(&["controller", "--config", file.to_str().unwrap(), "--listen", "here", "--http", "0.0.0.0:0"]);
     assert_eq!(output.status.code(), Some(1));
     let said = err(&output);
-    for key in [
-        "capacity: ",
-        "margin: ",
-        "colour: ",
-        "grpc_listen: ",
-        "http_listen: ",
-    ] {
+    for key in ["capacity: ", "margin: ", "colour: ", "grpc_listen: ", "http_listen: "] {
         assert!(said.contains(key), "{key} is not in {said}");
     }
-    assert!(
-        said.contains("5 errors in") && said.contains("--listen is grpc_listen"),
-        "{said}"
-    );
+    assert!(said.contains("5 errors in") && said.contains("--listen is grpc_listen"), "{said}");
 }
 
 #[test]
@@ -50,15 +34,7 @@ fn broken_files_are_refused_by_name() {
 fn listening_beyond_the_machine_must_be_meant() {
     let dir = tempfile::tempdir().unwrap();
     let data = dir.path().to_str().unwrap();
-    let output = run(&[
-        "controller",
-        "--data",
-        data,
-        "--listen",
-        "0.0.0.0:0",
-        "--http",
-        "127.0.0.1:0",
-    ]);
+    let output = run(&["controller", "--data", data, "--listen", "0.0.0.0:0", "--http", "127.0.0.1:0"]);
     assert_eq!(output.status.code(), Some(1));
     assert!(err(&output).contains("allow_remote"), "{}", err(&output));
 }
@@ -69,21 +45,9 @@ fn a_port_in_use_is_named() {
     let address = taken.local_addr().unwrap().to_string();
     let dir = tempfile::tempdir().unwrap();
     let data = dir.path().to_str().unwrap();
-    let output = run(&[
-        "controller",
-        "--data",
-        data,
-        "--listen",
-        &address,
-        "--http",
-        "127.0.0.1:0",
-    ]);
+    let output = run(&["controller", "--data", data, "--listen", &address, "--http", "127.0.0.1:0"]);
     assert_eq!(output.status.code(), Some(1));
-    assert!(
-        err(&output).contains(&format!("cannot listen on {address}")),
-        "{}",
-        err(&output)
-    );
+    assert!(err(&output).contains(&format!("cannot listen on {address}")), "{}", err(&output));
 }
 
 #[test]
@@ -93,13 +57,7 @@ fn a_data_directory_serves_one_controller() {
     let mut line = String::new();
     let mut stdout = std::io::BufReader::new(first.stdout.take().unwrap());
     std::io::BufRead::read_line(&mut stdout, &mut line).unwrap();
-    let output = run(&[
-        "controller",
-        "--data",
-        dir.path().to_str().unwrap(),
-        "--listen",
-        "127.0.0.1:0",
-    ]);
+    let output = run(&["controller", "--data", dir.path().to_str().unwrap(), "--listen", "127.0.0.1:0"]);
     assert_eq!(output.status.code(), Some(1), "{}", err(&output));
     first.kill().unwrap();
     first.wait().unwrap();

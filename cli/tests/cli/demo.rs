@@ -33,31 +33,18 @@ fn the_demo_holds_its_bounds_and_keeps_its_books() {
         sql.to_str().unwrap(),
     ];
     let temporary = tempfile::tempdir().unwrap();
-    let output = tidegate()
-        .args(arguments)
-        .env("TMPDIR", temporary.path())
-        .stdin(Stdio::null())
-        .output()
-        .unwrap();
+    let output =
+        tidegate().args(arguments).env("TMPDIR", temporary.path()).stdin(Stdio::null()).output().unwrap();
     let told = err(&output);
     assert!(output.status.success(), "{told}\n{}", out(&output));
     let report: serde_json::Value = serde_json::from_str(&out(&output)).unwrap();
-    assert_eq!(
-        (&report["bounds_held"], &report["ledger_equal"]),
-        (&true.into(), &true.into())
-    );
-    assert_eq!(
-        report["node_starts"], 5,
-        "three nodes, one of them twice, and one's own statements"
-    );
+    assert_eq!((&report["bounds_held"], &report["ledger_equal"]), (&true.into(), &true.into()));
+    assert_eq!(report["node_starts"], 5, "three nodes, one of them twice, and one's own statements");
     let groups = report["groups"].as_array().unwrap();
     assert_eq!(groups.len(), 6);
     for group in groups {
         assert!(group["admitted_ru_per_sec"].as_f64().unwrap() > 0.0, "{group}");
-        assert!(
-            group["worst_excess_micro_ru"].as_i64() <= group["bound_micro_ru"].as_i64(),
-            "{group}"
-        );
+        assert!(group["worst_excess_micro_ru"].as_i64() <= group["bound_micro_ru"].as_i64(), "{group}");
     }
     assert!(groups[0]["cap"].as_str().unwrap().contains(" -> "));
     assert!(!report["top_templates"].as_array().unwrap().is_empty());
@@ -73,11 +60,7 @@ fn the_demo_holds_its_bounds_and_keeps_its_books() {
     ] {
         assert!(told.contains(word), "{word} is not in {told}");
     }
-    assert_eq!(
-        temporary.path().read_dir().unwrap().count(),
-        0,
-        "the directory of the demo is removed"
-    );
+    assert_eq!(temporary.path().read_dir().unwrap().count(), 0, "the directory of the demo is removed");
 }
 
 #[test]
@@ -91,9 +74,7 @@ fn an_interrupt_ends_the_demo_early_with_its_report() {
         .stderr(Stdio::piped())
         .spawn()
         .unwrap();
-    let mut told = BufReader::new(demo.stderr.take().unwrap())
-        .lines()
-        .map(Result::unwrap);
+    let mut told = BufReader::new(demo.stderr.take().unwrap()).lines().map(Result::unwrap);
     told.find(|line| line.starts_with("   2 s")).unwrap();
     let pid = Pid::from_child(&demo);
     kill_process(pid, Signal::INT).unwrap();
@@ -102,9 +83,5 @@ fn an_interrupt_ends_the_demo_early_with_its_report() {
     let output = demo.wait_with_output().unwrap();
     assert!(output.status.success(), "{}", out(&output));
     assert!(out(&output).contains("every bound held"), "{}", out(&output));
-    assert_eq!(
-        temporary.path().read_dir().unwrap().count(),
-        0,
-        "the directory of the demo is removed"
-    );
+    assert_eq!(temporary.path().read_dir().unwrap().count(), 0, "the directory of the demo is removed");
 }

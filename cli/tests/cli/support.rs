@@ -10,10 +10,7 @@ use tempfile::TempDir;
 /// The binary with an environment of its own.
 pub(crate) fn tidegate() -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_tidegate"));
-    command
-        .env_remove("TIDEGATE_ENDPOINT")
-        .env_remove("TIDEGATE_LOG")
-        .env("USER", "tester");
+    command.env_remove("TIDEGATE_ENDPOINT").env_remove("TIDEGATE_LOG").env("USER", "tester");
     command
 }
 
@@ -48,27 +45,15 @@ impl Controller {
         let mut lines = BufReader::new(process.stdout.take().unwrap()).lines();
         let mut address = |prefix: &str| {
             let line = lines.next().unwrap().unwrap();
-            line.strip_prefix(prefix)
-                .unwrap_or_else(|| panic!("{prefix}: {line}"))
-                .to_owned()
+            line.strip_prefix(prefix).unwrap_or_else(|| panic!("{prefix}: {line}")).to_owned()
         };
         let (endpoint, rest) = (address("grpc "), address("rest "));
-        Self {
-            process,
-            endpoint,
-            rest,
-            _data: data,
-        }
+        Self { process, endpoint, rest, _data: data }
     }
 
     /// Runs a command against it.
     pub(crate) fn run(&self, arguments: &[&str]) -> Output {
-        tidegate()
-            .args(["--endpoint", &self.endpoint])
-            .args(arguments)
-            .stdin(Stdio::null())
-            .output()
-            .unwrap()
+        tidegate().args(["--endpoint", &self.endpoint]).args(arguments).stdin(Stdio::null()).output().unwrap()
     }
 
     /// Runs a command that must succeed, and returns its output.
@@ -109,13 +94,7 @@ impl Drop for Controller {
 /// Starts a controller process on free ports with more arguments.
 pub(crate) fn spawn(data: &Path, more: &[&str]) -> Child {
     tidegate()
-        .args([
-            "controller",
-            "--listen",
-            "127.0.0.1:0",
-            "--until-stdin-ends",
-            "--data",
-        ])
+        .args(["controller", "--listen", "127.0.0.1:0", "--until-stdin-ends", "--data"])
         .arg(data)
         .args(more)
         .stdin(Stdio::piped())

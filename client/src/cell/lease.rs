@@ -12,10 +12,7 @@ impl GroupCell {
     pub(crate) fn ask(self: &Arc<Self>, seq: u64) -> Option<(Ask, Vec<u8>)> {
         self.with(|state, now| {
             state.announced = false;
-            let due = state
-                .node
-                .due(now)
-                .is_some_and(|due| due.max(state.quiet_until) <= now);
+            let due = state.node.due(now).is_some_and(|due| due.max(state.quiet_until) <= now);
             due.then(|| {
                 state.asked_seq = seq;
                 (state.node.ask(now, seq), state.proof.clone())
@@ -33,8 +30,7 @@ impl GroupCell {
             applied
         });
         if applied {
-            self.answers
-                .send_modify(|answers| *answers = answers.saturating_add(1));
+            self.answers.send_modify(|answers| *answers = answers.saturating_add(1));
         }
         applied
     }

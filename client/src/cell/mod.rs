@@ -59,9 +59,7 @@ pub(crate) enum Entered {
 
 impl std::fmt::Debug for GroupCell {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("GroupCell")
-            .field("name", &self.name)
-            .finish_non_exhaustive()
+        f.debug_struct("GroupCell").field("name", &self.name).finish_non_exhaustive()
     }
 }
 
@@ -79,13 +77,7 @@ impl GroupCell {
             quiet_until: Time(0),
             scheduled: None,
         };
-        Arc::new(Self {
-            id,
-            name,
-            shared,
-            state: Mutex::new(state),
-            answers: watch::Sender::new(0),
-        })
+        Arc::new(Self { id, name, shared, state: Mutex::new(state), answers: watch::Sender::new(0) })
     }
 
     pub(crate) fn id(&self) -> u64 {
@@ -204,19 +196,14 @@ impl GroupCell {
         self.valid(cost)?;
         self.with(|state, now| {
             self.open_door()?;
-            state
-                .node
-                .check(now, cost)
-                .map_err(|refusal| self.refused(cost, refusal))
+            state.node.check(now, cost).map_err(|refusal| self.refused(cost, refusal))
         })
     }
 
     pub(crate) fn refused(&self, cost: Ru, refusal: Refusal) -> Refused {
         // A client that closes refuses its waiters through the core, which knows no closing.
         if self.shared.is_closing() {
-            return Refused::ShutDown {
-                group: self.name.clone(),
-            };
+            return Refused::ShutDown { group: self.name.clone() };
         }
         Refused::new(&self.name, cost, refusal)
     }
@@ -225,17 +212,12 @@ impl GroupCell {
         if (Ru::ZERO..=Ru::MAX).contains(&cost) {
             return Ok(());
         }
-        Err(Refused::InvalidCost {
-            group: self.name.clone(),
-            cost,
-        })
+        Err(Refused::InvalidCost { group: self.name.clone(), cost })
     }
 
     fn open_door(&self) -> Result<(), Refused> {
         if self.shared.is_closing() {
-            return Err(Refused::ShutDown {
-                group: self.name.clone(),
-            });
+            return Err(Refused::ShutDown { group: self.name.clone() });
         }
         Ok(())
     }

@@ -44,30 +44,14 @@ impl Header {
             return None;
         }
         let incarnation = reader.u64()?;
-        Some(Self {
-            incarnation,
-            identity: std::str::from_utf8(reader.0).ok()?.to_owned(),
-        })
+        Some(Self { incarnation, identity: std::str::from_utf8(reader.0).ok()?.to_owned() })
     }
 }
 
 impl Entry {
     pub(super) fn encode(incarnation: u64, group: &GroupName, total: &Consumption) -> Vec<u8> {
-        let Consumption {
-            charged,
-            shadow,
-            operations,
-            throttled,
-            waited_us,
-            usage,
-        } = total;
-        let RuParts {
-            cpu,
-            read,
-            write,
-            network,
-            flat,
-        } = charged;
+        let Consumption { charged, shadow, operations, throttled, waited_us, usage } = total;
+        let RuParts { cpu, read, write, network, flat } = charged;
         let mut bytes = Vec::with_capacity(super::slot::PAYLOAD_BYTES);
         bytes.extend(incarnation.to_le_bytes());
         for ru in [cpu, read, write, network, flat, shadow] {
@@ -114,11 +98,7 @@ impl Entry {
             },
         };
         let group = GroupName::new(std::str::from_utf8(reader.0).ok()?).ok()?;
-        Some(Self {
-            incarnation,
-            group,
-            total,
-        })
+        Some(Self { incarnation, group, total })
     }
 }
 
@@ -151,34 +131,16 @@ mod tests {
     fn entries_survive_the_round_trip() {
         let group = GroupName::new(&"g".repeat(MAX_GROUP_NAME)).unwrap();
         let total = Consumption {
-            charged: RuParts {
-                cpu: Ru(1),
-                read: Ru(2),
-                write: Ru(3),
-                network: Ru(4),
-                flat: Ru(i64::MAX),
-            },
+            charged: RuParts { cpu: Ru(1), read: Ru(2), write: Ru(3), network: Ru(4), flat: Ru(i64::MAX) },
             shadow: Ru(6),
             operations: 7,
             throttled: 8,
             waited_us: u64::MAX,
-            usage: Usage {
-                cpu_ns: 10,
-                write_bytes: 11,
-                cross_zone_bytes: 12,
-                ..Usage::default()
-            },
+            usage: Usage { cpu_ns: 10, write_bytes: 11, cross_zone_bytes: 12, ..Usage::default() },
         };
         let bytes = Entry::encode(9, &group, &total);
         assert!(bytes.len() <= PAYLOAD_BYTES, "{} bytes", bytes.len());
-        assert_eq!(
-            Entry::decode(&bytes),
-            Some(Entry {
-                incarnation: 9,
-                group,
-                total
-            })
-        );
+        assert_eq!(Entry::decode(&bytes), Some(Entry { incarnation: 9, group, total }));
         assert_eq!(Entry::decode(&bytes[..100]), None);
         let mut negative = bytes;
         negative[15] = 0xff;
@@ -187,10 +149,7 @@ mod tests {
 
     #[test]
     fn headers_survive_the_round_trip() {
-        let header = Header {
-            incarnation: 3,
-            identity: "node-1".into(),
-        };
+        let header = Header { incarnation: 3, identity: "node-1".into() };
         assert_eq!(Header::decode(&header.encode()), Some(header.clone()));
         assert_eq!(Header::decode(b"tidegateXXXXXXXXYYYYYYYY"), None);
         assert_eq!(Header::decode(b""), None);

@@ -127,53 +127,30 @@ impl Journal {
     ) -> Result<(Self, Vec<Inherited>), JournalError> {
         let path = dir.join(format!("{identity}.journal"));
         let file = lock(&path)?;
-        let fail = |action, error| JournalError::Io {
-            path: path.clone(),
-            action,
-            error,
-        };
-        let length = file
-            .metadata()
-            .map_err(|error| fail("read its length", error))?
-            .len();
+        let fail = |action, error| JournalError::Io { path: path.clone(), action, error };
+        let length = file.metadata().map_err(|error| fail("read its length", error))?.len();
         let mut header = [0; RECORD_BYTES];
-        let not_ours = || JournalError::NotAJournal {
-            path: path.clone(),
-            identity: identity.to_string(),
-        };
+        let not_ours = || JournalError::NotAJournal { path: path.clone(), identity: identity.to_string() };
         let (version, last) = if length == 0 {
             (0, 0)
         } else {
-            file.read_exact_at(&mut header, 0)
-                .map_err(|error| match error.kind() {
-                    io::ErrorKind::UnexpectedEof => not_ours(),
-                    _ => fail("read its header", error),
-                })?;
+            file.read_exact_at(&mut header, 0).map_err(|error| match error.kind() {
+                io::ErrorKind::UnexpectedEof => not_ours(),
+                _ => fail("read its header", error),
+            })?;
             read_header(&header, identity).ok_or_else(not_ours)?
         };
         let incarnation = wall_us.max(last.saturating_add(1));
-        let header = Header {
-            incarnation,
-            identity: identity.to_string(),
-        };
+        let header = Header { incarnation, identity: identity.to_string() };
         let copy = encode(version.saturating_add(1), &header.encode()).ok_or_else(not_ours)?;
         if length == 0 {
-            file.set_len(HEADER_BYTES)
-                .map_err(|error| fail("create it", error))?;
+            file.set_len(HEADER_BYTES).map_err(|error| fail("create it", error))?;
         }
         file.write_all_at(&copy, copy_offset(version.saturating_add(1)))
             .and_then(|()| file.sync_data())
             .map_err(|error| fail("write its header", error))?;
         let (inherited, free) = read_slots(&file, &path)?;
-        Ok((
-            Self {
-                path,
-                file,
-                incarnation,
-                free: Mutex::new(free),
-            },
-            inherited,
-        ))
+        Ok((Self { path, file, incarnation, free: Mutex::new(free) }, inherited))
     }
 
     /// Number of this start.
@@ -192,16 +169,10 @@ impl Journal {
                 id
             }
             None => {
-                return Err(JournalError::Full {
-                    path: self.path.clone(),
-                    group: group.clone(),
-                });
+                return Err(JournalError::Full { path: self.path.clone(), group: group.clone() });
             }
         };
-        Ok(Slot {
-            id: SlotId(id),
-            version: 0,
-        })
+        Ok(Slot { id: SlotId(id), version: 0 })
     }
 
     /// Replaces what `slot` says by `total`.
@@ -211,11 +182,7 @@ impl Journal {
         group: &GroupName,
         total: &Consumption,
     ) -> Result<(), JournalError> {
-        let fail = |error| JournalError::Io {
-            path: self.path.clone(),
-            action: "write a slot",
-            error,
-        };
+        let fail = |error| JournalError::Io { path: self.path.clone(), action: "write a slot", error };
         let version = slot.version.saturating_add(1);
         let payload = Entry::encode(self.incarnation, group, total);
         let copy = encode(version, &payload).ok_or_else(|| fail(io::ErrorKind::InvalidInput.into()))?;
@@ -227,23 +194,17 @@ impl Journal {
 
     /// Empties a slot whose content is on the controller's disk, so that it is not reported again.
     pub(crate) fn empty(&self, slot: SlotId) -> Result<(), JournalError> {
-        self.file
-            .write_all_at(&[0; RECORD_BYTES], offset(slot))
-            .map_err(|error| JournalError::Io {
-                path: self.path.clone(),
-                action: "empty a slot",
-                error,
-            })
+        self.file.write_all_at(&[0; RECORD_BYTES], offset(slot)).map_err(|error| JournalError::Io {
+            path: self.path.clone(),
+            action: "empty a slot",
+            error,
+        })
     }
 
     /// Empties a slot of an earlier incarnation and hands it out again.
     pub(crate) fn drop_slot(&self, slot: SlotId) -> Result<(), JournalError> {
         self.empty(slot)?;
-        self.free
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .reusable
-            .push(slot.0);
+        self.free.lock().unwrap_or_else(PoisonError::into_inner).reusable.push(slot.0);
         Ok(())
     }
 }
@@ -263,19 +224,13 @@ fn lock(path: &Path) -> Result<File, JournalError> {
         .create(true)
         .truncate(false)
         .open(path)
-        .map_err(|error| JournalError::Io {
-            path: path.into(),
-            action: "open it",
-            error,
-        })?;
+        .map_err(|error| JournalError::Io { path: path.into(), action: "open it", error })?;
     match file.try_lock() {
         Ok(()) => Ok(file),
         Err(TryLockError::WouldBlock) => Err(JournalError::InUse { path: path.into() }),
-        Err(TryLockError::Error(error)) => Err(JournalError::Io {
-            path: path.into(),
-            action: "lock it",
-            error,
-        }),
+        Err(TryLockError::Error(error)) => {
+            Err(JournalError::Io { path: path.into(), action: "lock it", error })
+        }
     }
 }
 
@@ -310,26 +265,14 @@ fn read_slots(file: &File, path: &Path) -> Result<(Vec<Inherited>, FreeSlots), J
         free.next = id.saturating_add(1);
         // The last slot ends after its first copy when the second was never written.
         record.iter_mut().skip(length).for_each(|byte| *byte = 0);
-        let damaged = || JournalError::Damaged {
-            path: path.into(),
-            slot: id,
-        };
+        let damaged = || JournalError::Damaged { path: path.into(), slot: id };
         match decode(&record) {
             Record::Free => free.reusable.push(id),
             Record::Damaged if length < COPY_BYTES => free.reusable.push(id),
             Record::Damaged => return Err(damaged()),
             Record::Whole { payload, .. } => {
-                let Entry {
-                    incarnation,
-                    group,
-                    total,
-                } = Entry::decode(payload).ok_or_else(damaged)?;
-                inherited.push(Inherited {
-                    incarnation,
-                    group,
-                    total,
-                    slot: SlotId(id),
-                });
+                let Entry { incarnation, group, total } = Entry::decode(payload).ok_or_else(damaged)?;
+                inherited.push(Inherited { incarnation, group, total, slot: SlotId(id) });
             }
         }
     }

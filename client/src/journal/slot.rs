@@ -33,8 +33,7 @@ pub(super) fn encode(version: u64, payload: &[u8]) -> Option<[u8; COPY_BYTES]> {
     let mut copy = [0; COPY_BYTES];
     copy.get_mut(8..16)?.copy_from_slice(&version.to_le_bytes());
     copy.get_mut(16..18)?.copy_from_slice(&length.to_le_bytes());
-    copy.get_mut(HEAD_BYTES..HEAD_BYTES.checked_add(payload.len())?)?
-        .copy_from_slice(payload);
+    copy.get_mut(HEAD_BYTES..HEAD_BYTES.checked_add(payload.len())?)?.copy_from_slice(payload);
     let sum = checksum(copy.get(8..)?);
     copy.get_mut(..8)?.copy_from_slice(&sum.to_le_bytes());
     Some(copy)
@@ -49,10 +48,7 @@ pub(super) fn decode(record: &[u8]) -> Record<'_> {
         .chunks_exact(COPY_BYTES)
         .filter_map(decode_copy)
         .max_by_key(|(version, _)| *version)
-        .map_or(Record::Damaged, |(version, payload)| Record::Whole {
-            version,
-            payload,
-        })
+        .map_or(Record::Damaged, |(version, payload)| Record::Whole { version, payload })
 }
 
 /// Where the copy with this version goes, from the beginning of the record.
@@ -70,9 +66,9 @@ fn decode_copy(copy: &[u8]) -> Option<(u64, &[u8])> {
 
 /// FNV-1a, 64 bits.
 fn checksum(bytes: &[u8]) -> u64 {
-    bytes.iter().fold(0xcbf2_9ce4_8422_2325, |hash, byte| {
-        (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3)
-    })
+    bytes
+        .iter()
+        .fold(0xcbf2_9ce4_8422_2325, |hash, byte| (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3))
 }
 
 #[cfg(test)]
@@ -86,20 +82,8 @@ mod tests {
     #[test]
     fn the_newest_whole_copy_wins() {
         let (one, two) = (encode(1, b"one").unwrap(), encode(2, b"two").unwrap());
-        assert_eq!(
-            decode(&record(&two, &one)),
-            Record::Whole {
-                version: 2,
-                payload: b"two"
-            }
-        );
-        assert_eq!(
-            decode(&record(&[0; COPY_BYTES], &one)),
-            Record::Whole {
-                version: 1,
-                payload: b"one"
-            }
-        );
+        assert_eq!(decode(&record(&two, &one)), Record::Whole { version: 2, payload: b"two" });
+        assert_eq!(decode(&record(&[0; COPY_BYTES], &one)), Record::Whole { version: 1, payload: b"one" });
         assert_eq!(decode(&[0; RECORD_BYTES]), Record::Free);
     }
 
@@ -112,15 +96,9 @@ mod tests {
             let mut copy = one;
             copy[..torn].copy_from_slice(&two[..torn]);
             match decode(&record(&older, &copy)) {
-                Record::Whole {
-                    version: 2,
-                    payload: b"two",
-                } => {}
+                Record::Whole { version: 2, payload: b"two" } => {}
                 // All bytes that differ have arrived.
-                Record::Whole {
-                    version: 3,
-                    payload: b"three",
-                } => assert_eq!(copy, two),
+                Record::Whole { version: 3, payload: b"three" } => assert_eq!(copy, two),
                 other => panic!("torn at {torn}: {other:?}"),
             }
         }

@@ -14,11 +14,7 @@ fn group(name: &str) -> GroupName {
 }
 
 fn total(ru: i64) -> Consumption {
-    Consumption {
-        charged: RuParts::flat(Ru(ru)),
-        operations: 1,
-        ..Consumption::default()
-    }
+    Consumption { charged: RuParts::flat(Ru(ru)), operations: 1, ..Consumption::default() }
 }
 
 fn open(dir: &Path, wall_us: u64) -> (Journal, Vec<Inherited>) {
@@ -30,10 +26,7 @@ fn what_was_written_is_inherited_until_dropped() {
     let dir = tempfile::tempdir().unwrap();
     let (journal, inherited) = open(dir.path(), 100);
     assert!(inherited.is_empty());
-    let (mut a, mut b) = (
-        journal.claim(&group("a")).unwrap(),
-        journal.claim(&group("b")).unwrap(),
-    );
+    let (mut a, mut b) = (journal.claim(&group("a")).unwrap(), journal.claim(&group("b")).unwrap());
     for ru in 1..=5 {
         journal.write(&mut a, &group("a"), &total(ru)).unwrap();
     }
@@ -41,15 +34,8 @@ fn what_was_written_is_inherited_until_dropped() {
     drop(journal);
 
     let (journal, inherited) = open(dir.path(), 50);
-    assert_eq!(
-        journal.incarnation(),
-        101,
-        "grows although the wall clock stepped back"
-    );
-    let seen: Vec<_> = inherited
-        .iter()
-        .map(|i| (i.incarnation, &*i.group, i.total.ru().0))
-        .collect();
+    assert_eq!(journal.incarnation(), 101, "grows although the wall clock stepped back");
+    let seen: Vec<_> = inherited.iter().map(|i| (i.incarnation, &*i.group, i.total.ru().0)).collect();
     assert_eq!(seen, [(100, "a", 5), (100, "b", 9)]);
     journal.drop_slot(inherited[0].slot).unwrap();
     let mut reused = journal.claim(&group("c")).unwrap();
@@ -58,10 +44,7 @@ fn what_was_written_is_inherited_until_dropped() {
     drop(journal);
 
     let (_journal, inherited) = open(dir.path(), 1_000);
-    let seen: Vec<_> = inherited
-        .iter()
-        .map(|i| (i.incarnation, &*i.group, i.total.ru().0))
-        .collect();
+    let seen: Vec<_> = inherited.iter().map(|i| (i.incarnation, &*i.group, i.total.ru().0)).collect();
     assert_eq!(seen, [(101, "c", 1), (100, "b", 9)]);
 }
 
@@ -74,26 +57,17 @@ fn a_torn_slot_falls_back_to_the_previous_total() {
         journal.write(&mut slot, &group("a"), &total(ru)).unwrap();
     }
     // Version 2 lies in the first copy; half of it is lost.
-    journal
-        .file
-        .write_all_at(&[0xee; 200], offset(slot.id()) + 100)
-        .unwrap();
+    journal.file.write_all_at(&[0xee; 200], offset(slot.id()) + 100).unwrap();
     drop(journal);
     let (_journal, inherited) = open(dir.path(), 2);
-    assert_eq!(
-        inherited.iter().map(|i| i.total.ru()).collect::<Vec<_>>(),
-        [Ru(10)]
-    );
+    assert_eq!(inherited.iter().map(|i| i.total.ru()).collect::<Vec<_>>(), [Ru(10)]);
 }
 
 #[test]
 fn a_slot_damaged_in_both_copies_is_an_error_that_names_it() {
     let dir = tempfile::tempdir().unwrap();
     let (journal, _) = open(dir.path(), 1);
-    journal
-        .file
-        .write_all_at(&[0xee; RECORD_BYTES], offset(SlotId(0)))
-        .unwrap();
+    journal.file.write_all_at(&[0xee; RECORD_BYTES], offset(SlotId(0))).unwrap();
     drop(journal);
     let error = Journal::open(dir.path(), &identity(), 2).unwrap_err();
     assert!(matches!(error, JournalError::Damaged { slot: 0, .. }), "{error}");
@@ -103,10 +77,7 @@ fn a_slot_damaged_in_both_copies_is_an_error_that_names_it() {
 fn a_first_write_cut_short_at_the_end_of_the_file_is_an_empty_slot() {
     let dir = tempfile::tempdir().unwrap();
     let (journal, _) = open(dir.path(), 1);
-    journal
-        .file
-        .write_all_at(&[0xee; 100], offset(SlotId(0)))
-        .unwrap();
+    journal.file.write_all_at(&[0xee; 100], offset(SlotId(0))).unwrap();
     drop(journal);
     let (journal, inherited) = open(dir.path(), 2);
     assert!(inherited.is_empty());
@@ -117,11 +88,7 @@ fn a_first_write_cut_short_at_the_end_of_the_file_is_an_empty_slot() {
 fn foreign_files_are_refused() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("node-1.journal");
-    for content in [
-        &b"#!/bin/sh\n"[..],
-        &[0xaa; 10_000],
-        &encode(1, b"something else").unwrap().repeat(2),
-    ] {
+    for content in [&b"#!/bin/sh\n"[..], &[0xaa; 10_000], &encode(1, b"something else").unwrap().repeat(2)] {
         std::fs::write(&path, content).unwrap();
         let error = Journal::open(dir.path(), &identity(), 1).unwrap_err();
         assert!(matches!(error, JournalError::NotAJournal { .. }), "{error}");
@@ -132,10 +99,7 @@ fn foreign_files_are_refused() {
     std::fs::remove_file(&path).unwrap();
     drop(open(dir.path(), 1));
     std::fs::rename(&path, dir.path().join("node-2.journal")).unwrap();
-    assert!(matches!(
-        Journal::open(dir.path(), &other, 1),
-        Err(JournalError::NotAJournal { .. })
-    ));
+    assert!(matches!(Journal::open(dir.path(), &other, 1), Err(JournalError::NotAJournal { .. })));
 }
 
 #[test]
@@ -147,16 +111,7 @@ fn a_second_opener_is_refused() {
     drop(journal);
     open(dir.path(), 3);
     let missing = Journal::open(&dir.path().join("missing"), &identity(), 1).unwrap_err();
-    assert!(
-        matches!(
-            missing,
-            JournalError::Io {
-                action: "open it",
-                ..
-            }
-        ),
-        "{missing}"
-    );
+    assert!(matches!(missing, JournalError::Io { action: "open it", .. }), "{missing}");
 }
 
 #[test]
@@ -166,8 +121,5 @@ fn a_full_journal_says_so() {
     for _ in 0..MAX_SLOTS {
         journal.claim(&group("a")).unwrap();
     }
-    assert!(matches!(
-        journal.claim(&group("a")),
-        Err(JournalError::Full { .. })
-    ));
+    assert!(matches!(journal.claim(&group("a")), Err(JournalError::Full { .. })));
 }

@@ -33,32 +33,20 @@ impl IoCounter {
 
     /// The counts as network traffic: read is ingress, written is egress.
     pub fn as_network(&self) -> Usage {
-        Usage {
-            net_in_bytes: self.read_bytes(),
-            net_out_bytes: self.written_bytes(),
-            ..Usage::default()
-        }
+        Usage { net_in_bytes: self.read_bytes(), net_out_bytes: self.written_bytes(), ..Usage::default() }
     }
 
     /// The counts as storage traffic.
     pub fn as_storage(&self) -> Usage {
-        Usage {
-            read_bytes: self.read_bytes(),
-            write_bytes: self.written_bytes(),
-            ..Usage::default()
-        }
+        Usage { read_bytes: self.read_bytes(), write_bytes: self.written_bytes(), ..Usage::default() }
     }
 
     fn add_read(&self, bytes: usize) {
-        self.0
-            .read
-            .fetch_add(u64::try_from(bytes).unwrap_or(u64::MAX), Ordering::Relaxed);
+        self.0.read.fetch_add(u64::try_from(bytes).unwrap_or(u64::MAX), Ordering::Relaxed);
     }
 
     fn add_written(&self, bytes: usize) {
-        self.0
-            .written
-            .fetch_add(u64::try_from(bytes).unwrap_or(u64::MAX), Ordering::Relaxed);
+        self.0.written.fetch_add(u64::try_from(bytes).unwrap_or(u64::MAX), Ordering::Relaxed);
     }
 }
 

@@ -24,9 +24,7 @@ pub struct CpuTimer {
 impl CpuTimer {
     /// Begins now.
     pub fn begin() -> Self {
-        Self {
-            began_ns: thread_cpu_ns(),
-        }
+        Self { began_ns: thread_cpu_ns() }
     }
 
     /// Nanoseconds of CPU since the beginning.
@@ -41,13 +39,7 @@ impl CpuTimer {
 pub fn measure<T>(work: impl FnOnce() -> T) -> (T, Usage) {
     let timer = CpuTimer::begin();
     let value = work();
-    (
-        value,
-        Usage {
-            cpu_ns: timer.elapsed_ns(),
-            ..Usage::default()
-        },
-    )
+    (value, Usage { cpu_ns: timer.elapsed_ns(), ..Usage::default() })
 }
 
 /// As [`measure`], and counts the bytes this thread read and wrote through system calls (files, sockets and pipes).

@@ -43,13 +43,7 @@ impl<F: Future> Future for Metered<F> {
         let polled = this.inner.poll(context);
         *this.cpu_ns = this.cpu_ns.saturating_add(timer.elapsed_ns());
         let value = ready!(polled);
-        Poll::Ready((
-            value,
-            Usage {
-                cpu_ns: *this.cpu_ns,
-                ..Usage::default()
-            },
-        ))
+        Poll::Ready((value, Usage { cpu_ns: *this.cpu_ns, ..Usage::default() }))
     }
 }
 

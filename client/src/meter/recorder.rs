@@ -31,22 +31,8 @@ mod tests {
     #[test]
     fn clones_share_the_sum() {
         let recorder = UsageRecorder::default();
-        recorder.clone().add(&Usage {
-            read_bytes: 3,
-            ..Usage::default()
-        });
-        recorder.add(&Usage {
-            read_bytes: 4,
-            cpu_ns: 1,
-            ..Usage::default()
-        });
-        assert_eq!(
-            recorder.sum(),
-            Usage {
-                read_bytes: 7,
-                cpu_ns: 1,
-                ..Usage::default()
-            }
-        );
+        recorder.clone().add(&Usage { read_bytes: 3, ..Usage::default() });
+        recorder.add(&Usage { read_bytes: 4, cpu_ns: 1, ..Usage::default() });
+        assert_eq!(recorder.sum(), Usage { read_bytes: 7, cpu_ns: 1, ..Usage::default() });
     }
 }

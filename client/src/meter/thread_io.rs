@@ -28,9 +28,7 @@ pub struct ThreadIo {
 /// Reads the counters of the calling thread; `None` where the kernel does not offer them.
 pub fn thread_io() -> Option<ThreadIo> {
     FILE.try_with(|cell| {
-        let file = cell
-            .get_or_init(|| File::open("/proc/thread-self/io").ok())
-            .as_ref()?;
+        let file = cell.get_or_init(|| File::open("/proc/thread-self/io").ok()).as_ref()?;
         let mut buffer = [0_u8; READ_BYTES];
         let length = file.read_at(&mut buffer, 0).ok()?;
         parse(buffer.get(..length)?)
@@ -47,10 +45,7 @@ fn parse(text: &[u8]) -> Option<ThreadIo> {
         let line = text.lines().find_map(|line| line.strip_prefix(name))?;
         line.strip_prefix(':')?.trim().parse::<u64>().ok()
     };
-    Some(ThreadIo {
-        read_bytes: field("rchar")?,
-        write_bytes: field("wchar")?,
-    })
+    Some(ThreadIo { read_bytes: field("rchar")?, write_bytes: field("wchar")? })
 }
 
 #[cfg(test)]
@@ -60,13 +55,7 @@ mod tests {
     #[test]
     fn the_kernels_format_is_read() {
         let text = b"rchar: 323934931\nwchar: 323929600\nsyscr: 632687\nsyscw: 632675\nread_bytes: 0\n";
-        assert_eq!(
-            parse(text),
-            Some(ThreadIo {
-                read_bytes: 323_934_931,
-                write_bytes: 323_929_600
-            })
-        );
+        assert_eq!(parse(text), Some(ThreadIo { read_bytes: 323_934_931, write_bytes: 323_929_600 }));
         for bad in ["", "rchar: 1\n", "rchar: x\nwchar: 1\n", "rchar 1\nwchar: 1"] {
             assert_eq!(parse(bad.as_bytes()), None, "{bad}");
         }

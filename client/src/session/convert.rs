@@ -20,18 +20,9 @@ const MAX_PROOF: usize = 1_024;
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum GrantError {
     #[error("grant for group {group}: {field} is {value}, outside 0 to {max}")]
-    OutOfRange {
-        group: String,
-        field: &'static str,
-        value: i64,
-        max: i64,
-    },
+    OutOfRange { group: String, field: &'static str, value: i64, max: i64 },
     #[error("grant for group {group}: {field} is {value} us, more than a day")]
-    TooLong {
-        group: String,
-        field: &'static str,
-        value: u64,
-    },
+    TooLong { group: String, field: &'static str, value: u64 },
     #[error("grant for group {group}: proof of {length} bytes is longer than {MAX_PROOF}")]
     Proof { group: String, length: usize },
     #[error("grant for group {group}: status {status} is not known to this client")]
@@ -44,10 +35,7 @@ pub(crate) enum GrantError {
 pub(crate) fn grant(entry: &v1::GrantEntry) -> Result<Grant, GrantError> {
     let of = Fields(entry);
     if entry.proof.len() > MAX_PROOF {
-        return Err(GrantError::Proof {
-            group: entry.group.clone(),
-            length: entry.proof.len(),
-        });
+        return Err(GrantError::Proof { group: entry.group.clone(), length: entry.proof.len() });
     }
     match entry.status() {
         v1::GrantStatus::Leased => Ok(Grant::Leased(LeaseTerms {
@@ -70,17 +58,15 @@ pub(crate) fn grant(entry: &v1::GrantEntry) -> Result<Grant, GrantError> {
             fallback: of.fallback()?,
         }),
         v1::GrantStatus::UnknownGroup => Ok(Grant::UnknownGroup),
-        v1::GrantStatus::Recovering => Ok(Grant::Recovering {
-            ask_again: of.span("ask_again_us", entry.ask_again_us)?,
-        }),
-        v1::GrantStatus::Refused => Err(GrantError::Refused {
-            group: entry.group.clone(),
-            message: entry.message.clone(),
-        }),
-        v1::GrantStatus::Unspecified => Err(GrantError::Status {
-            group: entry.group.clone(),
-            status: entry.status,
-        }),
+        v1::GrantStatus::Recovering => {
+            Ok(Grant::Recovering { ask_again: of.span("ask_again_us", entry.ask_again_us)? })
+        }
+        v1::GrantStatus::Refused => {
+            Err(GrantError::Refused { group: entry.group.clone(), message: entry.message.clone() })
+        }
+        v1::GrantStatus::Unspecified => {
+            Err(GrantError::Status { group: entry.group.clone(), status: entry.status })
+        }
     }
 }
 
@@ -109,11 +95,7 @@ pub(crate) fn renew_entry(group: &GroupName, ask: &Ask, proof: &[u8]) -> v1::Ren
 
 /// Writes a report; `incarnation` is 0 for the current one.
 pub(crate) fn report(group: &GroupName, incarnation: u64, total: &Consumption) -> v1::Report {
-    v1::Report {
-        group: group.to_string(),
-        incarnation,
-        total: Some(consumption(total)),
-    }
+    v1::Report { group: group.to_string(), incarnation, total: Some(consumption(total)) }
 }
 
 fn consumption(total: &Consumption) -> v1::Consumption {
@@ -160,23 +142,14 @@ impl Fields<'_> {
 
     fn span(&self, field: &'static str, value: u64) -> Result<Span, GrantError> {
         if value > MAX_SPAN.0 {
-            return Err(GrantError::TooLong {
-                group: self.0.group.clone(),
-                field,
-                value,
-            });
+            return Err(GrantError::TooLong { group: self.0.group.clone(), field, value });
         }
         Ok(Span(value))
     }
 
     fn fallback(&self) -> Result<Fallback, GrantError> {
         use v1::fallback::Kind;
-        match self
-            .0
-            .fallback
-            .as_ref()
-            .and_then(|fallback| fallback.kind.as_ref())
-        {
+        match self.0.fallback.as_ref().and_then(|fallback| fallback.kind.as_ref()) {
             None | Some(Kind::Rate(0) | Kind::Unlimited(false)) => Ok(Fallback::Stop),
             Some(Kind::Rate(rate)) => self.rate("fallback.rate", *rate).map(Fallback::Rate),
             Some(Kind::Unlimited(true)) => Ok(Fallback::Unlimited),
@@ -188,12 +161,7 @@ fn in_range(group: &str, field: &'static str, value: i64, max: i64) -> Result<i6
     if (0..=max).contains(&value) {
         return Ok(value);
     }
-    Err(GrantError::OutOfRange {
-        group: group.into(),
-        field,
-        value,
-        max,
-    })
+    Err(GrantError::OutOfRange { group: group.into(), field, value, max })
 }
 
 #[cfg(test)]
@@ -207,9 +175,7 @@ mod tests {
             rate: 5,
             cap_micro_ru: 6,
             ttl_us: 7,
-            fallback: Some(v1::Fallback {
-                kind: Some(v1::fallback::Kind::Rate(8)),
-            }),
+            fallback: Some(v1::Fallback { kind: Some(v1::fallback::Kind::Rate(8)) }),
             ack_now: true,
             ..v1::GrantEntry::default()
         }
@@ -241,9 +207,7 @@ mod tests {
             ("max_debt_micro_ru", |e| e.max_debt_micro_ru = -5),
             ("ttl_us", |e| e.ttl_us = u64::MAX),
             ("fallback.rate", |e| {
-                e.fallback = Some(v1::Fallback {
-                    kind: Some(v1::fallback::Kind::Rate(-3)),
-                })
+                e.fallback = Some(v1::Fallback { kind: Some(v1::fallback::Kind::Rate(-3)) })
             }),
             ("proof", |e| e.proof = vec![0; 2_000]),
         ];
@@ -256,13 +220,7 @@ mod tests {
         for status in [0, 5, 99, -1] {
             assert!(grant(&v1::GrantEntry { status, ..leased() }).is_err(), "{status}");
         }
-        assert!(
-            lower(&v1::LowerEntry {
-                group: "g".into(),
-                rate_at_most: -1
-            })
-            .is_err()
-        );
+        assert!(lower(&v1::LowerEntry { group: "g".into(), rate_at_most: -1 }).is_err());
     }
 
     proptest::proptest! {

@@ -17,14 +17,8 @@ impl Session {
             Some(Kind::Granted(granted)) => self.granted(stream, granted),
             Some(Kind::Lower(lower)) => self.lower(stream, &lower),
             Some(Kind::Farewell(farewell)) if stream.goodbye == Some(farewell.seq) => {
-                self.hub
-                    .reports()
-                    .durable(farewell.seq, self.hub.shared.journal.as_ref());
-                if self
-                    .leaving
-                    .take()
-                    .is_some_and(|leaving| leaving.send(()).is_err())
-                {
+                self.hub.reports().durable(farewell.seq, self.hub.shared.journal.as_ref());
+                if self.leaving.take().is_some_and(|leaving| leaving.send(()).is_err()) {
                     tracing::debug!("nobody waited for the farewell");
                 }
                 return true;
@@ -53,9 +47,7 @@ impl Session {
         }
         // A controller cannot have what was not sent.
         if granted.durable_seq <= self.seq {
-            self.hub
-                .reports()
-                .durable(granted.durable_seq, self.hub.shared.journal.as_ref());
+            self.hub.reports().durable(granted.durable_seq, self.hub.shared.journal.as_ref());
         } else {
             self.hub.shared.counters.malformed.add();
         }

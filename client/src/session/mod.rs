@@ -106,17 +106,7 @@ impl Session {
         agent: String,
         orders: mpsc::Receiver<Farewell>,
     ) -> Self {
-        Self {
-            hub,
-            transport,
-            endpoints,
-            agent,
-            orders,
-            seq: 0,
-            epoch: 0,
-            leaving: None,
-            stats_sent: None,
-        }
+        Self { hub, transport, endpoints, agent, orders, seq: 0, epoch: 0, leaving: None, stats_sent: None }
     }
 
     /// Runs until the client ends.
@@ -155,9 +145,7 @@ impl Session {
 
     /// Opens a stream and waits to be welcomed.
     async fn open(&mut self, endpoint: &str) -> Result<Stream, String> {
-        self.hub
-            .link
-            .send_modify(|link| endpoint.clone_into(&mut link.endpoint));
+        self.hub.link.send_modify(|link| endpoint.clone_into(&mut link.endpoint));
         let (outbound, receiver) = mpsc::channel(OUTBOUND);
         let hello = v1::Hello {
             protocol_min: *PROTOCOL_VERSIONS.start(),
@@ -171,17 +159,16 @@ impl Session {
         let welcomed = within(OPEN_TIMEOUT, async {
             let mut inbound = opening.await.map_err(|status| said(&status))?;
             match inbound.next().await {
-                Some(Ok(v1::ServerMessage {
-                    kind: Some(v1::server_message::Kind::Welcome(welcome)),
-                })) => Ok((inbound, welcome)),
+                Some(Ok(v1::ServerMessage { kind: Some(v1::server_message::Kind::Welcome(welcome)) })) => {
+                    Ok((inbound, welcome))
+                }
                 Some(Ok(_)) => Err("the controller's first message is no welcome".to_owned()),
                 Some(Err(status)) => Err(said(&status)),
                 None => Err("the controller ended the stream without a welcome".to_owned()),
             }
         });
-        let (inbound, welcome) = welcomed
-            .await
-            .ok_or_else(|| format!("no welcome within {OPEN_TIMEOUT:?}"))??;
+        let (inbound, welcome) =
+            welcomed.await.ok_or_else(|| format!("no welcome within {OPEN_TIMEOUT:?}"))??;
         if !PROTOCOL_VERSIONS.contains(&welcome.protocol) {
             return Err(format!(
                 "the controller chose protocol {}, unknown to this client",
@@ -190,10 +177,7 @@ impl Session {
         }
         if welcome.epoch < self.epoch {
             self.hub.shared.counters.old_epochs.add();
-            return Err(format!(
-                "the controller leads epoch {}, but {} was seen",
-                welcome.epoch, self.epoch
-            ));
+            return Err(format!("the controller leads epoch {}, but {} was seen", welcome.epoch, self.epoch));
         }
         self.welcomed(endpoint, &welcome);
         let now = self.hub.shared.clock.now();
@@ -201,11 +185,7 @@ impl Session {
         Ok(Stream {
             inbound,
             outbound,
-            max_entries: if max_entries == 0 {
-                MAX_ENTRIES
-            } else {
-                max_entries
-            },
+            max_entries: if max_entries == 0 { MAX_ENTRIES } else { max_entries },
             pending: BTreeMap::new(),
             last_sent: None,
             last_look: now,
@@ -280,15 +260,8 @@ impl Session {
 
     async fn next(&mut self, stream: &mut Stream) -> Event {
         let clock = self.hub.shared.clock;
-        let send_at = if stream.goodbye.is_some() {
-            Time(u64::MAX)
-        } else {
-            self.send_at(stream)
-        };
-        let oldest = stream
-            .pending
-            .first_key_value()
-            .map(|(_, pending)| pending.sent.max(stream.last_heard));
+        let send_at = if stream.goodbye.is_some() { Time(u64::MAX) } else { self.send_at(stream) };
+        let oldest = stream.pending.first_key_value().map(|(_, pending)| pending.sent.max(stream.last_heard));
         let silent_at = oldest.map_or(Time(u64::MAX), |at| at.after(SILENCE));
         tokio::select! {
             biased;
@@ -315,14 +288,12 @@ impl Session {
 
 /// Hands a message to the transport.
 fn send(outbound: &mpsc::Sender<v1::ClientMessage>, kind: v1::client_message::Kind) -> Result<(), String> {
-    outbound
-        .try_send(v1::ClientMessage { kind: Some(kind) })
-        .map_err(|error| match error {
-            mpsc::error::TrySendError::Full(_) => {
-                format!("{OUTBOUND} messages wait; the controller does not read")
-            }
-            mpsc::error::TrySendError::Closed(_) => "the controller closed the stream".to_owned(),
-        })
+    outbound.try_send(v1::ClientMessage { kind: Some(kind) }).map_err(|error| match error {
+        mpsc::error::TrySendError::Full(_) => {
+            format!("{OUTBOUND} messages wait; the controller does not read")
+        }
+        mpsc::error::TrySendError::Closed(_) => "the controller closed the stream".to_owned(),
+    })
 }
 
 /// A status in words.

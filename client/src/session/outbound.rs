@@ -36,12 +36,7 @@ impl Session {
         hub.shared.counters.asks.add_many(entries.len());
         self.remember(stream, seq, Pending { sent: now, groups });
         stream.last_sent = Some(now);
-        let renew = v1::Renew {
-            seq,
-            entries,
-            reports,
-            node: self.node_stats(),
-        };
+        let renew = v1::Renew { seq, entries, reports, node: self.node_stats() };
         send(&stream.outbound, Kind::Renew(renew))
     }
 
@@ -67,10 +62,7 @@ impl Session {
     /// The node's totals, at most once in [`process::EVERY`].
     fn node_stats(&mut self) -> Option<v1::NodeStats> {
         let now = self.hub.shared.clock.now();
-        if self
-            .stats_sent
-            .is_some_and(|sent| now.since(sent) < process::EVERY)
-        {
+        if self.stats_sent.is_some_and(|sent| now.since(sent) < process::EVERY) {
             return None;
         }
         let totals = self.hub.process.read(now)?;
@@ -99,14 +91,7 @@ impl Session {
             }
             left = left.saturating_sub(stream.max_entries);
             self.hub.shared.counters.renewals.add();
-            send(
-                &stream.outbound,
-                Kind::Renew(v1::Renew {
-                    seq,
-                    reports,
-                    ..v1::Renew::default()
-                }),
-            )?;
+            send(&stream.outbound, Kind::Renew(v1::Renew { seq, reports, ..v1::Renew::default() }))?;
         }
     }
 }

@@ -25,16 +25,8 @@ impl Account {
         estimator: Arc<Estimator>,
         received: u64,
     ) -> Self {
-        let usage = Usage {
-            net_in_bytes: received,
-            ..Usage::default()
-        };
-        Self {
-            permit: Some(permit),
-            usage,
-            recorder,
-            estimator,
-        }
+        let usage = Usage { net_in_bytes: received, ..Usage::default() };
+        Self { permit: Some(permit), usage, recorder, estimator }
     }
 
     /// Runs `work` and counts its CPU.
@@ -53,13 +45,8 @@ impl Account {
 
     /// The charge for what was used so far and `to_send` bytes of body.
     pub(super) fn charge_with(&self, to_send: u64) -> Ru {
-        let body = Usage {
-            net_out_bytes: to_send,
-            ..Usage::default()
-        };
-        self.permit
-            .as_ref()
-            .map_or(Ru::ZERO, |permit| permit.price(&self.total().plus(&body)).total())
+        let body = Usage { net_out_bytes: to_send, ..Usage::default() };
+        self.permit.as_ref().map_or(Ru::ZERO, |permit| permit.price(&self.total().plus(&body)).total())
     }
 
     /// Settles.

@@ -29,17 +29,11 @@ pin_project! {
 
 impl<B> GovernedBody<B> {
     pub(super) fn served(body: B, account: Account) -> Self {
-        Self {
-            content: Content::Served { body, account },
-        }
+        Self { content: Content::Served { body, account } }
     }
 
     pub(super) fn refused(text: String) -> Self {
-        Self {
-            content: Content::Refused {
-                text: Some(text.into()).filter(|text: &Bytes| !text.is_empty()),
-            },
-        }
+        Self { content: Content::Refused { text: Some(text.into()).filter(|text: &Bytes| !text.is_empty()) } }
     }
 }
 

@@ -44,15 +44,9 @@ pub(super) struct Estimator {
 
 impl Estimator {
     pub(super) fn new(estimate: Estimate) -> Self {
-        let first = if let Estimate::Adaptive(first) = estimate {
-            first.or_zero().min(Ru::MAX)
-        } else {
-            Ru::ZERO
-        };
-        Self {
-            estimate,
-            average: AtomicI64::new(first.0),
-        }
+        let first =
+            if let Estimate::Adaptive(first) = estimate { first.or_zero().min(Ru::MAX) } else { Ru::ZERO };
+        Self { estimate, average: AtomicI64::new(first.0) }
     }
 
     /// What `request` is thought to cost.
@@ -78,9 +72,7 @@ impl Estimator {
             Some(average.saturating_add(part))
         };
         // The closure always answers, so the update never fails.
-        let _ = self
-            .average
-            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, step);
+        let _ = self.average.fetch_update(Ordering::Relaxed, Ordering::Relaxed, step);
     }
 }
 
@@ -99,9 +91,8 @@ mod tests {
         let fixed = Estimator::new(Estimate::Fixed(Ru(9)));
         fixed.learn(Ru(100));
         assert_eq!(fixed.cost(&parts), Ru(9));
-        let told = Estimator::new(Estimate::By(Arc::new(|parts| {
-            Ru(if parts.method == "GET" { 4 } else { 5 })
-        })));
+        let told =
+            Estimator::new(Estimate::By(Arc::new(|parts| Ru(if parts.method == "GET" { 4 } else { 5 }))));
         assert_eq!(told.cost(&parts), Ru(4));
     }
 }

@@ -60,10 +60,7 @@ impl Subject {
             let value = request.headers.get(name).and_then(|value| value.to_str().ok());
             value.unwrap_or_default().to_owned()
         };
-        Self {
-            tenant: header("x-tenant"),
-            user: header("x-user"),
-        }
+        Self { tenant: header("x-tenant"), user: header("x-user") }
     }
 }
 
@@ -130,8 +127,6 @@ impl<S> Layer<S> for GovernLayer {
 
 impl fmt::Debug for GovernLayer {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("GovernLayer")
-            .field("wait", &self.policy.wait)
-            .finish_non_exhaustive()
+        f.debug_struct("GovernLayer").field("wait", &self.policy.wait).finish_non_exhaustive()
     }
 }

@@ -76,26 +76,16 @@ pub(super) fn denied<B>(denied: &Denied, group: Option<&Group>, grpc: bool) -> R
     let text = denied.text();
     let mut response = if grpc {
         let mut response = Response::new(GovernedBody::refused(String::new()));
-        response
-            .headers_mut()
-            .insert(CONTENT_TYPE, HeaderValue::from_static("application/grpc"));
-        if Status::new(code, text)
-            .add_header(response.headers_mut())
-            .is_err()
-        {
+        response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/grpc"));
+        if Status::new(code, text).add_header(response.headers_mut()).is_err() {
             // The message could not be a header; the code alone can.
-            response
-                .headers_mut()
-                .insert("grpc-status", HeaderValue::from(i32::from(code)));
+            response.headers_mut().insert("grpc-status", HeaderValue::from(i32::from(code)));
         }
         response
     } else {
         let mut response = Response::new(GovernedBody::refused(text));
         *response.status_mut() = status;
-        response.headers_mut().insert(
-            CONTENT_TYPE,
-            HeaderValue::from_static("text/plain; charset=utf-8"),
-        );
+        response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("text/plain; charset=utf-8"));
         response
     };
     let headers = response.headers_mut();
@@ -129,9 +119,7 @@ fn decimal(ru: Ru) -> HeaderValue {
 
 /// A pause in units of this many nanoseconds, rounded up, at least one.
 fn whole(pause: Duration, unit_ns: u128) -> u64 {
-    u64::try_from(pause.as_nanos().div_ceil(unit_ns))
-        .unwrap_or(u64::MAX)
-        .max(1)
+    u64::try_from(pause.as_nanos().div_ceil(unit_ns)).unwrap_or(u64::MAX).max(1)
 }
 
 #[cfg(test)]
@@ -143,43 +131,10 @@ mod tests {
         let group = GroupName::new("g").unwrap();
         let retry_after = Duration::from_millis(1_001);
         [
-            (
-                Refused::Throttled {
-                    group: group.clone(),
-                    retry_after,
-                },
-                429,
-                8,
-                Some("2"),
-            ),
-            (
-                Refused::Unavailable {
-                    group: group.clone(),
-                    retry_after: Duration::ZERO,
-                },
-                503,
-                14,
-                Some("1"),
-            ),
-            (
-                Refused::TooManyWaiters {
-                    group: group.clone(),
-                    limit: 5,
-                },
-                429,
-                8,
-                Some("1"),
-            ),
-            (
-                Refused::NeverFits {
-                    group: group.clone(),
-                    cost: Ru(2),
-                    max: Ru(1),
-                },
-                422,
-                11,
-                None,
-            ),
+            (Refused::Throttled { group: group.clone(), retry_after }, 429, 8, Some("2")),
+            (Refused::Unavailable { group: group.clone(), retry_after: Duration::ZERO }, 503, 14, Some("1")),
+            (Refused::TooManyWaiters { group: group.clone(), limit: 5 }, 429, 8, Some("1")),
+            (Refused::NeverFits { group: group.clone(), cost: Ru(2), max: Ru(1) }, 422, 11, None),
             (Refused::UnknownGroup { group: group.clone() }, 403, 7, None),
             (Refused::ShutDown { group }, 503, 14, None),
         ]
@@ -190,10 +145,7 @@ mod tests {
         for (refused, status, code, seconds) in refusals() {
             let reason = Denied::Refused(refused);
             let header = |response: &Response<GovernedBody<()>>, name: &str| {
-                response
-                    .headers()
-                    .get(name)
-                    .map(|value| value.to_str().unwrap().to_owned())
+                response.headers().get(name).map(|value| value.to_str().unwrap().to_owned())
             };
             let http = denied::<()>(&reason, None, false);
             assert_eq!(http.status(), status, "{reason:?}");

@@ -34,19 +34,13 @@ pub struct Govern<S> {
 
 impl<S> Govern<S> {
     pub(super) fn new(inner: S, client: Client, policy: Policy) -> Self {
-        Self {
-            inner,
-            client,
-            policy,
-        }
+        Self { inner, client, policy }
     }
 }
 
 impl<S: fmt::Debug> fmt::Debug for Govern<S> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Govern")
-            .field("inner", &self.inner)
-            .finish_non_exhaustive()
+        f.debug_struct("Govern").field("inner", &self.inner).finish_non_exhaustive()
     }
 }
 
@@ -87,9 +81,7 @@ where
 
 fn find_group(client: &Client, policy: &Policy, parts: &Parts) -> Result<Group, Denied> {
     let subject = (policy.subject)(parts);
-    client
-        .resolve_now(&subject.tenant, &subject.user)
-        .map_err(Denied::NoGroup)
+    client.resolve_now(&subject.tenant, &subject.user).map_err(Denied::NoGroup)
 }
 
 async fn admit(policy: &Policy, group: &Group, cost: Ru) -> Result<Permit, Refused> {
@@ -135,8 +127,5 @@ fn received<Q: Body>(request: &Request<Q>) -> u64 {
 }
 
 fn is_grpc(parts: &Parts) -> bool {
-    parts
-        .headers
-        .get(CONTENT_TYPE)
-        .is_some_and(|kind| kind.as_bytes().starts_with(b"application/grpc"))
+    parts.headers.get(CONTENT_TYPE).is_some_and(|kind| kind.as_bytes().starts_with(b"application/grpc"))
 }

@@ -17,19 +17,11 @@ async fn an_operation_is_admitted_settled_and_reported() {
     let (client, group) = client_and_group(&fake, GroupSpec::capped(Rate::whole(1_000))).await;
     let permit = group.acquire(Ru::whole(10), SECOND).await.unwrap();
     assert_eq!((permit.estimate(), &**permit.group()), (Ru::whole(10), "g"));
-    let charge = permit.settle(&Usage {
-        cpu_ns: 6_000_000,
-        net_out_bytes: 100,
-        ..Usage::default()
-    });
+    let charge = permit.settle(&Usage { cpu_ns: 6_000_000, net_out_bytes: 100, ..Usage::default() });
     assert!(charge.cpu.is_positive(), "{charge:?}");
     let consumed = group.consumption();
-    assert_eq!(
-        (consumed.ru(), consumed.operations, consumed.usage.cpu_ns),
-        (charge.total(), 1, 6_000_000)
-    );
-    fake.until("reported", |state| state.total("g") == charge.total())
-        .await;
+    assert_eq!((consumed.ru(), consumed.operations, consumed.usage.cpu_ns), (charge.total(), 1, 6_000_000));
+    fake.until("reported", |state| state.total("g") == charge.total()).await;
     assert_eq!(client.stats().metered_cpu_ns, 6_000_000);
     assert_eq!(client.stats().groups, 1);
 }
@@ -43,29 +35,13 @@ async fn drop_charges_the_estimate_and_cancel_gives_it_back() {
     let before = group.state().available;
     group.acquire(Ru::whole(5), SECOND).await.unwrap().cancel();
     assert!(group.state().available >= before);
-    assert_eq!(
-        (group.consumption().ru(), group.consumption().operations),
-        (Ru::whole(7), 1)
-    );
-    let negative = RuParts {
-        cpu: Ru(-5),
-        ..RuParts::flat(Ru::whole(2))
-    };
-    let charged = group
-        .acquire(Ru::whole(1), SECOND)
-        .await
-        .unwrap()
-        .settle_ru(negative);
+    assert_eq!((group.consumption().ru(), group.consumption().operations), (Ru::whole(7), 1));
+    let negative = RuParts { cpu: Ru(-5), ..RuParts::flat(Ru::whole(2)) };
+    let charged = group.acquire(Ru::whole(1), SECOND).await.unwrap().settle_ru(negative);
     assert_eq!(charged, RuParts::flat(Ru::whole(2)));
-    assert_eq!(
-        group.charge_ru(RuParts::flat(Ru::whole(3))),
-        RuParts::flat(Ru::whole(3))
-    );
+    assert_eq!(group.charge_ru(RuParts::flat(Ru::whole(3))), RuParts::flat(Ru::whole(3)));
     assert_eq!(group.charge(&Usage::default()).total(), Ru::ZERO);
-    assert_eq!(
-        (group.consumption().ru(), group.consumption().operations),
-        (Ru::whole(12), 4)
-    );
+    assert_eq!((group.consumption().ru(), group.consumption().operations), (Ru::whole(12), 4));
 }
 
 #[tokio::test(start_paused = true)]
@@ -79,14 +55,8 @@ async fn a_full_group_throttles_at_once_and_says_when_to_retry() {
             Err(refused) => break refused,
         }
     };
-    assert!(
-        matches!(&refused, Refused::Throttled { group, .. } if &**group == "g"),
-        "{refused:?}"
-    );
-    assert!(
-        refused.to_string().starts_with("group g is throttled; retry in"),
-        "{refused}"
-    );
+    assert!(matches!(&refused, Refused::Throttled { group, .. } if &**group == "g"), "{refused:?}");
+    assert!(refused.to_string().starts_with("group g is throttled; retry in"), "{refused}");
     assert!(group.check(Ru::whole(10)).is_err() && refused.retry_after().is_some());
     // Waiting longer than that succeeds.
     group.acquire(Ru::whole(10), 2 * SECOND).await.unwrap().cancel();
@@ -99,21 +69,13 @@ async fn what_never_fits_and_what_makes_no_sense_is_told_apart() {
     let fake = Fake::new();
     let (_client, group) = client_and_group(&fake, GroupSpec::capped(Rate::whole(100))).await;
     let refused = group.acquire(Ru::whole(5_000), SECOND).await.unwrap_err();
-    let Refused::NeverFits { max, cost, .. } = &refused else {
-        panic!("{refused:?}")
-    };
+    let Refused::NeverFits { max, cost, .. } = &refused else { panic!("{refused:?}") };
     assert!(*max < Ru::whole(5_000) && *cost == Ru::whole(5_000));
     assert!(refused.to_string().contains("group g"), "{refused}");
     for cost in [Ru(-1), Ru(i64::MAX)] {
-        assert!(matches!(
-            group.try_acquire(cost),
-            Err(Refused::InvalidCost { .. })
-        ));
+        assert!(matches!(group.try_acquire(cost), Err(Refused::InvalidCost { .. })));
         assert!(matches!(group.check(cost), Err(Refused::InvalidCost { .. })));
-        assert!(matches!(
-            group.acquire(cost, SECOND).await,
-            Err(Refused::InvalidCost { .. })
-        ));
+        assert!(matches!(group.acquire(cost, SECOND).await, Err(Refused::InvalidCost { .. })));
     }
 }
 
@@ -122,10 +84,7 @@ async fn an_unknown_group_is_told_once_asked_and_found_once_created() {
     let fake = Fake::new();
     let client = piped(&fake).connect().await.unwrap();
     let error = client.group("nowhere").await.unwrap_err();
-    assert!(
-        matches!(&error, GroupError::UnknownGroup { group } if &**group == "nowhere"),
-        "{error}"
-    );
+    assert!(matches!(&error, GroupError::UnknownGroup { group } if &**group == "nowhere"), "{error}");
     assert!(error.to_string().contains("nowhere"), "{error}");
     assert!(matches!(client.group("").await, Err(GroupError::Name(_))));
     fake.group("nowhere", GroupSpec::capped(Rate::whole(10)));
@@ -141,10 +100,7 @@ async fn a_deleted_group_refuses_as_unknown() {
     let (_client, group) = client_and_group(&fake, GroupSpec::capped(Rate::whole(100))).await;
     fake.remove_group("g");
     eventually("the lease is gone", || group.state().lease == LeaseState::Unknown).await;
-    assert!(matches!(
-        group.try_acquire(Ru(1)),
-        Err(Refused::UnknownGroup { .. })
-    ));
+    assert!(matches!(group.try_acquire(Ru(1)), Err(Refused::UnknownGroup { .. })));
 }
 
 #[tokio::test(start_paused = true)]
@@ -188,35 +144,24 @@ async fn ten_thousand_waiters_are_served_in_order() {
 async fn limits_are_kept() {
     let fake = Fake::new();
     fake.group("g", GroupSpec::capped(Rate::whole(1)));
-    let limits = Limits {
-        groups: 1,
-        waiters: 2,
-    };
+    let limits = Limits { groups: 1, waiters: 2 };
     let client = piped(&fake).limits(limits).connect().await.unwrap();
     let group = client.group("g").await.unwrap();
-    assert!(matches!(
-        client.group("h").await,
-        Err(GroupError::TooMany { limit: 1, .. })
-    ));
+    assert!(matches!(client.group("h").await, Err(GroupError::TooMany { limit: 1, .. })));
     fake.state().mute = true;
     let wait = |group: tidegate_client::Group| async move {
         group.acquire(Ru(900_000), 60 * SECOND).await.map(drop)
     };
     let waiting: Vec<_> = (0..2).map(|_| tokio::spawn(wait(group.clone()))).collect();
-    eventually("both wait", || {
-        group.state().waiting == 2 || waiting.iter().any(|task| task.is_finished())
-    })
-    .await;
+    eventually("both wait", || group.state().waiting == 2 || waiting.iter().any(|task| task.is_finished()))
+        .await;
     // One of them may have been admitted from the first lease.
     while group.state().waiting < 2 {
         tokio::spawn(wait(group.clone()));
         tokio::task::yield_now().await;
     }
     let refused = group.acquire(Ru(900_000), 60 * SECOND).await.unwrap_err();
-    assert!(
-        matches!(refused, Refused::TooManyWaiters { limit: 2, .. }),
-        "{refused:?}"
-    );
+    assert!(matches!(refused, Refused::TooManyWaiters { limit: 2, .. }), "{refused:?}");
 }
 
 #[tokio::test(start_paused = true)]
@@ -231,24 +176,15 @@ async fn the_shadow_table_is_counted_and_not_charged() {
     };
     let (active, shadow) = (Some(table("mine", "1/1000000")), Some(table("next", "1/500000")));
     fake.set_cost_tables(v1::CostTables { active, shadow });
-    eventually("the tables are in force", || {
-        client.stats().shadow_table.is_some()
-    })
-    .await;
+    eventually("the tables are in force", || client.stats().shadow_table.is_some()).await;
     assert_eq!(client.stats().cost_table, ("mine".to_owned(), 2));
     let permit = group.acquire(Ru::whole(1), SECOND).await.unwrap();
-    let usage = Usage {
-        cpu_ns: 4_000_000,
-        ..Usage::default()
-    };
+    let usage = Usage { cpu_ns: 4_000_000, ..Usage::default() };
     assert_eq!(permit.price(&usage).total(), Ru::whole(4));
     assert_eq!(permit.settle(&usage).total(), Ru::whole(4));
     assert_eq!(group.consumption().shadow, Ru::whole(8));
     // A table that cannot be used changes nothing.
-    fake.set_cost_tables(v1::CostTables {
-        active: Some(table("Bad Name", "x")),
-        shadow: None,
-    });
+    fake.set_cost_tables(v1::CostTables { active: Some(table("Bad Name", "x")), shadow: None });
     eventually("it was refused", || client.stats().counts.watch_refused == 1).await;
     assert_eq!(client.stats().cost_table, ("mine".to_owned(), 2));
 }

@@ -46,13 +46,8 @@ async fn a_waiter_dropped_in_the_queue_or_just_admitted_leaves_nothing_behind() 
     all.cancel();
     assert_eq!(group.state().available, Ru::whole(40));
     drop(first);
-    assert_eq!(
-        (group.state().waiting, group.state().available),
-        (0, Ru::whole(40))
-    );
-    let Poll::Ready(Ok(permit)) = third.as_mut().poll(&mut context) else {
-        panic!("the third is next")
-    };
+    assert_eq!((group.state().waiting, group.state().available), (0, Ru::whole(40)));
+    let Poll::Ready(Ok(permit)) = third.as_mut().poll(&mut context) else { panic!("the third is next") };
     permit.cancel();
     assert_eq!(group.state().available, Ru::whole(100));
     assert_eq!(client.stats().counts.abandoned, 2);
@@ -95,9 +90,6 @@ async fn racing_acquires_cancels_and_settlements_conserve_every_token() {
     }
     eventually("the queue is empty", || group.state().waiting == 0).await;
     assert_eq!(group.state().available, Ru::whole(100));
-    assert_eq!(
-        (group.state().debt, group.consumption().ru()),
-        (Ru::ZERO, Ru::ZERO)
-    );
+    assert_eq!((group.state().debt, group.consumption().ru()), (Ru::ZERO, Ru::ZERO));
     drop(group.try_acquire(Ru::whole(100)).unwrap());
 }

@@ -22,60 +22,32 @@ async fn a_node_works_over_grpc_and_moves_to_the_next_endpoint() {
     assert_eq!(client.stats().link.endpoint, endpoints[0]);
     let group = client.group("g").await.unwrap();
     let permit = group.acquire(Ru::whole(1), PATIENT).await.unwrap();
-    let charge = permit
-        .settle(&Usage {
-            cpu_ns: 3_000_000,
-            ..Usage::default()
-        })
-        .total();
+    let charge = permit.settle(&Usage { cpu_ns: 3_000_000, ..Usage::default() }).total();
     first.until("reported", |state| state.total("g") == charge).await;
 
     first.go_down();
-    eventually("moved", || {
-        client.stats().link.connected && client.stats().link.endpoint == endpoints[1]
-    })
-    .await;
+    eventually("moved", || client.stats().link.connected && client.stats().link.endpoint == endpoints[1])
+        .await;
     drop(group.acquire(Ru::whole(1), PATIENT).await.unwrap());
     assert_eq!(client.shutdown().await.unconfirmed, []);
     assert_eq!(second.total("g"), charge + Ru::whole(1));
-    assert_eq!(
-        second.state().hellos[0].agent,
-        concat!("tidegate-client/", env!("CARGO_PKG_VERSION"))
-    );
+    assert_eq!(second.state().hellos[0].agent, concat!("tidegate-client/", env!("CARGO_PKG_VERSION")));
 }
 
 #[tokio::test]
 async fn a_client_that_cannot_be_made_says_why() {
     // A port that was free a moment ago and has no listener.
-    let free = std::net::TcpListener::bind("127.0.0.1:0")
-        .unwrap()
-        .local_addr()
-        .unwrap();
+    let free = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
     let builder = Client::builder([format!("http://{free}")], "node-1").patience(Duration::from_millis(200));
     let error = builder.connect().await.unwrap_err();
     assert!(matches!(error, ConnectError::Unreachable { .. }), "{error}");
     assert!(error.to_string().contains(&free.to_string()), "{error}");
     let none: [String; 0] = [];
-    assert!(matches!(
-        Client::builder(none, "node-1").start(),
-        Err(ConnectError::NoEndpoint)
-    ));
-    assert!(matches!(
-        Client::builder(["http://a"], "no de").start(),
-        Err(ConnectError::Identity(_))
-    ));
-    for endpoint in [
-        "",
-        "localhost:7420",
-        "https://localhost:7420",
-        "http://[",
-        "ftp://x",
-    ] {
+    assert!(matches!(Client::builder(none, "node-1").start(), Err(ConnectError::NoEndpoint)));
+    assert!(matches!(Client::builder(["http://a"], "no de").start(), Err(ConnectError::Identity(_))));
+    for endpoint in ["", "localhost:7420", "https://localhost:7420", "http://[", "ftp://x"] {
         let error = Client::builder([endpoint], "node-1").start().unwrap_err();
-        assert!(
-            matches!(error, ConnectError::Endpoint { .. }),
-            "{endpoint}: {error}"
-        );
+        assert!(matches!(error, ConnectError::Endpoint { .. }), "{endpoint}: {error}");
     }
     let outside = std::thread::spawn(|| Client::builder(["http://127.0.0.1:1"], "node-1").start());
     assert!(matches!(outside.join().unwrap(), Err(ConnectError::NoRuntime)));

@@ -21,8 +21,7 @@ async fn consumption_survives_a_kill_exactly_once() {
     let client = start().await.unwrap();
     let group = client.group("g").await.unwrap();
     drop(group.acquire(Ru::whole(3), SECOND).await.unwrap());
-    fake.until("the first is reported", |state| state.total("g") == Ru::whole(3))
-        .await;
+    fake.until("the first is reported", |state| state.total("g") == Ru::whole(3)).await;
     // From here on nothing arrives.
     fake.state().mute = true;
     fake.go_down();
@@ -45,13 +44,11 @@ async fn consumption_survives_a_kill_exactly_once() {
     let client = start().await.unwrap();
     let second = client.stats().incarnation;
     assert!(second > first, "incarnations grow");
-    fake.until("the old total arrives", |state| state.total("g") == Ru::whole(7))
-        .await;
+    fake.until("the old total arrives", |state| state.total("g") == Ru::whole(7)).await;
     assert!(fake.state().totals.contains_key(&(first, "g".into())));
     let group = client.group("g").await.unwrap();
     drop(group.acquire(Ru::whole(10), SECOND).await.unwrap());
-    fake.until("both are there", |state| state.total("g") == Ru::whole(17))
-        .await;
+    fake.until("both are there", |state| state.total("g") == Ru::whole(17)).await;
     assert_eq!(client.shutdown().await.unconfirmed, []);
     drop((client, group));
     tokio::task::yield_now().await;
@@ -60,13 +57,8 @@ async fn consumption_survives_a_kill_exactly_once() {
     let renews = fake.state().renews.len();
     let client = start().await.unwrap();
     client.group("g").await.unwrap();
-    fake.until("it renews", |state| state.renews.len() >= renews + 5)
-        .await;
-    assert!(
-        fake.state().renews[renews..]
-            .iter()
-            .all(|(_, renew)| renew.reports.is_empty())
-    );
+    fake.until("it renews", |state| state.renews.len() >= renews + 5).await;
+    assert!(fake.state().renews[renews..].iter().all(|(_, renew)| renew.reports.is_empty()));
     assert_eq!(fake.total("g"), Ru::whole(17));
 }
 
@@ -80,8 +72,7 @@ async fn an_unconfirmed_inheritance_is_kept_over_several_starts() {
         let client = piped(&fake).journal_dir(dir.path()).connect().await.unwrap();
         let group = client.group("g").await.unwrap();
         drop(group.acquire(Ru::whole(1), SECOND).await.unwrap());
-        fake.until("reported", |state| state.total("g") == Ru::whole(start))
-            .await;
+        fake.until("reported", |state| state.total("g") == Ru::whole(start)).await;
         drop((client, group));
         tokio::task::yield_now().await;
     }
@@ -99,17 +90,11 @@ async fn a_journal_that_cannot_be_used_is_a_clear_error() {
     std::fs::write(dir.path().join("node-1.journal"), "not a journal").unwrap();
     let start = || piped(&fake).journal_dir(dir.path()).start();
     let error = start().unwrap_err();
-    assert!(
-        matches!(error, ConnectError::Journal(JournalError::NotAJournal { .. })),
-        "{error}"
-    );
+    assert!(matches!(error, ConnectError::Journal(JournalError::NotAJournal { .. })), "{error}");
     std::fs::remove_file(dir.path().join("node-1.journal")).unwrap();
     let _first = start().unwrap();
     let error = start().unwrap_err();
-    assert!(
-        matches!(error, ConnectError::Journal(JournalError::InUse { .. })),
-        "{error}"
-    );
+    assert!(matches!(error, ConnectError::Journal(JournalError::InUse { .. })), "{error}");
 }
 
 /// Tells the killed process what to do: endpoint and journal directory.
@@ -120,11 +105,7 @@ const CHILD: &str = "TIDEGATE_TEST_CHILD";
 async fn the_process_that_is_killed() {
     let Ok(told) = std::env::var(CHILD) else { return };
     let (endpoint, dir) = told.split_once(' ').unwrap();
-    let client = Client::builder([endpoint], "node-1")
-        .journal_dir(dir)
-        .connect()
-        .await
-        .unwrap();
+    let client = Client::builder([endpoint], "node-1").journal_dir(dir).connect().await.unwrap();
     let group = client.group("g").await.unwrap();
     loop {
         drop(group.acquire(Ru::whole(1), 60 * SECOND).await.unwrap());
@@ -156,11 +137,7 @@ async fn a_process_killed_in_full_flight_loses_and_repeats_nothing() {
     }
     assert!(settled >= 500, "the child ended early, after {settled}");
     child.wait().await.unwrap();
-    let heir = Client::builder([endpoint], "node-1")
-        .journal_dir(dir.path())
-        .connect()
-        .await
-        .unwrap();
+    let heir = Client::builder([endpoint], "node-1").journal_dir(dir.path()).connect().await.unwrap();
     assert_eq!(heir.shutdown().await.unconfirmed, []);
     // It may have died between a settlement and its line.
     let total = fake.total("g");

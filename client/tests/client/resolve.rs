@@ -21,26 +21,18 @@ async fn the_narrowest_binding_pays_and_a_rebinding_reaches_live_handles() {
     fake.bind("acme", "", "a");
     fake.bind("", "alice", "b");
     let client = piped(&fake).connect().await.unwrap();
-    let (plain, alice) = (
-        client.resolve("acme", "bob").await.unwrap(),
-        client.resolve("acme", "alice").await.unwrap(),
-    );
+    let (plain, alice) =
+        (client.resolve("acme", "bob").await.unwrap(), client.resolve("acme", "alice").await.unwrap());
     let nobody = client.resolve("other", "bob").await.unwrap();
     let name = |resolved: &tidegate_client::Resolved| resolved.group().name().to_string();
-    assert_eq!(
-        (name(&plain), name(&alice), name(&nobody)),
-        ("a".into(), "b".into(), "default".into())
-    );
+    assert_eq!((name(&plain), name(&alice), name(&nobody)), ("a".into(), "b".into(), "default".into()));
     let second = Duration::from_secs(1);
     drop(plain.acquire(Ru::whole(2), second).await.unwrap());
 
     let permit = plain.acquire(Ru::whole(1), second).await.unwrap();
     fake.bind("acme", "", "c");
     fake.bind("acme", "alice", "c");
-    eventually("the handles follow", || {
-        name(&plain) == "c" && name(&alice) == "c"
-    })
-    .await;
+    eventually("the handles follow", || name(&plain) == "c" && name(&alice) == "c").await;
     // An operation under way stays with the group that admitted it.
     assert_eq!(&**permit.group(), "a");
     drop(permit);
@@ -73,18 +65,9 @@ async fn without_bindings_or_group_the_answer_says_so() {
     let fake = Fake::new();
     let client = piped(&fake).connect().await.unwrap();
     let error = client.resolve("acme", "bob").await.unwrap_err();
-    assert!(
-        matches!(&error, GroupError::UnknownGroup { group } if &**group == "default"),
-        "{error}"
-    );
+    assert!(matches!(&error, GroupError::UnknownGroup { group } if &**group == "default"), "{error}");
     fake.go_down();
     let client = piped(&fake).start().unwrap();
-    assert!(matches!(
-        client.resolve("acme", "bob").await,
-        Err(GroupError::NoBindings { .. })
-    ));
-    assert!(matches!(
-        client.group("g").await,
-        Err(GroupError::Unavailable { .. })
-    ));
+    assert!(matches!(client.resolve("acme", "bob").await, Err(GroupError::NoBindings { .. })));
+    assert!(matches!(client.group("g").await, Err(GroupError::Unavailable { .. })));
 }

@@ -30,10 +30,7 @@ async fn due_groups_share_one_message_and_at_most_ten_a_second_are_sent() {
     }
     let state = fake.state();
     let sent: Vec<_> = state.renews.iter().filter(|(at, _)| *at >= begun).collect();
-    assert!(
-        sent.iter().any(|(_, renew)| renew.entries.len() == 3),
-        "no message names all groups"
-    );
+    assert!(sent.iter().any(|(_, renew)| renew.entries.len() == 3), "no message names all groups");
     for window in sent.windows(11) {
         let took = window[10].0.since(window[0].0);
         assert!(took >= Span::millis(990), "11 messages in {took}");
@@ -49,22 +46,12 @@ async fn due_groups_share_one_message_and_at_most_ten_a_second_are_sent() {
 async fn node_totals_are_sent_at_most_every_five_seconds() {
     let fake = Fake::new();
     let (client, _group) = client_and_group(&fake, GroupSpec::capped(Rate::whole(10))).await;
-    fake.until("fifteen seconds of renewals", |state| {
-        state.now().0 > 15_000_000 && state.renews.len() > 10
-    })
-    .await;
+    fake.until("fifteen seconds of renewals", |state| state.now().0 > 15_000_000 && state.renews.len() > 10)
+        .await;
     let state = fake.state();
-    let with_stats: Vec<_> = state
-        .renews
-        .iter()
-        .filter(|(_, renew)| renew.node.is_some())
-        .collect();
+    let with_stats: Vec<_> = state.renews.iter().filter(|(_, renew)| renew.node.is_some()).collect();
     assert!((2..=4).contains(&with_stats.len()), "{}", with_stats.len());
-    assert!(
-        with_stats
-            .iter()
-            .all(|(_, renew)| renew.node.unwrap().resident_bytes > 0)
-    );
+    assert!(with_stats.iter().all(|(_, renew)| renew.node.unwrap().resident_bytes > 0));
     drop(state);
     assert!(client.stats().process.is_some());
 }
@@ -77,12 +64,7 @@ async fn a_lost_session_spends_its_lease_then_refuses_then_recovers() {
     fake.go_down();
     eventually("the loss is noticed", || !client.stats().link.connected).await;
     assert_eq!(group.state().lease, LeaseState::Leased);
-    drop(
-        group
-            .acquire(Ru::whole(1), SECOND)
-            .await
-            .expect("the lease is spent while the stream is gone"),
-    );
+    drop(group.acquire(Ru::whole(1), SECOND).await.expect("the lease is spent while the stream is gone"));
     eventually("the lease ends", || group.state().lease == LeaseState::Expired).await;
     let refused = group.try_acquire(Ru::whole(1)).unwrap_err();
     assert!(matches!(refused, Refused::Unavailable { .. }), "{refused:?}");
@@ -91,31 +73,15 @@ async fn a_lost_session_spends_its_lease_then_refuses_then_recovers() {
     let refused = group.acquire(Ru::whole(1), SECOND).await.unwrap_err();
     assert!(matches!(refused, Refused::Unavailable { .. }), "{refused:?}");
     let waited = fake.state().now().since(begun);
-    assert!(
-        (Span::millis(990)..Span::millis(1_100)).contains(&waited),
-        "waited {waited}"
-    );
+    assert!((Span::millis(990)..Span::millis(1_100)).contains(&waited), "waited {waited}");
     fake.come_back();
-    drop(
-        group
-            .acquire(Ru::whole(1), Duration::from_secs(30))
-            .await
-            .expect("a new lease"),
-    );
+    drop(group.acquire(Ru::whole(1), Duration::from_secs(30)).await.expect("a new lease"));
     let counts = client.stats().counts;
     assert!(counts.sessions >= 2 && counts.session_failures >= 2, "{counts:?}");
     // What was consumed without a session is reported after it.
-    fake.until("all is reported", |state| {
-        state.total("g") == group.consumption().ru()
-    })
-    .await;
+    fake.until("all is reported", |state| state.total("g") == group.consumption().ru()).await;
     let state = fake.state();
-    assert!(
-        state
-            .hellos
-            .iter()
-            .all(|hello| hello.incarnation == state.hellos[0].incarnation)
-    );
+    assert!(state.hellos.iter().all(|hello| hello.incarnation == state.hellos[0].incarnation));
 }
 
 #[tokio::test(start_paused = true)]
@@ -123,8 +89,7 @@ async fn a_silent_controller_is_left_for_another_try() {
     let fake = Fake::new();
     let (client, _group) = client_and_group(&fake, GroupSpec::capped(Rate::whole(1_000))).await;
     fake.state().mute = true;
-    fake.until("the client comes again", |state| state.hellos.len() >= 2)
-        .await;
+    fake.until("the client comes again", |state| state.hellos.len() >= 2).await;
     fake.state().mute = false;
     eventually("grants flow", || client.stats().link.connected).await;
     assert!(client.stats().counts.timeouts >= 1);
@@ -138,36 +103,22 @@ async fn grants_and_orders_of_an_older_epoch_are_ignored() {
     assert_eq!(client.stats().link.epoch, 7);
     drop(group.acquire(Ru::whole(1), SECOND).await.unwrap());
     let rate = group.state().rate;
-    let entries = vec![v1::LowerEntry {
-        group: "g".into(),
-        rate_at_most: 0,
-    }];
+    let entries = vec![v1::LowerEntry { group: "g".into(), rate_at_most: 0 }];
     fake.push(Reply::Lower(v1::Lower { epoch: 6, entries }));
     eventually("the order is seen", || client.stats().counts.old_epochs >= 1).await;
     assert_eq!(group.state().rate, rate);
     fake.state().tamper = Some(Box::new(|granted| granted.epoch = 6));
     let grants = client.stats().counts.grants;
-    eventually("the lease runs out", || {
-        group.state().lease == LeaseState::Expired
-    })
-    .await;
+    eventually("the lease runs out", || group.state().lease == LeaseState::Expired).await;
     assert_eq!(client.stats().counts.grants, grants);
     // A controller that says it leads an older epoch is not followed at all.
     fake.state().tamper = None;
     fake.go_down();
     fake.state().epoch = 6;
     fake.come_back();
-    eventually("it was left", || {
-        client.stats().link.last_error.contains("epoch 6")
-    })
-    .await;
+    eventually("it was left", || client.stats().link.last_error.contains("epoch 6")).await;
     fake.state().epoch = 8;
-    drop(
-        group
-            .acquire(Ru::whole(1), Duration::from_secs(30))
-            .await
-            .expect("the new leader grants"),
-    );
+    drop(group.acquire(Ru::whole(1), Duration::from_secs(30)).await.expect("the new leader grants"));
     assert_eq!(client.stats().link.epoch, 8);
 }
 
@@ -179,13 +130,9 @@ async fn a_pushed_order_is_obeyed_and_acknowledged_at_once() {
     assert!(group.state().rate > Rate::whole(5));
     let renews = fake.state().renews.len();
     let begun = fake.state().now();
-    let entries = vec![v1::LowerEntry {
-        group: "g".into(),
-        rate_at_most: Rate::whole(5).0,
-    }];
+    let entries = vec![v1::LowerEntry { group: "g".into(), rate_at_most: Rate::whole(5).0 }];
     fake.push(Reply::Lower(v1::Lower { epoch: 1, entries }));
-    fake.until("acknowledged", |state| state.renews.len() > renews)
-        .await;
+    fake.until("acknowledged", |state| state.renews.len() > renews).await;
     let (at, renew) = fake.state().renews[renews].clone();
     assert!(at.since(begun) < Span::millis(10), "{} later", at.since(begun));
     assert!(renew.entries[0].held_rate <= Rate::whole(5).0, "{renew:?}");
@@ -198,37 +145,12 @@ async fn malformed_replies_are_refused_and_asked_again() {
     type Break = fn(&mut v1::Granted);
     let breaks: [Break; 9] = [
         |granted| granted.entries.iter_mut().for_each(|entry| entry.rate = -1),
-        |granted| {
-            granted
-                .entries
-                .iter_mut()
-                .for_each(|entry| entry.cap_micro_ru = i64::MAX)
-        },
-        |granted| {
-            granted
-                .entries
-                .iter_mut()
-                .for_each(|entry| entry.lump_micro_ru = i64::MIN)
-        },
-        |granted| {
-            granted
-                .entries
-                .iter_mut()
-                .for_each(|entry| entry.ttl_us = u64::MAX)
-        },
+        |granted| granted.entries.iter_mut().for_each(|entry| entry.cap_micro_ru = i64::MAX),
+        |granted| granted.entries.iter_mut().for_each(|entry| entry.lump_micro_ru = i64::MIN),
+        |granted| granted.entries.iter_mut().for_each(|entry| entry.ttl_us = u64::MAX),
         |granted| granted.entries.iter_mut().for_each(|entry| entry.status = 77),
-        |granted| {
-            granted
-                .entries
-                .iter_mut()
-                .for_each(|entry| entry.proof = vec![1; 10_000])
-        },
-        |granted| {
-            granted
-                .entries
-                .iter_mut()
-                .for_each(|entry| entry.group = "another".into())
-        },
+        |granted| granted.entries.iter_mut().for_each(|entry| entry.proof = vec![1; 10_000]),
+        |granted| granted.entries.iter_mut().for_each(|entry| entry.group = "another".into()),
         |granted| granted.entries.clear(),
         |granted| granted.durable_seq = u64::MAX,
     ];
@@ -242,14 +164,8 @@ async fn malformed_replies_are_refused_and_asked_again() {
         fake.state().tamper = None;
         let grants = client.stats().counts.grants;
         eventually("asked again", || client.stats().counts.grants > grants).await;
-        drop(
-            group
-                .acquire(Ru::whole(1), Duration::from_secs(10))
-                .await
-                .unwrap(),
-        );
-        fake.until("reported", |state| state.total("g") == group.consumption().ru())
-            .await;
+        drop(group.acquire(Ru::whole(1), Duration::from_secs(10)).await.unwrap());
+        fake.until("reported", |state| state.total("g") == group.consumption().ru()).await;
     }
 }
 
@@ -267,32 +183,14 @@ async fn out_of_turn_messages_change_nothing() {
         ..v1::GrantEntry::default()
     };
     for reply in [
-        Reply::Granted(v1::Granted {
-            seq: 0,
-            epoch: 1,
-            entries: vec![grant.clone()],
-            durable_seq: 0,
-        }),
-        Reply::Granted(v1::Granted {
-            seq: 1,
-            epoch: 1,
-            entries: vec![grant.clone()],
-            durable_seq: 0,
-        }),
-        Reply::Granted(v1::Granted {
-            seq: 9_999,
-            epoch: 1,
-            entries: vec![grant],
-            durable_seq: 0,
-        }),
+        Reply::Granted(v1::Granted { seq: 0, epoch: 1, entries: vec![grant.clone()], durable_seq: 0 }),
+        Reply::Granted(v1::Granted { seq: 1, epoch: 1, entries: vec![grant.clone()], durable_seq: 0 }),
+        Reply::Granted(v1::Granted { seq: 9_999, epoch: 1, entries: vec![grant], durable_seq: 0 }),
         Reply::Farewell(v1::Farewell { seq: 3 }),
         Reply::Welcome(v1::Welcome::default()),
         Reply::Lower(v1::Lower {
             epoch: 1,
-            entries: vec![v1::LowerEntry {
-                group: "g".into(),
-                rate_at_most: -1,
-            }],
+            entries: vec![v1::LowerEntry { group: "g".into(), rate_at_most: -1 }],
         }),
     ] {
         fake.push(reply);
@@ -316,13 +214,7 @@ async fn reports_are_repeated_until_they_are_durable() {
     fake.until("reported thrice", |state| carrying(state) >= 3).await;
     fake.state().forgetful = false;
     let count = carrying(&fake.state());
-    fake.until("renewed five times more", |state| {
-        state.renews.len() >= count + 10
-    })
-    .await;
-    assert!(
-        carrying(&fake.state()) <= count + 2,
-        "still reported after it was durable"
-    );
+    fake.until("renewed five times more", |state| state.renews.len() >= count + 10).await;
+    assert!(carrying(&fake.state()) <= count + 2, "still reported after it was durable");
     assert_eq!(fake.total("g"), Ru::whole(3));
 }

@@ -28,10 +28,7 @@ async fn a_shutdown_reports_everything_and_gives_leases_back() {
     let refused = waiting.await.unwrap().unwrap_err();
     assert!(matches!(refused, Refused::ShutDown { .. }), "{refused:?}");
     assert!(matches!(group.try_acquire(Ru(1)), Err(Refused::ShutDown { .. })));
-    assert!(matches!(
-        client.group("other").await,
-        Err(GroupError::ShutDown { .. })
-    ));
+    assert!(matches!(client.group("other").await, Err(GroupError::ShutDown { .. })));
     // The permit in flight is waited for.
     assert!(!ending.is_finished());
     drop(last);
@@ -59,10 +56,7 @@ async fn a_shutdown_without_a_controller_ends_in_time_and_tells_what_is_missing(
     assert!(took.0 <= 3_100_000, "took {took}");
     assert_eq!(end.open_permits, 1);
     assert_eq!(
-        end.unconfirmed
-            .iter()
-            .map(|left| (&*left.group, left.ru))
-            .collect::<Vec<_>>(),
+        end.unconfirmed.iter().map(|left| (&*left.group, left.ru)).collect::<Vec<_>>(),
         [("g", Ru::whole(5))]
     );
     drop(open);
@@ -124,10 +118,5 @@ async fn more_groups_than_fit_one_message_are_all_reported() {
     for group in &groups {
         assert_eq!(fake.total(group.name()), Ru::whole(1), "{}", group.name());
     }
-    assert!(
-        fake.state()
-            .renews
-            .iter()
-            .all(|(_, renew)| renew.entries.len() <= 3)
-    );
+    assert!(fake.state().renews.iter().all(|(_, renew)| renew.entries.len() <= 3));
 }

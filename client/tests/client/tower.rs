@@ -29,13 +29,7 @@ async fn governed(fake: &Fake, rate: Rate) -> Client {
 }
 
 fn ru(headers: &HeaderMap, name: &str) -> f64 {
-    headers
-        .get(name)
-        .unwrap_or_else(|| panic!("no {name} in {headers:?}"))
-        .to_str()
-        .unwrap()
-        .parse()
-        .unwrap()
+    headers.get(name).unwrap_or_else(|| panic!("no {name} in {headers:?}")).to_str().unwrap().parse().unwrap()
 }
 
 fn consumed(client: &Client, tenant: &str) -> tidegate_client::Consumption {
@@ -47,47 +41,23 @@ async fn an_axum_request_is_metered_and_charged_to_its_tenant() {
     let fake = Fake::new();
     let client = governed(&fake, Rate::whole(1_000)).await;
     let read = |Extension(recorder): Extension<UsageRecorder>| async move {
-        recorder.add(&Usage {
-            read_requests: 2,
-            read_bytes: 128 * 1024,
-            ..Usage::default()
-        });
+        recorder.add(&Usage { read_requests: 2, read_bytes: 128 * 1024, ..Usage::default() });
         "x".repeat(1_000)
     };
     let routes = Router::new()
         .route("/", get(read))
         .route("/up", post(|body: String| async move { body.len().to_string() }))
         .layer(GovernLayer::new(client.clone()));
-    let request = Request::get("/")
-        .header("x-tenant", "acme")
-        .body(Body::empty())
-        .unwrap();
+    let request = Request::get("/").header("x-tenant", "acme").body(Body::empty()).unwrap();
     let response = routes.clone().oneshot(request).await.unwrap();
     assert_eq!(response.status(), StatusCode::OK);
     let told = ru(response.headers(), "x-ru-charge");
     assert!(told > 0.0 && ru(response.headers(), "x-ru-remaining") > 0.0);
-    assert_eq!(
-        consumed(&client, "acme").operations,
-        0,
-        "settled when the body ends"
-    );
-    assert_eq!(
-        response.into_body().collect().await.unwrap().to_bytes().len(),
-        1_000
-    );
+    assert_eq!(consumed(&client, "acme").operations, 0, "settled when the body ends");
+    assert_eq!(response.into_body().collect().await.unwrap().to_bytes().len(), 1_000);
     let total = consumed(&client, "acme");
-    assert_eq!(
-        (
-            total.operations,
-            total.usage.net_out_bytes,
-            total.usage.read_bytes
-        ),
-        (1, 1_000, 128 * 1024)
-    );
-    assert!(
-        total.usage.cpu_ns > 0 && total.ru().0 as f64 / 1e6 >= told,
-        "{total:?} {told}"
-    );
+    assert_eq!((total.operations, total.usage.net_out_bytes, total.usage.read_bytes), (1, 1_000, 128 * 1024));
+    assert!(total.usage.cpu_ns > 0 && total.ru().0 as f64 / 1e6 >= told, "{total:?} {told}");
     assert_eq!(consumed(&client, "").operations, 0);
 
     let request = Request::post("/up").body(Body::from("y".repeat(500))).unwrap();
@@ -95,14 +65,7 @@ async fn an_axum_request_is_metered_and_charged_to_its_tenant() {
     drop(response);
     let total = consumed(&client, "");
     // Dropped before the body was read: charged for what was used until then.
-    assert_eq!(
-        (
-            total.operations,
-            total.usage.net_in_bytes,
-            total.usage.net_out_bytes
-        ),
-        (1, 500, 0)
-    );
+    assert_eq!((total.operations, total.usage.net_in_bytes, total.usage.net_out_bytes), (1, 500, 0));
 }
 
 #[tokio::test(start_paused = true)]
@@ -112,12 +75,7 @@ async fn refused_http_requests_get_their_status_and_never_run() {
     let serve = |layer: GovernLayer| Router::new().route("/", get(|| async { "ran" })).layer(layer);
     let layer = GovernLayer::new(client.clone()).wait(Duration::ZERO);
     let ask = |routes: Router, tenant: &'static str| {
-        routes.oneshot(
-            Request::get("/")
-                .header("x-tenant", tenant)
-                .body(Body::empty())
-                .unwrap(),
-        )
+        routes.oneshot(Request::get("/").header("x-tenant", tenant).body(Body::empty()).unwrap())
     };
     let dear = serve(layer.clone().estimate(Estimate::Fixed(Ru::whole(1_000))));
     let response = ask(dear, "").await.unwrap();
@@ -132,32 +90,23 @@ async fn refused_http_requests_get_their_status_and_never_run() {
     assert!(ru(response.headers(), "retry-after") >= 1.0);
     assert_eq!(ru(response.headers(), "x-ru-charge"), 0.0);
     let text = response.into_body().collect().await.unwrap().to_bytes();
-    assert!(
-        String::from_utf8_lossy(&text).contains("group default is throttled"),
-        "{text:?}"
-    );
+    assert!(String::from_utf8_lossy(&text).contains("group default is throttled"), "{text:?}");
 
-    let unknown = serve(layer.clone().subject(|_| Subject {
-        tenant: "gone".into(),
-        user: String::new(),
-    }));
+    let unknown = serve(layer.clone().subject(|_| Subject { tenant: "gone".into(), user: String::new() }));
     fake.bind("gone", "", "no-such-group");
     eventually("the binding arrives", || client.stats().bindings == 2).await;
     let patient = Router::new().route("/", get(|| async { "ran" })).layer(
-        layer.clone().wait(Duration::from_secs(5)).subject(|_| Subject {
-            tenant: "gone".into(),
-            user: String::new(),
-        }),
+        layer
+            .clone()
+            .wait(Duration::from_secs(5))
+            .subject(|_| Subject { tenant: "gone".into(), user: String::new() }),
     );
     assert_eq!(ask(patient, "").await.unwrap().status(), StatusCode::FORBIDDEN);
     assert_eq!(ask(unknown, "").await.unwrap().status(), StatusCode::FORBIDDEN);
 
     fake.go_down();
     let acme = client.resolve_now("acme", "").unwrap();
-    eventually("the lease ends", || {
-        acme.state().lease == tidegate_client::LeaseState::Expired
-    })
-    .await;
+    eventually("the lease ends", || acme.state().lease == tidegate_client::LeaseState::Expired).await;
     let response = ask(serve(layer), "acme").await.unwrap();
     assert_eq!(response.status(), StatusCode::SERVICE_UNAVAILABLE);
     assert!(response.headers().get("retry-after").is_some());
@@ -201,15 +150,9 @@ async fn health(layer: GovernLayer) -> HealthClient<tonic::transport::Channel> {
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
     let endpoint = format!("http://{}", listener.local_addr().unwrap());
     let (_reporter, service) = tonic_health::server::health_reporter();
-    let server = tonic::transport::Server::builder()
-        .layer(layer)
-        .add_service(service);
+    let server = tonic::transport::Server::builder().layer(layer).add_service(service);
     tokio::spawn(server.serve_with_incoming(TcpListenerStream::new(listener)));
-    let channel = tonic::transport::Endpoint::from_shared(endpoint)
-        .unwrap()
-        .connect()
-        .await
-        .unwrap();
+    let channel = tonic::transport::Endpoint::from_shared(endpoint).unwrap().connect().await.unwrap();
     HealthClient::new(channel)
 }
 
@@ -221,11 +164,7 @@ async fn a_tonic_service_is_governed_and_refuses_with_grpc_codes() {
     let mut request = tonic::Request::new(HealthCheckRequest::default());
     request.metadata_mut().insert("x-tenant", "acme".parse().unwrap());
     let response = stub.check(request).await.unwrap();
-    assert!(
-        response.metadata().get("x-ru-charge").is_some(),
-        "{:?}",
-        response.metadata()
-    );
+    assert!(response.metadata().get("x-ru-charge").is_some(), "{:?}", response.metadata());
     assert!(response.metadata().get("x-ru-remaining").is_some());
     eventually("settled", || consumed(&client, "acme").operations == 1).await;
     assert!(consumed(&client, "acme").usage.net_out_bytes > 0);

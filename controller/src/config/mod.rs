@@ -95,28 +95,17 @@ impl Config {
             http_listen: reader.address("http_listen").unwrap_or(defaults.http_listen),
             allow_remote: reader.switch("allow_remote").unwrap_or(defaults.allow_remote),
             capacity: reader.limit("capacity").unwrap_or(defaults.capacity),
-            drift_ppm: reader
-                .number("drift_ppm", 0, MAX_DRIFT_PPM)
-                .unwrap_or(defaults.drift_ppm),
-            margin: reader
-                .span("margin", Span(0), MAX_MARGIN)
-                .unwrap_or(defaults.margin),
+            drift_ppm: reader.number("drift_ppm", 0, MAX_DRIFT_PPM).unwrap_or(defaults.drift_ppm),
+            margin: reader.span("margin", Span(0), MAX_MARGIN).unwrap_or(defaults.margin),
         };
         let mut errors = reader.finish();
         errors.extend(config.check().err().unwrap_or_default());
-        if errors.is_empty() {
-            Ok(config)
-        } else {
-            Err(errors)
-        }
+        if errors.is_empty() { Ok(config) } else { Err(errors) }
     }
 
     /// Rules between settings. Flags are applied after the file, so this is checked again at start.
     pub fn check(&self) -> Result<(), Vec<ConfigError>> {
-        let listeners = [
-            ("grpc_listen", self.grpc_listen),
-            ("http_listen", self.http_listen),
-        ];
+        let listeners = [("grpc_listen", self.grpc_listen), ("http_listen", self.http_listen)];
         let mut errors: Vec<ConfigError> = listeners
             .into_iter()
             .filter(|(_, address)| !self.allow_remote && !address.ip().is_loopback())
@@ -131,10 +120,7 @@ impl Config {
         let same = self.grpc_listen == self.http_listen && self.grpc_listen.port() != 0;
         if same {
             let message = format!("{} is also grpc_listen; choose another port", self.http_listen);
-            errors.push(ConfigError::Value {
-                key: "http_listen",
-                message,
-            });
+            errors.push(ConfigError::Value { key: "http_listen", message });
         }
         if errors.is_empty() { Ok(()) } else { Err(errors) }
     }
@@ -186,34 +172,16 @@ mod tests {
             margin = "1 day"
             colour = "red"
         "#;
-        let errors: Vec<String> = Config::parse(text)
-            .unwrap_err()
-            .iter()
-            .map(ToString::to_string)
-            .collect();
+        let errors: Vec<String> = Config::parse(text).unwrap_err().iter().map(ToString::to_string).collect();
         assert_eq!(errors.len(), 7, "{errors:#?}");
-        for key in [
-            "store",
-            "grpc_listen",
-            "http_listen",
-            "capacity",
-            "drift_ppm",
-            "margin",
-            "colour",
-        ] {
-            assert!(
-                errors.iter().any(|error| error.starts_with(&format!("{key}: "))),
-                "{key}: {errors:#?}"
-            );
+        for key in ["store", "grpc_listen", "http_listen", "capacity", "drift_ppm", "margin", "colour"] {
+            assert!(errors.iter().any(|error| error.starts_with(&format!("{key}: "))), "{key}: {errors:#?}");
         }
     }
 
     #[test]
     fn broken_toml_and_conflicting_listeners_are_refused() {
-        assert!(matches!(
-            Config::parse("a = ").unwrap_err().as_slice(),
-            [ConfigError::Syntax(_)]
-        ));
+        assert!(matches!(Config::parse("a = ").unwrap_err().as_slice(), [ConfigError::Syntax(_)]));
         let same = "grpc_listen = \"127.0.0.1:9\"\nhttp_listen = \"127.0.0.1:9\"";
         assert_eq!(Config::parse(same).unwrap_err().len(), 1);
     }

@@ -18,34 +18,20 @@ pub(super) struct Reader {
 
 impl Reader {
     pub(super) fn new(table: Table) -> Self {
-        Self {
-            table,
-            known: Vec::new(),
-            errors: Vec::new(),
-        }
+        Self { table, known: Vec::new(), errors: Vec::new() }
     }
 
     /// Everything that was wrong; what was not asked for is unknown.
     pub(super) fn finish(mut self) -> Vec<ConfigError> {
         let known = self.known.join(", ");
-        let unknown = |key: &String| ConfigError::Unknown {
-            key: cut(key),
-            known: known.clone(),
-        };
+        let unknown = |key: &String| ConfigError::Unknown { key: cut(key), known: known.clone() };
         self.errors.extend(self.table.keys().map(unknown));
         self.errors
     }
 
     pub(super) fn path(&mut self, key: &'static str) -> Option<PathBuf> {
         let text = self.text(key, "a path in quotes")?;
-        self.checked(
-            key,
-            if text.is_empty() {
-                Err("is empty; write a path")
-            } else {
-                Ok(text.into())
-            },
-        )
+        self.checked(key, if text.is_empty() { Err("is empty; write a path") } else { Ok(text.into()) })
     }
 
     pub(super) fn address(&mut self, key: &'static str) -> Option<SocketAddr> {
@@ -67,25 +53,16 @@ impl Reader {
             Value::Integer(value) => value,
             other => return self.checked(key, Err(mismatch(&other, "a whole number"))),
         };
-        let number = u32::try_from(value)
-            .ok()
-            .filter(|number| (min..=max).contains(number));
-        self.checked(
-            key,
-            number.ok_or_else(|| format!("{value} is out of range: {min} to {max}")),
-        )
+        let number = u32::try_from(value).ok().filter(|number| (min..=max).contains(number));
+        self.checked(key, number.ok_or_else(|| format!("{value} is out of range: {min} to {max}")))
     }
 
     pub(super) fn span(&mut self, key: &'static str, min: Span, max: Span) -> Option<Span> {
         let text = self.text(key, "a duration in quotes, such as \"50ms\"")?;
-        let span = parse_span(&text)
-            .map_err(|error| error.to_string())
-            .and_then(|span| {
-                let out_of_range = || format!("{span} is out of range: {min} to {max}");
-                Some(span)
-                    .filter(|span| min <= *span && *span <= max)
-                    .ok_or_else(out_of_range)
-            });
+        let span = parse_span(&text).map_err(|error| error.to_string()).and_then(|span| {
+            let out_of_range = || format!("{span} is out of range: {min} to {max}");
+            Some(span).filter(|span| min <= *span && *span <= max).ok_or_else(out_of_range)
+        });
         self.checked(key, span)
     }
 
@@ -107,21 +84,10 @@ impl Reader {
     }
 
     fn checked<T, E: ToString>(&mut self, key: &'static str, value: Result<T, E>) -> Option<T> {
-        value
-            .map_err(|error| {
-                self.errors.push(ConfigError::Value {
-                    key,
-                    message: error.to_string(),
-                })
-            })
-            .ok()
+        value.map_err(|error| self.errors.push(ConfigError::Value { key, message: error.to_string() })).ok()
     }
 }
 
 fn mismatch(value: &Value, expected: &str) -> String {
-    format!(
-        "{} is a {}; write {expected}",
-        cut(&value.to_string()),
-        value.type_str()
-    )
+    format!("{} is a {}; write {expected}", cut(&value.to_string()), value.type_str())
 }

@@ -44,9 +44,8 @@ impl Admin for AdminAdapter {
         let actor = actor(&request);
         let message = request.into_inner();
         let group = shapes::group_in(required(message.group, "group")?);
-        let created = self
-            .call(move |service| service.create_group(&actor, &group, message.if_not_exists))
-            .await?;
+        let created =
+            self.call(move |service| service.create_group(&actor, &group, message.if_not_exists)).await?;
         reply(shapes::group_reply(created))
     }
 
@@ -58,9 +57,7 @@ impl Admin for AdminAdapter {
         let message = request.into_inner();
         let group = shapes::group_in(required(message.group, "group")?);
         let (mask, expected) = (message.update_mask, message.expected_revision);
-        let altered = self
-            .call(move |service| service.alter_group(&actor, &group, &mask, expected))
-            .await?;
+        let altered = self.call(move |service| service.alter_group(&actor, &group, &mask, expected)).await?;
         reply(shapes::group_reply(altered))
     }
 
@@ -87,10 +84,7 @@ impl Admin for AdminAdapter {
         &self,
         request: Request<v1::GetGroupRequest>,
     ) -> Result<Response<v1::GroupReply>, Status> {
-        let found = self
-            .service
-            .group(&request.into_inner().name)
-            .map_err(admin_status)?;
+        let found = self.service.group(&request.into_inner().name).map_err(admin_status)?;
         reply(shapes::group_reply(found))
     }
 
@@ -99,37 +93,24 @@ impl Admin for AdminAdapter {
         request: Request<v1::ListGroupsRequest>,
     ) -> Result<Response<v1::ListGroupsReply>, Status> {
         let message = request.into_inner();
-        let page = self
-            .service
-            .groups(&message.after, message.limit)
-            .map_err(admin_status)?;
+        let page = self.service.groups(&message.after, message.limit).map_err(admin_status)?;
         let groups = page.groups.into_iter().map(shapes::group).collect();
-        reply(v1::ListGroupsReply {
-            groups,
-            next_after: page.next_after,
-            warnings: page.warnings,
-        })
+        reply(v1::ListGroupsReply { groups, next_after: page.next_after, warnings: page.warnings })
     }
 
     async fn bind(&self, request: Request<v1::BindRequest>) -> Result<Response<v1::BindReply>, Status> {
         let actor = actor(&request);
         let b = required(request.into_inner().binding, "binding")?;
-        let bound = self
-            .call(move |service| service.bind(&actor, &b.tenant, &b.user, &b.group))
-            .await?;
+        let bound = self.call(move |service| service.bind(&actor, &b.tenant, &b.user, &b.group)).await?;
         let (previous, changed) = bound;
-        reply(v1::BindReply {
-            previous: previous.map(|name| name.to_string()).unwrap_or_default(),
-            changed,
-        })
+        reply(v1::BindReply { previous: previous.map(|name| name.to_string()).unwrap_or_default(), changed })
     }
 
     async fn unbind(&self, request: Request<v1::UnbindRequest>) -> Result<Response<v1::UnbindReply>, Status> {
         let actor = actor(&request);
         let message = request.into_inner();
-        let removed = self
-            .call(move |service| service.unbind(&actor, &message.tenant, &message.user))
-            .await?;
+        let removed =
+            self.call(move |service| service.unbind(&actor, &message.tenant, &message.user)).await?;
         reply(v1::UnbindReply { removed })
     }
 
@@ -139,20 +120,10 @@ impl Admin for AdminAdapter {
     ) -> Result<Response<v1::ListBindingsReply>, Status> {
         let m = request.into_inner();
         let from_start = m.after_tenant.is_empty() && m.after_user.is_empty();
-        let after = if from_start {
-            None
-        } else {
-            Some(Principal::parse(&m.after_tenant, &m.after_user))
-        };
+        let after = if from_start { None } else { Some(Principal::parse(&m.after_tenant, &m.after_user)) };
         let after = after.transpose().map_err(admin_status)?;
-        let (bound, more) = self
-            .service
-            .bindings(&m.group, after.as_ref(), m.limit)
-            .map_err(admin_status)?;
-        let bindings = bound
-            .iter()
-            .map(|bound| shapes::binding(&bound.principal, &bound.group))
-            .collect();
+        let (bound, more) = self.service.bindings(&m.group, after.as_ref(), m.limit).map_err(admin_status)?;
+        let bindings = bound.iter().map(|bound| shapes::binding(&bound.principal, &bound.group)).collect();
         reply(v1::ListBindingsReply { bindings, more })
     }
 
@@ -161,10 +132,7 @@ impl Admin for AdminAdapter {
         request: Request<v1::ResolveRequest>,
     ) -> Result<Response<v1::ResolveReply>, Status> {
         let message = request.into_inner();
-        let resolved = self
-            .service
-            .resolve(&message.tenant, &message.user)
-            .map_err(admin_status)?;
+        let resolved = self.service.resolve(&message.tenant, &message.user).map_err(admin_status)?;
         reply(v1::ResolveReply {
             group: resolved.group.to_string(),
             matched: resolved.matched.as_str().to_owned(),
@@ -178,9 +146,7 @@ impl Admin for AdminAdapter {
         let actor = actor(&request);
         let message = request.into_inner();
         let table = message.table.map(shapes::table_in);
-        let costs = self
-            .call(move |service| service.put_cost_table(&actor, &message.role, table))
-            .await?;
+        let costs = self.call(move |service| service.put_cost_table(&actor, &message.role, table)).await?;
         reply(shapes::cost_tables(&costs))
     }
 
@@ -189,26 +155,15 @@ impl Admin for AdminAdapter {
         _: Request<v1::GetCostTablesRequest>,
     ) -> Result<Response<v1::CostTablesReply>, Status> {
         let costs = self.service.cost_tables();
-        let all = costs
-            .all()
-            .map(|table| shapes::table(crate::cost_tables::shape(table)))
-            .collect();
-        reply(v1::CostTablesReply {
-            tables: Some(shapes::cost_tables(&costs)),
-            all,
-        })
+        let all = costs.all().map(|table| shapes::table(crate::cost_tables::shape(table))).collect();
+        reply(v1::CostTablesReply { tables: Some(shapes::cost_tables(&costs)), all })
     }
 
     async fn usage(&self, request: Request<v1::UsageRequest>) -> Result<Response<v1::UsageReply>, Status> {
         let message = request.into_inner();
-        let (rows, truncated) = self
-            .service
-            .usage(&message.group, message.per_client)
-            .map_err(admin_status)?;
-        reply(v1::UsageReply {
-            rows: rows.into_iter().map(shapes::usage_row).collect(),
-            truncated,
-        })
+        let (rows, truncated) =
+            self.service.usage(&message.group, message.per_client).map_err(admin_status)?;
+        reply(v1::UsageReply { rows: rows.into_iter().map(shapes::usage_row).collect(), truncated })
     }
 
     async fn usage_history(
@@ -223,9 +178,7 @@ impl Admin for AdminAdapter {
             start_unix_s,
             amount: Some(convert::consumption(&amount)),
         });
-        reply(v1::UsageHistoryReply {
-            points: points.collect(),
-        })
+        reply(v1::UsageHistoryReply { points: points.collect() })
     }
 
     async fn list_clients(
@@ -233,20 +186,14 @@ impl Admin for AdminAdapter {
         _: Request<v1::ListClientsRequest>,
     ) -> Result<Response<v1::ListClientsReply>, Status> {
         let (rows, truncated) = self.service.clients();
-        reply(v1::ListClientsReply {
-            clients: rows.into_iter().map(shapes::client).collect(),
-            truncated,
-        })
+        reply(v1::ListClientsReply { clients: rows.into_iter().map(shapes::client).collect(), truncated })
     }
 
     async fn list_leases(
         &self,
         request: Request<v1::ListLeasesRequest>,
     ) -> Result<Response<v1::ListLeasesReply>, Status> {
-        let table = self
-            .service
-            .leases(&request.into_inner().group)
-            .map_err(admin_status)?;
+        let table = self.service.leases(&request.into_inner().group).map_err(admin_status)?;
         reply(v1::ListLeasesReply {
             leases: table.leases.into_iter().map(shapes::lease).collect(),
             groups: table.groups.into_iter().map(shapes::group_state).collect(),
@@ -263,11 +210,7 @@ impl Admin for AdminAdapter {
         request: Request<v1::AuditLogRequest>,
     ) -> Result<Response<v1::AuditLogReply>, Status> {
         let message = request.into_inner();
-        let entries = self
-            .call(move |service| service.audit_log(message.before_id, message.limit))
-            .await?;
-        reply(v1::AuditLogReply {
-            entries: entries.into_iter().map(shapes::audit_entry).collect(),
-        })
+        let entries = self.call(move |service| service.audit_log(message.before_id, message.limit)).await?;
+        reply(v1::AuditLogReply { entries: entries.into_iter().map(shapes::audit_entry).collect() })
     }
 }

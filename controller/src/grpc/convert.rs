@@ -52,37 +52,26 @@ pub(crate) fn reports(reports: Vec<v1::Report>) -> Result<Vec<ReportIn>, Message
     bounded("reports", reports.len())?;
     let decoded = reports.into_iter().map(|report| ReportIn {
         incarnation: report.incarnation,
-        total: report.total.map_or_else(
-            || Err("total: is missing".to_owned()),
-            |total| consumption_in(&total),
-        ),
+        total: report
+            .total
+            .map_or_else(|| Err("total: is missing".to_owned()), |total| consumption_in(&total)),
         group: report.group,
     });
     Ok(decoded.collect())
 }
 
 fn bounded(field: &'static str, count: usize) -> Result<(), MessageError> {
-    if count > MAX_ENTRIES {
-        Err(MessageError::TooMany { field, count })
-    } else {
-        Ok(())
-    }
+    if count > MAX_ENTRIES { Err(MessageError::TooMany { field, count }) } else { Ok(()) }
 }
 
 fn entry(entry: v1::RenewEntry) -> EntryIn {
     let ask = ask(&entry).map(|ask| (ask, entry.proof));
-    EntryIn {
-        group: entry.group,
-        ask,
-    }
+    EntryIn { group: entry.group, ask }
 }
 
 fn ask(entry: &v1::RenewEntry) -> Result<Ask, String> {
     if entry.proof.len() > MAX_PROOF_BYTES {
-        return Err(format!(
-            "proof: {} bytes are too many: at most {MAX_PROOF_BYTES}",
-            entry.proof.len()
-        ));
+        return Err(format!("proof: {} bytes are too many: at most {MAX_PROOF_BYTES}", entry.proof.len()));
     }
     Ok(Ask {
         acked_seq: entry.acked_seq,
@@ -102,16 +91,12 @@ fn ask(entry: &v1::RenewEntry) -> Result<Ask, String> {
 
 fn amount(field: &'static str, micro_ru: i64) -> Result<Ru, String> {
     let out_of_range = || format!("{field}: {micro_ru} is out of range: 0 to {}", Ru::MAX.0);
-    Some(Ru(micro_ru))
-        .filter(|ru| (Ru::ZERO..=Ru::MAX).contains(ru))
-        .ok_or_else(out_of_range)
+    Some(Ru(micro_ru)).filter(|ru| (Ru::ZERO..=Ru::MAX).contains(ru)).ok_or_else(out_of_range)
 }
 
 fn rate(field: &'static str, micro_ru_per_s: i64) -> Result<Rate, String> {
     let out_of_range = || format!("{field}: {micro_ru_per_s} is out of range: 0 to {}", Rate::MAX.0);
-    Some(Rate(micro_ru_per_s))
-        .filter(|rate| (Rate::ZERO..=Rate::MAX).contains(rate))
-        .ok_or_else(out_of_range)
+    Some(Rate(micro_ru_per_s)).filter(|rate| (Rate::ZERO..=Rate::MAX).contains(rate)).ok_or_else(out_of_range)
 }
 
 fn consumption_in(total: &v1::Consumption) -> Result<Consumption, String> {
@@ -145,14 +130,7 @@ fn consumption_in(total: &v1::Consumption) -> Result<Consumption, String> {
 
 /// Encodes consumption.
 pub(crate) fn consumption(total: &Consumption) -> v1::Consumption {
-    let Consumption {
-        charged,
-        shadow,
-        operations,
-        throttled,
-        waited_us,
-        usage,
-    } = total;
+    let Consumption { charged, shadow, operations, throttled, waited_us, usage } = total;
     v1::Consumption {
         cpu_micro_ru: charged.cpu.0,
         read_micro_ru: charged.read.0,
@@ -193,21 +171,12 @@ fn grant_entry(entry: EntryOut) -> v1::GrantEntry {
         Answer::Grant(grant, proof) => (grant, proof),
         Answer::Refused(message) => {
             let status = v1::GrantStatus::Refused.into();
-            return v1::GrantEntry {
-                group: entry.group,
-                status,
-                message,
-                ..v1::GrantEntry::default()
-            };
+            return v1::GrantEntry { group: entry.group, status, message, ..v1::GrantEntry::default() };
         }
     };
     let encoded = match grant {
         Grant::Leased(terms) => leased(&terms),
-        Grant::Unlimited {
-            ttl,
-            renew_after,
-            fallback,
-        } => v1::GrantEntry {
+        Grant::Unlimited { ttl, renew_after, fallback } => v1::GrantEntry {
             status: v1::GrantStatus::Unlimited.into(),
             ttl_us: ttl.0,
             renew_after_us: renew_after.0,
@@ -231,11 +200,7 @@ fn grant_entry(entry: EntryOut) -> v1::GrantEntry {
             ..v1::GrantEntry::default()
         },
     };
-    v1::GrantEntry {
-        group: entry.group,
-        proof,
-        ..encoded
-    }
+    v1::GrantEntry { group: entry.group, proof, ..encoded }
 }
 
 fn leased(terms: &LeaseTerms) -> v1::GrantEntry {
@@ -273,69 +238,15 @@ mod tests {
     #[test]
     fn fields_out_of_range_are_refused_by_name() {
         let table: Vec<(&str, v1::RenewEntry)> = vec![
-            (
-                "held_rate",
-                v1::RenewEntry {
-                    held_rate: -1,
-                    ..Default::default()
-                },
-            ),
-            (
-                "held_cap",
-                v1::RenewEntry {
-                    held_cap_micro_ru: i64::MAX,
-                    ..Default::default()
-                },
-            ),
-            (
-                "held_lump",
-                v1::RenewEntry {
-                    held_lump_micro_ru: -1,
-                    ..Default::default()
-                },
-            ),
-            (
-                "returned",
-                v1::RenewEntry {
-                    returned_micro_ru: i64::MIN,
-                    ..Default::default()
-                },
-            ),
-            (
-                "demand_rate",
-                v1::RenewEntry {
-                    demand_rate: Rate::MAX.0 + 1,
-                    ..Default::default()
-                },
-            ),
-            (
-                "backlog",
-                v1::RenewEntry {
-                    backlog_micro_ru: -1,
-                    ..Default::default()
-                },
-            ),
-            (
-                "head",
-                v1::RenewEntry {
-                    head_micro_ru: -1,
-                    ..Default::default()
-                },
-            ),
-            (
-                "debt",
-                v1::RenewEntry {
-                    debt_micro_ru: -1,
-                    ..Default::default()
-                },
-            ),
-            (
-                "proof",
-                v1::RenewEntry {
-                    proof: vec![0; 257],
-                    ..Default::default()
-                },
-            ),
+            ("held_rate", v1::RenewEntry { held_rate: -1, ..Default::default() }),
+            ("held_cap", v1::RenewEntry { held_cap_micro_ru: i64::MAX, ..Default::default() }),
+            ("held_lump", v1::RenewEntry { held_lump_micro_ru: -1, ..Default::default() }),
+            ("returned", v1::RenewEntry { returned_micro_ru: i64::MIN, ..Default::default() }),
+            ("demand_rate", v1::RenewEntry { demand_rate: Rate::MAX.0 + 1, ..Default::default() }),
+            ("backlog", v1::RenewEntry { backlog_micro_ru: -1, ..Default::default() }),
+            ("head", v1::RenewEntry { head_micro_ru: -1, ..Default::default() }),
+            ("debt", v1::RenewEntry { debt_micro_ru: -1, ..Default::default() }),
+            ("proof", v1::RenewEntry { proof: vec![0; 257], ..Default::default() }),
         ];
         for (field, message) in table {
             let error = entry(message).ask.unwrap_err();
@@ -344,28 +255,15 @@ mod tests {
                 "{error}"
             );
         }
-        let total = v1::Consumption {
-            write_micro_ru: -1,
-            ..Default::default()
-        };
-        assert!(
-            consumption_in(&total)
-                .unwrap_err()
-                .starts_with("write_micro_ru: -1")
-        );
+        let total = v1::Consumption { write_micro_ru: -1, ..Default::default() };
+        assert!(consumption_in(&total).unwrap_err().starts_with("write_micro_ru: -1"));
     }
 
     #[test]
     fn messages_are_bounded() {
         assert_eq!(renew(v1::Renew::default()).unwrap_err(), MessageError::NoSeq);
         let entries = vec![v1::RenewEntry::default(); MAX_ENTRIES + 1];
-        let error = renew(v1::Renew {
-            seq: 1,
-            entries,
-            ..Default::default()
-        })
-        .unwrap_err()
-        .to_string();
+        let error = renew(v1::Renew { seq: 1, entries, ..Default::default() }).unwrap_err().to_string();
         assert!(error.contains("4097") && error.contains("4096"), "{error}");
         let many = vec![v1::Report::default(); MAX_ENTRIES + 1];
         assert!(reports(many).is_err());
@@ -374,11 +272,7 @@ mod tests {
 
     #[test]
     fn consumption_round_trips() {
-        let usage = v1::Usage {
-            cpu_ns: 1,
-            cross_zone_bytes: u64::MAX,
-            ..Default::default()
-        };
+        let usage = v1::Usage { cpu_ns: 1, cross_zone_bytes: u64::MAX, ..Default::default() };
         let wire = v1::Consumption {
             cpu_micro_ru: 5,
             shadow_micro_ru: 6,

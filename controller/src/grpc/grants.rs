@@ -43,12 +43,7 @@ impl Grants for GrantsAdapter {
         let subscription = self.service.subscribe(have_revision);
         let subscription = subscription.map_err(|error| Status::resource_exhausted(error.to_string()))?;
         let (answers, stream) = mpsc::channel(watch::QUEUE);
-        tokio::spawn(watch::serve(
-            self.stopping.clone(),
-            Arc::clone(&self.service),
-            subscription,
-            answers,
-        ));
+        tokio::spawn(watch::serve(self.stopping.clone(), Arc::clone(&self.service), subscription, answers));
         Ok(Response::new(Box::pin(ReceiverStream::new(stream))))
     }
 }

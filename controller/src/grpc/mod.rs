@@ -31,13 +31,8 @@ impl Stopping {
 
 /// Who asks.
 fn actor<T>(request: &Request<T>) -> Actor {
-    let stated = request
-        .metadata()
-        .get(ACTOR_HEADER)
-        .and_then(|value| value.to_str().ok());
-    let peer = request
-        .remote_addr()
-        .map_or_else(|| "unknown address".to_owned(), |peer| peer.to_string());
+    let stated = request.metadata().get(ACTOR_HEADER).and_then(|value| value.to_str().ok());
+    let peer = request.remote_addr().map_or_else(|| "unknown address".to_owned(), |peer| peer.to_string());
     Actor::new(stated, &peer)
 }
 

@@ -54,13 +54,8 @@ async fn accept(
 ) -> Result<(Session, v1::Welcome), Status> {
     let first = timeout(duration(HELLO_WITHIN), asks.message()).await;
     let first = first.map_err(|_| Status::deadline_exceeded(format!("no hello within {HELLO_WITHIN}")))??;
-    let Some(v1::ClientMessage {
-        kind: Some(Ask::Hello(hello)),
-    }) = first
-    else {
-        return Err(Status::invalid_argument(
-            "the first message of a session must be a hello",
-        ));
+    let Some(v1::ClientMessage { kind: Some(Ask::Hello(hello)) }) = first else {
+        return Err(Status::invalid_argument("the first message of a session must be a hello"));
     };
     let protocol = negotiate(hello.protocol_min, hello.protocol_max)?;
     let client =
@@ -70,15 +65,8 @@ async fn accept(
             "incarnation: 0 is out of range; use a number that grows with every start",
         ));
     }
-    let agent: String = hello
-        .agent
-        .chars()
-        .filter(|c| !c.is_control())
-        .take(MAX_AGENT)
-        .collect();
-    let session = service
-        .hello(&client, hello.incarnation, &agent)
-        .map_err(|error| client_status(&error))?;
+    let agent: String = hello.agent.chars().filter(|c| !c.is_control()).take(MAX_AGENT).collect();
+    let session = service.hello(&client, hello.incarnation, &agent).map_err(|error| client_status(&error))?;
     let welcome = v1::Welcome {
         protocol,
         epoch: session.epoch,
@@ -137,14 +125,10 @@ async fn run(
 }
 
 fn lower(epoch: u64, lowers: Vec<(name::GroupName, tidegate_core::units::Rate)>) -> Answer {
-    let entries = lowers.into_iter().map(|(group, rate)| v1::LowerEntry {
-        group: group.to_string(),
-        rate_at_most: rate.0,
-    });
-    Answer::Lower(v1::Lower {
-        epoch,
-        entries: entries.collect(),
-    })
+    let entries = lowers
+        .into_iter()
+        .map(|(group, rate)| v1::LowerEntry { group: group.to_string(), rate_at_most: rate.0 });
+    Answer::Lower(v1::Lower { epoch, entries: entries.collect() })
 }
 
 /// Counts the last reports and waits until they are on disk, for as long as the node does.

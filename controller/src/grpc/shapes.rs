@@ -51,11 +51,7 @@ pub(super) fn group(group: GroupText) -> v1::Group {
 }
 
 pub(super) fn group_reply(reply: GroupReply) -> v1::GroupReply {
-    v1::GroupReply {
-        group: Some(group(reply.group)),
-        warnings: reply.warnings,
-        changed: reply.changed,
-    }
+    v1::GroupReply { group: Some(group(reply.group)), warnings: reply.warnings, changed: reply.changed }
 }
 
 pub(super) fn binding(principal: &Principal, group: &GroupName) -> v1::Binding {
@@ -86,10 +82,7 @@ pub(super) fn table(table: TableShape) -> v1::CostTable {
 
 pub(super) fn cost_tables(costs: &CostTables) -> v1::CostTables {
     let message = |found| table(shape(found));
-    v1::CostTables {
-        active: costs.active().map(message),
-        shadow: costs.shadow().map(message),
-    }
+    v1::CostTables { active: costs.active().map(message), shadow: costs.shadow().map(message) }
 }
 
 pub(super) fn usage_row(row: UsageRow) -> v1::UsageRow {
@@ -122,11 +115,7 @@ pub(super) fn client(row: ClientRow) -> v1::ClientInfo {
 
 pub(super) fn lease(row: LeaseRow) -> v1::LeaseInfo {
     let limit = |rate| {
-        if row.lease.unlimited {
-            "unlimited".to_owned()
-        } else {
-            rate_text(rate)
-        }
+        if row.lease.unlimited { "unlimited".to_owned() } else { rate_text(rate) }
     };
     v1::LeaseInfo {
         group: row.group.to_string(),

@@ -102,9 +102,7 @@ async fn send_event(answers: &Answers, before: u64, event: &Event) -> Result<(),
     for (at, kind) in event.kinds.iter().enumerate() {
         let revision = if at == last { event.revision } else { before };
         let Some(message) = encode(kind) else {
-            return Err(Status::aborted(
-                "much changed at once; watch again for a snapshot",
-            ));
+            return Err(Status::aborted("much changed at once; watch again for a snapshot"));
         };
         send(answers, revision, message).await?;
     }
@@ -138,19 +136,9 @@ fn binding((principal, group): (&Principal, &GroupName)) -> v1::Binding {
 /// Sends, or gives up on a watcher that does not read.
 async fn send(answers: &Answers, revision: u64, kind: Kind) -> Result<(), Status> {
     let patience = duration(HEARTBEAT_EVERY) * PATIENCE;
-    match timeout(
-        patience,
-        answers.send(Ok(v1::WatchEvent {
-            revision,
-            kind: Some(kind),
-        })),
-    )
-    .await
-    {
+    match timeout(patience, answers.send(Ok(v1::WatchEvent { revision, kind: Some(kind) }))).await {
         Ok(Ok(())) => Ok(()),
         Ok(Err(_)) => Err(Status::cancelled("the node went away")),
-        Err(_) => Err(Status::resource_exhausted(
-            "the stream was not read; watch again for a snapshot",
-        )),
+        Err(_) => Err(Status::resource_exhausted("the stream was not read; watch again for a snapshot")),
     }
 }

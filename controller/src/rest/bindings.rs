@@ -1,9 +1,6 @@
 //! `/v1/bindings` and `/v1/resolve`.
 
-#![expect(
-    unused_qualifications,
-    reason = "the path macro writes the names of parameter types in full"
-)]
+#![expect(unused_qualifications, reason = "the path macro writes the names of parameter types in full")]
 
 use std::sync::Arc;
 
@@ -59,21 +56,15 @@ pub(super) async fn list(
     Params(params): Params<ListParams>,
 ) -> Result<Json<BindingsAnswer>, ApiError> {
     let from_start = params.after_tenant.is_empty() && params.after_user.is_empty();
-    let after = if from_start {
-        None
-    } else {
-        Some(Principal::parse(&params.after_tenant, &params.after_user)?)
-    };
+    let after =
+        if from_start { None } else { Some(Principal::parse(&params.after_tenant, &params.after_user)?) };
     let (bound, more) = service.bindings(&params.group, after.as_ref(), params.limit)?;
     let bindings = bound.iter().map(|bound| BindingShape {
         tenant: bound.principal.tenant().to_owned(),
         user: bound.principal.user().to_owned(),
         group: bound.group.to_string(),
     });
-    Ok(Json(BindingsAnswer {
-        bindings: bindings.collect(),
-        more,
-    }))
+    Ok(Json(BindingsAnswer { bindings: bindings.collect(), more }))
 }
 
 /// What binding did.
@@ -94,15 +85,9 @@ pub(super) async fn bind(
     By(actor): By,
     Body(b): Body<BindingShape>,
 ) -> Result<Json<BoundAnswer>, ApiError> {
-    let bound = blocking(service, move |service| {
-        service.bind(&actor, &b.tenant, &b.user, &b.group)
-    })
-    .await?;
+    let bound = blocking(service, move |service| service.bind(&actor, &b.tenant, &b.user, &b.group)).await?;
     let (previous, changed) = bound;
-    Ok(Json(BoundAnswer {
-        previous: previous.map(|name| name.to_string()).unwrap_or_default(),
-        changed,
-    }))
+    Ok(Json(BoundAnswer { previous: previous.map(|name| name.to_string()).unwrap_or_default(), changed }))
 }
 
 #[derive(Default, Deserialize, IntoParams)]
@@ -150,8 +135,5 @@ pub(super) async fn resolve(
     Params(params): Params<PrincipalParams>,
 ) -> Result<Json<ResolvedAnswer>, ApiError> {
     let resolved = service.resolve(&params.tenant, &params.user)?;
-    Ok(Json(ResolvedAnswer {
-        group: resolved.group.to_string(),
-        matched: resolved.matched.as_str(),
-    }))
+    Ok(Json(ResolvedAnswer { group: resolved.group.to_string(), matched: resolved.matched.as_str() }))
 }

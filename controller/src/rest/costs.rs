@@ -28,11 +28,7 @@ pub(super) struct CostTablesAnswer {
 
 fn answer(costs: &CostTables) -> Json<CostTablesAnswer> {
     let all = costs.all().map(shape).collect();
-    Json(CostTablesAnswer {
-        active: costs.active().map(shape),
-        shadow: costs.shadow().map(shape),
-        all,
-    })
+    Json(CostTablesAnswer { active: costs.active().map(shape), shadow: costs.shadow().map(shape), all })
 }
 
 /// Reads all cost tables.
@@ -52,10 +48,7 @@ pub(super) async fn put(
     Path(role): Path<String>,
     Body(table): Body<TableShape>,
 ) -> Result<Json<CostTablesAnswer>, ApiError> {
-    let costs = blocking(service, move |service| {
-        service.put_cost_table(&actor, &role, Some(table))
-    })
-    .await?;
+    let costs = blocking(service, move |service| service.put_cost_table(&actor, &role, Some(table))).await?;
     Ok(answer(&costs))
 }
 
@@ -66,9 +59,6 @@ pub(super) async fn drop_shadow(
     Extension(service): Shared,
     By(actor): By,
 ) -> Result<Json<CostTablesAnswer>, ApiError> {
-    let costs = blocking(service, move |service| {
-        service.put_cost_table(&actor, "shadow", None)
-    })
-    .await?;
+    let costs = blocking(service, move |service| service.put_cost_table(&actor, "shadow", None)).await?;
     Ok(answer(&costs))
 }

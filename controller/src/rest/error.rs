@@ -35,16 +35,7 @@ pub(super) struct ApiError {
 
 impl ApiError {
     pub(super) fn new(status: StatusCode, code: &'static str, message: impl Into<String>) -> Self {
-        Self {
-            status,
-            body: ErrorBody {
-                error: ErrorDetail {
-                    code,
-                    message: message.into(),
-                    field: None,
-                },
-            },
-        }
+        Self { status, body: ErrorBody { error: ErrorDetail { code, message: message.into(), field: None } } }
     }
 }
 
@@ -62,13 +53,7 @@ impl From<AdminError> for ApiError {
         let field = error.field().map(str::to_owned);
         Self {
             status,
-            body: ErrorBody {
-                error: ErrorDetail {
-                    code: error.code(),
-                    message: error.to_string(),
-                    field,
-                },
-            },
+            body: ErrorBody { error: ErrorDetail { code: error.code(), message: error.to_string(), field } },
         }
     }
 }

@@ -22,23 +22,21 @@ impl<S: Send + Sync, T: DeserializeOwned> FromRequest<S> for Body<T> {
     type Rejection = ApiError;
 
     async fn from_request(request: Request, state: &S) -> Result<Self, ApiError> {
-        let Json(body) = Json::from_request(request, state)
-            .await
-            .map_err(|rejection: JsonRejection| {
-                let status = rejection.status();
-                if status == StatusCode::PAYLOAD_TOO_LARGE {
-                    let message = format!("the body is larger than {MAX_MESSAGE_BYTES} bytes");
-                    return ApiError::new(status, "too_large", message);
-                }
-                if status == StatusCode::UNSUPPORTED_MEDIA_TYPE {
-                    return ApiError::new(
-                        status,
-                        "media_type",
-                        "send the body with content-type: application/json",
-                    );
-                }
-                ApiError::new(StatusCode::BAD_REQUEST, "invalid", rejection.body_text())
-            })?;
+        let Json(body) = Json::from_request(request, state).await.map_err(|rejection: JsonRejection| {
+            let status = rejection.status();
+            if status == StatusCode::PAYLOAD_TOO_LARGE {
+                let message = format!("the body is larger than {MAX_MESSAGE_BYTES} bytes");
+                return ApiError::new(status, "too_large", message);
+            }
+            if status == StatusCode::UNSUPPORTED_MEDIA_TYPE {
+                return ApiError::new(
+                    status,
+                    "media_type",
+                    "send the body with content-type: application/json",
+                );
+            }
+            ApiError::new(StatusCode::BAD_REQUEST, "invalid", rejection.body_text())
+        })?;
         Ok(Self(body))
     }
 }
@@ -65,15 +63,9 @@ impl<S: Send + Sync> FromRequestParts<S> for By {
     type Rejection = Infallible;
 
     async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, Infallible> {
-        let stated = parts
-            .headers
-            .get(ACTOR_HEADER)
-            .and_then(|value| value.to_str().ok());
+        let stated = parts.headers.get(ACTOR_HEADER).and_then(|value| value.to_str().ok());
         let peer = parts.extensions.get::<ConnectInfo<SocketAddr>>();
-        let peer = peer.map_or_else(
-            || "unknown address".to_owned(),
-            |ConnectInfo(peer)| peer.to_string(),
-        );
+        let peer = peer.map_or_else(|| "unknown address".to_owned(), |ConnectInfo(peer)| peer.to_string());
         Ok(Self(Actor::new(stated, &peer)))
     }
 }

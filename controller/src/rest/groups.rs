@@ -1,9 +1,6 @@
 //! `/v1/groups`.
 
-#![expect(
-    unused_qualifications,
-    reason = "the path macro writes the names of parameter types in full"
-)]
+#![expect(unused_qualifications, reason = "the path macro writes the names of parameter types in full")]
 
 use std::sync::Arc;
 
@@ -42,11 +39,7 @@ pub(super) async fn list(
     Params(params): Params<ListParams>,
 ) -> Result<Json<GroupsAnswer>, ApiError> {
     let page = service.groups(&params.after, params.limit)?;
-    Ok(Json(GroupsAnswer {
-        groups: page.groups,
-        next_after: page.next_after,
-        warnings: page.warnings,
-    }))
+    Ok(Json(GroupsAnswer { groups: page.groups, next_after: page.next_after, warnings: page.warnings }))
 }
 
 #[derive(Deserialize, IntoParams)]
@@ -68,9 +61,8 @@ pub(super) async fn create(
     Params(params): Params<CreateParams>,
     Body(group): Body<GroupText>,
 ) -> Result<Json<GroupAnswer>, ApiError> {
-    let created = blocking(service, move |service| {
-        service.create_group(&actor, &group, params.if_not_exists)
-    });
+    let created =
+        blocking(service, move |service| service.create_group(&actor, &group, params.if_not_exists));
     Ok(answer(created.await?))
 }
 
@@ -141,13 +133,7 @@ pub(super) async fn delete(
     Params(params): Params<DeleteParams>,
 ) -> Result<Json<DeletedAnswer>, ApiError> {
     let deleted = blocking(service, move |service| {
-        service.delete_group(
-            &actor,
-            &name,
-            &params.force_to,
-            params.expected_revision,
-            params.if_exists,
-        )
+        service.delete_group(&actor, &name, &params.force_to, params.expected_revision, params.if_exists)
     });
     let deleted = deleted.await?;
     Ok(Json(DeletedAnswer {
@@ -159,9 +145,5 @@ pub(super) async fn delete(
 }
 
 fn answer(reply: GroupReply) -> Json<GroupAnswer> {
-    Json(GroupAnswer {
-        group: reply.group,
-        warnings: reply.warnings,
-        changed: reply.changed,
-    })
+    Json(GroupAnswer { group: reply.group, warnings: reply.warnings, changed: reply.changed })
 }

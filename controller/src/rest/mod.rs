@@ -43,16 +43,9 @@ pub(crate) fn router(service: Arc<Service>) -> Router {
     let document = Arc::new(document);
     routes
         .route("/metrics", get(metrics))
-        .route(
-            "/openapi.json",
-            get(move || async move { Json((*document).clone()) }),
-        )
+        .route("/openapi.json", get(move || async move { Json((*document).clone()) }))
         .fallback(|| async {
-            ApiError::new(
-                StatusCode::NOT_FOUND,
-                "not_found",
-                "no such path; see /openapi.json",
-            )
+            ApiError::new(StatusCode::NOT_FOUND, "not_found", "no such path; see /openapi.json")
         })
         .method_not_allowed_fallback(|| async {
             let message = "this path does not take this method; see /openapi.json";
@@ -124,10 +117,7 @@ mod tests {
         assert_eq!(paths.len(), expected.len());
         for (path, methods) in expected {
             for method in methods {
-                assert!(
-                    paths[path][method]["responses"]["200"].is_object(),
-                    "{method} {path}"
-                );
+                assert!(paths[path][method]["responses"]["200"].is_object(), "{method} {path}");
             }
         }
         assert!(document["components"]["schemas"]["Group"].is_object());

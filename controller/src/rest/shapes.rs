@@ -80,14 +80,7 @@ pub(super) struct UsageShape {
 
 impl From<&Consumption> for ConsumptionShape {
     fn from(total: &Consumption) -> Self {
-        let Consumption {
-            charged,
-            shadow,
-            operations,
-            throttled,
-            waited_us,
-            usage,
-        } = total;
+        let Consumption { charged, shadow, operations, throttled, waited_us, usage } = total;
         Self {
             ru: amount_text(total.ru()),
             cpu_ru: amount_text(charged.cpu),
@@ -203,11 +196,7 @@ pub(super) struct LeaseShape {
 impl From<LeaseRow> for LeaseShape {
     fn from(row: LeaseRow) -> Self {
         let limit = |rate| {
-            if row.lease.unlimited {
-                "unlimited".to_owned()
-            } else {
-                rate_text(rate)
-            }
+            if row.lease.unlimited { "unlimited".to_owned() } else { rate_text(rate) }
         };
         Self {
             group: row.group.to_string(),

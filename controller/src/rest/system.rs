@@ -1,9 +1,6 @@
 //! `/v1/status` and `/v1/audit`.
 
-#![expect(
-    unused_qualifications,
-    reason = "the path macro writes the names of parameter types in full"
-)]
+#![expect(unused_qualifications, reason = "the path macro writes the names of parameter types in full")]
 
 use std::sync::Arc;
 
@@ -49,9 +46,6 @@ pub(super) async fn audit(
     Extension(service): Shared,
     Params(params): Params<AuditParams>,
 ) -> Result<Json<AuditAnswer>, ApiError> {
-    let entries = blocking(service, move |service| {
-        service.audit_log(params.before_id, params.limit)
-    })
-    .await?;
+    let entries = blocking(service, move |service| service.audit_log(params.before_id, params.limit)).await?;
     Ok(Json(AuditAnswer { entries }))
 }

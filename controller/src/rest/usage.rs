@@ -1,9 +1,6 @@
 //! `/v1/usage`, `/v1/clients` and `/v1/leases`.
 
-#![expect(
-    unused_qualifications,
-    reason = "the path macro writes the names of parameter types in full"
-)]
+#![expect(unused_qualifications, reason = "the path macro writes the names of parameter types in full")]
 
 use std::sync::Arc;
 
@@ -46,10 +43,7 @@ pub(super) async fn usage(
     Params(params): Params<UsageParams>,
 ) -> Result<Json<UsageAnswer>, ApiError> {
     let (rows, truncated) = service.usage(&params.group, params.per_client)?;
-    Ok(Json(UsageAnswer {
-        rows: rows.into_iter().map(UsageRowShape::from).collect(),
-        truncated,
-    }))
+    Ok(Json(UsageAnswer { rows: rows.into_iter().map(UsageRowShape::from).collect(), truncated }))
 }
 
 #[derive(Default, Deserialize, IntoParams)]
@@ -93,13 +87,8 @@ pub(super) async fn history(
     let points = points
         .await?
         .into_iter()
-        .map(|(start_unix_s, amount)| HistoryPoint {
-            start_unix_s,
-            amount: ConsumptionShape::from(&amount),
-        });
-    Ok(Json(HistoryAnswer {
-        points: points.collect(),
-    }))
+        .map(|(start_unix_s, amount)| HistoryPoint { start_unix_s, amount: ConsumptionShape::from(&amount) });
+    Ok(Json(HistoryAnswer { points: points.collect() }))
 }
 
 /// Nodes.
@@ -114,10 +103,7 @@ pub(super) struct ClientsAnswer {
 #[utoipa::path(get, path = "/v1/clients", responses((status = 200, body = ClientsAnswer)))]
 pub(super) async fn clients(Extension(service): Shared) -> Json<ClientsAnswer> {
     let (rows, truncated) = service.clients();
-    Json(ClientsAnswer {
-        clients: rows.into_iter().map(ClientShape::from).collect(),
-        truncated,
-    })
+    Json(ClientsAnswer { clients: rows.into_iter().map(ClientShape::from).collect(), truncated })
 }
 
 #[derive(Default, Deserialize, IntoParams)]

@@ -45,10 +45,7 @@ impl Service {
                 return Ok(Plan::nothing((previous, false)));
             }
             if previous.is_none() && state.bindings.len() >= MAX_BINDINGS {
-                return Err(AdminError::Full {
-                    what: "bindings",
-                    limit: MAX_BINDINGS,
-                });
+                return Err(AdminError::Full { what: "bindings", limit: MAX_BINDINGS });
             }
             let change = Change {
                 action: "bind",
@@ -77,11 +74,7 @@ impl Service {
                 before: quoted(group),
                 after: String::new(),
             };
-            Ok(Plan {
-                edits: vec![Edit::Unbind(principal.clone())],
-                change,
-                reply: true,
-            })
+            Ok(Plan { edits: vec![Edit::Unbind(principal.clone())], change, reply: true })
         })
     }
 
@@ -93,9 +86,7 @@ impl Service {
         limit: u32,
     ) -> Result<(Vec<Bound>, bool), AdminError> {
         let limit = page_limit(limit, MAX_PAGE, MAX_PAGE)?;
-        let group = (!group.is_empty())
-            .then(|| GroupName::parse(group).in_field("group"))
-            .transpose()?;
+        let group = (!group.is_empty()).then(|| GroupName::parse(group).in_field("group")).transpose()?;
         let state = self.lock();
         if let Some(group) = &group {
             state.catalog.require(group)?;
@@ -107,10 +98,7 @@ impl Service {
                     .bindings
                     .of_group(group)
                     .filter(|principal| after.is_none_or(|after| *principal > after));
-                of_group
-                    .take(limit + 1)
-                    .map(|principal| bound((principal, group)))
-                    .collect()
+                of_group.take(limit + 1).map(|principal| bound((principal, group))).collect()
             }
         };
         let more = found.len() > limit;
@@ -129,10 +117,7 @@ impl Service {
 }
 
 fn bound((principal, group): (&Principal, &GroupName)) -> Bound {
-    Bound {
-        principal: principal.clone(),
-        group: group.clone(),
-    }
+    Bound { principal: principal.clone(), group: group.clone() }
 }
 
 /// A name as JSON; names need no escapes.

@@ -42,11 +42,7 @@ pub(super) struct Plan<T> {
 impl<T> Plan<T> {
     /// Nothing to do.
     pub(super) fn nothing(reply: T) -> Self {
-        Self {
-            edits: Vec::new(),
-            change: Change::default(),
-            reply,
-        }
+        Self { edits: Vec::new(), change: Change::default(), reply }
     }
 }
 
@@ -75,10 +71,7 @@ impl Service {
         let mut state = self.lock();
         state.audit.advance();
         state.revision += 1;
-        let event = Event {
-            revision: state.revision,
-            kinds: kinds(&state, &plan.edits),
-        };
+        let event = Event { revision: state.revision, kinds: kinds(&state, &plan.edits) };
         for edit in plan.edits {
             state.apply(now, edit)?;
         }
@@ -109,9 +102,7 @@ impl Service {
             state.rows(edit, &mut batch)?;
         }
         batch.push(put_number(META_REVISION, state.revision + 1));
-        state
-            .audit
-            .record(&mut batch, self.clock.unix_ms(), actor, plan.change.clone())?;
+        state.audit.record(&mut batch, self.clock.unix_ms(), actor, plan.change.clone())?;
         Ok(batch)
     }
 
@@ -127,19 +118,13 @@ impl State {
     fn rows(&self, edit: &Edit, batch: &mut Batch) -> Result<(), StoreError> {
         match edit {
             Edit::PutGroup(id, definition) => {
-                let stored = StoredGroup {
-                    id: id.0,
-                    group: definition.text(),
-                };
+                let stored = StoredGroup { id: id.0, group: definition.text() };
                 batch.push(put_json(Table::Groups, group_key(*id), &stored)?);
                 let next = u64::from(id.0) + 1;
                 if self.catalog.get(*id).is_none() {
                     batch.push(put_number(META_NEXT_GROUP, next));
                 }
-                batch.push(put_number(
-                    META_LONGEST_TTL,
-                    self.longest_ttl.max(definition.ttl).0,
-                ));
+                batch.push(put_number(META_LONGEST_TTL, self.longest_ttl.max(definition.ttl).0));
             }
             Edit::RemoveGroup(id) => {
                 batch.push(Write::Delete(Table::Groups, group_key(*id)));
@@ -148,20 +133,13 @@ impl State {
                 batch.extend(rows.map(|client| Write::Delete(Table::Ledger, ledger_key(client, *id))));
             }
             Edit::Bind(principal, group) => {
-                let stored = StoredBinding {
-                    principal: principal.clone(),
-                    group: group.to_string(),
-                };
+                let stored = StoredBinding { principal: principal.clone(), group: group.to_string() };
                 batch.push(put_json(Table::Bindings, principal.key(), &stored)?);
             }
             Edit::Unbind(principal) => batch.push(Write::Delete(Table::Bindings, principal.key())),
             Edit::Costs(tables) => {
                 for table in tables.all() {
-                    batch.push(put_json(
-                        Table::CostTables,
-                        table.to_string().into_bytes(),
-                        table,
-                    )?);
+                    batch.push(put_json(Table::CostTables, table.to_string().into_bytes(), table)?);
                 }
                 batch.push(put_json(Table::Meta, META_COST_ROLES.to_vec(), tables.roles())?);
             }
@@ -171,18 +149,12 @@ impl State {
 
     /// Puts a stored edit in force.
     pub(super) fn apply(&mut self, now: Time, edit: Edit) -> Result<(), AdminError> {
-        let refused = |error| {
-            AdminError::Internal(format!(
-                "the grant engine refused a checked definition: {error:?}"
-            ))
-        };
+        let refused =
+            |error| AdminError::Internal(format!("the grant engine refused a checked definition: {error:?}"));
         match edit {
             Edit::PutGroup(id, definition) => {
                 self.longest_ttl = self.longest_ttl.max(definition.ttl);
-                let parent = definition
-                    .parent
-                    .as_ref()
-                    .and_then(|parent| self.catalog.id(parent));
+                let parent = definition.parent.as_ref().and_then(|parent| self.catalog.id(parent));
                 let spec = definition.spec(parent);
                 self.catalog.put(id, *definition);
                 self.engine.put_group(now, id, spec).map_err(refused)?;

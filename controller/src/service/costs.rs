@@ -30,17 +30,11 @@ impl Service {
             let json = |table| serde_json::to_string(&shape(table)).unwrap_or_default();
             let change = Change {
                 action,
-                subject: table
-                    .as_ref()
-                    .map_or_else(|| "none".to_owned(), ToString::to_string),
+                subject: table.as_ref().map_or_else(|| "none".to_owned(), ToString::to_string),
                 before: before.map(json).unwrap_or_default(),
                 after: table.as_ref().map(json).unwrap_or_default(),
             };
-            Ok(Plan {
-                edits: vec![Edit::Costs(Arc::clone(&after))],
-                change,
-                reply: after,
-            })
+            Ok(Plan { edits: vec![Edit::Costs(Arc::clone(&after))], change, reply: after })
         })
     }
 

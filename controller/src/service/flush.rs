@@ -43,13 +43,8 @@ impl Service {
         if taken.seqs.is_empty() && taken.rows.is_empty() && taken.history.is_empty() {
             return Ok(());
         }
-        let result = taken.batch().and_then(|batch| {
-            if batch.is_empty() {
-                Ok(())
-            } else {
-                self.commit(&batch)
-            }
-        });
+        let result =
+            taken.batch().and_then(|batch| if batch.is_empty() { Ok(()) } else { self.commit(&batch) });
         let mut state = self.lock();
         match &result {
             Ok(()) => state.stored(taken),
@@ -88,19 +83,11 @@ impl Taken {
     fn batch(&self) -> Result<Batch, StoreError> {
         let mut batch = Batch::new();
         for (client, group, total) in &self.rows {
-            batch.push(Write::Put(
-                Table::Ledger,
-                ledger_key(*client, *group),
-                consumption_bytes(total),
-            ));
+            batch.push(Write::Put(Table::Ledger, ledger_key(*client, *group), consumption_bytes(total)));
         }
         for (bucket, amount) in &self.history {
             let key = pair_key(bucket.start_unix_s, bucket.group);
-            batch.push(Write::Put(
-                bucket.resolution.table(),
-                key,
-                consumption_bytes(amount),
-            ));
+            batch.push(Write::Put(bucket.resolution.table(), key, consumption_bytes(amount)));
         }
         for (client, stored) in &self.clients {
             batch.push(put_json(Table::Clients, u64_key(client.0), stored)?);
@@ -150,8 +137,7 @@ impl State {
     }
 
     fn not_stored(&mut self, taken: Taken) {
-        self.ledger
-            .mark_dirty(taken.rows.iter().map(|(client, group, _)| (*client, *group)));
+        self.ledger.mark_dirty(taken.rows.iter().map(|(client, group, _)| (*client, *group)));
         self.history.mark_dirty(taken.history);
         for (id, seq) in taken.seqs {
             let newest = self.unstored.entry(id).or_insert(seq);

@@ -43,10 +43,7 @@ impl Service {
         let batch = self.folded(&folding)?;
         self.commit(&batch)?;
         let folded = std::mem::take(&mut *folding);
-        tracing::info!(
-            incarnations = folded.clients.len(),
-            "folded the consumption of silent nodes"
-        );
+        tracing::info!(incarnations = folded.clients.len(), "folded the consumption of silent nodes");
         let mut state = self.lock();
         for client in folded.clients {
             state.ledger.forget(client);
@@ -69,22 +66,15 @@ impl Service {
                 batch.push(Write::Delete(Table::Ledger, ledger_key(*client, group)));
                 Ok(ControlFlow::Continue(()))
             };
-            self.store
-                .scan(Table::Ledger, &pair_key(client.0, GroupId::ROOT), &mut visit)?;
+            self.store.scan(Table::Ledger, &pair_key(client.0, GroupId::ROOT), &mut visit)?;
             batch.push(Write::Delete(Table::Clients, u64_key(client.0)));
         }
         let keys: Vec<_> = sums.keys().map(|group| group_key(*group)).collect();
         let before = self.store.get(Table::Folded, &keys)?;
         for ((group, sum), before) in sums.into_iter().zip(before) {
-            let before = before
-                .map(|bytes| consumption(Table::Folded, &bytes))
-                .transpose()?;
+            let before = before.map(|bytes| consumption(Table::Folded, &bytes)).transpose()?;
             let after = before.unwrap_or_default().plus(&sum);
-            batch.push(Write::Put(
-                Table::Folded,
-                group_key(group),
-                consumption_bytes(&after),
-            ));
+            batch.push(Write::Put(Table::Folded, group_key(group), consumption_bytes(&after)));
         }
         for (name, oldest) in &folding.tombstones {
             batch.push(put_number_in(Table::Tombstones, name.as_bytes(), *oldest));

@@ -101,32 +101,19 @@ impl Service {
         known.messages = known.messages.saturating_add(1);
         known.node = request.node.unwrap_or(known.node);
         let (name, incarnation) = (known.name.clone(), known.number);
-        let caller = Caller {
-            client,
-            name,
-            incarnation,
-            seq: request.seq,
-        };
+        let caller = Caller { client, name, incarnation, seq: request.seq };
         for report in &request.reports {
             self.count(&mut state, &caller, report, now, unix_us);
         }
         let answered = request.entries.into_iter().filter_map(|entry| {
             let answer = self.answer(&mut state, &caller, &entry, now, unix_us)?;
-            Some(EntryOut {
-                group: entry.group,
-                answer,
-            })
+            Some(EntryOut { group: entry.group, answer })
         });
         let entries = answered.collect();
         let durable_seq = state.counted(client, request.seq);
         self.push_lowers(&mut state);
         self.metrics.renewals.inc();
-        Some(Renewed {
-            seq: request.seq,
-            epoch: self.epoch,
-            entries,
-            durable_seq,
-        })
+        Some(Renewed { seq: request.seq, epoch: self.epoch, entries, durable_seq })
     }
 
     /// Counts the last reports of a node and ends its leases. They are on disk after the next flush.
@@ -140,12 +127,7 @@ impl Service {
             return false;
         };
         let (name, incarnation) = (known.name.clone(), known.number);
-        let caller = Caller {
-            client,
-            name,
-            incarnation,
-            seq,
-        };
+        let caller = Caller { client, name, incarnation, seq };
         for report in reports {
             self.count(&mut state, &caller, report, now, unix_us);
         }
@@ -187,11 +169,7 @@ impl Service {
                 state.charged.insert(id);
                 state.history.add(id, unix_us / 1_000_000, &delta);
                 state.live.entry(id).or_default().add(now, delta.ru());
-                state
-                    .live_clients
-                    .entry((id, client))
-                    .or_default()
-                    .add(now, delta.ru());
+                state.live_clients.entry((id, client)).or_default().add(now, delta.ru());
                 // An earlier incarnation is stored as known together with its rows.
                 state.unstored.entry(client).or_insert(0);
                 self.metrics.charge(name.as_str(), delta.ru());
@@ -243,16 +221,8 @@ impl Service {
         if proof.is_empty() {
             return None;
         }
-        let holder = Holder {
-            client: &caller.name,
-            incarnation: caller.incarnation,
-            group,
-        };
-        let claim = if proof.len() > MAX_PROOF_BYTES {
-            None
-        } else {
-            self.prover.verify(holder, proof)
-        };
+        let holder = Holder { client: &caller.name, incarnation: caller.incarnation, group };
+        let claim = if proof.len() > MAX_PROOF_BYTES { None } else { self.prover.verify(holder, proof) };
         if claim.is_none() {
             self.metrics.refuse("bad_proof");
         }
@@ -264,18 +234,10 @@ impl Service {
         let Grant::Leased(terms) = grant else {
             return Vec::new();
         };
-        let holder = Holder {
-            client: &caller.name,
-            incarnation: caller.incarnation,
-            group,
-        };
+        let holder = Holder { client: &caller.name, incarnation: caller.incarnation, group };
         let lump = (ask.held.lump.or_zero() + terms.lump).min(Ru::MAX);
         let claim = Claim {
-            held: Held {
-                rate: terms.rate,
-                cap: terms.cap,
-                lump,
-            },
+            held: Held { rate: terms.rate, cap: terms.cap, lump },
             ends_unix_us: unix_us.saturating_add(terms.ttl.0),
             epoch: self.epoch,
         };
@@ -316,8 +278,7 @@ impl State {
     pub(super) fn tidy_idle(&mut self, clock: Clock) {
         let now = clock.now();
         let engine = &self.engine;
-        self.active
-            .retain(|id| engine.group_view(*id).is_some_and(|view| view.leases > 0));
+        self.active.retain(|id| engine.group_view(*id).is_some_and(|view| view.leases > 0));
         self.live.retain(|_, live| !live.is_idle(now));
         self.live_clients.retain(|_, live| !live.is_idle(now));
     }

@@ -84,22 +84,15 @@ impl Service {
             let id = state.catalog.require(&name)?;
             let before = state.expect_revision(id, expected_revision)?;
             let merged = before.text().merged(text, mask).map_err(|field| {
-                let message = format!(
-                    "{:?} cannot be altered; these can: {}",
-                    cut(field),
-                    ALTERABLE.join(", ")
-                );
+                let message =
+                    format!("{:?} cannot be altered; these can: {}", cut(field), ALTERABLE.join(", "));
                 AdminError::invalid("update_mask", message)
             })?;
             let mut definition = Definition::parse(&merged)?;
             state.catalog.check(id, &definition)?;
             if definition == *before {
                 let warnings = state.warnings(id, &definition);
-                return Ok(Plan::nothing(GroupReply {
-                    group: definition.text(),
-                    warnings,
-                    changed: false,
-                }));
+                return Ok(Plan::nothing(GroupReply { group: definition.text(), warnings, changed: false }));
             }
             definition.revision = state.revision + 1;
             Ok(state.put_plan("alter group", id, definition, Some(before)))
@@ -116,9 +109,8 @@ impl Service {
         if_exists: bool,
     ) -> Result<Deleted, AdminError> {
         let name = GroupName::parse(name).in_field("name")?;
-        let target = (!force_to.is_empty())
-            .then(|| GroupName::parse(force_to).in_field("force_to"))
-            .transpose()?;
+        let target =
+            (!force_to.is_empty()).then(|| GroupName::parse(force_to).in_field("force_to")).transpose()?;
         self.change(actor, |state| {
             let Some(id) = state.catalog.id(&name) else {
                 return if if_exists {
@@ -143,18 +135,12 @@ impl Service {
         let id = state.catalog.require(&name)?;
         let definition = state.catalog.get(id).ok_or(AdminError::NoGroup { name })?;
         let warnings = state.warnings(id, definition);
-        Ok(GroupReply {
-            group: definition.text(),
-            warnings,
-            changed: false,
-        })
+        Ok(GroupReply { group: definition.text(), warnings, changed: false })
     }
 
     /// Groups by name after `after`, at most `limit`; 0 is the most.
     pub fn groups(&self, after: &str, limit: u32) -> Result<Page, AdminError> {
-        let after = (!after.is_empty())
-            .then(|| GroupName::parse(after).in_field("after"))
-            .transpose()?;
+        let after = (!after.is_empty()).then(|| GroupName::parse(after).in_field("after")).transpose()?;
         let limit = page_limit(limit, MAX_PAGE, MAX_PAGE)?;
         let state = self.lock();
         let mut definitions = state.catalog.page(after.as_ref()).peekable();
@@ -166,11 +152,7 @@ impl Service {
             page.groups.push(definition.text());
         }
         if definitions.peek().is_some() {
-            page.next_after = page
-                .groups
-                .last()
-                .map(|group| group.name.clone())
-                .unwrap_or_default();
+            page.next_after = page.groups.last().map(|group| group.name.clone()).unwrap_or_default();
         }
         Ok(page)
     }
@@ -199,21 +181,10 @@ fn existing(
     let fields = known.differing(&wanted.text());
     if if_not_exists && fields.is_empty() {
         let warnings = state.warnings(id, wanted);
-        return Ok(Plan::nothing(GroupReply {
-            group: known,
-            warnings,
-            changed: false,
-        }));
+        return Ok(Plan::nothing(GroupReply { group: known, warnings, changed: false }));
     }
-    let fields = if fields.is_empty() {
-        "revision".to_owned()
-    } else {
-        fields.join(", ")
-    };
-    Err(AdminError::AlreadyExists {
-        what: format!("group {}", wanted.name),
-        fields,
-    })
+    let fields = if fields.is_empty() { "revision".to_owned() } else { fields.join(", ") };
+    Err(AdminError::AlreadyExists { what: format!("group {}", wanted.name), fields })
 }
 
 impl State {
@@ -223,11 +194,7 @@ impl State {
         let definition = self.catalog.get(id).ok_or_else(missing)?;
         if expected != 0 && expected != definition.revision {
             let (name, actual) = (definition.name.clone(), definition.revision);
-            return Err(AdminError::Revision {
-                name,
-                expected,
-                actual,
-            });
+            return Err(AdminError::Revision { name, expected, actual });
         }
         Ok(definition)
     }
@@ -250,16 +217,8 @@ impl State {
             after: json(&definition),
         };
         let warnings = self.warnings(id, &definition);
-        let reply = GroupReply {
-            group: definition.text(),
-            warnings,
-            changed: true,
-        };
-        Plan {
-            edits: vec![Edit::PutGroup(id, Box::new(definition))],
-            change,
-            reply,
-        }
+        let reply = GroupReply { group: definition.text(), warnings, changed: true };
+        Plan { edits: vec![Edit::PutGroup(id, Box::new(definition))], change, reply }
     }
 
     fn deletion(
@@ -284,10 +243,7 @@ impl State {
         let mut warnings = Vec::new();
         match target {
             None if moved_count > 0 => {
-                return Err(AdminError::InUse {
-                    name: name.clone(),
-                    users: moved.join(", "),
-                });
+                return Err(AdminError::InUse { name: name.clone(), users: moved.join(", ") });
             }
             None => {}
             Some(target) => {
@@ -295,35 +251,15 @@ impl State {
                 if moved_count > 0 {
                     warnings.extend(self.generosity(id, name, to, target));
                 }
-                edits.extend(
-                    principals
-                        .into_iter()
-                        .map(|principal| Edit::Bind(principal, target.clone())),
-                );
+                edits.extend(principals.into_iter().map(|principal| Edit::Bind(principal, target.clone())));
                 edits.extend(self.reparented(&children, target)?);
             }
         }
         edits.push(Edit::RemoveGroup(id));
         let before = self.catalog.get(id).map(json).unwrap_or_default();
-        let after = target
-            .map(|target| format!("{{\"moved_to\":\"{target}\"}}"))
-            .unwrap_or_default();
-        let change = Change {
-            action: "delete group",
-            subject: name.to_string(),
-            before,
-            after,
-        };
-        Ok(Plan {
-            edits,
-            change,
-            reply: Deleted {
-                moved,
-                moved_count,
-                warnings,
-                existed: true,
-            },
-        })
+        let after = target.map(|target| format!("{{\"moved_to\":\"{target}\"}}")).unwrap_or_default();
+        let change = Change { action: "delete group", subject: name.to_string(), before, after };
+        Ok(Plan { edits, change, reply: Deleted { moved, moved_count, warnings, existed: true } })
     }
 
     /// The group that takes over: another one, and none that is below the deleted one.
@@ -334,10 +270,7 @@ impl State {
         target: &GroupName,
     ) -> Result<GroupId, AdminError> {
         let to = self.catalog.id(target).ok_or_else(|| {
-            AdminError::invalid(
-                "force_to",
-                format!("group {target} does not exist; create it first"),
-            )
+            AdminError::invalid("force_to", format!("group {target} does not exist; create it first"))
         })?;
         if to == id {
             return Err(AdminError::invalid(
@@ -358,9 +291,9 @@ impl State {
         let before = self.catalog.effective_limit(from)?;
         match self.catalog.effective_limit(to) {
             Some(after) if after <= before => None,
-            Some(after) => Some(format!(
-                "what moved from {name} to {target} is limited to {after} now, not {before}"
-            )),
+            Some(after) => {
+                Some(format!("what moved from {name} to {target} is limited to {after} now, not {before}"))
+            }
             None => Some(format!(
                 "what moved from {name} to {target} is not limited any more; it was to {before}"
             )),

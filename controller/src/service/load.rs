@@ -60,26 +60,17 @@ impl Service {
         let now = clock.now();
         let meta = Meta::load(&*store)?;
         let first = meta.number(META_EPOCH)?.is_none();
-        let clean = meta
-            .0
-            .get(META_CLEAN)
-            .map(|value| json::<SavedLeases>(Table::Meta, value))
-            .transpose()?;
+        let clean =
+            meta.0.get(META_CLEAN).map(|value| json::<SavedLeases>(Table::Meta, value)).transpose()?;
         let epoch = meta.number(META_EPOCH)?.unwrap_or(0) + u64::from(clean.is_none());
 
         let (key, fresh_key) = proof_key(&meta)?;
-        let mut first_batch = vec![
-            put_number(META_EPOCH, epoch),
-            Write::Delete(Table::Meta, META_CLEAN.to_vec()),
-        ];
+        let mut first_batch =
+            vec![put_number(META_EPOCH, epoch), Write::Delete(Table::Meta, META_CLEAN.to_vec())];
         first_batch.extend(fresh_key);
         let catalog = load_catalog(&*store, &meta, config, &mut first_batch)?;
         let costs = load_costs(&*store, &meta, &mut first_batch)?;
-        let longest_now = catalog
-            .iter()
-            .map(|(_, definition)| definition.ttl)
-            .max()
-            .unwrap_or(Span(0));
+        let longest_now = catalog.iter().map(|(_, definition)| definition.ttl).max().unwrap_or(Span(0));
         let left = clean.as_ref().map_or(Span(0), SavedLeases::longest);
         let longest_ttl = match &clean {
             Some(_) => longest_now.max(left),
@@ -140,12 +131,7 @@ impl Service {
 /// How long every lease that may be out has to run, on the slowest clock.
 fn recovery(longest_ttl: Span, config: ServiceConfig) -> Span {
     let drift = longest_ttl.0.saturating_mul(u64::from(config.engine.drift_ppm)) / 1_000_000 + 1;
-    Span(
-        longest_ttl
-            .0
-            .saturating_add(drift)
-            .saturating_add(config.engine.margin.0),
-    )
+    Span(longest_ttl.0.saturating_add(drift).saturating_add(config.engine.margin.0))
 }
 
 fn proof_key(meta: &Meta) -> Result<([u8; KEY_BYTES], Option<Write>), StoreError> {
@@ -160,10 +146,7 @@ fn proof_key(meta: &Meta) -> Result<([u8; KEY_BYTES], Option<Write>), StoreError
         None => {
             let mut key = [0; KEY_BYTES];
             rand::fill(&mut key);
-            Ok((
-                key,
-                Some(Write::Put(Table::Meta, META_PROOF_KEY.to_vec(), key.to_vec())),
-            ))
+            Ok((key, Some(Write::Put(Table::Meta, META_PROOF_KEY.to_vec(), key.to_vec()))))
         }
     }
 }
@@ -188,10 +171,7 @@ fn load_catalog(
     })?;
     let default = Definition::default_group();
     if !waiting.contains_key(&default.name) {
-        let stored = StoredGroup {
-            id: GroupId::DEFAULT.0,
-            group: default.text(),
-        };
+        let stored = StoredGroup { id: GroupId::DEFAULT.0, group: default.text() };
         first_batch.push(put_json(Table::Groups, group_key(GroupId::DEFAULT), &stored)?);
         waiting.insert(default.name.clone(), (GroupId::DEFAULT, default));
     }
@@ -199,15 +179,11 @@ fn load_catalog(
     while !waiting.is_empty() {
         let ready =
             |definition: &Definition| definition.parent.as_ref().is_none_or(|p| catalog.id(p).is_some());
-        let (placeable, rest): (BTreeMap<_, _>, BTreeMap<_, _>) = waiting
-            .into_iter()
-            .partition(|(_, (_, definition))| ready(definition));
+        let (placeable, rest): (BTreeMap<_, _>, BTreeMap<_, _>) =
+            waiting.into_iter().partition(|(_, (_, definition))| ready(definition));
         if placeable.is_empty() {
             let names: Vec<_> = rest.keys().take(5).map(GroupName::as_str).collect();
-            return Err(bad(
-                Table::Groups,
-                &format!("the parents of {} are missing", names.join(", ")),
-            ));
+            return Err(bad(Table::Groups, &format!("the parents of {} are missing", names.join(", "))));
         }
         for (id, definition) in placeable.into_values() {
             catalog.put(id, definition);
@@ -221,11 +197,7 @@ fn load_costs(store: &dyn Store, meta: &Meta, first_batch: &mut Batch) -> Result
     let Some(roles) = meta.0.get(META_COST_ROLES) else {
         let costs = CostTables::first();
         for table in costs.all() {
-            first_batch.push(put_json(
-                Table::CostTables,
-                table.to_string().into_bytes(),
-                table,
-            )?);
+            first_batch.push(put_json(Table::CostTables, table.to_string().into_bytes(), table)?);
         }
         first_batch.push(put_json(Table::Meta, META_COST_ROLES.to_vec(), costs.roles())?);
         return Ok(costs);
@@ -240,25 +212,16 @@ fn load_costs(store: &dyn Store, meta: &Meta, first_batch: &mut Batch) -> Result
 }
 
 fn build_engine(now: Time, config: ServiceConfig, catalog: &Catalog) -> Result<Engine, StoreError> {
-    let refused = |error| {
-        bad(
-            Table::Groups,
-            &format!("the grant engine refused a definition: {error:?}"),
-        )
-    };
+    let refused = |error| bad(Table::Groups, &format!("the grant engine refused a definition: {error:?}"));
     let mut engine = Engine::new(now, config.engine);
-    let root = config
-        .capacity
-        .map_or_else(GroupSpec::unlimited, GroupSpec::capped);
+    let root = config.capacity.map_or_else(GroupSpec::unlimited, GroupSpec::capped);
     engine.put_group(now, GroupId::ROOT, root).map_err(refused)?;
     let mut placed = BTreeSet::new();
     for (id, _) in catalog.iter() {
         // From the top down, whatever the order of the ids.
         for step in catalog.path(id).into_iter().rev() {
             if let Some(definition) = catalog.get(step).filter(|_| placed.insert(step)) {
-                engine
-                    .put_group(now, step, definition.spec(catalog.parent(step)))
-                    .map_err(refused)?;
+                engine.put_group(now, step, definition.spec(catalog.parent(step))).map_err(refused)?;
             }
         }
     }
@@ -290,11 +253,8 @@ fn load_ledger(store: &dyn Store, catalog: &Catalog) -> Result<(Ledger, BTreeSet
         }
         Ok(())
     })?;
-    let charged = rows
-        .iter()
-        .map(|(_, group, _)| *group)
-        .chain(folded.iter().map(|(group, _)| *group))
-        .collect();
+    let charged =
+        rows.iter().map(|(_, group, _)| *group).chain(folded.iter().map(|(group, _)| *group)).collect();
     Ok((Ledger::load(rows.into_iter(), folded.into_iter()), charged))
 }
 
@@ -319,10 +279,7 @@ fn load_bindings(store: &dyn Store, catalog: &Catalog) -> Result<Bindings, Store
 fn load_clients(store: &dyn Store, meta: &Meta) -> Result<Clients, StoreError> {
     let mut clients = Clients::new(meta.number(META_NEXT_CLIENT)?.unwrap_or(1));
     each(store, Table::Clients, |key, value| {
-        clients.load(
-            ClientId(u64_of(Table::Clients, key)?),
-            json(Table::Clients, value)?,
-        );
+        clients.load(ClientId(u64_of(Table::Clients, key)?), json(Table::Clients, value)?);
         Ok(())
     })?;
     each(store, Table::Tombstones, |key, value| {
@@ -340,14 +297,7 @@ fn load_history(store: &dyn Store, unix_s: u64) -> Result<History, StoreError> {
         let from = pair_key(resolution.start(unix_s), GroupId::ROOT);
         let mut visit = |key: &[u8], value: &[u8]| {
             let (start_unix_s, group) = pair_of(table, key)?;
-            history.resume(
-                Bucket {
-                    resolution,
-                    start_unix_s,
-                    group,
-                },
-                consumption(table, value)?,
-            );
+            history.resume(Bucket { resolution, start_unix_s, group }, consumption(table, value)?);
             Ok(ControlFlow::Continue(()))
         };
         store.scan(table, &from, &mut visit)?;
@@ -369,7 +319,5 @@ fn each(
     table: Table,
     mut row: impl FnMut(&[u8], &[u8]) -> Result<(), StoreError>,
 ) -> Result<(), StoreError> {
-    store.scan(table, &[], &mut |key, value| {
-        row(key, value).map(|()| ControlFlow::Continue(()))
-    })
+    store.scan(table, &[], &mut |key, value| row(key, value).map(|()| ControlFlow::Continue(())))
 }

@@ -52,33 +52,17 @@ impl Service {
         let (sender, pushes) = mpsc::channel(SESSION_QUEUE);
         state.next_session += 1;
         let session = state.next_session;
-        state.sessions.insert(
-            client,
-            Slot {
-                pushes: sender,
-                session,
-            },
-        );
+        state.sessions.insert(client, Slot { pushes: sender, session });
         self.count_clients(&state);
         let recovery = state.recovery(self.clock);
         tracing::info!(client = name, incarnation, agent, "node connected");
-        Ok(Session {
-            client,
-            session,
-            epoch: self.epoch,
-            recovery,
-            pushes,
-        })
+        Ok(Session { client, session, epoch: self.epoch, recovery, pushes })
     }
 
     /// A stream ended. Its leases run on until they expire.
     pub fn disconnect(&self, client: ClientId, session: u64) {
         let mut state = self.lock();
-        if state
-            .sessions
-            .get(&client)
-            .is_some_and(|slot| slot.session == session)
-        {
+        if state.sessions.get(&client).is_some_and(|slot| slot.session == session) {
             state.sessions.remove(&client);
             state.clients.disconnect(client);
             self.count_clients(&state);
@@ -87,10 +71,7 @@ impl Service {
 
     /// Whether `session` is the newest stream of its node.
     pub(super) fn is_current(state: &State, client: ClientId, session: u64) -> bool {
-        state
-            .sessions
-            .get(&client)
-            .is_some_and(|slot| slot.session == session)
+        state.sessions.get(&client).is_some_and(|slot| slot.session == session)
     }
 
     /// Hands the engine's orders to lower to the streams. One that is lost only delays: the lease runs out.
@@ -98,10 +79,7 @@ impl Service {
         let mut by_client: BTreeMap<ClientId, Vec<(GroupName, Rate)>> = BTreeMap::new();
         for order in state.engine.take_lowers() {
             if let Some(name) = state.catalog.name(order.group) {
-                by_client
-                    .entry(order.client)
-                    .or_default()
-                    .push((name.clone(), order.rate_at_most));
+                by_client.entry(order.client).or_default().push((name.clone(), order.rate_at_most));
             }
         }
         for (client, lowers) in by_client {
@@ -116,8 +94,6 @@ impl Service {
     }
 
     fn count_clients(&self, state: &State) {
-        self.metrics
-            .clients
-            .set(i64::try_from(state.clients.connected()).unwrap_or(i64::MAX));
+        self.metrics.clients.set(i64::try_from(state.clients.connected()).unwrap_or(i64::MAX));
     }
 }

@@ -133,18 +133,11 @@ impl Service {
                 continue;
             }
             let live = state.live.get(&id).map_or(Rate::ZERO, |live| live.rate(now));
-            rows.push(UsageRow {
-                group: name.clone(),
-                client: None,
-                live,
-                total,
-            });
+            rows.push(UsageRow { group: name.clone(), client: None, live, total });
             if per_client {
                 let by_client = state.ledger.rows(id).filter_map(|(client, total)| {
-                    let live = state
-                        .live_clients
-                        .get(&(id, client))
-                        .map_or(Rate::ZERO, |live| live.rate(now));
+                    let live =
+                        state.live_clients.get(&(id, client)).map_or(Rate::ZERO, |live| live.rate(now));
                     Some(UsageRow {
                         group: name.clone(),
                         client: Some(state.identity(client)?),
@@ -178,23 +171,14 @@ impl Service {
         // Should the disk fail, that is counted and logged, and what is stored is the answer.
         let _ = self.flush();
         let now = self.clock.unix_ms() / 1_000;
-        let to = if to_unix_s == 0 {
-            now.saturating_add(1)
-        } else {
-            to_unix_s.min(now.saturating_add(1))
-        };
+        let to = if to_unix_s == 0 { now.saturating_add(1) } else { to_unix_s.min(now.saturating_add(1)) };
         let from = from_unix_s.max(now.saturating_sub(resolution.kept_s()));
         let step = usize::try_from(resolution.seconds()).unwrap_or(60);
-        let starts: Vec<u64> = (resolution.start(from)..to)
-            .step_by(step)
-            .filter(|start| *start >= from_unix_s)
-            .collect();
+        let starts: Vec<u64> =
+            (resolution.start(from)..to).step_by(step).filter(|start| *start >= from_unix_s).collect();
         let keys: Vec<_> = starts.iter().map(|start| pair_key(*start, id)).collect();
         let values = self.store.get(resolution.table(), &keys)?;
-        let stored = starts
-            .into_iter()
-            .zip(values)
-            .filter_map(|(start, value)| Some((start, value?)));
+        let stored = starts.into_iter().zip(values).filter_map(|(start, value)| Some((start, value?)));
         let points = stored.map(|(start, value)| Ok((start, consumption(resolution.table(), &value)?)));
         points.collect()
     }
@@ -205,10 +189,7 @@ impl Service {
         let state = self.lock();
         let mut held: BTreeMap<ClientId, u32> = BTreeMap::new();
         for id in &state.active {
-            state
-                .engine
-                .leases(*id)
-                .for_each(|lease| *held.entry(lease.client).or_default() += 1);
+            state.engine.leases(*id).for_each(|lease| *held.entry(lease.client).or_default() += 1);
         }
         let row = |(id, client): (ClientId, &Incarnation)| ClientRow {
             name: client.name.clone(),
@@ -241,12 +222,7 @@ impl Service {
             let before = table.leases.len();
             let rows = state.engine.leases(id).filter_map(|lease| {
                 let client = state.identity(lease.client)?;
-                Some(LeaseRow {
-                    group: name.clone(),
-                    client,
-                    expires_in: lease.expires.since(now),
-                    lease,
-                })
+                Some(LeaseRow { group: name.clone(), client, expires_in: lease.expires.since(now), lease })
             });
             table.leases.extend(rows);
             if let Some(view) = state.engine.group_view(id)
@@ -313,20 +289,13 @@ impl Service {
 
     /// The metrics page.
     pub fn metrics_page(&self) -> Result<String, std::fmt::Error> {
-        self.metrics
-            .watchers
-            .set(i64::try_from(self.events.receiver_count()).unwrap_or(i64::MAX));
+        self.metrics.watchers.set(i64::try_from(self.events.receiver_count()).unwrap_or(i64::MAX));
         let samples: Vec<GroupSample> = {
             let state = self.lock();
             let views = state.catalog.iter().filter_map(|(id, definition)| {
                 let view = state.engine.group_view(id).filter(|view| view.leases > 0)?;
                 let (committed, pool, demand) = (view.committed, view.pool, view.demand);
-                Some(GroupSample {
-                    name: definition.name.to_string(),
-                    committed,
-                    pool,
-                    demand,
-                })
+                Some(GroupSample { name: definition.name.to_string(), committed, pool, demand })
             });
             views.take(MAX_GROUP_SERIES).collect()
         };
@@ -342,9 +311,7 @@ fn cut_rows<T>(rows: &mut Vec<T>) -> bool {
 }
 
 fn parse_group(group: &str) -> Result<Option<GroupName>, AdminError> {
-    (!group.is_empty())
-        .then(|| GroupName::parse(group).in_field("group"))
-        .transpose()
+    (!group.is_empty()).then(|| GroupName::parse(group).in_field("group")).transpose()
 }
 
 impl State {
@@ -356,17 +323,12 @@ impl State {
     ) -> Result<Vec<(GroupId, GroupName)>, AdminError> {
         match one {
             Some(name) => Ok(vec![(self.catalog.require(name)?, name.clone())]),
-            None => Ok(these
-                .iter()
-                .filter_map(|id| Some((*id, self.catalog.name(*id)?.clone())))
-                .collect()),
+            None => Ok(these.iter().filter_map(|id| Some((*id, self.catalog.name(*id)?.clone()))).collect()),
         }
     }
 
     fn identity(&self, client: ClientId) -> Option<(String, u64)> {
-        self.clients
-            .get(client)
-            .map(|known| (known.name.clone(), known.number))
+        self.clients.get(client).map(|known| (known.name.clone(), known.number))
     }
 
     /// Limit plus what cut-off nodes may use; `None` when nothing bounds it.

@@ -72,14 +72,8 @@ impl Service {
         // Under the lock, so that no change falls between the snapshot and the stream.
         let events = self.events.subscribe();
         let current = have_revision == state.revision && have_revision != 0;
-        let snapshot = (!current).then(|| SnapshotView {
-            bindings: Arc::clone(&state.bindings),
-            costs: Arc::clone(&state.costs),
-        });
-        Ok(Subscription {
-            revision: state.revision,
-            snapshot,
-            events,
-        })
+        let snapshot = (!current)
+            .then(|| SnapshotView { bindings: Arc::clone(&state.bindings), costs: Arc::clone(&state.costs) });
+        Ok(Subscription { revision: state.revision, snapshot, events })
     }
 }

@@ -43,10 +43,7 @@ impl RedbStore {
         let rows = self.get(Table::Meta, &[META_FORMAT.to_vec()]);
         let rows = rows.map_err(|error| unreadable(path, &error.to_string()))?;
         match rows.into_iter().flatten().next() {
-            None => Err(unreadable(
-                path,
-                "it is a redb file, but not one of a tidegate controller",
-            )),
+            None => Err(unreadable(path, "it is a redb file, but not one of a tidegate controller")),
             Some(found) if found == FORMAT.to_string().as_bytes() => Ok(()),
             Some(found) => Err(StoreError::Format {
                 path: path.to_owned(),
@@ -59,10 +56,7 @@ impl RedbStore {
 
 /// Builds an empty store beside `path` and moves it there.
 fn create(path: &Path) -> Result<(), StoreError> {
-    let open = |reason: String| StoreError::Open {
-        path: path.to_owned(),
-        reason,
-    };
+    let open = |reason: String| StoreError::Open { path: path.to_owned(), reason };
     let mut name = path.as_os_str().to_owned();
     name.push(".new");
     let fresh = PathBuf::from(name);
@@ -72,26 +66,18 @@ fn create(path: &Path) -> Result<(), StoreError> {
     {
         return Err(open(error.to_string()));
     }
-    let store = RedbStore {
-        database: Database::create(&fresh).map_err(|error| open_error(path, error))?,
-    };
+    let store = RedbStore { database: Database::create(&fresh).map_err(|error| open_error(path, error))? };
     let format = Write::Put(Table::Meta, META_FORMAT.to_vec(), FORMAT.to_string().into_bytes());
     store.commit(&[format])?;
     drop(store);
     fs::rename(&fresh, path).map_err(|error| open(error.to_string()))?;
-    let folder = path
-        .parent()
-        .filter(|folder| !folder.as_os_str().is_empty())
-        .unwrap_or(Path::new("."));
+    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
     let synced = fs::File::open(folder).and_then(|folder| folder.sync_all());
     synced.map_err(|error| open(error.to_string()))
 }
 
 fn unreadable(path: &Path, reason: &str) -> StoreError {
-    StoreError::Unreadable {
-        path: path.to_owned(),
-        reason: reason.to_owned(),
-    }
+    StoreError::Unreadable { path: path.to_owned(), reason: reason.to_owned() }
 }
 
 fn open_error(path: &Path, error: DatabaseError) -> StoreError {
@@ -104,15 +90,12 @@ fn open_error(path: &Path, error: DatabaseError) -> StoreError {
         DatabaseError::Storage(StorageError::Io(io)) if io.kind() == ErrorKind::UnexpectedEof => {
             unreadable(path, "it ends too early")
         }
-        DatabaseError::Storage(StorageError::Io(io)) => StoreError::Open {
-            path: owned,
-            reason: io.to_string(),
-        },
-        DatabaseError::UpgradeRequired(version) => StoreError::Format {
-            path: owned,
-            found: format!("redb {version}"),
-            expected: FORMAT,
-        },
+        DatabaseError::Storage(StorageError::Io(io)) => {
+            StoreError::Open { path: owned, reason: io.to_string() }
+        }
+        DatabaseError::UpgradeRequired(version) => {
+            StoreError::Format { path: owned, found: format!("redb {version}"), expected: FORMAT }
+        }
         other => unreadable(path, &other.to_string()),
     }
 }
@@ -134,10 +117,7 @@ const fn definition(table: Table) -> TableDefinition<'static, &'static [u8], &'s
 }
 
 fn failed<E: std::fmt::Display>(operation: &'static str) -> impl Fn(E) -> StoreError {
-    move |error| StoreError::Failed {
-        operation,
-        reason: error.to_string(),
-    }
+    move |error| StoreError::Failed { operation, reason: error.to_string() }
 }
 
 impl Store for RedbStore {
@@ -146,24 +126,19 @@ impl Store for RedbStore {
         for write in batch {
             match write {
                 Write::Put(table, key, value) => {
-                    let mut rows = transaction
-                        .open_table(definition(*table))
-                        .map_err(failed("open a table"))?;
-                    rows.insert(key.as_slice(), value.as_slice())
-                        .map_err(failed("write a row"))?;
+                    let mut rows =
+                        transaction.open_table(definition(*table)).map_err(failed("open a table"))?;
+                    rows.insert(key.as_slice(), value.as_slice()).map_err(failed("write a row"))?;
                 }
                 Write::Delete(table, key) => {
-                    let mut rows = transaction
-                        .open_table(definition(*table))
-                        .map_err(failed("open a table"))?;
+                    let mut rows =
+                        transaction.open_table(definition(*table)).map_err(failed("open a table"))?;
                     rows.remove(key.as_slice()).map_err(failed("remove a row"))?;
                 }
                 Write::DeleteBelow(table, key) => {
-                    let mut rows = transaction
-                        .open_table(definition(*table))
-                        .map_err(failed("open a table"))?;
-                    rows.retain_in(..key.as_slice(), |_, _| false)
-                        .map_err(failed("remove rows"))?;
+                    let mut rows =
+                        transaction.open_table(definition(*table)).map_err(failed("open a table"))?;
+                    rows.retain_in(..key.as_slice(), |_, _| false).map_err(failed("remove rows"))?;
                 }
             }
         }
@@ -236,10 +211,7 @@ mod tests {
             Ok(ControlFlow::Continue(()))
         };
         store.scan(Table::Groups, b"", &mut visit).unwrap();
-        assert_eq!(
-            seen,
-            [(b"b".to_vec(), b"2".to_vec()), (b"c".to_vec(), b"3".to_vec())]
-        );
+        assert_eq!(seen, [(b"b".to_vec(), b"2".to_vec()), (b"c".to_vec(), b"3".to_vec())]);
         assert_eq!(
             store.get(Table::Groups, &[b"c".to_vec(), b"a".to_vec()]).unwrap(),
             [Some(b"3".to_vec()), None]
@@ -258,30 +230,19 @@ mod tests {
     #[test]
     fn foreign_and_damaged_files_are_refused_and_left_alone() {
         let folder = tempfile::tempdir().unwrap();
-        for (name, bytes) in [
-            ("empty", Vec::new()),
-            ("text", b"hello ".repeat(1_000)),
-            ("zeros", vec![0; 8_192]),
-        ] {
+        for (name, bytes) in
+            [("empty", Vec::new()), ("text", b"hello ".repeat(1_000)), ("zeros", vec![0; 8_192])]
+        {
             let path = folder.path().join(name);
             fs::write(&path, &bytes).unwrap();
             let error = RedbStore::open(&path).err().unwrap();
             assert!(matches!(error, StoreError::Unreadable { .. }), "{name}: {error}");
-            assert!(
-                error.to_string().contains(name) && error.to_string().contains("backup"),
-                "{error}"
-            );
+            assert!(error.to_string().contains(name) && error.to_string().contains("backup"), "{error}");
             assert_eq!(fs::read(&path).unwrap(), bytes, "{name}");
         }
         let path = folder.path().join("other");
         drop(Database::create(&path).unwrap());
-        assert!(
-            RedbStore::open(&path)
-                .err()
-                .unwrap()
-                .to_string()
-                .contains("not one of a tidegate")
-        );
+        assert!(RedbStore::open(&path).err().unwrap().to_string().contains("not one of a tidegate"));
         let missing = folder.path().join("no/such/folder");
         assert!(matches!(RedbStore::open(&missing), Err(StoreError::Open { .. })));
     }

@@ -74,35 +74,16 @@ pub struct SavedLeases {
 impl SavedLeases {
     /// Time left of the lease that ends last.
     pub fn longest(&self) -> Span {
-        Span(
-            self.leases
-                .iter()
-                .map(|(.., left)| *left)
-                .max()
-                .unwrap_or_default(),
-        )
+        Span(self.leases.iter().map(|(.., left)| *left).max().unwrap_or_default())
     }
 }
 
 impl From<&Snapshot> for SavedLeases {
     fn from(snapshot: &Snapshot) -> Self {
-        let lease = |l: &SavedLease| {
-            (
-                l.group.0,
-                l.client.0,
-                l.seq,
-                l.rate.0,
-                l.cap.0,
-                l.lump.0,
-                l.remaining.0,
-            )
-        };
+        let lease =
+            |l: &SavedLease| (l.group.0, l.client.0, l.seq, l.rate.0, l.cap.0, l.lump.0, l.remaining.0);
         Self {
-            pools: snapshot
-                .pools
-                .iter()
-                .map(|(group, tokens)| (group.0, tokens.0))
-                .collect(),
+            pools: snapshot.pools.iter().map(|(group, tokens)| (group.0, tokens.0)).collect(),
             leases: snapshot.leases.iter().map(lease).collect(),
             recovery_us: snapshot.recovery.0,
         }
@@ -121,11 +102,7 @@ impl From<SavedLeases> for Snapshot {
             remaining: Span(remaining),
         };
         Self {
-            pools: saved
-                .pools
-                .into_iter()
-                .map(|(group, tokens)| (GroupId(group), Ru(tokens)))
-                .collect(),
+            pools: saved.pools.into_iter().map(|(group, tokens)| (GroupId(group), Ru(tokens))).collect(),
             leases: saved.leases.into_iter().map(lease).collect(),
             recovery: Span(saved.recovery_us),
         }
@@ -167,8 +144,7 @@ pub fn group_key(group: GroupId) -> Vec<u8> {
 /// Reads what [`group_key`] wrote.
 pub fn group_of(table: Table, key: &[u8]) -> Result<GroupId, StoreError> {
     let id = key.try_into().map(u32::from_be_bytes);
-    id.map(GroupId)
-        .map_err(|_| bad(table, "the key is not a group id"))
+    id.map(GroupId).map_err(|_| bad(table, "the key is not a group id"))
 }
 
 /// Key of a client, an audit entry or another number.
@@ -178,9 +154,7 @@ pub fn u64_key(number: u64) -> Vec<u8> {
 
 /// Reads what [`u64_key`] wrote.
 pub fn u64_of(table: Table, key: &[u8]) -> Result<u64, StoreError> {
-    key.try_into()
-        .map(u64::from_be_bytes)
-        .map_err(|_| bad(table, "the key is not a number"))
+    key.try_into().map(u64::from_be_bytes).map_err(|_| bad(table, "the key is not a number"))
 }
 
 /// Key of a row of the ledger or of the history: a number, then a group.
@@ -190,9 +164,7 @@ pub fn pair_key(number: u64, group: GroupId) -> Vec<u8> {
 
 /// Reads what [`pair_key`] wrote.
 pub fn pair_of(table: Table, key: &[u8]) -> Result<(u64, GroupId), StoreError> {
-    let (number, group) = key
-        .split_at_checked(8)
-        .ok_or_else(|| bad(table, "the key is too short"))?;
+    let (number, group) = key.split_at_checked(8).ok_or_else(|| bad(table, "the key is too short"))?;
     Ok((u64_of(table, number)?, group_of(table, group)?))
 }
 
@@ -213,14 +185,9 @@ pub fn consumption_bytes(consumption: &Consumption) -> Vec<u8> {
 
 /// Reads what [`consumption_bytes`] wrote.
 pub fn consumption(table: Table, bytes: &[u8]) -> Result<Consumption, StoreError> {
-    let (version, rest) = bytes
-        .split_first()
-        .ok_or_else(|| bad(table, "the row is empty"))?;
+    let (version, rest) = bytes.split_first().ok_or_else(|| bad(table, "the row is empty"))?;
     if *version != CONSUMPTION_VERSION || bytes.len() != CONSUMPTION_BYTES {
-        return Err(bad(
-            table,
-            &format!("consumption of version {version} with {} bytes", bytes.len()),
-        ));
+        return Err(bad(table, &format!("consumption of version {version} with {} bytes", bytes.len())));
     }
     let (chunks, _) = rest.as_chunks::<8>();
     let mut numbers = chunks.iter().map(|chunk| u64::from_be_bytes(*chunk));
@@ -229,13 +196,7 @@ pub fn consumption(table: Table, bytes: &[u8]) -> Result<Consumption, StoreError
         let micro = i64::try_from(next()?).map_err(|_| bad(table, "an amount is out of range"))?;
         Ok::<Ru, StoreError>(Ru(micro))
     };
-    let charged = RuParts {
-        cpu: ru()?,
-        read: ru()?,
-        write: ru()?,
-        network: ru()?,
-        flat: ru()?,
-    };
+    let charged = RuParts { cpu: ru()?, read: ru()?, write: ru()?, network: ru()?, flat: ru()? };
     let shadow = ru()?;
     Ok(Consumption {
         charged,
@@ -261,14 +222,7 @@ pub fn consumption(table: Table, bytes: &[u8]) -> Result<Consumption, StoreError
 /// Every counter in the stored order; amounts are never negative.
 fn counters(consumption: &Consumption) -> [u64; COUNTERS] {
     let ru = |amount: Ru| u64::try_from(amount.0).unwrap_or_default();
-    let Consumption {
-        charged,
-        shadow,
-        operations,
-        throttled,
-        waited_us,
-        usage,
-    } = consumption;
+    let Consumption { charged, shadow, operations, throttled, waited_us, usage } = consumption;
     [
         ru(charged.cpu),
         ru(charged.read),
@@ -294,10 +248,7 @@ fn counters(consumption: &Consumption) -> [u64; COUNTERS] {
 
 /// A row that does not decode.
 pub fn bad(table: Table, reason: &str) -> StoreError {
-    StoreError::Record {
-        table,
-        reason: reason.to_owned(),
-    }
+    StoreError::Record { table, reason: reason.to_owned() }
 }
 
 #[cfg(test)]
@@ -306,13 +257,7 @@ mod tests {
 
     fn sample() -> Consumption {
         Consumption {
-            charged: RuParts {
-                cpu: Ru(1),
-                read: Ru(2),
-                write: Ru(3),
-                network: Ru(4),
-                flat: Ru(5),
-            },
+            charged: RuParts { cpu: Ru(1), read: Ru(2), write: Ru(3), network: Ru(4), flat: Ru(5) },
             shadow: Ru(6),
             operations: 7,
             throttled: 8,
@@ -350,10 +295,7 @@ mod tests {
     #[test]
     fn keys_keep_the_order_of_numbers() {
         assert!(pair_key(255, GroupId(9)) < pair_key(256, GroupId(1)));
-        assert_eq!(
-            pair_of(Table::Hours, &pair_key(7, GroupId(9))).unwrap(),
-            (7, GroupId(9))
-        );
+        assert_eq!(pair_of(Table::Hours, &pair_key(7, GroupId(9))).unwrap(), (7, GroupId(9)));
         assert!(pair_of(Table::Hours, b"short").is_err());
         assert_eq!(number(b"12").unwrap(), 12);
         assert!(number(b"x").is_err());

@@ -6,56 +6,29 @@ use tonic::{Code, Request};
 use crate::support::{Lab, group};
 
 fn create(group: v1::Group, if_not_exists: bool) -> v1::CreateGroupRequest {
-    v1::CreateGroupRequest {
-        group: Some(group),
-        if_not_exists,
-    }
+    v1::CreateGroupRequest { group: Some(group), if_not_exists }
 }
 
 fn bind(tenant: &str, user: &str, group: &str) -> v1::BindRequest {
-    let binding = v1::Binding {
-        tenant: tenant.into(),
-        user: user.into(),
-        group: group.into(),
-    };
-    v1::BindRequest {
-        binding: Some(binding),
-    }
+    let binding = v1::Binding { tenant: tenant.into(), user: user.into(), group: group.into() };
+    v1::BindRequest { binding: Some(binding) }
 }
 
 #[tokio::test]
 async fn groups_are_created_read_altered_and_deleted() {
     let lab = Lab::start().await;
     let mut admin = lab.admin().await;
-    let made = admin
-        .create_group(create(group("Batch", "2000 RU/s"), false))
-        .await
-        .unwrap()
-        .into_inner();
+    let made = admin.create_group(create(group("Batch", "2000 RU/s"), false)).await.unwrap().into_inner();
     let first = made.group.unwrap();
-    assert_eq!(
-        (first.name.as_str(), first.ru_per_sec.as_str(), made.changed),
-        ("batch", "2000", true)
-    );
+    assert_eq!((first.name.as_str(), first.ru_per_sec.as_str(), made.changed), ("batch", "2000", true));
 
-    let same = admin
-        .create_group(create(group("batch", "2000"), true))
-        .await
-        .unwrap()
-        .into_inner();
+    let same = admin.create_group(create(group("batch", "2000"), true)).await.unwrap().into_inner();
     assert!(!same.changed);
-    let other = admin
-        .create_group(create(group("batch", "3000"), true))
-        .await
-        .unwrap_err();
+    let other = admin.create_group(create(group("batch", "3000"), true)).await.unwrap_err();
     assert_eq!(other.code(), Code::AlreadyExists);
     assert!(other.message().contains("ru_per_sec"), "{}", other.message());
     assert_eq!(
-        admin
-            .create_group(create(group("batch", "2000"), false))
-            .await
-            .unwrap_err()
-            .code(),
+        admin.create_group(create(group("batch", "2000"), false)).await.unwrap_err().code(),
         Code::AlreadyExists
     );
 
@@ -64,13 +37,7 @@ async fn groups_are_created_read_altered_and_deleted() {
         update_mask: vec!["ru_per_sec".into()],
         expected_revision: first.revision,
     };
-    let altered = admin
-        .alter_group(alter.clone())
-        .await
-        .unwrap()
-        .into_inner()
-        .group
-        .unwrap();
+    let altered = admin.alter_group(alter.clone()).await.unwrap().into_inner().group.unwrap();
     assert_eq!(altered.ru_per_sec, "0.5");
     assert!(altered.revision > first.revision);
     alter.group = Some(group("batch", "7"));
@@ -78,53 +45,25 @@ async fn groups_are_created_read_altered_and_deleted() {
     assert_eq!(stale.code(), Code::Aborted, "{stale}");
     alter.update_mask = vec!["name".into()];
     alter.expected_revision = 0;
-    assert_eq!(
-        admin.alter_group(alter).await.unwrap_err().code(),
-        Code::InvalidArgument
-    );
+    assert_eq!(admin.alter_group(alter).await.unwrap_err().code(), Code::InvalidArgument);
 
     let all = admin
-        .list_groups(v1::ListGroupsRequest {
-            after: String::new(),
-            limit: 1,
-        })
+        .list_groups(v1::ListGroupsRequest { after: String::new(), limit: 1 })
         .await
         .unwrap()
         .into_inner();
     assert_eq!((all.groups.len(), all.next_after.as_str()), (1, "batch"));
     let rest = admin
-        .list_groups(v1::ListGroupsRequest {
-            after: "batch".into(),
-            limit: 0,
-        })
+        .list_groups(v1::ListGroupsRequest { after: "batch".into(), limit: 0 })
         .await
         .unwrap()
         .into_inner();
-    assert_eq!(
-        (rest.groups[0].name.as_str(), rest.next_after.as_str()),
-        ("default", "")
-    );
+    assert_eq!((rest.groups[0].name.as_str(), rest.next_after.as_str()), ("default", ""));
 
-    let delete = v1::DeleteGroupRequest {
-        name: "batch".into(),
-        ..Default::default()
-    };
-    assert!(
-        admin
-            .delete_group(delete.clone())
-            .await
-            .unwrap()
-            .into_inner()
-            .deleted
-    );
-    assert_eq!(
-        admin.delete_group(delete.clone()).await.unwrap_err().code(),
-        Code::NotFound
-    );
-    let again = v1::DeleteGroupRequest {
-        if_exists: true,
-        ..delete
-    };
+    let delete = v1::DeleteGroupRequest { name: "batch".into(), ..Default::default() };
+    assert!(admin.delete_group(delete.clone()).await.unwrap().into_inner().deleted);
+    assert_eq!(admin.delete_group(delete.clone()).await.unwrap_err().code(), Code::NotFound);
+    let again = v1::DeleteGroupRequest { if_exists: true, ..delete };
     assert!(!admin.delete_group(again).await.unwrap().into_inner().deleted);
 }
 
@@ -133,34 +72,19 @@ async fn the_default_group_stays_and_stays_on_top() {
     let lab = Lab::start().await;
     lab.group("top", "100").await;
     let mut admin = lab.admin().await;
-    let delete = v1::DeleteGroupRequest {
-        name: "default".into(),
-        ..Default::default()
-    };
-    assert_eq!(
-        admin.delete_group(delete).await.unwrap_err().code(),
-        Code::FailedPrecondition
-    );
+    let delete = v1::DeleteGroupRequest { name: "default".into(), ..Default::default() };
+    assert_eq!(admin.delete_group(delete).await.unwrap_err().code(), Code::FailedPrecondition);
     let mut alter = v1::AlterGroupRequest {
-        group: Some(v1::Group {
-            parent: "top".into(),
-            ..group("default", "50")
-        }),
+        group: Some(v1::Group { parent: "top".into(), ..group("default", "50") }),
         update_mask: vec!["parent".into()],
         expected_revision: 0,
     };
-    assert_eq!(
-        admin.alter_group(alter.clone()).await.unwrap_err().code(),
-        Code::InvalidArgument
-    );
+    assert_eq!(admin.alter_group(alter.clone()).await.unwrap_err().code(), Code::InvalidArgument);
     alter.update_mask = vec!["ru_per_sec".into()];
     let altered = admin.alter_group(alter).await.unwrap().into_inner();
     assert!(altered.changed);
     assert!(
-        altered
-            .warnings
-            .iter()
-            .any(|warning| warning.contains("fallback unlimited")),
+        altered.warnings.iter().any(|warning| warning.contains("fallback unlimited")),
         "{:?}",
         altered.warnings
     );
@@ -172,17 +96,11 @@ async fn used_groups_are_deleted_only_with_a_successor() {
     lab.group("old", "10").await;
     lab.group("wide", "100").await;
     let mut admin = lab.admin().await;
-    let child = v1::Group {
-        parent: "old".into(),
-        ..group("child", "5")
-    };
+    let child = v1::Group { parent: "old".into(), ..group("child", "5") };
     admin.create_group(create(child, false)).await.unwrap();
     admin.bind(bind("", "ann", "old")).await.unwrap();
 
-    let mut delete = v1::DeleteGroupRequest {
-        name: "old".into(),
-        ..Default::default()
-    };
+    let mut delete = v1::DeleteGroupRequest { name: "old".into(), ..Default::default() };
     let used = admin.delete_group(delete.clone()).await.unwrap_err();
     assert_eq!(used.code(), Code::FailedPrecondition);
     assert!(
@@ -200,28 +118,12 @@ async fn used_groups_are_deleted_only_with_a_successor() {
     }
     delete.force_to = "wide".into();
     let moved = admin.delete_group(delete).await.unwrap().into_inner();
-    assert_eq!(
-        (moved.moved, moved.moved_count),
-        (vec!["user ann".to_owned(), "group child".to_owned()], 2)
-    );
-    assert!(
-        moved.warnings[0].contains("limited to 100 RU/s now, not 10 RU/s"),
-        "{:?}",
-        moved.warnings
-    );
-    let resolved = admin
-        .resolve(v1::ResolveRequest {
-            user: "ann".into(),
-            ..Default::default()
-        })
-        .await
-        .unwrap();
+    assert_eq!((moved.moved, moved.moved_count), (vec!["user ann".to_owned(), "group child".to_owned()], 2));
+    assert!(moved.warnings[0].contains("limited to 100 RU/s now, not 10 RU/s"), "{:?}", moved.warnings);
+    let resolved =
+        admin.resolve(v1::ResolveRequest { user: "ann".into(), ..Default::default() }).await.unwrap();
     assert_eq!(resolved.into_inner().group, "wide");
-    let child = admin
-        .get_group(v1::GetGroupRequest { name: "child".into() })
-        .await
-        .unwrap()
-        .into_inner();
+    let child = admin.get_group(v1::GetGroupRequest { name: "child".into() }).await.unwrap().into_inner();
     assert_eq!(child.group.unwrap().parent, "wide");
 }
 
@@ -230,21 +132,11 @@ async fn cycles_are_refused() {
     let lab = Lab::start().await;
     let mut admin = lab.admin().await;
     admin.create_group(create(group("a", "10"), false)).await.unwrap();
-    let b = v1::Group {
-        parent: "a".into(),
-        ..group("b", "20")
-    };
+    let b = v1::Group { parent: "a".into(), ..group("b", "20") };
     let made = admin.create_group(create(b, false)).await.unwrap().into_inner();
-    assert!(
-        made.warnings[0].contains("cannot be guaranteed"),
-        "{:?}",
-        made.warnings
-    );
+    assert!(made.warnings[0].contains("cannot be guaranteed"), "{:?}", made.warnings);
     let alter = v1::AlterGroupRequest {
-        group: Some(v1::Group {
-            parent: "b".into(),
-            ..group("a", "")
-        }),
+        group: Some(v1::Group { parent: "b".into(), ..group("a", "") }),
         update_mask: vec!["parent".into()],
         expected_revision: 0,
     };
@@ -260,60 +152,23 @@ async fn principals_are_bound_resolved_listed_and_unbound() {
     lab.group("two", "2").await;
     let mut admin = lab.admin().await;
     for (tenant, user, group) in [("t", "", "one"), ("t", "ann", "two"), ("", "bob", "two")] {
-        assert!(
-            admin
-                .bind(bind(tenant, user, group))
-                .await
-                .unwrap()
-                .into_inner()
-                .changed
-        );
+        assert!(admin.bind(bind(tenant, user, group)).await.unwrap().into_inner().changed);
     }
-    assert!(
-        !admin
-            .bind(bind("t", "", "ONE"))
-            .await
-            .unwrap()
-            .into_inner()
-            .changed
-    );
-    assert_eq!(
-        admin
-            .bind(bind("t", "", "two"))
-            .await
-            .unwrap()
-            .into_inner()
-            .previous,
-        "one"
-    );
-    assert_eq!(
-        admin.bind(bind("t", "", "none")).await.unwrap_err().code(),
-        Code::NotFound
-    );
-    assert_eq!(
-        admin.bind(bind("", "", "one")).await.unwrap_err().code(),
-        Code::InvalidArgument
-    );
+    assert!(!admin.bind(bind("t", "", "ONE")).await.unwrap().into_inner().changed);
+    assert_eq!(admin.bind(bind("t", "", "two")).await.unwrap().into_inner().previous, "one");
+    assert_eq!(admin.bind(bind("t", "", "none")).await.unwrap_err().code(), Code::NotFound);
+    assert_eq!(admin.bind(bind("", "", "one")).await.unwrap_err().code(), Code::InvalidArgument);
     for (tenant, user, matched) in [
         ("t", "ann", "user in tenant"),
         ("t", "bob", "user"),
         ("t", "eve", "tenant"),
         ("x", "eve", "default"),
     ] {
-        let request = v1::ResolveRequest {
-            tenant: tenant.into(),
-            user: user.into(),
-        };
-        assert_eq!(
-            admin.resolve(request).await.unwrap().into_inner().matched,
-            matched
-        );
+        let request = v1::ResolveRequest { tenant: tenant.into(), user: user.into() };
+        assert_eq!(admin.resolve(request).await.unwrap().into_inner().matched, matched);
     }
     let mut listed = Vec::new();
-    let mut page = v1::ListBindingsRequest {
-        limit: 1,
-        ..Default::default()
-    };
+    let mut page = v1::ListBindingsRequest { limit: 1, ..Default::default() };
     loop {
         let reply = admin.list_bindings(page.clone()).await.unwrap().into_inner();
         let last = reply.bindings.last().unwrap().clone();
@@ -324,10 +179,7 @@ async fn principals_are_bound_resolved_listed_and_unbound() {
         }
     }
     assert_eq!(listed.len(), 3);
-    let unbind = v1::UnbindRequest {
-        tenant: "t".into(),
-        user: String::new(),
-    };
+    let unbind = v1::UnbindRequest { tenant: "t".into(), user: String::new() };
     assert!(admin.unbind(unbind.clone()).await.unwrap().into_inner().removed);
     assert!(!admin.unbind(unbind).await.unwrap().into_inner().removed);
 }
@@ -336,11 +188,7 @@ async fn principals_are_bound_resolved_listed_and_unbound() {
 async fn cost_tables_take_roles_and_never_change() {
     let lab = Lab::start().await;
     let mut admin = lab.admin().await;
-    let first = admin
-        .get_cost_tables(v1::GetCostTablesRequest {})
-        .await
-        .unwrap()
-        .into_inner();
+    let first = admin.get_cost_tables(v1::GetCostTablesRequest {}).await.unwrap().into_inner();
     let active = first.tables.unwrap().active.unwrap();
     assert!(active.ru_per_unit.contains_key("cpu_ns"), "{active:?}");
     let table = v1::CostTable {
@@ -349,43 +197,18 @@ async fn cost_tables_take_roles_and_never_change() {
         ru_per_unit: [("cpu_ns".to_owned(), "1/3000000".to_owned())].into(),
         replicas: 1,
     };
-    let mut put = v1::PutCostTableRequest {
-        table: Some(table.clone()),
-        role: "shadow".into(),
-    };
+    let mut put = v1::PutCostTableRequest { table: Some(table.clone()), role: "shadow".into() };
     let tables = admin.put_cost_table(put.clone()).await.unwrap().into_inner();
     assert_eq!(tables.shadow.unwrap().name, "mine");
-    put.table = Some(v1::CostTable {
-        replicas: 2,
-        ..table.clone()
-    });
-    assert_eq!(
-        admin.put_cost_table(put.clone()).await.unwrap_err().code(),
-        Code::AlreadyExists
-    );
-    put.table = Some(v1::CostTable {
-        ru_per_unit: [("cpu_ns".to_owned(), "NaN".to_owned())].into(),
-        ..table
-    });
-    assert_eq!(
-        admin.put_cost_table(put.clone()).await.unwrap_err().code(),
-        Code::InvalidArgument
-    );
+    put.table = Some(v1::CostTable { replicas: 2, ..table.clone() });
+    assert_eq!(admin.put_cost_table(put.clone()).await.unwrap_err().code(), Code::AlreadyExists);
+    put.table =
+        Some(v1::CostTable { ru_per_unit: [("cpu_ns".to_owned(), "NaN".to_owned())].into(), ..table });
+    assert_eq!(admin.put_cost_table(put.clone()).await.unwrap_err().code(), Code::InvalidArgument);
     put.table = None;
-    assert!(
-        admin
-            .put_cost_table(put.clone())
-            .await
-            .unwrap()
-            .into_inner()
-            .shadow
-            .is_none()
-    );
+    assert!(admin.put_cost_table(put.clone()).await.unwrap().into_inner().shadow.is_none());
     put.role = "active".into();
-    assert_eq!(
-        admin.put_cost_table(put).await.unwrap_err().code(),
-        Code::InvalidArgument
-    );
+    assert_eq!(admin.put_cost_table(put).await.unwrap_err().code(), Code::InvalidArgument);
 }
 
 #[tokio::test]
@@ -393,37 +216,15 @@ async fn changes_are_audited_with_their_actor() {
     let lab = Lab::start().await;
     let mut admin = lab.admin().await;
     let mut request = Request::new(create(group("a", "10"), false));
-    request
-        .metadata_mut()
-        .insert("x-tidegate-actor", "ann".parse().unwrap());
+    request.metadata_mut().insert("x-tidegate-actor", "ann".parse().unwrap());
     admin.create_group(request).await.unwrap();
     admin.bind(bind("t", "", "a")).await.unwrap();
-    let log = admin
-        .audit_log(v1::AuditLogRequest::default())
-        .await
-        .unwrap()
-        .into_inner()
-        .entries;
-    assert_eq!(
-        log.iter().map(|entry| entry.action.as_str()).collect::<Vec<_>>(),
-        ["bind", "create group"]
-    );
+    let log = admin.audit_log(v1::AuditLogRequest::default()).await.unwrap().into_inner().entries;
+    assert_eq!(log.iter().map(|entry| entry.action.as_str()).collect::<Vec<_>>(), ["bind", "create group"]);
     assert!(log[1].actor.starts_with("ann (127.0.0.1:"), "{}", log[1].actor);
     assert!(log[1].after.contains("\"ru_per_sec\":\"10\"") && log[1].before.is_empty());
-    let older = v1::AuditLogRequest {
-        limit: 5,
-        before_id: log[0].id,
-    };
-    assert_eq!(
-        admin.audit_log(older).await.unwrap().into_inner().entries.len(),
-        1
-    );
-    let too_many = v1::AuditLogRequest {
-        limit: 1_001,
-        before_id: 0,
-    };
-    assert_eq!(
-        admin.audit_log(too_many).await.unwrap_err().code(),
-        Code::InvalidArgument
-    );
+    let older = v1::AuditLogRequest { limit: 5, before_id: log[0].id };
+    assert_eq!(admin.audit_log(older).await.unwrap().into_inner().entries.len(), 1);
+    let too_many = v1::AuditLogRequest { limit: 1_001, before_id: 0 };
+    assert_eq!(admin.audit_log(too_many).await.unwrap_err().code(), Code::InvalidArgument);
 }

@@ -42,13 +42,9 @@ impl Store for Faulty {
 async fn faulty() -> (Lab, Arc<Faulty>) {
     let folder = tempfile::tempdir().unwrap();
     let inner = RedbStore::open(&store_path(&folder)).unwrap();
-    let store = Arc::new(Faulty {
-        inner,
-        full: AtomicBool::new(false),
-    });
-    let running = Controller::start_with(config(&folder), Arc::clone(&store) as Arc<dyn Store>)
-        .await
-        .unwrap();
+    let store = Arc::new(Faulty { inner, full: AtomicBool::new(false) });
+    let running =
+        Controller::start_with(config(&folder), Arc::clone(&store) as Arc<dyn Store>).await.unwrap();
     (Lab { folder, running }, store)
 }
 
@@ -58,35 +54,16 @@ async fn a_change_that_cannot_be_stored_is_refused_and_not_in_force() {
     lab.group("web", "1000").await;
     store.full.store(true, Ordering::SeqCst);
     let mut admin = lab.admin().await;
-    let create = v1::CreateGroupRequest {
-        group: Some(group("other", "1")),
-        if_not_exists: false,
-    };
+    let create = v1::CreateGroupRequest { group: Some(group("other", "1")), if_not_exists: false };
     let error = admin.create_group(create.clone()).await.unwrap_err();
     assert_eq!(error.code(), Code::Unavailable);
-    assert!(
-        error.message().contains("not in force") && error.message().contains("no space left"),
-        "{error}"
-    );
+    assert!(error.message().contains("not in force") && error.message().contains("no space left"), "{error}");
     let get = v1::GetGroupRequest { name: "other".into() };
     assert_eq!(admin.get_group(get).await.unwrap_err().code(), Code::NotFound);
-    let (status, body) = lab
-        .http("PUT", "/v1/bindings", Some(r#"{"user":"u","group":"web"}"#))
-        .await;
-    assert_eq!(
-        (status, body["error"]["code"].as_str()),
-        (503, Some("unavailable"))
-    );
-    let warnings = admin
-        .status(v1::StatusRequest {})
-        .await
-        .unwrap()
-        .into_inner()
-        .warnings;
-    assert!(
-        warnings.iter().any(|warning| warning.contains("commits failed")),
-        "{warnings:?}"
-    );
+    let (status, body) = lab.http("PUT", "/v1/bindings", Some(r#"{"user":"u","group":"web"}"#)).await;
+    assert_eq!((status, body["error"]["code"].as_str()), (503, Some("unavailable")));
+    let warnings = admin.status(v1::StatusRequest {}).await.unwrap().into_inner().warnings;
+    assert!(warnings.iter().any(|warning| warning.contains("commits failed")), "{warnings:?}");
 
     store.full.store(false, Ordering::SeqCst);
     admin.create_group(create).await.unwrap();
@@ -127,15 +104,8 @@ async fn a_stop_that_cannot_save_says_so_and_the_next_start_recovers() {
 #[tokio::test]
 async fn a_store_that_cannot_be_used_is_named_and_left_alone() {
     let lab = Lab::start().await;
-    let locked = Controller::start(config(&lab.folder))
-        .await
-        .err()
-        .unwrap()
-        .to_string();
-    assert!(
-        locked.contains("in use by another process") && locked.contains("store.redb"),
-        "{locked}"
-    );
+    let locked = Controller::start(config(&lab.folder)).await.err().unwrap().to_string();
+    assert!(locked.contains("in use by another process") && locked.contains("store.redb"), "{locked}");
     lab.running.shutdown().await.unwrap();
 
     let path = store_path(&lab.folder);
@@ -143,15 +113,8 @@ async fn a_store_that_cannot_be_used_is_named_and_left_alone() {
     bytes.truncate(bytes.len() / 2);
     bytes[..512].fill(0xa5);
     fs::write(&path, &bytes).unwrap();
-    let corrupt = Controller::start(config(&lab.folder))
-        .await
-        .err()
-        .unwrap()
-        .to_string();
-    assert!(
-        corrupt.contains("store.redb") && corrupt.contains("backup"),
-        "{corrupt}"
-    );
+    let corrupt = Controller::start(config(&lab.folder)).await.err().unwrap().to_string();
+    assert!(corrupt.contains("store.redb") && corrupt.contains("backup"), "{corrupt}");
     assert_eq!(fs::read(&path).unwrap(), bytes);
 }
 
@@ -190,15 +153,9 @@ async fn a_port_in_use_and_a_remote_address_are_refused_by_name() {
     let mut config = config(&folder);
     config.http_listen = taken;
     let error = Controller::start(config.clone()).await.err().unwrap().to_string();
-    assert!(
-        error.contains(&taken.to_string()) && error.contains("http_listen"),
-        "{error}"
-    );
+    assert!(error.contains(&taken.to_string()) && error.contains("http_listen"), "{error}");
     config.http_listen = "0.0.0.0:0".parse().unwrap();
     let error = Controller::start(config).await.err().unwrap();
-    assert!(
-        matches!(&error, StartError::Config(errors) if errors.len() == 1),
-        "{error}"
-    );
+    assert!(matches!(&error, StartError::Config(errors) if errors.len() == 1), "{error}");
     assert!(error.to_string().contains("allow_remote"), "{error}");
 }

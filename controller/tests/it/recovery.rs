@@ -12,66 +12,22 @@ fn only(granted: &v1::Granted) -> &v1::GrantEntry {
 async fn definitions_survive_a_crash() {
     let lab = Lab::start().await;
     lab.group("web", "1000").await;
-    let child = v1::Group {
-        parent: "web".into(),
-        ..group("api", "10")
-    };
+    let child = v1::Group { parent: "web".into(), ..group("api", "10") };
     let mut admin = lab.admin().await;
-    admin
-        .create_group(v1::CreateGroupRequest {
-            group: Some(child),
-            if_not_exists: false,
-        })
-        .await
-        .unwrap();
-    let binding = v1::Binding {
-        tenant: "t".into(),
-        user: "u".into(),
-        group: "api".into(),
-    };
-    admin
-        .bind(v1::BindRequest {
-            binding: Some(binding),
-        })
-        .await
-        .unwrap();
-    let before = admin
-        .list_groups(v1::ListGroupsRequest::default())
-        .await
-        .unwrap()
-        .into_inner();
+    admin.create_group(v1::CreateGroupRequest { group: Some(child), if_not_exists: false }).await.unwrap();
+    let binding = v1::Binding { tenant: "t".into(), user: "u".into(), group: "api".into() };
+    admin.bind(v1::BindRequest { binding: Some(binding) }).await.unwrap();
+    let before = admin.list_groups(v1::ListGroupsRequest::default()).await.unwrap().into_inner();
     let revision = lab.running.service().status().revision;
 
     let lab = lab.crash().await;
     let mut admin = lab.admin().await;
-    assert_eq!(
-        admin
-            .list_groups(v1::ListGroupsRequest::default())
-            .await
-            .unwrap()
-            .into_inner(),
-        before
-    );
-    let resolved = admin
-        .resolve(v1::ResolveRequest {
-            tenant: "t".into(),
-            user: "u".into(),
-        })
-        .await
-        .unwrap();
+    assert_eq!(admin.list_groups(v1::ListGroupsRequest::default()).await.unwrap().into_inner(), before);
+    let resolved = admin.resolve(v1::ResolveRequest { tenant: "t".into(), user: "u".into() }).await.unwrap();
     assert_eq!(resolved.into_inner().group, "api");
     let status = lab.running.service().status();
     assert_eq!((status.revision, status.epoch), (revision, 2));
-    assert_eq!(
-        admin
-            .audit_log(v1::AuditLogRequest::default())
-            .await
-            .unwrap()
-            .into_inner()
-            .entries
-            .len(),
-        3
-    );
+    assert_eq!(admin.audit_log(v1::AuditLogRequest::default()).await.unwrap().into_inner().entries.len(), 3);
 }
 
 #[tokio::test]
@@ -84,13 +40,7 @@ async fn a_clean_restart_continues_leases_under_the_same_epoch() {
     let lab = lab.restart().await;
     let status = lab.running.service().status();
     assert_eq!((status.epoch, status.recovery.0), (1, 0));
-    let leases = lab
-        .admin()
-        .await
-        .list_leases(v1::ListLeasesRequest::default())
-        .await
-        .unwrap()
-        .into_inner();
+    let leases = lab.admin().await.list_leases(v1::ListLeasesRequest::default()).await.unwrap().into_inner();
     assert_eq!(leases.leases[0].client, "node");
     // What the first node may still be using is not given to a second one.
     let mut other = Node::connect(&lab, "other", 1).await.unwrap();
@@ -109,45 +59,23 @@ async fn after_a_crash_only_proven_leases_continue() {
     let lab = lab.crash().await;
     let mut node = Node::connect(&lab, "node", 1).await.unwrap();
     assert_eq!(node.welcome.epoch, 2);
-    assert!(
-        node.welcome.recovery_us > 4_000_000,
-        "{}",
-        node.welcome.recovery_us
-    );
+    assert!(node.welcome.recovery_us > 4_000_000, "{}", node.welcome.recovery_us);
     node.seq = 100;
     let mut ask = entry("web", 5_000);
     (ask.held_rate, ask.held_cap_micro_ru) = (lease.rate, lease.cap_micro_ru);
     let mut thief = Node::connect(&lab, "thief", 1).await.unwrap();
     for proof in [Vec::new(), lease.proof.clone(), vec![1; 57]] {
-        let granted = thief
-            .renew(vec![v1::RenewEntry { proof, ..ask.clone() }], Vec::new())
-            .await
-            .unwrap();
+        let granted = thief.renew(vec![v1::RenewEntry { proof, ..ask.clone() }], Vec::new()).await.unwrap();
         assert_eq!(only(&granted).status, i32::from(v1::GrantStatus::Recovering));
         assert!(only(&granted).ask_again_us > 0);
     }
     // Nothing limits this one, so there is nothing to prove.
     let granted = thief.renew(vec![entry("default", 5)], Vec::new()).await.unwrap();
     assert_eq!(only(&granted).status, i32::from(v1::GrantStatus::Unlimited));
-    let granted = node
-        .renew(
-            vec![v1::RenewEntry {
-                proof: lease.proof.clone(),
-                ..ask
-            }],
-            Vec::new(),
-        )
-        .await
-        .unwrap();
-    assert_eq!(
-        only(&granted).status,
-        i32::from(v1::GrantStatus::Leased),
-        "{granted:?}"
-    );
-    assert!(
-        only(&granted).rate <= lease.rate && only(&granted).rate > 0,
-        "{granted:?} {lease:?}"
-    );
+    let granted =
+        node.renew(vec![v1::RenewEntry { proof: lease.proof.clone(), ..ask }], Vec::new()).await.unwrap();
+    assert_eq!(only(&granted).status, i32::from(v1::GrantStatus::Leased), "{granted:?}");
+    assert!(only(&granted).rate <= lease.rate && only(&granted).rate > 0, "{granted:?} {lease:?}");
     assert_eq!(only(&granted).lump_micro_ru, 0);
 }
 

@@ -7,66 +7,39 @@ use crate::support::Lab;
 #[tokio::test]
 async fn groups_and_bindings_over_rest() {
     let lab = Lab::start().await;
-    let (status, made) = lab
-        .http("POST", "/v1/groups", Some(r#"{"name":"Web","ru_per_sec":"100"}"#))
-        .await;
+    let (status, made) = lab.http("POST", "/v1/groups", Some(r#"{"name":"Web","ru_per_sec":"100"}"#)).await;
     assert_eq!(
         (status, &made["group"]["name"], &made["changed"]),
         (200, &json!("web"), &json!(true)),
         "{made}"
     );
     let revision = made["group"]["revision"].as_u64().unwrap();
-    let again = lab
-        .http(
-            "POST",
-            "/v1/groups?if_not_exists=true",
-            Some(r#"{"name":"web","ru_per_sec":"100"}"#),
-        )
-        .await;
+    let again =
+        lab.http("POST", "/v1/groups?if_not_exists=true", Some(r#"{"name":"web","ru_per_sec":"100"}"#)).await;
     assert_eq!((again.0, &again.1["changed"]), (200, &json!(false)));
-    assert_eq!(
-        lab.http("POST", "/v1/groups", Some(r#"{"name":"web"}"#)).await.0,
-        409
-    );
+    assert_eq!(lab.http("POST", "/v1/groups", Some(r#"{"name":"web"}"#)).await.0, 409);
 
     let path = format!("/v1/groups/web?expected_revision={revision}");
-    let (status, altered) = lab
-        .http("PATCH", &path, Some(r#"{"weight":7,"comment":"x"}"#))
-        .await;
+    let (status, altered) = lab.http("PATCH", &path, Some(r#"{"weight":7,"comment":"x"}"#)).await;
     assert_eq!(
-        (
-            status,
-            &altered["group"]["weight"],
-            &altered["group"]["ru_per_sec"]
-        ),
+        (status, &altered["group"]["weight"], &altered["group"]["ru_per_sec"]),
         (200, &json!(7), &json!("100"))
     );
     let (status, error) = lab.http("PATCH", &path, Some(r#"{"weight":8}"#)).await;
     assert_eq!((status, &error["error"]["code"]), (412, &json!("revision")));
 
-    let bound = lab
-        .http("PUT", "/v1/bindings", Some(r#"{"tenant":"t","group":"web"}"#))
-        .await;
+    let bound = lab.http("PUT", "/v1/bindings", Some(r#"{"tenant":"t","group":"web"}"#)).await;
     assert_eq!((bound.0, &bound.1["changed"]), (200, &json!(true)));
     let (_, resolved) = lab.http("GET", "/v1/resolve?tenant=t&user=u", None).await;
     assert_eq!(resolved, json!({"group": "web", "matched": "tenant"}));
     let (status, used) = lab.http("DELETE", "/v1/groups/web", None).await;
     assert_eq!((status, &used["error"]["code"]), (409, &json!("in_use")));
-    assert_eq!(
-        lab.http("DELETE", "/v1/bindings?tenant=t", None).await.1["removed"],
-        json!(true)
-    );
+    assert_eq!(lab.http("DELETE", "/v1/bindings?tenant=t", None).await.1["removed"], json!(true));
     assert_eq!(lab.http("DELETE", "/v1/groups/web", None).await.0, 200);
     assert_eq!(lab.http("GET", "/v1/groups/web", None).await.0, 404);
 
     let (_, audit) = lab.http("GET", "/v1/audit?limit=1", None).await;
-    assert!(
-        audit["entries"][0]["actor"]
-            .as_str()
-            .unwrap()
-            .starts_with("tester (127.0.0.1:"),
-        "{audit}"
-    );
+    assert!(audit["entries"][0]["actor"].as_str().unwrap().starts_with("tester (127.0.0.1:"), "{audit}");
 }
 
 #[tokio::test]
@@ -95,10 +68,7 @@ async fn everything_can_be_read() {
         (&json!(1), &json!(1), &json!(0))
     );
     let (_, page) = lab.http_text("GET", "/metrics", "text/plain", b"").await;
-    assert!(
-        page.contains("tidegate_groups 1\n") && page.ends_with("# EOF\n"),
-        "{page}"
-    );
+    assert!(page.contains("tidegate_groups 1\n") && page.ends_with("# EOF\n"), "{page}");
 }
 
 #[tokio::test]
@@ -109,10 +79,8 @@ async fn the_openapi_document_lists_what_is_served() {
     let paths = document["paths"].as_object().unwrap();
     assert_eq!(paths.len(), 13);
     for (path, methods) in paths {
-        let real = path
-            .replace("{name}", "no-such")
-            .replace("{group}", "no-such")
-            .replace("{role}", "active");
+        let real =
+            path.replace("{name}", "no-such").replace("{group}", "no-such").replace("{role}", "active");
         for method in methods.as_object().unwrap().keys() {
             let body = matches!(method.as_str(), "put" | "post" | "patch").then_some("{}");
             let (status, answer) = lab.http(&method.to_uppercase(), &real, body).await;
@@ -130,136 +98,31 @@ async fn the_openapi_document_lists_what_is_served() {
 async fn bad_requests_get_the_right_code_and_field() {
     let lab = Lab::start().await;
     let table = [
-        (
-            "POST",
-            "/v1/groups",
-            r#"{"name":"a","ru_per_sec":"0"}"#,
-            400,
-            "invalid",
-            "ru_per_sec",
-        ),
-        (
-            "POST",
-            "/v1/groups",
-            r#"{"name":"a","ru_per_sec":"NaN"}"#,
-            400,
-            "invalid",
-            "ru_per_sec",
-        ),
-        (
-            "POST",
-            "/v1/groups",
-            r#"{"name":"a","ru_per_sec":"1000000001"}"#,
-            400,
-            "invalid",
-            "ru_per_sec",
-        ),
+        ("POST", "/v1/groups", r#"{"name":"a","ru_per_sec":"0"}"#, 400, "invalid", "ru_per_sec"),
+        ("POST", "/v1/groups", r#"{"name":"a","ru_per_sec":"NaN"}"#, 400, "invalid", "ru_per_sec"),
+        ("POST", "/v1/groups", r#"{"name":"a","ru_per_sec":"1000000001"}"#, 400, "invalid", "ru_per_sec"),
         ("POST", "/v1/groups", r#"{"name":"a b"}"#, 400, "invalid", "name"),
-        (
-            "POST",
-            "/v1/groups",
-            r#"{"name":"a","parent":"none"}"#,
-            400,
-            "invalid",
-            "parent",
-        ),
-        (
-            "POST",
-            "/v1/groups",
-            r#"{"name":"a","ru_per_sec":5}"#,
-            400,
-            "invalid",
-            "",
-        ),
-        (
-            "POST",
-            "/v1/groups",
-            r#"{"name":"a","colour":"red"}"#,
-            400,
-            "invalid",
-            "",
-        ),
-        (
-            "POST",
-            "/v1/groups",
-            r#"{"name":"a","weight":-1}"#,
-            400,
-            "invalid",
-            "",
-        ),
+        ("POST", "/v1/groups", r#"{"name":"a","parent":"none"}"#, 400, "invalid", "parent"),
+        ("POST", "/v1/groups", r#"{"name":"a","ru_per_sec":5}"#, 400, "invalid", ""),
+        ("POST", "/v1/groups", r#"{"name":"a","colour":"red"}"#, 400, "invalid", ""),
+        ("POST", "/v1/groups", r#"{"name":"a","weight":-1}"#, 400, "invalid", ""),
         ("POST", "/v1/groups", r#"{"name":"#, 400, "invalid", ""),
         ("POST", "/v1/groups", "", 400, "invalid", ""),
         ("POST", "/v1/groups", "null", 400, "invalid", ""),
         ("POST", "/v1/groups", "[1,2]", 400, "invalid", ""),
-        (
-            "POST",
-            "/v1/groups?colour=red",
-            r#"{"name":"a"}"#,
-            400,
-            "invalid",
-            "",
-        ),
+        ("POST", "/v1/groups?colour=red", r#"{"name":"a"}"#, 400, "invalid", ""),
         ("PATCH", "/v1/groups/default", "{}", 400, "invalid", "update_mask"),
-        (
-            "PATCH",
-            "/v1/groups/default",
-            r#"{"weight":"heavy"}"#,
-            400,
-            "invalid",
-            "",
-        ),
-        (
-            "PATCH",
-            "/v1/groups/none",
-            r#"{"weight":3}"#,
-            404,
-            "not_found",
-            "",
-        ),
+        ("PATCH", "/v1/groups/default", r#"{"weight":"heavy"}"#, 400, "invalid", ""),
+        ("PATCH", "/v1/groups/none", r#"{"weight":3}"#, 404, "not_found", ""),
         ("DELETE", "/v1/groups/default", "", 409, "refused", ""),
-        (
-            "PUT",
-            "/v1/bindings",
-            r#"{"group":"default"}"#,
-            400,
-            "invalid",
-            "user",
-        ),
-        (
-            "PUT",
-            "/v1/bindings",
-            r#"{"user":"u","group":"none"}"#,
-            404,
-            "not_found",
-            "",
-        ),
-        (
-            "PUT",
-            "/v1/cost-tables/other",
-            r#"{"name":"a","version":1}"#,
-            400,
-            "invalid",
-            "role",
-        ),
-        (
-            "PUT",
-            "/v1/cost-tables/active",
-            r#"{"name":"a"}"#,
-            400,
-            "invalid",
-            "table",
-        ),
+        ("PUT", "/v1/bindings", r#"{"group":"default"}"#, 400, "invalid", "user"),
+        ("PUT", "/v1/bindings", r#"{"user":"u","group":"none"}"#, 404, "not_found", ""),
+        ("PUT", "/v1/cost-tables/other", r#"{"name":"a","version":1}"#, 400, "invalid", "role"),
+        ("PUT", "/v1/cost-tables/active", r#"{"name":"a"}"#, 400, "invalid", "table"),
         ("GET", "/v1/groups?limit=1001", "", 400, "invalid", "limit"),
         ("GET", "/v1/groups?limit=many", "", 400, "invalid", ""),
         ("GET", "/v1/usage?group=none", "", 404, "not_found", ""),
-        (
-            "GET",
-            "/v1/usage/default/history?resolution=day",
-            "",
-            400,
-            "invalid",
-            "resolution",
-        ),
+        ("GET", "/v1/usage/default/history?resolution=day", "", 400, "invalid", "resolution"),
         ("GET", "/v1/none", "", 404, "not_found", ""),
         ("PUT", "/v1/groups", "{}", 405, "method_not_allowed", ""),
     ];
@@ -271,28 +134,13 @@ async fn bad_requests_get_the_right_code_and_field() {
             (status, code),
             "{method} {path} {body}: {answer}"
         );
-        assert_eq!(
-            error["field"].as_str().unwrap_or_default(),
-            field,
-            "{method} {path} {body}: {answer}"
-        );
+        assert_eq!(error["field"].as_str().unwrap_or_default(), field, "{method} {path} {body}: {answer}");
         assert!(!error["message"].as_str().unwrap().is_empty());
     }
-    let (status, _) = lab
-        .http_text("POST", "/v1/groups", "text/plain", b"{\"name\":\"a\"}")
-        .await;
+    let (status, _) = lab.http_text("POST", "/v1/groups", "text/plain", b"{\"name\":\"a\"}").await;
     assert_eq!(status, 415);
-    let large = format!(
-        "{{\"name\":\"a\",\"comment\":\"{}\"}}",
-        "x".repeat(5 * 1024 * 1024)
-    );
+    let large = format!("{{\"name\":\"a\",\"comment\":\"{}\"}}", "x".repeat(5 * 1024 * 1024));
     let (status, answer) = lab.http("POST", "/v1/groups", Some(&large)).await;
     assert_eq!((status, &answer["error"]["code"]), (413, &json!("too_large")));
-    assert_eq!(
-        lab.http("GET", "/v1/groups", None).await.1["groups"]
-            .as_array()
-            .unwrap()
-            .len(),
-        1
-    );
+    assert_eq!(lab.http("GET", "/v1/groups", None).await.1["groups"].as_array().unwrap().len(), 1);
 }

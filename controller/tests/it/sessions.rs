@@ -16,56 +16,21 @@ async fn a_node_gets_leases_for_what_it_asks() {
     let lab = Lab::start().await;
     lab.group("web", "1000").await;
     let mut node = Node::connect(&lab, "node-1", 1).await.unwrap();
-    assert_eq!(
-        (
-            node.welcome.protocol,
-            node.welcome.epoch,
-            node.welcome.recovery_us
-        ),
-        (1, 1, 0)
-    );
+    assert_eq!((node.welcome.protocol, node.welcome.epoch, node.welcome.recovery_us), (1, 1, 0));
     let asks = vec![entry("Web", 100), entry("default", 5), entry("none", 5)];
     let granted = node.renew(asks, Vec::new()).await.unwrap();
-    let [web, default, none] = granted.entries.as_slice() else {
-        panic!("three answers were expected")
-    };
-    assert_eq!(
-        (web.group.as_str(), status(web)),
-        ("Web", v1::GrantStatus::Leased)
-    );
-    assert!(
-        web.rate >= 100_000_000 && web.rate <= 1_000_000_000 && !web.proof.is_empty(),
-        "{web:?}"
-    );
+    let [web, default, none] = granted.entries.as_slice() else { panic!("three answers were expected") };
+    assert_eq!((web.group.as_str(), status(web)), ("Web", v1::GrantStatus::Leased));
+    assert!(web.rate >= 100_000_000 && web.rate <= 1_000_000_000 && !web.proof.is_empty(), "{web:?}");
     assert_eq!(status(default), v1::GrantStatus::Unlimited);
     assert_eq!(status(none), v1::GrantStatus::UnknownGroup);
 
-    let leases = lab
-        .admin()
-        .await
-        .list_leases(v1::ListLeasesRequest { group: "web".into() })
-        .await
-        .unwrap();
+    let leases = lab.admin().await.list_leases(v1::ListLeasesRequest { group: "web".into() }).await.unwrap();
     let leases = leases.into_inner();
-    assert_eq!(
-        (
-            leases.leases[0].client.as_str(),
-            leases.groups[0].bound_rate.as_str()
-        ),
-        ("node-1", "1000")
-    );
-    let clients = lab
-        .admin()
-        .await
-        .list_clients(v1::ListClientsRequest {})
-        .await
-        .unwrap()
-        .into_inner()
-        .clients;
-    assert_eq!(
-        (clients[0].agent.as_str(), clients[0].connected, clients[0].leases),
-        ("test/1", true, 2)
-    );
+    assert_eq!((leases.leases[0].client.as_str(), leases.groups[0].bound_rate.as_str()), ("node-1", "1000"));
+    let clients =
+        lab.admin().await.list_clients(v1::ListClientsRequest {}).await.unwrap().into_inner().clients;
+    assert_eq!((clients[0].agent.as_str(), clients[0].connected, clients[0].leases), ("test/1", true, 2));
 }
 
 #[tokio::test]
@@ -80,27 +45,11 @@ async fn a_bad_hello_is_refused() {
     };
     let table = [
         (
-            Ask::Hello(v1::Hello {
-                protocol_min: 2,
-                protocol_max: 9,
-                ..good.clone()
-            }),
+            Ask::Hello(v1::Hello { protocol_min: 2, protocol_max: 9, ..good.clone() }),
             Code::FailedPrecondition,
         ),
-        (
-            Ask::Hello(v1::Hello {
-                client_id: "a b".into(),
-                ..good.clone()
-            }),
-            Code::InvalidArgument,
-        ),
-        (
-            Ask::Hello(v1::Hello {
-                incarnation: 0,
-                ..good.clone()
-            }),
-            Code::InvalidArgument,
-        ),
+        (Ask::Hello(v1::Hello { client_id: "a b".into(), ..good.clone() }), Code::InvalidArgument),
+        (Ask::Hello(v1::Hello { incarnation: 0, ..good.clone() }), Code::InvalidArgument),
         (Ask::Renew(v1::Renew::default()), Code::InvalidArgument),
     ];
     for (first, code) in table {
@@ -120,41 +69,18 @@ async fn a_malformed_entry_is_refused_alone_and_a_malformed_message_ends_one_str
     let mut other = Node::connect(&lab, "other", 1).await.unwrap();
     let mut node = Node::connect(&lab, "node", 1).await.unwrap();
     let asks = vec![
-        v1::RenewEntry {
-            held_rate: -1,
-            ..entry("web", 10)
-        },
+        v1::RenewEntry { held_rate: -1, ..entry("web", 10) },
         entry("no such name!", 10),
         entry("web", 10),
     ];
-    let reports = vec![
-        v1::Report::default(),
-        report("none", 0, 5),
-        report("web", 9, 5),
-        report("web", 0, 3),
-    ];
+    let reports = vec![v1::Report::default(), report("none", 0, 5), report("web", 9, 5), report("web", 0, 3)];
     let granted = node.renew(asks, reports).await.unwrap();
     let statuses: Vec<_> = granted.entries.iter().map(status).collect();
-    assert_eq!(
-        statuses,
-        [
-            v1::GrantStatus::Refused,
-            v1::GrantStatus::Refused,
-            v1::GrantStatus::Leased
-        ]
-    );
-    assert!(
-        granted.entries[0].message.starts_with("held_rate: -1"),
-        "{}",
-        granted.entries[0].message
-    );
+    assert_eq!(statuses, [v1::GrantStatus::Refused, v1::GrantStatus::Refused, v1::GrantStatus::Leased]);
+    assert!(granted.entries[0].message.starts_with("held_rate: -1"), "{}", granted.entries[0].message);
     assert_eq!(charged(&lab, "web").await, 3_000_000);
 
-    node.send(Some(Ask::Renew(v1::Renew {
-        seq: 0,
-        ..Default::default()
-    })))
-    .await;
+    node.send(Some(Ask::Renew(v1::Renew { seq: 0, ..Default::default() }))).await;
     assert_eq!(node.next().await.unwrap_err().code(), Code::InvalidArgument);
     let mut again = Node::connect(&lab, "node", 1).await.unwrap();
     again.send(None).await;
@@ -183,14 +109,9 @@ async fn a_node_is_told_to_lower_when_another_needs_its_share() {
     let granted = greedy.renew(vec![entry("web", 2_000)], Vec::new()).await.unwrap();
     let held = granted.entries[0].rate;
     let mut other = Node::connect(&lab, "other", 1).await.unwrap();
-    let asks = vec![v1::RenewEntry {
-        backlog_micro_ru: 50_000_000,
-        ..entry("web", 2_000)
-    }];
+    let asks = vec![v1::RenewEntry { backlog_micro_ru: 50_000_000, ..entry("web", 2_000) }];
     other.renew(asks, Vec::new()).await.unwrap();
-    let Answer::Lower(lower) = greedy.next().await.unwrap() else {
-        panic!("an order to lower was expected")
-    };
+    let Answer::Lower(lower) = greedy.next().await.unwrap() else { panic!("an order to lower was expected") };
     assert_eq!((lower.epoch, lower.entries[0].group.as_str()), (1, "web"));
     assert!(lower.entries[0].rate_at_most < held, "{lower:?}");
 }
@@ -207,37 +128,15 @@ async fn repeated_reports_are_counted_once_and_a_farewell_means_that_they_are_st
     // A late report never takes anything back.
     node.renew(Vec::new(), vec![report("web", 0, 2)]).await.unwrap();
     assert_eq!(charged(&lab, "web").await, 10_000_000);
-    node.send(Some(Ask::Goodbye(v1::Goodbye {
-        seq: 99,
-        reports: vec![report("web", 0, 12)],
-    })))
-    .await;
-    let Answer::Farewell(farewell) = node.next().await.unwrap() else {
-        panic!("a farewell was expected")
-    };
+    node.send(Some(Ask::Goodbye(v1::Goodbye { seq: 99, reports: vec![report("web", 0, 12)] }))).await;
+    let Answer::Farewell(farewell) = node.next().await.unwrap() else { panic!("a farewell was expected") };
     assert_eq!(farewell.seq, 99);
     let lab = lab.crash().await;
     assert_eq!(charged(&lab, "web").await, 12_000_000);
-    let history = v1::UsageHistoryRequest {
-        group: "web".into(),
-        resolution: "hour".into(),
-        ..Default::default()
-    };
-    let points = lab
-        .admin()
-        .await
-        .usage_history(history)
-        .await
-        .unwrap()
-        .into_inner()
-        .points;
-    assert_eq!(
-        points
-            .iter()
-            .map(|point| point.amount.unwrap().write_micro_ru)
-            .sum::<i64>(),
-        12_000_000
-    );
+    let history =
+        v1::UsageHistoryRequest { group: "web".into(), resolution: "hour".into(), ..Default::default() };
+    let points = lab.admin().await.usage_history(history).await.unwrap().into_inner().points;
+    assert_eq!(points.iter().map(|point| point.amount.unwrap().write_micro_ru).sum::<i64>(), 12_000_000);
 }
 
 #[tokio::test]
@@ -245,9 +144,6 @@ async fn a_message_with_too_many_entries_is_refused() {
     let lab = Lab::start().await;
     let mut node = Node::connect(&lab, "node", 1).await.unwrap();
     let most = usize::try_from(node.welcome.max_entries).unwrap();
-    let error = node
-        .renew(vec![entry("default", 1); most + 1], Vec::new())
-        .await
-        .unwrap_err();
+    let error = node.renew(vec![entry("default", 1); most + 1], Vec::new()).await.unwrap_err();
     assert_eq!(error.code(), Code::InvalidArgument, "{error}");
 }

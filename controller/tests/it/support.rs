@@ -82,23 +82,14 @@ impl Lab {
 
     /// Creates a group with a limit.
     pub(crate) async fn group(&self, name: &str, rate: &str) {
-        let request = v1::CreateGroupRequest {
-            group: Some(group(name, rate)),
-            if_not_exists: false,
-        };
+        let request = v1::CreateGroupRequest { group: Some(group(name, rate)), if_not_exists: false };
         self.admin().await.create_group(request).await.unwrap();
     }
 
     /// One REST request.
     pub(crate) async fn http(&self, method: &str, path: &str, body: Option<&str>) -> (u16, Value) {
-        let (status, text) = self
-            .http_text(
-                method,
-                path,
-                "application/json",
-                body.unwrap_or_default().as_bytes(),
-            )
-            .await;
+        let (status, text) =
+            self.http_text(method, path, "application/json", body.unwrap_or_default().as_bytes()).await;
         let json = serde_json::from_str(&text).unwrap_or(Value::String(text));
         (status, json)
     }
@@ -129,11 +120,7 @@ impl Lab {
 }
 
 pub(crate) fn group(name: &str, rate: &str) -> v1::Group {
-    v1::Group {
-        name: name.to_owned(),
-        ru_per_sec: rate.to_owned(),
-        ..v1::Group::default()
-    }
+    v1::Group { name: name.to_owned(), ru_per_sec: rate.to_owned(), ..v1::Group::default() }
 }
 
 /// An open grant stream.
@@ -160,18 +147,8 @@ impl Node {
     pub(crate) async fn open(lab: &Lab, first: Ask) -> Result<Self, Status> {
         let (asks, stream) = mpsc::channel(16);
         asks.send(v1::ClientMessage { kind: Some(first) }).await.unwrap();
-        let answers = lab
-            .grants()
-            .await
-            .session(ReceiverStream::new(stream))
-            .await?
-            .into_inner();
-        let mut node = Self {
-            asks,
-            answers,
-            welcome: v1::Welcome::default(),
-            seq: 0,
-        };
+        let answers = lab.grants().await.session(ReceiverStream::new(stream)).await?.into_inner();
+        let mut node = Self { asks, answers, welcome: v1::Welcome::default(), seq: 0 };
         match node.next().await? {
             Answer::Welcome(welcome) => node.welcome = welcome,
             other => panic!("a welcome was expected: {other:?}"),
@@ -185,9 +162,7 @@ impl Node {
 
     pub(crate) async fn next(&mut self) -> Result<Answer, Status> {
         let message = timeout(PATIENCE, self.answers.message()).await.unwrap()?;
-        message
-            .and_then(|message| message.kind)
-            .ok_or_else(|| Status::ok("the stream ended"))
+        message.and_then(|message| message.kind).ok_or_else(|| Status::ok("the stream ended"))
     }
 
     /// Sends a renewal and waits for its answer; pushes in between are passed over.
@@ -197,12 +172,7 @@ impl Node {
         reports: Vec<v1::Report>,
     ) -> Result<v1::Granted, Status> {
         self.seq += 1;
-        let renew = v1::Renew {
-            seq: self.seq,
-            entries,
-            reports,
-            node: None,
-        };
+        let renew = v1::Renew { seq: self.seq, entries, reports, node: None };
         self.send(Some(Ask::Renew(renew))).await;
         loop {
             if let Answer::Granted(granted) = self.next().await? {
@@ -236,19 +206,12 @@ pub(crate) fn report(group: &str, incarnation: u64, ru: u32) -> v1::Report {
         operations: u64::from(ru),
         ..v1::Consumption::default()
     };
-    v1::Report {
-        group: group.to_owned(),
-        incarnation,
-        total: Some(total),
-    }
+    v1::Report { group: group.to_owned(), incarnation, total: Some(total) }
 }
 
 /// Micro-RU written by a group, as the admin API has it.
 pub(crate) async fn charged(lab: &Lab, group: &str) -> i64 {
-    let request = v1::UsageRequest {
-        group: group.to_owned(),
-        per_client: false,
-    };
+    let request = v1::UsageRequest { group: group.to_owned(), per_client: false };
     let rows = lab.admin().await.usage(request).await.unwrap().into_inner().rows;
     rows[0].total.unwrap().write_micro_ru
 }
@@ -274,9 +237,7 @@ impl Store for MemoryStore {
 
     fn scan(&self, table: Table, from: &[u8], visit: &mut Visit<'_>) -> Result<(), StoreError> {
         let rows = self.0.lock().unwrap();
-        for ((_, key), value) in rows
-            .range((table, from.to_vec())..)
-            .take_while(|((of, _), _)| *of == table)
+        for ((_, key), value) in rows.range((table, from.to_vec())..).take_while(|((of, _), _)| *of == table)
         {
             if visit(key, value)?.is_break() {
                 break;
@@ -287,9 +248,6 @@ impl Store for MemoryStore {
 
     fn get(&self, table: Table, keys: &[Vec<u8>]) -> Result<Vec<Option<Vec<u8>>>, StoreError> {
         let rows = self.0.lock().unwrap();
-        Ok(keys
-            .iter()
-            .map(|key| rows.get(&(table, key.clone())).cloned())
-            .collect())
+        Ok(keys.iter().map(|key| rows.get(&(table, key.clone())).cloned()).collect())
     }
 }

@@ -17,22 +17,13 @@ use tonic::{Code, Status, Streaming};
 use crate::support::{Lab, MemoryStore, PATIENCE, config};
 
 async fn watch(lab: &Lab, have_revision: u64) -> Streaming<v1::WatchEvent> {
-    lab.grants()
-        .await
-        .watch(v1::WatchRequest { have_revision })
-        .await
-        .unwrap()
-        .into_inner()
+    lab.grants().await.watch(v1::WatchRequest { have_revision }).await.unwrap().into_inner()
 }
 
 /// The next event that is no heartbeat.
 async fn next(events: &mut Streaming<v1::WatchEvent>) -> (u64, Kind) {
     loop {
-        let event = timeout(PATIENCE, events.message())
-            .await
-            .unwrap()
-            .unwrap()
-            .unwrap();
+        let event = timeout(PATIENCE, events.message()).await.unwrap().unwrap().unwrap();
         match event.kind.unwrap() {
             Kind::Heartbeat(_) => {}
             kind => return (event.revision, kind),
@@ -41,18 +32,8 @@ async fn next(events: &mut Streaming<v1::WatchEvent>) -> (u64, Kind) {
 }
 
 async fn bind(lab: &Lab, tenant: &str, group: &str) {
-    let binding = v1::Binding {
-        tenant: tenant.into(),
-        user: String::new(),
-        group: group.into(),
-    };
-    lab.admin()
-        .await
-        .bind(v1::BindRequest {
-            binding: Some(binding),
-        })
-        .await
-        .unwrap();
+    let binding = v1::Binding { tenant: tenant.into(), user: String::new(), group: group.into() };
+    lab.admin().await.bind(v1::BindRequest { binding: Some(binding) }).await.unwrap();
 }
 
 #[tokio::test]
@@ -68,24 +49,13 @@ async fn a_snapshot_and_then_every_change() {
     assert!(snapshot.cost_tables.unwrap().active.is_some());
 
     bind(&lab, "u", "a").await;
-    let (second, Kind::Binding(change)) = next(&mut events).await else {
-        panic!("a binding was expected")
-    };
-    assert_eq!(
-        (change.binding.unwrap().tenant.as_str(), change.removed, second),
-        ("u", false, revision + 1)
-    );
+    let (second, Kind::Binding(change)) = next(&mut events).await else { panic!("a binding was expected") };
+    assert_eq!((change.binding.unwrap().tenant.as_str(), change.removed, second), ("u", false, revision + 1));
     lab.group("b", "20").await;
-    let (_, Kind::GroupsChanged(changed)) = next(&mut events).await else {
-        panic!("a group was expected")
-    };
+    let (_, Kind::GroupsChanged(changed)) = next(&mut events).await else { panic!("a group was expected") };
     assert_eq!(changed.groups, ["b"]);
 
-    let delete = v1::DeleteGroupRequest {
-        name: "a".into(),
-        force_to: "b".into(),
-        ..Default::default()
-    };
+    let delete = v1::DeleteGroupRequest { name: "a".into(), force_to: "b".into(), ..Default::default() };
     lab.admin().await.delete_group(delete).await.unwrap();
     let mut seen = Vec::new();
     for _ in 0..3 {
@@ -104,15 +74,8 @@ async fn a_current_watcher_gets_no_snapshot() {
     let mut events = watch(&lab, 0).await;
     let (revision, _) = next(&mut events).await;
     let mut current = watch(&lab, revision).await;
-    let first = timeout(PATIENCE, current.message())
-        .await
-        .unwrap()
-        .unwrap()
-        .unwrap();
-    assert_eq!(
-        (first.revision, first.kind),
-        (revision, Some(Kind::Heartbeat(v1::Heartbeat {})))
-    );
+    let first = timeout(PATIENCE, current.message()).await.unwrap().unwrap().unwrap();
+    assert_eq!((first.revision, first.kind), (revision, Some(Kind::Heartbeat(v1::Heartbeat {}))));
     bind(&lab, "t", "a").await;
     assert!(matches!(next(&mut current).await, (_, Kind::Binding(_))));
     let (_, page) = lab.http_text("GET", "/metrics", "text/plain", b"").await;
@@ -127,26 +90,14 @@ async fn crowded(count: usize) -> Lab {
     let actor = Actor::new(None, "test");
     let first = start().await.unwrap();
     for name in ["crowd", "wide"] {
-        let text = GroupText {
-            name: name.into(),
-            ru_per_sec: "10".into(),
-            ..GroupText::default()
-        };
+        let text = GroupText { name: name.into(), ru_per_sec: "10".into(), ..GroupText::default() };
         first.service().create_group(&actor, &text, false).unwrap();
     }
     first.shutdown().await.unwrap();
     let rows = (0..count).map(|number| {
         let principal = Principal::Tenant(format!("t{number}"));
         let key = principal.key();
-        put_json(
-            Table::Bindings,
-            key,
-            &StoredBinding {
-                principal,
-                group: "crowd".into(),
-            },
-        )
-        .unwrap()
+        put_json(Table::Bindings, key, &StoredBinding { principal, group: "crowd".into() }).unwrap()
     });
     store.commit(&rows.collect::<Vec<_>>()).unwrap();
     let running = start().await.unwrap();
@@ -154,11 +105,8 @@ async fn crowded(count: usize) -> Lab {
 }
 
 async fn disband(lab: &Lab) {
-    let delete = v1::DeleteGroupRequest {
-        name: "crowd".into(),
-        force_to: "wide".into(),
-        ..Default::default()
-    };
+    let delete =
+        v1::DeleteGroupRequest { name: "crowd".into(), force_to: "wide".into(), ..Default::default() };
     lab.admin().await.delete_group(delete).await.unwrap();
 }
 
@@ -172,10 +120,7 @@ async fn a_large_snapshot_comes_in_parts() {
             panic!("a part was expected")
         };
         received.push(snapshot.bindings.len());
-        assert_eq!(
-            (revision != 0, snapshot.cost_tables.is_some()),
-            (!snapshot.more, !snapshot.more)
-        );
+        assert_eq!((revision != 0, snapshot.cost_tables.is_some()), (!snapshot.more, !snapshot.more));
         if !snapshot.more {
             break;
         }
@@ -215,9 +160,7 @@ async fn a_watcher_that_does_not_read_is_dropped() {
     let changes = tokio::task::spawn_blocking(move || {
         let actor = Actor::new(None, "test");
         for round in 0..=WATCH_QUEUE {
-            service
-                .bind(&actor, "x", "", if round % 2 == 0 { "wide" } else { "default" })
-                .unwrap();
+            service.bind(&actor, "x", "", if round % 2 == 0 { "wide" } else { "default" }).unwrap();
         }
     });
     changes.await.unwrap();

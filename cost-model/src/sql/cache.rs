@@ -71,9 +71,7 @@ impl Fingerprinter {
         self.misses.fetch_add(1, Ordering::Relaxed);
         let template = Arc::new(Template::new(self.dialect, sql));
         // Another thread may have been first; then all share its template.
-        let shared = self
-            .templates
-            .get_or_insert(key, || Arc::clone(&template), |held| Arc::clone(held));
+        let shared = self.templates.get_or_insert(key, || Arc::clone(&template), |held| Arc::clone(held));
         shared.unwrap_or(template)
     }
 

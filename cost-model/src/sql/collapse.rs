@@ -83,11 +83,7 @@ impl<S: Sink> Collapse<S> {
 
     /// The sink, without a repeated row that the end of the text has cut.
     pub(super) fn finish(mut self) -> S {
-        if let Some(Row {
-            kind,
-            mark: Some(mark),
-            ..
-        }) = self.row
+        if let Some(Row { kind, mark: Some(mark), .. }) = self.row
             && (kind == RowKind::Values || self.row_is_literal)
         {
             self.sink.rewind(mark);
@@ -105,11 +101,7 @@ impl<S: Sink> Collapse<S> {
 
     /// An unquoted word.
     pub(super) fn word(&mut self, word: &[u8]) {
-        let meaning = if self.before == Before::Dot {
-            Keyword::None
-        } else {
-            keyword(word)
-        };
+        let meaning = if self.before == Before::Dot { Keyword::None } else { keyword(word) };
         let then = match meaning {
             Keyword::Constant if matches!(self.before, Before::Open | Before::Comma | Before::Operator) => {
                 return self.literal(Literal::Number);
@@ -171,11 +163,7 @@ impl<S: Sink> Collapse<S> {
         self.depth = self.depth.saturating_add(1);
         self.lists = self.lists << 1 | u64::from(list);
         if let Some((kind, mark)) = row {
-            self.row = Some(Row {
-                kind,
-                depth: self.depth,
-                mark,
-            });
+            self.row = Some(Row { kind, depth: self.depth, mark });
             self.row_is_literal = true;
         }
     }

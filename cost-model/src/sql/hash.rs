@@ -18,10 +18,7 @@ pub(super) struct TokenHash {
 
 impl TokenHash {
     pub(super) const fn new(seed: u64) -> Self {
-        Self {
-            state: fold(seed, GOLDEN),
-            key: seed | 1,
-        }
+        Self { state: fold(seed, GOLDEN), key: seed | 1 }
     }
 
     pub(super) const fn finish(&self) -> u64 {

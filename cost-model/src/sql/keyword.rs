@@ -25,11 +25,7 @@ pub(super) enum Keyword {
 /// What `word` is, when it is not part of a dotted name.
 pub(super) fn keyword(word: &[u8]) -> Keyword {
     if word.len() > size_of::<u64>() {
-        return if word.eq_ignore_ascii_case(b"returning") {
-            Keyword::Clause
-        } else {
-            Keyword::None
-        };
+        return if word.eq_ignore_ascii_case(b"returning") { Keyword::Clause } else { Keyword::None };
     }
     match head(word) {
         IN => Keyword::In,

@@ -74,11 +74,7 @@ impl StatementKind {
             Statement::Insert(_) => Self::Insert,
             Statement::Update(_) | Statement::Merge(_) => Self::Update,
             Statement::Delete(_) => Self::Delete,
-            Statement::Explain {
-                analyze: true,
-                statement,
-                ..
-            } => Self::of_one(statement),
+            Statement::Explain { analyze: true, statement, .. } => Self::of_one(statement),
             Statement::Copy { .. } | Statement::LoadData { .. } | Statement::Unload { .. } => Self::Copy,
             Statement::Call(_) => Self::Call,
             other if is_transaction(other) => Self::Transaction,
@@ -183,13 +179,9 @@ const fn is_question(statement: &Statement) -> bool {
 
 /// Schema statements are many and all begin with one of a few verbs, so the printed verb decides.
 fn is_ddl(statement: &Statement) -> bool {
-    const VERBS: [&str; 8] = [
-        "CREATE", "ALTER", "DROP", "TRUNCATE", "RENAME", "COMMENT", "GRANT", "REVOKE",
-    ];
+    const VERBS: [&str; 8] = ["CREATE", "ALTER", "DROP", "TRUNCATE", "RENAME", "COMMENT", "GRANT", "REVOKE"];
     let text = statement.to_string();
-    text.split_whitespace()
-        .next()
-        .is_some_and(|verb| VERBS.contains(&verb))
+    text.split_whitespace().next().is_some_and(|verb| VERBS.contains(&verb))
 }
 
 impl fmt::Display for StatementKind {

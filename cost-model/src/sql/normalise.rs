@@ -17,10 +17,7 @@ pub(super) const MAX_TABLES: usize = 32;
 pub(super) fn normalise(statements: &mut Vec<Statement>) -> Vec<String> {
     let mut normaliser = Normaliser::default();
     let ControlFlow::Continue(()) = statements.visit(&mut normaliser);
-    let Normaliser {
-        mut tables,
-        named_queries,
-    } = normaliser;
+    let Normaliser { mut tables, named_queries } = normaliser;
     tables.retain(|table| !named_queries.contains(table));
     tables.truncate(MAX_TABLES);
     tables
@@ -37,8 +34,7 @@ impl VisitorMut for Normaliser {
 
     fn pre_visit_query(&mut self, query: &mut Query) -> ControlFlow<Self::Break> {
         if let Some(with) = &query.with {
-            self.named_queries
-                .extend(with.cte_tables.iter().map(|table| table.alias.name.to_string()));
+            self.named_queries.extend(with.cte_tables.iter().map(|table| table.alias.name.to_string()));
         }
         ControlFlow::Continue(())
     }
@@ -65,10 +61,9 @@ impl VisitorMut for Normaliser {
 
     fn post_visit_expr(&mut self, expr: &mut Expr) -> ControlFlow<Self::Break> {
         match expr {
-            Expr::UnaryOp {
-                op: UnaryOperator::Minus | UnaryOperator::Plus,
-                expr: inner,
-            } if is_value(inner) => {
+            Expr::UnaryOp { op: UnaryOperator::Minus | UnaryOperator::Plus, expr: inner }
+                if is_value(inner) =>
+            {
                 let inner = std::mem::replace(inner.as_mut(), Expr::Value(Value::Null.into()));
                 *expr = inner;
             }

@@ -23,17 +23,8 @@ struct Scanner<'a, S: Sink> {
 
 /// Feeds the tokens of `sql` to `sink` and gives it back.
 pub(super) fn scan<S: Sink>(sql: &[u8], rules: &'static Rules, sink: S) -> S {
-    let text = Cursor {
-        bytes: sql.get(..MAX_SCAN_BYTES).unwrap_or(sql),
-        at: 0,
-        rules,
-    };
-    let mut scanner = Scanner {
-        text,
-        out: Collapse::new(sink),
-        in_hint: false,
-        in_executable: false,
-    };
+    let text = Cursor { bytes: sql.get(..MAX_SCAN_BYTES).unwrap_or(sql), at: 0, rules };
+    let mut scanner = Scanner { text, out: Collapse::new(sink), in_hint: false, in_executable: false };
     while let Some(byte) = scanner.text.peek(0) {
         scanner.step(byte);
     }
@@ -96,11 +87,7 @@ impl<S: Sink> Scanner<'_, S> {
     /// Reads the string of which `letter` is the prefix, as in `N'..'`, if it is one.
     fn prefixes_a_string(&mut self, letter: &[u8]) -> bool {
         let escapes = self.text.rules.escape_prefix;
-        match (
-            letter.first().map(u8::to_ascii_lowercase),
-            self.text.peek(0),
-            self.text.peek(1),
-        ) {
+        match (letter.first().map(u8::to_ascii_lowercase), self.text.peek(0), self.text.peek(1)) {
             (Some(b'n' | b'x' | b'b'), Some(b'\''), _) => self.string(b'\'', self.text.rules.backslash),
             (Some(b'e'), Some(b'\''), _) if escapes => self.string(b'\'', true),
             (Some(b'u'), Some(b'&'), Some(b'\'')) if escapes => {

@@ -47,11 +47,8 @@ impl Template {
     pub fn new(dialect: SqlDialect, sql: impl AsRef<[u8]>) -> Self {
         let tokens = scan(sql.as_ref(), dialect.rules(), TokenText::default());
         let token_text = tokens.text();
-        let parsed = if tokens.tokens() <= Self::MAX_PARSED_TOKENS {
-            parse(dialect, &token_text).ok()
-        } else {
-            None
-        };
+        let parsed =
+            if tokens.tokens() <= Self::MAX_PARSED_TOKENS { parse(dialect, &token_text).ok() } else { None };
         let (text, kind, tables) = match parsed {
             Some(mut statements) => {
                 let kind = StatementKind::of(&statements);
@@ -120,10 +117,7 @@ impl Fingerprint {
     pub fn of(text: &str) -> Self {
         const BASIS: u64 = 0xcbf2_9ce4_8422_2325;
         const PRIME: u64 = 0x0000_0100_0000_01b3;
-        Self(
-            text.bytes()
-                .fold(BASIS, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(PRIME)),
-        )
+        Self(text.bytes().fold(BASIS, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(PRIME)))
     }
 }
 

@@ -67,9 +67,5 @@ async fn run() -> Result<(), Box<dyn std::error::Error>> {
 
 async fn finish(client: &Client) -> Result<(), Box<dyn std::error::Error>> {
     let unconfirmed = client.shutdown().await.unconfirmed;
-    if unconfirmed.is_empty() {
-        Ok(())
-    } else {
-        Err(format!("not confirmed: {unconfirmed:?}").into())
-    }
+    if unconfirmed.is_empty() { Ok(()) } else { Err(format!("not confirmed: {unconfirmed:?}").into()) }
 }

@@ -75,15 +75,8 @@ fn run(seeds: u64, from: u64, verbose: bool) -> ExitCode {
     println!("smallest plan found:\n{plan}");
     if let Err((violation, transcript)) = plan.run_traced(true) {
         let lines: Vec<&str> = transcript.lines().collect();
-        let shown = if verbose {
-            0
-        } else {
-            lines.len().saturating_sub(60)
-        };
-        println!(
-            "{}\n{violation}",
-            lines.get(shown..).unwrap_or_default().join("\n")
-        );
+        let shown = if verbose { 0 } else { lines.len().saturating_sub(60) };
+        println!("{}\n{violation}", lines.get(shown..).unwrap_or_default().join("\n"));
     }
     ExitCode::FAILURE
 }

@@ -83,11 +83,7 @@ impl Cluster {
 
     fn log(&self, name: &str) -> Result<(Stdio, Stdio), ClusterError> {
         let path = self.folder.join(format!("{name}.out"));
-        let file = fs::OpenOptions::new()
-            .create(true)
-            .append(true)
-            .open(path)
-            .map_err(io("open a log"))?;
+        let file = fs::OpenOptions::new().create(true).append(true).open(path).map_err(io("open a log"))?;
         let copy = file.try_clone().map_err(io("open a log"))?;
         Ok((Stdio::from(file), Stdio::from(copy)))
     }
@@ -96,10 +92,7 @@ impl Cluster {
     pub fn tail(&self, name: &str) -> String {
         let text = fs::read_to_string(self.folder.join(format!("{name}.out"))).unwrap_or_default();
         let lines: Vec<&str> = text.lines().collect();
-        lines
-            .get(lines.len().saturating_sub(5)..)
-            .unwrap_or_default()
-            .join("\n")
+        lines.get(lines.len().saturating_sub(5)..).unwrap_or_default().join("\n")
     }
 
     /// Starts the controller and waits until it answers.
@@ -128,10 +121,8 @@ impl Cluster {
     /// # Errors
     /// It does not answer in time.
     pub async fn admin(&self) -> Result<AdminClient<Channel>, ClusterError> {
-        let late = || ClusterError::TooLate {
-            what: "the controller".to_owned(),
-            log: self.tail("controller"),
-        };
+        let late =
+            || ClusterError::TooLate { what: "the controller".to_owned(), log: self.tail("controller") };
         let Ok(endpoint) = Endpoint::from_shared(self.endpoint()) else {
             return Err(late());
         };
@@ -153,12 +144,10 @@ impl Cluster {
     pub async fn status(&self) -> Result<StatusReply, ClusterError> {
         let mut admin = self.admin().await?;
         let reply = admin.status(StatusRequest {}).await;
-        reply
-            .map(tonic::Response::into_inner)
-            .map_err(|status| ClusterError::TooLate {
-                what: format!("the controller's status ({status})"),
-                log: self.tail("controller"),
-            })
+        reply.map(tonic::Response::into_inner).map_err(|status| ClusterError::TooLate {
+            what: format!("the controller's status ({status})"),
+            log: self.tail("controller"),
+        })
     }
 
     /// Name of a node.
@@ -265,9 +254,6 @@ fn terminate(child: &Child) {
 
 /// Two ports that were free a moment ago; they must outlive restarts of the controller.
 fn free_ports() -> io::Result<(u16, u16)> {
-    let (a, b) = (
-        TcpListener::bind("127.0.0.1:0")?,
-        TcpListener::bind("127.0.0.1:0")?,
-    );
+    let (a, b) = (TcpListener::bind("127.0.0.1:0")?, TcpListener::bind("127.0.0.1:0")?);
     Ok((a.local_addr()?.port(), b.local_addr()?.port()))
 }

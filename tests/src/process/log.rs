@@ -73,10 +73,7 @@ pub fn read(path: &Path) -> io::Result<Vec<Life>> {
         match (words.as_slice(), lives.last_mut()) {
             (["B", incarnation], _) => {
                 let incarnation = incarnation.parse().unwrap_or(0);
-                lives.push(Life {
-                    incarnation,
-                    ..Life::default()
-                });
+                lives.push(Life { incarnation, ..Life::default() });
             }
             (["A", micros, cost], Some(life)) => {
                 if let (Ok(micros), Ok(cost)) = (micros.parse(), cost.parse()) {
@@ -107,23 +104,12 @@ mod tests {
         log.admitted(10, 7).unwrap();
         log.charged().unwrap();
         log.admitted(20, 9).unwrap();
-        OpenOptions::new()
-            .append(true)
-            .open(&path)
-            .unwrap()
-            .write_all(b"A 3")
-            .unwrap();
+        OpenOptions::new().append(true).open(&path).unwrap().write_all(b"A 3").unwrap();
         drop(Log::open(&path, 6).unwrap());
         let lives = read(&path).unwrap();
         assert_eq!(lives.len(), 2);
         assert_eq!((lives[0].charged, lives[0].doubtful), ((1, 7), Some(9)));
         assert_eq!(lives[0].admitted, [(10, 7), (20, 9)]);
-        assert_eq!(
-            lives[1],
-            Life {
-                incarnation: 6,
-                ..Life::default()
-            }
-        );
+        assert_eq!(lives[1], Life { incarnation: 6, ..Life::default() });
     }
 }

@@ -67,9 +67,8 @@ impl Plan {
     pub fn new(seed: u64) -> Self {
         let mut random = Random::new(seed, 7);
         let nodes = usize::try_from(random.between(1, 6)).unwrap_or(1);
-        let drifts = (0..nodes)
-            .map(|_| i64::try_from(random.between(0, 2_000)).unwrap_or(0) - 1_000)
-            .collect();
+        let drifts =
+            (0..nodes).map(|_| i64::try_from(random.between(0, 2_000)).unwrap_or(0) - 1_000).collect();
         let faulty = !random.one_in(4);
         let per_mille = |random: &mut Random, most| if faulty { random.between(0, most) } else { 0 };
         let faults = Faults {
@@ -159,29 +158,16 @@ impl Plan {
         let groups: Vec<GroupId> = self.groups.iter().map(|(id, _)| *id).collect();
         for id in groups {
             world.judge_bound(id)?;
-            if let Some(depth) = world.spec(id).and_then(GroupSpec::depth) {
-                let worst = world.bound(id).map_or(Ru::ZERO, |bound| bound.worst());
-                let share =
-                    u64::try_from(i128::from(worst.0) * 1_000 / i128::from(depth.0.max(1))).unwrap_or(0);
-                outcome.worst = outcome.worst.max(share);
-            }
+            outcome.worst = outcome.worst.max(world.share_of_bound(id));
             let (ledger, charged) = world.books(id);
             if ledger != charged {
-                return Err(format!(
-                    "I6: group {}: {ledger} in the ledger, {charged} charged",
-                    id.0
-                ));
+                return Err(format!("I6: group {}: {ledger} in the ledger, {charged} charged", id.0));
             }
         }
         outcome.admitted = self.loads.iter().map(|load| admitted(world, load)).sum();
         for load in &self.loads {
             // Loads of one group may crowd each other out, by impatience; the group as a whole must go on.
-            let of_group = || {
-                self.loads
-                    .iter()
-                    .zip(&before)
-                    .filter(|(other, _)| other.group == load.group)
-            };
+            let of_group = || self.loads.iter().zip(&before).filter(|(other, _)| other.group == load.group);
             let served = of_group().any(|(other, before)| admitted(world, other) > *before);
             let patient = of_group().all(|(other, _)| other.max_wait >= Span::secs(5) && other.moves.0 == 0);
             if patient && !served && world.spec(load.group).is_some() && !self.hopeless(world, load) {
@@ -196,9 +182,7 @@ impl Plan {
         let mut level = Some(load.group);
         let cost = Ru::whole(i64::try_from(load.cost.1).unwrap_or(i64::MAX));
         while let Some(spec) = level.and_then(|id| world.spec(id)) {
-            let slow = spec
-                .limit()
-                .is_some_and(|limit| limit.over(Span(CALM.0 / 4)) < cost);
+            let slow = spec.limit().is_some_and(|limit| limit.over(Span(CALM.0 / 4)) < cost);
             if slow || spec.depth().is_some_and(|depth| depth < cost) {
                 return true;
             }
@@ -300,24 +284,12 @@ fn act(world: &mut World, action: &Action, later: &mut Vec<(Time, Later)>) {
         Action::Reset(node) => world.reset_stream(*node),
         Action::Rate(id, rate) => {
             if let Some(spec) = world.spec(*id).cloned() {
-                world.change_group(
-                    *id,
-                    GroupSpec {
-                        rate: Some(*rate),
-                        ..spec
-                    },
-                );
+                world.change_group(*id, GroupSpec { rate: Some(*rate), ..spec });
             }
         }
         Action::Move(id, parent) => {
             if let Some(spec) = world.spec(*id).cloned() {
-                world.change_group(
-                    *id,
-                    GroupSpec {
-                        parent: *parent,
-                        ..spec
-                    },
-                );
+                world.change_group(*id, GroupSpec { parent: *parent, ..spec });
             }
         }
         // A refusal (it has children, the controller is down) is an answer.
@@ -335,9 +307,7 @@ fn draw_groups(random: &mut Random) -> Vec<(GroupId, GroupSpec)> {
             1 => Rate::whole(i64::try_from(random.between(5_000, 50_000)).unwrap_or(1)),
             _ => Rate::whole(i64::try_from(random.between(20, 3_000)).unwrap_or(1)),
         };
-        let burst = random
-            .one_in(4)
-            .then(|| rate.over(Span::millis(random.between(50, 3_000))).max(Ru(1)));
+        let burst = random.one_in(4).then(|| rate.over(Span::millis(random.between(50, 3_000))).max(Ru(1)));
         let parent = groups.get(random.below(4)).map(|(id, _)| *id);
         let burstable = match random.between(0, 5) {
             0 => Burstable::Unlimited,
@@ -367,9 +337,7 @@ fn draw_loads(random: &mut Random, nodes: usize, groups: &[(GroupId, GroupSpec)]
         let Some((id, spec)) = groups.get(random.below(groups.len())) else {
             continue;
         };
-        let rate = u64::try_from(spec.rate.unwrap_or(Rate::whole(100)).0 / 1_000_000)
-            .unwrap_or(1)
-            .max(1);
+        let rate = u64::try_from(spec.rate.unwrap_or(Rate::whole(100)).0 / 1_000_000).unwrap_or(1).max(1);
         let first = random.below(nodes);
         let last = first + random.below(nodes - first);
         let share = (last - first + 1) as u64;
@@ -385,25 +353,13 @@ fn draw_loads(random: &mut Random, nodes: usize, groups: &[(GroupId, GroupSpec)]
             group: *id,
             pattern,
             cost: (most.div_ceil(8), most),
-            settle_tenths: if random.one_in(3) {
-                random.between(5, 20)
-            } else {
-                10
-            },
+            settle_tenths: if random.one_in(3) { random.between(5, 20) } else { 10 },
             max_wait: Span::millis(random.between(0, 8_000)),
             from: Time(random.between(0, 1_000_000)),
             until: Time(u64::MAX),
-            turns: if random.one_in(4) {
-                Span::millis(random.between(200, 3_000))
-            } else {
-                Span(0)
-            },
+            turns: if random.one_in(4) { Span::millis(random.between(200, 3_000)) } else { Span(0) },
             odd: false,
-            moves: if random.one_in(4) {
-                Span::millis(random.between(300, 4_000))
-            } else {
-                Span(0)
-            },
+            moves: if random.one_in(4) { Span::millis(random.between(300, 4_000)) } else { Span(0) },
         });
     }
     loads
@@ -415,12 +371,8 @@ fn draw_actions(random: &mut Random, nodes: usize, groups: &[GroupId], until: Ti
         let at = Time(random.between(200_000, until.0));
         let node = random.below(nodes);
         let span = Span::millis(random.between(1, 4_000));
-        let pick = |random: &mut Random| {
-            groups
-                .get(random.below(groups.len()))
-                .copied()
-                .unwrap_or(GroupId(2))
-        };
+        let pick =
+            |random: &mut Random| groups.get(random.below(groups.len())).copied().unwrap_or(GroupId(2));
         let action = match random.between(0, 13) {
             0 | 1 => Action::Kill(node, span),
             2 | 3 => Action::Pause(node, span),
@@ -428,10 +380,9 @@ fn draw_actions(random: &mut Random, nodes: usize, groups: &[GroupId], until: Ti
             6 => Action::Reset(node),
             7 | 8 => Action::Crash(span),
             9 => Action::Restart,
-            10 | 11 => Action::Rate(
-                pick(random),
-                Rate::whole(i64::try_from(random.between(1, 3_000)).unwrap_or(1)),
-            ),
+            10 | 11 => {
+                Action::Rate(pick(random), Rate::whole(i64::try_from(random.between(1, 3_000)).unwrap_or(1)))
+            }
             12 => Action::Move(pick(random), random.one_in(2).then(|| pick(random))),
             _ => Action::Remove(pick(random)),
         };

@@ -35,11 +35,7 @@ impl World {
     /// Cuts one direction of a node's link for a while.
     pub fn cut(&mut self, node: usize, direction: usize, span: Span) {
         let until = self.now.after(span);
-        if let Some(cut) = self
-            .nodes
-            .get_mut(node)
-            .and_then(|state| state.cut_until.get_mut(direction))
-        {
+        if let Some(cut) = self.nodes.get_mut(node).and_then(|state| state.cut_until.get_mut(direction)) {
             *cut = until.max(*cut);
         }
     }
@@ -61,11 +57,7 @@ impl World {
         }
         // Leases made just before, on the controller's clock.
         let longest = self.specs.values().map(|spec| spec.ttl).max().unwrap_or_default();
-        let settled = self
-            .now
-            .after(longest)
-            .after(Span(longest.0 / 1_000))
-            .after(Span::millis(60));
+        let settled = self.now.after(longest).after(Span(longest.0 / 1_000)).after(Span::millis(60));
         let mut level = Some(id);
         while let Some(id) = level {
             self.restart_bound(id, settled);
@@ -77,15 +69,8 @@ impl World {
     }
 
     fn restart_bound(&mut self, id: GroupId, settled: Time) {
-        let rate = self
-            .specs
-            .get(&id)
-            .and_then(GroupSpec::limit)
-            .unwrap_or(Rate::MAX);
-        let latest = self
-            .settling
-            .get(&id)
-            .map_or(settled, |(until, _)| settled.max(*until));
+        let rate = self.specs.get(&id).and_then(GroupSpec::limit).unwrap_or(Rate::MAX);
+        let latest = self.settling.get(&id).map_or(settled, |(until, _)| settled.max(*until));
         self.settling.insert(id, (latest, rate));
     }
 
@@ -120,10 +105,7 @@ impl World {
         if worst <= depth + overrun {
             return Ok(());
         }
-        Err(format!(
-            "I5: group {}: {worst} above rate * window, burst {depth}, overrun {overrun}",
-            id.0
-        ))
+        Err(format!("I5: group {}: {worst} above rate * window, burst {depth}, overrun {overrun}", id.0))
     }
 
     /// The worst window of a group, in thousandths of its burst and overrun.

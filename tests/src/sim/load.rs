@@ -62,11 +62,7 @@ impl Load {
         match self.pattern {
             Pattern::Open(ru_per_sec) => {
                 let mean_cost = u64::midpoint(self.cost.0, self.cost.1).max(1);
-                Span(
-                    random
-                        .exponential(1_000_000 * mean_cost / ru_per_sec.max(1))
-                        .max(1),
-                )
+                Span(random.exponential(1_000_000 * mean_cost / ru_per_sec.max(1)).max(1))
             }
             Pattern::Closed(_) => Span(1_000),
         }
@@ -74,9 +70,7 @@ impl Load {
 
     /// Cost of the next operation.
     pub fn draw(&self, random: &mut Random) -> Ru {
-        Ru(
-            i64::try_from(random.between(self.cost.0 * 1_000_000, self.cost.1 * 1_000_000))
-                .unwrap_or(i64::MAX),
-        )
+        Ru(i64::try_from(random.between(self.cost.0 * 1_000_000, self.cost.1 * 1_000_000))
+            .unwrap_or(i64::MAX))
     }
 }

@@ -20,14 +20,7 @@ pub struct Bound {
 impl Bound {
     /// Watches a group with this cap.
     pub fn new(now: Time, rate: Rate) -> Self {
-        Self {
-            rate,
-            since: now,
-            allowed: 0,
-            admitted: 0,
-            lowest: 0,
-            worst: 0,
-        }
+        Self { rate, since: now, allowed: 0, admitted: 0, lowest: 0, worst: 0 }
     }
 
     fn level(&mut self, now: Time) -> i128 {
@@ -101,9 +94,7 @@ impl Waits {
                 return Span(*wait);
             }
         }
-        self.counts
-            .last_key_value()
-            .map_or(Span(0), |(wait, _)| Span(*wait))
+        self.counts.last_key_value().map_or(Span(0), |(wait, _)| Span(*wait))
     }
 
     /// Jain's index of the RU by node, in thousandths: 1000 is equal shares.

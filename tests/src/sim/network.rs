@@ -14,23 +14,10 @@ use super::world::{Event, World};
 /// What travels.
 #[derive(Clone, Debug)]
 pub(super) enum Message {
-    Renew {
-        seq: u64,
-        asks: Vec<(GroupId, Ask)>,
-        reports: Vec<(GroupId, Consumption)>,
-    },
-    Granted {
-        seq: u64,
-        epoch: u64,
-        grants: Vec<(GroupId, Grant)>,
-    },
-    Lower {
-        group: GroupId,
-        rate_at_most: Rate,
-    },
-    Changed {
-        group: GroupId,
-    },
+    Renew { seq: u64, asks: Vec<(GroupId, Ask)>, reports: Vec<(GroupId, Consumption)> },
+    Granted { seq: u64, epoch: u64, grants: Vec<(GroupId, Grant)> },
+    Lower { group: GroupId, rate_at_most: Rate },
+    Changed { group: GroupId },
 }
 
 /// What the network does to messages, each with its own chance in a thousand.
@@ -68,35 +55,18 @@ impl World {
             return;
         }
         state.seq = seq;
-        let reports = state
-            .groups
-            .iter()
-            .map(|(id, group)| (*id, *group.consumption()))
-            .collect();
+        let reports = state.groups.iter().map(|(id, group)| (*id, *group.consumption())).collect();
         let incarnation = state.incarnation;
         self.messages += 1;
         if up {
             let message = Message::Renew { seq, asks, reports };
-            self.carry(
-                node,
-                UP,
-                |message| Event::ToController {
-                    node,
-                    incarnation,
-                    message,
-                },
-                message,
-            );
+            self.carry(node, UP, |message| Event::ToController { node, incarnation, message }, message);
         }
     }
 
     /// Puts a message on a link, with what the network does to it.
     fn carry(&mut self, node: usize, direction: usize, event: impl Fn(Message) -> Event, message: Message) {
-        let Some(cut) = self
-            .nodes
-            .get(node)
-            .and_then(|state| state.cut_until.get(direction))
-        else {
+        let Some(cut) = self.nodes.get(node).and_then(|state| state.cut_until.get(direction)) else {
             return;
         };
         let chance =
@@ -121,10 +91,7 @@ impl World {
     fn travel(&mut self, node: usize, direction: usize) -> Time {
         let delay = Span(self.network.between(self.delay.0.0, self.delay.1.0));
         let at = self.now.after(delay);
-        let last = self
-            .nodes
-            .get_mut(node)
-            .and_then(|state| state.last_arrival.get_mut(direction));
+        let last = self.nodes.get_mut(node).and_then(|state| state.last_arrival.get_mut(direction));
         match last {
             Some(last) if !self.faults.unordered => {
                 *last = at.max(*last);
@@ -136,16 +103,7 @@ impl World {
 
     pub(super) fn send(&mut self, node: usize, message: Message) {
         let incarnation = self.nodes.get(node).map_or(0, |state| state.incarnation);
-        self.carry(
-            node,
-            DOWN,
-            |message| Event::ToNode {
-                node,
-                incarnation,
-                message,
-            },
-            message,
-        );
+        self.carry(node, DOWN, |message| Event::ToNode { node, incarnation, message }, message);
     }
 
     pub(super) fn at_controller(&mut self, node: usize, incarnation: u64, message: Message) {
@@ -155,8 +113,7 @@ impl World {
         let client = ClientId(node as u64 * 1_000 + incarnation);
         for (group, total) in reports {
             if let Err(refused) = self.ledger.report(client, group, &total) {
-                self.refused_reports
-                    .push(format!("{client:?} group {}: {refused}", group.0));
+                self.refused_reports.push(format!("{client:?} group {}: {refused}", group.0));
             }
         }
         let mut grants = Vec::new();
@@ -165,33 +122,15 @@ impl World {
             let proven = self.proof(node, incarnation, group, &ask);
             if let Some(grant) = self.engine.renew(self.now, client, group, seq, &ask, proven) {
                 if let Grant::Leased(terms) = &grant {
-                    let held = Held {
-                        rate: terms.rate,
-                        cap: terms.cap,
-                        lump: terms.lump,
-                    };
-                    self.proofs
-                        .insert((node, incarnation, group), (held, self.now.after(terms.ttl)));
+                    let held = Held { rate: terms.rate, cap: terms.cap, lump: terms.lump };
+                    self.proofs.insert((node, incarnation, group), (held, self.now.after(terms.ttl)));
                 }
                 self.note(|| format!("n{node} gets   g{} {}", group.0, show_grant(&grant)));
                 grants.push((group, grant));
             }
         }
-        let message = Message::Granted {
-            seq,
-            epoch: self.epoch,
-            grants,
-        };
-        self.carry(
-            node,
-            DOWN,
-            |message| Event::ToNode {
-                node,
-                incarnation,
-                message,
-            },
-            message,
-        );
+        let message = Message::Granted { seq, epoch: self.epoch, grants };
+        self.carry(node, DOWN, |message| Event::ToNode { node, incarnation, message }, message);
         self.push_lowers();
         self.check();
     }
@@ -210,13 +149,7 @@ impl World {
             let node = usize::try_from(order.client.0 / 1_000).unwrap_or(usize::MAX);
             self.note(|| format!("n{node} lower  g{} {}", order.group.0, order.rate_at_most));
             if self.client(node) == order.client {
-                self.send(
-                    node,
-                    Message::Lower {
-                        group: order.group,
-                        rate_at_most: order.rate_at_most,
-                    },
-                );
+                self.send(node, Message::Lower { group: order.group, rate_at_most: order.rate_at_most });
             }
         }
     }

@@ -24,10 +24,7 @@ use super::world::World;
 /// # Errors
 /// The line that could not be read or done, or an `expect` that did not hold.
 pub fn run(script: &str) -> Result<String, String> {
-    let mut run = Run {
-        world: None,
-        transcript: String::new(),
-    };
+    let mut run = Run { world: None, transcript: String::new() };
     for (number, line) in script.lines().enumerate() {
         let line = line.split('#').next().unwrap_or_default().trim();
         if !line.is_empty() {
@@ -49,11 +46,7 @@ struct Words<'a>(BTreeMap<&'a str, &'a str>);
 
 impl<'a> Words<'a> {
     fn new(words: impl Iterator<Item = &'a str>) -> Self {
-        Self(
-            words
-                .map(|word| word.split_once('=').unwrap_or((word, word)))
-                .collect(),
-        )
+        Self(words.map(|word| word.split_once('=').unwrap_or((word, word))).collect())
     }
 
     fn get<T>(&self, key: &str, default: T, parse: impl Fn(&str) -> Option<T>) -> Result<T, String> {
@@ -85,11 +78,7 @@ impl Run {
             }
             ("group", id) => {
                 let id = group_id(id)?;
-                let before = self
-                    .world()?
-                    .spec(id)
-                    .cloned()
-                    .unwrap_or_else(GroupSpec::unlimited);
+                let before = self.world()?.spec(id).cloned().unwrap_or_else(GroupSpec::unlimited);
                 self.world()?.put_group(id, spec(before, &words)?)
             }
             ("remove", id) => self.world()?.remove_group(group_id(id)?),
@@ -190,11 +179,7 @@ impl Run {
 
     fn report_messages(&mut self) -> Result<(), String> {
         let rate = self.world()?.messages_per_node_second();
-        let _ = writeln!(
-            self.transcript,
-            "messages: {} per node and second",
-            thousandths(rate)
-        );
+        let _ = writeln!(self.transcript, "messages: {} per node and second", thousandths(rate));
         Ok(())
     }
 
@@ -206,19 +191,13 @@ impl Run {
         let (holds, is) = match what {
             "used" => {
                 let (used, ..) = self.used(group_id(subject)?)?;
-                (
-                    compare(used, args.get(1).copied(), milli(limit)?)?,
-                    thousandths(used),
-                )
+                (compare(used, args.get(1).copied(), milli(limit)?)?, thousandths(used))
             }
             "bound" => {
                 let id = group_id(subject)?;
                 let (_, worst, depth) = self.used(id)?;
                 let overrun = self.world()?.overrun(id);
-                (
-                    worst <= depth + overrun,
-                    format!("{worst} over, burst {depth}, overrun {overrun}"),
-                )
+                (worst <= depth + overrun, format!("{worst} over, burst {depth}, overrun {overrun}"))
             }
             "p99" => {
                 let wait = self.world()?.waits(subject).ok_or("no such load")?.quantile(990);
@@ -226,17 +205,11 @@ impl Run {
             }
             "jain" => {
                 let jain = self.world()?.waits(subject).ok_or("no such load")?.jain();
-                (
-                    compare(jain, args.get(1).copied(), milli(limit)?)?,
-                    thousandths(jain),
-                )
+                (compare(jain, args.get(1).copied(), milli(limit)?)?, thousandths(jain))
             }
             "admitted" => {
                 let count = self.world()?.waits(subject).ok_or("no such load")?.admitted;
-                (
-                    compare(count, args.get(1).copied(), number(limit).ok_or("how many?")?)?,
-                    count.to_string(),
-                )
+                (compare(count, args.get(1).copied(), number(limit).ok_or("how many?")?)?, count.to_string())
             }
             "messages" => {
                 let rate = self.world()?.messages_per_node_second();
@@ -244,18 +217,11 @@ impl Run {
             }
             "ledger" => {
                 let (ledger, charged) = self.world()?.books(group_id(subject)?);
-                (
-                    ledger == charged,
-                    format!("{ledger} in the ledger, {charged} charged"),
-                )
+                (ledger == charged, format!("{ledger} in the ledger, {charged} charged"))
             }
             _ => return Err("expect what?".to_owned()),
         };
-        if holds {
-            Ok(())
-        } else {
-            Err(format!("does not hold: {is}"))
-        }
+        if holds { Ok(()) } else { Err(format!("does not hold: {is}")) }
     }
 }
 
@@ -279,9 +245,7 @@ fn milli(text: &str) -> Result<u64, String> {
 }
 
 fn group_id(text: &str) -> Result<GroupId, String> {
-    text.parse()
-        .map(GroupId)
-        .map_err(|_| format!("`{text}` is not a group number"))
+    text.parse().map(GroupId).map_err(|_| format!("`{text}` is not a group number"))
 }
 
 fn number(text: &str) -> Option<u64> {
@@ -316,15 +280,9 @@ fn micro(text: &str) -> Option<i64> {
 
 fn spec(mut spec: GroupSpec, words: &Words<'_>) -> Result<GroupSpec, String> {
     spec.rate = words.get("rate", spec.rate, |text| {
-        if text == "unlimited" {
-            Some(None)
-        } else {
-            micro(text).map(|rate| Some(Rate(rate)))
-        }
+        if text == "unlimited" { Some(None) } else { micro(text).map(|rate| Some(Rate(rate))) }
     })?;
-    spec.burst = words.get("burst", spec.burst, |text| {
-        micro(text).map(|burst| Some(Ru(burst)))
-    })?;
+    spec.burst = words.get("burst", spec.burst, |text| micro(text).map(|burst| Some(Ru(burst))))?;
     spec.parent = words.get("parent", spec.parent, |text| group_id(text).ok().map(Some))?;
     spec.burstable = words.get("burstable", spec.burstable, |text| match text.split_once(':') {
         Some(("moderated", cap)) => micro(cap).map(|cap| Burstable::Moderated(Rate(cap))),
@@ -356,11 +314,7 @@ fn load(name: &str, words: &Words<'_>, now: Time) -> Result<Load, String> {
         label: name.to_owned(),
         nodes: words.get("nodes", (0, 0), |text| range(text, |t| t.parse().ok()))?,
         group: words.get("group", GroupId(2), |text| group_id(text).ok())?,
-        pattern: if closed > 0 {
-            Pattern::Closed(closed)
-        } else {
-            Pattern::Open(open)
-        },
+        pattern: if closed > 0 { Pattern::Closed(closed) } else { Pattern::Open(open) },
         cost: words.get("cost", (1, 9), |text| range(text, number))?,
         settle_tenths: words.get("settle", 10, number)?,
         max_wait: words.get("wait", Span::secs(2), span)?,

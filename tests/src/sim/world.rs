@@ -17,23 +17,10 @@ use super::random::Random;
 
 #[derive(Clone, Debug)]
 pub(super) enum Event {
-    Arrival {
-        load: usize,
-        node: usize,
-    },
-    Wake {
-        node: usize,
-    },
-    ToController {
-        node: usize,
-        incarnation: u64,
-        message: Message,
-    },
-    ToNode {
-        node: usize,
-        incarnation: u64,
-        message: Message,
-    },
+    Arrival { load: usize, node: usize },
+    Wake { node: usize },
+    ToController { node: usize, incarnation: u64, message: Message },
+    ToNode { node: usize, incarnation: u64, message: Message },
 }
 
 /// An admitted or waiting operation.
@@ -161,9 +148,7 @@ impl World {
     /// Creates or alters a group, and tells the nodes.
     pub fn put_group(&mut self, id: GroupId, spec: GroupSpec) -> Result<(), String> {
         if self.engine_up {
-            self.engine
-                .put_group(self.now, id, spec.clone())
-                .map_err(|refused| format!("{refused:?}"))?;
+            self.engine.put_group(self.now, id, spec.clone()).map_err(|refused| format!("{refused:?}"))?;
             let bound = self.rebound(id, &spec);
             self.bounds.insert(id, bound);
             self.specs.insert(id, spec);
@@ -188,9 +173,7 @@ impl World {
 
     /// Removes a group.
     pub fn remove_group(&mut self, id: GroupId) -> Result<(), String> {
-        self.engine
-            .remove_group(self.now, id)
-            .map_err(|refused| format!("{refused:?}"))?;
+        self.engine.remove_group(self.now, id).map_err(|refused| format!("{refused:?}"))?;
         self.specs.remove(&id);
         self.removed.insert(id);
         self.push_lowers();
@@ -200,11 +183,7 @@ impl World {
     /// Starts a load.
     pub fn add_load(&mut self, load: Load) {
         let index = self.loads.len();
-        let workers = if let Pattern::Closed(workers) = load.pattern {
-            workers
-        } else {
-            1
-        };
+        let workers = if let Pattern::Closed(workers) = load.pattern { workers } else { 1 };
         self.waits.entry(load.label.clone()).or_default();
         for node in load.nodes.0..=load.nodes.1 {
             for worker in 0..workers {
@@ -258,8 +237,7 @@ impl World {
     pub fn crash_controller(&mut self) {
         self.engine_up = false;
         self.ledger = self.stored.clone();
-        self.events
-            .retain(|_, event| !matches!(event, Event::ToController { .. }));
+        self.events.retain(|_, event| !matches!(event, Event::ToController { .. }));
         for node in 0..self.nodes.len() {
             self.lose_session(node);
         }
@@ -276,10 +254,7 @@ impl World {
     fn lose_session(&mut self, node: usize) {
         let now = self.clock(node);
         if let Some(state) = self.nodes.get_mut(node) {
-            state
-                .groups
-                .values_mut()
-                .for_each(|group| group.on_session_lost(now));
+            state.groups.values_mut().for_each(|group| group.on_session_lost(now));
         }
     }
 
@@ -308,8 +283,7 @@ impl World {
         let longest = self.specs.values().map(|spec| spec.ttl).max().unwrap_or_default();
         let config = EngineConfig::default();
         let slack = Span(longest.0 * u64::from(config.drift_ppm) / 1_000_000);
-        self.engine
-            .recover_until(self.now.after(longest).after(slack).after(config.margin));
+        self.engine.recover_until(self.now.after(longest).after(slack).after(config.margin));
         let specs = self.specs.clone();
         let mut pending: Vec<_> = specs.into_iter().collect();
         while !pending.is_empty() {
@@ -377,21 +351,11 @@ impl World {
                     self.step(node);
                 }
             }
-            Event::ToController {
-                node,
-                incarnation,
-                message,
-            } => self.at_controller(node, incarnation, message),
-            Event::ToNode {
-                node,
-                incarnation,
-                message,
-            } => {
-                if self
-                    .nodes
-                    .get(node)
-                    .is_some_and(|state| state.up && state.incarnation == incarnation)
-                {
+            Event::ToController { node, incarnation, message } => {
+                self.at_controller(node, incarnation, message)
+            }
+            Event::ToNode { node, incarnation, message } => {
+                if self.nodes.get(node).is_some_and(|state| state.up && state.incarnation == incarnation) {
                     self.at_node(node, message);
                 }
             }
@@ -420,15 +384,7 @@ impl World {
             );
         }
         if active {
-            self.submit(
-                node,
-                Operation {
-                    load: index,
-                    cost,
-                    since: self.now,
-                },
-                &load,
-            );
+            self.submit(node, Operation { load: index, cost, since: self.now }, &load);
             self.step(node);
         }
     }
@@ -438,10 +394,8 @@ impl World {
         let Some(state) = self.nodes.get_mut(node) else {
             return;
         };
-        let group = state
-            .groups
-            .entry(load.group)
-            .or_insert_with(|| NodeGroup::new(now, NodeConfig::default()));
+        let group =
+            state.groups.entry(load.group).or_insert_with(|| NodeGroup::new(now, NodeConfig::default()));
         match group.acquire(now, operation.cost, now.after(load.max_wait)) {
             Ok(Acquired::Now) => self.admitted(node, operation),
             Ok(Acquired::Queued(id)) => {
@@ -455,14 +409,9 @@ impl World {
         let Some(load) = self.loads.get(operation.load).cloned() else {
             return;
         };
-        let actual = operation
-            .cost
-            .scale(i64::try_from(load.settle_tenths).unwrap_or(10), 10);
-        let consumed = Consumption {
-            charged: RuParts::flat(actual),
-            operations: 1,
-            ..Consumption::default()
-        };
+        let actual = operation.cost.scale(i64::try_from(load.settle_tenths).unwrap_or(10), 10);
+        let consumed =
+            Consumption { charged: RuParts::flat(actual), operations: 1, ..Consumption::default() };
         let now = self.clock(node);
         let state = self.nodes.get_mut(node);
         if let Some(group) = state.and_then(|state| state.groups.get_mut(&load.group)) {
@@ -492,13 +441,7 @@ impl World {
 
     fn next_of_closed(&mut self, node: usize, operation: Operation, load: &Load, pause: Span) {
         if matches!(load.pattern, Pattern::Closed(_)) {
-            self.at(
-                self.now.after(pause),
-                Event::Arrival {
-                    load: operation.load,
-                    node,
-                },
-            );
+            self.at(self.now.after(pause), Event::Arrival { load: operation.load, node });
         }
     }
 
@@ -521,22 +464,14 @@ impl World {
                 break;
             }
             for (operation, admitted) in done {
-                if admitted {
-                    self.admitted(node, operation)
-                } else {
-                    self.refused(node, operation)
-                }
+                if admitted { self.admitted(node, operation) } else { self.refused(node, operation) }
             }
         }
         self.renew(node);
         let Some(state) = self.nodes.get_mut(node) else {
             return;
         };
-        let next = state
-            .groups
-            .values()
-            .filter_map(|group| group.next_deadline(now))
-            .min();
+        let next = state.groups.values().filter_map(|group| group.next_deadline(now)).min();
         let next = next.map(|next| self.true_time(node, next).max(self.now.after(Span(1))));
         let Some(state) = self.nodes.get_mut(node) else {
             return;
@@ -572,10 +507,7 @@ impl World {
     /// The most debt any node ever had in the group or below it, summed over node incarnations: the overrun.
     pub fn overrun(&self, id: GroupId) -> Ru {
         let debts = self.nodes.iter().flat_map(|node| {
-            let now = node
-                .groups
-                .iter()
-                .map(|(group, machine)| (*group, machine.worst_debt()));
+            let now = node.groups.iter().map(|(group, machine)| (*group, machine.worst_debt()));
             now.chain(node.past_debt.iter().map(|(group, debt)| (*group, *debt)))
         });
         debts

@@ -112,9 +112,7 @@ impl Fake {
                 changes.changed().await.unwrap();
             }
         };
-        tokio::time::timeout(Duration::from_secs(60), wait)
-            .await
-            .unwrap_or_else(|_| panic!("never: {what}"));
+        tokio::time::timeout(Duration::from_secs(60), wait).await.unwrap_or_else(|_| panic!("never: {what}"));
     }
 
     pub(crate) fn group(&self, name: &str, spec: GroupSpec) {
@@ -122,9 +120,7 @@ impl Fake {
         let (now, next) = (state.now(), u32::try_from(state.groups.len()).unwrap() + 10);
         let id = *state.groups.entry(name.into()).or_insert(GroupId(next));
         state.engine.put_group(now, id, spec).unwrap();
-        state.tell(v1::watch_event::Kind::GroupsChanged(v1::GroupsChanged {
-            groups: vec![name.into()],
-        }));
+        state.tell(v1::watch_event::Kind::GroupsChanged(v1::GroupsChanged { groups: vec![name.into()] }));
     }
 
     pub(crate) fn remove_group(&self, name: &str) {
@@ -132,21 +128,13 @@ impl Fake {
         let now = state.now();
         let id = state.groups.remove(name).unwrap();
         state.engine.remove_group(now, id).unwrap();
-        state.tell(v1::watch_event::Kind::GroupsChanged(v1::GroupsChanged {
-            groups: vec![name.into()],
-        }));
+        state.tell(v1::watch_event::Kind::GroupsChanged(v1::GroupsChanged { groups: vec![name.into()] }));
     }
 
     pub(crate) fn bind(&self, tenant: &str, user: &str, group: &str) {
-        let binding = v1::Binding {
-            tenant: tenant.into(),
-            user: user.into(),
-            group: group.into(),
-        };
+        let binding = v1::Binding { tenant: tenant.into(), user: user.into(), group: group.into() };
         let mut state = self.state();
-        state
-            .bindings
-            .retain(|old| (&old.tenant, &old.user) != (&binding.tenant, &binding.user));
+        state.bindings.retain(|old| (&old.tenant, &old.user) != (&binding.tenant, &binding.user));
         state.bindings.push(binding.clone());
         state.tell(v1::watch_event::Kind::Binding(v1::BindingChange {
             binding: Some(binding),
@@ -177,11 +165,7 @@ impl Fake {
     pub(crate) fn push(&self, reply: Reply) {
         let state = self.state();
         for (_, session) in &state.sessions {
-            session
-                .try_send(Ok(v1::ServerMessage {
-                    kind: Some(reply.clone()),
-                }))
-                .unwrap();
+            session.try_send(Ok(v1::ServerMessage { kind: Some(reply.clone()) })).unwrap();
         }
     }
 
@@ -228,12 +212,8 @@ impl State {
 
     fn tell(&mut self, kind: v1::watch_event::Kind) {
         self.revision += 1;
-        let event = v1::WatchEvent {
-            revision: self.revision,
-            kind: Some(kind),
-        };
-        self.watchers
-            .retain(|watcher| watcher.try_send(Ok(event.clone())).is_ok());
+        let event = v1::WatchEvent { revision: self.revision, kind: Some(kind) };
+        self.watchers.retain(|watcher| watcher.try_send(Ok(event.clone())).is_ok());
     }
 
     fn hear(&mut self, hello: &mut v1::Hello, said: Said, outbound: &Outbound) {
@@ -241,10 +221,7 @@ impl State {
             Said::Hello(said) => {
                 *hello = said.clone();
                 let next = ClientId(u64::try_from(self.clients.len()).unwrap() + 1);
-                let id = *self
-                    .clients
-                    .entry((said.client_id.clone(), said.incarnation))
-                    .or_insert(next);
+                let id = *self.clients.entry((said.client_id.clone(), said.incarnation)).or_insert(next);
                 self.sessions.push((id, outbound.clone()));
                 self.hellos.push(said);
                 Some(Reply::Welcome(v1::Welcome {
@@ -280,18 +257,11 @@ impl State {
     }
 
     fn report(&mut self, hello: &v1::Hello, reports: &[v1::Report]) {
-        let limit = if self.max_entries == 0 {
-            usize::MAX
-        } else {
-            usize::try_from(self.max_entries).unwrap()
-        };
+        let limit =
+            if self.max_entries == 0 { usize::MAX } else { usize::try_from(self.max_entries).unwrap() };
         assert!(reports.len() <= limit, "{} reports in one message", reports.len());
         for report in reports {
-            let incarnation = if report.incarnation == 0 {
-                hello.incarnation
-            } else {
-                report.incarnation
-            };
+            let incarnation = if report.incarnation == 0 { hello.incarnation } else { report.incarnation };
             let total = report.total.unwrap();
             let before = self.totals.insert((incarnation, report.group.clone()), total);
             assert!(
@@ -306,21 +276,13 @@ impl State {
         let entries = renew.entries.iter().map(|entry| {
             let grant = match self.groups.get(&entry.group) {
                 None => Grant::UnknownGroup,
-                Some(id) => self
-                    .engine
-                    .renew(now, client, *id, renew.seq, &ask(entry), None)
-                    .expect("fresh"),
+                Some(id) => self.engine.renew(now, client, *id, renew.seq, &ask(entry), None).expect("fresh"),
             };
             grant_entry(&entry.group, &grant)
         });
         let entries = entries.collect();
         let durable_seq = if self.forgetful { 0 } else { renew.seq };
-        let mut granted = v1::Granted {
-            seq: renew.seq,
-            epoch: self.epoch,
-            entries,
-            durable_seq,
-        };
+        let mut granted = v1::Granted { seq: renew.seq, epoch: self.epoch, entries, durable_seq };
         if let Some(tamper) = &mut self.tamper {
             tamper(&mut granted);
         }
@@ -329,25 +291,11 @@ impl State {
 
     fn push_lowers(&mut self) {
         for order in self.engine.take_lowers() {
-            let group = self
-                .groups
-                .iter()
-                .find(|(_, id)| **id == order.group)
-                .unwrap()
-                .0
-                .clone();
-            let entries = vec![v1::LowerEntry {
-                group,
-                rate_at_most: order.rate_at_most.0,
-            }];
-            let lower = Reply::Lower(v1::Lower {
-                epoch: self.epoch,
-                entries,
-            });
+            let group = self.groups.iter().find(|(_, id)| **id == order.group).unwrap().0.clone();
+            let entries = vec![v1::LowerEntry { group, rate_at_most: order.rate_at_most.0 }];
+            let lower = Reply::Lower(v1::Lower { epoch: self.epoch, entries });
             for (_, session) in self.sessions.iter().filter(|(id, _)| *id == order.client) {
-                drop(session.try_send(Ok(v1::ServerMessage {
-                    kind: Some(lower.clone()),
-                })));
+                drop(session.try_send(Ok(v1::ServerMessage { kind: Some(lower.clone()) })));
             }
         }
     }
@@ -363,25 +311,14 @@ impl State {
         let (sender, receiver) = mpsc::channel(1_000);
         // One binding a message, as a large snapshot comes in parts.
         for binding in &self.bindings {
-            let part = v1::Snapshot {
-                bindings: vec![binding.clone()],
-                more: true,
-                ..v1::Snapshot::default()
-            };
+            let part =
+                v1::Snapshot { bindings: vec![binding.clone()], more: true, ..v1::Snapshot::default() };
             let kind = Some(v1::watch_event::Kind::Snapshot(part));
             sender.try_send(Ok(v1::WatchEvent { revision: 0, kind })).unwrap();
         }
-        let last = v1::Snapshot {
-            cost_tables: self.cost_tables.clone(),
-            ..v1::Snapshot::default()
-        };
+        let last = v1::Snapshot { cost_tables: self.cost_tables.clone(), ..v1::Snapshot::default() };
         let kind = Some(v1::watch_event::Kind::Snapshot(last));
-        sender
-            .try_send(Ok(v1::WatchEvent {
-                revision: self.revision,
-                kind,
-            }))
-            .unwrap();
+        sender.try_send(Ok(v1::WatchEvent { revision: self.revision, kind })).unwrap();
         self.watchers.push(sender);
         Ok(ReceiverStream::new(receiver))
     }

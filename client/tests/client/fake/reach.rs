@@ -95,7 +95,5 @@ pub(crate) async fn eventually(what: &str, mut condition: impl FnMut() -> bool) 
             looks.tick().await;
         }
     };
-    tokio::time::timeout(Duration::from_secs(60), wait)
-        .await
-        .unwrap_or_else(|_| panic!("never: {what}"));
+    tokio::time::timeout(Duration::from_secs(60), wait).await.unwrap_or_else(|_| panic!("never: {what}"));
 }

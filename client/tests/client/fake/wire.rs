@@ -33,10 +33,7 @@ pub(super) fn ask(entry: &v1::RenewEntry) -> Ask {
 }
 
 pub(super) fn grant_entry(group: &str, grant: &Grant) -> v1::GrantEntry {
-    let mut entry = v1::GrantEntry {
-        group: group.into(),
-        ..v1::GrantEntry::default()
-    };
+    let mut entry = v1::GrantEntry { group: group.into(), ..v1::GrantEntry::default() };
     let wire_fallback = |fallback| {
         let kind = match fallback {
             Fallback::Stop => v1::fallback::Kind::Rate(0),
@@ -57,11 +54,7 @@ pub(super) fn grant_entry(group: &str, grant: &Grant) -> v1::GrantEntry {
             (entry.ack_now, entry.scarce) = (terms.ack_now, terms.scarce);
             entry.proof = format!("proof of {group}").into_bytes();
         }
-        Grant::Unlimited {
-            ttl,
-            renew_after,
-            fallback,
-        } => {
+        Grant::Unlimited { ttl, renew_after, fallback } => {
             entry.set_status(v1::GrantStatus::Unlimited);
             (entry.ttl_us, entry.renew_after_us) = (ttl.0, renew_after.0);
             entry.fallback = wire_fallback(*fallback);
