@@ -1,7 +1,5 @@
 //! A fixed batch of seeds of the fault simulation; the `sim` binary runs any number.
 
-#![expect(clippy::panic, reason = "a test stops at the first surprise")]
-
 use tidegate_tests::sim::chaos::Plan;
 
 /// With debug assertions every step checks all invariants twice; `sim --release` runs thousands of seeds.
