@@ -117,7 +117,8 @@ impl CostTables {
             Some(known) if *known == table => {}
             Some(known) => {
                 let fields = differing(known, &table).join(", ");
-                return Err(AdminError::AlreadyExists { what: format!("cost table {table}"), fields });
+                let difference = format!("with another {fields}; put it under a new version");
+                return Err(AdminError::AlreadyExists { what: format!("cost table {table}"), difference });
             }
             None if self.all.len() >= MAX_COST_TABLES => {
                 return Err(AdminError::Full { what: "cost tables", limit: MAX_COST_TABLES });

@@ -30,13 +30,13 @@ pub enum AdminError {
         /// What was asked for.
         what: String,
     },
-    /// The thing exists with another definition.
-    #[error("{what} exists already with another {fields}; alter it, or create it under another name")]
+    /// The thing exists.
+    #[error("{what} exists already, {difference}")]
     AlreadyExists {
         /// What was to be created.
         what: String,
-        /// Fields that differ.
-        fields: String,
+        /// Fields that differ, and what to do.
+        difference: String,
     },
     /// The group is used and cannot be deleted.
     #[error(

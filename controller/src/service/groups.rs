@@ -183,8 +183,12 @@ fn existing(
         let warnings = state.warnings(id, wanted);
         return Ok(Plan::nothing(GroupReply { group: known, warnings, changed: false }));
     }
-    let fields = if fields.is_empty() { "revision".to_owned() } else { fields.join(", ") };
-    Err(AdminError::AlreadyExists { what: format!("group {}", wanted.name), fields })
+    let difference = if fields.is_empty() {
+        "as asked for; say if_not_exists to make that a success".to_owned()
+    } else {
+        format!("with another {}; alter it, or create it under another name", fields.join(", "))
+    };
+    Err(AdminError::AlreadyExists { what: format!("group {}", wanted.name), difference })
 }
 
 impl State {
