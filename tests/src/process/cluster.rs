@@ -52,6 +52,8 @@ pub struct Cluster {
     load_node: PathBuf,
     ports: (u16, u16),
     group: String,
+    /// The controller's files may not grow past this many KiB, as if the disk were full.
+    pub disk_kib: Option<u64>,
     controller: Option<Child>,
     nodes: Vec<Option<Child>>,
 }
@@ -72,6 +74,7 @@ impl Cluster {
             load_node: load_node.to_owned(),
             ports: free_ports().map_err(io("find two free ports"))?,
             group: group.to_owned(),
+            disk_kib: None,
             controller: None,
             nodes: (0..nodes).map(|_| None).collect(),
         })
@@ -101,7 +104,17 @@ impl Cluster {
     /// It does not come up.
     pub async fn start_controller(&mut self) -> Result<(), ClusterError> {
         let (out, err) = self.log("controller")?;
-        let child = Command::new(&self.tidegate)
+        let mut command = match self.disk_kib {
+            None => Command::new(&self.tidegate),
+            // A process that ignores the signal gets an error from its writes instead.
+            Some(kib) => {
+                let mut shell = Command::new("bash");
+                let script = format!("trap '' XFSZ; ulimit -f {kib}; exec \"$0\" \"$@\"");
+                shell.arg("-c").arg(script).arg(&self.tidegate);
+                shell
+            }
+        };
+        let child = command
             .arg("controller")
             .arg("--data")
             .arg(self.folder.join("data"))
