@@ -1,8 +1,8 @@
 //! The controller's only clock.
 //!
 //! `now()` is microseconds since the controller started, on tokio's monotonic clock, which tests can pause. Nothing
-//! that outlives a process is kept on it: saved leases carry the time they have left. `unix_us()` is the wall clock; nothing about safety hangs on
-//! it but the end of a proof, which is checked conservatively.
+//! that outlives a process is kept on it: saved leases carry the time they have left. `unix_us()` is the wall clock;
+//! nothing about safety hangs on it but the end of a proof, which is checked conservatively.
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 

@@ -38,7 +38,7 @@ pub struct Definition {
     pub renew_every: Span,
     /// What a node may admit past its lease.
     pub fallback: Fallback,
-    /// Debt a node may run up.
+    /// Debt a node is expected to stay within.
     pub max_debt: Ru,
     /// For people.
     pub comment: String,

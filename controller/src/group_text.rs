@@ -34,7 +34,7 @@ pub struct GroupText {
     pub renew_us: u64,
     /// Past the lease: "stop", "unlimited", or RU/s per node. Empty is "stop".
     pub fallback: String,
-    /// Debt in RU a node may run up. Empty is 1000.
+    /// Debt in RU a node is expected to stay within. Empty is 1000.
     pub max_debt: String,
     /// Free text, up to 256 characters.
     pub comment: String,

@@ -121,7 +121,7 @@ fn micros(text: &str, number: &str, expected: &'static str) -> Result<u128, Quan
         let signed =
             number.strip_prefix('-').is_some_and(|rest| rest.starts_with(|c: char| c.is_ascii_digit()));
         if signed && number.parse::<f64>().is_ok_and(f64::is_finite) {
-            return Err(out_of_range(text, "0".to_owned(), "the limit of this field".to_owned()));
+            return Err(out_of_range(text, "0".to_owned(), Rate::MAX.to_string()));
         }
         return Err(malformed(text, expected));
     }

@@ -90,7 +90,7 @@ pub struct LeaseTerms {
     pub ask_again: Span,
     /// An operation above this can never be admitted.
     pub max_fit: Ru,
-    /// Debt the node may run up.
+    /// Debt the node is expected to stay within.
     pub max_debt: Ru,
     /// What the node may admit past the lease.
     pub fallback: Fallback,

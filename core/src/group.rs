@@ -77,7 +77,7 @@ pub struct GroupSpec {
     pub renew_every: Span,
     /// What a node may admit past its lease.
     pub fallback: Fallback,
-    /// Debt a node may run up when operations cost more than estimated; part of the stated overrun.
+    /// Debt a node is expected to stay within when operations cost more than estimated; stated, not enforced.
     pub max_debt: Ru,
 }
 

@@ -103,7 +103,7 @@ pub(crate) struct Settings {
     /// What a node may admit past its lease: stop, unlimited, or RU/s per node.
     #[arg(long, value_name = "WHAT")]
     fallback: Option<String>,
-    /// Debt a node may run up for operations that cost more than estimated.
+    /// Debt a node is expected to stay within when operations cost more than estimated; stated, not enforced.
     #[arg(long, value_name = "RU", allow_negative_numbers = true)]
     max_debt: Option<String>,
     /// Free text, up to 256 characters.

@@ -65,7 +65,7 @@ impl GroupView {
                 group.name.clone(),
                 group.parent.clone(),
                 unlimited(&group.ru_per_sec),
-                one_second(&group.burst),
+                burst(&group.burst, &group.ru_per_sec),
                 group.bursting(),
                 group.priority.clone(),
                 group.weight.to_string(),
@@ -83,13 +83,13 @@ impl GroupView {
         line("group", self.name.clone());
         line("parent", self.parent.clone());
         line("rate (RU/s)", unlimited(&self.ru_per_sec));
-        line("burst (RU)", one_second(&self.burst));
+        line("burst (RU)", burst(&self.burst, &self.ru_per_sec));
         line("burstable", self.bursting());
         line("priority", self.priority.clone());
         line("weight", self.weight.to_string());
         line("ttl", Span(self.ttl_us).to_string());
         line("renewal", Span(self.renew_us).to_string());
-        line("fallback", self.fallback.clone());
+        line("fallback (RU/s per node)", self.fallback.clone());
         line("max debt (RU per node)", self.max_debt.clone());
         line("comment", self.comment.clone());
         line("revision", self.revision.to_string());
@@ -108,6 +108,10 @@ fn unlimited(rate: &str) -> String {
     if rate.is_empty() { "unlimited".to_owned() } else { rate.to_owned() }
 }
 
-fn one_second(burst: &str) -> String {
-    if burst.is_empty() { "1 s of rate".to_owned() } else { burst.to_owned() }
+fn burst(burst: &str, rate: &str) -> String {
+    match (burst, rate) {
+        ("", "" | "unlimited") => "-".to_owned(),
+        ("", _) => "1 s of rate".to_owned(),
+        _ => burst.to_owned(),
+    }
 }

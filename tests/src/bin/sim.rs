@@ -1,5 +1,5 @@
 //! Runs seeds of the fault simulation: `sim --seeds N --from S`. A failing seed is shrunk and printed with its
-//! transcript, and the exit status is 1.
+//! transcript, and the exit status is 1. With `--first` it stops at the first failure and tells how many seeds it took.
 
 use std::env;
 use std::process::ExitCode;
@@ -10,17 +10,22 @@ use std::thread;
 use tidegate_tests::process::log::machine_micros;
 use tidegate_tests::sim::chaos::Plan;
 
-const USAGE: &str = "usage: sim [--seeds N] [--from SEED] [--verbose]\n\
-    runs N seeds (1000 unless told) from SEED (1 unless told), on all cores";
+const USAGE: &str = "usage: sim [--seeds N] [--from SEED] [--first] [--verbose]\n\
+    runs N seeds (1000 unless told) from SEED (1 unless told), on all cores; --first stops at the first failure,\n\
+    --verbose prints its whole transcript";
 
 fn main() -> ExitCode {
     let args: Vec<String> = env::args().skip(1).collect();
-    let (mut seeds, mut from, mut verbose) = (1_000_u64, 1_u64, false);
+    let (mut seeds, mut from, mut verbose, mut first) = (1_000_u64, 1_u64, false, false);
     let mut rest = args.iter();
     while let Some(arg) = rest.next() {
         let number = match arg.as_str() {
             "--verbose" => {
                 verbose = true;
+                continue;
+            }
+            "--first" => {
+                first = true;
                 continue;
             }
             "--seeds" => &mut seeds,
@@ -36,7 +41,19 @@ fn main() -> ExitCode {
         };
         *number = value;
     }
-    run(seeds, from, verbose)
+    if first { run_to_first(seeds, from) } else { run(seeds, from, verbose) }
+}
+
+/// Seed after seed until one fails.
+fn run_to_first(seeds: u64, from: u64) -> ExitCode {
+    for index in 0..seeds {
+        if let Err(violation) = Plan::new(from + index).run() {
+            println!("{} | {violation}", index + 1);
+            return ExitCode::FAILURE;
+        }
+    }
+    println!("{seeds} | nothing found");
+    ExitCode::SUCCESS
 }
 
 /// What all threads have seen so far.

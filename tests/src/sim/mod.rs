@@ -5,6 +5,7 @@ mod faults;
 pub mod load;
 pub mod measure;
 mod network;
+mod operations;
 pub mod random;
 pub mod script;
 pub mod world;

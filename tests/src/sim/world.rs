@@ -6,9 +6,9 @@ use tidegate_core::engine::{Engine, EngineConfig};
 use tidegate_core::exchange::Held;
 use tidegate_core::group::{ClientId, GroupId, GroupSpec};
 use tidegate_core::ledger::Ledger;
-use tidegate_core::node::{Acquired, NodeConfig, NodeGroup, WaiterId};
+use tidegate_core::node::{NodeGroup, WaiterId};
 use tidegate_core::units::{Rate, Ru, Span, Time};
-use tidegate_core::usage::{Consumption, RuParts};
+use tidegate_core::usage::Consumption;
 
 use super::load::{Load, Pattern};
 use super::measure::{Bound, Waits};
@@ -26,9 +26,9 @@ pub(super) enum Event {
 /// An admitted or waiting operation.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Operation {
-    load: usize,
-    cost: Ru,
-    since: Time,
+    pub(super) load: usize,
+    pub(super) cost: Ru,
+    pub(super) since: Time,
 }
 
 pub(super) struct Node {
@@ -266,7 +266,7 @@ impl World {
     }
 
     /// When a node's clock will say so.
-    fn true_time(&self, node: usize, at: Time) -> Time {
+    pub(super) fn true_time(&self, node: usize, at: Time) -> Time {
         let drift = self.nodes.get(node).map_or(0, |state| state.drift_ppm);
         if drift == 0 {
             return at;
@@ -359,128 +359,6 @@ impl World {
                     self.at_node(node, message);
                 }
             }
-        }
-    }
-
-    fn arrive(&mut self, index: usize, node: usize) {
-        let Some(load) = self.loads.get(index).cloned() else {
-            return;
-        };
-        if self.now >= load.until {
-            return;
-        }
-        let purpose = (index * 17 + node) % self.arrivals.len();
-        let Some(random) = self.arrivals.get_mut(purpose) else {
-            return;
-        };
-        let (gap, cost) = (load.gap(random), load.draw(random));
-        let open = matches!(load.pattern, Pattern::Open(_));
-        let up = self.nodes.get(node).is_some_and(|state| state.up);
-        let active = up && load.on(node, self.now);
-        if open || !active {
-            self.at(
-                self.now.after(if active { gap } else { gap.max(Span(1_000)) }),
-                Event::Arrival { load: index, node },
-            );
-        }
-        if active {
-            self.submit(node, Operation { load: index, cost, since: self.now }, &load);
-            self.step(node);
-        }
-    }
-
-    fn submit(&mut self, node: usize, operation: Operation, load: &Load) {
-        let now = self.clock(node);
-        let Some(state) = self.nodes.get_mut(node) else {
-            return;
-        };
-        let group =
-            state.groups.entry(load.group).or_insert_with(|| NodeGroup::new(now, NodeConfig::default()));
-        match group.acquire(now, operation.cost, now.after(load.max_wait)) {
-            Ok(Acquired::Now) => self.admitted(node, operation),
-            Ok(Acquired::Queued(id)) => {
-                state.waiting.insert((load.group, id), operation);
-            }
-            Err(_) => self.refused(node, operation),
-        }
-    }
-
-    fn admitted(&mut self, node: usize, operation: Operation) {
-        let Some(load) = self.loads.get(operation.load).cloned() else {
-            return;
-        };
-        let actual = operation.cost.scale(i64::try_from(load.settle_tenths).unwrap_or(10), 10);
-        let consumed =
-            Consumption { charged: RuParts::flat(actual), operations: 1, ..Consumption::default() };
-        let now = self.clock(node);
-        let state = self.nodes.get_mut(node);
-        if let Some(group) = state.and_then(|state| state.groups.get_mut(&load.group)) {
-            group.settle(now, operation.cost, &consumed);
-        }
-        let mut level = Some(load.group);
-        while let Some(id) = level {
-            self.count(id, actual);
-            self.was_below.insert((load.group, id));
-            level = self.specs.get(&id).and_then(|spec| spec.parent);
-        }
-        if let Some(waits) = self.waits.get_mut(&load.label) {
-            waits.admit(node, actual, self.now.since(operation.since));
-        }
-        self.next_of_closed(node, operation, &load, Span(200));
-    }
-
-    fn refused(&mut self, node: usize, operation: Operation) {
-        let Some(load) = self.loads.get(operation.load).cloned() else {
-            return;
-        };
-        if let Some(waits) = self.waits.get_mut(&load.label) {
-            waits.refused += 1;
-        }
-        self.next_of_closed(node, operation, &load, Span(10_000));
-    }
-
-    fn next_of_closed(&mut self, node: usize, operation: Operation, load: &Load, pause: Span) {
-        if matches!(load.pattern, Pattern::Closed(_)) {
-            self.at(self.now.after(pause), Event::Arrival { load: operation.load, node });
-        }
-    }
-
-    /// Lets a node act: outcomes of waiters, renewals that are due, the next wake-up.
-    pub(super) fn step(&mut self, node: usize) {
-        let now = self.clock(node);
-        loop {
-            let Some(state) = self.nodes.get_mut(node).filter(|state| state.up) else {
-                return;
-            };
-            let mut done = Vec::new();
-            for (id, group) in &mut state.groups {
-                while let Some((waiter, outcome)) = group.poll(now) {
-                    if let Some(operation) = state.waiting.remove(&(*id, waiter)) {
-                        done.push((operation, outcome.is_ok()));
-                    }
-                }
-            }
-            if done.is_empty() {
-                break;
-            }
-            for (operation, admitted) in done {
-                if admitted { self.admitted(node, operation) } else { self.refused(node, operation) }
-            }
-        }
-        self.renew(node);
-        let Some(state) = self.nodes.get_mut(node) else {
-            return;
-        };
-        let next = state.groups.values().filter_map(|group| group.next_deadline(now)).min();
-        let next = next.map(|next| self.true_time(node, next).max(self.now.after(Span(1))));
-        let Some(state) = self.nodes.get_mut(node) else {
-            return;
-        };
-        if let Some(next) = next
-            && state.wake.is_none_or(|wake| next < wake)
-        {
-            state.wake = Some(next);
-            self.at(next, Event::Wake { node });
         }
     }
 
