@@ -274,6 +274,8 @@ impl Engine {
     }
 
     fn end(&mut self, now: Time, client: ClientId, id: GroupId) {
+        // First of all, so that no lease can be found past its end twice.
+        self.expiries.remove(&(now, client, id));
         let Some(chain) = self.tree.chain(id) else { return };
         self.advance(&chain, now);
         self.forget_interest(id, client);
