@@ -90,7 +90,7 @@ impl Decision<'_> {
         terms.ack_now = lease.held_rate.0 - lease.rate.0 > lease.held_rate.0 / 8;
         (terms.rate, terms.cap) = (lease.rate, lease.cap);
         (terms.fill, terms.lump) = (lease.fresh_fill, lease.fresh_lump);
-        lease.lowered = None;
+        lease.lowered_at = None;
         Grant::Leased(terms)
     }
 

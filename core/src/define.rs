@@ -89,13 +89,10 @@ impl Engine {
         if let Some(group) = self.tree.get_mut(id) {
             let had_limit = group.spec.limit().is_some();
             group.spec = spec;
-            if !had_limit && let Some(depth) = group.spec.depth() {
+            if !had_limit {
                 // What nodes may be spending without a limit is not in the ledger, so the new bucket starts empty.
                 group.pool = Pool::new(now, Ru::ZERO);
-                debug_assert!(depth > Ru::ZERO, "a limited group has a bucket");
-                if now < recovering_until {
-                    group.pool.suspend_until(recovering_until);
-                }
+                group.pool.suspend_until(recovering_until);
             }
         }
         if moves && let Some(parent) = parent_after {

@@ -34,8 +34,8 @@ pub(crate) struct Lease {
     pub waiting: u64,
     /// When the first waiter began to wait for a lump; its place in the queue.
     pub queued_since: Option<Time>,
-    /// A lower rate that was pushed and when.
-    pub lowered: Option<(Rate, Time)>,
+    /// When it was last told to lower itself.
+    pub lowered_at: Option<Time>,
     /// Metered only: nothing in the chain has a limit.
     pub unlimited: bool,
     /// Carried over an unclean restart: may not grow while the controller recovers.

@@ -46,11 +46,11 @@ impl Engine {
             let Some(lease) = group.leases.get_mut(&client) else {
                 continue;
             };
-            if lease.lowered.is_some_and(|(_, when)| now.since(when) < REPEAT_AFTER) {
+            if lease.lowered_at.is_some_and(|when| now.since(when) < REPEAT_AFTER) {
                 *missing -= committed - share;
                 continue;
             }
-            lease.lowered = Some((share, now));
+            lease.lowered_at = Some(now);
             *missing -= committed - share;
             self.lowers.push(LowerOrder { client, group: level, rate_at_most: share });
         }

@@ -62,7 +62,6 @@ pub struct World {
     pub(super) engine_up: bool,
     pub(super) epoch: u64,
     pub(super) specs: BTreeMap<GroupId, GroupSpec>,
-    pub(super) removed: BTreeSet<GroupId>,
     pub(super) ledger: Ledger,
     /// The ledger as it was last committed: what a crash falls back to.
     pub(super) stored: Ledger,
@@ -118,7 +117,6 @@ impl World {
             engine_up: true,
             epoch: 1,
             specs: BTreeMap::new(),
-            removed: BTreeSet::new(),
             ledger: Ledger::default(),
             stored: Ledger::default(),
             faults: Faults::default(),
@@ -175,7 +173,6 @@ impl World {
     pub fn remove_group(&mut self, id: GroupId) -> Result<(), String> {
         self.engine.remove_group(self.now, id).map_err(|refused| format!("{refused:?}"))?;
         self.specs.remove(&id);
-        self.removed.insert(id);
         self.push_lowers();
         Ok(())
     }
