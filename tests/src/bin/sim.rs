@@ -1,47 +1,60 @@
-//! Runs seeds of the fault simulation: `sim --seeds N --from S`. A failing seed is shrunk and printed with its
-//! transcript, and the exit status is 1. With `--first` it stops at the first failure and tells how many seeds it took.
+//! Runs seeds of the fault simulation, or scripted scenarios. A failing seed is shrunk and printed with its
+//! transcript, and the exit status is 1.
 
-use std::env;
+use std::fs;
+use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
 
+use clap::Parser;
 use tidegate_tests::process::log::machine_micros;
 use tidegate_tests::sim::chaos::Plan;
+use tidegate_tests::sim::script;
 
-const USAGE: &str = "usage: sim [--seeds N] [--from SEED] [--first] [--verbose]\n\
-    runs N seeds (1000 unless told) from SEED (1 unless told), on all cores; --first stops at the first failure,\n\
-    --verbose prints its whole transcript";
+/// Simulates the shipped controller and node machines in virtual time, under faults drawn from seeds.
+#[derive(Parser)]
+struct Args {
+    /// Seeds to run, on all cores
+    #[arg(long, default_value_t = 1_000)]
+    seeds: u64,
+    /// First seed
+    #[arg(long, default_value_t = 1)]
+    from: u64,
+    /// Stop at the first failure and tell how many seeds it took
+    #[arg(long)]
+    first: bool,
+    /// Print the whole transcript of a failing seed, not its end
+    #[arg(long)]
+    verbose: bool,
+    /// Run these scenario files (as in tests/scenarios) instead of seeds, and print their transcripts
+    #[arg(long, num_args = 1.., value_name = "FILE")]
+    script: Vec<PathBuf>,
+}
 
 fn main() -> ExitCode {
-    let args: Vec<String> = env::args().skip(1).collect();
-    let (mut seeds, mut from, mut verbose, mut first) = (1_000_u64, 1_u64, false, false);
-    let mut rest = args.iter();
-    while let Some(arg) = rest.next() {
-        let number = match arg.as_str() {
-            "--verbose" => {
-                verbose = true;
-                continue;
-            }
-            "--first" => {
-                first = true;
-                continue;
-            }
-            "--seeds" => &mut seeds,
-            "--from" => &mut from,
-            _ => {
-                eprintln!("sim: {arg}: no such option\n{USAGE}");
-                return ExitCode::from(2);
-            }
-        };
-        let Some(value) = rest.next().and_then(|text| text.parse().ok()) else {
-            eprintln!("sim: {arg} takes a whole number\n{USAGE}");
-            return ExitCode::from(2);
-        };
-        *number = value;
+    let args = Args::parse();
+    if !args.script.is_empty() {
+        return run_scripts(&args.script);
     }
-    if first { run_to_first(seeds, from) } else { run(seeds, from, verbose) }
+    if args.first { run_to_first(args.seeds, args.from) } else { run(args.seeds, args.from, args.verbose) }
+}
+
+fn run_scripts(paths: &[PathBuf]) -> ExitCode {
+    let mut result = ExitCode::SUCCESS;
+    for path in paths {
+        let ran =
+            fs::read_to_string(path).map_err(|error| error.to_string()).and_then(|text| script::run(&text));
+        match ran {
+            Ok(transcript) => println!("== {}\n{transcript}", path.display()),
+            Err(error) => {
+                eprintln!("sim: {}: {error}", path.display());
+                result = ExitCode::FAILURE;
+            }
+        }
+    }
+    result
 }
 
 /// Seed after seed until one fails.
