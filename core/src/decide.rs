@@ -10,8 +10,8 @@ use crate::lease::Lease;
 use crate::tree::{Chain, Party};
 use crate::units::{MICRO, Rate, Ru, Span, Time};
 
-/// A renewal may be followed by an early one after this, at the soonest.
-const MIN_ASK_INTERVAL: Span = Span::millis(100);
+/// A node that waits for a lump asks again at the soonest after this.
+const LEAST_LUMP_WAIT: Span = Span::millis(10);
 /// The local bucket holds at most this much of the leased rate.
 const LOCAL_CAP: Span = Span::millis(500);
 /// A lease above its target by less than one part in this many is left alone.
@@ -188,21 +188,22 @@ impl Decision<'_> {
         (available >= needed).then(|| needed.max(missing.min(share)))
     }
 
-    /// Time until the pools can have covered an operation and those ahead of it, if all that the group may use
-    /// went into them. The first in the queue asks more often: surplus of others may serve it sooner.
+    /// Time until the pools cover an operation and those ahead of it, as things are. The first in the queue asks
+    /// more often: surplus of others may serve it sooner.
     fn lump_wait(&self, lease: &Lease, renew_every: Span) -> Span {
         let place = (lease.queued_since.unwrap_or(self.now), self.client, self.group);
-        let mut wait = MIN_ASK_INTERVAL;
+        let (mut wait, mut first) = (LEAST_LUMP_WAIT, true);
         for id in self.chain.up() {
             let Some(group) = self.engine.tree.get(id) else {
                 continue;
             };
             let Some(limit) = group.spec.limit() else { continue };
             let ahead: Ru = group.queue.range(..place).take(MOST_AHEAD).map(|(_, need)| *need).sum();
+            first &= ahead == Ru::ZERO;
             let missing = lease.head + ahead - group.pool.tokens();
-            wait = wait.max(limit.time_for(missing).unwrap_or(renew_every));
+            wait = wait.max((limit - group.committed).time_for(missing).unwrap_or(renew_every));
         }
-        wait.min(renew_every)
+        wait.min(if first { Span(renew_every.0 / 4) } else { renew_every })
     }
 
     fn enqueue(&mut self, lease: &mut Lease) {

@@ -181,7 +181,8 @@ impl Engine {
         let ask = &if never { Ask { backlog: Ru::ZERO, head: Ru::ZERO, ..*ask } } else { *ask };
         (lease.demand, lease.backlog, lease.head) = (ask.demand, ask.backlog.or_zero(), ask.head.or_zero());
         (lease.debt, lease.waiting) = (ask.debt.or_zero(), ask.waiting);
-        lease.want = wanted(ask, lease.held_rate);
+        let queued = |level| self.tree.get(level).is_some_and(|group| !group.queue.is_empty());
+        lease.want = wanted(ask, lease.held_rate, chain.up().any(queued));
         let has_backlog = lease.backlog.is_positive();
         for level in chain.up() {
             if let Some(group) = self.tree.get_mut(level) {
@@ -325,14 +326,18 @@ impl Engine {
     }
 }
 
-/// What a node should have: twice what it is offered, so that ordinary growth and noise need no round trip; with a
-/// backlog at least half again what it has, so that a throttled closed loop can be discovered.
-fn wanted(ask: &Ask, held: Rate) -> Rate {
+/// What a node should have: twice what it is offered, so that ordinary growth and noise need no round trip; less
+/// where someone waits for a lump, because headroom is earned in vain there. With a backlog at least half again what
+/// it has, so that a throttled closed loop can be discovered.
+fn wanted(ask: &Ask, held: Rate, others_queue: bool) -> Rate {
     let offered = ask.demand.max(Rate::ZERO);
     let doubled = offered + offered;
-    if ask.backlog.is_positive() {
-        doubled.max(held.scale(3, 2)).max(offered + Rate(ask.backlog.0)).min(Rate::MAX)
+    let wanted = if ask.backlog.is_positive() {
+        doubled.max(held.scale(3, 2)).max(offered + Rate(ask.backlog.0))
+    } else if others_queue {
+        offered.scale(4, 3)
     } else {
-        doubled.min(Rate::MAX)
-    }
+        doubled
+    };
+    wanted.min(Rate::MAX)
 }

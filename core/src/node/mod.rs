@@ -172,6 +172,12 @@ impl NodeGroup {
             return Ok(Acquired::Now);
         }
         self.renewal.press();
+        if self.waiters.is_empty()
+            && self.budget.state() == LeaseState::Leased
+            && self.budget.never_covers(cost)
+        {
+            self.renewal.ask_soon(now);
+        }
         let refusal = self.refusal(now, cost);
         let hopeless = match refusal {
             Refusal::UnknownGroup | Refusal::NeverFits { .. } => true,

@@ -63,6 +63,12 @@ impl Renewal {
         self.pressed = true;
     }
 
+    /// An operation waits that nothing in hand can ever cover, so that the rate would be earned in vain: the
+    /// controller's advice on when to ask again was not about it.
+    pub(super) fn ask_soon(&mut self, now: Time) {
+        self.ask_again_at = self.ask_again_at.min(now);
+    }
+
     pub(super) fn note_arrival(&mut self, now: Time) {
         self.last_arrival = Some(now);
     }
