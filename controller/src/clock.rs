@@ -2,23 +2,43 @@
 //!
 //! `now()` is microseconds since the controller started, on tokio's monotonic clock, which tests can pause. Nothing
 //! that outlives a process is kept on it: saved leases carry the time they have left. `unix_us()` is the wall clock;
-//! nothing about safety hangs on it but the end of a proof, which is checked conservatively.
+//! nothing about safety hangs on it but the end of a proof, which is checked conservatively. A simulation sets the
+//! time of a driven clock itself.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use tidegate_core::units::{Span, Time};
 use tokio::time::Instant;
 
+/// Wall clock of a driven clock that shows zero: 2020-01-01, in microseconds since the Unix epoch.
+const DRIVEN_UNIX_US: u64 = 1_577_836_800_000_000;
+
 /// Reads time.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub struct Clock {
     started: Instant,
+    driven: Option<Driven>,
+}
+
+/// A time that someone sets.
+#[derive(Clone, Debug)]
+struct Driven {
+    now: Arc<AtomicU64>,
+    started: u64,
 }
 
 impl Clock {
     /// A clock that shows zero now.
     pub fn start() -> Self {
-        Self { started: Instant::now() }
+        Self { started: Instant::now(), driven: None }
+    }
+
+    /// A clock that shows zero now and follows `now`, in microseconds, which must never go back.
+    pub fn driven(now: Arc<AtomicU64>) -> Self {
+        let started = now.load(Ordering::Relaxed);
+        Self { driven: Some(Driven { now, started }), ..Self::start() }
     }
 
     /// Monotonic time.
@@ -28,12 +48,18 @@ impl Clock {
 
     /// Time since this clock was made.
     pub fn uptime(&self) -> Span {
-        span(self.started.elapsed())
+        match &self.driven {
+            None => span(self.started.elapsed()),
+            Some(driven) => Span(driven.now.load(Ordering::Relaxed).saturating_sub(driven.started)),
+        }
     }
 
     /// Wall clock, in microseconds since the Unix epoch.
     #[expect(clippy::disallowed_methods, reason = "this file is the clock the rule points to")]
     pub fn unix_us(&self) -> u64 {
+        if let Some(driven) = &self.driven {
+            return DRIVEN_UNIX_US.saturating_add(driven.now.load(Ordering::Relaxed));
+        }
         let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         u64::try_from(since.as_micros()).unwrap_or(u64::MAX)
     }
@@ -62,6 +88,15 @@ pub fn span(duration: Duration) -> Span {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_driven_clock_shows_what_it_is_set_to() {
+        let time = Arc::new(AtomicU64::new(7));
+        let clock = Clock::driven(Arc::clone(&time));
+        let unix_us = clock.unix_us();
+        time.store(12, Ordering::Relaxed);
+        assert_eq!((clock.now(), clock.unix_us() - unix_us), (Time(5), 5));
+    }
 
     #[tokio::test(start_paused = true)]
     async fn time_starts_at_zero_and_goes_on() {

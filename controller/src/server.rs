@@ -22,7 +22,7 @@ use tokio::time::{MissedTickBehavior, interval, sleep_until, timeout};
 use tonic::transport::Server;
 use tonic::transport::server::TcpIncoming;
 
-use crate::clock::duration;
+use crate::clock::{Clock, duration};
 use crate::config::{Config, ConfigError};
 use crate::grpc::Stopping;
 use crate::grpc::admin::AdminAdapter;
@@ -120,7 +120,8 @@ impl Controller {
         let rest_addr = local("http_listen", config.http_listen, &http)?;
         let engine = EngineConfig { drift_ppm: config.drift_ppm, margin: config.margin };
         let settings = ServiceConfig { capacity: config.capacity, engine };
-        let loading = tokio::task::spawn_blocking(move || Service::load(store, settings)).await;
+        let loading =
+            tokio::task::spawn_blocking(move || Service::load(store, settings, Clock::start())).await;
         let damaged = |reason: String| StartError::Load { path: config.store.clone(), reason };
         // redb checks pages as it meets them; damage that its checks do not foresee may panic there.
         let loaded = loading.map_err(|_| damaged("its pages are damaged".to_owned()))?;

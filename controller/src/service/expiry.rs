@@ -11,7 +11,7 @@ impl Service {
         let now = self.clock.now();
         let mut state = self.lock();
         self.expire_in(&mut state, now);
-        let recovering = state.recovery(self.clock).0 > 0;
+        let recovering = state.recovery(&self.clock).0 > 0;
         self.metrics.recovering.set(i64::from(recovering));
         let latest = now.after(EXPIRE_EVERY);
         state.engine.next_expiry().map_or(latest, |next| next.min(latest))

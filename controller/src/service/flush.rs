@@ -56,7 +56,7 @@ impl Service {
     /// Drops history that is too old and folds incarnations that are silent for long.
     pub fn tidy(&self) -> Result<(), StoreError> {
         let unix_s = self.clock.unix_ms() / 1_000;
-        self.lock().tidy_idle(self.clock);
+        self.lock().tidy_idle(&self.clock);
         let old = Resolution::ALL.map(|resolution| {
             let oldest = resolution.start(unix_s.saturating_sub(resolution.kept_s()));
             Write::DeleteBelow(resolution.table(), pair_key(oldest, GroupId::ROOT))

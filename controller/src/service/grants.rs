@@ -200,7 +200,7 @@ impl Service {
             self.metrics.granted("unknown_group");
             return Some(Answer::Grant(Grant::UnknownGroup, Vec::new()));
         };
-        let held = match state.recovery(self.clock).0 {
+        let held = match state.recovery(&self.clock).0 {
             0 => None,
             // Where nothing limits there is nothing to overspend, and no reason to wait.
             _ if state.catalog.effective_limit(id).is_none() => Some(Held::default()),
@@ -275,7 +275,7 @@ impl State {
     }
 
     /// Drops what is kept of groups and nodes that were not heard of lately.
-    pub(super) fn tidy_idle(&mut self, clock: Clock) {
+    pub(super) fn tidy_idle(&mut self, clock: &Clock) {
         let now = clock.now();
         let engine = &self.engine;
         self.active.retain(|id| engine.group_view(*id).is_some_and(|view| view.leases > 0));

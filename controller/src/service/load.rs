@@ -54,9 +54,8 @@ impl Meta {
 }
 
 impl Service {
-    /// Loads the store, which must be open and of the right format.
-    pub fn load(store: Arc<dyn Store>, config: ServiceConfig) -> Result<Self, StoreError> {
-        let clock = Clock::start();
+    /// Loads the store, which must be open and of the right format. `clock` shows about zero.
+    pub fn load(store: Arc<dyn Store>, config: ServiceConfig, clock: Clock) -> Result<Self, StoreError> {
         let now = clock.now();
         let meta = Meta::load(&*store)?;
         let first = meta.number(META_EPOCH)?.is_none();
@@ -105,7 +104,7 @@ impl Service {
             revision: meta.number(META_REVISION)?.unwrap_or(1),
             longest_ttl,
         };
-        tracing::info!(epoch, first, recovery = %state.recovery(clock), "store loaded");
+        tracing::info!(epoch, first, recovery = %state.recovery(&clock), "store loaded");
         Ok(Self::assemble(store, clock, epoch, Prover::new(&key), state))
     }
 

@@ -97,13 +97,21 @@ struct State {
 
 impl Service {
     /// The clock.
-    pub fn clock(&self) -> Clock {
-        self.clock
+    pub fn clock(&self) -> &Clock {
+        &self.clock
     }
 
     /// Leadership epoch.
     pub fn epoch(&self) -> u64 {
         self.epoch
+    }
+
+    /// Checks the invariants of the grant engine, group by group: for tests, whose builds may not assert them.
+    ///
+    /// # Errors
+    /// Says which one does not hold.
+    pub fn check(&self) -> Result<(), String> {
+        self.lock().engine.check()
     }
 
     /// The state. A panic elsewhere does not stop the service: every method leaves the state consistent before it calls
@@ -115,7 +123,7 @@ impl Service {
 
 impl State {
     /// Time left of the recovery from an unclean stop; zero when not recovering.
-    fn recovery(&self, clock: Clock) -> Span {
+    fn recovery(&self, clock: &Clock) -> Span {
         self.engine.recovering_until().since(clock.now())
     }
 }

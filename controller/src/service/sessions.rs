@@ -54,7 +54,7 @@ impl Service {
         let session = state.next_session;
         state.sessions.insert(client, Slot { pushes: sender, session });
         self.count_clients(&state);
-        let recovery = state.recovery(self.clock);
+        let recovery = state.recovery(&self.clock);
         tracing::info!(client = name, incarnation, agent, "node connected");
         Ok(Session { client, session, epoch: self.epoch, recovery, pushes })
     }

@@ -242,7 +242,7 @@ impl Service {
     /// The controller at a glance.
     pub fn status(&self) -> Status {
         let state = self.lock();
-        let recovery = state.recovery(self.clock);
+        let recovery = state.recovery(&self.clock);
         let mut warnings = Vec::new();
         if recovery.0 > 0 {
             warnings.push(format!(

@@ -10,7 +10,9 @@ use std::ops::ControlFlow;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
 
-use redb::{Database, DatabaseError, ReadableDatabase as _, StorageError, TableDefinition, TableError};
+use redb::{
+    Database, DatabaseError, ReadableDatabase as _, StorageBackend, StorageError, TableDefinition, TableError,
+};
 
 use super::records::{FORMAT, META_FORMAT};
 use super::{Store, StoreError, Table, Visit, Write};
@@ -36,6 +38,22 @@ impl RedbStore {
         let store = Self { database };
         let checked = catch_unwind(AssertUnwindSafe(|| store.check_format(path)));
         checked.unwrap_or_else(|_| Err(unreadable(path, "its pages are damaged")))?;
+        Ok(store)
+    }
+
+    /// Opens the store on a medium that is no file, creating it when the medium is empty. Simulations and fuzzing put
+    /// a disk with faults under the store this way; in errors it goes by the name of `path`.
+    pub fn open_on(medium: impl StorageBackend, path: &Path) -> Result<Self, StoreError> {
+        let unreadable = |reason: &str| unreadable(path, reason);
+        let fresh = medium.len().map_err(|error| unreadable(&error.to_string()))? == 0;
+        let opened = catch_unwind(AssertUnwindSafe(|| Database::builder().create_with_backend(medium)));
+        let database = opened.map_err(|_| unreadable("its pages are damaged"))?;
+        let store = Self { database: database.map_err(|error| open_error(path, error))? };
+        if fresh {
+            store.commit(&[format_row()])?;
+        }
+        let checked = catch_unwind(AssertUnwindSafe(|| store.check_format(path)));
+        checked.unwrap_or_else(|_| Err(unreadable("its pages are damaged")))?;
         Ok(store)
     }
 
@@ -67,13 +85,16 @@ fn create(path: &Path) -> Result<(), StoreError> {
         return Err(open(error.to_string()));
     }
     let store = RedbStore { database: Database::create(&fresh).map_err(|error| open_error(path, error))? };
-    let format = Write::Put(Table::Meta, META_FORMAT.to_vec(), FORMAT.to_string().into_bytes());
-    store.commit(&[format])?;
+    store.commit(&[format_row()])?;
     drop(store);
     fs::rename(&fresh, path).map_err(|error| open(error.to_string()))?;
     let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
     let synced = fs::File::open(folder).and_then(|folder| folder.sync_all());
     synced.map_err(|error| open(error.to_string()))
+}
+
+fn format_row() -> Write {
+    Write::Put(Table::Meta, META_FORMAT.to_vec(), FORMAT.to_string().into_bytes())
 }
 
 fn unreadable(path: &Path, reason: &str) -> StoreError {
