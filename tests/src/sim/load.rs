@@ -14,6 +14,25 @@ pub enum Pattern {
     Closed(u64),
 }
 
+/// The random streams that arrivals are drawn from: whoever drives the same loads from the same seed sees the same
+/// operations.
+#[derive(Clone, Debug)]
+pub struct Arrivals(Vec<Random>);
+
+impl Arrivals {
+    /// Streams of a seed.
+    pub fn new(seed: u64) -> Self {
+        Self((0..64).map(|purpose| Random::new(seed, 100 + purpose)).collect())
+    }
+
+    /// Time to the next arrival, and cost of this one, for a load (by its index) on a node.
+    pub fn draw(&mut self, index: usize, load: &Load, node: usize) -> Option<(Span, Ru)> {
+        let purpose = (index * 17 + node) % self.0.len();
+        let random = self.0.get_mut(purpose)?;
+        Some((load.gap(random), load.draw(random)))
+    }
+}
+
 /// Operations of one kind on some nodes.
 #[derive(Clone, Debug)]
 pub struct Load {
@@ -66,6 +85,17 @@ impl Load {
             }
             Pattern::Closed(_) => Span(1_000),
         }
+    }
+
+    /// Workers of a closed load on each node; an open load has one source.
+    pub fn workers(&self) -> u64 {
+        if let Pattern::Closed(workers) = self.pattern { workers } else { 1 }
+    }
+
+    /// When the sources of a node first act.
+    pub fn first_arrivals(&self) -> impl Iterator<Item = Time> {
+        let from = self.from;
+        (0..self.workers()).map(move |worker| from.after(Span(1 + worker * 17 % 1_000)))
     }
 
     /// Cost of the next operation.

@@ -3,6 +3,7 @@
 pub mod chaos;
 mod faults;
 pub mod load;
+pub mod log;
 pub mod measure;
 mod network;
 mod operations;

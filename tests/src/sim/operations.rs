@@ -5,6 +5,7 @@ use tidegate_core::units::Span;
 use tidegate_core::usage::{Consumption, RuParts};
 
 use super::load::{Load, Pattern};
+use super::log::Entry;
 use super::world::{Event, Operation, World};
 
 impl World {
@@ -15,11 +16,9 @@ impl World {
         if self.now >= load.until {
             return;
         }
-        let purpose = (index * 17 + node) % self.arrivals.len();
-        let Some(random) = self.arrivals.get_mut(purpose) else {
+        let Some((gap, cost)) = self.arrivals.draw(index, &load, node) else {
             return;
         };
-        let (gap, cost) = (load.gap(random), load.draw(random));
         let open = matches!(load.pattern, Pattern::Open(_));
         let up = self.nodes.get(node).is_some_and(|state| state.up);
         let active = up && load.on(node, self.now);
@@ -37,6 +36,9 @@ impl World {
 
     fn submit(&mut self, node: usize, operation: Operation, load: &Load) {
         let now = self.clock(node);
+        if let Some(log) = &mut self.log {
+            log.arrived.push(Entry::new(self.now, node, operation));
+        }
         let Some(state) = self.nodes.get_mut(node) else {
             return;
         };
@@ -63,6 +65,9 @@ impl World {
         if let Some(group) = state.and_then(|state| state.groups.get_mut(&load.group)) {
             group.settle(now, operation.cost, &consumed);
         }
+        if let Some(log) = &mut self.log {
+            log.admitted.push(Entry::new(self.now, node, Operation { cost: actual, ..operation }));
+        }
         let mut level = Some(load.group);
         while let Some(id) = level {
             self.count(id, actual);
@@ -81,6 +86,9 @@ impl World {
         };
         if let Some(waits) = self.waits.get_mut(&load.label) {
             waits.refused += 1;
+        }
+        if let Some(log) = &mut self.log {
+            log.refused.push(Entry::new(self.now, node, operation));
         }
         self.next_of_closed(node, operation, &load, Span(10_000));
     }

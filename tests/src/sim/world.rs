@@ -10,7 +10,8 @@ use tidegate_core::node::{NodeGroup, WaiterId};
 use tidegate_core::units::{Rate, Ru, Span, Time};
 use tidegate_core::usage::Consumption;
 
-use super::load::{Load, Pattern};
+use super::load::{Arrivals, Load};
+use super::log::Log;
 use super::measure::{Bound, Waits};
 use super::network::{Faults, Message};
 use super::random::Random;
@@ -71,7 +72,7 @@ pub struct World {
     pub(super) loads: Vec<Load>,
     pub(super) delay: (Span, Span),
     pub(super) network: Random,
-    pub(super) arrivals: Vec<Random>,
+    pub(super) arrivals: Arrivals,
     pub(super) bounds: BTreeMap<GroupId, Bound>,
     pub(super) waits: BTreeMap<String, Waits>,
     pub(super) messages: u64,
@@ -89,6 +90,8 @@ pub struct World {
     pub(super) was_below: BTreeSet<(GroupId, GroupId)>,
     /// Every message, when tracing.
     pub trace: Option<String>,
+    /// Every operation, when recording.
+    pub log: Option<Log>,
 }
 
 impl World {
@@ -124,7 +127,7 @@ impl World {
             loads: Vec::new(),
             delay,
             network: Random::new(seed, 1),
-            arrivals: (0..64).map(|purpose| Random::new(seed, 100 + purpose)).collect(),
+            arrivals: Arrivals::new(seed),
             bounds: BTreeMap::new(),
             waits: BTreeMap::new(),
             messages: 0,
@@ -135,6 +138,7 @@ impl World {
             settling: BTreeMap::new(),
             was_below: BTreeSet::new(),
             trace: None,
+            log: None,
         }
     }
 
@@ -180,11 +184,9 @@ impl World {
     /// Starts a load.
     pub fn add_load(&mut self, load: Load) {
         let index = self.loads.len();
-        let workers = if let Pattern::Closed(workers) = load.pattern { workers } else { 1 };
         self.waits.entry(load.label.clone()).or_default();
         for node in load.nodes.0..=load.nodes.1 {
-            for worker in 0..workers {
-                let first = load.from.after(Span(1 + worker * 17 % 1_000));
+            for first in load.first_arrivals() {
                 self.at(first, Event::Arrival { load: index, node });
             }
         }
