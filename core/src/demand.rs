@@ -9,7 +9,7 @@ const CELL: Span = Span::millis(100);
 const CELLS: usize = 11;
 
 /// RU arrived per second, smoothed.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, Hash)]
 pub(crate) struct Demand {
     cells: [Ru; CELLS],
     /// Number of the newest cell, counted from time zero; `None` before the first arrival.

@@ -16,7 +16,7 @@ use crate::tree::{Chain, Tree};
 use crate::units::{Rate, Ru, Span, Time};
 
 /// Settings of the whole controller.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct EngineConfig {
     /// How much faster or slower than the controller's a node's clock may run, in millionths.
     pub drift_ppm: u32,
@@ -31,7 +31,7 @@ impl Default for EngineConfig {
 }
 
 /// A lease that should be lowered at once, to be pushed to the client.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct LowerOrder {
     /// To whom.
     pub client: ClientId,
@@ -42,7 +42,7 @@ pub struct LowerOrder {
 }
 
 /// The controller's state machine.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Hash)]
 pub struct Engine {
     pub(crate) config: EngineConfig,
     pub(crate) tree: Tree,

@@ -6,7 +6,7 @@ use crate::group::Fallback;
 use crate::units::{Rate, Ru, Span};
 
 /// One group's entry in a renewal.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Ask {
     /// Sequence number of the newest renewal whose grant for this group was applied; 0 for none.
     pub acked_seq: u64,
@@ -38,7 +38,7 @@ impl Ask {
 }
 
 /// The spending power of a node between two grants.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Held {
     /// Fill rate of the local bucket.
     pub rate: Rate,
@@ -49,7 +49,7 @@ pub struct Held {
 }
 
 /// The controller's answer for one group.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Grant {
     /// Spend within this until it ends.
     Leased(LeaseTerms),
@@ -72,7 +72,7 @@ pub enum Grant {
 }
 
 /// A lease as the node applies it.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct LeaseTerms {
     /// Fill rate of the local bucket.
     pub rate: Rate,

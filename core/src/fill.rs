@@ -16,7 +16,7 @@ use crate::units::clamp_i64;
 const SCALE: i128 = 1 << 20;
 
 /// Divides `capacity` among members keyed by `K`. Demands, capacity and shares are micro-RU per second.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Hash)]
 pub(crate) struct WaterFill<K> {
     capacity: i64,
     members: BTreeMap<K, Member>,
@@ -28,7 +28,7 @@ pub(crate) struct WaterFill<K> {
     demand: i128,
 }
 
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Hash)]
 struct Member {
     demand: i64,
     weight: i64,

@@ -21,7 +21,7 @@ impl GroupId {
 pub struct ClientId(pub u64);
 
 /// Whether a group may use more than its own rate.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Burstable {
     /// Capped at its own rate.
     #[default]
@@ -33,7 +33,7 @@ pub enum Burstable {
 }
 
 /// Who borrows first when groups compete for what is left above the guarantees.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Priority {
     /// Last.
     Low,
@@ -45,7 +45,7 @@ pub enum Priority {
 }
 
 /// What a node may admit for a group after its lease has ended.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Fallback {
     /// Nothing: waiters get `Unavailable`.
     #[default]
@@ -57,7 +57,7 @@ pub enum Fallback {
 }
 
 /// The enforced part of a group's definition.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct GroupSpec {
     /// The group above; `None` is the root.
     pub parent: Option<GroupId>,

@@ -6,7 +6,7 @@
 use crate::units::{Rate, Ru, Time};
 
 /// What the ledger knows of one client in one group.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub(crate) struct Lease {
     /// Renewal that produced the newest grant.
     pub seq: u64,

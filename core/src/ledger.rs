@@ -31,7 +31,7 @@ impl fmt::Display for LedgerError {
 impl std::error::Error for LedgerError {}
 
 /// Consumption by client incarnation and group.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, Hash)]
 pub struct Ledger {
     rows: BTreeMap<(GroupId, ClientId), Consumption>,
     totals: BTreeMap<GroupId, Consumption>,

@@ -35,7 +35,7 @@ impl Chain {
 }
 
 /// Who divides a group's rate: a child group, or the group's own clients together.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) enum Party {
     Own,
     Child(GroupId),
@@ -45,7 +45,7 @@ pub(crate) enum Party {
 pub(crate) type QueuePlace = (Time, ClientId, GroupId);
 
 /// Live state of one group.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Hash)]
 pub(crate) struct Group {
     pub spec: GroupSpec,
     pub pool: Pool,
@@ -181,7 +181,7 @@ fn rank(priority: Priority) -> usize {
 }
 
 /// All groups; the root is always there.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Hash)]
 pub(crate) struct Tree {
     groups: BTreeMap<GroupId, Group>,
 }

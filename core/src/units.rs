@@ -141,7 +141,7 @@ impl DivCeil for i128 {
 }
 
 /// Exact accrual: carries the sub-micro-RU remainder of `rate * span` from one step to the next.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Accrual {
     /// Micro-RU * microseconds / second not yet paid out, below [`MICRO`].
     remainder: i64,

@@ -9,7 +9,7 @@ use crate::units::Ru;
 macro_rules! counters {
     ($(#[$doc:meta])* $name:ident { $($(#[$field_doc:meta])* $field:ident,)* }) => {
         $(#[$doc])*
-        #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+        #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
         pub struct $name {
             $($(#[$field_doc])* pub $field: u64,)*
         }
@@ -58,7 +58,7 @@ counters! {
 }
 
 /// RU charged, by the resource that caused it. The parts add up to the charge exactly.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct RuParts {
     /// For CPU time.
     pub cpu: Ru,
@@ -109,7 +109,7 @@ impl RuParts {
 }
 
 /// Cumulative consumption of one client incarnation in one group, or a sum of such.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Consumption {
     /// RU charged.
     pub charged: RuParts,

@@ -11,7 +11,7 @@ use crate::units::{Ru, Time};
 pub struct WaiterId(pub u64);
 
 /// An operation that waits.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Waiter {
     pub cost: Ru,
     pub deadline: Time,
@@ -19,7 +19,7 @@ pub(crate) struct Waiter {
 }
 
 /// Waiting operations in the order of arrival.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, Hash)]
 pub(crate) struct Waiters {
     queue: BTreeMap<WaiterId, Waiter>,
     by_deadline: BTreeSet<(Time, WaiterId)>,

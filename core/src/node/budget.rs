@@ -9,7 +9,7 @@ use crate::group::Fallback;
 use crate::units::{Accrual, MICRO, Rate, Ru, Span, Time};
 
 /// What the right to spend rests on.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum LeaseState {
     /// No grant yet.
     #[default]
@@ -34,7 +34,7 @@ pub enum LeaseState {
 const FALLBACK_CAP: Span = Span::secs(1);
 
 /// Tokens, lump and debt of one group on one node.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, Hash)]
 pub(crate) struct Budget {
     state: LeaseState,
     rate: Rate,

@@ -17,7 +17,7 @@ use crate::waiters::{Waiter, Waiters};
 use renewal::Renewal;
 
 /// Settings of a node.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct NodeConfig {
     /// How much faster than the controller's the node's clock may run, in millionths.
     pub drift_ppm: u32,
@@ -102,7 +102,7 @@ pub struct NodeState {
 }
 
 /// One resource group on one node.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Hash)]
 pub struct NodeGroup {
     config: NodeConfig,
     budget: Budget,

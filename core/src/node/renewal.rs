@@ -19,7 +19,7 @@ const SURPLUS_INTERVAL: Span = Span::millis(250);
 const KEEP: Span = Span::millis(250);
 
 /// The conversation with the controller about one group.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Hash)]
 pub(super) struct Renewal {
     /// Newest renewal sent, and when; whether its answer is awaited.
     asked_seq: u64,
