@@ -12,6 +12,7 @@ use clap::Parser;
 use tidegate_tests::process::log::machine_micros;
 use tidegate_tests::sim::chaos::Plan;
 use tidegate_tests::sim::script;
+use tidegate_tests::sim::world::Toll;
 
 /// Simulates the shipped controller and node machines in virtual time, under faults drawn from seeds.
 #[derive(Parser)]
@@ -76,6 +77,7 @@ struct Tally {
     done: AtomicU64,
     admitted: AtomicU64,
     worst: AtomicU64,
+    toll: Mutex<Toll>,
     failed: Mutex<Vec<u64>>,
 }
 
@@ -96,6 +98,11 @@ fn run(seeds: u64, from: u64, verbose: bool) -> ExitCode {
         tally.admitted.into_inner(),
         tally.worst.into_inner(),
         seeds * 1_000 / seconds
+    );
+    let toll = tally.toll.into_inner().unwrap_or_default();
+    println!(
+        "{} nodes killed, {} controllers died ({} in one of {} syncs of the disk)",
+        toll.nodes, toll.controllers, toll.in_sync, toll.syncs
     );
     let Some(seed) = failed.iter().min() else {
         return ExitCode::SUCCESS;
@@ -121,6 +128,9 @@ fn work(tally: &Tally, seeds: u64, from: u64, started: u64) {
             Ok(outcome) => {
                 tally.admitted.fetch_add(outcome.admitted, Ordering::Relaxed);
                 tally.worst.fetch_max(outcome.worst, Ordering::Relaxed);
+                if let Ok(mut toll) = tally.toll.lock() {
+                    *toll += outcome.toll;
+                }
             }
             Err(violation) => {
                 eprintln!("seed {}: {violation}", from + index);

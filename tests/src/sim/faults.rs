@@ -3,8 +3,11 @@
 use tidegate_core::group::{GroupId, GroupSpec};
 use tidegate_core::units::{Rate, Ru, Span, Time};
 
+use super::disk::Death;
 use super::measure::Bound;
-use super::world::World;
+use super::network::Faults;
+use super::random::Random;
+use super::world::{Event, World};
 
 impl World {
     /// How much faster than true time the clock of each node runs, in millionths.
@@ -21,7 +24,7 @@ impl World {
 
     /// Whether the controller runs.
     pub fn controller_is_up(&self) -> bool {
-        self.engine_up
+        self.controller.is_up()
     }
 
     /// Stops a node for a while.
@@ -35,26 +38,63 @@ impl World {
     /// Cuts one direction of a node's link for a while.
     pub fn cut(&mut self, node: usize, direction: usize, span: Span) {
         let until = self.now.after(span);
-        if let Some(cut) = self.nodes.get_mut(node).and_then(|state| state.cut_until.get_mut(direction)) {
-            *cut = until.max(*cut);
+        if let Some(link) = self.nodes.get_mut(node).and_then(|state| state.links.get_mut(direction)) {
+            link.cut_until = until.max(link.cut_until);
         }
     }
 
-    /// Ends all pauses and cuts.
-    pub fn heal(&mut self) {
+    /// From now on a node says what is not so.
+    pub fn lie(&mut self, node: usize) {
+        let seed = self.fates.bits();
+        if let Some(state) = self.nodes.get_mut(node) {
+            state.lies.get_or_insert_with(|| Random::new(seed, 0));
+        }
+    }
+
+    /// Whether a node lies.
+    pub fn lies(&self, node: usize) -> bool {
+        self.nodes.get(node).is_some_and(|state| state.lies.is_some())
+    }
+
+    /// Ends all faults: whatever is down starts, whatever is cut off or paused goes on.
+    pub fn calm(&mut self) {
+        self.faults = Faults::default();
         for node in &mut self.nodes {
-            node.cut_until = [Time(0); 2];
+            node.links.iter_mut().for_each(|link| link.cut_until = Time(0));
             node.paused_until = Time(0);
         }
+        let starts = |event: &Event| matches!(event, Event::StartNode { .. } | Event::StartController);
+        let waiting: Vec<(Time, u64)> =
+            self.events.iter().filter(|(_, event)| starts(event)).map(|(key, _)| *key).collect();
+        for event in waiting.iter().filter_map(|key| self.events.remove(key)).collect::<Vec<_>>() {
+            self.handle(event);
+        }
+        if self.controller.disk.is_failing() {
+            self.crash_controller(Death::Killed);
+            self.start_controller();
+        }
+        self.controller.disk.disarm();
+    }
+
+    /// The power of the controller's machine is cut, after a last commit, and it starts again.
+    pub fn cut_power_and_start(&mut self) {
+        self.controller.upkeep();
+        self.crash_controller(Death::PowerCut);
+        self.start_controller();
     }
 
     /// Changes a definition while leases are out. For one lease length the bound is that of the more generous
     /// definition; a move makes the windows of all who are concerned begin anew after that.
     pub fn change_group(&mut self, id: GroupId, spec: GroupSpec) {
         let before = self.specs.get(&id).cloned();
-        if before.as_ref() == Some(&spec) || self.put_group(id, spec.clone()).is_err() {
-            return;
+        if before.as_ref() != Some(&spec) && self.put_group(id, spec).is_ok() {
+            self.unsettle(id, before.as_ref());
         }
+    }
+
+    /// Lets the windows of a changed group, its ancestors and its parent of before begin anew when all leases of
+    /// before have ended.
+    pub(super) fn unsettle(&mut self, id: GroupId, before: Option<&GroupSpec>) {
         // Leases made just before, on the controller's clock.
         let longest = self.specs.values().map(|spec| spec.ttl).max().unwrap_or_default();
         let settled = self.now.after(longest).after(Span(longest.0 / 1_000)).after(Span::millis(60));
@@ -122,11 +162,14 @@ impl World {
 
     /// Checks the engine's invariants, when asked to.
     pub(super) fn check(&mut self) {
+        // A check walks all groups: among many, every so often is enough.
+        let now_and_then = 1 + self.specs.len() as u64 / 16;
         if self.checked
+            && self.next_event.is_multiple_of(now_and_then)
             && self.violation.is_none()
-            && let Err(broken) = self.engine.check()
+            && let Err(broken) = self.controller.check()
         {
-            self.violation = Some(format!("at {} us: {broken}", self.now.0));
+            self.violate(broken);
         }
     }
 }

@@ -1,23 +1,83 @@
-//! The ordered network between nodes and controller, and what each side does with a message.
+//! The network between nodes and controller, and what each side does with a message.
 
 use std::fmt::Write as _;
 
-use tidegate_core::exchange::{Ask, Grant, Held};
-use tidegate_core::group::{ClientId, GroupId};
+use tidegate_controller::service::{Answer, EntryIn, RenewIn, Renewed};
+use tidegate_core::exchange::{Ask, Grant};
+use tidegate_core::group::GroupId;
 use tidegate_core::node::NodeGroup;
 use tidegate_core::units::{Rate, Span, Time};
-use tidegate_core::usage::Consumption;
 
+use super::controller::{group, name};
+use super::lies;
 use super::random::Random;
 use super::world::{Event, World};
 
 /// What travels.
 #[derive(Clone, Debug)]
 pub(super) enum Message {
-    Renew { seq: u64, asks: Vec<(GroupId, Ask)>, reports: Vec<(GroupId, Consumption)> },
-    Granted { seq: u64, epoch: u64, grants: Vec<(GroupId, Grant)> },
+    Renew { connection: u64, request: RenewIn },
+    Granted(Renewed),
     Lower { group: GroupId, rate_at_most: Rate },
     Changed { group: GroupId },
+    Bound { load: usize, group: GroupId },
+}
+
+/// One direction between a node and the controller. Each fault has a stream of random numbers of its own.
+#[derive(Clone, Debug)]
+pub(super) struct Link {
+    /// Nothing passes before this.
+    pub(super) cut_until: Time,
+    last_arrival: Time,
+    delay: Random,
+    lost: Random,
+    repeated: Random,
+    late: Random,
+}
+
+impl Link {
+    pub(super) fn new(seed: u64, number: u64) -> Self {
+        let stream = |fault: u64| Random::new(seed, 1_000 + 8 * number + fault);
+        Self {
+            cut_until: Time(0),
+            last_arrival: Time(0),
+            delay: stream(0),
+            lost: stream(1),
+            repeated: stream(2),
+            late: stream(3),
+        }
+    }
+
+    /// When copies of a message that is sent now arrive.
+    fn arrivals(&mut self, now: Time, faults: Faults, delay: (Span, Span)) -> Vec<Time> {
+        let chance =
+            |random: &mut Random, thousandths: u64| thousandths > 0 && random.between(0, 999) < thousandths;
+        let lost = chance(&mut self.lost, faults.lost);
+        let repeated = chance(&mut self.repeated, faults.repeated);
+        let late = chance(&mut self.late, faults.late);
+        if lost || self.cut_until > now {
+            return Vec::new();
+        }
+        let mut arrivals = Vec::new();
+        if repeated {
+            arrivals.push(self.travel(now, faults, delay));
+        }
+        arrivals.push(match late {
+            true => now.after(Span(self.late.between(1_000, 2_000_000))),
+            false => self.travel(now, faults, delay),
+        });
+        arrivals
+    }
+
+    /// Delivery time; links keep the order unless told otherwise.
+    fn travel(&mut self, now: Time, faults: Faults, delay: (Span, Span)) -> Time {
+        let at = now.after(Span(self.delay.between(delay.0.0, delay.1.0)));
+        if faults.unordered {
+            return at;
+        }
+        self.last_arrival = at.max(self.last_arrival);
+        self.last_arrival
+    }
 }
 
 /// What the network does to messages, each with its own chance in a thousand.
@@ -39,65 +99,47 @@ const DOWN: usize = 1;
 
 impl World {
     pub(super) fn renew(&mut self, node: usize) {
-        let (now, up) = (self.clock(node), self.engine_up);
+        let now = self.clock(node);
         let Some(state) = self.nodes.get_mut(node) else {
             return;
         };
         let seq = state.seq + 1;
         let due = |group: &NodeGroup| group.due(now).is_some_and(|due| due <= now);
-        let asks: Vec<_> = state
-            .groups
-            .iter_mut()
-            .filter(|(_, group)| due(group))
-            .map(|(id, group)| (*id, group.ask(now, seq)))
+        let asked = state.groups.iter_mut().filter(|(_, group)| due(group));
+        let entries: Vec<EntryIn> = asked
+            .map(|(id, group)| {
+                let proof = state.proofs.get(id).cloned().unwrap_or_default();
+                EntryIn { group: name(*id), ask: Ok((group.ask(now, seq), proof)) }
+            })
             .collect();
-        if asks.is_empty() {
+        if entries.is_empty() {
             return;
         }
         state.seq = seq;
-        let reports = state.groups.iter().map(|(id, group)| (*id, *group.consumption())).collect();
-        let incarnation = state.incarnation;
         self.messages += 1;
-        if up {
-            let message = Message::Renew { seq, asks, reports };
+        self.tally(node);
+        let Some(state) = self.nodes.get_mut(node) else {
+            return;
+        };
+        let mut request = RenewIn { seq, entries, reports: state.reports.send(seq), node: None };
+        if let Some(random) = &mut state.lies {
+            lies::distort(&mut request, random);
+        }
+        let (incarnation, connection) = (state.incarnation, state.connection);
+        if self.controller.is_up() {
+            let message = Message::Renew { connection, request };
             self.carry(node, UP, |message| Event::ToController { node, incarnation, message }, message);
         }
     }
 
     /// Puts a message on a link, with what the network does to it.
     fn carry(&mut self, node: usize, direction: usize, event: impl Fn(Message) -> Event, message: Message) {
-        let Some(cut) = self.nodes.get(node).and_then(|state| state.cut_until.get(direction)) else {
+        let (now, faults, delay) = (self.now, self.faults, self.delay);
+        let Some(link) = self.nodes.get_mut(node).and_then(|state| state.links.get_mut(direction)) else {
             return;
         };
-        let chance =
-            |random: &mut Random, thousandths: u64| thousandths > 0 && random.between(0, 999) < thousandths;
-        let faults = self.faults;
-        if *cut > self.now || chance(&mut self.network, faults.lost) {
-            return;
-        }
-        if chance(&mut self.network, faults.repeated) {
-            let again = self.travel(node, direction);
-            self.at(again, event(message.clone()));
-        }
-        let at = if chance(&mut self.network, faults.late) {
-            self.now.after(Span(self.network.between(1_000, 2_000_000)))
-        } else {
-            self.travel(node, direction)
-        };
-        self.at(at, event(message));
-    }
-
-    /// Delivery time; links keep the order unless told otherwise.
-    fn travel(&mut self, node: usize, direction: usize) -> Time {
-        let delay = Span(self.network.between(self.delay.0.0, self.delay.1.0));
-        let at = self.now.after(delay);
-        let last = self.nodes.get_mut(node).and_then(|state| state.last_arrival.get_mut(direction));
-        match last {
-            Some(last) if !self.faults.unordered => {
-                *last = at.max(*last);
-                *last
-            }
-            _ => at,
+        for at in link.arrivals(now, faults, delay) {
+            self.at(at, event(message.clone()));
         }
     }
 
@@ -107,50 +149,28 @@ impl World {
     }
 
     pub(super) fn at_controller(&mut self, node: usize, incarnation: u64, message: Message) {
-        let Message::Renew { seq, asks, reports } = message else {
+        let Message::Renew { connection, request } = message else {
             return;
         };
-        let client = ClientId(node as u64 * 1_000 + incarnation);
-        for (group, total) in reports {
-            if let Err(refused) = self.ledger.report(client, group, &total) {
-                self.refused_reports.push(format!("{client:?} group {}: {refused}", group.0));
-            }
+        for entry in &request.entries {
+            self.note(|| format!("n{node} asks   {} {}", entry.group, show_entry(entry)));
         }
-        let mut grants = Vec::new();
-        for (group, ask) in asks {
-            self.note(|| format!("n{node} asks   g{} {}", group.0, show_ask(&ask)));
-            let proven = self.proof(node, incarnation, group, &ask);
-            if let Some(grant) = self.engine.renew(self.now, client, group, seq, &ask, proven) {
-                if let Grant::Leased(terms) = &grant {
-                    let held = Held { rate: terms.rate, cap: terms.cap, lump: terms.lump };
-                    self.proofs.insert((node, incarnation, group), (held, self.now.after(terms.ttl)));
-                }
-                self.note(|| format!("n{node} gets   g{} {}", group.0, show_grant(&grant)));
-                grants.push((group, grant));
-            }
+        let Some(renewed) = self.controller.renew(node, incarnation, connection, request) else {
+            return;
+        };
+        for entry in &renewed.entries {
+            self.note(|| format!("n{node} gets   {} {}", entry.group, show_answer(&entry.answer)));
         }
-        let message = Message::Granted { seq, epoch: self.epoch, grants };
+        let message = Message::Granted(renewed);
         self.carry(node, DOWN, |message| Event::ToNode { node, incarnation, message }, message);
         self.push_lowers();
         self.check();
     }
 
-    fn proof(&self, node: usize, incarnation: u64, group: GroupId, ask: &Ask) -> Option<Held> {
-        let (held, until) = self.proofs.get(&(node, incarnation, group))?;
-        (*until > self.now).then(|| Held {
-            rate: held.rate.min(ask.held.rate),
-            cap: held.cap.min(ask.held.cap),
-            lump: held.lump.min(ask.held.lump),
-        })
-    }
-
     pub(super) fn push_lowers(&mut self) {
-        for order in self.engine.take_lowers() {
-            let node = usize::try_from(order.client.0 / 1_000).unwrap_or(usize::MAX);
-            self.note(|| format!("n{node} lower  g{} {}", order.group.0, order.rate_at_most));
-            if self.client(node) == order.client {
-                self.send(node, Message::Lower { group: order.group, rate_at_most: order.rate_at_most });
-            }
+        for (node, group, rate_at_most) in self.controller.lowers() {
+            self.note(|| format!("n{node} lower  g{} {rate_at_most}", group.0));
+            self.send(node, Message::Lower { group, rate_at_most });
         }
     }
 
@@ -160,16 +180,21 @@ impl World {
             return;
         };
         match message {
-            Message::Granted { seq, epoch, grants } => {
-                if epoch >= state.epoch {
-                    state.epoch = epoch;
-                    for (id, grant) in grants {
-                        if let Some(group) = state.groups.get_mut(&id) {
-                            group.on_grant(now, seq, &grant);
+            Message::Granted(renewed) => {
+                if renewed.epoch >= state.epoch {
+                    state.epoch = renewed.epoch;
+                    for entry in renewed.entries {
+                        if let (Some(id), Answer::Grant(grant, proof)) = (group(&entry.group), entry.answer)
+                            && let Some(group) = state.groups.get_mut(&id)
+                            && group.on_grant(now, renewed.seq, &grant)
+                        {
+                            state.proofs.insert(id, proof);
                         }
                     }
+                    state.reports.durable(renewed.durable_seq);
                 }
             }
+            Message::Bound { load, group } => drop(state.bindings.insert(load, group)),
             Message::Lower { group, rate_at_most } => {
                 if let Some(group) = state.groups.get_mut(&group) {
                     group.on_lower(now, rate_at_most);
@@ -185,10 +210,21 @@ impl World {
         self.step(node);
     }
 
-    fn note(&mut self, line: impl FnOnce() -> String) {
+    pub(super) fn note(&mut self, line: impl FnOnce() -> String) {
         if let Some(trace) = &mut self.trace {
             let _ = writeln!(trace, "{:>9} us  {}", self.now.0, line());
         }
+    }
+}
+
+fn show_entry(entry: &EntryIn) -> String {
+    entry.ask.as_ref().map_or_else(Clone::clone, |(ask, _)| show_ask(ask))
+}
+
+fn show_answer(answer: &Answer) -> String {
+    match answer {
+        Answer::Grant(grant, _) => show_grant(grant),
+        Answer::Refused(reason) => format!("refused: {reason}"),
     }
 }
 

@@ -1,5 +1,6 @@
 //! Operations in the simulated world: they arrive, are admitted or refused, are settled, and nodes act.
 
+use tidegate_core::group::GroupId;
 use tidegate_core::node::{Acquired, NodeConfig, NodeGroup};
 use tidegate_core::units::Span;
 use tidegate_core::usage::{Consumption, RuParts};
@@ -29,7 +30,8 @@ impl World {
             );
         }
         if active {
-            self.submit(node, Operation { load: index, cost, since: self.now }, &load);
+            let group = self.group_of(node, index, &load);
+            self.submit(node, Operation { load: index, group, cost, since: self.now }, &load);
             self.step(node);
         }
     }
@@ -43,14 +45,20 @@ impl World {
             return;
         };
         let group =
-            state.groups.entry(load.group).or_insert_with(|| NodeGroup::new(now, NodeConfig::default()));
+            state.groups.entry(operation.group).or_insert_with(|| NodeGroup::new(now, NodeConfig::default()));
         match group.acquire(now, operation.cost, now.after(load.max_wait)) {
             Ok(Acquired::Now) => self.admitted(node, operation),
             Ok(Acquired::Queued(id)) => {
-                state.waiting.insert((load.group, id), operation);
+                state.waiting.insert((operation.group, id), operation);
             }
             Err(_) => self.refused(node, operation),
         }
+    }
+
+    /// The group that operations of a load are charged to, as far as the node knows.
+    fn group_of(&self, node: usize, index: usize, load: &Load) -> GroupId {
+        let bound = self.nodes.get(node).and_then(|state| state.bindings.get(&index));
+        bound.copied().unwrap_or(load.group)
     }
 
     fn admitted(&mut self, node: usize, operation: Operation) {
@@ -62,16 +70,17 @@ impl World {
             Consumption { charged: RuParts::flat(actual), operations: 1, ..Consumption::default() };
         let now = self.clock(node);
         let state = self.nodes.get_mut(node);
-        if let Some(group) = state.and_then(|state| state.groups.get_mut(&load.group)) {
+        if let Some(group) = state.and_then(|state| state.groups.get_mut(&operation.group)) {
             group.settle(now, operation.cost, &consumed);
         }
         if let Some(log) = &mut self.log {
             log.admitted.push(Entry::new(self.now, node, Operation { cost: actual, ..operation }));
         }
-        let mut level = Some(load.group);
+        let honest = self.nodes.get(node).is_some_and(|state| state.lies.is_none());
+        let mut level = Some(operation.group).filter(|_| honest);
         while let Some(id) = level {
             self.count(id, actual);
-            self.was_below.insert((load.group, id));
+            self.was_below.insert((operation.group, id));
             level = self.specs.get(&id).and_then(|spec| spec.parent);
         }
         if let Some(waits) = self.waits.get_mut(&load.label) {

@@ -16,6 +16,7 @@ use std::fmt::Write as _;
 use tidegate_core::group::{Burstable, Fallback, GroupId, GroupSpec, Priority};
 use tidegate_core::units::{Rate, Ru, Span, Time};
 
+use super::disk::Death;
 use super::load::{Load, Pattern};
 use super::world::World;
 
@@ -73,7 +74,7 @@ impl Run {
                 let delay = words.get("delay", (Span(500), Span(1_500)), |text| range(text, span))?;
                 let seed = words.get("seed", 1, number)?;
                 let nodes = words.get("nodes", 1, |text| text.parse().ok())?;
-                self.world = Some(World::new(seed, nodes, delay));
+                self.world = Some(World::new(seed, nodes, delay)?);
                 Ok(())
             }
             ("group", id) => {
@@ -125,7 +126,7 @@ impl Run {
     fn controller(&mut self, what: &str) -> Result<(), String> {
         let world = self.world()?;
         match what {
-            "crash" => world.crash_controller(),
+            "crash" => world.crash_controller(Death::Killed),
             "start" => world.start_controller(),
             "restart" => world.restart_controller(),
             _ => return Err("crash, start or restart?".to_owned()),
@@ -144,9 +145,14 @@ impl Run {
         Ok((used, bound.worst(), depth))
     }
 
+    fn books(&mut self, id: GroupId) -> Result<(Ru, Ru), String> {
+        let books = self.world()?.books(&[id]);
+        books.first().map(|(_, books)| *books).ok_or_else(|| "no such group".to_owned())
+    }
+
     fn report_group(&mut self, id: GroupId) -> Result<(), String> {
         let (used, worst, depth) = self.used(id)?;
-        let (ledger, charged) = self.world()?.books(id);
+        let (ledger, charged) = self.books(id)?;
         let overrun = self.world()?.overrun(id);
         let share = i128::from(worst.0) * 100 / i128::from(depth.0.max(1));
         let _ = writeln!(
@@ -216,7 +222,7 @@ impl Run {
                 (rate <= milli(limit)?, thousandths(rate))
             }
             "ledger" => {
-                let (ledger, charged) = self.world()?.books(group_id(subject)?);
+                let (ledger, charged) = self.books(group_id(subject)?)?;
                 (ledger == charged, format!("{ledger} in the ledger, {charged} charged"))
             }
             _ => return Err("expect what?".to_owned()),

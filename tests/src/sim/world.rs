@@ -1,33 +1,56 @@
-//! The simulated world: events in virtual time, the shipped engine and node machines, an ordered network.
+//! The simulated world: events in virtual time, the shipped controller and node machines, and a network between.
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use tidegate_core::engine::{Engine, EngineConfig};
-use tidegate_core::exchange::Held;
-use tidegate_core::group::{ClientId, GroupId, GroupSpec};
-use tidegate_core::ledger::Ledger;
+use tidegate_core::group::{GroupId, GroupSpec};
 use tidegate_core::node::{NodeGroup, WaiterId};
 use tidegate_core::units::{Rate, Ru, Span, Time};
 use tidegate_core::usage::Consumption;
 
+use super::controller::Controller;
 use super::load::{Arrivals, Load};
 use super::log::Log;
 use super::measure::{Bound, Waits};
-use super::network::{Faults, Message};
+use super::network::{Faults, Link, Message};
 use super::random::Random;
+use super::reports::Reports;
 
 #[derive(Clone, Debug)]
 pub(super) enum Event {
-    Arrival { load: usize, node: usize },
-    Wake { node: usize },
-    ToController { node: usize, incarnation: u64, message: Message },
-    ToNode { node: usize, incarnation: u64, message: Message },
+    Arrival {
+        load: usize,
+        node: usize,
+    },
+    Wake {
+        node: usize,
+    },
+    ToController {
+        node: usize,
+        incarnation: u64,
+        message: Message,
+    },
+    ToNode {
+        node: usize,
+        incarnation: u64,
+        message: Message,
+    },
+    /// The controller's background tasks.
+    Upkeep,
+    StartNode {
+        node: usize,
+        same: bool,
+    },
+    StartController,
 }
+
+/// Time between commits of consumption.
+const UPKEEP_EVERY: Span = Span::millis(500);
 
 /// An admitted or waiting operation.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Operation {
     pub(super) load: usize,
+    pub(super) group: GroupId,
     pub(super) cost: Ru,
     pub(super) since: Time,
 }
@@ -36,21 +59,51 @@ pub(super) struct Node {
     pub(super) up: bool,
     pub(super) incarnation: u64,
     pub(super) seq: u64,
+    /// Number of the stream to the controller; a new one begins when the old one is lost.
+    pub(super) connection: u64,
     pub(super) groups: BTreeMap<GroupId, NodeGroup>,
+    /// Proofs of the leases in hand.
+    pub(super) proofs: BTreeMap<GroupId, Vec<u8>>,
+    pub(super) reports: Reports,
+    /// What this incarnation had charged before it was killed and started again.
+    pub(super) before: BTreeMap<GroupId, Consumption>,
+    /// Groups that users were bound to, as far as the node has heard, by load.
+    pub(super) bindings: BTreeMap<usize, GroupId>,
     pub(super) waiting: BTreeMap<(GroupId, WaiterId), Operation>,
-    pub(super) last_arrival: [Time; 2],
+    /// Towards the controller, and towards the node.
+    pub(super) links: [Link; 2],
     pub(super) wake: Option<Time>,
     pub(super) epoch: u64,
     /// How much faster than true time the node's clock runs, in millionths.
     pub(super) drift_ppm: i64,
     /// Stopped (SIGSTOP, a frozen machine) until then; what happens meanwhile happens afterwards.
     pub(super) paused_until: Time,
-    /// Nothing passes towards the controller, and towards the node, before these times.
-    pub(super) cut_until: [Time; 2],
+    /// Says what is not so, from its own stream of lies.
+    pub(super) lies: Option<Random>,
     /// The most debt of killed incarnations, by group.
     pub(super) past_debt: BTreeMap<GroupId, Ru>,
-    /// What the process has charged before its last crash, by incarnation.
-    pub(super) dead: Vec<(ClientId, GroupId, Consumption)>,
+}
+
+/// What happened to processes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Toll {
+    /// Nodes that were killed.
+    pub nodes: u64,
+    /// Times the controller died.
+    pub controllers: u64,
+    /// Among them: in a sync.
+    pub in_sync: u64,
+    /// Syncs of the disk.
+    pub syncs: u64,
+}
+
+impl std::ops::AddAssign for Toll {
+    fn add_assign(&mut self, other: Self) {
+        self.nodes += other.nodes;
+        self.controllers += other.controllers;
+        self.in_sync += other.in_sync;
+        self.syncs += other.syncs;
+    }
 }
 
 /// The whole simulated system.
@@ -59,27 +112,25 @@ pub struct World {
     pub now: Time,
     pub(super) events: BTreeMap<(Time, u64), Event>,
     pub(super) next_event: u64,
-    pub(super) engine: Engine,
-    pub(super) engine_up: bool,
-    pub(super) epoch: u64,
+    pub(super) controller: Controller,
+    /// Time until the controller starts again after it died in a sync.
+    pub(super) restart_after: Span,
+    /// Definitions that were acknowledged.
     pub(super) specs: BTreeMap<GroupId, GroupSpec>,
-    pub(super) ledger: Ledger,
-    /// The ledger as it was last committed: what a crash falls back to.
-    pub(super) stored: Ledger,
+    /// A definition that was being changed when the controller died: it may be in force or not.
+    pub(super) doubtful: Option<(GroupId, Option<GroupSpec>)>,
+    /// Users and the groups they were acknowledged to be bound to.
+    pub(super) bound: BTreeMap<String, GroupId>,
     /// What the network does to messages.
     pub faults: Faults,
     pub(super) nodes: Vec<Node>,
     pub(super) loads: Vec<Load>,
     pub(super) delay: (Span, Span),
-    pub(super) network: Random,
+    pub(super) fates: Random,
     pub(super) arrivals: Arrivals,
     pub(super) bounds: BTreeMap<GroupId, Bound>,
     pub(super) waits: BTreeMap<String, Waits>,
     pub(super) messages: u64,
-    /// Reports that the ledger refused: links are ordered, so there are none.
-    pub refused_reports: Vec<String>,
-    /// Proof of leases, as the adapter would verify them: what each node was last granted.
-    pub(super) proofs: BTreeMap<(usize, u64, GroupId), (Held, Time)>,
     /// Invariants are checked after every message to the controller, release builds included.
     pub checked: bool,
     /// The first invariant that did not hold.
@@ -88,6 +139,7 @@ pub struct World {
     pub(super) settling: BTreeMap<GroupId, (Time, Rate)>,
     /// Which groups were charged to which ancestors; definitions move and go.
     pub(super) was_below: BTreeSet<(GroupId, GroupId)>,
+    pub(super) toll: Toll,
     /// Every message, when tracing.
     pub trace: Option<String>,
     /// Every operation, when recording.
@@ -96,89 +148,62 @@ pub struct World {
 
 impl World {
     /// Nodes without groups, a controller without definitions.
-    pub fn new(seed: u64, nodes: usize, delay: (Span, Span)) -> Self {
-        let node = |_| Node {
+    ///
+    /// # Errors
+    /// The controller does not start.
+    pub fn new(seed: u64, nodes: usize, delay: (Span, Span)) -> Result<Self, String> {
+        let node = |index: usize| Node {
             up: true,
             incarnation: 1,
             seq: 0,
+            connection: 1,
             groups: BTreeMap::new(),
+            proofs: BTreeMap::new(),
+            reports: Reports::default(),
+            before: BTreeMap::new(),
+            bindings: BTreeMap::new(),
             waiting: BTreeMap::new(),
-            last_arrival: [Time(0); 2],
+            links: [0, 1].map(|direction| Link::new(seed, 2 * index as u64 + direction)),
             wake: None,
             epoch: 0,
             drift_ppm: 0,
             paused_until: Time(0),
-            cut_until: [Time(0); 2],
+            lies: None,
             past_debt: BTreeMap::new(),
-            dead: Vec::new(),
         };
-        Self {
+        let mut world = Self {
             now: Time(0),
             events: BTreeMap::new(),
             next_event: 0,
-            engine: Engine::new(Time(0), EngineConfig::default()),
-            engine_up: true,
-            epoch: 1,
+            controller: Controller::new(seed).map_err(|error| error.to_string())?,
+            restart_after: Span::secs(1),
             specs: BTreeMap::new(),
-            ledger: Ledger::default(),
-            stored: Ledger::default(),
+            doubtful: None,
+            bound: BTreeMap::new(),
             faults: Faults::default(),
             nodes: (0..nodes).map(node).collect(),
             loads: Vec::new(),
             delay,
-            network: Random::new(seed, 1),
+            fates: Random::new(seed, 1),
             arrivals: Arrivals::new(seed),
             bounds: BTreeMap::new(),
             waits: BTreeMap::new(),
             messages: 0,
-            refused_reports: Vec::new(),
-            proofs: BTreeMap::new(),
             checked: false,
             violation: None,
             settling: BTreeMap::new(),
             was_below: BTreeSet::new(),
+            toll: Toll::default(),
             trace: None,
             log: None,
-        }
+        };
+        world.at(Time(0).after(UPKEEP_EVERY), Event::Upkeep);
+        Ok(world)
     }
 
     pub(super) fn at(&mut self, time: Time, event: Event) {
         self.events.insert((time, self.next_event), event);
         self.next_event += 1;
-    }
-
-    /// Creates or alters a group, and tells the nodes.
-    pub fn put_group(&mut self, id: GroupId, spec: GroupSpec) -> Result<(), String> {
-        if self.engine_up {
-            self.engine.put_group(self.now, id, spec.clone()).map_err(|refused| format!("{refused:?}"))?;
-            let bound = self.rebound(id, &spec);
-            self.bounds.insert(id, bound);
-            self.specs.insert(id, spec);
-            for node in 0..self.nodes.len() {
-                self.send(node, Message::Changed { group: id });
-            }
-            return Ok(());
-        }
-        Err("the controller is down".to_owned())
-    }
-
-    fn rebound(&mut self, id: GroupId, spec: &GroupSpec) -> Bound {
-        let rate = spec.limit().unwrap_or(Rate::MAX);
-        match self.bounds.remove(&id) {
-            None => Bound::new(self.now, rate),
-            Some(mut bound) => {
-                bound.set_rate(self.now, rate);
-                bound
-            }
-        }
-    }
-
-    /// Removes a group.
-    pub fn remove_group(&mut self, id: GroupId) -> Result<(), String> {
-        self.engine.remove_group(self.now, id).map_err(|refused| format!("{refused:?}"))?;
-        self.specs.remove(&id);
-        self.push_lowers();
-        Ok(())
     }
 
     /// Starts a load.
@@ -191,70 +216,6 @@ impl World {
             }
         }
         self.loads.push(load);
-    }
-
-    /// Kills a node: its waiters, tokens and leases are gone; what it charged is in its journal.
-    pub fn kill_node(&mut self, node: usize) {
-        let client = self.client(node);
-        let Some(state) = self.nodes.get_mut(node) else {
-            return;
-        };
-        state.up = false;
-        for (group, machine) in std::mem::take(&mut state.groups) {
-            *state.past_debt.entry(group).or_default() += machine.worst_debt();
-            state.dead.push((client, group, *machine.consumption()));
-        }
-        let lost = std::mem::take(&mut state.waiting);
-        state.wake = None;
-        for operation in lost.into_values() {
-            // The worker comes back with its node.
-            if let Some(load) = self.loads.get(operation.load).cloned() {
-                self.next_of_closed(node, operation, &load, Span(1_000));
-            }
-        }
-    }
-
-    /// Starts a killed node under a new incarnation.
-    pub fn start_node(&mut self, node: usize) {
-        let Some(state) = self.nodes.get_mut(node) else {
-            return;
-        };
-        state.up = true;
-        state.incarnation += 1;
-        state.seq = 0;
-    }
-
-    /// Commits the ledger.
-    pub fn commit(&mut self) {
-        if self.engine_up {
-            self.stored = self.ledger.clone();
-        }
-    }
-
-    /// Stops the controller without warning: leases and pools are lost, definitions are not, the ledger falls back
-    /// to its last commit.
-    pub fn crash_controller(&mut self) {
-        self.engine_up = false;
-        self.ledger = self.stored.clone();
-        self.events.retain(|_, event| !matches!(event, Event::ToController { .. }));
-        for node in 0..self.nodes.len() {
-            self.lose_session(node);
-        }
-    }
-
-    /// A node's stream is reset: what was under way is gone.
-    pub fn reset_stream(&mut self, index: usize) {
-        self.events.retain(|_, event| {
-            !matches!(event, Event::ToController { node, .. } | Event::ToNode { node, .. } if *node == index)
-        });
-        self.lose_session(index);
-    }
-
-    fn lose_session(&mut self, node: usize) {
-        let now = self.clock(node);
-        if let Some(state) = self.nodes.get_mut(node) {
-            state.groups.values_mut().for_each(|group| group.on_session_lost(now));
-        }
     }
 
     /// What a node's clock says.
@@ -274,42 +235,10 @@ impl World {
         Time(u64::try_from(time).unwrap_or(u64::MAX))
     }
 
-    /// Starts the controller again: a new epoch, in recovery for one maximum lease.
-    pub fn start_controller(&mut self) {
-        self.epoch += 1;
-        self.engine_up = true;
-        self.engine = Engine::new(self.now, EngineConfig::default());
-        let longest = self.specs.values().map(|spec| spec.ttl).max().unwrap_or_default();
-        let config = EngineConfig::default();
-        let slack = Span(longest.0 * u64::from(config.drift_ppm) / 1_000_000);
-        self.engine.recover_until(self.now.after(longest).after(slack).after(config.margin));
-        let specs = self.specs.clone();
-        let mut pending: Vec<_> = specs.into_iter().collect();
-        while !pending.is_empty() {
-            pending.retain(|(id, spec)| self.engine.put_group(self.now, *id, spec.clone()).is_err());
+    pub(super) fn violate(&mut self, what: String) {
+        if self.violation.is_none() {
+            self.violation = Some(format!("at {} us: {what}", self.now.0));
         }
-    }
-
-    /// Clean restart: leases and pools are saved and restored.
-    pub fn restart_controller(&mut self) {
-        let snapshot = self.engine.snapshot(self.now);
-        self.commit();
-        self.crash_controller();
-        self.start_controller();
-        self.engine = {
-            let mut engine = Engine::new(self.now, EngineConfig::default());
-            let mut pending: Vec<_> = self.specs.clone().into_iter().collect();
-            while !pending.is_empty() {
-                pending.retain(|(id, spec)| engine.put_group(self.now, *id, spec.clone()).is_err());
-            }
-            engine.restore(self.now, &snapshot);
-            engine
-        };
-    }
-
-    pub(super) fn client(&self, node: usize) -> ClientId {
-        let incarnation = self.nodes.get(node).map_or(0, |state| state.incarnation);
-        ClientId(node as u64 * 1_000 + incarnation)
     }
 
     /// Runs until `until`.
@@ -322,12 +251,14 @@ impl World {
                 break;
             };
             self.now = time;
+            self.controller.set_time(time);
             self.handle(event);
         }
         self.now = until;
+        self.controller.set_time(until);
     }
 
-    fn handle(&mut self, event: Event) {
+    pub(super) fn handle(&mut self, event: Event) {
         if let Event::Arrival { node, .. } | Event::Wake { node } | Event::ToNode { node, .. } = &event
             && let Some(state) = self.nodes.get_mut(*node)
             && state.up
@@ -358,7 +289,21 @@ impl World {
                     self.at_node(node, message);
                 }
             }
+            Event::Upkeep => {
+                self.controller.upkeep();
+                self.died();
+                self.push_lowers();
+                self.at(self.now.after(UPKEEP_EVERY), Event::Upkeep);
+            }
+            Event::StartNode { node, same: false } => self.start_node(node),
+            Event::StartNode { node, same: true } => self.start_node_again(node),
+            Event::StartController => self.start_controller(),
         }
+    }
+
+    /// What happened to processes so far.
+    pub fn toll(&self) -> Toll {
+        Toll { syncs: self.controller.disk.syncs(), ..self.toll }
     }
 
     /// The measured bound of a group.
@@ -380,36 +325,9 @@ impl World {
     pub fn spec(&self, id: GroupId) -> Option<&GroupSpec> {
         self.specs.get(&id)
     }
+}
 
-    /// The most debt any node ever had in the group or below it, summed over node incarnations: the overrun.
-    pub fn overrun(&self, id: GroupId) -> Ru {
-        let debts = self.nodes.iter().flat_map(|node| {
-            let now = node.groups.iter().map(|(group, machine)| (*group, machine.worst_debt()));
-            now.chain(node.past_debt.iter().map(|(group, debt)| (*group, *debt)))
-        });
-        debts
-            .filter(|(group, _)| *group == id || self.was_below.contains(&(*group, id)))
-            .map(|(_, debt)| debt)
-            .sum()
-    }
-
-    /// After the last reports: what the ledger has, and what the nodes charged (killed incarnations included).
-    pub fn books(&mut self, id: GroupId) -> (Ru, Ru) {
-        let mut charged = Ru::ZERO;
-        for index in 0..self.nodes.len() {
-            let client = self.client(index);
-            let Some(node) = self.nodes.get(index) else {
-                continue;
-            };
-            for (dead, group, total) in node.dead.iter().filter(|(_, group, _)| *group == id) {
-                charged += total.ru();
-                let _ = self.ledger.report(*dead, *group, total);
-            }
-            if let Some(group) = node.groups.get(&id) {
-                charged += group.consumption().ru();
-                let _ = self.ledger.report(client, id, group.consumption());
-            }
-        }
-        (self.ledger.total(id).ru(), charged)
-    }
+/// The user whose operations a load runs.
+pub(super) fn user(load: usize) -> String {
+    format!("user-{load}")
 }

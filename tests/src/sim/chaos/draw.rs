@@ -1,0 +1,231 @@
+//! Drawing a plan from a seed. Every part has a stream of random numbers of its own.
+
+use tidegate_core::group::{Burstable, GroupId, GroupSpec, Priority};
+use tidegate_core::units::{Rate, Ru, Span, Time};
+
+use super::{Action, Plan};
+use crate::sim::disk::Death;
+use crate::sim::load::{Load, Pattern};
+use crate::sim::network::Faults;
+use crate::sim::random::Random;
+
+impl Plan {
+    /// The plan of a seed.
+    pub fn new(seed: u64) -> Self {
+        let mut random = Random::new(seed, 7);
+        let nodes = usize::try_from(random.between(1, 6)).unwrap_or(1);
+        let drifts =
+            (0..nodes).map(|_| i64::try_from(random.between(0, 2_000)).unwrap_or(0) - 1_000).collect();
+        let faulty = !random.one_in(4);
+        let per_mille = |random: &mut Random, most| if faulty { random.between(0, most) } else { 0 };
+        let faults = Faults {
+            lost: per_mille(&mut random, 200),
+            repeated: per_mille(&mut random, 100),
+            late: per_mille(&mut random, 50),
+            unordered: faulty && random.one_in(2),
+        };
+        let many = Random::new(seed, 11).one_in(64);
+        let groups =
+            if many { draw_tiny(&mut Random::new(seed, 8)) } else { draw_groups(&mut Random::new(seed, 8)) };
+        let calm_at = Time(random.between(3_000_000, 15_000_000));
+        let ids: Vec<GroupId> = groups.iter().map(|(id, _)| *id).collect();
+        let loads = match many {
+            true => draw_trickles(&mut Random::new(seed, 9), nodes, &groups),
+            false => draw_loads(&mut Random::new(seed, 9), nodes, &groups, calm_at),
+        };
+        Self {
+            seed,
+            drifts,
+            delay: (Span(100), Span(random.between(200, 40_000))),
+            faults,
+            actions: draw_actions(&mut Random::new(seed, 10), nodes, loads.len(), &ids, calm_at),
+            loads,
+            groups,
+            calm_at,
+        }
+    }
+}
+
+fn draw_groups(random: &mut Random) -> Vec<(GroupId, GroupSpec)> {
+    let count = u32::try_from(random.between(1, 5)).unwrap_or(1);
+    let mut groups: Vec<(GroupId, GroupSpec)> = Vec::new();
+    for index in 0..count {
+        let rate = match random.between(0, 9) {
+            0 => Rate(i64::try_from(random.between(300_000, 5_000_000)).unwrap_or(1)),
+            1 => Rate::whole(i64::try_from(random.between(5_000, 50_000)).unwrap_or(1)),
+            _ => Rate::whole(i64::try_from(random.between(20, 3_000)).unwrap_or(1)),
+        };
+        let burst = random.one_in(4).then(|| rate.over(Span::millis(random.between(50, 3_000))).max(Ru(1)));
+        let parent = groups.get(random.below(4)).map(|(id, _)| *id);
+        let burstable = match random.between(0, 5) {
+            0 => Burstable::Unlimited,
+            1 => Burstable::Moderated(rate.scale(2, 1)),
+            _ => Burstable::Off,
+        };
+        let priority = *[Priority::Low, Priority::Medium, Priority::High]
+            .get(random.below(3))
+            .unwrap_or(&Priority::Medium);
+        let spec = GroupSpec {
+            parent,
+            burst,
+            burstable,
+            priority,
+            weight: u32::try_from(random.between(1, 4)).unwrap_or(1),
+            ttl: Span::millis(random.between(500, 3_000)),
+            ..GroupSpec::capped(rate)
+        };
+        groups.push((GroupId(index + 2), spec));
+    }
+    groups
+}
+
+fn draw_loads(
+    random: &mut Random,
+    nodes: usize,
+    groups: &[(GroupId, GroupSpec)],
+    calm_at: Time,
+) -> Vec<Load> {
+    let mut loads = Vec::new();
+    for index in 0..random.between(1, 5) {
+        let Some((id, spec)) = groups.get(random.below(groups.len())) else {
+            continue;
+        };
+        let rate = u64::try_from(spec.rate.unwrap_or(Rate::whole(100)).0 / 1_000_000).unwrap_or(1).max(1);
+        let first = random.below(nodes);
+        let last = first + random.below(nodes - first);
+        let share = (last - first + 1) as u64;
+        let most = (rate / random.between(5, 200)).max(1);
+        let pattern = if random.one_in(3) {
+            Pattern::Closed(random.between(1, 4))
+        } else {
+            Pattern::Open((rate * random.between(2, 30) / 10 / share).clamp(1, most * 3_000))
+        };
+        loads.push(Load {
+            label: format!("load-{index}"),
+            nodes: (first, last),
+            group: *id,
+            pattern,
+            cost: (most.div_ceil(8), most),
+            settle_tenths: if random.one_in(3) { random.between(5, 20) } else { 10 },
+            max_wait: Span::millis(random.between(0, 8_000)),
+            from: Time(random.between(0, 1_000_000)),
+            until: Time(u64::MAX),
+            turns: if random.one_in(4) { Span::millis(random.between(200, 3_000)) } else { Span(0) },
+            odd: false,
+            moves: if random.one_in(4) { Span::millis(random.between(300, 4_000)) } else { Span(0) },
+        });
+    }
+    if random.one_in(4) {
+        loads.extend(draw_crowd(random, nodes, groups, calm_at));
+    }
+    loads
+}
+
+/// A flash crowd: all nodes at once, at many times the rate, for a moment.
+fn draw_crowd(
+    random: &mut Random,
+    nodes: usize,
+    groups: &[(GroupId, GroupSpec)],
+    calm_at: Time,
+) -> Option<Load> {
+    let (id, spec) = groups.get(random.below(groups.len()))?;
+    let rate = u64::try_from(spec.rate?.0 / 1_000_000).ok()?.clamp(1, 3_000);
+    let from = Time(random.between(500_000, calm_at.0));
+    Some(Load {
+        label: "crowd".to_owned(),
+        nodes: (0, nodes - 1),
+        pattern: Pattern::Open((rate * random.between(5, 10) / nodes as u64).max(1)),
+        cost: (1, (rate / 50).max(1)),
+        max_wait: Span::millis(random.between(0, 2_000)),
+        from,
+        until: from.after(Span::millis(random.between(100, 3_000))),
+        ..steady(*id)
+    })
+}
+
+/// Hundreds of small groups.
+fn draw_tiny(random: &mut Random) -> Vec<(GroupId, GroupSpec)> {
+    let count = u32::try_from(random.between(100, 800)).unwrap_or(100);
+    let all = GroupId(2);
+    let parent = GroupSpec::capped(Rate::whole(i64::from(count)));
+    let tiny = |index: u32| {
+        let spec = GroupSpec::capped(Rate(i64::try_from(random.between(100_000, 5_000_000)).unwrap_or(1)));
+        (GroupId(index), GroupSpec { parent: Some(all), ttl: Span::secs(2), ..spec })
+    };
+    let children: Vec<_> = (3..3 + count).map(tiny).collect();
+    [(all, parent)].into_iter().chain(children).collect()
+}
+
+/// A little work in many groups.
+fn draw_trickles(random: &mut Random, nodes: usize, groups: &[(GroupId, GroupSpec)]) -> Vec<Load> {
+    let busy = groups.iter().skip(1).filter(|_| random.one_in(4));
+    let ids: Vec<GroupId> = busy.map(|(id, _)| *id).collect();
+    let trickle = |(index, id): (usize, &GroupId)| {
+        let node = random.below(nodes);
+        Load {
+            label: format!("load-{index}"),
+            nodes: (node, node),
+            pattern: Pattern::Open(random.between(1, 5)),
+            max_wait: Span::secs(5),
+            ..steady(*id)
+        }
+    };
+    ids.iter().enumerate().map(trickle).collect()
+}
+
+/// Operations of 1 RU, as estimated, all the time.
+fn steady(group: GroupId) -> Load {
+    Load {
+        label: String::new(),
+        nodes: (0, 0),
+        group,
+        pattern: Pattern::Open(1),
+        cost: (1, 1),
+        settle_tenths: 10,
+        max_wait: Span(0),
+        from: Time(0),
+        until: Time(u64::MAX),
+        turns: Span(0),
+        odd: false,
+        moves: Span(0),
+    }
+}
+
+fn draw_actions(
+    random: &mut Random,
+    nodes: usize,
+    loads: usize,
+    groups: &[GroupId],
+    until: Time,
+) -> Vec<(Time, Action)> {
+    let mut actions = Vec::new();
+    for _ in 0..random.between(0, 12) {
+        let at = Time(random.between(200_000, until.0));
+        let node = random.below(nodes);
+        let span = Span::millis(random.between(1, 4_000));
+        let pick =
+            |random: &mut Random| groups.get(random.below(groups.len())).copied().unwrap_or(GroupId(2));
+        let action = match random.between(0, 20) {
+            0 | 1 => Action::Kill(node, span),
+            2 | 3 => Action::Pause(node, span),
+            4 | 5 => Action::Cut(node, random.below(2), span),
+            6 => Action::Reset(node),
+            7 => Action::Crash(span, Death::Killed),
+            8 => Action::Crash(span, Death::PowerCut),
+            9 => Action::Restart,
+            10 | 11 => {
+                Action::Rate(pick(random), Rate::whole(i64::try_from(random.between(1, 3_000)).unwrap_or(1)))
+            }
+            12 => Action::Move(pick(random), random.one_in(2).then(|| pick(random))),
+            13 => Action::Remove(pick(random)),
+            14 => Action::KillSame(node, span),
+            15..=17 => Action::DieInSync(u32::try_from(random.between(1, 12)).unwrap_or(1), span),
+            18 => Action::DiskFails,
+            19 => Action::Bind(random.below(loads), pick(random)),
+            _ => Action::Lie(node),
+        };
+        actions.push((at, action));
+    }
+    actions.sort_by_key(|(at, _)| *at);
+    actions
+}

@@ -1,0 +1,63 @@
+//! Shrinking a failing plan to what it takes.
+
+use super::Plan;
+use crate::sim::network::Faults;
+
+impl Plan {
+    /// The smallest plan found that still fails, by leaving out what is not needed.
+    #[must_use]
+    pub fn shrink(&self) -> Self {
+        let mut smallest = self.clone();
+        loop {
+            let Some(smaller) = smallest.reductions().into_iter().find(|plan| plan.run().is_err()) else {
+                return smallest;
+            };
+            smallest = smaller;
+        }
+    }
+
+    fn reductions(&self) -> Vec<Self> {
+        let mut plans = Vec::new();
+        let half = self.actions.len() / 2;
+        let mut with = |change: &dyn Fn(&mut Self)| {
+            let mut plan = self.clone();
+            change(&mut plan);
+            plans.push(plan);
+        };
+        if half > 0 {
+            with(&|plan| drop(plan.actions.drain(..half)));
+            with(&|plan| plan.actions.truncate(half));
+        }
+        for index in 0..self.actions.len() {
+            with(&|plan| {
+                plan.actions.remove(index);
+            });
+        }
+        if self.loads.len() > 1 {
+            for index in 0..self.loads.len() {
+                with(&|plan| {
+                    plan.loads.remove(index);
+                });
+            }
+        }
+        if self.faults.lost + self.faults.repeated + self.faults.late > 0 || self.faults.unordered {
+            with(&|plan| plan.faults = Faults::default());
+            for clear in [
+                (|faults: &mut Faults| faults.lost = 0) as fn(&mut Faults),
+                |faults| faults.repeated = 0,
+                |faults| faults.late = 0,
+                |faults| faults.unordered = false,
+            ] {
+                let mut faults = self.faults;
+                clear(&mut faults);
+                if format!("{faults:?}") != format!("{:?}", self.faults) {
+                    with(&|plan| plan.faults = faults);
+                }
+            }
+        }
+        if self.drifts.iter().any(|drift| *drift != 0) {
+            with(&|plan| plan.drifts.fill(0));
+        }
+        plans
+    }
+}

@@ -1,0 +1,232 @@
+//! The shipped controller in the simulated world: its service on its store, without sockets, on a driven clock and a
+//! disk with faults.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use tidegate_controller::audit::Actor;
+use tidegate_controller::clock::Clock;
+use tidegate_controller::definition::{Bursting, Definition};
+use tidegate_controller::group_text::{ALTERABLE, GroupText};
+use tidegate_controller::name::GroupName;
+use tidegate_controller::service::{Push, RenewIn, Renewed, ReportIn, Service, ServiceConfig, Session};
+use tidegate_controller::store::{RedbStore, StoreError};
+use tidegate_core::engine::EngineConfig;
+use tidegate_core::group::{Burstable, GroupId, GroupSpec};
+use tidegate_core::units::{Rate, Ru, Span, Time};
+
+use super::disk::{Death, Disk};
+use super::random::Random;
+
+/// A lease to be lowered: node, group, most it may use.
+pub(super) type LowerOrder = (usize, GroupId, Rate);
+
+/// The controller, up or down.
+pub(super) struct Controller {
+    service: Option<Service>,
+    pub(super) disk: Disk,
+    time: Arc<AtomicU64>,
+    /// The newest stream of each node, by the number of its connection.
+    streams: BTreeMap<usize, (u64, Session)>,
+    random: Random,
+}
+
+impl Controller {
+    /// A first start on an empty disk.
+    pub(super) fn new(seed: u64) -> Result<Self, StoreError> {
+        let mut controller = Self {
+            service: None,
+            disk: Disk::default(),
+            time: Arc::default(),
+            streams: BTreeMap::new(),
+            random: Random::new(seed, 2),
+        };
+        controller.start()?;
+        Ok(controller)
+    }
+
+    pub(super) fn set_time(&self, now: Time) {
+        self.time.store(now.0, Ordering::Relaxed);
+    }
+
+    pub(super) fn is_up(&self) -> bool {
+        self.service.is_some()
+    }
+
+    /// The process died in a sync and nobody has noticed yet.
+    pub(super) fn has_died(&self) -> bool {
+        self.service.is_some() && self.disk.is_dead()
+    }
+
+    /// Starts on what is on the disk.
+    pub(super) fn start(&mut self) -> Result<(), StoreError> {
+        let store = RedbStore::open_on(self.disk.clone(), Path::new("simulated"))?;
+        let config = ServiceConfig { capacity: None, engine: EngineConfig::default() };
+        self.service = Some(Service::load(Arc::new(store), config, Clock::driven(Arc::clone(&self.time)))?);
+        Ok(())
+    }
+
+    /// Ends without warning.
+    pub(super) fn die(&mut self, death: Death) {
+        self.disk.die();
+        self.streams.clear();
+        self.service = None;
+        self.disk.revive(death, &mut self.random);
+    }
+
+    /// Ends in order: leases and consumption are stored first.
+    pub(super) fn stop(&mut self) -> Result<(), StoreError> {
+        if let Some(service) = &self.service {
+            service.shut_down()?;
+        }
+        self.streams.clear();
+        self.service = None;
+        Ok(())
+    }
+
+    /// Ends leases that are past and brings consumption to disk, as the shipped background tasks do.
+    pub(super) fn upkeep(&self) {
+        if let Some(service) = &self.service {
+            service.expire();
+            // A failure is tried again by the next call.
+            let _ = service.flush();
+        }
+    }
+
+    /// Creates or alters a group.
+    pub(super) fn put_group(&self, id: GroupId, spec: &GroupSpec) -> Result<(), String> {
+        let service = self.service()?;
+        let text = text(id, spec);
+        let known = service.group(&text.name).is_ok();
+        let done = if known {
+            service.alter_group(&actor(), &text, &ALTERABLE.map(str::to_owned), 0)
+        } else {
+            service.create_group(&actor(), &text, false)
+        };
+        done.map(drop).map_err(|error| error.to_string())
+    }
+
+    /// Removes a group that nothing depends on.
+    pub(super) fn remove_group(&self, id: GroupId) -> Result<(), String> {
+        let removed = self.service()?.delete_group(&actor(), &name(id), "", 0, false);
+        removed.map(drop).map_err(|error| error.to_string())
+    }
+
+    /// The stored definition of a group, as text.
+    pub(super) fn definition(&self, id: GroupId) -> Option<GroupText> {
+        let reply = self.service.as_ref()?.group(&name(id)).ok()?;
+        Some(GroupText { revision: 0, ..reply.group })
+    }
+
+    /// Binds a user to a group.
+    pub(super) fn bind(&self, user: &str, group: GroupId) -> Result<(), String> {
+        let bound = self.service()?.bind(&actor(), "", user, &name(group));
+        bound.map(drop).map_err(|error| error.to_string())
+    }
+
+    /// The group a user is bound to.
+    pub(super) fn bound(&self, user: &str) -> Option<GroupId> {
+        group(self.service.as_ref()?.resolve("", user).ok()?.group.as_str())
+    }
+
+    /// Answers a renewal that came over a node's `connection`; the first message of a newer one opens its stream.
+    pub(super) fn renew(
+        &mut self,
+        node: usize,
+        incarnation: u64,
+        connection: u64,
+        request: RenewIn,
+    ) -> Option<Renewed> {
+        let service = self.service.as_ref()?;
+        if self.streams.get(&node).is_none_or(|(known, _)| *known < connection) {
+            let session = service.hello(&client(node), incarnation, "sim").ok()?;
+            self.streams.insert(node, (connection, session));
+        }
+        let (known, session) = self.streams.get(&node)?;
+        (*known == connection).then(|| service.renew(session.client, session.session, request))?
+    }
+
+    /// What is to be pushed to nodes.
+    pub(super) fn lowers(&mut self) -> Vec<LowerOrder> {
+        let mut orders = Vec::new();
+        for (node, (_, session)) in &mut self.streams {
+            while let Ok(Push::Lower(lowers)) = session.pushes.try_recv() {
+                let named = |(name, rate): (GroupName, Rate)| Some((*node, group(name.as_str())?, rate));
+                orders.extend(lowers.into_iter().filter_map(named));
+            }
+        }
+        orders
+    }
+
+    /// I1 to I3.
+    pub(super) fn check(&self) -> Result<(), String> {
+        self.service.as_ref().map_or(Ok(()), Service::check)
+    }
+
+    /// What the ledger has charged to a group by nodes that `counts` says yes to.
+    pub(super) fn charged(&self, id: GroupId, counts: impl Fn(usize) -> bool) -> Ru {
+        let rows = self.service.as_ref().and_then(|service| service.usage(&name(id), true).ok());
+        let by_node = rows.into_iter().flat_map(|(rows, _)| rows).filter_map(|row| {
+            let node = row.client?.0.strip_prefix("node-")?.parse().ok()?;
+            counts(node).then(|| row.total.ru())
+        });
+        by_node.sum()
+    }
+
+    /// Counts reports as a last message of a node would.
+    pub(super) fn report(&mut self, node: usize, incarnation: u64, reports: Vec<ReportIn>) {
+        let connection = self.streams.get(&node).map_or(0, |(connection, _)| connection + 1);
+        self.renew(node, incarnation, connection, RenewIn { reports, ..RenewIn::default() });
+    }
+
+    fn service(&self) -> Result<&Service, String> {
+        self.service.as_ref().ok_or_else(|| "the controller is down".to_owned())
+    }
+}
+
+/// Who changes definitions.
+fn actor() -> Actor {
+    Actor::new(None, "sim")
+}
+
+/// A node, as the controller knows it.
+fn client(node: usize) -> String {
+    format!("node-{node}")
+}
+
+/// A group, as the controller knows it.
+pub(super) fn name(id: GroupId) -> String {
+    format!("g{}", id.0)
+}
+
+/// The group of a name.
+pub(super) fn group(name: &str) -> Option<GroupId> {
+    name.strip_prefix('g')?.parse().ok().map(GroupId)
+}
+
+/// The definition that says what a specification says.
+pub(super) fn text(id: GroupId, spec: &GroupSpec) -> GroupText {
+    let named = |id: GroupId| GroupName::parse(&name(id)).ok();
+    let definition = Definition {
+        name: named(id).unwrap_or_else(GroupName::default_group),
+        parent: spec.parent.and_then(named),
+        rate: spec.rate,
+        burst: spec.burst,
+        burstable: match spec.burstable {
+            Burstable::Off => Bursting::Off,
+            Burstable::Moderated(rate) => Bursting::Moderated(Some(rate)),
+            Burstable::Unlimited => Bursting::Unlimited,
+        },
+        priority: spec.priority,
+        weight: spec.weight,
+        ttl: spec.ttl,
+        renew_every: spec.renew_every.min(Span(spec.ttl.0 / 2)),
+        fallback: spec.fallback,
+        max_debt: spec.max_debt,
+        comment: String::new(),
+        revision: 0,
+    };
+    definition.text()
+}

@@ -1,0 +1,58 @@
+//! What a node that is let in and lies may say: anything the wire can carry.
+
+use tidegate_controller::service::RenewIn;
+use tidegate_core::exchange::{Ask, Held};
+use tidegate_core::units::{Rate, Ru};
+use tidegate_core::usage::{Consumption, RuParts};
+
+use super::random::Random;
+
+/// Makes lies of a renewal.
+pub(super) fn distort(request: &mut RenewIn, random: &mut Random) {
+    for entry in &mut request.entries {
+        if let Ok((ask, proof)) = &mut entry.ask {
+            distort_ask(ask, random);
+            if random.one_in(4) {
+                proof.iter_mut().for_each(|byte| *byte ^= 0x5A);
+            }
+        }
+    }
+    for report in &mut request.reports {
+        if random.one_in(3) {
+            let charged = RuParts::flat(Ru(any(random).max(0)));
+            report.total =
+                Ok(Consumption { charged, operations: random.bits() >> 1, ..Consumption::default() });
+        }
+    }
+    if random.one_in(50) {
+        request.seq = random.bits();
+    }
+}
+
+fn distort_ask(ask: &mut Ask, random: &mut Random) {
+    for _ in 0..random.between(1, 3) {
+        match random.below(9) {
+            0 => ask.held = Held::default(),
+            1 => ask.held = Held { rate: Rate(any(random)), cap: Ru(any(random)), lump: Ru(any(random)) },
+            2 => ask.returned = Ru(any(random)),
+            3 => ask.acked_seq = random.bits(),
+            4 => ask.demand = Rate(any(random)),
+            5 => ask.backlog = Ru(any(random)),
+            6 => ask.head = Ru(any(random)),
+            7 => ask.debt = Ru(any(random)),
+            _ => ask.waiting = random.bits(),
+        }
+    }
+}
+
+/// A number at an edge or anywhere.
+fn any(random: &mut Random) -> i64 {
+    match random.below(6) {
+        0 => i64::MIN,
+        1 => i64::MAX,
+        2 => -1,
+        3 => 0,
+        4 => Ru::MAX.0,
+        _ => i64::from_be_bytes(random.bits().to_be_bytes()) >> random.below(40),
+    }
+}

@@ -1,0 +1,150 @@
+//! Processes that end and start: nodes, and the controller on its disk.
+
+use tidegate_core::group::GroupId;
+use tidegate_core::units::Span;
+
+use super::controller::text;
+use super::disk::Death;
+use super::network::Message;
+use super::world::{Event, World, user};
+
+impl World {
+    /// Kills a node: its waiters, tokens and leases are gone; what it charged is in its journal.
+    pub fn kill_node(&mut self, node: usize) {
+        self.tally(node);
+        let Some(state) = self.nodes.get_mut(node) else {
+            return;
+        };
+        state.up = false;
+        self.toll.nodes += 1;
+        for (group, machine) in std::mem::take(&mut state.groups) {
+            *state.past_debt.entry(group).or_default() += machine.worst_debt();
+        }
+        state.proofs.clear();
+        let lost = std::mem::take(&mut state.waiting);
+        state.wake = None;
+        for operation in lost.into_values() {
+            // The worker comes back with its node.
+            if let Some(load) = self.loads.get(operation.load).cloned() {
+                self.next_of_closed(node, operation, &load, Span(1_000));
+            }
+        }
+    }
+
+    /// Starts a killed node under a new incarnation.
+    pub fn start_node(&mut self, node: usize) {
+        if let Some(state) = self.nodes.get_mut(node) {
+            state.incarnation += 1;
+        }
+        self.begin_node(node);
+    }
+
+    /// Starts a killed node under the incarnation it had: it knows its totals and nothing else.
+    pub fn start_node_again(&mut self, node: usize) {
+        self.begin_node(node);
+    }
+
+    fn begin_node(&mut self, node: usize) {
+        if let Some(state) = self.nodes.get_mut(node) {
+            (state.up, state.seq) = (true, 0);
+            state.before = state.reports.of(state.incarnation);
+        }
+        self.lose_session(node);
+    }
+
+    /// Ends the controller without warning: leases and pools are lost, and what was not committed.
+    pub fn crash_controller(&mut self, death: Death) {
+        self.controller.die(death);
+        self.toll.controllers += 1;
+        self.events.retain(|_, event| !matches!(event, Event::ToController { .. }));
+        for node in 0..self.nodes.len() {
+            self.lose_session(node);
+        }
+    }
+
+    /// Whether the controller died in a sync; then it is seen to, and starts again later.
+    pub(super) fn died(&mut self) -> bool {
+        let died = self.controller.has_died();
+        if died {
+            let death = if self.fates.one_in(2) { Death::Killed } else { Death::PowerCut };
+            self.note(|| format!("the controller died in a sync: {death:?}"));
+            self.toll.in_sync += 1;
+            self.crash_controller(death);
+            self.at(self.now.after(self.restart_after), Event::StartController);
+        }
+        died
+    }
+
+    /// A node's stream is reset: what was under way is gone.
+    pub fn reset_stream(&mut self, index: usize) {
+        self.events.retain(|_, event| {
+            !matches!(event, Event::ToController { node, .. } | Event::ToNode { node, .. } if *node == index)
+        });
+        self.lose_session(index);
+        // What was told is heard again on the next stream.
+        let specs: Vec<GroupId> = self.specs.keys().copied().collect();
+        for group in specs {
+            self.send(index, Message::Changed { group });
+        }
+        for load in 0..self.loads.len() {
+            if let Some(group) = self.bound.get(&user(load)).copied() {
+                self.send(index, Message::Bound { load, group });
+            }
+        }
+    }
+
+    pub(super) fn lose_session(&mut self, node: usize) {
+        let now = self.clock(node);
+        if let Some(state) = self.nodes.get_mut(node) {
+            state.connection += 1;
+            state.reports.unsure();
+            state.groups.values_mut().for_each(|group| group.on_session_lost(now));
+        }
+    }
+
+    /// Starts the controller again, on what is on its disk.
+    pub fn start_controller(&mut self) {
+        if self.controller.is_up() {
+            return;
+        }
+        if let Err(error) = self.controller.start() {
+            // It died once more, or the disk takes no writes until somebody has seen to it.
+            if self.controller.disk.is_dead() || self.controller.disk.is_failing() {
+                self.crash_controller(Death::PowerCut);
+                self.at(self.now.after(self.restart_after), Event::StartController);
+            } else {
+                self.violate(format!("the controller does not start: {error}"));
+            }
+            return;
+        }
+        self.settle_doubt();
+        let lost =
+            self.specs.iter().find(|(id, spec)| self.controller.definition(**id) != Some(text(**id, spec)));
+        if let Some((id, spec)) = lost {
+            let found = self.controller.definition(*id);
+            self.violate(format!("group {} was acknowledged as {spec:?} and is {found:?}", id.0));
+        }
+        let unbound = self.bound.iter().find(|(user, group)| self.controller.bound(user) != Some(**group));
+        if let Some((user, group)) = unbound {
+            let found = self.controller.bound(user);
+            self.violate(format!("{user} was acknowledged to be bound to {} and is to {found:?}", group.0));
+        }
+    }
+
+    /// Clean restart: leases and pools are saved and restored.
+    pub fn restart_controller(&mut self) {
+        let stopped = self.controller.stop();
+        if self.died() {
+            return;
+        }
+        if stopped.is_err() {
+            // Nothing can be saved: it ends all the same.
+            self.crash_controller(Death::Killed);
+        }
+        self.events.retain(|_, event| !matches!(event, Event::ToController { .. }));
+        for node in 0..self.nodes.len() {
+            self.lose_session(node);
+        }
+        self.start_controller();
+    }
+}
