@@ -147,6 +147,12 @@ const SAME: &[Case] = &[
         StatementKind::Unknown,
     ),
     (
+        "p",
+        &["SELECT a ` 'one' FROM t WHERE b = 1", "SELECT a ` 'two' FROM t WHERE b = 2"],
+        "select a ` ? from t where b = ?",
+        StatementKind::Unknown,
+    ),
+    (
         "gmps",
         &["SELEC a FROM t WHERE b IN (1, 2)", "selec a from t where b in ('x')"],
         "selec a from t where b in (?)",

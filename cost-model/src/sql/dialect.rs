@@ -48,6 +48,8 @@ pub(super) struct Rules {
     pub(super) dollar_placeholders: bool,
     /// `".."` is a string and not an identifier.
     pub(super) double_quoted_strings: bool,
+    /// `` `..` `` is an identifier.
+    pub(super) backtick_identifiers: bool,
     /// `[..]` is an identifier.
     pub(super) bracket_identifiers: bool,
     /// A block comment may hold another.
@@ -81,6 +83,7 @@ impl SqlDialect {
             dollar_quotes: true,
             dollar_placeholders: true,
             double_quoted_strings: false,
+            backtick_identifiers: true,
             bracket_identifiers: false,
             nested_comments: true,
             dashes_need_space: false,
@@ -105,7 +108,8 @@ impl SqlDialect {
             ..GENERIC
         };
         static POSTGRESQL: Rules = Rules {
-            classes: classes(b"", b"+-*/<>=~!%^&|:#@?"),
+            classes: classes(b"", b"+-*/<>=~!%^&|:#@?`"),
+            backtick_identifiers: false,
             question_placeholders: false,
             colon_placeholders: false,
             ..GENERIC

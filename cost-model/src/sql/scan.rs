@@ -50,7 +50,8 @@ impl<S: Sink> Scanner<'_, S> {
         match byte {
             b'\'' => self.string(byte, self.text.rules.backslash),
             b'"' if self.text.rules.double_quoted_strings => self.string(byte, self.text.rules.backslash),
-            b'"' | b'`' => self.identifier(byte),
+            b'"' => self.identifier(byte),
+            b'`' if self.text.rules.backtick_identifiers => self.identifier(byte),
             b'[' if self.text.rules.bracket_identifiers => self.identifier(b']'),
             b'(' | b'[' | b')' | b']' | b',' | b';' => self.bracket_or_separator(byte),
             b'.' if self.text.class_at(1) & class::DIGIT != 0 && self.out.wants_value() => self.number(),
