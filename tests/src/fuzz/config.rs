@@ -1,0 +1,113 @@
+//! Configuration files: any text is read in full or refused with every error named; what is read keeps the rules.
+//!
+//! The same input is also read as one quantity, since every number of a configuration or a definition is one.
+
+use std::net::SocketAddr;
+
+use tidegate_controller::config::{Config, ConfigError};
+use tidegate_controller::quantity::{
+    QuantityError, amount_text, limit_text, parse_amount, parse_limit, parse_rate, parse_span, rate_text,
+};
+use tidegate_core::units::{MICRO, Rate, Ru, Span};
+
+/// Longest error that is still readable: a syntax error quotes a line of the file.
+const LONGEST_ERROR: usize = 1_000;
+
+/// Runs one input.
+pub(super) fn run(bytes: &[u8]) {
+    // The command line refuses a file that is not UTF-8 before it comes here.
+    let Ok(text) = std::str::from_utf8(bytes) else { return };
+    quantity(text);
+    match Config::parse(text) {
+        Ok(config) => accepted(&config),
+        Err(errors) => refused(text, &errors),
+    }
+}
+
+fn accepted(config: &Config) {
+    assert_eq!(config.check(), Ok(()), "what was read passes the check at start");
+    assert!(config.drift_ppm <= 100_000 && config.margin <= Span::secs(60), "{config:?}");
+    assert!(config.capacity.is_none_or(|rate| Rate(1) <= rate && rate <= Rate::MAX), "{config:?}");
+    assert!(!config.store.as_os_str().is_empty(), "{config:?}");
+    let local = |address: SocketAddr| address.ip().is_loopback();
+    assert!(config.allow_remote || (local(config.grpc_listen) && local(config.http_listen)), "{config:?}");
+    assert_eq!(Config::parse(&written(config)).as_ref(), Ok(config), "a configuration reads back as it is");
+}
+
+/// The configuration as a file.
+fn written(config: &Config) -> String {
+    let store = config.store.to_str().expect("a path from a text");
+    let capacity = limit_text(config.capacity);
+    format!(
+        "store = {}\ngrpc_listen = \"{}\"\nhttp_listen = \"{}\"\nallow_remote = {}\ncapacity = \"{capacity}\"\n\
+         drift_ppm = {}\nmargin = \"{}us\"\n",
+        toml::Value::from(store),
+        config.grpc_listen,
+        config.http_listen,
+        config.allow_remote,
+        config.drift_ppm,
+        config.margin.0
+    )
+}
+
+fn refused(text: &str, errors: &[ConfigError]) {
+    assert!(!errors.is_empty(), "a refusal says why");
+    for error in errors {
+        let message = error.to_string();
+        let quoted = text.lines().map(str::len).max().unwrap_or_default();
+        let most =
+            if matches!(error, ConfigError::Syntax(_)) { LONGEST_ERROR + 2 * quoted } else { LONGEST_ERROR };
+        assert!(message.len() <= most && !message.contains('\n'), "{} bytes: {message}", message.len());
+    }
+}
+
+/// A text is read as the number its digits say, or refused.
+fn quantity(text: &str) {
+    if let Ok(rate) = parse_rate(text) {
+        assert!((Rate(1)..=Rate::MAX).contains(&rate), "{text:?}");
+        assert_eq!(parse_rate(&rate_text(rate)), Ok(rate), "{text:?}");
+        assert_eq!(Some(rate.0), decimal(text, "ru/s"), "{text:?}");
+        assert_eq!(parse_limit(text), Ok(Some(rate)), "{text:?}");
+    }
+    if let Ok(amount) = parse_amount(text) {
+        assert!((Ru::ZERO..=Ru::MAX).contains(&amount), "{text:?}");
+        assert_eq!(parse_amount(&amount_text(amount)), Ok(amount), "{text:?}");
+        assert_eq!(Some(amount.0), decimal(text, "ru"), "{text:?}");
+    }
+    if let Ok(span) = parse_span(text) {
+        assert_eq!(parse_span(&format!("{}us", span.0)), Ok(span), "{text:?}");
+    }
+    let errors: [Option<QuantityError>; 4] =
+        [parse_rate(text).err(), parse_amount(text).err(), parse_span(text).err(), parse_limit(text).err()];
+    for error in errors.into_iter().flatten() {
+        assert!(error.to_string().len() <= LONGEST_ERROR, "{error}");
+    }
+}
+
+/// Millionths of a decimal, read digit by digit from the left.
+fn decimal(text: &str, unit: &str) -> Option<i64> {
+    let lower = text.trim().to_ascii_lowercase();
+    let number = lower.strip_suffix(unit).unwrap_or(&lower).trim_end();
+    let (mut micro, mut scale) = (0_i128, None);
+    for character in number.chars() {
+        match (character, scale) {
+            ('.', None) => scale = Some(i128::from(MICRO)),
+            ('0'..='9', None) => {
+                micro = micro
+                    .checked_mul(10)?
+                    .checked_add(i128::from(character.to_digit(10)?) * i128::from(MICRO))?;
+            }
+            ('0'..='9', Some(before)) => {
+                let place = before / 10;
+                let digit = i128::from(character.to_digit(10)?);
+                if place == 0 && digit > 0 {
+                    return None;
+                }
+                micro += digit * place;
+                scale = Some(place);
+            }
+            _ => return None,
+        }
+    }
+    i64::try_from(micro).ok()
+}

@@ -1,0 +1,117 @@
+//! SQL fingerprints: any bytes get a template, in bounded size; no literal survives in it; layout does not count; a
+//! template is its own template; and the cache never gives another template than the parser.
+//!
+//! An input is a byte for the dialect and texts with 0xff between them. What a literal is, is told by the tokenizer of
+//! the SQL parser, which shares no code with the scanner under test.
+
+use sqlparser::dialect as parser;
+use sqlparser::tokenizer::{Token, Tokenizer};
+use tidegate_cost_model::{Fingerprint, Fingerprinter, SqlDialect, StatementKind, Template};
+
+const DIALECTS: [SqlDialect; 4] =
+    [SqlDialect::Generic, SqlDialect::MySql, SqlDialect::PostgreSql, SqlDialect::SQLite];
+
+/// Most tables and longest group name that a template tells.
+const MOST_TABLES: usize = 32;
+const LONGEST_GROUP: usize = 128;
+
+/// Characters of a part of a literal that is looked for.
+const TELLING: usize = 5;
+
+/// What the scanner puts in the place of a number while the text is parsed: a name that holds it comes out changed.
+const STAND_IN: &[u8] = b"8888888888888888888";
+
+/// Runs one input.
+pub(super) fn run(bytes: &[u8]) {
+    let Some((first, texts)) = bytes.split_first() else { return };
+    let Some(dialect) = DIALECTS.get(usize::from(*first) % DIALECTS.len()).copied() else { return };
+    let fingerprinter = Fingerprinter::with_capacity(dialect, 64);
+    if texts.windows(STAND_IN.len()).any(|window| window == STAND_IN) {
+        return;
+    }
+    for text in texts.split(|byte| *byte == 0xff) {
+        let template = Template::new(dialect, text);
+        bounded(&template);
+        for _ in 0..2 {
+            assert_eq!(*fingerprinter.fingerprint(text), template, "the cache changes nothing");
+        }
+        let spaced = [b"\n /* note */ -- note\n".as_slice(), text].concat();
+        assert_eq!(
+            Template::new(dialect, &spaced),
+            template,
+            "what stands before a statement does not count"
+        );
+        if let Ok(text) = std::str::from_utf8(text) {
+            no_literal_survives(dialect, text, &template);
+        }
+        idempotent(dialect, &template);
+    }
+}
+
+fn bounded(template: &Template) {
+    assert!(template.text().len() <= Template::MAX_TEXT, "{} bytes", template.text().len());
+    assert!(template.tables().len() <= MOST_TABLES, "{} tables", template.tables().len());
+    if let Some(group) = template.resource_group() {
+        assert!(!group.is_empty() && group.len() <= LONGEST_GROUP, "{group:?}");
+        assert_eq!(group, group.to_ascii_lowercase());
+    }
+    if template.text().len() < Template::MAX_TEXT - 4 {
+        assert_eq!(
+            template.fingerprint(),
+            Fingerprint::of(template.text()),
+            "the identity is that of the text"
+        );
+    }
+}
+
+/// A template that parsed and consists of the usual characters is its own template. Of others (quoted names, paths into
+/// JSON) not all that the parser prints reads back as the same; and `?` is no value but an operator in PostgreSQL.
+fn idempotent(dialect: SqlDialect, template: &Template) {
+    let text = template.text();
+    let parsed = template.kind() != StatementKind::Unknown && text.len() < Template::MAX_TEXT - 4;
+    let usual = |c: char| c.is_ascii_alphanumeric() || " _.,()?=<>*+-/".contains(c);
+    if parsed && dialect != SqlDialect::PostgreSql && text.chars().all(usual) {
+        assert_eq!(Template::new(dialect, text).text(), text, "a template is its own template");
+    }
+}
+
+fn no_literal_survives(dialect: SqlDialect, text: &str, template: &Template) {
+    let rules: &dyn parser::Dialect = match dialect {
+        SqlDialect::Generic => &parser::GenericDialect {},
+        SqlDialect::MySql => &parser::MySqlDialect {},
+        SqlDialect::PostgreSql => &parser::PostgreSqlDialect {},
+        SqlDialect::SQLite => &parser::SQLiteDialect {},
+    };
+    let Ok(tokens) = Tokenizer::new(rules, text).tokenize() else { return };
+    let others: Vec<String> = tokens
+        .iter()
+        .filter(|token| value(token).is_none())
+        .map(|token| token.to_string().to_ascii_lowercase())
+        .collect();
+    let shown = template.text().to_ascii_lowercase();
+    for literal in tokens.iter().filter_map(value).map(str::to_ascii_lowercase) {
+        for secret in literal.split(|c: char| !c.is_ascii_alphanumeric()).filter(|run| telling(run)) {
+            let elsewhere = others.iter().any(|other| other.contains(secret));
+            assert!(elsewhere || !shown.contains(secret), "{secret:?} of {literal:?} survives in {shown:?}");
+        }
+    }
+}
+
+/// Words without a digit, and short ones, turn up elsewhere by chance.
+fn telling(run: &str) -> bool {
+    run.len() >= TELLING && run.bytes().any(|byte| byte.is_ascii_digit())
+}
+
+/// The value of a literal.
+fn value(token: &Token) -> Option<&str> {
+    match token {
+        Token::Number(value, _)
+        | Token::SingleQuotedString(value)
+        | Token::NationalStringLiteral(value)
+        | Token::EscapedStringLiteral(value)
+        | Token::UnicodeStringLiteral(value)
+        | Token::HexStringLiteral(value) => Some(value),
+        Token::DollarQuotedString(quoted) => Some(&quoted.value),
+        _ => None,
+    }
+}

@@ -1,0 +1,28 @@
+//! Fuzz targets: what any input at all may do to the parts that read what others send.
+//!
+//! A target is a function of bytes that panics when a property does not hold. The fuzz engine in `fuzz/` calls them,
+//! and so does an ordinary test with every file of `fuzz/corpus/`.
+
+#![expect(clippy::expect_used, reason = "a target stops at the first surprise")]
+
+mod config;
+mod core;
+mod fingerprint;
+mod input;
+
+/// A target: its name, which is that of its corpus, and what it does with an input.
+pub type Target = (&'static str, fn(&[u8]));
+
+/// Every target.
+pub const TARGETS: [Target; 3] =
+    [("config", config::run), ("core", core::run), ("fingerprint", fingerprint::run)];
+
+/// Runs one input through the target of this name.
+///
+/// # Panics
+/// When a property does not hold, or there is no such target.
+pub fn run(name: &str, input: &[u8]) {
+    let target = TARGETS.iter().find(|(known, _)| *known == name);
+    let (_, run) = target.expect("a target of this name");
+    run(input);
+}
