@@ -8,7 +8,7 @@ use crate::exchange::{Grant, LeaseTerms};
 use crate::group::{ClientId, GroupId};
 use crate::lease::Lease;
 use crate::tree::{Chain, Party};
-use crate::units::{MICRO, Rate, Ru, Span, Time};
+use crate::units::{Rate, Ru, Span, Time};
 
 /// A node that waits for a lump asks again at the soonest after this.
 const LEAST_LUMP_WAIT: Span = Span::millis(10);
@@ -36,9 +36,7 @@ impl Decision<'_> {
         let Some(spec) = self.engine.tree.get(self.group).map(|group| group.spec.clone()) else {
             return Grant::UnknownGroup;
         };
-        let drift =
-            Span(spec.ttl.0 / u64::try_from(MICRO).unwrap_or(1) * u64::from(self.engine.config.drift_ppm));
-        lease.expires = self.now.after(spec.ttl).after(drift).after(self.engine.config.margin);
+        lease.expires = self.now.after(self.engine.config.longest_use(spec.ttl));
         lease.counted_at = self.now;
         if !self.limited() {
             lease.unlimited = true;

@@ -13,7 +13,7 @@ use crate::exchange::{Ask, Grant, Held, LeaseTerms};
 use crate::group::{ClientId, GroupId};
 use crate::lease::Lease;
 use crate::tree::{Chain, Tree};
-use crate::units::{Rate, Ru, Span, Time};
+use crate::units::{MICRO, Rate, Ru, Span, Time};
 
 /// Settings of the whole controller.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -27,6 +27,17 @@ pub struct EngineConfig {
 impl Default for EngineConfig {
     fn default() -> Self {
         Self { drift_ppm: 1_000, margin: Span::millis(50) }
+    }
+}
+
+impl EngineConfig {
+    /// How long a lease of this length may be in use, on the controller's clock: a slow clock stretches it by
+    /// `1 / (1 - drift)`. Rounded up, with the margin on top.
+    pub fn longest_use(&self, ttl: Span) -> Span {
+        let second = u128::from(MICRO.unsigned_abs());
+        let slowest = second.saturating_sub(u128::from(self.drift_ppm)).max(1);
+        let stretched = (u128::from(ttl.0) * second).div_ceil(slowest);
+        Span(u64::try_from(stretched).unwrap_or(u64::MAX)) + self.margin
     }
 }
 

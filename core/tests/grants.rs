@@ -76,9 +76,27 @@ fn without_acknowledgement_the_old_rate_counts_until_its_own_end() {
     leased(engine.renew(at(1_000), A, GROUP, 2, &holds(waits(500, 50), 1, &first), None));
     engine.expire(at(5_054));
     assert_eq!(committed(&engine, GROUP), Rate::whole(100), "the end on the controller's clock is later");
-    // ttl 5 s, drift 0.1 %, margin 50 ms: the newest grant of A ends 5,055 ms after it was made.
-    engine.expire(at(6_055));
+    // ttl 5 s, drift 0.1 %, margin 50 ms: the newest grant of A ends 5,055.006 ms after it was made.
+    engine.expire(at(6_056));
     assert_eq!(committed(&engine, GROUP), Rate::ZERO);
+}
+
+#[test]
+fn a_lease_outlives_its_use_by_the_slowest_clock() {
+    for ttl in [Span::millis(500), Span::millis(900), Span(1_999_999), Span::secs(5), Span::secs(60)] {
+        for drift_ppm in [0, 1_000, 100_000] {
+            let config = EngineConfig { drift_ppm, margin: Span(0) };
+            let mut engine = Engine::new(at(0), config);
+            let spec = GroupSpec { ttl, ..GroupSpec::capped(Rate::whole(100)) };
+            engine.put_group(at(0), GROUP, spec).unwrap();
+            leased(engine.renew(at(0), A, GROUP, 1, &wants(10), None));
+            let end = engine.next_expiry().unwrap();
+            // What the slowest clock shows then: the node has stopped spending.
+            let shown = end.0 * (1_000_000 - u64::from(drift_ppm)) / 1_000_000;
+            assert!(shown >= ttl.0, "{ttl} with {drift_ppm} ppm: the lease counts for {}", Span(end.0));
+            assert_eq!(config.longest_use(ttl), Span(end.0));
+        }
+    }
 }
 
 #[test]

@@ -81,7 +81,7 @@ impl Service {
         match clean {
             Some(saved) => engine.restore(now, &Snapshot::from(saved)),
             None if first => {}
-            None => engine.recover_until(now.after(recovery(longest_ttl, config))),
+            None => engine.recover_until(now.after(config.engine.longest_use(longest_ttl))),
         }
         store.commit(&first_batch)?;
         let (ledger, charged) = load_ledger(&*store, &catalog)?;
@@ -125,12 +125,6 @@ impl Service {
         service.count_definitions(&service.lock());
         service
     }
-}
-
-/// How long every lease that may be out has to run, on the slowest clock.
-fn recovery(longest_ttl: Span, config: ServiceConfig) -> Span {
-    let drift = longest_ttl.0.saturating_mul(u64::from(config.engine.drift_ppm)) / 1_000_000 + 1;
-    Span(longest_ttl.0.saturating_add(drift).saturating_add(config.engine.margin.0))
 }
 
 fn proof_key(meta: &Meta) -> Result<([u8; KEY_BYTES], Option<Write>), StoreError> {

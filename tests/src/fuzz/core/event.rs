@@ -133,9 +133,7 @@ fn crash(system: &mut System) {
     system.ledger = system.stored.clone();
     system.epoch += 1;
     system.engine = Engine::new(system.now, system.config);
-    let longest = system.longest_ttl;
-    let drift = longest.0 * u64::from(system.config.drift_ppm) / 1_000_000 + 1;
-    system.engine.recover_until(system.now.after(longest).after(Span(drift)).after(system.config.margin));
+    system.engine.recover_until(system.now.after(system.config.longest_use(system.longest_ttl)));
     system.define();
     cut_streams(system);
 }
