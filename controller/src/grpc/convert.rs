@@ -204,19 +204,35 @@ fn grant_entry(entry: EntryOut) -> v1::GrantEntry {
 }
 
 fn leased(terms: &LeaseTerms) -> v1::GrantEntry {
+    // Every term by name, so that none can be forgotten.
+    let LeaseTerms {
+        rate,
+        cap,
+        fill,
+        lump,
+        ttl,
+        renew_after,
+        ask_again,
+        max_fit,
+        max_debt,
+        fallback,
+        ack_now,
+        scarce,
+    } = *terms;
     v1::GrantEntry {
         status: v1::GrantStatus::Leased.into(),
-        rate: terms.rate.0,
-        cap_micro_ru: terms.cap.0,
-        fill_micro_ru: terms.fill.0,
-        lump_micro_ru: terms.lump.0,
-        ttl_us: terms.ttl.0,
-        renew_after_us: terms.renew_after.0,
-        ask_again_us: terms.ask_again.0,
-        max_fit_micro_ru: terms.max_fit.0,
-        max_debt_micro_ru: terms.max_debt.0,
-        fallback: Some(fallback_out(terms.fallback)),
-        ack_now: terms.ack_now,
+        rate: rate.0,
+        cap_micro_ru: cap.0,
+        fill_micro_ru: fill.0,
+        lump_micro_ru: lump.0,
+        ttl_us: ttl.0,
+        renew_after_us: renew_after.0,
+        ask_again_us: ask_again.0,
+        max_fit_micro_ru: max_fit.0,
+        max_debt_micro_ru: max_debt.0,
+        fallback: Some(fallback_out(fallback)),
+        ack_now,
+        scarce,
         ..v1::GrantEntry::default()
     }
 }
@@ -268,6 +284,15 @@ mod tests {
         let many = vec![v1::Report::default(); MAX_ENTRIES + 1];
         assert!(reports(many).is_err());
         assert!(reports(vec![v1::Report::default()]).unwrap()[0].total.is_err());
+    }
+
+    #[test]
+    fn a_node_is_told_every_term_of_its_lease() {
+        let flags = |ack_now, scarce| {
+            let entry = leased(&LeaseTerms { ack_now, scarce, ..LeaseTerms::default() });
+            (entry.ack_now, entry.scarce)
+        };
+        assert_eq!([flags(true, false), flags(false, true)], [(true, false), (false, true)]);
     }
 
     #[test]
