@@ -42,9 +42,9 @@ pub struct Incarnation {
     pub messages: u64,
     /// Its totals.
     pub node: NodeStats,
-    /// Newest renewal whose reports are counted.
+    /// Newest renewal of the open stream whose reports are counted.
     pub counted_seq: u64,
-    /// Newest renewal whose reports are on disk.
+    /// Newest renewal of the open stream whose reports are on disk.
     pub durable_seq: u64,
     /// A stream is open.
     pub connected: bool,
@@ -160,6 +160,7 @@ impl Clients {
             self.connected += 1;
         }
         agent.clone_into(&mut client.agent);
+        (client.counted_seq, client.durable_seq) = (0, 0);
         Ok(id)
     }
 

@@ -140,13 +140,13 @@ impl Engine {
             return lease.proven;
         }
         let Some(held) = proven else { return false };
-        lease.held_rate = held.rate;
-        lease.held_cap = held.cap;
-        lease.lump = held.lump;
+        lease.held_rate = held.rate.max(Rate::ZERO);
+        lease.held_cap = held.cap.or_zero();
+        lease.lump = held.lump.or_zero();
         // The old grant has ended by the end of recovery, whatever its exact end.
         lease.held_until = self.recovering_until;
         lease.counted_at = now;
-        lease.tokens_max = held.cap + held.lump;
+        lease.tokens_max = lease.held_cap + lease.lump;
         lease.proven = true;
         true
     }

@@ -172,6 +172,17 @@ fn in_recovery_nobody_gets_more_than_it_proves() {
 }
 
 #[test]
+fn in_recovery_nobody_holds_less_than_nothing() {
+    let mut engine = engine(100);
+    engine.recover_until(at(6_000));
+    let below = Held { rate: Rate(i64::MIN), cap: Ru(-1), lump: Ru(i64::MIN) };
+    let terms = leased(engine.renew(at(0), A, GROUP, 1, &wants(50), Some(below)));
+    assert_eq!((terms.rate, terms.cap, committed(&engine, GROUP)), (Rate::ZERO, Ru::ZERO, Rate::ZERO));
+    engine.expire(at(100_000));
+    engine.check().unwrap();
+}
+
+#[test]
 fn guarantees_come_first_then_priority_then_weight() {
     let mut engine = engine(100);
     let child =

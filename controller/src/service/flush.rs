@@ -24,7 +24,7 @@ use crate::store::{Batch, StoreError, Table, Write};
 struct Taken {
     rows: Vec<(ClientId, GroupId, Consumption)>,
     history: BTreeMap<Bucket, Consumption>,
-    seqs: BTreeMap<ClientId, u64>,
+    seqs: BTreeMap<ClientId, (u64, u64)>,
     clients: Vec<(ClientId, StoredClient)>,
     next_client: u64,
 }
@@ -124,8 +124,10 @@ impl State {
     }
 
     fn stored(&mut self, taken: Taken) {
-        for (id, seq) in taken.seqs {
-            if let Some(client) = self.clients.get_mut(id) {
+        for (id, (session, seq)) in taken.seqs {
+            if Service::is_current(self, id, session)
+                && let Some(client) = self.clients.get_mut(id)
+            {
                 client.durable_seq = client.durable_seq.max(seq);
             }
         }

@@ -171,7 +171,7 @@ impl Service {
                 state.live.entry(id).or_default().add(now, delta.ru());
                 state.live_clients.entry((id, client)).or_default().add(now, delta.ru());
                 // An earlier incarnation is stored as known together with its rows.
-                state.unstored.entry(client).or_insert(0);
+                state.unstored.entry(client).or_default();
                 self.metrics.charge(name.as_str(), delta.ru());
             }
         }
@@ -270,7 +270,8 @@ impl State {
             return 0;
         };
         known.counted_seq = known.counted_seq.max(seq);
-        self.unstored.insert(client, known.counted_seq);
+        let session = self.sessions.get(&client).map_or(0, |slot| slot.session);
+        self.unstored.insert(client, (session, known.counted_seq));
         known.durable_seq
     }
 

@@ -87,8 +87,9 @@ struct State {
     charged: BTreeSet<GroupId>,
     live: BTreeMap<GroupId, Live>,
     live_clients: BTreeMap<(GroupId, ClientId), Live>,
-    /// Newest renewal of each client whose reports are counted and not yet on disk.
-    unstored: BTreeMap<ClientId, u64>,
+    /// Newest renewal of each client whose reports are counted and not yet on disk, by stream: numbers of an older
+    /// stream say nothing about a newer one.
+    unstored: BTreeMap<ClientId, (u64, u64)>,
     audit: Audit,
     revision: u64,
     /// Longest lease that may be out, whatever the definitions say now.

@@ -21,7 +21,7 @@ pub enum Push {
 /// Where pushes for a client go. Dropping it ends the stream.
 pub(super) struct Slot {
     pushes: mpsc::Sender<Push>,
-    session: u64,
+    pub(super) session: u64,
 }
 
 /// An accepted stream.

@@ -14,10 +14,9 @@ impl World {
     /// # Errors
     /// The controller refused it, is down, or died over it.
     pub fn put_group(&mut self, id: GroupId, spec: GroupSpec) -> Result<(), String> {
-        self.doubtful = Some((id, Some(spec.clone())));
         let done = self.controller.put_group(id, &spec);
-        if !self.died() {
-            self.doubtful = None;
+        if self.died() {
+            self.doubtful = Some((id, Some(spec.clone())));
         }
         done?;
         self.acknowledged(id, spec);
@@ -50,10 +49,9 @@ impl World {
     /// # Errors
     /// The controller refused it, is down, or died over it.
     pub fn remove_group(&mut self, id: GroupId) -> Result<(), String> {
-        self.doubtful = Some((id, None));
         let done = self.controller.remove_group(id);
-        if !self.died() {
-            self.doubtful = None;
+        if self.died() {
+            self.doubtful = Some((id, None));
         }
         done?;
         self.specs.remove(&id);

@@ -224,8 +224,19 @@ fn draw_actions(
             19 => Action::Bind(random.below(loads), pick(random)),
             _ => Action::Lie(node),
         };
+        if let Action::Crash(down, _) = action
+            && random.one_in(2)
+        {
+            actions.extend(draw_second_stop(random, node, at.after(down)));
+        }
         actions.push((at, action));
     }
     actions.sort_by_key(|(at, _)| *at);
     actions
+}
+
+/// A stop in order in the middle of a recovery, while one node cannot prove what it holds.
+fn draw_second_stop(random: &mut Random, node: usize, started: Time) -> [(Time, Action); 2] {
+    let stop = started.after(Span::millis(random.between(10, 1_500)));
+    [(started, Action::Cut(node, 0, stop.since(started).max(Span::millis(500)))), (stop, Action::Restart)]
 }
