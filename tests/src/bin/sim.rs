@@ -29,6 +29,9 @@ struct Args {
     /// Print the whole transcript of a failing seed, not its end
     #[arg(long)]
     verbose: bool,
+    /// Show a failing seed as it is, not the smallest plan that fails
+    #[arg(long)]
+    no_shrink: bool,
     /// Run these scenario files (as in tests/scenarios) instead of seeds, and print their transcripts
     #[arg(long, num_args = 1.., value_name = "FILE")]
     script: Vec<PathBuf>,
@@ -39,7 +42,7 @@ fn main() -> ExitCode {
     if !args.script.is_empty() {
         return run_scripts(&args.script);
     }
-    if args.first { run_to_first(args.seeds, args.from) } else { run(args.seeds, args.from, args.verbose) }
+    if args.first { run_to_first(args.seeds, args.from) } else { run(&args) }
 }
 
 fn run_scripts(paths: &[PathBuf]) -> ExitCode {
@@ -81,7 +84,8 @@ struct Tally {
     failed: Mutex<Vec<u64>>,
 }
 
-fn run(seeds: u64, from: u64, verbose: bool) -> ExitCode {
+fn run(args: &Args) -> ExitCode {
+    let (seeds, from) = (args.seeds, args.from);
     let tally = Tally::default();
     let started = machine_micros();
     let cores = thread::available_parallelism().map_or(1, usize::from);
@@ -108,11 +112,11 @@ fn run(seeds: u64, from: u64, verbose: bool) -> ExitCode {
         return ExitCode::SUCCESS;
     };
     println!("failed: {:?}", failed.iter().take(20).collect::<Vec<_>>());
-    let plan = Plan::new(*seed).shrink();
-    println!("smallest plan found:\n{plan}");
+    let plan = if args.no_shrink { Plan::new(*seed) } else { Plan::new(*seed).shrink() };
+    println!("{}:\n{plan}", if args.no_shrink { "plan" } else { "smallest plan found" });
     if let Err((violation, transcript)) = plan.run_traced(true) {
         let lines: Vec<&str> = transcript.lines().collect();
-        let shown = if verbose { 0 } else { lines.len().saturating_sub(60) };
+        let shown = if args.verbose { 0 } else { lines.len().saturating_sub(60) };
         println!("{}\n{violation}", lines.get(shown..).unwrap_or_default().join("\n"));
     }
     ExitCode::FAILURE

@@ -18,6 +18,13 @@ impl World {
             .sum()
     }
 
+    /// What nodes owe in a group now.
+    pub fn owed(&self, id: GroupId) -> Ru {
+        let machines =
+            self.nodes.iter().enumerate().filter_map(|(index, node)| Some((index, node.groups.get(&id)?)));
+        machines.map(|(index, machine)| machine.clone().state(self.clock(index)).debt).sum()
+    }
+
     /// After the last reports, by group: what the ledger has, and what the nodes charged (killed incarnations
     /// included). Nodes that lie are not asked.
     pub fn books(&mut self, groups: &[GroupId]) -> Vec<(GroupId, (Ru, Ru))> {

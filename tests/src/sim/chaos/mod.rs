@@ -120,6 +120,7 @@ impl Plan {
 
     fn judge(&self, world: &mut World) -> Result<Outcome, String> {
         let before: Vec<u64> = self.loads.iter().map(|load| admitted(world, load)).collect();
+        let owed: Vec<Ru> = self.loads.iter().map(|load| world.owed(load.group)).collect();
         world.run(self.calm_at.after(CALM));
         if let Some(violation) = &world.violation {
             return Err(violation.clone());
@@ -133,7 +134,7 @@ impl Plan {
         self.judge_books(world)?;
         outcome.admitted = self.loads.iter().map(|load| admitted(world, load)).sum();
         let rebound = self.actions.iter().any(|(_, action)| matches!(action, Action::Bind(..)));
-        for load in self.loads.iter().filter(|_| !rebound) {
+        for (load, owed) in self.loads.iter().zip(owed).filter(|_| !rebound) {
             // Loads of one group may crowd each other out, by impatience; the group as a whole must go on.
             let of_group = || self.loads.iter().zip(&before).filter(|(other, _)| other.group == load.group);
             let served = of_group().any(|(other, before)| admitted(world, other) > *before);
@@ -142,8 +143,15 @@ impl Plan {
             };
             let honest = !(load.nodes.0..=load.nodes.1).any(|node| world.lies(node));
             let patient = honest && of_group().all(|(other, _)| steady(other));
-            if patient && !served && world.spec(load.group).is_some() && !self.hopeless(world, load) {
-                return Err(format!("I7: group {} is never served again", load.group.0));
+            // Debt is paid first, however long that takes.
+            let pays = world.owed(load.group).is_positive() && world.owed(load.group) < owed;
+            if patient && !served && !pays && world.spec(load.group).is_some() && !self.hopeless(world, load)
+            {
+                return Err(format!(
+                    "I7: group {} is never served again (owed {owed}, owes {})",
+                    load.group.0,
+                    world.owed(load.group)
+                ));
             }
         }
         Ok(outcome)
@@ -170,12 +178,22 @@ impl Plan {
         Ok(())
     }
 
-    /// An operation that can never fit, or a rate too low for even one operation in the time left.
+    /// An operation that can never fit, or a share too low for even one operation in the time left. Where several
+    /// divide a rate, those who come last are left a sixteenth of it, by weight.
     fn hopeless(&self, world: &World, load: &Load) -> bool {
         let mut level = Some(load.group);
         let cost = Ru::whole(i64::try_from(load.cost.1).unwrap_or(i64::MAX));
-        while let Some(spec) = level.and_then(|id| world.spec(id)) {
-            let slow = spec.limit().is_some_and(|limit| limit.over(Span(CALM.0 / 4)) < cost);
+        let settled = cost.scale(i64::try_from(load.settle_tenths.max(10)).unwrap_or(10), 10);
+        let mut part = 4;
+        while let Some((id, spec)) = level.and_then(|id| Some((id, world.spec(id)?))) {
+            if self
+                .groups
+                .iter()
+                .any(|(child, _)| world.spec(*child).is_some_and(|spec| spec.parent == Some(id)))
+            {
+                part *= 16 * 5;
+            }
+            let slow = spec.limit().is_some_and(|limit| limit.over(Span(CALM.0 / part)) < settled);
             if slow || spec.depth().is_some_and(|depth| depth < cost) {
                 return true;
             }
