@@ -1,9 +1,11 @@
 //! Test support of tidegate: a discrete-event simulation that drives the shipped controller and node machines.
 //!
 //! `sim` is deterministic: one thread, virtual time, one seed. A scenario is a text file under `scenarios/` beside
-//! the transcript it must produce. `rivals` models other allocators under the same loads. `process` runs the real
-//! binaries, kills them, and reads what the nodes logged. `fuzz` holds the properties that hold for any input.
+//! the transcript it must produce. `rivals` models other allocators, `comparison` measures them and tidegate under the
+//! same loads. `process` runs the real binaries, kills them, and reads what the nodes logged. `fuzz` holds the
+//! properties that hold for any input.
 
+pub mod comparison;
 pub mod fuzz;
 pub mod process;
 pub mod rivals;
