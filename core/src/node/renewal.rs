@@ -15,6 +15,8 @@ const MIN_INTERVAL_BURST: Span = Span::millis(300);
 const LEAST_INTERVAL: Span = Span::millis(10);
 /// A full bucket is worth a message only after this.
 const SURPLUS_INTERVAL: Span = Span::millis(250);
+/// A load that is offered less than one part in this many of before has gone elsewhere.
+const GONE: i64 = 4;
 /// Tokens kept when surplus is returned, as time at the leased rate.
 const KEEP: Span = Span::millis(250);
 
@@ -134,19 +136,29 @@ impl NodeGroup {
             let returned = self.budget.abandon(LeaseState::Idle);
             return Ask { acked_seq, returned, ..Ask::default() };
         }
+        let demand = self.offered(now);
         let (returned, held) = self.yield_surplus(now);
-        let waiting = !self.waiters.is_empty();
-        let demand = self.demand.rate(now);
         Ask {
             acked_seq,
             held,
             returned,
-            demand: if waiting { demand.max(self.demand.recent(now)) } else { demand },
+            demand,
             backlog: self.waiters.backlog() + self.budget.debt(),
             head: self.waiters.first().map_or(Ru::ZERO, |(_, first)| first.cost),
             debt: self.budget.debt(),
             waiting: self.waiters.len() as u64,
         }
+    }
+
+    /// What the node is offered. A load that came or went is told at once, noise is not.
+    fn offered(&mut self, now: Time) -> Rate {
+        let (smoothed, recent) = (self.demand.rate(now), self.demand.recent(now));
+        if !self.waiters.is_empty() {
+            return smoothed.max(recent);
+        }
+        let full = self.budget.full_at().is_some_and(|at| at <= now);
+        let gone = self.renewal.scarce && full && recent < smoothed.scale(1, GONE);
+        if gone { recent } else { smoothed }
     }
 
     /// Lowers the rate to what is used and takes out what others can use better.

@@ -10,6 +10,7 @@ use crate::rivals::cockroach::Cockroach;
 use crate::rivals::doorman::Doorman;
 use crate::rivals::ideal::Ideal;
 use crate::rivals::pd::Pd;
+use crate::sim::disk::Death;
 use crate::sim::log::Log;
 use crate::sim::random::Random;
 use crate::sim::world::World;
