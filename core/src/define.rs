@@ -117,10 +117,12 @@ impl Engine {
         if id == GroupId::ROOT || id == GroupId::DEFAULT {
             return Err(GroupError::Reserved(id));
         }
-        let group = self.tree.get_mut(id).filter(|group| !group.removed).ok_or(GroupError::Unknown(id))?;
-        if !group.children.is_empty() {
+        let group = self.tree.get(id).filter(|group| !group.removed).ok_or(GroupError::Unknown(id))?;
+        // Children that are removed themselves, and counted until their leases end, are in nobody's way.
+        if group.children.iter().any(|child| self.tree.get(*child).is_some_and(|child| !child.removed)) {
             return Err(GroupError::HasChildren(id));
         }
+        let group = self.tree.get_mut(id).ok_or(GroupError::Unknown(id))?;
         group.removed = true;
         let holders: Vec<ClientId> = group.leases.keys().copied().collect();
         for client in holders {
@@ -132,10 +134,16 @@ impl Engine {
         Ok(())
     }
 
+    /// Forgets a removed group when nothing below it is leased any more, and then those above it that waited for that.
     pub(crate) fn drop_if_gone(&mut self, id: GroupId) {
-        if self.tree.get(id).is_some_and(|group| group.removed && group.leases.is_empty()) {
-            self.tree.detach(id);
-            self.tree.remove(id);
+        let mut level = Some(id);
+        while let Some(id) = level.take() {
+            let gone = |group: &&Group| group.removed && group.leases.is_empty() && group.children.is_empty();
+            if let Some(group) = self.tree.get(id).filter(gone) {
+                level = Some(group.spec.parent.unwrap_or(GroupId::ROOT));
+                self.tree.detach(id);
+                self.tree.remove(id);
+            }
         }
     }
 }

@@ -116,6 +116,12 @@ impl Engine {
             let Some(group) = self.tree.get_mut(id) else {
                 continue;
             };
+            if group.removed {
+                // There is no group to restore these to: the ancestors they count in recover until they have ended.
+                let longest = group.leases.values().map(|lease| lease.ends().since(now)).max();
+                snapshot.recovery = snapshot.recovery.max(longest.unwrap_or_default());
+                continue;
+            }
             group.advance(now);
             if group.spec.limit().is_some() {
                 snapshot.pools.push((id, group.pool.tokens()));

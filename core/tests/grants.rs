@@ -238,6 +238,40 @@ fn a_removed_group_counts_in_its_parent_until_its_leases_end() {
 }
 
 #[test]
+fn a_group_whose_children_are_removed_can_be_removed_before_their_leases_end() {
+    let mut engine = engine(100);
+    let (middle, child) = (GroupId(3), GroupId(4));
+    engine.put_group(at(0), middle, GroupSpec { parent: Some(GROUP), ..GroupSpec::unlimited() }).unwrap();
+    let spec = GroupSpec { parent: Some(middle), ..GroupSpec::capped(Rate::whole(80)) };
+    engine.put_group(at(0), child, spec).unwrap();
+    let terms = leased(engine.renew(at(0), A, child, 1, &waits(500, 50), None));
+    engine.remove_group(at(10), child).unwrap();
+    engine.remove_group(at(20), middle).unwrap();
+    assert_eq!(committed(&engine, GROUP), terms.rate);
+    engine.expire(at(6_000));
+    assert_eq!(committed(&engine, GROUP), Rate::ZERO);
+    engine.remove_group(at(6_000), GROUP).unwrap();
+    engine.check().unwrap();
+}
+
+#[test]
+fn a_clean_restart_waits_for_the_leases_of_removed_groups() {
+    let mut before = engine(100);
+    let child = GroupId(3);
+    let spec = GroupSpec { parent: Some(GROUP), ..GroupSpec::capped(Rate::whole(80)) };
+    before.put_group(at(0), child, spec).unwrap();
+    let terms = leased(before.renew(at(0), A, child, 1, &waits(500, 50), None));
+    before.remove_group(at(10), child).unwrap();
+    let snapshot = before.snapshot(at(20));
+    let mut after = engine(100);
+    after.restore(at(20), &snapshot);
+    assert!(after.recovering_until() >= at(0).after(terms.ttl));
+    let early = after.renew(at(30), B, GROUP, 1, &waits(500, 50), None);
+    assert!(matches!(early, Some(Grant::Recovering { .. })), "{early:?}");
+    assert_eq!(leased(after.renew(at(6_000), B, GROUP, 2, &waits(500, 50), None)).rate, Rate::whole(100));
+}
+
+#[test]
 fn definitions_that_cannot_hold_are_refused() {
     let mut engine = engine(100);
     let below = |parent| GroupSpec { parent: Some(parent), ..GroupSpec::unlimited() };
