@@ -82,6 +82,10 @@ impl Admin {
                     endpoint: endpoint.clone(),
                     reason: status.source().map_or(message, root_cause),
                 },
+                // Only a status that was made on this side has a cause: the connection broke in the call.
+                _ if let Some(cause) = status.source() => {
+                    CliError::Unreachable { endpoint: endpoint.clone(), reason: root_cause(cause) }
+                }
                 Code::Unimplemented => CliError::Refused(format!(
                     "the server at {endpoint} is no tidegate controller of this version ({message}); check --endpoint"
                 )),
@@ -107,4 +111,29 @@ fn root_cause(error: &dyn std::error::Error) -> String {
         cause = deeper;
     }
     cause.to_string()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn said(status: Status) -> String {
+        let calls = Endpoint::from_static("http://127.0.0.1:1").connect_lazy();
+        let actor = Actor(MetadataValue::from_static("tester"));
+        let endpoint = "http://127.0.0.1:1".to_owned();
+        let admin = Admin { endpoint, calls: AdminClient::with_interceptor(calls, actor) };
+        admin.failed()(status).to_string()
+    }
+
+    #[tokio::test]
+    async fn a_connection_that_breaks_in_a_call_is_told_as_such_and_not_as_a_refusal() {
+        let cause = Box::new(std::io::Error::other("connection reset by peer"));
+        let broken = said(Status::from_error(cause));
+        assert!(
+            broken.starts_with("cannot reach the controller at http://127.0.0.1:1: connection reset"),
+            "{broken}"
+        );
+        assert!(broken.contains("is it running?"), "{broken}");
+        assert_eq!(said(Status::unknown("group x is in use")), "group x is in use");
+    }
 }
