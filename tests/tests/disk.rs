@@ -7,13 +7,13 @@ use std::collections::BTreeSet;
 use std::path::Path;
 
 use tidegate_proto::v1::{CreateGroupRequest, Group, ListGroupsRequest};
-use tidegate_tests::process::cluster::Cluster;
+use tidegate_tests::process::cluster::{Cluster, Disk};
 use tonic::Code;
 
 /// More than these need; the limit comes first.
 const MOST: usize = 20_000;
 
-async fn listed(cluster: &Cluster) -> BTreeSet<String> {
+async fn listed(cluster: &mut Cluster) -> BTreeSet<String> {
     let mut admin = cluster.admin().await.unwrap();
     let mut names = BTreeSet::new();
     let mut after = String::new();
@@ -42,11 +42,11 @@ fn request(index: usize) -> CreateGroupRequest {
 async fn a_full_disk_refuses_changes_and_loses_none() {
     let folder = tempfile::tempdir().unwrap();
     let load_node = Path::new(env!("CARGO_BIN_EXE_load-node"));
-    let mut cluster = Cluster::new(folder.path(), load_node, 0, "none").unwrap();
+    let mut cluster = Cluster::new(folder.path(), load_node, 0, Vec::new()).await.unwrap();
     cluster.start_controller().await.unwrap();
     cluster.kill_controller();
-    let used = std::fs::metadata(folder.path().join("data").join("tidegate.redb")).unwrap().len();
-    cluster.disk_kib = Some(used / 1_024 + 256);
+    let used = std::fs::metadata(cluster.store()).unwrap().len();
+    cluster.disk = Disk::Full(used / 1_024 + 256);
     cluster.start_controller().await.unwrap();
     let mut admin = cluster.admin().await.unwrap();
     let mut acknowledged = BTreeSet::new();
@@ -63,11 +63,11 @@ async fn a_full_disk_refuses_changes_and_loses_none() {
     let refusal = refusal.unwrap();
     println!("{} groups, then: {refusal}", acknowledged.len());
     assert_eq!(refusal.code(), Code::Unavailable, "{refusal}");
-    assert_eq!(listed(&cluster).await, acknowledged, "what was refused is not in force");
+    assert_eq!(listed(&mut cluster).await, acknowledged, "what was refused is not in force");
     // There is room again, and the controller dies before it notices.
     cluster.kill_controller();
-    cluster.disk_kib = None;
+    cluster.disk = Disk::Free;
     cluster.start_controller().await.unwrap();
-    assert_eq!(listed(&cluster).await, acknowledged, "what was acknowledged is there");
+    assert_eq!(listed(&mut cluster).await, acknowledged, "what was acknowledged is there");
     cluster.admin().await.unwrap().create_group(request(MOST)).await.unwrap();
 }

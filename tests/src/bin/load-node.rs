@@ -1,21 +1,36 @@
-//! A node that does nothing but be charged: operations of random cost, one after another, each logged.
+//! A node that does nothing but be charged: in each group, operations of random cost one after another, all logged.
 //!
-//! `load-node ENDPOINT IDENTITY GROUP FOLDER`; ends on SIGTERM after everything is reported, prints what was not.
+//! `load-node ENDPOINT IDENTITY FOLDER WORK…`, with the works of `tidegate_tests::process::load`. Ends on SIGTERM once
+//! everything is reported; exit status 3 when something was not confirmed in time, 1 when anything else fails.
 
 use std::env;
 use std::path::Path;
 use std::process::ExitCode;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use tidegate_client::{Client, Refused, Ru, RuParts};
-use tidegate_tests::process::log::{Log, machine_micros};
+use tidegate_client::{Client, Group, GroupError, Refused, Ru, RuParts};
+use tidegate_tests::process::load::Work;
+use tidegate_tests::process::log::{Log, MachineClock, Operation, machine_micros};
 use tidegate_tests::sim::random::Random;
 use tokio::signal::unix::{SignalKind, signal};
+use tokio::task::JoinSet;
+
+/// Exit status when reports were not confirmed.
+const UNCONFIRMED: u8 = 3;
+/// How long the last reports may take.
+const PATIENCE: Duration = Duration::from_secs(30);
+/// How long an operation waits.
+const WAIT: Duration = Duration::from_secs(2);
+/// Longest pause after a refusal.
+const RETRY: Duration = Duration::from_millis(50);
+
+type Failure = Box<dyn std::error::Error + Send + Sync>;
 
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> ExitCode {
     match run().await {
-        Ok(()) => ExitCode::SUCCESS,
+        Ok(code) => code,
         Err(error) => {
             eprintln!("load-node: {error}");
             ExitCode::FAILURE
@@ -23,49 +38,86 @@ async fn main() -> ExitCode {
     }
 }
 
-async fn run() -> Result<(), Box<dyn std::error::Error>> {
+async fn run() -> Result<ExitCode, Failure> {
     let args: Vec<String> = env::args().skip(1).collect();
-    let [endpoint, identity, group, folder] = args.as_slice() else {
-        return Err("usage: load-node ENDPOINT IDENTITY GROUP FOLDER".into());
+    let [endpoint, identity, folder, works @ ..] = args.as_slice() else {
+        return Err("usage: load-node ENDPOINT IDENTITY FOLDER WORK…".into());
     };
     let folder = Path::new(folder);
     let mut term = signal(SignalKind::terminate())?;
+    let clock = MachineClock::start()?;
     let client = Client::builder([endpoint.as_str()], identity.as_str())
         .journal_dir(folder)
-        .patience(Duration::from_secs(30))
+        .patience(PATIENCE)
         .start()?;
     let incarnation = client.stats().incarnation;
-    let mut log = Log::open(&folder.join(format!("{identity}.log")), incarnation)?;
-    let group = tokio::select! {
-        group = client.group(group) => group?,
-        _ = term.recv() => return finish(&client).await,
-    };
-    let mut random = Random::new(incarnation, 0);
+    let log = Arc::new(Mutex::new(Log::open(&folder.join(format!("{identity}.log")), incarnation)?));
+    let mut tasks = JoinSet::new();
+    for (purpose, work) in (0..).zip(works) {
+        let (work, log) = (work.parse::<Work>()?, Arc::clone(&log));
+        tasks.spawn(labour(client.clone(), work, Random::new(incarnation, purpose), log, clock));
+    }
+    tokio::select! {
+        _ = term.recv() => {}
+        Some(failed) = tasks.join_next() => failed??,
+    }
+    // Between two awaits an operation is admitted, charged and logged, so none is cut in the middle.
+    tasks.shutdown().await;
+    let unconfirmed = client.shutdown().await.unconfirmed;
+    if unconfirmed.is_empty() {
+        return Ok(ExitCode::SUCCESS);
+    }
+    eprintln!("load-node: not confirmed: {unconfirmed:?}");
+    Ok(ExitCode::from(UNCONFIRMED))
+}
+
+/// Asks until the controller answers; it may be away for long.
+async fn found(client: &Client, name: &str) -> Result<Group, Failure> {
     loop {
-        let cost = Ru(i64::try_from(random.between(100_000, 3_000_000))?);
-        let acquired = tokio::select! {
-            acquired = group.acquire(cost, Duration::from_secs(2)) => acquired,
-            _ = term.recv() => return finish(&client).await,
-        };
-        match acquired {
-            Ok(permit) => {
-                let ago = u64::try_from(permit.admitted_at().elapsed().as_micros())?;
-                log.admitted(machine_micros() - ago, cost.0)?;
-                permit.settle_ru(RuParts::flat(cost));
-                log.charged()?;
-            }
-            Err(Refused::Throttled { retry_after, .. } | Refused::Unavailable { retry_after, .. }) => {
-                tokio::select! {
-                    () = tokio::time::sleep(retry_after.min(Duration::from_millis(50))) => {}
-                    _ = term.recv() => return finish(&client).await,
-                }
-            }
-            Err(refused) => return Err(refused.into()),
+        match client.group(name).await {
+            Ok(group) => return Ok(group),
+            Err(GroupError::Unavailable { .. }) => {}
+            Err(error) => return Err(error.into()),
         }
     }
 }
 
-async fn finish(client: &Client) -> Result<(), Box<dyn std::error::Error>> {
-    let unconfirmed = client.shutdown().await.unconfirmed;
-    if unconfirmed.is_empty() { Ok(()) } else { Err(format!("not confirmed: {unconfirmed:?}").into()) }
+async fn labour(
+    client: Client,
+    work: Work,
+    mut random: Random,
+    log: Arc<Mutex<Log>>,
+    clock: MachineClock,
+) -> Result<(), Failure> {
+    let group = found(&client, &work.group).await?;
+    loop {
+        let draw = work.draw(&mut random);
+        let asked = machine_micros();
+        match group.acquire(Ru(draw.estimate), WAIT).await {
+            Ok(permit) => {
+                let admitted_us = clock.micros(permit.admitted_at());
+                let operation = Operation {
+                    admitted_us,
+                    written_us: machine_micros(),
+                    estimate: draw.estimate,
+                    actual: draw.actual,
+                    waited_us: admitted_us.saturating_sub(asked),
+                    settled_us: None,
+                };
+                let mut log = log.lock().unwrap_or_else(PoisonError::into_inner);
+                log.admitted(&work.group, &operation)?;
+                permit.settle_ru(RuParts::flat(Ru(draw.actual)));
+                log.charged(&work.group, machine_micros())?;
+            }
+            Err(Refused::Throttled { retry_after, .. } | Refused::Unavailable { retry_after, .. }) => {
+                tokio::time::sleep(retry_after.min(RETRY)).await;
+            }
+            Err(refused) => return Err(refused.into()),
+        }
+        if draw.pause.is_zero() {
+            tokio::task::yield_now().await;
+        } else {
+            tokio::time::sleep(draw.pause).await;
+        }
+    }
 }

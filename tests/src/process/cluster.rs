@@ -1,47 +1,38 @@
-//! A controller and load nodes as processes on loopback, which can be killed and started again.
+//! A controller and load nodes as processes on loopback, each node behind a proxy of its own.
+//!
+//! The binaries are found beside each other: `load-node` is given, `tidegate` must stand next to it.
 
-use std::fs;
 use std::io;
-use std::net::TcpListener;
+use std::net::{Ipv4Addr, SocketAddr, TcpListener};
+use std::os::unix::process::ExitStatusExt as _;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::{Command, ExitStatus};
 use std::time::Duration;
 
-use rustix::process::{Pid, Signal, kill_process};
+use rustix::process::Signal;
 use tidegate_proto::v1::admin_client::AdminClient;
 use tidegate_proto::v1::{StatusReply, StatusRequest};
 use tonic::transport::{Channel, Endpoint};
 
-/// How long a process may take to come up or to end.
-const PATIENCE: Duration = Duration::from_secs(30);
+use super::child::{Process, output_of, tail};
+use super::error::{ClusterError, PATIENCE, io};
+use super::load::Work;
+use super::proxy::Proxy;
 
-/// Why a cluster cannot be run.
-#[derive(Debug, thiserror::Error)]
-pub enum ClusterError {
-    /// A process or file.
-    #[error("{what}: {error}")]
-    Io {
-        /// What was tried.
-        what: String,
-        /// What the operating system said.
-        error: io::Error,
-    },
-    /// The binary under test is not there.
-    #[error("{0} is not built; run `cargo build -p tidegate-cli` first, as tests/run does")]
-    NotBuilt(PathBuf),
-    /// A process did not do in time what it should.
-    #[error("{what} took longer than {PATIENCE:?}; {log}")]
-    TooLate {
-        /// What was waited for.
-        what: String,
-        /// The end of the process's log.
-        log: String,
-    },
-}
+/// Ports of controllers. They lie below those the kernel gives to outgoing connections: while a controller is down,
+/// a node that connects again and again would at some time be given the very port and be connected to itself.
+const PORTS: std::ops::Range<u16> = 20_000..30_000;
+/// Exit status of a load node that could not confirm everything.
+const UNCONFIRMED: i32 = 3;
 
-fn io(what: impl Into<String>) -> impl FnOnce(io::Error) -> ClusterError {
-    let what = what.into();
-    move |error| ClusterError::Io { what, error }
+/// How the controller's files are limited.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Disk {
+    /// Not at all.
+    #[default]
+    Free,
+    /// No file may grow past this many KiB, as if the disk were full.
+    Full(u64),
 }
 
 /// The processes of a test; all are killed when it is dropped.
@@ -51,51 +42,68 @@ pub struct Cluster {
     tidegate: PathBuf,
     load_node: PathBuf,
     ports: (u16, u16),
-    group: String,
-    /// The controller's files may not grow past this many KiB, as if the disk were full.
-    pub disk_kib: Option<u64>,
-    controller: Option<Child>,
-    nodes: Vec<Option<Child>>,
+    works: Vec<Work>,
+    /// What the controller may write.
+    pub disk: Disk,
+    /// The controller, while it runs.
+    pub controller: Option<Process>,
+    /// The nodes, while they run.
+    pub nodes: Vec<Option<Process>>,
+    /// Their links to the controller.
+    pub links: Vec<Proxy>,
 }
 
 impl Cluster {
-    /// A cluster with its files in `folder`; nothing runs yet. `load_node` is the binary of that name.
+    /// A cluster with its files in `folder`; nothing runs yet but the proxies. `load_node` is the binary of that name.
     ///
     /// # Errors
     /// The `tidegate` binary is not built, or no ports are free.
-    pub fn new(folder: &Path, load_node: &Path, nodes: usize, group: &str) -> Result<Self, ClusterError> {
+    pub async fn new(
+        folder: &Path,
+        load_node: &Path,
+        nodes: usize,
+        works: Vec<Work>,
+    ) -> Result<Self, ClusterError> {
         let tidegate = load_node.with_file_name("tidegate");
         if !tidegate.exists() {
             return Err(ClusterError::NotBuilt(tidegate));
+        }
+        let ports = free_ports().map_err(io("find two free ports"))?;
+        let mut links = Vec::new();
+        for _ in 0..nodes {
+            links.push(Proxy::start(local(ports.0)).await?);
         }
         Ok(Self {
             folder: folder.to_owned(),
             tidegate,
             load_node: load_node.to_owned(),
-            ports: free_ports().map_err(io("find two free ports"))?,
-            group: group.to_owned(),
-            disk_kib: None,
+            ports,
+            works,
+            disk: Disk::Free,
             controller: None,
             nodes: (0..nodes).map(|_| None).collect(),
+            links,
         })
     }
 
-    fn endpoint(&self) -> String {
-        format!("http://127.0.0.1:{}", self.ports.0)
+    /// Where the controller answers, without a proxy between.
+    pub fn endpoint(&self) -> String {
+        format!("http://{}", local(self.ports.0))
     }
 
-    fn log(&self, name: &str) -> Result<(Stdio, Stdio), ClusterError> {
-        let path = self.folder.join(format!("{name}.out"));
-        let file = fs::OpenOptions::new().create(true).append(true).open(path).map_err(io("open a log"))?;
-        let copy = file.try_clone().map_err(io("open a log"))?;
-        Ok((Stdio::from(file), Stdio::from(copy)))
+    /// A command of the binary under test, with arguments to come.
+    pub fn tidegate(&self) -> Command {
+        Command::new(&self.tidegate)
     }
 
     /// The last lines a process wrote.
     pub fn tail(&self, name: &str) -> String {
-        let text = fs::read_to_string(self.folder.join(format!("{name}.out"))).unwrap_or_default();
-        let lines: Vec<&str> = text.lines().collect();
-        lines.get(lines.len().saturating_sub(5)..).unwrap_or_default().join("\n")
+        tail(&output_of(&self.folder, name))
+    }
+
+    /// The controller's store.
+    pub fn store(&self) -> PathBuf {
+        self.folder.join("data").join("tidegate.redb")
     }
 
     /// Starts the controller and waits until it answers.
@@ -103,64 +111,77 @@ impl Cluster {
     /// # Errors
     /// It does not come up.
     pub async fn start_controller(&mut self) -> Result<(), ClusterError> {
-        let (out, err) = self.log("controller")?;
-        let mut command = match self.disk_kib {
-            None => Command::new(&self.tidegate),
+        self.launch_controller()?;
+        self.status().await.map(drop)
+    }
+
+    /// Starts the controller without waiting for it.
+    ///
+    /// # Errors
+    /// There is no such process.
+    pub fn launch_controller(&mut self) -> Result<(), ClusterError> {
+        let mut command = match self.disk {
+            Disk::Free => self.tidegate(),
             // A process that ignores the signal gets an error from its writes instead.
-            Some(kib) => {
+            Disk::Full(kib) => {
                 let mut shell = Command::new("bash");
                 let script = format!("trap '' XFSZ; ulimit -f {kib}; exec \"$0\" \"$@\"");
                 shell.arg("-c").arg(script).arg(&self.tidegate);
                 shell
             }
         };
-        let child = command
+        command
             .arg("controller")
             .arg("--data")
             .arg(self.folder.join("data"))
-            .args(["--listen", &format!("127.0.0.1:{}", self.ports.0)])
-            .args(["--http", &format!("127.0.0.1:{}", self.ports.1)])
-            .stdin(Stdio::null())
-            .stdout(out)
-            .stderr(err)
-            .spawn()
-            .map_err(io("start the controller"))?;
-        self.controller = Some(child);
-        self.status().await.map(drop)
+            .args(["--listen", &local(self.ports.0).to_string()])
+            .args(["--http", &local(self.ports.1).to_string()]);
+        self.controller = Some(Process::start(command, "controller", &self.folder)?);
+        Ok(())
     }
 
     /// The admin service, as soon as it answers.
     ///
     /// # Errors
-    /// It does not answer in time.
-    pub async fn admin(&self) -> Result<AdminClient<Channel>, ClusterError> {
-        let late =
-            || ClusterError::TooLate { what: "the controller".to_owned(), log: self.tail("controller") };
-        let Ok(endpoint) = Endpoint::from_shared(self.endpoint()) else {
-            return Err(late());
-        };
+    /// It does not answer in time, or the controller has ended.
+    pub async fn admin(&mut self) -> Result<AdminClient<Channel>, ClusterError> {
+        let endpoint = Endpoint::from_shared(self.endpoint()).map_err(|error| self.no_answer(&error))?;
         let connect = async {
             loop {
                 if let Ok(channel) = endpoint.connect().await {
-                    return AdminClient::new(channel);
+                    return Ok(AdminClient::new(channel));
+                }
+                if let Some(controller) = &mut self.controller
+                    && let Some(status) = controller.ended()
+                {
+                    return Err(controller.unexpected(status));
                 }
                 tokio::time::sleep(Duration::from_millis(10)).await;
             }
         };
-        tokio::time::timeout(PATIENCE, connect).await.map_err(|_| late())
+        let connected = tokio::time::timeout(PATIENCE, connect).await;
+        connected.unwrap_or_else(|late| Err(self.no_answer(&late)))
     }
 
     /// The controller's status, as soon as it answers.
     ///
     /// # Errors
     /// It does not answer in time.
-    pub async fn status(&self) -> Result<StatusReply, ClusterError> {
+    pub async fn status(&mut self) -> Result<StatusReply, ClusterError> {
         let mut admin = self.admin().await?;
-        let reply = admin.status(StatusRequest {}).await;
-        reply.map(tonic::Response::into_inner).map_err(|status| ClusterError::TooLate {
-            what: format!("the controller's status ({status})"),
+        let reply = tokio::time::timeout(PATIENCE, admin.status(StatusRequest {})).await;
+        match reply {
+            Ok(Ok(reply)) => Ok(reply.into_inner()),
+            Ok(Err(status)) => Err(self.no_answer(&status)),
+            Err(late) => Err(self.no_answer(&late)),
+        }
+    }
+
+    fn no_answer(&self, why: &dyn std::fmt::Display) -> ClusterError {
+        ClusterError::TooLate {
+            what: format!("the controller's answer ({why})"),
             log: self.tail("controller"),
-        })
+        }
     }
 
     /// Name of a node.
@@ -179,37 +200,24 @@ impl Cluster {
     /// It cannot be started.
     pub fn start_node(&mut self, index: usize) -> Result<(), ClusterError> {
         let name = Self::node_name(index);
-        let (out, err) = self.log(&name)?;
-        let child = Command::new(&self.load_node)
-            .args([self.endpoint(), name, self.group.clone()])
-            .arg(&self.folder)
-            .stdin(Stdio::null())
-            .stdout(out)
-            .stderr(err)
-            .spawn()
-            .map_err(io("start a node"))?;
-        if let Some(place) = self.nodes.get_mut(index) {
-            *place = Some(child);
-        }
+        let (Some(place), Some(link)) = (self.nodes.get_mut(index), self.links.get(index)) else {
+            return Ok(());
+        };
+        let mut command = Command::new(&self.load_node);
+        command.arg(format!("http://{}", link.address())).arg(&name).arg(&self.folder);
+        command.args(self.works.iter().map(ToString::to_string));
+        *place = Some(Process::start(command, &name, &self.folder)?);
         Ok(())
     }
 
     /// `kill -9` of the controller.
     pub fn kill_controller(&mut self) {
-        kill(&mut self.controller);
+        self.controller.take().into_iter().for_each(Process::kill);
     }
 
     /// `kill -9` of a node.
     pub fn kill_node(&mut self, index: usize) {
-        if let Some(node) = self.nodes.get_mut(index) {
-            kill(node);
-        }
-    }
-
-    /// Whether a node still runs.
-    pub fn node_runs(&mut self, index: usize) -> bool {
-        let node = self.nodes.get_mut(index).and_then(Option::as_mut);
-        node.is_some_and(|child| matches!(child.try_wait(), Ok(None)))
+        self.nodes.get_mut(index).and_then(Option::take).into_iter().for_each(Process::kill);
     }
 
     /// Asks all nodes to end, and waits until they have reported everything.
@@ -217,56 +225,38 @@ impl Cluster {
     /// # Errors
     /// A node does not end, or ends with an error.
     pub async fn stop_nodes(&mut self) -> Result<(), ClusterError> {
-        for index in 0..self.nodes.len() {
-            let Some(mut child) = self.nodes.get_mut(index).and_then(Option::take) else {
-                continue;
-            };
-            let name = Self::node_name(index);
-            terminate(&child);
-            let ended = async {
-                loop {
-                    match child.try_wait() {
-                        Ok(None) => tokio::time::sleep(Duration::from_millis(10)).await,
-                        ended => return ended,
-                    }
-                }
-            };
-            let ended = tokio::time::timeout(PATIENCE, ended).await;
-            if !matches!(&ended, Ok(Ok(Some(status))) if status.success()) {
-                let _ = child.kill();
-                return Err(ClusterError::TooLate {
-                    what: format!("{name} ({ended:?})"),
-                    log: self.tail(&name),
-                });
+        self.nodes.iter().flatten().for_each(Process::terminate);
+        for node in self.nodes.iter_mut().filter_map(Option::take) {
+            let mut node = node;
+            let status = node.end_within(PATIENCE).await?;
+            if !status.success() {
+                return Err(node.unexpected(status));
             }
         }
         Ok(())
     }
 }
 
-impl Drop for Cluster {
-    fn drop(&mut self) {
-        kill(&mut self.controller);
-        self.nodes.iter_mut().for_each(kill);
-    }
+/// A process that was asked to end did; a node may not have got its last reports confirmed. Of the signal itself a
+/// process ends that was not yet ready for it.
+pub fn ended_as_asked(status: ExitStatus) -> bool {
+    let asked = status.signal() == Some(Signal::TERM.as_raw());
+    status.success() || status.code() == Some(UNCONFIRMED) || asked
 }
 
-fn kill(child: &mut Option<Child>) {
-    if let Some(mut child) = child.take() {
-        let _ = child.kill();
-        let _ = child.wait();
-    }
-}
-
-fn terminate(child: &Child) {
-    let pid = i32::try_from(child.id()).ok().and_then(Pid::from_raw);
-    if let Some(pid) = pid {
-        let _ = kill_process(pid, Signal::TERM);
-    }
+fn local(port: u16) -> SocketAddr {
+    SocketAddr::from((Ipv4Addr::LOCALHOST, port))
 }
 
 /// Two ports that were free a moment ago; they must outlive restarts of the controller.
 fn free_ports() -> io::Result<(u16, u16)> {
-    let (a, b) = (TcpListener::bind("127.0.0.1:0")?, TcpListener::bind("127.0.0.1:0")?);
-    Ok((a.local_addr()?.port(), b.local_addr()?.port()))
+    // Runs at the same time begin at different places.
+    let spread = u16::try_from(std::process::id() % 4_999).unwrap_or(0) * 2;
+    let from = PORTS.start.saturating_add(spread);
+    let mut free =
+        (from..PORTS.end).chain(PORTS.start..from).filter(|port| TcpListener::bind(local(*port)).is_ok());
+    match (free.next(), free.next()) {
+        (Some(grpc), Some(http)) => Ok((grpc, http)),
+        _ => Err(io::ErrorKind::AddrInUse.into()),
+    }
 }

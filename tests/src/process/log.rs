@@ -1,19 +1,82 @@
 //! What a load node did, on disk: written with one `write` a line, so that `kill -9` loses at most the last line.
 //!
-//! A line is `B incarnation` when a process begins, `A micros cost` when an operation of `cost` micro-RU was admitted
-//! (`micros` on the machine's monotonic clock, the same for all processes), and `C` when it was charged. Operations
-//! follow one another, so of each incarnation at most the last is admitted and not known to be charged.
+//! A line is one of these; all times are microseconds of the machine's monotonic clock, the same for all processes:
+//!
+//! * `B incarnation .` when a process begins;
+//! * `A group admitted written estimate actual waited .` when an operation was admitted: when its tokens were taken,
+//!   when this line was about to be written, micro-RU taken and micro-RU it will be charged, microseconds waited;
+//! * `C group settled .` when it was charged.
+//!
+//! Operations of one group follow one another, so of each incarnation and group at most the last is admitted and not
+//! known to be charged. The moment that counts is `admitted`, when the node's state machine took the tokens, and not
+//! `written`: a process that is stopped between the two has already spent what it was leased while the lease ran,
+//! and writes the line when it goes on. The end of line `.` tells a whole line from one that was torn.
 
+use std::collections::BTreeMap;
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write as _};
 use std::path::Path;
 
 use rustix::time::{ClockId, clock_gettime};
+use tokio::time::Instant;
+
+/// A reading of both clocks is good when it took no longer than this, in microseconds.
+pub const CLOCK_ERROR_US: u64 = 20;
+/// Attempts to get such a reading; the best counts.
+const READINGS: u32 = 1_000;
 
 /// Microseconds on the monotonic clock of the machine.
 pub fn machine_micros() -> u64 {
     let now = clock_gettime(ClockId::Monotonic);
     u64::try_from(now.tv_sec).unwrap_or(0) * 1_000_000 + u64::try_from(now.tv_nsec / 1_000).unwrap_or(0)
+}
+
+/// Turns instants of this process into machine time. Both clocks are read once, so that a process that is stopped
+/// while it converts a moment does not move that moment.
+#[derive(Clone, Copy, Debug)]
+pub struct MachineClock {
+    instant: Instant,
+    micros: u64,
+}
+
+impl MachineClock {
+    /// Reads both clocks; to within [`CLOCK_ERROR_US`] unless the machine is too busy for that, which is an error.
+    ///
+    /// # Errors
+    /// No reading was quick enough.
+    pub fn start() -> io::Result<Self> {
+        for _ in 0..READINGS {
+            let micros = machine_micros();
+            let instant = Instant::now();
+            if machine_micros() - micros <= CLOCK_ERROR_US {
+                return Ok(Self { instant, micros });
+            }
+        }
+        Err(io::Error::other("the machine is too busy to compare its clocks"))
+    }
+
+    /// The moment `instant`, which is not before this clock was started.
+    pub fn micros(&self, instant: Instant) -> u64 {
+        let since = instant.saturating_duration_since(self.instant).as_micros();
+        self.micros.saturating_add(u64::try_from(since).unwrap_or(u64::MAX))
+    }
+}
+
+/// One operation.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Operation {
+    /// When its tokens were taken.
+    pub admitted_us: u64,
+    /// When that was about to be written down.
+    pub written_us: u64,
+    /// Micro-RU taken.
+    pub estimate: i64,
+    /// Micro-RU it is charged.
+    pub actual: i64,
+    /// Time it waited for admission.
+    pub waited_us: u64,
+    /// When it was charged, if that is certain.
+    pub settled_us: Option<u64>,
 }
 
 /// A log that is being written.
@@ -28,24 +91,26 @@ impl Log {
     pub fn open(path: &Path, incarnation: u64) -> io::Result<Self> {
         let mut file = OpenOptions::new().create(true).append(true).open(path)?;
         // A line that the last process did not finish is ended, so that it does not run into the next.
-        file.write_all(format!("\nB {incarnation}\n").as_bytes())?;
+        file.write_all(format!("\nB {incarnation} .\n").as_bytes())?;
         Ok(Self(file))
     }
 
-    /// An operation was admitted.
+    /// An operation of `group` was admitted.
     ///
     /// # Errors
     /// The file cannot be written.
-    pub fn admitted(&mut self, micros: u64, cost: i64) -> io::Result<()> {
-        self.0.write_all(format!("A {micros} {cost}\n").as_bytes())
+    pub fn admitted(&mut self, group: &str, operation: &Operation) -> io::Result<()> {
+        let Operation { admitted_us, written_us, estimate, actual, waited_us, .. } = operation;
+        let line = format!("A {group} {admitted_us} {written_us} {estimate} {actual} {waited_us} .\n");
+        self.0.write_all(line.as_bytes())
     }
 
     /// It was charged.
     ///
     /// # Errors
     /// The file cannot be written.
-    pub fn charged(&mut self) -> io::Result<()> {
-        self.0.write_all(b"C\n")
+    pub fn charged(&mut self, group: &str, settled_us: u64) -> io::Result<()> {
+        self.0.write_all(format!("C {group} {settled_us} .\n").as_bytes())
     }
 }
 
@@ -54,12 +119,50 @@ impl Log {
 pub struct Life {
     /// Its number.
     pub incarnation: u64,
-    /// Time in microseconds and cost in micro-RU of everything admitted.
-    pub admitted: Vec<(u64, i64)>,
-    /// Charged for certain: operations and micro-RU.
-    pub charged: (u64, i64),
-    /// Cost of a last operation that may have been charged before the kill.
-    pub doubtful: Option<i64>,
+    /// Operations by group, in the order of their admission.
+    pub groups: BTreeMap<String, Vec<Operation>>,
+}
+
+impl Life {
+    /// What was charged to a group for certain: operations and micro-RU.
+    pub fn charged(&self, group: &str) -> (u64, i64) {
+        let certain = self.operations(group).iter().filter(|operation| operation.settled_us.is_some());
+        certain.fold((0, 0), |(count, sum), operation| (count + 1, sum + operation.actual))
+    }
+
+    /// Micro-RU of a last operation that may have been charged before the kill.
+    pub fn doubtful(&self, group: &str) -> Option<i64> {
+        let last = self.operations(group).last()?;
+        last.settled_us.is_none().then_some(last.actual)
+    }
+
+    /// Operations of a group.
+    pub fn operations(&self, group: &str) -> &[Operation] {
+        self.groups.get(group).map_or(&[], Vec::as_slice)
+    }
+
+    fn take(&mut self, words: &[&str]) {
+        let number = |text: &str| text.parse::<u64>().ok();
+        match *words {
+            ["A", group, admitted, written, estimate, actual, waited, "."] => {
+                let numbers = (number(admitted), number(written), number(waited));
+                if let (Some(admitted_us), Some(written_us), Some(waited_us)) = numbers
+                    && let (Ok(estimate), Ok(actual)) = (estimate.parse(), actual.parse())
+                {
+                    let (waited_us, settled_us) = (waited_us, None);
+                    let operation =
+                        Operation { admitted_us, written_us, estimate, actual, waited_us, settled_us };
+                    self.groups.entry(group.to_owned()).or_default().push(operation);
+                }
+            }
+            ["C", group, settled, "."] => {
+                if let Some(last) = self.groups.get_mut(group).and_then(|operations| operations.last_mut()) {
+                    last.settled_us = number(settled);
+                }
+            }
+            _ => {}
+        }
+    }
 }
 
 /// Reads a log.
@@ -71,21 +174,11 @@ pub fn read(path: &Path) -> io::Result<Vec<Life>> {
     for line in fs::read_to_string(path)?.lines() {
         let words: Vec<&str> = line.split(' ').collect();
         match (words.as_slice(), lives.last_mut()) {
-            (["B", incarnation], _) => {
+            (["B", incarnation, "."], _) => {
                 let incarnation = incarnation.parse().unwrap_or(0);
                 lives.push(Life { incarnation, ..Life::default() });
             }
-            (["A", micros, cost], Some(life)) => {
-                if let (Ok(micros), Ok(cost)) = (micros.parse(), cost.parse()) {
-                    life.admitted.push((micros, cost));
-                    life.doubtful = Some(cost);
-                }
-            }
-            (["C"], Some(life)) => {
-                if let Some(cost) = life.doubtful.take() {
-                    life.charged = (life.charged.0 + 1, life.charged.1 + cost);
-                }
-            }
+            (words, Some(life)) => life.take(words),
             _ => {}
         }
     }
@@ -96,20 +189,36 @@ pub fn read(path: &Path) -> io::Result<Vec<Life>> {
 mod tests {
     use super::*;
 
+    fn operation(admitted_us: u64, actual: i64) -> Operation {
+        Operation { admitted_us, written_us: admitted_us + 1, estimate: 7, actual, ..Operation::default() }
+    }
+
     #[test]
     fn a_log_is_read_back_with_its_torn_end() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("node.log");
         let mut log = Log::open(&path, 5).unwrap();
-        log.admitted(10, 7).unwrap();
-        log.charged().unwrap();
-        log.admitted(20, 9).unwrap();
-        OpenOptions::new().append(true).open(&path).unwrap().write_all(b"A 3").unwrap();
+        log.admitted("a", &operation(10, 7)).unwrap();
+        log.admitted("b", &operation(11, 8)).unwrap();
+        log.charged("a", 15).unwrap();
+        log.admitted("a", &operation(20, 9)).unwrap();
+        // A whole line but for its end: the last number may be cut short.
+        OpenOptions::new().append(true).open(&path).unwrap().write_all(b"A b 30 31 7 7 100").unwrap();
         drop(Log::open(&path, 6).unwrap());
         let lives = read(&path).unwrap();
         assert_eq!(lives.len(), 2);
-        assert_eq!((lives[0].charged, lives[0].doubtful), ((1, 7), Some(9)));
-        assert_eq!(lives[0].admitted, [(10, 7), (20, 9)]);
+        assert_eq!((lives[0].charged("a"), lives[0].doubtful("a")), ((1, 7), Some(9)));
+        assert_eq!((lives[0].charged("b"), lives[0].doubtful("b")), ((0, 0), Some(8)));
+        assert_eq!(lives[0].operations("a")[0], Operation { settled_us: Some(15), ..operation(10, 7) });
         assert_eq!(lives[1], Life { incarnation: 6, ..Life::default() });
+        assert_eq!((lives[1].charged("a"), lives[1].doubtful("a")), ((0, 0), None));
+    }
+
+    #[test]
+    fn machine_time_is_that_of_the_machine() {
+        let clock = MachineClock::start().unwrap();
+        let before = machine_micros();
+        let read = clock.micros(Instant::now());
+        assert!((before - CLOCK_ERROR_US..=machine_micros() + CLOCK_ERROR_US).contains(&read));
     }
 }

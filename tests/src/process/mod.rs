@@ -1,4 +1,9 @@
-//! Real processes: a cluster on loopback that can be killed, and the log each load node keeps.
+//! Real processes: a cluster on loopback that can be killed, stopped and cut off, and the log each load node keeps.
 
+pub mod chaos;
+pub mod child;
 pub mod cluster;
+pub mod error;
+pub mod load;
 pub mod log;
+pub mod proxy;

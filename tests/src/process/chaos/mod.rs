@@ -1,0 +1,115 @@
+//! Chaos with real processes: a controller and nodes under load are killed, stopped, cut off and restarted by a seed
+//! while definitions change; then the nodes' own logs are judged against the controller's ledger and the bound.
+//!
+//! Nothing is judged by how long it takes: only what was admitted, charged, acknowledged and found.
+
+pub mod cap;
+pub mod console;
+pub mod definitions;
+pub mod fault;
+pub mod judge;
+pub mod links;
+pub mod outcome;
+pub mod run;
+pub mod scene;
+pub mod tally;
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use super::load::Work;
+
+/// Nodes of a run.
+pub const NODES: usize = 4;
+/// Lease length of every group, as text and in microseconds.
+pub const GROUP_TTL: &str = "800ms";
+/// The same in microseconds.
+pub const TTL_US: u64 = 800_000;
+/// How long a lease may last at the controller: with 0.1 % drift and the margin of 50 ms.
+pub const LEASE_US: u64 = TTL_US + TTL_US / 1_000 + 1 + 50_000;
+/// Renewal period of every group: the default for that lease length.
+pub const GROUP_RENEW: &str = "160ms";
+/// The group whose rate is altered during the run.
+pub const MOVING: &str = "moving";
+/// Between these it moves, in RU/s; it begins at the second.
+pub const MOVING_RATES: (i64, i64) = (50, 400);
+
+/// A group under load, or above such groups.
+#[derive(Clone, Copy, Debug)]
+pub struct Loaded {
+    /// Its name.
+    pub name: &'static str,
+    /// Its rate in RU/s, where it is fixed.
+    pub rate: i64,
+    /// Depth of its bucket in RU.
+    pub burst: i64,
+    /// How it is made, beyond name, rate, burst and lease length.
+    pub settings: &'static [&'static str],
+    /// Groups whose load counts: itself, or its children.
+    pub counts: &'static [&'static str],
+    /// Its operations cost something else than estimated.
+    pub wrong: bool,
+}
+
+/// The groups. `left` may borrow what `tree` has left, so its own cap is that of `tree`.
+pub const LOADED: [Loaded; 6] = [
+    Loaded { name: "load", rate: 1_000, burst: 1_000, settings: &[], counts: &["load"], wrong: false },
+    Loaded { name: "dear", rate: 300, burst: 300, settings: &[], counts: &["dear"], wrong: true },
+    Loaded {
+        name: MOVING,
+        rate: MOVING_RATES.1,
+        burst: MOVING_RATES.1,
+        settings: &[],
+        counts: &[MOVING],
+        wrong: false,
+    },
+    Loaded { name: "tree", rate: 600, burst: 600, settings: &[], counts: &["left", "right"], wrong: false },
+    Loaded {
+        name: "left",
+        rate: 200,
+        burst: 600,
+        settings: &["--parent", "tree", "--burstable", "unlimited"],
+        counts: &[],
+        wrong: false,
+    },
+    Loaded {
+        name: "right",
+        rate: 300,
+        burst: 300,
+        settings: &["--parent", "tree"],
+        counts: &["right"],
+        wrong: false,
+    },
+];
+
+/// The groups that nodes charge.
+pub fn charged() -> impl Iterator<Item = &'static Loaded> {
+    LOADED.iter().filter(|loaded| loaded.name != "tree")
+}
+
+/// What each node does.
+pub fn works() -> Vec<Work> {
+    let work = |loaded: &Loaded| Work {
+        group: loaded.name.to_owned(),
+        burst: loaded.burst.unsigned_abs(),
+        wrong: loaded.wrong,
+    };
+    charged().map(work).collect()
+}
+
+/// How a run goes.
+#[derive(Clone, Debug)]
+pub struct Settings {
+    /// Where all files are kept.
+    pub folder: PathBuf,
+    /// The `load-node` binary; `tidegate` stands beside it.
+    pub load_node: PathBuf,
+    /// The seed of all faults.
+    pub seed: u64,
+    /// The run ends with this many `kill -9`.
+    pub kills: u64,
+    /// Or after this time.
+    pub limit: Duration,
+    /// Whether progress is told on the standard error.
+    pub progress: bool,
+}

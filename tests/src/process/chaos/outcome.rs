@@ -1,0 +1,139 @@
+//! The figures of a run.
+
+use std::fmt;
+
+use tidegate_core::units::{Ru, Span};
+
+use super::definitions::Counts;
+use super::tally::Tally;
+
+/// What was found in a group's logs and in the ledger.
+#[derive(Clone, Debug)]
+pub struct GroupFigures {
+    /// The group.
+    pub name: &'static str,
+    /// Operations admitted.
+    pub operations: u64,
+    /// Charged for certain by the logs, and at most: operations under way at a kill are in or out.
+    pub charged: (Ru, Ru),
+    /// In the ledger.
+    pub ledger: Ru,
+    /// Half, and 99 of 100, waited no longer.
+    pub waits: (Span, Span),
+}
+
+/// A bound and what was measured against it.
+#[derive(Clone, Debug)]
+pub struct BoundFigures {
+    /// The group, and what is counted.
+    pub name: String,
+    /// Admitted above rate * window, in the worst window.
+    pub worst: Ru,
+    /// What may be: burst, overrun and the error of the clocks.
+    pub allowed: Ru,
+    /// The overrun in it.
+    pub overrun: Ru,
+}
+
+/// Stops, and times without an answer.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct StopFigures {
+    /// Stops of nodes.
+    pub stops: u64,
+    /// Those longer than a lease.
+    pub long: u64,
+    /// Operations admitted before a stop and written down after it.
+    pub across: u64,
+    /// Times longer than a lease in which a node got no answer.
+    pub silences: u64,
+    /// Those that a stopped node woke up in.
+    pub dark_wakes: u64,
+}
+
+/// What a run came to.
+#[derive(Debug)]
+pub struct Outcome {
+    /// What happened.
+    pub tally: Tally,
+    /// Time it took.
+    pub took: Span,
+    /// Incarnations of nodes that were judged.
+    pub incarnations: usize,
+    /// By group.
+    pub groups: Vec<GroupFigures>,
+    /// By bound.
+    pub bounds: Vec<BoundFigures>,
+    /// Stops.
+    pub stops: StopFigures,
+    /// Changes of definitions.
+    pub counts: Counts,
+    /// Groups and bindings that were acknowledged and found at the end.
+    pub there: (usize, usize),
+    /// Alterations of the moving rate.
+    pub alterations: usize,
+    /// What is wrong, in words; empty when nothing is.
+    pub violations: Vec<String>,
+}
+
+impl Outcome {
+    /// Operations admitted in all groups.
+    pub fn operations(&self) -> u64 {
+        self.groups.iter().map(|group| group.operations).sum()
+    }
+}
+
+impl fmt::Display for Outcome {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let seconds = self.took.0 / 1_000_000;
+        let faults: Vec<String> =
+            self.tally.faults.iter().map(|(fault, count)| format!("{count} {}", fault.name())).collect();
+        writeln!(f, "{} kills in {seconds} s; faults: {}", self.tally.kills(), faults.join(", "))?;
+        writeln!(
+            f,
+            "{} operations of {} incarnations; {} processes ended as asked",
+            self.operations(),
+            self.incarnations,
+            self.tally.clean_ends
+        )?;
+        for group in &self.groups {
+            let GroupFigures { name, operations, charged, ledger, waits } = group;
+            let (sure, most) = charged;
+            writeln!(
+                f,
+                "  {name}: {operations} operations, ledger {ledger}, logs {sure} to {most}; \
+                 half waited up to {}, 99 of 100 up to {}",
+                waits.0, waits.1
+            )?;
+        }
+        writeln!(f, "worst window above rate * window, and what may be:")?;
+        for bound in &self.bounds {
+            writeln!(
+                f,
+                "  {}: {} of {} (overrun {})",
+                bound.name, bound.worst, bound.allowed, bound.overrun
+            )?;
+        }
+        let StopFigures { stops, long, across, silences, dark_wakes } = self.stops;
+        writeln!(
+            f,
+            "{stops} stops of nodes, {long} longer than a lease; {across} operations admitted before a stop and \
+             written after it"
+        )?;
+        writeln!(
+            f,
+            "{silences} times longer than a lease without an answer, {dark_wakes} of them with a stopped node waking up"
+        )?;
+        let (groups, bindings) = self.there;
+        let Counts { acknowledged, lost, compared } = self.counts;
+        writeln!(
+            f,
+            "{acknowledged} changes acknowledged, {lost} without an answer, {} of them rates under load; \
+             all compared {compared} times; at the end {groups} groups and {bindings} bindings",
+            self.alterations
+        )?;
+        match self.violations.as_slice() {
+            [] => write!(f, "no violation"),
+            violations => write!(f, "VIOLATED:\n  {}", violations.join("\n  ")),
+        }
+    }
+}

@@ -1,0 +1,285 @@
+//! A whole run: set up, let faults happen, calm down, see everything go on, stop, and judge.
+
+use std::collections::BTreeMap;
+use std::fs::{self, File};
+use std::io::{Read as _, Seek as _, SeekFrom};
+use std::path::PathBuf;
+use std::time::Duration;
+
+use tidegate_core::units::{Rate, Ru, Span};
+use tidegate_proto::v1::{UsageRequest, UsageRow};
+use tokio::sync::watch;
+
+use super::cap::Cap;
+use super::console::{Console, Reply};
+use super::definitions::Definitions;
+use super::fault::Schedule;
+use super::outcome::Outcome;
+use super::scene::Scene;
+use super::{GROUP_RENEW, GROUP_TTL, LEASE_US, LOADED, MOVING, NODES, Settings, charged, judge};
+use crate::process::cluster::Cluster;
+use crate::process::error::{ClusterError, PATIENCE, io};
+use crate::process::log;
+
+/// Time between two looks at the processes.
+const LOOK: Duration = Duration::from_millis(20);
+/// Time between two lines of progress.
+const PROGRESS_US: u64 = 10_000_000;
+/// Violations told; more say nothing new.
+const TOLD: usize = 30;
+
+/// Runs to the end and judges. The outcome lists what is violated; it is also written to `outcome.txt`.
+///
+/// # Errors
+/// The run cannot go on: a process ended by itself or did not obey.
+pub async fn run(settings: &Settings) -> Result<Outcome, ClusterError> {
+    let outcome = run_all(settings).await;
+    let text = match &outcome {
+        Ok(outcome) => outcome.to_string(),
+        Err(error) => error.to_string(),
+    };
+    let text = format!("seed {}\n{text}\n", settings.seed);
+    fs::write(settings.folder.join("outcome.txt"), text).map_err(io("write outcome.txt"))?;
+    outcome
+}
+
+async fn run_all(settings: &Settings) -> Result<Outcome, ClusterError> {
+    let mut scene = Scene::new(settings).await?;
+    scene.start_controller().await?;
+    let console = Console {
+        tidegate: scene.cluster.tidegate().get_program().into(),
+        endpoint: scene.cluster.endpoint(),
+    };
+    set_up(&console).await?;
+    // A clean start forgets the longer lease that the group `default` had, and with it long recoveries.
+    let mut controller = scene.cluster.controller.take();
+    if let Some(controller) = &mut controller {
+        controller.terminate();
+        controller.end_within(PATIENCE).await?;
+    }
+    scene.crash_controller().await?;
+    scene.start_nodes()?;
+
+    let (stop, stopped) = watch::channel(false);
+    let definitions = Definitions::new(console, settings.seed).run(scene.starts.clone(), stopped);
+    let mut definitions = tokio::spawn(definitions);
+    let mut violations = Vec::new();
+    let mut progress = Progress::new(&scene.cluster, settings);
+    let mut schedule = Schedule::new(settings.seed);
+    let limit_us = u64::try_from(settings.limit.as_micros()).unwrap_or(u64::MAX);
+    let begun_us = scene.tally.now_us();
+    while scene.tally.kills() < settings.kills && scene.tally.now_us() - begun_us < limit_us {
+        scene.mend()?;
+        while schedule.next_us() <= scene.tally.now_us() - begun_us && scene.tally.kills() < settings.kills {
+            if let Some(event) = schedule.take() {
+                scene.suffer(event).await?;
+            }
+        }
+        if definitions.is_finished() {
+            break;
+        }
+        progress.tell(&scene)?;
+        tokio::time::sleep(LOOK).await;
+    }
+    let took = Span(scene.tally.now_us() - begun_us);
+
+    scene.calm().await?;
+    stop.send_replace(true);
+    let definitions = match (&mut definitions).await {
+        Ok(Ok(definitions)) => Some(definitions),
+        Ok(Err(violation)) => {
+            violations.push(violation);
+            None
+        }
+        Err(error) => return Err(refused("change definitions", &error.to_string())),
+    };
+    all_go_on(&scene, &mut violations).await?;
+    scene.cluster.stop_nodes().await?;
+    scene.crash_controller().await?;
+    judged(scene, definitions, took, violations).await
+}
+
+async fn judged(
+    mut scene: Scene,
+    mut definitions: Option<Definitions>,
+    took: Span,
+    mut violations: Vec<String>,
+) -> Result<Outcome, ClusterError> {
+    if let Some(definitions) = &mut definitions {
+        match definitions.compare().await {
+            Ok(true) => {}
+            Ok(false) => violations.push("the controller did not list its definitions".to_owned()),
+            Err(violation) => violations.push(violation),
+        }
+    }
+    let logs = (0..NODES).map(|node| log::read(&scene.cluster.node_log(node)));
+    let logs = logs.collect::<Result<Vec<_>, _>>().map_err(io("read a node's log"))?;
+    let mut groups = Vec::new();
+    for loaded in charged() {
+        let rows = usage(&mut scene.cluster, loaded.name).await?;
+        groups.push(judge::ledger(loaded, &logs, &rows, &mut violations));
+    }
+    let fixed = Cap::new(Rate::ZERO, LEASE_US);
+    let mut bounds = Vec::new();
+    for loaded in LOADED.iter().filter(|loaded| !loaded.counts.is_empty()) {
+        // What the moving rate was is known only while definitions were followed.
+        let cap = match &definitions {
+            Some(definitions) => &definitions.cap,
+            None if loaded.name == MOVING => continue,
+            None => &fixed,
+        };
+        bounds.extend(judge::bound(loaded, cap, &logs, &mut violations));
+    }
+    let stops = judge::stops(&scene.tally, &logs, &mut violations);
+    violations.truncate(TOLD);
+    Ok(Outcome {
+        took,
+        incarnations: logs.iter().map(Vec::len).sum(),
+        groups,
+        bounds,
+        stops,
+        counts: definitions.as_ref().map(|d| d.counts).unwrap_or_default(),
+        there: definitions.as_ref().map(Definitions::there).unwrap_or_default(),
+        alterations: definitions.as_ref().map_or(0, |d| d.cap.alterations()),
+        tally: scene.tally,
+        violations,
+    })
+}
+
+fn refused(what: &str, reason: &str) -> ClusterError {
+    ClusterError::Refused { what: what.to_owned(), reason: reason.to_owned() }
+}
+
+/// Makes the groups under load.
+async fn set_up(console: &Console) -> Result<(), ClusterError> {
+    let run = async |args: &[&str]| match console.run(args).await {
+        Reply::Done => Ok(()),
+        other => Err(refused(&args.join(" "), &format!("{other:?}"))),
+    };
+    run(&["group", "alter", "default", "--ttl", GROUP_TTL, "--renew", GROUP_RENEW]).await?;
+    for loaded in LOADED {
+        let (rate, burst) = (loaded.rate.to_string(), loaded.burst.to_string());
+        let mut args =
+            vec!["group", "create", loaded.name, "--rate", &rate, "--burst", &burst, "--ttl", GROUP_TTL];
+        args.extend(loaded.settings);
+        run(&args).await?;
+    }
+    Ok(())
+}
+
+/// Once the faults are over every node is admitted in every group again.
+async fn all_go_on(scene: &Scene, violations: &mut Vec<String>) -> Result<(), ClusterError> {
+    let mut tails: Vec<Tail> = (0..NODES).map(|node| Tail::new(scene.cluster.node_log(node))).collect();
+    for tail in &mut tails {
+        tail.read()?;
+    }
+    let before: Vec<_> = tails.iter().map(|tail| tail.admitted.clone()).collect();
+    let waiting = |tails: &[Tail]| {
+        let mut waiting = Vec::new();
+        for (node, (tail, before)) in tails.iter().zip(&before).enumerate() {
+            let still = |group: &&str| tail.admitted.get(*group) <= before.get(*group);
+            waiting.extend(
+                charged().map(|l| l.name).filter(still).map(|group| format!("node {node} in {group}")),
+            );
+        }
+        waiting
+    };
+    let goes_on = async {
+        while !waiting(&tails).is_empty() {
+            tokio::time::sleep(LOOK).await;
+            for tail in &mut tails {
+                tail.read()?;
+            }
+        }
+        Ok(())
+    };
+    match tokio::time::timeout(PATIENCE, goes_on).await {
+        Ok(done) => done,
+        Err(_) => {
+            let waiting = waiting(&tails).join(", ");
+            violations.push(format!("progress: nothing admitted within {PATIENCE:?} of calm: {waiting}"));
+            Ok(())
+        }
+    }
+}
+
+/// What the ledger says of a group, by incarnation and in all.
+async fn usage(cluster: &mut Cluster, group: &str) -> Result<Vec<UsageRow>, ClusterError> {
+    let request = UsageRequest { group: group.to_owned(), per_client: true };
+    let reply = cluster.admin().await?.usage(request).await;
+    let reply = reply.map_err(|status| refused("tell usage", &status.to_string()))?.into_inner();
+    if reply.truncated {
+        return Err(refused("tell all usage", "there are more incarnations than fit an answer"));
+    }
+    Ok(reply.rows)
+}
+
+/// What has been added to a node's log.
+struct Tail {
+    path: PathBuf,
+    at: u64,
+    admitted: BTreeMap<String, u64>,
+    micro: i64,
+}
+
+impl Tail {
+    fn new(path: PathBuf) -> Self {
+        Self { path, at: 0, admitted: BTreeMap::new(), micro: 0 }
+    }
+
+    fn read(&mut self) -> Result<(), ClusterError> {
+        // A node that was never started for long enough has none.
+        let Ok(mut file) = File::open(&self.path) else {
+            return Ok(());
+        };
+        let mut text = String::new();
+        file.seek(SeekFrom::Start(self.at))
+            .and_then(|_| file.read_to_string(&mut text))
+            .map_err(io("read a node's log"))?;
+        // A line that is not finished is read again.
+        let whole = text.rfind('\n').map_or("", |end| text.get(..=end).unwrap_or_default());
+        self.at += whole.len() as u64;
+        for line in whole.lines() {
+            if let ["A", group, _, _, estimate, ..] = line.split(' ').collect::<Vec<_>>().as_slice() {
+                *self.admitted.entry((*group).to_owned()).or_default() += 1;
+                self.micro += estimate.parse::<i64>().unwrap_or(0);
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Tells how far a run is.
+struct Progress {
+    wanted: bool,
+    kills: u64,
+    tails: Vec<Tail>,
+    next_us: u64,
+}
+
+impl Progress {
+    fn new(cluster: &Cluster, settings: &Settings) -> Self {
+        let tails = (0..NODES).map(|node| Tail::new(cluster.node_log(node))).collect();
+        Self { wanted: settings.progress, kills: settings.kills, tails, next_us: PROGRESS_US }
+    }
+
+    fn tell(&mut self, scene: &Scene) -> Result<(), ClusterError> {
+        let now_us = scene.tally.now_us();
+        if !self.wanted || now_us < self.next_us {
+            return Ok(());
+        }
+        self.next_us = now_us + PROGRESS_US;
+        for tail in &mut self.tails {
+            tail.read()?;
+        }
+        let operations: u64 = self.tails.iter().flat_map(|tail| tail.admitted.values()).sum();
+        let admitted = Ru(self.tails.iter().map(|tail| tail.micro).sum());
+        let (kills, seconds) = (scene.tally.kills(), now_us / 1_000_000);
+        let left = self.kills.saturating_sub(kills) * seconds / kills.max(1);
+        eprintln!(
+            "{seconds} s: {kills} of {} kills, {operations} operations, {admitted}, {left} s left",
+            self.kills
+        );
+        Ok(())
+    }
+}

@@ -1,0 +1,81 @@
+//! What happened to the processes, on machine time: kills, stops, and times in which a node could get no lease.
+
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::io::Write as _;
+
+use super::fault::Fault;
+use crate::process::log::machine_micros;
+
+/// A node that did not run, from when it stood still until it was let go on or killed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Stop {
+    /// The node.
+    pub node: usize,
+    /// Its threads stand still since.
+    pub from_us: u64,
+    /// Until then.
+    pub to_us: u64,
+}
+
+/// A time in which no request of a node was answered. What it holds was asked for before.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Silence {
+    /// The node; `None` for all.
+    pub node: Option<usize>,
+    /// Nothing asked after this was answered.
+    pub from_us: u64,
+    /// Before this.
+    pub to_us: u64,
+}
+
+/// Everything that happened.
+#[derive(Debug)]
+pub struct Tally {
+    file: File,
+    started_us: u64,
+    /// Faults by kind.
+    pub faults: BTreeMap<Fault, u64>,
+    /// Controllers and nodes that ended as they were asked.
+    pub clean_ends: u64,
+    /// Nodes standing still.
+    pub stops: Vec<Stop>,
+    /// Nodes without an answer.
+    pub silences: Vec<Silence>,
+}
+
+impl Tally {
+    /// Nothing yet; what happens is also written to `file`.
+    pub fn new(file: File) -> Self {
+        Self {
+            file,
+            started_us: machine_micros(),
+            faults: BTreeMap::new(),
+            clean_ends: 0,
+            stops: Vec::new(),
+            silences: Vec::new(),
+        }
+    }
+
+    /// Microseconds since the run began.
+    pub fn now_us(&self) -> u64 {
+        machine_micros() - self.started_us
+    }
+
+    /// Writes a line down, with machine time.
+    pub fn note(&mut self, text: &str) {
+        // The figures do not hang on it.
+        let _ = writeln!(self.file, "{} {text}", machine_micros());
+    }
+
+    /// A fault has happened.
+    pub fn count(&mut self, fault: Fault, text: &str) {
+        *self.faults.entry(fault).or_default() += 1;
+        self.note(&format!("{}: {text}", fault.name()));
+    }
+
+    /// How many processes were killed.
+    pub fn kills(&self) -> u64 {
+        self.faults.iter().filter(|(fault, _)| fault.kills()).map(|(_, count)| count).sum()
+    }
+}

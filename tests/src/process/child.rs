@@ -1,0 +1,178 @@
+//! One process under test: killed, stopped, continued, asked to end; its output is kept in a file.
+
+use std::fs::{self, OpenOptions};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::time::Duration;
+
+use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process, waitid};
+
+use super::error::{ClusterError, PATIENCE, io};
+
+/// Lines of a log that an error quotes.
+const QUOTED: usize = 5;
+
+/// A running process. It is killed when this is dropped.
+#[derive(Debug)]
+pub struct Process {
+    name: String,
+    output: PathBuf,
+    child: Child,
+}
+
+impl Process {
+    /// Runs a command; what it prints is appended to `<folder>/<name>.out`.
+    ///
+    /// # Errors
+    /// The file or the process cannot be made.
+    pub fn start(mut command: Command, name: &str, folder: &Path) -> Result<Self, ClusterError> {
+        let output = output_of(folder, name);
+        let file = OpenOptions::new().create(true).append(true).open(&output).map_err(io("open a log"))?;
+        let copy = file.try_clone().map_err(io("open a log"))?;
+        let child = command
+            .stdin(Stdio::null())
+            .stdout(Stdio::from(file))
+            .stderr(Stdio::from(copy))
+            .spawn()
+            .map_err(io(format!("start {name}")))?;
+        Ok(Self { name: name.to_owned(), output, child })
+    }
+
+    /// The last lines it wrote.
+    pub fn tail(&self) -> String {
+        tail(&self.output)
+    }
+
+    /// How it ended, if it did.
+    pub fn ended(&mut self) -> Option<ExitStatus> {
+        self.child.try_wait().ok().flatten()
+    }
+
+    /// An error that tells how it ended.
+    pub fn unexpected(&self, status: ExitStatus) -> ClusterError {
+        ClusterError::Ended { what: self.name.clone(), status: status.to_string(), log: self.tail() }
+    }
+
+    /// `kill -9`, also of a stopped process; back when it is gone.
+    pub fn kill(mut self) {
+        self.end();
+    }
+
+    fn end(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+
+    /// Asks it to end.
+    pub fn terminate(&self) {
+        self.signal(Signal::TERM);
+    }
+
+    /// Stops it; back when no thread of it runs any more. False when it ended meanwhile.
+    ///
+    /// # Errors
+    /// It does not stop.
+    pub async fn stop(&mut self) -> Result<bool, ClusterError> {
+        self.signal(Signal::STOP);
+        let options = WaitIdOptions::STOPPED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
+        let stopped = async {
+            loop {
+                if self.ended().is_some() {
+                    return false;
+                }
+                // Told once all threads stand still.
+                if let Some(pid) = self.pid()
+                    && let Ok(Some(_)) = waitid(WaitId::Pid(pid), options)
+                {
+                    return true;
+                }
+                tokio::time::sleep(Duration::from_millis(1)).await;
+            }
+        };
+        let late = tokio::time::timeout(PATIENCE, stopped).await;
+        late.map_err(|_| ClusterError::TooLate { what: format!("stopping {}", self.name), log: self.tail() })
+    }
+
+    /// Lets a stopped process go on.
+    pub fn go_on(&self) {
+        self.signal(Signal::CONT);
+    }
+
+    /// Waits until it ends.
+    ///
+    /// # Errors
+    /// It does not end in time; it is killed then.
+    pub async fn end_within(&mut self, limit: Duration) -> Result<ExitStatus, ClusterError> {
+        let ended = async {
+            loop {
+                if let Some(status) = self.ended() {
+                    return status;
+                }
+                tokio::time::sleep(Duration::from_millis(10)).await;
+            }
+        };
+        match tokio::time::timeout(limit, ended).await {
+            Ok(status) => Ok(status),
+            Err(_) => {
+                self.end();
+                Err(ClusterError::TooLate { what: format!("the end of {}", self.name), log: self.tail() })
+            }
+        }
+    }
+
+    fn pid(&self) -> Option<Pid> {
+        i32::try_from(self.child.id()).ok().and_then(Pid::from_raw)
+    }
+
+    fn signal(&self, signal: Signal) {
+        if let Some(pid) = self.pid() {
+            let _ = kill_process(pid, signal);
+        }
+    }
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        self.end();
+    }
+}
+
+/// Where a process's output is kept.
+pub(crate) fn output_of(folder: &Path, name: &str) -> PathBuf {
+    folder.join(format!("{name}.out"))
+}
+
+/// The last lines of a file.
+pub(crate) fn tail(path: &Path) -> String {
+    let text = fs::read_to_string(path).unwrap_or_default();
+    let lines: Vec<&str> = text.lines().collect();
+    lines.get(lines.len().saturating_sub(QUOTED)..).unwrap_or_default().join("\n")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn a_process_is_stopped_continued_and_killed() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut command = Command::new("sh");
+        command.args(["-c", "while :; do date +%s%N; done"]);
+        let mut process = Process::start(command, "clock", folder.path()).unwrap();
+        let path = output_of(folder.path(), "clock");
+        let length = || fs::metadata(&path).unwrap().len();
+        let grown = async |from: u64| {
+            while length() <= from {
+                tokio::time::sleep(Duration::from_millis(1)).await;
+            }
+        };
+        grown(0).await;
+        assert!(process.stop().await.unwrap());
+        assert!(process.ended().is_none());
+        process.go_on();
+        grown(length()).await;
+        process.terminate();
+        assert!(!process.end_within(PATIENCE).await.unwrap().success());
+        assert!(process.tail().lines().count() > 1);
+    }
+}

@@ -1,0 +1,56 @@
+//! Why processes cannot be run.
+
+use std::io;
+use std::path::PathBuf;
+use std::time::Duration;
+
+/// How long a process may take to come up, to stop or to end.
+pub const PATIENCE: Duration = Duration::from_secs(60);
+
+/// Why a cluster cannot be run.
+#[derive(Debug, thiserror::Error)]
+pub enum ClusterError {
+    /// A process, a socket or a file.
+    #[error("cannot {what}: {error}")]
+    Io {
+        /// What was tried.
+        what: String,
+        /// What the operating system said.
+        error: io::Error,
+    },
+    /// The binary under test is not there.
+    #[error("{0} is not built; run `cargo build -p tidegate-cli` first (with --release for a release run)")]
+    NotBuilt(PathBuf),
+    /// A process did not do in time what it should.
+    #[error("{what} took longer than {PATIENCE:?}; {log}")]
+    TooLate {
+        /// What was waited for.
+        what: String,
+        /// The end of the process's log.
+        log: String,
+    },
+    /// A process ended by itself, or otherwise than it was asked to.
+    #[error("{what} ended with {status}; {log}")]
+    Ended {
+        /// Which process.
+        what: String,
+        /// Its exit status.
+        status: String,
+        /// The end of its log.
+        log: String,
+    },
+    /// The controller refused what it should not.
+    #[error("the controller refused to {what}: {reason}")]
+    Refused {
+        /// What was asked.
+        what: String,
+        /// What it said.
+        reason: String,
+    },
+}
+
+/// Attaches what was tried.
+pub(crate) fn io(what: impl Into<String>) -> impl FnOnce(io::Error) -> ClusterError {
+    let what = what.into();
+    move |error| ClusterError::Io { what, error }
+}
