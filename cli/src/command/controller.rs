@@ -139,6 +139,9 @@ fn start_log(format: LogFormat) -> Result<(), CliError> {
         Err(_) => EnvFilter::new("info"),
     };
     let log = tracing_subscriber::fmt().with_env_filter(filter).with_writer(io::stderr);
+    // The subscriber would tell of a failed write with `eprintln!`, which panics when that fails, too. A full disk
+    // must cost the log only, and not what is between a commit and putting it in force.
+    let log = log.log_internal_errors(false);
     let started = match format {
         LogFormat::Text => log.with_ansi(false).try_init(),
         LogFormat::Json => log.json().try_init(),

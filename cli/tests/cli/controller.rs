@@ -64,6 +64,15 @@ fn a_data_directory_serves_one_controller() {
 }
 
 #[test]
+fn a_log_that_cannot_be_written_stops_nothing() {
+    let full = std::fs::OpenOptions::new().write(true).open("/dev/full").unwrap();
+    let controller = Controller::logging_to(full.into());
+    controller.ok(&["group", "create", "shop", "--rate", "5"]);
+    assert!(controller.ok(&["group", "list"]).contains("shop"));
+    assert_eq!(controller.stop(), Some(0));
+}
+
+#[test]
 fn it_ends_cleanly_with_its_parent() {
     let controller = Controller::start();
     assert!(controller.rest.starts_with("http://127.0.0.1:"));

@@ -40,8 +40,13 @@ pub(crate) struct Controller {
 impl Controller {
     /// Starts one and waits for its addresses.
     pub(crate) fn start() -> Self {
+        Self::logging_to(Stdio::null())
+    }
+
+    /// The same, with its log going there.
+    pub(crate) fn logging_to(log: Stdio) -> Self {
         let data = tempfile::tempdir().unwrap();
-        let mut process = spawn(data.path(), &[]);
+        let mut process = command(data.path(), &[]).stderr(log).spawn().unwrap();
         let mut lines = BufReader::new(process.stdout.take().unwrap()).lines();
         let mut address = |prefix: &str| {
             let line = lines.next().unwrap().unwrap();
@@ -93,13 +98,16 @@ impl Drop for Controller {
 
 /// Starts a controller process on free ports with more arguments.
 pub(crate) fn spawn(data: &Path, more: &[&str]) -> Child {
-    tidegate()
+    command(data, more).stderr(Stdio::null()).spawn().unwrap()
+}
+
+fn command(data: &Path, more: &[&str]) -> Command {
+    let mut command = tidegate();
+    command
         .args(["controller", "--listen", "127.0.0.1:0", "--until-stdin-ends", "--data"])
         .arg(data)
         .args(more)
         .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::null())
-        .spawn()
-        .unwrap()
+        .stdout(Stdio::piped());
+    command
 }
