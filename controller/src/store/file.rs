@@ -3,12 +3,16 @@
 //! A new file is built under a temporary name and renamed when it is complete, so that a file under the store's name
 //! is always a whole store and an empty or foreign file is an error, never a reason to start afresh. Every commit is
 //! followed by fsync (redb's immediate durability).
+//!
+//! After a failed write redb refuses everything until the file is opened anew, so that is done before the next call:
+//! a disk that was full for a while costs the calls of that while only.
 
 use std::fs;
 use std::io::ErrorKind;
 use std::ops::ControlFlow;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
+use std::sync::{PoisonError, RwLock};
 
 use redb::{
     Database, DatabaseError, ReadableDatabase as _, StorageBackend, StorageError, TableDefinition, TableError,
@@ -19,7 +23,10 @@ use super::{Store, StoreError, Table, Visit, Write};
 
 /// The redb file.
 pub struct RedbStore {
-    database: Database,
+    /// Opens it anew.
+    again: Box<dyn Fn() -> Result<Database, StoreError> + Send + Sync>,
+    /// `None` after a failed commit, until the file is opened anew.
+    database: RwLock<Option<Database>>,
 }
 
 impl RedbStore {
@@ -29,32 +36,49 @@ impl RedbStore {
         if missing {
             create(path)?;
         }
-        // redb checks pages as it meets them; damage that its checks do not foresee may panic there.
-        let opened = catch_unwind(AssertUnwindSafe(|| Database::open(path)));
-        let database = match opened {
-            Ok(result) => result.map_err(|error| open_error(path, error))?,
-            Err(_) => return Err(unreadable(path, "its pages are damaged")),
-        };
-        let store = Self { database };
-        let checked = catch_unwind(AssertUnwindSafe(|| store.check_format(path)));
-        checked.unwrap_or_else(|_| Err(unreadable(path, "its pages are damaged")))?;
-        Ok(store)
+        let named = path.to_owned();
+        Self::over(open_file(path)?, move || open_file(&named)).checked(path)
     }
 
     /// Opens the store on a medium that is no file, creating it when the medium is empty. Simulations and fuzzing put
     /// a disk with faults under the store this way; in errors it goes by the name of `path`.
-    pub fn open_on(medium: impl StorageBackend, path: &Path) -> Result<Self, StoreError> {
-        let unreadable = |reason: &str| unreadable(path, reason);
-        let fresh = medium.len().map_err(|error| unreadable(&error.to_string()))? == 0;
-        let opened = catch_unwind(AssertUnwindSafe(|| Database::builder().create_with_backend(medium)));
-        let database = opened.map_err(|_| unreadable("its pages are damaged"))?;
-        let store = Self { database: database.map_err(|error| open_error(path, error))? };
+    pub fn open_on(medium: impl StorageBackend + Clone, path: &Path) -> Result<Self, StoreError> {
+        let fresh = medium.len().map_err(|error| unreadable(path, &error.to_string()))? == 0;
+        let named = path.to_owned();
+        let open = move || open_medium(medium.clone(), &named);
+        let store = Self::over(open()?, open);
         if fresh {
             store.commit(&[format_row()])?;
         }
-        let checked = catch_unwind(AssertUnwindSafe(|| store.check_format(path)));
-        checked.unwrap_or_else(|_| Err(unreadable("its pages are damaged")))?;
-        Ok(store)
+        store.checked(path)
+    }
+
+    fn checked(self, path: &Path) -> Result<Self, StoreError> {
+        let checked = catch_unwind(AssertUnwindSafe(|| self.check_format(path)));
+        checked.unwrap_or_else(|_| Err(unreadable(path, "its pages are damaged")))?;
+        Ok(self)
+    }
+
+    fn over(
+        database: Database,
+        again: impl Fn() -> Result<Database, StoreError> + Send + Sync + 'static,
+    ) -> Self {
+        Self { again: Box::new(again), database: RwLock::new(Some(database)) }
+    }
+
+    /// Does `work` on the open file.
+    fn with<T>(&self, work: impl FnOnce(&Database) -> Result<T, StoreError>) -> Result<T, StoreError> {
+        let open = self.database.read().unwrap_or_else(PoisonError::into_inner);
+        if let Some(database) = &*open {
+            return work(database);
+        }
+        drop(open);
+        let mut closed = self.database.write().unwrap_or_else(PoisonError::into_inner);
+        match &*closed {
+            // Someone else was quicker.
+            Some(database) => work(database),
+            None => work(closed.insert((self.again)()?)),
+        }
     }
 
     fn check_format(&self, path: &Path) -> Result<(), StoreError> {
@@ -72,6 +96,26 @@ impl RedbStore {
     }
 }
 
+/// Opens a file that exists.
+fn open_file(path: &Path) -> Result<Database, StoreError> {
+    opened(path, || Database::open(path))
+}
+
+fn open_medium(medium: impl StorageBackend, path: &Path) -> Result<Database, StoreError> {
+    opened(path, || Database::builder().create_with_backend(medium))
+}
+
+/// redb checks pages as it meets them; damage that its checks do not foresee may panic there.
+fn opened(
+    path: &Path,
+    open: impl FnOnce() -> Result<Database, DatabaseError>,
+) -> Result<Database, StoreError> {
+    match catch_unwind(AssertUnwindSafe(open)) {
+        Ok(opened) => opened.map_err(|error| open_error(path, error)),
+        Err(_) => Err(unreadable(path, "its pages are damaged")),
+    }
+}
+
 /// Builds an empty store beside `path` and moves it there.
 fn create(path: &Path) -> Result<(), StoreError> {
     let open = |reason: String| StoreError::Open { path: path.to_owned(), reason };
@@ -84,7 +128,9 @@ fn create(path: &Path) -> Result<(), StoreError> {
     {
         return Err(open(error.to_string()));
     }
-    let store = RedbStore { database: Database::create(&fresh).map_err(|error| open_error(path, error))? };
+    let database = Database::create(&fresh).map_err(|error| open_error(path, error))?;
+    let unused = path.to_owned();
+    let store = RedbStore::over(database, move || open_file(&unused));
     store.commit(&[format_row()])?;
     drop(store);
     fs::rename(&fresh, path).map_err(|error| open(error.to_string()))?;
@@ -143,58 +189,67 @@ fn failed<E: std::fmt::Display>(operation: &'static str) -> impl Fn(E) -> StoreE
 
 impl Store for RedbStore {
     fn commit(&self, batch: &[Write]) -> Result<(), StoreError> {
-        let transaction = self.database.begin_write().map_err(failed("begin a change"))?;
-        for write in batch {
-            match write {
-                Write::Put(table, key, value) => {
-                    let mut rows =
-                        transaction.open_table(definition(*table)).map_err(failed("open a table"))?;
-                    rows.insert(key.as_slice(), value.as_slice()).map_err(failed("write a row"))?;
-                }
-                Write::Delete(table, key) => {
-                    let mut rows =
-                        transaction.open_table(definition(*table)).map_err(failed("open a table"))?;
-                    rows.remove(key.as_slice()).map_err(failed("remove a row"))?;
-                }
-                Write::DeleteBelow(table, key) => {
-                    let mut rows =
-                        transaction.open_table(definition(*table)).map_err(failed("open a table"))?;
-                    rows.retain_in(..key.as_slice(), |_, _| false).map_err(failed("remove rows"))?;
-                }
-            }
+        let result = self.with(|database| commit(database, batch));
+        if result.is_err() {
+            *self.database.write().unwrap_or_else(PoisonError::into_inner) = None;
         }
-        transaction.commit().map_err(failed("commit a change"))
+        result
     }
 
     fn scan(&self, table: Table, from: &[u8], visit: &mut Visit<'_>) -> Result<(), StoreError> {
-        let transaction = self.database.begin_read().map_err(failed("begin to read"))?;
-        let rows = match transaction.open_table(definition(table)) {
-            Ok(rows) => rows,
-            Err(TableError::TableDoesNotExist(_)) => return Ok(()),
-            Err(error) => return Err(failed("open a table")(error)),
-        };
-        for row in rows.range(from..).map_err(failed("read a table"))? {
-            let (key, value) = row.map_err(failed("read a row"))?;
-            if let ControlFlow::Break(()) = visit(key.value(), value.value())? {
-                break;
+        self.with(|database| {
+            let transaction = database.begin_read().map_err(failed("begin to read"))?;
+            let rows = match transaction.open_table(definition(table)) {
+                Ok(rows) => rows,
+                Err(TableError::TableDoesNotExist(_)) => return Ok(()),
+                Err(error) => return Err(failed("open a table")(error)),
+            };
+            for row in rows.range(from..).map_err(failed("read a table"))? {
+                let (key, value) = row.map_err(failed("read a row"))?;
+                if let ControlFlow::Break(()) = visit(key.value(), value.value())? {
+                    break;
+                }
             }
-        }
-        Ok(())
+            Ok(())
+        })
     }
 
     fn get(&self, table: Table, keys: &[Vec<u8>]) -> Result<Vec<Option<Vec<u8>>>, StoreError> {
-        let transaction = self.database.begin_read().map_err(failed("begin to read"))?;
-        let rows = match transaction.open_table(definition(table)) {
-            Ok(rows) => rows,
-            Err(TableError::TableDoesNotExist(_)) => return Ok(vec![None; keys.len()]),
-            Err(error) => return Err(failed("open a table")(error)),
-        };
-        let values = keys.iter().map(|key| {
-            let value = rows.get(key.as_slice()).map_err(failed("read a row"))?;
-            Ok(value.map(|value| value.value().to_vec()))
-        });
-        values.collect()
+        self.with(|database| {
+            let transaction = database.begin_read().map_err(failed("begin to read"))?;
+            let rows = match transaction.open_table(definition(table)) {
+                Ok(rows) => rows,
+                Err(TableError::TableDoesNotExist(_)) => return Ok(vec![None; keys.len()]),
+                Err(error) => return Err(failed("open a table")(error)),
+            };
+            let values = keys.iter().map(|key| {
+                let value = rows.get(key.as_slice()).map_err(failed("read a row"))?;
+                Ok(value.map(|value| value.value().to_vec()))
+            });
+            values.collect()
+        })
     }
+}
+
+fn commit(database: &Database, batch: &[Write]) -> Result<(), StoreError> {
+    let transaction = database.begin_write().map_err(failed("begin a change"))?;
+    for write in batch {
+        match write {
+            Write::Put(table, key, value) => {
+                let mut rows = transaction.open_table(definition(*table)).map_err(failed("open a table"))?;
+                rows.insert(key.as_slice(), value.as_slice()).map_err(failed("write a row"))?;
+            }
+            Write::Delete(table, key) => {
+                let mut rows = transaction.open_table(definition(*table)).map_err(failed("open a table"))?;
+                rows.remove(key.as_slice()).map_err(failed("remove a row"))?;
+            }
+            Write::DeleteBelow(table, key) => {
+                let mut rows = transaction.open_table(definition(*table)).map_err(failed("open a table"))?;
+                rows.retain_in(..key.as_slice(), |_, _| false).map_err(failed("remove rows"))?;
+            }
+        }
+    }
+    transaction.commit().map_err(failed("commit a change"))
 }
 
 #[cfg(test)]
@@ -238,6 +293,25 @@ mod tests {
             [Some(b"3".to_vec()), None]
         );
         assert_eq!(store.get(Table::Hours, &[b"c".to_vec()]).unwrap(), [None]);
+    }
+
+    #[test]
+    fn a_file_that_failed_is_opened_anew_as_soon_as_it_can_be() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("store");
+        let store = RedbStore::open(&path).unwrap();
+        store.commit(&[put(Table::Groups, b"a", b"1")]).unwrap();
+        // As after a failed commit, on a disk that is away.
+        *store.database.write().unwrap() = None;
+        let away = folder.path().join("away");
+        fs::rename(&path, &away).unwrap();
+        let keys = [b"a".to_vec(), b"b".to_vec()];
+        assert!(matches!(store.commit(&[put(Table::Groups, b"b", b"2")]), Err(StoreError::Open { .. })));
+        assert!(matches!(store.get(Table::Groups, &keys), Err(StoreError::Open { .. })));
+        assert!(!path.exists(), "no empty store takes its place");
+        fs::rename(&away, &path).unwrap();
+        store.commit(&[put(Table::Groups, b"b", b"2")]).unwrap();
+        assert_eq!(store.get(Table::Groups, &keys).unwrap(), [Some(b"1".to_vec()), Some(b"2".to_vec())]);
     }
 
     #[test]

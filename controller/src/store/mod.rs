@@ -85,7 +85,10 @@ pub enum StoreError {
         expected: u32,
     },
     /// The file or its folder cannot be opened or created.
-    #[error("the store {path} cannot be opened: {reason}; check that the folder exists and is writable")]
+    #[error(
+        "the store {path} cannot be opened: {reason}; check that the folder exists, that it and the file are writable, \
+         and that the disk has space"
+    )]
     Open {
         /// The file.
         path: PathBuf,
