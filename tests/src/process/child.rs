@@ -1,13 +1,16 @@
 //! One process under test: killed, stopped, continued, asked to end; its output is kept in a file.
 
 use std::fs::{self, OpenOptions};
+use std::io;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::Duration;
 
-use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process, waitid};
+use rustix::process::{
+    Pid, Resource, Rlimit, Signal, WaitId, WaitIdOptions, getrlimit, kill_process, prlimit, waitid,
+};
 
-use super::error::{ClusterError, PATIENCE, io};
+use super::error::{ClusterError, PATIENCE, io as io_error};
 
 /// Lines of a log that an error quotes.
 const QUOTED: usize = 5;
@@ -27,14 +30,15 @@ impl Process {
     /// The file or the process cannot be made.
     pub fn start(mut command: Command, name: &str, folder: &Path) -> Result<Self, ClusterError> {
         let output = output_of(folder, name);
-        let file = OpenOptions::new().create(true).append(true).open(&output).map_err(io("open a log"))?;
-        let copy = file.try_clone().map_err(io("open a log"))?;
+        let file =
+            OpenOptions::new().create(true).append(true).open(&output).map_err(io_error("open a log"))?;
+        let copy = file.try_clone().map_err(io_error("open a log"))?;
         let child = command
             .stdin(Stdio::null())
             .stdout(Stdio::from(file))
             .stderr(Stdio::from(copy))
             .spawn()
-            .map_err(io(format!("start {name}")))?;
+            .map_err(io_error(format!("start {name}")))?;
         Ok(Self { name: name.to_owned(), output, child })
     }
 
@@ -91,6 +95,21 @@ impl Process {
         };
         let late = tokio::time::timeout(PATIENCE, stopped).await;
         late.map_err(|_| ClusterError::TooLate { what: format!("stopping {}", self.name), log: self.tail() })
+    }
+
+    /// Takes away, or gives back, the right to write to files, which a process started with [`Disk::Failing`] sees
+    /// as a disk that refuses every write; its standard output and error are files, too.
+    ///
+    /// # Errors
+    /// The limit cannot be set.
+    ///
+    /// [`Disk::Failing`]: super::cluster::Disk::Failing
+    pub fn writes(&self, allowed: bool) -> Result<(), ClusterError> {
+        let own = getrlimit(Resource::Fsize);
+        let current = if allowed { own.current } else { Some(0) };
+        let limit = Rlimit { current, maximum: own.maximum };
+        let set = prlimit(self.pid(), Resource::Fsize, limit).map_err(io::Error::from);
+        set.map(drop).map_err(io_error(format!("limit what {} writes", self.name)))
     }
 
     /// Lets a stopped process go on.

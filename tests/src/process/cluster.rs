@@ -7,9 +7,10 @@ use std::net::{Ipv4Addr, SocketAddr, TcpListener};
 use std::os::unix::process::ExitStatusExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitStatus};
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
-use rustix::process::Signal;
+use rustix::process::{Signal, geteuid};
 use tidegate_proto::v1::admin_client::AdminClient;
 use tidegate_proto::v1::{StatusReply, StatusRequest};
 use tonic::transport::{Channel, Endpoint};
@@ -25,14 +26,18 @@ const PORTS: std::ops::Range<u16> = 20_000..30_000;
 /// Exit status of a load node that could not confirm everything.
 const UNCONFIRMED: i32 = 3;
 
-/// How the controller's files are limited.
+/// What a controller that is started can do to its files.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Disk {
-    /// Not at all.
+    /// Everything.
     #[default]
     Free,
     /// No file may grow past this many KiB, as if the disk were full.
     Full(u64),
+    /// Everything, until it is taken away with [`Process::writes`].
+    Failing,
+    /// What the permissions allow, even if it runs as root.
+    Permitted,
 }
 
 /// The processes of a test; all are killed when it is dropped.
@@ -122,13 +127,14 @@ impl Cluster {
     pub fn launch_controller(&mut self) -> Result<(), ClusterError> {
         let mut command = match self.disk {
             Disk::Free => self.tidegate(),
-            // A process that ignores the signal gets an error from its writes instead.
-            Disk::Full(kib) => {
-                let mut shell = Command::new("bash");
-                let script = format!("trap '' XFSZ; ulimit -f {kib}; exec \"$0\" \"$@\"");
-                shell.arg("-c").arg(script).arg(&self.tidegate);
-                shell
+            Disk::Full(kib) => self.under_bash(&format!("ulimit -f {kib}")),
+            Disk::Failing => self.under_bash("true"),
+            Disk::Permitted if geteuid().is_root() => {
+                let mut setpriv = Command::new("setpriv");
+                setpriv.arg("--bounding-set=-dac_override,-dac_read_search").arg(&self.tidegate);
+                setpriv
             }
+            Disk::Permitted => self.tidegate(),
         };
         command
             .arg("controller")
@@ -138,6 +144,14 @@ impl Cluster {
             .args(["--http", &local(self.ports.1).to_string()]);
         self.controller = Some(Process::start(command, "controller", &self.folder)?);
         Ok(())
+    }
+
+    /// The binary after a command of the shell. A process that ignores the signal XFSZ gets an error instead of it
+    /// when it writes past a limit.
+    fn under_bash(&self, before: &str) -> Command {
+        let mut shell = Command::new("bash");
+        shell.arg("-c").arg(format!("trap '' XFSZ; {before}; exec \"$0\" \"$@\"")).arg(&self.tidegate);
+        shell
     }
 
     /// The admin service, as soon as it answers.
@@ -250,11 +264,16 @@ fn local(port: u16) -> SocketAddr {
 
 /// Two ports that were free a moment ago; they must outlive restarts of the controller.
 fn free_ports() -> io::Result<(u16, u16)> {
-    // Runs at the same time begin at different places.
-    let spread = u16::try_from(std::process::id() % 4_999).unwrap_or(0) * 2;
-    let from = PORTS.start.saturating_add(spread);
-    let mut free =
-        (from..PORTS.end).chain(PORTS.start..from).filter(|port| TcpListener::bind(local(*port)).is_ok());
+    /// Ports tried in this process; two clusters of one process never try the same.
+    static TRIED: AtomicU32 = AtomicU32::new(0);
+    let width = u32::from(PORTS.end - PORTS.start);
+    // Processes at the same time begin at different places.
+    let begin = std::process::id().wrapping_mul(97) % width;
+    let mut free = (0..width).filter_map(|_| {
+        let place = begin.wrapping_add(TRIED.fetch_add(1, Ordering::Relaxed)) % width;
+        let port = PORTS.start.saturating_add(u16::try_from(place).ok()?);
+        TcpListener::bind(local(port)).is_ok().then_some(port)
+    });
     match (free.next(), free.next()) {
         (Some(grpc), Some(http)) => Ok((grpc, http)),
         _ => Err(io::ErrorKind::AddrInUse.into()),
