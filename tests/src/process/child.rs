@@ -78,16 +78,12 @@ impl Process {
     /// It does not stop.
     pub async fn stop(&mut self) -> Result<bool, ClusterError> {
         self.signal(Signal::STOP);
-        let options = WaitIdOptions::STOPPED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
         let stopped = async {
             loop {
                 if self.ended().is_some() {
                     return false;
                 }
-                // Told once all threads stand still.
-                if let Some(pid) = self.pid()
-                    && let Ok(Some(_)) = waitid(WaitId::Pid(pid), options)
-                {
+                if self.stands_still() {
                     return true;
                 }
                 tokio::time::sleep(Duration::from_millis(1)).await;
@@ -95,6 +91,12 @@ impl Process {
         };
         let late = tokio::time::timeout(PATIENCE, stopped).await;
         late.map_err(|_| ClusterError::TooLate { what: format!("stopping {}", self.name), log: self.tail() })
+    }
+
+    /// Whether all its threads stand still. Anyone on the machine may let a stopped process go on.
+    pub fn stands_still(&self) -> bool {
+        let options = WaitIdOptions::STOPPED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
+        self.pid().is_some_and(|pid| matches!(waitid(WaitId::Pid(pid), options), Ok(Some(_))))
     }
 
     /// Takes away, or gives back, the right to write to files, which a process started with [`Disk::Failing`] sees
@@ -186,10 +188,12 @@ mod tests {
             }
         };
         grown(0).await;
+        assert!(!process.stands_still());
         assert!(process.stop().await.unwrap());
-        assert!(process.ended().is_none());
+        assert!(process.ended().is_none() && process.stands_still());
         process.go_on();
         grown(length()).await;
+        assert!(!process.stands_still());
         process.terminate();
         assert!(!process.end_within(PATIENCE).await.unwrap().success());
         assert!(process.tail().lines().count() > 1);

@@ -116,8 +116,9 @@ impl fmt::Display for Outcome {
         let StopFigures { stops, long, across, silences, dark_wakes } = self.stops;
         writeln!(
             f,
-            "{stops} stops of nodes, {long} longer than a lease; {across} operations admitted before a stop and \
-             written after it"
+            "{stops} stops of nodes, {long} longer than a lease, {} ended by someone else; {across} operations \
+             admitted before a stop and written after it",
+            self.tally.broken_stops
         )?;
         writeln!(
             f,

@@ -9,6 +9,7 @@ use std::time::Duration;
 use super::fault::{Event, Fault};
 use super::tally::{Silence, Stop, Tally};
 use super::{NODES, Settings, TTL_US, links, works};
+use crate::process::child::Process;
 use crate::process::cluster::{Cluster, ended_as_asked};
 use crate::process::error::{ClusterError, PATIENCE, io};
 use crate::process::log::machine_micros;
@@ -297,34 +298,38 @@ impl Scene {
         if let Mode::Stopped(_) = self.state(place).mode {
             self.state(place).mode = Mode::Up;
             self.tally.note(&format!("{place:?} goes on"));
-            match place {
-                Place::Controller => self.cluster.controller.iter().for_each(|process| process.go_on()),
-                Place::Node(node) => {
-                    self.cluster.nodes.get(node).and_then(Option::as_ref).into_iter().for_each(|p| p.go_on());
-                }
-            }
+            self.process(place).into_iter().for_each(Process::go_on);
         }
     }
 
-    /// Records a stop that ends now, before the process can do anything.
+    /// Records a stop that ends now, before the process can do anything. It proves nothing when someone else on the
+    /// machine has let the process go on.
     fn ends_stop(&mut self, place: Place) {
         let Mode::Stopped(from_us) = self.state(place).mode else {
             return;
         };
         let to_us = machine_micros();
+        if !self.process(place).is_some_and(Process::stands_still) {
+            self.tally.broken_stops += 1;
+            self.tally.note(&format!("{place:?} was let go on by someone else"));
+            return;
+        }
         match place {
             Place::Controller => self.tally.silences.push(Silence { node: None, from_us, to_us }),
             Place::Node(node) => self.tally.stops.push(Stop { node, from_us, to_us }),
         }
     }
 
-    fn terminate(&mut self, fault: Fault, place: Place) {
-        self.tally.count(fault, &format!("{place:?}"));
-        let process = match place {
+    fn process(&self, place: Place) -> Option<&Process> {
+        match place {
             Place::Controller => self.cluster.controller.as_ref(),
             Place::Node(node) => self.cluster.nodes.get(node).and_then(Option::as_ref),
-        };
-        process.into_iter().for_each(|process| process.terminate());
+        }
+    }
+
+    fn terminate(&mut self, fault: Fault, place: Place) {
+        self.tally.count(fault, &format!("{place:?}"));
+        self.process(place).into_iter().for_each(Process::terminate);
         self.state(place).mode = Mode::Ending;
     }
 

@@ -40,6 +40,8 @@ pub struct Tally {
     pub clean_ends: u64,
     /// Nodes standing still.
     pub stops: Vec<Stop>,
+    /// Stops that someone else on the machine has ended, of which nothing is judged.
+    pub broken_stops: u64,
     /// Nodes without an answer.
     pub silences: Vec<Silence>,
 }
@@ -53,6 +55,7 @@ impl Tally {
             faults: BTreeMap::new(),
             clean_ends: 0,
             stops: Vec::new(),
+            broken_stops: 0,
             silences: Vec::new(),
         }
     }
