@@ -17,6 +17,7 @@ use tonic::transport::Endpoint;
 
 use super::cap::Cap;
 use super::console::{Console, Reply};
+use super::things::Things;
 use super::{GROUP_TTL, LEASE_US, MOVING, MOVING_RATES};
 use crate::process::log::machine_micros;
 use crate::sim::random::Random;
@@ -31,65 +32,6 @@ const PAUSE_MS: (u64, u64) = (50, 350);
 const AFTER_LOSS: Duration = Duration::from_millis(600);
 /// How long a list may take.
 const LIST_WITHIN: Duration = Duration::from_secs(20);
-
-/// Something that is there with a value, or not there.
-type Value = Option<String>;
-
-/// What is known of a thing.
-#[derive(Clone, Debug, PartialEq, Eq)]
-enum Known {
-    /// As acknowledged.
-    Sure(Value),
-    /// One of both.
-    Doubt(Value, Value),
-}
-
-impl Known {
-    fn allows(&self, found: &Value) -> bool {
-        match self {
-            Self::Sure(value) => value == found,
-            Self::Doubt(before, asked) => before == found || asked == found,
-        }
-    }
-}
-
-/// Things by name.
-#[derive(Clone, Debug, Default)]
-struct Things(BTreeMap<String, Known>);
-
-impl Things {
-    fn value(&self, name: &str) -> Value {
-        match self.0.get(name) {
-            Some(Known::Sure(value)) => value.clone(),
-            _ => None,
-        }
-    }
-
-    fn note(&mut self, name: &str, asked: Value, reply: &Reply) {
-        let before = self.value(name);
-        match reply {
-            Reply::Done => drop(self.0.insert(name.to_owned(), Known::Sure(asked))),
-            Reply::Lost => drop(self.0.insert(name.to_owned(), Known::Doubt(before, asked))),
-            Reply::Refused(_) => {}
-        }
-    }
-
-    /// Names of things that are there for certain.
-    fn there(&self) -> Vec<&str> {
-        let there = self.0.iter().filter(|(_, known)| matches!(known, Known::Sure(Some(_))));
-        there.map(|(name, _)| name.as_str()).collect()
-    }
-
-    /// What differs, in words.
-    fn differences(&self, what: &str, found: &BTreeMap<String, String>) -> Vec<String> {
-        let missing = self.0.iter().filter_map(|(name, known)| {
-            let found = found.get(name).cloned();
-            (!known.allows(&found)).then(|| format!("{what} {name}: {known:?} expected, {found:?} found"))
-        });
-        let extra = found.keys().filter(|name| !self.0.contains_key(*name));
-        missing.chain(extra.map(|name| format!("{what} {name}: nobody made it"))).collect()
-    }
-}
 
 /// Counts of what was done.
 #[derive(Clone, Copy, Debug, Default)]
@@ -200,14 +142,8 @@ impl Definitions {
 
     /// Removes a group that nobody can be bound to.
     async fn remove_group(&mut self) -> Result<(), String> {
-        let bound = |name: &str| {
-            let named = |value: &Value| value.as_deref() == Some(name);
-            self.bindings.0.values().any(|known| match known {
-                Known::Sure(value) => named(value),
-                Known::Doubt(before, asked) => named(before) || named(asked),
-            })
-        };
-        let free: Vec<&str> = self.groups.there().into_iter().filter(|name| !bound(name)).collect();
+        let free: Vec<&str> =
+            self.groups.there().into_iter().filter(|name| !self.bindings.may_say(name)).collect();
         let Some(name) = pick(&mut self.random, &free) else {
             return Ok(());
         };
@@ -307,33 +243,4 @@ impl Definitions {
 
 fn pick(random: &mut Random, names: &[&str]) -> Option<String> {
     names.get(random.below(names.len())).map(|name| (*name).to_owned())
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn found(things: &[(&str, &str)]) -> BTreeMap<String, String> {
-        things.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect()
-    }
-
-    #[test]
-    fn acknowledged_things_must_be_there_and_unanswered_ones_may() {
-        let value = |text: &str| Some(text.to_owned());
-        let mut things = Things::default();
-        things.note("a", value("1"), &Reply::Done);
-        things.note("b", value("2"), &Reply::Lost);
-        let differences = |things: &Things, f: &[(&str, &str)]| things.differences("thing", &found(f)).len();
-        assert_eq!(differences(&things, &[("a", "1")]), 0);
-        assert_eq!(differences(&things, &[("a", "1"), ("b", "2")]), 0);
-        assert_eq!(differences(&things, &[]), 1, "lost");
-        assert_eq!(differences(&things, &[("a", "7")]), 1, "set back");
-        assert_eq!(differences(&things, &[("a", "1"), ("c", "3")]), 1, "from nowhere");
-        things.note("a", None, &Reply::Lost);
-        assert_eq!(differences(&things, &[("a", "1")]) + differences(&things, &[]), 0);
-        assert_eq!(things.there(), Vec::<&str>::new());
-        things.note("c", value("3"), &Reply::Done);
-        things.note("c", None, &Reply::Done);
-        assert_eq!(differences(&things, &[("a", "1"), ("c", "3")]), 1, "came back");
-    }
 }

@@ -13,6 +13,7 @@ pub mod outcome;
 pub mod run;
 pub mod scene;
 pub mod tally;
+pub mod things;
 
 use std::path::PathBuf;
 use std::time::Duration;
