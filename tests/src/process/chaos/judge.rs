@@ -23,7 +23,8 @@ fn operations<'a>(logs: &'a Logs, group: &'a str) -> impl Iterator<Item = &'a Op
     logs.iter().flatten().flat_map(move |life| life.operations(group))
 }
 
-/// Each incarnation's row is what its log says, exactly; the operation under way at a kill is in or out, whole.
+/// Each incarnation's row is what its log says, exactly; the operation under way at a kill is in or out, whole. The
+/// group's total is their sum.
 pub fn ledger(
     loaded: &'static Loaded,
     logs: &Logs,
@@ -240,33 +241,32 @@ mod tests {
         let cap = Cap::new(Rate::ZERO, 0);
         let micro = 1_000_000;
         let judged = |cost: i64| {
-            let logs =
-                [vec![life(1, "load", &[(10, 10, 600 * micro, true), (1_010, 1_010, cost * micro, true)])]];
+            let first = (10, 10, (load.burst - 100) * micro, true);
+            let logs = [vec![life(1, "load", &[first, (1_010, 1_010, cost * micro, true)])]];
             broken(|v| _ = bound(load, &cap, &logs, v))
         };
-        // In a millisecond, 1 RU is added to the burst of 1,000.
-        assert_eq!(judged(401), 0);
-        assert_eq!(judged(402), 1);
+        // In a millisecond, 1 RU is added to the burst.
+        assert_eq!(judged(101), 0);
+        assert_eq!(judged(102), 1);
     }
 
     #[test]
     fn a_lowered_cap_counts_from_its_time() {
         let moving = LOADED.iter().find(|loaded| loaded.name == MOVING).unwrap();
-        let mut cap = Cap::new(Rate::whole(400), 0);
-        cap.asked(Rate::whole(100), 1_000_000);
+        let burst = moving.burst;
+        let mut cap = Cap::new(Rate::whole(burst), 0);
+        cap.asked(Rate::whole(burst / 2), 1_000_000);
         cap.acknowledged(1_000_000);
         let micro = 1_000_000;
         let judged = |last: i64| {
             let operation =
                 |second: u64, cost: i64| (second * 1_000_000, second * 1_000_000, cost * micro, true);
-            let operations = [operation(0, 400), operation(1, 400), operation(2, last)];
-            broken(|v| {
-                bound(moving, &cap, &[vec![life(1, MOVING, &operations)]], v);
-            })
+            let operations = [operation(0, burst), operation(1, burst), operation(2, last)];
+            broken(|v| _ = bound(moving, &cap, &[vec![life(1, MOVING, &operations)]], v))
         };
-        // The bucket is emptied at once, and refilled by 400 in the first second and by 100 in the next.
-        assert_eq!(judged(100), 0);
-        assert_eq!(judged(101), 1);
+        // The bucket is emptied at once, and refilled in the first second, by half in the next.
+        assert_eq!(judged(burst / 2), 0);
+        assert_eq!(judged(burst / 2 + 1), 1);
     }
 
     #[test]
@@ -274,12 +274,15 @@ mod tests {
         let dear = &LOADED[1];
         let cap = Cap::new(Rate::ZERO, 0);
         let micro = 1_000_000;
-        let mut life = life(1, "dear", &[(10, 10, 299 * micro, true)]);
+        let mut life = life(1, "dear", &[(10, 10, (dear.burst - 1) * micro, true)]);
         life.groups.values_mut().flatten().for_each(|operation| operation.actual += 5 * micro);
         let mut violations = Vec::new();
         let figures = bound(dear, &cap, &[vec![life]], &mut violations);
         assert_eq!(violations, Vec::<String>::new());
-        assert_eq!((figures[0].worst, figures[1].worst), (Ru::whole(299), Ru::whole(304)));
+        assert_eq!(
+            (figures[0].worst, figures[1].worst),
+            (Ru::whole(dear.burst - 1), Ru::whole(dear.burst + 4))
+        );
         assert_eq!(figures[1].overrun, Ru::whole(5));
     }
 

@@ -10,6 +10,7 @@ pub mod fault;
 pub mod judge;
 pub mod links;
 pub mod outcome;
+pub mod progress;
 pub mod run;
 pub mod scene;
 pub mod tally;
@@ -52,23 +53,17 @@ pub struct Loaded {
     pub wrong: bool,
 }
 
-/// The groups. `left` may borrow what `tree` has left, so its own cap is that of `tree`.
+/// The groups. The buckets hold less than the rate gives in one lease length, so that a lease too many shows as an
+/// excess over the bound. `left` may borrow what `tree` has left, so its own cap is that of `tree`.
 pub const LOADED: [Loaded; 6] = [
-    Loaded { name: "load", rate: 1_000, burst: 1_000, settings: &[], counts: &["load"], wrong: false },
-    Loaded { name: "dear", rate: 300, burst: 300, settings: &[], counts: &["dear"], wrong: true },
-    Loaded {
-        name: MOVING,
-        rate: MOVING_RATES.1,
-        burst: MOVING_RATES.1,
-        settings: &[],
-        counts: &[MOVING],
-        wrong: false,
-    },
-    Loaded { name: "tree", rate: 600, burst: 600, settings: &[], counts: &["left", "right"], wrong: false },
+    Loaded { name: "load", rate: 1_000, burst: 200, settings: &[], counts: &["load"], wrong: false },
+    Loaded { name: "dear", rate: 300, burst: 60, settings: &[], counts: &["dear"], wrong: true },
+    Loaded { name: MOVING, rate: MOVING_RATES.1, burst: 80, settings: &[], counts: &[MOVING], wrong: false },
+    Loaded { name: "tree", rate: 600, burst: 120, settings: &[], counts: &["left", "right"], wrong: false },
     Loaded {
         name: "left",
         rate: 200,
-        burst: 600,
+        burst: 120,
         settings: &["--parent", "tree", "--burstable", "unlimited"],
         counts: &[],
         wrong: false,
@@ -76,7 +71,7 @@ pub const LOADED: [Loaded; 6] = [
     Loaded {
         name: "right",
         rate: 300,
-        burst: 300,
+        burst: 60,
         settings: &["--parent", "tree"],
         counts: &["right"],
         wrong: false,

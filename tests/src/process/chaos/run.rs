@@ -1,12 +1,9 @@
 //! A whole run: set up, let faults happen, calm down, see everything go on, stop, and judge.
 
-use std::collections::BTreeMap;
-use std::fs::{self, File};
-use std::io::{Read as _, Seek as _, SeekFrom};
-use std::path::PathBuf;
+use std::fs;
 use std::time::Duration;
 
-use tidegate_core::units::{Rate, Ru, Span};
+use tidegate_core::units::{Rate, Span};
 use tidegate_proto::v1::{UsageRequest, UsageRow};
 use tokio::sync::watch;
 
@@ -14,17 +11,16 @@ use super::cap::Cap;
 use super::console::{Console, Reply};
 use super::definitions::Definitions;
 use super::fault::Schedule;
-use super::outcome::Outcome;
+use super::outcome::{GroupFigures, Outcome};
+use super::progress::{Progress, Tail};
 use super::scene::Scene;
 use super::{GROUP_RENEW, GROUP_TTL, LEASE_US, LOADED, MOVING, NODES, Settings, charged, judge};
 use crate::process::cluster::Cluster;
 use crate::process::error::{ClusterError, PATIENCE, io};
-use crate::process::log;
+use crate::process::log::{self, Life};
 
 /// Time between two looks at the processes.
 const LOOK: Duration = Duration::from_millis(20);
-/// Time between two lines of progress.
-const PROGRESS_US: u64 = 10_000_000;
 /// Violations told; more say nothing new.
 const TOLD: usize = 30;
 
@@ -95,6 +91,8 @@ async fn run_all(settings: &Settings) -> Result<Outcome, ClusterError> {
     };
     all_go_on(&scene, &mut violations).await?;
     scene.cluster.stop_nodes().await?;
+    // Totals are summed up anew at a start, so what runs is compared before it is killed.
+    compare_ledger(&mut scene.cluster, &mut violations).await?;
     scene.crash_controller().await?;
     judged(scene, definitions, took, violations).await
 }
@@ -112,13 +110,7 @@ async fn judged(
             Err(violation) => violations.push(violation),
         }
     }
-    let logs = (0..NODES).map(|node| log::read(&scene.cluster.node_log(node)));
-    let logs = logs.collect::<Result<Vec<_>, _>>().map_err(io("read a node's log"))?;
-    let mut groups = Vec::new();
-    for loaded in charged() {
-        let rows = usage(&mut scene.cluster, loaded.name).await?;
-        groups.push(judge::ledger(loaded, &logs, &rows, &mut violations));
-    }
+    let (logs, groups) = compare_ledger(&mut scene.cluster, &mut violations).await?;
     let fixed = Cap::new(Rate::ZERO, LEASE_US);
     let mut bounds = Vec::new();
     for loaded in LOADED.iter().filter(|loaded| !loaded.counts.is_empty()) {
@@ -144,6 +136,21 @@ async fn judged(
         tally: scene.tally,
         violations,
     })
+}
+
+/// The logs of all nodes, and what the ledger has of them.
+async fn compare_ledger(
+    cluster: &mut Cluster,
+    violations: &mut Vec<String>,
+) -> Result<(Vec<Vec<Life>>, Vec<GroupFigures>), ClusterError> {
+    let logs = (0..NODES).map(|node| log::read(&cluster.node_log(node)));
+    let logs = logs.collect::<Result<Vec<_>, _>>().map_err(io("read a node's log"))?;
+    let mut groups = Vec::new();
+    for loaded in charged() {
+        let rows = usage(cluster, loaded.name).await?;
+        groups.push(judge::ledger(loaded, &logs, &rows, violations));
+    }
+    Ok((logs, groups))
 }
 
 fn refused(what: &str, reason: &str) -> ClusterError {
@@ -212,74 +219,4 @@ async fn usage(cluster: &mut Cluster, group: &str) -> Result<Vec<UsageRow>, Clus
         return Err(refused("tell all usage", "there are more incarnations than fit an answer"));
     }
     Ok(reply.rows)
-}
-
-/// What has been added to a node's log.
-struct Tail {
-    path: PathBuf,
-    at: u64,
-    admitted: BTreeMap<String, u64>,
-    micro: i64,
-}
-
-impl Tail {
-    fn new(path: PathBuf) -> Self {
-        Self { path, at: 0, admitted: BTreeMap::new(), micro: 0 }
-    }
-
-    fn read(&mut self) -> Result<(), ClusterError> {
-        // A node that was never started for long enough has none.
-        let Ok(mut file) = File::open(&self.path) else {
-            return Ok(());
-        };
-        let mut text = String::new();
-        file.seek(SeekFrom::Start(self.at))
-            .and_then(|_| file.read_to_string(&mut text))
-            .map_err(io("read a node's log"))?;
-        // A line that is not finished is read again.
-        let whole = text.rfind('\n').map_or("", |end| text.get(..=end).unwrap_or_default());
-        self.at += whole.len() as u64;
-        for line in whole.lines() {
-            if let ["A", group, _, _, estimate, ..] = line.split(' ').collect::<Vec<_>>().as_slice() {
-                *self.admitted.entry((*group).to_owned()).or_default() += 1;
-                self.micro += estimate.parse::<i64>().unwrap_or(0);
-            }
-        }
-        Ok(())
-    }
-}
-
-/// Tells how far a run is.
-struct Progress {
-    wanted: bool,
-    kills: u64,
-    tails: Vec<Tail>,
-    next_us: u64,
-}
-
-impl Progress {
-    fn new(cluster: &Cluster, settings: &Settings) -> Self {
-        let tails = (0..NODES).map(|node| Tail::new(cluster.node_log(node))).collect();
-        Self { wanted: settings.progress, kills: settings.kills, tails, next_us: PROGRESS_US }
-    }
-
-    fn tell(&mut self, scene: &Scene) -> Result<(), ClusterError> {
-        let now_us = scene.tally.now_us();
-        if !self.wanted || now_us < self.next_us {
-            return Ok(());
-        }
-        self.next_us = now_us + PROGRESS_US;
-        for tail in &mut self.tails {
-            tail.read()?;
-        }
-        let operations: u64 = self.tails.iter().flat_map(|tail| tail.admitted.values()).sum();
-        let admitted = Ru(self.tails.iter().map(|tail| tail.micro).sum());
-        let (kills, seconds) = (scene.tally.kills(), now_us / 1_000_000);
-        let left = self.kills.saturating_sub(kills) * seconds / kills.max(1);
-        eprintln!(
-            "{seconds} s: {kills} of {} kills, {operations} operations, {admitted}, {left} s left",
-            self.kills
-        );
-        Ok(())
-    }
 }
