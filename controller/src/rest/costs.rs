@@ -2,14 +2,13 @@
 
 use std::sync::Arc;
 
-use axum::extract::Path;
 use axum::{Extension, Json};
 use serde::Serialize;
 use utoipa::ToSchema;
 
 use super::blocking;
 use super::error::{ApiError, ErrorBody};
-use super::extract::{Body, By};
+use super::extract::{Body, By, Named};
 use crate::cost_tables::{CostTables, TableShape, shape};
 use crate::service::Service;
 
@@ -45,7 +44,7 @@ pub(super) async fn list(Extension(service): Shared) -> Json<CostTablesAnswer> {
 pub(super) async fn put(
     Extension(service): Shared,
     By(actor): By,
-    Path(role): Path<String>,
+    Named(role): Named,
     Body(table): Body<TableShape>,
 ) -> Result<Json<CostTablesAnswer>, ApiError> {
     let costs = blocking(service, move |service| service.put_cost_table(&actor, &role, Some(table))).await?;

@@ -1,11 +1,11 @@
-//! Bodies, queries and callers, with errors in the API's own shape.
+//! Bodies, queries, names in paths and callers, with errors in the API's own shape.
 
 use std::convert::Infallible;
 use std::net::SocketAddr;
 
 use axum::Json;
-use axum::extract::rejection::{JsonRejection, QueryRejection};
-use axum::extract::{ConnectInfo, FromRequest, FromRequestParts, Query, Request};
+use axum::extract::rejection::{JsonRejection, PathRejection, QueryRejection};
+use axum::extract::{ConnectInfo, FromRequest, FromRequestParts, Path, Query, Request};
 use axum::http::StatusCode;
 use axum::http::request::Parts;
 use serde::de::DeserializeOwned;
@@ -14,6 +14,9 @@ use super::error::ApiError;
 use crate::audit::Actor;
 use crate::grpc::ACTOR_HEADER;
 use crate::limits::MAX_MESSAGE_BYTES;
+
+/// Characters of a decoder's message that are told: the names of all fields and what is wrong with one.
+const LONGEST_MESSAGE: usize = 600;
 
 /// A JSON body.
 pub(super) struct Body<T>(pub(super) T);
@@ -35,7 +38,7 @@ impl<S: Send + Sync, T: DeserializeOwned> FromRequest<S> for Body<T> {
                     "send the body with content-type: application/json",
                 );
             }
-            ApiError::new(StatusCode::BAD_REQUEST, "invalid", rejection.body_text())
+            malformed(&rejection.body_text())
         })?;
         Ok(Self(body))
     }
@@ -49,11 +52,28 @@ impl<S: Send + Sync, T: DeserializeOwned> FromRequestParts<S> for Params<T> {
 
     async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, ApiError> {
         let query = Query::from_request_parts(parts, state).await;
-        let Query(params) = query.map_err(|rejection: QueryRejection| {
-            ApiError::new(StatusCode::BAD_REQUEST, "invalid", rejection.body_text())
-        })?;
+        let Query(params) = query.map_err(|rejection: QueryRejection| malformed(&rejection.body_text()))?;
         Ok(Self(params))
     }
+}
+
+/// The variable part of a path.
+pub(super) struct Named(pub(super) String);
+
+impl<S: Send + Sync> FromRequestParts<S> for Named {
+    type Rejection = ApiError;
+
+    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, ApiError> {
+        let path = Path::<String>::from_request_parts(parts, state).await;
+        let Path(name) = path.map_err(|rejection: PathRejection| malformed(&rejection.body_text()))?;
+        Ok(Self(name))
+    }
+}
+
+/// A request that does not decode. What the decoder says may repeat all of a field, so it is cut.
+pub(super) fn malformed(message: &str) -> ApiError {
+    let shown: String = message.chars().take(LONGEST_MESSAGE).collect();
+    ApiError::new(StatusCode::BAD_REQUEST, "invalid", shown)
 }
 
 /// Who asks.

@@ -4,8 +4,6 @@
 
 use std::sync::Arc;
 
-use axum::extract::Path;
-use axum::http::StatusCode;
 use axum::{Extension, Json};
 use serde::Deserialize;
 use serde_json::{Map, Value};
@@ -13,7 +11,7 @@ use utoipa::IntoParams;
 
 use super::blocking;
 use super::error::{ApiError, ErrorBody};
-use super::extract::{Body, By, Params};
+use super::extract::{Body, By, Named, Params, malformed};
 use super::shapes::{DeletedAnswer, GroupAnswer, GroupsAnswer};
 use crate::group_text::GroupText;
 use crate::service::{GroupReply, Service};
@@ -71,7 +69,7 @@ pub(super) async fn create(
     responses((status = 200, body = GroupAnswer), (status = 404, body = ErrorBody)))]
 pub(super) async fn read(
     Extension(service): Shared,
-    Path(name): Path<String>,
+    Named(name): Named,
 ) -> Result<Json<GroupAnswer>, ApiError> {
     Ok(answer(service.group(&name)?))
 }
@@ -92,7 +90,7 @@ pub(super) struct AlterParams {
 pub(super) async fn alter(
     Extension(service): Shared,
     By(actor): By,
-    Path(name): Path<String>,
+    Named(name): Named,
     Params(params): Params<AlterParams>,
     Body(mut fields): Body<Map<String, Value>>,
 ) -> Result<Json<GroupAnswer>, ApiError> {
@@ -101,8 +99,8 @@ pub(super) async fn alter(
     fields.remove("revision");
     let mask: Vec<String> = fields.keys().cloned().collect();
     fields.insert("name".to_owned(), Value::String(name));
-    let group: GroupText = serde_json::from_value(Value::Object(fields))
-        .map_err(|error| ApiError::new(StatusCode::BAD_REQUEST, "invalid", error.to_string()))?;
+    let group: GroupText =
+        serde_json::from_value(Value::Object(fields)).map_err(|error| malformed(&error.to_string()))?;
     let altered = blocking(service, move |service| {
         service.alter_group(&actor, &group, &mask, params.expected_revision)
     });
@@ -129,7 +127,7 @@ pub(super) struct DeleteParams {
 pub(super) async fn delete(
     Extension(service): Shared,
     By(actor): By,
-    Path(name): Path<String>,
+    Named(name): Named,
     Params(params): Params<DeleteParams>,
 ) -> Result<Json<DeletedAnswer>, ApiError> {
     let deleted = blocking(service, move |service| {

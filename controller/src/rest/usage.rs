@@ -4,14 +4,13 @@
 
 use std::sync::Arc;
 
-use axum::extract::Path;
 use axum::{Extension, Json};
 use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
 
 use super::blocking;
 use super::error::{ApiError, ErrorBody};
-use super::extract::Params;
+use super::extract::{Named, Params};
 use super::shapes::{ClientShape, ConsumptionShape, GroupStateShape, LeaseShape, UsageRowShape};
 use crate::service::Service;
 
@@ -78,7 +77,7 @@ pub(super) struct HistoryPoint {
         (status = 503, body = ErrorBody)))]
 pub(super) async fn history(
     Extension(service): Shared,
-    Path(group): Path<String>,
+    Named(group): Named,
     Params(p): Params<HistoryParams>,
 ) -> Result<Json<HistoryAnswer>, ApiError> {
     let points = blocking(service, move |service| {

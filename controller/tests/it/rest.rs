@@ -43,6 +43,25 @@ async fn groups_and_bindings_over_rest() {
 }
 
 #[tokio::test]
+async fn what_does_not_decode_is_refused_in_the_shape_of_the_api_and_shortly() {
+    let lab = Lab::start().await;
+    let long = format!(r#"{{"{}":1}}"#, "x".repeat(100_000));
+    for (method, path, body) in [
+        ("GET", "/v1/groups/%ff", None),
+        ("GET", "/v1/usage/%ff/history", None),
+        ("POST", "/v1/groups", Some(long.as_str())),
+        ("PATCH", "/v1/groups/default", Some(&long)),
+        ("PUT", "/v1/bindings", Some(&long)),
+        ("GET", &format!("/v1/groups?{}=1", "x".repeat(10_000)), None),
+    ] {
+        let (status, answer) = lab.http(method, path, body).await;
+        let message = answer["error"]["message"].as_str().unwrap_or_default();
+        assert_eq!((status, answer["error"]["code"].as_str()), (400, Some("invalid")), "{answer}");
+        assert!(!message.is_empty() && message.len() < 1_000, "{} bytes", message.len());
+    }
+}
+
+#[tokio::test]
 async fn everything_can_be_read() {
     let lab = Lab::start().await;
     for path in [
