@@ -14,6 +14,8 @@ pub mod definition;
 pub mod error;
 pub mod group_text;
 mod grpc;
+#[doc(hidden)]
+pub mod inside;
 mod rest;
 mod server;
 

@@ -24,13 +24,11 @@ use tonic::transport::server::TcpIncoming;
 
 use crate::clock::{Clock, duration};
 use crate::config::{Config, ConfigError};
-use crate::grpc::Stopping;
-use crate::grpc::admin::AdminAdapter;
-use crate::grpc::grants::GrantsAdapter;
-use crate::limits::{DRAIN_WITHIN, FLUSH_EVERY, MAX_MESSAGE_BYTES, TIDY_EVERY};
-use crate::rest;
+use crate::grpc::{AdminAdapter, GrantsAdapter};
+use crate::limits::{DRAIN_WITHIN, FLUSH_EVERY, TIDY_EVERY};
 use crate::service::{Service, ServiceConfig};
 use crate::store::{RedbStore, Store, StoreError};
+use crate::{grpc, rest};
 
 /// Time between HTTP/2 pings on an idle connection, and time to answer one.
 const KEEPALIVE: Duration = Duration::from_secs(10);
@@ -212,10 +210,7 @@ fn serve_grpc(
         .register_encoded_file_descriptor_set(tonic_health::pb::FILE_DESCRIPTOR_SET)
         .build_v1()
         .map_err(|error| StartError::Internal(error.to_string()))?;
-    let grants = GrantsAdapter { service: Arc::clone(service), stopping: Stopping(stopped.clone()) };
-    let grants = GrantsServer::new(grants).max_decoding_message_size(MAX_MESSAGE_BYTES);
-    let admin = AdminAdapter { service: Arc::clone(service) };
-    let admin = AdminServer::new(admin).max_decoding_message_size(MAX_MESSAGE_BYTES);
+    let (grants, admin) = (grpc::grants(service, stopped.clone()), grpc::admin(service));
     let incoming = TcpIncoming::from(listener).with_nodelay(Some(true));
     Ok(tokio::spawn(async move {
         let (reporter, health) = tonic_health::server::health_reporter();

@@ -13,7 +13,7 @@ use crate::service::Service;
 
 /// The adapter.
 pub(crate) struct AdminAdapter {
-    pub(crate) service: Arc<Service>,
+    pub(super) service: Arc<Service>,
 }
 
 impl AdminAdapter {

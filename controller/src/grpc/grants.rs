@@ -19,8 +19,8 @@ pub(crate) type Answers<T> = Pin<Box<dyn Stream<Item = Result<T, Status>> + Send
 
 /// The adapter.
 pub(crate) struct GrantsAdapter {
-    pub(crate) service: Arc<Service>,
-    pub(crate) stopping: Stopping,
+    pub(super) service: Arc<Service>,
+    pub(super) stopping: Stopping,
 }
 
 #[tonic::async_trait]

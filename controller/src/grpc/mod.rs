@@ -1,25 +1,46 @@
 //! gRPC adapters: decode, one call of the service, encode. No state, no policy.
 
-pub(crate) mod admin;
+mod admin;
 pub(crate) mod convert;
-pub(crate) mod grants;
+mod grants;
 mod session;
 mod shapes;
 mod watch;
 
+use std::sync::Arc;
+
+use tidegate_proto::v1::admin_server::AdminServer;
+use tidegate_proto::v1::grants_server::GrantsServer;
 use tokio::sync::watch as flag;
 use tonic::{Code, Request, Status};
 
 use crate::audit::Actor;
 use crate::clients::ClientError;
 use crate::error::AdminError;
+use crate::limits::MAX_MESSAGE_BYTES;
+use crate::service::Service;
+
+pub(crate) use admin::AdminAdapter;
+pub(crate) use grants::GrantsAdapter;
 
 /// Header in which a caller states who it is, for the audit log.
 pub(crate) const ACTOR_HEADER: &str = "x-tidegate-actor";
 
+/// The `Grants` service. Its streams end when `stopped` shows true.
+pub(crate) fn grants(service: &Arc<Service>, stopped: flag::Receiver<bool>) -> GrantsServer<GrantsAdapter> {
+    let adapter = GrantsAdapter { service: Arc::clone(service), stopping: Stopping(stopped) };
+    GrantsServer::new(adapter).max_decoding_message_size(MAX_MESSAGE_BYTES)
+}
+
+/// The `Admin` service.
+pub(crate) fn admin(service: &Arc<Service>) -> AdminServer<AdminAdapter> {
+    let adapter = AdminAdapter { service: Arc::clone(service) };
+    AdminServer::new(adapter).max_decoding_message_size(MAX_MESSAGE_BYTES)
+}
+
 /// Tells streams that the controller shuts down.
 #[derive(Clone)]
-pub(crate) struct Stopping(pub(crate) flag::Receiver<bool>);
+struct Stopping(flag::Receiver<bool>);
 
 impl Stopping {
     /// Waits for the shutdown.

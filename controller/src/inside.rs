@@ -1,0 +1,20 @@
+//! The listeners' routes without their sockets: for tests that hand in requests of any shape. Not for users.
+
+use std::sync::Arc;
+
+use axum::Router;
+use tokio::sync::watch;
+use tonic::service::Routes;
+
+use crate::service::Service;
+use crate::{grpc, rest};
+
+/// What the REST listener serves.
+pub fn rest(service: Arc<Service>) -> Router {
+    rest::router(service)
+}
+
+/// What the gRPC listener serves, without health and reflection. Streams end when `stopped` shows true.
+pub fn grpc(service: &Arc<Service>, stopped: watch::Receiver<bool>) -> Router {
+    Routes::new(grpc::grants(service, stopped)).add_service(grpc::admin(service)).into_axum_router()
+}
