@@ -121,8 +121,7 @@ impl Controller {
         let loading =
             tokio::task::spawn_blocking(move || Service::load(store, settings, Clock::start())).await;
         let damaged = |reason: String| StartError::Load { path: config.store.clone(), reason };
-        // redb checks pages as it meets them; damage that its checks do not foresee may panic there.
-        let loaded = loading.map_err(|_| damaged("its pages are damaged".to_owned()))?;
+        let loaded = loading.map_err(|error| StartError::Internal(error.to_string()))?;
         let service = Arc::new(loaded.map_err(|error| damaged(error.to_string()))?);
 
         let (stopping, stopped) = flag::channel(false);

@@ -10,7 +10,6 @@
 use std::fs;
 use std::io::ErrorKind;
 use std::ops::ControlFlow;
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
 use std::sync::{PoisonError, RwLock};
 
@@ -18,15 +17,16 @@ use redb::{
     Database, DatabaseError, ReadableDatabase as _, StorageBackend, StorageError, TableDefinition, TableError,
 };
 
+use super::guarded::{DAMAGED, Guarded};
 use super::records::{FORMAT, META_FORMAT};
 use super::{Store, StoreError, Table, Visit, Write};
 
 /// The redb file.
 pub struct RedbStore {
     /// Opens it anew.
-    again: Box<dyn Fn() -> Result<Database, StoreError> + Send + Sync>,
+    again: Box<dyn Fn() -> Result<Guarded, StoreError> + Send + Sync>,
     /// `None` after a failed commit, until the file is opened anew.
-    database: RwLock<Option<Database>>,
+    database: RwLock<Option<Guarded>>,
 }
 
 impl RedbStore {
@@ -37,7 +37,9 @@ impl RedbStore {
             create(path)?;
         }
         let named = path.to_owned();
-        Self::over(open_file(path)?, move || open_file(&named)).checked(path)
+        let store = Self::over(move || opened(&named, || Database::open(&named)))?;
+        store.check_format(path)?;
+        Ok(store)
     }
 
     /// Opens the store on a medium that is no file, creating it when the medium is empty. Simulations and fuzzing put
@@ -45,39 +47,38 @@ impl RedbStore {
     pub fn open_on(medium: impl StorageBackend + Clone, path: &Path) -> Result<Self, StoreError> {
         let fresh = medium.len().map_err(|error| unreadable(path, &error.to_string()))? == 0;
         let named = path.to_owned();
-        let open = move || open_medium(medium.clone(), &named);
-        let store = Self::over(open()?, open);
+        let store =
+            Self::over(move || opened(&named, || Database::builder().create_with_backend(medium.clone())))?;
         if fresh {
             store.commit(&[format_row()])?;
         }
-        store.checked(path)
-    }
-
-    fn checked(self, path: &Path) -> Result<Self, StoreError> {
-        let checked = catch_unwind(AssertUnwindSafe(|| self.check_format(path)));
-        checked.unwrap_or_else(|_| Err(unreadable(path, "its pages are damaged")))?;
-        Ok(self)
+        store.check_format(path)?;
+        Ok(store)
     }
 
     fn over(
-        database: Database,
-        again: impl Fn() -> Result<Database, StoreError> + Send + Sync + 'static,
-    ) -> Self {
-        Self { again: Box::new(again), database: RwLock::new(Some(database)) }
+        open: impl Fn() -> Result<Guarded, StoreError> + Send + Sync + 'static,
+    ) -> Result<Self, StoreError> {
+        let database = RwLock::new(Some(open()?));
+        Ok(Self { again: Box::new(open), database })
     }
 
-    /// Does `work` on the open file.
-    fn with<T>(&self, work: impl FnOnce(&Database) -> Result<T, StoreError>) -> Result<T, StoreError> {
+    /// One call on the open file.
+    fn call<T>(
+        &self,
+        operation: &'static str,
+        call: impl FnOnce(&Database) -> Result<T, StoreError>,
+    ) -> Result<T, StoreError> {
         let open = self.database.read().unwrap_or_else(PoisonError::into_inner);
         if let Some(database) = &*open {
-            return work(database);
+            return database.call(operation, call);
         }
         drop(open);
         let mut closed = self.database.write().unwrap_or_else(PoisonError::into_inner);
         match &*closed {
             // Someone else was quicker.
-            Some(database) => work(database),
-            None => work(closed.insert((self.again)()?)),
+            Some(database) => database.call(operation, call),
+            None => closed.insert((self.again)()?).call(operation, call),
         }
     }
 
@@ -96,26 +97,6 @@ impl RedbStore {
     }
 }
 
-/// Opens a file that exists.
-fn open_file(path: &Path) -> Result<Database, StoreError> {
-    opened(path, || Database::open(path))
-}
-
-fn open_medium(medium: impl StorageBackend, path: &Path) -> Result<Database, StoreError> {
-    opened(path, || Database::builder().create_with_backend(medium))
-}
-
-/// redb checks pages as it meets them; damage that its checks do not foresee may panic there.
-fn opened(
-    path: &Path,
-    open: impl FnOnce() -> Result<Database, DatabaseError>,
-) -> Result<Database, StoreError> {
-    match catch_unwind(AssertUnwindSafe(open)) {
-        Ok(opened) => opened.map_err(|error| open_error(path, error)),
-        Err(_) => Err(unreadable(path, "its pages are damaged")),
-    }
-}
-
 /// Builds an empty store beside `path` and moves it there.
 fn create(path: &Path) -> Result<(), StoreError> {
     let open = |reason: String| StoreError::Open { path: path.to_owned(), reason };
@@ -128,15 +109,22 @@ fn create(path: &Path) -> Result<(), StoreError> {
     {
         return Err(open(error.to_string()));
     }
-    let database = Database::create(&fresh).map_err(|error| open_error(path, error))?;
-    let unused = path.to_owned();
-    let store = RedbStore::over(database, move || open_file(&unused));
+    let (named, new) = (path.to_owned(), fresh.clone());
+    let store = RedbStore::over(move || opened(&named, || Database::create(&new)))?;
     store.commit(&[format_row()])?;
     drop(store);
     fs::rename(&fresh, path).map_err(|error| open(error.to_string()))?;
     let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
     let synced = fs::File::open(folder).and_then(|folder| folder.sync_all());
     synced.map_err(|error| open(error.to_string()))
+}
+
+fn opened(
+    path: &Path,
+    open: impl FnOnce() -> Result<Database, DatabaseError>,
+) -> Result<Guarded, StoreError> {
+    let opened = Guarded::open(open).ok_or_else(|| unreadable(path, DAMAGED))?;
+    opened.map_err(|error| open_error(path, error))
 }
 
 fn format_row() -> Write {
@@ -189,7 +177,7 @@ fn failed<E: std::fmt::Display>(operation: &'static str) -> impl Fn(E) -> StoreE
 
 impl Store for RedbStore {
     fn commit(&self, batch: &[Write]) -> Result<(), StoreError> {
-        let result = self.with(|database| commit(database, batch));
+        let result = self.call("commit a change", |database| commit(database, batch));
         if result.is_err() {
             *self.database.write().unwrap_or_else(PoisonError::into_inner) = None;
         }
@@ -197,59 +185,62 @@ impl Store for RedbStore {
     }
 
     fn scan(&self, table: Table, from: &[u8], visit: &mut Visit<'_>) -> Result<(), StoreError> {
-        self.with(|database| {
-            let transaction = database.begin_read().map_err(failed("begin to read"))?;
-            let rows = match transaction.open_table(definition(table)) {
-                Ok(rows) => rows,
-                Err(TableError::TableDoesNotExist(_)) => return Ok(()),
-                Err(error) => return Err(failed("open a table")(error)),
-            };
-            for row in rows.range(from..).map_err(failed("read a table"))? {
-                let (key, value) = row.map_err(failed("read a row"))?;
-                if let ControlFlow::Break(()) = visit(key.value(), value.value())? {
-                    break;
-                }
-            }
-            Ok(())
-        })
+        self.call("read a table", |database| scan(database, table, from, visit))
     }
 
     fn get(&self, table: Table, keys: &[Vec<u8>]) -> Result<Vec<Option<Vec<u8>>>, StoreError> {
-        self.with(|database| {
-            let transaction = database.begin_read().map_err(failed("begin to read"))?;
-            let rows = match transaction.open_table(definition(table)) {
-                Ok(rows) => rows,
-                Err(TableError::TableDoesNotExist(_)) => return Ok(vec![None; keys.len()]),
-                Err(error) => return Err(failed("open a table")(error)),
-            };
-            let values = keys.iter().map(|key| {
-                let value = rows.get(key.as_slice()).map_err(failed("read a row"))?;
-                Ok(value.map(|value| value.value().to_vec()))
-            });
-            values.collect()
-        })
+        self.call("read rows", |database| get(database, table, keys))
     }
 }
 
 fn commit(database: &Database, batch: &[Write]) -> Result<(), StoreError> {
     let transaction = database.begin_write().map_err(failed("begin a change"))?;
     for write in batch {
+        let (Write::Put(table, ..) | Write::Delete(table, _) | Write::DeleteBelow(table, _)) = write;
+        let mut rows = transaction.open_table(definition(*table)).map_err(failed("open a table"))?;
         match write {
-            Write::Put(table, key, value) => {
-                let mut rows = transaction.open_table(definition(*table)).map_err(failed("open a table"))?;
+            Write::Put(_, key, value) => {
                 rows.insert(key.as_slice(), value.as_slice()).map_err(failed("write a row"))?;
             }
-            Write::Delete(table, key) => {
-                let mut rows = transaction.open_table(definition(*table)).map_err(failed("open a table"))?;
+            Write::Delete(_, key) => {
                 rows.remove(key.as_slice()).map_err(failed("remove a row"))?;
             }
-            Write::DeleteBelow(table, key) => {
-                let mut rows = transaction.open_table(definition(*table)).map_err(failed("open a table"))?;
+            Write::DeleteBelow(_, key) => {
                 rows.retain_in(..key.as_slice(), |_, _| false).map_err(failed("remove rows"))?;
             }
         }
     }
     transaction.commit().map_err(failed("commit a change"))
+}
+
+fn scan(database: &Database, table: Table, from: &[u8], visit: &mut Visit<'_>) -> Result<(), StoreError> {
+    let transaction = database.begin_read().map_err(failed("begin to read"))?;
+    let rows = match transaction.open_table(definition(table)) {
+        Ok(rows) => rows,
+        Err(TableError::TableDoesNotExist(_)) => return Ok(()),
+        Err(error) => return Err(failed("open a table")(error)),
+    };
+    for row in rows.range(from..).map_err(failed("read a table"))? {
+        let (key, value) = row.map_err(failed("read a row"))?;
+        if let ControlFlow::Break(()) = visit(key.value(), value.value())? {
+            break;
+        }
+    }
+    Ok(())
+}
+
+fn get(database: &Database, table: Table, keys: &[Vec<u8>]) -> Result<Vec<Option<Vec<u8>>>, StoreError> {
+    let transaction = database.begin_read().map_err(failed("begin to read"))?;
+    let rows = match transaction.open_table(definition(table)) {
+        Ok(rows) => rows,
+        Err(TableError::TableDoesNotExist(_)) => return Ok(vec![None; keys.len()]),
+        Err(error) => return Err(failed("open a table")(error)),
+    };
+    let values = keys.iter().map(|key| {
+        let value = rows.get(key.as_slice()).map_err(failed("read a row"))?;
+        Ok(value.map(|value| value.value().to_vec()))
+    });
+    values.collect()
 }
 
 #[cfg(test)]

@@ -5,6 +5,7 @@
 //! mean.
 
 mod file;
+mod guarded;
 pub mod records;
 
 use std::ops::ControlFlow;

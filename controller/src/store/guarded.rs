@@ -1,0 +1,116 @@
+//! redb behind a wall. It checks pages as it meets them, and damage that its checks do not foresee may panic there:
+//! while opening, in any call, and while closing. Here that becomes an error of the call.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+use redb::Database;
+
+use super::StoreError;
+
+/// What a panic of redb means.
+pub(super) const DAMAGED: &str = "its pages are damaged";
+
+/// An open database.
+pub(super) struct Guarded(Option<Database>);
+
+impl Guarded {
+    /// Opens; `None` when redb panicked.
+    pub(super) fn open<E>(open: impl FnOnce() -> Result<Database, E>) -> Option<Result<Self, E>> {
+        let opened = catch_unwind(AssertUnwindSafe(open)).ok()?;
+        Some(opened.map(|database| Self(Some(database))))
+    }
+
+    /// One call. redb takes back a transaction that a panic has cut off.
+    pub(super) fn call<T>(
+        &self,
+        operation: &'static str,
+        call: impl FnOnce(&Database) -> Result<T, StoreError>,
+    ) -> Result<T, StoreError> {
+        let damaged = || StoreError::Failed { operation, reason: DAMAGED.to_owned() };
+        let database = self.0.as_ref().ok_or_else(damaged)?;
+        catch_unwind(AssertUnwindSafe(|| call(database))).unwrap_or_else(|_| Err(damaged()))
+    }
+}
+
+impl Drop for Guarded {
+    /// Closes. A panic that left this while another unwinds would end the process.
+    fn drop(&mut self) {
+        let database = self.0.take();
+        if catch_unwind(AssertUnwindSafe(|| drop(database))).is_err() {
+            tracing::error!("the store could not be closed: {DAMAGED}");
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicBool, Ordering};
+
+    use redb::backends::InMemoryBackend;
+    use redb::{DatabaseError, StorageBackend};
+
+    use super::*;
+
+    /// Memory that panics from some moment on, as redb does on pages that make no sense.
+    #[derive(Debug)]
+    struct Brittle {
+        memory: InMemoryBackend,
+        broken: Arc<AtomicBool>,
+    }
+
+    impl Brittle {
+        fn touch(&self) {
+            assert!(!self.broken.load(Ordering::SeqCst), "broken");
+        }
+    }
+
+    impl StorageBackend for Brittle {
+        fn len(&self) -> std::io::Result<u64> {
+            self.touch();
+            self.memory.len()
+        }
+
+        fn read(&self, offset: u64, out: &mut [u8]) -> std::io::Result<()> {
+            self.touch();
+            self.memory.read(offset, out)
+        }
+
+        fn set_len(&self, len: u64) -> std::io::Result<()> {
+            self.touch();
+            self.memory.set_len(len)
+        }
+
+        fn sync_data(&self) -> std::io::Result<()> {
+            self.touch();
+            self.memory.sync_data()
+        }
+
+        fn write(&self, offset: u64, data: &[u8]) -> std::io::Result<()> {
+            self.touch();
+            self.memory.write(offset, data)
+        }
+    }
+
+    fn open(broken: &Arc<AtomicBool>) -> Option<Result<Guarded, DatabaseError>> {
+        let medium = Brittle { memory: InMemoryBackend::new(), broken: Arc::clone(broken) };
+        Guarded::open(|| Database::builder().create_with_backend(medium))
+    }
+
+    #[test]
+    fn a_panic_is_an_error_of_the_call_and_closing_never_panics() {
+        let broken = Arc::new(AtomicBool::new(false));
+        let guarded = open(&broken).unwrap().unwrap();
+        assert_eq!(guarded.call("count", |_| Ok(5)).unwrap(), 5);
+        broken.store(true, Ordering::SeqCst);
+        let write = |database: &Database| {
+            let transaction = database.begin_write().unwrap();
+            transaction.commit().unwrap();
+            Ok(())
+        };
+        let error = guarded.call("write", write).unwrap_err().to_string();
+        assert!(error.contains("write") && error.contains(DAMAGED), "{error}");
+        drop(guarded);
+        assert!(open(&broken).is_none(), "a panic while opening is told apart from an error");
+    }
+}
