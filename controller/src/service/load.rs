@@ -15,9 +15,10 @@ use tidegate_core::usage::Consumption;
 use tidegate_core::view::Snapshot;
 use tokio::sync::broadcast;
 
+use super::meta::{Meta, countable};
 use super::{Service, ServiceConfig, State, fold};
 use crate::audit::Audit;
-use crate::bindings::Bindings;
+use crate::bindings::{Bindings, Principal};
 use crate::catalog::Catalog;
 use crate::clients::Clients;
 use crate::clock::Clock;
@@ -35,32 +36,13 @@ use crate::store::records::{
 };
 use crate::store::{Batch, Store, StoreError, Table, Write};
 
-/// Single values of the store.
-struct Meta(BTreeMap<Vec<u8>, Vec<u8>>);
-
-impl Meta {
-    fn load(store: &dyn Store) -> Result<Self, StoreError> {
-        let mut values = BTreeMap::new();
-        each(store, Table::Meta, |key, value| {
-            values.insert(key.to_vec(), value.to_vec());
-            Ok(())
-        })?;
-        Ok(Self(values))
-    }
-
-    fn number(&self, key: &[u8]) -> Result<Option<u64>, StoreError> {
-        self.0.get(key).map(|value| number(value)).transpose()
-    }
-}
-
 impl Service {
     /// Loads the store, which must be open and of the right format. `clock` shows about zero.
     pub fn load(store: Arc<dyn Store>, config: ServiceConfig, clock: Clock) -> Result<Self, StoreError> {
         let now = clock.now();
         let meta = Meta::load(&*store)?;
-        let first = meta.number(META_EPOCH)?.is_none();
-        let clean =
-            meta.0.get(META_CLEAN).map(|value| json::<SavedLeases>(Table::Meta, value)).transpose()?;
+        let first = meta.is_new()?;
+        let clean = meta.saved()?;
         let epoch = meta.number(META_EPOCH)?.unwrap_or(0) + u64::from(clean.is_none());
 
         let (key, fresh_key) = proof_key(&meta)?;
@@ -68,12 +50,12 @@ impl Service {
             vec![put_number(META_EPOCH, epoch), Write::Delete(Table::Meta, META_CLEAN.to_vec())];
         first_batch.extend(fresh_key);
         let catalog = load_catalog(&*store, &meta, config, &mut first_batch)?;
-        let costs = load_costs(&*store, &meta, &mut first_batch)?;
+        let costs = load_costs(&*store, &meta, first, &mut first_batch)?;
         let longest_now = catalog.iter().map(|(_, definition)| definition.ttl).max().unwrap_or(Span(0));
         let left = clean.as_ref().map_or(Span(0), SavedLeases::longest);
         let longest_ttl = match &clean {
             Some(_) => longest_now.max(left),
-            None => longest_now.max(Span(meta.number(META_LONGEST_TTL)?.unwrap_or(0))),
+            None => longest_now.max(meta.longest_ttl()?),
         };
         first_batch.push(put_number(META_LONGEST_TTL, longest_ttl.0));
 
@@ -128,7 +110,7 @@ impl Service {
 }
 
 fn proof_key(meta: &Meta) -> Result<([u8; KEY_BYTES], Option<Write>), StoreError> {
-    match meta.0.get(META_PROOF_KEY) {
+    match meta.get(META_PROOF_KEY) {
         Some(stored) => {
             let key = stored
                 .as_slice()
@@ -155,14 +137,21 @@ fn load_catalog(
         u32::try_from(next_id).map_err(|_| bad(Table::Meta, "the next group id is out of range"))?;
     let mut catalog = Catalog::new(config.capacity, next_id);
     let mut waiting: BTreeMap<GroupName, (GroupId, Definition)> = BTreeMap::new();
-    each(store, Table::Groups, |_, value| {
-        let stored: StoredGroup = json(Table::Groups, value)?;
+    let default = Definition::default_group();
+    each(store, Table::Groups, |key, value| {
+        let (id, stored): (GroupId, StoredGroup) =
+            (group_of(Table::Groups, key)?, json(Table::Groups, value)?);
         let definition =
             Definition::parse(&stored.group).map_err(|error| bad(Table::Groups, &error.to_string()))?;
-        waiting.insert(definition.name.clone(), (GroupId(stored.id), definition));
-        Ok(())
+        let name = definition.name.clone();
+        if stored.id != id.0 || id == GroupId::ROOT || (id == GroupId::DEFAULT) != (name == default.name) {
+            return Err(bad(Table::Groups, &format!("group {name} has the id of another")));
+        }
+        match waiting.insert(name.clone(), (id, definition)) {
+            Some(_) => Err(bad(Table::Groups, &format!("group {name} is there twice"))),
+            None => Ok(()),
+        }
     })?;
-    let default = Definition::default_group();
     if !waiting.contains_key(&default.name) {
         let stored = StoredGroup { id: GroupId::DEFAULT.0, group: default.text() };
         first_batch.push(put_json(Table::Groups, group_key(GroupId::DEFAULT), &stored)?);
@@ -186,20 +175,27 @@ fn load_catalog(
     Ok(catalog)
 }
 
-fn load_costs(store: &dyn Store, meta: &Meta, first_batch: &mut Batch) -> Result<CostTables, StoreError> {
-    let Some(roles) = meta.0.get(META_COST_ROLES) else {
+fn load_costs(
+    store: &dyn Store,
+    meta: &Meta,
+    first: bool,
+    first_batch: &mut Batch,
+) -> Result<CostTables, StoreError> {
+    let mut tables = Vec::new();
+    each(store, Table::CostTables, |_, value| {
+        tables.push(json(Table::CostTables, value)?);
+        Ok(())
+    })?;
+    if first && tables.is_empty() {
         let costs = CostTables::first();
         for table in costs.all() {
             first_batch.push(put_json(Table::CostTables, table.to_string().into_bytes(), table)?);
         }
         first_batch.push(put_json(Table::Meta, META_COST_ROLES.to_vec(), costs.roles())?);
         return Ok(costs);
-    };
-    let mut tables = Vec::new();
-    each(store, Table::CostTables, |_, value| {
-        tables.push(json(Table::CostTables, value)?);
-        Ok(())
-    })?;
+    }
+    let roles = meta.get(META_COST_ROLES);
+    let roles = roles.ok_or_else(|| bad(Table::Meta, "which cost table is in use is missing"))?;
     let costs = CostTables::load(tables, json(Table::Meta, roles)?);
     costs.ok_or_else(|| bad(Table::CostTables, "the table that is in use is missing"))
 }
@@ -231,18 +227,18 @@ fn engine_groups(catalog: &Catalog, engine: &Engine) -> BTreeSet<GroupId> {
 fn load_ledger(store: &dyn Store, catalog: &Catalog) -> Result<(Ledger, BTreeSet<GroupId>), StoreError> {
     let mut rows: Vec<(ClientId, GroupId, Consumption)> = Vec::new();
     each(store, Table::Ledger, |key, value| {
-        let (client, group) = pair_of(Table::Ledger, key)?;
-        // A row stored while its group was being deleted.
+        let ((client, group), total) = (pair_of(Table::Ledger, key)?, consumption(Table::Ledger, value)?);
+        // Others were stored while their group was being deleted.
         if catalog.get(group).is_some() {
-            rows.push((ClientId(client), group, consumption(Table::Ledger, value)?));
+            rows.push((ClientId(client), group, total));
         }
         Ok(())
     })?;
     let mut folded: Vec<(GroupId, Consumption)> = Vec::new();
     each(store, Table::Folded, |key, value| {
-        let group = group_of(Table::Folded, key)?;
+        let (group, total) = (group_of(Table::Folded, key)?, consumption(Table::Folded, value)?);
         if catalog.get(group).is_some() {
-            folded.push((group, consumption(Table::Folded, value)?));
+            folded.push((group, total));
         }
         Ok(())
     })?;
@@ -253,8 +249,17 @@ fn load_ledger(store: &dyn Store, catalog: &Catalog) -> Result<(Ledger, BTreeSet
 
 fn load_bindings(store: &dyn Store, catalog: &Catalog) -> Result<Bindings, StoreError> {
     let mut bindings = Bindings::default();
-    each(store, Table::Bindings, |_, value| {
+    each(store, Table::Bindings, |key, value| {
         let stored: StoredBinding = json(Table::Bindings, value)?;
+        let (tenant, user) = (stored.principal.tenant(), stored.principal.user());
+        if stored.principal.key() != key
+            || !Principal::parse(tenant, user).is_ok_and(|p| p == stored.principal)
+        {
+            return Err(bad(
+                Table::Bindings,
+                &format!("the binding of {} has the key of another", stored.principal),
+            ));
+        }
         let group =
             GroupName::parse(&stored.group).map_err(|error| bad(Table::Bindings, &error.to_string()))?;
         if catalog.id(&group).is_none() {
@@ -272,7 +277,8 @@ fn load_bindings(store: &dyn Store, catalog: &Catalog) -> Result<Bindings, Store
 fn load_clients(store: &dyn Store, meta: &Meta) -> Result<Clients, StoreError> {
     let mut clients = Clients::new(meta.number(META_NEXT_CLIENT)?.unwrap_or(1));
     each(store, Table::Clients, |key, value| {
-        clients.load(ClientId(u64_of(Table::Clients, key)?), json(Table::Clients, value)?);
+        let id = countable(Table::Clients, u64_of(Table::Clients, key)?)?;
+        clients.load(ClientId(id), json(Table::Clients, value)?);
         Ok(())
     })?;
     each(store, Table::Tombstones, |key, value| {
@@ -301,13 +307,13 @@ fn load_history(store: &dyn Store, unix_s: u64) -> Result<History, StoreError> {
 fn next_audit_id(store: &dyn Store) -> Result<u64, StoreError> {
     let mut newest = 0;
     each(store, Table::Audit, |key, _| {
-        newest = u64_of(Table::Audit, key)?;
+        newest = countable(Table::Audit, u64_of(Table::Audit, key)?)?;
         Ok(())
     })?;
     Ok(newest + 1)
 }
 
-fn each(
+pub(super) fn each(
     store: &dyn Store,
     table: Table,
     mut row: impl FnMut(&[u8], &[u8]) -> Result<(), StoreError>,

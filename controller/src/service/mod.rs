@@ -13,6 +13,7 @@ mod fold;
 mod grants;
 mod groups;
 mod load;
+mod meta;
 mod sessions;
 mod usage;
 mod watch;

@@ -1,0 +1,72 @@
+//! The single values of a store: read once at start, and refused when no controller can have written them.
+
+use std::collections::BTreeMap;
+
+use tidegate_core::group::GroupSpec;
+use tidegate_core::units::Span;
+
+use super::load::each;
+use crate::store::records::{
+    META_CLEAN, META_EPOCH, META_FORMAT, META_LONGEST_TTL, SavedLeases, bad, json, number,
+};
+use crate::store::{Store, StoreError, Table};
+
+/// Single values of the store.
+pub(super) struct Meta(BTreeMap<Vec<u8>, Vec<u8>>);
+
+impl Meta {
+    pub(super) fn load(store: &dyn Store) -> Result<Self, StoreError> {
+        let mut values = BTreeMap::new();
+        each(store, Table::Meta, |key, value| {
+            values.insert(key.to_vec(), value.to_vec());
+            Ok(())
+        })?;
+        Ok(Self(values))
+    }
+
+    /// Whether no controller has ever used the store. Without its epoch a used one would be taken for new, and leases
+    /// that are out would be given out again.
+    pub(super) fn is_new(&self) -> Result<bool, StoreError> {
+        let used = self.0.keys().any(|key| key != META_FORMAT);
+        if used && !self.0.contains_key(META_EPOCH) {
+            return Err(bad(Table::Meta, "the epoch is missing"));
+        }
+        Ok(!used)
+    }
+
+    pub(super) fn get(&self, key: &[u8]) -> Option<&Vec<u8>> {
+        self.0.get(key)
+    }
+
+    pub(super) fn number(&self, key: &[u8]) -> Result<Option<u64>, StoreError> {
+        self.0.get(key).map(|value| countable(Table::Meta, number(value)?)).transpose()
+    }
+
+    /// The leases of a clean stop.
+    pub(super) fn saved(&self) -> Result<Option<SavedLeases>, StoreError> {
+        let Some(value) = self.0.get(META_CLEAN) else { return Ok(None) };
+        let saved: SavedLeases = json(Table::Meta, value)?;
+        if !saved.in_range() {
+            return Err(bad(Table::Meta, "a saved lease is out of range"));
+        }
+        Ok(Some(saved))
+    }
+
+    /// The longest lease that may be out, as the last run knew it.
+    pub(super) fn longest_ttl(&self) -> Result<Span, StoreError> {
+        let (_, longest) = GroupSpec::TTL_RANGE;
+        let stored = Span(self.number(META_LONGEST_TTL)?.unwrap_or(0));
+        if stored > longest {
+            return Err(bad(Table::Meta, &format!("a lease of {stored} is longer than any can be")));
+        }
+        Ok(stored)
+    }
+}
+
+/// A number that counts from one up: nothing ever counted to a half of what fits.
+pub(super) fn countable(table: Table, number: u64) -> Result<u64, StoreError> {
+    if number > u64::MAX / 2 {
+        return Err(bad(table, &format!("{number} is more than was ever counted")));
+    }
+    Ok(number)
+}

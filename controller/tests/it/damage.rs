@@ -1,0 +1,75 @@
+//! Rows that no controller has written are refused at start, by table and reason.
+
+use std::sync::Arc;
+
+use tidegate_controller::audit::Actor;
+use tidegate_controller::clock::Clock;
+use tidegate_controller::group_text::GroupText;
+use tidegate_controller::service::{Service, ServiceConfig};
+use tidegate_controller::store::{Store, StoreError, Table, Write};
+use tidegate_core::engine::EngineConfig;
+
+use crate::support::MemoryStore;
+
+fn load(store: &Arc<MemoryStore>) -> Result<Service, StoreError> {
+    let config = ServiceConfig { capacity: None, engine: EngineConfig::default() };
+    Service::load(Arc::clone(store) as Arc<dyn Store>, config, Clock::start())
+}
+
+/// A store with one group, after a clean stop.
+fn used() -> Arc<MemoryStore> {
+    let store = Arc::new(MemoryStore::default());
+    let service = load(&store).unwrap();
+    let text = GroupText { name: "web".into(), ru_per_sec: "5".into(), ..GroupText::default() };
+    service.create_group(&Actor::new(None, "test"), &text, false).unwrap();
+    service.shut_down().unwrap();
+    store
+}
+
+fn put(table: Table, key: &[u8], value: &[u8]) -> Write {
+    Write::Put(table, key.to_vec(), value.to_vec())
+}
+
+#[test]
+fn rows_that_cannot_be_are_refused_by_table_and_reason() {
+    let lease = |rate: &str| format!(r#"{{"pools":[],"leases":[[2,1,1,{rate},0,0,5]],"recovery_us":0}}"#);
+    let (negative, sound) = (lease("-1"), lease("1"));
+    let web = br#"{"id":3,"group":{"name":"web"}}"#;
+    let table: Vec<(Write, &str)> = vec![
+        (Write::Delete(Table::Meta, b"epoch".to_vec()), "the epoch is missing"),
+        (put(Table::Meta, b"epoch", b"18446744073709551615"), "more than was ever counted"),
+        (put(Table::Meta, b"revision", b"18446744073709551615"), "more than was ever counted"),
+        (Write::Delete(Table::Meta, b"cost_roles".to_vec()), "which cost table is in use is missing"),
+        (put(Table::Meta, b"clean", negative.as_bytes()), "a saved lease is out of range"),
+        (put(Table::Groups, &3_u32.to_be_bytes(), web), "group web is there twice"),
+        (put(Table::Groups, &4_u32.to_be_bytes(), web), "group web has the id of another"),
+        (put(Table::Groups, &0_u32.to_be_bytes(), br#"{"id":0,"group":{"name":"x"}}"#), "id of another"),
+        (
+            put(
+                Table::Clients,
+                &u64::MAX.to_be_bytes(),
+                br#"{"name":"n","incarnation":1,"heard_unix_ms":0}"#,
+            ),
+            "more than was ever counted",
+        ),
+        (
+            put(Table::Bindings, b"t\0", br#"{"principal":{"User":"u"},"group":"web"}"#),
+            "the binding of user u has the key of another",
+        ),
+        (put(Table::Audit, &u64::MAX.to_be_bytes(), b"{}"), "more than was ever counted"),
+    ];
+    for (damage, reason) in table {
+        let store = used();
+        store.commit(std::slice::from_ref(&damage)).unwrap();
+        let error = load(&store).err().unwrap_or_else(|| panic!("{damage:?} is taken")).to_string();
+        assert!(error.contains(reason) && error.contains("backup"), "{damage:?}: {error}");
+    }
+    // After an unclean stop the longest lease counts.
+    let store = used();
+    let unclean = Write::Delete(Table::Meta, b"clean".to_vec());
+    store.commit(&[unclean, put(Table::Meta, b"longest_ttl_us", b"60000001")]).unwrap();
+    assert!(load(&store).err().unwrap().to_string().contains("longer than any can be"));
+    let store = used();
+    store.commit(&[put(Table::Meta, b"clean", sound.as_bytes())]).unwrap();
+    assert!(load(&store).is_ok());
+}
