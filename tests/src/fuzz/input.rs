@@ -97,6 +97,15 @@ impl<'a> Input<'a> {
         let index = self.below(choices.len());
         choices.get(index).copied()
     }
+
+    /// Bytes with their length in front: one byte, or two more when the first is 255.
+    pub(super) fn piece(&mut self) -> &'a [u8] {
+        let length = match self.byte() {
+            255 => usize::from(self.byte()) << 8 | usize::from(self.byte()),
+            short => usize::from(short),
+        };
+        self.take(length)
+    }
 }
 
 #[cfg(test)]
@@ -113,6 +122,7 @@ mod tests {
                 assert!(input.between(3, 9) >= 3);
                 assert!(input.amount(Ru::MAX.0) >= 0);
                 input.hostile();
+                input.piece();
             }
             assert_eq!((input.byte(), input.number(), input.between(5, u64::MAX)), (0, 0, 5));
         }

@@ -8,14 +8,24 @@
 mod config;
 mod core;
 mod fingerprint;
+mod grants;
 mod input;
+mod memory;
+mod rest;
+mod store;
 
 /// A target: its name, which is that of its corpus, and what it does with an input.
 pub type Target = (&'static str, fn(&[u8]));
 
 /// Every target.
-pub const TARGETS: [Target; 3] =
-    [("config", config::run), ("core", core::run), ("fingerprint", fingerprint::run)];
+pub const TARGETS: [Target; 6] = [
+    ("config", config::run),
+    ("core", core::run),
+    ("fingerprint", fingerprint::run),
+    ("grants", grants::run),
+    ("rest", rest::run),
+    ("store", store::run),
+];
 
 /// Runs one input through the target of this name.
 ///

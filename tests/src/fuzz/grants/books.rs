@@ -1,0 +1,115 @@
+//! A plain model of the ledger: the highest report of each incarnation in each group, and what of it is on disk.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use tidegate_controller::service::UsageRow;
+use tidegate_core::units::Ru;
+use tidegate_core::usage::{Consumption, RuParts, Usage};
+use tidegate_proto::v1;
+
+/// Group, node, incarnation.
+pub(super) type Row = (String, String, u64);
+
+/// The model.
+#[derive(Default)]
+pub(super) struct Books {
+    counted: BTreeMap<Row, Consumption>,
+    on_disk: BTreeMap<Row, Consumption>,
+}
+
+impl Books {
+    /// What an incarnation has reported of a group.
+    pub(super) fn of(&self, row: &Row) -> Consumption {
+        self.counted.get(row).copied().unwrap_or_default()
+    }
+
+    /// A report was heard. It counts if it decodes, its group exists and no counter fell.
+    pub(super) fn report(&mut self, row: Row, total: &v1::Consumption) {
+        let Some(total) = decoded(total) else { return };
+        if total.minus(&self.of(&row)).is_some() {
+            self.counted.insert(row, total);
+        }
+    }
+
+    /// Everything counted is on disk.
+    pub(super) fn stored(&mut self) {
+        self.on_disk = self.counted.clone();
+    }
+
+    /// What was not on disk is lost.
+    pub(super) fn crashed(&mut self) {
+        self.counted = self.on_disk.clone();
+    }
+
+    /// Groups that anything was reported of.
+    pub(super) fn groups(&self) -> BTreeSet<String> {
+        self.counted.keys().chain(self.on_disk.keys()).map(|(group, ..)| group.clone()).collect()
+    }
+
+    /// A deleted group is gone from memory and disk at once.
+    pub(super) fn forget(&mut self, group: &str) {
+        self.counted.retain(|(of, ..), _| of != group);
+        self.on_disk.retain(|(of, ..), _| of != group);
+    }
+
+    /// # Panics
+    /// When the controller's answer about usage is another.
+    pub(super) fn compare(&self, rows: &[UsageRow]) {
+        let nothing = Consumption::default();
+        let mut told: BTreeMap<Row, Consumption> = BTreeMap::new();
+        let mut totals: BTreeMap<String, Consumption> = BTreeMap::new();
+        for row in rows {
+            match &row.client {
+                Some((name, number)) => {
+                    told.insert((row.group.to_string(), name.clone(), *number), row.total);
+                }
+                None => drop(totals.insert(row.group.to_string(), row.total)),
+            }
+        }
+        told.retain(|_, total| *total != nothing);
+        let known: BTreeMap<_, _> = self
+            .counted
+            .iter()
+            .filter(|(_, total)| **total != nothing)
+            .map(|(row, t)| (row.clone(), *t))
+            .collect();
+        assert_eq!(told, known, "the rows of the ledger");
+        let groups: BTreeSet<&String> = known.keys().map(|(group, ..)| group).collect();
+        for group in groups {
+            let rows = known.iter().filter(|((of, ..), _)| of == group);
+            let sum = rows.fold(nothing, |sum, (_, total)| sum.plus(total));
+            assert_eq!(totals.get(group), Some(&sum), "the total of group {group}");
+        }
+    }
+}
+
+/// A total as the protocol defines it: amounts are 0 to 10^18.
+fn decoded(total: &v1::Consumption) -> Option<Consumption> {
+    let ru = |micro: i64| (Ru::ZERO..=Ru::MAX).contains(&Ru(micro)).then_some(Ru(micro));
+    let usage = total.usage.unwrap_or_default();
+    Some(Consumption {
+        charged: RuParts {
+            cpu: ru(total.cpu_micro_ru)?,
+            read: ru(total.read_micro_ru)?,
+            write: ru(total.write_micro_ru)?,
+            network: ru(total.network_micro_ru)?,
+            flat: ru(total.flat_micro_ru)?,
+        },
+        shadow: ru(total.shadow_micro_ru)?,
+        operations: total.operations,
+        throttled: total.throttled,
+        waited_us: total.waited_us,
+        usage: Usage {
+            cpu_ns: usage.cpu_ns,
+            read_requests: usage.read_requests,
+            read_batches: usage.read_batches,
+            read_bytes: usage.read_bytes,
+            write_requests: usage.write_requests,
+            write_batches: usage.write_batches,
+            write_bytes: usage.write_bytes,
+            net_in_bytes: usage.net_in_bytes,
+            net_out_bytes: usage.net_out_bytes,
+            cross_zone_bytes: usage.cross_zone_bytes,
+        },
+    })
+}

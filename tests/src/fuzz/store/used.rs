@@ -1,0 +1,105 @@
+//! A store that was used: groups, bindings, a cost table, nodes, consumption, an audit log, and a clean stop.
+
+use std::ops::ControlFlow;
+use std::sync::atomic::AtomicU64;
+use std::sync::{Arc, OnceLock};
+
+use tidegate_controller::audit::Actor;
+use tidegate_controller::clock::Clock;
+use tidegate_controller::cost_tables::TableShape;
+use tidegate_controller::group_text::GroupText;
+use tidegate_controller::service::{Service, ServiceConfig};
+use tidegate_controller::store::{RedbStore, Store, StoreError, Table};
+use tidegate_core::engine::EngineConfig;
+
+use super::work;
+use crate::fuzz::memory::{MemoryStore, Rows};
+
+/// All tables.
+pub(super) const TABLES: [Table; 11] = [
+    Table::Meta,
+    Table::Groups,
+    Table::Bindings,
+    Table::CostTables,
+    Table::Clients,
+    Table::Tombstones,
+    Table::Ledger,
+    Table::Folded,
+    Table::Minutes,
+    Table::Hours,
+    Table::Audit,
+];
+
+/// Loads a store as the controller does.
+pub(super) fn load(store: Arc<dyn Store>) -> Result<Service, StoreError> {
+    let config = ServiceConfig { capacity: None, engine: EngineConfig::default() };
+    Service::load(store, config, Clock::driven(Arc::new(AtomicU64::new(0))))
+}
+
+/// Uses a new store, and stops in good order.
+fn fill(store: Arc<dyn Store>) {
+    let service = load(store).expect("an empty store");
+    let actor = Actor::new(Some("fuzz"), "nowhere");
+    for (name, parent, rate) in [("top", "", "100"), ("child", "top", "60.5"), ("free", "", "unlimited")] {
+        let text = GroupText {
+            name: name.to_owned(),
+            parent: parent.to_owned(),
+            ru_per_sec: rate.to_owned(),
+            ..GroupText::default()
+        };
+        service.create_group(&actor, &text, false).expect("a group");
+    }
+    service.bind(&actor, "tenant", "", "top").expect("a binding");
+    service.bind(&actor, "tenant", "user", "child").expect("a binding");
+    let table = TableShape {
+        name: "mine".to_owned(),
+        version: 1,
+        ru_per_unit: [("cpu_ns".to_owned(), "1/3000000".to_owned())].into(),
+        replicas: 3,
+    };
+    service.put_cost_table(&actor, "shadow", Some(table)).expect("a cost table");
+    for incarnation in 1..=2 {
+        work::renew(&service, "node", incarnation, &["top", "child", "free", "default"]);
+    }
+    service.shut_down().expect("a clean stop");
+}
+
+/// Its rows.
+pub(super) fn rows() -> &'static Rows {
+    static ROWS: OnceLock<Rows> = OnceLock::new();
+    ROWS.get_or_init(|| {
+        let store = Arc::new(MemoryStore::default());
+        fill(Arc::clone(&store) as Arc<dyn Store>);
+        store.rows()
+    })
+}
+
+/// Its file.
+pub(super) fn file() -> &'static [u8] {
+    &on_disk().0
+}
+
+/// The rows in the file.
+pub(super) fn file_rows() -> &'static Rows {
+    &on_disk().1
+}
+
+fn on_disk() -> &'static (Vec<u8>, Rows) {
+    static FILE: OnceLock<(Vec<u8>, Rows)> = OnceLock::new();
+    FILE.get_or_init(|| {
+        let folder = tempfile::tempdir().expect("a scratch folder");
+        let path = folder.path().join("store");
+        let open = || RedbStore::open(&path).expect("a sound store");
+        fill(Arc::new(open()));
+        let bytes = std::fs::read(&path).expect("its file");
+        let (store, mut rows) = (open(), Rows::new());
+        for table in TABLES {
+            let mut visit = |key: &[u8], value: &[u8]| {
+                rows.insert((table, key.to_vec()), value.to_vec());
+                Ok(ControlFlow::Continue(()))
+            };
+            store.scan(table, &[], &mut visit).expect("its rows");
+        }
+        (bytes, rows)
+    })
+}
