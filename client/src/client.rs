@@ -135,7 +135,7 @@ impl Client {
         hub.close();
         // The last word to the controller must not be spent on an operation that never ends.
         let half = self.inner.patience.checked_div(2).unwrap_or_default();
-        within(half, self.permits_settled()).await;
+        within(half, hub.permits_settled()).await;
         let (farewell, confirmed) = oneshot::channel();
         let left = duration(end.since(clock.now()));
         let told =
@@ -150,19 +150,6 @@ impl Client {
         Shutdown {
             unconfirmed: reports.unconfirmed(&cells),
             open_permits: cells.iter().map(|cell| cell.open()).sum(),
-        }
-    }
-
-    async fn permits_settled(&self) {
-        loop {
-            let settled = self.hub().shared.settled.notified();
-            tokio::pin!(settled);
-            // Listens before it looks, so that no permit slips through between.
-            settled.as_mut().enable();
-            if self.hub().registry.all().iter().all(|cell| cell.open() == 0) {
-                return;
-            }
-            settled.await;
         }
     }
 }

@@ -20,6 +20,7 @@ impl Clock {
     }
 
     /// Microseconds since the start.
+    #[cfg(not(all(test, shuttle)))]
     pub(crate) fn now(&self) -> Time {
         self.at(Instant::now())
     }
@@ -34,7 +35,20 @@ impl Clock {
         self.origin.checked_add(Duration::from_micros(time.0)).unwrap_or(self.origin)
     }
 
+    /// Microseconds of virtual time.
+    #[cfg(all(test, shuttle))]
+    pub(crate) fn now(&self) -> Time {
+        crate::virtual_time::now()
+    }
+
+    /// Completes when virtual time has come to `time`.
+    #[cfg(all(test, shuttle))]
+    pub(crate) async fn sleep_until(&self, time: Time) {
+        crate::virtual_time::sleep_until(time).await;
+    }
+
     /// Completes at `time`; at once when it has passed, never when it is beyond what the timer can express.
+    #[cfg(not(all(test, shuttle)))]
     pub(crate) async fn sleep_until(&self, time: Time) {
         match self.origin.checked_add(Duration::from_micros(time.0)) {
             Some(instant) => tokio::time::sleep_until(instant).await,

@@ -1,7 +1,7 @@
 //! What the tasks and the handles of one client share beyond its groups: bindings, reports, the state of the link.
 
 use std::sync::atomic::Ordering;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
+use std::sync::{Arc, PoisonError};
 
 use tokio::sync::watch;
 
@@ -13,6 +13,7 @@ use crate::process::ProcessSampler;
 use crate::registry::Registry;
 use crate::reports::Reports;
 use crate::shared::Shared;
+use crate::sync::{Mutex, MutexGuard, RwLock};
 
 /// One client, as its tasks see it.
 #[derive(Debug)]
@@ -96,6 +97,20 @@ impl Hub {
     pub(crate) fn metered_cpu_ns(&self) -> u64 {
         let metered = self.registry.all().into_iter().map(|cell| cell.consumption(false).usage.cpu_ns);
         metered.fold(0, u64::saturating_add)
+    }
+
+    /// Completes when no permit is open in any group; only once the client is closing.
+    pub(crate) async fn permits_settled(&self) {
+        loop {
+            let settled = self.shared.settled.notified();
+            tokio::pin!(settled);
+            // Listens before it looks, so that no permit slips through between.
+            settled.as_mut().enable();
+            if self.registry.all().iter().all(|cell| cell.open() == 0) {
+                return;
+            }
+            settled.await;
+        }
     }
 
     /// Ends all admission: refuses waiters and gives up every lease.

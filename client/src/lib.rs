@@ -30,6 +30,8 @@ mod builder;
 mod cell;
 mod client;
 mod clock;
+#[cfg(all(test, shuttle))]
+mod concurrency;
 mod driver;
 mod group;
 mod hub;
@@ -47,8 +49,11 @@ mod schedule;
 mod session;
 mod shared;
 mod stats;
+mod sync;
 pub mod tower;
 pub mod transport;
+#[cfg(all(test, shuttle))]
+mod virtual_time;
 mod wait;
 mod watch;
 

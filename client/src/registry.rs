@@ -3,12 +3,13 @@
 //! A group stays until the client ends: its consumption is a running total that must not start over.
 
 use std::collections::HashMap;
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::{Arc, PoisonError};
 
 use crate::cell::GroupCell;
 use crate::group::GroupError;
 use crate::names::GroupName;
 use crate::shared::Shared;
+use crate::sync::RwLock;
 
 /// All groups of one client.
 #[derive(Debug)]

@@ -3,12 +3,12 @@
 //! Groups are kept weakly, so that the schedule keeps none of them alive.
 
 use std::collections::{BTreeMap, VecDeque};
-use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::sync::{Arc, PoisonError, Weak};
 
 use tidegate_core::units::Time;
-use tokio::sync::Notify;
 
 use crate::cell::GroupCell;
+use crate::sync::{Mutex, Notify};
 
 /// The driver's agenda.
 #[derive(Debug, Default)]

@@ -1,15 +1,15 @@
 //! What every group of a client needs: clock, agenda, prices, journal and counters.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use tidegate_core::node::NodeConfig;
-use tokio::sync::Notify;
 
 use crate::clock::Clock;
 use crate::journal::Journal;
 use crate::pricing::Prices;
 use crate::schedule::{DueSet, Schedule};
+use crate::sync::{AtomicBool, Notify};
 
 /// State shared by the groups, the tasks and the handles of one client.
 #[derive(Debug)]

@@ -7,7 +7,7 @@
 mod lease;
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, PoisonError};
 
 use tidegate_core::node::{Acquired, NodeGroup, NodeState, Refusal, WaiterId};
 use tidegate_core::units::{Ru, Time};
@@ -18,6 +18,7 @@ use crate::journal::Slot;
 use crate::names::GroupName;
 use crate::refused::Refused;
 use crate::shared::Shared;
+use crate::sync::{Mutex, MutexGuard};
 
 /// What a waiter is told; when admitted, since when.
 pub(crate) type Answer = Result<Time, Refusal>;
