@@ -2,7 +2,6 @@
 
 use std::collections::BTreeMap;
 
-use tidegate_core::group::GroupSpec;
 use tidegate_core::units::Span;
 
 use super::load::each;
@@ -10,6 +9,9 @@ use crate::store::records::{
     META_CLEAN, META_EPOCH, META_FORMAT, META_LONGEST_TTL, SavedLeases, bad, json, number,
 };
 use crate::store::{Store, StoreError, Table};
+
+/// Far above the longest lease with all that drift and margin can add to it.
+const LONGEST_USE: Span = Span::secs(600);
 
 /// Single values of the store.
 pub(super) struct Meta(BTreeMap<Vec<u8>, Vec<u8>>);
@@ -54,9 +56,8 @@ impl Meta {
 
     /// The longest lease that may be out, as the last run knew it.
     pub(super) fn longest_ttl(&self) -> Result<Span, StoreError> {
-        let (_, longest) = GroupSpec::TTL_RANGE;
         let stored = Span(self.number(META_LONGEST_TTL)?.unwrap_or(0));
-        if stored > longest {
+        if stored > LONGEST_USE {
             return Err(bad(Table::Meta, &format!("a lease of {stored} is longer than any can be")));
         }
         Ok(stored)

@@ -5,9 +5,11 @@ use std::sync::Arc;
 use tidegate_controller::audit::Actor;
 use tidegate_controller::clock::Clock;
 use tidegate_controller::group_text::GroupText;
-use tidegate_controller::service::{Service, ServiceConfig};
+use tidegate_controller::service::{EntryIn, RenewIn, Service, ServiceConfig};
 use tidegate_controller::store::{Store, StoreError, Table, Write};
 use tidegate_core::engine::EngineConfig;
+use tidegate_core::exchange::Ask;
+use tidegate_core::units::{Rate, Span};
 
 use crate::support::MemoryStore;
 
@@ -67,9 +69,29 @@ fn rows_that_cannot_be_are_refused_by_table_and_reason() {
     // After an unclean stop the longest lease counts.
     let store = used();
     let unclean = Write::Delete(Table::Meta, b"clean".to_vec());
-    store.commit(&[unclean, put(Table::Meta, b"longest_ttl_us", b"60000001")]).unwrap();
+    store.commit(&[unclean, put(Table::Meta, b"longest_ttl_us", b"600000001")]).unwrap();
     assert!(load(&store).err().unwrap().to_string().contains("longer than any can be"));
     let store = used();
     store.commit(&[put(Table::Meta, b"clean", sound.as_bytes())]).unwrap();
     assert!(load(&store).is_ok());
+}
+
+#[test]
+fn the_longest_lease_is_taken_up_after_a_clean_and_an_unclean_stop() {
+    let store = used();
+    let service = load(&store).unwrap();
+    let text =
+        GroupText { name: "slow".into(), ru_per_sec: "5".into(), ttl_us: 60_000_000, ..GroupText::default() };
+    service.create_group(&Actor::new(None, "test"), &text, false).unwrap();
+    let session = service.hello("node", 1, "test").unwrap();
+    let ask = Ask { demand: Rate::whole(1), ..Ask::default() };
+    let entry = EntryIn { group: "slow".into(), ask: Ok((ask, Vec::new())) };
+    let renewal = RenewIn { seq: 1, entries: vec![entry], ..RenewIn::default() };
+    service.renew(session.client, session.session, renewal).unwrap();
+    service.shut_down().unwrap();
+    // The second start finds what the first wrote, without the mark of a clean stop.
+    for start in 1..=2 {
+        let service = load(&store).unwrap();
+        assert_eq!(service.status().recovery > Span::secs(60), start == 2);
+    }
 }
