@@ -182,11 +182,17 @@ impl Cluster {
     /// # Errors
     /// It does not answer in time.
     pub async fn status(&mut self) -> Result<StatusReply, ClusterError> {
-        let mut admin = self.admin().await?;
-        let reply = tokio::time::timeout(PATIENCE, admin.status(StatusRequest {})).await;
-        match reply {
-            Ok(Ok(reply)) => Ok(reply.into_inner()),
-            Ok(Err(status)) => Err(self.no_answer(&status)),
+        let answered = async {
+            loop {
+                // A port that nobody listens on yet can connect to itself: such a connection is reset, not answered.
+                if let Ok(reply) = self.admin().await?.status(StatusRequest {}).await {
+                    return Ok(reply.into_inner());
+                }
+                tokio::time::sleep(Duration::from_millis(10)).await;
+            }
+        };
+        match tokio::time::timeout(PATIENCE, answered).await {
+            Ok(answer) => answer,
             Err(late) => Err(self.no_answer(&late)),
         }
     }
