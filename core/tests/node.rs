@@ -283,6 +283,20 @@ fn an_idle_node_gives_up_and_asks_again_when_it_is_needed() {
 }
 
 #[test]
+fn a_group_that_is_never_used_gives_its_lease_up() {
+    let config = NodeConfig { idle_after: Span::secs(3), ..NodeConfig::default() };
+    let mut node = NodeGroup::new(at(0), config);
+    for (seq, ms) in [(1, 0), (2, 1_000), (3, 2_000)] {
+        assert!(!node.ask(at(ms), seq).gives_up());
+        node.on_grant(at(ms), seq, &Grant::Leased(terms(100, 50, 0)));
+    }
+    assert!(node.ask(at(3_000), 4).gives_up());
+    node.on_grant(at(3_001), 4, &Grant::Leased(terms(0, 0, 0)));
+    assert_eq!(node.state(at(3_001)).lease, LeaseState::Idle);
+    assert_eq!(node.due(at(60_000)), None, "an idle group sends nothing");
+}
+
+#[test]
 fn release_gives_everything_up_and_refuses_from_then_on() {
     let mut node = node(terms(1, 1, 0));
     let waiter = queued(node.acquire(at(1), Ru::whole(1), at(4_000)));

@@ -32,6 +32,7 @@ pub(super) struct Renewal {
     acked_seq: u64,
     renew_after: Span,
     ask_again_at: Time,
+    made: Time,
     last_arrival: Option<Time>,
     /// Tokens are low, or an operation waits or was refused.
     pressed: bool,
@@ -53,6 +54,7 @@ impl Renewal {
             acked_seq: 0,
             renew_after: Span::secs(1),
             ask_again_at: now,
+            made: now,
             last_arrival: None,
             pressed: false,
             urgent: false,
@@ -90,8 +92,10 @@ impl Renewal {
         self.asked_at.map_or(allowed, |at| allowed.max(at.after(LEAST_INTERVAL))).max(self.ask_again_at)
     }
 
-    fn idle(&self, now: Time, config: &NodeConfig) -> bool {
-        self.last_arrival.or(self.asked_at).is_some_and(|at| now.since(at) >= config.idle_after)
+    /// Nothing arrived for long; a group that was never used is idle once it has a lease to give up.
+    fn idle(&self, now: Time, config: &NodeConfig, leased: bool) -> bool {
+        let since = self.last_arrival.or(leased.then_some(self.made));
+        since.is_some_and(|at| now.since(at) >= config.idle_after)
     }
 }
 
@@ -132,7 +136,8 @@ impl NodeGroup {
         (renewal.pressed, renewal.urgent) = (false, false);
         let acked_seq = renewal.acked_seq;
         let owes = self.budget.debt().is_positive();
-        if renewal.idle(now, &self.config) && self.waiters.is_empty() && !owes {
+        let leased = self.budget.state() == LeaseState::Leased;
+        if renewal.idle(now, &self.config, leased) && self.waiters.is_empty() && !owes {
             let returned = self.budget.abandon(LeaseState::Idle);
             return Ask { acked_seq, returned, ..Ask::default() };
         }
