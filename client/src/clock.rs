@@ -11,12 +11,36 @@ use tokio::time::Instant;
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Clock {
     origin: Instant,
+    coarse: coarse::Clock,
 }
 
 impl Clock {
     /// A clock that reads zero now.
     pub(crate) fn start() -> Self {
-        Self { origin: Instant::now() }
+        // Read first: the coarse clock may be ahead of the other, so that nothing lasts longer by it.
+        let coarse = coarse::Clock::start();
+        Self { origin: Instant::now(), coarse }
+    }
+
+    /// The time for a third of the price of [`Clock::now`]; late by up to [`Clock::lag`].
+    #[inline]
+    pub(crate) fn tick(&self) -> Tick {
+        self.coarse.tick(self)
+    }
+
+    /// How late [`Clock::tick`] may be.
+    pub(crate) fn lag(&self) -> Span {
+        self.coarse.lag()
+    }
+
+    /// The tick at `time`.
+    pub(crate) fn tick_at(&self, time: Time) -> Tick {
+        self.coarse.tick_at(time)
+    }
+
+    /// The time of a tick.
+    pub(crate) fn time(&self, tick: Tick) -> Time {
+        self.coarse.time(tick)
     }
 
     /// Microseconds since the start.
@@ -53,6 +77,89 @@ impl Clock {
         match self.origin.checked_add(Duration::from_micros(time.0)) {
             Some(instant) => tokio::time::sleep_until(instant).await,
             None => std::future::pending().await,
+        }
+    }
+}
+
+/// A reading of the quick clock, not worked out further: most readings are only compared.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Tick(pub(crate) u64);
+
+/// The time of the kernel's last tick, in nanoseconds of the monotonic clock.
+#[cfg(all(target_os = "linux", not(any(test, feature = "test-util"))))]
+mod coarse {
+    use rustix::time::{ClockId, Timespec, clock_getres, clock_gettime};
+    use tidegate_core::units::{Span, Time};
+
+    use super::Tick;
+
+    #[derive(Clone, Copy, Debug)]
+    pub(super) struct Clock {
+        origin: u64,
+        lag: Span,
+    }
+
+    impl Clock {
+        pub(super) fn start() -> Self {
+            let step = nanos(clock_getres(ClockId::MonotonicCoarse)).div_ceil(1_000);
+            // A tick may come a tick late.
+            Self { origin: nanos(clock_gettime(ClockId::Monotonic)), lag: Span(2 * step) }
+        }
+
+        #[inline]
+        pub(super) fn tick(&self, _: &super::Clock) -> Tick {
+            Tick(nanos(clock_gettime(ClockId::MonotonicCoarse)))
+        }
+
+        pub(super) fn lag(&self) -> Span {
+            self.lag
+        }
+
+        pub(super) fn tick_at(&self, time: Time) -> Tick {
+            Tick(time.0.saturating_mul(1_000).saturating_add(self.origin))
+        }
+
+        pub(super) fn time(&self, tick: Tick) -> Time {
+            Time(tick.0.saturating_sub(self.origin) / 1_000)
+        }
+    }
+
+    #[inline]
+    #[expect(clippy::cast_sign_loss, reason = "the monotonic clock starts at zero")]
+    fn nanos(time: Timespec) -> u64 {
+        time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
+    }
+}
+
+/// Where there is no such clock, or tests move time: the clock itself.
+#[cfg(not(all(target_os = "linux", not(any(test, feature = "test-util")))))]
+mod coarse {
+    use tidegate_core::units::{Span, Time};
+
+    use super::Tick;
+
+    #[derive(Clone, Copy, Debug)]
+    pub(super) struct Clock;
+
+    impl Clock {
+        pub(super) fn start() -> Self {
+            Self
+        }
+
+        pub(super) fn tick(&self, clock: &super::Clock) -> Tick {
+            Tick(clock.now().0)
+        }
+
+        pub(super) fn lag(&self) -> Span {
+            Span(0)
+        }
+
+        pub(super) fn tick_at(&self, time: Time) -> Tick {
+            Tick(time.0)
+        }
+
+        pub(super) fn time(&self, tick: Tick) -> Time {
+            Time(tick.0)
         }
     }
 }

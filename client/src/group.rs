@@ -78,30 +78,45 @@ impl Group {
     }
 
     /// Admits an operation estimated at `cost` now, or refuses; never waits. Needs no async runtime.
-    pub fn try_acquire(&self, cost: Ru) -> Result<Permit, Refused> {
-        let at = self.cell.try_enter(cost)?;
-        Ok(Permit::new(Arc::clone(&self.cell), cost, at))
+    // Always: a permit that passes through memory costs more than the admission.
+    #[inline(always)]
+    pub fn try_acquire(&self, cost: Ru) -> Result<Permit<'_>, Refused> {
+        let at = match self.cell.pay(cost) {
+            Some(at) => at,
+            None => self.cell.try_enter(cost)?,
+        };
+        Ok(Permit::new(&self.cell, cost, at))
     }
 
     /// Admits an operation estimated at `cost`, in order of arrival, waiting at most `timeout`.
     ///
     /// Refuses at once when the wait would be longer. Dropping the future gives up the place in the queue and
     /// whatever had just been given.
-    pub async fn acquire(&self, cost: Ru, timeout: Duration) -> Result<Permit, Refused> {
+    pub async fn acquire(&self, cost: Ru, timeout: Duration) -> Result<Permit<'_>, Refused> {
+        if let Some(at) = self.cell.pay(cost) {
+            return Ok(Permit::new(&self.cell, cost, at));
+        }
         let deadline = self.cell.shared.clock.now().after(span(timeout));
         self.acquire_until(cost, deadline).await
     }
 
     /// As [`Group::acquire`], up to a moment of tokio's clock.
-    pub async fn acquire_by(&self, cost: Ru, deadline: Instant) -> Result<Permit, Refused> {
+    pub async fn acquire_by(&self, cost: Ru, deadline: Instant) -> Result<Permit<'_>, Refused> {
+        if let Some(at) = self.cell.pay(cost) {
+            return Ok(Permit::new(&self.cell, cost, at));
+        }
         let deadline = self.cell.shared.clock.at(deadline);
         self.acquire_until(cost, deadline).await
     }
 
-    async fn acquire_until(&self, cost: Ru, deadline: tidegate_core::units::Time) -> Result<Permit, Refused> {
+    async fn acquire_until(
+        &self,
+        cost: Ru,
+        deadline: tidegate_core::units::Time,
+    ) -> Result<Permit<'_>, Refused> {
         match self.cell.enter(cost, deadline)? {
-            Entered::Admitted(at) => Ok(Permit::new(Arc::clone(&self.cell), cost, at)),
-            Entered::Queued(id, answer) => Waiting::new(Arc::clone(&self.cell), id, cost, answer).await,
+            Entered::Admitted(at) => Ok(Permit::new(&self.cell, cost, self.cell.shared.clock.tick_at(at))),
+            Entered::Queued(id, answer) => Waiting::new(&self.cell, id, cost, answer).await,
         }
     }
 
@@ -119,9 +134,9 @@ impl Group {
 
     /// As [`Group::charge`], in RU. Negative parts count as zero.
     pub fn charge_ru(&self, charge: RuParts) -> RuParts {
-        let actual = self.cell.shared.prices.direct(charge);
-        self.cell.charge(&actual);
-        actual.charged
+        let charge = self.cell.shared.prices.direct(charge);
+        self.cell.charge(&charge.of_one_operation());
+        charge.parts
     }
 
     /// Tokens, debt, lease and queue.

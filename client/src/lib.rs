@@ -25,6 +25,7 @@
 //! ```
 
 mod backoff;
+mod bias;
 mod bindings;
 mod builder;
 mod cell;
@@ -46,6 +47,7 @@ mod registry;
 mod reports;
 mod resolved;
 mod schedule;
+mod seat;
 mod session;
 mod shared;
 mod stats;

@@ -1,37 +1,73 @@
 //! The right to run one operation, to be settled with what it really used.
 
+use std::ops::Deref;
 use std::sync::Arc;
 
-use tidegate_core::units::{Ru, Time};
+use tidegate_core::units::Ru;
 use tidegate_core::usage::{RuParts, Usage};
 use tokio::time::Instant;
 
 use crate::cell::GroupCell;
+use crate::clock::Tick;
 use crate::names::GroupName;
 
 /// An admitted operation. Settle it when the operation has run; a permit that is dropped charges its estimate.
 #[derive(Debug)]
 #[must_use = "a permit that is dropped charges its estimate; settle it with what the operation used"]
-pub struct Permit {
-    cell: Arc<GroupCell>,
-    estimate: Ru,
-    admitted_at: Time,
-    settled: bool,
+pub struct Permit<'a> {
+    cell: Holder<'a>,
+    /// What was taken; `None` once it is settled.
+    estimate: Option<Ru>,
+    admitted_at: Tick,
 }
 
-impl Permit {
-    pub(crate) fn new(cell: Arc<GroupCell>, estimate: Ru, admitted_at: Time) -> Self {
-        Self { cell, estimate, admitted_at, settled: false }
+/// Who keeps the group alive: counting references would cost more than the rest of an admission.
+#[derive(Debug)]
+enum Holder<'a> {
+    Handle(&'a Arc<GroupCell>),
+    Permit(Arc<GroupCell>),
+}
+
+impl Deref for Holder<'_> {
+    type Target = Arc<GroupCell>;
+
+    #[inline]
+    fn deref(&self) -> &Arc<GroupCell> {
+        match self {
+            Self::Handle(cell) => cell,
+            Self::Permit(cell) => cell,
+        }
+    }
+}
+
+impl<'a> Permit<'a> {
+    #[inline(always)]
+    pub(crate) fn new(cell: &'a Arc<GroupCell>, estimate: Ru, admitted_at: Tick) -> Self {
+        Self { cell: Holder::Handle(cell), estimate: Some(estimate), admitted_at }
+    }
+
+    /// The same without a borrow of the group's handle.
+    pub fn into_owned(mut self) -> Permit<'static> {
+        let cell = Holder::Permit(Arc::clone(&self.cell));
+        Permit { cell, estimate: self.estimate.take(), admitted_at: self.admitted_at }
     }
 
     /// What was taken when the operation was admitted.
     pub fn estimate(&self) -> Ru {
-        self.estimate
+        self.estimate.unwrap_or_default()
     }
 
-    /// When the tokens were taken, for a log of admissions; the caller may have been woken later.
+    /// From here on there is nothing left to settle.
+    #[inline(always)]
+    fn close(&mut self) -> Ru {
+        self.estimate.take().unwrap_or_default()
+    }
+
+    /// When the tokens were taken, for a log of admissions; the caller may have been woken later. Early by up to two
+    /// ticks of the kernel's clock (8 ms where it ticks 250 times a second).
     pub fn admitted_at(&self) -> Instant {
-        self.cell.shared.clock.instant(self.admitted_at)
+        let clock = &self.cell.shared.clock;
+        clock.instant(clock.time(self.admitted_at))
     }
 
     /// The group that pays.
@@ -46,33 +82,42 @@ impl Permit {
 
     /// The operation used this: charges it by the cost table in force, counts it by the shadow table, gives back what
     /// the estimate was too high or goes into debt for what it was too low. Returns the charge.
+    #[inline]
     pub fn settle(mut self, usage: &Usage) -> RuParts {
-        self.settled = true;
         let actual = self.cell.shared.prices.price(usage);
-        self.cell.settle(self.estimate, &actual);
+        let estimate = self.close();
+        self.cell.settle(estimate, &actual);
         actual.charged
     }
 
     /// As [`Permit::settle`] for an operation whose cost is known in RU. Negative parts count as zero.
+    #[inline(always)]
     pub fn settle_ru(mut self, charge: RuParts) -> RuParts {
-        self.settled = true;
-        let actual = self.cell.shared.prices.direct(charge);
-        self.cell.settle(self.estimate, &actual);
-        actual.charged
+        let charge = self.cell.shared.prices.direct(charge);
+        let estimate = self.close();
+        self.cell.settle_charge(estimate, &charge);
+        charge.parts
     }
 
     /// The operation never ran: gives everything back and counts nothing.
     pub fn cancel(mut self) {
-        self.settled = true;
-        self.cell.give_back(self.estimate);
+        let estimate = self.close();
+        self.cell.give_back(estimate);
     }
 }
 
-impl Drop for Permit {
+impl Drop for Permit<'_> {
+    // Small, so that it vanishes where the permit is settled in sight.
+    #[inline(always)]
     fn drop(&mut self) {
-        if !self.settled {
-            let actual = self.cell.shared.prices.direct(RuParts::flat(self.estimate));
-            self.cell.settle(self.estimate, &actual);
+        if let Some(estimate) = self.estimate {
+            settle_estimate(&self.cell, estimate);
         }
     }
+}
+
+#[inline(never)]
+fn settle_estimate(cell: &Arc<GroupCell>, estimate: Ru) {
+    let charge = cell.shared.prices.flat(estimate);
+    cell.settle_charge(estimate, &charge);
 }

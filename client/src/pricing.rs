@@ -2,21 +2,37 @@
 //!
 //! Until the controller's watch has delivered a table, the built-in `tidb_v1` is charged.
 
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
+use arc_swap::ArcSwap;
+use tidegate_core::units::Ru;
 use tidegate_core::usage::{Consumption, RuParts, Usage};
 use tidegate_cost_model::{CostTable, TableText, price_consumption};
 use tidegate_proto::v1;
 
 /// The tables in force; replaced as a whole.
 #[derive(Debug)]
-pub(crate) struct Prices(RwLock<Arc<Tables>>);
+pub(crate) struct Prices {
+    tables: ArcSwap<Tables>,
+    /// Whether there is a shadow table, for charges that need no table.
+    shadowed: AtomicBool,
+}
 
 /// A pair of tables.
 #[derive(Clone, Debug)]
 pub(crate) struct Tables {
     pub(crate) active: CostTable,
     pub(crate) shadow: Option<CostTable>,
+}
+
+/// What an operation is charged, and would be under the shadow table.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Charge {
+    pub(crate) parts: RuParts,
+    /// The sum of the parts.
+    pub(crate) total: Ru,
+    pub(crate) shadow: Ru,
 }
 
 /// A table that cannot be used.
@@ -30,39 +46,61 @@ pub(crate) enum PricingError {
 
 impl Default for Prices {
     fn default() -> Self {
-        Self(RwLock::new(Arc::new(Tables { active: CostTable::tidb_v1(), shadow: None })))
+        let tables = ArcSwap::from_pointee(Tables { active: CostTable::tidb_v1(), shadow: None });
+        Self { tables, shadowed: AtomicBool::new(false) }
     }
 }
 
 impl Prices {
     /// The tables in force.
     pub(crate) fn tables(&self) -> Arc<Tables> {
-        Arc::clone(&self.0.read().unwrap_or_else(PoisonError::into_inner))
+        self.tables.load_full()
     }
 
     /// Puts new ones in force.
     pub(crate) fn set(&self, tables: Tables) {
-        *self.0.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(tables);
+        self.shadowed.store(tables.shadow.is_some(), Ordering::Relaxed);
+        self.tables.store(Arc::new(tables));
     }
 
     /// What one operation is charged, and would be under the shadow table.
     pub(crate) fn price(&self, usage: &Usage) -> Consumption {
-        let tables = self.0.read().unwrap_or_else(PoisonError::into_inner);
+        let tables = self.tables.load();
         price_consumption(&tables.active, tables.shadow.as_ref(), usage)
     }
 
     /// One operation charged directly. It costs the same under the shadow table, so that totals compare.
-    pub(crate) fn direct(&self, charged: RuParts) -> Consumption {
-        let charged = RuParts {
-            cpu: charged.cpu.or_zero(),
-            read: charged.read.or_zero(),
-            write: charged.write.or_zero(),
-            network: charged.network.or_zero(),
-            flat: charged.flat.or_zero(),
+    #[inline]
+    pub(crate) fn direct(&self, charged: RuParts) -> Charge {
+        let part = |ru: Ru| ru.clamp(Ru::ZERO, Ru::MAX);
+        let parts = RuParts {
+            cpu: part(charged.cpu),
+            read: part(charged.read),
+            write: part(charged.write),
+            network: part(charged.network),
+            flat: part(charged.flat),
         };
-        let tables = self.0.read().unwrap_or_else(PoisonError::into_inner);
-        let shadow = tables.shadow.as_ref().map(|_| charged.total()).unwrap_or_default();
-        Consumption { charged, shadow, operations: 1, ..Consumption::default() }
+        self.with_shadow(parts, parts.total())
+    }
+
+    /// The same for a charge without parts.
+    #[inline]
+    pub(crate) fn flat(&self, ru: Ru) -> Charge {
+        let ru = ru.clamp(Ru::ZERO, Ru::MAX);
+        self.with_shadow(RuParts::flat(ru), ru)
+    }
+
+    #[inline]
+    fn with_shadow(&self, parts: RuParts, total: Ru) -> Charge {
+        let shadow = if self.shadowed.load(Ordering::Relaxed) { total } else { Ru::ZERO };
+        Charge { parts, total, shadow }
+    }
+}
+
+impl Charge {
+    /// As what one operation consumed.
+    pub(crate) fn of_one_operation(&self) -> Consumption {
+        Consumption { charged: self.parts, shadow: self.shadow, operations: 1, ..Consumption::default() }
     }
 }
 
@@ -87,8 +125,6 @@ fn table(wire: v1::CostTable) -> Result<CostTable, PricingError> {
 
 #[cfg(test)]
 mod tests {
-    use tidegate_core::units::Ru;
-
     use super::*;
 
     fn wire(name: &str, per_cpu_ns: &str) -> v1::CostTable {
@@ -115,7 +151,7 @@ mod tests {
         );
         assert_eq!((priced.operations, priced.usage), (1, usage));
         let direct = prices.direct(RuParts { cpu: Ru(-5), ..RuParts::flat(Ru(7)) });
-        assert_eq!((direct.ru(), direct.shadow), (Ru(7), Ru(7)));
+        assert_eq!((direct.parts.total(), direct.shadow), (Ru(7), Ru(7)));
     }
 
     #[test]

@@ -49,12 +49,12 @@ impl Resolved {
     }
 
     /// [`Group::try_acquire`] on the group that pays now.
-    pub fn try_acquire(&self, cost: Ru) -> Result<Permit, Refused> {
-        self.group().try_acquire(cost)
+    pub fn try_acquire(&self, cost: Ru) -> Result<Permit<'static>, Refused> {
+        self.group().try_acquire(cost).map(Permit::into_owned)
     }
 
     /// [`Group::acquire`] on the group that pays now.
-    pub async fn acquire(&self, cost: Ru, timeout: Duration) -> Result<Permit, Refused> {
-        self.group().acquire(cost, timeout).await
+    pub async fn acquire(&self, cost: Ru, timeout: Duration) -> Result<Permit<'static>, Refused> {
+        self.group().acquire(cost, timeout).await.map(Permit::into_owned)
     }
 }

@@ -115,8 +115,10 @@ impl Counter {
         self.0.fetch_add(1, Ordering::Relaxed);
     }
 
-    pub(crate) fn add_many(&self, count: usize) {
-        self.0.fetch_add(u64::try_from(count).unwrap_or(u64::MAX), Ordering::Relaxed);
+    pub(crate) fn add_many(&self, count: u64) {
+        if count > 0 {
+            self.0.fetch_add(count, Ordering::Relaxed);
+        }
     }
 
     pub(crate) fn get(&self) -> u64 {

@@ -32,6 +32,8 @@ pub struct ClientStats {
 impl ClientStats {
     pub(crate) fn read(hub: &Hub) -> Self {
         let tables = hub.shared.prices.tables();
+        // First, as it has every group count what its threads did.
+        let metered_cpu_ns = hub.metered_cpu_ns();
         let named = |table: &tidegate_cost_model::CostTable| (table.name().to_owned(), table.version());
         Self {
             link: hub.link.borrow().clone(),
@@ -43,7 +45,7 @@ impl ClientStats {
             cost_table: named(&tables.active),
             shadow_table: tables.shadow.as_ref().map(named),
             process: hub.process.read(hub.shared.clock.now()),
-            metered_cpu_ns: hub.metered_cpu_ns(),
+            metered_cpu_ns,
         }
     }
 

@@ -5,11 +5,28 @@
 //! threads; a channel's end is read only where a task begins to run, or under a lock.
 
 #[cfg(all(test, shuttle))]
-pub(crate) use shuttle::sync::{Mutex, MutexGuard, RwLock, atomic::AtomicBool};
+pub(crate) use shuttle::sync::{
+    Mutex, MutexGuard, RwLock,
+    atomic::{AtomicBool, AtomicI64, AtomicU64},
+};
 #[cfg(not(all(test, shuttle)))]
-pub(crate) use std::sync::{Mutex, MutexGuard, RwLock, atomic::AtomicBool};
+pub(crate) use std::sync::{
+    Mutex, MutexGuard, RwLock,
+    atomic::{AtomicBool, AtomicI64, AtomicU64},
+};
 #[cfg(not(all(test, shuttle)))]
 pub(crate) use tokio::sync::Notify;
+
+/// Lets others go on, because one of them is waited for.
+#[cfg(not(all(test, shuttle)))]
+pub(crate) fn pause() {
+    std::thread::yield_now();
+}
+
+#[cfg(all(test, shuttle))]
+pub(crate) fn pause() {
+    shuttle::thread::yield_now();
+}
 
 /// Tokio's, with a switch of threads before every call.
 #[cfg(all(test, shuttle))]

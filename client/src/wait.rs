@@ -15,17 +15,17 @@ use crate::refused::Refused;
 
 /// Waits for admission.
 #[derive(Debug)]
-pub(crate) struct Waiting {
-    cell: Arc<GroupCell>,
+pub(crate) struct Waiting<'a> {
+    cell: &'a Arc<GroupCell>,
     id: WaiterId,
     cost: Ru,
     answer: oneshot::Receiver<Answer>,
     heard: bool,
 }
 
-impl Waiting {
+impl<'a> Waiting<'a> {
     pub(crate) fn new(
-        cell: Arc<GroupCell>,
+        cell: &'a Arc<GroupCell>,
         id: WaiterId,
         cost: Ru,
         answer: oneshot::Receiver<Answer>,
@@ -34,14 +34,14 @@ impl Waiting {
     }
 }
 
-impl Future for Waiting {
-    type Output = Result<Permit, Refused>;
+impl<'a> Future for Waiting<'a> {
+    type Output = Result<Permit<'a>, Refused>;
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
         let answer = ready!(Pin::new(&mut self.answer).poll(context));
         self.heard = true;
         Poll::Ready(match answer {
-            Ok(Ok(at)) => Ok(Permit::new(Arc::clone(&self.cell), self.cost, at)),
+            Ok(Ok(at)) => Ok(Permit::new(self.cell, self.cost, self.cell.shared.clock.tick_at(at))),
             Ok(Err(refusal)) => Err(self.cell.refused(self.cost, refusal)),
             // The sender is kept until it has sent.
             Err(_) => Err(Refused::ShutDown { group: self.cell.name().clone() }),
@@ -49,7 +49,7 @@ impl Future for Waiting {
     }
 }
 
-impl Drop for Waiting {
+impl Drop for Waiting<'_> {
     fn drop(&mut self) {
         if !self.heard {
             self.cell.leave(self.id, self.cost, &mut self.answer);

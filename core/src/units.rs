@@ -39,6 +39,7 @@ impl Ru {
 
     /// The larger of this and zero.
     #[must_use]
+    #[inline]
     pub fn or_zero(self) -> Self {
         self.max(Self::ZERO)
     }
@@ -165,22 +166,26 @@ macro_rules! arithmetic {
     ($($unit:ident),*) => {$(
         impl Add for $unit {
             type Output = Self;
+            #[inline]
             fn add(self, other: Self) -> Self {
                 Self(self.0.saturating_add(other.0))
             }
         }
         impl Sub for $unit {
             type Output = Self;
+            #[inline]
             fn sub(self, other: Self) -> Self {
                 Self(self.0.saturating_sub(other.0))
             }
         }
         impl AddAssign for $unit {
+            #[inline]
             fn add_assign(&mut self, other: Self) {
                 *self = *self + other;
             }
         }
         impl SubAssign for $unit {
+            #[inline]
             fn sub_assign(&mut self, other: Self) {
                 *self = *self - other;
             }

@@ -74,6 +74,7 @@ pub struct RuParts {
 
 impl RuParts {
     /// The charge.
+    #[inline]
     pub fn total(&self) -> Ru {
         self.cpu + self.read + self.write + self.network + self.flat
     }
@@ -127,6 +128,7 @@ pub struct Consumption {
 
 impl Consumption {
     /// RU charged.
+    #[inline]
     pub fn ru(&self) -> Ru {
         self.charged.total()
     }

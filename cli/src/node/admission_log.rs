@@ -56,7 +56,7 @@ impl AdmissionLog {
         group: &Group,
         cost: Ru,
         max_wait: std::time::Duration,
-    ) -> (Result<Permit, Refused>, u64) {
+    ) -> (Result<Permit<'static>, Refused>, u64) {
         let began = monotonic_us();
         let mut admission = pin!(group.acquire(cost, max_wait));
         poll_fn(|context| {
@@ -76,14 +76,14 @@ impl AdmissionLog {
                     Err(_) => LogLine::Refused { at_us, group: group.name().to_string(), waited_us },
                 };
                 state.write(&line);
-                Poll::Ready((answer, waited_us))
+                Poll::Ready((answer.map(Permit::into_owned), waited_us))
             })
         })
         .await
     }
 
     /// Settles `permit` with `usage`, and logs that with what each statement's template was charged.
-    pub(crate) fn settle(&self, permit: Permit, usage: &Usage, templates: Vec<(u64, i64)>) -> RuParts {
+    pub(crate) fn settle(&self, permit: Permit<'_>, usage: &Usage, templates: Vec<(u64, i64)>) -> RuParts {
         self.with(|state| {
             let (group, estimate) = (permit.group().to_string(), permit.estimate());
             let charged = permit.settle(usage);

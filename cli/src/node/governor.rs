@@ -182,7 +182,7 @@ impl Governor {
 /// The right to run one operation.
 #[derive(Debug)]
 pub(crate) struct Admitted {
-    permit: tidegate_client::Permit,
+    permit: tidegate_client::Permit<'static>,
     templates: Vec<Arc<Template>>,
     waited_us: u64,
 }

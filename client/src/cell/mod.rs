@@ -1,24 +1,33 @@
 //! One resource group on this node: the core's state machine behind a mutex, with its waiters and journal slot.
 //!
-//! Every change goes through [`GroupCell::with`], which afterwards completes waiters that are done, tells the
-//! session when a renewal is due, and the driver when to look again. A faster admission path can be put in front of
-//! the mutex without the rest of the client noticing.
+//! Every change goes through [`GroupCell::with`], which closes the purses of threads first and afterwards completes
+//! waiters that are done, tells the session when a renewal is due, and the driver when to look again. Operations of a
+//! busy group are paid from the purse of their thread and take the mutex only to fill it.
 
 mod lease;
+mod purse;
 
 use std::collections::HashMap;
 use std::sync::{Arc, PoisonError};
 
-use tidegate_core::node::{Acquired, NodeGroup, NodeState, Refusal, WaiterId};
-use tidegate_core::units::{Ru, Time};
+use tidegate_core::node::{Acquired, NodeGroup, NodeState, Refusal, Spent, WaiterId};
+use tidegate_core::units::{Ru, Span, Time};
 use tidegate_core::usage::Consumption;
 use tokio::sync::{oneshot, watch};
 
+use crate::clock::Tick;
 use crate::journal::Slot;
 use crate::names::GroupName;
+use crate::pricing::Charge;
 use crate::refused::Refused;
 use crate::shared::Shared;
 use crate::sync::{Mutex, MutexGuard};
+use purse::{Account, Open, Purse, Purses};
+
+/// Operations that come closer than this to one another are worth a purse.
+const BUSY: Span = Span::millis(2);
+/// A purse refuses no longer than this without asking the group.
+const LONGEST_REFUSAL: Span = Span::millis(100);
 
 /// What a waiter is told; when admitted, since when.
 pub(crate) type Answer = Result<Time, Refusal>;
@@ -28,6 +37,7 @@ pub(crate) struct GroupCell {
     id: u64,
     name: GroupName,
     pub(crate) shared: Arc<Shared>,
+    purses: Purses,
     state: Mutex<CellState>,
     /// Number of answers of the controller applied so far.
     answers: watch::Sender<u64>,
@@ -37,8 +47,11 @@ pub(crate) struct GroupCell {
 pub(crate) struct CellState {
     pub(crate) node: NodeGroup,
     waiting: HashMap<WaiterId, oneshot::Sender<Answer>>,
-    /// Permits not yet settled.
-    open: usize,
+    /// Permits not yet settled; those of open purses are not in it, and the sum may be below zero meanwhile.
+    open: i64,
+    open_purses: Open,
+    /// When an operation last came to the lock.
+    entered: Time,
     slot: Option<Slot>,
     /// What the controller handed out with the lease, to be shown when renewing; opaque.
     proof: Vec<u8>,
@@ -71,6 +84,8 @@ impl GroupCell {
             node,
             waiting: HashMap::new(),
             open: 0,
+            open_purses: Open::default(),
+            entered: Time(0),
             slot,
             proof: Vec::new(),
             asked_seq: 0,
@@ -78,7 +93,8 @@ impl GroupCell {
             quiet_until: Time(0),
             scheduled: None,
         };
-        Arc::new(Self { id, name, shared, state: Mutex::new(state), answers: watch::Sender::new(0) })
+        let purses = Purses::default();
+        Arc::new(Self { id, name, shared, purses, state: Mutex::new(state), answers: watch::Sender::new(0) })
     }
 
     pub(crate) fn id(&self) -> u64 {
@@ -104,9 +120,66 @@ impl GroupCell {
         let mut state = self.lock();
         // Read under the lock, so that time never steps back from one change to the next.
         let now = self.shared.clock.now();
+        self.gather(&mut state, now);
         let result = change(&mut state, now);
         self.follow_up(&mut state, now);
         result
+    }
+
+    /// Closes the purses of all threads, so that the state is whole.
+    fn gather(&self, state: &mut CellState, now: Time) {
+        let mut open = state.open_purses;
+        self.purses.close_all(&mut open, |account| self.take_in(state, now, &account));
+        state.open_purses = open;
+    }
+
+    fn take_in(&self, state: &mut CellState, now: Time, account: &Account) {
+        state.node.put_back(now, &account.spent);
+        state.open =
+            state.open.saturating_add_unsigned(account.admitted).saturating_sub_unsigned(account.closed);
+        self.shared.counters.admitted.add_many(account.admitted);
+        self.shared.counters.refused.add_many(account.spent.refused);
+    }
+
+    /// Fills the calling thread's purse and pays for an operation from it. `None`: the group decides on the operation.
+    fn fill_purse(self: &Arc<Self>, cost: Ru) -> Option<Time> {
+        let mut state = self.lock();
+        let now = self.shared.clock.now();
+        let busy = now.since(state.entered) < BUSY;
+        state.entered = now;
+        // The journal wants every settlement, and the lease of purses that are out must be the current one.
+        let lasting = state.node.lease_end().is_some_and(|end| now < end);
+        if !busy || !lasting || self.shared.journal.is_some() || self.shared.is_closing() {
+            return None;
+        }
+        if let Some(account) = self.purses.close_mine(&mut state.open_purses) {
+            self.take_in(&mut state, now, &account);
+        }
+        let batch = state.node.draw(now, cost)?;
+        if !self.purses.open_mine(&mut state.open_purses, batch, self.last_tick(batch.until), cost) {
+            state.node.put_back(now, &Spent { drawn: batch.tokens, left: batch.tokens, ..Spent::default() });
+            return None;
+        }
+        self.follow_up(&mut state, now);
+        Some(now)
+    }
+
+    /// Has the calling thread's purse give the same answer for a while: nothing but time changes it, unless something
+    /// happens to the group, which closes the purse.
+    fn refuse_alike(&self, state: &mut CellState, now: Time, cost: Ru, refusal: Refusal) {
+        let Refusal::Throttled { retry_after } = refusal else { return };
+        let lag = self.shared.clock.lag();
+        let lasting = state.node.lease_end().is_some_and(|end| now < end);
+        if retry_after > lag + lag && lasting && self.shared.journal.is_none() {
+            let until = self.last_tick(now.after(retry_after.min(LONGEST_REFUSAL)));
+            self.purses.refuse_mine(&mut state.open_purses, cost, until, now.after(retry_after));
+        }
+    }
+
+    /// From this reading on the time may have come.
+    fn last_tick(&self, time: Time) -> Tick {
+        let clock = &self.shared.clock;
+        clock.tick_at(Time(time.0.saturating_sub(clock.lag().0)))
     }
 
     fn follow_up(self: &Arc<Self>, state: &mut CellState, now: Time) {
@@ -150,19 +223,43 @@ impl GroupCell {
         self.with(|state, _| state.scheduled = None);
     }
 
-    /// Takes `cost` at once or refuses.
-    pub(crate) fn try_enter(self: &Arc<Self>, cost: Ru) -> Result<Time, Refused> {
-        self.valid(cost)?;
-        self.with(|state, now| {
-            self.open_door()?;
-            let answer = state.node.try_acquire(now, cost);
-            self.admitted(state, cost, answer.map(|()| now))
-        })
+    /// Pays for an operation from the calling thread's purse; `None` when the group has to decide.
+    #[inline(always)]
+    pub(crate) fn pay(&self, cost: Ru) -> Option<Tick> {
+        if cost < Ru::ZERO {
+            return None;
+        }
+        self.purses.mine()?.spend(cost, &self.shared.clock)
     }
 
-    /// Takes `cost` at once, refuses, or queues until `deadline`.
+    /// Takes `cost` at once or refuses; after [`GroupCell::pay`].
+    pub(crate) fn try_enter(self: &Arc<Self>, cost: Ru) -> Result<Tick, Refused> {
+        if let Some(retry_after) =
+            self.purses.mine().and_then(|purse| purse.refuses(cost, &self.shared.clock))
+        {
+            return Err(self.refused(cost, Refusal::Throttled { retry_after }));
+        }
+        self.valid(cost)?;
+        if let Some(at) = self.fill_purse(cost) {
+            return Ok(self.shared.clock.tick_at(at));
+        }
+        let at = self.with(|state, now| {
+            self.open_door()?;
+            let answer = state.node.try_acquire(now, cost);
+            if let Err(refusal) = answer {
+                self.refuse_alike(state, now, cost, refusal);
+            }
+            self.admitted(state, cost, answer.map(|()| now))
+        })?;
+        Ok(self.shared.clock.tick_at(at))
+    }
+
+    /// Takes `cost` at once, refuses, or queues until `deadline`; after [`GroupCell::pay`].
     pub(crate) fn enter(self: &Arc<Self>, cost: Ru, deadline: Time) -> Result<Entered, Refused> {
         self.valid(cost)?;
+        if let Some(at) = self.fill_purse(cost) {
+            return Ok(Entered::Admitted(at));
+        }
         self.with(|state, now| {
             self.open_door()?;
             match state.node.acquire(now, cost, deadline) {
@@ -238,6 +335,9 @@ impl GroupCell {
 
     /// The operation never ran.
     pub(crate) fn give_back(self: &Arc<Self>, cost: Ru) {
+        if self.purses.mine().is_some_and(|purse| purse.give_back(cost)) {
+            return;
+        }
         self.with(|state, now| {
             state.node.give_back(now, cost);
             self.close_one(state);
@@ -246,6 +346,22 @@ impl GroupCell {
 
     /// The operation ran and cost `actual`.
     pub(crate) fn settle(self: &Arc<Self>, estimate: Ru, actual: &Consumption) {
+        let settle = |purse: &Purse| purse.settle(estimate, actual, &self.shared.clock);
+        if !self.purses.mine().is_some_and(settle) {
+            self.settle_in_group(estimate, actual);
+        }
+    }
+
+    /// The operation ran and was charged directly.
+    #[inline]
+    pub(crate) fn settle_charge(self: &Arc<Self>, estimate: Ru, charge: &Charge) {
+        let settle = |purse: &Purse| purse.settle_charge(estimate, charge, &self.shared.clock);
+        if !self.purses.mine().is_some_and(settle) {
+            self.settle_in_group(estimate, &charge.of_one_operation());
+        }
+    }
+
+    fn settle_in_group(self: &Arc<Self>, estimate: Ru, actual: &Consumption) {
         self.with(|state, now| {
             state.node.settle(now, estimate, actual);
             self.write_journal(state);
@@ -269,14 +385,13 @@ impl GroupCell {
     }
 
     /// Permits not yet settled.
-    pub(crate) fn open(&self) -> usize {
-        self.lock().open
+    pub(crate) fn open(self: &Arc<Self>) -> usize {
+        self.with(|state, _| usize::try_from(state.open).unwrap_or(0))
     }
 
     /// What the group is doing.
-    pub(crate) fn node_state(&self) -> NodeState {
-        let mut state = self.lock();
-        state.node.state(self.shared.clock.now())
+    pub(crate) fn node_state(self: &Arc<Self>) -> NodeState {
+        self.with(|state, now| state.node.state(now))
     }
 
     /// Keeps the journal at or above everything that is ever reported.
@@ -293,17 +408,19 @@ impl GroupCell {
     }
 
     /// Cumulative consumption; with `kept`, the journal is brought up to it first.
-    pub(crate) fn consumption(&self, kept: bool) -> Consumption {
-        let mut state = self.lock();
-        if kept {
-            self.write_journal(&mut state);
-        }
-        *state.node.consumption()
+    pub(crate) fn consumption(self: &Arc<Self>, kept: bool) -> Consumption {
+        self.with(|state, _| {
+            if kept {
+                self.write_journal(state);
+            }
+            *state.node.consumption()
+        })
     }
 
     /// Empties the journal slot when all that was ever consumed is `durable`. A charge after that writes it again.
     pub(crate) fn forget_journal(&self, durable: &Consumption) {
         let state = self.lock();
+        // With a journal there are no purses.
         if state.node.consumption() == durable
             && let (Some(journal), Some(slot)) = (&self.shared.journal, &state.slot)
             && let Err(error) = journal.empty(slot.id())

@@ -4,6 +4,7 @@
 //! probabilistic guarantees of finding bugs", ASPLOS 2010), with fixed seeds. Virtual time moves only when nobody can
 //! go on, and nobody's deadline is near: who is not admitted was forgotten.
 
+mod purses;
 mod world;
 
 use std::future::{Future as _, poll_fn};

@@ -97,7 +97,7 @@ pub(super) fn lump(lump: Ru) -> Grant {
 }
 
 /// Settles a permit with a charge; tells the charge.
-pub(super) fn settle(permit: Permit, ru: i64) -> i64 {
+pub(super) fn settle(permit: Permit<'_>, ru: i64) -> i64 {
     permit.settle_ru(RuParts::flat(Ru(ru))).total().0
 }
 
@@ -113,8 +113,8 @@ impl<F: Future> GiveUp<F> {
     }
 }
 
-impl<F: Future<Output = Result<Permit, Refused>>> Future for GiveUp<F> {
-    type Output = Option<Result<Permit, Refused>>;
+impl<'p, F: Future<Output = Result<Permit<'p>, Refused>>> Future for GiveUp<F> {
+    type Output = Option<Result<Permit<'p>, Refused>>;
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
         match self.inner.as_mut().poll(context) {

@@ -53,7 +53,7 @@ impl Session {
         }
         let counters = &self.hub.shared.counters;
         let Some(mut pending) = stream.pending.remove(&granted.seq) else {
-            counters.stale_grants.add_many(granted.entries.len().max(1));
+            counters.stale_grants.add_many(granted.entries.len().max(1) as u64);
             return;
         };
         for entry in granted.entries {

@@ -33,7 +33,7 @@ impl Session {
         }
         self.seq = seq;
         hub.shared.counters.renewals.add();
-        hub.shared.counters.asks.add_many(entries.len());
+        hub.shared.counters.asks.add_many(entries.len() as u64);
         self.remember(stream, seq, Pending { sent: now, groups });
         stream.last_sent = Some(now);
         let renew = v1::Renew { seq, entries, reports, node: self.node_stats() };

@@ -12,7 +12,7 @@ use crate::permit::Permit;
 /// What a request has used so far, and the permit that pays for it.
 #[derive(Debug)]
 pub(super) struct Account {
-    permit: Option<Permit>,
+    permit: Option<Permit<'static>>,
     usage: Usage,
     recorder: UsageRecorder,
     estimator: Arc<Estimator>,
@@ -20,7 +20,7 @@ pub(super) struct Account {
 
 impl Account {
     pub(super) fn open(
-        permit: Permit,
+        permit: Permit<'static>,
         recorder: UsageRecorder,
         estimator: Arc<Estimator>,
         received: u64,

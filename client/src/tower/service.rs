@@ -72,7 +72,10 @@ where
                 Err(reason) => return Ok(reply::denied(&reason, None, grpc)),
             };
             match admit(&policy, &group, policy.estimator.cost(&parts)).await {
-                Ok(permit) => serve(inner, Request::from_parts(parts, body), &policy, &group, permit).await,
+                Ok(permit) => {
+                    let permit = permit.into_owned();
+                    serve(inner, Request::from_parts(parts, body), &policy, &group, permit).await
+                }
                 Err(refused) => Ok(reply::denied(&Denied::Refused(refused), Some(&group), grpc)),
             }
         })
@@ -84,7 +87,7 @@ fn find_group(client: &Client, policy: &Policy, parts: &Parts) -> Result<Group, 
     client.resolve_now(&subject.tenant, &subject.user).map_err(Denied::NoGroup)
 }
 
-async fn admit(policy: &Policy, group: &Group, cost: Ru) -> Result<Permit, Refused> {
+async fn admit<'g>(policy: &Policy, group: &'g Group, cost: Ru) -> Result<Permit<'g>, Refused> {
     match group.acquire(cost, policy.wait).await {
         // A few dear requests must not make the average one that can never run.
         Err(Refused::NeverFits { max, .. }) if policy.estimator.is_guess() && max < cost => {
@@ -100,7 +103,7 @@ async fn serve<S, Q, R>(
     mut request: Request<Q>,
     policy: &Policy,
     group: &Group,
-    permit: Permit,
+    permit: Permit<'static>,
 ) -> Result<Response<GovernedBody<R>>, S::Error>
 where
     S: Service<Request<Q>, Response = Response<R>>,

@@ -36,7 +36,8 @@ async fn consumption_survives_a_kill_exactly_once() {
     let file = "node-1.journal";
     let after = tempfile::tempdir().unwrap();
     std::fs::copy(dir.path().join(file), after.path().join(file)).unwrap();
-    drop((in_flight, client, group));
+    drop(in_flight);
+    drop((client, group));
     let start = || piped(&fake).journal_dir(after.path()).connect();
 
     fake.state().mute = false;

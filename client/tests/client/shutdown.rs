@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use tidegate_client::{GroupError, Refused, Ru};
+use tidegate_client::{GroupError, Permit, Refused, Ru};
 use tidegate_core::group::GroupSpec;
 use tidegate_core::units::Rate;
 
@@ -18,7 +18,7 @@ async fn a_shutdown_reports_everything_and_gives_leases_back() {
     let last = group.acquire(Ru::whole(2), SECOND).await.unwrap();
     let waiting = tokio::spawn({
         let group = group.clone();
-        async move { group.acquire(Ru::whole(900), 60 * SECOND).await }
+        async move { group.acquire(Ru::whole(900), 60 * SECOND).await.map(Permit::into_owned) }
     });
     eventually("one waits", || group.state().waiting == 1).await;
     let ending = tokio::spawn({

@@ -43,6 +43,8 @@ pub(crate) struct Budget {
     ledger_cap: Ru,
     in_flight: Ru,
     tokens: Ru,
+    /// In the hands of threads that spend on their own: tokens all the same.
+    drawn: Ru,
     lump: Ru,
     debt: Ru,
     /// Above a lowered cap: unspendable, returned with the next renewal.
@@ -79,6 +81,11 @@ impl Budget {
         self.set_aside
     }
 
+    /// Room for tokens in the bucket.
+    fn room(&self) -> Ru {
+        (self.cap() - self.drawn).or_zero()
+    }
+
     /// Tokens and lump, less debt.
     pub(crate) fn available(&self) -> Ru {
         self.tokens + self.lump - self.debt
@@ -105,6 +112,7 @@ impl Budget {
         if self.expires().is_some_and(|end| now >= end) {
             self.earn(self.expires);
             (self.tokens, self.lump, self.set_aside, self.in_flight) = Default::default();
+            self.drawn = Ru::ZERO;
             (self.rate, self.cap, self.ledger_cap) = (Rate::ZERO, Ru::ZERO, Ru::ZERO);
             self.state = LeaseState::Expired;
             if let Fallback::Rate(rate) = self.fallback {
@@ -118,14 +126,14 @@ impl Budget {
         let earned = self.accrual.take(self.income(), until.since(self.last));
         self.last = self.last.max(until);
         self.add(earned);
-        debug_assert!(self.tokens <= self.cap() && self.tokens >= Ru::ZERO, "I4: {self:?}");
+        debug_assert!(self.tokens <= self.room() && self.tokens >= Ru::ZERO, "I4: {self:?}");
     }
 
     /// Pays debt, then fills the bucket; what does not fit is lost.
     fn add(&mut self, amount: Ru) {
         let paid = amount.min(self.debt);
         self.debt -= paid;
-        self.tokens = (self.tokens + amount - paid).min(self.cap()).or_zero();
+        self.tokens = (self.tokens + amount - paid).min(self.room()).or_zero();
     }
 
     /// Whether an operation may start: nothing owed, and enough in hand.
@@ -166,6 +174,38 @@ impl Budget {
         self.debt += cost - from_lump - from_tokens;
     }
 
+    /// Takes a batch out for a thread to spend on its own, and until when it may: a quarter of what is above an eighth
+    /// of the bucket, because other threads come, too. `None` when that is less than `least`.
+    pub(crate) fn draw(&mut self, least: Ru) -> Option<(Ru, Time)> {
+        match self.state {
+            LeaseState::Unlimited => Some((Ru::MAX, self.expires)),
+            LeaseState::Leased if self.debt == Ru::ZERO => {
+                let batch = (self.tokens - self.cap().scale(1, 8)).or_zero().scale(1, 4);
+                if batch < least {
+                    return None;
+                }
+                self.tokens -= batch;
+                self.drawn += batch;
+                Some((batch, self.expires))
+            }
+            _ => None,
+        }
+    }
+
+    /// A batch of `drawn` comes back, `left` of it unspent. What was drawn from a lease that ended is gone.
+    pub(crate) fn put_back(&mut self, drawn: Ru, left: Ru) {
+        if self.state == LeaseState::Leased {
+            let drawn = drawn.min(self.drawn);
+            self.drawn -= drawn;
+            self.tokens = (self.tokens + left.or_zero().min(drawn)).min(self.room()).or_zero();
+        }
+    }
+
+    /// Whatever changes the lease wants every batch put back first: what a thread holds cannot be set aside.
+    fn assert_gathered(&self) {
+        debug_assert!(self.drawn == Ru::ZERO, "a batch is out: {self:?}");
+    }
+
     /// Puts back what an operation did not need.
     pub(crate) fn refund(&mut self, amount: Ru) {
         if !self.is_free() {
@@ -185,6 +225,7 @@ impl Budget {
     }
 
     fn set_excess_aside(&mut self) {
+        self.assert_gathered();
         let excess = (self.tokens - self.cap()).or_zero();
         self.tokens -= excess;
         self.set_aside += excess;
@@ -214,6 +255,7 @@ impl Budget {
     /// Takes out what is to be returned: all that is set aside, the tokens above `keep`, and the lump if asked.
     /// What is held from here on is the second value.
     pub(crate) fn give_back(&mut self, keep: Ru, lump_too: bool) -> (Ru, Held) {
+        self.assert_gathered();
         let surplus = (self.tokens - keep.or_zero()).or_zero() + self.set_aside;
         self.tokens = self.tokens.min(keep.or_zero());
         self.set_aside = Ru::ZERO;
@@ -234,6 +276,7 @@ impl Budget {
     /// A new lease, replacing the one before. `asked` is when the renewal was sent: the lease runs from there.
     pub(crate) fn lease(&mut self, now: Time, asked: Time, terms: &LeaseTerms) {
         self.advance(now);
+        self.assert_gathered();
         if self.state != LeaseState::Leased {
             (self.tokens, self.lump, self.set_aside, self.cap) = Default::default();
         }

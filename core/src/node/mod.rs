@@ -3,9 +3,11 @@
 //! Units: micro-RU and microseconds on the node's own monotonic clock, always passed in. One machine per group and
 //! node; the shell holds the lock, sends what `ask` returns and wakes whom `poll` names.
 
+mod batch;
 mod budget;
 mod renewal;
 
+pub use batch::{Batch, Spent};
 use budget::Budget;
 pub use budget::LeaseState;
 
@@ -311,6 +313,11 @@ impl NodeGroup {
         let (_, first) = self.waiters.first()?;
         let late = self.waiters.most_urgent().map(|(deadline, _)| deadline);
         [self.budget.covered_at(first.cost), late, self.budget.expires()].into_iter().flatten().min()
+    }
+
+    /// The end of the lease, while there is one.
+    pub fn lease_end(&self) -> Option<Time> {
+        self.budget.expires()
     }
 
     /// Cumulative consumption of this incarnation.

@@ -1,0 +1,332 @@
+//! A thread's purse: tokens of one group that the thread spends without the group's lock, and the account of the
+//! operations that went through it.
+//!
+//! Micro-RU, and microseconds of the client's clock. The thread alone reads and writes an open purse, with plain loads
+//! and stores; whoever holds the group's lock may close it at any moment (see `bias`) and gives what is in it back to
+//! the group, so that nothing is lost with a thread that sleeps or ends. A purse is good for a tenth of a second and
+//! never longer than the lease: each admission reads the clock, so a process that was stopped spends nothing from
+//! before.
+
+use std::sync::OnceLock;
+use std::sync::atomic::Ordering::Relaxed;
+use std::thread::available_parallelism;
+
+use tidegate_core::node::{Batch, Spent};
+use tidegate_core::units::{Ru, Span, Time};
+use tidegate_core::usage::{Consumption, RuParts, Usage};
+
+use crate::bias::{self, Bias, barrier_of_others};
+use crate::clock::{Clock, Tick};
+use crate::pricing::Charge;
+use crate::seat::{MAX_SEATS, seat};
+use crate::sync::{AtomicI64, AtomicU64};
+
+/// What came back from a purse.
+#[derive(Default)]
+pub(crate) struct Account {
+    pub(crate) spent: Spent,
+    /// Permits that were opened and closed.
+    pub(crate) admitted: u64,
+    pub(crate) closed: u64,
+}
+
+macro_rules! counts {
+    ($($field:ident),*) => {
+        /// Sums of `Usage`, field by field.
+        #[derive(Debug, Default)]
+        struct UsageSums { $($field: AtomicU64,)* }
+
+        impl UsageSums {
+            #[inline]
+            fn add(&self, usage: &Usage) {
+                $(if usage.$field > 0 { add(&self.$field, usage.$field); })*
+            }
+
+            fn take(&self) -> Usage {
+                Usage { $($field: take(&self.$field),)* }
+            }
+        }
+    };
+}
+
+counts!(
+    cpu_ns,
+    read_requests,
+    read_batches,
+    read_bytes,
+    write_requests,
+    write_batches,
+    write_bytes,
+    net_in_bytes,
+    net_out_bytes,
+    cross_zone_bytes
+);
+
+/// One thread's, in one group. Two cache lines' alignment, as processors fetch lines in pairs.
+#[derive(Debug, Default)]
+#[repr(align(128))]
+pub(crate) struct Purse {
+    bias: Bias,
+    tokens: AtomicI64,
+    drawn: AtomicI64,
+    /// A tick of the clock.
+    until: AtomicU64,
+    arrived: AtomicI64,
+    admitted: AtomicU64,
+    operations: AtomicU64,
+    cancelled: AtomicU64,
+    refused: AtomicU64,
+    /// Operations from this cost on are refused until then.
+    refuse_from: AtomicI64,
+    retry_at: AtomicU64,
+    cpu: AtomicI64,
+    read: AtomicI64,
+    write: AtomicI64,
+    network: AtomicI64,
+    flat: AtomicI64,
+    shadow: AtomicI64,
+    usage: UsageSums,
+}
+
+#[inline]
+fn add(sum: &AtomicU64, amount: u64) {
+    sum.store(sum.load(Relaxed).saturating_add(amount), Relaxed);
+}
+
+#[inline]
+fn add_ru(sum: &AtomicI64, amount: Ru) {
+    if amount != Ru::ZERO {
+        sum.store(sum.load(Relaxed).saturating_add(amount.0), Relaxed);
+    }
+}
+
+fn take(sum: &AtomicU64) -> u64 {
+    let value = sum.load(Relaxed);
+    sum.store(0, Relaxed);
+    value
+}
+
+fn take_ru(sum: &AtomicI64) -> Ru {
+    let value = sum.load(Relaxed);
+    sum.store(0, Relaxed);
+    Ru(value)
+}
+
+impl Purse {
+    /// Pays for an operation; `None` when the group has to decide.
+    #[inline(always)]
+    pub(crate) fn spend(&self, cost: Ru, clock: &Clock) -> Option<Tick> {
+        if !self.bias.enter() {
+            return None;
+        }
+        // Read once the purse cannot be closed any more: what it says of the lease holds until the owner leaves.
+        let now = clock.tick();
+        let left = self.tokens.load(Relaxed).saturating_sub(cost.0);
+        let paid = left >= 0 && now.0 < self.until.load(Relaxed);
+        if paid {
+            self.tokens.store(left, Relaxed);
+            add(&self.admitted, 1);
+            add_ru(&self.arrived, cost);
+        }
+        self.bias.leave();
+        paid.then_some(now)
+    }
+
+    /// Refuses an operation when as much was refused a moment ago and nothing has changed since; tells when to try
+    /// again.
+    pub(crate) fn refuses(&self, cost: Ru, clock: &Clock) -> Option<Span> {
+        if cost.0 < self.refuse_from.load(Relaxed) || !self.bias.enter() {
+            return None;
+        }
+        let now = clock.tick();
+        let refused = cost.0 >= self.refuse_from.load(Relaxed) && now.0 < self.until.load(Relaxed);
+        if refused {
+            add(&self.refused, 1);
+            add_ru(&self.arrived, cost);
+        }
+        self.bias.leave();
+        refused.then(|| Time(self.retry_at.load(Relaxed)).since(clock.time(now)))
+    }
+
+    /// Takes in what an operation really cost. False: the group has to.
+    pub(crate) fn settle(&self, estimate: Ru, actual: &Consumption, clock: &Clock) -> bool {
+        let charge = Charge { parts: actual.charged, total: actual.ru(), shadow: actual.shadow };
+        self.settle_with(estimate, &charge, clock, || self.usage.add(&actual.usage))
+    }
+
+    /// The same for an operation without a usage vector.
+    #[inline]
+    pub(crate) fn settle_charge(&self, estimate: Ru, charge: &Charge, clock: &Clock) -> bool {
+        self.settle_with(estimate, charge, clock, || {})
+    }
+
+    #[inline]
+    fn settle_with(&self, estimate: Ru, charge: &Charge, clock: &Clock, also: impl FnOnce()) -> bool {
+        if !self.bias.enter() {
+            return false;
+        }
+        let left = self.tokens.load(Relaxed).saturating_sub((charge.total - estimate).0);
+        let fits = if charge.total > estimate {
+            left >= 0 && clock.tick().0 < self.until.load(Relaxed)
+        } else {
+            // Never more than was drawn: that is what counts in the bucket.
+            left <= self.drawn.load(Relaxed)
+        };
+        if fits {
+            self.tokens.store(left, Relaxed);
+            add(&self.operations, 1);
+            add_ru(&self.flat, charge.parts.flat);
+            if charge.total != charge.parts.flat {
+                add_ru(&self.cpu, charge.parts.cpu);
+                add_ru(&self.read, charge.parts.read);
+                add_ru(&self.write, charge.parts.write);
+                add_ru(&self.network, charge.parts.network);
+            }
+            add_ru(&self.shadow, charge.shadow);
+            also();
+        }
+        self.bias.leave();
+        fits
+    }
+
+    /// The operation never ran. False: the group has to take the tokens back.
+    pub(crate) fn give_back(&self, cost: Ru) -> bool {
+        if !self.bias.enter() {
+            return false;
+        }
+        let left = self.tokens.load(Relaxed).saturating_add(cost.0);
+        let fits = left <= self.drawn.load(Relaxed);
+        if fits {
+            self.tokens.store(left, Relaxed);
+            add(&self.cancelled, 1);
+        }
+        self.bias.leave();
+        fits
+    }
+
+    /// With the group's lock, closed: a batch is put in, and the first operation paid from it.
+    fn open(&self, batch: Batch, until: Tick, cost: Ru) {
+        self.drawn.store(batch.tokens.0, Relaxed);
+        self.until.store(until.0, Relaxed);
+        self.refuse_from.store(i64::MAX, Relaxed);
+        self.tokens.store((batch.tokens - cost).0, Relaxed);
+        add_ru(&self.arrived, cost);
+        add(&self.admitted, 1);
+        self.bias.lift();
+    }
+
+    /// With the group's lock, closed: operations from `cost` on are refused for a while.
+    fn refuse(&self, cost: Ru, until: Tick, retry_at: Time) {
+        self.drawn.store(0, Relaxed);
+        self.tokens.store(0, Relaxed);
+        self.until.store(until.0, Relaxed);
+        self.refuse_from.store(cost.0, Relaxed);
+        self.retry_at.store(retry_at.0, Relaxed);
+        self.bias.lift();
+    }
+
+    /// With the group's lock, closed: empties it.
+    fn take(&self) -> Account {
+        let charged = RuParts {
+            cpu: take_ru(&self.cpu),
+            read: take_ru(&self.read),
+            write: take_ru(&self.write),
+            network: take_ru(&self.network),
+            flat: take_ru(&self.flat),
+        };
+        let operations = take(&self.operations);
+        let actual = Consumption {
+            charged,
+            shadow: take_ru(&self.shadow),
+            operations,
+            usage: self.usage.take(),
+            ..Consumption::default()
+        };
+        let spent = Spent {
+            drawn: take_ru(&self.drawn),
+            left: take_ru(&self.tokens),
+            arrived: take_ru(&self.arrived),
+            refused: take(&self.refused),
+            actual,
+        };
+        Account { spent, admitted: take(&self.admitted), closed: operations + take(&self.cancelled) }
+    }
+}
+
+/// The purses of one group, one for each seat, made when the group is busy for the first time.
+#[derive(Debug, Default)]
+pub(crate) struct Purses(OnceLock<Box<[Purse]>>);
+
+/// Which purses of a group are open: a bit for each seat. Guarded by the group's lock.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Open(u64);
+
+impl Purses {
+    /// The calling thread's.
+    #[inline]
+    pub(crate) fn mine(&self) -> Option<&Purse> {
+        self.0.get()?.get(seat()?)
+    }
+
+    /// Closes the calling thread's purse alone, which takes no barrier.
+    pub(crate) fn close_mine(&self, open: &mut Open) -> Option<Account> {
+        let (purse, seat) = (self.mine()?, seat()?);
+        if open.0 & (1 << seat) == 0 {
+            return None;
+        }
+        open.0 &= !(1 << seat);
+        purse.bias.bar();
+        Some(purse.take())
+    }
+
+    /// Opens the calling thread's purse, which is closed, with a batch that pays for an operation of `cost` first.
+    pub(crate) fn open_mine(&self, open: &mut Open, batch: Batch, until: Tick, cost: Ru) -> bool {
+        self.with_mine(open, |purse| purse.open(batch, until, cost))
+    }
+
+    /// Has the calling thread's purse, which is closed, refuse operations from `cost` on until then.
+    pub(crate) fn refuse_mine(&self, open: &mut Open, cost: Ru, until: Tick, retry_at: Time) -> bool {
+        self.with_mine(open, |purse| purse.refuse(cost, until, retry_at))
+    }
+
+    fn with_mine(&self, open: &mut Open, change: impl FnOnce(&Purse)) -> bool {
+        let purses = self.0.get_or_init(|| {
+            bias::prepare();
+            (0..seats()).map(|_| Purse::default()).collect()
+        });
+        let Some((seat, purse)) = seat().and_then(|seat| Some((seat, purses.get(seat)?))) else {
+            return false;
+        };
+        change(purse);
+        open.0 |= 1 << seat;
+        true
+    }
+
+    /// Closes every open purse; tells what was in each.
+    pub(crate) fn close_all(&self, open: &mut Open, mut tell: impl FnMut(Account)) {
+        let Some(purses) = self.0.get().filter(|_| open.0 != 0) else {
+            return;
+        };
+        let closing = std::mem::take(&mut open.0);
+        let named = |seats: u64| {
+            purses
+                .iter()
+                .enumerate()
+                .filter(move |(seat, _)| seats & (1 << seat) != 0)
+                .map(|(_, purse)| purse)
+        };
+        named(closing).for_each(|purse| purse.bias.bar());
+        // The calling thread is not inside its own.
+        let others = closing & !seat().map_or(0, |seat| 1 << seat);
+        if others != 0 {
+            barrier_of_others();
+            named(others).for_each(|purse| purse.bias.wait_until_out());
+        }
+        named(closing).for_each(|purse| tell(purse.take()));
+    }
+}
+
+/// Purses of a group: for all threads of a runtime with a worker for each processor, and some more.
+fn seats() -> usize {
+    available_parallelism().map_or(8, |processors| (4 * processors.get()).clamp(8, MAX_SEATS))
+}

@@ -1,0 +1,219 @@
+//! Threads that pay from their purses while others close them: renewals, looks, waiters, the end of the client.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, Ordering};
+
+use shuttle::future::block_on;
+use tidegate_core::engine::{Engine, EngineConfig};
+use tidegate_core::exchange::{Grant, LeaseTerms};
+use tidegate_core::group::{ClientId, GroupId, GroupSpec};
+use tidegate_core::units::{Rate, Ru, Span, Time};
+
+use super::explore;
+use super::world::{FAR, World, assert_quiet, settle, work};
+use crate::group::Group;
+use crate::refused::Refused;
+use crate::virtual_time;
+
+/// So much is there at once.
+const POOL: i64 = 10_000;
+
+/// A lease on a full bucket, and nothing after it.
+fn full(ttl: Span) -> World {
+    World::new(move |_, ask| {
+        Grant::Leased(LeaseTerms {
+            cap: Ru(POOL),
+            fill: Ru(if ask.acked_seq == 0 { POOL } else { 0 }),
+            ttl,
+            renew_after: Span::millis(100),
+            max_fit: Ru::MAX,
+            ..LeaseTerms::default()
+        })
+    })
+}
+
+/// The group, once it has its lease, with purses: two operations at the same time make it busy.
+async fn busy(world: &World) -> Group {
+    let group = world.group("g");
+    for _ in 0..2 {
+        settle(group.acquire(Ru(1), FAR).await.unwrap(), 1);
+    }
+    assert!(group.cell.pay(Ru(0)).is_some(), "the purse is open");
+    crate::permit::Permit::new(&group.cell, Ru(0), group.cell.shared.clock.tick()).cancel();
+    group
+}
+
+/// Tokens in purses are spent once or come back, and every charge is counted once, whoever closes them when.
+#[test]
+fn purses_make_nothing_and_lose_nothing() {
+    explore(|| {
+        block_on(async {
+            let world = full(Span::secs(60));
+            let group = busy(&world).await;
+            let workers: Vec<_> = [(3, 3), (5, 2), (2, 6)]
+                .map(|(cost, actual)| {
+                    let group = group.clone();
+                    work(async move {
+                        let mut charged = 0;
+                        for turn in 0..4 {
+                            let permit = group.try_acquire(Ru(cost)).unwrap();
+                            if turn == 2 {
+                                permit.cancel();
+                            } else {
+                                charged += settle(permit, actual);
+                            }
+                        }
+                        charged
+                    })
+                })
+                .into();
+            let looker = {
+                let group = group.clone();
+                work(async move {
+                    for _ in 0..2 {
+                        let state = group.state();
+                        assert!(state.available <= Ru(POOL) && state.debt == Ru::ZERO, "{state:?}");
+                    }
+                    group.cell.renew_now();
+                })
+            };
+            let mut charged = 2;
+            for worker in workers {
+                charged += worker.await.unwrap();
+            }
+            looker.await.unwrap();
+            world.end().await;
+            assert_quiet(&group.cell);
+            let consumed = group.consumption();
+            assert_eq!((consumed.ru().0, consumed.operations), (charged, 11));
+            assert_eq!(group.state().available.0, POOL - charged);
+        });
+    });
+}
+
+/// What other threads hold is there for whoever needs it.
+#[test]
+fn a_large_operation_gets_what_is_in_the_purses() {
+    explore(|| {
+        block_on(async {
+            let world = full(Span::secs(60));
+            let group = busy(&world).await;
+            let small: Vec<_> = (0..2)
+                .map(|_| {
+                    let group = group.clone();
+                    work(async move {
+                        let spent =
+                            (0..2).map(|_| settle(group.try_acquire(Ru(10)).unwrap(), 10)).sum::<i64>();
+                        spent
+                    })
+                })
+                .collect();
+            let large = {
+                let group = group.clone();
+                work(async move { settle(group.try_acquire(Ru(POOL - 42)).unwrap(), POOL - 42) })
+            };
+            for worker in small {
+                worker.await.unwrap();
+            }
+            large.await.unwrap();
+            assert_eq!(group.state().available, Ru::ZERO);
+            world.end().await;
+            assert_quiet(&group.cell);
+        });
+    });
+}
+
+/// Purses end with the lease: with time that passes at any moment, the rate holds over several leases.
+#[test]
+fn purses_end_with_the_lease() {
+    const RATE: i64 = 1_000;
+    const BURST: i64 = 200;
+    explore(|| {
+        block_on(async {
+            let mut engine = Engine::new(Time(0), EngineConfig { drift_ppm: 0, margin: Span(0) });
+            let spec = GroupSpec {
+                burst: Some(Ru(BURST)),
+                ttl: Span::millis(300),
+                renew_every: Span::millis(100),
+                ..GroupSpec::capped(Rate(RATE))
+            };
+            engine.put_group(Time(0), GroupId(1), spec).unwrap();
+            let world = World::new(move |seq, ask| {
+                let now = virtual_time::now();
+                engine.renew(now, ClientId(1), GroupId(1), seq, ask, None).unwrap()
+            });
+            let group = world.group("g");
+            settle(group.acquire(Ru(1), FAR).await.unwrap(), 1);
+            let admitted = Arc::new(AtomicI64::new(1));
+            let workers: Vec<_> = (0..2)
+                .map(|_| {
+                    let (group, admitted) = (group.clone(), Arc::clone(&admitted));
+                    work(async move {
+                        for _ in 0..30 {
+                            let Ok(permit) = group.try_acquire(Ru(3)) else { continue };
+                            let so_far = admitted.fetch_add(3, Ordering::Relaxed) + 3;
+                            let allowed = BURST + Rate(RATE).over(Span(virtual_time::now().0)).0;
+                            assert!(so_far <= allowed, "{so_far} admitted, {allowed} allowed");
+                            settle(permit, 3);
+                        }
+                    })
+                })
+                .collect();
+            let clock = work(async {
+                for _ in 0..4 {
+                    virtual_time::pass(Span::millis(110));
+                    shuttle::future::yield_now().await;
+                }
+            });
+            for worker in workers.into_iter().chain([clock]) {
+                worker.await.unwrap();
+            }
+            world.end().await;
+            assert_quiet(&group.cell);
+            assert_eq!(group.consumption().ru().0, admitted.load(Ordering::Relaxed));
+        });
+    });
+}
+
+/// A client that closes shuts every purse, and learns of the last permit paid from one.
+#[test]
+fn closing_shuts_the_purses() {
+    explore(|| {
+        block_on(async {
+            let world = full(Span::secs(60));
+            let group = busy(&world).await;
+            let workers: Vec<_> = (0..2)
+                .map(|_| {
+                    let group = group.clone();
+                    work(async move {
+                        let mut charged = 0;
+                        for _ in 0..3 {
+                            match group.try_acquire(Ru(4)) {
+                                Ok(permit) => charged += settle(permit, 4),
+                                Err(Refused::ShutDown { .. }) => {}
+                                Err(other) => panic!("{other}"),
+                            }
+                        }
+                        charged
+                    })
+                })
+                .collect();
+            let closing = {
+                let hub = Arc::clone(&world.hub);
+                work(async move {
+                    hub.close();
+                    hub.permits_settled().await;
+                })
+            };
+            closing.await.unwrap();
+            assert!(matches!(group.try_acquire(Ru(1)), Err(Refused::ShutDown { .. })));
+            let mut charged = 2;
+            for worker in workers {
+                charged += worker.await.unwrap();
+            }
+            assert_quiet(&group.cell);
+            assert_eq!(group.consumption().ru().0, charged);
+            world.end().await;
+        });
+    });
+}
