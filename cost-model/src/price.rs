@@ -34,15 +34,20 @@ impl CostTable {
     /// What `usage` costs, by part.
     pub fn price(&self, usage: &Usage) -> RuParts {
         let mut parts = RuParts::default();
-        self.each(usage, |component| {
-            let part = match component.field.part() {
-                Part::Cpu => &mut parts.cpu,
-                Part::Read => &mut parts.read,
-                Part::Write => &mut parts.write,
-                Part::Network => &mut parts.network,
-            };
-            *part += component.ru;
-        });
+        // Most operations use few of the fields, and the others add nothing.
+        self.each(
+            usage,
+            |amount| amount > 0,
+            |component| {
+                let part = match component.field.part() {
+                    Part::Cpu => &mut parts.cpu,
+                    Part::Read => &mut parts.read,
+                    Part::Write => &mut parts.write,
+                    Part::Network => &mut parts.network,
+                };
+                *part += component.ru;
+            },
+        );
         parts
     }
 
@@ -52,19 +57,23 @@ impl CostTable {
     /// sum. So a component may be a micro-RU off its own exact cost, while their sum is the part.
     pub fn breakdown(&self, usage: &Usage) -> Vec<Component> {
         let mut components = Vec::with_capacity(Field::COUNT);
-        self.each(usage, |component| components.push(component));
+        self.each(usage, |_| true, |component| components.push(component));
         components
     }
 
-    fn each(&self, usage: &Usage, mut take: impl FnMut(Component)) {
+    #[inline]
+    fn each(&self, usage: &Usage, counts: impl Fn(u64) -> bool, mut take: impl FnMut(Component)) {
         let mut part = None;
         let mut sum = Sum::default();
         for (field, coefficient) in self.coefficients() {
+            let amount = field.of(usage);
+            if !counts(amount) {
+                continue;
+            }
             // The fields of a part are neighbours; a test holds `Field::ALL` to that.
             if part.replace(field.part()) != Some(field.part()) {
                 sum = Sum::default();
             }
-            let amount = field.of(usage);
             let copies = if field.part() == Part::Write { self.replicas() } else { 1 };
             let before = sum.rounded_up();
             sum.add(amount, coefficient, copies);

@@ -5,13 +5,15 @@
 //! busy group are paid from the purse of their thread and take the mutex only to fill it.
 
 mod lease;
+mod lending;
 mod purse;
+mod purses;
 
 use std::collections::HashMap;
 use std::sync::{Arc, PoisonError};
 
-use tidegate_core::node::{Acquired, NodeGroup, NodeState, Refusal, Spent, WaiterId};
-use tidegate_core::units::{Ru, Span, Time};
+use tidegate_core::node::{Acquired, NodeGroup, NodeState, Refusal, WaiterId};
+use tidegate_core::units::{Ru, Time};
 use tidegate_core::usage::Consumption;
 use tokio::sync::{oneshot, watch};
 
@@ -22,12 +24,8 @@ use crate::pricing::Charge;
 use crate::refused::Refused;
 use crate::shared::Shared;
 use crate::sync::{Mutex, MutexGuard};
-use purse::{Account, Open, Purse, Purses};
-
-/// Operations that come closer than this to one another are worth a purse.
-const BUSY: Span = Span::millis(2);
-/// A purse refuses no longer than this without asking the group.
-const LONGEST_REFUSAL: Span = Span::millis(100);
+use purse::Purse;
+use purses::{Open, Purses};
 
 /// What a waiter is told; when admitted, since when.
 pub(crate) type Answer = Result<Time, Refusal>;
@@ -126,62 +124,6 @@ impl GroupCell {
         result
     }
 
-    /// Closes the purses of all threads, so that the state is whole.
-    fn gather(&self, state: &mut CellState, now: Time) {
-        let mut open = state.open_purses;
-        self.purses.close_all(&mut open, |account| self.take_in(state, now, &account));
-        state.open_purses = open;
-    }
-
-    fn take_in(&self, state: &mut CellState, now: Time, account: &Account) {
-        state.node.put_back(now, &account.spent);
-        state.open =
-            state.open.saturating_add_unsigned(account.admitted).saturating_sub_unsigned(account.closed);
-        self.shared.counters.admitted.add_many(account.admitted);
-        self.shared.counters.refused.add_many(account.spent.refused);
-    }
-
-    /// Fills the calling thread's purse and pays for an operation from it. `None`: the group decides on the operation.
-    fn fill_purse(self: &Arc<Self>, cost: Ru) -> Option<Time> {
-        let mut state = self.lock();
-        let now = self.shared.clock.now();
-        let busy = now.since(state.entered) < BUSY;
-        state.entered = now;
-        // The journal wants every settlement, and the lease of purses that are out must be the current one.
-        let lasting = state.node.lease_end().is_some_and(|end| now < end);
-        if !busy || !lasting || self.shared.journal.is_some() || self.shared.is_closing() {
-            return None;
-        }
-        if let Some(account) = self.purses.close_mine(&mut state.open_purses) {
-            self.take_in(&mut state, now, &account);
-        }
-        let batch = state.node.draw(now, cost)?;
-        if !self.purses.open_mine(&mut state.open_purses, batch, self.last_tick(batch.until), cost) {
-            state.node.put_back(now, &Spent { drawn: batch.tokens, left: batch.tokens, ..Spent::default() });
-            return None;
-        }
-        self.follow_up(&mut state, now);
-        Some(now)
-    }
-
-    /// Has the calling thread's purse give the same answer for a while: nothing but time changes it, unless something
-    /// happens to the group, which closes the purse.
-    fn refuse_alike(&self, state: &mut CellState, now: Time, cost: Ru, refusal: Refusal) {
-        let Refusal::Throttled { retry_after } = refusal else { return };
-        let lag = self.shared.clock.lag();
-        let lasting = state.node.lease_end().is_some_and(|end| now < end);
-        if retry_after > lag + lag && lasting && self.shared.journal.is_none() {
-            let until = self.last_tick(now.after(retry_after.min(LONGEST_REFUSAL)));
-            self.purses.refuse_mine(&mut state.open_purses, cost, until, now.after(retry_after));
-        }
-    }
-
-    /// From this reading on the time may have come.
-    fn last_tick(&self, time: Time) -> Tick {
-        let clock = &self.shared.clock;
-        clock.tick_at(Time(time.0.saturating_sub(clock.lag().0)))
-    }
-
     fn follow_up(self: &Arc<Self>, state: &mut CellState, now: Time) {
         while !state.waiting.is_empty()
             && let Some((id, answer)) = state.node.poll(now)
@@ -221,15 +163,6 @@ impl GroupCell {
     /// The driver looks: completes what is done and finds the next time.
     pub(crate) fn look(self: &Arc<Self>) {
         self.with(|state, _| state.scheduled = None);
-    }
-
-    /// Pays for an operation from the calling thread's purse; `None` when the group has to decide.
-    #[inline(always)]
-    pub(crate) fn pay(&self, cost: Ru) -> Option<Tick> {
-        if cost < Ru::ZERO {
-            return None;
-        }
-        self.purses.mine()?.spend(cost, &self.shared.clock)
     }
 
     /// Takes `cost` at once or refuses; after [`GroupCell::pay`].

@@ -7,18 +7,15 @@
 //! never longer than the lease: each admission reads the clock, so a process that was stopped spends nothing from
 //! before.
 
-use std::sync::OnceLock;
 use std::sync::atomic::Ordering::Relaxed;
-use std::thread::available_parallelism;
 
 use tidegate_core::node::{Batch, Spent};
 use tidegate_core::units::{Ru, Span, Time};
 use tidegate_core::usage::{Consumption, RuParts, Usage};
 
-use crate::bias::{self, Bias, barrier_of_others};
+use crate::bias::Bias;
 use crate::clock::{Clock, Tick};
 use crate::pricing::Charge;
-use crate::seat::{MAX_SEATS, seat};
 use crate::sync::{AtomicI64, AtomicU64};
 
 /// What came back from a purse.
@@ -42,7 +39,7 @@ macro_rules! counts {
                 $(if usage.$field > 0 { add(&self.$field, usage.$field); })*
             }
 
-            fn take(&self) -> Usage {
+            pub(super) fn take(&self) -> Usage {
                 Usage { $($field: take(&self.$field),)* }
             }
         }
@@ -66,7 +63,7 @@ counts!(
 #[derive(Debug, Default)]
 #[repr(align(128))]
 pub(crate) struct Purse {
-    bias: Bias,
+    pub(super) bias: Bias,
     tokens: AtomicI64,
     drawn: AtomicI64,
     /// A tick of the clock.
@@ -205,7 +202,7 @@ impl Purse {
     }
 
     /// With the group's lock, closed: a batch is put in, and the first operation paid from it.
-    fn open(&self, batch: Batch, until: Tick, cost: Ru) {
+    pub(super) fn open(&self, batch: Batch, until: Tick, cost: Ru) {
         self.drawn.store(batch.tokens.0, Relaxed);
         self.until.store(until.0, Relaxed);
         self.refuse_from.store(i64::MAX, Relaxed);
@@ -216,7 +213,7 @@ impl Purse {
     }
 
     /// With the group's lock, closed: operations from `cost` on are refused for a while.
-    fn refuse(&self, cost: Ru, until: Tick, retry_at: Time) {
+    pub(super) fn refuse(&self, cost: Ru, until: Tick, retry_at: Time) {
         self.drawn.store(0, Relaxed);
         self.tokens.store(0, Relaxed);
         self.until.store(until.0, Relaxed);
@@ -226,7 +223,7 @@ impl Purse {
     }
 
     /// With the group's lock, closed: empties it.
-    fn take(&self) -> Account {
+    pub(super) fn take(&self) -> Account {
         let charged = RuParts {
             cpu: take_ru(&self.cpu),
             read: take_ru(&self.read),
@@ -251,82 +248,4 @@ impl Purse {
         };
         Account { spent, admitted: take(&self.admitted), closed: operations + take(&self.cancelled) }
     }
-}
-
-/// The purses of one group, one for each seat, made when the group is busy for the first time.
-#[derive(Debug, Default)]
-pub(crate) struct Purses(OnceLock<Box<[Purse]>>);
-
-/// Which purses of a group are open: a bit for each seat. Guarded by the group's lock.
-#[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Open(u64);
-
-impl Purses {
-    /// The calling thread's.
-    #[inline]
-    pub(crate) fn mine(&self) -> Option<&Purse> {
-        self.0.get()?.get(seat()?)
-    }
-
-    /// Closes the calling thread's purse alone, which takes no barrier.
-    pub(crate) fn close_mine(&self, open: &mut Open) -> Option<Account> {
-        let (purse, seat) = (self.mine()?, seat()?);
-        if open.0 & (1 << seat) == 0 {
-            return None;
-        }
-        open.0 &= !(1 << seat);
-        purse.bias.bar();
-        Some(purse.take())
-    }
-
-    /// Opens the calling thread's purse, which is closed, with a batch that pays for an operation of `cost` first.
-    pub(crate) fn open_mine(&self, open: &mut Open, batch: Batch, until: Tick, cost: Ru) -> bool {
-        self.with_mine(open, |purse| purse.open(batch, until, cost))
-    }
-
-    /// Has the calling thread's purse, which is closed, refuse operations from `cost` on until then.
-    pub(crate) fn refuse_mine(&self, open: &mut Open, cost: Ru, until: Tick, retry_at: Time) -> bool {
-        self.with_mine(open, |purse| purse.refuse(cost, until, retry_at))
-    }
-
-    fn with_mine(&self, open: &mut Open, change: impl FnOnce(&Purse)) -> bool {
-        let purses = self.0.get_or_init(|| {
-            bias::prepare();
-            (0..seats()).map(|_| Purse::default()).collect()
-        });
-        let Some((seat, purse)) = seat().and_then(|seat| Some((seat, purses.get(seat)?))) else {
-            return false;
-        };
-        change(purse);
-        open.0 |= 1 << seat;
-        true
-    }
-
-    /// Closes every open purse; tells what was in each.
-    pub(crate) fn close_all(&self, open: &mut Open, mut tell: impl FnMut(Account)) {
-        let Some(purses) = self.0.get().filter(|_| open.0 != 0) else {
-            return;
-        };
-        let closing = std::mem::take(&mut open.0);
-        let named = |seats: u64| {
-            purses
-                .iter()
-                .enumerate()
-                .filter(move |(seat, _)| seats & (1 << seat) != 0)
-                .map(|(_, purse)| purse)
-        };
-        named(closing).for_each(|purse| purse.bias.bar());
-        // The calling thread is not inside its own.
-        let others = closing & !seat().map_or(0, |seat| 1 << seat);
-        if others != 0 {
-            barrier_of_others();
-            named(others).for_each(|purse| purse.bias.wait_until_out());
-        }
-        named(closing).for_each(|purse| tell(purse.take()));
-    }
-}
-
-/// Purses of a group: for all threads of a runtime with a worker for each processor, and some more.
-fn seats() -> usize {
-    available_parallelism().map_or(8, |processors| (4 * processors.get()).clamp(8, MAX_SEATS))
 }

@@ -1,0 +1,212 @@
+//! The purses of one group, one for each seat, and which of them are open.
+
+use std::sync::OnceLock;
+use std::thread::available_parallelism;
+
+use tidegate_core::node::Batch;
+use tidegate_core::units::{Ru, Time};
+
+use super::purse::{Account, Purse};
+use crate::bias::{self, barrier_of_others};
+use crate::clock::Tick;
+use crate::seat::{MAX_SEATS, seat};
+
+/// One for each seat, made when the group is busy for the first time.
+#[derive(Debug, Default)]
+pub(crate) struct Purses(OnceLock<Box<[Purse]>>);
+
+/// Which purses of a group are open: a bit for each seat. Guarded by the group's lock.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Open(u64);
+
+impl Purses {
+    /// The calling thread's.
+    #[inline]
+    pub(crate) fn mine(&self) -> Option<&Purse> {
+        self.0.get()?.get(seat()?)
+    }
+
+    /// Closes the calling thread's purse alone, which takes no barrier.
+    pub(crate) fn close_mine(&self, open: &mut Open) -> Option<Account> {
+        let (purse, seat) = (self.mine()?, seat()?);
+        if open.0 & (1 << seat) == 0 {
+            return None;
+        }
+        open.0 &= !(1 << seat);
+        purse.bias.bar();
+        Some(purse.take())
+    }
+
+    /// Opens the calling thread's purse, which is closed, with a batch that pays for an operation of `cost` first.
+    pub(crate) fn open_mine(&self, open: &mut Open, batch: Batch, until: Tick, cost: Ru) -> bool {
+        self.with_mine(open, |purse| purse.open(batch, until, cost))
+    }
+
+    /// Has the calling thread's purse, which is closed, refuse operations from `cost` on until then.
+    pub(crate) fn refuse_mine(&self, open: &mut Open, cost: Ru, until: Tick, retry_at: Time) -> bool {
+        self.with_mine(open, |purse| purse.refuse(cost, until, retry_at))
+    }
+
+    fn with_mine(&self, open: &mut Open, change: impl FnOnce(&Purse)) -> bool {
+        let purses = self.0.get_or_init(|| {
+            bias::prepare();
+            (0..seats()).map(|_| Purse::default()).collect()
+        });
+        let Some((seat, purse)) = seat().and_then(|seat| Some((seat, purses.get(seat)?))) else {
+            return false;
+        };
+        change(purse);
+        open.0 |= 1 << seat;
+        true
+    }
+
+    /// Closes every open purse; tells what was in each.
+    pub(crate) fn close_all(&self, open: &mut Open, mut tell: impl FnMut(Account)) {
+        let Some(purses) = self.0.get().filter(|_| open.0 != 0) else {
+            return;
+        };
+        let closing = std::mem::take(&mut open.0);
+        let named = |seats: u64| {
+            purses
+                .iter()
+                .enumerate()
+                .filter(move |(seat, _)| seats & (1 << seat) != 0)
+                .map(|(_, purse)| purse)
+        };
+        named(closing).for_each(|purse| purse.bias.bar());
+        // The calling thread is not inside its own.
+        let others = closing & !seat().map_or(0, |seat| 1 << seat);
+        if others != 0 {
+            barrier_of_others();
+            named(others).for_each(|purse| purse.bias.wait_until_out());
+        }
+        named(closing).for_each(|purse| tell(purse.take()));
+    }
+}
+
+/// Purses of a group: for all threads of a runtime with a worker for each processor, and some more.
+fn seats() -> usize {
+    available_parallelism().map_or(8, |processors| (4 * processors.get()).clamp(8, MAX_SEATS))
+}
+
+#[cfg(all(test, not(shuttle)))]
+mod tests {
+    use std::sync::{Barrier, Mutex};
+    use std::time::Duration;
+
+    use tokio::time::advance;
+
+    use tidegate_core::units::Span;
+    use tidegate_core::usage::RuParts;
+
+    use super::*;
+    use crate::clock::Clock;
+    use crate::pricing::Charge;
+
+    const COST: Ru = Ru(10);
+
+    /// A purse of 100 micro-RU for a second, an operation of 10 paid; and what the clock says at its end.
+    fn open(clock: &Clock) -> (Purses, Open) {
+        let (purses, mut open) = (Purses::default(), Open::default());
+        let batch = Batch { tokens: Ru(100), until: Time(1_000_000) };
+        assert!(purses.open_mine(&mut open, batch, clock.tick_at(batch.until), COST));
+        (purses, open)
+    }
+
+    fn charge(ru: Ru) -> Charge {
+        Charge { parts: RuParts::flat(ru), total: ru, shadow: Ru::ZERO }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_purse_pays_while_it_has_tokens_and_time() {
+        let clock = Clock::start();
+        let (purses, mut open) = open(&clock);
+        let purse = purses.mine().unwrap();
+        assert!(purse.spend(Ru(91), &clock).is_none(), "ten are spent");
+        assert!(purse.spend(Ru(40), &clock).is_some());
+        advance(Duration::from_millis(999)).await;
+        assert!(purse.spend(Ru(30), &clock).is_some());
+        advance(Duration::from_millis(1)).await;
+        assert!(purse.spend(Ru(1), &clock).is_none(), "its time is over");
+        let account = purses.close_mine(&mut open).unwrap();
+        assert_eq!(
+            (account.spent.drawn, account.spent.left, account.spent.arrived),
+            (Ru(100), Ru(20), Ru(80))
+        );
+        assert_eq!((account.admitted, account.closed), (3, 0));
+        assert!(purse.spend(Ru(0), &clock).is_none(), "it is closed");
+        assert!(purses.close_mine(&mut open).is_none());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_was_too_much_comes_back_up_to_what_was_drawn() {
+        let clock = Clock::start();
+        let (purses, mut open) = open(&clock);
+        let purse = purses.mine().unwrap();
+        assert!(purse.settle_charge(COST, &charge(Ru(4)), &clock));
+        assert!(!purse.settle_charge(COST, &charge(Ru(5)), &clock), "that would be 101 of 100");
+        assert!(!purse.give_back(Ru(5)));
+        assert!(purse.give_back(Ru(4)));
+        let account = purses.close_mine(&mut open).unwrap();
+        assert_eq!((account.spent.left, account.spent.actual.ru()), (Ru(100), Ru(4)));
+        assert_eq!((account.admitted, account.closed, account.spent.actual.operations), (1, 2, 1));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_was_too_little_is_taken_only_from_tokens_that_are_good() {
+        let clock = Clock::start();
+        let (purses, mut open) = open(&clock);
+        let purse = purses.mine().unwrap();
+        assert!(
+            !purse.settle_charge(COST, &charge(Ru(101)), &clock),
+            "the group goes into debt, not the purse"
+        );
+        assert!(purse.settle_charge(COST, &charge(Ru(30)), &clock));
+        advance(Duration::from_secs(1)).await;
+        assert!(!purse.settle_charge(COST, &charge(Ru(11)), &clock), "tokens of an ended lease pay nothing");
+        assert!(
+            purse.settle_charge(COST, &charge(COST), &clock),
+            "what was paid for can be settled at any time"
+        );
+        assert_eq!(purses.close_mine(&mut open).unwrap().spent.left, Ru(70));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_refusal_is_repeated_for_as_much_and_as_long_as_it_holds() {
+        let clock = Clock::start();
+        let (purses, mut open) = (Purses::default(), Open::default());
+        purses.refuse_mine(&mut open, COST, clock.tick_at(Time(50_000)), Time(80_000));
+        let purse = purses.mine().unwrap();
+        advance(Duration::from_millis(20)).await;
+        assert_eq!(purse.refuses(COST, &clock), Some(Span::millis(60)));
+        assert_eq!(purse.refuses(Ru(9), &clock), None, "less might be let in");
+        advance(Duration::from_millis(30)).await;
+        assert_eq!(purse.refuses(COST, &clock), None);
+        let account = purses.close_mine(&mut open).unwrap();
+        assert_eq!((account.spent.refused, account.spent.arrived, account.admitted), (1, COST, 0));
+    }
+
+    #[tokio::test]
+    async fn all_purses_are_closed_at_once_from_any_thread() {
+        let clock = Clock::start();
+        let (purses, open) = (Purses::default(), Mutex::new(Open::default()));
+        let meet = Barrier::new(2);
+        let batch = Batch { tokens: Ru(100), until: Time(1_000_000_000) };
+        let take_part = || assert!(purses.open_mine(&mut open.lock().unwrap(), batch, Tick(u64::MAX), COST));
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                take_part();
+                meet.wait();
+                meet.wait();
+                assert!(purses.mine().unwrap().spend(Ru(0), &clock).is_none(), "closed by the other thread");
+            });
+            take_part();
+            meet.wait();
+            let mut left = Ru::ZERO;
+            purses.close_all(&mut open.lock().unwrap(), |account| left += account.spent.left);
+            assert_eq!(left, Ru(180));
+            meet.wait();
+        });
+        purses.close_all(&mut open.lock().unwrap(), |_| unreachable!("all are closed"));
+    }
+}
