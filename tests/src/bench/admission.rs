@@ -31,7 +31,7 @@ pub fn run(setting: &Setting) -> Result<Vec<Row>, BenchError> {
     site.define(&capped("busy", "100000000"))?;
     let client = site.client("bench-admission")?;
     let group = site.group(&client, "busy")?;
-    site.keep_warm(&group, WARM)?;
+    site.keep_warm(std::slice::from_ref(&group), WARM)?;
 
     let governor = generous();
     let bucket = Bucket::new();

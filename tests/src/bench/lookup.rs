@@ -27,14 +27,12 @@ const WARM: Rate = Rate::whole(100);
 pub fn run(setting: &Setting) -> Result<Vec<Row>, BenchError> {
     let names: Vec<String> = (0..GROUPS).map(|number| format!("group-{number:04}")).collect();
     let tenants: Vec<String> = (0..GROUPS).map(|number| format!("tenant-{number:04}")).collect();
-    let site = Site::with_groups(names.iter().map(|name| capped(name, "100000")))?;
-    for (tenant, name) in tenants.iter().zip(&names) {
-        site.bind(tenant, "app", name)?;
-    }
+    let bound = tenants.iter().cloned().zip(names.iter().cloned()).collect();
+    let site = Site::with(names.iter().map(|name| capped(name, "100000")), bound)?;
     let client = site.client("bench-lookup")?;
+    site.keep_warm(&site.groups(&client, &names)?, WARM)?;
     let mut resolved = Vec::new();
-    for (name, tenant) in names.iter().zip(&tenants) {
-        site.keep_warm(&site.group(&client, name)?, WARM)?;
+    for tenant in &tenants {
         let following = site.runtime.block_on(client.resolve(tenant, "app"));
         resolved.push(following.map_err(failed(format!("resolve {tenant}")))?);
     }

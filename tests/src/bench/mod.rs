@@ -8,9 +8,12 @@ pub mod admission;
 pub mod clock;
 pub mod contest;
 pub mod decision;
+pub mod durability;
 pub mod error;
+pub mod hotpath;
 pub mod lookup;
 pub mod machine;
+pub mod messages;
 pub mod refusal;
 pub mod renewals;
 pub mod report;
@@ -18,7 +21,9 @@ pub mod row;
 pub mod samples;
 pub mod setting;
 pub mod site;
+pub mod sql;
 mod stock;
+pub mod stream;
 pub mod table;
 
 use error::BenchError;
@@ -54,4 +59,11 @@ pub const FAMILIES: &[Family] = &[
         about: "the controller's decision on one renewal, by number of clients and depth",
         run: decision::run,
     },
+    Family { name: "sql", about: "the fingerprint of a statement, known and new", run: sql::run },
+    Family {
+        name: "stream",
+        about: "renewals over loopback gRPC, beside a server that decides nothing",
+        run: stream::run,
+    },
+    Family { name: "durability", about: "commits of the ledger, beside a redb batch", run: durability::run },
 ];

@@ -3,6 +3,7 @@
 //! The controller listens on a loopback port and keeps its store in a directory that goes with it. Its tasks and those
 //! of the clients run on one thread of their own, as beside them the cases measure on the others.
 
+use std::iter;
 use std::path::Path;
 use std::pin::pin;
 use std::task::{Context, Poll, Waker};
@@ -18,12 +19,12 @@ use tokio::time::interval;
 
 use super::clock::Stopwatch;
 use super::error::{BenchError, failed};
-use super::stock;
+use super::stock::Stock;
 
 /// How long a group may take to get the rate a case needs.
 const PATIENCE: Duration = Duration::from_secs(20);
 /// Time between the charges that keep a lease high.
-const PULSE: Duration = Duration::from_millis(20);
+const PULSE: Duration = Duration::from_millis(100);
 
 /// The controller, its runtime and its directory.
 pub struct Site {
@@ -37,25 +38,33 @@ pub struct Site {
 impl Site {
     /// A controller without groups of its own.
     pub fn start() -> Result<Self, BenchError> {
-        Self::with(|_| Ok(()))
+        Self::with(iter::empty(), Vec::new())
     }
 
-    /// A controller that finds these groups in its store; quicker than creating them one by one.
-    pub fn with_groups(groups: impl Iterator<Item = GroupText>) -> Result<Self, BenchError> {
-        Self::with(|store| stock::fill(store, groups).map(drop))
+    /// A controller that finds these groups, and the tenants bound to them, in its store.
+    pub fn with(
+        groups: impl Iterator<Item = GroupText>,
+        tenants: Vec<(String, String)>,
+    ) -> Result<Self, BenchError> {
+        let runtime = Builder::new_multi_thread().worker_threads(1).enable_all().build();
+        Self::on(runtime.map_err(failed("start a runtime"))?, Stock { groups, tenants })
     }
 
-    fn with(prepare: impl FnOnce(&Path) -> Result<(), BenchError>) -> Result<Self, BenchError> {
+    /// The same, standing still but for the time that [`Site`] waits for it, so that a loop beside it runs alone.
+    pub fn still(
+        groups: impl Iterator<Item = GroupText>,
+        tenants: Vec<(String, String)>,
+    ) -> Result<Self, BenchError> {
+        let runtime = Builder::new_current_thread().enable_all().build();
+        Self::on(runtime.map_err(failed("start a runtime"))?, Stock { groups, tenants })
+    }
+
+    fn on(runtime: Runtime, stock: Stock<impl Iterator<Item = GroupText>>) -> Result<Self, BenchError> {
         let folder = tempfile::tempdir().map_err(failed("make a directory"))?;
-        let runtime = Builder::new_multi_thread()
-            .worker_threads(1)
-            .enable_all()
-            .build()
-            .map_err(failed("start a runtime"))?;
         let store = folder.path().join("store.redb");
-        prepare(&store)?;
-        let running =
-            runtime.block_on(Controller::start(config(&store))).map_err(failed("start a controller"))?;
+        stock.fill(&store)?;
+        let running = runtime.block_on(Controller::start(config(&store)));
+        let running = running.map_err(failed("start a controller"))?;
         Ok(Self { running: Some(running), runtime, _folder: folder })
     }
 
@@ -73,12 +82,6 @@ impl Site {
     pub fn define(&self, text: &GroupText) -> Result<(), BenchError> {
         let made = self.controller()?.service().create_group(&actor(), text, false);
         made.map(drop).map_err(failed(format!("create group {}", text.name)))
-    }
-
-    /// Binds a user of a tenant.
-    pub fn bind(&self, tenant: &str, user: &str, group: &str) -> Result<(), BenchError> {
-        let bound = self.controller()?.service().bind(&actor(), tenant, user, group);
-        bound.map(drop).map_err(failed(format!("bind {tenant}/{user}")))
     }
 
     /// A client of this process.
@@ -102,25 +105,41 @@ impl Site {
         self.runtime.block_on(client.group(name)).map_err(failed(format!("use group {name}")))
     }
 
-    /// Offers `rate` to `group` from now on, so that the node's lease stays far above what a case needs; back when it
-    /// is that high.
-    pub fn keep_warm(&self, group: &Group, rate: Rate) -> Result<(), BenchError> {
+    /// Groups of a client, asked for all at once.
+    pub fn groups(&self, client: &Client, names: &[String]) -> Result<Vec<Group>, BenchError> {
+        let asked = names.iter().map(|name| {
+            let (client, name) = (client.clone(), name.clone());
+            self.runtime.spawn(async move { client.group(&name).await })
+        });
+        let asked: Vec<_> = asked.collect();
+        let answers = asked.into_iter().map(|answer| {
+            let answer = self.runtime.block_on(answer).map_err(failed("use a group"))?;
+            answer.map_err(failed("use a group"))
+        });
+        answers.collect()
+    }
+
+    /// Offers `rate` to each of `groups` from now on, so that the node's leases stay far above what a case needs; back
+    /// when they are that high.
+    pub fn keep_warm(&self, groups: &[Group], rate: Rate) -> Result<(), BenchError> {
         let watch = Stopwatch::start();
-        let offered = group.clone();
+        let offered = groups.to_vec();
         self.runtime.spawn(async move {
             let mut again = interval(PULSE);
+            let pulse = rate.over(Span(u64::try_from(PULSE.as_micros()).unwrap_or(0)));
             loop {
                 again.tick().await;
-                let pulse = rate.over(Span(u64::try_from(PULSE.as_micros()).unwrap_or(0)));
-                offered.charge_ru(RuParts::flat(pulse.min(offered.state().available.or_zero())));
+                for group in &offered {
+                    group.charge_ru(RuParts::flat(pulse.min(group.state().available.or_zero())));
+                }
             }
         });
-        while group.state().rate < rate {
+        while let Some(cold) = groups.iter().find(|group| group.state().rate < rate) {
             if watch.elapsed() > PATIENCE {
-                let problem = format!("group {} is {:?} after {PATIENCE:?}", group.name(), group.state());
+                let problem = format!("group {} is {:?} after {PATIENCE:?}", cold.name(), cold.state());
                 return Err(BenchError::Wrong(problem));
             }
-            self.runtime.block_on(tokio::time::sleep(PULSE));
+            self.runtime.block_on(async { tokio::time::sleep(PULSE).await });
         }
         Ok(())
     }
