@@ -1,0 +1,89 @@
+//! Admission with the group found first: by name, by tenant and user, and by a handle that follows the bindings.
+//!
+//! A thousand groups in turn, in an order the processor cannot guess. governor's keyed limiter finds a bucket by key
+//! in a concurrent map.
+
+use std::hint::black_box;
+use std::time::Duration;
+
+use governor::RateLimiter;
+use tidegate_client::Rate;
+
+use super::admission::{admit, quota};
+use super::clock::Stopwatch;
+use super::contest::{Work, contest};
+use super::error::{BenchError, failed};
+use super::row::{Kind, Mark, NS, Row};
+use super::setting::Setting;
+use super::site::{Site, capped, now};
+use crate::sim::random::Random;
+
+/// Groups in use.
+const GROUPS: usize = 1_000;
+/// Rate kept leased of each.
+const WARM: Rate = Rate::whole(100);
+
+/// Measures the family.
+pub fn run(setting: &Setting) -> Result<Vec<Row>, BenchError> {
+    let names: Vec<String> = (0..GROUPS).map(|number| format!("group-{number:04}")).collect();
+    let tenants: Vec<String> = (0..GROUPS).map(|number| format!("tenant-{number:04}")).collect();
+    let bound = tenants.iter().cloned().zip(names.iter().cloned()).collect();
+    let site = Site::with(names.iter().map(|name| capped(name, "100000")), bound)?;
+    let client = site.client("bench-lookup")?;
+    site.keep_warm(&site.groups(&client, &names)?, WARM)?;
+    let mut resolved = Vec::new();
+    for tenant in &tenants {
+        let following = site.runtime.block_on(client.resolve(tenant, "app"));
+        resolved.push(following.map_err(failed(format!("resolve {tenant}")))?);
+    }
+    let mut random = Random::new(1, 1);
+    let order: Vec<usize> = (0..GROUPS * 16).map(|_| random.below(GROUPS)).collect();
+    let keyed = RateLimiter::keyed(quota());
+
+    let mut contenders: [Work<'_>; 4] = [
+        Box::new(|count| {
+            each(&order, &names, count, |name| {
+                admit(&now(client.group(black_box(name)))?.map_err(failed("find a group"))?)
+            })
+        }),
+        Box::new(|count| {
+            each(&order, &tenants, count, |tenant| {
+                admit(&client.resolve_now(black_box(tenant), "app").map_err(failed("resolve"))?)
+            })
+        }),
+        Box::new(|count| each(&order, &resolved, count, |following| admit(&following.group()))),
+        Box::new(|count| {
+            each(&order, &names, count, |name| {
+                keyed.check_key(black_box(name)).map_err(failed("pass governor"))
+            })
+        }),
+    ];
+    let samples = contest(setting, &mut contenders)?;
+    let [by_name, by_subject, by_handle, peer] = samples.as_slice() else { return Ok(Vec::new()) };
+    let row = |case, ours: &super::samples::Samples, mark| {
+        let row = Row::new(case, NS, ours.clone()).beside(Kind::Peer, "governor keyed", peer.clone(), None);
+        if let Some(most) = mark { row.mark(Mark::AtMost(most)) } else { row }
+    };
+    Ok(vec![
+        row("lookup/name", by_name, Some(40.0)).note("with try_acquire and settle_ru; governor decides only"),
+        row("lookup/tenant and user", by_subject, Some(60.0)),
+        row("lookup/handle that follows bindings", by_handle, None),
+    ])
+}
+
+/// `count` operations on things picked by `order`.
+fn each<T>(
+    order: &[usize],
+    things: &[T],
+    count: u64,
+    operation: impl Fn(&T) -> Result<(), BenchError>,
+) -> Result<Duration, BenchError> {
+    let count = usize::try_from(count).unwrap_or(usize::MAX);
+    let watch = Stopwatch::start();
+    for index in order.iter().cycle().take(count) {
+        if let Some(thing) = things.get(*index) {
+            operation(thing)?;
+        }
+    }
+    Ok(watch.elapsed())
+}

@@ -1,0 +1,69 @@
+//! What the shipped code costs beside what others cost, measured in the same run: `bench --help` tells how.
+//!
+//! A *family* measures one part through its public interface and returns rows. Contenders of a row take turns, round
+//! by round, so that a change of the machine's speed meets all of them; figures are medians over the rounds, and a
+//! ratio is the median of the rounds' ratios. No test asserts a time.
+
+pub mod admission;
+pub mod clock;
+pub mod contest;
+pub mod decision;
+pub mod durability;
+pub mod error;
+pub mod hotpath;
+pub mod lookup;
+pub mod machine;
+pub mod messages;
+pub mod refusal;
+pub mod renewals;
+pub mod report;
+pub mod row;
+pub mod samples;
+pub mod setting;
+pub mod site;
+pub mod sql;
+mod stock;
+pub mod stream;
+pub mod table;
+
+use error::BenchError;
+use row::Row;
+use setting::Setting;
+
+/// One part of tidegate and those beside it.
+#[derive(Clone, Copy, Debug)]
+pub struct Family {
+    /// As `--only` takes it.
+    pub name: &'static str,
+    /// What is measured, for `--list`.
+    pub about: &'static str,
+    /// Measures it.
+    pub run: fn(&Setting) -> Result<Vec<Row>, BenchError>,
+}
+
+/// All families, in the order of the table.
+pub const FAMILIES: &[Family] = &[
+    Family {
+        name: "admission",
+        about: "try_acquire and settle with the handle in hand, 1 and 2 threads",
+        run: admission::run,
+    },
+    Family {
+        name: "lookup",
+        about: "the group found by name, or by tenant and user, first",
+        run: lookup::run,
+    },
+    Family { name: "refusal", about: "try_acquire on an empty bucket", run: refusal::run },
+    Family {
+        name: "decision",
+        about: "the controller's decision on one renewal, by number of clients and depth",
+        run: decision::run,
+    },
+    Family { name: "sql", about: "the fingerprint of a statement, known and new", run: sql::run },
+    Family {
+        name: "stream",
+        about: "renewals over loopback gRPC, beside a server that decides nothing",
+        run: stream::run,
+    },
+    Family { name: "durability", about: "commits of the ledger, beside a redb batch", run: durability::run },
+];
