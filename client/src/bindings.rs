@@ -4,6 +4,7 @@
 
 use std::collections::HashMap;
 
+use foldhash::fast::RandomState;
 use tidegate_proto::v1;
 
 use crate::names::{GroupName, NameError};
@@ -17,8 +18,8 @@ pub(crate) const DEFAULT_GROUP: &str = "default";
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Bindings {
     /// User, then tenant; the empty tenant is any.
-    users: HashMap<String, HashMap<String, GroupName>>,
-    tenants: HashMap<String, GroupName>,
+    users: HashMap<String, HashMap<String, GroupName, RandomState>, RandomState>,
+    tenants: HashMap<String, GroupName, RandomState>,
     count: usize,
 }
 

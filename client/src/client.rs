@@ -89,7 +89,7 @@ impl Client {
         if !matches!(within(waited, turns.wait_for(|turn| *turn > 0)).await, Some(Ok(_))) {
             return Err(GroupError::NoBindings { waited });
         }
-        let turn = *hub.turn.borrow();
+        let turn = hub.turn();
         let cell = hub.resolve(tenant, user)?;
         let group = self.answered(cell).await?;
         Ok(Resolved::new(Arc::clone(hub), tenant, user, turn, group))
@@ -103,6 +103,9 @@ impl Client {
 
     /// A handle once the controller has said whether the group exists.
     async fn answered(&self, cell: Arc<GroupCell>) -> Result<Group, GroupError> {
+        if cell.is_known() {
+            return Ok(Group { cell });
+        }
         let waited = self.inner.patience;
         let mut answers = cell.answers();
         let before = *answers.borrow();

@@ -1,6 +1,6 @@
 //! What the tasks and the handles of one client share beyond its groups: bindings, reports, the state of the link.
 
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, PoisonError};
 
 use tokio::sync::watch;
@@ -26,8 +26,10 @@ pub(crate) struct Hub {
     pub(crate) link: watch::Sender<Link>,
     /// Revision of the controller's definitions that the bindings reflect; 0 before the first.
     pub(crate) revision: watch::Sender<u64>,
-    /// Number of changes of the bindings, told to handles that follow them; 0 before the watch has said anything.
+    /// Number of changes of the bindings, told to those who wait for one; 0 before the watch has said anything.
     pub(crate) turn: watch::Sender<u64>,
+    /// The same number for handles that look at every operation.
+    turn_now: AtomicU64,
     bindings: RwLock<Bindings>,
     reports: Mutex<Reports>,
 }
@@ -66,6 +68,7 @@ impl Hub {
             link: watch::Sender::new(Link::default()),
             revision: watch::Sender::new(0),
             turn: watch::Sender::new(0),
+            turn_now: AtomicU64::new(0),
             bindings: RwLock::default(),
             reports: Mutex::new(reports),
         })
@@ -84,6 +87,13 @@ impl Hub {
     pub(crate) fn change_bindings(&self, change: impl FnOnce(&mut Bindings)) {
         change(&mut self.bindings.write().unwrap_or_else(PoisonError::into_inner));
         self.turn.send_modify(|turn| *turn = turn.saturating_add(1));
+        // Release: who reads the number finds the bindings.
+        self.turn_now.fetch_max(*self.turn.borrow(), Ordering::Release);
+    }
+
+    /// Number of changes of the bindings.
+    pub(crate) fn turn(&self) -> u64 {
+        self.turn_now.load(Ordering::Acquire)
     }
 
     /// The group that pays for `user` of `tenant`.

@@ -5,6 +5,8 @@
 use std::collections::HashMap;
 use std::sync::{Arc, PoisonError};
 
+use foldhash::fast::RandomState;
+
 use crate::cell::GroupCell;
 use crate::group::GroupError;
 use crate::names::GroupName;
@@ -20,7 +22,7 @@ pub(crate) struct Registry {
 
 #[derive(Debug, Default)]
 struct Groups {
-    by_name: HashMap<GroupName, Arc<GroupCell>>,
+    by_name: HashMap<GroupName, Arc<GroupCell>, RandomState>,
     next_id: u64,
 }
 

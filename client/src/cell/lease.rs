@@ -1,6 +1,7 @@
 //! The session's side of a group: what it asks, and how answers and pushed orders are applied.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use tidegate_core::exchange::{Ask, Grant};
 use tidegate_core::units::{Rate, Span};
@@ -26,6 +27,7 @@ impl GroupCell {
             let applied = state.node.on_grant(now, seq, grant);
             if applied {
                 state.proof = proof;
+                self.known.store(!matches!(grant, Grant::UnknownGroup), Ordering::Relaxed);
             }
             applied
         });

@@ -10,6 +10,7 @@ mod purse;
 mod purses;
 
 use std::collections::HashMap;
+use std::sync::atomic::Ordering;
 use std::sync::{Arc, PoisonError};
 
 use tidegate_core::node::{Acquired, NodeGroup, NodeState, Refusal, WaiterId};
@@ -23,7 +24,7 @@ use crate::names::GroupName;
 use crate::pricing::Charge;
 use crate::refused::Refused;
 use crate::shared::Shared;
-use crate::sync::{Mutex, MutexGuard};
+use crate::sync::{AtomicBool, Mutex, MutexGuard};
 use purse::Purse;
 use purses::{Open, Purses};
 
@@ -36,6 +37,8 @@ pub(crate) struct GroupCell {
     name: GroupName,
     pub(crate) shared: Arc<Shared>,
     purses: Purses,
+    /// What the controller said last: it has such a group.
+    known: AtomicBool,
     state: Mutex<CellState>,
     /// Number of answers of the controller applied so far.
     answers: watch::Sender<u64>,
@@ -92,7 +95,16 @@ impl GroupCell {
             scheduled: None,
         };
         let purses = Purses::default();
-        Arc::new(Self { id, name, shared, purses, state: Mutex::new(state), answers: watch::Sender::new(0) })
+        let known = AtomicBool::new(false);
+        Arc::new(Self {
+            id,
+            name,
+            shared,
+            purses,
+            known,
+            state: Mutex::new(state),
+            answers: watch::Sender::new(0),
+        })
     }
 
     pub(crate) fn id(&self) -> u64 {
@@ -101,6 +113,11 @@ impl GroupCell {
 
     pub(crate) fn name(&self) -> &GroupName {
         &self.name
+    }
+
+    /// Whether the controller, at its last answer, had such a group.
+    pub(crate) fn is_known(&self) -> bool {
+        self.known.load(Ordering::Relaxed)
     }
 
     /// Follows the number of answers applied.
