@@ -116,10 +116,14 @@ impl Purse {
         if !self.bias.enter() {
             return None;
         }
+        let left = self.tokens.load(Relaxed).saturating_sub(cost.0);
+        if left < 0 {
+            self.bias.leave();
+            return None;
+        }
         // Read once the purse cannot be closed any more: what it says of the lease holds until the owner leaves.
         let now = clock.tick();
-        let left = self.tokens.load(Relaxed).saturating_sub(cost.0);
-        let paid = left >= 0 && now.0 < self.until.load(Relaxed);
+        let paid = now.0 < self.until.load(Relaxed);
         if paid {
             self.tokens.store(left, Relaxed);
             add(&self.admitted, 1);

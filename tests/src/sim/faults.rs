@@ -43,9 +43,14 @@ impl World {
         }
     }
 
-    /// From now on a node says what is not so.
+    /// From now on a node says what is not so. What it spends does not count from here on, and it may hand back as
+    /// unspent what it spent and was counted before: no window reaches back beyond this.
     pub fn lie(&mut self, node: usize) {
         let seed = self.fates.bits();
+        let now = self.now;
+        if !self.lies(node) {
+            self.bounds.values_mut().for_each(|bound| bound.begin_anew(now));
+        }
         if let Some(state) = self.nodes.get_mut(node) {
             state.lies.get_or_insert_with(|| Random::new(seed, 0));
         }

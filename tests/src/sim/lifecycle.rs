@@ -47,6 +47,7 @@ impl World {
     fn begin_node(&mut self, node: usize) {
         if let Some(state) = self.nodes.get_mut(node) {
             (state.up, state.seq) = (true, 0);
+            state.process += 1;
             state.before = state.reports.of(state.incarnation);
         }
         self.lose_session(node);

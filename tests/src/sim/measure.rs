@@ -45,6 +45,11 @@ impl Bound {
         self.rate = rate;
     }
 
+    /// Windows begin now at the soonest from here on.
+    pub fn begin_anew(&mut self, now: Time) {
+        self.lowest = self.level(now);
+    }
+
     /// RU above `rate * window` in the worst window.
     pub fn worst(&self) -> Ru {
         Ru(i64::try_from(self.worst / 1_000_000).unwrap_or(i64::MAX))

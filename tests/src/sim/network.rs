@@ -125,10 +125,11 @@ impl World {
         if let Some(random) = &mut state.lies {
             lies::distort(&mut request, random);
         }
-        let (incarnation, connection) = (state.incarnation, state.connection);
+        let (incarnation, process, connection) = (state.incarnation, state.process, state.connection);
         if self.controller.is_up() {
             let message = Message::Renew { connection, request };
-            self.carry(node, UP, |message| Event::ToController { node, incarnation, message }, message);
+            let event = |message| Event::ToController { node, incarnation, process, message };
+            self.carry(node, UP, event, message);
         }
     }
 
@@ -144,11 +145,13 @@ impl World {
     }
 
     pub(super) fn send(&mut self, node: usize, message: Message) {
-        let incarnation = self.nodes.get(node).map_or(0, |state| state.incarnation);
-        self.carry(node, DOWN, |message| Event::ToNode { node, incarnation, message }, message);
+        let process = self.nodes.get(node).map_or(0, |state| state.process);
+        self.carry(node, DOWN, |message| Event::ToNode { node, process, message }, message);
     }
 
-    pub(super) fn at_controller(&mut self, node: usize, incarnation: u64, message: Message) {
+    /// A message of a node, by number, incarnation and process.
+    pub(super) fn at_controller(&mut self, from: (usize, u64, u64), message: Message) {
+        let (node, incarnation, process) = from;
         let Message::Renew { connection, request } = message else {
             return;
         };
@@ -162,7 +165,7 @@ impl World {
             self.note(|| format!("n{node} gets   {} {}", entry.group, show_answer(&entry.answer)));
         }
         let message = Message::Granted(renewed);
-        self.carry(node, DOWN, |message| Event::ToNode { node, incarnation, message }, message);
+        self.carry(node, DOWN, |message| Event::ToNode { node, process, message }, message);
         self.push_lowers();
         self.check();
     }

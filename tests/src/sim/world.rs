@@ -27,11 +27,12 @@ pub(super) enum Event {
     ToController {
         node: usize,
         incarnation: u64,
+        process: u64,
         message: Message,
     },
     ToNode {
         node: usize,
-        incarnation: u64,
+        process: u64,
         message: Message,
     },
     /// The controller's background tasks.
@@ -58,6 +59,9 @@ pub(super) struct Operation {
 pub(super) struct Node {
     pub(super) up: bool,
     pub(super) incarnation: u64,
+    /// Number of the process; one that is started again, under whatever incarnation, hears nothing that was said to the
+    /// one before.
+    pub(super) process: u64,
     pub(super) seq: u64,
     /// Number of the stream to the controller; a new one begins when the old one is lost.
     pub(super) connection: u64,
@@ -155,6 +159,7 @@ impl World {
         let node = |index: usize| Node {
             up: true,
             incarnation: 1,
+            process: 1,
             seq: 0,
             connection: 1,
             groups: BTreeMap::new(),
@@ -281,11 +286,11 @@ impl World {
                     self.step(node);
                 }
             }
-            Event::ToController { node, incarnation, message } => {
-                self.at_controller(node, incarnation, message)
+            Event::ToController { node, incarnation, process, message } => {
+                self.at_controller((node, incarnation, process), message)
             }
-            Event::ToNode { node, incarnation, message } => {
-                if self.nodes.get(node).is_some_and(|state| state.up && state.incarnation == incarnation) {
+            Event::ToNode { node, process, message } => {
+                if self.nodes.get(node).is_some_and(|state| state.up && state.process == process) {
                     self.at_node(node, message);
                 }
             }
