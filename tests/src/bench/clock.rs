@@ -1,6 +1,7 @@
-//! The benchmark's clocks: monotonic time, and the CPU time of this process.
+//! The benchmark's clocks: monotonic time, the CPU time of this process, and the wall clock for numbers that grow
+//! from process to process.
 
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use rustix::time::{ClockId, clock_gettime};
 
@@ -26,4 +27,11 @@ pub fn process_cpu() -> Duration {
     let now = clock_gettime(ClockId::ProcessCPUTime);
     let nanos = u32::try_from(now.tv_nsec).unwrap_or(0);
     Duration::new(u64::try_from(now.tv_sec).unwrap_or(0), nanos)
+}
+
+/// Microseconds since 1970.
+#[expect(clippy::disallowed_methods, reason = "a node's incarnation grows from process to process")]
+pub fn wall_micros() -> u64 {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    u64::try_from(since.as_micros()).unwrap_or(u64::MAX)
 }

@@ -5,15 +5,20 @@
 //! ratio is the median of the rounds' ratios. No test asserts a time.
 
 pub mod admission;
+pub mod child;
 pub mod clock;
 pub mod contest;
 pub mod decision;
 pub mod durability;
 pub mod error;
+pub mod groups;
 pub mod hotpath;
+pub mod layer;
 pub mod lookup;
 pub mod machine;
+pub mod memory;
 pub mod messages;
+pub mod metered;
 pub mod refusal;
 pub mod renewals;
 pub mod report;
@@ -25,6 +30,7 @@ pub mod sql;
 mod stock;
 pub mod stream;
 pub mod table;
+pub mod waiters;
 
 use error::BenchError;
 use row::Row;
@@ -54,11 +60,9 @@ pub const FAMILIES: &[Family] = &[
         run: lookup::run,
     },
     Family { name: "refusal", about: "try_acquire on an empty bucket", run: refusal::run },
-    Family {
-        name: "decision",
-        about: "the controller's decision on one renewal, by number of clients and depth",
-        run: decision::run,
-    },
+    Family { name: "metered", about: "an operation whose CPU is metered", run: metered::run },
+    Family { name: "waiters", about: "ten thousand operations woken in order", run: waiters::run },
+    Family { name: "layer", about: "an axum handler behind the tower layer", run: layer::run },
     Family { name: "sql", about: "the fingerprint of a statement, known and new", run: sql::run },
     Family {
         name: "stream",
@@ -66,4 +70,19 @@ pub const FAMILIES: &[Family] = &[
         run: stream::run,
     },
     Family { name: "durability", about: "commits of the ledger, beside a redb batch", run: durability::run },
+    Family {
+        name: "decision",
+        about: "the controller's decision on one renewal, by number of clients and depth",
+        run: decision::run,
+    },
+    Family {
+        name: "memory",
+        about: "groups in a node and nodes in the controller, bytes of each",
+        run: memory::run,
+    },
+    Family {
+        name: "groups",
+        about: "a controller with a million idle groups: start, memory, CPU",
+        run: groups::run,
+    },
 ];

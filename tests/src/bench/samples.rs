@@ -24,6 +24,12 @@ impl Samples {
         Self(ours.zip(other.0.iter().cycle()).take(rounds).map(|(ours, theirs)| ours / theirs).collect())
     }
 
+    /// Round by round `self - other`.
+    #[must_use]
+    pub fn less(&self, other: &Self) -> Self {
+        Self(self.0.iter().zip(&other.0).map(|(ours, theirs)| ours - theirs).collect())
+    }
+
     /// The middle figure.
     pub fn median(&self) -> f64 {
         self.quantile(1, 2)

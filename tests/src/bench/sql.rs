@@ -44,7 +44,7 @@ pub fn run(setting: &Setting) -> Result<Vec<Row>, BenchError> {
                 Ok(())
             })
         }),
-        Box::new(|count| timed(&mut STATEMENTS.iter().cycle(), count, |text| parse(text))),
+        Box::new(|count| timed(&mut STATEMENTS.iter().cycle(), count, parse)),
         Box::new(|count| {
             in_batches(&mut fresh, count, |text| {
                 black_box(misses.fingerprint(black_box(text)));

@@ -113,7 +113,7 @@ mod tests {
             .mark(Mark::AtMost(10.0))
             .beside(Kind::Peer, "governor", Samples::new(vec![40.0, 48.0, 44.0]), Some(Mark::AtMost(0.5)))
             .beside(Kind::Published, "elsewhere", Samples::new(vec![5.0]), None);
-        let text = table(&[row.clone()]);
+        let text = table(std::slice::from_ref(&row));
         let lines: Vec<&str> = text.lines().collect();
         assert!(lines[2].contains("11.0 ns (10.5..11.5)") && lines[2].ends_with("<= 10.0 ns  NO"), "{text}");
         assert!(lines[3].contains("governor (peer)") && lines[3].ends_with("<= 0.500 x  yes"), "{text}");

@@ -7,7 +7,7 @@ use std::process::ExitCode;
 use clap::Parser;
 use tidegate_tests::bench::row::Row;
 use tidegate_tests::bench::setting::Setting;
-use tidegate_tests::bench::{FAMILIES, Family, clock::Stopwatch, machine, report, table};
+use tidegate_tests::bench::{FAMILIES, Family, child, clock::Stopwatch, machine, report, table};
 
 /// Measures the shipped code beside its peers, in this process and on this machine, and prints one table.
 ///
@@ -34,6 +34,9 @@ struct Options {
     /// Lists the families and ends.
     #[arg(long)]
     list: bool,
+    /// One measurement of a family, in a process of its own.
+    #[arg(long, hide = true, num_args = 1.., value_name = "WHAT")]
+    child: Vec<String>,
 }
 
 const EXAMPLES: &str = "Examples:\n  \
@@ -46,6 +49,9 @@ fn main() -> ExitCode {
     if options.list {
         FAMILIES.iter().for_each(|family| println!("{:<12}{}", family.name, family.about));
         return ExitCode::SUCCESS;
+    }
+    if !options.child.is_empty() {
+        return measured_alone(&options.child);
     }
     let names: Vec<&str> = FAMILIES.iter().map(|family| family.name).collect();
     if let Some(unknown) = options.only.iter().find(|name| !names.contains(&name.as_str())) {
@@ -66,6 +72,19 @@ fn main() -> ExitCode {
         Ok(()) => ExitCode::FAILURE,
         Err(error) => {
             eprintln!("bench: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn measured_alone(args: &[String]) -> ExitCode {
+    match child::run(args) {
+        Ok(answer) => {
+            println!("{answer}");
+            ExitCode::SUCCESS
+        }
+        Err(error) => {
+            eprintln!("bench: {}: {error}", args.join(" "));
             ExitCode::FAILURE
         }
     }

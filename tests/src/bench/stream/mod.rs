@@ -5,7 +5,7 @@
 //! stream on their way, time with one. Server and nodes have a thread each.
 
 mod echo;
-mod node;
+pub(super) mod node;
 
 use std::cell::RefCell;
 use std::time::Duration;

@@ -13,7 +13,7 @@ use v1::client_message::Kind as Ask;
 use v1::grants_client::GrantsClient;
 use v1::server_message::Kind as Answer;
 
-use crate::bench::clock::Stopwatch;
+use crate::bench::clock::{Stopwatch, wall_micros};
 use crate::bench::error::{BenchError, failed};
 use crate::bench::messages;
 
@@ -21,7 +21,7 @@ use crate::bench::messages;
 const QUEUE: usize = 64;
 
 /// The nodes of a shape, all of one server.
-pub(super) struct Nodes {
+pub(in crate::bench) struct Nodes {
     nodes: Vec<Node>,
 }
 
@@ -34,15 +34,15 @@ struct Node {
 }
 
 /// How a number of renewals went.
-pub(super) struct Talk {
-    pub(super) took: Duration,
+pub(in crate::bench) struct Talk {
+    pub(in crate::bench) took: Duration,
     /// Of each renewal.
     times: Vec<Duration>,
 }
 
 impl Talk {
     /// The time within which `part` of `whole` answers came, in microseconds.
-    pub(super) fn quantile_us(&self, part: usize, whole: usize) -> f64 {
+    pub(in crate::bench) fn quantile_us(&self, part: usize, whole: usize) -> f64 {
         let mut sorted = self.times.clone();
         sorted.sort_unstable();
         let place = sorted.len().saturating_sub(1) * part / whole;
@@ -52,16 +52,20 @@ impl Talk {
 
 impl Nodes {
     /// Opens the streams.
-    pub(super) async fn connect(endpoint: &str, streams: usize, groups: usize) -> Result<Self, BenchError> {
+    pub(in crate::bench) async fn connect(
+        endpoint: &str,
+        streams: usize,
+        groups: usize,
+    ) -> Result<Self, BenchError> {
         let mut nodes = Vec::new();
         for number in 0..streams {
-            nodes.push(Node::open(endpoint, &format!("node-{groups}-{number}"), groups).await?);
+            nodes.push(Node::open(endpoint, &format!("node-{streams}-{groups}-{number}"), groups).await?);
         }
         Ok(Self { nodes })
     }
 
     /// `count` renewals, shared by the streams, each with at most `window` of them on their way.
-    pub(super) async fn renew(&mut self, count: u64, window: usize) -> Result<Talk, BenchError> {
+    pub(in crate::bench) async fn renew(&mut self, count: u64, window: usize) -> Result<Talk, BenchError> {
         let streams = u64::try_from(self.nodes.len()).unwrap_or(1).max(1);
         // No stream without a renewal, and the same number for each.
         let each = count.div_ceil(streams);
@@ -96,7 +100,7 @@ impl Node {
             protocol_min: 1,
             protocol_max: 1,
             client_id: name.to_owned(),
-            incarnation: 1,
+            incarnation: wall_micros(),
             agent: "bench".to_owned(),
         };
         send(&asks, Ask::Hello(hello)).await?;

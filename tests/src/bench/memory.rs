@@ -1,0 +1,92 @@
+//! Memory of groups in a node and of nodes in the controller: resident bytes of a process of its own, after less
+//! before, divided by their number.
+
+use std::io::Write as _;
+use std::path::Path;
+
+use serde_json::Value;
+use tokio::runtime::Builder;
+
+use super::child::{ask, figure, read, spawn};
+use super::error::{BenchError, failed};
+use super::messages;
+use super::row::{BYTES, Mark, Row};
+use super::samples::Samples;
+use super::setting::Setting;
+use super::site::{Site, capped};
+use super::stock::Stock;
+use super::stream::node::Nodes;
+
+/// Groups in use on a node.
+const GROUPS: usize = 100_000;
+/// Nodes of a controller.
+const CLIENTS: usize = 10_000;
+
+/// Measures the family.
+pub fn run(setting: &Setting) -> Result<Vec<Row>, BenchError> {
+    let setting = setting.with_rounds(3);
+    let groups = setting.size(GROUPS, GROUPS / 10);
+    let clients = setting.size(CLIENTS, CLIENTS / 10);
+    let texts = (0..groups).map(|number| capped(messages::group_name(number), "1000"));
+    let site = Site::with(texts, Vec::new())?;
+    let folder = tempfile::tempdir().map_err(failed("make a directory"))?;
+    let (mut in_node, mut in_controller, mut with_streams) = (Vec::new(), Vec::new(), Vec::new());
+    for round in 0..setting.rounds {
+        eprintln!("bench: memory: round {} of {}", round + 1, setting.rounds);
+        in_node.push(each(&ask(&["node", &site.endpoint()?, &groups.to_string()])?, groups)?);
+        let store = folder.path().join(format!("clients-{round}.redb"));
+        fill(&store)?;
+        let answer = ask(&["clients", &store.to_string_lossy(), &clients.to_string()])?;
+        in_controller.push(each(&answer, clients)?);
+        let store = folder.path().join(format!("streams-{round}.redb"));
+        fill(&store)?;
+        with_streams.push(each(&streams(&store, clients)?, clients)?);
+    }
+    Ok(vec![
+        Row::new(format!("memory/{groups} groups, each in a node"), BYTES, Samples::new(in_node))
+            .mark(Mark::AtMost(256.0)),
+        Row::new(
+            format!("memory/{clients} clients, each in the controller"),
+            BYTES,
+            Samples::new(in_controller),
+        )
+        .mark(Mark::AtMost(4_096.0))
+        .note("with one lease, without the connection"),
+        Row::new(
+            format!("memory/{clients} clients, each with its connection"),
+            BYTES,
+            Samples::new(with_streams),
+        )
+        .note("the HTTP/2 connection and its buffers included"),
+    ])
+}
+
+fn fill(store: &Path) -> Result<(), BenchError> {
+    let groups = std::iter::once(capped(messages::group_name(0), "100000"));
+    Stock { groups, tenants: Vec::new() }.fill(store)
+}
+
+fn each(answer: &Value, count: usize) -> Result<f64, BenchError> {
+    Ok((figure(answer, "after")? - figure(answer, "before")?) / count as f64)
+}
+
+/// Opens as many streams to a controller in a process of its own, one renewal each.
+fn streams(store: &Path, clients: usize) -> Result<Value, BenchError> {
+    let mut child = spawn(&["connected", &store.to_string_lossy()])?;
+    let address = read(&mut child)?;
+    let endpoint = address.get("endpoint").and_then(Value::as_str).unwrap_or_default().to_owned();
+    let runtime = Builder::new_multi_thread().worker_threads(1).enable_all().build();
+    let runtime = runtime.map_err(failed("start a runtime"))?;
+    let nodes = runtime.block_on(async {
+        let mut nodes = Nodes::connect(&endpoint, clients, 1).await?;
+        let count = u64::try_from(clients).unwrap_or(u64::MAX);
+        nodes.renew(count, 1).await.map(|_| nodes)
+    })?;
+    if let Some(input) = &mut child.stdin {
+        writeln!(input, "measure").map_err(failed("ask for the figure"))?;
+    }
+    let answer = read(&mut child);
+    drop(nodes);
+    child.wait().map_err(failed("wait for a process"))?;
+    answer
+}

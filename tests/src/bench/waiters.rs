@@ -1,0 +1,204 @@
+//! Waiters: ten thousand operations queue behind one that holds all tokens; when it is cancelled they are all woken.
+//!
+//! Time runs from the cancellation to the last of them running again, all on one thread. A tokio semaphore of as many
+//! waiters stands beside it. That they run in the order of arrival is checked in every round.
+
+use std::collections::BTreeMap;
+use std::future::Future;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use tidegate_client::{Group, Permit, Rate, Ru, RuParts};
+use tokio::runtime::{Builder, Runtime};
+use tokio::sync::Semaphore;
+use tokio::task::{JoinSet, yield_now};
+use tokio::time::Instant;
+
+use super::clock::Stopwatch;
+use super::contest::{Work, contest};
+use super::error::{BenchError, failed};
+use super::row::{Kind, Mark, NS, Row};
+use super::setting::Setting;
+use super::site::{Site, capped};
+
+/// Operations in the queue.
+const WAITERS: u64 = 10_000;
+/// Rate of the group: what it brings while they queue is a part of the bucket only.
+const RATE: Rate = Rate::whole(100_000);
+/// Longer than any of this takes.
+const WAIT: Duration = Duration::from_secs(60);
+/// How often the bucket is looked at before it is given up.
+const TRIES: usize = 500;
+/// Short enough for one queue a round: the bucket takes half a second to fill again.
+const ROUND: Duration = Duration::from_millis(1);
+
+/// Measures the family.
+pub fn run(setting: &Setting) -> Result<Vec<Row>, BenchError> {
+    let site = Site::with(std::iter::once(capped("queue", "10000000")), Vec::new())?;
+    let client = site.client("bench-waiters")?;
+    let group = site.group(&client, "queue")?;
+    site.keep_warm(std::slice::from_ref(&group), RATE)?;
+    let thread = Builder::new_current_thread().enable_all().build().map_err(failed("start a runtime"))?;
+    let mut contenders: [Work<'_>; 2] = [
+        Box::new(|count| repeated(count, || ours(&thread, &group))),
+        Box::new(|count| repeated(count, || semaphore(&thread))),
+    ];
+    let samples = contest(&Setting { round: ROUND, ..*setting }, &mut contenders)?;
+    let [own, peer] = samples.as_slice() else { return Ok(Vec::new()) };
+    let row = Row::new("waiters/10,000 woken, each", NS, own.clone());
+    Ok(vec![row.beside(Kind::Peer, "tokio semaphore", peer.clone(), Some(Mark::AtMost(2.0)))])
+}
+
+/// `count` wake-ups, in queues of [`WAITERS`]; the time is scaled to `count`.
+fn repeated(
+    count: u64,
+    queue: impl Fn() -> Result<(Duration, u64), BenchError>,
+) -> Result<Duration, BenchError> {
+    let (mut took, mut woken) = (Duration::ZERO, 0);
+    while woken < count {
+        let (time, number) = queue()?;
+        took += time;
+        woken += number;
+    }
+    let nanos = took.as_nanos() * u128::from(count) / u128::from(woken.max(1));
+    Ok(Duration::from_nanos(u64::try_from(nanos).unwrap_or(u64::MAX)))
+}
+
+/// One queue on a group: how long the wake-up took, and of how many.
+fn ours(thread: &Runtime, group: &Group) -> Result<(Duration, u64), BenchError> {
+    thread.block_on(async {
+        let holder = take_all(group).await?;
+        let each = Ru(holder.estimate().0 / i64::try_from(WAITERS).unwrap_or(i64::MAX));
+        let wait = || {
+            let group = group.clone();
+            async move {
+                let permit = group.acquire(each, WAIT).await.map_err(failed("wait"))?;
+                // Charged, not given back: what is given back would wake the next.
+                let admitted = permit.admitted_at();
+                permit.settle_ru(RuParts::flat(each));
+                Ok(admitted)
+            }
+        };
+        woken(wait, || holder.cancel()).await
+    })
+}
+
+/// All tokens there are.
+async fn take_all(group: &Group) -> Result<Permit, BenchError> {
+    for _ in 0..TRIES {
+        let state = group.state();
+        // Nearly full, so that what comes while they queue is little beside it.
+        if state.rate >= RATE
+            && state.available >= state.cap.scale(4, 5)
+            && let Ok(permit) = group.try_acquire(state.available)
+        {
+            return Ok(permit);
+        }
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    Err(BenchError::Wrong(format!("the bucket stays empty: {:?}", group.state())))
+}
+
+fn semaphore(thread: &Runtime) -> Result<(Duration, u64), BenchError> {
+    thread.block_on(async {
+        let (semaphore, begun) = (Arc::new(Semaphore::new(0)), Instant::now());
+        let wait = || {
+            let semaphore = Arc::clone(&semaphore);
+            async move {
+                semaphore.acquire().await.map_err(failed("wait"))?.forget();
+                Ok(begun)
+            }
+        };
+        woken(wait, || semaphore.add_permits(usize::try_from(WAITERS).unwrap_or(0))).await
+    })
+}
+
+/// Queues tasks that wait, wakes them by `release`, and checks their order.
+async fn woken<F>(wait: impl Fn() -> F, release: impl FnOnce()) -> Result<(Duration, u64), BenchError>
+where
+    F: Future<Output = Result<Instant, BenchError>> + Send + 'static,
+{
+    let order = Arc::new(Mutex::new(Vec::with_capacity(usize::try_from(WAITERS).unwrap_or(0))));
+    let queued = Arc::new(AtomicU64::new(0));
+    let mut tasks = JoinSet::new();
+    for number in 0..WAITERS {
+        let (waiting, order, queued) = (wait(), Arc::clone(&order), Arc::clone(&queued));
+        tasks.spawn(async move {
+            // The next statement runs up to its first wait in this same poll.
+            queued.fetch_add(1, Ordering::Relaxed);
+            let admitted = waiting.await?;
+            order.lock().unwrap_or_else(PoisonError::into_inner).push((admitted, number));
+            Ok::<(), BenchError>(())
+        });
+    }
+    while queued.load(Ordering::Relaxed) < WAITERS {
+        yield_now().await;
+    }
+    let before = order.lock().unwrap_or_else(PoisonError::into_inner).len();
+    let watch = Stopwatch::start();
+    release();
+    while let Some(ended) = tasks.join_next().await {
+        ended.map_err(failed("run a task"))??;
+    }
+    let took = watch.elapsed();
+    in_order(&order.lock().unwrap_or_else(PoisonError::into_inner))?;
+    let woken = WAITERS.saturating_sub(u64::try_from(before).unwrap_or(0));
+    if woken < WAITERS / 2 {
+        return Err(BenchError::Wrong(format!("only {woken} of {WAITERS} were still waiting to be woken")));
+    }
+    Ok((took, woken))
+}
+
+/// Checks that who came first was admitted first, and of those admitted in one go ran first.
+///
+/// One that another thread admitted a moment before the rest, but within the same microsecond, may run after them:
+/// that is the runtime's order, not the queue's. It came before all of those it runs after.
+fn in_order(ran: &[(Instant, u64)]) -> Result<(), BenchError> {
+    let mut by_moment: BTreeMap<Instant, Vec<u64>> = BTreeMap::new();
+    ran.iter().for_each(|(admitted, number)| by_moment.entry(*admitted).or_default().push(*number));
+    let mut next = 0;
+    for together in by_moment.values() {
+        let (mut first, mut last) = (u64::MAX, None);
+        for number in together {
+            if last.is_none_or(|last| last < *number) {
+                (first, last) = (first.min(*number), Some(*number));
+            } else if *number > first {
+                return Err(overtaken(*number));
+            }
+        }
+        let mut sorted = together.clone();
+        sorted.sort_unstable();
+        for number in sorted {
+            if number != next {
+                return Err(overtaken(next));
+            }
+            next += 1;
+        }
+    }
+    Ok(())
+}
+
+fn overtaken(number: u64) -> BenchError {
+    BenchError::Wrong(format!("waiter {number} was overtaken by one that came after it"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_overtakes_is_noticed() {
+        let begun = Instant::now();
+        let order = |ran: &[(u64, u64)]| {
+            let at = |micros| begun + Duration::from_micros(micros);
+            in_order(&ran.iter().map(|(micros, number)| (at(*micros), *number)).collect::<Vec<_>>()).is_ok()
+        };
+        assert!(order(&[(1, 0), (1, 1), (2, 2), (2, 3)]));
+        assert!(order(&[(2, 2), (2, 3), (1, 0), (1, 1)]), "admitted before, ran after");
+        assert!(order(&[(1, 1), (1, 2), (1, 0)]), "woken by another thread in the same microsecond");
+        assert!(!order(&[(1, 0), (1, 1), (1, 3), (1, 2)]));
+        assert!(!order(&[(1, 0), (1, 2), (2, 1), (2, 3)]));
+        assert!(!order(&[(1, 0), (1, 2)]), "one is missing");
+    }
+}
