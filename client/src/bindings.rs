@@ -3,10 +3,12 @@
 //! A user within a tenant comes before the user anywhere, then the tenant, then the group `default`.
 
 use std::collections::HashMap;
+use std::sync::{Arc, OnceLock};
 
 use foldhash::fast::RandomState;
 use tidegate_proto::v1;
 
+use crate::cell::GroupCell;
 use crate::names::{GroupName, NameError};
 
 /// Most bindings kept; a larger snapshot is cut off here.
@@ -14,18 +16,25 @@ pub(crate) const MAX_BINDINGS: usize = 1_000_000;
 /// The group of everyone who is bound to no other.
 pub(crate) const DEFAULT_GROUP: &str = "default";
 
+/// A group that someone is bound to, found in the registry once.
+#[derive(Debug)]
+pub(crate) struct Bound {
+    pub(crate) name: GroupName,
+    pub(crate) cell: OnceLock<Arc<GroupCell>>,
+}
+
 /// The bindings at one revision.
-#[derive(Clone, Debug, Default)]
+#[derive(Debug, Default)]
 pub(crate) struct Bindings {
     /// User, then tenant; the empty tenant is any.
-    users: HashMap<String, HashMap<String, GroupName, RandomState>, RandomState>,
-    tenants: HashMap<String, GroupName, RandomState>,
+    users: HashMap<String, HashMap<String, Bound, RandomState>, RandomState>,
+    tenants: HashMap<String, Bound, RandomState>,
     count: usize,
 }
 
 impl Bindings {
     /// The group that pays for `user` of `tenant`; `None` is the default group.
-    pub(crate) fn resolve(&self, tenant: &str, user: &str) -> Option<&GroupName> {
+    pub(crate) fn resolve(&self, tenant: &str, user: &str) -> Option<&Bound> {
         let of_user =
             self.users.get(user).and_then(|tenants| tenants.get(tenant).or_else(|| tenants.get("")));
         of_user.or_else(|| self.tenants.get(tenant))
@@ -38,7 +47,7 @@ impl Bindings {
 
     /// Adds or replaces one. A binding with neither tenant nor user, or above the limit, is ignored.
     pub(crate) fn put(&mut self, binding: v1::Binding) -> Result<(), NameError> {
-        let group = GroupName::new(&binding.group)?;
+        let group = Bound { name: GroupName::new(&binding.group)?, cell: OnceLock::new() };
         if self.count >= MAX_BINDINGS || (binding.tenant.is_empty() && binding.user.is_empty()) {
             return Ok(());
         }
@@ -88,7 +97,7 @@ mod tests {
         {
             bindings.put(binding(tenant, user, group)).unwrap();
         }
-        let resolve = |b: &Bindings, t: &str, u: &str| b.resolve(t, u).map(ToString::to_string);
+        let resolve = |b: &Bindings, t: &str, u: &str| b.resolve(t, u).map(|bound| bound.name.to_string());
         for (tenant, user, group) in [
             ("t", "u", Some("both")),
             ("t", "other", Some("tenant")),

@@ -79,6 +79,12 @@ impl Client {
         self.answered(cell).await
     }
 
+    /// As [`Client::group`] for one operation, without waiting for anything: a group that is new to this node has no
+    /// lease yet, so acquire with a timeout.
+    pub fn group_now(&self, name: &str) -> Result<Group, GroupError> {
+        self.hub().registry.get_or_make(&self.hub().shared, name).map(|cell| Group { cell })
+    }
+
     /// The group that pays for `user` of `tenant`, now and after every re-binding: user in tenant, else user, else
     /// tenant, else the group `default`.
     pub async fn resolve(&self, tenant: &str, user: &str) -> Result<Resolved, GroupError> {

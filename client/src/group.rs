@@ -127,21 +127,27 @@ impl Group {
 
     /// Charges an operation that asked for no admission. Returns the charge.
     pub fn charge(&self, usage: &Usage) -> RuParts {
-        let actual = self.cell.shared.prices.price(usage);
-        self.cell.charge(&actual);
-        actual.charged
+        let charge = self.cell.shared.prices.price(usage);
+        self.cell.charge(&charge.of_one_operation(usage));
+        charge.parts
     }
 
     /// As [`Group::charge`], in RU. Negative parts count as zero.
     pub fn charge_ru(&self, charge: RuParts) -> RuParts {
         let charge = self.cell.shared.prices.direct(charge);
-        self.cell.charge(&charge.of_one_operation());
+        self.cell.charge(&charge.of_one_operation(&Usage::default()));
         charge.parts
     }
 
     /// Tokens, debt, lease and queue.
     pub fn state(&self) -> NodeState {
         self.cell.node_state()
+    }
+
+    /// RU in this node's bucket of the group, but for what was spent in the last tenth of a second; `None` when the
+    /// group is unlimited. Cheaper than [`Group::state`], which counts everything up to this moment.
+    pub fn remaining(&self) -> Option<Ru> {
+        self.cell.remaining()
     }
 
     /// What this node consumed in the group since it started.

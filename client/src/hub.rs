@@ -99,8 +99,14 @@ impl Hub {
     /// The group that pays for `user` of `tenant`.
     pub(crate) fn resolve(&self, tenant: &str, user: &str) -> Result<Arc<GroupCell>, GroupError> {
         let bindings = self.bindings.read().unwrap_or_else(PoisonError::into_inner);
-        let name = bindings.resolve(tenant, user).map_or(DEFAULT_GROUP, |name| &**name);
-        self.registry.get_or_make(&self.shared, name)
+        let Some(bound) = bindings.resolve(tenant, user) else {
+            return self.registry.get_or_make(&self.shared, DEFAULT_GROUP);
+        };
+        if let Some(cell) = bound.cell.get() {
+            return Ok(Arc::clone(cell));
+        }
+        let cell = self.registry.get_or_make(&self.shared, &bound.name)?;
+        Ok(Arc::clone(bound.cell.get_or_init(|| cell)))
     }
 
     /// CPU time metered in all groups, in nanoseconds.

@@ -77,17 +77,17 @@ impl<'a> Permit<'a> {
 
     /// What `usage` would be charged now; settles nothing.
     pub fn price(&self, usage: &Usage) -> RuParts {
-        self.cell.shared.prices.price(usage).charged
+        self.cell.shared.prices.price(usage).parts
     }
 
     /// The operation used this: charges it by the cost table in force, counts it by the shadow table, gives back what
     /// the estimate was too high or goes into debt for what it was too low. Returns the charge.
     #[inline]
     pub fn settle(mut self, usage: &Usage) -> RuParts {
-        let actual = self.cell.shared.prices.price(usage);
+        let charge = self.cell.shared.prices.price(usage);
         let estimate = self.close();
-        self.cell.settle(estimate, &actual);
-        actual.charged
+        self.cell.settle(estimate, &charge, usage);
+        charge.parts
     }
 
     /// As [`Permit::settle`] for an operation whose cost is known in RU. Negative parts count as zero.

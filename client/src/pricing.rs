@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use arc_swap::ArcSwap;
 use tidegate_core::units::Ru;
 use tidegate_core::usage::{Consumption, RuParts, Usage};
-use tidegate_cost_model::{CostTable, TableText, price_consumption};
+use tidegate_cost_model::{CostTable, TableText};
 use tidegate_proto::v1;
 
 /// The tables in force; replaced as a whole.
@@ -64,9 +64,11 @@ impl Prices {
     }
 
     /// What one operation is charged, and would be under the shadow table.
-    pub(crate) fn price(&self, usage: &Usage) -> Consumption {
+    pub(crate) fn price(&self, usage: &Usage) -> Charge {
         let tables = self.tables.load();
-        price_consumption(&tables.active, tables.shadow.as_ref(), usage)
+        let parts = tables.active.price(usage);
+        let shadow = tables.shadow.as_ref().map_or(Ru::ZERO, |table| table.price(usage).total());
+        Charge { parts, total: parts.total(), shadow }
     }
 
     /// One operation charged directly. It costs the same under the shadow table, so that totals compare.
@@ -98,9 +100,10 @@ impl Prices {
 }
 
 impl Charge {
-    /// As what one operation consumed.
-    pub(crate) fn of_one_operation(&self) -> Consumption {
-        Consumption { charged: self.parts, shadow: self.shadow, operations: 1, ..Consumption::default() }
+    /// As what one operation consumed that used this.
+    pub(crate) fn of_one_operation(&self, usage: &Usage) -> Consumption {
+        let (charged, shadow, usage) = (self.parts, self.shadow, *usage);
+        Consumption { charged, shadow, operations: 1, usage, ..Consumption::default() }
     }
 }
 
@@ -146,10 +149,11 @@ mod tests {
         let usage = Usage { cpu_ns: 3_000_000, ..Usage::default() };
         let priced = prices.price(&usage);
         assert_eq!(
-            (priced.charged.cpu, priced.ru(), priced.shadow),
+            (priced.parts.cpu, priced.total, priced.shadow),
             (Ru::whole(3), Ru::whole(3), Ru::whole(6))
         );
-        assert_eq!((priced.operations, priced.usage), (1, usage));
+        let consumed = priced.of_one_operation(&usage);
+        assert_eq!((consumed.operations, consumed.usage, consumed.ru()), (1, usage, Ru::whole(3)));
         let direct = prices.direct(RuParts { cpu: Ru(-5), ..RuParts::flat(Ru(7)) });
         assert_eq!((direct.parts.total(), direct.shadow), (Ru(7), Ru(7)));
     }

@@ -13,9 +13,10 @@ use std::collections::HashMap;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, PoisonError};
 
+use foldhash::fast::RandomState;
 use tidegate_core::node::{Acquired, NodeGroup, NodeState, Refusal, WaiterId};
 use tidegate_core::units::{Ru, Time};
-use tidegate_core::usage::Consumption;
+use tidegate_core::usage::{Consumption, Usage};
 use tokio::sync::{oneshot, watch};
 
 use crate::clock::Tick;
@@ -24,7 +25,7 @@ use crate::names::GroupName;
 use crate::pricing::Charge;
 use crate::refused::Refused;
 use crate::shared::Shared;
-use crate::sync::{AtomicBool, Mutex, MutexGuard};
+use crate::sync::{AtomicBool, AtomicI64, Mutex, MutexGuard};
 use purse::Purse;
 use purses::{Open, Purses};
 
@@ -37,6 +38,8 @@ pub(crate) struct GroupCell {
     name: GroupName,
     pub(crate) shared: Arc<Shared>,
     purses: Purses,
+    /// Micro-RU in the bucket at the last change under the lock; `i64::MAX` when unlimited.
+    remaining: AtomicI64,
     /// What the controller said last: it has such a group.
     known: AtomicBool,
     state: Mutex<CellState>,
@@ -47,7 +50,7 @@ pub(crate) struct GroupCell {
 /// What the mutex guards.
 pub(crate) struct CellState {
     pub(crate) node: NodeGroup,
-    waiting: HashMap<WaiterId, oneshot::Sender<Answer>>,
+    waiting: HashMap<WaiterId, oneshot::Sender<Answer>, RandomState>,
     /// Permits not yet settled; those of open purses are not in it, and the sum may be below zero meanwhile.
     open: i64,
     open_purses: Open,
@@ -83,7 +86,7 @@ impl GroupCell {
         let node = NodeGroup::new(shared.clock.now(), shared.config);
         let state = CellState {
             node,
-            waiting: HashMap::new(),
+            waiting: HashMap::default(),
             open: 0,
             open_purses: Open::default(),
             entered: Time(0),
@@ -95,13 +98,14 @@ impl GroupCell {
             scheduled: None,
         };
         let purses = Purses::default();
-        let known = AtomicBool::new(false);
+        let (known, remaining) = (AtomicBool::new(false), AtomicI64::new(0));
         Arc::new(Self {
             id,
             name,
             shared,
             purses,
             known,
+            remaining,
             state: Mutex::new(state),
             answers: watch::Sender::new(0),
         })
@@ -147,6 +151,7 @@ impl GroupCell {
         {
             self.complete(state, id, answer.map(|()| now));
         }
+        self.remaining.store(state.node.remaining().map_or(i64::MAX, |ru| ru.0), Ordering::Relaxed);
         let due = state.node.due(now).map(|due| due.max(state.quiet_until));
         if !state.announced && due.is_some_and(|due| due <= now) && !self.shared.is_closing() {
             state.announced = true;
@@ -294,11 +299,11 @@ impl GroupCell {
         });
     }
 
-    /// The operation ran and cost `actual`.
-    pub(crate) fn settle(self: &Arc<Self>, estimate: Ru, actual: &Consumption) {
-        let settle = |purse: &Purse| purse.settle(estimate, actual, &self.shared.clock);
+    /// The operation ran, used this and was charged for it.
+    pub(crate) fn settle(self: &Arc<Self>, estimate: Ru, charge: &Charge, usage: &Usage) {
+        let settle = |purse: &Purse| purse.settle(estimate, charge, usage, &self.shared.clock);
         if !self.purses.mine().is_some_and(settle) {
-            self.settle_in_group(estimate, actual);
+            self.settle_in_group(estimate, &charge.of_one_operation(usage));
         }
     }
 
@@ -307,7 +312,7 @@ impl GroupCell {
     pub(crate) fn settle_charge(self: &Arc<Self>, estimate: Ru, charge: &Charge) {
         let settle = |purse: &Purse| purse.settle_charge(estimate, charge, &self.shared.clock);
         if !self.purses.mine().is_some_and(settle) {
-            self.settle_in_group(estimate, &charge.of_one_operation());
+            self.settle_in_group(estimate, &charge.of_one_operation(&Usage::default()));
         }
     }
 
@@ -342,6 +347,12 @@ impl GroupCell {
     /// What the group is doing.
     pub(crate) fn node_state(self: &Arc<Self>) -> NodeState {
         self.with(|state, now| state.node.state(now))
+    }
+
+    /// RU in the bucket, but for what threads spent in the last tenth of a second; `None` when unlimited.
+    pub(crate) fn remaining(&self) -> Option<Ru> {
+        let micro = self.remaining.load(Ordering::Relaxed);
+        (micro < i64::MAX).then_some(Ru(micro))
     }
 
     /// Keeps the journal at or above everything that is ever reported.

@@ -150,9 +150,8 @@ impl Purse {
     }
 
     /// Takes in what an operation really cost. False: the group has to.
-    pub(crate) fn settle(&self, estimate: Ru, actual: &Consumption, clock: &Clock) -> bool {
-        let charge = Charge { parts: actual.charged, total: actual.ru(), shadow: actual.shadow };
-        self.settle_with(estimate, &charge, clock, || self.usage.add(&actual.usage))
+    pub(crate) fn settle(&self, estimate: Ru, charge: &Charge, usage: &Usage, clock: &Clock) -> bool {
+        self.settle_with(estimate, charge, clock, || self.usage.add(usage))
     }
 
     /// The same for an operation without a usage vector.

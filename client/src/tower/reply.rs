@@ -14,7 +14,6 @@ use std::time::Duration;
 
 use http::header::{CONTENT_TYPE, RETRY_AFTER};
 use http::{HeaderMap, HeaderName, HeaderValue, Response, StatusCode};
-use tidegate_core::node::LeaseState;
 use tidegate_core::units::Ru;
 use tonic::{Code, Status};
 
@@ -102,11 +101,8 @@ pub(super) fn denied<B>(denied: &Denied, group: Option<&Group>, grpc: bool) -> R
 /// Writes what was charged and what is left.
 pub(super) fn charge(headers: &mut HeaderMap, charge: Ru, group: Option<&Group>) {
     headers.insert(X_RU_CHARGE, decimal(charge));
-    let Some(state) = group.map(Group::state) else {
-        return;
-    };
-    if state.lease != LeaseState::Unlimited {
-        headers.insert(X_RU_REMAINING, decimal(state.available.or_zero()));
+    if let Some(remaining) = group.and_then(Group::remaining) {
+        headers.insert(X_RU_REMAINING, decimal(remaining));
     }
 }
 

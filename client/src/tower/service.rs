@@ -115,8 +115,18 @@ where
     request.extensions_mut().insert(recorder.clone());
     // Settles when it is dropped, so a request given up half way is charged for that half.
     let mut account = Account::open(permit, recorder, Arc::clone(&policy.estimator), received);
-    let mut running = pin!(account.metered(|| inner.call(request)));
-    let response = poll_fn(|context| account.metered(|| running.as_mut().poll(context))).await?;
+    let mut request = Some(request);
+    let mut running = pin!(None);
+    // The call and the first poll are one piece of work to the meter.
+    let response = poll_fn(|context| {
+        account.metered(|| {
+            if let Some(request) = request.take() {
+                running.set(Some(inner.call(request)));
+            }
+            running.as_mut().as_pin_mut().map_or(Poll::Pending, |running| running.poll(context))
+        })
+    });
+    let response = response.await?;
     let (mut parts, body) = response.into_parts();
     let charge = account.charge_with(body.size_hint().exact().unwrap_or(0));
     reply::charge(&mut parts.headers, charge, Some(group));

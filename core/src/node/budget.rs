@@ -91,6 +91,11 @@ impl Budget {
         self.tokens + self.lump - self.debt
     }
 
+    /// The same with what threads have drawn.
+    pub(crate) fn remaining(&self) -> Ru {
+        (self.available() + self.drawn).or_zero()
+    }
+
     /// The end of the lease, while there is one.
     pub(crate) fn expires(&self) -> Option<Time> {
         matches!(self.state, LeaseState::Leased | LeaseState::Unlimited).then_some(self.expires)

@@ -315,6 +315,12 @@ impl NodeGroup {
         [self.budget.covered_at(first.cost), late, self.budget.expires()].into_iter().flatten().min()
     }
 
+    /// RU in the group's bucket on this node, batches of threads included, as of the last change; `None` when it is
+    /// unlimited.
+    pub fn remaining(&self) -> Option<Ru> {
+        (self.budget.state() != LeaseState::Unlimited).then(|| self.budget.remaining())
+    }
+
     /// The end of the lease, while there is one.
     pub fn lease_end(&self) -> Option<Time> {
         self.budget.expires()

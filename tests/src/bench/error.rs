@@ -16,8 +16,7 @@ pub enum BenchError {
     Wrong(String),
 }
 
-/// Attaches what was tried.
+/// Attaches what was tried; costs nothing as long as nothing fails.
 pub(super) fn failed<E: std::fmt::Display>(what: impl Into<String>) -> impl FnOnce(E) -> BenchError {
-    let what = what.into();
-    move |error| BenchError::Failed { what, reason: error.to_string() }
+    move |error| BenchError::Failed { what: what.into(), reason: error.to_string() }
 }

@@ -15,7 +15,7 @@ use super::contest::{Work, contest};
 use super::error::{BenchError, failed};
 use super::row::{Kind, Mark, NS, Row};
 use super::setting::Setting;
-use super::site::{Site, capped, now};
+use super::site::{Site, capped};
 use crate::sim::random::Random;
 
 /// Groups in use.
@@ -43,7 +43,7 @@ pub fn run(setting: &Setting) -> Result<Vec<Row>, BenchError> {
     let mut contenders: [Work<'_>; 4] = [
         Box::new(|count| {
             each(&order, &names, count, |name| {
-                admit(&now(client.group(black_box(name)))?.map_err(failed("find a group"))?)
+                admit(&client.group_now(black_box(name)).map_err(failed("find a group"))?)
             })
         }),
         Box::new(|count| {

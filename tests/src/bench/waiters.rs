@@ -85,7 +85,7 @@ fn ours(thread: &Runtime, group: &Group) -> Result<(Duration, u64), BenchError> 
 }
 
 /// All tokens there are.
-async fn take_all(group: &Group) -> Result<Permit, BenchError> {
+async fn take_all(group: &Group) -> Result<Permit<'_>, BenchError> {
     for _ in 0..TRIES {
         let state = group.state();
         // Nearly full, so that what comes while they queue is little beside it.
