@@ -4,6 +4,7 @@
 
 use std::fs;
 use std::io::{self, BufRead as _, Write as _};
+use std::ops::ControlFlow;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
@@ -14,10 +15,11 @@ use tidegate_client::{Client, Limits};
 use tidegate_controller::Controller;
 use tidegate_controller::clock::Clock;
 use tidegate_controller::service::{EntryIn, RenewIn, Service, ServiceConfig};
-use tidegate_controller::store::RedbStore;
-use tidegate_core::engine::EngineConfig;
+use tidegate_controller::store::{RedbStore, Store as _, Table};
+use tidegate_core::engine::{Engine, EngineConfig};
 use tidegate_core::exchange::Ask;
-use tidegate_core::units::Rate;
+use tidegate_core::group::{GroupId, GroupSpec};
+use tidegate_core::units::{Rate, Time};
 use tokio::runtime::{Builder, Runtime};
 
 use super::clock::{Stopwatch, process_cpu};
@@ -36,6 +38,8 @@ pub fn run(args: &[String]) -> Result<Value, BenchError> {
         ["controller", store, idle_ms] => {
             controller(Path::new(store), Duration::from_millis(number(idle_ms)?))
         }
+        ["engine", groups] => engine(u32::try_from(number(groups)?).unwrap_or(0)),
+        ["store", store] => store_cache(Path::new(store)),
         ["connected", store] => connected(Path::new(store)),
         ["clients", store, count] => clients(Path::new(store), number(count)?),
         ["node", endpoint, groups] => node(endpoint, usize::try_from(number(groups)?).unwrap_or(0)),
@@ -120,6 +124,33 @@ fn controller(store: &Path, idle: Duration) -> Result<Value, BenchError> {
         "resident": resident,
         "idle_cpu_ms_per_s": cpu * 1e3,
     }))
+}
+
+/// What the grant engine keeps of groups, without their names and definitions.
+fn engine(groups: u32) -> Result<Value, BenchError> {
+    let before = resident_bytes()?;
+    let mut engine = Engine::new(Time(0), EngineConfig::default());
+    for number in 0..groups {
+        let id = GroupId(GroupId::DEFAULT.0 + 1 + number);
+        let put = engine.put_group(Time(0), id, GroupSpec::capped(Rate::whole(1_000)));
+        put.map_err(|error| BenchError::Wrong(format!("a group is refused: {error:?}")))?;
+    }
+    let after = resident_bytes()?;
+    Ok(json!({ "before": before, "after": after, "committed": engine.group_view(GroupId::ROOT).is_some() }))
+}
+
+/// What the store keeps in memory once all groups are read, as at a start.
+fn store_cache(path: &Path) -> Result<Value, BenchError> {
+    let before = resident_bytes()?;
+    let store = RedbStore::open(path).map_err(failed("open a store"))?;
+    let mut rows = 0_u64;
+    let count = &mut |_: &[u8], _: &[u8]| {
+        rows += 1;
+        Ok(ControlFlow::Continue(()))
+    };
+    store.scan(Table::Groups, &[], count).map_err(failed("read a store"))?;
+    let after = resident_bytes()?;
+    Ok(json!({ "before": before, "after": after, "rows": rows }))
 }
 
 /// Memory before and after the caller has opened streams; it says when by a line.

@@ -1,6 +1,6 @@
 //! One hot path, run so many times and nothing else: for a count of its instructions.
 //!
-//! Everything before is outside of [`measured_loop`], the only function that is counted. Controller and client stand
+//! Everything before is outside of `measured_loop`, the only function that is counted. Controller and client stand
 //! still meanwhile: their runtime runs only while it is waited for.
 
 use std::hint::black_box;
