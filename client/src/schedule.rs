@@ -8,7 +8,7 @@ use std::sync::{Arc, PoisonError, Weak};
 use tidegate_core::units::Time;
 
 use crate::cell::GroupCell;
-use crate::sync::{Mutex, Notify};
+use crate::sync::{Mutex, MutexGuard, Notify};
 
 /// The driver's agenda.
 #[derive(Debug, Default)]
@@ -54,27 +54,48 @@ impl Schedule {
 /// itself once.
 #[derive(Debug, Default)]
 pub(crate) struct DueSet {
-    cells: Mutex<VecDeque<Weak<GroupCell>>>,
+    waiting: Mutex<Due>,
     wake: Notify,
 }
 
+#[derive(Debug, Default)]
+struct Due {
+    cells: VecDeque<Weak<GroupCell>>,
+    /// One of them has never asked, so that its operations wait for the first answer.
+    first_contact: bool,
+}
+
 impl DueSet {
-    /// Adds `cell`.
-    pub(crate) fn announce(&self, cell: &Arc<GroupCell>) {
-        self.cells.lock().unwrap_or_else(PoisonError::into_inner).push_back(Arc::downgrade(cell));
+    fn lock(&self) -> MutexGuard<'_, Due> {
+        self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Adds `cell`, which may never have asked before.
+    pub(crate) fn announce(&self, cell: &Arc<GroupCell>, first_contact: bool) {
+        let mut due = self.lock();
+        due.cells.push_back(Arc::downgrade(cell));
+        due.first_contact |= first_contact;
+        drop(due);
         self.wake.notify_one();
     }
 
     /// Takes at most `limit` groups.
     pub(crate) fn take(&self, limit: usize) -> Vec<Arc<GroupCell>> {
-        let mut cells = self.cells.lock().unwrap_or_else(PoisonError::into_inner);
-        let count = limit.min(cells.len());
-        cells.drain(..count).filter_map(|cell| cell.upgrade()).collect()
+        let mut due = self.lock();
+        let count = limit.min(due.cells.len());
+        let taken = due.cells.drain(..count).filter_map(|cell| cell.upgrade()).collect();
+        due.first_contact &= !due.cells.is_empty();
+        taken
     }
 
     /// Whether no group is due.
     pub(crate) fn is_empty(&self) -> bool {
-        self.cells.lock().unwrap_or_else(PoisonError::into_inner).is_empty()
+        self.lock().cells.is_empty()
+    }
+
+    /// Whether one of those that are due has never asked.
+    pub(crate) fn has_first_contact(&self) -> bool {
+        self.lock().first_contact
     }
 
     /// Completes when a group was added.

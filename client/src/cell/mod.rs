@@ -155,7 +155,7 @@ impl GroupCell {
         let due = state.node.due(now).map(|due| due.max(state.quiet_until));
         if !state.announced && due.is_some_and(|due| due <= now) && !self.shared.is_closing() {
             state.announced = true;
-            self.shared.due.announce(self);
+            self.shared.due.announce(self, state.asked_seq == 0);
         }
         if let Some(at) = state.next_look(due)
             && state.scheduled.is_none_or(|scheduled| at < scheduled)

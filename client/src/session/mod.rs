@@ -25,6 +25,8 @@ use crate::transport::{Inbound, Transport};
 
 /// At most one `Renew` in this time, so ten a second.
 const SEND_INTERVAL: Span = Span::millis(100);
+/// The same while a group asks for the first time: that happens once for each, and its operations wait.
+const FIRST_CONTACT_INTERVAL: Span = Span::millis(5);
 /// Reports that no renewal carried are sent after this.
 const REPORT_INTERVAL: Span = Span::secs(1);
 /// A controller that answers nothing for this long is as good as gone.
@@ -281,7 +283,9 @@ impl Session {
         } else if stream.urgent {
             Time(0)
         } else {
-            stream.last_sent.map_or(Time(0), |at| at.after(SEND_INTERVAL))
+            let first = self.hub.shared.due.has_first_contact();
+            let interval = if first { FIRST_CONTACT_INTERVAL } else { SEND_INTERVAL };
+            stream.last_sent.map_or(Time(0), |at| at.after(interval))
         }
     }
 }

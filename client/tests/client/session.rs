@@ -43,6 +43,20 @@ async fn due_groups_share_one_message_and_at_most_ten_a_second_are_sent() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_group_that_asks_for_the_first_time_does_not_wait_for_its_turn() {
+    let fake = Fake::new();
+    let client = piped(&fake).connect().await.unwrap();
+    let begun = fake.state().now();
+    for number in 0..20 {
+        let name = format!("g{number}");
+        fake.group(&name, GroupSpec::capped(Rate::whole(10)));
+        client.group(&name).await.unwrap();
+    }
+    let took = fake.state().now().since(begun);
+    assert!(took < Span::millis(200), "20 groups took {took}");
+}
+
+#[tokio::test(start_paused = true)]
 async fn node_totals_are_sent_at_most_every_five_seconds() {
     let fake = Fake::new();
     let (client, _group) = client_and_group(&fake, GroupSpec::capped(Rate::whole(10))).await;
