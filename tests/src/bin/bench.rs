@@ -7,7 +7,7 @@ use std::process::ExitCode;
 use clap::Parser;
 use tidegate_tests::bench::row::Row;
 use tidegate_tests::bench::setting::Setting;
-use tidegate_tests::bench::{FAMILIES, Family, child, clock::Stopwatch, machine, report, table};
+use tidegate_tests::bench::{FAMILIES, Family, child, clock::Stopwatch, growth, machine, report, table};
 
 /// Measures the shipped code beside its peers, in this process and on this machine, and prints one table.
 ///
@@ -34,6 +34,9 @@ struct Options {
     /// Lists the families and ends.
     #[arg(long)]
     list: bool,
+    /// Measures how costs grow instead, and writes a plot each into this folder.
+    #[arg(long, value_name = "FOLDER", conflicts_with_all = ["only", "json"])]
+    growth: Option<PathBuf>,
     /// One measurement of a family, in a process of its own.
     #[arg(long, hide = true, num_args = 1.., value_name = "WHAT")]
     child: Vec<String>,
@@ -42,7 +45,8 @@ struct Options {
 const EXAMPLES: &str = "Examples:\n  \
     cargo run --release -p tidegate-tests --bin bench\n  \
     cargo run --release -p tidegate-tests --bin bench -- --only admission,lookup --quick\n  \
-    cargo run --release -p tidegate-tests --bin bench -- --json figures.json";
+    cargo run --release -p tidegate-tests --bin bench -- --json figures.json\n  \
+    cargo run --release -p tidegate-tests --bin bench -- --growth docs/figures";
 
 fn main() -> ExitCode {
     let options = Options::parse();
@@ -62,6 +66,15 @@ fn main() -> ExitCode {
         eprintln!("bench: built without optimisation, the figures mean nothing; run it with --release");
     }
     let setting = if options.quick { Setting::QUICK } else { Setting::FULL };
+    if let Some(folder) = &options.growth {
+        return match growth::write(folder, &setting) {
+            Ok(()) => ExitCode::SUCCESS,
+            Err(error) => {
+                eprintln!("bench: {error}");
+                ExitCode::FAILURE
+            }
+        };
+    }
     let chosen: Vec<&Family> = FAMILIES
         .iter()
         .filter(|family| options.only.is_empty() || options.only.iter().any(|name| name == family.name))
