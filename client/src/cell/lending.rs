@@ -43,11 +43,12 @@ impl GroupCell {
     pub(super) fn fill_purse(self: &Arc<Self>, cost: Ru) -> Option<Time> {
         let mut state = self.lock();
         let now = self.shared.clock.now();
-        let busy = now.since(state.entered) < BUSY;
+        // The journal wants every settlement.
+        state.busy = now.since(state.entered) < BUSY && self.shared.journal.is_none();
         state.entered = now;
-        // The journal wants every settlement, and the lease of purses that are out must be the current one.
+        // The lease of purses that are out must be the current one.
         let lasting = state.node.lease_end().is_some_and(|end| now < end);
-        if !busy || !lasting || self.shared.journal.is_some() {
+        if !state.busy || !lasting {
             return None;
         }
         if let Some(account) = self.purses.close_mine(&mut state.open_purses) {
@@ -62,15 +63,19 @@ impl GroupCell {
         Some(now)
     }
 
-    /// Has the calling thread's purse give the same answer for a while: nothing but time changes it, unless something
+    /// Has the calling thread's purse give the same answer for a while, if the group is busy: nothing but time changes it, unless something
     /// happens to the group, which closes the purse.
     pub(super) fn refuse_alike(&self, state: &mut CellState, now: Time, cost: Ru, refusal: Refusal) {
-        let Refusal::Throttled { retry_after } = refusal else { return };
+        let (Refusal::Throttled { retry_after }, true, Some(end)) =
+            (refusal, state.busy, state.node.lease_end())
+        else {
+            return;
+        };
         let lag = self.shared.clock.lag();
-        let lasting = state.node.lease_end().is_some_and(|end| now < end);
-        if retry_after > lag + lag && lasting && self.shared.journal.is_none() {
-            let until = self.last_tick(now.after(retry_after.min(LONGEST_REFUSAL)));
-            self.purses.refuse_mine(&mut state.open_purses, cost, until, now.after(retry_after));
+        if retry_after > lag + lag {
+            let until = end.min(now.after(retry_after.min(LONGEST_REFUSAL)));
+            let (until, retry_at) = (self.last_tick(until), now.after(retry_after));
+            self.purses.refuse_mine(&mut state.open_purses, cost, until, retry_at);
         }
     }
 

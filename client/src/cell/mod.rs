@@ -54,8 +54,9 @@ pub(crate) struct CellState {
     /// Permits not yet settled; those of open purses are not in it, and the sum may be below zero meanwhile.
     open: i64,
     open_purses: Open,
-    /// When an operation last came to the lock.
+    /// When an operation last came to the lock, and whether that was soon after the one before.
     entered: Time,
+    busy: bool,
     slot: Option<Slot>,
     /// What the controller handed out with the lease, to be shown when renewing; opaque.
     proof: Vec<u8>,
@@ -90,6 +91,7 @@ impl GroupCell {
             open: 0,
             open_purses: Open::default(),
             entered: Time(0),
+            busy: false,
             slot,
             proof: Vec::new(),
             asked_seq: 0,
