@@ -63,6 +63,9 @@ impl Rate {
 
     /// What this rate yields in `span`, rounded down.
     pub fn over(self, span: Span) -> Ru {
+        if let Some(grains) = small_product(self.0, span) {
+            return Ru(grains / MICRO);
+        }
         Ru(clamp_i64(i128::from(self.0) * i128::from(span.0) / i128::from(MICRO)))
     }
 
@@ -79,6 +82,10 @@ impl Rate {
         }
         if self.0 <= 0 {
             return None;
+        }
+        // The everyday case of the division below.
+        if let Some(grains) = amount.0.checked_mul(MICRO).and_then(|grains| grains.checked_add(self.0 - 1)) {
+            return u64::try_from(grains / self.0).ok().map(Span);
         }
         let micros = (i128::from(amount.0) * i128::from(MICRO)).div_ceil_i128(i128::from(self.0));
         u64::try_from(micros).ok().map(Span)
@@ -121,9 +128,17 @@ impl Span {
 /// `value * numerator / denominator` without overflow, rounded down and clamped to `i64`.
 fn scale(value: i64, numerator: i64, denominator: i64) -> i64 {
     debug_assert!(denominator > 0, "scale by a positive denominator");
+    if let Some(product) = value.checked_mul(numerator) {
+        return product.checked_div(denominator).unwrap_or_default();
+    }
     clamp_i64(
         (i128::from(value) * i128::from(numerator)).checked_div(i128::from(denominator)).unwrap_or_default(),
     )
+}
+
+/// `rate * span` where it fits: divisions of `i128` take several times as long, and are seldom needed.
+fn small_product(rate: i64, span: Span) -> Option<i64> {
+    rate.checked_mul(i64::try_from(span.0).ok()?)
 }
 
 /// The nearest `i64`.
@@ -151,6 +166,12 @@ pub struct Accrual {
 impl Accrual {
     /// RU accrued at `rate` over `span`, remainder carried.
     pub fn take(&mut self, rate: Rate, span: Span) -> Ru {
+        if let Some(grains) =
+            small_product(rate.0, span).and_then(|grains| grains.checked_add(self.remainder))
+        {
+            self.remainder = grains.rem_euclid(MICRO);
+            return Ru(grains.div_euclid(MICRO));
+        }
         let grains = i128::from(rate.0) * i128::from(span.0) + i128::from(self.remainder);
         self.remainder = clamp_i64(grains.rem_euclid(i128::from(MICRO)));
         Ru(clamp_i64(grains.div_euclid(i128::from(MICRO))))
@@ -257,6 +278,27 @@ mod tests {
         }
         assert_eq!(Rate::ZERO.time_for(Ru(1)), None);
         assert_eq!(Rate::ZERO.time_for(Ru(0)), Some(Span(0)));
+    }
+
+    #[test]
+    fn small_and_large_products_are_divided_alike() {
+        let wide =
+            |value: i64, by: i64, of: i64| clamp_i64(i128::from(value) * i128::from(by) / i128::from(of));
+        let values =
+            [0, 1, 7, 999_999, 3_037_000_499, 3_037_000_500, i64::MAX / 3, i64::MAX, -1, -7, i64::MIN];
+        for value in values {
+            for by in [1, 2, 999_999, 3_037_000_500, i64::MAX] {
+                for of in [1, 3, 1_000_000, i64::MAX] {
+                    assert_eq!(Ru(value).scale(by, of), Ru(wide(value, by, of)), "{value} * {by} / {of}");
+                }
+                let span = Span(by.unsigned_abs());
+                assert_eq!(Rate(value).over(span), Ru(wide(value, by, MICRO)), "{value} over {span}");
+                if value > 0 {
+                    let exact = (i128::from(by) * i128::from(MICRO)).div_ceil_i128(i128::from(value));
+                    assert_eq!(Rate(value).time_for(Ru(by)), u64::try_from(exact).ok().map(Span));
+                }
+            }
+        }
     }
 
     #[test]
