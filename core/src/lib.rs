@@ -15,14 +15,18 @@
 mod decide;
 mod define;
 mod demand;
+mod division;
 pub mod engine;
 pub mod exchange;
 mod fill;
 pub mod group;
+mod index;
 mod invariants;
 mod lease;
 pub mod ledger;
+mod live;
 pub mod node;
+mod ordered;
 mod pool;
 mod recall;
 mod tree;
