@@ -2,28 +2,28 @@
 //! come in dense runs, which pages of slots hold at about four bytes a group.
 
 use std::collections::BTreeMap;
+use std::num::NonZeroU32;
 
 use crate::group::GroupId;
 
 /// Where a group is kept while it exists; another may come to the same place afterwards.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Slot(u32);
+pub(crate) struct Slot(NonZeroU32);
 
 impl Slot {
     /// The place in a list.
     pub(crate) fn place(self) -> usize {
         // On a machine of 16 bits there is no such place.
-        usize::try_from(self.0).unwrap_or(usize::MAX)
+        usize::try_from(self.0.get() - 1).unwrap_or(usize::MAX)
     }
 
     pub(crate) fn at(place: usize) -> Option<Self> {
-        u32::try_from(place).ok().filter(|place| *place != NOWHERE).map(Self)
+        NonZeroU32::new(u32::try_from(place).ok()?.checked_add(1)?).map(Self)
     }
 }
 
 /// Groups of one page.
 const PAGE: u32 = 256;
-const NOWHERE: u32 = u32::MAX;
 
 /// Slots by number.
 #[derive(Clone, Debug, Default)]
@@ -33,30 +33,29 @@ pub(crate) struct Index {
 
 #[derive(Clone, Debug)]
 struct Page {
-    slots: Box<[u32]>,
+    slots: Box<[Option<Slot>]>,
     used: u32,
 }
 
 impl Index {
     pub(crate) fn get(&self, id: GroupId) -> Option<Slot> {
-        let slot = self.pages.get(&(id.0 / PAGE))?.slots.get(offset(id))?;
-        Some(Slot(*slot)).filter(|slot| slot.0 != NOWHERE)
+        *self.pages.get(&(id.0 / PAGE))?.slots.get(offset(id))?
     }
 
     pub(crate) fn insert(&mut self, id: GroupId, slot: Slot) {
         let fresh =
-            || Page { slots: std::iter::repeat_n(NOWHERE, offset(GroupId(PAGE - 1)) + 1).collect(), used: 0 };
+            || Page { slots: std::iter::repeat_n(None, offset(GroupId(PAGE - 1)) + 1).collect(), used: 0 };
         let page = self.pages.entry(id.0 / PAGE).or_insert_with(fresh);
         if let Some(place) = page.slots.get_mut(offset(id)) {
-            page.used += u32::from(*place == NOWHERE);
-            *place = slot.0;
+            page.used += u32::from(place.is_none());
+            *place = Some(slot);
         }
     }
 
     pub(crate) fn remove(&mut self, id: GroupId) -> Option<Slot> {
         let found = self.get(id)?;
         let page = self.pages.get_mut(&(id.0 / PAGE))?;
-        *page.slots.get_mut(offset(id))? = NOWHERE;
+        *page.slots.get_mut(offset(id))? = None;
         page.used -= 1;
         if page.used == 0 {
             self.pages.remove(&(id.0 / PAGE));
@@ -66,8 +65,7 @@ impl Index {
 
     /// In the order of the numbers.
     pub(crate) fn iter(&self) -> impl Iterator<Item = Slot> + '_ {
-        let slots = self.pages.values().flat_map(|page| page.slots.iter());
-        slots.filter(|slot| **slot != NOWHERE).map(|slot| Slot(*slot))
+        self.pages.values().flat_map(|page| page.slots.iter().flatten().copied())
     }
 }
 

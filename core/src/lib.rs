@@ -12,6 +12,7 @@
 //! The same inputs in the same order give the same outputs, byte for byte (invariant I8): maps are ordered, time is
 //! an argument. The specification is docs/algorithm.md.
 
+mod children;
 mod decide;
 mod define;
 mod demand;

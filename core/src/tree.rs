@@ -3,9 +3,9 @@
 //! Groups are kept in slots, so that every step of a decision on the way up to the root is an index into a list; the
 //! one look-up by number is at its start.
 
-use std::collections::BTreeSet;
 use std::hash::{Hash, Hasher};
 
+use crate::children::Children;
 use crate::division::{Entry, Party};
 use crate::group::{GroupId, GroupSpec, Priority};
 use crate::index::{Index, Slot};
@@ -45,7 +45,7 @@ pub(crate) struct Group {
     pub pool: Pool,
     /// Deleted, but leases are still out; they count until they end.
     pub removed: bool,
-    pub children: BTreeSet<GroupId>,
+    pub children: Children,
     /// Someone below lacks rate that others hold; until then nobody keeps more than their share.
     pub short_until: Time,
     pub live: Live,
@@ -60,7 +60,7 @@ impl Group {
             spec,
             pool: Pool::new(now, opening),
             removed: false,
-            children: BTreeSet::new(),
+            children: Children::default(),
             short_until: Time(0),
             live: Live::default(),
         }
@@ -286,7 +286,7 @@ impl Tree {
         }
         group.above = None;
         if let Some(above) = self.get_mut(parent) {
-            above.children.remove(&id);
+            above.children.remove(id);
             if above.live.is_awake() {
                 above.live.children_by_rate.remove(&(listed, id));
                 above.live.division.change(Party::Child(id), entered, None);

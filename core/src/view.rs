@@ -51,7 +51,7 @@ pub struct LeaseView {
 /// What a clean shutdown saves. Definitions are saved elsewhere.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Snapshot {
-    /// Tokens of every limited group's pool.
+    /// Tokens of the pools that are not full.
     pub pools: Vec<(GroupId, Ru)>,
     /// Leases that have not ended.
     pub leases: Vec<SavedLease>,
@@ -125,7 +125,8 @@ impl Engine {
                 continue;
             }
             group.advance(now);
-            if group.spec.limit().is_some() {
+            // One that is full is made full.
+            if group.spec.depth().is_some_and(|depth| group.pool.tokens() < depth) {
                 snapshot.pools.push((id, group.pool.tokens()));
             }
             snapshot.leases.extend(group.live.leases.iter().filter(|(_, lease)| !lease.unlimited).map(
