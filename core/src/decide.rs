@@ -3,11 +3,12 @@
 //! The target comes from the division of the tree (max-min) plus a share of the slack; the ledger then lets
 //! through only what is free at every level. What is missing is recalled from those above their target.
 
+use crate::division::Party;
 use crate::engine::Engine;
 use crate::exchange::{Grant, LeaseTerms};
 use crate::group::{ClientId, GroupId};
 use crate::lease::Lease;
-use crate::tree::{Chain, Party};
+use crate::tree::{Chain, Group};
 use crate::units::{Rate, Ru, Span, Time};
 
 /// A node that waits for a lump asks again at the soonest after this.
@@ -33,18 +34,16 @@ pub(crate) struct Decision<'a> {
 
 impl Decision<'_> {
     pub(crate) fn decide(mut self, lease: &mut Lease) -> Grant {
-        let Some(spec) = self.engine.tree.get(self.group).map(|group| group.spec.clone()) else {
+        let Some(group) = self.engine.tree.at(self.chain.slot()) else {
             return Grant::UnknownGroup;
         };
-        lease.expires = self.now.after(self.engine.config.longest_use(spec.ttl));
+        let (ttl, renew_after, fallback) = (group.spec.ttl, group.spec.renew_after(), group.spec.fallback);
+        let max_debt = group.spec.max_debt;
+        lease.expires = self.now.after(self.engine.config.longest_use(ttl));
         lease.counted_at = self.now;
         if !self.limited() {
             lease.unlimited = true;
-            return Grant::Unlimited {
-                ttl: spec.ttl,
-                renew_after: spec.renew_after(),
-                fallback: spec.fallback,
-            };
+            return Grant::Unlimited { ttl, renew_after, fallback };
         }
         lease.unlimited = false;
         let recovering = self.now < self.engine.recovering_until;
@@ -55,11 +54,11 @@ impl Decision<'_> {
         let short = target - rate;
         let lump = if recovering { Some(Ru::ZERO) } else { self.lump(lease, fits) };
         let mut terms = LeaseTerms {
-            ttl: spec.ttl,
-            renew_after: spec.renew_after(),
-            max_fit: self.engine.max_fit(self.group),
-            max_debt: spec.max_debt,
-            fallback: spec.fallback,
+            ttl,
+            renew_after,
+            max_fit: self.engine.max_fit(self.chain),
+            max_debt,
+            fallback,
             ..LeaseTerms::default()
         };
         match lump {
@@ -67,9 +66,9 @@ impl Decision<'_> {
                 lease.queued_since = None;
                 lease.rate = if self.is_short() { rate } else { keep_if_close(rate, lease.held_rate, free) };
                 if short.0 > target.0 / TRIFLE {
-                    self.recall(short, spec.renew_after());
+                    self.recall(lease, short, renew_after);
                 } else if lease.want > rate {
-                    terms.ask_again = Span(spec.renew_after().0 / 4);
+                    terms.ask_again = Span(renew_after.0 / 4);
                 }
                 self.give(lease, lump);
             }
@@ -77,11 +76,11 @@ impl Decision<'_> {
                 // Too large for the local bucket: its share accrues in the pool until a lump covers it.
                 lease.rate = Rate::ZERO;
                 if free < target {
-                    self.recall(target - free, spec.renew_after());
+                    self.recall(lease, target - free, renew_after);
                 }
                 self.enqueue(lease);
                 self.give(lease, Ru::ZERO);
-                terms.ask_again = self.lump_wait(lease, spec.renew_after());
+                terms.ask_again = self.lump_wait(lease, renew_after);
             }
         }
         terms.scarce = self.scarce();
@@ -92,53 +91,53 @@ impl Decision<'_> {
         Grant::Leased(terms)
     }
 
+    /// The groups of the chain, from below.
+    fn up(&self) -> impl DoubleEndedIterator<Item = &Group> {
+        self.engine.tree.up(self.chain)
+    }
+
     /// Whether anyone in the chain waits.
     fn scarce(&self) -> bool {
-        self.chain.up().any(|id| {
-            self.engine.tree.get(id).is_some_and(|group| group.spec.limit().is_some() && group.backlogged > 0)
-        })
+        self.up().any(|group| group.live.backlogged > 0 && group.spec.limit().is_some())
     }
 
     fn limited(&self) -> bool {
-        self.chain.up().any(|id| self.engine.tree.get(id).is_some_and(|group| group.spec.limit().is_some()))
+        self.up().any(|group| group.spec.limit().is_some())
     }
 
     /// Max-min share of what the chain has, plus a share of the slack.
     fn target(&mut self, lease: &Lease) -> Rate {
         let (mut share, mut slack): (Option<Rate>, Option<Rate>) = (None, None);
-        let mut above: Option<(GroupId, i64)> = None;
-        for id in self.chain.up().rev() {
-            if let (Some((parent, parties)), Some(capacity)) = (above, share) {
-                share = self.engine.tree.get_mut(parent).map(|g| g.party_share(Party::Child(id), capacity));
-                slack = slack.map(|slack| Rate(slack.0 / parties));
+        let mut above: Option<&Group> = None;
+        for group in self.up().rev() {
+            if let (Some(parent), Some(capacity)) = (above, share) {
+                let party = Party::Child(group.id);
+                share = Some(parent.live.division.share(party, group.live.entered, capacity));
+                slack = slack.map(|slack| Rate(slack.0 / parent.parties()));
             }
-            let Some(group) = self.engine.tree.get(id) else {
-                return Rate::ZERO;
-            };
             if let Some(limit) = group.spec.limit() {
                 share = Some(share.map_or(limit, |share| share.min(limit)));
                 let own_slack = Rate((limit - group.demand()).0 / 2);
                 slack = Some(slack.map_or(own_slack, |slack| slack.min(own_slack)));
             }
-            above = Some((id, group.parties()));
+            above = Some(group);
         }
-        let (Some(mut capacity), Some(group)) = (share, self.engine.tree.get_mut(self.group)) else {
+        let (Some(mut capacity), Some(group)) = (share, self.engine.tree.at_mut(self.chain.slot())) else {
             return lease.want;
         };
         if !group.children.is_empty() {
-            capacity = group.party_share(Party::Own, capacity);
+            capacity = group.live.division.own_share(capacity);
         }
-        group.own.set_capacity(capacity.0);
-        let clients = i64::try_from(group.own.len().max(1)).unwrap_or(i64::MAX);
-        Rate(group.own.share(self.client)) + Rate(slack.unwrap_or(Rate::ZERO).max(Rate::ZERO).0 / clients)
+        group.live.own_capacity = capacity;
+        let own = &group.live.own;
+        let clients = i64::try_from(own.len().max(1)).unwrap_or(i64::MAX);
+        let share = lease.entry().map_or(0, |entry| own.share(self.client, entry, capacity.0));
+        Rate(share) + Rate(slack.unwrap_or(Rate::ZERO).max(Rate::ZERO).0 / clients)
     }
 
     /// What is not leased out, at the tightest level.
     fn free(&self) -> Rate {
-        let free = self.chain.up().filter_map(|id| {
-            let group = self.engine.tree.get(id)?;
-            Some(group.spec.limit()? - group.committed)
-        });
+        let free = self.up().filter_map(|group| Some(group.spec.limit()? - group.live.committed));
         free.min().unwrap_or(Rate::MAX).max(Rate::ZERO)
     }
 
@@ -146,14 +145,11 @@ impl Decision<'_> {
     /// When an operation larger than that half waits, the others leave room for it.
     fn local_cap(&self, rate: Rate) -> Ru {
         let mut cap = rate.over(LOCAL_CAP);
-        for id in self.chain.up() {
-            let Some(group) = self.engine.tree.get(id) else {
-                continue;
-            };
+        for group in self.up() {
             let (Some(limit), Some(depth)) = (group.spec.limit(), group.spec.depth()) else {
                 continue;
             };
-            let waiting = group.queue.first_key_value().map_or(Ru::ZERO, |(_, need)| *need);
+            let waiting = group.live.queue.first_key_value().map_or(Ru::ZERO, |(_, need)| *need);
             let budget = depth.scale(1, 2).min((depth - waiting).or_zero());
             cap = cap.min(budget.scale(rate.0, limit.0.max(1)));
         }
@@ -164,19 +160,17 @@ impl Decision<'_> {
     /// does not fit into the local bucket and the pools do not cover it yet.
     fn lump(&self, lease: &Lease, fits: bool) -> Option<Ru> {
         let (mut available, mut share) = (Ru::MAX, Ru::MAX);
-        for id in self.chain.up() {
-            let Some(group) = self.engine.tree.get(id) else {
-                continue;
-            };
+        for group in self.up() {
             if group.spec.limit().is_none() {
                 continue;
             }
             let place = lease.queued_since.map(|since| (since, self.client, self.group));
-            let first = group.queue.first_key_value().filter(|(first, _)| place.is_none_or(|p| **first < p));
+            let first =
+                group.live.queue.first_key_value().filter(|(first, _)| place.is_none_or(|p| **first < p));
             let reserved = first.map_or(Ru::ZERO, |(_, need)| *need);
             let free = (group.pool.tokens() - reserved).or_zero();
             available = available.min(free);
-            share = share.min(Ru(free.0 / i64::try_from(group.backlogged.max(1)).unwrap_or(i64::MAX)));
+            share = share.min(Ru(free.0 / i64::try_from(group.live.backlogged.max(1)).unwrap_or(i64::MAX)));
         }
         let missing = (lease.backlog - lease.lump).or_zero();
         if fits {
@@ -191,24 +185,21 @@ impl Decision<'_> {
     fn lump_wait(&self, lease: &Lease, renew_every: Span) -> Span {
         let place = (lease.queued_since.unwrap_or(self.now), self.client, self.group);
         let (mut wait, mut first) = (LEAST_LUMP_WAIT, true);
-        for id in self.chain.up() {
-            let Some(group) = self.engine.tree.get(id) else {
-                continue;
-            };
+        for group in self.up() {
             let Some(limit) = group.spec.limit() else { continue };
-            let ahead: Ru = group.queue.range(..place).take(MOST_AHEAD).map(|(_, need)| *need).sum();
+            let ahead: Ru = group.live.queue.range(..place).take(MOST_AHEAD).map(|(_, need)| *need).sum();
             first &= ahead == Ru::ZERO;
             let missing = lease.head + ahead - group.pool.tokens();
-            wait = wait.max((limit - group.committed).time_for(missing).unwrap_or(renew_every));
+            wait = wait.max((limit - group.live.committed).time_for(missing).unwrap_or(renew_every));
         }
         wait.min(if first { Span(renew_every.0 / 4) } else { renew_every })
     }
 
     fn enqueue(&mut self, lease: &mut Lease) {
         let since = *lease.queued_since.get_or_insert(self.now);
-        for id in self.chain.up() {
-            if let Some(group) = self.engine.tree.get_mut(id) {
-                group.queue.insert((since, self.client, self.group), lease.head);
+        for slot in self.chain.up() {
+            if let Some(group) = self.engine.tree.at_mut(slot) {
+                group.live.queue.insert((since, self.client, self.group), lease.head);
             }
         }
     }
@@ -218,27 +209,24 @@ impl Decision<'_> {
         lease.cap = self.local_cap(lease.rate);
         let mut excess = Ru::ZERO;
         let mut fill = lease.cap;
-        for id in self.chain.up() {
-            let Some(group) = self.engine.tree.get(id) else {
-                continue;
-            };
+        for group in self.up() {
             let Some(depth) = group.spec.depth() else { continue };
             let left = group.pool.tokens() - lump;
-            let room = (depth - group.held - lease.lump - lump).or_zero();
+            let room = (depth - group.live.held - lease.lump - lump).or_zero();
             // Holding no more than before needs no room.
             lease.cap = lease.cap.min(room.max(lease.held_cap));
             excess = excess.max(lease.cap.max(lease.held_cap) + left - room);
             fill = fill.min(left);
         }
         let fill = fill.min(excess).or_zero().min(lease.cap);
-        for id in self.chain.up() {
-            let Some(group) = self.engine.tree.get_mut(id) else {
+        for slot in self.chain.up() {
+            let Some(group) = self.engine.tree.at_mut(slot) else {
                 continue;
             };
             if let Some(depth) = group.spec.depth() {
                 group.pool.grant(fill + lump);
                 let hold = lease.cap.max(lease.held_cap) + lease.lump + lump;
-                group.pool.trim(depth - group.held - hold);
+                group.pool.trim(depth - group.live.held - hold);
             }
         }
         lease.lump += lump;
@@ -247,22 +235,26 @@ impl Decision<'_> {
     }
 
     /// Asks those who hold more than their share to lower themselves, largest first.
-    fn recall(&mut self, short: Rate, renew_every: Span) {
-        let tightest = self.chain.up().filter_map(|id| {
-            let group = self.engine.tree.get(id)?;
-            Some((group.spec.limit()? - group.committed, id))
-        });
-        if let Some((_, level)) = tightest.min() {
-            if let Some(group) = self.engine.tree.get_mut(level) {
-                group.short_until = self.now.after(renew_every).after(renew_every);
-            }
-            self.engine.recall(self.now, level, short, self.client);
+    fn recall(&mut self, lease: &mut Lease, short: Rate, renew_every: Span) {
+        let tightest =
+            self.up().filter_map(|group| Some((group.spec.limit()? - group.live.committed, group.id)));
+        let Some((_, level)) = tightest.min() else { return };
+        if let Some(group) = self.engine.tree.get_mut(level) {
+            group.short_until = self.now.after(renew_every).after(renew_every);
         }
+        // The lists are as without this lease, as the sums are.
+        if let Some(group) = self.engine.tree.at_mut(self.chain.slot())
+            && let Some(listed) = lease.listed.take()
+        {
+            group.live.by_rate.remove(&(listed, self.client));
+        }
+        self.engine.tree.list(self.chain);
+        self.engine.recall(self.now, level, short, self.client);
     }
 
     /// Whether someone who shares a level with this client lacks rate.
     fn is_short(&self) -> bool {
-        self.chain.up().any(|id| self.engine.tree.get(id).is_some_and(|group| group.short_until > self.now))
+        self.up().any(|group| group.short_until > self.now)
     }
 }
 

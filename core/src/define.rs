@@ -52,7 +52,7 @@ impl Engine {
             return Err(GroupError::UnknownParent(parent));
         }
         let above = self.tree.chain(parent).ok_or(GroupError::TooDeep(id))?;
-        if above.up().any(|ancestor| ancestor == id) {
+        if self.tree.up(&above).any(|ancestor| ancestor.id == id) {
             return Err(GroupError::Cycle(id));
         }
         if above.up().count() + self.tree.height(id) > MAX_DEPTH + 1 {
@@ -62,19 +62,14 @@ impl Engine {
     }
 
     fn create(&mut self, now: Time, id: GroupId, spec: GroupSpec) {
-        let parent = spec.parent.unwrap_or(GroupId::ROOT);
-        let mut group = Group::new(now, spec);
+        let mut group = Group::new(now, id, spec);
         if now < self.recovering_until {
             group.pool.suspend_until(self.recovering_until);
         }
-        self.tree.insert(id, group);
-        if id != GroupId::ROOT
-            && let Some(above) = self.tree.get_mut(parent)
-        {
-            above.children.insert(id);
-            above.children_by_rate.insert((Rate::ZERO, id));
+        self.tree.insert(group);
+        if let Some(parent) = self.tree.parent(id).and_then(|parent| self.tree.chain(parent)) {
+            self.tree.propagate_demand(&parent);
         }
-        self.tree.propagate_demand(parent);
     }
 
     fn alter(&mut self, now: Time, id: GroupId, chain: &Chain, spec: GroupSpec) {
@@ -104,8 +99,8 @@ impl Engine {
         if let Some(chain) = self.tree.chain(id) {
             self.tree.excuse(&chain);
             self.advance(&chain, now);
+            self.tree.propagate_demand(&chain);
         }
-        self.tree.propagate_demand(id);
     }
 
     /// Removes a group without children. What its nodes still hold counts in its ancestors until it ends.
@@ -122,11 +117,13 @@ impl Engine {
         if group.children.iter().any(|child| self.tree.get(*child).is_some_and(|child| !child.removed)) {
             return Err(GroupError::HasChildren(id));
         }
-        let group = self.tree.get_mut(id).ok_or(GroupError::Unknown(id))?;
-        group.removed = true;
-        let holders: Vec<ClientId> = group.leases.keys().copied().collect();
+        let holders: Vec<ClientId> = group.live.leases.keys().copied().collect();
+        let chain = self.tree.chain(id).ok_or(GroupError::Unknown(id))?;
+        if let Some(group) = self.tree.at_mut(chain.slot()) {
+            group.removed = true;
+        }
         for client in holders {
-            self.forget_interest(id, client);
+            self.forget_interest(&chain, id, client);
             self.lowers.push(LowerOrder { client, group: id, rate_at_most: Rate::ZERO });
         }
         self.drop_if_gone(id);
@@ -138,7 +135,8 @@ impl Engine {
     pub(crate) fn drop_if_gone(&mut self, id: GroupId) {
         let mut level = Some(id);
         while let Some(id) = level.take() {
-            let gone = |group: &&Group| group.removed && group.leases.is_empty() && group.children.is_empty();
+            let gone =
+                |group: &&Group| group.removed && group.live.leases.is_empty() && group.children.is_empty();
             if let Some(group) = self.tree.get(id).filter(gone) {
                 level = Some(group.spec.parent.unwrap_or(GroupId::ROOT));
                 self.tree.detach(id);

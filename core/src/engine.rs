@@ -58,6 +58,8 @@ pub struct Engine {
     pub(crate) config: EngineConfig,
     pub(crate) tree: Tree,
     pub(crate) expiries: BTreeSet<(Time, ClientId, GroupId)>,
+    /// By client, so that one that leaves is found without a walk.
+    pub(crate) holders: BTreeSet<(ClientId, GroupId)>,
     pub(crate) lowers: Vec<LowerOrder>,
     pub(crate) recovering_until: Time,
 }
@@ -69,6 +71,7 @@ impl Engine {
             config,
             tree: Tree::new(now),
             expiries: BTreeSet::new(),
+            holders: BTreeSet::new(),
             lowers: Vec::new(),
             recovering_until: Time(0),
         }
@@ -99,25 +102,28 @@ impl Engine {
         proven: Option<Held>,
     ) -> Option<Grant> {
         self.expire(now);
-        let live = self.tree.get(group).filter(|group| !group.removed);
-        let (Some(known), Some(chain)) = (live, self.tree.chain(group)) else {
+        let Some(chain) = self.tree.chain(group) else { return Some(Grant::UnknownGroup) };
+        let live = self.tree.at(chain.slot()).filter(|group| !group.removed);
+        let Some(known) = live.map(|group| group.live.leases.get(&client).copied()) else {
             return Some(Grant::UnknownGroup);
         };
-        if known.leases.get(&client).is_some_and(|lease| seq <= lease.seq) {
+        if known.is_some_and(|lease| seq <= lease.seq) {
             return None;
         }
         self.advance(&chain, now);
-        let mut lease = self.take(&chain, client);
+        let mut lease = self.lift(&chain, known);
         let known_client = lease.seq > 0;
         self.hear(&chain, now, &mut lease, ask);
         lease.seq = seq;
         if ask.gives_up() {
             self.drop_interest(&chain, group, client, &lease);
+            self.drop_lease(&chain, group, client);
             self.assert_invariants();
-            return Some(Grant::Leased(self.idle_terms(group)));
+            return Some(Grant::Leased(self.idle_terms(&chain)));
         }
         if now < self.recovering_until && !self.readmit(now, &mut lease, known_client, proven) {
             self.drop_interest(&chain, group, client, &lease);
+            self.drop_lease(&chain, group, client);
             self.assert_invariants();
             return Some(Grant::Recovering {
                 ask_again: self.recovering_until.since(now).min(Span::secs(1)),
@@ -125,7 +131,7 @@ impl Engine {
         }
         self.note_interest(&chain, group, client, &mut lease, ask);
         let grant = Decision { engine: self, chain: &chain, now, client, group }.decide(&mut lease);
-        self.put(&chain, client, lease);
+        self.lay(&chain, group, client, lease);
         if now < self.recovering_until {
             // What nodes prove was leased under the definitions of before the restart.
             self.tree.excuse(&chain);
@@ -170,8 +176,8 @@ impl Engine {
         (lease.rate, lease.cap, lease.expires) = (Rate::ZERO, Ru::ZERO, now);
         lease.tokens_max = lease.tokens_max.min(lease.hold());
         let hold = lease.hold();
-        for id in chain.up() {
-            if let Some(group) = self.tree.get_mut(id)
+        for slot in chain.up() {
+            if let Some(group) = self.tree.at_mut(slot)
                 && group.spec.limit().is_some()
             {
                 let room = (group.room() - hold).or_zero();
@@ -188,91 +194,123 @@ impl Engine {
     fn note_interest(&mut self, chain: &Chain, id: GroupId, client: ClientId, lease: &mut Lease, ask: &Ask) {
         let had_backlog = lease.backlog.is_positive();
         // The node refuses an operation that can never fit as soon as it hears the answer; nobody waits for it.
-        let never = ask.head > self.max_fit(id);
+        let never = ask.head > self.max_fit(chain);
         let ask = &if never { Ask { backlog: Ru::ZERO, head: Ru::ZERO, ..*ask } } else { *ask };
+        let before = lease.entry();
         (lease.demand, lease.backlog, lease.head) = (ask.demand, ask.backlog.or_zero(), ask.head.or_zero());
         (lease.debt, lease.waiting) = (ask.debt.or_zero(), ask.waiting);
-        let queued = |level| self.tree.get(level).is_some_and(|group| !group.queue.is_empty());
-        lease.want = wanted(ask, lease.held_rate, chain.up().any(queued));
+        let others_queue = self.tree.up(chain).any(|group| !group.live.queue.is_empty());
+        (lease.want, lease.entered) = (wanted(ask, lease.held_rate, others_queue), true);
         let has_backlog = lease.backlog.is_positive();
-        for level in chain.up() {
-            if let Some(group) = self.tree.get_mut(level) {
-                if let Some(since) = lease.queued_since {
-                    group.queue.remove(&(since, client, id));
+        if lease.queued_since.is_some() || has_backlog != had_backlog {
+            for slot in chain.up() {
+                if let Some(group) = self.tree.at_mut(slot) {
+                    if let Some(since) = lease.queued_since {
+                        group.live.queue.remove(&(since, client, id));
+                    }
+                    group.live.backlogged += u64::from(has_backlog);
+                    group.live.backlogged -= u64::from(had_backlog);
                 }
-                group.backlogged += u64::from(has_backlog);
-                group.backlogged -= u64::from(had_backlog);
             }
         }
         if !lease.head.is_positive() {
             lease.queued_since = None;
         }
-        if let Some(group) = self.tree.get_mut(id) {
-            group.own.set(client, lease.want.0, 1);
+        if let Some(group) = self.tree.at_mut(chain.slot()) {
+            group.live.own.change(client, before, lease.entry());
         }
-        self.tree.propagate_demand(id);
+        self.tree.propagate_demand(chain);
     }
 
     /// Forgets what a client in the ledger wants, its backlog and its place in the queue.
-    pub(crate) fn forget_interest(&mut self, id: GroupId, client: ClientId) {
-        let (Some(chain), Some(group)) = (self.tree.chain(id), self.tree.get_mut(id)) else {
+    pub(crate) fn forget_interest(&mut self, chain: &Chain, id: GroupId, client: ClientId) {
+        let Some(group) = self.tree.at_mut(chain.slot()).filter(|group| group.live.is_awake()) else {
             return;
         };
-        let Some(lease) = group.leases.get_mut(&client) else {
+        let Some(lease) = group.live.leases.get_mut(&client) else {
             return;
         };
         let before = *lease;
-        (lease.backlog, lease.queued_since) = (Ru::ZERO, None);
-        self.drop_interest(&chain, id, client, &before);
+        (lease.backlog, lease.queued_since, lease.entered) = (Ru::ZERO, None, false);
+        self.drop_interest(chain, id, client, &before);
     }
 
     /// The same for a lease that is out of the ledger.
     fn drop_interest(&mut self, chain: &Chain, id: GroupId, client: ClientId, lease: &Lease) {
-        if let Some(group) = self.tree.get_mut(id) {
-            group.own.remove(client);
+        if let (Some(entry), Some(group)) = (lease.entry(), self.tree.at_mut(chain.slot())) {
+            group.live.own.change(client, Some(entry), None);
         }
-        for level in chain.up() {
-            if let Some(group) = self.tree.get_mut(level) {
-                if let Some(since) = lease.queued_since {
-                    group.queue.remove(&(since, client, id));
+        if lease.queued_since.is_some() || lease.backlog.is_positive() {
+            for slot in chain.up() {
+                if let Some(group) = self.tree.at_mut(slot) {
+                    if let Some(since) = lease.queued_since {
+                        group.live.queue.remove(&(since, client, id));
+                    }
+                    group.live.backlogged -= u64::from(lease.backlog.is_positive());
                 }
-                group.backlogged -= u64::from(lease.backlog.is_positive());
             }
         }
-        self.tree.propagate_demand(id);
+        self.tree.propagate_demand(chain);
     }
 
-    /// Takes a client's lease out of the ledger's sums, to be put back changed.
-    pub(crate) fn take(&mut self, chain: &Chain, client: ClientId) -> Lease {
-        let Some(id) = chain.up().next() else {
-            return Lease::default();
-        };
-        let Some(lease) = self.tree.get_mut(id).and_then(|group| group.leases.remove(&client)) else {
-            return Lease::default();
-        };
-        if let Some(group) = self.tree.get_mut(id) {
-            group.by_rate.remove(&(lease.committed(), client));
-        }
-        self.expiries.remove(&(lease.ends(), client, id));
+    /// Takes a client's lease out of the ledger's sums, to be put back changed or dropped.
+    pub(crate) fn lift(&mut self, chain: &Chain, known: Option<Lease>) -> Lease {
+        let lease = known.unwrap_or_default();
         self.tree.add(chain, Rate(-lease.committed().0), Ru(-lease.hold().0));
         lease
     }
 
-    /// Puts a lease into the ledger.
-    pub(crate) fn put(&mut self, chain: &Chain, client: ClientId, lease: Lease) {
-        let Some(id) = chain.up().next() else { return };
-        self.expiries.insert((lease.ends(), client, id));
-        if let Some(group) = self.tree.get_mut(id) {
-            group.by_rate.insert((lease.committed(), client));
-            group.leases.insert(client, lease);
+    /// Puts a lease back, or a new one in.
+    pub(crate) fn lay(&mut self, chain: &Chain, id: GroupId, client: ClientId, mut lease: Lease) {
+        let (committed, ends) = (lease.committed(), lease.ends());
+        let Some(group) = self.tree.at_mut(chain.slot()) else { return };
+        let live = &mut *group.live;
+        if lease.listed != Some(committed) {
+            if let Some(was) = lease.listed.replace(committed) {
+                live.by_rate.remove(&(was, client));
+            }
+            live.by_rate.insert((committed, client));
         }
-        self.tree.add(chain, lease.committed(), lease.hold());
+        let ended = live.leases.insert(client, lease).map(|before| before.ends());
+        if ended.is_none() {
+            self.holders.insert((client, id));
+        }
+        if ended != Some(ends) {
+            if let Some(ended) = ended {
+                self.expiries.remove(&(ended, client, id));
+            }
+            self.expiries.insert((ends, client, id));
+        }
+        self.tree.add(chain, committed, lease.hold());
+        self.tree.list(chain);
+    }
+
+    /// Puts a lease in, in place of what the client has.
+    pub(crate) fn replace(&mut self, chain: &Chain, id: GroupId, client: ClientId, lease: Lease) {
+        let known = self.tree.at(chain.slot()).and_then(|group| group.live.leases.get(&client).copied());
+        let listed = self.lift(chain, known).listed;
+        self.lay(chain, id, client, Lease { listed, ..lease });
+    }
+
+    /// Drops a lease that is out of the sums.
+    fn drop_lease(&mut self, chain: &Chain, id: GroupId, client: ClientId) {
+        if let Some(group) = self.tree.at_mut(chain.slot()).filter(|group| group.live.is_awake())
+            && let Some(lease) = group.live.leases.remove(&client)
+        {
+            if let Some(listed) = lease.listed {
+                group.live.by_rate.remove(&(listed, client));
+            }
+            self.expiries.remove(&(lease.ends(), client, id));
+            self.holders.remove(&(client, id));
+        }
+        self.tree.list(chain);
+        self.tree.rest(chain);
     }
 
     /// Brings the pools of a chain up to `now`.
     pub(crate) fn advance(&mut self, chain: &Chain, now: Time) {
-        for id in chain.up() {
-            if let Some(group) = self.tree.get_mut(id) {
+        for slot in chain.up() {
+            if let Some(group) = self.tree.at_mut(slot) {
                 group.advance(now);
             }
         }
@@ -290,8 +328,10 @@ impl Engine {
         self.expiries.remove(&(now, client, id));
         let Some(chain) = self.tree.chain(id) else { return };
         self.advance(&chain, now);
-        self.forget_interest(id, client);
-        self.take(&chain, client);
+        self.forget_interest(&chain, id, client);
+        let known = self.tree.at(chain.slot()).and_then(|group| group.live.leases.get(&client).copied());
+        self.lift(&chain, known);
+        self.drop_lease(&chain, id, client);
         self.drop_if_gone(id);
     }
 
@@ -303,9 +343,10 @@ impl Engine {
     /// A client says goodbye: it spends nothing any more.
     pub fn release(&mut self, now: Time, client: ClientId) {
         self.expire(now);
-        let held: Vec<(Time, ClientId, GroupId)> =
-            self.expiries.iter().filter(|(_, holder, _)| *holder == client).copied().collect();
-        for (_, client, id) in held {
+        let first = (client, GroupId::ROOT);
+        let holds = self.holders.range(first..).take_while(|(holder, _)| *holder == client).copied();
+        let held: Vec<_> = holds.collect();
+        for (client, id) in held {
             self.end(now, client, id);
         }
         self.assert_invariants();
@@ -317,11 +358,11 @@ impl Engine {
     }
 
     /// Terms for a node that gave its lease up.
-    fn idle_terms(&self, id: GroupId) -> LeaseTerms {
-        self.tree.get(id).map_or_else(LeaseTerms::default, |group| LeaseTerms {
+    fn idle_terms(&self, chain: &Chain) -> LeaseTerms {
+        self.tree.at(chain.slot()).map_or_else(LeaseTerms::default, |group| LeaseTerms {
             ttl: group.spec.ttl,
             renew_after: group.spec.renew_every,
-            max_fit: self.max_fit(id),
+            max_fit: self.max_fit(chain),
             max_debt: group.spec.max_debt,
             fallback: group.spec.fallback,
             ..LeaseTerms::default()
@@ -329,11 +370,8 @@ impl Engine {
     }
 
     /// The largest operation that the group and its ancestors can ever cover.
-    pub(crate) fn max_fit(&self, id: GroupId) -> Ru {
-        let depths = self.tree.chain(id).into_iter().flat_map(|chain| {
-            chain.up().filter_map(|level| self.tree.get(level)?.spec.depth()).collect::<Vec<_>>()
-        });
-        depths.min().unwrap_or(Ru::MAX)
+    pub(crate) fn max_fit(&self, chain: &Chain) -> Ru {
+        self.tree.up(chain).filter_map(|group| group.spec.depth()).min().unwrap_or(Ru::MAX)
     }
 }
 

@@ -44,6 +44,17 @@ pub enum Priority {
     High,
 }
 
+impl Priority {
+    /// Place among the priorities, first served first.
+    pub(crate) fn rank(self) -> u8 {
+        match self {
+            Self::High => 0,
+            Self::Medium => 1,
+            Self::Low => 2,
+        }
+    }
+}
+
 /// What a node may admit for a group after its lease has ended.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Fallback {

@@ -24,48 +24,59 @@ impl Engine {
     /// # Errors
     /// Says which invariant does not hold, for which group, with the numbers.
     pub fn check(&mut self) -> Result<(), String> {
-        let ids: Vec<_> = self.tree.iter().map(|(id, _)| id).collect();
-        for id in ids {
-            self.check_sums(id)?;
-            if let Some(group) = self.tree.get_mut(id) {
-                check_group(group).map_err(|broken| format!("group {}: {broken}", id.0))?;
+        for group in self.tree.iter_mut() {
+            if group.live.is_awake() {
+                let live = &mut *group.live;
+                live.committed_legacy = live.committed_legacy.min(live.committed);
+                live.held_legacy = live.held_legacy.min(live.held);
             }
         }
-        Ok(())
+        self.tree.iter().try_for_each(|group| {
+            self.check_sums(group)?;
+            check_group(group).map_err(|broken| format!("group {}: {broken}", group.id.0))
+        })
     }
 
     /// The running sums equal the sums of the leases below.
-    fn check_sums(&self, id: crate::group::GroupId) -> Result<(), String> {
-        let Some(group) = self.tree.get(id) else {
-            return Ok(());
-        };
+    fn check_sums(&self, group: &Group) -> Result<(), String> {
+        let live = &*group.live;
         let below = |pick: fn(&Group) -> i64| -> i64 {
             group.children.iter().filter_map(|child| self.tree.get(*child)).map(pick).sum()
         };
-        let committed: i64 =
-            group.leases.values().map(|lease| lease.committed().0).sum::<i64>() + below(|g| g.committed.0);
-        let held: i64 = group.leases.values().map(|lease| lease.hold().0).sum::<i64>() + below(|g| g.held.0);
-        if (committed, held) != (group.committed.0, group.held.0) {
+        let committed: i64 = live.leases.values().map(|lease| lease.committed().0).sum::<i64>()
+            + below(|g| g.live.committed.0);
+        let held: i64 =
+            live.leases.values().map(|lease| lease.hold().0).sum::<i64>() + below(|g| g.live.held.0);
+        if (committed, held) != (live.committed.0, live.held.0) {
             return Err(format!(
                 "group {}: sums drifted: committed {} is {committed}, held {} is {held}",
-                id.0, group.committed.0, group.held.0
+                group.id.0, live.committed.0, live.held.0
+            ));
+        }
+        let waiting = live.leases.values().filter(|lease| lease.backlog.is_positive()).count();
+        let children = group.children.iter().filter_map(|child| self.tree.get(*child));
+        let backlogged = children.map(|child| child.live.backlogged).sum::<u64>()
+            + u64::try_from(waiting).unwrap_or(u64::MAX);
+        if backlogged != live.backlogged {
+            return Err(format!(
+                "group {}: {backlogged} clients have a backlog, counted as {}",
+                group.id.0, live.backlogged
             ));
         }
         Ok(())
     }
 }
 
-fn check_group(group: &mut Group) -> Result<(), String> {
-    group.committed_legacy = group.committed_legacy.min(group.committed);
-    group.held_legacy = group.held_legacy.min(group.held);
+fn check_group(group: &Group) -> Result<(), String> {
+    let live = &*group.live;
     let (Some(limit), Some(depth)) = (group.spec.limit(), group.spec.depth()) else {
         return Ok(());
     };
-    if group.committed > limit.max(group.committed_legacy) || group.committed < Rate::ZERO {
-        return Err(format!("I1: committed {} is above the limit {limit}", group.committed));
+    if live.committed > limit.max(live.committed_legacy) || live.committed < Rate::ZERO {
+        return Err(format!("I1: committed {} is above the limit {limit}", live.committed));
     }
-    let held = group.pool.tokens() + group.held;
-    if held > depth.max(group.held_legacy) || group.pool.tokens() < Ru::ZERO {
+    let held = group.pool.tokens() + live.held;
+    if held > depth.max(live.held_legacy) || group.pool.tokens() < Ru::ZERO {
         return Err(format!("I2: pool and held {held} are above the depth {depth}"));
     }
     if !group.pool.balances() {

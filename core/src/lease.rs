@@ -3,6 +3,7 @@
 //! The ledger counts what the node *may* be using, not what it was last told: a lowered rate or cap stays counted
 //! at its old value until the node has acknowledged it, or until the older grant has ended.
 
+use crate::fill::Member;
 use crate::units::{Rate, Ru, Time};
 
 /// What the ledger knows of one client in one group.
@@ -25,8 +26,12 @@ pub(crate) struct Lease {
     /// The most tokens the node can have, so that it cannot return more than it was given.
     pub tokens_max: Ru,
     pub counted_at: Time,
-    /// As reported.
+    /// What the client wants, and whether that is entered into the division.
     pub want: Rate,
+    pub entered: bool,
+    /// The rate under which the group lists it; `None` while it does not.
+    pub listed: Option<Rate>,
+    /// As reported.
     pub demand: Rate,
     pub backlog: Ru,
     pub head: Ru,
@@ -56,6 +61,11 @@ impl Lease {
     /// The end of everything that was granted.
     pub(crate) fn ends(&self) -> Time {
         self.expires.max(self.held_until)
+    }
+
+    /// What it entered into the division.
+    pub(crate) fn entry(&self) -> Option<Member> {
+        self.entered.then(|| Member::new(self.want.0, 1))
     }
 
     /// Counts what the node can have been credited with until `now`.

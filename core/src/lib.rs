@@ -12,17 +12,22 @@
 //! The same inputs in the same order give the same outputs, byte for byte (invariant I8): maps are ordered, time is
 //! an argument. The specification is docs/algorithm.md.
 
+mod children;
 mod decide;
 mod define;
 mod demand;
+mod division;
 pub mod engine;
 pub mod exchange;
 mod fill;
 pub mod group;
+mod index;
 mod invariants;
 mod lease;
 pub mod ledger;
+mod live;
 pub mod node;
+mod ordered;
 mod pool;
 mod recall;
 mod tree;

@@ -1,9 +1,9 @@
 //! Recalling rate: when a client's share is still leased to others, the largest holders above their own share are
 //! told to lower themselves at once, so that a shift of demand converges in round trips instead of renewals.
 
+use crate::division::Party;
 use crate::engine::{Engine, LowerOrder};
 use crate::group::{ClientId, GroupId};
-use crate::tree::Party;
 use crate::units::{Rate, Span, Time};
 
 /// Holders looked at and lowers sent per renewal, so that a decision stays cheap.
@@ -17,12 +17,13 @@ impl Engine {
         let mut missing = short;
         self.recall_from_clients(now, level, &mut missing, asker);
         let children: Vec<(Rate, GroupId)> = self.tree.get(level).map_or_else(Vec::new, |group| {
-            group.children_by_rate.iter().rev().take(MOST_LOOKED_AT).copied().collect()
+            group.live.children_by_rate.iter().rev().take(MOST_LOOKED_AT).copied().collect()
         });
         let capacity = self.tree.get(level).and_then(|group| group.spec.limit());
         for (committed, child) in children {
             let share = capacity.and_then(|capacity| {
-                Some(self.tree.get_mut(level)?.party_share(Party::Child(child), capacity))
+                let entry = self.tree.get(child)?.live.entered;
+                Some(self.tree.get(level)?.live.division.share(Party::Child(child), entry, capacity))
             });
             let above = committed - share.unwrap_or(Rate::ZERO);
             if missing.0 > 0 && above.0 > 0 {
@@ -33,19 +34,24 @@ impl Engine {
     }
 
     fn recall_from_clients(&mut self, now: Time, level: GroupId, missing: &mut Rate, asker: ClientId) {
-        let Some(group) = self.tree.get_mut(level) else {
+        let Some(group) = self.tree.get_mut(level).filter(|group| group.live.is_awake()) else {
             return;
         };
+        let live = &mut *group.live;
         let holders: Vec<(Rate, ClientId)> =
-            group.by_rate.iter().rev().take(MOST_LOOKED_AT).copied().collect();
+            live.by_rate.iter().rev().take(MOST_LOOKED_AT).copied().collect();
         for (committed, client) in holders {
-            let share = Rate(group.own.share(client));
-            if missing.0 <= 0 || client == asker || committed <= share {
+            if missing.0 <= 0 || client == asker {
                 continue;
             }
-            let Some(lease) = group.leases.get_mut(&client) else {
+            let Some(lease) = live.leases.get_mut(&client) else {
                 continue;
             };
+            let share = |entry| Rate(live.own.share(client, entry, live.own_capacity.0));
+            let share = lease.entry().map_or(Rate::ZERO, share);
+            if committed <= share {
+                continue;
+            }
             if lease.lowered_at.is_some_and(|when| now.since(when) < REPEAT_AFTER) {
                 *missing -= committed - share;
                 continue;

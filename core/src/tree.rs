@@ -1,259 +1,231 @@
-//! The group tree with its live state, and the division of each group's rate among those below it.
+//! The group tree: groups, their way up, and the sums that change along it.
 //!
-//! At every group the guarantees of the children with demand are met first (in proportion to the guarantees when
-//! they do not fit), then what is left goes to those who may use more, higher priority first, max-min by weight
-//! within a priority. Who comes first leaves a sixteenth to those after, so that nobody starves. A group's own
-//! clients compete as one more member without a guarantee.
+//! Groups are kept in slots, so that every step of a decision on the way up to the root is an index into a list; the
+//! one look-up by number is at its start.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::hash::{Hash, Hasher};
 
-use crate::fill::WaterFill;
-use crate::group::{ClientId, GroupId, GroupSpec, Priority};
-use crate::lease::Lease;
+use crate::children::Children;
+use crate::division::{Entry, Party};
+use crate::group::{GroupId, GroupSpec, Priority};
+use crate::index::{Index, Slot};
+use crate::live::Live;
 use crate::pool::Pool;
 use crate::units::{Rate, Ru, Time};
 
 /// Deepest nesting below the root.
 pub const MAX_DEPTH: usize = 8;
 
-/// Those who come first (guarantees, then higher priorities) leave one part in this many to each priority after
-/// them, so that nobody starves.
-const LEFT_FOR_OTHERS: i64 = 16;
-
 /// A group and its ancestors, from the group up to the root.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Chain {
-    ids: [GroupId; MAX_DEPTH + 1],
+    slots: [Slot; MAX_DEPTH + 1],
     len: usize,
 }
 
 impl Chain {
     /// From the group up to the root.
-    pub(crate) fn up(&self) -> impl DoubleEndedIterator<Item = GroupId> + '_ {
-        self.ids.iter().take(self.len).copied()
+    pub(crate) fn up(&self) -> impl DoubleEndedIterator<Item = Slot> + '_ {
+        self.slots.iter().take(self.len).copied()
+    }
+
+    /// The group.
+    pub(crate) fn slot(&self) -> Slot {
+        let [slot, ..] = self.slots;
+        slot
     }
 }
 
-/// Who divides a group's rate: a child group, or the group's own clients together.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub(crate) enum Party {
-    Own,
-    Child(GroupId),
-}
-
-/// A client waiting for a lump, first come first served.
-pub(crate) type QueuePlace = (Time, ClientId, GroupId);
-
-/// Live state of one group.
-#[derive(Clone, Debug, Hash)]
+/// One group.
+#[derive(Clone, Debug)]
 pub(crate) struct Group {
+    pub id: GroupId,
+    above: Option<Slot>,
     pub spec: GroupSpec,
     pub pool: Pool,
-    /// Rate and tokens that the nodes below may be using.
-    pub committed: Rate,
-    pub held: Ru,
     /// Deleted, but leases are still out; they count until they end.
     pub removed: bool,
-    /// A changed definition may leave more out than the new limits allow until leases are renewed or end.
-    pub committed_legacy: Rate,
-    pub held_legacy: Ru,
-    pub children: BTreeSet<GroupId>,
-    pub leases: BTreeMap<ClientId, Lease>,
-    /// Own leases by committed rate, and child groups by theirs: where rate can be recalled from.
-    pub by_rate: BTreeSet<(Rate, ClientId)>,
-    pub children_by_rate: BTreeSet<(Rate, GroupId)>,
-    pub own: WaterFill<ClientId>,
-    guarantees: WaterFill<Party>,
-    borrowing: [WaterFill<Party>; 3],
-    /// Clients in the subtree that wait for a lump, and clients with a backlog.
-    pub queue: BTreeMap<QueuePlace, Ru>,
-    pub backlogged: u64,
+    pub children: Children,
     /// Someone below lacks rate that others hold; until then nobody keeps more than their share.
     pub short_until: Time,
+    pub live: Live,
 }
 
 impl Group {
-    pub(crate) fn new(now: Time, spec: GroupSpec) -> Self {
+    pub(crate) fn new(now: Time, id: GroupId, spec: GroupSpec) -> Self {
         let opening = spec.depth().unwrap_or(Ru::ZERO);
         Self {
+            id,
+            above: None,
             spec,
             pool: Pool::new(now, opening),
-            committed: Rate::ZERO,
-            held: Ru::ZERO,
             removed: false,
-            committed_legacy: Rate::ZERO,
-            held_legacy: Ru::ZERO,
-            children: BTreeSet::new(),
-            leases: BTreeMap::new(),
-            by_rate: BTreeSet::new(),
-            children_by_rate: BTreeSet::new(),
-            own: WaterFill::default(),
-            guarantees: WaterFill::default(),
-            borrowing: Default::default(),
-            queue: BTreeMap::new(),
-            backlogged: 0,
+            children: Children::default(),
             short_until: Time(0),
+            live: Live::default(),
         }
     }
 
     /// RU/s wanted below, as far as the group's limit lets it count.
     pub(crate) fn demand(&self) -> Rate {
-        let wanted = if self.children.is_empty() {
-            self.own.demand()
-        } else {
-            self.borrowing.iter().fold(self.guarantees.demand(), |sum, f| sum.saturating_add(f.demand()))
-        };
+        let live = &*self.live;
+        let wanted = if self.children.is_empty() { live.own.demand() } else { live.division.demand() };
         self.spec.limit().map_or(Rate(wanted), |limit| limit.min(Rate(wanted)))
     }
 
     /// Room for tokens in the pool.
     pub(crate) fn room(&self) -> Ru {
-        self.spec.depth().map_or(Ru::ZERO, |depth| (depth - self.held).or_zero())
+        self.spec.depth().map_or(Ru::ZERO, |depth| (depth - self.live.held).or_zero())
     }
 
     /// Brings the pool up to `now`.
     pub(crate) fn advance(&mut self, now: Time) {
-        let room = self.room();
         if let Some(limit) = self.spec.limit() {
-            self.pool.advance(now, limit, self.committed, room);
+            let room = self.room();
+            self.pool.advance(now, limit, self.live.committed, room);
         }
     }
 
     /// Parties with demand.
     pub(crate) fn parties(&self) -> i64 {
-        let members = if self.children.is_empty() { self.own.len() } else { self.guarantees.len() };
+        let members = if self.children.is_empty() { self.live.own.len() } else { self.live.division.len() };
         i64::try_from(members.max(1)).unwrap_or(i64::MAX)
-    }
-
-    /// Tells the division what a party wants. `guarantee` is zero for own clients.
-    pub(crate) fn set_party(
-        &mut self,
-        party: Party,
-        want: Rate,
-        guarantee: Rate,
-        priority: Priority,
-        weight: u32,
-    ) {
-        let sure = want.min(guarantee);
-        self.forget_party(party);
-        if want.0 == 0 {
-            return;
-        }
-        self.guarantees.set(party, sure.0, guarantee.0.max(1));
-        if let Some(fill) = self.borrowing.get_mut(rank(priority)) {
-            fill.set(party, (want - sure).0, i64::from(weight));
-        }
-    }
-
-    /// Takes a party out of the division.
-    pub(crate) fn forget_party(&mut self, party: Party) {
-        self.guarantees.remove(party);
-        self.borrowing.iter_mut().for_each(|fill| fill.remove(party));
-    }
-
-    /// What a party gets of `capacity`.
-    pub(crate) fn party_share(&mut self, party: Party, capacity: Rate) -> Rate {
-        let part = capacity.0 / LEFT_FOR_OTHERS;
-        let mut left_after: i64 = self.borrowing.iter().map(|fill| fill.demand().min(part)).sum();
-        let mut left = capacity.0;
-        let mut share = 0_i64;
-        let mut serve = |fill: &mut WaterFill<Party>, left_after: i64| {
-            fill.set_capacity(left - left_after);
-            share = share.saturating_add(fill.share(party));
-            left -= fill.given();
-        };
-        serve(&mut self.guarantees, left_after);
-        for fill in &mut self.borrowing {
-            left_after -= fill.demand().min(part);
-            serve(fill, left_after);
-        }
-        Rate(share)
     }
 }
 
-/// Index of a priority's borrowers, first served first.
-fn rank(priority: Priority) -> usize {
-    match priority {
-        Priority::High => 0,
-        Priority::Medium => 1,
-        Priority::Low => 2,
+/// Where a group is kept says nothing of it.
+impl Hash for Group {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        let Self { id, above: _, spec, pool, removed, children, short_until, live } = self;
+        (id, spec, pool, removed, children, short_until, live).hash(state);
     }
 }
 
 /// All groups; the root is always there.
-#[derive(Clone, Debug, Hash)]
+#[derive(Clone, Debug)]
 pub(crate) struct Tree {
-    groups: BTreeMap<GroupId, Group>,
+    index: Index,
+    groups: Vec<Option<Group>>,
+    free: Vec<Slot>,
+}
+
+impl Hash for Tree {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.iter().for_each(|group| group.hash(state));
+    }
 }
 
 impl Tree {
     pub(crate) fn new(now: Time) -> Self {
-        Self { groups: BTreeMap::from([(GroupId::ROOT, Group::new(now, GroupSpec::unlimited()))]) }
+        let mut tree = Self { index: Index::default(), groups: Vec::new(), free: Vec::new() };
+        tree.insert(Group::new(now, GroupId::ROOT, GroupSpec::unlimited()));
+        tree
     }
 
     pub(crate) fn get(&self, id: GroupId) -> Option<&Group> {
-        self.groups.get(&id)
+        self.at(self.index.get(id)?)
     }
 
     pub(crate) fn get_mut(&mut self, id: GroupId) -> Option<&mut Group> {
-        self.groups.get_mut(&id)
+        self.at_mut(self.index.get(id)?)
     }
 
-    pub(crate) fn iter(&self) -> impl Iterator<Item = (GroupId, &Group)> {
-        self.groups.iter().map(|(id, group)| (*id, group))
+    pub(crate) fn at(&self, slot: Slot) -> Option<&Group> {
+        self.groups.get(slot.place())?.as_ref()
+    }
+
+    pub(crate) fn at_mut(&mut self, slot: Slot) -> Option<&mut Group> {
+        self.groups.get_mut(slot.place())?.as_mut()
+    }
+
+    /// The groups of a chain, from below.
+    pub(crate) fn up(&self, chain: &Chain) -> impl DoubleEndedIterator<Item = &Group> {
+        chain.up().filter_map(|slot| self.at(slot))
+    }
+
+    /// In the order of their ids.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &Group> {
+        self.index.iter().filter_map(|slot| self.at(slot))
     }
 
     pub(crate) fn iter_mut(&mut self) -> impl Iterator<Item = &mut Group> {
-        self.groups.values_mut()
+        self.groups.iter_mut().flatten()
     }
 
-    pub(crate) fn insert(&mut self, id: GroupId, group: Group) {
-        self.groups.insert(id, group);
+    /// Puts a group under its parent, if that is there.
+    pub(crate) fn insert(&mut self, mut group: Group) {
+        let id = group.id;
+        let parent = group.spec.parent.unwrap_or(GroupId::ROOT);
+        group.above = if id == GroupId::ROOT { None } else { self.index.get(parent) };
+        if let Some(above) = group.above.and_then(|above| self.at_mut(above)) {
+            above.children.insert(id);
+        }
+        let free = self.index.get(id).or_else(|| self.free.pop());
+        let Some(slot) = free.or_else(|| Slot::at(self.groups.len())) else { return };
+        match self.groups.get_mut(slot.place()) {
+            Some(place) => *place = Some(group),
+            None => self.groups.push(Some(group)),
+        }
+        self.index.insert(id, slot);
     }
 
     pub(crate) fn remove(&mut self, id: GroupId) {
-        self.groups.remove(&id);
+        let Some(slot) = self.index.remove(id) else { return };
+        if let Some(place) = self.groups.get_mut(slot.place()) {
+            *place = None;
+        }
+        self.free.push(slot);
     }
 
     pub(crate) fn parent(&self, id: GroupId) -> Option<GroupId> {
         if id == GroupId::ROOT {
             return None;
         }
-        self.groups.get(&id).map(|group| group.spec.parent.unwrap_or(GroupId::ROOT))
+        self.get(id).map(|group| group.spec.parent.unwrap_or(GroupId::ROOT))
     }
 
     /// The group and its ancestors; `None` when it does not exist or is nested too deeply.
     pub(crate) fn chain(&self, id: GroupId) -> Option<Chain> {
-        let mut chain = Chain { ids: [GroupId::ROOT; MAX_DEPTH + 1], len: 0 };
-        let mut next = Some(id);
-        while let Some(id) = next {
-            self.groups.get(&id)?;
-            *chain.ids.get_mut(chain.len)? = id;
+        let slot = self.index.get(id)?;
+        let mut chain = Chain { slots: [slot; MAX_DEPTH + 1], len: 1 };
+        let mut above = self.at(slot)?.above;
+        while let Some(slot) = above {
+            *chain.slots.get_mut(chain.len)? = slot;
             chain.len += 1;
-            next = self.parent(id);
+            above = self.at(slot)?.above;
         }
         Some(chain)
     }
 
-    /// Carries a changed demand of `id` up to the root.
-    pub(crate) fn propagate_demand(&mut self, id: GroupId) {
-        let mut id = id;
-        loop {
-            let Some(group) = self.groups.get_mut(&id) else {
-                return;
-            };
-            if !group.children.is_empty() {
-                let own = Rate(group.own.demand());
-                group.set_party(Party::Own, own, Rate::ZERO, Priority::Medium, 1);
+    /// Carries a changed demand up a chain, as far as it changes anything.
+    pub(crate) fn propagate_demand(&mut self, chain: &Chain) {
+        for slot in chain.up() {
+            let Some(group) = self.at_mut(slot) else { return };
+            if group.live.is_awake() {
+                let own = Rate(group.live.own.demand());
+                let beside =
+                    Entry::new(own, Rate::ZERO, Priority::Medium, 1).filter(|_| !group.children.is_empty());
+                group.live.division.change_own(beside);
             }
-            let (want, spec) = (group.demand(), group.spec.clone());
-            let Some(parent) = self.parent(id) else { return };
-            let Some(above) = self.groups.get_mut(&parent) else {
+            let (want, guarantee) = (group.demand(), group.spec.rate.unwrap_or(Rate::ZERO));
+            let entry = Entry::new(want, guarantee, group.spec.priority, group.spec.weight);
+            let (above, party) = (group.above, Party::Child(group.id));
+            if group.live.entered == entry || above.is_none() {
                 return;
-            };
-            let guarantee = spec.rate.unwrap_or(Rate::ZERO);
-            above.set_party(Party::Child(id), want, guarantee, spec.priority, spec.weight);
-            id = parent;
+            }
+            let before = std::mem::replace(&mut group.live.entered, entry);
+            if let Some(parent) = above.and_then(|above| self.at_mut(above)) {
+                parent.live.division.change(party, before, entry);
+            }
+        }
+    }
+
+    /// Lets go what idle groups do not need.
+    pub(crate) fn rest(&mut self, chain: &Chain) {
+        for slot in chain.up() {
+            if let Some(group) = self.at_mut(slot) {
+                group.live.rest();
+            }
         }
     }
 }
@@ -261,7 +233,7 @@ impl Tree {
 impl Tree {
     /// Levels from the group down to its deepest descendant, itself included.
     pub(crate) fn height(&self, id: GroupId) -> usize {
-        let below = self.groups.get(&id).map_or(0, |group| {
+        let below = self.get(id).map_or(0, |group| {
             group.children.iter().map(|child| self.height(*child)).max().unwrap_or_default()
         });
         below + 1
@@ -269,19 +241,34 @@ impl Tree {
 
     /// Adds to what nodes may be using and holding, at every level.
     pub(crate) fn add(&mut self, chain: &Chain, committed: Rate, held: Ru) {
-        let mut child: Option<(GroupId, Rate, Rate)> = None;
-        for id in chain.up() {
-            let Some(group) = self.groups.get_mut(&id) else {
-                continue;
-            };
-            let before = group.committed;
-            group.committed += committed;
-            group.held += held;
-            if let Some((child, was, is)) = child {
-                group.children_by_rate.remove(&(was, child));
-                group.children_by_rate.insert((is, child));
+        if committed == Rate::ZERO && held == Ru::ZERO {
+            return;
+        }
+        for slot in chain.up() {
+            if let Some(group) = self.at_mut(slot) {
+                let live = &mut *group.live;
+                live.committed += committed;
+                live.held += held;
             }
-            child = Some((id, before, group.committed));
+        }
+    }
+
+    /// Lists every group of a chain under its rate of now.
+    pub(crate) fn list(&mut self, chain: &Chain) {
+        let mut moved: Option<(GroupId, Rate, Rate)> = None;
+        for slot in chain.up() {
+            let Some(group) = self.at_mut(slot) else { continue };
+            if let Some((child, was, is)) = moved.take() {
+                group.live.children_by_rate.remove(&(was, child));
+                if is != Rate::ZERO {
+                    group.live.children_by_rate.insert((is, child));
+                }
+            }
+            let (was, is) = (group.live.listed, group.live.committed);
+            if was != is && group.above.is_some() {
+                group.live.listed = is;
+                moved = Some((group.id, was, is));
+            }
         }
     }
 
@@ -290,49 +277,66 @@ impl Tree {
         let Some((parent, chain)) = self.parent(id).and_then(|p| Some((p, self.chain(p)?))) else {
             return;
         };
-        let Some(group) = self.groups.get(&id) else { return };
-        let (committed, held) = (group.committed, group.held);
-        let (queue, backlogged) = (group.queue.clone(), group.backlogged);
-        if let Some(above) = self.groups.get_mut(&parent) {
-            above.children.remove(&id);
-            above.children_by_rate.remove(&(committed, id));
-            above.forget_party(Party::Child(id));
+        let Some(group) = self.get_mut(id) else { return };
+        let (committed, held) = (group.live.committed, group.live.held);
+        let (queue, backlogged) = (group.live.queue.clone(), group.live.backlogged);
+        let (listed, entered) = (group.live.listed, group.live.entered);
+        if group.live.is_awake() {
+            (group.live.listed, group.live.entered) = (Rate::ZERO, None);
         }
-        self.add(&chain, Rate(-committed.0), Ru(-held.0));
-        for level in chain.up() {
-            if let Some(above) = self.groups.get_mut(&level) {
-                above.backlogged -= backlogged;
-                above.queue.retain(|place, _| !queue.contains_key(place));
+        group.above = None;
+        if let Some(above) = self.get_mut(parent) {
+            above.children.remove(id);
+            if above.live.is_awake() {
+                above.live.children_by_rate.remove(&(listed, id));
+                above.live.division.change(Party::Child(id), entered, None);
             }
         }
-        self.propagate_demand(parent);
+        self.add(&chain, Rate(-committed.0), Ru(-held.0));
+        self.list(&chain);
+        for slot in chain.up() {
+            if let Some(above) = self.at_mut(slot).filter(|above| above.live.is_awake()) {
+                above.live.backlogged -= backlogged;
+                above.live.queue.retain(|place, _| !queue.contains_key(place));
+            }
+        }
+        self.propagate_demand(&chain);
+        self.rest(&chain);
     }
 
     /// Puts a detached group under a parent; its specification names that parent already.
     pub(crate) fn attach(&mut self, id: GroupId, parent: GroupId) {
         let Some(chain) = self.chain(parent) else { return };
-        let Some(group) = self.groups.get(&id) else { return };
-        let (committed, held) = (group.committed, group.held);
-        let (queue, backlogged) = (group.queue.clone(), group.backlogged);
+        let Some(group) = self.get_mut(id) else { return };
+        let (committed, held) = (group.live.committed, group.live.held);
+        let (queue, backlogged) = (group.live.queue.clone(), group.live.backlogged);
+        group.above = Some(chain.slot());
         self.add(&chain, committed, held);
-        if let Some(above) = self.groups.get_mut(&parent) {
+        if let Some(above) = self.get_mut(parent) {
             above.children.insert(id);
-            above.children_by_rate.insert((committed, id));
         }
-        for level in chain.up() {
-            if let Some(above) = self.groups.get_mut(&level) {
-                above.backlogged += backlogged;
-                above.queue.extend(queue.iter().map(|(place, need)| (*place, *need)));
+        if let Some(whole) = self.chain(id) {
+            self.list(&whole);
+        }
+        if backlogged > 0 {
+            // Whoever queues has a backlog.
+            for slot in chain.up() {
+                if let Some(above) = self.at_mut(slot) {
+                    above.live.backlogged += backlogged;
+                    above.live.queue.extend(queue.iter().map(|(place, need)| (*place, *need)));
+                }
             }
         }
+        // With its first child the parent's own clients become one party among others.
+        self.propagate_demand(&chain);
     }
 
     /// After a changed definition: what is out now may exceed the new limits until it is renewed or ends.
     pub(crate) fn excuse(&mut self, chain: &Chain) {
-        for id in chain.up() {
-            if let Some(group) = self.groups.get_mut(&id) {
-                group.committed_legacy = group.committed;
-                group.held_legacy = group.held;
+        for slot in chain.up() {
+            if let Some(group) = self.at_mut(slot).filter(|group| group.live.is_awake()) {
+                let live = &mut *group.live;
+                (live.committed_legacy, live.held_legacy) = (live.committed, live.held);
             }
         }
     }

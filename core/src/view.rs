@@ -51,7 +51,7 @@ pub struct LeaseView {
 /// What a clean shutdown saves. Definitions are saved elsewhere.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Snapshot {
-    /// Tokens of every limited group's pool.
+    /// Tokens of the pools that are not full.
     pub pools: Vec<(GroupId, Ru)>,
     /// Leases that have not ended.
     pub leases: Vec<SavedLease>,
@@ -82,28 +82,30 @@ impl Engine {
     /// A group's sums.
     pub fn group_view(&self, id: GroupId) -> Option<GroupView> {
         self.tree.get(id).filter(|group| !group.removed).map(|group| GroupView {
-            committed: group.committed,
+            committed: group.live.committed,
             pool: group.pool.tokens(),
-            held: group.held,
+            held: group.live.held,
             demand: group.demand(),
-            leases: group.leases.len(),
+            leases: group.live.leases.len(),
         })
     }
 
     /// The leases on a group.
     pub fn leases(&self, id: GroupId) -> impl Iterator<Item = LeaseView> {
-        self.tree.get(id).into_iter().flat_map(|group| group.leases.iter()).map(|(client, lease)| LeaseView {
-            client: *client,
-            rate: lease.rate,
-            committed: lease.committed(),
-            cap: lease.cap,
-            lump: lease.lump,
-            demand: lease.demand,
-            backlog: lease.backlog,
-            debt: lease.debt,
-            waiting: lease.waiting,
-            unlimited: lease.unlimited,
-            expires: lease.ends(),
+        self.tree.get(id).into_iter().flat_map(|group| group.live.leases.iter()).map(|(client, lease)| {
+            LeaseView {
+                client: *client,
+                rate: lease.rate,
+                committed: lease.committed(),
+                cap: lease.cap,
+                lump: lease.lump,
+                demand: lease.demand,
+                backlog: lease.backlog,
+                debt: lease.debt,
+                waiting: lease.waiting,
+                unlimited: lease.unlimited,
+                expires: lease.ends(),
+            }
         })
     }
 
@@ -111,22 +113,23 @@ impl Engine {
     pub fn snapshot(&mut self, now: Time) -> Snapshot {
         self.expire(now);
         let mut snapshot = Snapshot { recovery: self.recovering_until.since(now), ..Snapshot::default() };
-        let ids: Vec<GroupId> = self.tree.iter().map(|(id, _)| id).collect();
+        let ids: Vec<GroupId> = self.tree.iter().map(|group| group.id).collect();
         for id in ids {
             let Some(group) = self.tree.get_mut(id) else {
                 continue;
             };
             if group.removed {
                 // There is no group to restore these to: the ancestors they count in recover until they have ended.
-                let longest = group.leases.values().map(|lease| lease.ends().since(now)).max();
+                let longest = group.live.leases.values().map(|lease| lease.ends().since(now)).max();
                 snapshot.recovery = snapshot.recovery.max(longest.unwrap_or_default());
                 continue;
             }
             group.advance(now);
-            if group.spec.limit().is_some() {
+            // One that is full is made full.
+            if group.spec.depth().is_some_and(|depth| group.pool.tokens() < depth) {
                 snapshot.pools.push((id, group.pool.tokens()));
             }
-            snapshot.leases.extend(group.leases.iter().filter(|(_, lease)| !lease.unlimited).map(
+            snapshot.leases.extend(group.live.leases.iter().filter(|(_, lease)| !lease.unlimited).map(
                 |(client, lease)| SavedLease {
                     group: id,
                     client: *client,
@@ -164,8 +167,7 @@ impl Engine {
                 counted_at: now,
                 ..Lease::default()
             };
-            self.take(&chain, saved.client);
-            self.put(&chain, saved.client, lease);
+            self.replace(&chain, saved.group, saved.client, lease);
             self.tree.excuse(&chain);
             self.advance(&chain, now);
         }

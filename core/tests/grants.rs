@@ -310,6 +310,32 @@ fn a_moved_group_is_counted_where_it_is_now() {
 }
 
 #[test]
+fn a_first_child_that_moves_in_hides_nothing_of_what_the_group_wants() {
+    let mut engine = engine(100);
+    engine.put_group(at(0), GroupId(3), GroupSpec::capped(Rate::whole(10))).unwrap();
+    leased(engine.renew(at(0), A, GROUP, 1, &wants(20), None));
+    assert_eq!(engine.group_view(GROUP).unwrap().demand, Rate::whole(40));
+    let below = GroupSpec { parent: Some(GROUP), ..GroupSpec::capped(Rate::whole(10)) };
+    engine.put_group(at(10), GroupId(3), below).unwrap();
+    assert_eq!(engine.group_view(GROUP).unwrap().demand, Rate::whole(40));
+}
+
+#[test]
+fn those_who_wait_in_a_moved_group_make_its_new_parents_scarce() {
+    let mut engine = engine(100);
+    engine.put_group(at(0), GroupId(3), GroupSpec::capped(Rate::whole(10))).unwrap();
+    // Too large for the local bucket, so it holds nothing and waits for a lump.
+    let large = Ask { head: Ru::whole(9), ..waits(0, 9) };
+    leased(engine.renew(at(0), A, GroupId(3), 1, &large, None));
+    leased(engine.renew(at(1), A, GroupId(3), 2, &large, None));
+    let below = GroupSpec { parent: Some(GROUP), ..GroupSpec::capped(Rate::whole(10)) };
+    engine.put_group(at(10), GroupId(3), below).unwrap();
+    assert!(leased(engine.renew(at(20), B, GROUP, 1, &wants(5), None)).scarce);
+    engine.release(at(30), A);
+    assert!(!leased(engine.renew(at(40), B, GROUP, 2, &wants(5), None)).scarce);
+}
+
+#[test]
 fn a_clean_restart_keeps_leases_and_pools() {
     let mut engine = engine(100);
     let terms = leased(engine.renew(at(0), A, GROUP, 5, &waits(500, 1_000), None));

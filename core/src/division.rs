@@ -1,0 +1,107 @@
+//! The division of a group's rate among those below it.
+//!
+//! The guarantees of the parties with demand are met first (in proportion to the guarantees when they do not fit),
+//! then what is left goes to those who may use more, higher priority first, max-min by weight within a priority. Who
+//! comes first leaves a sixteenth to those after, so that nobody starves. A group's own clients compete as one more
+//! party without a guarantee.
+
+use crate::fill::{Member, WaterFill};
+use crate::group::{GroupId, Priority};
+use crate::units::Rate;
+
+/// Those who come first (guarantees, then higher priorities) leave one part in this many to each priority after
+/// them, so that nobody starves.
+const LEFT_FOR_OTHERS: i64 = 16;
+
+/// Who divides a group's rate: a child group, or the group's own clients together.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(crate) enum Party {
+    Own,
+    Child(GroupId),
+}
+
+/// What a party entered: what its guarantee covers, and what it would borrow.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct Entry {
+    sure: Member,
+    rest: Member,
+    priority: Priority,
+}
+
+impl Entry {
+    /// `None` without a want. `guarantee` is zero for own clients.
+    pub(crate) fn new(want: Rate, guarantee: Rate, priority: Priority, weight: u32) -> Option<Self> {
+        let sure = want.min(guarantee);
+        (want.0 != 0).then(|| Self {
+            sure: Member::new(sure.0, guarantee.0),
+            rest: Member::new((want - sure).0, i64::from(weight)),
+            priority,
+        })
+    }
+}
+
+/// Parties with demand, by what is served first.
+#[derive(Clone, Debug, Hash)]
+pub(crate) struct Division {
+    guarantees: WaterFill<Party>,
+    borrowing: [WaterFill<Party>; 3],
+    /// What the group's own clients entered.
+    own: Option<Entry>,
+}
+
+impl Division {
+    pub(crate) const fn new() -> Self {
+        Self { guarantees: WaterFill::new(), borrowing: [const { WaterFill::new() }; 3], own: None }
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.guarantees.len() == 0
+    }
+
+    /// Parties with demand.
+    pub(crate) fn len(&self) -> usize {
+        self.guarantees.len()
+    }
+
+    /// Sum of all wants.
+    pub(crate) fn demand(&self) -> i64 {
+        self.borrowing.iter().fold(self.guarantees.demand(), |sum, f| sum.saturating_add(f.demand()))
+    }
+
+    /// Enters a party, changes what it entered `before`, or takes it out.
+    pub(crate) fn change(&mut self, party: Party, before: Option<Entry>, after: Option<Entry>) {
+        self.guarantees.change(party, before.map(|entry| entry.sure), after.map(|entry| entry.sure));
+        for (rank, fill) in self.borrowing.iter_mut().enumerate() {
+            let rest = |entry: Entry| (usize::from(entry.priority.rank()) == rank).then_some(entry.rest);
+            fill.change(party, before.and_then(rest), after.and_then(rest));
+        }
+    }
+
+    /// The same for the group's own clients.
+    pub(crate) fn change_own(&mut self, after: Option<Entry>) {
+        let before = std::mem::replace(&mut self.own, after);
+        self.change(Party::Own, before, after);
+    }
+
+    /// What the group's own clients get of `capacity`.
+    pub(crate) fn own_share(&self, capacity: Rate) -> Rate {
+        self.share(Party::Own, self.own, capacity)
+    }
+
+    /// What a party gets of `capacity`.
+    pub(crate) fn share(&self, party: Party, entry: Option<Entry>, capacity: Rate) -> Rate {
+        let Some(entry) = entry else { return Rate::ZERO };
+        let part = capacity.0 / LEFT_FOR_OTHERS;
+        let mut left_after: i64 = self.borrowing.iter().map(|fill| fill.demand().min(part)).sum();
+        let sure = self.guarantees.share(party, entry.sure, capacity.0 - left_after);
+        let mut left = capacity.0 - self.guarantees.given(capacity.0 - left_after);
+        for (rank, fill) in self.borrowing.iter().enumerate() {
+            left_after -= fill.demand().min(part);
+            if usize::from(entry.priority.rank()) == rank {
+                return Rate(sure.saturating_add(fill.share(party, entry.rest, left - left_after)));
+            }
+            left -= fill.given(left - left_after);
+        }
+        Rate(sure)
+    }
+}

@@ -1,0 +1,103 @@
+//! What is leased, wanted and waited for in a group and below it. A group in which nothing is has no such part, so
+//! that idle groups cost little; it comes with the first client and goes with the last.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::ops::{Deref, DerefMut};
+
+use crate::division::{Division, Entry};
+use crate::fill::WaterFill;
+use crate::group::{ClientId, GroupId};
+use crate::lease::Lease;
+use crate::units::{Rate, Ru, Time};
+
+/// A client waiting for a lump, first come first served.
+pub(crate) type QueuePlace = (Time, ClientId, GroupId);
+
+/// The part of a group that only those in use have. Reading an idle one finds everything at zero; writing wakes it.
+#[derive(Clone, Debug, Default, Hash)]
+pub(crate) struct Live(Option<Box<Parts>>);
+
+/// Live state of one group.
+#[derive(Clone, Debug, Hash)]
+pub(crate) struct Parts {
+    /// Rate and tokens that the nodes below may be using.
+    pub committed: Rate,
+    pub held: Ru,
+    /// A changed definition may leave more out than the new limits allow until leases are renewed or end.
+    pub committed_legacy: Rate,
+    pub held_legacy: Ru,
+    pub leases: BTreeMap<ClientId, Lease>,
+    /// Own leases by committed rate, and child groups by theirs where it is not zero: where rate can be recalled from.
+    pub by_rate: BTreeSet<(Rate, ClientId)>,
+    pub children_by_rate: BTreeSet<(Rate, GroupId)>,
+    /// The rate under which the parent lists this group.
+    pub listed: Rate,
+    /// What the group's own clients want.
+    pub own: WaterFill<ClientId>,
+    /// What they were last given together.
+    pub own_capacity: Rate,
+    /// What children and own clients want together, and what of it this group entered at its parent.
+    pub division: Division,
+    pub entered: Option<Entry>,
+    /// Clients in the subtree that wait for a lump, and clients with a backlog.
+    pub queue: BTreeMap<QueuePlace, Ru>,
+    pub backlogged: u64,
+}
+
+static IDLE: Parts = Parts::new();
+
+impl Parts {
+    const fn new() -> Self {
+        Self {
+            committed: Rate::ZERO,
+            held: Ru::ZERO,
+            committed_legacy: Rate::ZERO,
+            held_legacy: Ru::ZERO,
+            leases: BTreeMap::new(),
+            by_rate: BTreeSet::new(),
+            children_by_rate: BTreeSet::new(),
+            listed: Rate::ZERO,
+            own: WaterFill::new(),
+            own_capacity: Rate::ZERO,
+            division: Division::new(),
+            entered: None,
+            queue: BTreeMap::new(),
+            backlogged: 0,
+        }
+    }
+
+    fn is_idle(&self) -> bool {
+        let nothing_out = self.leases.is_empty() && self.committed == Rate::ZERO && self.held == Ru::ZERO;
+        let nobody_listed =
+            self.by_rate.is_empty() && self.children_by_rate.is_empty() && self.listed == Rate::ZERO;
+        let nothing_wanted = self.own.len() == 0 && self.division.is_empty() && self.entered.is_none();
+        nothing_out && nobody_listed && nothing_wanted && self.queue.is_empty() && self.backlogged == 0
+    }
+}
+
+impl Live {
+    pub(crate) fn is_awake(&self) -> bool {
+        self.0.is_some()
+    }
+
+    /// Lets the part go when there is nothing in it.
+    pub(crate) fn rest(&mut self) {
+        if self.0.as_ref().is_some_and(|parts| parts.is_idle()) {
+            self.0 = None;
+        }
+    }
+}
+
+impl Deref for Live {
+    type Target = Parts;
+
+    fn deref(&self) -> &Parts {
+        self.0.as_deref().unwrap_or(&IDLE)
+    }
+}
+
+impl DerefMut for Live {
+    fn deref_mut(&mut self) -> &mut Parts {
+        self.0.get_or_insert_with(|| Box::new(Parts::new()))
+    }
+}

@@ -1,0 +1,249 @@
+//! Members in the order of the level that satisfies them, with sums: where the water stands is found on one way down.
+//!
+//! Method: a B+ tree whose branches carry the demand and the weight of everything below. A node is let go when it is
+//! empty and never merged before, which under mixed changes wastes little (Johnson and Shasha, B-trees with inserts
+//! and deletes: why free-at-empty is better than merge-at-half, 1993).
+
+use std::hash::{Hash, Hasher};
+
+/// Items of a leaf, or children of a branch; a fuller one is split.
+const FULL: usize = 32;
+
+/// One member, in its place.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct Item<K> {
+    /// The level that satisfies it.
+    pub level: i128,
+    pub key: K,
+    pub demand: i64,
+    pub weight: i64,
+}
+
+impl<K: Copy> Item<K> {
+    fn place(&self) -> (i128, K) {
+        (self.level, self.key)
+    }
+
+    fn sum(&self) -> Sum {
+        Sum { demand: i128::from(self.demand), weight: i128::from(self.weight) }
+    }
+}
+
+/// What some members come to together.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub(crate) struct Sum {
+    pub demand: i128,
+    pub weight: i128,
+}
+
+impl Sum {
+    pub(crate) fn plus(self, other: Self) -> Self {
+        Self { demand: self.demand + other.demand, weight: self.weight + other.weight }
+    }
+
+    pub(crate) fn minus(self, other: Self) -> Self {
+        Self { demand: self.demand - other.demand, weight: self.weight - other.weight }
+    }
+}
+
+/// All members.
+#[derive(Clone, Debug)]
+pub(crate) struct Ordered<K> {
+    root: Node<K>,
+}
+
+#[derive(Clone, Debug)]
+enum Node<K> {
+    Leaf(Vec<Item<K>>),
+    Branch(Vec<Child<K>>),
+}
+
+#[derive(Clone, Debug)]
+struct Child<K> {
+    /// No item below comes before this place, and none of the children before it comes after.
+    first: (i128, K),
+    sum: Sum,
+    below: Node<K>,
+}
+
+impl<K> Ordered<K> {
+    pub(crate) const fn new() -> Self {
+        Self { root: Node::Leaf(Vec::new()) }
+    }
+}
+
+impl<K: Ord + Copy> Ordered<K> {
+    pub(crate) fn insert(&mut self, item: Item<K>) {
+        if let Some(upper) = self.root.insert(item) {
+            let lower = std::mem::replace(&mut self.root, Node::Leaf(Vec::new()));
+            self.root = Node::Branch([lower, upper].into_iter().filter_map(Child::of).collect());
+        }
+    }
+
+    /// Takes a member out; false for a stranger.
+    pub(crate) fn remove(&mut self, level: i128, key: K) -> bool {
+        let found = self.root.remove((level, key)).is_some();
+        loop {
+            match &mut self.root {
+                Node::Branch(children) if children.len() <= 1 => {
+                    self.root = children.pop().map_or(Node::Leaf(Vec::new()), |only| only.below);
+                }
+                Node::Branch(_) | Node::Leaf(_) => return found,
+            }
+        }
+    }
+
+    /// The sum of the first members, as many as are `under` water, given a level and the sum of all before it; and a
+    /// place that only those come before, or none when all are. Once one is not under water, none after it may be.
+    pub(crate) fn dive(&self, under: impl Fn(i128, Sum) -> bool) -> (Sum, Option<(i128, K)>) {
+        let (mut before, mut end) = (Sum::default(), None);
+        let mut node = &self.root;
+        while let Node::Branch(children) = node {
+            let mut children = children.iter();
+            let Some(mut child) = children.next() else { break };
+            for next in children {
+                let passed = before.plus(child.sum);
+                if !under(next.first.0, passed) {
+                    end = Some(next.first);
+                    break;
+                }
+                (before, child) = (passed, next);
+            }
+            node = &child.below;
+        }
+        if let Node::Leaf(items) = node {
+            for item in items {
+                if !under(item.level, before) {
+                    return (before, Some(item.place()));
+                }
+                before = before.plus(item.sum());
+            }
+        }
+        (before, end)
+    }
+}
+
+impl<K: Ord + Copy> Node<K> {
+    /// The upper half, when the node got too full.
+    fn insert(&mut self, item: Item<K>) -> Option<Self> {
+        match self {
+            Self::Leaf(items) => {
+                let at = items.partition_point(|other| other.place() < item.place());
+                items.insert(at, item);
+                (items.len() > FULL).then(|| Self::Leaf(items.split_off(items.len() / 2)))
+            }
+            Self::Branch(children) => {
+                let at = children.partition_point(|child| child.first <= item.place()).saturating_sub(1);
+                let child = children.get_mut(at)?;
+                child.first = child.first.min(item.place());
+                child.sum = child.sum.plus(item.sum());
+                if let Some(upper) = child.below.insert(item).and_then(Child::of) {
+                    child.sum = child.sum.minus(upper.sum);
+                    children.insert(at + 1, upper);
+                }
+                (children.len() > FULL).then(|| Self::Branch(children.split_off(children.len() / 2)))
+            }
+        }
+    }
+
+    fn remove(&mut self, place: (i128, K)) -> Option<Item<K>> {
+        match self {
+            Self::Leaf(items) => {
+                let at = items.binary_search_by(|item| item.place().cmp(&place)).ok()?;
+                Some(items.remove(at))
+            }
+            Self::Branch(children) => {
+                let at = children.partition_point(|child| child.first <= place).checked_sub(1)?;
+                let child = children.get_mut(at)?;
+                let item = child.below.remove(place)?;
+                child.sum = child.sum.minus(item.sum());
+                if child.below.is_empty() {
+                    children.remove(at);
+                }
+                Some(item)
+            }
+        }
+    }
+
+    fn is_empty(&self) -> bool {
+        match self {
+            Self::Leaf(items) => items.is_empty(),
+            Self::Branch(children) => children.is_empty(),
+        }
+    }
+}
+
+impl<K: Ord + Copy> Child<K> {
+    fn of(below: Node<K>) -> Option<Self> {
+        let (first, sum) = match &below {
+            Node::Leaf(items) => {
+                let sum = items.iter().fold(Sum::default(), |sum, item| sum.plus(item.sum()));
+                (items.first()?.place(), sum)
+            }
+            Node::Branch(children) => {
+                let sum = children.iter().fold(Sum::default(), |sum, child| sum.plus(child.sum));
+                (children.first()?.first, sum)
+            }
+        };
+        Some(Self { first, sum, below })
+    }
+}
+
+/// The members are what counts, however they are spread over nodes.
+impl<K: Hash> Hash for Ordered<K> {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.root.hash(state);
+    }
+}
+
+impl<K: Hash> Hash for Node<K> {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        match self {
+            Self::Leaf(items) => items.iter().for_each(|item| item.hash(state)),
+            Self::Branch(children) => children.iter().for_each(|child| child.below.hash(state)),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn item(level: i128, key: u16) -> Item<u16> {
+        Item { level, key, demand: i64::from(key) + 1, weight: 3 }
+    }
+
+    proptest! {
+        /// Long enough for three levels of nodes, and for most of them to go again.
+        #[test]
+        fn sums_and_order_are_those_of_a_plain_map(steps in prop::collection::vec((0_i128..40, 0_u16..4_000, 0_u8..5), 1..6_000), all_go: bool) {
+            let (mut ordered, mut plain) = (Ordered::new(), BTreeMap::new());
+            for (level, key, kind) in &steps {
+                if *kind == 0 {
+                    prop_assert_eq!(ordered.remove(*level, *key), plain.remove(&(*level, *key)).is_some());
+                } else if plain.insert((*level, *key), item(*level, *key)).is_none() {
+                    ordered.insert(item(*level, *key));
+                }
+            }
+            if all_go {
+                let mut left: Vec<_> = plain.keys().copied().collect();
+                for (level, key) in left.split_off(left.len().min(5)) {
+                    prop_assert!(ordered.remove(level, key));
+                    plain.remove(&(level, key));
+                }
+            }
+            for water in [-1, 0, 7, 20, 39, 40] {
+                let (sum, end) = ordered.dive(|level, _| level <= water);
+                let under = plain.range(..=(water, u16::MAX));
+                let expected = under.fold(Sum::default(), |sum, (_, item)| sum.plus(item.sum()));
+                prop_assert_eq!(sum, expected);
+                let all = plain.keys().all(|place| end.is_none_or(|end| (*place < end) == (place.0 <= water)));
+                prop_assert!(all && (end.is_some() || plain.keys().all(|(level, _)| *level <= water)));
+            }
+        }
+    }
+}
