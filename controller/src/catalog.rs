@@ -12,12 +12,13 @@ use tidegate_core::units::Rate;
 use crate::definition::Definition;
 use crate::error::AdminError;
 use crate::limits::MAX_GROUPS;
-use crate::name::GroupName;
+use crate::name::{GroupName, NameError};
 
 /// All groups.
 #[derive(Debug, Default)]
 pub struct Catalog {
-    entries: BTreeMap<GroupId, Entry>,
+    /// Boxed, because a map keeps room for almost as many as it holds.
+    entries: BTreeMap<GroupId, Box<Entry>>,
     ids: BTreeMap<GroupName, GroupId>,
     children: BTreeMap<GroupId, BTreeSet<GroupId>>,
     /// Sum of the guarantees below each group, in micro-RU/s; `None` is the top. Wide, so that it never saturates.
@@ -38,6 +39,42 @@ impl Catalog {
         Self { capacity, next_id: next_id.max(GroupId::DEFAULT.0 + 1), ..Self::default() }
     }
 
+    /// The catalog of a store's definitions, in any order. The error says what is wrong with them. Each map is made at
+    /// once: filled in order one by one, it would stay little more than half full.
+    pub fn load(
+        capacity: Option<Rate>,
+        next_id: u32,
+        definitions: Vec<(GroupId, Definition)>,
+    ) -> Result<Self, String> {
+        let mut catalog = Self::new(capacity, next_id);
+        let count = definitions.len();
+        catalog.ids = definitions.iter().map(|(id, definition)| (definition.name.clone(), *id)).collect();
+        let twice = |(id, definition): &&(GroupId, Definition)| catalog.id(&definition.name) != Some(*id);
+        if let Some((_, definition)) = definitions.iter().find(twice) {
+            return Err(format!("group {} is there twice", definition.name));
+        }
+        let entries = definitions.into_iter().map(|(id, definition)| {
+            let parent = definition.parent.as_ref().map(|name| {
+                catalog.id(name).ok_or_else(|| format!("the parent {name} of {} is missing", definition.name))
+            });
+            Ok((id, Box::new(Entry { parent: parent.transpose()?, definition })))
+        });
+        catalog.entries = entries.collect::<Result<_, String>>()?;
+        if catalog.entries.len() != count {
+            return Err("a group has the id of another".to_owned());
+        }
+        let rows: Vec<_> =
+            catalog.entries.iter().map(|(id, entry)| (*id, entry.parent, entry.definition.rate)).collect();
+        for (id, parent, rate) in rows {
+            catalog.next_id = catalog.next_id.max(id.0.saturating_add(1));
+            catalog.guarantee(parent, rate, 1);
+            if let Some(parent) = parent {
+                catalog.children.entry(parent).or_default().insert(id);
+            }
+        }
+        Ok(catalog)
+    }
+
     /// How many groups there are.
     pub fn len(&self) -> usize {
         self.entries.len()
@@ -56,6 +93,14 @@ impl Catalog {
     /// The id of a name.
     pub fn id(&self, name: &GroupName) -> Option<GroupId> {
         self.ids.get(name).copied()
+    }
+
+    /// The id of a name as someone wrote it: first as it stands, so that the usual spelling costs no copy.
+    pub fn id_of(&self, text: &str) -> Result<Option<GroupId>, NameError> {
+        match self.ids.get(text) {
+            Some(id) => Ok(Some(*id)),
+            None => GroupName::parse(text).map(|name| self.id(&name)),
+        }
     }
 
     /// The id of a name, or the error that names it.
@@ -87,7 +132,7 @@ impl Catalog {
     pub fn page(&self, after: Option<&GroupName>) -> impl Iterator<Item = &Definition> {
         use std::ops::Bound::{Excluded, Unbounded};
         let from = after.map_or(Unbounded, Excluded);
-        self.ids.range((from, Unbounded)).filter_map(|(_, id)| self.get(*id))
+        self.ids.range::<GroupName, _>((from, Unbounded)).filter_map(|(_, id)| self.get(*id))
     }
 
     /// Ids and definitions, in order of the ids.
@@ -218,7 +263,7 @@ impl Catalog {
         self.next_id = self.next_id.max(id.0.saturating_add(1));
         self.guarantee(parent, definition.rate, 1);
         self.ids.insert(definition.name.clone(), id);
-        self.entries.insert(id, Entry { definition, parent });
+        self.entries.insert(id, Box::new(Entry { definition, parent }));
     }
 
     /// Removes a group without children.

@@ -41,7 +41,7 @@ pub struct Definition {
     /// Debt a node is expected to stay within.
     pub max_debt: Ru,
     /// For people.
-    pub comment: String,
+    pub comment: Box<str>,
     /// Grows with every change.
     pub revision: u64,
 }
@@ -73,7 +73,7 @@ impl Definition {
             renew_every: spec.renew_every,
             fallback: Fallback::Unlimited,
             max_debt: spec.max_debt,
-            comment: "everyone who is bound to no other group".to_owned(),
+            comment: "everyone who is bound to no other group".into(),
             revision: 0,
         }
     }
@@ -101,7 +101,7 @@ impl Definition {
             renew_every,
             fallback: fallback(&text.fallback)?,
             max_debt: max_debt.unwrap_or(defaults.max_debt),
-            comment: comment(&text.comment)?,
+            comment: comment(&text.comment)?.into(),
             revision: text.revision,
         })
     }
@@ -135,7 +135,7 @@ impl Definition {
                 Fallback::Rate(rate) => rate_text(rate),
             },
             max_debt: amount_text(self.max_debt),
-            comment: self.comment.clone(),
+            comment: self.comment.to_string(),
             revision: self.revision,
         }
     }
@@ -247,7 +247,7 @@ fn periods(text: &GroupText) -> Result<(Span, Span), AdminError> {
     Ok((ttl, renew))
 }
 
-fn comment(text: &str) -> Result<String, AdminError> {
+fn comment(text: &str) -> Result<&str, AdminError> {
     let length = text.chars().count();
     if length > MAX_COMMENT {
         let message = format!("{length} characters are too many: at most {MAX_COMMENT}");
@@ -259,7 +259,7 @@ fn comment(text: &str) -> Result<String, AdminError> {
             "holds a control character; write plain text on one line",
         ));
     }
-    Ok(text.to_owned())
+    Ok(text)
 }
 
 #[cfg(test)]

@@ -4,7 +4,7 @@
 //! one twice is harmless. Time is the wall clock in seconds and never runs backwards here: what arrives after a step
 //! back is counted in the newest bucket.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use tidegate_core::group::GroupId;
 use tidegate_core::usage::Consumption;
@@ -70,7 +70,8 @@ pub struct Bucket {
 #[derive(Debug, Default)]
 pub struct History {
     open: BTreeMap<Bucket, Consumption>,
-    dirty: BTreeMap<Bucket, Consumption>,
+    /// The open ones that changed, and closed ones that could not be stored.
+    dirty: BTreeSet<Bucket>,
     newest_unix_s: u64,
 }
 
@@ -89,22 +90,26 @@ impl History {
             let bucket = Bucket { resolution, start_unix_s, group };
             let amount = self.open.entry(bucket).or_default();
             *amount = amount.plus(delta);
-            self.dirty.insert(bucket, *amount);
+            self.dirty.insert(bucket);
         }
     }
 
     /// Takes back what `take_dirty` gave, because storing it failed. What changed since then is newer and stays.
     pub fn mark_dirty(&mut self, buckets: BTreeMap<Bucket, Consumption>) {
         for (bucket, amount) in buckets {
-            self.dirty.entry(bucket).or_insert(amount);
+            self.open.entry(bucket).or_insert(amount);
+            self.dirty.insert(bucket);
         }
     }
 
     /// Buckets that changed since the last call, with their amounts; closed buckets are let go.
     pub fn take_dirty(&mut self) -> BTreeMap<Bucket, Consumption> {
         let newest = self.newest_unix_s;
+        let dirty = std::mem::take(&mut self.dirty);
+        let changed =
+            dirty.into_iter().filter_map(|bucket| Some((bucket, *self.open.get(&bucket)?))).collect();
         self.open.retain(|bucket, _| bucket.start_unix_s >= bucket.resolution.start(newest));
-        std::mem::take(&mut self.dirty)
+        changed
     }
 }
 

@@ -23,6 +23,9 @@ use crate::limits::MAX_GROUP_SERIES;
 /// Label of the groups that have no series of their own.
 const OTHER: &str = "_other";
 
+/// What a grant can say.
+const STATUSES: [&str; 5] = ["leased", "unlimited", "unknown_group", "recovering", "refused"];
+
 type FloatGauge = Gauge<f64, AtomicU64>;
 
 /// One label: the group.
@@ -50,8 +53,9 @@ pub struct Metrics {
     series: Mutex<BTreeSet<String>>,
     /// Renew messages answered.
     pub renewals: Counter,
-    /// Grant entries, by status.
-    pub grants: Family<StatusLabel, Counter>,
+    grants: Family<StatusLabel, Counter>,
+    /// Its counters, in hand.
+    statuses: Vec<(&'static str, Counter)>,
     /// Entries and reports that were not accepted, by reason.
     pub refused: Family<ReasonLabel, Counter>,
     /// Lower orders pushed.
@@ -86,6 +90,24 @@ pub struct Metrics {
     pub changes: Counter,
 }
 
+/// Counts the charges of one group.
+#[derive(Clone, Debug)]
+pub struct Charges {
+    sum: Counter<f64, AtomicU64>,
+    /// Counts as well, for a group without a series of its own.
+    overflow: Option<Counter>,
+}
+
+impl Charges {
+    /// Counts a charge.
+    pub fn add(&self, amount: Ru) {
+        self.sum.inc_by(float(amount.0));
+        if let Some(overflow) = &self.overflow {
+            overflow.inc();
+        }
+    }
+}
+
 /// A group's state in the grant engine.
 #[derive(Clone, Debug)]
 pub struct GroupSample {
@@ -103,6 +125,8 @@ impl Metrics {
     /// All at zero.
     pub fn new() -> Self {
         let mut metrics = Self { registry: Registry::with_prefix("tidegate"), ..Self::default() };
+        let counter = |status| (status, metrics.grants.get_or_create(&StatusLabel { status }).clone());
+        metrics.statuses = STATUSES.map(counter).into();
         let seconds = Histogram::new(exponential_buckets(0.0005, 2.0, 14));
         metrics.commit_seconds = Some(seconds.clone());
         let registry = &mut metrics.registry;
@@ -152,7 +176,9 @@ impl Metrics {
 
     /// Counts a grant entry.
     pub fn granted(&self, status: &'static str) {
-        self.grants.get_or_create(&StatusLabel { status }).inc();
+        if let Some((_, counter)) = self.statuses.iter().find(|(known, _)| *known == status) {
+            counter.inc();
+        }
     }
 
     /// Counts an entry or report that was not accepted.
@@ -160,17 +186,15 @@ impl Metrics {
         self.refused.get_or_create(&ReasonLabel { reason }).inc();
     }
 
-    /// Counts a charge.
-    pub fn charge(&self, group: &str, amount: Ru) {
+    /// Where the charges of a group are counted. Finding it costs more than counting, so callers keep it.
+    pub fn charges(&self, group: &str) -> Charges {
         let own = {
             let mut series = self.series.lock().unwrap_or_else(PoisonError::into_inner);
             series.contains(group) || (series.len() < MAX_GROUP_SERIES && series.insert(group.to_owned()))
         };
-        if !own {
-            self.overflow.inc();
-        }
+        let overflow = (!own).then(|| self.overflow.clone());
         let group = if own { group } else { OTHER }.to_owned();
-        self.charged.get_or_create(&GroupLabel { group }).inc_by(float(amount.0));
+        Charges { sum: self.charged.get_or_create(&GroupLabel { group }).clone(), overflow }
     }
 
     /// Counts the time of a commit.
@@ -210,9 +234,9 @@ mod tests {
     fn series_per_group_are_bounded() {
         let metrics = Metrics::new();
         for group in 0..MAX_GROUP_SERIES + 5 {
-            metrics.charge(&format!("g{group}"), Ru::whole(1));
+            metrics.charges(&format!("g{group}")).add(Ru::whole(1));
         }
-        metrics.charge("g0", Ru(500_000));
+        metrics.charges("g0").add(Ru(500_000));
         let sample = |name: &str| GroupSample {
             name: name.to_owned(),
             committed: Rate::whole(7),

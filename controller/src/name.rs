@@ -3,6 +3,7 @@
 //! A group name is 1 to 64 characters of `[a-z0-9._-]` and starts with a letter or a digit; upper case is folded.
 //! A tenant or user is 1 to 64 of `[A-Za-z0-9._@-]`, a client id 1 to 64 of `[A-Za-z0-9._-]`; both keep their case.
 
+use std::borrow::Borrow;
 use std::fmt;
 use std::sync::Arc;
 
@@ -43,6 +44,13 @@ impl GroupName {
 
     /// The name.
     pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+/// Names are ordered as their texts are.
+impl Borrow<str> for GroupName {
+    fn borrow(&self) -> &str {
         &self.0
     }
 }

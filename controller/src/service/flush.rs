@@ -114,13 +114,11 @@ impl State {
             };
             (!fresh).then_some((*id, stored))
         });
-        Taken {
-            clients: clients.collect(),
-            rows: self.ledger.take_dirty(),
-            history: self.history.take_dirty(),
-            next_client: self.clients.next_id(),
-            seqs,
-        }
+        let clients = clients.collect();
+        // In the order of the keys, so that neighbours go to the same page.
+        let mut rows = self.ledger.take_dirty();
+        rows.sort_unstable_by_key(|(client, group, _)| (*client, *group));
+        Taken { clients, rows, history: self.history.take_dirty(), next_client: self.clients.next_id(), seqs }
     }
 
     fn stored(&mut self, taken: Taken) {

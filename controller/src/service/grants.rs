@@ -12,6 +12,7 @@ use super::{Service, State};
 use crate::clients::NodeStats;
 use crate::clock::Clock;
 use crate::limits::MAX_PROOF_BYTES;
+use crate::live::Live;
 use crate::name::GroupName;
 use crate::proof::{Claim, Holder, proven};
 
@@ -147,8 +148,7 @@ impl Service {
             Ok(total) => total,
             Err(message) => return refuse("malformed", message),
         };
-        let group = GroupName::parse(&report.group).ok();
-        let Some((id, name)) = group.and_then(|name| Some((state.catalog.id(&name)?, name))) else {
+        let Ok(Some(id)) = state.catalog.id_of(&report.group) else {
             return refuse("unknown_group", &"the group does not exist");
         };
         let client = match report.incarnation {
@@ -168,11 +168,15 @@ impl Service {
             Ok(delta) => {
                 state.charged.insert(id);
                 state.history.add(id, unix_us / 1_000_000, &delta);
-                state.live.entry(id).or_default().add(now, delta.ru());
+                let live = state.live.entry(id).or_insert_with(|| {
+                    let name = state.catalog.name(id).map_or("", GroupName::as_str);
+                    (Live::default(), self.metrics.charges(name))
+                });
+                live.0.add(now, delta.ru());
+                live.1.add(delta.ru());
                 state.live_clients.entry((id, client)).or_default().add(now, delta.ru());
                 // An earlier incarnation is stored as known together with its rows.
                 state.unstored.entry(client).or_default();
-                self.metrics.charge(name.as_str(), delta.ru());
             }
         }
     }
@@ -187,20 +191,20 @@ impl Service {
         unix_us: u64,
     ) -> Option<Answer> {
         let decoded = entry.ask.as_ref().map_err(Clone::clone);
-        let named = GroupName::parse(&entry.group).map_err(|error| error.to_string());
-        let (ask, proof, name) = match (decoded, named) {
-            (Ok((ask, proof)), Ok(name)) => (ask, proof, name),
+        let named = state.catalog.id_of(&entry.group).map_err(|error| error.to_string());
+        let (ask, proof, id) = match (decoded, named) {
+            (Ok((ask, proof)), Ok(id)) => (ask, proof, id),
             (Err(message), _) | (_, Err(message)) => {
                 self.metrics.refuse("malformed");
                 self.metrics.granted("refused");
                 return Some(Answer::Refused(message));
             }
         };
-        let Some(id) = state.catalog.id(&name) else {
+        let Some(id) = id else {
             self.metrics.granted("unknown_group");
             return Some(Answer::Grant(Grant::UnknownGroup, Vec::new()));
         };
-        let held = match state.recovery(&self.clock).0 {
+        let held = match state.engine.recovering_until().since(now).0 {
             0 => None,
             // Where nothing limits there is nothing to overspend, and no reason to wait.
             _ if state.catalog.effective_limit(id).is_none() => Some(Held::default()),
@@ -280,7 +284,7 @@ impl State {
         let now = clock.now();
         let engine = &self.engine;
         self.active.retain(|id| engine.group_view(*id).is_some_and(|view| view.leases > 0));
-        self.live.retain(|_, live| !live.is_idle(now));
+        self.live.retain(|_, (live, _)| !live.is_idle(now));
         self.live_clients.retain(|_, live| !live.is_idle(now));
     }
 }

@@ -7,6 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::ops::ControlFlow;
 use std::sync::{Arc, Mutex};
 
+use tidegate_core::GroupError;
 use tidegate_core::engine::Engine;
 use tidegate_core::group::{ClientId, GroupId, GroupSpec};
 use tidegate_core::ledger::Ledger;
@@ -135,44 +136,26 @@ fn load_catalog(
     let next_id = meta.number(META_NEXT_GROUP)?.unwrap_or(0);
     let next_id =
         u32::try_from(next_id).map_err(|_| bad(Table::Meta, "the next group id is out of range"))?;
-    let mut catalog = Catalog::new(config.capacity, next_id);
-    let mut waiting: BTreeMap<GroupName, (GroupId, Definition)> = BTreeMap::new();
+    let mut definitions: Vec<(GroupId, Definition)> = Vec::new();
     let default = Definition::default_group();
     each(store, Table::Groups, |key, value| {
         let (id, stored): (GroupId, StoredGroup) =
             (group_of(Table::Groups, key)?, json(Table::Groups, value)?);
         let definition =
             Definition::parse(&stored.group).map_err(|error| bad(Table::Groups, &error.to_string()))?;
-        let name = definition.name.clone();
-        if stored.id != id.0 || id == GroupId::ROOT || (id == GroupId::DEFAULT) != (name == default.name) {
+        let name = &definition.name;
+        if stored.id != id.0 || id == GroupId::ROOT || (id == GroupId::DEFAULT) != (*name == default.name) {
             return Err(bad(Table::Groups, &format!("group {name} has the id of another")));
         }
-        match waiting.insert(name.clone(), (id, definition)) {
-            Some(_) => Err(bad(Table::Groups, &format!("group {name} is there twice"))),
-            None => Ok(()),
-        }
+        definitions.push((id, definition));
+        Ok(())
     })?;
-    if !waiting.contains_key(&default.name) {
+    if definitions.iter().all(|(id, _)| *id != GroupId::DEFAULT) {
         let stored = StoredGroup { id: GroupId::DEFAULT.0, group: default.text() };
         first_batch.push(put_json(Table::Groups, group_key(GroupId::DEFAULT), &stored)?);
-        waiting.insert(default.name.clone(), (GroupId::DEFAULT, default));
+        definitions.push((GroupId::DEFAULT, default));
     }
-    // Parents first: each round places the groups whose parent is placed.
-    while !waiting.is_empty() {
-        let ready =
-            |definition: &Definition| definition.parent.as_ref().is_none_or(|p| catalog.id(p).is_some());
-        let (placeable, rest): (BTreeMap<_, _>, BTreeMap<_, _>) =
-            waiting.into_iter().partition(|(_, (_, definition))| ready(definition));
-        if placeable.is_empty() {
-            let names: Vec<_> = rest.keys().take(5).map(GroupName::as_str).collect();
-            return Err(bad(Table::Groups, &format!("the parents of {} are missing", names.join(", "))));
-        }
-        for (id, definition) in placeable.into_values() {
-            catalog.put(id, definition);
-        }
-        waiting = rest;
-    }
-    Ok(catalog)
+    Catalog::load(config.capacity, next_id, definitions).map_err(|reason| bad(Table::Groups, &reason))
 }
 
 fn load_costs(
@@ -205,16 +188,21 @@ fn build_engine(now: Time, config: ServiceConfig, catalog: &Catalog) -> Result<E
     let mut engine = Engine::new(now, config.engine);
     let root = config.capacity.map_or_else(GroupSpec::unlimited, GroupSpec::capped);
     engine.put_group(now, GroupId::ROOT, root).map_err(refused)?;
-    let mut placed = BTreeSet::new();
-    for (id, _) in catalog.iter() {
-        // From the top down, whatever the order of the ids.
-        for step in catalog.path(id).into_iter().rev() {
-            if let Some(definition) = catalog.get(step).filter(|_| placed.insert(step)) {
-                engine.put_group(now, step, definition.spec(catalog.parent(step))).map_err(refused)?;
-            }
-        }
+    let mut placed = 0;
+    for (id, _) in catalog.iter().filter(|(id, _)| catalog.parent(*id).is_none()) {
+        placed += place(now, &mut engine, catalog, id).map_err(refused)?;
+    }
+    if placed != catalog.len() {
+        return Err(bad(Table::Groups, "some groups are above themselves"));
     }
     Ok(engine)
+}
+
+/// Puts a group into the engine, and then those below it; how many.
+fn place(now: Time, engine: &mut Engine, catalog: &Catalog, id: GroupId) -> Result<usize, GroupError> {
+    let Some(definition) = catalog.get(id) else { return Ok(0) };
+    engine.put_group(now, id, definition.spec(catalog.parent(id)))?;
+    catalog.children(id).try_fold(1, |placed, child| Ok(placed + place(now, engine, catalog, child)?))
 }
 
 /// Groups with restored leases.

@@ -35,7 +35,7 @@ use crate::clock::Clock;
 use crate::cost_tables::CostTables;
 use crate::history::History;
 use crate::live::Live;
-use crate::metrics::Metrics;
+use crate::metrics::{Charges, Metrics};
 use crate::proof::Prover;
 use crate::store::Store;
 
@@ -86,7 +86,8 @@ struct State {
     active: BTreeSet<GroupId>,
     /// Groups that were ever charged.
     charged: BTreeSet<GroupId>,
-    live: BTreeMap<GroupId, Live>,
+    /// Of groups that were charged lately.
+    live: BTreeMap<GroupId, (Live, Charges)>,
     live_clients: BTreeMap<(GroupId, ClientId), Live>,
     /// Newest renewal of each client whose reports are counted and not yet on disk, by stream: numbers of an older
     /// stream say nothing about a newer one.

@@ -132,7 +132,7 @@ impl Service {
             if one.is_none() && total == Consumption::default() {
                 continue;
             }
-            let live = state.live.get(&id).map_or(Rate::ZERO, |live| live.rate(now));
+            let live = state.live.get(&id).map_or(Rate::ZERO, |(live, _)| live.rate(now));
             rows.push(UsageRow { group: name.clone(), client: None, live, total });
             if per_client {
                 let by_client = state.ledger.rows(id).filter_map(|(client, total)| {
@@ -292,10 +292,10 @@ impl Service {
         self.metrics.watchers.set(i64::try_from(self.events.receiver_count()).unwrap_or(i64::MAX));
         let samples: Vec<GroupSample> = {
             let state = self.lock();
-            let views = state.catalog.iter().filter_map(|(id, definition)| {
-                let view = state.engine.group_view(id).filter(|view| view.leases > 0)?;
+            let views = state.active.iter().filter_map(|id| {
+                let view = state.engine.group_view(*id).filter(|view| view.leases > 0)?;
                 let (committed, pool, demand) = (view.committed, view.pool, view.demand);
-                Some(GroupSample { name: definition.name.to_string(), committed, pool, demand })
+                Some(GroupSample { name: state.catalog.name(*id)?.to_string(), committed, pool, demand })
             });
             views.take(MAX_GROUP_SERIES).collect()
         };
@@ -316,15 +316,14 @@ fn parse_group(group: &str) -> Result<Option<GroupName>, AdminError> {
 
 impl State {
     /// One group, or all of `these`.
-    fn chosen(
-        &self,
+    fn chosen<'a>(
+        &'a self,
         one: Option<&GroupName>,
-        these: &BTreeSet<GroupId>,
-    ) -> Result<Vec<(GroupId, GroupName)>, AdminError> {
-        match one {
-            Some(name) => Ok(vec![(self.catalog.require(name)?, name.clone())]),
-            None => Ok(these.iter().filter_map(|id| Some((*id, self.catalog.name(*id)?.clone()))).collect()),
-        }
+        these: &'a BTreeSet<GroupId>,
+    ) -> Result<impl Iterator<Item = (GroupId, &'a GroupName)>, AdminError> {
+        let one = one.map(|name| self.catalog.require(name)).transpose()?;
+        let all = one.is_none().then_some(these).into_iter().flatten().copied();
+        Ok(one.into_iter().chain(all).filter_map(|id| Some((id, self.catalog.name(id)?))))
     }
 
     fn identity(&self, client: ClientId) -> Option<(String, u64)> {

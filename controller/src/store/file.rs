@@ -14,7 +14,8 @@ use std::path::{Path, PathBuf};
 use std::sync::{PoisonError, RwLock};
 
 use redb::{
-    Database, DatabaseError, ReadableDatabase as _, StorageBackend, StorageError, TableDefinition, TableError,
+    Builder, Database, DatabaseError, ReadableDatabase as _, StorageBackend, StorageError, TableDefinition,
+    TableError,
 };
 
 use super::guarded::{DAMAGED, Guarded};
@@ -37,7 +38,7 @@ impl RedbStore {
             create(path)?;
         }
         let named = path.to_owned();
-        let store = Self::over(move || opened(&named, || Database::open(&named)))?;
+        let store = Self::over(move || opened(&named, || builder().open(&named)))?;
         store.check_format(path)?;
         Ok(store)
     }
@@ -47,8 +48,7 @@ impl RedbStore {
     pub fn open_on(medium: impl StorageBackend + Clone, path: &Path) -> Result<Self, StoreError> {
         let fresh = medium.len().map_err(|error| unreadable(path, &error.to_string()))? == 0;
         let named = path.to_owned();
-        let store =
-            Self::over(move || opened(&named, || Database::builder().create_with_backend(medium.clone())))?;
+        let store = Self::over(move || opened(&named, || builder().create_with_backend(medium.clone())))?;
         if fresh {
             store.commit(&[format_row()])?;
         }
@@ -97,6 +97,16 @@ impl RedbStore {
     }
 }
 
+/// Memory for pages of the file. A scan at start would otherwise leave all of it there; what is written is in order of
+/// the keys and needs few pages at a time.
+const CACHE_BYTES: usize = 16 << 20;
+
+fn builder() -> Builder {
+    let mut builder = Builder::new();
+    builder.set_cache_size(CACHE_BYTES);
+    builder
+}
+
 /// Builds an empty store beside `path` and moves it there.
 fn create(path: &Path) -> Result<(), StoreError> {
     let open = |reason: String| StoreError::Open { path: path.to_owned(), reason };
@@ -110,7 +120,7 @@ fn create(path: &Path) -> Result<(), StoreError> {
         return Err(open(error.to_string()));
     }
     let (named, new) = (path.to_owned(), fresh.clone());
-    let store = RedbStore::over(move || opened(&named, || Database::create(&new)))?;
+    let store = RedbStore::over(move || opened(&named, || builder().create(&new)))?;
     store.commit(&[format_row()])?;
     drop(store);
     fs::rename(&fresh, path).map_err(|error| open(error.to_string()))?;
@@ -195,18 +205,21 @@ impl Store for RedbStore {
 
 fn commit(database: &Database, batch: &[Write]) -> Result<(), StoreError> {
     let transaction = database.begin_write().map_err(failed("begin a change"))?;
-    for write in batch {
-        let (Write::Put(table, ..) | Write::Delete(table, _) | Write::DeleteBelow(table, _)) = write;
-        let mut rows = transaction.open_table(definition(*table)).map_err(failed("open a table"))?;
-        match write {
-            Write::Put(_, key, value) => {
-                rows.insert(key.as_slice(), value.as_slice()).map_err(failed("write a row"))?;
-            }
-            Write::Delete(_, key) => {
-                rows.remove(key.as_slice()).map_err(failed("remove a row"))?;
-            }
-            Write::DeleteBelow(_, key) => {
-                rows.retain_in(..key.as_slice(), |_, _| false).map_err(failed("remove rows"))?;
+    // A table is opened once for all writes to it that follow each other.
+    for writes in batch.chunk_by(|one, next| one.table() == next.table()) {
+        let Some(table) = writes.first().map(Write::table) else { continue };
+        let mut rows = transaction.open_table(definition(table)).map_err(failed("open a table"))?;
+        for write in writes {
+            match write {
+                Write::Put(_, key, value) => {
+                    rows.insert(key.as_slice(), value.as_slice()).map_err(failed("write a row"))?;
+                }
+                Write::Delete(_, key) => {
+                    rows.remove(key.as_slice()).map_err(failed("remove a row"))?;
+                }
+                Write::DeleteBelow(_, key) => {
+                    rows.retain_in(..key.as_slice(), |_, _| false).map_err(failed("remove rows"))?;
+                }
             }
         }
     }

@@ -51,6 +51,14 @@ pub enum Write {
     DeleteBelow(Table, Vec<u8>),
 }
 
+impl Write {
+    /// The table it changes.
+    pub fn table(&self) -> Table {
+        let (Self::Put(table, ..) | Self::Delete(table, _) | Self::DeleteBelow(table, _)) = self;
+        *table
+    }
+}
+
 /// Changes that happen together or not at all, in order.
 pub type Batch = Vec<Write>;
 

@@ -37,6 +37,8 @@ fn rows_that_cannot_be_are_refused_by_table_and_reason() {
     let lease = |rate: &str| format!(r#"{{"pools":[],"leases":[[2,1,1,{rate},0,0,5]],"recovery_us":0}}"#);
     let (negative, sound) = (lease("-1"), lease("1"));
     let web = br#"{"id":3,"group":{"name":"web"}}"#;
+    let orphan = br#"{"id":3,"group":{"name":"a","parent":"gone"}}"#;
+    let circular = br#"{"id":3,"group":{"name":"a","parent":"a"}}"#;
     let table: Vec<(Write, &str)> = vec![
         (Write::Delete(Table::Meta, b"epoch".to_vec()), "the epoch is missing"),
         (put(Table::Meta, b"epoch", b"18446744073709551615"), "more than was ever counted"),
@@ -45,6 +47,8 @@ fn rows_that_cannot_be_are_refused_by_table_and_reason() {
         (put(Table::Meta, b"clean", negative.as_bytes()), "a saved lease is out of range"),
         (put(Table::Groups, &3_u32.to_be_bytes(), web), "group web is there twice"),
         (put(Table::Groups, &4_u32.to_be_bytes(), web), "group web has the id of another"),
+        (put(Table::Groups, &3_u32.to_be_bytes(), orphan), "the parent gone of a is missing"),
+        (put(Table::Groups, &3_u32.to_be_bytes(), circular), "some groups are above themselves"),
         (put(Table::Groups, &0_u32.to_be_bytes(), br#"{"id":0,"group":{"name":"x"}}"#), "id of another"),
         (
             put(

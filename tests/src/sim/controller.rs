@@ -225,7 +225,7 @@ pub(super) fn text(id: GroupId, spec: &GroupSpec) -> GroupText {
         renew_every: spec.renew_every.min(Span(spec.ttl.0 / 2)),
         fallback: spec.fallback,
         max_debt: spec.max_debt,
-        comment: String::new(),
+        comment: Box::default(),
         revision: 0,
     };
     definition.text()
