@@ -96,10 +96,13 @@ impl Reports {
                 self.cursor = cell.id();
                 break;
             }
-            let progress = self.current.entry(cell.id()).or_default();
-            if cell.consumption(false) == progress.durable {
+            // Most groups of a node with many are idle, and what was never charged needs no account.
+            let known =
+                self.current.get(&cell.id()).map_or_else(Consumption::default, |progress| progress.durable);
+            if cell.consumption(false) == known {
                 continue;
             }
+            let progress = self.current.entry(cell.id()).or_default();
             // The journal never falls behind a report: a total must not shrink when the process dies.
             let total = cell.consumption(true);
             reports.push(convert::report(cell.name(), 0, &total));

@@ -60,9 +60,9 @@ pub(crate) struct DueSet {
 
 #[derive(Debug, Default)]
 struct Due {
-    cells: VecDeque<Weak<GroupCell>>,
-    /// One of them has never asked, so that its operations wait for the first answer.
-    first_contact: bool,
+    /// Each with whether it has never asked, so that its operations wait for the first answer.
+    cells: VecDeque<(Weak<GroupCell>, bool)>,
+    first_contacts: usize,
 }
 
 impl DueSet {
@@ -73,8 +73,8 @@ impl DueSet {
     /// Adds `cell`, which may never have asked before.
     pub(crate) fn announce(&self, cell: &Arc<GroupCell>, first_contact: bool) {
         let mut due = self.lock();
-        due.cells.push_back(Arc::downgrade(cell));
-        due.first_contact |= first_contact;
+        due.cells.push_back((Arc::downgrade(cell), first_contact));
+        due.first_contacts += usize::from(first_contact);
         drop(due);
         self.wake.notify_one();
     }
@@ -83,9 +83,10 @@ impl DueSet {
     pub(crate) fn take(&self, limit: usize) -> Vec<Arc<GroupCell>> {
         let mut due = self.lock();
         let count = limit.min(due.cells.len());
-        let taken = due.cells.drain(..count).filter_map(|cell| cell.upgrade()).collect();
-        due.first_contact &= !due.cells.is_empty();
-        taken
+        let taken: Vec<_> = due.cells.drain(..count).collect();
+        let first_contacts = taken.iter().filter(|(_, first_contact)| *first_contact).count();
+        due.first_contacts = due.first_contacts.saturating_sub(first_contacts);
+        taken.into_iter().filter_map(|(cell, _)| cell.upgrade()).collect()
     }
 
     /// Whether no group is due.
@@ -95,7 +96,7 @@ impl DueSet {
 
     /// Whether one of those that are due has never asked.
     pub(crate) fn has_first_contact(&self) -> bool {
-        self.lock().first_contact
+        self.lock().first_contacts > 0
     }
 
     /// Completes when a group was added.
