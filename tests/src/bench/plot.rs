@@ -68,7 +68,10 @@ impl Plot {
             self.title
         );
         self.axes(&mut svg, &across, &up);
-        for ((name, points), colour) in self.lines.iter().zip(COLOURS) {
+        // Figures of the first line stand above it, those of the others below.
+        for ((name, points), (colour, beside)) in
+            self.lines.iter().zip(COLOURS.into_iter().zip([-7.0, 16.0, 16.0]))
+        {
             let place = |(x, y): &(f64, f64)| (across.place(*x), up.place(*y));
             let path: Vec<String> = points.iter().map(place).map(|(x, y)| format!("{x:.1},{y:.1}")).collect();
             let _ = writeln!(
@@ -82,7 +85,7 @@ impl Plot {
                     svg,
                     "<circle cx=\"{x:.1}\" cy=\"{y:.1}\" r=\"3\" fill=\"{colour}\"/><text x=\"{x:.1}\" y=\"{:.1}\" \
                      text-anchor=\"middle\" font-size=\"10\">{}</text>",
-                    y - 7.0,
+                    y + beside,
                     short(point.1)
                 );
             }
