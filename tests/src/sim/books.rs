@@ -41,6 +41,11 @@ impl World {
         groups.iter().map(|id| (*id, (self.ledger(*id), charged(*id)))).collect()
     }
 
+    /// What the ledger has of a group in all, and the sum over all nodes.
+    pub fn totals(&self, id: GroupId) -> (Ru, Ru) {
+        self.controller.totals(id)
+    }
+
     /// What the ledger has of a group from nodes that do not lie.
     pub fn ledger(&self, id: GroupId) -> Ru {
         self.controller.charged(id, |node| !self.lies(node))

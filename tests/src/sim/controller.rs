@@ -175,6 +175,17 @@ impl Controller {
         by_node.sum()
     }
 
+    /// What the ledger has of a group in all, and the sum over all nodes; nothing is folded in a run.
+    pub(super) fn totals(&self, id: GroupId) -> (Ru, Ru) {
+        let rows = self.service.as_ref().and_then(|service| service.usage(&name(id), true).ok());
+        let (mut total, mut sum) = (Ru::ZERO, Ru::ZERO);
+        for row in rows.into_iter().flat_map(|(rows, _)| rows) {
+            let side = if row.client.is_none() { &mut total } else { &mut sum };
+            *side += row.total.ru();
+        }
+        (total, sum)
+    }
+
     /// Counts reports as a last message of a node would.
     pub(super) fn report(&mut self, node: usize, incarnation: u64, reports: Vec<ReportIn>) {
         let connection = self.streams.get(&node).map_or(0, |(connection, _)| connection + 1);

@@ -162,6 +162,7 @@ impl Plan {
         let kept: Vec<GroupId> =
             self.groups.iter().map(|(id, _)| *id).filter(|id| world.spec(*id).is_some()).collect();
         let books = world.books(&kept);
+        Self::judge_totals(world, &kept)?;
         world.cut_power_and_start();
         if let Some(violation) = &world.violation {
             return Err(violation.clone());
@@ -173,6 +174,17 @@ impl Plan {
             let stored = world.ledger(id);
             if stored != charged {
                 return Err(format!("I6: group {}: {stored} on the disk, {charged} charged", id.0));
+            }
+        }
+        Self::judge_totals(world, &kept)
+    }
+
+    /// A group's total is the sum of its nodes', liars included.
+    fn judge_totals(world: &World, groups: &[GroupId]) -> Result<(), String> {
+        for id in groups {
+            let (total, sum) = world.totals(*id);
+            if total != sum {
+                return Err(format!("I6: group {}: {total} in all, {sum} by node", id.0));
             }
         }
         Ok(())
