@@ -4,12 +4,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tidegate_core::node::NodeState;
-use tidegate_core::units::Ru;
+use tidegate_core::units::{Ru, Time};
 use tidegate_core::usage::{Consumption, RuParts, Usage};
 use tokio::time::Instant;
 
 use crate::cell::{Entered, GroupCell};
-use crate::clock::span;
+use crate::clock::{Clock, span};
 use crate::journal::JournalError;
 use crate::names::{GroupName, NameError};
 use crate::permit::Permit;
@@ -93,29 +93,26 @@ impl Group {
     /// Refuses at once when the wait would be longer. Dropping the future gives up the place in the queue and
     /// whatever had just been given.
     pub async fn acquire(&self, cost: Ru, timeout: Duration) -> Result<Permit<'_>, Refused> {
-        if let Some(at) = self.cell.pay(cost) {
-            return Ok(Permit::new(&self.cell, cost, at));
-        }
-        let deadline = self.cell.shared.clock.now().after(span(timeout));
-        self.acquire_until(cost, deadline).await
+        self.acquire_until(cost, |clock| clock.now().after(span(timeout))).await
     }
 
     /// As [`Group::acquire`], up to a moment of tokio's clock.
     pub async fn acquire_by(&self, cost: Ru, deadline: Instant) -> Result<Permit<'_>, Refused> {
-        if let Some(at) = self.cell.pay(cost) {
-            return Ok(Permit::new(&self.cell, cost, at));
-        }
-        let deadline = self.cell.shared.clock.at(deadline);
-        self.acquire_until(cost, deadline).await
+        self.acquire_until(cost, |clock| clock.at(deadline)).await
     }
 
+    /// The deadline is worked out when the purse does not pay.
     async fn acquire_until(
         &self,
         cost: Ru,
-        deadline: tidegate_core::units::Time,
+        deadline: impl FnOnce(&Clock) -> Time,
     ) -> Result<Permit<'_>, Refused> {
-        match self.cell.enter(cost, deadline)? {
-            Entered::Admitted(at) => Ok(Permit::new(&self.cell, cost, self.cell.shared.clock.tick_at(at))),
+        if let Some(at) = self.cell.pay(cost) {
+            return Ok(Permit::new(&self.cell, cost, at));
+        }
+        let clock = &self.cell.shared.clock;
+        match self.cell.enter(cost, deadline(clock))? {
+            Entered::Admitted(at) => Ok(Permit::new(&self.cell, cost, clock.tick_at(at))),
             Entered::Queued(id, answer) => Waiting::new(&self.cell, id, cost, answer).await,
         }
     }

@@ -1,7 +1,5 @@
 //! Lending a group's tokens to the purses of threads, and taking them back.
 
-use std::sync::Arc;
-
 use tidegate_core::node::{Refusal, Spent};
 use tidegate_core::units::{Ru, Span, Time};
 
@@ -39,32 +37,29 @@ impl GroupCell {
         self.shared.counters.refused.add_many(account.spent.refused);
     }
 
-    /// Fills the calling thread's purse and pays for an operation from it. `None`: the group decides on the operation.
-    pub(super) fn fill_purse(self: &Arc<Self>, cost: Ru) -> Option<Time> {
-        let mut state = self.lock();
-        let now = self.shared.clock.now();
+    /// Fills the calling thread's purse and pays for an operation from it. False: the group decides on the operation.
+    pub(super) fn fill_purse(&self, state: &mut CellState, now: Time, cost: Ru) -> bool {
         // The journal wants every settlement.
         state.busy = now.since(state.entered) < BUSY && self.shared.journal.is_none();
         state.entered = now;
         // The lease of purses that are out must be the current one.
         let lasting = state.node.lease_end().is_some_and(|end| now < end);
         if !state.busy || !lasting {
-            return None;
+            return false;
         }
         if let Some(account) = self.purses.close_mine(&mut state.open_purses) {
-            self.take_in(&mut state, now, &account);
+            self.take_in(state, now, &account);
         }
-        let batch = state.node.draw(now, cost)?;
-        if !self.purses.open_mine(&mut state.open_purses, batch, self.last_tick(batch.until), cost) {
+        let Some(batch) = state.node.draw(now, cost) else { return false };
+        let opened = self.purses.open_mine(&mut state.open_purses, batch, self.last_tick(batch.until), cost);
+        if !opened {
             state.node.put_back(now, &Spent { drawn: batch.tokens, left: batch.tokens, ..Spent::default() });
-            return None;
         }
-        self.follow_up(&mut state, now);
-        Some(now)
+        opened
     }
 
-    /// Has the calling thread's purse give the same answer for a while, if the group is busy: nothing but time changes it, unless something
-    /// happens to the group, which closes the purse.
+    /// Has the calling thread's purse give the same answer for a while, if the group is busy: nothing but time changes
+    /// it, unless something happens to the group, which closes the purse. What can never fit has an answer of its own.
     pub(super) fn refuse_alike(&self, state: &mut CellState, now: Time, cost: Ru, refusal: Refusal) {
         let (Refusal::Throttled { retry_after }, true, Some(end)) =
             (refusal, state.busy, state.node.lease_end())
@@ -75,7 +70,8 @@ impl GroupCell {
         if retry_after > lag + lag {
             let until = end.min(now.after(retry_after.min(LONGEST_REFUSAL)));
             let (until, retry_at) = (self.last_tick(until), now.after(retry_after));
-            self.purses.refuse_mine(&mut state.open_purses, cost, until, retry_at);
+            let costs = (cost, state.node.max_fit());
+            self.purses.refuse_mine(&mut state.open_purses, costs, until, retry_at);
         }
     }
 

@@ -147,6 +147,25 @@ impl GroupCell {
         result
     }
 
+    /// `paid` from a purse that is filled again, or else what `decide` makes of the whole state.
+    fn fill_or<R>(
+        self: &Arc<Self>,
+        cost: Ru,
+        paid: impl FnOnce(Time) -> R,
+        decide: impl FnOnce(&mut CellState, Time) -> R,
+    ) -> R {
+        let mut state = self.lock();
+        let now = self.shared.clock.now();
+        let result = if self.fill_purse(&mut state, now, cost) {
+            paid(now)
+        } else {
+            self.gather(&mut state, now);
+            decide(&mut state, now)
+        };
+        self.follow_up(&mut state, now);
+        result
+    }
+
     fn follow_up(self: &Arc<Self>, state: &mut CellState, now: Time) {
         while !state.waiting.is_empty()
             && let Some((id, answer)) = state.node.poll(now)
@@ -197,10 +216,7 @@ impl GroupCell {
             return Err(self.refused(cost, Refusal::Throttled { retry_after }));
         }
         self.valid(cost)?;
-        if let Some(at) = self.fill_purse(cost) {
-            return Ok(self.shared.clock.tick_at(at));
-        }
-        let at = self.with(|state, now| {
+        let at = self.fill_or(cost, Ok, |state, now| {
             self.open_door()?;
             let answer = state.node.try_acquire(now, cost);
             if let Err(refusal) = answer {
@@ -214,10 +230,8 @@ impl GroupCell {
     /// Takes `cost` at once, refuses, or queues until `deadline`; after [`GroupCell::pay`].
     pub(crate) fn enter(self: &Arc<Self>, cost: Ru, deadline: Time) -> Result<Entered, Refused> {
         self.valid(cost)?;
-        if let Some(at) = self.fill_purse(cost) {
-            return Ok(Entered::Admitted(at));
-        }
-        self.with(|state, now| {
+        let paid = |at| Ok(Entered::Admitted(at));
+        self.fill_or(cost, paid, |state, now| {
             self.open_door()?;
             match state.node.acquire(now, cost, deadline) {
                 Ok(Acquired::Queued(id)) => {

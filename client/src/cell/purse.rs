@@ -73,8 +73,9 @@ pub(crate) struct Purse {
     operations: AtomicU64,
     cancelled: AtomicU64,
     refused: AtomicU64,
-    /// Operations from this cost on are refused until then.
+    /// Operations of these costs are refused meanwhile.
     refuse_from: AtomicI64,
+    refuse_to: AtomicI64,
     retry_at: AtomicU64,
     cpu: AtomicI64,
     read: AtomicI64,
@@ -136,11 +137,12 @@ impl Purse {
     /// Refuses an operation when as much was refused a moment ago and nothing has changed since; tells when to try
     /// again.
     pub(crate) fn refuses(&self, cost: Ru, clock: &Clock) -> Option<Span> {
-        if cost.0 < self.refuse_from.load(Relaxed) || !self.bias.enter() {
+        let alike = || (self.refuse_from.load(Relaxed)..=self.refuse_to.load(Relaxed)).contains(&cost.0);
+        if !alike() || !self.bias.enter() {
             return None;
         }
         let now = clock.tick();
-        let refused = cost.0 >= self.refuse_from.load(Relaxed) && now.0 < self.until.load(Relaxed);
+        let refused = alike() && now.0 < self.until.load(Relaxed);
         if refused {
             add(&self.refused, 1);
             add_ru(&self.arrived, cost);
@@ -208,19 +210,20 @@ impl Purse {
     pub(super) fn open(&self, batch: Batch, until: Tick, cost: Ru) {
         self.drawn.store(batch.tokens.0, Relaxed);
         self.until.store(until.0, Relaxed);
-        self.refuse_from.store(i64::MAX, Relaxed);
+        self.refuse_to.store(-1, Relaxed);
         self.tokens.store((batch.tokens - cost).0, Relaxed);
         add_ru(&self.arrived, cost);
         add(&self.admitted, 1);
         self.bias.lift();
     }
 
-    /// With the group's lock, closed: operations from `cost` on are refused for a while.
-    pub(super) fn refuse(&self, cost: Ru, until: Tick, retry_at: Time) {
+    /// With the group's lock, closed: operations from the first to the second cost are refused for a while.
+    pub(super) fn refuse(&self, (from, to): (Ru, Ru), until: Tick, retry_at: Time) {
         self.drawn.store(0, Relaxed);
         self.tokens.store(0, Relaxed);
         self.until.store(until.0, Relaxed);
-        self.refuse_from.store(cost.0, Relaxed);
+        self.refuse_from.store(from.0, Relaxed);
+        self.refuse_to.store(to.0, Relaxed);
         self.retry_at.store(retry_at.0, Relaxed);
         self.bias.lift();
     }

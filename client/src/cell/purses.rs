@@ -42,9 +42,9 @@ impl Purses {
         self.with_mine(open, |purse| purse.open(batch, until, cost))
     }
 
-    /// Has the calling thread's purse, which is closed, refuse operations from `cost` on until then.
-    pub(crate) fn refuse_mine(&self, open: &mut Open, cost: Ru, until: Tick, retry_at: Time) -> bool {
-        self.with_mine(open, |purse| purse.refuse(cost, until, retry_at))
+    /// Has the calling thread's purse, which is closed, refuse operations from the first to the second cost until then.
+    pub(crate) fn refuse_mine(&self, open: &mut Open, costs: (Ru, Ru), until: Tick, retry_at: Time) -> bool {
+        self.with_mine(open, |purse| purse.refuse(costs, until, retry_at))
     }
 
     fn with_mine(&self, open: &mut Open, change: impl FnOnce(&Purse)) -> bool {
@@ -175,11 +175,12 @@ mod tests {
     async fn a_refusal_is_repeated_for_as_much_and_as_long_as_it_holds() {
         let clock = Clock::start();
         let (purses, mut open) = (Purses::default(), Open::default());
-        purses.refuse_mine(&mut open, COST, clock.tick_at(Time(50_000)), Time(80_000));
+        purses.refuse_mine(&mut open, (COST, Ru(20)), clock.tick_at(Time(50_000)), Time(80_000));
         let purse = purses.mine().unwrap();
         advance(Duration::from_millis(20)).await;
         assert_eq!(purse.refuses(COST, &clock), Some(Span::millis(60)));
         assert_eq!(purse.refuses(Ru(9), &clock), None, "less might be let in");
+        assert_eq!(purse.refuses(Ru(21), &clock), None, "more never fits, which is another answer");
         advance(Duration::from_millis(30)).await;
         assert_eq!(purse.refuses(COST, &clock), None);
         let account = purses.close_mine(&mut open).unwrap();

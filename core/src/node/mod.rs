@@ -315,6 +315,11 @@ impl NodeGroup {
         [self.budget.covered_at(first.cost), late, self.budget.expires()].into_iter().flatten().min()
     }
 
+    /// The largest operation that can ever be admitted, as the controller said last.
+    pub fn max_fit(&self) -> Ru {
+        self.max_fit
+    }
+
     /// RU in the group's bucket on this node, batches of threads included, as of the last change; `None` when it is
     /// unlimited.
     pub fn remaining(&self) -> Option<Ru> {
