@@ -7,8 +7,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use arc_swap::ArcSwap;
 use tidegate_core::units::Ru;
-use tidegate_core::usage::{Consumption, RuParts, Usage};
-use tidegate_cost_model::{CostTable, TableText};
+use tidegate_core::usage::{RuParts, Usage};
+use tidegate_cost_model::{Charge, CostTable, TableText};
 use tidegate_proto::v1;
 
 /// The tables in force; replaced as a whole.
@@ -24,15 +24,6 @@ pub(crate) struct Prices {
 pub(crate) struct Tables {
     pub(crate) active: CostTable,
     pub(crate) shadow: Option<CostTable>,
-}
-
-/// What an operation is charged, and would be under the shadow table.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Charge {
-    pub(crate) parts: RuParts,
-    /// The sum of the parts.
-    pub(crate) total: Ru,
-    pub(crate) shadow: Ru,
 }
 
 /// A table that cannot be used.
@@ -66,9 +57,7 @@ impl Prices {
     /// What one operation is charged, and would be under the shadow table.
     pub(crate) fn price(&self, usage: &Usage) -> Charge {
         let tables = self.tables.load();
-        let parts = tables.active.price(usage);
-        let shadow = tables.shadow.as_ref().map_or(Ru::ZERO, |table| table.price(usage).total());
-        Charge { parts, total: parts.total(), shadow }
+        Charge::new(&tables.active, tables.shadow.as_ref(), usage)
     }
 
     /// One operation charged directly. It costs the same under the shadow table, so that totals compare.
@@ -96,14 +85,6 @@ impl Prices {
     fn with_shadow(&self, parts: RuParts, total: Ru) -> Charge {
         let shadow = if self.shadowed.load(Ordering::Relaxed) { total } else { Ru::ZERO };
         Charge { parts, total, shadow }
-    }
-}
-
-impl Charge {
-    /// As what one operation consumed that used this.
-    pub(crate) fn of_one_operation(&self, usage: &Usage) -> Consumption {
-        let (charged, shadow, usage) = (self.parts, self.shadow, *usage);
-        Consumption { charged, shadow, operations: 1, usage, ..Consumption::default() }
     }
 }
 

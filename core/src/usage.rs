@@ -14,6 +14,21 @@ macro_rules! counters {
             $($(#[$field_doc])* pub $field: u64,)*
         }
         impl $name {
+            /// Number of fields.
+            pub const FIELDS: usize = [$(stringify!($field),)*].len();
+
+            /// The values, in declaration order.
+            #[inline]
+            pub const fn to_array(&self) -> [u64; Self::FIELDS] {
+                [$(self.$field,)*]
+            }
+
+            /// From values in declaration order.
+            pub const fn from_array(values: [u64; Self::FIELDS]) -> Self {
+                let [$($field,)*] = values;
+                Self { $($field,)* }
+            }
+
             /// Field by field sum, saturating.
             #[must_use]
             pub fn plus(&self, other: &Self) -> Self {
@@ -25,7 +40,7 @@ macro_rules! counters {
             }
             /// Names and values, in declaration order.
             pub fn fields(&self) -> impl Iterator<Item = (&'static str, u64)> {
-                [$((stringify!($field), self.$field),)*].into_iter()
+                [$(stringify!($field),)*].into_iter().zip(self.to_array())
             }
         }
     };

@@ -21,7 +21,7 @@ mod ways;
 pub use coefficient::{Coefficient, CoefficientError};
 pub use estimate::{Aim, Estimator, Forecast};
 pub use field::{Field, Part};
-pub use price::{Component, price_consumption};
+pub use price::{Charge, Component};
 pub use sql::{Fingerprint, Fingerprinter, SqlDialect, StatementKind, Template};
 pub use table::{CostTable, TableError, TableErrors};
 pub use text::TableText;

@@ -82,16 +82,31 @@ impl CostTable {
     }
 }
 
-/// Prices one operation with the table in force and, for comparison only, with a second one.
-///
-/// The shadow price is recorded and never charged, so that a new table can be judged on real traffic first.
-pub fn price_consumption(active: &CostTable, shadow: Option<&CostTable>, usage: &Usage) -> Consumption {
-    Consumption {
-        charged: active.price(usage),
-        shadow: shadow.map_or(Ru::ZERO, |table| table.price(usage).total()),
-        operations: 1,
-        usage: *usage,
-        ..Consumption::default()
+/// What an operation is charged, and would be under the shadow table.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Charge {
+    /// By the table in force.
+    pub parts: RuParts,
+    /// The sum of the parts.
+    pub total: Ru,
+    /// By the shadow table; zero without one.
+    pub shadow: Ru,
+}
+
+impl Charge {
+    /// Prices one operation with the table in force and, for comparison only, with a second one.
+    ///
+    /// The shadow price is recorded and never charged, so that a new table can be judged on real traffic first.
+    pub fn new(active: &CostTable, shadow: Option<&CostTable>, usage: &Usage) -> Self {
+        let parts = active.price(usage);
+        let shadow = shadow.map_or(Ru::ZERO, |table| table.price(usage).total());
+        Self { parts, total: parts.total(), shadow }
+    }
+
+    /// As what one operation consumed that used this.
+    pub fn of_one_operation(&self, usage: &Usage) -> Consumption {
+        let (charged, shadow, usage) = (self.parts, self.shadow, *usage);
+        Consumption { charged, shadow, operations: 1, usage, ..Consumption::default() }
     }
 }
 
@@ -208,9 +223,9 @@ mod tests {
         let active = CostTable::new("a", 1, 3).unwrap().with(Field::WriteRequests, Coefficient::ONE);
         let shadow = CostTable::new("a", 2, 1).unwrap().with(Field::WriteRequests, Coefficient::ONE);
         let usage = Usage { write_requests: 2, ..Usage::default() };
-        let priced = price_consumption(&active, Some(&shadow), &usage);
+        let priced = Charge::new(&active, Some(&shadow), &usage).of_one_operation(&usage);
         assert_eq!((priced.ru(), priced.shadow), (Ru::whole(6), Ru::whole(2)));
         assert_eq!((priced.operations, priced.usage), (1, usage));
-        assert_eq!(price_consumption(&active, None, &usage).shadow, Ru::ZERO);
+        assert_eq!(Charge::new(&active, None, &usage).shadow, Ru::ZERO);
     }
 }

@@ -10,7 +10,7 @@
 use proptest::prelude::*;
 use tidegate_core::units::Ru;
 use tidegate_core::usage::{RuParts, Usage};
-use tidegate_cost_model::{Coefficient, CostTable, Field, Part, price_consumption};
+use tidegate_cost_model::{Charge, Coefficient, CostTable, Field, Part};
 
 /// An unsigned number of any size, least significant digit first, base 2^32.
 #[derive(Clone, PartialEq, Eq)]
@@ -187,7 +187,7 @@ proptest! {
 
     #[test]
     fn a_consumption_has_the_price_and_the_shadow_price(active in tables(), shadow in tables(), usage in usages()) {
-        let priced = price_consumption(&active, Some(&shadow), &usage);
+        let priced = Charge::new(&active, Some(&shadow), &usage).of_one_operation(&usage);
         prop_assert_eq!(priced.charged, active.price(&usage));
         prop_assert_eq!(priced.shadow, shadow.price(&usage).total());
         prop_assert_eq!((priced.operations, priced.throttled, priced.waited_us), (1, 0, 0));

@@ -17,12 +17,12 @@ use foldhash::fast::RandomState;
 use tidegate_core::node::{Acquired, NodeGroup, NodeState, Refusal, WaiterId};
 use tidegate_core::units::{Ru, Time};
 use tidegate_core::usage::{Consumption, Usage};
+use tidegate_cost_model::Charge;
 use tokio::sync::{oneshot, watch};
 
 use crate::clock::Tick;
 use crate::journal::Slot;
 use crate::names::GroupName;
-use crate::pricing::Charge;
 use crate::refused::Refused;
 use crate::shared::Shared;
 use crate::sync::{AtomicBool, AtomicI64, Mutex, MutexGuard};

@@ -12,10 +12,10 @@ use std::sync::atomic::Ordering::Relaxed;
 use tidegate_core::node::{Batch, Spent};
 use tidegate_core::units::{Ru, Span, Time};
 use tidegate_core::usage::{Consumption, RuParts, Usage};
+use tidegate_cost_model::Charge;
 
 use crate::bias::Bias;
 use crate::clock::{Clock, Tick};
-use crate::pricing::Charge;
 use crate::sync::{AtomicI64, AtomicU64};
 
 /// What came back from a purse.
@@ -26,38 +26,6 @@ pub(crate) struct Account {
     pub(crate) admitted: u64,
     pub(crate) closed: u64,
 }
-
-macro_rules! counts {
-    ($($field:ident),*) => {
-        /// Sums of `Usage`, field by field.
-        #[derive(Debug, Default)]
-        struct UsageSums { $($field: AtomicU64,)* }
-
-        impl UsageSums {
-            #[inline]
-            fn add(&self, usage: &Usage) {
-                $(if usage.$field > 0 { add(&self.$field, usage.$field); })*
-            }
-
-            pub(super) fn take(&self) -> Usage {
-                Usage { $($field: take(&self.$field),)* }
-            }
-        }
-    };
-}
-
-counts!(
-    cpu_ns,
-    read_requests,
-    read_batches,
-    read_bytes,
-    write_requests,
-    write_batches,
-    write_bytes,
-    net_in_bytes,
-    net_out_bytes,
-    cross_zone_bytes
-);
 
 /// One thread's, in one group. Two cache lines' alignment, as processors fetch lines in pairs.
 #[derive(Debug, Default)]
@@ -83,7 +51,8 @@ pub(crate) struct Purse {
     network: AtomicI64,
     flat: AtomicI64,
     shadow: AtomicI64,
-    usage: UsageSums,
+    /// Sums of `Usage`, field by field.
+    usage: [AtomicU64; Usage::FIELDS],
 }
 
 #[inline]
@@ -153,7 +122,13 @@ impl Purse {
 
     /// Takes in what an operation really cost. False: the group has to.
     pub(crate) fn settle(&self, estimate: Ru, charge: &Charge, usage: &Usage, clock: &Clock) -> bool {
-        self.settle_with(estimate, charge, clock, || self.usage.add(usage))
+        self.settle_with(estimate, charge, clock, || {
+            for (sum, amount) in self.usage.iter().zip(usage.to_array()) {
+                if amount > 0 {
+                    add(sum, amount);
+                }
+            }
+        })
     }
 
     /// The same for an operation without a usage vector.
@@ -242,7 +217,7 @@ impl Purse {
             charged,
             shadow: take_ru(&self.shadow),
             operations,
-            usage: self.usage.take(),
+            usage: Usage::from_array(self.usage.each_ref().map(take)),
             ..Consumption::default()
         };
         let spent = Spent {

@@ -98,10 +98,10 @@ mod tests {
 
     use tidegate_core::units::Span;
     use tidegate_core::usage::RuParts;
+    use tidegate_cost_model::Charge;
 
     use super::*;
     use crate::clock::Clock;
-    use crate::pricing::Charge;
 
     const COST: Ru = Ru(10);
 

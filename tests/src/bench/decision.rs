@@ -37,7 +37,7 @@ pub fn run(setting: &Setting) -> Result<Vec<Row>, BenchError> {
 }
 
 /// `count` renewals, or one more where the last was to be acknowledged.
-fn work(renewals: &mut Renewals) -> Work<'_> {
+pub(super) fn work(renewals: &mut Renewals) -> Work<'_> {
     Box::new(|count| {
         let watch = Stopwatch::start();
         let mut done = 0;

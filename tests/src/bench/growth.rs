@@ -5,8 +5,8 @@ use std::fs;
 use std::path::Path;
 
 use super::child::{ask, figure};
-use super::clock::Stopwatch;
 use super::contest::{Work, contest};
+use super::decision::work;
 use super::error::{BenchError, failed};
 use super::messages;
 use super::plot::Plot;
@@ -41,15 +41,7 @@ pub fn write(folder: &Path, setting: &Setting) -> Result<(), BenchError> {
 /// Microseconds of a decision.
 fn decision(setting: &Setting, clients: usize, depth: u32) -> Result<f64, BenchError> {
     let mut renewals = Renewals::start(clients, depth)?;
-    let work: Work<'_> = Box::new(|count| {
-        let watch = Stopwatch::start();
-        let mut done = 0;
-        while done < count {
-            done += renewals.renew()?;
-        }
-        Ok(watch.elapsed())
-    });
-    let samples = contest(setting, &mut [work])?;
+    let samples = contest(setting, &mut [work(&mut renewals)])?;
     Ok(samples.first().map_or(f64::NAN, |ns| ns.median() / 1e3))
 }
 
