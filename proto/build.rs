@@ -5,7 +5,7 @@ use std::{env, error::Error, fs, path::PathBuf};
 use prost::Message as _;
 
 fn main() -> Result<(), Box<dyn Error>> {
-    let files = ["proto/tidegate/v1/grants.proto", "proto/tidegate/v1/admin.proto"];
+    let files = ["grants", "statements", "admin"].map(|name| format!("proto/tidegate/v1/{name}.proto"));
     println!("cargo:rerun-if-changed=proto");
     let descriptors = protox::compile(files, ["proto"])?;
     let out = PathBuf::from(env::var("OUT_DIR")?);

@@ -117,6 +117,7 @@ impl PlannedGroup {
             max_debt: plain(self.max_debt.to_string()),
             comment: self.comment.to_owned(),
             revision: 0,
+            query_limit: None,
         }
     }
 }

@@ -47,6 +47,7 @@ pub(super) fn group(group: GroupText) -> v1::Group {
         max_debt: group.max_debt,
         comment: group.comment,
         revision: group.revision,
+        query_limit: None,
     }
 }
 
