@@ -11,6 +11,7 @@ use tidegate_core::units::Rate;
 
 use crate::definition::Definition;
 use crate::error::AdminError;
+use crate::limited::Limited;
 use crate::limits::MAX_GROUPS;
 use crate::name::{GroupName, NameError};
 
@@ -23,6 +24,7 @@ pub struct Catalog {
     children: BTreeMap<GroupId, BTreeSet<GroupId>>,
     /// Sum of the guarantees below each group, in micro-RU/s; `None` is the top. Wide, so that it never saturates.
     guaranteed: BTreeMap<Option<GroupId>, i128>,
+    limited: Limited,
     next_id: u32,
     capacity: Option<Rate>,
 }
@@ -57,11 +59,17 @@ impl Catalog {
             let parent = definition.parent.as_ref().map(|name| {
                 catalog.id(name).ok_or_else(|| format!("the parent {name} of {} is missing", definition.name))
             });
+            if let Some(target) = definition.switch_group().filter(|target| catalog.id(target).is_none()) {
+                return Err(format!("the switch_group {target} of {} is missing", definition.name));
+            }
             Ok((id, Box::new(Entry { parent: parent.transpose()?, definition })))
         });
         catalog.entries = entries.collect::<Result<_, String>>()?;
         if catalog.entries.len() != count {
             return Err("a group has the id of another".to_owned());
+        }
+        for (id, entry) in &catalog.entries {
+            catalog.limited.insert(*id, &entry.definition);
         }
         let rows: Vec<_> =
             catalog.entries.iter().map(|(id, entry)| (*id, entry.parent, entry.definition.rate)).collect();
@@ -140,6 +148,11 @@ impl Catalog {
         self.entries.iter().map(|(id, entry)| (*id, &entry.definition))
     }
 
+    /// Which groups have a rule against runaways, and who switches to whom.
+    pub fn limited(&self) -> &Limited {
+        &self.limited
+    }
+
     /// The id the next new group would get, if there is room for one.
     pub fn next_id(&self) -> Result<GroupId, AdminError> {
         if self.len() >= MAX_GROUPS || self.next_id == u32::MAX {
@@ -150,6 +163,9 @@ impl Catalog {
 
     /// Whether `definition` may stand as group `id`, which may be new. The parent's id if it has one.
     pub fn check(&self, id: GroupId, definition: &Definition) -> Result<Option<GroupId>, AdminError> {
+        if let Some(target) = definition.switch_group() {
+            self.check_switch("query_limit.switch_group", &definition.name, target)?;
+        }
         let Some(parent_name) = &definition.parent else {
             return Ok(None);
         };
@@ -177,6 +193,19 @@ impl Catalog {
             ));
         }
         Ok(Some(parent))
+    }
+
+    /// Whether runaways of group `from` may be switched to `target`, which `field` names.
+    pub fn check_switch(&self, field: &str, from: &GroupName, target: &GroupName) -> Result<(), AdminError> {
+        if target == from {
+            let message = format!("{target} is the group itself; name another, or use action \"cooldown\"");
+            return Err(AdminError::invalid(field, message));
+        }
+        if self.id(target).is_none() {
+            let message = format!("group {target} does not exist; create it first");
+            return Err(AdminError::invalid(field, message));
+        }
+        Ok(())
     }
 
     /// The group and those above it, from below.
@@ -262,6 +291,7 @@ impl Catalog {
         }
         self.next_id = self.next_id.max(id.0.saturating_add(1));
         self.guarantee(parent, definition.rate, 1);
+        self.limited.insert(id, &definition);
         self.ids.insert(definition.name.clone(), id);
         self.entries.insert(id, Box::new(Entry { definition, parent }));
     }
@@ -283,12 +313,13 @@ impl Catalog {
         }
     }
 
-    /// Takes a group out of its parent's children and guarantees.
+    /// Takes a group out of its parent's children and guarantees, and out of the index of rules.
     fn detach(&mut self, id: GroupId) {
         let Some(entry) = self.entries.get(&id) else {
             return;
         };
         let (parent, rate) = (entry.parent, entry.definition.rate);
+        self.limited.remove(id, &entry.definition);
         self.guarantee(parent, rate, -1);
         let Some(parent) = parent else { return };
         if let Some(children) = self.children.get_mut(&parent) {
@@ -304,6 +335,7 @@ impl Catalog {
 mod tests {
     use super::*;
     use crate::group_text::GroupText;
+    use crate::query_limit::QueryLimitText;
 
     fn definition(name: &str, parent: &str, rate: &str) -> Definition {
         let text = GroupText {
@@ -385,5 +417,33 @@ mod tests {
         catalog.remove(b);
         assert_eq!(catalog.children(id(&catalog, "a")).count(), 0);
         assert_eq!(catalog.next_id().unwrap(), GroupId(b.0 + 1));
+    }
+
+    #[test]
+    fn who_switches_to_whom_is_checked_and_known() {
+        let mut catalog = with(&[("a", "", "9"), ("b", "", "5")], None);
+        let (a, b) = (id(&catalog, "a"), GroupName::parse("b").unwrap());
+        let switching = |target: &str| {
+            let limit = QueryLimitText {
+                rows: 1,
+                action: "switch_group".into(),
+                switch_group: target.into(),
+                ..QueryLimitText::default()
+            };
+            let text = GroupText { name: "a".into(), query_limit: Some(limit), ..GroupText::default() };
+            Definition::parse(&text).unwrap()
+        };
+        for target in ["a", "nobody"] {
+            let error = catalog.check(a, &switching(target)).unwrap_err();
+            assert_eq!(error.field(), Some("query_limit.switch_group"), "{error}");
+        }
+        catalog.check(a, &switching("b")).unwrap();
+        catalog.put(a, switching("b"));
+        assert_eq!(catalog.limited().switching_to(&b).collect::<Vec<_>>(), [a]);
+        assert_eq!(catalog.limited().groups().collect::<Vec<_>>(), [a]);
+        catalog.put(a, definition("a", "", "9"));
+        assert_eq!(catalog.limited().switching_to(&b).count() + catalog.limited().groups().count(), 0);
+        let dangling = vec![(GroupId::DEFAULT, Definition::default_group()), (a, switching("b"))];
+        assert!(Catalog::load(None, 0, dangling).unwrap_err().contains("switch_group b of a is missing"));
     }
 }

@@ -3,6 +3,8 @@
 //! Every field is refused with its name, its value and its range. What may be left open (burst depth, moderated
 //! limit) stays open, so that it follows the rate when that is altered.
 
+use std::sync::Arc;
+
 use tidegate_core::group::{Burstable, Fallback, GroupId, GroupSpec, Priority};
 use tidegate_core::units::{Rate, Ru, Span};
 
@@ -11,6 +13,7 @@ use crate::group_text::GroupText;
 use crate::limits::MAX_COMMENT;
 use crate::name::GroupName;
 use crate::quantity::{amount_text, cut, limit_text, parse_amount, parse_limit, parse_rate, rate_text};
+use crate::query_limit::QueryLimit;
 
 /// Shortest renewal period; shorter ones would be traffic without use.
 const MIN_RENEW: Span = Span::millis(100);
@@ -44,6 +47,8 @@ pub struct Definition {
     pub comment: Box<str>,
     /// Grows with every change.
     pub revision: u64,
+    /// Rule against runaway statements. Shared, because gateways are told all of them at once.
+    pub query_limit: Option<Arc<QueryLimit>>,
 }
 
 /// Whether a group may use more than its rate, as written.
@@ -75,6 +80,7 @@ impl Definition {
             max_debt: spec.max_debt,
             comment: "everyone who is bound to no other group".into(),
             revision: 0,
+            query_limit: None,
         }
     }
 
@@ -88,6 +94,7 @@ impl Definition {
             return Err(AdminError::invalid("burst", "0 RU is out of range: 0.000001 RU or more"));
         }
         let (ttl, renew_every) = periods(text)?;
+        let query_limit = text.query_limit.as_ref().map(QueryLimit::parse).transpose()?;
         let max_debt = optional(&text.max_debt, parse_amount).in_field("max_debt")?;
         Ok(Self {
             name: GroupName::parse(&text.name).in_field("name")?,
@@ -103,6 +110,7 @@ impl Definition {
             max_debt: max_debt.unwrap_or(defaults.max_debt),
             comment: comment(&text.comment)?.into(),
             revision: text.revision,
+            query_limit: query_limit.map(Arc::new),
         })
     }
 
@@ -137,7 +145,13 @@ impl Definition {
             max_debt: amount_text(self.max_debt),
             comment: self.comment.to_string(),
             revision: self.revision,
+            query_limit: self.query_limit.as_ref().map(|limit| limit.text()),
         }
+    }
+
+    /// The group its runaway statements are switched to.
+    pub fn switch_group(&self) -> Option<&GroupName> {
+        self.query_limit.as_ref()?.action.switch_group()
     }
 
     /// What the core enforces.
@@ -265,6 +279,7 @@ fn comment(text: &str) -> Result<&str, AdminError> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::query_limit::QueryLimitText;
 
     fn named(name: &str) -> GroupText {
         GroupText { name: name.to_owned(), ..GroupText::default() }
@@ -293,6 +308,7 @@ mod tests {
             max_debt: "0".into(),
             comment: "ä comment".into(),
             revision: 9,
+            query_limit: Some(QueryLimitText { rows: 7, action: "kill".into(), ..QueryLimitText::default() }),
             ..named("a")
         };
         assert_eq!(Definition::parse(&text).unwrap().text(), text);
@@ -338,7 +354,8 @@ mod tests {
             ("fallback", GroupText { fallback: "go".into(), ..base.clone() }),
             ("max_debt", GroupText { max_debt: "-1".into(), ..base.clone() }),
             ("comment", GroupText { comment: "x".repeat(257), ..base.clone() }),
-            ("comment", GroupText { comment: "a\nb".into(), ..base }),
+            ("comment", GroupText { comment: "a\nb".into(), ..base.clone() }),
+            ("query_limit", GroupText { query_limit: Some(QueryLimitText::default()), ..base }),
         ];
         for (field, text) in table {
             assert_eq!(Definition::parse(&text).unwrap_err().field(), Some(field), "{text:?}");

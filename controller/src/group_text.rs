@@ -7,6 +7,8 @@
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
+use crate::query_limit::QueryLimitText;
+
 /// The definition of a resource group.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(default, deny_unknown_fields)]
@@ -40,10 +42,13 @@ pub struct GroupText {
     pub comment: String,
     /// Set by the controller; ignored in requests.
     pub revision: u64,
+    /// Rule against runaway statements; left out for none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub query_limit: Option<QueryLimitText>,
 }
 
 /// The fields an alteration may name.
-pub const ALTERABLE: [&str; 12] = [
+pub const ALTERABLE: [&str; 13] = [
     "parent",
     "ru_per_sec",
     "burst",
@@ -56,6 +61,7 @@ pub const ALTERABLE: [&str; 12] = [
     "fallback",
     "max_debt",
     "comment",
+    "query_limit",
 ];
 
 impl GroupText {
@@ -76,6 +82,7 @@ impl GroupText {
                 "fallback" => merged.fallback.clone_from(&from.fallback),
                 "max_debt" => merged.max_debt.clone_from(&from.max_debt),
                 "comment" => merged.comment.clone_from(&from.comment),
+                "query_limit" => merged.query_limit.clone_from(&from.query_limit),
                 other => return Err(other),
             }
         }
@@ -97,6 +104,7 @@ impl GroupText {
             ("fallback", self.fallback == other.fallback),
             ("max_debt", self.max_debt == other.max_debt),
             ("comment", self.comment == other.comment),
+            ("query_limit", self.query_limit == other.query_limit),
         ];
         pairs.into_iter().filter(|(_, same)| !same).map(|(name, _)| name).collect()
     }
@@ -123,6 +131,7 @@ mod tests {
             max_debt: "h".into(),
             comment: "i".into(),
             revision: 4,
+            query_limit: Some(QueryLimitText::default()),
         };
         let base = GroupText { name: "n".into(), revision: 4, ..GroupText::default() };
         for field in ALTERABLE {
@@ -130,7 +139,15 @@ mod tests {
             let merged = base.merged(&other, &mask).unwrap();
             assert_eq!(merged.differing(&base), [field]);
         }
+        assert_eq!(other.merged(&base, &["query_limit".to_owned()]).unwrap().query_limit, None);
         assert_eq!(base.merged(&other, &["name".to_owned()]), Err("name"));
         assert_eq!(base.merged(&other, &ALTERABLE.map(str::to_owned)).unwrap(), other);
+    }
+
+    #[test]
+    fn a_definition_from_before_a_field_still_reads() {
+        let text: GroupText = serde_json::from_str(r#"{"name":"a","weight":3}"#).unwrap();
+        assert_eq!(text, GroupText { name: "a".into(), weight: 3, ..GroupText::default() });
+        assert!(!serde_json::to_string(&text).unwrap().contains("query_limit"));
     }
 }

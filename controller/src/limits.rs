@@ -40,6 +40,40 @@ pub const MAX_WATCHERS: usize = 20_000;
 /// Bindings in one part of a watch snapshot, so that a part stays below [`MAX_MESSAGE_BYTES`].
 pub const SNAPSHOT_PART: usize = 10_000;
 
+/// Watched statements. Beyond, the identified one that would end first goes; each costs up to 9 KiB of memory.
+pub const MAX_WATCHES: usize = 10_000;
+/// Records of runaways. Beyond, the oldest go; each costs up to 10 KiB of memory.
+pub const MAX_RUNAWAYS: usize = 10_000;
+/// Rows of statement statistics. Beyond, the least recently reported goes; each costs up to 9 KiB of memory.
+pub const MAX_STATEMENTS: usize = 10_000;
+/// Gateways whose last report is remembered; beyond, the longest silent is forgotten, and a report it repeats counts
+/// twice.
+pub const MAX_GATEWAYS: usize = 10_000;
+/// Rows in one report of statements.
+pub const MAX_STATEMENT_ROWS: usize = 1_000;
+/// Most of a count, a number of bytes or a time in one row of a report: more was never counted between two reports.
+pub const MAX_STATEMENT_COUNT: u64 = 1_000_000_000_000_000_000;
+/// Rows of statements or runaways in one answer.
+pub const MAX_STATEMENT_PAGE: u32 = 1_000;
+/// Bytes of all statement texts in one list, shared evenly, so that the answer fits a message of the usual 4 MiB.
+pub const MAX_LIST_TEXT: usize = 1_536 * 1_024;
+/// Bytes of a statement template.
+pub const MAX_TEMPLATE: usize = 8 * 1024;
+/// Characters of what a gateway says was broken, and of a user it names.
+pub const MAX_CONVICTION_TEXT: usize = 256;
+/// Largest row limit of a rule: what a JSON number holds exactly, in round figures.
+pub const MAX_ROWS_LIMIT: u64 = 1_000_000_000_000_000;
+/// Shortest and longest watch: 1 ms, and 365 days.
+pub const WATCH_RANGE: (Span, Span) = (Span::millis(1), Span::secs(365 * 24 * 3_600));
+/// Time within which equal convictions are one record: ten minutes.
+pub const CONVICTION_WINDOW_MS: u64 = 10 * 60 * 1_000;
+/// Rules and watches in one part of what gateways are told, so that a part stays below [`MAX_MESSAGE_BYTES`].
+pub const RULES_PART: usize = 2_000;
+/// Time between two tellings of all rules; changes within it are told together.
+pub const RULES_EVERY: Span = Span::millis(50);
+/// More time between them for each rule and watch, so that a long list takes a bounded share of a stream.
+pub const RULES_EVERY_EACH: Span = Span(20);
+
 /// Versions of cost tables kept.
 pub const MAX_COST_TABLES: usize = 256;
 /// Audit entries kept; the oldest go first.

@@ -46,6 +46,12 @@ pub struct ReasonLabel {
     reason: &'static str,
 }
 
+/// One label: what was done.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+pub struct ActionLabel {
+    action: &'static str,
+}
+
 /// All metrics.
 #[derive(Default)]
 pub struct Metrics {
@@ -88,6 +94,17 @@ pub struct Metrics {
     pub commit_failures: Counter,
     /// Definition changes made.
     pub changes: Counter,
+    convictions: Family<ActionLabel, Counter>,
+    /// Statements watched.
+    pub watches: Gauge,
+    /// Watches that made room for others.
+    pub watches_evicted: Counter,
+    /// Records of runaways that made room for others.
+    pub runaways_evicted: Counter,
+    /// Rows of statement statistics.
+    pub statements: Gauge,
+    /// Rows of statement statistics that made room for others.
+    pub statements_evicted: Counter,
 }
 
 /// Counts the charges of one group.
@@ -171,7 +188,35 @@ impl Metrics {
             metrics.commit_failures.clone(),
         );
         registry.register("changes", "Definition changes made", metrics.changes.clone());
+        metrics.register_statements();
         metrics
+    }
+
+    fn register_statements(&mut self) {
+        let registry = &mut self.registry;
+        registry.register("convictions", "Runaways convicted, by action", self.convictions.clone());
+        registry.register("statement_watches", "Statements watched", self.watches.clone());
+        registry.register(
+            "statement_watches_evicted",
+            "Watches that made room for others",
+            self.watches_evicted.clone(),
+        );
+        registry.register(
+            "runaways_evicted",
+            "Records of runaways that made room for others",
+            self.runaways_evicted.clone(),
+        );
+        registry.register("statements", "Rows of statement statistics", self.statements.clone());
+        registry.register(
+            "statements_evicted",
+            "Rows of statement statistics that made room for others, here and at gateways",
+            self.statements_evicted.clone(),
+        );
+    }
+
+    /// Counts a conviction.
+    pub fn convicted(&self, action: &'static str) {
+        self.convictions.get_or_create(&ActionLabel { action }).inc();
     }
 
     /// Counts a grant entry.

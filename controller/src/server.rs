@@ -15,6 +15,7 @@ use tidegate_core::engine::EngineConfig;
 use tidegate_core::units::Span;
 use tidegate_proto::v1::admin_server::AdminServer;
 use tidegate_proto::v1::grants_server::GrantsServer;
+use tidegate_proto::v1::statements_server::StatementsServer;
 use tokio::net::TcpListener;
 use tokio::sync::watch as flag;
 use tokio::task::JoinHandle;
@@ -24,7 +25,7 @@ use tonic::transport::server::TcpIncoming;
 
 use crate::clock::{Clock, duration};
 use crate::config::{Config, ConfigError};
-use crate::grpc::{AdminAdapter, GrantsAdapter};
+use crate::grpc::{AdminAdapter, GrantsAdapter, StatementsAdapter};
 use crate::limits::{DRAIN_WITHIN, FLUSH_EVERY, TIDY_EVERY};
 use crate::service::{Service, ServiceConfig};
 use crate::store::{RedbStore, Store, StoreError};
@@ -210,18 +211,21 @@ fn serve_grpc(
         .build_v1()
         .map_err(|error| StartError::Internal(error.to_string()))?;
     let (grants, admin) = (grpc::grants(service, stopped.clone()), grpc::admin(service));
+    let statements = grpc::statements(service, stopped.clone());
     let incoming = TcpIncoming::from(listener).with_nodelay(Some(true));
     Ok(tokio::spawn(async move {
         let (reporter, health) = tonic_health::server::health_reporter();
         reporter.set_serving::<GrantsServer<GrantsAdapter>>().await;
         reporter.set_serving::<AdminServer<AdminAdapter>>().await;
+        reporter.set_serving::<StatementsServer<StatementsAdapter>>().await;
         let server = Server::builder()
             .http2_keepalive_interval(Some(KEEPALIVE))
             .http2_keepalive_timeout(Some(KEEPALIVE))
             .add_service(health)
             .add_service(reflection)
             .add_service(grants)
-            .add_service(admin);
+            .add_service(admin)
+            .add_service(statements);
         if let Err(error) = server.serve_with_incoming_shutdown(incoming, requested(stopped)).await {
             tracing::error!(%error, "the gRPC server ended");
         }

@@ -3,14 +3,18 @@
 mod admin;
 pub(crate) mod convert;
 mod grants;
+mod rules;
 mod session;
 mod shapes;
+mod statement_shapes;
+mod statements;
 mod watch;
 
 use std::sync::Arc;
 
 use tidegate_proto::v1::admin_server::AdminServer;
 use tidegate_proto::v1::grants_server::GrantsServer;
+use tidegate_proto::v1::statements_server::StatementsServer;
 use tokio::sync::watch as flag;
 use tonic::{Code, Request, Status};
 
@@ -22,6 +26,7 @@ use crate::service::Service;
 
 pub(crate) use admin::AdminAdapter;
 pub(crate) use grants::GrantsAdapter;
+pub(crate) use statements::StatementsAdapter;
 
 /// Header in which a caller states who it is, for the audit log.
 pub(crate) const ACTOR_HEADER: &str = "x-tidegate-actor";
@@ -36,6 +41,15 @@ pub(crate) fn grants(service: &Arc<Service>, stopped: flag::Receiver<bool>) -> G
 pub(crate) fn admin(service: &Arc<Service>) -> AdminServer<AdminAdapter> {
     let adapter = AdminAdapter { service: Arc::clone(service) };
     AdminServer::new(adapter).max_decoding_message_size(MAX_MESSAGE_BYTES)
+}
+
+/// The `Statements` service. Its streams end when `stopped` shows true.
+pub(crate) fn statements(
+    service: &Arc<Service>,
+    stopped: flag::Receiver<bool>,
+) -> StatementsServer<StatementsAdapter> {
+    let adapter = StatementsAdapter { service: Arc::clone(service), stopping: Stopping(stopped) };
+    StatementsServer::new(adapter).max_decoding_message_size(MAX_MESSAGE_BYTES)
 }
 
 /// Tells streams that the controller shuts down.

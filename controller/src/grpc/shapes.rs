@@ -4,6 +4,7 @@ use tidegate_core::units::Ru;
 use tidegate_proto::v1;
 
 use super::convert::consumption;
+use super::statement_shapes::{limit, limit_in};
 use crate::audit::AuditEntry;
 use crate::bindings::Principal;
 use crate::cost_tables::{CostTables, TableShape, shape};
@@ -28,6 +29,7 @@ pub(super) fn group_in(group: v1::Group) -> GroupText {
         max_debt: group.max_debt,
         comment: group.comment,
         revision: group.revision,
+        query_limit: group.query_limit.map(limit_in),
     }
 }
 
@@ -47,7 +49,7 @@ pub(super) fn group(group: GroupText) -> v1::Group {
         max_debt: group.max_debt,
         comment: group.comment,
         revision: group.revision,
-        query_limit: None,
+        query_limit: group.query_limit.map(limit),
     }
 }
 

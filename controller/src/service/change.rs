@@ -17,10 +17,11 @@ use crate::error::AdminError;
 use crate::limits::MAX_EVENT_PARTS;
 use crate::name::GroupName;
 use crate::store::records::{
-    META_COST_ROLES, META_LONGEST_TTL, META_NEXT_GROUP, META_REVISION, StoredBinding, StoredGroup, group_key,
-    ledger_key, put_json, put_number,
+    META_COST_ROLES, META_LONGEST_TTL, META_NEXT_GROUP, META_NEXT_WATCH, META_REVISION, StoredBinding,
+    StoredGroup, group_key, ledger_key, put_json, put_number, u64_key,
 };
 use crate::store::{Batch, StoreError, Table, Write};
+use crate::watches::Watch;
 
 /// One step of a change.
 #[derive(Clone, Debug)]
@@ -30,6 +31,10 @@ pub(super) enum Edit {
     Bind(Principal, GroupName),
     Unbind(Principal),
     Costs(Arc<CostTables>),
+    PutWatch(Box<Watch>),
+    RemoveWatches(Vec<u64>),
+    /// Nothing but the audit entry.
+    Note,
 }
 
 /// What a request comes to: steps, the audit entry and the answer. Without steps nothing changes.
@@ -72,6 +77,12 @@ impl Service {
         state.audit.advance();
         state.revision += 1;
         let event = Event { revision: state.revision, kinds: kinds(&state, &plan.edits) };
+        let rules_change = plan.edits.iter().any(|edit| state.changes_rules(edit));
+        let removed = plan.edits.iter().filter_map(|edit| match edit {
+            Edit::RemoveGroup(id) => state.catalog.name(*id).cloned(),
+            _ => None,
+        });
+        let removed: Vec<GroupName> = removed.collect();
         for edit in plan.edits {
             state.apply(now, edit)?;
         }
@@ -80,6 +91,13 @@ impl Service {
         // Nobody watching is no error.
         let _ = self.events.send(Arc::new(event));
         self.push_lowers(&mut state);
+        drop(state);
+        if rules_change {
+            self.rules_changed();
+        }
+        for group in removed {
+            self.statements().reset(Some(&group), 0);
+        }
         Ok(plan.reply)
     }
 
@@ -129,6 +147,8 @@ impl State {
             Edit::RemoveGroup(id) => {
                 batch.push(Write::Delete(Table::Groups, group_key(*id)));
                 batch.push(Write::Delete(Table::Folded, group_key(*id)));
+                let watches = self.catalog.name(*id).into_iter().flat_map(|name| self.watches.of_group(name));
+                batch.extend(watches.map(|watch| Write::Delete(Table::Watches, u64_key(watch.id))));
                 let rows = self.ledger.rows(*id).map(|(client, _)| client);
                 batch.extend(rows.map(|client| Write::Delete(Table::Ledger, ledger_key(client, *id))));
             }
@@ -143,8 +163,31 @@ impl State {
                 }
                 batch.push(put_json(Table::Meta, META_COST_ROLES.to_vec(), tables.roles())?);
             }
+            Edit::PutWatch(watch) => {
+                batch.push(put_json(Table::Watches, u64_key(watch.id), &watch.text())?);
+                let next = self.watches.next_id().max(watch.id.saturating_add(1));
+                batch.push(put_number(META_NEXT_WATCH, next));
+            }
+            Edit::RemoveWatches(ids) => {
+                batch.extend(ids.iter().map(|id| Write::Delete(Table::Watches, u64_key(*id))));
+            }
+            Edit::Note => {}
         }
         Ok(())
+    }
+
+    /// Whether gateways are to be told; asked before the edit is applied.
+    fn changes_rules(&self, edit: &Edit) -> bool {
+        let rule = |id| self.catalog.get(id).and_then(|group| group.query_limit.as_ref());
+        match edit {
+            Edit::PutGroup(id, definition) => rule(*id) != definition.query_limit.as_ref(),
+            Edit::RemoveGroup(id) => {
+                let name = self.catalog.name(*id);
+                rule(*id).is_some() || name.is_some_and(|name| self.watches.of_group(name).next().is_some())
+            }
+            Edit::PutWatch(_) | Edit::RemoveWatches(_) => true,
+            Edit::Bind(..) | Edit::Unbind(_) | Edit::Costs(_) | Edit::Note => false,
+        }
     }
 
     /// Puts a stored edit in force.
@@ -160,6 +203,9 @@ impl State {
                 self.engine.put_group(now, id, spec).map_err(refused)?;
             }
             Edit::RemoveGroup(id) => {
+                if let Some(name) = self.catalog.name(id) {
+                    self.watches.forget_group(name);
+                }
                 self.catalog.remove(id);
                 self.ledger.forget_group(id);
                 self.live.remove(&id);
@@ -174,6 +220,9 @@ impl State {
                 Arc::make_mut(&mut self.bindings).unbind(&principal);
             }
             Edit::Costs(tables) => self.costs = tables,
+            Edit::PutWatch(watch) => self.watches.put(*watch),
+            Edit::RemoveWatches(ids) => ids.into_iter().for_each(|id| self.watches.remove(id)),
+            Edit::Note => {}
         }
         Ok(())
     }
@@ -195,6 +244,8 @@ fn kinds(state: &State, edits: &[Edit]) -> Vec<EventKind> {
             }
             Edit::Unbind(principal) => kinds.push(EventKind::Bound(principal.clone(), None)),
             Edit::Costs(tables) => kinds.push(EventKind::Costs(Arc::clone(tables))),
+            // Gateways follow these elsewhere.
+            Edit::PutWatch(_) | Edit::RemoveWatches(_) | Edit::Note => {}
         }
     }
     if !groups.is_empty() {

@@ -1,4 +1,4 @@
-//! Ending leases that are past.
+//! Ending leases and watches that are past.
 
 use tidegate_core::units::Time;
 
@@ -11,6 +11,9 @@ impl Service {
         let now = self.clock.now();
         let mut state = self.lock();
         self.expire_in(&mut state, now);
+        if state.watches.expire(self.clock.unix_ms()) {
+            self.rules_changed();
+        }
         let recovering = state.recovery(&self.clock).0 > 0;
         self.metrics.recovering.set(i64::from(recovering));
         let latest = now.after(EXPIRE_EVERY);

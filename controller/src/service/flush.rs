@@ -1,11 +1,13 @@
-//! Bringing consumption to disk: rows of the ledger, history and signs of life in one transaction.
+//! Bringing consumption to disk: rows of the ledger, history and signs of life in one transaction, and with them what
+//! gateways convicted.
 //!
 //! Rows are cumulative and history amounts absolute, so that a failed commit is simply tried again with newer values. A
 //! renewal's number becomes durable when everything that was counted up to it is stored.
 
 use std::collections::BTreeMap;
-use std::sync::PoisonError;
+use std::sync::{Arc, PoisonError};
 
+use serde::Serialize;
 use tidegate_core::group::{ClientId, GroupId};
 use tidegate_core::usage::Consumption;
 
@@ -13,11 +15,13 @@ use super::{Service, State};
 use crate::clients::StoredClient;
 use crate::history::{Bucket, Resolution};
 use crate::limits::HEARD_EVERY_MS;
+use crate::runaways::Runaway;
 use crate::store::records::{
-    META_CLEAN, META_NEXT_CLIENT, SavedLeases, consumption_bytes, ledger_key, pair_key, put_json, put_number,
-    u64_key,
+    META_CLEAN, META_NEXT_CLIENT, META_NEXT_WATCH, SavedLeases, consumption_bytes, ledger_key, pair_key,
+    put_json, put_number, u64_key,
 };
 use crate::store::{Batch, StoreError, Table, Write};
+use crate::watches::Watch;
 
 /// What is on its way to disk.
 #[derive(Default)]
@@ -27,6 +31,10 @@ struct Taken {
     seqs: BTreeMap<ClientId, (u64, u64)>,
     clients: Vec<(ClientId, StoredClient)>,
     next_client: u64,
+    /// `None` is to be removed.
+    watches: BTreeMap<u64, Option<Arc<Watch>>>,
+    next_watch: u64,
+    runaways: BTreeMap<u64, Option<Arc<Runaway>>>,
 }
 
 impl Service {
@@ -40,7 +48,7 @@ impl Service {
     /// The same, for callers that hold `flushing`.
     pub(super) fn flush_alone(&self) -> Result<(), StoreError> {
         let taken = self.lock().take_unstored();
-        if taken.seqs.is_empty() && taken.rows.is_empty() && taken.history.is_empty() {
+        if taken.is_empty() {
             return Ok(());
         }
         let result =
@@ -80,6 +88,14 @@ impl Service {
 }
 
 impl Taken {
+    fn is_empty(&self) -> bool {
+        self.seqs.is_empty()
+            && self.rows.is_empty()
+            && self.history.is_empty()
+            && self.watches.is_empty()
+            && self.runaways.is_empty()
+    }
+
     fn batch(&self) -> Result<Batch, StoreError> {
         let mut batch = Batch::new();
         for (client, group, total) in &self.rows {
@@ -95,8 +111,23 @@ impl Taken {
         if !self.clients.is_empty() {
             batch.push(put_number(META_NEXT_CLIENT, self.next_client));
         }
+        if !self.watches.is_empty() {
+            batch.push(put_number(META_NEXT_WATCH, self.next_watch));
+        }
+        for (id, watch) in &self.watches {
+            let text = watch.as_ref().map(|watch| watch.text());
+            batch.push(put_or_delete(Table::Watches, *id, text.as_ref())?);
+        }
+        for (id, record) in &self.runaways {
+            let text = record.as_ref().map(|record| record.text());
+            batch.push(put_or_delete(Table::Runaways, *id, text.as_ref())?);
+        }
         Ok(batch)
     }
+}
+
+fn put_or_delete<T: Serialize>(table: Table, id: u64, row: Option<&T>) -> Result<Write, StoreError> {
+    row.map_or_else(|| Ok(Write::Delete(table, u64_key(id))), |row| put_json(table, u64_key(id), row))
 }
 
 impl State {
@@ -118,7 +149,16 @@ impl State {
         // In the order of the keys, so that neighbours go to the same page.
         let mut rows = self.ledger.take_dirty();
         rows.sort_unstable_by_key(|(client, group, _)| (*client, *group));
-        Taken { clients, rows, history: self.history.take_dirty(), next_client: self.clients.next_id(), seqs }
+        Taken {
+            clients,
+            rows,
+            history: self.history.take_dirty(),
+            next_client: self.clients.next_id(),
+            seqs,
+            watches: self.watches.take_dirty(),
+            next_watch: self.watches.next_id(),
+            runaways: self.runaways.take_dirty(),
+        }
     }
 
     fn stored(&mut self, taken: Taken) {
@@ -139,6 +179,8 @@ impl State {
     fn not_stored(&mut self, taken: Taken) {
         self.ledger.mark_dirty(taken.rows.iter().map(|(client, group, _)| (*client, *group)));
         self.history.mark_dirty(taken.history);
+        self.watches.mark_dirty(taken.watches.into_keys());
+        self.runaways.mark_dirty(taken.runaways.into_keys());
         for (id, seq) in taken.seqs {
             let newest = self.unstored.entry(id).or_insert(seq);
             *newest = seq.max(*newest);

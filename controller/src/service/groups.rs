@@ -1,4 +1,4 @@
-//! Creating, altering, deleting and reading groups.
+//! Creating, altering and reading groups.
 
 use tidegate_core::group::GroupId;
 
@@ -8,7 +8,7 @@ use crate::audit::{Actor, Change};
 use crate::definition::Definition;
 use crate::error::{AdminError, InField};
 use crate::group_text::{ALTERABLE, GroupText};
-use crate::limits::{MAX_NAMES_LISTED, MAX_PAGE};
+use crate::limits::MAX_PAGE;
 use crate::name::GroupName;
 use crate::quantity::cut;
 
@@ -21,19 +21,6 @@ pub struct GroupReply {
     pub warnings: Vec<String>,
     /// The request changed something.
     pub changed: bool,
-}
-
-/// What a deletion did.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Deleted {
-    /// Bindings and children that were moved; cut to a readable number.
-    pub moved: Vec<String>,
-    /// How many there were.
-    pub moved_count: usize,
-    /// What became more generous.
-    pub warnings: Vec<String>,
-    /// There was such a group.
-    pub existed: bool,
 }
 
 /// A part of the list of groups.
@@ -96,35 +83,6 @@ impl Service {
             }
             definition.revision = state.revision + 1;
             Ok(state.put_plan("alter group", id, definition, Some(before)))
-        })
-    }
-
-    /// Deletes a group. One that is used is deleted only with `force_to`, which takes its bindings and children.
-    pub fn delete_group(
-        &self,
-        actor: &Actor,
-        name: &str,
-        force_to: &str,
-        expected_revision: u64,
-        if_exists: bool,
-    ) -> Result<Deleted, AdminError> {
-        let name = GroupName::parse(name).in_field("name")?;
-        let target =
-            (!force_to.is_empty()).then(|| GroupName::parse(force_to).in_field("force_to")).transpose()?;
-        self.change(actor, |state| {
-            let Some(id) = state.catalog.id(&name) else {
-                return if if_exists {
-                    Ok(Plan::nothing(Deleted::default()))
-                } else {
-                    Err(AdminError::NoGroup { name: name.clone() })
-                };
-            };
-            if id == GroupId::DEFAULT {
-                let message = "group default cannot be deleted; alter it instead".to_owned();
-                return Err(AdminError::Refused { message });
-            }
-            state.expect_revision(id, expected_revision)?;
-            state.deletion(id, &name, target.as_ref())
         })
     }
 
@@ -193,7 +151,7 @@ fn existing(
 
 impl State {
     /// The definition, if it still is at the revision the caller read.
-    fn expect_revision(&self, id: GroupId, expected: u64) -> Result<&Definition, AdminError> {
+    pub(super) fn expect_revision(&self, id: GroupId, expected: u64) -> Result<&Definition, AdminError> {
         let missing = || AdminError::Internal(format!("group id {} has no definition", id.0));
         let definition = self.catalog.get(id).ok_or_else(missing)?;
         if expected != 0 && expected != definition.revision {
@@ -224,102 +182,8 @@ impl State {
         let reply = GroupReply { group: definition.text(), warnings, changed: true };
         Plan { edits: vec![Edit::PutGroup(id, Box::new(definition))], change, reply }
     }
-
-    fn deletion(
-        &self,
-        id: GroupId,
-        name: &GroupName,
-        target: Option<&GroupName>,
-    ) -> Result<Plan<Deleted>, AdminError> {
-        let principals: Vec<_> = self.bindings.of_group(name).cloned().collect();
-        let children: Vec<GroupId> = self.catalog.children(id).collect();
-        let child_names = children.iter().filter_map(|child| self.catalog.name(*child));
-        let users = principals
-            .iter()
-            .map(ToString::to_string)
-            .chain(child_names.map(|child| format!("group {child}")));
-        let moved_count = principals.len() + children.len();
-        let mut moved: Vec<String> = users.take(MAX_NAMES_LISTED).collect();
-        if moved_count > moved.len() {
-            moved.push(format!("and {} more", moved_count - moved.len()));
-        }
-        let mut edits = Vec::new();
-        let mut warnings = Vec::new();
-        match target {
-            None if moved_count > 0 => {
-                return Err(AdminError::InUse { name: name.clone(), users: moved.join(", ") });
-            }
-            None => {}
-            Some(target) => {
-                let to = self.checked_target(id, name, target)?;
-                if moved_count > 0 {
-                    warnings.extend(self.generosity(id, name, to, target));
-                }
-                edits.extend(principals.into_iter().map(|principal| Edit::Bind(principal, target.clone())));
-                edits.extend(self.reparented(&children, target)?);
-            }
-        }
-        edits.push(Edit::RemoveGroup(id));
-        let before = self.catalog.get(id).map(json).unwrap_or_default();
-        let after = target.map(|target| format!("{{\"moved_to\":\"{target}\"}}")).unwrap_or_default();
-        let change = Change { action: "delete group", subject: name.to_string(), before, after };
-        Ok(Plan { edits, change, reply: Deleted { moved, moved_count, warnings, existed: true } })
-    }
-
-    /// The group that takes over: another one, and none that is below the deleted one.
-    fn checked_target(
-        &self,
-        id: GroupId,
-        name: &GroupName,
-        target: &GroupName,
-    ) -> Result<GroupId, AdminError> {
-        let to = self.catalog.id(target).ok_or_else(|| {
-            AdminError::invalid("force_to", format!("group {target} does not exist; create it first"))
-        })?;
-        if to == id {
-            return Err(AdminError::invalid(
-                "force_to",
-                format!("{target} is the group to be deleted; name another"),
-            ));
-        }
-        if self.catalog.path(to).contains(&id) {
-            let message =
-                format!("{target} is below {name} and would be moved itself; name a group outside it");
-            return Err(AdminError::invalid("force_to", message));
-        }
-        Ok(to)
-    }
-
-    /// A warning when what is moved gets a higher limit, or none.
-    fn generosity(&self, from: GroupId, name: &GroupName, to: GroupId, target: &GroupName) -> Option<String> {
-        let before = self.catalog.effective_limit(from)?;
-        match self.catalog.effective_limit(to) {
-            Some(after) if after <= before => None,
-            Some(after) => {
-                Some(format!("what moved from {name} to {target} is limited to {after} now, not {before}"))
-            }
-            None => Some(format!(
-                "what moved from {name} to {target} is not limited any more; it was to {before}"
-            )),
-        }
-    }
-
-    /// The children with another parent.
-    fn reparented(&self, children: &[GroupId], target: &GroupName) -> Result<Vec<Edit>, AdminError> {
-        let moved = children.iter().filter_map(|child| {
-            let mut definition = self.catalog.get(*child)?.clone();
-            definition.parent = Some(target.clone());
-            definition.revision = self.revision + 1;
-            Some((*child, definition))
-        });
-        let checked = moved.map(|(child, definition)| {
-            self.catalog.check(child, &definition)?;
-            Ok(Edit::PutGroup(child, Box::new(definition)))
-        });
-        checked.collect()
-    }
 }
 
-fn json(definition: &Definition) -> String {
+pub(super) fn json(definition: &Definition) -> String {
     serde_json::to_string(&definition.text()).unwrap_or_default()
 }

@@ -14,7 +14,7 @@ use tidegate_core::ledger::Ledger;
 use tidegate_core::units::{Span, Time};
 use tidegate_core::usage::Consumption;
 use tidegate_core::view::Snapshot;
-use tokio::sync::broadcast;
+use tokio::sync::{broadcast, watch as flag};
 
 use super::meta::{Meta, countable};
 use super::{Service, ServiceConfig, State, fold};
@@ -30,12 +30,15 @@ use crate::limits::WATCH_QUEUE;
 use crate::metrics::Metrics;
 use crate::name::GroupName;
 use crate::proof::{KEY_BYTES, Prover};
+use crate::runaways::{Runaway, Runaways};
+use crate::statements::Statements;
 use crate::store::records::{
     META_CLEAN, META_COST_ROLES, META_EPOCH, META_LONGEST_TTL, META_NEXT_CLIENT, META_NEXT_GROUP,
-    META_PROOF_KEY, META_REVISION, SavedLeases, StoredBinding, StoredGroup, bad, consumption, group_key,
-    group_of, json, number, pair_key, pair_of, put_json, put_number, u64_of,
+    META_NEXT_WATCH, META_PROOF_KEY, META_REVISION, SavedLeases, StoredBinding, StoredGroup, bad,
+    consumption, group_key, group_of, json, number, pair_key, pair_of, put_json, put_number, u64_of,
 };
 use crate::store::{Batch, Store, StoreError, Table, Write};
+use crate::watches::{Watch, Watches};
 
 impl Service {
     /// Loads the store, which must be open and of the right format. `clock` shows about zero.
@@ -74,6 +77,8 @@ impl Service {
             ledger,
             charged,
             bindings: Arc::new(load_bindings(&*store, &catalog)?),
+            watches: load_watches(&*store, &meta, &catalog)?,
+            runaways: load_runaways(&*store)?,
             catalog,
             costs: Arc::new(costs),
             clients: load_clients(&*store, &meta)?,
@@ -94,6 +99,7 @@ impl Service {
     fn assemble(store: Arc<dyn Store>, clock: Clock, epoch: u64, prover: Prover, state: State) -> Self {
         let metrics = Metrics::new();
         metrics.epoch.set(i64::try_from(epoch).unwrap_or(i64::MAX));
+        let statements = Statements::new(clock.unix_ms());
         let service = Self {
             state: Mutex::new(state),
             changes: Mutex::new(()),
@@ -103,6 +109,8 @@ impl Service {
             prover,
             epoch,
             events: broadcast::Sender::new(WATCH_QUEUE),
+            rules: flag::Sender::new(0),
+            statements: Mutex::new(statements),
             metrics,
         };
         service.count_definitions(&service.lock());
@@ -274,6 +282,40 @@ fn load_clients(store: &dyn Store, meta: &Meta) -> Result<Clients, StoreError> {
         Ok(())
     })?;
     Ok(clients)
+}
+
+/// The watch list. What ended meanwhile goes with the first expiry.
+fn load_watches(store: &dyn Store, meta: &Meta, catalog: &Catalog) -> Result<Watches, StoreError> {
+    let mut watches = Watches::new(meta.number(META_NEXT_WATCH)?.unwrap_or(1));
+    each(store, Table::Watches, |key, value| {
+        let id = countable(Table::Watches, u64_of(Table::Watches, key)?)?;
+        let text = json(Table::Watches, value)?;
+        let watch = Watch::load(&text).map_err(|error| bad(Table::Watches, &error.to_string()))?;
+        if watch.id != id {
+            return Err(bad(Table::Watches, &format!("watch {id} has the id {}", watch.id)));
+        }
+        let known = |group| catalog.id(group).is_some();
+        if known(&watch.group) && watch.switch_group().is_none_or(known) {
+            watches.put(watch);
+        } else {
+            // It was convicted while its group was being deleted.
+            watches.mark_dirty([id]);
+        }
+        Ok(())
+    })?;
+    Ok(watches)
+}
+
+fn load_runaways(store: &dyn Store) -> Result<Runaways, StoreError> {
+    let mut runaways = Runaways::default();
+    each(store, Table::Runaways, |key, value| {
+        let id = countable(Table::Runaways, u64_of(Table::Runaways, key)?)?;
+        let text = json(Table::Runaways, value)?;
+        let record = Runaway::load(&text).map_err(|error| bad(Table::Runaways, &error.to_string()))?;
+        runaways.load(id, record);
+        Ok(())
+    })?;
+    Ok(runaways)
 }
 
 /// The buckets that are still open.

@@ -7,6 +7,7 @@
 mod bindings;
 mod change;
 mod costs;
+mod deletion;
 mod expiry;
 mod flush;
 mod fold;
@@ -14,9 +15,12 @@ mod grants;
 mod groups;
 mod load;
 mod meta;
+mod rules;
 mod sessions;
+mod statements;
 mod usage;
 mod watch;
+mod watches;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -25,7 +29,7 @@ use tidegate_core::engine::{Engine, EngineConfig};
 use tidegate_core::group::{ClientId, GroupId};
 use tidegate_core::ledger::Ledger;
 use tidegate_core::units::{Rate, Span};
-use tokio::sync::broadcast;
+use tokio::sync::{broadcast, watch as flag};
 
 use crate::audit::Audit;
 use crate::bindings::Bindings;
@@ -37,11 +41,16 @@ use crate::history::History;
 use crate::live::Live;
 use crate::metrics::{Charges, Metrics};
 use crate::proof::Prover;
+use crate::runaways::Runaways;
+use crate::statements::Statements;
 use crate::store::Store;
+use crate::watches::Watches;
 
 pub use bindings::{Bound, Resolved};
+pub use deletion::Deleted;
 pub use grants::{Answer, EntryIn, EntryOut, RenewIn, Renewed, ReportIn};
-pub use groups::{Deleted, GroupReply, Page};
+pub use groups::{GroupReply, Page};
+pub use rules::RulesView;
 pub use sessions::{Push, Session};
 pub use usage::{ClientRow, GroupRow, LeaseRow, LeaseTable, Status, UsageRow};
 pub use watch::{Event, EventKind, SnapshotView, Subscription, WatchError};
@@ -67,6 +76,9 @@ pub struct Service {
     prover: Prover,
     epoch: u64,
     events: broadcast::Sender<Arc<Event>>,
+    /// Grows with every change of the rules against runaways or of the watch list.
+    rules: flag::Sender<u64>,
+    statements: Mutex<Statements>,
     /// Counters of everything that happens here.
     pub metrics: Metrics,
 }
@@ -92,6 +104,8 @@ struct State {
     /// Newest renewal of each client whose reports are counted and not yet on disk, by stream: numbers of an older
     /// stream say nothing about a newer one.
     unstored: BTreeMap<ClientId, (u64, u64)>,
+    watches: Watches,
+    runaways: Runaways,
     audit: Audit,
     revision: u64,
     /// Longest lease that may be out, whatever the definitions say now.

@@ -290,8 +290,11 @@ impl Service {
     /// The metrics page.
     pub fn metrics_page(&self) -> Result<String, std::fmt::Error> {
         self.metrics.watchers.set(i64::try_from(self.events.receiver_count()).unwrap_or(i64::MAX));
+        let count = |n: usize| i64::try_from(n).unwrap_or(i64::MAX);
+        self.metrics.statements.set(count(self.statements().len()));
         let samples: Vec<GroupSample> = {
             let state = self.lock();
+            self.metrics.watches.set(count(state.watches.len()));
             let views = state.active.iter().filter_map(|id| {
                 let view = state.engine.group_view(*id).filter(|view| view.leases > 0)?;
                 let (committed, pool, demand) = (view.committed, view.pool, view.demand);

@@ -178,6 +178,8 @@ const fn definition(table: Table) -> TableDefinition<'static, &'static [u8], &'s
         Table::Minutes => "minutes",
         Table::Hours => "hours",
         Table::Audit => "audit",
+        Table::Watches => "watches",
+        Table::Runaways => "runaways",
     })
 }
 

@@ -38,6 +38,10 @@ pub enum Table {
     Hours,
     /// Audit entries by id.
     Audit,
+    /// Watched statements by id.
+    Watches,
+    /// Records of runaways, oldest first.
+    Runaways,
 }
 
 /// One change of one table.

@@ -1,7 +1,7 @@
 //! What the bytes in the store mean.
 //!
-//! Keys are big-endian, so that their order is the order of the numbers. Definitions, bindings, clients, cost tables
-//! and audit entries are JSON, readable with any tool and open to new fields. Consumption is a fixed layout: one
+//! Keys are big-endian, so that their order is the order of the numbers. Definitions, bindings, clients, cost tables,
+//! audit entries, watches and runaways are JSON, readable with any tool and open to new fields. Consumption is a fixed layout: one
 //! version byte, then every counter as 8 big-endian bytes in the order of `counters`.
 
 use serde::de::DeserializeOwned;
@@ -30,6 +30,8 @@ pub const META_NEXT_GROUP: &[u8] = b"next_group";
 pub const META_LONGEST_TTL: &[u8] = b"longest_ttl_us";
 /// Key of the next client id.
 pub const META_NEXT_CLIENT: &[u8] = b"next_client";
+/// Key of the next id of a watched statement.
+pub const META_NEXT_WATCH: &[u8] = b"next_watch";
 /// Key of the secret that signs proofs.
 pub const META_PROOF_KEY: &[u8] = b"proof_key";
 /// Key of the leases saved by a clean shutdown; its presence is the clean mark.

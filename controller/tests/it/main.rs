@@ -15,7 +15,11 @@ mod recovery;
 #[cfg(test)]
 mod rest;
 #[cfg(test)]
+mod runaways;
+#[cfg(test)]
 mod sessions;
+#[cfg(test)]
+mod statements;
 #[cfg(test)]
 mod support;
 #[cfg(test)]

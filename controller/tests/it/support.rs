@@ -14,6 +14,7 @@ use tidegate_proto::v1::admin_client::AdminClient;
 use tidegate_proto::v1::client_message::Kind as Ask;
 use tidegate_proto::v1::grants_client::GrantsClient;
 use tidegate_proto::v1::server_message::Kind as Answer;
+use tidegate_proto::v1::statements_client::StatementsClient;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::sync::mpsc;
@@ -78,6 +79,10 @@ impl Lab {
 
     pub(crate) async fn grants(&self) -> GrantsClient<Channel> {
         GrantsClient::new(self.channel().await)
+    }
+
+    pub(crate) async fn statements(&self) -> StatementsClient<Channel> {
+        StatementsClient::new(self.channel().await)
     }
 
     /// Creates a group with a limit.

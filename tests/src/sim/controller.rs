@@ -238,6 +238,7 @@ pub(super) fn text(id: GroupId, spec: &GroupSpec) -> GroupText {
         max_debt: spec.max_debt,
         comment: Box::default(),
         revision: 0,
+        query_limit: None,
     };
     definition.text()
 }

@@ -16,7 +16,7 @@ use super::work;
 use crate::fuzz::memory::{MemoryStore, Rows};
 
 /// All tables.
-pub(super) const TABLES: [Table; 11] = [
+pub(super) const TABLES: [Table; 13] = [
     Table::Meta,
     Table::Groups,
     Table::Bindings,
@@ -28,6 +28,8 @@ pub(super) const TABLES: [Table; 11] = [
     Table::Minutes,
     Table::Hours,
     Table::Audit,
+    Table::Watches,
+    Table::Runaways,
 ];
 
 /// Loads a store as the controller does.

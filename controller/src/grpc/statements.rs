@@ -1,0 +1,124 @@
+//! The `Statements` service: what gateways and operators say about statements.
+
+use std::sync::Arc;
+
+use tidegate_proto::v1;
+use tidegate_proto::v1::statements_server::Statements;
+use tokio::sync::mpsc;
+use tokio_stream::wrappers::ReceiverStream;
+use tonic::{Request, Response, Status};
+
+use super::grants::Answers;
+use super::{Stopping, actor, admin_status, blocking, rules, statement_shapes as shapes};
+use crate::service::Service;
+
+/// The adapter.
+pub(crate) struct StatementsAdapter {
+    pub(super) service: Arc<Service>,
+    pub(super) stopping: Stopping,
+}
+
+fn reply<T>(message: T) -> Result<Response<T>, Status> {
+    Ok(Response::new(message))
+}
+
+fn count(n: usize) -> u64 {
+    u64::try_from(n).unwrap_or(u64::MAX)
+}
+
+#[tonic::async_trait]
+impl Statements for StatementsAdapter {
+    type RulesStream = Answers<v1::Rules>;
+
+    async fn rules(&self, request: Request<v1::RulesRequest>) -> Result<Response<Self::RulesStream>, Status> {
+        let changes = self.service.follow_rules();
+        let changes = changes.map_err(|error| Status::resource_exhausted(error.to_string()))?;
+        let gateway = crate::quantity::cut(&request.into_inner().gateway);
+        tracing::info!(gateway, "a gateway follows the rules");
+        let (answers, stream) = mpsc::channel(rules::QUEUE);
+        tokio::spawn(rules::serve(self.stopping.clone(), Arc::clone(&self.service), changes, answers));
+        reply(Box::pin(ReceiverStream::new(stream)))
+    }
+
+    async fn convict(
+        &self,
+        request: Request<v1::ConvictRequest>,
+    ) -> Result<Response<v1::ConvictReply>, Status> {
+        let conviction = shapes::conviction_in(request.into_inner());
+        let watch = self.service.convict(&conviction).map_err(admin_status)?;
+        reply(v1::ConvictReply { watch_id: watch.unwrap_or_default() })
+    }
+
+    async fn report_statements(
+        &self,
+        request: Request<v1::ReportStatementsRequest>,
+    ) -> Result<Response<v1::ReportStatementsReply>, Status> {
+        let report = shapes::report_in(request.into_inner()).map_err(admin_status)?;
+        self.service.report_statements(report);
+        reply(v1::ReportStatementsReply {})
+    }
+
+    async fn list_statements(
+        &self,
+        request: Request<v1::ListStatementsRequest>,
+    ) -> Result<Response<v1::ListStatementsReply>, Status> {
+        let m = request.into_inner();
+        let list = self.service.list_statements(&m.group, &m.order, m.limit).map_err(admin_status)?;
+        reply(v1::ListStatementsReply {
+            rows: list.rows.iter().map(shapes::row).collect(),
+            total: count(list.total),
+            evicted: list.evicted,
+            since_unix_ms: list.since_unix_ms,
+        })
+    }
+
+    async fn reset_statements(
+        &self,
+        request: Request<v1::ResetStatementsRequest>,
+    ) -> Result<Response<v1::ResetStatementsReply>, Status> {
+        let (actor, service) = (actor(&request), Arc::clone(&self.service));
+        let group = request.into_inner().group;
+        let removed = blocking(move || service.reset_statements(&actor, &group)).await?;
+        reply(v1::ResetStatementsReply { removed: count(removed) })
+    }
+
+    async fn add_watch(
+        &self,
+        request: Request<v1::AddWatchRequest>,
+    ) -> Result<Response<v1::AddWatchReply>, Status> {
+        let (actor, service) = (actor(&request), Arc::clone(&self.service));
+        let watch = request.into_inner().watch;
+        let watch = shapes::watch_in(watch.ok_or_else(|| Status::invalid_argument("watch: is missing"))?);
+        let added = blocking(move || service.add_watch(&actor, &watch)).await?;
+        reply(v1::AddWatchReply { watch: Some(shapes::watch(added.text())) })
+    }
+
+    async fn remove_watch(
+        &self,
+        request: Request<v1::RemoveWatchRequest>,
+    ) -> Result<Response<v1::RemoveWatchReply>, Status> {
+        let (actor, service) = (actor(&request), Arc::clone(&self.service));
+        let m = request.into_inner();
+        let removed = blocking(move || service.remove_watch(&actor, m.id, &m.group)).await?;
+        reply(v1::RemoveWatchReply { removed: count(removed) })
+    }
+
+    async fn list_watches(
+        &self,
+        request: Request<v1::ListWatchesRequest>,
+    ) -> Result<Response<v1::ListWatchesReply>, Status> {
+        let watches = self.service.watches(&request.into_inner().group).map_err(admin_status)?;
+        let watches = watches.into_iter().map(shapes::watch).collect();
+        reply(v1::ListWatchesReply { watches })
+    }
+
+    async fn list_runaways(
+        &self,
+        request: Request<v1::ListRunawaysRequest>,
+    ) -> Result<Response<v1::ListRunawaysReply>, Status> {
+        let m = request.into_inner();
+        let records = self.service.runaways(&m.group, m.limit).map_err(admin_status)?;
+        let runaways = records.into_iter().map(shapes::runaway).collect();
+        reply(v1::ListRunawaysReply { runaways })
+    }
+}

@@ -1,0 +1,273 @@
+//! When a statement of a group is a runaway and what is done about it: `QueryLimitText` in, `QueryLimit` out, and back.
+//!
+//! Limits are on elapsed time (microseconds), RU charged (decimal text) and rows; an empty text or a zero is no limit.
+//! At least one is set. Every field is refused with its name, its value and its range. Whether the group to switch to
+//! exists is the catalog's to say. *Source:* TiDB's `QUERY_LIMIT`, whose `PROCESSED_KEYS` is rows sent here.
+
+use serde::{Deserialize, Serialize};
+use tidegate_core::units::{Ru, Span};
+use utoipa::ToSchema;
+
+use crate::error::{AdminError, InField};
+use crate::limits::{MAX_ROWS_LIMIT, WATCH_RANGE};
+use crate::name::GroupName;
+use crate::quantity::{amount_text, cut, parse_amount};
+
+/// Shortest and longest time limit: below, a gateway cannot look often enough; above, no statement runs.
+const EXEC_RANGE: (Span, Span) = (Span::millis(10), Span::secs(30 * 24 * 3_600));
+
+/// A rule against runaway statements, as text. At least one of the three limits is set.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(default, deny_unknown_fields)]
+#[schema(as = QueryLimit)]
+pub struct QueryLimitText {
+    /// Time since admission, 10000 to 2592000000000. 0 is no limit.
+    pub exec_elapsed_us: u64,
+    /// RU charged so far, above 0. Empty is no limit.
+    pub ru: String,
+    /// Rows sent to the client, up to 1000000000000000. 0 is no limit.
+    pub rows: u64,
+    /// "dryrun", "cooldown", "kill" or "switch_group".
+    pub action: String,
+    /// With action "switch_group": the group that is charged from then on.
+    pub switch_group: String,
+    /// Later statements are convicted before they run when they have the same text ("exact") or the same template
+    /// ("similar"). Empty is none.
+    pub watch: String,
+    /// With watch: how long, 1000 to 31536000000000. 0 is for ever.
+    pub watch_us: u64,
+}
+
+/// A checked rule.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct QueryLimit {
+    /// Time since admission.
+    pub exec_elapsed: Option<Span>,
+    /// RU charged so far.
+    pub ru: Option<Ru>,
+    /// Rows sent to the client.
+    pub rows: Option<u64>,
+    /// What is done.
+    pub action: Action,
+    /// How later statements are recognised, and for how long; `None` is for ever.
+    pub watch: Option<(Matching, Option<Span>)>,
+}
+
+/// What is done about a runaway.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Action {
+    /// It is only recorded.
+    DryRun,
+    /// It is slowed down.
+    Cooldown,
+    /// It is ended.
+    Kill,
+    /// It is charged to this group from then on.
+    SwitchGroup(GroupName),
+}
+
+/// How a watched statement is recognised.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Matching {
+    /// By its text.
+    Exact,
+    /// By its template.
+    Similar,
+}
+
+impl QueryLimit {
+    /// Checks a rule field by field.
+    pub fn parse(text: &QueryLimitText) -> Result<Self, AdminError> {
+        let (shortest, longest) = EXEC_RANGE;
+        let exec_elapsed = (text.exec_elapsed_us != 0).then_some(Span(text.exec_elapsed_us));
+        if exec_elapsed.is_some_and(|span| span < shortest || longest < span) {
+            return Err(out_of_range("query_limit.exec_elapsed_us", text.exec_elapsed_us, shortest, longest));
+        }
+        let ru = if text.ru.trim().is_empty() { None } else { Some(parse_amount(&text.ru)) };
+        let ru = ru.transpose().in_field("query_limit.ru")?;
+        if ru.is_some_and(|ru| !ru.is_positive()) {
+            let message = "0 RU is out of range: 0.000001 RU or more; leave it empty for no limit";
+            return Err(AdminError::invalid("query_limit.ru", message));
+        }
+        let rows = (text.rows != 0).then_some(text.rows);
+        if rows.is_some_and(|rows| rows > MAX_ROWS_LIMIT) {
+            let message = format!("{} is out of range: 1 to {MAX_ROWS_LIMIT}, or 0 for no limit", text.rows);
+            return Err(AdminError::invalid("query_limit.rows", message));
+        }
+        if exec_elapsed.is_none() && ru.is_none() && rows.is_none() {
+            let message = "sets no limit; set exec_elapsed_us, ru or rows, or leave query_limit out";
+            return Err(AdminError::invalid("query_limit", message));
+        }
+        let action = Action::parse("query_limit.", &text.action, &text.switch_group)?;
+        let action = action.ok_or_else(|| {
+            let message = format!("is missing; write one of {ACTIONS}");
+            AdminError::invalid("query_limit.action", message)
+        })?;
+        Ok(Self { exec_elapsed, ru, rows, action, watch: watch(text)? })
+    }
+
+    /// The rule as text.
+    pub fn text(&self) -> QueryLimitText {
+        let (watch, span) = self.watch.unzip();
+        QueryLimitText {
+            exec_elapsed_us: self.exec_elapsed.unwrap_or_default().0,
+            ru: self.ru.map(amount_text).unwrap_or_default(),
+            rows: self.rows.unwrap_or_default(),
+            action: self.action.as_str().to_owned(),
+            switch_group: self.action.switch_group().map(ToString::to_string).unwrap_or_default(),
+            watch: watch.map(Matching::as_str).unwrap_or_default().to_owned(),
+            watch_us: span.flatten().unwrap_or_default().0,
+        }
+    }
+}
+
+const ACTIONS: &str = "\"dryrun\", \"cooldown\", \"kill\", \"switch_group\"";
+
+impl Action {
+    /// All names.
+    pub const NAMES: [&'static str; 4] = ["dryrun", "cooldown", "kill", "switch_group"];
+
+    /// From the two fields that state it, whose names begin with `prefix`. `None` when both are empty.
+    pub fn parse(prefix: &str, action: &str, switch_group: &str) -> Result<Option<Self>, AdminError> {
+        let (field, group_field) = (format!("{prefix}action"), format!("{prefix}switch_group"));
+        let action = match action.to_ascii_lowercase().as_str() {
+            "" => None,
+            "dryrun" => Some(Self::DryRun),
+            "cooldown" => Some(Self::Cooldown),
+            "kill" => Some(Self::Kill),
+            "switch_group" if switch_group.is_empty() => {
+                let message = "is missing; action \"switch_group\" needs the group to switch to";
+                return Err(AdminError::invalid(group_field, message));
+            }
+            "switch_group" => {
+                return Ok(Some(Self::SwitchGroup(GroupName::parse(switch_group).in_field(&group_field)?)));
+            }
+            _ => {
+                let message = format!("{:?} is none of {ACTIONS}", cut(action));
+                return Err(AdminError::invalid(field, message));
+            }
+        };
+        if !switch_group.is_empty() {
+            let message = format!("{:?} needs action \"switch_group\"; leave it empty", cut(switch_group));
+            return Err(AdminError::invalid(group_field, message));
+        }
+        Ok(action)
+    }
+
+    /// As the API spells it.
+    pub fn as_str(&self) -> &'static str {
+        match self {
+            Self::DryRun => "dryrun",
+            Self::Cooldown => "cooldown",
+            Self::Kill => "kill",
+            Self::SwitchGroup(_) => "switch_group",
+        }
+    }
+
+    /// The group it switches to.
+    pub fn switch_group(&self) -> Option<&GroupName> {
+        match self {
+            Self::SwitchGroup(group) => Some(group),
+            _ => None,
+        }
+    }
+}
+
+impl Matching {
+    /// From its name in this field; `None` when it is empty.
+    pub fn parse(field: &str, text: &str) -> Result<Option<Self>, AdminError> {
+        match text.to_ascii_lowercase().as_str() {
+            "" => Ok(None),
+            "exact" => Ok(Some(Self::Exact)),
+            "similar" => Ok(Some(Self::Similar)),
+            _ => {
+                let message = format!("{:?} is none of \"exact\", \"similar\"", cut(text));
+                Err(AdminError::invalid(field, message))
+            }
+        }
+    }
+
+    /// As the API spells it.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Exact => "exact",
+            Self::Similar => "similar",
+        }
+    }
+}
+
+fn watch(text: &QueryLimitText) -> Result<Option<(Matching, Option<Span>)>, AdminError> {
+    let matching = Matching::parse("query_limit.watch", &text.watch)?;
+    let span = (text.watch_us != 0).then_some(Span(text.watch_us));
+    let (shortest, longest) = WATCH_RANGE;
+    match (matching, span) {
+        (None, Some(_)) => {
+            let message =
+                format!("{} needs watch \"exact\" or \"similar\"; set one, or write 0", text.watch_us);
+            Err(AdminError::invalid("query_limit.watch_us", message))
+        }
+        (Some(_), Some(span)) if span < shortest || longest < span => {
+            Err(out_of_range("query_limit.watch_us", text.watch_us, shortest, longest))
+        }
+        _ => Ok(matching.map(|matching| (matching, span))),
+    }
+}
+
+fn out_of_range(field: &str, us: u64, shortest: Span, longest: Span) -> AdminError {
+    let message = format!("{us} ({}) is out of range: {} to {}", Span(us), shortest.0, longest.0);
+    AdminError::invalid(field, message)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn kill() -> QueryLimitText {
+        QueryLimitText { rows: 5, action: "kill".into(), ..QueryLimitText::default() }
+    }
+
+    #[test]
+    fn the_text_round_trips() {
+        let full = QueryLimitText {
+            exec_elapsed_us: 60_000_000,
+            ru: "1000.5".into(),
+            rows: 50_000,
+            action: "switch_group".into(),
+            switch_group: "slow".into(),
+            watch: "similar".into(),
+            watch_us: 600_000_000,
+        };
+        for text in [full, kill(), QueryLimitText { watch: "exact".into(), ..kill() }] {
+            assert_eq!(QueryLimit::parse(&text).unwrap().text(), text);
+        }
+    }
+
+    #[test]
+    fn bad_fields_are_refused_by_name() {
+        let table: Vec<(&str, QueryLimitText)> = vec![
+            ("query_limit", QueryLimitText::default()),
+            ("query_limit", QueryLimitText { rows: 0, ..kill() }),
+            ("query_limit.exec_elapsed_us", QueryLimitText { exec_elapsed_us: 9_999, ..kill() }),
+            ("query_limit.exec_elapsed_us", QueryLimitText { exec_elapsed_us: 2_592_000_000_001, ..kill() }),
+            ("query_limit.ru", QueryLimitText { ru: "0".into(), ..kill() }),
+            ("query_limit.ru", QueryLimitText { ru: "-1".into(), ..kill() }),
+            ("query_limit.ru", QueryLimitText { ru: "much".into(), ..kill() }),
+            ("query_limit.rows", QueryLimitText { rows: u64::MAX, ..kill() }),
+            ("query_limit.action", QueryLimitText { action: String::new(), ..kill() }),
+            ("query_limit.action", QueryLimitText { action: "shoot".into(), ..kill() }),
+            ("query_limit.switch_group", QueryLimitText { switch_group: "a".into(), ..kill() }),
+            ("query_limit.switch_group", QueryLimitText { action: "switch_group".into(), ..kill() }),
+            (
+                "query_limit.switch_group",
+                QueryLimitText { action: "switch_group".into(), switch_group: "a b".into(), ..kill() },
+            ),
+            ("query_limit.watch", QueryLimitText { watch: "alike".into(), ..kill() }),
+            ("query_limit.watch_us", QueryLimitText { watch_us: 5_000, ..kill() }),
+            ("query_limit.watch_us", QueryLimitText { watch: "exact".into(), watch_us: 999, ..kill() }),
+            ("query_limit.watch_us", QueryLimitText { watch: "exact".into(), watch_us: u64::MAX, ..kill() }),
+        ];
+        for (field, text) in table {
+            assert_eq!(QueryLimit::parse(&text).unwrap_err().field(), Some(field), "{text:?}");
+        }
+    }
+}

@@ -1,0 +1,473 @@
+//! What statements cost, by template and group, over all gateways.
+//!
+//! Pure: time is Unix milliseconds and an argument. Gateways report what they counted since their last report; a
+//! report is known by gateway, incarnation and number, and one that is not newer than the last applied is not applied
+//! again. At most [`MAX_STATEMENTS`] rows are kept, the least recently reported goes first; sums saturate. Nothing is
+//! stored: it all starts anew with the controller, which is when a repeated report must count again.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use tidegate_core::units::Ru;
+use tidegate_core::usage::{RuParts, Usage};
+use tidegate_cost_model::{Fingerprint, StatementKind};
+
+use crate::error::AdminError;
+use crate::limits::{MAX_GATEWAYS, MAX_STATEMENTS};
+use crate::name::GroupName;
+use crate::quantity::cut;
+
+/// One template in one group.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct StatementRow {
+    /// The group that was charged.
+    pub group: GroupName,
+    /// Of the template.
+    pub fingerprint: Fingerprint,
+    /// The sort of statement.
+    pub kind: StatementKind,
+    /// The template.
+    pub template: Arc<str>,
+    /// Sums.
+    pub sums: Sums,
+}
+
+/// What is added up.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Sums {
+    /// Calls that were admitted.
+    pub calls: u64,
+    /// RU charged, by cause.
+    pub charged: RuParts,
+    /// The most one call was charged.
+    pub max: Ru,
+    /// Resources used.
+    pub usage: Usage,
+    /// Rows sent or affected.
+    pub rows: u64,
+    /// Time from admission to the end.
+    pub elapsed_us: u64,
+    /// Time waiting for admission.
+    pub waited_us: u64,
+    /// Calls that ended in an error of the server.
+    pub errors: u64,
+    /// Calls that were not admitted.
+    pub throttled: u64,
+    /// Calls whose cost was estimated.
+    pub estimated: u64,
+    /// The first call; 0 when unknown.
+    pub first_unix_ms: u64,
+    /// The last call.
+    pub last_unix_ms: u64,
+}
+
+impl Sums {
+    /// Both together.
+    #[must_use]
+    pub fn plus(&self, other: &Self) -> Self {
+        let first = match (self.first_unix_ms, other.first_unix_ms) {
+            (0, only) | (only, 0) => only,
+            (one, two) => one.min(two),
+        };
+        Self {
+            calls: self.calls.saturating_add(other.calls),
+            charged: self.charged.plus(&other.charged),
+            max: self.max.max(other.max),
+            usage: self.usage.plus(&other.usage),
+            rows: self.rows.saturating_add(other.rows),
+            elapsed_us: self.elapsed_us.saturating_add(other.elapsed_us),
+            waited_us: self.waited_us.saturating_add(other.waited_us),
+            errors: self.errors.saturating_add(other.errors),
+            throttled: self.throttled.saturating_add(other.throttled),
+            estimated: self.estimated.saturating_add(other.estimated),
+            first_unix_ms: first,
+            last_unix_ms: self.last_unix_ms.max(other.last_unix_ms),
+        }
+    }
+
+    /// What one call was charged on average, rounded down; 0 without calls.
+    pub fn average(&self) -> Ru {
+        let calls = i64::try_from(self.calls).unwrap_or(i64::MAX);
+        Ru(self.charged.total().0.checked_div(calls).unwrap_or_default())
+    }
+}
+
+/// What a list is ordered by; most first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Order {
+    /// RU charged.
+    Ru,
+    /// RU charged to one call on average.
+    AverageRu,
+    /// The most one call was charged.
+    MaxRu,
+    /// Calls.
+    Calls,
+    /// Rows.
+    Rows,
+    /// Time from admission to the end.
+    Elapsed,
+    /// Time waiting for admission.
+    Waited,
+    /// Errors of the server.
+    Errors,
+    /// Calls that were not admitted.
+    Throttled,
+}
+
+impl Order {
+    /// All names, in the order of the variants.
+    pub const NAMES: [&'static str; 9] =
+        ["ru", "average_ru", "max_ru", "calls", "rows", "elapsed", "waited", "errors", "throttled"];
+
+    /// From its name; RU when it is empty.
+    pub fn parse(text: &str) -> Result<Self, AdminError> {
+        Ok(match text {
+            "" | "ru" => Self::Ru,
+            "average_ru" => Self::AverageRu,
+            "max_ru" => Self::MaxRu,
+            "calls" => Self::Calls,
+            "rows" => Self::Rows,
+            "elapsed" => Self::Elapsed,
+            "waited" => Self::Waited,
+            "errors" => Self::Errors,
+            "throttled" => Self::Throttled,
+            _ => {
+                let message = format!("{:?} is none of {}", cut(text), Self::NAMES.join(", "));
+                return Err(AdminError::invalid("order", message));
+            }
+        })
+    }
+
+    fn of(self, sums: &Sums) -> u64 {
+        let ru = |amount: Ru| u64::try_from(amount.0).unwrap_or_default();
+        match self {
+            Self::Ru => ru(sums.charged.total()),
+            Self::AverageRu => ru(sums.average()),
+            Self::MaxRu => ru(sums.max),
+            Self::Calls => sums.calls,
+            Self::Rows => sums.rows,
+            Self::Elapsed => sums.elapsed_us,
+            Self::Waited => sums.waited_us,
+            Self::Errors => sums.errors,
+            Self::Throttled => sums.throttled,
+        }
+    }
+}
+
+/// What a gateway counted since its last report.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct StatementReport {
+    /// Identity of the gateway.
+    pub gateway: String,
+    /// Which start of it.
+    pub incarnation: u64,
+    /// Grows from report to report.
+    pub seq: u64,
+    /// What was counted.
+    pub rows: Vec<StatementRow>,
+    /// Rows that made room for others at the gateway.
+    pub evicted: u64,
+}
+
+type Key = (GroupName, Fingerprint);
+
+#[derive(Debug)]
+struct Entry {
+    kind: StatementKind,
+    template: Arc<str>,
+    sums: Sums,
+    used: u64,
+}
+
+/// All rows.
+#[derive(Debug)]
+pub struct Statements {
+    rows: BTreeMap<Key, Entry>,
+    /// Rows by when they were last reported, on `tick`.
+    used: BTreeMap<u64, Key>,
+    /// The newest report of each gateway, and when it came, on `tick`.
+    gateways: BTreeMap<String, (u64, u64, u64)>,
+    heard: BTreeMap<u64, String>,
+    /// Counts what happens here: order without a clock.
+    tick: u64,
+    evicted: u64,
+    since_unix_ms: u64,
+}
+
+/// Rows asked for.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct StatementList {
+    /// Most first.
+    pub rows: Vec<StatementRow>,
+    /// Rows there are.
+    pub total: usize,
+    /// Rows that made room for others, here and at gateways.
+    pub evicted: u64,
+    /// Counting since, in milliseconds since the Unix epoch.
+    pub since_unix_ms: u64,
+}
+
+impl Statements {
+    /// No rows, counting since `unix_ms`.
+    pub fn new(unix_ms: u64) -> Self {
+        Self {
+            rows: BTreeMap::new(),
+            used: BTreeMap::new(),
+            gateways: BTreeMap::new(),
+            heard: BTreeMap::new(),
+            tick: 0,
+            evicted: 0,
+            since_unix_ms: unix_ms,
+        }
+    }
+
+    /// How many rows there are.
+    pub fn len(&self) -> usize {
+        self.rows.len()
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.rows.is_empty()
+    }
+
+    /// Rows that made room for others, here and at gateways.
+    pub fn evicted(&self) -> u64 {
+        self.evicted
+    }
+
+    /// Adds a report up, unless it, or a later one of the gateway, was applied before. Whether it was.
+    pub fn report(&mut self, report: StatementReport) -> bool {
+        let known = self.gateways.get(&report.gateway).copied();
+        if known.is_some_and(|(incarnation, seq, _)| (report.incarnation, report.seq) <= (incarnation, seq)) {
+            return false;
+        }
+        let tick = self.next_tick();
+        match known {
+            Some((.., heard)) => drop(self.heard.remove(&heard)),
+            None if self.gateways.len() >= MAX_GATEWAYS => {
+                if let Some((_, silent)) = self.heard.pop_first() {
+                    self.gateways.remove(&silent);
+                }
+            }
+            None => {}
+        }
+        self.heard.insert(tick, report.gateway.clone());
+        self.gateways.insert(report.gateway, (report.incarnation, report.seq, tick));
+        self.evicted = self.evicted.saturating_add(report.evicted);
+        for row in report.rows {
+            self.add(row);
+        }
+        true
+    }
+
+    fn add(&mut self, row: StatementRow) {
+        let used = self.next_tick();
+        let key = (row.group, row.fingerprint);
+        if let Some(entry) = self.rows.get_mut(&key) {
+            entry.sums = entry.sums.plus(&row.sums);
+            self.used.remove(&entry.used);
+            entry.used = used;
+        } else {
+            if self.rows.len() >= MAX_STATEMENTS
+                && let Some((_, least)) = self.used.pop_first()
+            {
+                self.rows.remove(&least);
+                self.evicted = self.evicted.saturating_add(1);
+            }
+            let entry = Entry { kind: row.kind, template: row.template, sums: row.sums, used };
+            self.rows.insert(key.clone(), entry);
+        }
+        self.used.insert(used, key);
+    }
+
+    fn next_tick(&mut self) -> u64 {
+        self.tick = self.tick.saturating_add(1);
+        self.tick
+    }
+
+    /// The `most` rows of one group, or of all, that have most of what they are ordered by.
+    pub fn list(&self, group: Option<&GroupName>, order: Order, most: usize) -> StatementList {
+        let mut found: Vec<_> =
+            self.of(group).map(|(key, entry)| (order.of(&entry.sums), key, entry)).collect();
+        // The keys are in order, so that equal rows stay in it.
+        found.sort_by_key(|(amount, ..)| std::cmp::Reverse(*amount));
+        let total = found.len();
+        let rows = found.into_iter().take(most).map(|(_, (group, fingerprint), entry)| StatementRow {
+            group: group.clone(),
+            fingerprint: *fingerprint,
+            kind: entry.kind,
+            template: Arc::clone(&entry.template),
+            sums: entry.sums,
+        });
+        let rows = rows.collect();
+        StatementList { rows, total, evicted: self.evicted, since_unix_ms: self.since_unix_ms }
+    }
+
+    fn of(&self, group: Option<&GroupName>) -> impl Iterator<Item = (&Key, &Entry)> {
+        let from = group.map_or_else(|| None, |group| Some((group.clone(), Fingerprint(0))));
+        let rows = match &from {
+            Some(from) => self.rows.range(from..),
+            None => self.rows.range::<Key, _>(..),
+        };
+        let group = group.cloned();
+        rows.take_while(move |((of, _), _)| group.as_ref().is_none_or(|group| of == group))
+    }
+
+    /// Starts over at `unix_ms`, or forgets the rows of one group only; how many.
+    pub fn reset(&mut self, group: Option<&GroupName>, unix_ms: u64) -> usize {
+        let keys: Vec<(Key, u64)> = self.of(group).map(|(key, entry)| (key.clone(), entry.used)).collect();
+        for (key, used) in &keys {
+            self.rows.remove(key);
+            self.used.remove(used);
+        }
+        if group.is_none() {
+            (self.evicted, self.since_unix_ms) = (0, unix_ms);
+        }
+        keys.len()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn group(name: &str) -> GroupName {
+        GroupName::parse(name).unwrap()
+    }
+
+    fn row(of: &str, fingerprint: u64, sums: Sums) -> StatementRow {
+        StatementRow {
+            group: group(of),
+            fingerprint: Fingerprint(fingerprint),
+            kind: StatementKind::Select,
+            template: "SELECT ?".into(),
+            sums,
+        }
+    }
+
+    fn calls(calls: u64) -> Sums {
+        Sums { calls, ..Sums::default() }
+    }
+
+    fn report(incarnation: u64, seq: u64, rows: Vec<StatementRow>) -> StatementReport {
+        StatementReport { gateway: "gw".into(), incarnation, seq, rows, evicted: 2 }
+    }
+
+    fn listed(statements: &Statements, order: Order) -> Vec<u64> {
+        statements.list(None, order, 10).rows.iter().map(|row| row.fingerprint.0).collect()
+    }
+
+    #[test]
+    fn a_report_is_applied_once() {
+        let mut statements = Statements::new(7);
+        let one = || vec![row("a", 1, calls(3))];
+        for (incarnation, seq, applied) in [
+            (5, 1, true),
+            (5, 1, false),
+            (5, 3, true),
+            (5, 2, false),
+            (4, 9, false),
+            (6, 1, true),
+            (5, 9, false),
+        ] {
+            assert_eq!(statements.report(report(incarnation, seq, one())), applied, "{incarnation} {seq}");
+        }
+        let list = statements.list(None, Order::Ru, 10);
+        assert_eq!((list.rows[0].sums.calls, list.total, list.evicted, list.since_unix_ms), (9, 1, 6, 7));
+    }
+
+    #[test]
+    fn sums_are_added_part_by_part_and_never_overflow() {
+        let one = Sums {
+            calls: 2,
+            charged: RuParts { cpu: Ru(1), read: Ru(2), write: Ru(3), network: Ru(4), flat: Ru(0) },
+            max: Ru(6),
+            usage: Usage { cpu_ns: 7, ..Usage::default() },
+            rows: 8,
+            elapsed_us: 9,
+            waited_us: 10,
+            errors: 11,
+            throttled: 12,
+            estimated: 13,
+            first_unix_ms: 14,
+            last_unix_ms: 15,
+        };
+        let both = one.plus(&Sums { max: Ru(5), first_unix_ms: 0, last_unix_ms: 20, ..one });
+        assert_eq!((both.charged.total(), both.max, both.usage.cpu_ns), (Ru(20), Ru(6), 14));
+        assert_eq!((both.first_unix_ms, both.last_unix_ms, both.rows, both.errors), (14, 20, 16, 22));
+        assert_eq!((both.average(), Sums::default().average()), (Ru(5), Ru::ZERO));
+        let most = Sums { calls: u64::MAX, elapsed_us: u64::MAX, max: Ru(i64::MAX), ..one };
+        assert_eq!(most.plus(&most).calls, u64::MAX);
+    }
+
+    #[test]
+    fn lists_are_ordered_filtered_and_cut() {
+        let mut statements = Statements::new(0);
+        let flat = |cpu, calls, max| Sums {
+            charged: RuParts { cpu: Ru(cpu), ..RuParts::default() },
+            max: Ru(max),
+            calls,
+            ..Sums::default()
+        };
+        let rows = vec![
+            row("a", 1, flat(100, 50, 7)),
+            row("a", 2, flat(90, 1, 8)),
+            row("b", 3, flat(10, 60, 9)),
+            row("b", 4, flat(10, 60, 9)),
+        ];
+        statements.report(report(1, 1, rows));
+        assert_eq!(listed(&statements, Order::Ru), [1, 2, 3, 4]);
+        assert_eq!(listed(&statements, Order::AverageRu), [2, 1, 3, 4]);
+        assert_eq!(listed(&statements, Order::MaxRu), [3, 4, 2, 1]);
+        assert_eq!(listed(&statements, Order::Calls), [3, 4, 1, 2]);
+        let of_b = statements.list(Some(&group("b")), Order::Ru, 1);
+        assert_eq!((of_b.rows.len(), of_b.total, of_b.rows[0].fingerprint), (1, 2, Fingerprint(3)));
+        assert_eq!(Order::parse("size").unwrap_err().field(), Some("order"));
+        for name in Order::NAMES {
+            Order::parse(name).unwrap();
+        }
+    }
+
+    #[test]
+    fn rows_go_by_reset_and_by_group() {
+        let mut statements = Statements::new(0);
+        statements.report(report(
+            1,
+            1,
+            vec![row("a", 1, calls(1)), row("b", 2, calls(1)), row("ab", 3, calls(1))],
+        ));
+        assert_eq!(statements.reset(Some(&group("a")), 9), 1);
+        assert_eq!(listed(&statements, Order::Ru), [3, 2]);
+        assert_eq!(statements.list(None, Order::Ru, 1).since_unix_ms, 0);
+        assert_eq!(statements.reset(None, 9), 2);
+        let list = statements.list(None, Order::Ru, 1);
+        assert_eq!((list.total, list.evicted, list.since_unix_ms), (0, 0, 9));
+        assert!(statements.used.is_empty());
+        assert!(
+            !statements.report(report(1, 1, vec![row("a", 1, calls(1))])),
+            "a reset applies no report again"
+        );
+    }
+
+    #[test]
+    fn rows_and_gateways_are_bounded() {
+        let mut statements = Statements::new(0);
+        let most = u64::try_from(MAX_STATEMENTS).unwrap();
+        let rows = (0..most).map(|number| row("a", number, calls(1))).collect();
+        statements.report(StatementReport { evicted: 0, ..report(1, 1, rows) });
+        let again = vec![row("a", 0, calls(1)), row("a", most, calls(1)), row("b", most, calls(1))];
+        statements.report(StatementReport { evicted: 0, ..report(1, 2, again) });
+        let list = statements.list(None, Order::Ru, MAX_STATEMENTS);
+        assert_eq!((list.total, list.evicted, statements.used.len()), (MAX_STATEMENTS, 2, MAX_STATEMENTS));
+        let gone: Vec<u64> =
+            (0..4).filter(|number| list.rows.iter().all(|row| row.fingerprint.0 != *number)).collect();
+        assert_eq!(gone, [1, 2]);
+        for number in 0..MAX_GATEWAYS {
+            statements.report(StatementReport { gateway: format!("g{number}"), ..report(1, 1, Vec::new()) });
+        }
+        assert_eq!((statements.gateways.len(), statements.heard.len()), (MAX_GATEWAYS, MAX_GATEWAYS));
+        assert!(statements.report(report(1, 2, Vec::new())), "the longest silent gateway is forgotten");
+    }
+}

@@ -1,0 +1,98 @@
+//! What statements cost, over gateways.
+
+use tidegate_proto::v1;
+use tonic::Code;
+
+use crate::support::Lab;
+
+fn row(group: &str, fingerprint: u64, calls: u64, ru: i64) -> v1::StatementRow {
+    v1::StatementRow {
+        group: group.into(),
+        fingerprint: format!("{fingerprint:016x}"),
+        kind: "select".into(),
+        template: format!("SELECT {fingerprint} FROM t WHERE a = ?"),
+        calls,
+        read_micro_ru: ru * 1_000_000,
+        max_micro_ru: 1_000_000,
+        first_unix_ms: 1,
+        last_unix_ms: 2,
+        ..v1::StatementRow::default()
+    }
+}
+
+fn report(gateway: &str, seq: u64, rows: Vec<v1::StatementRow>) -> v1::ReportStatementsRequest {
+    v1::ReportStatementsRequest { gateway: gateway.into(), incarnation: 1, seq, rows, evicted: 1 }
+}
+
+async fn list(lab: &Lab, group: &str, order: &str, limit: u32) -> v1::ListStatementsReply {
+    let request = v1::ListStatementsRequest { group: group.into(), order: order.into(), limit };
+    lab.statements().await.list_statements(request).await.unwrap().into_inner()
+}
+
+#[tokio::test]
+async fn reports_of_gateways_add_up_once() {
+    let lab = Lab::start().await;
+    lab.group("web", "10").await;
+    let mut statements = lab.statements().await;
+    for (gateway, seq) in [("gw-1", 1), ("gw-1", 1), ("gw-2", 1), ("gw-1", 2)] {
+        let rows = vec![row("web", 1, 2, 3), row("default", 2, 100, 1), row("gone", 3, 1, 1)];
+        statements.report_statements(report(gateway, seq, rows)).await.unwrap();
+    }
+    let all = list(&lab, "", "", 0).await;
+    assert_eq!((all.total, all.evicted, all.since_unix_ms > 0), (2, 3, true));
+    let figures: Vec<_> =
+        all.rows.iter().map(|row| (row.group.as_str(), row.calls, row.read_micro_ru)).collect();
+    assert_eq!(figures, [("web", 6, 9_000_000), ("default", 300, 3_000_000)]);
+    assert_eq!(list(&lab, "", "calls", 1).await.rows[0].group, "default");
+    assert_eq!(list(&lab, "web", "", 0).await.total, 1);
+
+    let reset = v1::ResetStatementsRequest { group: "default".into() };
+    assert_eq!(statements.reset_statements(reset).await.unwrap().into_inner().removed, 1);
+    assert_eq!(list(&lab, "", "", 0).await.total, 1);
+    let log = lab.admin().await.audit_log(v1::AuditLogRequest::default()).await.unwrap().into_inner().entries;
+    assert_eq!((log[0].action.as_str(), log[0].subject.as_str()), ("reset statements", "group default"));
+
+    let delete = v1::DeleteGroupRequest { name: "web".into(), ..Default::default() };
+    lab.admin().await.delete_group(delete).await.unwrap();
+    assert_eq!(list(&lab, "", "", 0).await.total, 0);
+    let reset = v1::ResetStatementsRequest::default();
+    assert_eq!(statements.reset_statements(reset).await.unwrap().into_inner().removed, 0);
+    assert_eq!(list(&lab, "", "", 0).await.evicted, 0);
+}
+
+#[tokio::test]
+async fn bad_requests_are_refused_by_name() {
+    let lab = Lab::start().await;
+    let mut statements = lab.statements().await;
+    let negative = v1::StatementRow { cpu_micro_ru: -1, ..row("default", 1, 1, 1) };
+    let error = statements.report_statements(report("gw", 1, vec![negative])).await.unwrap_err();
+    assert_eq!(error.code(), Code::InvalidArgument);
+    assert!(error.message().contains("rows[0].cpu_micro_ru: -1"), "{error}");
+    for (group, order, limit, code) in [
+        ("nobody", "", 0, Code::NotFound),
+        ("a b", "", 0, Code::InvalidArgument),
+        ("", "size", 0, Code::InvalidArgument),
+        ("", "", 1_001, Code::InvalidArgument),
+    ] {
+        let request = v1::ListStatementsRequest { group: group.into(), order: order.into(), limit };
+        assert_eq!(statements.list_statements(request).await.unwrap_err().code(), code, "{group} {order}");
+    }
+    let nobody = v1::ResetStatementsRequest { group: "nobody".into() };
+    assert_eq!(statements.reset_statements(nobody).await.unwrap_err().code(), Code::NotFound);
+    assert_eq!(list(&lab, "", "", 0).await.total, 0);
+}
+
+#[tokio::test]
+async fn a_list_of_the_longest_templates_fits_a_message() {
+    let lab = Lab::start().await;
+    let mut statements = lab.statements().await;
+    for seq in 1..=10 {
+        let long = |number| v1::StatementRow {
+            template: "x".repeat(8_192),
+            ..row("default", seq * 1_000 + number, 1, 1)
+        };
+        statements.report_statements(report("gw", seq, (0..100).map(long).collect())).await.unwrap();
+    }
+    let all = list(&lab, "", "", 1_000).await;
+    assert_eq!((all.rows.len(), list(&lab, "", "", 10).await.rows[0].template.len()), (1_000, 8_192));
+}
