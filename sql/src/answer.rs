@@ -1,0 +1,93 @@
+//! What a statement gives: nothing but a note, a table, or a change of the session.
+
+/// The answer to a statement.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Answer {
+    /// Done.
+    Done {
+        /// Things that changed.
+        affected: u64,
+        /// What is to be known beside it, a line each: notes and the controller's warnings.
+        notes: Vec<String>,
+    },
+    /// Rows.
+    Table(Table),
+    /// The session is different from now on; whoever has it applies this.
+    Session(SessionChange),
+}
+
+/// A change of the session.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum SessionChange {
+    /// What the session does is charged to this group, which exists.
+    SetGroup(String),
+}
+
+/// Rows with typed columns.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Table {
+    /// The columns.
+    pub columns: Vec<Column>,
+    /// A value per column in each row.
+    pub rows: Vec<Vec<Value>>,
+    /// What is to be known beside it, such as that rows were left out.
+    pub notes: Vec<String>,
+}
+
+/// A column.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Column {
+    /// Its name.
+    pub name: String,
+    /// What its values are, unless they are null.
+    pub kind: Kind,
+}
+
+/// What the values of a column are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Kind {
+    /// Text.
+    Text,
+    /// 64-bit integers with a sign.
+    Int,
+    /// 64-bit floating point numbers; amounts of RU are decimals to a millionth.
+    Float,
+    /// UTC, as text: `2026-01-31 23:59:58.250`.
+    Timestamp,
+}
+
+/// A value.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Value {
+    /// Nothing.
+    Null,
+    /// In a column of [`Kind::Int`].
+    Int(i64),
+    /// In a column of [`Kind::Float`].
+    Float(f64),
+    /// In a column of [`Kind::Text`] or [`Kind::Timestamp`].
+    Text(String),
+}
+
+impl Answer {
+    /// Done, without anything to tell.
+    pub(crate) fn done(affected: u64) -> Self {
+        Self::Done { affected, notes: Vec::new() }
+    }
+
+    /// Nothing was to be done.
+    pub(crate) fn note(note: impl Into<String>) -> Self {
+        Self::Done { affected: 0, notes: vec![note.into()] }
+    }
+}
+
+impl Table {
+    /// A table of text, of one row.
+    pub(crate) fn of_texts<const N: usize>(columns: [(&str, String); N]) -> Self {
+        let (columns, row) = columns
+            .into_iter()
+            .map(|(name, value)| (Column { name: name.to_owned(), kind: Kind::Text }, Value::Text(value)))
+            .unzip();
+        Self { columns, rows: vec![row], notes: Vec::new() }
+    }
+}

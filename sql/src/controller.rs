@@ -1,0 +1,103 @@
+//! The controller's services as a statement sees them: who asks is attached, refusals become errors.
+
+use std::error::Error as _;
+
+use tidegate_proto::v1::admin_client::AdminClient;
+use tidegate_proto::v1::statements_client::StatementsClient;
+use tonic::metadata::{Ascii, MetadataValue};
+use tonic::service::Interceptor;
+use tonic::service::interceptor::InterceptedService;
+use tonic::transport::Channel;
+use tonic::{Code as Grpc, Request, Status};
+
+use crate::code::Code;
+use crate::error::SqlError;
+
+/// The metadata key that carries the actor into the audit log.
+const ACTOR_KEY: &str = "x-tidegate-actor";
+/// Longest name of an actor, in characters; the controller cuts it as well.
+const MAX_ACTOR: usize = 128;
+/// Largest answer: a thousand statements with templates of 8 KiB are 8 MiB. Above it a listing fails as a whole.
+const MAX_ANSWER_BYTES: usize = 32 * 1024 * 1024;
+
+type Attributed = InterceptedService<Channel, Actor>;
+
+/// A controller, called on behalf of an actor.
+#[derive(Clone)]
+pub(crate) struct Controller {
+    channel: Channel,
+    actor: Actor,
+}
+
+/// Puts the actor into each request.
+#[derive(Clone)]
+pub(crate) struct Actor(MetadataValue<Ascii>);
+
+impl Interceptor for Actor {
+    fn call(&mut self, mut request: Request<()>) -> Result<Request<()>, Status> {
+        request.metadata_mut().insert(ACTOR_KEY, self.0.clone());
+        Ok(request)
+    }
+}
+
+impl Controller {
+    pub(crate) fn new(channel: Channel, actor: &str) -> Self {
+        let readable = |c: char| if c.is_ascii_graphic() || c == ' ' { c } else { '?' };
+        let actor: String = actor.chars().take(MAX_ACTOR).map(readable).collect();
+        let actor = MetadataValue::try_from(actor).unwrap_or_else(|_| MetadataValue::from_static("?"));
+        Self { channel, actor: Actor(actor) }
+    }
+
+    /// Groups, bindings, usage, nodes.
+    pub(crate) fn admin(&self) -> AdminClient<Attributed> {
+        AdminClient::with_interceptor(self.channel.clone(), self.actor.clone())
+            .max_decoding_message_size(MAX_ANSWER_BYTES)
+    }
+
+    /// Statements, watches, runaways.
+    pub(crate) fn statements(&self) -> StatementsClient<Attributed> {
+        StatementsClient::with_interceptor(self.channel.clone(), self.actor.clone())
+            .max_decoding_message_size(MAX_ANSWER_BYTES)
+    }
+}
+
+/// A refusal of the controller as an error.
+impl From<Status> for SqlError {
+    fn from(status: Status) -> Self {
+        let message = status.message().to_owned();
+        // Only a status that was made on this side has a cause: the connection broke in the call.
+        if let Some(cause) = status.source() {
+            return Self::Unavailable { reason: root_cause(cause) };
+        }
+        let refused = |code| Self::Refused { message: message.clone(), code };
+        match status.code() {
+            Grpc::NotFound => Self::Unknown(message),
+            Grpc::InvalidArgument | Grpc::OutOfRange => refused(Code::INVALID),
+            Grpc::AlreadyExists | Grpc::FailedPrecondition | Grpc::Aborted => refused(Code::REFUSED),
+            Grpc::ResourceExhausted => refused(Code::FULL),
+            Grpc::PermissionDenied | Grpc::Unauthenticated => refused(Code::DENIED),
+            Grpc::Unavailable | Grpc::DeadlineExceeded | Grpc::Cancelled => {
+                Self::Unavailable { reason: message }
+            }
+            Grpc::Unimplemented => Self::unsupported(
+                "this statement",
+                format!("the controller is of an older version ({message}); update it"),
+            ),
+            code => Self::Internal(format!("the controller answered {code:?} ({message}); look at its log")),
+        }
+    }
+}
+
+/// An answer without a part that the protocol promises.
+pub(crate) fn missing(what: &str) -> SqlError {
+    SqlError::Internal(format!("the controller left out {what}; check that it is of the same version"))
+}
+
+/// The last cause in a chain, which is what the operating system said.
+fn root_cause(error: &dyn std::error::Error) -> String {
+    let mut cause = error;
+    while let Some(deeper) = cause.source() {
+        cause = deeper;
+    }
+    cause.to_string()
+}

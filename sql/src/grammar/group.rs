@@ -1,0 +1,41 @@
+//! CREATE, ALTER and DROP RESOURCE GROUP.
+
+use tidegate_proto::v1;
+
+use super::options::options;
+use crate::cursor::Cursor;
+use crate::error::SqlError;
+use crate::statement::Statement;
+
+/// Behind `CREATE RESOURCE GROUP`.
+pub(super) fn create(cursor: &mut Cursor<'_>) -> Result<Statement, SqlError> {
+    let if_not_exists = cursor.take(&["IF", "NOT", "EXISTS"]);
+    let (group, fields) = definition(cursor)?;
+    if !fields.contains(&"ru_per_sec") {
+        // TiDB refuses it as well; a group without a cap should be said, and not come of forgetting.
+        return Err(cursor.expected("RU_PER_SEC = a number, or RU_PER_SEC = UNLIMITED"));
+    }
+    Ok(Statement::CreateGroup { group, if_not_exists })
+}
+
+/// Behind `ALTER RESOURCE GROUP`.
+pub(super) fn alter(cursor: &mut Cursor<'_>) -> Result<Statement, SqlError> {
+    let if_exists = cursor.take(&["IF", "EXISTS"]);
+    let (group, fields) = definition(cursor)?;
+    Ok(Statement::AlterGroup { group, fields, if_exists })
+}
+
+/// Behind `DROP RESOURCE GROUP`.
+pub(super) fn drop(cursor: &mut Cursor<'_>) -> Result<Statement, SqlError> {
+    let if_exists = cursor.take(&["IF", "EXISTS"]);
+    let name = cursor.group()?;
+    cursor.end()?;
+    Ok(Statement::DropGroup { name, if_exists })
+}
+
+fn definition(cursor: &mut Cursor<'_>) -> Result<(Box<v1::Group>, Vec<&'static str>), SqlError> {
+    let name = cursor.group()?;
+    let (mut group, fields) = options(cursor)?;
+    group.name = name;
+    Ok((group, fields))
+}

@@ -1,0 +1,136 @@
+//! The options of a resource group, in any order, with or without commas, each once.
+//!
+//! Out: a group with the fields that were given, and their names. Numbers are passed on as written: what is allowed
+//! is the controller's to say.
+
+use sqlparser::tokenizer::Token;
+use tidegate_proto::v1;
+
+use super::query_limit;
+use crate::cursor::Cursor;
+use crate::duration::parse_duration;
+use crate::error::SqlError;
+
+/// Options and the fields of the admin API they set. The first three are TiDB's, as is QUERY_LIMIT.
+const OPTIONS: [(&str, &str); 13] = [
+    ("RU_PER_SEC", "ru_per_sec"),
+    ("PRIORITY", "priority"),
+    ("BURSTABLE", "burstable"),
+    ("QUERY_LIMIT", "query_limit"),
+    ("PARENT", "parent"),
+    ("WEIGHT", "weight"),
+    ("BURST", "burst"),
+    ("BURST_RU_PER_SEC", "burst_ru_per_sec"),
+    ("TTL", "ttl_us"),
+    ("RENEW", "renew_us"),
+    ("FALLBACK", "fallback"),
+    ("MAX_DEBT", "max_debt"),
+    ("COMMENT", "comment"),
+];
+
+/// All options to the end of the statement; at least one.
+pub(super) fn options(cursor: &mut Cursor<'_>) -> Result<(Box<v1::Group>, Vec<&'static str>), SqlError> {
+    let mut group = Box::<v1::Group>::default();
+    let mut fields = Vec::new();
+    loop {
+        let field = option(cursor)?;
+        if fields.contains(&field) {
+            return Err(cursor.error_before("this option is given twice; leave one of them out"));
+        }
+        fields.push(field);
+        if field == "burstable" {
+            burstable(cursor, &mut group)?;
+        } else {
+            cursor.take_token(&Token::Eq);
+            value(cursor, field, &mut group)?;
+        }
+        if !cursor.take_token(&Token::Comma) && cursor.peek().is_none() {
+            break;
+        }
+    }
+    // The most a group may burst to has a meaning with MODERATED only, and would be refused beside the others.
+    let bursts_otherwise = fields.contains(&"burstable") && group.burstable != "moderated";
+    if bursts_otherwise && !fields.contains(&"burst_ru_per_sec") {
+        fields.push("burst_ru_per_sec");
+    }
+    Ok((group, fields))
+}
+
+fn option(cursor: &mut Cursor<'_>) -> Result<&'static str, SqlError> {
+    if cursor.sees("BACKGROUND") {
+        let instead = "give the work a group of its own with PRIORITY = LOW";
+        return Err(SqlError::unsupported("BACKGROUND", instead));
+    }
+    for inside in ["EXEC_ELAPSED", "ACTION", "WATCH"] {
+        if cursor.sees(inside) {
+            return Err(cursor.error("this belongs into QUERY_LIMIT = ( .. )"));
+        }
+    }
+    cursor.choice(&OPTIONS)
+}
+
+fn burstable(cursor: &mut Cursor<'_>, group: &mut v1::Group) -> Result<(), SqlError> {
+    const WAYS: [(&str, &str); 5] = [
+        ("MODERATED", "moderated"),
+        ("UNLIMITED", "unlimited"),
+        ("OFF", "off"),
+        ("TRUE", "moderated"),
+        ("FALSE", "off"),
+    ];
+    // Alone it is MODERATED, as in TiDB's current grammar: a burst without bound should be said.
+    let said = cursor.take_token(&Token::Eq) || WAYS.iter().any(|(word, _)| cursor.sees(word));
+    let way = if said { cursor.choice(&WAYS)? } else { "moderated" };
+    way.clone_into(&mut group.burstable);
+    Ok(())
+}
+
+fn value(cursor: &mut Cursor<'_>, field: &str, group: &mut v1::Group) -> Result<(), SqlError> {
+    match field {
+        "ru_per_sec" => group.ru_per_sec = rate(cursor, "a number of RU/s, or UNLIMITED", &["UNLIMITED"])?,
+        "priority" => {
+            let priority = cursor.choice(&[("LOW", "low"), ("MEDIUM", "medium"), ("HIGH", "high")])?;
+            priority.clone_into(&mut group.priority);
+        }
+        "query_limit" => group.query_limit = query_limit::rule(cursor)?,
+        "parent" if cursor.take(&["NULL"]) => group.parent.clear(),
+        "parent" => group.parent = cursor.group()?,
+        "weight" if cursor.take(&["DEFAULT"]) => group.weight = 0,
+        "weight" => group.weight = cursor.integer("a whole number from 1 to 10000, or DEFAULT")?,
+        "burst" => group.burst = amount(cursor, "a number of RU, or DEFAULT")?,
+        "burst_ru_per_sec" => group.burst_ru_per_sec = amount(cursor, "a number of RU/s, or DEFAULT")?,
+        "max_debt" => group.max_debt = amount(cursor, "a number of RU, or DEFAULT")?,
+        "ttl_us" => group.ttl_us = period(cursor)?,
+        "renew_us" => group.renew_us = period(cursor)?,
+        "fallback" => {
+            group.fallback = rate(cursor, "STOP, UNLIMITED, or a number of RU/s", &["STOP", "UNLIMITED"])?;
+        }
+        _ => cursor.string("a comment in quotes")?.clone_into(&mut group.comment),
+    }
+    Ok(())
+}
+
+/// A number, or one of these words, in lower case.
+fn rate(cursor: &mut Cursor<'_>, what: &str, words: &[&str]) -> Result<String, SqlError> {
+    for word in words {
+        if cursor.take(&[*word]) {
+            return Ok(word.to_ascii_lowercase());
+        }
+    }
+    cursor.decimal(what)
+}
+
+/// A number, or nothing for the default.
+fn amount(cursor: &mut Cursor<'_>, what: &str) -> Result<String, SqlError> {
+    if cursor.take(&["DEFAULT"]) { Ok(String::new()) } else { cursor.decimal(what) }
+}
+
+/// Microseconds, or 0 for the default.
+fn period(cursor: &mut Cursor<'_>) -> Result<u64, SqlError> {
+    if cursor.take(&["DEFAULT"]) { Ok(0) } else { duration(cursor, "a duration such as '5s', or DEFAULT") }
+}
+
+/// A duration in quotes, in microseconds.
+pub(super) fn duration(cursor: &mut Cursor<'_>, what: &str) -> Result<u64, SqlError> {
+    let text = cursor.string(what)?;
+    parse_duration(text).map_err(|error| cursor.error_before(&error.to_string()))
+}

@@ -1,0 +1,248 @@
+//! Evaluates a query of our tables on SQLite in memory, in a database of its own that is gone afterwards.
+//!
+//! In: the query and the contents of its tables. Out: rows with typed columns. The query may read these tables and
+//! call functions, and nothing else: no other table, no change, no PRAGMA, no ATTACH, no recursion. Steps, rows and
+//! bytes are bounded. Columns take their type from the table they come from, or else from their values.
+
+use std::ffi::c_int;
+
+use rusqlite::functions::FunctionFlags;
+use rusqlite::hooks::{AuthAction, AuthContext, Authorization};
+use rusqlite::limits::Limit;
+use rusqlite::types::{ToSqlOutput, ValueRef};
+use rusqlite::{Connection, Error, ErrorCode, Statement, ToSql, params_from_iter};
+use tidegate_cost_model::SqlDialect;
+
+use super::load::Contents;
+use super::schema::VirtualTable;
+use super::select::Select;
+use crate::answer::{Column, Kind, Table, Value};
+use crate::code::Code;
+use crate::error::SqlError;
+
+/// Instructions between two looks at the count of them.
+const STEPS_PER_LOOK: c_int = 10_000;
+/// Looks before a query is ended: 20 million instructions are about half a second.
+const MAX_LOOKS: u32 = 2_000;
+/// Rows of an answer; the rest is left out and told.
+const MAX_ANSWER_ROWS: usize = 10_000;
+/// Bytes of text in an answer; the rest is left out and told.
+const MAX_ANSWER_BYTES: usize = 16 * 1024 * 1024;
+/// Longest value, in bytes, also of one that is computed on the way.
+const MAX_VALUE_BYTES: i32 = 1_024 * 1_024;
+/// Deepest expression.
+const MAX_EXPRESSION_DEPTH: i32 = 100;
+/// SELECTs joined by UNION.
+const MAX_COMPOUND: i32 = 20;
+
+/// Evaluates `select`; `group` is what `CURRENT_RESOURCE_GROUP()` gives.
+pub(crate) async fn query(
+    select: Select,
+    contents: Vec<Contents>,
+    notes: Vec<String>,
+    group: String,
+) -> Result<Table, SqlError> {
+    let work = move || evaluate(&select, &contents, group).map_err(refused);
+    let evaluated = tokio::task::spawn_blocking(work).await;
+    let mut table =
+        evaluated.map_err(|error| SqlError::Internal(format!("the query did not finish: {error}")))??;
+    table.notes.splice(0..0, notes);
+    Ok(table)
+}
+
+fn evaluate(select: &Select, contents: &[Contents], group: String) -> Result<Table, Error> {
+    let mut connection = Connection::open_in_memory()?;
+    for schema in ["information_schema", "tidegate"] {
+        connection.execute("ATTACH ':memory:' AS ?1", [schema])?;
+    }
+    for table in contents {
+        fill(&connection, table, select.dialect())?;
+    }
+    let flags = FunctionFlags::SQLITE_UTF8 | FunctionFlags::SQLITE_DETERMINISTIC;
+    connection.create_scalar_function("current_resource_group", 0, flags, move |_| Ok(group.clone()))?;
+    confine(&mut connection)?;
+    let mut statement = connection.prepare(select.text())?;
+    answer(&mut statement)
+}
+
+/// Creates a table with its rows.
+fn fill(connection: &Connection, contents: &Contents, dialect: SqlDialect) -> Result<(), Error> {
+    let columns = contents.table.columns();
+    // TiDB's own tables have their columns in upper case; PostgreSQL folds names to lower case.
+    let upper = contents.table.schema() == "information_schema" && dialect != SqlDialect::PostgreSql;
+    let named = |name: &str| if upper { name.to_ascii_uppercase() } else { name.to_owned() };
+    let list: Vec<String> =
+        columns.iter().map(|(name, kind)| format!("\"{}\" {}", named(name), declared(*kind))).collect();
+    let name = contents.table.full_name();
+    connection.execute(&format!("CREATE TABLE {name} ({})", list.join(", ")), [])?;
+    let marks = vec!["?"; columns.len()].join(", ");
+    let mut insert = connection.prepare(&format!("INSERT INTO {name} VALUES ({marks})"))?;
+    for row in &contents.rows {
+        insert.execute(params_from_iter(row))?;
+    }
+    Ok(())
+}
+
+impl ToSql for Value {
+    fn to_sql(&self) -> Result<ToSqlOutput<'_>, Error> {
+        Ok(ToSqlOutput::Borrowed(match self {
+            Self::Null => ValueRef::Null,
+            Self::Int(value) => ValueRef::Integer(*value),
+            Self::Float(value) => ValueRef::Real(*value),
+            Self::Text(text) => ValueRef::Text(text.as_bytes()),
+        }))
+    }
+}
+
+/// The declared type, of which SQLite keeps the name and derives that texts stay texts.
+const fn declared(kind: Kind) -> &'static str {
+    match kind {
+        Kind::Text => "TEXT",
+        Kind::Int => "INTEGER",
+        Kind::Float => "REAL",
+        Kind::Timestamp => "TIMESTAMP_TEXT",
+    }
+}
+
+fn kind_of(declared: &str) -> Option<Kind> {
+    [Kind::Text, Kind::Int, Kind::Float, Kind::Timestamp]
+        .into_iter()
+        .find(|kind| self::declared(*kind).eq_ignore_ascii_case(declared))
+}
+
+/// Leaves the connection nothing but reading the tables that are there.
+fn confine(connection: &mut Connection) -> Result<(), Error> {
+    connection.set_limit(Limit::SQLITE_LIMIT_LENGTH, MAX_VALUE_BYTES)?;
+    connection.set_limit(Limit::SQLITE_LIMIT_EXPR_DEPTH, MAX_EXPRESSION_DEPTH)?;
+    connection.set_limit(Limit::SQLITE_LIMIT_COMPOUND_SELECT, MAX_COMPOUND)?;
+    connection.set_limit(Limit::SQLITE_LIMIT_ATTACHED, 2)?;
+    connection.authorizer(Some(authorize))?;
+    let mut looks = 0_u32;
+    connection.progress_handler(
+        STEPS_PER_LOOK,
+        Some(move || {
+            looks += 1;
+            looks > MAX_LOOKS
+        }),
+    )
+}
+
+fn authorize(asked: AuthContext<'_>) -> Authorization {
+    let allowed = match asked.action {
+        AuthAction::Select => true,
+        AuthAction::Read { table_name, .. } => {
+            asked.database_name.is_some_and(|schema| VirtualTable::named(schema, table_name).is_some())
+        }
+        AuthAction::Function { function_name } => !function_name.eq_ignore_ascii_case("load_extension"),
+        _ => false,
+    };
+    if allowed { Authorization::Allow } else { Authorization::Deny }
+}
+
+fn answer(statement: &mut Statement<'_>) -> Result<Table, Error> {
+    let (names, declared): (Vec<String>, Vec<Option<Kind>>) = statement
+        .columns()
+        .map(|column| (column.name().to_owned(), column.decl_type().and_then(kind_of)))
+        .unzip();
+    let mut table = Table::default();
+    let mut bytes = 0_usize;
+    let mut rows = statement.query([])?;
+    while let Some(row) = rows.next()? {
+        if table.rows.len() == MAX_ANSWER_ROWS || bytes > MAX_ANSWER_BYTES {
+            table.notes.push(format!(
+                "note: the answer has more rows than these {}; narrow it with WHERE or LIMIT",
+                table.rows.len()
+            ));
+            break;
+        }
+        let mut cells = Vec::with_capacity(names.len());
+        for index in 0..names.len() {
+            let value = value(row.get_ref(index)?);
+            if let Value::Text(text) = &value {
+                bytes = bytes.saturating_add(text.len());
+            }
+            cells.push(value);
+        }
+        table.rows.push(cells);
+    }
+    for (index, (name, declared)) in names.into_iter().zip(declared).enumerate() {
+        let kind = settle(&mut table.rows, index, declared);
+        table.columns.push(Column { name, kind });
+    }
+    Ok(table)
+}
+
+fn value(value: ValueRef<'_>) -> Value {
+    match value {
+        ValueRef::Null => Value::Null,
+        ValueRef::Integer(value) => Value::Int(value),
+        ValueRef::Real(value) => Value::Float(value),
+        ValueRef::Text(bytes) | ValueRef::Blob(bytes) => {
+            Value::Text(String::from_utf8_lossy(bytes).into_owned())
+        }
+    }
+}
+
+/// The kind of a column, to which its values are brought: SQLite types values, and both protocols type columns.
+fn settle(rows: &mut [Vec<Value>], index: usize, declared: Option<Kind>) -> Kind {
+    let values = || rows.iter().filter_map(|row| row.get(index));
+    let (mut texts, mut floats, mut ints) = (false, false, false);
+    for value in values() {
+        match value {
+            Value::Null => {}
+            Value::Int(_) => ints = true,
+            Value::Float(_) => floats = true,
+            Value::Text(_) => texts = true,
+        }
+    }
+    let kind = declared.unwrap_or(match (texts, floats, ints) {
+        (true, ..) | (false, false, false) => Kind::Text,
+        (false, true, _) => Kind::Float,
+        (false, false, true) => Kind::Int,
+    });
+    for value in rows.iter_mut().filter_map(|row| row.get_mut(index)) {
+        let brought = match (kind, &*value) {
+            (Kind::Float, Value::Int(number)) => Value::Float(*number as f64),
+            (Kind::Text | Kind::Timestamp, Value::Int(number)) => Value::Text(number.to_string()),
+            (Kind::Text | Kind::Timestamp, Value::Float(number)) => Value::Text(number.to_string()),
+            _ => continue,
+        };
+        *value = brought;
+    }
+    kind
+}
+
+/// What SQLite says, with what to do.
+fn refused(error: Error) -> SqlError {
+    let (message, code) = match &error {
+        Error::SqliteFailure(failure, _) if failure.code == ErrorCode::OperationInterrupted => (
+            format!(
+                "it takes more than {} steps; narrow it",
+                u64::from(MAX_LOOKS) * u64::from(STEPS_PER_LOOK.unsigned_abs())
+            ),
+            Code::FULL,
+        ),
+        Error::SqliteFailure(failure, _) if failure.code == ErrorCode::TooBig => {
+            (format!("a value is longer than {MAX_VALUE_BYTES} bytes; shorten it with substr()"), Code::FULL)
+        }
+        Error::SqliteFailure(failure, _) if failure.code == ErrorCode::AuthorizationForStatementDenied => {
+            ("it does more than read tidegate's tables; leave that out".to_owned(), Code::UNSUPPORTED)
+        }
+        Error::SqlInputError { msg, .. } | Error::SqliteFailure(_, Some(msg)) => described(msg),
+        other => (other.to_string(), Code::INTERNAL),
+    };
+    SqlError::Query { message, code }
+}
+
+fn described(said: &str) -> (String, Code) {
+    let code = if said.contains("no such column") {
+        Code::NO_COLUMN
+    } else if said.contains("no such function") || said.contains("wrong number of arguments") {
+        Code::NO_FUNCTION
+    } else if said.contains("prohibited") || said.contains("not authorized") {
+        Code::UNSUPPORTED
+    } else {
+        Code::SYNTAX
+    };
+    (format!("{said}; docs/sql.md has the columns, and the query runs in SQLite's dialect"), code)
+}

@@ -1,0 +1,211 @@
+//! What the controller says, as rows of tables: cells in the order of [`VirtualTable::columns`].
+//!
+//! Amounts become RU, durations seconds, moments UTC text.
+//!
+//! [`VirtualTable::columns`]: super::schema::VirtualTable::columns
+
+use tidegate_proto::v1;
+
+use super::time::timestamp_text;
+use crate::answer::Value;
+use crate::print::query_limit_text;
+
+/// The cells of a row.
+pub(crate) type Row = Vec<Value>;
+
+/// Micro-RU in an RU, and microseconds in a second.
+const MICRO: f64 = 1e6;
+/// Nanoseconds in a second.
+const NANO: f64 = 1e9;
+
+pub(super) fn group(group: &v1::Group) -> Row {
+    let unlimited = group.ru_per_sec.is_empty() || group.ru_per_sec == "unlimited";
+    vec![
+        text(&group.name),
+        if unlimited { text("UNLIMITED") } else { text(&group.ru_per_sec) },
+        text(&group.priority.to_ascii_uppercase()),
+        text(&group.burstable.to_ascii_uppercase()),
+        group.query_limit.as_ref().map_or(Value::Null, |limit| Value::Text(query_limit_text(limit))),
+        Value::Null,
+    ]
+}
+
+pub(super) fn binding(binding: &v1::Binding) -> Row {
+    vec![optional(&binding.tenant), optional(&binding.user), text(&binding.group)]
+}
+
+pub(super) fn watch(watch: &v1::Watch) -> Row {
+    let end = if watch.end_unix_ms == 0 { "UNLIMITED".to_owned() } else { timestamp_text(watch.end_unix_ms) };
+    vec![
+        int(watch.id),
+        text(&watch.group),
+        moment(watch.start_unix_ms),
+        Value::Text(end),
+        text(match watch.r#match.as_str() {
+            "exact" => "Exact",
+            "similar" => "Similar",
+            other => other,
+        }),
+        // A watch that was made from a digest has no text.
+        text(if watch.text.is_empty() { &watch.digest } else { &watch.text }),
+        text(&watch.source),
+        text(&action(&watch.action, &watch.switch_group)),
+        text(&watch.rule),
+    ]
+}
+
+pub(super) fn runaway(runaway: &v1::Runaway) -> Row {
+    let last = runaway.conviction.clone().unwrap_or_default();
+    vec![
+        text(&last.group),
+        moment(runaway.first_unix_ms),
+        moment(runaway.last_unix_ms),
+        int(runaway.repeats),
+        text(&last.r#match),
+        text(&action(&last.action, "")),
+        optional(&last.switch_group),
+        optional(&last.rule),
+        text(&last.template),
+        text(&last.fingerprint),
+        text(&last.text_sha256),
+        text(&last.tenant),
+        text(&last.user),
+        text(&last.gateway),
+    ]
+}
+
+pub(super) fn statement(row: &v1::StatementRow) -> Row {
+    let parts = [row.cpu_micro_ru, row.read_micro_ru, row.write_micro_ru, row.network_micro_ru];
+    let total: i64 = parts.into_iter().fold(0, i64::saturating_add);
+    let average =
+        if row.calls == 0 { Value::Null } else { Value::Float(float(total) / MICRO / count(row.calls)) };
+    let mut cells = vec![
+        text(&row.group),
+        text(&row.fingerprint),
+        text(&row.kind),
+        text(&row.template),
+        int(row.calls),
+        ru(total),
+        average,
+        ru(row.max_micro_ru),
+    ];
+    cells.extend(parts.map(ru));
+    cells.extend([
+        int(row.rows),
+        seconds(row.elapsed_us),
+        seconds(row.waited_us),
+        int(row.errors),
+        int(row.throttled),
+        int(row.estimated),
+        moment(row.first_unix_ms),
+        moment(row.last_unix_ms),
+    ]);
+    cells.extend(used(&row.usage.unwrap_or_default()));
+    cells
+}
+
+pub(super) fn usage(row: &v1::UsageRow) -> Row {
+    let total = row.total.unwrap_or_default();
+    let parts = [
+        total.cpu_micro_ru,
+        total.read_micro_ru,
+        total.write_micro_ru,
+        total.network_micro_ru,
+        total.flat_micro_ru,
+    ];
+    let whole = row.client.is_empty();
+    let mut cells = vec![
+        text(&row.group),
+        optional(&row.client),
+        if whole { Value::Null } else { int(row.incarnation) },
+        row.live_ru_per_sec.parse().map_or(Value::Null, Value::Float),
+        ru(parts.into_iter().fold(0, i64::saturating_add)),
+    ];
+    cells.extend(parts.map(ru));
+    cells.extend([
+        ru(total.shadow_micro_ru),
+        int(total.operations),
+        int(total.throttled),
+        seconds(total.waited_us),
+    ]);
+    cells.extend(used(&total.usage.unwrap_or_default()));
+    cells
+}
+
+pub(super) fn client(client: &v1::ClientInfo) -> Row {
+    let node = client.node.unwrap_or_default();
+    vec![
+        text(&client.client),
+        int(client.incarnation),
+        text(&client.agent),
+        Value::Int(i64::from(client.connected)),
+        seconds(client.silent_us),
+        int(u64::from(client.leases)),
+        int(client.messages),
+        Value::Float(count(node.process_cpu_ns) / NANO),
+        Value::Float(count(node.metered_cpu_ns) / NANO),
+        int(node.resident_bytes),
+    ]
+}
+
+/// The resources, in the order of both tables that have them.
+fn used(usage: &v1::Usage) -> [Value; 10] {
+    [
+        Value::Float(count(usage.cpu_ns) / NANO),
+        int(usage.read_requests),
+        int(usage.read_batches),
+        int(usage.read_bytes),
+        int(usage.write_requests),
+        int(usage.write_batches),
+        int(usage.write_bytes),
+        int(usage.net_in_bytes),
+        int(usage.net_out_bytes),
+        int(usage.cross_zone_bytes),
+    ]
+}
+
+/// An action as TiDB's tables show it.
+fn action(action: &str, switch_group: &str) -> String {
+    match action {
+        "dryrun" => "DryRun".to_owned(),
+        "cooldown" => "CoolDown".to_owned(),
+        "kill" => "Kill".to_owned(),
+        "switch_group" if switch_group.is_empty() => "SwitchGroup".to_owned(),
+        "switch_group" => format!("SwitchGroup({switch_group})"),
+        "" => "NoneAction".to_owned(),
+        other => other.to_owned(),
+    }
+}
+
+fn text(text: &str) -> Value {
+    Value::Text(text.to_owned())
+}
+
+fn optional(value: &str) -> Value {
+    if value.is_empty() { Value::Null } else { text(value) }
+}
+
+fn int(value: u64) -> Value {
+    Value::Int(i64::try_from(value).unwrap_or(i64::MAX))
+}
+
+fn ru(micro: i64) -> Value {
+    Value::Float(float(micro) / MICRO)
+}
+
+fn seconds(us: u64) -> Value {
+    Value::Float(count(us) / MICRO)
+}
+
+fn moment(unix_ms: u64) -> Value {
+    if unix_ms == 0 { Value::Null } else { Value::Text(timestamp_text(unix_ms)) }
+}
+
+// Floats are for display: beyond 2^53 the last digits are lost.
+fn float(value: i64) -> f64 {
+    value as f64
+}
+
+fn count(value: u64) -> f64 {
+    value as f64
+}

@@ -1,0 +1,34 @@
+//! Moments as text: UTC, to the millisecond, in the form both protocols show.
+
+/// Milliseconds since 1970 as `2026-01-31 23:59:58.250`.
+pub(crate) fn timestamp_text(unix_ms: u64) -> String {
+    let seconds = unix_ms / 1_000;
+    let (days, of_day) = (seconds / 86_400, seconds % 86_400);
+    // Days to a civil date by eras of 400 years, counted from 1 March of year 0.
+    let shifted = days.saturating_add(719_468);
+    let (era, of_era) = (shifted / 146_097, shifted % 146_097);
+    let year_of_era = (of_era - of_era / 1_460 + of_era / 36_524 - of_era / 146_096) / 365;
+    let of_year = of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
+    let month_from_march = (5 * of_year + 2) / 153;
+    let day = of_year - (153 * month_from_march + 2) / 5 + 1;
+    let month = if month_from_march < 10 { month_from_march + 3 } else { month_from_march - 9 };
+    let year = year_of_era + era.saturating_mul(400) + u64::from(month <= 2);
+    let (hour, minute, second) = (of_day / 3_600, of_day / 60 % 60, of_day % 60);
+    format!("{year:04}-{month:02}-{day:02} {hour:02}:{minute:02}:{second:02}.{:03}", unix_ms % 1_000)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn dates_are_civil() {
+        for (ms, text) in [
+            (0, "1970-01-01 00:00:00.000"),
+            (951_827_696_007, "2000-02-29 12:34:56.007"),
+            (1_767_225_599_999, "2025-12-31 23:59:59.999"),
+        ] {
+            assert_eq!(timestamp_text(ms), text);
+        }
+    }
+}
