@@ -26,6 +26,7 @@ pub(crate) type Calls = AdminClient<InterceptedService<Channel, Actor>>;
 #[derive(Clone)]
 pub(crate) struct Admin {
     endpoint: String,
+    channel: Channel,
     calls: Calls,
 }
 
@@ -63,6 +64,7 @@ impl Admin {
             MetadataValue::try_from(actor).map_err(|error| CliError::Usage(format!("--actor: {error}")))?;
         Ok(Self {
             endpoint: endpoint.to_owned(),
+            channel: channel.clone(),
             calls: AdminClient::with_interceptor(channel, Actor(actor)),
         })
     }
@@ -70,6 +72,16 @@ impl Admin {
     /// The calls; pass a refusal to [`Admin::failed`].
     pub(crate) fn calls(&self) -> Calls {
         self.calls.clone()
+    }
+
+    /// The connection, for calls that say themselves who asks.
+    pub(crate) fn channel(&self) -> Channel {
+        self.channel.clone()
+    }
+
+    /// Where the controller is.
+    pub(crate) fn endpoint(&self) -> &str {
+        &self.endpoint
     }
 
     /// A refusal as an error.
@@ -118,10 +130,11 @@ mod tests {
     use super::*;
 
     fn said(status: Status) -> String {
-        let calls = Endpoint::from_static("http://127.0.0.1:1").connect_lazy();
+        let channel = Endpoint::from_static("http://127.0.0.1:1").connect_lazy();
         let actor = Actor(MetadataValue::from_static("tester"));
         let endpoint = "http://127.0.0.1:1".to_owned();
-        let admin = Admin { endpoint, calls: AdminClient::with_interceptor(calls, actor) };
+        let calls = AdminClient::with_interceptor(channel.clone(), actor);
+        let admin = Admin { endpoint, channel, calls };
         admin.failed()(status).to_string()
     }
 

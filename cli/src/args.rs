@@ -13,6 +13,7 @@ use crate::command::group::GroupCommand;
 use crate::command::lease::LeaseCommand;
 use crate::command::node::NodeArgs;
 use crate::command::resolve::ResolveArgs;
+use crate::command::sql::SqlArgs;
 use crate::command::top::TopArgs;
 use crate::command::usage::UsageArgs;
 use crate::demo::DemoArgs;
@@ -106,6 +107,8 @@ pub(crate) enum Command {
     /// Show and replace the prices of resources.
     #[command(subcommand)]
     CostTable(CostTableCommand),
+    /// Send TiDB's resource control statements, and SELECTs from tidegate's tables.
+    Sql(SqlArgs),
     /// Show who changed what.
     Audit(AuditArgs),
     /// Show how the controller is.

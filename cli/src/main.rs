@@ -54,6 +54,7 @@ fn run(cli: Cli) -> Result<ExitCode, CliError> {
             Command::Client(command) => command::client::run(command, &global).await,
             Command::Lease(command) => command::lease::run(command, &global).await,
             Command::CostTable(command) => command::cost_table::run(command, &global).await,
+            Command::Sql(args) => command::sql::run(args, &global).await,
             Command::Audit(args) => command::audit::run(args, &global).await,
             Command::Status => command::status::run(&global).await,
             Command::Top(args) => command::top::run(args, &global).await,

@@ -103,3 +103,120 @@ pub(crate) fn quoted_string(text: &str, dialect: SqlDialect) -> String {
         SqlDialect::Generic | SqlDialect::PostgreSql | SqlDialect::SQLite => format!("'{text}'"),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::grammar::parse_query_limit;
+    use crate::statement::Statement;
+
+    fn name() -> impl Strategy<Value = String> {
+        "[a-z0-9][a-z0-9._-]{0,63}"
+    }
+
+    /// A decimal as the controller prints it.
+    fn decimal() -> impl Strategy<Value = String> {
+        prop_oneof![
+            (1_u64..1_000_000_000).prop_map(|whole| whole.to_string()),
+            (0_u64..1_000, 1_u32..1_000_000)
+                .prop_map(|(whole, part)| format!("{whole}.{}", format!("{part:06}").trim_end_matches('0'))),
+        ]
+    }
+
+    fn action() -> impl Strategy<Value = (String, String)> {
+        let plain = prop_oneof![Just("dryrun"), Just("cooldown"), Just("kill")];
+        prop_oneof![
+            plain.prop_map(|action| (action.to_owned(), String::new())),
+            name().prop_map(|group| ("switch_group".to_owned(), group)),
+        ]
+    }
+
+    fn limit() -> impl Strategy<Value = v1::QueryLimit> {
+        let watch = prop_oneof![
+            Just((String::new(), 0)),
+            (prop_oneof![Just("exact".to_owned()), Just("similar".to_owned())], any::<u64>()),
+        ];
+        let ru = prop_oneof![Just(String::new()), decimal()];
+        (1..u64::MAX, ru, any::<u64>(), action(), watch).prop_map(
+            |(exec_elapsed_us, ru, rows, action, watch)| v1::QueryLimit {
+                exec_elapsed_us,
+                ru,
+                rows,
+                action: action.0,
+                switch_group: action.1,
+                watch: watch.0,
+                watch_us: watch.1,
+            },
+        )
+    }
+
+    fn group() -> impl Strategy<Value = v1::Group> {
+        let or_empty = |text: BoxedStrategy<String>| prop_oneof![Just(String::new()), text];
+        let rate = || prop_oneof![Just("unlimited".to_owned()), decimal()];
+        let texts = (
+            name(),
+            or_empty(name().boxed()),
+            rate(),
+            or_empty(decimal().boxed()),
+            prop_oneof![Just("off"), Just("moderated"), Just("unlimited")],
+            or_empty(decimal().boxed()),
+            prop_oneof![Just("low"), Just("medium"), Just("high")],
+            prop_oneof![Just("stop".to_owned()), rate()],
+            or_empty(decimal().boxed()),
+            "\\PC{0,40}",
+        );
+        let numbers = (0..=10_000_u32, any::<u64>(), any::<u64>(), proptest::option::of(limit()));
+        (texts, numbers).prop_map(|(texts, (weight, ttl_us, renew_us, query_limit))| v1::Group {
+            name: texts.0,
+            parent: texts.1,
+            ru_per_sec: texts.2,
+            burst: texts.3,
+            burst_ru_per_sec: texts.5,
+            burstable: texts.4.to_owned(),
+            priority: texts.6.to_owned(),
+            weight,
+            ttl_us,
+            renew_us,
+            fallback: texts.7,
+            max_debt: texts.8,
+            comment: texts.9,
+            revision: 0,
+            query_limit,
+        })
+    }
+
+    proptest! {
+        #[test]
+        fn what_is_printed_is_read_back_as_the_same_group(group in group()) {
+            for dialect in [SqlDialect::MySql, SqlDialect::PostgreSql, SqlDialect::Generic] {
+                let text = create_group_text(&group, dialect);
+                let read = Statement::parse(&text, dialect);
+                let expected = Statement::CreateGroup { group: Box::new(group.clone()), if_not_exists: false };
+                prop_assert_eq!(read, Ok(Some(expected)), "{}", text);
+            }
+        }
+
+        #[test]
+        fn a_rule_is_read_back(limit in limit()) {
+            prop_assert_eq!(parse_query_limit(&query_limit_text(&limit)), Ok(Some(limit)));
+        }
+    }
+
+    #[test]
+    fn cells_look_as_tidbs_do() {
+        let limit = v1::QueryLimit {
+            exec_elapsed_us: 20_000_000,
+            action: "switch_group".into(),
+            switch_group: "y".into(),
+            watch: "similar".into(),
+            watch_us: 600_000_000,
+            ..v1::QueryLimit::default()
+        };
+        let text = "EXEC_ELAPSED='20s', ACTION=SWITCH_GROUP(y), WATCH=SIMILAR DURATION='10m0s'";
+        assert_eq!(query_limit_text(&limit), text);
+        let group = v1::Group { name: "y".into(), ru_per_sec: "4000".into(), ..v1::Group::default() };
+        assert_eq!(create_group_text(&group, SqlDialect::MySql), "CREATE RESOURCE GROUP `y` RU_PER_SEC=4000");
+    }
+}

@@ -10,6 +10,7 @@ pub(crate) mod group;
 pub(crate) mod lease;
 pub(crate) mod node;
 pub(crate) mod resolve;
+pub(crate) mod sql;
 pub(crate) mod status;
 pub(crate) mod top;
 pub(crate) mod usage;

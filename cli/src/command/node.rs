@@ -1,7 +1,6 @@
 //! `tidegate node`: a SQL node under governance, over statements from a file or as a part of the demo.
 
-use std::io::Read as _;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -18,7 +17,7 @@ use crate::demo::worker;
 use crate::error::CliError;
 use crate::node::{AdmissionLog, Governor, NotRun, Ran};
 use crate::output::{Output, print};
-use crate::sql::{Statement, split};
+use crate::sql::{Statement, read, split};
 use crate::stop;
 use crate::view::ru_text;
 
@@ -195,19 +194,6 @@ impl Statements {
             show(&line, self.output)?;
         }
         Ok(failed)
-    }
-}
-
-fn read(sql: Option<&Path>) -> Result<String, CliError> {
-    match sql {
-        Some(path) if path != Path::new("-") => {
-            std::fs::read_to_string(path).map_err(CliError::file("read", path))
-        }
-        _ => {
-            let mut text = String::new();
-            let read = std::io::stdin().read_to_string(&mut text);
-            read.map_err(CliError::file("read", "the standard input")).map(|_| text)
-        }
     }
 }
 

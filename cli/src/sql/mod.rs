@@ -1,7 +1,9 @@
-//! SQL on the embedded database: texts cut into statements, statements run and metered.
+//! SQL text: read, and for the embedded database cut into statements, run and metered.
 
+mod read;
 mod run;
 mod split;
 
+pub(crate) use read::read;
 pub(crate) use run::{Measured, Statement, run};
 pub(crate) use split::split;

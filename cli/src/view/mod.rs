@@ -2,6 +2,7 @@
 //!
 //! `*_micro_ru` is millionths of a request unit, exact; rates and amounts in text are decimal RU/s and RU.
 
+mod answer;
 mod audit;
 mod consumption;
 mod cost_table;
@@ -9,6 +10,7 @@ mod group;
 mod lease;
 mod node;
 
+pub(crate) use answer::AnswerView;
 pub(crate) use audit::AuditView;
 pub(crate) use consumption::{ConsumptionView, ru_text};
 pub(crate) use cost_table::CostTableView;

@@ -4,7 +4,7 @@ use std::net::TcpListener;
 
 use crate::support::{err, out, run};
 
-const COMMANDS: [&str; 14] = [
+const COMMANDS: [&str; 15] = [
     "controller",
     "node",
     "demo",
@@ -15,6 +15,7 @@ const COMMANDS: [&str; 14] = [
     "client",
     "lease",
     "cost-table",
+    "sql",
     "audit",
     "status",
     "top",
@@ -34,6 +35,7 @@ fn every_command_explains_itself() {
         (["group", "create"], "tidegate group create shop --rate '2000 RU/s'"),
         (["bind", "add"], "tidegate bind add"),
         (["cost-table", "put"], "cpu_ns = \"1/3000000\""),
+        (["sql", "-"], "ALTER USER ann RESOURCE GROUP shop"),
     ] {
         let help = out(&run(&[command[0], command[1], "--help"]));
         assert!(help.contains(example), "{help}");

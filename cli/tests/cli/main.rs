@@ -9,4 +9,6 @@ mod controller;
 #[cfg(test)]
 mod demo;
 #[cfg(test)]
+mod sql;
+#[cfg(test)]
 mod support;

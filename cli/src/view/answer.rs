@@ -1,0 +1,138 @@
+//! The answer to a statement of SQL.
+
+use serde::Serialize;
+use tidegate_sql::{Answer, Column, Kind, SessionChange, Value};
+
+use crate::table::Table;
+
+/// What a statement gave. Which fields there are depends on the statement.
+#[derive(Serialize)]
+pub(crate) struct AnswerView<'s> {
+    statement: &'s str,
+    /// Things that changed; only without a table.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    affected: Option<u64>,
+    /// With a table.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    columns: Option<Vec<ColumnView>>,
+    /// With a table: rows of `null`, numbers and texts.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    rows: Option<Vec<Vec<serde_json::Value>>>,
+    /// After SET RESOURCE GROUP.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    session_group: Option<String>,
+    pub(crate) notes: Vec<String>,
+}
+
+#[derive(Serialize)]
+struct ColumnView {
+    name: String,
+    /// "text", "int", "float" or "timestamp", which is UTC.
+    kind: &'static str,
+}
+
+impl<'s> AnswerView<'s> {
+    pub(crate) fn new(statement: &'s str, answer: Answer) -> Self {
+        let mut view = Self {
+            statement,
+            affected: None,
+            columns: None,
+            rows: None,
+            session_group: None,
+            notes: Vec::new(),
+        };
+        match answer {
+            Answer::Done { affected, notes } => (view.affected, view.notes) = (Some(affected), notes),
+            Answer::Session(SessionChange::SetGroup(group)) => view.session_group = Some(group),
+            Answer::Table(table) => {
+                view.columns = Some(table.columns.into_iter().map(ColumnView::from).collect());
+                let cells = |row: Vec<Value>| row.into_iter().map(cell).collect();
+                view.rows = Some(table.rows.into_iter().map(cells).collect());
+                view.notes = table.notes;
+            }
+        }
+        view
+    }
+
+    /// For people.
+    pub(crate) fn text(&self) -> String {
+        match (&self.columns, &self.session_group, self.affected) {
+            (Some(columns), ..) => self.table(columns),
+            (_, Some(group), _) => format!("session group {group}"),
+            (.., Some(1)) => "ok, 1 changed".to_owned(),
+            (.., affected) => format!("ok, {} changed", affected.unwrap_or_default()),
+        }
+    }
+
+    fn table(&self, columns: &[ColumnView]) -> String {
+        let headers: Vec<String> = columns.iter().map(ColumnView::header).collect();
+        let headers: Vec<&str> = headers.iter().map(String::as_str).collect();
+        let mut table = Table::new(&headers);
+        for row in self.rows.iter().flatten() {
+            table.row(row.iter().map(shown));
+        }
+        table.text()
+    }
+}
+
+impl From<Column> for ColumnView {
+    fn from(column: Column) -> Self {
+        let kind = match column.kind {
+            Kind::Text => "text",
+            Kind::Int => "int",
+            Kind::Float => "float",
+            Kind::Timestamp => "timestamp",
+        };
+        Self { name: column.name, kind }
+    }
+}
+
+impl ColumnView {
+    /// Numbers stand to the right.
+    fn header(&self) -> String {
+        let number = matches!(self.kind, "int" | "float");
+        format!("{}{}", if number { ">" } else { "" }, self.name)
+    }
+}
+
+fn cell(value: Value) -> serde_json::Value {
+    match value {
+        Value::Null => serde_json::Value::Null,
+        Value::Int(number) => number.into(),
+        Value::Float(number) => number.into(),
+        Value::Text(text) => text.into(),
+    }
+}
+
+/// A cell on one line.
+fn shown(cell: &serde_json::Value) -> String {
+    match cell {
+        serde_json::Value::Null => "NULL".to_owned(),
+        serde_json::Value::String(text) => text.replace(['\n', '\r', '\t'], " "),
+        other => other.to_string(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn tables_are_aligned_and_json_keeps_types() {
+        let column = |name: &str, kind| Column { name: name.to_owned(), kind };
+        let table = tidegate_sql::Table {
+            columns: vec![column("name", Kind::Text), column("ru", Kind::Float)],
+            rows: vec![
+                vec![Value::Text("a\nb".to_owned()), Value::Float(0.5)],
+                vec![Value::Null, Value::Int(12)],
+            ],
+            notes: vec![],
+        };
+        let view = AnswerView::new("select", Answer::Table(table));
+        assert_eq!(view.text(), "name   ru\na b   0.5\nNULL   12\n");
+        let json = serde_json::to_value(&view).unwrap();
+        assert_eq!(json["rows"], serde_json::json!([["a\nb", 0.5], [null, 12]]));
+        assert_eq!(json["columns"][1]["kind"], "float");
+        assert!(json.get("affected").is_none());
+    }
+}

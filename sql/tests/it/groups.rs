@@ -1,0 +1,144 @@
+//! Groups, bindings and sessions.
+
+use tidegate_cost_model::SqlDialect;
+use tidegate_proto::v1;
+use tidegate_proto::v1::admin_client::AdminClient;
+use tidegate_sql::{Answer, Code, Context, SessionChange, Table, Value};
+
+use crate::support::{Lab, context};
+
+#[tokio::test]
+async fn groups_come_change_and_go() {
+    let lab = Lab::start().await;
+    let text = "CREATE RESOURCE GROUP Shop RU_PER_SEC=2000 PRIORITY=HIGH, QUERY_LIMIT=(EXEC_ELAPSED='20s' ACTION=KILL)";
+    assert_eq!(lab.done(text).await, (1, String::new()));
+    let error = lab.refused("CREATE RESOURCE GROUP SHOP RU_PER_SEC=5").await;
+    assert_eq!((error.code(), error.code().mysql), (Code::EXISTS, 8248));
+    let (affected, notes) = lab.done("CREATE RESOURCE GROUP IF NOT EXISTS shop RU_PER_SEC=5").await;
+    assert!(affected == 0 && notes.contains("8248") && notes.contains("shop exists already"), "{notes}");
+
+    assert_eq!(lab.done("ALTER RESOURCE GROUP shop RU_PER_SEC=0.5 BURSTABLE").await.0, 1);
+    assert_eq!(lab.done("ALTER RESOURCE GROUP shop RU_PER_SEC=0.5").await.0, 0);
+    assert_eq!(lab.done("ALTER RESOURCE GROUP shop BURST_RU_PER_SEC=9").await.0, 1);
+    assert_eq!(lab.done("ALTER RESOURCE GROUP shop BURSTABLE=OFF").await.0, 1);
+    let error = lab.refused("ALTER RESOURCE GROUP nowhere PRIORITY=LOW").await;
+    assert_eq!(error.code(), Code::UNKNOWN);
+    let (_, notes) = lab.done("ALTER RESOURCE GROUP IF EXISTS nowhere PRIORITY=LOW").await;
+    assert!(notes.contains("8249") && notes.contains("nowhere does not exist"), "{notes}");
+    let error = lab.refused("ALTER RESOURCE GROUP IF EXISTS shop PARENT=nowhere").await;
+    assert!(error.to_string().contains("nowhere"), "{error}");
+    let error = lab.refused("ALTER RESOURCE GROUP shop WEIGHT=99999").await;
+    assert!(error.code() == Code::INVALID && error.to_string().contains("weight"), "{error}");
+    let error = lab.refused("CREATE RESOURCE GROUP `a b` RU_PER_SEC=1").await;
+    assert!(error.code() == Code::INVALID && error.to_string().contains("a b"), "{error}");
+
+    assert_eq!(
+        lab.rows("select * from information_schema.resource_groups order by name").await,
+        ["default|UNLIMITED|MEDIUM|OFF|NULL|NULL", "shop|0.5|HIGH|OFF|EXEC_ELAPSED='20s', ACTION=KILL|NULL"]
+    );
+    let shown = lab.rows("SHOW RESOURCE GROUPS").await;
+    assert_eq!(shown.len(), 2);
+    let error = lab.refused("DROP RESOURCE GROUP default").await;
+    assert_eq!(error.code(), Code::REFUSED);
+    assert_eq!(lab.done("DROP RESOURCE GROUP shop").await, (1, String::new()));
+    assert_eq!(lab.refused("DROP RESOURCE GROUP shop").await.code(), Code::UNKNOWN);
+    let (affected, notes) = lab.done("DROP RESOURCE GROUP IF EXISTS shop").await;
+    assert!(affected == 0 && notes.contains("8249"), "{notes}");
+}
+
+#[tokio::test]
+async fn what_show_create_prints_makes_the_same_group() {
+    let lab = Lab::start().await;
+    lab.done("CREATE RESOURCE GROUP top RU_PER_SEC=UNLIMITED").await;
+    lab.done(
+        "CREATE RESOURCE GROUP `a.b-c` RU_PER_SEC=12.5 PARENT=top BURST=3 BURSTABLE=MODERATED BURST_RU_PER_SEC=20 \
+         WEIGHT=7 TTL='4s' RENEW='700ms' FALLBACK=2 MAX_DEBT=9 COMMENT='it''s \\\\ free' PRIORITY=LOW \
+         QUERY_LIMIT=(ROWS=9, RU=1.5, ACTION=SWITCH_GROUP(top), WATCH=EXACT DURATION='90s')",
+    )
+    .await;
+    let mut admin = AdminClient::new(lab.channel.clone());
+    for dialect in [SqlDialect::MySql, SqlDialect::PostgreSql] {
+        let request = v1::GetGroupRequest { name: "a.b-c".into() };
+        let before = admin.get_group(request.clone()).await.unwrap().into_inner().group.unwrap();
+        let context = Context { dialect, ..context() };
+        let quoted = if dialect == SqlDialect::MySql { "`a.b-c`" } else { "\"a.b-c\"" };
+        let show = format!("SHOW CREATE RESOURCE GROUP {quoted}");
+        let Ok(Answer::Table(Table { columns, rows, .. })) = lab.send_as(&context, &show).await else {
+            panic!()
+        };
+        assert_eq!(
+            (columns[0].name.as_str(), columns[1].name.as_str()),
+            ("Resource_Group", "Create Resource Group")
+        );
+        let Value::Text(text) = &rows[0][1] else { panic!() };
+        lab.send_as(&context, &format!("DROP RESOURCE GROUP {quoted}")).await.unwrap();
+        lab.send_as(&context, text).await.unwrap();
+        let after = admin.get_group(request).await.unwrap().into_inner().group.unwrap();
+        assert_eq!(v1::Group { revision: 0, ..after }, v1::Group { revision: 0, ..before }, "{text}");
+    }
+    assert_eq!(lab.refused("SHOW CREATE RESOURCE GROUP nowhere").await.code(), Code::UNKNOWN);
+}
+
+#[tokio::test]
+async fn users_and_databases_are_bound_and_let_go() {
+    let lab = Lab::start().await;
+    lab.done("CREATE RESOURCE GROUP shop RU_PER_SEC=5").await;
+    assert_eq!(lab.done("ALTER USER ann@'%' RESOURCE GROUP shop").await.0, 1);
+    assert_eq!(lab.done("ALTER USER ann RESOURCE GROUP shop").await.0, 0);
+    assert_eq!(lab.done("ALTER DATABASE Store RESOURCE GROUP shop").await.0, 1);
+    assert_eq!(lab.done("ALTER USER bob IN DATABASE store RESOURCE GROUP shop").await.0, 1);
+    assert_eq!(
+        lab.rows("SELECT * FROM tidegate.bindings ORDER BY tenant, user").await,
+        ["NULL|ann|shop", "Store|NULL|shop", "store|bob|shop"]
+    );
+    let error = lab.refused("ALTER USER ann RESOURCE GROUP nowhere").await;
+    assert_eq!(error.code(), Code::UNKNOWN);
+    let error = lab.refused("DROP RESOURCE GROUP shop").await;
+    assert!(error.code() == Code::REFUSED && error.to_string().contains("ann"), "{error}");
+    assert_eq!(lab.done("ALTER USER ann RESOURCE GROUP `default`").await.0, 1);
+    let (affected, notes) = lab.done("ALTER USER ann RESOURCE GROUP default").await;
+    assert!(affected == 0 && notes.contains("user ann was bound to no group"), "{notes}");
+    let mut admin = AdminClient::new(lab.channel.clone());
+    let log = admin.audit_log(v1::AuditLogRequest { limit: 1, before_id: 0 }).await.unwrap().into_inner();
+    assert!(log.entries[0].actor.starts_with("ann@store"), "{:?}", log.entries[0]);
+}
+
+#[tokio::test]
+async fn sessions_may_do_what_they_may() {
+    let lab = Lab::start().await;
+    lab.done("CREATE RESOURCE GROUP shop RU_PER_SEC=5").await;
+    let user = Context { is_admin: false, group: "shop".into(), ..context() };
+    for text in ["SELECT CURRENT_RESOURCE_GROUP()", "SHOW RESOURCE GROUPS", "SHOW CREATE RESOURCE GROUP shop"]
+    {
+        assert!(matches!(lab.send_as(&user, text).await, Ok(Answer::Table(_))), "{text}");
+    }
+    for text in [
+        "SET RESOURCE GROUP shop",
+        "CREATE RESOURCE GROUP x RU_PER_SEC=1",
+        "DROP RESOURCE GROUP shop",
+        "ALTER USER ann RESOURCE GROUP shop",
+        "QUERY WATCH REMOVE 1",
+        "TRUNCATE TABLE tidegate.statements",
+        "SELECT * FROM information_schema.resource_groups",
+    ] {
+        let error = lab.send_as(&user, text).await.expect_err(text);
+        assert!(error.code() == Code::DENIED && error.to_string().starts_with("ann may not"), "{error}");
+    }
+    let user = Context { may_switch: true, ..user };
+    let changed = lab.send_as(&user, "SET RESOURCE GROUP SHOP").await;
+    assert_eq!(changed, Ok(Answer::Session(SessionChange::SetGroup("shop".into()))));
+    let error = lab.send_as(&user, "SET RESOURCE GROUP nowhere").await.unwrap_err();
+    assert_eq!(error.code(), Code::UNKNOWN);
+    let error = lab.refused("EXPLAIN RU SELECT 1").await;
+    assert!(error.to_string().contains("gateway"), "{error}");
+}
+
+#[tokio::test]
+async fn a_controller_that_is_gone_is_told() {
+    let lab = Lab::start().await;
+    lab.running.abort().await;
+    let statement =
+        tidegate_sql::Statement::parse("SHOW RESOURCE GROUPS", SqlDialect::MySql).unwrap().unwrap();
+    let error = tidegate_sql::execute(lab.channel, &statement, &context()).await.unwrap_err();
+    assert!(error.code() == Code::UNAVAILABLE && error.to_string().contains("does not answer"), "{error}");
+}

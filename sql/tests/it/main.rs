@@ -1,0 +1,12 @@
+//! Statements as text, against a controller in this process.
+
+#[cfg(test)]
+mod groups;
+#[cfg(test)]
+mod queries;
+#[cfg(test)]
+mod runaways;
+#[cfg(test)]
+mod support;
+#[cfg(test)]
+mod texts;
