@@ -1,6 +1,7 @@
 //! The controller's services as a statement sees them: who asks is attached, refusals become errors.
 
 use std::error::Error as _;
+use std::time::Duration;
 
 use tidegate_proto::v1::admin_client::AdminClient;
 use tidegate_proto::v1::statements_client::StatementsClient;
@@ -15,6 +16,8 @@ use crate::error::SqlError;
 
 /// The metadata key that carries the actor into the audit log.
 const ACTOR_KEY: &str = "x-tidegate-actor";
+/// How long an answer may take; beyond it the session is told that no controller answers, instead of hanging.
+const ANSWER_WITHIN: Duration = Duration::from_secs(10);
 /// Longest name of an actor, in characters; the controller cuts it as well.
 const MAX_ACTOR: usize = 128;
 /// Largest answer: a thousand statements with templates of 8 KiB are 8 MiB. Above it a listing fails as a whole.
@@ -29,13 +32,14 @@ pub(crate) struct Controller {
     actor: Actor,
 }
 
-/// Puts the actor into each request.
+/// Puts the actor and the time it may take into each request.
 #[derive(Clone)]
 pub(crate) struct Actor(MetadataValue<Ascii>);
 
 impl Interceptor for Actor {
     fn call(&mut self, mut request: Request<()>) -> Result<Request<()>, Status> {
         request.metadata_mut().insert(ACTOR_KEY, self.0.clone());
+        request.set_timeout(ANSWER_WITHIN);
         Ok(request)
     }
 }

@@ -5,7 +5,7 @@
 //! times: the first words decide, words behind a semicolon as well, and a query is searched for the names of our
 //! tables by their rarest letters.
 
-use memchr::{memchr, memchr_iter, memchr2_iter, memmem};
+use memchr::{memchr, memchr_iter, memchr2_iter};
 
 /// What a statement can be, judged by its first words.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -163,6 +163,18 @@ impl<'t> Words<'t> {
         rest.get(from..from + length).filter(|word| !word.is_empty())
     }
 
+    /// The length of a comment without its ends; `None` when it has no end.
+    fn comment(&mut self, inside: &[u8]) -> Option<usize> {
+        for at in memchr2_iter(b'*', b'/', inside) {
+            match inside.get(at..)? {
+                [b'*', b'/', ..] => return Some(at),
+                [b'/', b'*', ..] => self.nested = true,
+                _ => {}
+            }
+        }
+        None
+    }
+
     /// White space and comments. Those that hold code, `/*! .. */`, end it.
     fn skip_blanks(&mut self) {
         loop {
@@ -171,9 +183,7 @@ impl<'t> Words<'t> {
                 [b' ' | b'\t'..=b'\r' | 0, ..] => self.at += 1,
                 [b'/', b'*', b'!', ..] => return,
                 [b'/', b'*', inside @ ..] => {
-                    let length = memmem::find(inside, b"*/");
-                    let comment = inside.get(..length.unwrap_or(inside.len())).unwrap_or_default();
-                    self.nested |= memmem::find(comment, b"/*").is_some();
+                    let length = self.comment(inside);
                     self.at += length.map_or(rest.len(), |length| length + 4);
                 }
                 [b'-', b'-', line @ ..] | [b'#', line @ ..] => {
