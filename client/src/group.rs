@@ -117,6 +117,13 @@ impl Group {
         }
     }
 
+    /// Begins an operation that must not wait, such as one whose locks others wait for: nothing is taken now, what it
+    /// costs is charged as it goes and may lead into debt, which is paid before anyone else is admitted.
+    pub fn owe(&self) -> Permit<'_> {
+        let at = self.cell.owe();
+        Permit::new(&self.cell, Ru::ZERO, self.cell.shared.clock.tick_at(at))
+    }
+
     /// Whether `cost` would be admitted now; spends nothing and promises nothing.
     pub fn check(&self, cost: Ru) -> Result<(), Refused> {
         self.cell.check(cost)

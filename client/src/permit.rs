@@ -80,6 +80,18 @@ impl<'a> Permit<'a> {
         self.cell.shared.prices.price(usage).parts
     }
 
+    /// The operation goes on and has used this since it began or was last charged: charges it, from the estimate while
+    /// that lasts. So a long operation pays as it runs; what is left of the estimate is settled at the end. Returns
+    /// the charge.
+    pub fn charge(&mut self, usage: &Usage) -> RuParts {
+        let charge = self.cell.shared.prices.price(usage);
+        let left = self.estimate.unwrap_or_default();
+        let taken = left.min(charge.total);
+        self.cell.settle_part(taken, &charge.of_a_part(usage));
+        self.estimate = Some(left - taken);
+        charge.parts
+    }
+
     /// The operation used this: charges it by the cost table in force, counts it by the shadow table, gives back what
     /// the estimate was too high or goes into debt for what it was too low. Returns the charge.
     #[inline]

@@ -105,8 +105,13 @@ impl Charge {
 
     /// As what one operation consumed that used this.
     pub fn of_one_operation(&self, usage: &Usage) -> Consumption {
+        Consumption { operations: 1, ..self.of_a_part(usage) }
+    }
+
+    /// As what part of an operation consumed that used this; the operation itself is counted when it ends.
+    pub fn of_a_part(&self, usage: &Usage) -> Consumption {
         let (charged, shadow, usage) = (self.parts, self.shadow, *usage);
-        Consumption { charged, shadow, operations: 1, usage, ..Consumption::default() }
+        Consumption { charged, shadow, usage, ..Consumption::default() }
     }
 }
 

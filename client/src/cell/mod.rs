@@ -260,6 +260,15 @@ impl GroupCell {
         }
     }
 
+    /// Opens a permit without taking anything.
+    pub(crate) fn owe(self: &Arc<Self>) -> Time {
+        self.with(|state, now| {
+            state.open = state.open.saturating_add(1);
+            self.shared.counters.admitted.add();
+            now
+        })
+    }
+
     /// Whether `cost` would be admitted now; spends nothing.
     pub(crate) fn check(self: &Arc<Self>, cost: Ru) -> Result<(), Refused> {
         self.valid(cost)?;
@@ -330,6 +339,14 @@ impl GroupCell {
         if !self.purses.mine().is_some_and(settle) {
             self.settle_in_group(estimate, &charge.of_one_operation(&Usage::default()));
         }
+    }
+
+    /// An operation that goes on used this, of which `taken` was taken before.
+    pub(crate) fn settle_part(self: &Arc<Self>, taken: Ru, actual: &Consumption) {
+        self.with(|state, now| {
+            state.node.settle(now, taken, actual);
+            self.write_journal(state);
+        });
     }
 
     fn settle_in_group(self: &Arc<Self>, estimate: Ru, actual: &Consumption) {

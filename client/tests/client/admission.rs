@@ -27,6 +27,41 @@ async fn an_operation_is_admitted_settled_and_reported() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn an_operation_pays_as_it_runs_and_counts_once() {
+    let fake = Fake::new();
+    let (_client, group) = client_and_group(&fake, GroupSpec::capped(Rate::whole(1_000))).await;
+    let full = group.state().available;
+    let third = Usage { cpu_ns: 9_000_000, ..Usage::default() };
+    let mut permit = group.acquire(Ru::whole(5), SECOND).await.unwrap();
+    assert_eq!(permit.charge(&third).total(), Ru::whole(3));
+    assert_eq!((permit.estimate(), group.consumption().operations), (Ru::whole(2), 0));
+    assert_eq!(group.state().available, full - Ru::whole(5), "paid from the estimate");
+    assert_eq!(permit.charge(&third).total(), Ru::whole(3));
+    assert_eq!(permit.estimate(), Ru::ZERO);
+    assert_eq!(group.state().available, full - Ru::whole(6), "what is above it is paid at once");
+    assert_eq!(permit.settle(&third).total(), Ru::whole(3));
+    let consumed = group.consumption();
+    assert_eq!((consumed.ru(), consumed.operations, consumed.usage.cpu_ns), (Ru::whole(9), 1, 27_000_000));
+    assert_eq!(group.state().available, full - Ru::whole(9));
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_must_not_wait_is_owed_and_paid_before_anyone_is_admitted() {
+    let fake = Fake::new();
+    let (_client, group) = client_and_group(&fake, GroupSpec::capped(Rate::whole(1_000))).await;
+    let mut permit = group.owe();
+    let second = Usage { cpu_ns: 3_000_000_000, ..Usage::default() };
+    permit.charge(&second);
+    permit.settle(&second);
+    let state = group.state();
+    assert!(state.debt.is_positive() && group.try_acquire(Ru::whole(1)).is_err(), "{state:?}");
+    assert_eq!(group.consumption().operations, 1);
+    drop(group.owe());
+    assert_eq!((group.consumption().operations, group.consumption().ru()), (2, Ru::whole(2_000)));
+    group.acquire(Ru::whole(1), Duration::from_secs(10)).await.unwrap().cancel();
+}
+
+#[tokio::test(start_paused = true)]
 async fn drop_charges_the_estimate_and_cancel_gives_it_back() {
     let fake = Fake::new();
     let (_client, group) = client_and_group(&fake, GroupSpec::capped(Rate::whole(1_000))).await;
