@@ -112,7 +112,7 @@ pub(super) async fn alter(
 #[into_params(parameter_in = Query)]
 #[derive(Default)]
 pub(super) struct DeleteParams {
-    /// Move bindings and children to this group first.
+    /// Move bindings and children to this group first; what switches to the deleted group switches to it.
     force_to: String,
     /// Refuse unless the group is still at this revision; 0 does not check.
     expected_revision: u64,

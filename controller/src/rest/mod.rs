@@ -9,8 +9,10 @@ mod error;
 mod extract;
 mod groups;
 mod shapes;
+mod statements;
 mod system;
 mod usage;
+mod watches;
 
 use std::sync::Arc;
 
@@ -32,7 +34,7 @@ use error::ApiError;
 #[derive(OpenApi)]
 #[openapi(info(
     title = "tidegate controller",
-    description = "Resource groups, bindings, cost tables and consumption. Rates are decimal text in RU/s and amounts \
+    description = "Resource groups, bindings, cost tables, consumption and statements. Rates are decimal text in RU/s and amounts \
                    decimal text in RU, exact to a millionth. State who you are in the header x-tidegate-actor."
 ))]
 struct Document;
@@ -70,6 +72,9 @@ fn api() -> OpenApiRouter {
         .routes(routes!(usage::leases))
         .routes(routes!(system::status))
         .routes(routes!(system::audit))
+        .routes(routes!(statements::list, statements::reset))
+        .routes(routes!(watches::list, watches::add, watches::remove))
+        .routes(routes!(watches::runaways))
 }
 
 async fn metrics(Extension(service): Extension<Arc<Service>>) -> Response {
@@ -113,6 +118,9 @@ mod tests {
             ("/v1/leases", vec!["get"]),
             ("/v1/status", vec!["get"]),
             ("/v1/audit", vec!["get"]),
+            ("/v1/statements", vec!["get", "delete"]),
+            ("/v1/watches", vec!["get", "post", "delete"]),
+            ("/v1/runaways", vec!["get"]),
         ];
         assert_eq!(paths.len(), expected.len());
         for (path, methods) in expected {
@@ -120,6 +128,8 @@ mod tests {
                 assert!(paths[path][method]["responses"]["200"].is_object(), "{method} {path}");
             }
         }
-        assert!(document["components"]["schemas"]["Group"].is_object());
+        for schema in ["Group", "QueryLimit", "Statement", "Watch", "Runaway"] {
+            assert!(document["components"]["schemas"][schema].is_object(), "{schema}");
+        }
     }
 }

@@ -35,7 +35,7 @@ pub(super) struct GroupsAnswer {
 pub(super) struct DeletedAnswer {
     /// There was such a group.
     pub(super) deleted: bool,
-    /// Bindings and children that were moved; the first 20, then "and N more".
+    /// Bindings, children, rules and watches that were moved; the first 20, then "and N more".
     pub(super) moved: Vec<String>,
     /// How many were moved.
     pub(super) moved_count: usize,

@@ -71,6 +71,51 @@ async fn a_change_that_cannot_be_stored_is_refused_and_not_in_force() {
 }
 
 #[tokio::test]
+async fn a_conviction_waits_for_the_disk_and_a_watch_of_an_operator_does_not() {
+    let (lab, store) = faulty().await;
+    let limit = v1::QueryLimit {
+        rows: 5,
+        action: "kill".into(),
+        watch: "similar".into(),
+        ..v1::QueryLimit::default()
+    };
+    let web = v1::Group { query_limit: Some(limit), ..group("web", "1000") };
+    let create = v1::CreateGroupRequest { group: Some(web), if_not_exists: false };
+    lab.admin().await.create_group(create).await.unwrap();
+    store.full.store(true, Ordering::SeqCst);
+    let conviction = v1::ConvictRequest {
+        gateway: "gw".into(),
+        group: "web".into(),
+        r#match: "identify".into(),
+        action: "kill".into(),
+        fingerprint: "00000000000000ab".into(),
+        ..v1::ConvictRequest::default()
+    };
+    let mut statements = lab.statements().await;
+    let id = statements.convict(conviction).await.unwrap().into_inner().watch_id;
+    assert!(id > 0 && lab.running.service().flush().is_err());
+    let watch = v1::Watch {
+        group: "web".into(),
+        r#match: "similar".into(),
+        digest: "00000000000000cd".into(),
+        ..v1::Watch::default()
+    };
+    let error = statements.add_watch(v1::AddWatchRequest { watch: Some(watch) }).await.unwrap_err();
+    assert_eq!(error.code(), Code::Unavailable);
+    let remove = v1::RemoveWatchRequest { id, group: String::new() };
+    assert_eq!(statements.remove_watch(remove).await.unwrap_err().code(), Code::Unavailable);
+    store.full.store(false, Ordering::SeqCst);
+    drop((statements, store));
+    let lab = lab.restart().await;
+    let mut statements = lab.statements().await;
+    let watches =
+        statements.list_watches(v1::ListWatchesRequest::default()).await.unwrap().into_inner().watches;
+    assert_eq!(watches.iter().map(|watch| watch.id).collect::<Vec<_>>(), [id]);
+    let runaways = statements.list_runaways(v1::ListRunawaysRequest::default()).await.unwrap().into_inner();
+    assert_eq!(runaways.runaways.len(), 1);
+}
+
+#[tokio::test]
 async fn consumption_waits_for_the_disk_and_is_not_called_durable() {
     let (lab, store) = faulty().await;
     lab.group("web", "1000").await;

@@ -1,6 +1,7 @@
 //! The same over REST.
 
 use serde_json::json;
+use tidegate_proto::v1;
 
 use crate::support::Lab;
 
@@ -77,6 +78,12 @@ async fn everything_can_be_read() {
         "/v1/leases?group=default",
         "/v1/status",
         "/v1/audit",
+        "/v1/statements",
+        "/v1/statements?group=default&order=calls&limit=1",
+        "/v1/watches",
+        "/v1/watches?group=default",
+        "/v1/runaways",
+        "/v1/runaways?group=gone&limit=1",
     ] {
         let (status, body) = lab.http("GET", path, None).await;
         assert_eq!(status, 200, "{path}: {body}");
@@ -96,7 +103,7 @@ async fn the_openapi_document_lists_what_is_served() {
     let (status, document) = lab.http("GET", "/openapi.json", None).await;
     assert_eq!(status, 200);
     let paths = document["paths"].as_object().unwrap();
-    assert_eq!(paths.len(), 13);
+    assert_eq!(paths.len(), 16);
     for (path, methods) in paths {
         let real =
             path.replace("{name}", "no-such").replace("{group}", "no-such").replace("{role}", "active");
@@ -142,6 +149,34 @@ async fn bad_requests_get_the_right_code_and_field() {
         ("GET", "/v1/groups?limit=many", "", 400, "invalid", ""),
         ("GET", "/v1/usage?group=none", "", 404, "not_found", ""),
         ("GET", "/v1/usage/default/history?resolution=day", "", 400, "invalid", "resolution"),
+        ("POST", "/v1/groups", r#"{"name":"a","query_limit":{}}"#, 400, "invalid", "query_limit"),
+        ("POST", "/v1/groups", r#"{"name":"a","query_limit":{"rows":-1}}"#, 400, "invalid", ""),
+        (
+            "PATCH",
+            "/v1/groups/default",
+            r#"{"query_limit":{"rows":1,"action":"shoot"}}"#,
+            400,
+            "invalid",
+            "query_limit.action",
+        ),
+        ("GET", "/v1/statements?order=size", "", 400, "invalid", "order"),
+        ("GET", "/v1/statements?limit=1001", "", 400, "invalid", "limit"),
+        ("GET", "/v1/statements?group=none", "", 404, "not_found", ""),
+        ("DELETE", "/v1/statements?group=none", "", 404, "not_found", ""),
+        ("POST", "/v1/watches", r#"{"group":"default"}"#, 400, "invalid", "match"),
+        (
+            "POST",
+            "/v1/watches",
+            r#"{"group":"default","match":"exact","digest":"0"}"#,
+            400,
+            "invalid",
+            "digest",
+        ),
+        ("DELETE", "/v1/watches", "", 400, "invalid", "id"),
+        ("DELETE", "/v1/watches?id=1&group=default", "", 400, "invalid", "id"),
+        ("DELETE", "/v1/watches?group=none", "", 404, "not_found", ""),
+        ("GET", "/v1/watches?group=none", "", 404, "not_found", ""),
+        ("GET", "/v1/runaways?limit=1001", "", 400, "invalid", "limit"),
         ("GET", "/v1/none", "", 404, "not_found", ""),
         ("PUT", "/v1/groups", "{}", 405, "method_not_allowed", ""),
     ];
@@ -162,4 +197,68 @@ async fn bad_requests_get_the_right_code_and_field() {
     let (status, answer) = lab.http("POST", "/v1/groups", Some(&large)).await;
     assert_eq!((status, &answer["error"]["code"]), (413, &json!("too_large")));
     assert_eq!(lab.http("GET", "/v1/groups", None).await.1["groups"].as_array().unwrap().len(), 1);
+}
+
+#[tokio::test]
+async fn statements_and_watches_over_rest() {
+    let lab = Lab::start().await;
+    let limit = r#"{"exec_elapsed_us":60000000,"rows":5,"action":"kill","watch":"similar"}"#;
+    let body = format!(r#"{{"name":"web","query_limit":{limit}}}"#);
+    let (status, made) = lab.http("POST", "/v1/groups", Some(&body)).await;
+    assert_eq!((status, &made["group"]["query_limit"]["rows"]), (200, &json!(5)), "{made}");
+    let (status, altered) = lab.http("PATCH", "/v1/groups/web", Some(r#"{"query_limit":null}"#)).await;
+    assert_eq!((status, altered["group"].get("query_limit")), (200, None), "{altered}");
+
+    let body =
+        r#"{"group":"web","match":"similar","digest":"00000000000000AB","action":"kill","text":"SELECT ?"}"#;
+    let (status, added) = lab.http("POST", "/v1/watches", Some(body)).await;
+    let watch = &added["watch"];
+    assert_eq!(
+        (status, &watch["digest"], &watch["source"]),
+        (200, &json!("00000000000000ab"), &json!("manual"))
+    );
+    assert_eq!(&lab.http("GET", "/v1/watches?group=web", None).await.1["watches"][0], watch);
+
+    let conviction = v1::ConvictRequest {
+        gateway: "gw".into(),
+        group: "web".into(),
+        r#match: "watch".into(),
+        action: "kill".into(),
+        fingerprint: "00000000000000ab".into(),
+        ..v1::ConvictRequest::default()
+    };
+    lab.statements().await.convict(conviction).await.unwrap();
+    let (_, runaways) = lab.http("GET", "/v1/runaways", None).await;
+    assert_eq!(runaways["runaways"][0]["repeats"], json!(1));
+    assert_eq!(runaways["runaways"][0]["conviction"]["match"], json!("watch"));
+    let path = format!("/v1/watches?id={}", watch["id"]);
+    assert_eq!(lab.http("DELETE", &path, None).await.1, json!({"removed": 1}));
+
+    let row = v1::StatementRow {
+        group: "web".into(),
+        fingerprint: "00000000000000ab".into(),
+        kind: "select".into(),
+        calls: 2,
+        cpu_micro_ru: 3_000_000,
+        ..v1::StatementRow::default()
+    };
+    let report = v1::ReportStatementsRequest {
+        gateway: "gw".into(),
+        incarnation: 1,
+        seq: 1,
+        rows: vec![row],
+        evicted: 0,
+    };
+    lab.statements().await.report_statements(report).await.unwrap();
+    let (_, list) = lab.http("GET", "/v1/statements", None).await;
+    assert_eq!(
+        (&list["rows"][0]["ru"], &list["rows"][0]["average_ru"]),
+        (&json!("3"), &json!("1.5")),
+        "{list}"
+    );
+    let (_, page) = lab.http_text("GET", "/metrics", "text/plain", b"").await;
+    for line in ["tidegate_statements 1", "tidegate_convictions_total{action=\"kill\"} 1"] {
+        assert!(page.contains(line), "{line}: {page}");
+    }
+    assert_eq!(lab.http("DELETE", "/v1/statements", None).await.1, json!({"removed": 1}));
 }

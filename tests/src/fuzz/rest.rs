@@ -25,7 +25,7 @@ const LONGEST_MESSAGE: usize = 4_000;
 /// What the API answers with; anything from 500 on would blame the server.
 const STATUSES: [u16; 8] = [200, 400, 404, 405, 409, 412, 413, 415];
 /// Lists that a restart must not change.
-const LASTING: [&str; 4] = ["/v1/groups", "/v1/bindings", "/v1/cost-tables", "/v1/audit"];
+const LASTING: [&str; 5] = ["/v1/groups", "/v1/bindings", "/v1/cost-tables", "/v1/audit", "/v1/watches"];
 
 /// Runs one input.
 pub(super) fn run(bytes: &[u8]) {

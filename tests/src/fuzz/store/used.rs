@@ -1,4 +1,4 @@
-//! A store that was used: groups, bindings, a cost table, nodes, consumption, an audit log, and a clean stop.
+//! A store that was used: groups, bindings, a cost table, nodes, consumption, a runaway, an audit log, and a clean stop.
 
 use std::ops::ControlFlow;
 use std::sync::atomic::AtomicU64;
@@ -8,6 +8,8 @@ use tidegate_controller::audit::Actor;
 use tidegate_controller::clock::Clock;
 use tidegate_controller::cost_tables::TableShape;
 use tidegate_controller::group_text::GroupText;
+use tidegate_controller::query_limit::QueryLimitText;
+use tidegate_controller::runaways::ConvictionText;
 use tidegate_controller::service::{Service, ServiceConfig};
 use tidegate_controller::store::{RedbStore, Store, StoreError, Table};
 use tidegate_core::engine::EngineConfig;
@@ -43,10 +45,18 @@ fn fill(store: Arc<dyn Store>) {
     let service = load(store).expect("an empty store");
     let actor = Actor::new(Some("fuzz"), "nowhere");
     for (name, parent, rate) in [("top", "", "100"), ("child", "top", "60.5"), ("free", "", "unlimited")] {
+        let query_limit = (name == "child").then(|| QueryLimitText {
+            rows: 5,
+            action: "switch_group".to_owned(),
+            switch_group: "top".to_owned(),
+            watch: "similar".to_owned(),
+            ..QueryLimitText::default()
+        });
         let text = GroupText {
             name: name.to_owned(),
             parent: parent.to_owned(),
             ru_per_sec: rate.to_owned(),
+            query_limit,
             ..GroupText::default()
         };
         service.create_group(&actor, &text, false).expect("a group");
@@ -63,6 +73,15 @@ fn fill(store: Arc<dyn Store>) {
     for incarnation in 1..=2 {
         work::renew(&service, "node", incarnation, &["top", "child", "free", "default"]);
     }
+    let conviction = ConvictionText {
+        gateway: "gateway".to_owned(),
+        group: "child".to_owned(),
+        found: "identify".to_owned(),
+        action: "kill".to_owned(),
+        fingerprint: "00000000000000ab".to_owned(),
+        ..ConvictionText::default()
+    };
+    service.convict(&conviction).expect("a conviction").expect("a watch");
     service.shut_down().expect("a clean stop");
 }
 

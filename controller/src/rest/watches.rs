@@ -1,0 +1,113 @@
+//! `/v1/watches` and `/v1/runaways`.
+
+#![expect(unused_qualifications, reason = "the path macro writes the names of parameter types in full")]
+
+use std::sync::Arc;
+
+use axum::{Extension, Json};
+use serde::{Deserialize, Serialize};
+use utoipa::{IntoParams, ToSchema};
+
+use super::blocking;
+use super::error::{ApiError, ErrorBody};
+use super::extract::{Body, By, Params};
+use super::statements::RemovedAnswer;
+use crate::runaways::RunawayText;
+use crate::service::Service;
+use crate::watches::WatchText;
+
+type Shared = Extension<Arc<Service>>;
+
+#[derive(Default, Deserialize, IntoParams)]
+#[serde(default, deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+pub(super) struct ListParams {
+    /// Only of this group.
+    group: String,
+}
+
+/// The watch list.
+#[derive(Serialize, ToSchema)]
+pub(super) struct WatchesAnswer {
+    /// In order of their ids.
+    watches: Vec<WatchText>,
+}
+
+/// Lists watched statements.
+#[utoipa::path(get, path = "/v1/watches", params(ListParams),
+    responses((status = 200, body = WatchesAnswer), (status = 400, body = ErrorBody), (status = 404, body = ErrorBody)))]
+pub(super) async fn list(
+    Extension(service): Shared,
+    Params(params): Params<ListParams>,
+) -> Result<Json<WatchesAnswer>, ApiError> {
+    Ok(Json(WatchesAnswer { watches: service.watches(&params.group)? }))
+}
+
+/// A watched statement.
+#[derive(Serialize, ToSchema)]
+pub(super) struct WatchAnswer {
+    watch: WatchText,
+}
+
+/// Watches a statement, in place of a watch of the same.
+#[utoipa::path(post, path = "/v1/watches", request_body = WatchText,
+    responses((status = 200, body = WatchAnswer), (status = 400, body = ErrorBody), (status = 404, body = ErrorBody),
+        (status = 409, body = ErrorBody), (status = 413, body = ErrorBody), (status = 503, body = ErrorBody)))]
+pub(super) async fn add(
+    Extension(service): Shared,
+    By(actor): By,
+    Body(watch): Body<WatchText>,
+) -> Result<Json<WatchAnswer>, ApiError> {
+    let added = blocking(service, move |service| service.add_watch(&actor, &watch)).await?;
+    Ok(Json(WatchAnswer { watch: added.text() }))
+}
+
+#[derive(Default, Deserialize, IntoParams)]
+#[serde(default, deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+pub(super) struct RemoveParams {
+    /// One watch.
+    id: u64,
+    /// All of a group. Exactly one of both.
+    group: String,
+}
+
+/// Ends watches.
+#[utoipa::path(delete, path = "/v1/watches", params(RemoveParams),
+    responses((status = 200, body = RemovedAnswer), (status = 400, body = ErrorBody), (status = 404, body = ErrorBody),
+        (status = 503, body = ErrorBody)))]
+pub(super) async fn remove(
+    Extension(service): Shared,
+    By(actor): By,
+    Params(p): Params<RemoveParams>,
+) -> Result<Json<RemovedAnswer>, ApiError> {
+    let removed = blocking(service, move |service| service.remove_watch(&actor, p.id, &p.group)).await?;
+    Ok(Json(RemovedAnswer { removed }))
+}
+
+#[derive(Default, Deserialize, IntoParams)]
+#[serde(default, deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+pub(super) struct RunawayParams {
+    /// Only of this group, which may be gone.
+    group: String,
+    /// Newest first: 1 to 1000; 0 is 100.
+    limit: u32,
+}
+
+/// Records of runaways.
+#[derive(Serialize, ToSchema)]
+pub(super) struct RunawaysAnswer {
+    /// Newest first.
+    runaways: Vec<RunawayText>,
+}
+
+/// Lists convicted statements.
+#[utoipa::path(get, path = "/v1/runaways", params(RunawayParams),
+    responses((status = 200, body = RunawaysAnswer), (status = 400, body = ErrorBody)))]
+pub(super) async fn runaways(
+    Extension(service): Shared,
+    Params(params): Params<RunawayParams>,
+) -> Result<Json<RunawaysAnswer>, ApiError> {
+    Ok(Json(RunawaysAnswer { runaways: service.runaways(&params.group, params.limit)? }))
+}
