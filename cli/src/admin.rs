@@ -4,6 +4,7 @@ use std::error::Error as _;
 use std::time::Duration;
 
 use tidegate_proto::v1::admin_client::AdminClient;
+use tidegate_proto::v1::statements_client::StatementsClient;
 use tonic::metadata::{Ascii, MetadataValue};
 use tonic::service::Interceptor;
 use tonic::service::interceptor::InterceptedService;
@@ -22,12 +23,15 @@ const ACTOR_KEY: &str = "x-tidegate-actor";
 /// The generated client with the actor attached.
 pub(crate) type Calls = AdminClient<InterceptedService<Channel, Actor>>;
 
+/// The same for the service of statements.
+pub(crate) type StatementCalls = StatementsClient<InterceptedService<Channel, Actor>>;
+
 /// A controller as an administrator sees it.
 #[derive(Clone)]
 pub(crate) struct Admin {
     endpoint: String,
     channel: Channel,
-    calls: Calls,
+    actor: Actor,
 }
 
 /// Puts the actor into each request.
@@ -62,16 +66,17 @@ impl Admin {
         let actor: String = actor.chars().map(readable).collect();
         let actor =
             MetadataValue::try_from(actor).map_err(|error| CliError::Usage(format!("--actor: {error}")))?;
-        Ok(Self {
-            endpoint: endpoint.to_owned(),
-            channel: channel.clone(),
-            calls: AdminClient::with_interceptor(channel, Actor(actor)),
-        })
+        Ok(Self { endpoint: endpoint.to_owned(), channel, actor: Actor(actor) })
     }
 
     /// The calls; pass a refusal to [`Admin::failed`].
     pub(crate) fn calls(&self) -> Calls {
-        self.calls.clone()
+        AdminClient::with_interceptor(self.channel.clone(), self.actor.clone())
+    }
+
+    /// The calls about statements; pass a refusal to [`Admin::failed`].
+    pub(crate) fn statements(&self) -> StatementCalls {
+        StatementsClient::with_interceptor(self.channel.clone(), self.actor.clone())
     }
 
     /// The connection, for calls that say themselves who asks.
@@ -133,8 +138,7 @@ mod tests {
         let channel = Endpoint::from_static("http://127.0.0.1:1").connect_lazy();
         let actor = Actor(MetadataValue::from_static("tester"));
         let endpoint = "http://127.0.0.1:1".to_owned();
-        let calls = AdminClient::with_interceptor(channel.clone(), actor);
-        let admin = Admin { endpoint, channel, calls };
+        let admin = Admin { endpoint, channel, actor };
         admin.failed()(status).to_string()
     }
 

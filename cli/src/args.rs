@@ -9,13 +9,17 @@ use crate::command::client::ClientCommand;
 use crate::command::completions::CompletionsArgs;
 use crate::command::controller::ControllerArgs;
 use crate::command::cost_table::CostTableCommand;
+use crate::command::gateway::GatewayArgs;
 use crate::command::group::GroupCommand;
 use crate::command::lease::LeaseCommand;
 use crate::command::node::NodeArgs;
 use crate::command::resolve::ResolveArgs;
+use crate::command::runaway::RunawayCommand;
 use crate::command::sql::SqlArgs;
+use crate::command::statement::StatementCommand;
 use crate::command::top::TopArgs;
 use crate::command::usage::UsageArgs;
+use crate::command::watch::WatchCommand;
 use crate::demo::DemoArgs;
 use crate::error::CliError;
 use crate::output::Output;
@@ -84,6 +88,8 @@ impl Global {
 pub(crate) enum Command {
     /// Run a controller.
     Controller(ControllerArgs),
+    /// Run a gateway that meters and throttles every statement on its way to PostgreSQL or MySQL.
+    Gateway(GatewayArgs),
     /// Run SQL statements on an embedded database, governed by a controller.
     Node(NodeArgs),
     /// Show it all at work: a controller, three nodes with real SQL workloads, four tenants, and a report.
@@ -109,6 +115,15 @@ pub(crate) enum Command {
     CostTable(CostTableCommand),
     /// Send TiDB's resource control statements, and SELECTs from tidegate's tables.
     Sql(SqlArgs),
+    /// Show what statements cost.
+    #[command(subcommand)]
+    Statement(StatementCommand),
+    /// Say which statements are convicted before they run.
+    #[command(subcommand)]
+    Watch(WatchCommand),
+    /// Show which statements were convicted.
+    #[command(subcommand)]
+    Runaway(RunawayCommand),
     /// Show who changed what.
     Audit(AuditArgs),
     /// Show how the controller is.

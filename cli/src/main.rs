@@ -11,6 +11,7 @@ mod demo;
 mod error;
 mod node;
 mod output;
+mod query_limit;
 mod sample;
 mod sql;
 mod stop;
@@ -45,6 +46,7 @@ fn run(cli: Cli) -> Result<ExitCode, CliError> {
     let done = runtime.block_on(async {
         match cli.command {
             Command::Controller(args) => command::controller::run(args).await,
+            Command::Gateway(args) => command::gateway::run(args, &global).await,
             Command::Node(args) => command::node::run(args, &global).await,
             Command::Demo(args) => return demo::run(args, &global).await,
             Command::Group(command) => command::group::run(command, &global).await,
@@ -55,6 +57,9 @@ fn run(cli: Cli) -> Result<ExitCode, CliError> {
             Command::Lease(command) => command::lease::run(command, &global).await,
             Command::CostTable(command) => command::cost_table::run(command, &global).await,
             Command::Sql(args) => command::sql::run(args, &global).await,
+            Command::Statement(command) => command::statement::run(command, &global).await,
+            Command::Watch(command) => command::watch::run(command, &global).await,
+            Command::Runaway(command) => command::runaway::run(command, &global).await,
             Command::Audit(args) => command::audit::run(args, &global).await,
             Command::Status => command::status::run(&global).await,
             Command::Top(args) => command::top::run(args, &global).await,

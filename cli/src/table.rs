@@ -62,6 +62,19 @@ impl Table {
     }
 }
 
+/// Most characters of a text in a cell.
+const LONGEST_TEXT: usize = 80;
+
+/// The start of a text that others wrote, on one line and without characters that would move the cursor.
+pub(crate) fn one_line(text: &str) -> String {
+    let blank = |c: char| if c.is_control() { ' ' } else { c };
+    let mut line: String = text.chars().take(LONGEST_TEXT).map(blank).collect();
+    if text.chars().nth(LONGEST_TEXT).is_some() {
+        line.push('…');
+    }
+    line
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -72,5 +85,11 @@ mod tests {
         table.row(["a", "5", "x"]);
         table.row(["long-name", "12000", ""]);
         assert_eq!(table.text(), "GROUP       RU/s  NOTE\na              5  x\nlong-name  12000  -\n");
+    }
+
+    #[test]
+    fn texts_of_others_stay_on_one_line() {
+        assert_eq!(one_line("a\n\u{1b}[2Jb"), "a  [2Jb");
+        assert_eq!(one_line(&"ä".repeat(100)).chars().count(), LONGEST_TEXT + 1);
     }
 }

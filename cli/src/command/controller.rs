@@ -132,7 +132,8 @@ fn store_in(data: &Path) -> Result<String, CliError> {
     Ok(text.to_owned())
 }
 
-fn start_log(format: LogFormat) -> Result<(), CliError> {
+/// Starts the log of a process that serves.
+pub(crate) fn start_log(format: LogFormat) -> Result<(), CliError> {
     let filter = match std::env::var(LOG_FILTER) {
         Ok(text) => EnvFilter::try_new(&text)
             .map_err(|error| CliError::Usage(format!("{LOG_FILTER}={text}: {error}")))?,

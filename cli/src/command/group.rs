@@ -10,6 +10,7 @@ use crate::admin::Admin;
 use crate::args::Global;
 use crate::error::CliError;
 use crate::output::{note, print};
+use crate::query_limit::QueryLimitText;
 use crate::view::GroupView;
 
 /// Groups asked for in one page.
@@ -37,7 +38,9 @@ pub(crate) enum GroupCommand {
     #[command(after_help = "Examples:\n  \
         tidegate group alter shop --rate 1500\n  \
         tidegate group alter shop --rate 1500 --expect-revision 7\n  \
-        tidegate group alter shop --parent ''          (move it to the top)")]
+        tidegate group alter shop --parent ''          (move it to the top)\n  \
+        tidegate group alter shop --query-limit \"EXEC_ELAPSED='60s', ACTION=KILL, WATCH=SIMILAR DURATION='10m'\"\n  \
+        tidegate group alter shop --query-limit none")]
     Alter {
         /// The group.
         name: String,
@@ -54,7 +57,7 @@ pub(crate) enum GroupCommand {
     Delete {
         /// The group.
         name: String,
-        /// Move bindings and children to this group first.
+        /// Move bindings and children to this group first, and let rules and watches switch to it.
         #[arg(long, value_name = "GROUP", default_value = "", hide_default_value = true)]
         force_to: String,
         /// Refuse unless the group is still at this revision.
@@ -109,6 +112,10 @@ pub(crate) struct Settings {
     /// Free text, up to 256 characters.
     #[arg(long)]
     comment: Option<String>,
+    /// When a statement is a runaway and what is done: limits EXEC_ELAPSED, RU, ROWS; ACTION=DRYRUN, COOLDOWN, KILL or
+    /// SWITCH_GROUP(group); WATCH=EXACT or SIMILAR, and its DURATION. Or none. SQL gateways enforce it.
+    #[arg(long, value_name = "RULE")]
+    query_limit: Option<QueryLimitText>,
 }
 
 fn span(text: &str) -> Result<Span, String> {
@@ -153,6 +160,10 @@ impl Settings {
         if let Some(renew) = self.renew {
             group.renew_us = renew.0;
             mask.push("renew_us".to_owned());
+        }
+        if let Some(QueryLimitText(limit)) = self.query_limit {
+            group.query_limit = limit;
+            mask.push("query_limit".to_owned());
         }
         (group, mask)
     }
@@ -306,5 +317,7 @@ mod tests {
         assert_eq!((group.burstable.as_str(), group.burst_ru_per_sec.as_str()), ("moderated", "10"));
         assert_eq!(group.ttl_us, 2_000_000);
         assert!(Settings::default().apply("g".into()).1.is_empty());
+        let none = Settings { query_limit: Some(QueryLimitText(None)), ..Settings::default() };
+        assert_eq!(none.apply("g".into()).1, ["query_limit"]);
     }
 }

@@ -46,8 +46,10 @@ impl AuditView {
         let (Value::Object(before), Value::Object(after)) = (&self.before, &self.after) else {
             return String::new();
         };
-        let changed = after.iter().filter_map(|(key, new)| {
-            let old = before.get(key)?;
+        // A field that is left out is none.
+        let fields = after.keys().chain(before.keys().filter(|key| !after.contains_key(*key)));
+        let changed = fields.filter_map(|key| {
+            let [old, new] = [before, after].map(|state| state.get(key).unwrap_or(&Value::Null));
             (old != new && key != "revision").then(|| format!("{key}: {} -> {}", plain(old), plain(new)))
         });
         changed.collect::<Vec<_>>().join(", ")
@@ -57,6 +59,7 @@ impl AuditView {
 fn plain(value: &Value) -> String {
     match value {
         Value::String(text) => text.clone(),
+        Value::Null => "none".to_owned(),
         other => other.to_string(),
     }
 }
@@ -73,6 +76,15 @@ mod tests {
             ..v1::AuditEntry::default()
         };
         assert_eq!(AuditView::from(entry).difference(), "ru_per_sec: 10 -> 20");
+        let entry = v1::AuditEntry {
+            before: r#"{"query_limit":{"rows":1}}"#.into(),
+            after: r#"{"parent":"p"}"#.into(),
+            ..v1::AuditEntry::default()
+        };
+        assert_eq!(
+            AuditView::from(entry).difference(),
+            "parent: none -> p, query_limit: {\"rows\":1} -> none"
+        );
         assert_eq!(AuditView::from(v1::AuditEntry::default()).difference(), "");
     }
 }

@@ -3,6 +3,7 @@
 use serde::Serialize;
 use tidegate_core::units::Span;
 use tidegate_proto::v1;
+use tidegate_sql::query_limit_text;
 
 use crate::table::Table;
 
@@ -23,6 +24,37 @@ pub(crate) struct GroupView {
     pub(crate) max_debt: String,
     pub(crate) comment: String,
     pub(crate) revision: u64,
+    /// `null` for none.
+    pub(crate) query_limit: Option<QueryLimitView>,
+}
+
+/// A rule against runaway statements, field by field as the API spells it.
+#[derive(Clone, Debug, Serialize)]
+pub(crate) struct QueryLimitView {
+    pub(crate) exec_elapsed_us: u64,
+    pub(crate) ru: String,
+    pub(crate) rows: u64,
+    pub(crate) action: String,
+    pub(crate) switch_group: String,
+    pub(crate) watch: String,
+    pub(crate) watch_us: u64,
+    /// The rule as `--query-limit` reads it.
+    pub(crate) text: String,
+}
+
+impl From<v1::QueryLimit> for QueryLimitView {
+    fn from(limit: v1::QueryLimit) -> Self {
+        Self {
+            text: query_limit_text(&limit),
+            exec_elapsed_us: limit.exec_elapsed_us,
+            ru: limit.ru,
+            rows: limit.rows,
+            action: limit.action,
+            switch_group: limit.switch_group,
+            watch: limit.watch,
+            watch_us: limit.watch_us,
+        }
+    }
 }
 
 impl From<v1::Group> for GroupView {
@@ -42,6 +74,7 @@ impl From<v1::Group> for GroupView {
             max_debt: group.max_debt,
             comment: group.comment,
             revision: group.revision,
+            query_limit: group.query_limit.map(Into::into),
         }
     }
 }
@@ -92,6 +125,7 @@ impl GroupView {
         line("fallback (RU/s per node)", self.fallback.clone());
         line("max debt (RU per node)", self.max_debt.clone());
         line("comment", self.comment.clone());
+        line("query limit", self.query_limit.as_ref().map(|limit| limit.text.clone()).unwrap_or_default());
         line("revision", self.revision.to_string());
         table.text()
     }

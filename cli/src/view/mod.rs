@@ -9,6 +9,9 @@ mod cost_table;
 mod group;
 mod lease;
 mod node;
+mod runaway;
+mod statement;
+mod watch;
 
 pub(crate) use answer::AnswerView;
 pub(crate) use audit::AuditView;
@@ -17,3 +20,6 @@ pub(crate) use cost_table::CostTableView;
 pub(crate) use group::GroupView;
 pub(crate) use lease::{GroupStateView, LeaseView};
 pub(crate) use node::NodeView;
+pub(crate) use runaway::RunawayView;
+pub(crate) use statement::StatementView;
+pub(crate) use watch::WatchView;

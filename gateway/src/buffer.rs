@@ -1,0 +1,171 @@
+//! Buffers between the sockets of a session: what has come in and waits to be understood, and what waits to go out.
+//!
+//! Both are bounded: an inbox grows up to what its reader asks for at once, and who fills an outbox stops at
+//! [`Outbox::HIGH`], so that a slow reader slows the writer and not the gateway.
+
+use std::io;
+use std::pin::Pin;
+use std::task::{Context, Poll, ready};
+
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+
+/// What a new inbox holds; most sessions never need more.
+const SMALL: usize = 8 * 1_024;
+/// What an inbox grows to when a read fills it.
+const LARGE: usize = 64 * 1_024;
+
+/// Bytes that have come in.
+#[derive(Debug)]
+pub(crate) struct Inbox {
+    buf: Box<[u8]>,
+    start: usize,
+    end: usize,
+}
+
+/// Bytes that go out.
+#[derive(Debug, Default)]
+pub(crate) struct Outbox {
+    buf: Vec<u8>,
+    start: usize,
+}
+
+impl Inbox {
+    pub(crate) fn new() -> Self {
+        Self { buf: vec![0; SMALL].into_boxed_slice(), start: 0, end: 0 }
+    }
+
+    /// What has come in.
+    pub(crate) fn data(&self) -> &[u8] {
+        self.buf.get(self.start..self.end).unwrap_or_default()
+    }
+
+    /// The first `count` bytes are done with.
+    pub(crate) fn consume(&mut self, count: usize) {
+        self.start = self.start.saturating_add(count).min(self.end);
+        if self.start == self.end {
+            (self.start, self.end) = (0, 0);
+        }
+    }
+
+    /// Makes room for `wanted` bytes in all, counted from the first that is not consumed.
+    pub(crate) fn reserve(&mut self, wanted: usize) {
+        if self.start.saturating_add(wanted) <= self.buf.len() {
+            return;
+        }
+        if wanted > self.buf.len() {
+            let mut larger = vec![0; wanted.next_power_of_two()].into_boxed_slice();
+            let held = self.data().len();
+            if let Some(room) = larger.get_mut(..held) {
+                room.copy_from_slice(self.data());
+            }
+            (self.buf, self.start, self.end) = (larger, 0, held);
+        } else {
+            self.buf.copy_within(self.start..self.end, 0);
+            (self.start, self.end) = (0, self.end - self.start);
+        }
+    }
+
+    /// Whether nothing more can be read before some is consumed.
+    pub(crate) fn is_full(&self) -> bool {
+        self.end == self.buf.len()
+    }
+
+    /// Reads once. Zero bytes are the end of the stream.
+    pub(crate) fn poll_read(
+        &mut self,
+        cx: &mut Context<'_>,
+        stream: &mut (impl AsyncRead + Unpin),
+    ) -> Poll<io::Result<usize>> {
+        if self.is_full() {
+            self.reserve(self.data().len().saturating_add(1));
+        }
+        let mut room = ReadBuf::new(self.buf.get_mut(self.end..).unwrap_or_default());
+        ready!(Pin::new(stream).poll_read(cx, &mut room))?;
+        let count = room.filled().len();
+        self.end += count;
+        if self.is_full() && self.buf.len() < LARGE {
+            self.reserve(LARGE);
+        }
+        Poll::Ready(Ok(count))
+    }
+}
+
+impl Outbox {
+    /// From here on nobody should add more.
+    pub(crate) const HIGH: usize = 64 * 1_024;
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.start == self.buf.len()
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.buf.len() - self.start
+    }
+
+    /// How much more should be added.
+    pub(crate) fn room(&self) -> usize {
+        Self::HIGH.saturating_sub(self.len())
+    }
+
+    pub(crate) fn add(&mut self, bytes: &[u8]) {
+        self.buf.extend_from_slice(bytes);
+    }
+
+    /// Where to add.
+    pub(crate) fn vec(&mut self) -> &mut Vec<u8> {
+        &mut self.buf
+    }
+
+    /// Writes as much as goes. Ready when nothing is left.
+    pub(crate) fn poll_write(
+        &mut self,
+        cx: &mut Context<'_>,
+        stream: &mut (impl AsyncWrite + Unpin),
+    ) -> Poll<io::Result<()>> {
+        while !self.is_empty() {
+            let rest = self.buf.get(self.start..).unwrap_or_default();
+            match ready!(Pin::new(&mut *stream).poll_write(cx, rest))? {
+                0 => return Poll::Ready(Err(io::ErrorKind::WriteZero.into())),
+                count => self.start += count,
+            }
+        }
+        self.start = 0;
+        self.buf.clear();
+        // One large result must not be paid for until the session ends.
+        if self.buf.capacity() > 2 * Self::HIGH {
+            self.buf.shrink_to(Self::HIGH);
+        }
+        Pin::new(stream).poll_flush(cx)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn an_inbox_grows_as_it_is_asked_and_keeps_what_it_has() {
+        let bytes: Vec<u8> = (0..100_000_u32).map(|n| n.to_le_bytes()[0]).collect();
+        let (mut inbox, mut stream) = (Inbox::new(), &bytes[..]);
+        let mut seen = Vec::new();
+        while std::future::poll_fn(|cx| inbox.poll_read(cx, &mut stream)).await.unwrap() > 0 {
+            if inbox.data().len() > 3 {
+                seen.extend_from_slice(&inbox.data()[..3]);
+                inbox.consume(3);
+                inbox.reserve(inbox.data().len() + 10);
+            }
+        }
+        seen.extend_from_slice(inbox.data());
+        assert_eq!(seen, bytes);
+    }
+
+    #[tokio::test]
+    async fn an_outbox_writes_all_and_is_empty() {
+        let (mut outbox, mut stream) = (Outbox::default(), Vec::new());
+        outbox.add(b"ab");
+        outbox.vec().extend([b'c'; Outbox::HIGH]);
+        assert_eq!((outbox.len(), outbox.room()), (Outbox::HIGH + 2, 0));
+        std::future::poll_fn(|cx| outbox.poll_write(cx, &mut stream)).await.unwrap();
+        assert!(outbox.is_empty() && stream.len() == Outbox::HIGH + 2);
+    }
+}

@@ -1,0 +1,27 @@
+//! The gateway's only readings of clocks.
+
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use tokio::time::Instant;
+
+/// Now, by tokio's clock.
+pub(crate) fn now() -> Instant {
+    Instant::now()
+}
+
+/// The output of `work`, or `None` when it takes longer than `limit`.
+pub(crate) async fn within<F: Future>(limit: Duration, work: F) -> Option<F::Output> {
+    tokio::time::timeout(limit, work).await.ok()
+}
+
+/// Milliseconds since 1970; zero when the wall clock stands before that.
+#[expect(clippy::disallowed_methods, reason = "this is the crate's only reading of the wall clock")]
+pub(crate) fn wall_ms() -> u64 {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
+}
+
+/// A duration in microseconds, saturating.
+pub(crate) fn micros(duration: Duration) -> u64 {
+    u64::try_from(duration.as_micros()).unwrap_or(u64::MAX)
+}

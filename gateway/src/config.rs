@@ -1,0 +1,84 @@
+//! Settings of a gateway, checked when it starts.
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use crate::govern::Policy;
+use crate::upstream::{Protocol, Upstream};
+
+/// Where clients connect, and which database they reach there.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Listener {
+    /// Address and port; port 0 takes a free one.
+    pub listen: SocketAddr,
+    /// The database.
+    pub upstream: Upstream,
+}
+
+/// The gateway's certificate for its clients.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Certificate {
+    /// The chain, in PEM.
+    pub chain: PathBuf,
+    /// The key, in PEM.
+    pub key: PathBuf,
+}
+
+/// All of it.
+#[derive(Clone, Debug)]
+pub struct Config {
+    /// Controllers, such as `http://127.0.0.1:7420`; they are tried in turn.
+    pub endpoints: Vec<String>,
+    /// Identity of this gateway, the same from start to start and no other process's.
+    pub identity: String,
+    /// Directory in which consumption survives a crash.
+    pub journal: Option<PathBuf>,
+    /// At least one.
+    pub listeners: Vec<Listener>,
+    /// How statements are governed.
+    pub policy: Policy,
+    /// Sessions at once over all listeners; more are told that there are too many.
+    pub max_sessions: usize,
+    /// From the first byte of a connection to a successful login.
+    pub login_timeout: Duration,
+    /// How long statements may run on when the gateway shuts down.
+    pub grace: Duration,
+    /// TLS for clients that want it.
+    pub certificate: Option<Certificate>,
+    /// Authorities for `tls=verify-full`, in PEM, in place of those the machine trusts.
+    pub authorities: Option<PathBuf>,
+    /// Listen beyond the own machine.
+    pub allow_remote: bool,
+    /// MySQL's `LOAD DATA LOCAL INFILE` is passed; otherwise it fails.
+    pub local_infile: bool,
+}
+
+impl Default for Config {
+    fn default() -> Self {
+        Self {
+            endpoints: vec!["http://127.0.0.1:7420".to_owned()],
+            identity: "gateway".to_owned(),
+            journal: None,
+            listeners: Vec::new(),
+            policy: Policy::default(),
+            max_sessions: 2_000,
+            login_timeout: Duration::from_secs(60),
+            grace: Duration::from_secs(10),
+            certificate: None,
+            authorities: None,
+            allow_remote: false,
+            local_infile: true,
+        }
+    }
+}
+
+impl Listener {
+    /// The port a gateway for this protocol listens on unless told.
+    pub const fn default_port(protocol: Protocol) -> u16 {
+        match protocol {
+            Protocol::Postgres => 6432,
+            Protocol::MySql => 6306,
+        }
+    }
+}

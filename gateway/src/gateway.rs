@@ -1,0 +1,233 @@
+//! A gateway from start to shutdown: the session with the controller, the listeners, their sessions.
+
+use std::io;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tidegate_client::{Client, ConnectError, Unconfirmed};
+use tokio::net::TcpListener;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
+use tokio::task::JoinHandle;
+use tonic::transport::{Channel, Endpoint};
+
+use crate::clock;
+use crate::config::{Config, Listener};
+use crate::govern::{Governor, Tasks};
+use crate::mysql;
+use crate::postgres;
+use crate::stream::Stream;
+use crate::tls::{self, TlsError};
+use crate::upstream::Protocol;
+
+/// Connections beyond the sessions that are told so; more wait in the kernel's queue.
+const MAX_REFUSED: usize = 64;
+/// After an accept that failed, such as for want of descriptors.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
+
+/// Why a gateway does not start.
+#[derive(Debug, thiserror::Error)]
+pub enum StartError {
+    /// Nothing to do.
+    #[error("no upstream is given; name at least one, such as postgres://127.0.0.1:5432")]
+    NoListener,
+    /// It would be reachable from elsewhere.
+    #[error(
+        "{address} is reachable from other machines; listen on 127.0.0.1, or allow it with allow_remote when the \
+         network is trusted or clients use TLS"
+    )]
+    Remote {
+        /// The address.
+        address: SocketAddr,
+    },
+    /// The address is taken, or not this machine's.
+    #[error("cannot listen on {address}: {reason}; choose another address, port 0 takes a free one")]
+    Listen {
+        /// The address.
+        address: SocketAddr,
+        /// What the system says.
+        reason: io::Error,
+    },
+    /// The session with the controller.
+    #[error(transparent)]
+    Client(#[from] ConnectError),
+    /// Certificates.
+    #[error(transparent)]
+    Tls(#[from] TlsError),
+}
+
+/// A gateway that runs.
+pub struct Gateway {
+    /// Where it listens, in the order of the settings.
+    pub addresses: Vec<SocketAddr>,
+    governor: Arc<Governor>,
+    tasks: Tasks,
+    accepting: Vec<JoinHandle<()>>,
+    closing: watch::Sender<bool>,
+    sessions: Arc<Semaphore>,
+    max_sessions: usize,
+    grace: Duration,
+}
+
+impl std::fmt::Debug for Gateway {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Gateway").field("addresses", &self.addresses).finish_non_exhaustive()
+    }
+}
+
+impl Gateway {
+    /// Starts it. The controller need not be there yet: until it is, statements wait.
+    pub async fn start(config: Config) -> Result<Self, StartError> {
+        if config.listeners.is_empty() {
+            return Err(StartError::NoListener);
+        }
+        let acceptor = match &config.certificate {
+            Some(certificate) => Some(tls::acceptor(&certificate.chain, &certificate.key)?),
+            None => None,
+        };
+        let mut bound = Vec::new();
+        for Listener { listen, upstream } in &config.listeners {
+            let address = *listen;
+            if !address.ip().is_loopback() && !config.allow_remote {
+                return Err(StartError::Remote { address });
+            }
+            let connector = tls::connector(upstream.tls, config.authorities.as_deref())?;
+            let listener = TcpListener::bind(address).await;
+            bound.push((
+                listener.map_err(|reason| StartError::Listen { address, reason })?,
+                upstream.clone(),
+                connector,
+            ));
+        }
+        let mut builder = Client::builder(&config.endpoints, &config.identity)
+            .agent(concat!("tidegate-gateway/", env!("CARGO_PKG_VERSION")));
+        if let Some(journal) = &config.journal {
+            builder = builder.journal_dir(journal);
+        }
+        let channel = channel(&config.endpoints)?;
+        let (governor, tasks) = Governor::start(builder.start()?, channel, &config.identity, config.policy);
+        let (closing, closed) = watch::channel(false);
+        let max_sessions = config.max_sessions.clamp(1, Semaphore::MAX_PERMITS);
+        let sessions = Arc::new(Semaphore::new(max_sessions));
+        let (mut addresses, mut accepting) = (Vec::new(), Vec::new());
+        for (listener, upstream, connector) in bound {
+            if let Ok(address) = listener.local_addr() {
+                tracing::info!(%address, %upstream, "listening");
+                addresses.push(address);
+            }
+            let (governor, sessions) = (Arc::clone(&governor), Arc::clone(&sessions));
+            accepting.push(match upstream.protocol {
+                Protocol::Postgres => {
+                    let shared = Arc::new(postgres::Shared {
+                        governor,
+                        upstream,
+                        acceptor: acceptor.clone(),
+                        connector,
+                        cancels: postgres::Cancels::default(),
+                        login_timeout: config.login_timeout,
+                        closing: closed.clone(),
+                    });
+                    tokio::spawn(accept(listener, sessions, max_sessions, move |stream, refused| {
+                        postgres::serve(Arc::clone(&shared), stream, refused)
+                    }))
+                }
+                Protocol::MySql => {
+                    let control = mysql::Control::new(&upstream, config.authorities.as_deref());
+                    let shared = Arc::new(mysql::Shared {
+                        governor,
+                        upstream,
+                        acceptor: acceptor.clone(),
+                        connector,
+                        control,
+                        login_timeout: config.login_timeout,
+                        closing: closed.clone(),
+                        local_infile: config.local_infile,
+                    });
+                    tokio::spawn(accept(listener, sessions, max_sessions, move |stream, refused| {
+                        mysql::serve(Arc::clone(&shared), stream, refused)
+                    }))
+                }
+            });
+        }
+        Ok(Self {
+            addresses,
+            governor,
+            tasks,
+            accepting,
+            closing,
+            sessions,
+            max_sessions,
+            grace: config.grace,
+        })
+    }
+
+    /// Takes no more clients, lets statements end for the grace period, and hands what was counted to the controller.
+    /// Returns what it did not confirm.
+    pub async fn shutdown(self) -> Vec<Unconfirmed> {
+        for listener in &self.accepting {
+            listener.abort();
+        }
+        self.closing.send_replace(true);
+        let all = u32::try_from(self.max_sessions).unwrap_or(u32::MAX);
+        if clock::within(self.grace, self.sessions.acquire_many(all)).await.is_none() {
+            tracing::warn!("statements still run after {:?}; they are left to the database", self.grace);
+        }
+        self.governor.shutdown(self.tasks).await
+    }
+}
+
+/// One channel for the admin API, to whichever controller answers.
+fn channel(endpoints: &[String]) -> Result<Channel, ConnectError> {
+    let mut parsed = Vec::new();
+    for text in endpoints {
+        let endpoint = Endpoint::from_shared(text.clone())
+            .map_err(|error| ConnectError::Endpoint { endpoint: text.clone(), reason: error.to_string() })?;
+        parsed.push(endpoint.http2_keep_alive_interval(Duration::from_secs(10)).keep_alive_while_idle(true));
+    }
+    match parsed.as_slice() {
+        [] => Err(ConnectError::NoEndpoint),
+        [one] => Ok(one.connect_lazy()),
+        _ => Ok(Channel::balance_list(parsed.into_iter())),
+    }
+}
+
+/// Accepts until aborted, and serves each connection in a task of its own.
+async fn accept<F, S>(listener: TcpListener, sessions: Arc<Semaphore>, max: usize, serve: F)
+where
+    F: Fn(Stream, Option<String>) -> S,
+    S: Future<Output = ()> + Send + 'static,
+{
+    let refused = Arc::new(Semaphore::new(MAX_REFUSED));
+    loop {
+        let tcp = match listener.accept().await {
+            Ok((tcp, _)) => tcp,
+            Err(error) => {
+                tracing::warn!(%error, "a connection could not be accepted");
+                tokio::time::sleep(ACCEPT_PAUSE).await;
+                continue;
+            }
+        };
+        // Without it a small answer waits for the acknowledgement of the one before.
+        if let Err(error) = tcp.set_nodelay(true) {
+            tracing::debug!(%error, "a connection went away at once");
+            continue;
+        }
+        let place: OwnedSemaphorePermit;
+        let mut reason = None;
+        match Arc::clone(&sessions).try_acquire_owned() {
+            Ok(permit) => place = permit,
+            Err(_) => {
+                reason = Some(format!(
+                    "the gateway serves {max} sessions already; close some, or raise max_sessions"
+                ));
+                let Ok(permit) = Arc::clone(&refused).acquire_owned().await else { return };
+                place = permit;
+            }
+        }
+        let session = serve(Stream::Tcp(tcp), reason);
+        tokio::spawn(async move {
+            session.await;
+            drop(place);
+        });
+    }
+}

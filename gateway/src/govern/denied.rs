@@ -1,0 +1,97 @@
+//! Why a statement did not run, or was ended, as a client is told over either protocol.
+
+use std::time::Duration;
+
+use tidegate_client::{Group, GroupError, Refused};
+use tidegate_sql::{Code, SqlError};
+
+/// An answer in place of a result.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Denied {
+    /// The numbers of both protocols.
+    pub(crate) code: Code,
+    pub(crate) message: String,
+    /// What to do.
+    pub(crate) hint: String,
+}
+
+/// A statement that its user does not want any more.
+const CANCELLED: Code = Code { mysql: 1317, mysql_state: "70100", postgres_state: "57014" };
+
+impl From<SqlError> for Denied {
+    fn from(error: SqlError) -> Self {
+        Self { code: error.code(), message: error.to_string(), hint: String::new() }
+    }
+}
+
+impl Denied {
+    /// The group did not admit it.
+    pub(crate) fn refused(refused: &Refused, group: &Group, waited: Duration) -> Self {
+        let name = refused.group();
+        let waited = format!("{:.1} s", waited.as_secs_f64());
+        let retry = refused.retry_after().map(|after| format!("{:.1} s", after.as_secs_f64()));
+        let (code, message) = match refused {
+            Refused::Throttled { .. } => {
+                let state = group.state();
+                let balance = if state.debt.is_positive() {
+                    format!("owes {}", state.debt)
+                } else {
+                    format!("has {} left", state.available)
+                };
+                let message =
+                    format!("resource group {name} is out of request units: it {balance}, waited {waited}");
+                (Code::QUOTA, message)
+            }
+            Refused::Unavailable { .. } => (
+                Code::UNAVAILABLE,
+                format!("resource group {name} has no lease from the controller, waited {waited}"),
+            ),
+            Refused::TooManyWaiters { limit, .. } => {
+                (Code::QUOTA, format!("resource group {name} has {limit} statements waiting already"))
+            }
+            Refused::UnknownGroup { .. } => (Code::UNKNOWN, format!("resource group {name} does not exist")),
+            other => (Code::QUOTA, other.to_string()),
+        };
+        let hint = match (retry, refused) {
+            (Some(after), _) => format!("Retry after {after}."),
+            (None, Refused::UnknownGroup { .. }) => {
+                "Create it, or bind the user to another group.".to_owned()
+            }
+            (None, _) => String::new(),
+        };
+        Self { code, message, hint }
+    }
+
+    /// No group could be found for the login.
+    pub(crate) fn no_group(error: &GroupError) -> Self {
+        Self {
+            code: Code::UNAVAILABLE,
+            message: error.to_string(),
+            hint: "The statement did not run.".to_owned(),
+        }
+    }
+
+    /// Somebody cancelled it while it waited for admission.
+    pub(crate) fn cancelled() -> Self {
+        let message = "statement cancelled while it waited for request units".to_owned();
+        Self { code: CANCELLED, message, hint: String::new() }
+    }
+
+    /// Ended because it broke a rule.
+    pub(crate) fn runaway(group: &str, rule: &str) -> Self {
+        Self {
+            code: Code::RUNAWAY,
+            message: format!("statement interrupted as a runaway of resource group {group}: {rule}"),
+            hint: "Make it cheaper, or ask for a higher limit of the group.".to_owned(),
+        }
+    }
+
+    /// Not begun because it is watched.
+    pub(crate) fn watched(group: &str, watch: u64) -> Self {
+        Self {
+            code: Code::WATCHED,
+            message: format!("statement refused: watch {watch} of resource group {group} covers it"),
+            hint: "It was a runaway before. QUERY WATCH REMOVE lifts the watch.".to_owned(),
+        }
+    }
+}

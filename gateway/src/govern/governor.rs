@@ -1,0 +1,284 @@
+//! Finds who pays, admits statements, and keeps what is learnt of them. One per gateway process.
+
+use std::fmt;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tidegate_client::{Client, Group, GroupName, Permit, Refused, Ru, Unconfirmed};
+use tidegate_cost_model::{Aim, CostTable, Estimator, Fingerprinter, SqlDialect, Template};
+use tidegate_proto::v1;
+use tidegate_sql::exact_digest;
+use tokio::sync::{mpsc, oneshot};
+use tokio::task::JoinHandle;
+use tonic::transport::Channel;
+
+use super::denied::Denied;
+use super::policy::{InTransaction, Policy};
+use super::report;
+use super::rules::{Action, Limit, Rules};
+use super::running::{Admitted, Running};
+use super::statements::{Outcome, Record, Statements};
+use super::subject::{Login, Subject};
+use crate::clock;
+
+/// Convictions on their way to the controller; more are dropped, with a warning.
+const MAX_CONVICTIONS: usize = 1_024;
+/// Longest wait for the last report when the gateway ends.
+const LAST_REPORT: Duration = Duration::from_secs(5);
+
+/// What sessions of all protocols share.
+pub(crate) struct Governor {
+    client: Client,
+    channel: Channel,
+    name: String,
+    policy: Policy,
+    postgres: Fingerprinter,
+    mysql: Fingerprinter,
+    estimator: Estimator,
+    statements: Arc<Statements>,
+    rules: Arc<Rules>,
+    convictions: mpsc::Sender<v1::ConvictRequest>,
+}
+
+/// The tasks behind a governor.
+pub(crate) struct Tasks {
+    end_reports: oneshot::Sender<oneshot::Sender<()>>,
+    tasks: Vec<JoinHandle<()>>,
+}
+
+/// Whether a statement may run.
+pub(crate) enum Admission {
+    /// It may.
+    Now(Box<Running>),
+    /// It will be known.
+    Wait(Pin<Box<dyn Future<Output = Result<Box<Running>, Denied>> + Send>>),
+    /// It may not.
+    Denied(Denied),
+}
+
+impl fmt::Debug for Governor {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Governor").field("name", &self.name).finish_non_exhaustive()
+    }
+}
+
+/// A statement that asks to run.
+#[derive(Clone, Debug)]
+struct Request {
+    governor: Arc<Governor>,
+    login: Login,
+    template: Arc<Template>,
+    text_digest: String,
+    convicted: Option<Action>,
+    estimate: Ru,
+}
+
+impl Governor {
+    /// A governor called `name`, with the tasks that keep it up to date. Needs a tokio runtime.
+    pub(crate) fn start(client: Client, channel: Channel, name: &str, policy: Policy) -> (Arc<Self>, Tasks) {
+        let (convictions, waiting) = mpsc::channel(MAX_CONVICTIONS);
+        let (end_reports, end) = oneshot::channel();
+        let governor = Arc::new(Self {
+            client,
+            channel: channel.clone(),
+            name: name.to_owned(),
+            policy,
+            postgres: Fingerprinter::new(SqlDialect::PostgreSql),
+            mysql: Fingerprinter::new(SqlDialect::MySql),
+            estimator: Estimator::new(&CostTable::tidb_v1(), Aim::P95),
+            statements: Arc::default(),
+            rules: Arc::default(),
+            convictions,
+        });
+        let (rules, counted) = (Arc::clone(&governor.rules), Arc::clone(&governor.statements));
+        let (follower, named) = (channel.clone(), name.to_owned());
+        let tasks = vec![
+            tokio::spawn(async move { rules.follow(follower, named).await }),
+            tokio::spawn(report::statements(channel.clone(), name.to_owned(), counted, end)),
+            tokio::spawn(report::convictions(channel, waiting)),
+        ];
+        (governor, Tasks { end_reports, tasks })
+    }
+
+    pub(crate) fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Where the controller's admin API is reached.
+    pub(crate) fn channel(&self) -> Channel {
+        self.channel.clone()
+    }
+
+    /// The governed side of a session, once the bindings are known.
+    pub(crate) async fn subject(&self, login: Login) -> Result<Subject, Denied> {
+        let bound = self.client.resolve(&login.tenant, &login.user).await;
+        let bound = bound.map_err(|error| Denied::no_group(&error))?;
+        let is_admin = self.policy.admins.contains(&login.tenant, &login.user);
+        let switches = self.policy.switchers.contains(&login.tenant, &login.user);
+        let may_switch = is_admin || switches || self.policy.anybody_switches;
+        Ok(Subject { login, bound, chosen: None, is_admin, may_switch })
+    }
+
+    /// A handle of a group that probably exists.
+    pub(crate) fn group(&self, name: &str) -> Option<Group> {
+        self.client.group_now(name).ok()
+    }
+
+    /// The template of a text.
+    pub(crate) fn template(&self, dialect: SqlDialect, text: &[u8]) -> Arc<Template> {
+        match dialect {
+            SqlDialect::MySql => self.mysql.fingerprint(text),
+            _ => self.postgres.fingerprint(text),
+        }
+    }
+
+    /// Asks for admission of a statement of `subject`; `text` is looked at where texts are watched.
+    pub(crate) fn admit(
+        self: &Arc<Self>,
+        subject: &Subject,
+        template: &Arc<Template>,
+        text: &[u8],
+        in_transaction: bool,
+    ) -> Admission {
+        let hint = template.resource_group().filter(|_| subject.may_switch);
+        let hinted = hint.and_then(|name| self.group(name));
+        let group = hinted.clone().unwrap_or_else(|| subject.group());
+        let book = self.rules.book();
+        let fingerprint = template.fingerprint();
+        // What is no UTF-8 cannot be watched by its text, as SQL could not name it.
+        let digest = || std::str::from_utf8(text).map(exact_digest).unwrap_or_default();
+        let watched = book.watch(group.name(), || fingerprint.to_string(), digest);
+        let mut request = Request {
+            governor: Arc::clone(self),
+            login: subject.login.clone(),
+            template: Arc::clone(template),
+            text_digest: if book.limit(group.name()).is_some() { digest() } else { String::new() },
+            convicted: None,
+            estimate: self.estimator.estimate(fingerprint, template.kind()),
+        };
+        if let Some(watch) = watched {
+            self.convict(&request.conviction(group.name(), &watch.action));
+            if watch.action == Action::Kill {
+                self.count_throttled(&group, template, Duration::ZERO);
+                return Admission::Denied(Denied::watched(group.name(), watch.id));
+            }
+            request.convicted = Some(watch.action.clone());
+        }
+        let answer = group.try_acquire(request.estimate).map(Permit::into_owned);
+        match answer {
+            Ok(permit) => {
+                return Admission::Now(Box::new(request.run(group, permit, Duration::ZERO)));
+            }
+            Err(Refused::Unavailable { .. }) if self.policy.admit_without_lease => {
+                let permit = group.owe().into_owned();
+                return Admission::Now(Box::new(request.run(group, permit, Duration::ZERO)));
+            }
+            Err(Refused::ShutDown { group: name }) => {
+                let refused = Refused::ShutDown { group: name };
+                return Admission::Denied(Denied::refused(&refused, &group, Duration::ZERO));
+            }
+            Err(_) if in_transaction && self.policy.in_transaction == InTransaction::Owe => {
+                let permit = group.owe().into_owned();
+                return Admission::Now(Box::new(request.run(group, permit, Duration::ZERO)));
+            }
+            Err(Refused::NeverFits { max, .. }) => request.estimate = max,
+            Err(_) => {}
+        }
+        // A hint at a group that does not exist is ignored, as TiDB does.
+        let fallback = hinted.is_some().then(|| subject.group());
+        Admission::Wait(Box::pin(request.wait(group, fallback)))
+    }
+
+    /// Whether statements inside a transaction run on debt.
+    pub(crate) fn owes_in_transactions(&self) -> bool {
+        self.policy.in_transaction == InTransaction::Owe
+    }
+
+    /// The rule of a group.
+    pub(super) fn limit(&self, group: &GroupName) -> Option<Arc<Limit>> {
+        self.rules.book().limit(group)
+    }
+
+    /// Learns what a statement cost.
+    pub(super) fn learn(&self, template: &Template, cost: Ru) {
+        self.estimator.observe(template.fingerprint(), template.kind(), cost);
+    }
+
+    pub(super) fn record(&self, record: &Record<'_>) {
+        self.statements.record(record);
+    }
+
+    fn count_throttled(&self, group: &Group, template: &Arc<Template>, waited: Duration) {
+        let (group, outcome) = (group.name(), Outcome::Throttled);
+        self.statements.record(&Record { group, template, outcome, waited });
+    }
+
+    /// Has a conviction recorded; does not wait.
+    pub(super) fn convict(&self, conviction: &v1::ConvictRequest) {
+        if self.convictions.try_send(conviction.clone()).is_err() {
+            tracing::warn!(group = conviction.group, "too many runaways at once; one is not recorded");
+        }
+    }
+
+    /// Ends the session with the controller. Returns what it did not confirm.
+    pub(crate) async fn shutdown(&self, tasks: Tasks) -> Vec<Unconfirmed> {
+        let (done, last) = oneshot::channel();
+        if tasks.end_reports.send(done).is_ok() {
+            // The report is tried once more; what it held is statistics only.
+            let _ = clock::within(LAST_REPORT, last).await;
+        }
+        for task in tasks.tasks {
+            task.abort();
+        }
+        self.client.shutdown().await.unconfirmed
+    }
+}
+
+impl Request {
+    fn run(self, group: Group, permit: Permit<'static>, waited: Duration) -> Running {
+        let Self { governor, login, template, text_digest, convicted, .. } = self;
+        Running::new(Admitted { governor, login, template, text_digest, group, permit, convicted, waited })
+    }
+
+    /// Waits its turn, at most as long as the policy says.
+    async fn wait(mut self, mut group: Group, mut fallback: Option<Group>) -> Result<Box<Running>, Denied> {
+        let began = clock::now();
+        let policy = &self.governor.policy;
+        let deadline = began.checked_add(policy.max_wait).unwrap_or(began);
+        loop {
+            let answer = group.acquire_by(self.estimate, deadline).await.map(Permit::into_owned);
+            let waited = began.elapsed();
+            match answer {
+                Ok(permit) => return Ok(Box::new(self.run(group, permit, waited))),
+                // The definition changed meanwhile; an estimate is no more than that.
+                Err(Refused::NeverFits { max, .. }) if max < self.estimate => self.estimate = max,
+                Err(Refused::UnknownGroup { .. }) if fallback.is_some() => {
+                    if let Some(own) = fallback.take() {
+                        group = own;
+                    }
+                }
+                Err(refused) => {
+                    self.governor.count_throttled(&group, &self.template, waited);
+                    return Err(Denied::refused(&refused, &group, waited));
+                }
+            }
+        }
+    }
+
+    fn conviction(&self, group: &GroupName, action: &Action) -> v1::ConvictRequest {
+        v1::ConvictRequest {
+            gateway: self.governor.name.clone(),
+            group: group.to_string(),
+            r#match: "watch".to_owned(),
+            action: action.name().to_owned(),
+            switch_group: action.switch_group().to_owned(),
+            fingerprint: self.template.fingerprint().to_string(),
+            template: self.template.text().to_owned(),
+            text_sha256: self.text_digest.clone(),
+            rule: String::new(),
+            tenant: self.login.tenant.clone(),
+            user: self.login.user.clone(),
+        }
+    }
+}

@@ -1,0 +1,24 @@
+//! What is the same for every protocol: who pays, admission, metering, rules, statistics.
+//!
+//! A protocol's session asks the [`Governor`] for a [`Subject`] at login, for a template and an admission before each
+//! statement, tells the [`Running`] statement what it used as it goes, and ends it.
+
+mod backend;
+mod denied;
+mod governor;
+mod guess;
+mod own;
+mod policy;
+mod report;
+mod rules;
+mod running;
+mod statements;
+mod subject;
+
+pub(crate) use backend::Backend;
+pub(crate) use denied::Denied;
+pub(crate) use governor::{Admission, Governor, Tasks};
+pub(crate) use own::explained;
+pub use policy::{InTransaction, Policy, PolicyError, Principals};
+pub(crate) use running::{Ended, Progress, Running, Verdict};
+pub(crate) use subject::{Login, Subject};

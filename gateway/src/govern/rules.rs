@@ -1,0 +1,256 @@
+//! Rules against runaway statements and the list of watched ones, as the controller has them.
+//!
+//! In: the controller's stream, whole at once and again after every change. Out: one immutable book that sessions
+//! read without a lock.
+
+use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
+use std::time::Duration;
+
+use arc_swap::ArcSwap;
+use foldhash::fast::RandomState;
+use tidegate_client::Ru;
+use tidegate_proto::v1;
+use tidegate_proto::v1::statements_client::StatementsClient;
+use tokio_stream::StreamExt as _;
+use tonic::transport::Channel;
+
+use crate::clock;
+
+/// Most rules and watches kept; the controller keeps no more.
+const MAX_ENTRIES: usize = 100_000;
+/// Between two attempts to follow the controller.
+const RETRY: Duration = Duration::from_secs(1);
+
+/// What is done about a runaway.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Action {
+    /// It is recorded.
+    DryRun,
+    /// Its result is taken from the server slowly.
+    Cooldown,
+    /// It is ended.
+    Kill,
+    /// Another group is charged from then on.
+    Switch(String),
+}
+
+/// A group's limits of one statement.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Limit {
+    pub(crate) elapsed: Option<Duration>,
+    pub(crate) ru: Option<Ru>,
+    pub(crate) rows: Option<u64>,
+    pub(crate) action: Action,
+}
+
+/// A statement that is convicted before it runs.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Watch {
+    pub(crate) id: u64,
+    pub(crate) action: Action,
+    /// In milliseconds since 1970.
+    ends: Option<u64>,
+}
+
+/// All of it.
+#[derive(Debug, Default)]
+pub(crate) struct Book {
+    limits: HashMap<String, Arc<Limit>, RandomState>,
+    watches: HashMap<String, HashMap<String, Watch, RandomState>, RandomState>,
+    /// Groups in which texts are watched, which must be hashed then.
+    exact: HashSet<String, RandomState>,
+}
+
+/// The book in force.
+#[derive(Debug, Default)]
+pub(crate) struct Rules(ArcSwap<Book>);
+
+impl Action {
+    /// As the wire spells it; an unknown one ends the statement, which is what most rules are for.
+    fn of(name: &str, switch_group: &str) -> Self {
+        match name {
+            "dryrun" => Self::DryRun,
+            "cooldown" => Self::Cooldown,
+            "switch_group" => Self::Switch(switch_group.to_owned()),
+            _ => Self::Kill,
+        }
+    }
+
+    pub(crate) fn name(&self) -> &'static str {
+        match self {
+            Self::DryRun => "dryrun",
+            Self::Cooldown => "cooldown",
+            Self::Kill => "kill",
+            Self::Switch(_) => "switch_group",
+        }
+    }
+
+    pub(crate) fn switch_group(&self) -> &str {
+        match self {
+            Self::Switch(group) => group,
+            _ => "",
+        }
+    }
+}
+
+impl Limit {
+    fn of(wire: &v1::QueryLimit) -> Self {
+        let positive = |number: u64| (number > 0).then_some(number);
+        Self {
+            elapsed: positive(wire.exec_elapsed_us).map(Duration::from_micros),
+            ru: amount(&wire.ru).filter(|ru| ru.is_positive()),
+            rows: positive(wire.rows),
+            action: Action::of(&wire.action, &wire.switch_group),
+        }
+    }
+
+    /// What of it is broken, as a record tells it.
+    pub(crate) fn broken(&self, elapsed: Duration, ru: Ru, rows: u64) -> Option<String> {
+        if let Some(most) = self.elapsed.filter(|most| elapsed >= *most) {
+            return Some(format!("ElapsedTime = {elapsed:.3?} (limit {most:?})"));
+        }
+        if let Some(most) = self.ru.filter(|most| ru >= *most) {
+            return Some(format!("RequestUnit = {ru} (limit {most})"));
+        }
+        self.rows.filter(|most| rows >= *most).map(|most| format!("Rows = {rows} (limit {most})"))
+    }
+}
+
+impl Book {
+    fn of(groups: &[v1::GroupRule], watches: &[v1::Watch]) -> Self {
+        let mut book = Self::default();
+        for rule in groups.iter().take(MAX_ENTRIES) {
+            if let Some(limit) = &rule.limit {
+                book.limits.insert(rule.group.clone(), Arc::new(Limit::of(limit)));
+            }
+        }
+        for watch in watches.iter().take(MAX_ENTRIES) {
+            // Without an action of its own it takes that of the group's rule, and without one it is only recorded.
+            let action = match (watch.action.as_str(), book.limits.get(&watch.group)) {
+                ("", Some(limit)) => limit.action.clone(),
+                ("", None) => Action::DryRun,
+                (name, _) => Action::of(name, &watch.switch_group),
+            };
+            if watch.r#match == "exact" {
+                book.exact.insert(watch.group.clone());
+            }
+            let ends = (watch.end_unix_ms > 0).then_some(watch.end_unix_ms);
+            let entry = Watch { id: watch.id, action, ends };
+            book.watches.entry(watch.group.clone()).or_default().insert(watch.digest.clone(), entry);
+        }
+        book
+    }
+
+    /// The rule of a group.
+    pub(crate) fn limit(&self, group: &str) -> Option<Arc<Limit>> {
+        if self.limits.is_empty() { None } else { self.limits.get(group).cloned() }
+    }
+
+    /// The watch that covers a statement; `fingerprint` and `text_digest` are worked out when they are needed.
+    pub(crate) fn watch(
+        &self,
+        group: &str,
+        fingerprint: impl FnOnce() -> String,
+        text_digest: impl FnOnce() -> String,
+    ) -> Option<&Watch> {
+        if self.watches.is_empty() {
+            return None;
+        }
+        let watches = self.watches.get(group)?;
+        let exact = || self.exact.contains(group).then(|| watches.get(&text_digest())).flatten();
+        let found = watches.get(&fingerprint()).or_else(exact)?;
+        found.ends.is_none_or(|ends| clock::wall_ms() < ends).then_some(found)
+    }
+}
+
+impl Rules {
+    pub(crate) fn book(&self) -> arc_swap::Guard<Arc<Book>> {
+        self.0.load()
+    }
+
+    /// Follows the controller until the gateway ends. While it is away the last book stays in force.
+    pub(super) async fn follow(&self, channel: Channel, gateway: String) {
+        let mut client = StatementsClient::new(channel);
+        loop {
+            match client.rules(v1::RulesRequest { gateway: gateway.clone() }).await {
+                Ok(answer) => {
+                    let mut parts = answer.into_inner();
+                    let (mut groups, mut watches) = (Vec::new(), Vec::new());
+                    while let Some(Ok(part)) = parts.next().await {
+                        groups.extend(part.groups);
+                        watches.extend(part.watches);
+                        if !part.more {
+                            tracing::info!(rules = groups.len(), watches = watches.len(), "rules received");
+                            self.0.store(Arc::new(Book::of(&groups, &watches)));
+                            (groups, watches) = (Vec::new(), Vec::new());
+                        }
+                    }
+                }
+                Err(status) => tracing::debug!(%status, "no rules"),
+            }
+            tokio::time::sleep(RETRY).await;
+        }
+    }
+}
+
+/// Decimal RU as the controller writes them, exact to a millionth.
+fn amount(text: &str) -> Option<Ru> {
+    let (whole, fraction) = text.split_once('.').unwrap_or((text, ""));
+    let micro = format!("{fraction:0<6}");
+    let whole = whole.parse::<i64>().ok()?.checked_mul(1_000_000)?;
+    (micro.len() == 6).then(|| micro.parse::<i64>().ok()?.checked_add(whole).map(Ru)).flatten()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn limit(action: &str) -> v1::QueryLimit {
+        v1::QueryLimit {
+            exec_elapsed_us: 60_000_000,
+            ru: "10.5".into(),
+            rows: 7,
+            action: action.into(),
+            ..Default::default()
+        }
+    }
+
+    #[test]
+    fn a_limit_is_broken_when_it_is_reached() {
+        let limit = Limit::of(&limit("kill"));
+        let (second, ru) = (Duration::from_secs(1), Ru::whole(1));
+        assert_eq!(limit.broken(second, ru, 6), None);
+        assert!(limit.broken(second, ru, 7).unwrap().starts_with("Rows = 7"));
+        assert!(limit.broken(second, Ru::whole(11), 7).unwrap().contains("11 RU"));
+        assert!(limit.broken(second * 60, ru, 0).unwrap().contains("60s"));
+    }
+
+    #[test]
+    fn amounts_are_exact() {
+        assert_eq!(amount("10.5"), Some(Ru(10_500_000)));
+        assert_eq!(amount("7"), Some(Ru(7_000_000)));
+        assert_eq!((amount(""), amount("x"), amount("1.0000001")), (None, None, None));
+    }
+
+    #[test]
+    fn a_watch_covers_its_group_until_it_ends() {
+        let watch = |r#match: &str, digest: &str, ends: u64| v1::Watch {
+            id: 5,
+            group: "g".into(),
+            r#match: r#match.into(),
+            digest: digest.into(),
+            end_unix_ms: ends,
+            ..Default::default()
+        };
+        let watches = [watch("similar", "f1", 0), watch("exact", "t1", 0), watch("similar", "old", 1)];
+        let rule = v1::GroupRule { group: "g".into(), limit: Some(limit("cooldown")) };
+        let book = Book::of(&[rule], &watches);
+        let find = |group: &str, f: &str, t: &str| {
+            book.watch(group, || f.into(), || t.into()).map(|w| w.action.clone())
+        };
+        assert_eq!(find("g", "f1", ""), Some(Action::Cooldown), "the rule's action");
+        assert_eq!(find("g", "f2", "t1"), Some(Action::Cooldown));
+        assert_eq!((find("g", "old", ""), find("h", "f1", "t1"), find("g", "f2", "t2")), (None, None, None));
+    }
+}

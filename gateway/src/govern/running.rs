@@ -1,0 +1,258 @@
+//! A statement from its admission to its end: what it used so far is charged as it goes, and its group's rule is
+//! looked at every time.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tidegate_client::{Group, GroupName, Permit, RuParts, Usage};
+use tidegate_cost_model::{StatementKind, Template};
+use tokio::time::Instant;
+
+use super::denied::Denied;
+use super::governor::Governor;
+use super::guess::guess;
+use super::rules::{Action, Limit};
+use super::statements::{Outcome, Record};
+use super::subject::Login;
+use crate::clock;
+
+/// What of a statement can be seen on the wire so far.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Progress {
+    /// Rows sent to the client, and rows the server says it changed.
+    pub(crate) sent_rows: u64,
+    pub(crate) changed_rows: u64,
+    /// Bytes from and to the client.
+    pub(crate) bytes_in: u64,
+    pub(crate) bytes_out: u64,
+}
+
+impl Progress {
+    /// The sum.
+    pub(crate) fn plus(&self, other: &Self) -> Self {
+        Self {
+            sent_rows: self.sent_rows.saturating_add(other.sent_rows),
+            changed_rows: self.changed_rows.saturating_add(other.changed_rows),
+            bytes_in: self.bytes_in.saturating_add(other.bytes_in),
+            bytes_out: self.bytes_out.saturating_add(other.bytes_out),
+        }
+    }
+}
+
+/// What is to be done with a statement that goes on.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Verdict {
+    /// Nothing.
+    Goes,
+    /// Its result is not to be taken from the server for a while.
+    Holds,
+    /// It is to be cancelled, and this is what the client is told.
+    Dies(Denied),
+}
+
+/// What a statement cost.
+#[derive(Clone, Debug)]
+pub(crate) struct Ended {
+    pub(crate) group: GroupName,
+    pub(crate) charged: RuParts,
+    pub(crate) usage: Usage,
+    pub(crate) elapsed: Duration,
+    pub(crate) waited: Duration,
+    /// The server's own counters could not be read.
+    pub(crate) estimated: bool,
+}
+
+/// An admitted statement.
+#[derive(Debug)]
+pub(crate) struct Running {
+    governor: Arc<Governor>,
+    login: Login,
+    template: Arc<Template>,
+    /// SHA-256 of the text, where a rule may want to watch it.
+    text_digest: String,
+    /// Who admitted it; the rule and the statistics are this group's.
+    group: Group,
+    payer: Option<Permit<'static>>,
+    limit: Option<Arc<Limit>>,
+    /// What was decided about it, once.
+    convicted: Option<Action>,
+    began: Instant,
+    waited: Duration,
+    seen: Progress,
+    /// CPU and bytes guessed so far, where there are no counters.
+    guessed: Usage,
+    usage: Usage,
+    charged: RuParts,
+}
+
+/// What a statement is admitted with.
+#[derive(Debug)]
+pub(super) struct Admitted {
+    pub(super) governor: Arc<Governor>,
+    pub(super) login: Login,
+    pub(super) template: Arc<Template>,
+    pub(super) text_digest: String,
+    pub(super) group: Group,
+    pub(super) permit: Permit<'static>,
+    /// By a watch that does not end it.
+    pub(super) convicted: Option<Action>,
+    pub(super) waited: Duration,
+}
+
+impl Running {
+    pub(super) fn new(admitted: Admitted) -> Self {
+        let Admitted { governor, login, template, text_digest, group, permit, convicted, waited } = admitted;
+        let limit = governor.limit(group.name());
+        let mut running = Self {
+            governor,
+            login,
+            template,
+            text_digest,
+            group,
+            payer: Some(permit),
+            limit,
+            convicted: None,
+            began: clock::now(),
+            waited,
+            seen: Progress::default(),
+            guessed: Usage::default(),
+            usage: Usage::default(),
+            charged: RuParts::default(),
+        };
+        if let Some(action) = convicted {
+            running.carry_out(action);
+        }
+        running
+    }
+
+    /// When its group's rule ends it, if it does by time.
+    pub(crate) fn deadline(&self) -> Option<Instant> {
+        let most = self.limit.as_ref().filter(|_| self.convicted.is_none())?.elapsed?;
+        self.began.checked_add(most)
+    }
+
+    /// Charges what was used since the last look; `counted` is what the server's counters say, if they can be read.
+    pub(crate) fn look(&mut self, counted: Option<Usage>, progress: Progress) -> Verdict {
+        let used = self.used(counted, progress);
+        self.charge(&used);
+        // A rule may have come or changed since it began.
+        self.limit = self.governor.limit(self.group.name());
+        if self.convicted.is_none()
+            && let Some(limit) = self.limit.clone()
+            && let Some(rule) = limit.broken(self.began.elapsed(), self.charged.total(), progress.sent_rows)
+        {
+            let action = limit.action.clone();
+            self.governor.convict(&self.conviction("identify", &action, rule.clone()));
+            self.carry_out(action.clone());
+            if action == Action::Kill {
+                return Verdict::Dies(Denied::runaway(self.group.name(), &rule));
+            }
+        }
+        match &self.convicted {
+            Some(Action::Cooldown) => Verdict::Holds,
+            _ if self.owes() => Verdict::Holds,
+            _ => Verdict::Goes,
+        }
+    }
+
+    /// Whether it has used more than it was admitted for, of a group that has nothing left.
+    fn owes(&self) -> bool {
+        let exceeded = self.payer.as_ref().is_some_and(|permit| !permit.estimate().is_positive());
+        exceeded && self.payer().remaining().is_some_and(|left| !left.is_positive())
+    }
+
+    /// The group that is charged.
+    fn payer(&self) -> Group {
+        let payer = self.payer.as_ref().map(Permit::group).unwrap_or(self.group.name());
+        if payer == self.group.name() {
+            return self.group.clone();
+        }
+        self.governor.group(payer).unwrap_or_else(|| self.group.clone())
+    }
+
+    /// Whether its result is to be taken slowly until it ends.
+    pub(crate) fn cools_down(&self) -> bool {
+        self.convicted == Some(Action::Cooldown)
+    }
+
+    /// It has ended: settles the rest, learns, counts.
+    pub(crate) fn end(mut self, counted: Option<Usage>, progress: Progress, failed: bool) -> Ended {
+        let mut used = self.used(counted, progress);
+        let reads = u64::from(progress.sent_rows > 0 || self.template.kind() == StatementKind::Select);
+        let writes = u64::from(progress.changed_rows > 0);
+        used = used.plus(&Usage {
+            read_requests: reads,
+            read_batches: reads,
+            write_requests: progress.changed_rows,
+            write_batches: writes,
+            ..Usage::default()
+        });
+        self.usage = self.usage.plus(&used);
+        if let Some(permit) = self.payer.take() {
+            self.charged = self.charged.plus(&permit.settle(&used));
+        }
+        let estimated = counted.is_none();
+        let elapsed = self.began.elapsed();
+        self.governor.learn(&self.template, self.charged.total());
+        let rows = progress.sent_rows.saturating_add(progress.changed_rows);
+        let (charged, usage) = (self.charged, self.usage);
+        let outcome = Outcome::Ran { charged, usage, rows, elapsed, failed, estimated };
+        let group = self.group.name().clone();
+        let (template, waited) = (&self.template, self.waited);
+        self.governor.record(&Record { group: &group, template, outcome, waited });
+        Ended { group, charged, usage, elapsed, waited, estimated }
+    }
+
+    /// What was used since the last look, requests left out.
+    fn used(&mut self, counted: Option<Usage>, progress: Progress) -> Usage {
+        let server = counted.unwrap_or_else(|| {
+            let (sent, changed) = (progress.sent_rows, progress.changed_rows);
+            let total = guess(self.template.kind(), sent, changed, progress.bytes_out, self.began.elapsed());
+            let more = total.minus(&self.guessed).unwrap_or_default();
+            self.guessed = self.guessed.plus(&more);
+            more
+        });
+        let more = |now: u64, before: u64| now.saturating_sub(before);
+        let network = Usage {
+            net_in_bytes: more(progress.bytes_in, self.seen.bytes_in),
+            net_out_bytes: more(progress.bytes_out, self.seen.bytes_out),
+            ..Usage::default()
+        };
+        self.seen = progress;
+        server.plus(&network)
+    }
+
+    fn charge(&mut self, used: &Usage) {
+        self.usage = self.usage.plus(used);
+        if let Some(permit) = &mut self.payer {
+            self.charged = self.charged.plus(&permit.charge(used));
+        }
+    }
+
+    fn carry_out(&mut self, action: Action) {
+        if let Action::Switch(target) = &action
+            && let Some(group) = self.governor.group(target)
+            && let Some(permit) = self.payer.replace(group.owe().into_owned())
+        {
+            // What was used so far is paid for; the rest of the estimate goes back.
+            permit.cancel();
+        }
+        self.convicted = Some(action);
+    }
+
+    fn conviction(&self, r#match: &str, action: &Action, rule: String) -> tidegate_proto::v1::ConvictRequest {
+        tidegate_proto::v1::ConvictRequest {
+            gateway: self.governor.name().to_owned(),
+            group: self.group.name().to_string(),
+            r#match: r#match.to_owned(),
+            action: action.name().to_owned(),
+            switch_group: action.switch_group().to_owned(),
+            fingerprint: self.template.fingerprint().to_string(),
+            template: self.template.text().to_owned(),
+            text_sha256: self.text_digest.clone(),
+            rule,
+            tenant: self.login.tenant.clone(),
+            user: self.login.user.clone(),
+        }
+    }
+}

@@ -1,0 +1,23 @@
+//! The SQL gateway of tidegate: an ordinary driver connects to it as to the database itself, and every statement is
+//! admitted, metered and charged to the resource group of its user.
+//!
+//! A [`Gateway`] passes the protocol through message by message. It never holds a whole result, adds no round trip,
+//! and leaves what it does not know as it is. `govern/` is the same for every protocol; `postgres/` and `mysql/` know
+//! where a statement begins and ends. `docs/gateway.md` has settings, limits and what is not covered.
+
+mod buffer;
+mod clock;
+mod config;
+mod gateway;
+mod govern;
+mod mysql;
+mod postgres;
+mod stream;
+mod tls;
+mod upstream;
+
+pub use config::{Certificate, Config, Listener};
+pub use gateway::{Gateway, StartError};
+pub use govern::{InTransaction, Policy, PolicyError, Principals};
+pub use tls::TlsError;
+pub use upstream::{Place, Protocol, TlsMode, Upstream, UpstreamError};

@@ -1,0 +1,123 @@
+//! The gateway's own connections to a server: they kill statements, and tell which thread serves a connection.
+//!
+//! Logged in as the user of the upstream's URL, who needs `CONNECTION ADMIN` (MySQL: `CONNECTION_ADMIN`) to kill
+//! others' statements and `PROCESS` to see their threads. Opened when first needed, at most [`MAX_CONNECTIONS`].
+
+use std::fmt;
+use std::path::Path;
+use std::time::Duration;
+
+use mysql_async::prelude::Queryable as _;
+use mysql_async::{Error, Opts, OptsBuilder, Pool, PoolConstraints, PoolOpts, SslOpts};
+
+use crate::clock;
+use crate::upstream::{Place, TlsMode, Upstream};
+
+/// Connections at once; each takes one of the server's.
+const MAX_CONNECTIONS: usize = 4;
+/// Longest wait for an answer, the connection included.
+const PATIENCE: Duration = Duration::from_secs(5);
+/// The statement had ended, and its connection too (`ER_NO_SUCH_THREAD`).
+const NO_SUCH_THREAD: u16 = 1094;
+
+/// Why the server did not do it.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum ControlError {
+    /// An error of the server's or of the connection.
+    #[error(
+        "the gateway's own connection failed: {0}; check user, password and privileges of the upstream URL"
+    )]
+    Server(#[from] Error),
+    /// No answer.
+    #[error("the gateway's own connection got no answer within {PATIENCE:?}; the server is busy or away")]
+    Silent,
+}
+
+/// What a server says of the thread behind a connection.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Thread {
+    /// As the kernel of the server's machine numbers it.
+    pub(super) tid: u32,
+    /// The name of the server's machine.
+    pub(super) host: String,
+}
+
+/// See the module.
+pub(crate) struct Control {
+    pool: Pool,
+}
+
+impl fmt::Debug for Control {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Control").finish_non_exhaustive()
+    }
+}
+
+impl Control {
+    /// Connections to `upstream`, if its URL names a user.
+    pub(crate) fn new(upstream: &Upstream, authorities: Option<&Path>) -> Option<Self> {
+        if upstream.user.is_empty() {
+            return None;
+        }
+        let constraints = PoolConstraints::new(0, MAX_CONNECTIONS)?;
+        let opts = OptsBuilder::default()
+            .user(Some(&upstream.user))
+            .pass(Some(&*upstream.password))
+            .prefer_socket(false)
+            .stmt_cache_size(0)
+            .ssl_opts(tls(upstream.tls, authorities))
+            .pool_opts(PoolOpts::default().with_constraints(constraints));
+        let opts = match &upstream.place {
+            Place::Tcp { host, port } => opts.ip_or_hostname(host.clone()).tcp_port(*port),
+            Place::Unix(path) => opts.socket(path.to_str()),
+        };
+        Some(Self { pool: Pool::new(Opts::from(opts)) })
+    }
+
+    /// Interrupts the statement that this connection runs.
+    pub(super) async fn kill_query(&self, connection: u32) -> Result<(), ControlError> {
+        let killed = async {
+            let mut server = self.pool.get_conn().await?;
+            server.query_drop(format!("KILL QUERY {connection}")).await
+        };
+        match clock::within(PATIENCE, killed).await {
+            None => Err(ControlError::Silent),
+            Some(Err(Error::Server(error))) if error.code == NO_SUCH_THREAD => Ok(()),
+            Some(done) => Ok(done?),
+        }
+    }
+
+    /// The thread that serves this connection, if the server gives each its own.
+    pub(super) async fn thread(
+        &self,
+        connection: u32,
+        is_mariadb: bool,
+    ) -> Result<Option<Thread>, ControlError> {
+        let (column, table, id) = if is_mariadb {
+            ("TID", "information_schema.PROCESSLIST", "ID")
+        } else {
+            ("THREAD_OS_ID", "performance_schema.threads", "PROCESSLIST_ID")
+        };
+        let query = format!("SELECT {column}, @@hostname FROM {table} WHERE {id} = {connection}");
+        let asked = async {
+            let mut server = self.pool.get_conn().await?;
+            server.query_first::<(Option<u32>, String), _>(query).await
+        };
+        let row = clock::within(PATIENCE, asked).await.ok_or(ControlError::Silent)??;
+        Ok(row.and_then(|(tid, host)| Some(Thread { tid: tid?, host })))
+    }
+}
+
+fn tls(mode: TlsMode, authorities: Option<&Path>) -> Option<SslOpts> {
+    let opts = SslOpts::default();
+    match mode {
+        TlsMode::Disable => None,
+        TlsMode::Require => {
+            Some(opts.with_danger_accept_invalid_certs(true).with_danger_skip_domain_validation(true))
+        }
+        TlsMode::VerifyFull => {
+            let roots = authorities.map(|path| path.to_path_buf().into()).into_iter().collect();
+            Some(opts.with_root_certs(roots))
+        }
+    }
+}

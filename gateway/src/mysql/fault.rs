@@ -1,0 +1,73 @@
+//! What ends a connection: a peer that breaks the protocol or asks for what the gateway does not do.
+
+/// Why a connection cannot go on. The client is told by [`Machine::farewell`](super::machine::Machine::farewell).
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub(super) enum Fault {
+    /// Not a MySQL server, or one before 4.1.
+    #[error(
+        "the upstream's greeting of {len} bytes is not of protocol 10; check that it is a MySQL or MariaDB"
+    )]
+    Greeting {
+        /// Length of the packet, in bytes.
+        len: usize,
+    },
+    /// A client before 4.1, or none at all.
+    #[error(
+        "the client's first packet of {len} bytes is no login of protocol 4.1; use a client of this century"
+    )]
+    Login {
+        /// Length of the packet, in bytes.
+        len: usize,
+    },
+    /// A packet of the connection phase that is too long to be one.
+    #[error(
+        "a packet of {len} bytes before the login has ended; at most {limit} are taken, check what connects here"
+    )]
+    LongLogin {
+        /// Declared length, in bytes.
+        len: usize,
+        /// Most that is taken.
+        limit: usize,
+    },
+    /// A name longer than any server takes.
+    #[error("the name of a {what} of {len} bytes is too long; use one of at most {limit}")]
+    LongName {
+        /// User or database.
+        what: &'static str,
+        /// Its length, in bytes.
+        len: usize,
+        /// Most that is taken.
+        limit: usize,
+    },
+    /// TLS was asked for where it was not offered.
+    #[error("the client asks for TLS, which this listener has not; give it a certificate or connect without")]
+    ClientTls,
+    /// TLS is demanded upstream and not offered there.
+    #[error("the upstream offers no TLS; enable it there or allow plain connections to it")]
+    ServerTls,
+    /// The response to `COM_CHANGE_USER` or the login can no longer be told from commands.
+    #[error("the server ended an upload that the client had not ended; connect again")]
+    UploadCut,
+    /// A command was sent between `LOCAL INFILE`'s request and its data.
+    #[error("a command was sent ahead of a LOAD DATA LOCAL INFILE; send it after the statement's result")]
+    Ahead,
+    /// A decision without a question.
+    #[error("no statement waits for a decision; decide once for each that was asked")]
+    NotAsked,
+}
+
+impl Fault {
+    /// Code and SQLSTATE that say it to a client.
+    pub(super) fn code(&self) -> (u16, [u8; 5]) {
+        match self {
+            // ER_HANDSHAKE_ERROR
+            Self::Greeting { .. } | Self::ServerTls => (1043, *b"08S01"),
+            // ER_NOT_SUPPORTED_AUTH_MODE, ER_HANDSHAKE_ERROR
+            Self::Login { .. } | Self::LongLogin { .. } | Self::ClientTls => (1043, *b"08S01"),
+            // ER_WRONG_STRING_LENGTH
+            Self::LongName { .. } => (1470, *b"HY000"),
+            // ER_NET_PACKETS_OUT_OF_ORDER
+            Self::UploadCut | Self::Ahead | Self::NotAsked => (1156, *b"08S01"),
+        }
+    }
+}

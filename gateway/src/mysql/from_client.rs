@@ -1,0 +1,381 @@
+//! The client's direction: login, commands, files.
+//!
+//! Nothing of a statement is passed before it was decided upon. Where it cannot be told what a packet would be to
+//! the server, it waits: a client cannot have a command taken for a password, or for a part of a file.
+
+use super::answer::{Answer, Refusal};
+use super::auth::{AUTH_LIMIT, Auth};
+use super::capability::Capabilities;
+use super::command::{Command, Shape, sql, used_database};
+use super::ending::Ending;
+use super::fault::Fault;
+use super::frame::{HEADER, Header, MAX_PAYLOAD, arrived};
+use super::login::{Identity, NAME_LIMIT, PREAMBLE, Preamble};
+use super::machine::{After, Doing, Instead, LOOK_LIMIT, Machine, Secured};
+use super::outstanding::{Response, Running};
+use super::prepared::LAST_ID;
+use super::reader::Reader;
+use super::reply::Reply;
+use super::step::{Bytes, Side, Statement, Step};
+
+/// First byte of what a replica tells of the events that it has (semi-synchronous replication).
+const REPLICA_MAGIC: u8 = 0xef;
+
+impl<T: Clone> Machine<T> {
+    /// What to do with `input`, which has been read from the client and not been taken.
+    pub(super) fn client<'a>(&mut self, input: &'a [u8]) -> Result<Step<'a, T>, Fault> {
+        if let Some(due) = self.due() {
+            return Ok(due);
+        }
+        match &self.doing {
+            Doing::Greeting | Doing::Asked(_) => Ok(Step::Wait),
+            Doing::Securing => {
+                self.client_tls = true;
+                self.doing = Doing::Login;
+                Ok(Step::StartTls(Side::Client))
+            }
+            Doing::Login => self.login(input),
+            Doing::Auth => self.auth(input),
+            Doing::Command => self.command(input),
+            &Doing::Admitted(command) => Ok(match Header::parse(input) {
+                Some(header) => self.pass(input, header, after(command)),
+                None => Step::More,
+            }),
+            &Doing::Passing(after) => {
+                let taken = self.from_client.drain(input);
+                Ok(self.passed(taken, after))
+            }
+            Doing::Dropping(_) | Doing::DroppingRest(_) => Ok(self.drop_packet(input)),
+            Doing::Upload => Ok(match Header::parse(input) {
+                Some(header @ Header { len: 0, .. }) => self.pass(input, header, After::UploadEnd),
+                Some(header) => self.pass(input, header, After::Upload),
+                None => Step::More,
+            }),
+            Doing::Replicating => self.replicating(input),
+            Doing::Over if input.is_empty() => Ok(Step::More),
+            Doing::Over => Ok(Step::Skip(input.len())),
+        }
+    }
+
+    /// A command has a response, which is awaited from now on.
+    pub(super) fn expect(
+        &mut self,
+        command: Command,
+        number: Option<u64>,
+        template: Option<T>,
+        database: Option<String>,
+    ) {
+        if let Some(reply) = Reply::to(command) {
+            let running = Running::new(command, Response::Reply(reply));
+            self.outstanding.push(Running { number, template, database, ..running });
+        }
+    }
+
+    fn login<'a>(&mut self, input: &'a [u8]) -> Result<Step<'a, T>, Fault> {
+        let Some(header) = Header::parse(input) else { return Ok(Step::More) };
+        let Header { len, sequence } = header;
+        if len > AUTH_LIMIT {
+            return Err(Fault::LongLogin { len, limit: AUTH_LIMIT });
+        }
+        let payload = arrived(input, header);
+        if payload.len() < len {
+            return Ok(Step::More);
+        }
+        let preamble = Preamble::parse(payload).ok_or(Fault::Login { len })?;
+        let asked = preamble.capabilities();
+        if !asked.has(Capabilities::PROTOCOL_41) {
+            return Err(Fault::Login { len });
+        }
+        if len == PREAMBLE && asked.has(Capabilities::SSL) && !self.client_tls {
+            if !self.settings.client_tls {
+                return Err(Fault::ClientTls);
+            }
+            self.from_client.begin(header);
+            self.from_client.drain(payload);
+            self.doing = Doing::Securing;
+            return Ok(Step::Skip(HEADER + len));
+        }
+        let offered = self.greeting.as_ref().map(|greeting| greeting.offered).unwrap_or_default();
+        let secure = self.settings.server_tls;
+        if secure && !offered.has(Capabilities::SSL) {
+            return Err(Fault::ServerTls);
+        }
+        let forwarded = asked.and(Capabilities::UNDERSTOOD).with(Capabilities::SSL, secure);
+        match self.server_tls {
+            Secured::No if secure => {
+                self.server_tls = Secured::Asked;
+                return Ok(Step::Send(Side::Server, beginning(PREAMBLE, 1, &preamble, forwarded)));
+            }
+            Secured::Asked => {
+                self.server_tls = Secured::Yes;
+                return Ok(Step::StartTls(Side::Server));
+            }
+            Secured::No | Secured::Yes => {}
+        }
+        let identity = Identity::of_login(payload, asked)?;
+        self.capabilities = forwarded.and(offered);
+        self.outstanding.push(Running::new(Command::ChangeUser, Response::Auth(Auth::new(identity, true))));
+        self.from_client.begin(header);
+        self.from_client.drain(payload.get(..PREAMBLE).unwrap_or_default());
+        self.doing = Doing::Passing(After::Auth);
+        let sequence = sequence.wrapping_add(self.shift());
+        Ok(Step::Swap(HEADER + PREAMBLE, beginning(len, sequence, &preamble, forwarded)))
+    }
+
+    fn auth<'a>(&mut self, input: &'a [u8]) -> Result<Step<'a, T>, Fault> {
+        let alone = self.outstanding.len() == 1;
+        let Some(Response::Auth(auth)) = self.outstanding.back_mut().map(|running| &mut running.response)
+        else {
+            // The server has decided.
+            self.doing = Doing::Command;
+            return self.command(input);
+        };
+        let Some(header) = Header::parse(input) else { return Ok(Step::More) };
+        if !(alone && auth.answer()) {
+            return Ok(Step::Wait);
+        }
+        if header.len > AUTH_LIMIT {
+            return Err(Fault::LongLogin { len: header.len, limit: AUTH_LIMIT });
+        }
+        let shift = if auth.is_login { self.shift() } else { 0 };
+        if shift == 0 {
+            return Ok(self.pass(input, header, After::Auth));
+        }
+        self.from_client.begin(header);
+        self.doing = if header.len == 0 { Doing::Auth } else { Doing::Passing(After::Auth) };
+        let renumbered = Header { sequence: header.sequence.wrapping_add(shift), ..header };
+        Ok(Step::Swap(HEADER, Bytes(renumbered.to_bytes().to_vec())))
+    }
+
+    fn command<'a>(&mut self, input: &'a [u8]) -> Result<Step<'a, T>, Fault> {
+        let Some(header) = Header::parse(input) else { return Ok(Step::More) };
+        if let Some(step) = self.end_of_unknown() {
+            return Ok(step);
+        }
+        if !self.outstanding.has_room() {
+            return Ok(Step::Wait);
+        }
+        let payload = arrived(input, header);
+        let Some(&code) = payload.first().or((header.len == 0).then_some(&0)) else {
+            return Ok(Step::More);
+        };
+        let command = Command::of(code);
+        if command == Command::ChangeUser && header.len > AUTH_LIMIT {
+            return Err(Fault::LongLogin { len: header.len, limit: AUTH_LIMIT });
+        }
+        let Some(payload) = payload.get(..look(command).min(header.len)) else { return Ok(Step::More) };
+        let id = Reader::new(payload.get(1..).unwrap_or_default()).u32().unwrap_or_default();
+        if let Some(instead) = self.turned_away(command, id) {
+            self.doing = Doing::Dropping(instead);
+            return Ok(self.drop_packet(input));
+        }
+        if command.is_governed() {
+            return Ok(self.ask(command, id, payload, header));
+        }
+        match command {
+            Command::ChangeUser => {
+                let identity = Identity::of_change(payload.get(1..).unwrap_or_default(), self.capabilities)?;
+                let auth = Response::Auth(Auth::new(identity, false));
+                self.outstanding.push(Running::new(command, auth));
+            }
+            Command::InitDb => {
+                let name = payload.get(1..).unwrap_or_default();
+                let kept = (name.len() <= NAME_LIMIT).then(|| String::from_utf8_lossy(name).into_owned());
+                self.expect(command, None, None, kept);
+            }
+            _ => {
+                if command == Command::Close {
+                    self.prepared.remove(id);
+                }
+                self.expect(command, None, None, None);
+            }
+        }
+        Ok(self.pass(input, header, after(command)))
+    }
+
+    /// A response of unknown shape ends when the client goes on. As long as none of it has come, the client cannot.
+    fn end_of_unknown(&mut self) -> Option<Step<'static, T>> {
+        let back = self.outstanding.back_mut()?;
+        if back.command.shape() != Shape::Opaque {
+            return None;
+        }
+        let ended = back.reply().is_some_and(|reply| reply.may_have_ended());
+        if !ended || self.outstanding.len() > 1 || !self.from_server.at_packet() {
+            return Some(Step::Wait);
+        }
+        self.finish(Ending::default());
+        self.due()
+    }
+
+    /// What comes of a command that is never passed.
+    fn turned_away(&self, command: Command, id: u32) -> Option<Instead> {
+        let refuse = |code, state, message: &str| {
+            Some(Instead::Answer(Answer::Refused(Refusal { code, state, message: message.into() })))
+        };
+        if command == Command::BinlogDump && !self.settings.replication {
+            // ER_SPECIFIC_ACCESS_DENIED_ERROR
+            return refuse(
+                1227,
+                *b"42000",
+                "this gateway passes no replication; connect to the server itself",
+            );
+        }
+        if !command.names_statement() || !self.prepared.is_refused(id) {
+            return None;
+        }
+        if command.shape() == Shape::Nothing {
+            return Some(Instead::Nothing);
+        }
+        // ER_UNKNOWN_STMT_HANDLER
+        refuse(
+            1243,
+            *b"HY000",
+            "the last statement was not prepared, for the reason given there; prepare it again",
+        )
+    }
+
+    fn ask<'a>(&mut self, command: Command, id: u32, payload: &'a [u8], header: Header) -> Step<'a, T> {
+        let text = match command {
+            Command::Query => sql(payload, self.capabilities),
+            Command::Prepare => payload.get(1..).unwrap_or_default(),
+            _ => b"",
+        };
+        let whole = payload.len() == header.len || !matches!(command, Command::Query | Command::Prepare);
+        self.using = (command == Command::Query && whole).then(|| used_database(text)).flatten();
+        self.statements = self.statements.saturating_add(1);
+        self.doing = Doing::Asked(command);
+        Step::Ask(Statement {
+            number: self.statements,
+            command,
+            sql: text,
+            whole,
+            template: if command.names_statement() { self.prepared.get(id) } else { None },
+        })
+    }
+
+    /// Passes a packet that begins, as far as it has come.
+    fn pass(&mut self, input: &[u8], header: Header, after: After) -> Step<'static, T> {
+        self.from_client.begin(header);
+        let taken = HEADER + self.from_client.drain(input.get(HEADER..).unwrap_or_default());
+        self.passed(taken, after)
+    }
+
+    fn passed(&mut self, taken: usize, after: After) -> Step<'static, T> {
+        // What the server has answered already is told without the rest.
+        if let Some(running) = self.outstanding.back_mut() {
+            running.request_bytes =
+                running.request_bytes.saturating_add(u64::try_from(taken).unwrap_or(u64::MAX));
+        }
+        self.doing = if self.from_client.at_packet() { self.next(after) } else { Doing::Passing(after) };
+        if taken == 0 { Step::More } else { Step::Pass(taken) }
+    }
+
+    fn next(&mut self, after: After) -> Doing {
+        match after {
+            After::Auth => Doing::Auth,
+            After::Command => Doing::Command,
+            After::Upload => Doing::Upload,
+            After::UploadEnd => {
+                if let Some(reply) = self.outstanding.front_mut().and_then(Running::reply) {
+                    reply.file_sent();
+                }
+                Doing::Command
+            }
+            After::Replicating => Doing::Replicating,
+            After::Over => Doing::Over,
+        }
+    }
+
+    /// Takes a packet that goes nowhere, as far as it has come; what stands for it follows on its last frame.
+    fn drop_packet(&mut self, input: &[u8]) -> Step<'static, T> {
+        let (instead, taken) = match std::mem::replace(&mut self.doing, Doing::Over) {
+            Doing::Dropping(instead) => {
+                let Some(header) = Header::parse(input) else {
+                    self.doing = Doing::Dropping(instead);
+                    return Step::More;
+                };
+                self.from_client.begin(header);
+                (instead, HEADER + self.from_client.drain(input.get(HEADER..).unwrap_or_default()))
+            }
+            Doing::DroppingRest(instead) => (instead, self.from_client.drain(input)),
+            other => {
+                self.doing = other;
+                return Step::More;
+            }
+        };
+        if self.from_client.at_packet() {
+            self.doing = Doing::Command;
+            self.dropped(instead);
+        } else {
+            self.doing = Doing::DroppingRest(instead);
+        }
+        if taken == 0 { Step::More } else { Step::Skip(taken) }
+    }
+
+    /// A packet that goes nowhere has been taken.
+    fn dropped(&mut self, instead: Instead) {
+        let next = self.from_client.sequence().wrapping_add(1);
+        match instead {
+            Instead::Nothing => {}
+            Instead::Answer(answer) => {
+                let packets = answer.packets(next, self.audience());
+                self.outstanding.push_answer(packets);
+            }
+            Instead::Query(sql) => {
+                self.expect(Command::Query, Some(self.statements), None, None);
+                // No attributes, where there may be some.
+                let attributes = self.capabilities.has(Capabilities::QUERY_ATTRIBUTES);
+                let none: &[u8] = if attributes { &[0, 1] } else { &[] };
+                let payload = [&[0x03], none, &sql].concat();
+                let header = Header { len: payload.len(), sequence: 0 };
+                let packet = [&header.to_bytes()[..], &payload].concat();
+                if let Some(running) = self.outstanding.back_mut() {
+                    running.muted = true;
+                    running.explained = Some(next);
+                    running.request_bytes = u64::try_from(packet.len()).unwrap_or(u64::MAX);
+                }
+                self.send(Side::Server, packet);
+            }
+        }
+    }
+
+    fn replicating<'a>(&mut self, input: &'a [u8]) -> Result<Step<'a, T>, Fault> {
+        if self.outstanding.back_mut().is_none_or(|running| running.command != Command::BinlogDump) {
+            self.doing = Doing::Command;
+            return self.command(input);
+        }
+        let Some(header) = Header::parse(input) else { return Ok(Step::More) };
+        match arrived(input, header).first() {
+            Some(&REPLICA_MAGIC) => Ok(self.pass(input, header, After::Replicating)),
+            Some(_) => Ok(Step::Wait),
+            None if header.len == 0 => Ok(Step::Wait),
+            None => Ok(Step::More),
+        }
+    }
+}
+
+/// A header and the fixed part of a login.
+fn beginning(len: usize, sequence: u8, preamble: &Preamble, capabilities: Capabilities) -> Bytes {
+    let header = Header { len, sequence }.to_bytes();
+    Bytes([&header[..], &preamble.with(capabilities)].concat())
+}
+
+/// How much of a command has to be seen: text, a name, or the id of a statement.
+fn look(command: Command) -> usize {
+    match command {
+        Command::Query | Command::Prepare | Command::ChangeUser => LOOK_LIMIT,
+        Command::InitDb => 1 + NAME_LIMIT + 1,
+        _ => 5,
+    }
+}
+
+fn after(command: Command) -> After {
+    match command {
+        Command::ChangeUser => After::Auth,
+        Command::BinlogDump => After::Replicating,
+        Command::Quit => After::Over,
+        _ => After::Command,
+    }
+}
+
+const _: () = assert!(AUTH_LIMIT <= LOOK_LIMIT && LOOK_LIMIT < MAX_PAYLOAD && LAST_ID == u32::MAX);

@@ -1,0 +1,298 @@
+//! The server's direction: greeting, conversations, responses.
+//!
+//! A run of packets is passed in one step, however many rows it holds; a step ends where something is to be told.
+
+use super::answer::Refusal;
+use super::auth::{AUTH_LOOK, Verdict};
+use super::capability::Capabilities;
+use super::command::Command;
+use super::ending::{Ending, Status};
+use super::fault::Fault;
+use super::frame::{HEADER, Header, arrived};
+use super::greeting::{GREETING_LIMIT, Greeting};
+use super::machine::{Doing, Hearing, Machine};
+use super::outstanding::{Response, Running};
+use super::reply::Seen;
+use super::step::{Bytes, Event, Login, Side, Step};
+
+/// What a client is told that may not send a file (`ER_CLIENT_LOCAL_FILES_DISABLED`).
+const NO_FILES: u16 = 3948;
+
+/// How an ERR packet begins that says that the statement was interrupted (`ER_QUERY_INTERRUPTED`).
+const INTERRUPTED: [u8; 3] = [0xff, 0x25, 0x05];
+
+/// What follows the packet that is being passed.
+#[derive(Debug)]
+pub(super) enum AtEnd {
+    /// It was the last of a response.
+    Finish(Ending),
+    /// It was the last, and the client gets this in its place.
+    Replace(Refusal),
+    /// The client sends a file.
+    Upload,
+    /// It does not; whether the client was told before.
+    RefuseFile { told: bool },
+}
+
+/// What becomes of a packet that begins.
+enum Next {
+    /// Too little of it has come.
+    Later,
+    /// It is a step of its own, and others come before it.
+    Apart,
+    Goes,
+    /// With another sequence id.
+    Renumbered(u8),
+    /// The client does not get it, nor what follows in this response.
+    Hidden,
+}
+
+impl<T: Clone> Machine<T> {
+    /// What to do with `input`, which has been read from the server and not been taken.
+    pub(super) fn server(&mut self, input: &[u8]) -> Result<Step<'static, T>, Fault> {
+        if let Some(due) = self.due() {
+            return Ok(due);
+        }
+        match self.hearing {
+            Hearing::Greeting => self.greeting(input),
+            Hearing::Responses => self.responses(input),
+            Hearing::Over if input.is_empty() => Ok(Step::More),
+            Hearing::Over => Ok(Step::Pass(input.len())),
+        }
+    }
+
+    fn greeting(&mut self, input: &[u8]) -> Result<Step<'static, T>, Fault> {
+        let Some(header) = Header::parse(input) else { return Ok(Step::More) };
+        let len = header.len;
+        if len > GREETING_LIMIT {
+            return Err(Fault::Greeting { len });
+        }
+        let payload = arrived(input, header);
+        if payload.len() < len {
+            return Ok(Step::More);
+        }
+        self.from_server.begin(header);
+        self.from_server.drain(payload);
+        if payload.first() == Some(&0xff) {
+            self.hearing = Hearing::Over;
+            self.doing = Doing::Over;
+            return Ok(Step::Pass(HEADER + len));
+        }
+        let greeting = Greeting::parse(payload).ok_or(Fault::Greeting { len })?;
+        let offered =
+            greeting.offered.and(Capabilities::UNDERSTOOD).with(Capabilities::SSL, self.settings.client_tls);
+        let edited = [&header.to_bytes()[..], &greeting.offering(payload, offered)].concat();
+        self.greeting = Some(greeting);
+        self.hearing = Hearing::Responses;
+        self.doing = Doing::Login;
+        Ok(Step::Swap(HEADER + len, Bytes(edited)))
+    }
+
+    fn responses(&mut self, input: &[u8]) -> Result<Step<'static, T>, Fault> {
+        let muted = self.outstanding.front().is_some_and(|running| running.muted);
+        let mut at: usize = 0;
+        loop {
+            at += self.from_server.drain(input.get(at..).unwrap_or_default());
+            if !self.from_server.at_packet() {
+                break;
+            }
+            if let Some(end) = self.at_end.take() {
+                self.count(at);
+                self.packet_ended(end)?;
+                return Ok(self.moved(at, muted));
+            }
+            let rest = input.get(at..).unwrap_or_default();
+            let Some(header) = Header::parse(rest) else { break };
+            match self.packet(header, arrived(rest, header), at == 0)? {
+                Next::Later | Next::Apart => break,
+                Next::Goes => {}
+                Next::Renumbered(sequence) => {
+                    self.from_server.begin(header);
+                    self.count(HEADER);
+                    let renumbered = Header { sequence, ..header };
+                    return Ok(Step::Swap(HEADER, Bytes(renumbered.to_bytes().to_vec())));
+                }
+                Next::Hidden => {
+                    self.from_server.begin(header);
+                    self.count(HEADER);
+                    return Ok(Step::Skip(HEADER));
+                }
+            }
+            self.from_server.begin(header);
+            at += HEADER;
+        }
+        self.count(at);
+        Ok(self.moved(at, muted))
+    }
+
+    fn moved(&mut self, taken: usize, muted: bool) -> Step<'static, T> {
+        match (taken, muted) {
+            (0, _) => self.due().unwrap_or(Step::More),
+            (_, true) => Step::Skip(taken),
+            (_, false) => Step::Pass(taken),
+        }
+    }
+
+    fn count(&mut self, taken: usize) {
+        if let Some(running) = self.outstanding.front_mut() {
+            let bytes = u64::try_from(taken).unwrap_or(u64::MAX);
+            running.response_bytes = running.response_bytes.saturating_add(bytes);
+        }
+    }
+
+    /// A packet begins, of which `payload` has come. What nobody awaits is passed: a server says so that it closes.
+    fn packet(&mut self, header: Header, payload: &[u8], first: bool) -> Result<Next, Fault> {
+        let capabilities = self.capabilities;
+        let shift = self.shift();
+        let Some(running) = self.outstanding.front_mut() else { return Ok(Next::Goes) };
+        let Header { len, sequence } = header;
+        match &mut running.response {
+            Response::Auth(auth) => {
+                let shift = if auth.is_login { shift } else { 0 };
+                let Some(payload) = payload.get(..len.min(AUTH_LOOK)) else { return Ok(Next::Later) };
+                if shift != 0 && !first {
+                    return Ok(Next::Apart);
+                }
+                match auth.read(payload, len, capabilities) {
+                    Verdict::Undecided => {}
+                    Verdict::Accepted(ending) | Verdict::Rejected(ending) => {
+                        self.at_end = Some(AtEnd::Finish(ending));
+                    }
+                }
+                Ok(if shift == 0 { Next::Goes } else { Next::Renumbered(sequence.wrapping_sub(shift)) })
+            }
+            Response::Reply(_) => self.reply_packet(header, payload, first),
+        }
+    }
+
+    fn reply_packet(&mut self, header: Header, payload: &[u8], first: bool) -> Result<Next, Fault> {
+        let capabilities = self.capabilities;
+        let Some(running) = self.outstanding.front_mut() else { return Ok(Next::Goes) };
+        let Response::Reply(reply) = &mut running.response else { return Ok(Next::Goes) };
+        let len = header.len;
+        let look = reply.look(payload.first().copied(), len, capabilities);
+        let Some(payload) = payload.get(..look) else { return Ok(Next::Later) };
+        if reply.wants_file() && self.doing == Doing::Upload {
+            return Err(Fault::UploadCut);
+        }
+        let refuses_file = reply.asks_for_file(payload) && (running.muted || !self.settings.local_infile);
+        let was_killed = running.killed.is_some() && payload.starts_with(&INTERRUPTED);
+        let told_anyway = running.explained.is_some() && payload.first() == Some(&0xff);
+        if !first && (refuses_file || was_killed || told_anyway) {
+            return Ok(Next::Apart);
+        }
+        match reply.read(payload, len, capabilities) {
+            Seen::Middle => {}
+            Seen::Last(_) if was_killed => {
+                running.muted = true;
+                if let Some(refusal) = running.killed.take() {
+                    reply.set_error(refusal.code);
+                    self.at_end = Some(AtEnd::Replace(refusal));
+                }
+                return Ok(Next::Hidden);
+            }
+            Seen::Last(ending) => {
+                let failed = ending.error.is_some();
+                self.at_end = Some(AtEnd::Finish(ending));
+                if failed && let Some(sequence) = running.explained.take() {
+                    running.muted = false;
+                    return Ok(Next::Renumbered(sequence));
+                }
+            }
+            Seen::Prepared { id, last } => {
+                if let Some(template) = running.template.take() {
+                    self.prepared.insert(id, template);
+                }
+                if last {
+                    self.at_end = Some(AtEnd::Finish(Ending::default()));
+                }
+            }
+            Seen::FileWanted if refuses_file => {
+                let told = std::mem::replace(&mut running.muted, true);
+                self.at_end = Some(AtEnd::RefuseFile { told });
+                return Ok(Next::Hidden);
+            }
+            Seen::FileWanted => self.at_end = Some(AtEnd::Upload),
+        }
+        Ok(Next::Goes)
+    }
+
+    fn packet_ended(&mut self, end: AtEnd) -> Result<(), Fault> {
+        match end {
+            AtEnd::Finish(ending) => self.finish(ending),
+            AtEnd::Replace(refusal) => {
+                let explained = self.outstanding.front_mut().and_then(|running| running.explained.take());
+                let packet = refusal.packet(explained.unwrap_or_else(|| self.from_server.sequence()));
+                self.finish(Ending { error: Some(refusal.code), ..Ending::default() });
+                self.send(Side::Client, packet);
+            }
+            AtEnd::Upload => {
+                if self.outstanding.len() > 1 || self.doing != Doing::Command {
+                    return Err(Fault::Ahead);
+                }
+                self.doing = Doing::Upload;
+            }
+            AtEnd::RefuseFile { told } => self.refuse_file(told),
+        }
+        Ok(())
+    }
+
+    /// The server gets an empty file, and the client an error. What more results there are, the client does not get.
+    fn refuse_file(&mut self, told: bool) {
+        let sequence = self.from_server.sequence();
+        if let Some(reply) = self.outstanding.front_mut().and_then(Running::reply) {
+            reply.file_sent();
+            reply.set_error(NO_FILES);
+        }
+        let empty = Header { len: 0, sequence: sequence.wrapping_add(1) };
+        self.send(Side::Server, empty.to_bytes().to_vec());
+        if !told {
+            let refusal = Refusal {
+                code: NO_FILES,
+                state: *b"42000",
+                message: "this gateway passes no files; load the file without LOCAL, or enable local_infile"
+                    .into(),
+            };
+            self.send(Side::Client, refusal.packet(sequence));
+        }
+    }
+
+    /// A response has ended.
+    pub(super) fn finish(&mut self, ending: Ending) {
+        self.status = ending.status_after(self.status);
+        let Some(mut running) = self.outstanding.pop() else { return };
+        self.explaining = running.explained;
+        let done = ending.error.is_none();
+        let database = ending.database.or(running.database.take().filter(|_| done));
+        if let Some(ends) = running.ends(self.status.has(Status::IN_TRANSACTION), true) {
+            self.tell(Event::StatementEnds(ends));
+        }
+        match (running.response, running.command) {
+            (Response::Auth(auth), _) if done => {
+                self.prepared.clear();
+                let greeting = self.greeting.as_ref();
+                let login = Login {
+                    user: auth.identity.user,
+                    database: database.or(auth.identity.database),
+                    program_name: auth.identity.program_name,
+                    thread_id: greeting.map(|greeting| greeting.thread_id).unwrap_or_default(),
+                    server_version: greeting
+                        .map(|greeting| greeting.server_version.clone())
+                        .unwrap_or_default(),
+                    tls: self.client_tls,
+                };
+                self.tell(if auth.is_login { Event::Login(login) } else { Event::UserChanged(login) });
+            }
+            (Response::Auth(auth), _) if auth.is_login => self.doing = Doing::Over,
+            (_, Command::ResetConnection) if done => {
+                self.prepared.clear();
+                self.tell(Event::SessionReset);
+            }
+            _ => {
+                if let Some(database) = database {
+                    self.tell(Event::DatabaseChanged { database });
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,216 @@
+//! Responses that a client awaits, in the order in which it gets them.
+//!
+//! A client may send commands ahead; each command that has a response waits here, and so does each answer that the
+//! gateway gives in place of one.
+
+use std::collections::VecDeque;
+
+use super::answer::Refusal;
+use super::auth::Auth;
+use super::command::Command;
+use super::reply::Reply;
+use super::step::{Progress, StatementEnds};
+
+/// Most responses that are awaited at once. A client that is further ahead is not read until one has come.
+pub(super) const PIPELINE_LIMIT: usize = 128;
+/// Most bytes of the gateway's own answers that wait for their turn; beyond, the client is not read.
+pub(super) const WAITING_ANSWERS_LIMIT: usize = 1 << 20;
+
+/// Who speaks in a response.
+#[derive(Debug)]
+pub(super) enum Response {
+    Reply(Reply),
+    Auth(Auth),
+}
+
+/// A command that the server has, or is getting.
+#[derive(Debug)]
+pub(super) struct Running<T> {
+    pub(super) command: Command,
+    pub(super) response: Response,
+    /// The statement's, if it is one.
+    pub(super) number: Option<u64>,
+    /// What is to be remembered of it once it is prepared.
+    pub(super) template: Option<T>,
+    /// The database that the session will be in.
+    pub(super) database: Option<String>,
+    /// The client gets no more of the response: it has been given an error, or is told what the statement cost.
+    pub(super) muted: bool,
+    /// The sequence id of what the client is told instead of the result.
+    pub(super) explained: Option<u8>,
+    /// What the client is told when the server says that the statement was interrupted.
+    pub(super) killed: Option<Refusal>,
+    pub(super) request_bytes: u64,
+    pub(super) response_bytes: u64,
+}
+
+impl<T> Running<T> {
+    pub(super) fn new(command: Command, response: Response) -> Self {
+        Self {
+            command,
+            response,
+            number: None,
+            template: None,
+            database: None,
+            muted: false,
+            explained: None,
+            killed: None,
+            request_bytes: 0,
+            response_bytes: 0,
+        }
+    }
+
+    /// The response, where it is not a conversation.
+    pub(super) fn reply(&mut self) -> Option<&mut Reply> {
+        match &mut self.response {
+            Response::Reply(reply) => Some(reply),
+            Response::Auth(_) => None,
+        }
+    }
+
+    pub(super) fn progress(&self) -> Option<Progress> {
+        let Response::Reply(reply) = &self.response else { return None };
+        let rows = reply.tally().rows;
+        let (request_bytes, response_bytes) = (self.request_bytes, self.response_bytes);
+        Some(Progress { number: self.number?, rows, request_bytes, response_bytes })
+    }
+
+    /// How it went, if it is a statement.
+    pub(super) fn ends(&self, in_transaction: bool, complete: bool) -> Option<StatementEnds> {
+        let Response::Reply(reply) = &self.response else { return None };
+        let tally = reply.tally();
+        Some(StatementEnds {
+            number: self.number?,
+            rows: tally.rows,
+            affected: tally.affected,
+            error: tally.error,
+            in_transaction,
+            request_bytes: self.request_bytes,
+            response_bytes: self.response_bytes,
+            complete,
+        })
+    }
+}
+
+#[derive(Debug)]
+enum Awaited<T> {
+    Running(Running<T>),
+    Answer(Vec<u8>),
+}
+
+/// What a client awaits.
+#[derive(Debug)]
+pub(super) struct Outstanding<T> {
+    awaited: VecDeque<Awaited<T>>,
+    answer_bytes: usize,
+}
+
+impl<T> Outstanding<T> {
+    pub(super) fn new() -> Self {
+        Self { awaited: VecDeque::new(), answer_bytes: 0 }
+    }
+
+    /// Whether there is room for another.
+    pub(super) fn has_room(&self) -> bool {
+        self.awaited.len() < PIPELINE_LIMIT && self.answer_bytes < WAITING_ANSWERS_LIMIT
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.awaited.is_empty()
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.awaited.len()
+    }
+
+    pub(super) fn push(&mut self, running: Running<T>) {
+        self.awaited.push_back(Awaited::Running(running));
+    }
+
+    pub(super) fn push_answer(&mut self, packets: Vec<u8>) {
+        self.answer_bytes += packets.len();
+        self.awaited.push_back(Awaited::Answer(packets));
+    }
+
+    /// The answer whose turn it is.
+    pub(super) fn pop_answer(&mut self) -> Option<Vec<u8>> {
+        let front = self.awaited.pop_front()?;
+        match front {
+            Awaited::Answer(packets) => {
+                self.answer_bytes = self.answer_bytes.saturating_sub(packets.len());
+                Some(packets)
+            }
+            Awaited::Running(_) => {
+                self.awaited.push_front(front);
+                None
+            }
+        }
+    }
+
+    /// The command that the server answers.
+    pub(super) fn front(&self) -> Option<&Running<T>> {
+        match self.awaited.front()? {
+            Awaited::Running(running) => Some(running),
+            Awaited::Answer(_) => None,
+        }
+    }
+
+    /// The command that the server answers.
+    pub(super) fn front_mut(&mut self) -> Option<&mut Running<T>> {
+        match self.awaited.front_mut()? {
+            Awaited::Running(running) => Some(running),
+            Awaited::Answer(_) => None,
+        }
+    }
+
+    /// The command that was sent last.
+    pub(super) fn back_mut(&mut self) -> Option<&mut Running<T>> {
+        match self.awaited.back_mut()? {
+            Awaited::Running(running) => Some(running),
+            Awaited::Answer(_) => None,
+        }
+    }
+
+    /// The command that the server has answered.
+    pub(super) fn pop(&mut self) -> Option<Running<T>> {
+        let front = self.awaited.pop_front()?;
+        match front {
+            Awaited::Running(running) => Some(running),
+            Awaited::Answer(_) => {
+                self.awaited.push_front(front);
+                None
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn answers_take_their_turn() {
+        let mut outstanding = Outstanding::<()>::new();
+        let reply = Reply::to(Command::Ping).map(Response::Reply).unwrap();
+        outstanding.push(Running::new(Command::Ping, reply));
+        outstanding.push_answer(vec![1; 10]);
+        assert_eq!(outstanding.pop_answer(), None);
+        assert_eq!(outstanding.pop().map(|running| running.command), Some(Command::Ping));
+        assert!(outstanding.pop().is_none());
+        assert_eq!(outstanding.pop_answer(), Some(vec![1; 10]));
+        assert!(outstanding.is_empty());
+    }
+
+    #[test]
+    fn a_client_far_ahead_is_not_read() {
+        let mut outstanding = Outstanding::<()>::new();
+        for _ in 0..PIPELINE_LIMIT {
+            assert!(outstanding.has_room());
+            outstanding.push_answer(Vec::new());
+        }
+        assert!(!outstanding.has_room());
+        let mut outstanding = Outstanding::<()>::new();
+        outstanding.push_answer(vec![0; WAITING_ANSWERS_LIMIT]);
+        assert!(!outstanding.has_room());
+    }
+}

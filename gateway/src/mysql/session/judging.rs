@@ -1,0 +1,158 @@
+//! What becomes of a statement, and what that waits for: who pays, admission, an answer of our own.
+
+use std::sync::Arc;
+use std::task::{Context, Poll};
+
+use tidegate_cost_model::SqlDialect;
+use tidegate_sql::{Answer as Own, Statement};
+
+use super::super::answer::{Answer, Refusal};
+use super::super::asked::Asked;
+use super::super::command::Command;
+use super::super::fault::Fault;
+use super::super::machine::Decision;
+use super::super::own;
+use super::{Admitted, Broken, End, Pending, Session};
+use crate::govern::{Admission, Denied, Running, Subject};
+
+impl Session {
+    /// Finds who pays, for the statement that waits to be judged if there is one.
+    pub(super) fn look_up(&mut self, asked: Option<Asked>) {
+        self.subject = None;
+        let asked = match self.pending.take() {
+            None => asked,
+            // What is looked up is no longer so.
+            Some(Pending::Subject(_, waiting)) => asked.or(waiting),
+            // What waits already is judged when its turn comes, and looks for itself.
+            Some(other) => {
+                self.pending = Some(other);
+                return;
+            }
+        };
+        let (governor, login, chosen) =
+            (Arc::clone(&self.shared.governor), self.login.clone(), self.chosen.clone());
+        let found = async move {
+            let subject = governor.subject(login).await?;
+            Ok(Subject { chosen, ..subject })
+        };
+        self.pending = Some(Pending::Subject(Box::pin(found), asked));
+    }
+
+    /// Waits for what the client's statement depends on, and meanwhile for the client to go away.
+    pub(super) fn poll_pending(&mut self, cx: &mut Context<'_>) -> Result<Poll<Option<End>>, Broken> {
+        match self.pending.take() {
+            None => return Ok(Poll::Ready(None)),
+            Some(Pending::Subject(mut found, asked)) => match found.as_mut().poll(cx) {
+                Poll::Pending => self.pending = Some(Pending::Subject(found, asked)),
+                Poll::Ready(subject) => {
+                    self.subject = Some(subject);
+                    if let Some(asked) = asked {
+                        self.judge(asked)?;
+                    }
+                    return Ok(Poll::Ready(None));
+                }
+            },
+            Some(Pending::Admission(mut admission, asked)) => match admission.as_mut().poll(cx) {
+                Poll::Pending => self.pending = Some(Pending::Admission(admission, asked)),
+                Poll::Ready(Ok(running)) => {
+                    self.go(asked, running)?;
+                    return Ok(Poll::Ready(None));
+                }
+                Poll::Ready(Err(denied)) => {
+                    self.deny(&denied)?;
+                    return Ok(Poll::Ready(None));
+                }
+            },
+            Some(Pending::Own(mut answer)) => match answer.as_mut().poll(cx) {
+                Poll::Pending => self.pending = Some(Pending::Own(answer)),
+                Poll::Ready(Ok(answer)) => {
+                    if let (Own::Session(change), Some(Ok(subject))) = (&answer, &mut self.subject) {
+                        self.shared.governor.apply(change, subject);
+                        self.chosen.clone_from(&subject.chosen);
+                    }
+                    self.machine.decide(Decision::Answer(own::answer(answer)))?;
+                    return Ok(Poll::Ready(None));
+                }
+                Poll::Ready(Err(denied)) => {
+                    self.deny(&denied)?;
+                    return Ok(Poll::Ready(None));
+                }
+            },
+            Some(Pending::Quiet(asked)) if self.machine.awaits_nothing() => {
+                self.judge(asked)?;
+                return Ok(Poll::Ready(None));
+            }
+            Some(quiet @ Pending::Quiet(_)) => self.pending = Some(quiet),
+        }
+        if !self.from_client.is_full() {
+            match self.from_client.poll_read(cx, &mut self.client) {
+                Poll::Ready(Ok(0)) => return Ok(Poll::Ready(Some(End::Client))),
+                Poll::Ready(Err(error)) => return Err(Broken::ClientIo(error)),
+                Poll::Ready(Ok(_)) => return Ok(Poll::Ready(None)),
+                Poll::Pending => {}
+            }
+        }
+        Ok(Poll::Pending)
+    }
+
+    /// Decides what becomes of a statement, or what that has to wait for.
+    pub(super) fn judge(&mut self, mut asked: Asked) -> Result<(), Fault> {
+        let subject = match &self.subject {
+            Some(Ok(subject)) => subject,
+            Some(Err(denied)) => {
+                let denied = denied.clone();
+                // The controller may be back with the next statement.
+                self.subject = None;
+                return self.deny(&denied);
+            }
+            None => {
+                self.look_up(Some(asked));
+                return Ok(());
+            }
+        };
+        let governor = &self.shared.governor;
+        if asked.may_be_ours {
+            asked.may_be_ours = false;
+            match own::parse(&asked.text) {
+                Ok(None) => {}
+                Ok(Some(Statement::ExplainRu(inner))) if asked.command == Command::Query => {
+                    asked.template = governor.template(SqlDialect::MySql, inner.as_bytes());
+                    asked.text.clear();
+                    asked.explains = Some(inner.into_bytes());
+                }
+                Ok(Some(statement)) if asked.command == Command::Query => {
+                    let answer =
+                        Arc::clone(governor).answer(subject.clone(), SqlDialect::MySql, Arc::new(statement));
+                    self.pending = Some(Pending::Own(Box::pin(answer)));
+                    return Ok(());
+                }
+                // The machine says what to do instead.
+                Ok(Some(_)) => return self.machine.decide(Decision::Answer(Answer::Done { affected: 0 })),
+                Err(denied) => return self.deny(&denied),
+            }
+        }
+        if asked.command == Command::Prepare {
+            // Parsing is counted with the first execution.
+            return self.machine.decide(Decision::Remember(asked.template));
+        }
+        let quiet = self.machine.awaits_nothing();
+        let in_transaction = quiet && self.machine.in_transaction();
+        match governor.admit(subject, &asked.template, &asked.text, in_transaction) {
+            Admission::Now(running) => return self.go(asked, running),
+            Admission::Wait(_) if !quiet => self.pending = Some(Pending::Quiet(asked)),
+            Admission::Wait(admission) => self.pending = Some(Pending::Admission(admission, asked)),
+            Admission::Denied(denied) => return self.deny(&denied),
+        }
+        Ok(())
+    }
+
+    fn go(&mut self, asked: Asked, running: Box<Running>) -> Result<(), Fault> {
+        let explains = asked.explains.is_some();
+        self.admitted.push_back(Admitted { number: asked.number, running, explains, killed: false });
+        self.machine.decide(asked.explains.map_or(Decision::Go, Decision::Explain))
+    }
+
+    fn deny(&mut self, denied: &Denied) -> Result<(), Fault> {
+        self.machine.decide(Decision::Answer(Answer::Refused(Refusal::from(denied))))
+    }
+}

@@ -1,0 +1,395 @@
+//! One client's session: bytes of both sides through a [`Machine`], admission before statements, metering while they
+//! run.
+//!
+//! One task, one poll function. Nothing waits for anything else: while a statement waits for admission the server's
+//! side goes on, while a result is held back the client's side does.
+
+mod judging;
+mod watching;
+
+use std::collections::VecDeque;
+use std::io;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use tidegate_client::Group;
+use tidegate_sql::Answer as Own;
+use tokio::time::Sleep;
+
+use super::answer::{Answer, Refusal};
+use super::asked::Asked;
+use super::control::ControlError;
+use super::fault::Fault;
+use super::machine::{INPUT_LIMIT, Machine};
+use super::opening::Opened;
+use super::serve::{Known, Shared};
+use super::step::{self, Bytes, Event, Side, StatementEnds, Step};
+use crate::buffer::{Inbox, Outbox};
+use crate::clock;
+use crate::govern::{Backend, Denied, Login, Progress, Running, Subject, explained};
+use crate::stream::Stream;
+
+/// How long a client may take for the last packet.
+const LAST_WORDS: Duration = Duration::from_millis(100);
+
+/// How a session ended.
+#[derive(Debug)]
+pub(super) enum End {
+    /// The client closed the connection or said that it would.
+    Client,
+    /// The server closed the connection.
+    Server,
+    /// The client is told why.
+    Told(Refusal),
+}
+
+/// Why a session broke off.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum Broken {
+    /// Either side does not follow the protocol.
+    #[error(transparent)]
+    Protocol(#[from] Fault),
+    /// The client's connection.
+    #[error("the client's connection failed: {0}")]
+    ClientIo(io::Error),
+    /// The server's connection.
+    #[error("the server's connection failed: {0}")]
+    ServerIo(io::Error),
+}
+
+type Later<T> = Pin<Box<dyn Future<Output = T> + Send>>;
+
+/// What the client's side waits for.
+enum Pending {
+    /// Who pays, for the login or for a statement.
+    Subject(Later<Result<Subject, Denied>>, Option<Asked>),
+    Admission(Later<Result<Box<Running>, Denied>>, Asked),
+    /// An answer of the gateway itself.
+    Own(Later<Result<Own, Denied>>),
+    /// The responses to what came before decide whether the statement is inside a transaction.
+    Quiet(Asked),
+}
+
+/// A statement that was admitted.
+struct Admitted {
+    number: u64,
+    running: Box<Running>,
+    explains: bool,
+    killed: bool,
+}
+
+/// See the module.
+pub(super) struct Session {
+    shared: Arc<Shared>,
+    client: Stream,
+    server: Stream,
+    from_client: Inbox,
+    to_client: Outbox,
+    from_server: Inbox,
+    to_server: Outbox,
+    machine: Machine<Known>,
+    /// In the order in which the server gets them.
+    admitted: VecDeque<Admitted>,
+    login: Login,
+    /// The server's number of the connection; zero before the login.
+    connection: u32,
+    subject: Option<Result<Subject, Denied>>,
+    /// By `SET RESOURCE GROUP`; outlives a change of the database.
+    chosen: Option<Group>,
+    backend: Option<Backend>,
+    finding: Option<Later<Option<Backend>>>,
+    pending: Option<Pending>,
+    /// Has the server interrupt what runs; the client's side waits for it, so that it hits nothing else.
+    killing: Option<Later<Result<(), ControlError>>>,
+    tick: Pin<Box<Sleep>>,
+    ticking: bool,
+    /// Nothing is read from the server until the next look.
+    holding: bool,
+    looks: u32,
+    closing: Later<()>,
+    told_to_end: bool,
+    must_end: Option<Refusal>,
+    login_ends: Option<Pin<Box<Sleep>>>,
+}
+
+impl Session {
+    /// The rest of a connection whose login is on its way.
+    pub(super) fn new(shared: Arc<Shared>, opened: Opened) -> Self {
+        let closing = shared.closing();
+        let login_ends = clock::now().checked_add(shared.login_timeout);
+        Self {
+            client: opened.client,
+            server: opened.server,
+            from_client: Inbox::new(),
+            to_client: Outbox::default(),
+            from_server: Inbox::new(),
+            to_server: Outbox::default(),
+            machine: opened.machine,
+            admitted: VecDeque::new(),
+            login: Login::default(),
+            connection: 0,
+            subject: None,
+            chosen: None,
+            backend: None,
+            finding: None,
+            pending: None,
+            killing: None,
+            tick: Box::pin(tokio::time::sleep(Duration::ZERO)),
+            ticking: false,
+            holding: false,
+            looks: 0,
+            closing,
+            told_to_end: false,
+            must_end: None,
+            login_ends: login_ends.map(|at| Box::pin(tokio::time::sleep_until(at))),
+            shared,
+        }
+    }
+
+    /// Runs to the end. What is under way then is killed and settled.
+    pub(super) async fn run(mut self) -> Result<End, Broken> {
+        let end = std::future::poll_fn(|cx| self.poll(cx)).await;
+        let told = match &end {
+            Ok(End::Told(refusal)) => Some(refusal.clone()),
+            Err(Broken::Protocol(fault)) => Some(Refusal::from(fault)),
+            _ => None,
+        };
+        if let Some(packet) = told.and_then(|refusal| self.machine.farewell(&refusal)) {
+            self.to_client.add(&packet);
+        }
+        let last = std::future::poll_fn(|cx| self.to_client.poll_write(cx, &mut self.client));
+        let _ = clock::within(LAST_WORDS, last).await;
+        self.finish(matches!(end, Ok(End::Server))).await;
+        end
+    }
+
+    async fn finish(&mut self, server_is_gone: bool) {
+        if !(self.admitted.is_empty() || server_is_gone)
+            && let Some(control) = &self.shared.control
+            // The server notices that its client is gone when it writes, which may be hours away.
+            && let Err(error) = control.kill_query(self.connection).await
+        {
+            tracing::warn!(%error, "a statement whose client is gone could not be killed");
+        }
+        for ends in self.machine.abandon() {
+            self.end(&ends);
+        }
+        self.admitted.clear();
+    }
+
+    fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Result<End, Broken>> {
+        loop {
+            let mut moved = self.poll_timers(cx);
+            if let Some(end) = self.poll_end(cx) {
+                return Poll::Ready(Ok(end));
+            }
+            match self.poll_server(cx)? {
+                Some(end) => return Poll::Ready(Ok(end)),
+                None => moved |= self.poll_write(cx)?,
+            }
+            match self.poll_client(cx)? {
+                Poll::Ready(Some(end)) => return Poll::Ready(Ok(end)),
+                Poll::Ready(None) => moved = true,
+                Poll::Pending => {}
+            }
+            moved |= self.poll_write(cx)?;
+            if !moved {
+                return Poll::Pending;
+            }
+        }
+    }
+
+    /// Sends what is to go out. True when an outbox that was full has room again.
+    fn poll_write(&mut self, cx: &mut Context<'_>) -> Result<bool, Broken> {
+        let full = self.to_client.room() == 0 || self.to_server.room() == 0;
+        if !self.to_client.is_empty()
+            && let Poll::Ready(sent) = self.to_client.poll_write(cx, &mut self.client)
+        {
+            sent.map_err(Broken::ClientIo)?;
+        }
+        if !self.to_server.is_empty()
+            && let Poll::Ready(sent) = self.to_server.poll_write(cx, &mut self.server)
+        {
+            // What the server said before it closed is still to be read, and tells more.
+            if sent.is_err() {
+                self.to_server = Outbox::default();
+            }
+        }
+        Ok(full && self.to_client.room() > 0 && self.to_server.room() > 0)
+    }
+
+    fn poll_end(&mut self, cx: &mut Context<'_>) -> Option<End> {
+        if let Some(timer) = &mut self.login_ends
+            && timer.as_mut().poll(cx).is_ready()
+        {
+            return Some(told(1159, *b"08S01", "the login took too long"));
+        }
+        if let Some(refusal) = self.must_end.take() {
+            return Some(End::Told(refusal));
+        }
+        if !self.told_to_end && self.closing.as_mut().poll(cx).is_ready() {
+            self.told_to_end = true;
+        }
+        // A statement that runs is waited for; whoever shuts down sets the limit.
+        let idle = self.machine.is_idle() && self.pending.is_none();
+        let ends = self.told_to_end && idle;
+        ends.then(|| told(1053, *b"08S01", "the gateway is shutting down; connect again"))
+    }
+
+    /// Takes what the server sent. `None` when there is nothing more now.
+    fn poll_server(&mut self, cx: &mut Context<'_>) -> Result<Option<End>, Broken> {
+        loop {
+            if self.to_client.room() == 0 {
+                return Ok(None);
+            }
+            match self.machine.server(self.from_server.data())? {
+                Step::More | Step::Wait if self.holding => return Ok(None),
+                Step::More | Step::Wait => {
+                    self.from_server.reserve(1 + self.from_server.data().len().min(INPUT_LIMIT));
+                    match self.from_server.poll_read(cx, &mut self.server) {
+                        Poll::Pending => return Ok(None),
+                        Poll::Ready(Ok(0)) => return Ok(Some(End::Server)),
+                        Poll::Ready(Ok(_)) => {}
+                        Poll::Ready(Err(error)) if error.kind() == io::ErrorKind::ConnectionReset => {
+                            return Ok(Some(End::Server));
+                        }
+                        Poll::Ready(Err(error)) => return Err(Broken::ServerIo(error)),
+                    }
+                }
+                Step::Pass(count) => {
+                    self.to_client.add(self.from_server.data().get(..count).unwrap_or_default());
+                    self.from_server.consume(count);
+                }
+                Step::Skip(count) => self.from_server.consume(count),
+                Step::Swap(count, Bytes(bytes)) => {
+                    self.to_client.add(&bytes);
+                    self.from_server.consume(count);
+                }
+                Step::Send(side, Bytes(bytes)) => self.send(side, &bytes),
+                Step::Tell(event) => self.told(event),
+                // Neither comes of what a server says after the greeting.
+                Step::StartTls(_) | Step::Ask(_) => {}
+            }
+        }
+    }
+
+    fn send(&mut self, side: Side, bytes: &[u8]) {
+        match side {
+            Side::Client => self.to_client.add(bytes),
+            Side::Server => self.to_server.add(bytes),
+        }
+    }
+
+    fn told(&mut self, event: Event) {
+        match event {
+            Event::Login(login) => {
+                self.login_ends = None;
+                self.connection = login.thread_id;
+                self.find_backend(&login);
+                self.logged_in(login);
+            }
+            Event::UserChanged(login) => self.logged_in(login),
+            Event::StatementEnds(ends) => self.ended(&ends),
+            Event::SessionReset => {
+                self.chosen = None;
+                self.look_up(None);
+            }
+            // The database is the tenant: its group pays from the next statement on.
+            Event::DatabaseChanged { database } => {
+                self.login.tenant = database;
+                self.look_up(None);
+            }
+        }
+    }
+
+    fn logged_in(&mut self, login: step::Login) {
+        self.login = Login { tenant: login.database.unwrap_or_default(), user: login.user };
+        self.chosen = None;
+        self.look_up(None);
+    }
+
+    /// A response has ended, and its last packet has gone out.
+    fn ended(&mut self, ends: &StatementEnds) {
+        self.holding = false;
+        self.looks = 0;
+        let explains = self.admitted.front().is_some_and(|admitted| admitted.explains);
+        if let Some(ended) = self.end(ends)
+            && explains
+        {
+            self.machine.explain(&Answer::Rows(explained(&ended)));
+        }
+    }
+
+    fn end(&mut self, ends: &StatementEnds) -> Option<crate::govern::Ended> {
+        if self.admitted.front()?.number != ends.number {
+            return None;
+        }
+        let admitted = self.admitted.pop_front()?;
+        let counted = self.backend.as_mut().map(Backend::take);
+        let progress = Progress {
+            sent_rows: ends.rows,
+            changed_rows: ends.affected,
+            bytes_in: ends.request_bytes,
+            bytes_out: ends.response_bytes,
+        };
+        let failed = ends.error.is_some() || !ends.complete;
+        Some(admitted.running.end(counted, progress, failed))
+    }
+
+    /// Takes what the client sent. Ready when something changed.
+    fn poll_client(&mut self, cx: &mut Context<'_>) -> Result<Poll<Option<End>>, Broken> {
+        if self.killing.is_some() {
+            return Ok(Poll::Pending);
+        }
+        if self.pending.is_some() {
+            return self.poll_pending(cx);
+        }
+        loop {
+            if self.to_server.room() == 0 || self.to_client.room() == 0 {
+                return Ok(Poll::Pending);
+            }
+            match self.machine.client(self.from_client.data())? {
+                Step::Wait if self.from_client.is_full() => return Ok(Poll::Pending),
+                Step::More | Step::Wait => {
+                    let held = self.from_client.data().len();
+                    self.from_client.reserve(1 + held.min(INPUT_LIMIT));
+                    match self.from_client.poll_read(cx, &mut self.client) {
+                        Poll::Pending => return Ok(Poll::Pending),
+                        Poll::Ready(Ok(0)) => return Ok(Poll::Ready(Some(End::Client))),
+                        Poll::Ready(Ok(_)) => {}
+                        Poll::Ready(Err(error)) if error.kind() == io::ErrorKind::ConnectionReset => {
+                            return Ok(Poll::Ready(Some(End::Client)));
+                        }
+                        Poll::Ready(Err(error)) => return Err(Broken::ClientIo(error)),
+                    }
+                }
+                Step::Pass(count) => {
+                    self.to_server.add(self.from_client.data().get(..count).unwrap_or_default());
+                    self.from_client.consume(count);
+                }
+                Step::Skip(count) => self.from_client.consume(count),
+                Step::Swap(count, Bytes(bytes)) => {
+                    self.to_server.add(&bytes);
+                    self.from_client.consume(count);
+                }
+                Step::Send(side, Bytes(bytes)) => self.send(side, &bytes),
+                Step::Tell(event) => {
+                    self.told(event);
+                    return Ok(Poll::Ready(None));
+                }
+                Step::Ask(statement) => {
+                    let asked = Asked::of(&self.shared.governor, &statement);
+                    self.judge(asked)?;
+                    return Ok(Poll::Ready(None));
+                }
+                Step::StartTls(_) => {}
+            }
+        }
+    }
+}
+
+fn told(code: u16, state: [u8; 5], message: &str) -> End {
+    End::Told(Refusal { code, state, message: message.to_owned() })
+}

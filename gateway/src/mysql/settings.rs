@@ -1,0 +1,14 @@
+//! What an operator chooses for connections of a listener.
+
+/// Choices for a connection.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Settings {
+    /// The listener has a certificate: clients may use TLS.
+    pub(super) client_tls: bool,
+    /// The way to the server is encrypted, or there is no connection.
+    pub(super) server_tls: bool,
+    /// `LOAD DATA LOCAL INFILE` is passed; otherwise the client gets an error and the server an empty file.
+    pub(super) local_infile: bool,
+    /// Replicas may read the server's log through the gateway; otherwise they get an error.
+    pub(super) replication: bool,
+}

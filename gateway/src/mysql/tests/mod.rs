@@ -1,0 +1,20 @@
+//! Tests of whole connections: captured sessions, refusals, TLS, and input of any kind.
+
+mod anything;
+mod files;
+mod instead;
+mod link;
+mod refusals;
+mod sessions;
+mod tls;
+mod turns;
+
+use super::answer::{Answer, Refusal};
+use super::captured;
+use super::command::Command;
+use super::fault::Fault;
+use super::machine::{Decision, INPUT_LIMIT, Machine};
+use super::outstanding::PIPELINE_LIMIT;
+use super::prepared::PREPARED_LIMIT;
+use super::settings::Settings;
+use super::step;

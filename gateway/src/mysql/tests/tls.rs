@@ -1,0 +1,137 @@
+//! TLS on one side, on both, on none: capabilities and sequence ids.
+
+use super::captured::{GREETING, LOGIN};
+use super::link::{Heard, Link, OK, packet};
+use super::step::{Event, Login, Side};
+use super::{Fault, Settings};
+
+/// Of the second byte of the capabilities.
+const SSL: u8 = 0x08;
+const SWITCH: &[u8] = b"\xfemysql_native_password\x00aaaaaaaabbbbbbbbcccc\x00";
+
+fn settings(client_tls: bool, server_tls: bool) -> Settings {
+    Settings { client_tls, server_tls, ..Settings::default() }
+}
+
+/// Where the greeting has its lower capabilities.
+fn capabilities_at() -> usize {
+    GREETING.windows(4).position(|window| window == [0xfe, 0xf7, 0x08, 0x02]).unwrap()
+}
+
+fn greeting(tls: bool) -> Vec<u8> {
+    let mut greeting = GREETING.to_vec();
+    if tls {
+        greeting[capabilities_at() + 1] |= SSL;
+    }
+    greeting
+}
+
+fn login(sequence: u8, tls: bool) -> Vec<u8> {
+    let mut login = LOGIN.to_vec();
+    login[3] = sequence;
+    if tls {
+        login[5] |= SSL;
+    }
+    login
+}
+
+fn request() -> Vec<u8> {
+    packet(1, &login(1, true)[4..36])
+}
+
+/// Logs in, with a change of the plugin, and gives what both sides got.
+fn converse(client_tls: bool, server_tls: bool) -> Link {
+    let mut link = Link::new(settings(client_tls, server_tls));
+    link.hear(Side::Server, &greeting(server_tls)).unwrap();
+    assert_eq!(link.to_client[capabilities_at() + 1] & SSL != 0, client_tls);
+    link.to_client.clear();
+    let client_ahead = u8::from(client_tls);
+    let server_ahead = u8::from(server_tls);
+    if client_tls {
+        link.hear(Side::Client, &request()).unwrap();
+        assert!(link.to_server.is_empty());
+    }
+    link.hear(Side::Client, &login(1 + client_ahead, client_tls)).unwrap();
+    let mut expected = if server_tls { request() } else { Vec::new() };
+    expected.extend(login(1 + server_ahead, server_tls));
+    assert!(link.to_server == expected, "the login with a number and a capability of its own");
+    link.to_server.clear();
+    for piece in packet(2 + server_ahead, SWITCH).chunks(7) {
+        link.hear(Side::Server, piece).unwrap();
+    }
+    assert_eq!(link.to_client, packet(2 + client_ahead, SWITCH));
+    link.to_client.clear();
+    for piece in packet(3 + client_ahead, &[7; 20]).chunks(3) {
+        link.hear(Side::Client, piece).unwrap();
+    }
+    assert_eq!(link.to_server, packet(3 + server_ahead, &[7; 20]));
+    link.hear(Side::Server, &packet(4 + server_ahead, OK)).unwrap();
+    assert_eq!(link.to_client, packet(4 + client_ahead, OK));
+    link.to_client.clear();
+    link.to_server.clear();
+    link.hear(Side::Client, &packet(0, b"\x0e")).unwrap();
+    link.hear(Side::Server, &packet(1, OK)).unwrap();
+    assert_eq!((&link.to_server, &link.to_client), (&packet(0, b"\x0e"), &packet(1, OK)));
+    link
+}
+
+#[test]
+fn each_side_is_numbered_as_if_the_other_spoke_as_it_does() {
+    for (client, server) in [(false, false), (true, false), (false, true), (true, true)] {
+        let link = converse(client, server);
+        let secured: Vec<_> = [(client, Side::Client), (server, Side::Server)]
+            .into_iter()
+            .filter_map(|(tls, side)| tls.then_some(Heard::Tls(side)))
+            .collect();
+        let (tls, told) = link.heard.split_at(secured.len());
+        assert_eq!(tls, secured);
+        assert!(matches!(told, [Heard::Told(Event::Login(Login { tls, .. }))] if *tls == client));
+    }
+}
+
+#[test]
+fn a_client_may_do_without_tls_that_it_was_offered() {
+    let mut link = Link::new(settings(true, false));
+    link.hear(Side::Server, &greeting(false)).unwrap();
+    link.hear(Side::Client, &login(1, false)).unwrap();
+    assert!(link.to_server == login(1, false) && link.heard.is_empty());
+}
+
+#[test]
+fn a_change_of_user_is_numbered_as_it_is() {
+    let mut link = converse(true, false);
+    link.to_client.clear();
+    link.to_server.clear();
+    let change = packet(0, b"\x11bob\0\0other\0\x2d\0mysql_native_password\0\0");
+    link.hear(Side::Client, &change).unwrap();
+    link.hear(Side::Server, &packet(1, SWITCH)).unwrap();
+    link.hear(Side::Client, &packet(2, &[7; 20])).unwrap();
+    link.hear(Side::Server, &packet(3, OK)).unwrap();
+    assert_eq!(link.to_server, [change, packet(2, &[7; 20])].concat());
+    assert_eq!(link.to_client, [packet(1, SWITCH), packet(3, OK)].concat());
+    assert!(matches!(link.told().last(), Some(Event::UserChanged(Login { user, .. })) if user == "bob"));
+}
+
+#[test]
+fn tls_that_cannot_be_had_is_a_fault() {
+    let mut link = Link::new(settings(false, false));
+    link.hear(Side::Server, &greeting(true)).unwrap();
+    assert_eq!(link.hear(Side::Client, &request()), Err(Fault::ClientTls));
+    let mut link = Link::new(settings(false, true));
+    link.hear(Side::Server, &greeting(false)).unwrap();
+    assert_eq!(link.hear(Side::Client, &login(1, false)), Err(Fault::ServerTls));
+    assert!(link.to_server.is_empty());
+}
+
+#[test]
+fn nothing_that_is_shown_has_a_password_in_it() {
+    let mut link = Link::new(settings(false, true));
+    link.hear(Side::Server, &greeting(true)).unwrap();
+    link.hear(Side::Client, &login(1, false)[..100]).unwrap();
+    let login = login(1, false);
+    let step = link.machine.client(&login).unwrap();
+    assert_eq!(format!("{step:?}"), "Send(Server, 36 bytes)");
+    let _ = link.machine.client(&login).unwrap();
+    let step = link.machine.client(&login).unwrap();
+    assert_eq!(format!("{step:?}"), "Swap(36, 36 bytes)");
+}

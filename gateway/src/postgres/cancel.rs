@@ -1,0 +1,83 @@
+//! Cancelling statements by the server's process id and secret, over a connection of its own.
+//!
+//! A statement that waits for admission has not reached the server; its session is told instead.
+
+use std::collections::HashMap;
+use std::io;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::task::{Context, Waker};
+use std::time::Duration;
+
+use foldhash::fast::RandomState;
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+
+use crate::clock;
+use crate::stream::Stream;
+
+/// Longest wait for the server to take a request.
+const PATIENCE: Duration = Duration::from_secs(5);
+/// Length, code, process id, secret.
+const CODE: u32 = 80_877_102;
+
+/// Sessions by the key that cancels their statements.
+#[derive(Debug, Default)]
+pub(crate) struct Cancels(Mutex<HashMap<(u32, u32), Arc<Request>, RandomState>>);
+
+/// Whether somebody wants the statement of a session cancelled that waits for admission.
+#[derive(Debug, Default)]
+pub(super) struct Request {
+    wanted: AtomicBool,
+    waker: Mutex<Option<Waker>>,
+}
+
+impl Cancels {
+    pub(super) fn enter(&self, key: (u32, u32), request: &Arc<Request>) {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).insert(key, Arc::clone(request));
+    }
+
+    pub(super) fn leave(&self, key: (u32, u32)) {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).remove(&key);
+    }
+
+    /// Tells the session of this key, if it is one of this gateway.
+    pub(super) fn tell(&self, key: (u32, u32)) {
+        let found = self.0.lock().unwrap_or_else(PoisonError::into_inner).get(&key).cloned();
+        if let Some(request) = found {
+            request.wanted.store(true, Ordering::Release);
+            let waker = request.waker.lock().unwrap_or_else(PoisonError::into_inner).take();
+            if let Some(waker) = waker {
+                waker.wake();
+            }
+        }
+    }
+}
+
+impl Request {
+    /// Whether it was wanted since the last time; else the task is woken when it is.
+    pub(super) fn poll(&self, cx: &Context<'_>) -> bool {
+        *self.waker.lock().unwrap_or_else(PoisonError::into_inner) = Some(cx.waker().clone());
+        self.wanted.swap(false, Ordering::AcqRel)
+    }
+
+    /// Forgets a request that came too early.
+    pub(super) fn forget(&self) {
+        self.wanted.store(false, Ordering::Release);
+    }
+}
+
+/// The packet that asks for it.
+pub(super) fn packet((pid, secret): (u32, u32)) -> Vec<u8> {
+    [16, CODE, pid, secret].into_iter().flat_map(u32::to_be_bytes).collect()
+}
+
+/// Sends a request and waits until the server has acted on it, which it tells by closing the connection.
+pub(super) async fn send(mut stream: Stream, packet: &[u8]) -> io::Result<()> {
+    let sent = async {
+        stream.write_all(packet).await?;
+        let mut ignored = [0; 64];
+        while stream.read(&mut ignored).await? > 0 {}
+        Ok(())
+    };
+    clock::within(PATIENCE, sent).await.unwrap_or_else(|| Err(io::ErrorKind::TimedOut.into()))
+}

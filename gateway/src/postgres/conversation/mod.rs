@@ -1,0 +1,231 @@
+//! What a PostgreSQL client and its server have said to each other, as far as governing needs it.
+//!
+//! In: the bytes of both sides, in pieces of any size. Out: which bytes go on, what has to be decided before a message
+//! goes on, and which statement has ended. No I/O and no clock. `R` stands for a statement that was admitted, `O` for
+//! a statement that the gateway answers itself.
+//!
+//! A *unit* is what the server ends with one `ReadyForQuery`: a simple query, a function call, or the messages of the
+//! extended protocol up to a `Sync`. A unit is admitted once, at its query or its first `Execute`; what a client sends
+//! of later `Execute`s before the `Sync` belongs to the same unit. Answers of the gateway itself wait in
+//! [`Conversation::expected`] until the server has answered all that came before them.
+
+mod client;
+mod server;
+#[cfg(test)]
+mod tests;
+
+use std::collections::{HashMap, VecDeque};
+use std::ops::Range;
+use std::sync::Arc;
+
+use foldhash::fast::RandomState;
+use tidegate_cost_model::Template;
+
+use crate::govern::Progress;
+
+/// Which statement a name stands for.
+#[derive(Debug)]
+pub(crate) enum Prepared<O> {
+    /// One of the database.
+    Theirs(Arc<Template>),
+    /// One that the gateway answers.
+    Ours(Arc<O>),
+}
+
+/// A name bound to a statement, with the formats asked for the result.
+#[derive(Debug)]
+struct Portal<O> {
+    prepared: Prepared<O>,
+    formats: Arc<[bool]>,
+}
+
+/// What the session does with the client's bytes.
+#[derive(Debug)]
+pub(crate) enum Step<O> {
+    /// Read more; this many bytes are needed at once.
+    More(usize),
+    /// Send this many on to the server.
+    Pass(usize),
+    /// Drop this many.
+    Drop(usize),
+    /// Decide.
+    Ask(Ask<O>),
+}
+
+/// What must be decided before the message at the front goes on. Texts are told by their place in the client's bytes.
+#[derive(Debug)]
+pub(crate) enum Ask<O> {
+    /// A simple query or a function call (without text): `go`, `answer` or `explain`.
+    Query(Range<usize>),
+    /// A statement to prepare: `prepare`.
+    Parse(Range<usize>),
+    /// The first statement of a unit is to run: `go` or `refuse`.
+    Execute(Arc<Template>),
+    /// Columns of a statement of ours: `insert`.
+    Describe { statement: Arc<O>, parameters: bool, formats: Arc<[bool]> },
+    /// A statement of ours is to run: `insert` or `refuse`.
+    Run { statement: Arc<O>, formats: Arc<[bool]> },
+}
+
+/// What the session is told of the server's side.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Event<R> {
+    /// The login has succeeded.
+    Ready,
+    /// A unit has ended; its `ReadyForQuery` goes to the client with the next step.
+    Ended(Unit<R>),
+}
+
+/// See the module.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Unit<R> {
+    /// Once it is admitted.
+    pub(crate) running: Option<R>,
+    pub(crate) progress: Progress,
+    /// The server answered with an error.
+    pub(crate) failed: bool,
+    /// The result is kept from the client.
+    pub(crate) explained: bool,
+    simple: bool,
+    /// Its `Sync` has been sent, or it needs none.
+    closed: bool,
+    /// What the client is told in place of the server's "canceling statement".
+    killed: Option<Vec<u8>>,
+}
+
+#[derive(Debug)]
+enum Expect {
+    /// So many answers of the server to messages of the extended protocol.
+    Replies(u32),
+    /// An answer of the gateway.
+    Insert(Vec<u8>),
+    /// An answer of the gateway to a simple query; a `ReadyForQuery` is added.
+    Answer(Vec<u8>),
+    /// The server's `ReadyForQuery`.
+    Ready,
+}
+
+/// See the module.
+#[derive(Debug)]
+pub(crate) struct Conversation<R, O> {
+    ready: bool,
+    /// Of the last `ReadyForQuery`: idle, in a transaction, or in a failed one.
+    status: u8,
+    units: VecDeque<Unit<R>>,
+    expected: VecDeque<Expect>,
+    statements: HashMap<Vec<u8>, Prepared<O>, RandomState>,
+    portals: HashMap<Vec<u8>, Portal<O>, RandomState>,
+    /// What is left of the client's message that passes, or is dropped.
+    client_rest: usize,
+    dropping: bool,
+    /// Everything up to the next `Sync` is dropped, since a message before was refused.
+    skipping: bool,
+    /// The server skips to the next `Sync` of the last unit.
+    server_skips: bool,
+    copying_in: bool,
+    /// What is left of the server's message, and whether it is kept from the client.
+    server_rest: usize,
+    withheld: bool,
+    /// The `ReadyForQuery` at the front has been told of.
+    told_ready: bool,
+    /// Bytes and rows of what belongs to no admitted unit; the next one carries them.
+    carried: Progress,
+    key: Option<(u32, u32)>,
+    needs_flush: bool,
+    unknown: Arc<Template>,
+}
+
+impl<O> Clone for Prepared<O> {
+    fn clone(&self) -> Self {
+        match self {
+            Self::Theirs(template) => Self::Theirs(Arc::clone(template)),
+            Self::Ours(statement) => Self::Ours(Arc::clone(statement)),
+        }
+    }
+}
+
+impl<R> Unit<R> {
+    fn new(simple: bool) -> Self {
+        Self {
+            running: None,
+            progress: Progress::default(),
+            failed: false,
+            explained: false,
+            simple,
+            closed: simple,
+            killed: None,
+        }
+    }
+}
+
+impl<R, O> Conversation<R, O> {
+    /// A conversation whose startup packet is on its way. `unknown` stands for statements without a known text.
+    pub(crate) fn new(unknown: Arc<Template>) -> Self {
+        Self {
+            ready: false,
+            status: b'I',
+            units: VecDeque::new(),
+            expected: VecDeque::new(),
+            statements: HashMap::default(),
+            portals: HashMap::default(),
+            client_rest: 0,
+            dropping: false,
+            skipping: false,
+            server_skips: false,
+            copying_in: false,
+            server_rest: 0,
+            withheld: false,
+            told_ready: false,
+            carried: Progress::default(),
+            key: None,
+            needs_flush: false,
+            unknown,
+        }
+    }
+
+    /// Process id and secret of the server, once it has told them.
+    pub(crate) fn key(&self) -> Option<(u32, u32)> {
+        self.key
+    }
+
+    /// Whether the server has nothing left to answer, so that [`Self::in_transaction`] is certain.
+    pub(crate) fn is_quiet(&self) -> bool {
+        self.units.iter().all(|unit| unit.running.is_none() && !unit.closed)
+    }
+
+    /// Whether the last `ReadyForQuery` was inside a transaction.
+    pub(crate) fn in_transaction(&self) -> bool {
+        self.status != b'I'
+    }
+
+    /// The unit that the server works on.
+    pub(crate) fn current(&mut self) -> Option<&mut Unit<R>> {
+        self.units.front_mut()
+    }
+
+    /// The units that end without an answer when the connection does.
+    pub(crate) fn rest(&mut self) -> impl Iterator<Item = Unit<R>> + '_ {
+        self.units.drain(..)
+    }
+
+    /// Whether a `Flush` must be sent to the server now, so that an answer of the gateway finds its place.
+    pub(crate) fn take_flush(&mut self) -> bool {
+        std::mem::take(&mut self.needs_flush)
+    }
+
+    /// Whether the unit at the front is being cancelled.
+    pub(crate) fn is_killed(&self) -> bool {
+        self.units.front().is_some_and(|unit| unit.killed.is_some())
+    }
+
+    /// The unit at the front is being cancelled; the client is told this in place of the server's words.
+    pub(crate) fn killed(&mut self, error: Vec<u8>) {
+        if let Some(unit) = self.units.front_mut() {
+            unit.killed = Some(error);
+        }
+    }
+}
+
+fn count(length: usize) -> u64 {
+    u64::try_from(length).unwrap_or(u64::MAX)
+}

@@ -1,0 +1,153 @@
+//! The server's side: what is for the client, which statement it belongs to, and where answers of the gateway go.
+
+use super::{Conversation, Event, Expect, count};
+use crate::postgres::frame::{Broken, HEADER, Header};
+use crate::postgres::message;
+
+/// Bytes of a server's message that are looked at.
+const MAX_LOOK: usize = 2_048;
+
+impl<R, O> Conversation<R, O> {
+    /// Looks at what the server sent and puts what is for the client into `out`, at most about `room` bytes. Returns
+    /// how many bytes were used, and what happened; then call again.
+    pub(crate) fn server(
+        &mut self,
+        bytes: &[u8],
+        out: &mut Vec<u8>,
+        room: usize,
+    ) -> Result<(usize, Option<Event<R>>), Broken> {
+        let (mut used, full) = (0_usize, out.len().saturating_add(room));
+        loop {
+            if self.server_rest == 0 {
+                self.insert_answers(out);
+            }
+            let rest = bytes.get(used..).unwrap_or_default();
+            if rest.is_empty() || out.len() >= full {
+                return Ok((used, None));
+            }
+            if self.server_rest > 0 {
+                let length = self.server_rest.min(rest.len());
+                self.hand_over(rest.get(..length).unwrap_or_default(), out);
+                (used, self.server_rest) = (used + length, self.server_rest - length);
+                continue;
+            }
+            let Some(header) = Header::read(rest)? else { return Ok((used, None)) };
+            let needed = match header.kind {
+                b'Z' | b'C' | b'E' | b'K' => header.total.min(MAX_LOOK),
+                _ => HEADER,
+            };
+            let Some(body) = rest.get(HEADER..needed.max(HEADER)) else { return Ok((used, None)) };
+            if header.kind == b'Z' && !self.told_ready {
+                self.told_ready = true;
+                if let Some(event) = self.ended(body) {
+                    return Ok((used, Some(event)));
+                }
+            }
+            self.server_message(header, body, out);
+        }
+    }
+
+    /// Makes the message at the front pass, and takes note of it.
+    fn server_message(&mut self, header: Header, body: &[u8], out: &mut Vec<u8>) {
+        (self.server_rest, self.withheld) = (header.total, false);
+        let reply = matches!(header.kind, b'1' | b'2' | b'3' | b'n' | b's' | b'I' | b'C' | b'T');
+        if reply && let Some(Expect::Replies(count)) = self.expected.front_mut() {
+            *count -= 1;
+            if *count == 0 {
+                self.expected.pop_front();
+            }
+        }
+        let unit = self.units.front_mut();
+        match (header.kind, unit) {
+            (b'Z', _) => {
+                self.told_ready = false;
+                // Only now: an answer of the gateway behind it must not overtake it.
+                while self.expected.pop_front().is_some_and(|expect| !matches!(expect, Expect::Ready)) {}
+            }
+            (b'K', _) if self.key.is_none() => self.key = message::key(body),
+            (b'D' | b'd', Some(unit)) => {
+                unit.progress.sent_rows = unit.progress.sent_rows.saturating_add(1);
+                self.withheld = unit.explained;
+            }
+            (b'T' | b'I' | b'n', Some(unit)) => self.withheld = unit.explained,
+            (b'C', Some(unit)) => {
+                let changed = &mut unit.progress.changed_rows;
+                *changed = changed.saturating_add(message::changed_rows(body));
+                self.withheld = unit.explained;
+            }
+            (b'E', Some(unit)) => {
+                unit.failed = true;
+                if let Some(error) = &unit.killed
+                    && message::is_cancelled(body)
+                {
+                    out.extend_from_slice(error);
+                    self.withheld = true;
+                }
+                if !unit.simple {
+                    self.skip_to_sync();
+                }
+                self.copying_in = false;
+            }
+            (b'G' | b'W', Some(_)) => self.copy_in(),
+            _ => {}
+        }
+    }
+
+    /// A `ReadyForQuery` is at the front.
+    fn ended(&mut self, body: &[u8]) -> Option<Event<R>> {
+        self.status = body.first().copied().unwrap_or(b'I');
+        if !self.ready {
+            self.ready = true;
+            return Some(Event::Ready);
+        }
+        self.copying_in = false;
+        let unit = self.units.pop_front()?;
+        if unit.running.is_none() {
+            self.carried = self.carried.plus(&unit.progress);
+        }
+        Some(Event::Ended(unit))
+    }
+
+    /// The server has failed in the unit at the front: what it had not answered yet of it, it never will.
+    fn skip_to_sync(&mut self) {
+        while self.expected.front().is_some_and(|expect| !matches!(expect, Expect::Ready)) {
+            self.expected.pop_front();
+        }
+        self.server_skips = self.units.front().is_some_and(|unit| !unit.closed);
+    }
+
+    /// The server wants data from the client: a `Sync` it was sent already is one that it reads over.
+    fn copy_in(&mut self) {
+        self.copying_in = true;
+        if let Some(unit) = self.units.front_mut().filter(|unit| !unit.simple && unit.closed)
+            && let Some(ready) = self.expected.iter().position(|expect| matches!(expect, Expect::Ready))
+        {
+            unit.closed = false;
+            self.expected.remove(ready);
+        }
+    }
+
+    /// Puts answers of the gateway out whose turn it is.
+    fn insert_answers(&mut self, out: &mut Vec<u8>) {
+        while matches!(self.expected.front(), Some(Expect::Insert(_) | Expect::Answer(_))) {
+            match self.expected.pop_front() {
+                Some(Expect::Insert(reply)) => out.extend_from_slice(&reply),
+                Some(Expect::Answer(reply)) => {
+                    out.extend_from_slice(&reply);
+                    out.extend_from_slice(&message::ready_for_query(self.status));
+                }
+                _ => {}
+            }
+        }
+    }
+
+    fn hand_over(&mut self, bytes: &[u8], out: &mut Vec<u8>) {
+        if !self.withheld {
+            out.extend_from_slice(bytes);
+        }
+        if self.ready {
+            let progress = self.units.front_mut().map_or(&mut self.carried, |unit| &mut unit.progress);
+            progress.bytes_out = progress.bytes_out.saturating_add(count(bytes.len()));
+        }
+    }
+}

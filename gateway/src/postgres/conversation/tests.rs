@@ -1,0 +1,327 @@
+//! Conversations with a server that is played here: everything in any pieces, and answers in their order.
+
+use std::sync::Arc;
+
+use proptest::prelude::*;
+use tidegate_cost_model::{SqlDialect, Template};
+
+use super::*;
+
+type Talk = Conversation<u32, &'static str>;
+
+fn talk() -> Talk {
+    let mut talk = Conversation::new(Arc::new(Template::new(SqlDialect::PostgreSql, "")));
+    let mut out = Vec::new();
+    let login =
+        [&message(b'R', &[0, 0, 0, 0])[..], &message(b'K', &[0, 0, 0, 7, 0, 0, 0, 9]), &ready(b'I')].concat();
+    assert!(matches!(server(&mut talk, &login, &mut out)[..], [Event::Ready]));
+    assert_eq!((out, talk.key()), (login, Some((7, 9))));
+    talk
+}
+
+fn message(kind: u8, body: &[u8]) -> Vec<u8> {
+    let length = u32::try_from(body.len() + 4).unwrap();
+    [&[kind][..], &length.to_be_bytes(), body].concat()
+}
+
+fn ready(status: u8) -> Vec<u8> {
+    message(b'Z', &[status])
+}
+
+fn parse(name: &str, text: &str) -> Vec<u8> {
+    message(b'P', format!("{name}\0{text}\0\0\0").as_bytes())
+}
+
+fn bind(portal: &str, name: &str) -> Vec<u8> {
+    message(b'B', format!("{portal}\0{name}\0\0\0\0\0\0\0").as_bytes())
+}
+
+fn execute(portal: &str) -> Vec<u8> {
+    message(b'E', format!("{portal}\0\0\0\0\0").as_bytes())
+}
+
+/// Everything the server says, and what happened.
+fn server(talk: &mut Talk, bytes: &[u8], out: &mut Vec<u8>) -> Vec<Event<u32>> {
+    let (mut events, mut at) = (Vec::new(), 0);
+    loop {
+        let (used, event) = talk.server(&bytes[at..], out, usize::MAX / 2).unwrap();
+        at += used;
+        match event {
+            Some(event) => events.push(event),
+            None => return events,
+        }
+    }
+}
+
+/// What is refused, by the text or template it begins with.
+#[derive(Default)]
+struct Decider {
+    next: u32,
+    refuse: bool,
+    /// Texts and templates, as they were asked about.
+    asked: Vec<String>,
+}
+
+/// Everything the client says, in pieces of `piece` bytes; returns what goes on to the server.
+fn client(talk: &mut Talk, bytes: &[u8], piece: usize, decider: &mut Decider) -> Vec<u8> {
+    let (mut out, mut inbox, mut rest) = (Vec::new(), Vec::new(), bytes);
+    loop {
+        match talk.client(&inbox).unwrap() {
+            Step::Pass(count) => {
+                out.extend(inbox.drain(..count));
+            }
+            Step::Drop(count) => drop(inbox.drain(..count)),
+            Step::More(_) if rest.is_empty() => {
+                if talk.take_flush() {
+                    out.extend(message(b'H', &[]));
+                }
+                return out;
+            }
+            Step::More(_) => {
+                let (now, later) = rest.split_at(piece.min(rest.len()));
+                inbox.extend_from_slice(now);
+                rest = later;
+            }
+            Step::Ask(ask) => decide(talk, &inbox, ask, decider),
+        }
+    }
+}
+
+fn decide(talk: &mut Talk, inbox: &[u8], ask: Ask<&'static str>, decider: &mut Decider) {
+    let text = |place: Range<usize>| String::from_utf8_lossy(&inbox[place]).into_owned();
+    decider.next += 1;
+    match ask {
+        Ask::Query(place) => {
+            let text = text(place);
+            let refused = decider.refuse || text.starts_with("own");
+            decider.asked.push(text);
+            if refused {
+                talk.answer(inbox, message(b'E', b"no\0")).unwrap();
+            } else {
+                talk.go(inbox, decider.next).unwrap();
+            }
+        }
+        Ask::Parse(place) => {
+            let text = text(place);
+            let prepared = if text.starts_with("own") {
+                Prepared::Ours(Arc::new("own"))
+            } else {
+                Prepared::Theirs(Arc::new(Template::new(SqlDialect::PostgreSql, &text)))
+            };
+            talk.prepare(inbox, prepared).unwrap();
+        }
+        Ask::Execute(template) => {
+            decider.asked.push(template.text().to_owned());
+            if decider.refuse {
+                talk.refuse(inbox, message(b'E', b"no\0")).unwrap();
+            } else {
+                talk.go(inbox, decider.next).unwrap();
+            }
+        }
+        Ask::Describe { .. } => talk.replace(inbox, message(b'n', &[])).unwrap(),
+        Ask::Run { .. } => talk.replace(inbox, message(b'C', b"OWN\0")).unwrap(),
+    }
+}
+
+#[test]
+fn a_simple_query_passes_and_its_rows_are_counted() {
+    let (mut talk, mut decider, mut out) = (talk(), Decider::default(), Vec::new());
+    let query = message(b'Q', b"select 1\0");
+    assert_eq!(client(&mut talk, &query, 100, &mut decider), query);
+    assert_eq!(decider.asked, ["select 1"]);
+    let reply = [
+        message(b'T', b"\0\0"),
+        message(b'D', b"\0\0"),
+        message(b'D', b"\0\0"),
+        message(b'C', b"SELECT 2\0"),
+        ready(b'T'),
+    ]
+    .concat();
+    let events = server(&mut talk, &reply, &mut out);
+    let [Event::Ended(unit)] = &events[..] else { panic!("{events:?}") };
+    assert_eq!((unit.running, unit.failed, unit.progress.sent_rows), (Some(1), false, 2));
+    assert_eq!(unit.progress.bytes_in, u64::try_from(query.len()).unwrap());
+    assert!(talk.in_transaction() && talk.is_quiet());
+    assert_eq!(out, reply);
+}
+
+#[test]
+fn a_refused_query_is_answered_in_its_place_among_pipelined_ones() {
+    let (mut talk, mut decider, mut out) = (talk(), Decider::default(), Vec::new());
+    let first = message(b'Q', b"select 1\0");
+    client(&mut talk, &first, 100, &mut decider);
+    decider.refuse = true;
+    assert_eq!(client(&mut talk, &message(b'Q', b"select 2\0"), 3, &mut decider), b"");
+    decider.refuse = false;
+    client(&mut talk, &first, 100, &mut decider);
+    assert!(server(&mut talk, b"", &mut out).is_empty() && out.is_empty(), "not before the first has ended");
+    let reply = [message(b'C', b"SELECT 1\0"), ready(b'T')].concat();
+    server(&mut talk, &reply, &mut out);
+    server(&mut talk, &reply, &mut out);
+    let refusal = [message(b'E', b"no\0"), ready(b'T')].concat();
+    assert_eq!(out, [&reply[..], &refusal, &reply].concat());
+}
+
+#[test]
+fn the_extended_protocol_is_asked_about_once_a_unit() {
+    let (mut talk, mut decider, mut out) = (talk(), Decider::default(), Vec::new());
+    let one = [bind("", "s"), execute("")].concat();
+    let sent = [parse("s", "update t set a = 1"), one.repeat(3), message(b'S', &[])].concat();
+    assert_eq!(client(&mut talk, &sent, 7, &mut decider), sent);
+    assert_eq!(decider.asked, ["UPDATE t SET a = ?"]);
+    let done = [message(b'2', &[]), message(b'C', b"UPDATE 2\0")].concat();
+    let reply = [message(b'1', &[]), done.repeat(3), ready(b'I')].concat();
+    let events = server(&mut talk, &reply, &mut out);
+    assert!(matches!(&events[..], [Event::Ended(unit)] if unit.progress.changed_rows == 6));
+    assert_eq!(out, reply);
+}
+
+#[test]
+fn a_refused_execute_skips_to_the_sync_after_what_the_server_has_to_say() {
+    let (mut talk, mut decider, mut out) =
+        (talk(), Decider { refuse: true, ..Decider::default() }, Vec::new());
+    let before = [parse("", "select 1"), bind("", "")].concat();
+    let sent = client(&mut talk, &[&before[..], &execute(""), &bind("", "")].concat(), 5, &mut decider);
+    assert_eq!(sent, [&before[..], &message(b'H', &[])].concat(), "the server is asked for what it has");
+    server(&mut talk, &[message(b'1', &[]), message(b'2', &[])].concat(), &mut out);
+    assert_eq!(out, [message(b'1', &[]), message(b'2', &[]), message(b'E', b"no\0")].concat());
+    let sync = message(b'S', &[]);
+    assert_eq!(client(&mut talk, &sync, 5, &mut decider), sync);
+    out.clear();
+    let events = server(&mut talk, &ready(b'I'), &mut out);
+    assert!(matches!(&events[..], [Event::Ended(unit)] if unit.running.is_none()));
+    assert_eq!(out, ready(b'I'));
+}
+
+#[test]
+fn after_an_error_of_the_server_the_answers_in_the_unit_are_not_waited_for() {
+    let (mut talk, mut decider, mut out) = (talk(), Decider::default(), Vec::new());
+    let unit = [parse("", "select x"), bind("", ""), execute(""), message(b'S', &[])].concat();
+    client(&mut talk, &unit, 100, &mut decider);
+    client(&mut talk, &message(b'Q', b"own\0"), 100, &mut decider);
+    let failed = [message(b'E', b"C42703\0\0"), ready(b'I')].concat();
+    let events = server(&mut talk, &failed, &mut out);
+    assert!(matches!(&events[..], [Event::Ended(unit)] if unit.failed));
+    assert_eq!(out, [failed, message(b'E', b"no\0"), ready(b'I')].concat());
+}
+
+#[test]
+fn statements_of_ours_are_answered_between_those_of_the_server() {
+    let (mut talk, mut decider, mut out) = (talk(), Decider::default(), Vec::new());
+    let theirs = [parse("a", "select 1"), bind("", "a")].concat();
+    let ours = [parse("o", "own"), bind("p", "o"), execute("p")].concat();
+    let sync = message(b'S', &[]);
+    let sent = client(&mut talk, &[&theirs[..], &ours, &execute(""), &sync].concat(), 9, &mut decider);
+    assert_eq!(sent, [&theirs[..], &execute(""), &sync].concat());
+    let replies = [message(b'1', &[]), message(b'2', &[]), message(b'C', b"SELECT 1\0"), ready(b'I')];
+    server(&mut talk, &replies.concat(), &mut out);
+    let [one, two, done, end] = &replies;
+    let own = [one, two, &message(b'C', b"OWN\0")].map(|message| message.as_slice()).concat();
+    assert_eq!(out, [&one[..], two, &own, done, end].concat());
+}
+
+#[test]
+fn a_sync_sent_before_copied_data_is_not_answered() {
+    let (mut talk, mut decider, mut out) = (talk(), Decider::default(), Vec::new());
+    let sync = message(b'S', &[]);
+    let begin = [parse("", "copy t from stdin"), bind("", ""), execute(""), sync.clone()].concat();
+    client(&mut talk, &begin, 100, &mut decider);
+    server(&mut talk, &[message(b'1', &[]), message(b'2', &[]), message(b'G', b"\0\0\0")].concat(), &mut out);
+    assert!(!talk.is_quiet());
+    client(&mut talk, &[message(b'd', b"1\n"), message(b'c', &[]), sync].concat(), 100, &mut decider);
+    let events = server(&mut talk, &[message(b'C', b"COPY 1\0"), ready(b'I')].concat(), &mut out);
+    assert!(matches!(&events[..], [Event::Ended(unit)] if unit.progress.changed_rows == 1));
+    assert!(talk.is_quiet());
+}
+
+#[test]
+fn an_explained_query_runs_and_its_result_is_kept_back() {
+    let (mut talk, mut out) = (talk(), Vec::new());
+    let query = message(b'Q', b"explain ru select 1\0");
+    assert!(matches!(talk.client(&query).unwrap(), Step::Ask(Ask::Query(_))));
+    assert_eq!(talk.explain(&query, b"select 1", 4).unwrap(), message(b'Q', b"select 1\0"));
+    assert!(matches!(talk.client(&query).unwrap(), Step::Drop(count) if count == query.len()));
+    let note = message(b'N', b"\0");
+    let rows = [message(b'T', b"\0\0"), message(b'D', b"\0\0"), message(b'C', b"SELECT 1\0")].concat();
+    let events = server(&mut talk, &[&note[..], &rows, &ready(b'I')].concat(), &mut out);
+    assert!(matches!(&events[..], [Event::Ended(unit)] if unit.explained && unit.running == Some(4)));
+    assert_eq!(out, [note, ready(b'I')].concat());
+}
+
+#[test]
+fn a_cancelled_runaway_is_told_in_the_gateway_s_words() {
+    let (mut talk, mut decider, mut out) = (talk(), Decider::default(), Vec::new());
+    client(&mut talk, &message(b'Q', b"select 1\0"), 100, &mut decider);
+    talk.killed(b"ours".to_vec());
+    server(&mut talk, &[message(b'E', b"SERROR\0C57014\0\0"), ready(b'I')].concat(), &mut out);
+    assert_eq!(out, [&b"ours"[..], &ready(b'I')].concat());
+}
+
+proptest! {
+    /// A client's bytes pass whole and unchanged in whatever pieces they come, and so do the server's.
+    #[test]
+    fn pieces_do_not_matter(texts in prop::collection::vec("[a-z ']{0,20}", 1..8), piece in 1_usize..40, back in 1_usize..40) {
+        let (mut talk, mut decider, mut out) = (talk(), Decider::default(), Vec::new());
+        let texts: Vec<String> = texts.into_iter().filter(|text| !text.starts_with("own")).collect();
+        let mut sent = Vec::new();
+        let mut said = Vec::new();
+        for (at, text) in texts.iter().enumerate() {
+            if at % 2 == 0 {
+                sent.extend(message(b'Q', format!("{text}\0").as_bytes()));
+                said.extend([message(b'D', &[1; 30]), message(b'C', b"SELECT 1\0"), ready(b'I')].concat());
+            } else {
+                sent.extend([parse("n", text), bind("", "n"), execute(""), message(b'S', &[])].concat());
+                let replies = [message(b'1', &[]), message(b'2', &[]), message(b'I', &[]), ready(b'I')];
+                said.extend(replies.concat());
+            }
+        }
+        prop_assert_eq!(client(&mut talk, &sent, piece, &mut decider), sent);
+        prop_assert_eq!(decider.asked.len(), texts.len());
+        let (mut inbox, mut events) = (Vec::new(), Vec::new());
+        for bytes in said.chunks(back) {
+            inbox.extend_from_slice(bytes);
+            loop {
+                let (used, event) = talk.server(&inbox, &mut out, 10).unwrap();
+                inbox.drain(..used);
+                match event {
+                    Some(event) => events.push(event),
+                    None if used == 0 => break,
+                    None => {}
+                }
+            }
+        }
+        prop_assert_eq!(events.len(), texts.len());
+        prop_assert_eq!(out, said);
+    }
+
+    /// Nothing either side sends panics, and what is remembered stays bounded.
+    #[test]
+    fn any_bytes_are_survived(bytes in prop::collection::vec(any::<u8>(), 0..600), kinds in "[QPBEDCSHdcfXpF1ZTDCEKGIn]{1,40}") {
+        let mut talk = talk();
+        let framed: Vec<u8> = kinds.bytes().flat_map(|kind| {
+            let take = usize::from(kind) % (bytes.len() + 1);
+            message(kind, &bytes[..take])
+        }).collect();
+        for input in [&bytes, &framed] {
+            let (mut at, mut next, mut out) = (0, 0, Vec::new());
+            while let Ok(step) = talk.client(&input[at..]) {
+                match step {
+                    Step::Pass(count) | Step::Drop(count) => at += count,
+                    Step::More(_) => break,
+                    Step::Ask(ask) => {
+                        next += 1;
+                        let mut decider = Decider { next, refuse: next % 3 == 0, ..Decider::default() };
+                        decide(&mut talk, &input[at..], ask, &mut decider);
+                    }
+                }
+            }
+            let mut at = 0;
+            while let Ok((used, event)) = talk.server(&input[at..], &mut out, 1_000) {
+                at += used;
+                if used == 0 && event.is_none() {
+                    break;
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,232 @@
+//! Messages that the gateway writes itself, and the fields of the server's that it reads.
+
+use std::sync::Arc;
+
+use tidegate_sql::{Column, Kind, Value};
+
+use crate::govern::Denied;
+
+/// Answer to a `Parse`.
+pub(super) const PARSE_COMPLETE: &[u8] = b"1\0\0\0\x04";
+/// Answer to a `Bind`.
+pub(super) const BIND_COMPLETE: &[u8] = b"2\0\0\0\x04";
+/// Asks the server to send what it has.
+pub(super) const FLUSH: &[u8] = b"H\0\0\0\x04";
+/// SQLSTATE of a cancelled statement.
+const QUERY_CANCELED: &[u8] = b"57014";
+/// Most result formats of a `Bind`; PostgreSQL knows no wider result.
+const MAX_FORMATS: usize = 1_664;
+
+/// An error that leaves the connection usable.
+pub(crate) fn error(denied: &Denied) -> Vec<u8> {
+    notice_like(b'E', "ERROR", denied.code.postgres_state, &denied.message, &denied.hint)
+}
+
+/// An error that ends the connection.
+pub(crate) fn fatal(sqlstate: &str, message: &str) -> Vec<u8> {
+    notice_like(b'E', "FATAL", sqlstate, message, "")
+}
+
+/// Something to know.
+pub(super) fn notice(message: &str) -> Vec<u8> {
+    notice_like(b'N', "NOTICE", "00000", message, "")
+}
+
+fn notice_like(kind: u8, severity: &str, sqlstate: &str, message: &str, hint: &str) -> Vec<u8> {
+    let mut body = Vec::new();
+    for (field, text) in [(b'S', severity), (b'V', severity), (b'C', sqlstate), (b'M', message), (b'H', hint)]
+    {
+        if !text.is_empty() {
+            body.push(field);
+            body.extend(text.bytes().filter(|byte| *byte != 0));
+            body.push(0);
+        }
+    }
+    body.push(0);
+    framed(kind, &body)
+}
+
+/// The server is ready, in this state of the transaction.
+pub(super) fn ready_for_query(status: u8) -> Vec<u8> {
+    framed(b'Z', &[status])
+}
+
+/// A simple query.
+pub(super) fn query(text: &[u8]) -> Vec<u8> {
+    let body: Vec<u8> = text.iter().copied().filter(|byte| *byte != 0).chain([0]).collect();
+    framed(b'Q', &body)
+}
+
+/// A statement has run.
+pub(crate) fn command_complete(tag: &str) -> Vec<u8> {
+    let body: Vec<u8> = tag.bytes().chain([0]).collect();
+    framed(b'C', &body)
+}
+
+/// A statement takes no parameters.
+pub(crate) fn no_parameters() -> Vec<u8> {
+    framed(b't', &[0, 0])
+}
+
+/// A statement returns no rows.
+pub(crate) fn no_data() -> Vec<u8> {
+    framed(b'n', &[])
+}
+
+/// The columns of a result; `formats` tells which are asked for in binary.
+pub(crate) fn row_description(columns: &[Column], formats: &[bool]) -> Vec<u8> {
+    let mut body = Vec::new();
+    body.extend(short(columns.len()));
+    for (at, column) in columns.iter().enumerate() {
+        let (oid, size): (u32, i16) = match column.kind {
+            Kind::Text | Kind::Timestamp => (25, -1),
+            Kind::Int => (20, 8),
+            Kind::Float => (701, 8),
+        };
+        body.extend(column.name.bytes().filter(|byte| *byte != 0));
+        body.extend([0; 7]);
+        body.extend(oid.to_be_bytes());
+        body.extend(size.to_be_bytes());
+        body.extend((-1_i32).to_be_bytes());
+        body.extend(i16::from(binary(formats, at)).to_be_bytes());
+    }
+    framed(b'T', &body)
+}
+
+/// One row.
+pub(crate) fn data_row(cells: &[Value], formats: &[bool]) -> Vec<u8> {
+    let mut body = Vec::new();
+    body.extend(short(cells.len()));
+    for (at, cell) in cells.iter().enumerate() {
+        let bytes = match (cell, binary(formats, at)) {
+            (Value::Null, _) => {
+                body.extend((-1_i32).to_be_bytes());
+                continue;
+            }
+            (Value::Text(text), _) => text.clone().into_bytes(),
+            (Value::Int(number), true) => number.to_be_bytes().to_vec(),
+            (Value::Int(number), false) => number.to_string().into_bytes(),
+            (Value::Float(number), true) => number.to_be_bytes().to_vec(),
+            (Value::Float(number), false) => number.to_string().into_bytes(),
+        };
+        body.extend(u32::try_from(bytes.len()).unwrap_or(u32::MAX).to_be_bytes());
+        body.extend(bytes);
+    }
+    framed(b'D', &body)
+}
+
+fn binary(formats: &[bool], column: usize) -> bool {
+    match formats {
+        [all] => *all,
+        each => each.get(column).copied().unwrap_or(false),
+    }
+}
+
+fn short(number: usize) -> [u8; 2] {
+    u16::try_from(number).unwrap_or(u16::MAX).to_be_bytes()
+}
+
+fn framed(kind: u8, body: &[u8]) -> Vec<u8> {
+    let length = u32::try_from(body.len().saturating_add(4)).unwrap_or(u32::MAX);
+    let mut message = vec![kind];
+    message.extend(length.to_be_bytes());
+    message.extend_from_slice(body);
+    message
+}
+
+/// The formats asked for a result, from a `Bind` behind its two names: true is binary.
+pub(super) fn result_formats(body: &[u8]) -> Arc<[bool]> {
+    let read = || {
+        let (parameter_formats, mut rest) = split_short(body)?;
+        rest = rest.get(2 * parameter_formats..)?;
+        let (parameters, mut rest) = split_short(rest)?;
+        for _ in 0..parameters {
+            let (length, after) = rest.split_first_chunk::<4>()?;
+            let length = usize::try_from(i32::from_be_bytes(*length)).unwrap_or(0);
+            rest = after.get(length..)?;
+        }
+        let (formats, rest) = split_short(rest)?;
+        let codes = rest.chunks_exact(2).take(formats.min(MAX_FORMATS));
+        Some(codes.map(|code| code != [0, 0]).collect())
+    };
+    read().unwrap_or_default()
+}
+
+fn split_short(bytes: &[u8]) -> Option<(usize, &[u8])> {
+    let (number, rest) = bytes.split_first_chunk::<2>()?;
+    Some((usize::from(u16::from_be_bytes(*number)), rest))
+}
+
+/// Process id and secret, from the body of `BackendKeyData`.
+pub(super) fn key(body: &[u8]) -> Option<(u32, u32)> {
+    let (pid, rest) = body.split_first_chunk::<4>()?;
+    let (secret, _) = rest.split_first_chunk::<4>()?;
+    Some((u32::from_be_bytes(*pid), u32::from_be_bytes(*secret)))
+}
+
+/// How many rows a command changed, from its tag, such as `INSERT 0 5`.
+pub(super) fn changed_rows(tag: &[u8]) -> u64 {
+    let tag = tag.split(|byte| *byte == 0).next().unwrap_or_default();
+    let changes = [&b"INSERT "[..], b"UPDATE ", b"DELETE ", b"MERGE ", b"COPY "];
+    if !changes.iter().any(|command| tag.starts_with(command)) {
+        return 0;
+    }
+    let count = tag.rsplit(|byte| *byte == b' ').next().unwrap_or_default();
+    std::str::from_utf8(count).ok().and_then(|text| text.parse().ok()).unwrap_or(0)
+}
+
+/// Whether an `ErrorResponse` says that the statement was cancelled.
+pub(super) fn is_cancelled(body: &[u8]) -> bool {
+    let mut fields = body.split(|byte| *byte == 0);
+    fields
+        .any(|field| field.split_first().is_some_and(|(kind, text)| *kind == b'C' && text == QUERY_CANCELED))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn tags_tell_changed_rows() {
+        let table: [(&[u8], u64); 6] = [
+            (b"INSERT 0 5\0", 5),
+            (b"UPDATE 3\0", 3),
+            (b"SELECT 9\0", 0),
+            (b"BEGIN\0", 0),
+            (b"COPY 12\0", 12),
+            (b"", 0),
+        ];
+        for (tag, rows) in table {
+            assert_eq!(changed_rows(tag), rows, "{tag:?}");
+        }
+    }
+
+    #[test]
+    fn rows_are_written_in_text_and_in_binary() {
+        let cells = [Value::Int(258), Value::Null, Value::Text("ä".into())];
+        assert_eq!(
+            data_row(&cells, &[]),
+            b"D\0\0\0\x17\0\x03\0\0\0\x03258\xff\xff\xff\xff\0\0\0\x02\xc3\xa4"
+        );
+        let binary = data_row(&cells, &[true]);
+        assert_eq!(&binary[7..19], b"\0\0\0\x08\0\0\0\0\0\0\x01\x02");
+        let description = row_description(&[Column { name: "n".into(), kind: Kind::Int }], &[true]);
+        assert_eq!(description.len(), 5 + 2 + 2 + 18);
+        assert!(description.ends_with(&[0, 0, 0, 20, 0, 8, 255, 255, 255, 255, 0, 1]));
+    }
+
+    #[test]
+    fn formats_are_read_behind_the_parameters_and_nonsense_is_text() {
+        let body = b"\0\x01\0\x01\0\x02\xff\xff\xff\xff\0\0\0\x01x\0\x02\0\0\0\x01";
+        assert_eq!(&*result_formats(body), [false, true]);
+        assert_eq!(&*result_formats(b"\xff\xff"), [false; 0]);
+    }
+
+    #[test]
+    fn a_cancelled_statement_is_told_by_its_code() {
+        let denied =
+            Denied { code: tidegate_sql::Code::RUNAWAY, message: "C57014x".into(), hint: String::new() };
+        assert!(is_cancelled(&error(&denied)[5..]));
+        assert!(!is_cancelled(&fatal("57P01", "57014")[5..]));
+    }
+}

@@ -1,0 +1,13 @@
+//! PostgreSQL, protocol 3: passed through message by message, with admission before each statement.
+
+mod cancel;
+mod conversation;
+mod frame;
+mod message;
+mod own;
+mod serve;
+mod session;
+mod startup;
+
+pub(crate) use cancel::Cancels;
+pub(crate) use serve::{Shared, serve};

@@ -1,0 +1,64 @@
+//! A connection: plain, over a Unix socket, or under TLS on either side.
+
+use std::io;
+use std::pin::Pin;
+use std::task::{Context, Poll};
+
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::net::{TcpStream, UnixStream};
+use tokio_rustls::{client, server};
+
+/// See the module.
+#[derive(Debug)]
+pub(crate) enum Stream {
+    Tcp(TcpStream),
+    Unix(UnixStream),
+    /// The gateway is the server of it.
+    TlsFromClient(Box<server::TlsStream<TcpStream>>),
+    /// The gateway is the client of it.
+    TlsToServer(Box<client::TlsStream<TcpStream>>),
+}
+
+macro_rules! each {
+    ($stream:expr, $inner:ident => $call:expr) => {
+        match $stream.get_mut() {
+            Stream::Tcp($inner) => $call,
+            Stream::Unix($inner) => $call,
+            Stream::TlsFromClient($inner) => $call,
+            Stream::TlsToServer($inner) => $call,
+        }
+    };
+}
+
+impl Stream {
+    /// The port this end of a TCP connection has.
+    pub(crate) fn local_port(&self) -> Option<u16> {
+        let tcp = match self {
+            Self::Tcp(tcp) => tcp,
+            Self::TlsFromClient(tls) => tls.get_ref().0,
+            Self::TlsToServer(tls) => tls.get_ref().0,
+            Self::Unix(_) => return None,
+        };
+        tcp.local_addr().ok().map(|address| address.port())
+    }
+}
+
+impl AsyncRead for Stream {
+    fn poll_read(self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+        each!(self, inner => Pin::new(inner).poll_read(cx, buf))
+    }
+}
+
+impl AsyncWrite for Stream {
+    fn poll_write(self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &[u8]) -> Poll<io::Result<usize>> {
+        each!(self, inner => Pin::new(inner).poll_write(cx, buf))
+    }
+
+    fn poll_flush(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        each!(self, inner => Pin::new(inner).poll_flush(cx))
+    }
+
+    fn poll_shutdown(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        each!(self, inner => Pin::new(inner).poll_shutdown(cx))
+    }
+}

@@ -1,0 +1,129 @@
+//! TLS on either side: certificates of the gateway for its clients, and trust in databases.
+
+use std::io;
+use std::path::Path;
+use std::sync::Arc;
+
+use tokio::net::TcpStream;
+use tokio_rustls::rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
+use tokio_rustls::rustls::crypto::{CryptoProvider, ring, verify_tls12_signature, verify_tls13_signature};
+use tokio_rustls::rustls::pki_types::pem::PemObject as _;
+use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName, UnixTime};
+use tokio_rustls::rustls::{
+    ClientConfig, DigitallySignedStruct, Error, RootCertStore, ServerConfig, SignatureScheme,
+};
+use tokio_rustls::{TlsAcceptor, TlsConnector, client};
+
+use crate::upstream::TlsMode;
+
+/// What cannot be used for TLS.
+#[derive(Debug, thiserror::Error)]
+pub enum TlsError {
+    /// A file that cannot be read as PEM.
+    #[error("{path}: {reason}; give a PEM file")]
+    File {
+        /// The file.
+        path: String,
+        /// What is wrong.
+        reason: String,
+    },
+    /// Certificate and key do not fit.
+    #[error("certificate and key cannot be used: {0}")]
+    Pair(#[from] Error),
+}
+
+/// For clients: the certificate chain and key in these files.
+pub(crate) fn acceptor(certificates: &Path, key: &Path) -> Result<TlsAcceptor, TlsError> {
+    let chain = CertificateDer::pem_file_iter(certificates).and_then(Iterator::collect::<Result<Vec<_>, _>>);
+    let chain = chain.map_err(|error| unreadable(certificates, &error))?;
+    let key = PrivateKeyDer::from_pem_file(key).map_err(|error| unreadable(key, &error))?;
+    let config = ServerConfig::builder_with_provider(provider())
+        .with_safe_default_protocol_versions()?
+        .with_no_client_auth()
+        .with_single_cert(chain, key)?;
+    Ok(TlsAcceptor::from(Arc::new(config)))
+}
+
+/// For databases; `None` when the mode wants none. `authorities` replaces those the machine trusts.
+pub(crate) fn connector(mode: TlsMode, authorities: Option<&Path>) -> Result<Option<TlsConnector>, TlsError> {
+    let builder = ClientConfig::builder_with_provider(provider()).with_safe_default_protocol_versions()?;
+    let config = match mode {
+        TlsMode::Disable => return Ok(None),
+        TlsMode::Require => builder
+            .dangerous()
+            .with_custom_certificate_verifier(Arc::new(Unverified(provider())))
+            .with_no_client_auth(),
+        TlsMode::VerifyFull => {
+            let mut roots = RootCertStore::empty();
+            match authorities {
+                Some(path) => {
+                    let all =
+                        CertificateDer::pem_file_iter(path).map_err(|error| unreadable(path, &error))?;
+                    for authority in all {
+                        roots.add(authority.map_err(|error| unreadable(path, &error))?)?;
+                    }
+                }
+                None => drop(roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs)),
+            }
+            builder.with_root_certificates(roots).with_no_client_auth()
+        }
+    };
+    Ok(Some(TlsConnector::from(Arc::new(config))))
+}
+
+/// Puts a connection to `host` under TLS.
+pub(crate) async fn connect(
+    connector: &TlsConnector,
+    host: &str,
+    tcp: TcpStream,
+) -> io::Result<client::TlsStream<TcpStream>> {
+    let name = ServerName::try_from(host.to_owned()).map_err(io::Error::other)?;
+    connector.connect(name, tcp).await
+}
+
+fn provider() -> Arc<CryptoProvider> {
+    Arc::new(ring::default_provider())
+}
+
+fn unreadable(path: &Path, error: &impl std::fmt::Display) -> TlsError {
+    TlsError::File { path: path.display().to_string(), reason: error.to_string() }
+}
+
+/// Takes any certificate, as `tls=require` asks for: private against listeners, not against impostors.
+#[derive(Debug)]
+struct Unverified(Arc<CryptoProvider>);
+
+impl ServerCertVerifier for Unverified {
+    fn verify_server_cert(
+        &self,
+        _: &CertificateDer<'_>,
+        _: &[CertificateDer<'_>],
+        _: &ServerName<'_>,
+        _: &[u8],
+        _: UnixTime,
+    ) -> Result<ServerCertVerified, Error> {
+        Ok(ServerCertVerified::assertion())
+    }
+
+    fn verify_tls12_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signature: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, Error> {
+        verify_tls12_signature(message, certificate, signature, &self.0.signature_verification_algorithms)
+    }
+
+    fn verify_tls13_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signature: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, Error> {
+        verify_tls13_signature(message, certificate, signature, &self.0.signature_verification_algorithms)
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+        self.0.signature_verification_algorithms.supported_schemes()
+    }
+}

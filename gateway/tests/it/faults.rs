@@ -1,0 +1,85 @@
+//! Databases that die, clients that vanish, bytes that make no sense.
+
+use std::time::Duration;
+
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::TcpStream;
+
+use crate::stage::{Stage, eventually, login, state, try_login, value};
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_database_that_is_killed_ends_its_sessions_and_serves_again() {
+    let mut stage = Stage::new().await;
+    let ann = stage.ann().await;
+    let running = tokio::spawn(async move { ann.simple_query("select pg_sleep(60)").await.is_err() });
+    tokio::time::sleep(Duration::from_millis(300)).await;
+    tokio::task::block_in_place(|| stage.postgres.kill());
+    assert!(running.await.unwrap(), "the statement fails with the database");
+    assert_eq!(state(try_login(stage.port(), "shop", ("ann", "ann")).await.map(|_| ())), "08006");
+    tokio::task::block_in_place(|| stage.postgres.run());
+    let ann = stage.ann().await;
+    assert_eq!(value(&ann, "select 1").await, "1");
+    assert!(stage.gateway.shutdown().await.is_empty(), "all that was charged is known to the controller");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_client_that_vanishes_leaves_no_statement_behind() {
+    let stage = Stage::new().await;
+    let root = stage.direct().await;
+    let mut psql = stage.postgres.program("psql");
+    psql.args(["-X", "-h", "127.0.0.1", "-p", &stage.port().to_string(), "-U", "ann", "shop"]);
+    psql.args(["-c", "select count(*) from generate_series(1, 10000000000)"]).env("PGPASSWORD", "ann");
+    let mut client = psql.spawn().unwrap();
+    let active = "select count(*) from pg_stat_activity where usename = 'ann'";
+    eventually("it runs", async || value(&root, active).await == "1").await;
+    tokio::time::sleep(Duration::from_millis(300)).await;
+    client.kill().unwrap();
+    client.wait().unwrap();
+    eventually("it is gone", async || value(&root, active).await == "0").await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn nonsense_is_cut_off_and_nobody_else_notices() {
+    let stage = Stage::with(|config| config.login_timeout = Duration::from_secs(2)).await;
+    let ann = stage.ann().await;
+    let startup = b"\0\0\0\x1e\0\x03\0\0user\0ann\0database\0s\0\0";
+    let inputs: [&[u8]; 6] = [
+        b"GET / HTTP/1.1\r\n\r\n",
+        b"\0\0\0\x08",
+        &[0xff; 64],
+        &[0, 0, 0, 9, 4, 210, 22, 46, 1],
+        b"\0\0\0\x08\x04\xd2\x16\x2fgarbage that is no TLS",
+        startup,
+    ];
+    for input in inputs {
+        let mut stream = TcpStream::connect(("127.0.0.1", stage.port())).await.unwrap();
+        stream.write_all(input).await.unwrap();
+        let mut answer = Vec::new();
+        // Closed by the gateway, at once or when the login takes too long.
+        let ended = tokio::time::timeout(Duration::from_secs(20), stream.read_to_end(&mut answer)).await;
+        assert!(ended.is_ok(), "{input:?}");
+    }
+    assert_eq!(value(&ann, "select 1").await, "1");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn sessions_are_bounded_and_the_next_is_told() {
+    let stage = Stage::with(|config| config.max_sessions = 2).await;
+    let _first = stage.ann().await;
+    let second = stage.ann().await;
+    assert_eq!(state(try_login(stage.port(), "shop", ("ann", "ann")).await.map(|_| ())), "53300");
+    drop(second);
+    eventually("there is a place again", async || {
+        try_login(stage.port(), "shop", ("ann", "ann")).await.is_ok()
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn without_a_controller_statements_fail_clearly_or_run_as_told() {
+    let mut stage = Stage::with(|config| config.endpoints = vec!["http://127.0.0.1:9".to_owned()]).await;
+    let ann = login(stage.port(), "shop", ("ann", "ann")).await;
+    assert_eq!(state(ann.simple_query("select 1").await), "57P03");
+    drop(ann);
+    tokio::task::block_in_place(|| stage.postgres.kill());
+}

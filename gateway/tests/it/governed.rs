@@ -1,0 +1,157 @@
+//! Who pays, who waits, who may: statements under their groups.
+
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+use crate::stage::{Stage, eventually, gateway, login, state, value};
+
+#[tokio::test(flavor = "multi_thread")]
+async fn groups_are_made_bound_and_changed_over_the_same_connection() {
+    let stage = Stage::new().await;
+    let (admin, ann) = (stage.admin().await, stage.ann().await);
+    assert_eq!(value(&ann, "select current_resource_group()").await, "default");
+    admin.batch_execute("create resource group small ru_per_sec = 50 priority = low").await.unwrap();
+    admin.batch_execute("alter user ann resource group small").await.unwrap();
+    // A live session is moved at its next statement.
+    eventually("ann is in the group", async || {
+        value(&ann, "select current_resource_group()").await == "small"
+    })
+    .await;
+    assert_eq!(state(ann.batch_execute("create resource group mine ru_per_sec = 1").await), "42501");
+    assert_eq!(state(ann.batch_execute("set resource group default").await), "42501");
+    assert_eq!(state(admin.batch_execute("create resource group small ru_per_sec = 1").await), "42710");
+    assert_eq!(state(admin.batch_execute("create resource group x ru_per_sec = ").await), "42601");
+    let shown = admin
+        .query("select name, ru_per_sec from information_schema.resource_groups order by name", &[])
+        .await;
+    let shown: Vec<(String, String)> = shown.unwrap().iter().map(|row| (row.get(0), row.get(1))).collect();
+    assert_eq!(shown, [("default".into(), "UNLIMITED".into()), ("small".into(), "50".into())]);
+    admin.batch_execute("set resource group small").await.unwrap();
+    assert_eq!(value(&admin, "select current_resource_group()").await, "small");
+    // The rest of the session works as before.
+    assert_eq!(value(&ann, "select 40 + 2").await, "42");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_group_in_debt_refuses_others_spares_transactions_and_keeps_sessions_usable() {
+    let stage = Stage::with(|config| config.policy.max_wait = Duration::from_secs(2)).await;
+    let (admin, ann, locking) = (stage.admin().await, stage.ann().await, stage.ann().await);
+    admin.batch_execute("create resource group tiny ru_per_sec = 2").await.unwrap();
+    admin.batch_execute("alter user ann resource group tiny").await.unwrap();
+    for session in [&ann, &locking] {
+        let group = "select current_resource_group()";
+        eventually("ann is in the group", async || value(session, group).await == "tiny").await;
+    }
+    eventually("it is inside a transaction", async || locking.batch_execute("begin").await.is_ok()).await;
+    // Some 100 RU of CPU: a minute's worth. The last of its result comes when that is paid for.
+    let heavy = stage.ann().await;
+    let slow = tokio::spawn(async move {
+        let sql = "select count(*) from generate_series(1, 2000) a, generate_series(1, 2000) b where a <> b";
+        // Refused until the estimate fits what the group has.
+        while heavy.batch_execute(sql).await.is_err() {}
+    });
+    eventually("the group owes", async || {
+        let answer = ann.query("select 1", &[]).await;
+        answer.is_err_and(|error| error.as_db_error().unwrap().message().contains("owes"))
+    })
+    .await;
+    let error = ann.query("select 1", &[]).await.unwrap_err();
+    let error = error.as_db_error().unwrap();
+    assert_eq!(error.code().code(), "53400", "{error:?}");
+    assert!(error.message().contains("resource group tiny"), "{error:?}");
+    assert!(error.hint().unwrap().starts_with("Retry after"), "{error:?}");
+    // The same in the simple protocol.
+    assert_eq!(state(ann.batch_execute("select 2").await), "53400");
+    for _ in 0..3 {
+        locking.batch_execute("select 4").await.unwrap();
+    }
+    locking.batch_execute("commit").await.unwrap();
+    assert_eq!(state(locking.batch_execute("select 5").await), "53400");
+    slow.abort();
+    admin.batch_execute("alter user ann resource group default").await.unwrap();
+    eventually("ann is out of it", async || {
+        value(&ann, "select current_resource_group()").await == "default"
+    })
+    .await;
+    assert_eq!(value(&ann, "select 3").await, "3");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_statements_cost_adds_up_to_what_their_group_consumed() {
+    let stage = Stage::new().await;
+    let (admin, ann) = (stage.admin().await, stage.ann().await);
+    admin.batch_execute("create resource group shop ru_per_sec = 100000").await.unwrap();
+    admin.batch_execute("alter database shop resource group shop").await.unwrap();
+    eventually("ann is in the group", async || {
+        value(&ann, "select current_resource_group()").await == "shop"
+    })
+    .await;
+    ann.batch_execute("create table t (a int)").await.unwrap();
+    let insert = ann.prepare("insert into t values ($1)").await.unwrap();
+    for number in 0..50 {
+        ann.execute(&insert, &[&number]).await.unwrap();
+    }
+    assert!(ann.batch_execute("select a / 0 from t").await.is_err());
+    eventually("statements are reported", async || {
+        value(
+            &admin,
+            "select count(*) from tidegate.statements where template like 'INSERT INTO t%' and calls = 50",
+        )
+        .await
+            == "1"
+    })
+    .await;
+    let costs = "select sum(ru) from tidegate.statements where resource_group = 'shop'";
+    let consumed = "select ru from tidegate.usage where resource_group = 'shop' and client is null";
+    eventually("both agree", async || {
+        let (costs, consumed) = (value(&admin, costs).await, value(&admin, consumed).await);
+        let (costs, consumed): (f64, f64) = (costs.parse().unwrap_or(0.0), consumed.parse().unwrap_or(-1.0));
+        (costs - consumed).abs() < 0.000_5 && consumed > 100.0
+    })
+    .await;
+    let explained = admin.simple_query("explain ru select count(*) from pg_class").await.unwrap();
+    assert!(format!("{explained:?}").contains("counted by the kernel"), "{explained:?}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn two_gateways_hold_a_group_to_one_rate() {
+    let stage = Stage::new().await;
+    let other = gateway(&stage.controller, stage.postgres.port, "gw2", |config| {
+        config.policy.max_wait = Duration::from_secs(30);
+    })
+    .await;
+    let admin = stage.admin().await;
+    admin.batch_execute("create resource group fair ru_per_sec = 200").await.unwrap();
+    admin.batch_execute("alter user ann resource group fair").await.unwrap();
+    let ports = [stage.port(), other.addresses[0].port()];
+    let began = Instant::now();
+    let sessions: Vec<_> = (0..8)
+        .map(|at| {
+            tokio::spawn(async move {
+                let session = login(ports[at % 2], "shop", ("ann", "ann")).await;
+                while began.elapsed() < Duration::from_secs(6) {
+                    let _ = session.simple_query("select count(*) from generate_series(1, 20000)").await;
+                }
+            })
+        })
+        .collect();
+    for session in sessions {
+        session.await.unwrap();
+    }
+    let most = began.elapsed().as_secs_f64() * 200.0 + 200.0;
+    let consumed =
+        "select coalesce(sum(ru), 0) from tidegate.usage where resource_group = 'fair' and client is null";
+    let mut before = -1.0;
+    eventually("all is reported", async || {
+        let now: f64 = value(&admin, consumed).await.parse().unwrap();
+        let steady = now == before;
+        before = now;
+        tokio::time::sleep(Duration::from_secs(2)).await;
+        steady
+    })
+    .await;
+    // Eight statements were under way at most, of some 3 RU each.
+    assert!((400.0..most + 60.0).contains(&before), "{before} RU, at most {most}");
+    assert!(other.shutdown().await.is_empty());
+}

@@ -1,0 +1,113 @@
+//! What clients get through the gateway is what they get without it.
+
+use mysql_async::prelude::Queryable as _;
+use mysql_async::{ChangeUserOpts, Params};
+
+use crate::server::ROOT;
+use crate::stage::{Stage, error, login, value};
+
+const SCRIPT: &str = "
+create table t (id int primary key auto_increment, name varchar(50), v double, d datetime(3), b blob);
+insert into t (name, v, d, b) values ('a', 1.5, '2024-01-02 03:04:05.678', x'00ff'), ('bü', null, null, null);
+select * from t;
+select id as `wei rd``name`, name as 'x y' from t order by id desc;
+select null, '', 18446744073709551615, -3, x'fffe00', true;
+select * from nosuch;
+selec;
+begin; update t set v = 2; rollback; select v from t;
+select 1/0; show warnings;
+select repeat('x', 20000000);
+select seq, repeat('y', 100) from seq_1_to_100000;
+create procedure p() begin select 1; select 2, 3; end;
+delimiter //
+create procedure q() begin select 1; select 2, 3; end//
+delimiter ;
+call q();
+prepare s from 'select ? + 1'; set @a = 4; execute s using @a; deallocate prepare s;
+signal sqlstate '45000' set message_text = 'böse';
+kill query 999999;
+use other; select database(); use shop;
+load data local infile '/proc/sys/kernel/ostype' into table t (name); select name from t where name = 'Linux';
+load data local infile '/nosuchfile' into table t;
+set names latin1; select 'abc'; set names utf8mb4;
+show status like 'nosuch';
+drop table t; drop procedure q;
+";
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_script_gives_what_it_gives_without_the_gateway() {
+    let stage = Stage::new().await;
+    let direct = stage.script(stage.server.port, SCRIPT.as_bytes());
+    let passed = stage.script(stage.port(), SCRIPT.as_bytes());
+    assert!(direct.len() > 20_000_000, "{} bytes", direct.len());
+    if direct != passed {
+        let at = direct.iter().zip(&passed).position(|(one, other)| one != other).unwrap_or(0);
+        let shown =
+            |bytes: &[u8]| String::from_utf8_lossy(&bytes[at.saturating_sub(200)..][..400]).into_owned();
+        panic!("at byte {at}\n{}\n---\n{}", shown(&direct), shown(&passed));
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn prepared_statements_and_changes_of_the_session_work() {
+    let stage = Stage::new().await;
+    let mut ann = stage.ann().await;
+    let statement = ann.prep("select ?, repeat(?, 3)").await.unwrap();
+    for number in 0..20_u32 {
+        let row: (u32, String) = ann.exec_first(&statement, (number, "x")).await.unwrap().unwrap();
+        assert_eq!(row, (number, "xxx".to_owned()));
+    }
+    ann.close(statement).await.unwrap();
+    assert_eq!(error(ann.prep("selec ?").await).0, 1064);
+    let long = "z".repeat(17_000_000);
+    let length: usize = ann.exec_first("select length(?)", (&long,)).await.unwrap().unwrap();
+    assert_eq!(length, long.len());
+    ann.query_drop("set @mine = 1").await.unwrap();
+    assert!(ann.reset().await.unwrap());
+    assert_eq!(value::<Option<u32>>(&mut ann, "select @mine").await, None);
+    let opts = ChangeUserOpts::new().with_user(Some(ROOT.0.into())).with_pass(Some(ROOT.1.into()));
+    ann.change_user(opts.with_db_name(Some("other".into()))).await.unwrap();
+    let now: (String, String) = ann.query_first("select current_user(), database()").await.unwrap().unwrap();
+    assert_eq!(now, ("gate@%".to_owned(), "other".to_owned()));
+    ann.disconnect().await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_refused_file_is_an_error_and_the_session_goes_on() {
+    let stage = Stage::with(|config| config.local_infile = false).await;
+    let script = b"create temporary table t (a text);
+        load data local infile '/proc/sys/kernel/ostype' into table t; select count(*) from t;";
+    let heard = String::from_utf8(stage.script(stage.port(), script)).unwrap();
+    assert!(heard.contains("ERROR 3948 (42000)") && heard.contains("passes no files"), "{heard}");
+    assert!(heard.contains("|        0 |"), "{heard}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_client_that_leaves_in_the_middle_leaves_nothing_behind() {
+    let stage = Stage::new().await;
+    let mut ann = stage.ann().await;
+    let id: u64 = value(&mut ann, "select connection_id()").await;
+    let running =
+        tokio::spawn(async move { ann.query_drop("select count(*), sleep(60) from seq_1_to_10").await });
+    let mut root = login(stage.server.port, "shop", ROOT).await;
+    let busy =
+        format!("select count(*) from information_schema.processlist where id = {id} and command = 'Query'");
+    crate::stage::eventually("it runs", async || value::<u32>(&mut root, &busy).await == 1).await;
+    running.abort();
+    let left = format!("select count(*) from information_schema.processlist where id = {id}");
+    crate::stage::eventually("it is gone", async || value::<u32>(&mut root, &left).await == 0).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_server_that_dies_ends_its_sessions_and_new_ones_are_told() {
+    let mut stage = Stage::new().await;
+    let mut ann = stage.ann().await;
+    stage.server.kill();
+    assert!(ann.query_drop("select 1").await.is_err());
+    let heard = String::from_utf8(stage.script(stage.port(), b"select 1;")).unwrap();
+    assert!(heard.contains("the gateway cannot reach the database"), "{heard}");
+    stage.server.run();
+    let mut ann = stage.ann().await;
+    assert_eq!(value::<u32>(&mut ann, "select 40 + 2").await, 42);
+    let _: Vec<u32> = ann.exec("select ?", Params::from((1_u32,))).await.unwrap();
+}

@@ -1,0 +1,140 @@
+//! Everything together: a database, a controller in this process, a gateway between clients and the database.
+
+use std::process::{Command, Stdio};
+use std::time::Duration;
+
+use mysql_async::prelude::{FromValue, Queryable as _};
+use mysql_async::{Conn, Error, OptsBuilder};
+use tempfile::TempDir;
+use tidegate_controller::{Config as ControllerConfig, Controller, Running};
+use tidegate_gateway::{Config, Gateway, Listener, Policy, Principals, Upstream};
+
+use crate::server::{MariaDb, ROOT};
+
+/// A database with a user `ann` and the database `shop`.
+pub(crate) struct Stage {
+    pub(crate) server: MariaDb,
+    pub(crate) gateway: Gateway,
+    _controller: Running,
+    _folder: TempDir,
+}
+
+impl Stage {
+    pub(crate) async fn new() -> Self {
+        Self::with(|_| {}).await
+    }
+
+    /// With other settings of the gateway.
+    pub(crate) async fn with(change: impl FnOnce(&mut Config)) -> Self {
+        let server = tokio::task::spawn_blocking(MariaDb::start).await.unwrap();
+        server.root("create database shop; create database other; create user ann identified by 'ann'");
+        server.root("grant all on shop.* to ann; grant all on other.* to ann");
+        let folder = tempfile::tempdir().unwrap();
+        let controller = Controller::start(ControllerConfig {
+            store: folder.path().join("store.redb"),
+            grpc_listen: "127.0.0.1:0".parse().unwrap(),
+            http_listen: "127.0.0.1:0".parse().unwrap(),
+            ..ControllerConfig::default()
+        });
+        let controller = controller.await.unwrap();
+        let (user, password) = (ROOT.0, ROOT.1.replace(' ', "%20"));
+        let upstream =
+            Upstream::parse(&format!("mysql://{user}:{password}@127.0.0.1:{}", server.port)).unwrap();
+        let policy = Policy {
+            max_wait: Duration::from_millis(700),
+            admins: Principals::parse([ROOT.0]).unwrap(),
+            ..Policy::default()
+        };
+        let mut config = Config {
+            endpoints: vec![format!("http://{}", controller.grpc_addr)],
+            identity: "gw".to_owned(),
+            listeners: vec![Listener { listen: "127.0.0.1:0".parse().unwrap(), upstream }],
+            policy,
+            ..Config::default()
+        };
+        change(&mut config);
+        let gateway = Gateway::start(config).await.unwrap();
+        Self { server, gateway, _controller: controller, _folder: folder }
+    }
+
+    pub(crate) fn port(&self) -> u16 {
+        self.gateway.addresses[0].port()
+    }
+
+    /// The superuser, through the gateway.
+    pub(crate) async fn admin(&self) -> Conn {
+        login(self.port(), "shop", ROOT).await
+    }
+
+    /// Ann, through the gateway.
+    pub(crate) async fn ann(&self) -> Conn {
+        login(self.port(), "shop", ("ann", "ann")).await
+    }
+
+    /// What the `mariadb` client says to a script, with errors among the results, as ann at this port.
+    pub(crate) fn script(&self, port: u16, script: &[u8]) -> Vec<u8> {
+        use std::io::Write as _;
+        let mut client = Command::new("mariadb");
+        client.args(["--no-defaults", "-h127.0.0.1", "-uann", "-pann", "--local-infile=1", "--force", "-t"]);
+        client.args(["--column-type-info", "--max-allowed-packet=64M", &format!("-P{port}"), "shop"]);
+        client.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let mut child = client.spawn().unwrap();
+        let mut input = child.stdin.take().unwrap();
+        let script = script.to_vec();
+        let writer = std::thread::spawn(move || input.write_all(&script));
+        let output = child.wait_with_output().unwrap();
+        writer.join().unwrap().unwrap();
+        [output.stdout, output.stderr].concat()
+    }
+}
+
+/// A session.
+pub(crate) async fn login(port: u16, database: &str, (user, password): (&str, &str)) -> Conn {
+    let opts = OptsBuilder::default()
+        .ip_or_hostname("127.0.0.1")
+        .tcp_port(port)
+        .user(Some(user))
+        .pass(Some(password))
+        .db_name(Some(database))
+        .prefer_socket(false);
+    // The driver asks for settings at once, and the first lease may take longer than a statement waits.
+    let mut session = None;
+    eventually("the login is admitted", async || {
+        session = Conn::new(opts.clone()).await.ok();
+        session.is_some()
+    })
+    .await;
+    session.unwrap()
+}
+
+/// The first value of the first row.
+pub(crate) async fn value<T: FromValue + Send + 'static>(session: &mut Conn, sql: &str) -> T {
+    session.query_first::<T, _>(sql).await.unwrap().unwrap_or_else(|| panic!("no row for {sql}"))
+}
+
+/// Number and message of what failed.
+pub(crate) fn error<T: std::fmt::Debug>(answer: Result<T, Error>) -> (u16, String) {
+    match answer.expect_err("it should have failed") {
+        Error::Server(error) => (error.code, error.message),
+        other => panic!("{other}"),
+    }
+}
+
+/// Tries until it is so.
+pub(crate) async fn eventually(what: &str, mut check: impl AsyncFnMut() -> bool) {
+    for _ in 0..600 {
+        if check().await {
+            return;
+        }
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+    panic!("never: {what}");
+}
+
+/// Until statements of this session are charged to `group`.
+pub(crate) async fn is_in(session: &mut Conn, group: &str) {
+    eventually("the session is in its group", async || {
+        value::<String>(session, "select current_resource_group()").await == group
+    })
+    .await;
+}
