@@ -3,7 +3,7 @@
 use crate::support::Controller;
 use serde_json::json;
 
-const RULE: &str = "EXEC_ELAPSED='1m', RU=1000, ROWS=50000, ACTION=KILL, WATCH=SIMILAR DURATION='10m'";
+const RULE: &str = "EXEC_ELAPSED='1m0s', RU=1000, ROWS=50000, ACTION=KILL, WATCH=SIMILAR DURATION='10m0s'";
 
 #[test]
 fn a_rule_is_set_shown_altered_and_removed() {
