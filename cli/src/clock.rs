@@ -4,6 +4,7 @@
 //! several processes can be merged. `unix_ms` is the wall clock, for people.
 
 use rustix::time::{ClockId, clock_gettime};
+use tidegate_sql::date_text;
 
 /// Microseconds since the machine started.
 pub(crate) fn monotonic_us() -> u64 {
@@ -24,19 +25,7 @@ fn micros(clock: ClockId) -> u64 {
 
 /// `unix_ms` as `2026-01-31 23:59:58Z`.
 pub(crate) fn utc_text(unix_ms: u64) -> String {
-    let seconds = unix_ms / 1_000;
-    let (days, of_day) = (seconds / 86_400, seconds % 86_400);
-    // Days to a civil date by eras of 400 years, counted from 1 March of year 0.
-    let shifted = days.saturating_add(719_468);
-    let (era, of_era) = (shifted / 146_097, shifted % 146_097);
-    let year_of_era = (of_era - of_era / 1_460 + of_era / 36_524 - of_era / 146_096) / 365;
-    let of_year = of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
-    let month_from_march = (5 * of_year + 2) / 153;
-    let day = of_year - (153 * month_from_march + 2) / 5 + 1;
-    let month = if month_from_march < 10 { month_from_march + 3 } else { month_from_march - 9 };
-    let year = year_of_era + era.saturating_mul(400) + u64::from(month <= 2);
-    let (hour, minute, second) = (of_day / 3_600, of_day / 60 % 60, of_day % 60);
-    format!("{year:04}-{month:02}-{day:02} {hour:02}:{minute:02}:{second:02}Z")
+    format!("{}Z", date_text(unix_ms / 1_000))
 }
 
 #[cfg(test)]

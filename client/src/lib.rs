@@ -70,6 +70,7 @@ pub use process::ProcessTotals;
 pub use refused::Refused;
 pub use reports::Unconfirmed;
 pub use resolved::Resolved;
+pub use session::convert::usage_message;
 pub use shared::Counts;
 pub use stats::ClientStats;
 pub use tidegate_core::node::{LeaseState, NodeState};

@@ -35,5 +35,5 @@ pub use grammar::parse_query_limit;
 pub use print::{create_group_text, query_limit_text};
 pub use recognise::may_be_ours;
 pub use statement::{MAX_TEXT, Principal, Statement, WatchedText};
-pub use tables::{Select, VirtualTable};
+pub use tables::{Select, VirtualTable, date_text};
 pub use tokens::split;

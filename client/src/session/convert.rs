@@ -109,11 +109,12 @@ fn consumption(total: &Consumption) -> v1::Consumption {
         operations: total.operations,
         throttled: total.throttled,
         waited_us: total.waited_us,
-        usage: Some(usage(&total.usage)),
+        usage: Some(usage_message(&total.usage)),
     }
 }
 
-fn usage(usage: &Usage) -> v1::Usage {
+/// Resources used, as a message of the wire: for reports of other kinds than a group's consumption.
+pub fn usage_message(usage: &Usage) -> v1::Usage {
     v1::Usage {
         cpu_ns: usage.cpu_ns,
         read_requests: usage.read_requests,

@@ -100,7 +100,6 @@ fn rate(field: &'static str, micro_ru_per_s: i64) -> Result<Rate, String> {
 }
 
 fn consumption_in(total: &v1::Consumption) -> Result<Consumption, String> {
-    let usage = total.usage.unwrap_or_default();
     Ok(Consumption {
         charged: RuParts {
             cpu: amount("cpu_micro_ru", total.cpu_micro_ru)?,
@@ -113,19 +112,24 @@ fn consumption_in(total: &v1::Consumption) -> Result<Consumption, String> {
         operations: total.operations,
         throttled: total.throttled,
         waited_us: total.waited_us,
-        usage: Usage {
-            cpu_ns: usage.cpu_ns,
-            read_requests: usage.read_requests,
-            read_batches: usage.read_batches,
-            read_bytes: usage.read_bytes,
-            write_requests: usage.write_requests,
-            write_batches: usage.write_batches,
-            write_bytes: usage.write_bytes,
-            net_in_bytes: usage.net_in_bytes,
-            net_out_bytes: usage.net_out_bytes,
-            cross_zone_bytes: usage.cross_zone_bytes,
-        },
+        usage: usage_in(total.usage.unwrap_or_default()),
     })
+}
+
+/// Decodes resources used.
+pub(super) fn usage_in(usage: v1::Usage) -> Usage {
+    Usage {
+        cpu_ns: usage.cpu_ns,
+        read_requests: usage.read_requests,
+        read_batches: usage.read_batches,
+        read_bytes: usage.read_bytes,
+        write_requests: usage.write_requests,
+        write_batches: usage.write_batches,
+        write_bytes: usage.write_bytes,
+        net_in_bytes: usage.net_in_bytes,
+        net_out_bytes: usage.net_out_bytes,
+        cross_zone_bytes: usage.cross_zone_bytes,
+    }
 }
 
 /// Encodes consumption.
@@ -141,18 +145,23 @@ pub(crate) fn consumption(total: &Consumption) -> v1::Consumption {
         operations: *operations,
         throttled: *throttled,
         waited_us: *waited_us,
-        usage: Some(v1::Usage {
-            cpu_ns: usage.cpu_ns,
-            read_requests: usage.read_requests,
-            read_batches: usage.read_batches,
-            read_bytes: usage.read_bytes,
-            write_requests: usage.write_requests,
-            write_batches: usage.write_batches,
-            write_bytes: usage.write_bytes,
-            net_in_bytes: usage.net_in_bytes,
-            net_out_bytes: usage.net_out_bytes,
-            cross_zone_bytes: usage.cross_zone_bytes,
-        }),
+        usage: Some(usage_out(usage)),
+    }
+}
+
+/// Encodes resources used.
+pub(super) fn usage_out(usage: &Usage) -> v1::Usage {
+    v1::Usage {
+        cpu_ns: usage.cpu_ns,
+        read_requests: usage.read_requests,
+        read_batches: usage.read_batches,
+        read_bytes: usage.read_bytes,
+        write_requests: usage.write_requests,
+        write_batches: usage.write_batches,
+        write_bytes: usage.write_bytes,
+        net_in_bytes: usage.net_in_bytes,
+        net_out_bytes: usage.net_out_bytes,
+        cross_zone_bytes: usage.cross_zone_bytes,
     }
 }
 

@@ -9,6 +9,7 @@ use tidegate_core::usage::{RuParts, Usage};
 use tidegate_cost_model::{Fingerprint, StatementKind};
 use tidegate_proto::v1;
 
+use super::convert::{usage_in, usage_out};
 use crate::error::{AdminError, InField};
 use crate::limits::{MAX_STATEMENT_COUNT, MAX_STATEMENT_ROWS};
 use crate::name::{GroupName, client_id};
@@ -189,7 +190,7 @@ impl Fields {
                 flat: Ru::ZERO,
             },
             max: self.amount("max_micro_ru", row.max_micro_ru)?,
-            usage: self.usage(&row.usage.unwrap_or_default())?,
+            usage: self.usage(row.usage.unwrap_or_default())?,
             rows: self.count("rows", row.rows)?,
             elapsed_us: self.count("elapsed_us", row.elapsed_us)?,
             waited_us: self.count("waited_us", row.waited_us)?,
@@ -201,19 +202,8 @@ impl Fields {
         })
     }
 
-    fn usage(self, usage: &v1::Usage) -> Result<Usage, AdminError> {
-        let usage = Usage {
-            cpu_ns: usage.cpu_ns,
-            read_requests: usage.read_requests,
-            read_batches: usage.read_batches,
-            read_bytes: usage.read_bytes,
-            write_requests: usage.write_requests,
-            write_batches: usage.write_batches,
-            write_bytes: usage.write_bytes,
-            net_in_bytes: usage.net_in_bytes,
-            net_out_bytes: usage.net_out_bytes,
-            cross_zone_bytes: usage.cross_zone_bytes,
-        };
+    fn usage(self, usage: v1::Usage) -> Result<Usage, AdminError> {
+        let usage = usage_in(usage);
         for (field, number) in usage.fields() {
             self.count(&format!("usage.{field}"), number)?;
         }
@@ -242,7 +232,6 @@ fn bounded(field: String, number: u64) -> Result<u64, AdminError> {
 /// Encodes a row.
 pub(super) fn row(row: &StatementRow) -> v1::StatementRow {
     let StatementRow { group, fingerprint, kind, template, sums } = row;
-    let usage = sums.usage;
     v1::StatementRow {
         group: group.to_string(),
         fingerprint: fingerprint.to_string(),
@@ -254,18 +243,7 @@ pub(super) fn row(row: &StatementRow) -> v1::StatementRow {
         write_micro_ru: sums.charged.write.0,
         network_micro_ru: sums.charged.network.0,
         max_micro_ru: sums.max.0,
-        usage: Some(v1::Usage {
-            cpu_ns: usage.cpu_ns,
-            read_requests: usage.read_requests,
-            read_batches: usage.read_batches,
-            read_bytes: usage.read_bytes,
-            write_requests: usage.write_requests,
-            write_batches: usage.write_batches,
-            write_bytes: usage.write_bytes,
-            net_in_bytes: usage.net_in_bytes,
-            net_out_bytes: usage.net_out_bytes,
-            cross_zone_bytes: usage.cross_zone_bytes,
-        }),
+        usage: Some(usage_out(&sums.usage)),
         rows: sums.rows,
         elapsed_us: sums.elapsed_us,
         waited_us: sums.waited_us,

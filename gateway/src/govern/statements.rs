@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use foldhash::fast::RandomState;
-use tidegate_client::{GroupName, Ru, RuParts, Usage};
+use tidegate_client::{GroupName, Ru, RuParts, Usage, usage_message};
 use tidegate_cost_model::Template;
 use tidegate_proto::v1;
 
@@ -138,18 +138,7 @@ impl Row {
             write_micro_ru: charged.write.0,
             network_micro_ru: charged.network.0,
             max_micro_ru: self.most.0,
-            usage: Some(v1::Usage {
-                cpu_ns: usage.cpu_ns,
-                read_requests: usage.read_requests,
-                read_batches: usage.read_batches,
-                read_bytes: usage.read_bytes,
-                write_requests: usage.write_requests,
-                write_batches: usage.write_batches,
-                write_bytes: usage.write_bytes,
-                net_in_bytes: usage.net_in_bytes,
-                net_out_bytes: usage.net_out_bytes,
-                cross_zone_bytes: usage.cross_zone_bytes,
-            }),
+            usage: Some(usage_message(&usage)),
             rows: self.rows,
             elapsed_us: self.elapsed_us,
             waited_us: self.waited_us,

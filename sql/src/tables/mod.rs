@@ -14,3 +14,4 @@ pub(crate) use load::load;
 pub(crate) use query::query;
 pub use schema::VirtualTable;
 pub use select::Select;
+pub use time::date_text;

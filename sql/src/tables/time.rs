@@ -1,9 +1,13 @@
-//! Moments as text: UTC, to the millisecond, in the form both protocols show.
+//! Moments as text, in UTC.
 
-/// Milliseconds since 1970 as `2026-01-31 23:59:58.250`.
+/// Milliseconds since 1970 as `2026-01-31 23:59:58.250`, the form both protocols show.
 pub(crate) fn timestamp_text(unix_ms: u64) -> String {
-    let seconds = unix_ms / 1_000;
-    let (days, of_day) = (seconds / 86_400, seconds % 86_400);
+    format!("{}.{:03}", date_text(unix_ms / 1_000), unix_ms % 1_000)
+}
+
+/// Seconds since 1970 as `2026-01-31 23:59:58`.
+pub fn date_text(unix_s: u64) -> String {
+    let (days, of_day) = (unix_s / 86_400, unix_s % 86_400);
     // Days to a civil date by eras of 400 years, counted from 1 March of year 0.
     let shifted = days.saturating_add(719_468);
     let (era, of_era) = (shifted / 146_097, shifted % 146_097);
@@ -14,7 +18,7 @@ pub(crate) fn timestamp_text(unix_ms: u64) -> String {
     let month = if month_from_march < 10 { month_from_march + 3 } else { month_from_march - 9 };
     let year = year_of_era + era.saturating_mul(400) + u64::from(month <= 2);
     let (hour, minute, second) = (of_day / 3_600, of_day / 60 % 60, of_day % 60);
-    format!("{year:04}-{month:02}-{day:02} {hour:02}:{minute:02}:{second:02}.{:03}", unix_ms % 1_000)
+    format!("{year:04}-{month:02}-{day:02} {hour:02}:{minute:02}:{second:02}")
 }
 
 #[cfg(test)]
