@@ -112,6 +112,11 @@ impl Client {
         if cell.is_known() {
             return Ok(Group { cell });
         }
+        // Apart, as callers of a group in use would carry its state about.
+        Box::pin(self.first_answer(cell)).await
+    }
+
+    async fn first_answer(&self, cell: Arc<GroupCell>) -> Result<Group, GroupError> {
         let waited = self.inner.patience;
         let mut answers = cell.answers();
         let before = *answers.borrow();
