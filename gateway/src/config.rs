@@ -1,6 +1,7 @@
 //! Settings of a gateway, checked when it starts.
 
 use std::net::SocketAddr;
+use std::num::NonZeroUsize;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -38,6 +39,8 @@ pub struct Config {
     pub listeners: Vec<Listener>,
     /// How statements are governed.
     pub policy: Policy,
+    /// Threads that serve sessions; one for each core when left open.
+    pub threads: Option<NonZeroUsize>,
     /// Sessions at once over all listeners; more are told that there are too many.
     pub max_sessions: usize,
     /// From the first byte of a connection to a successful login.
@@ -62,6 +65,7 @@ impl Default for Config {
             journal: None,
             listeners: Vec::new(),
             policy: Policy::default(),
+            threads: None,
             max_sessions: 2_000,
             login_timeout: Duration::from_secs(60),
             grace: Duration::from_secs(10),

@@ -16,9 +16,11 @@ use crate::config::{Config, Listener};
 use crate::govern::{Governor, Tasks};
 use crate::mysql;
 use crate::postgres;
+use crate::session::Listening;
 use crate::stream::Stream;
 use crate::tls::{self, TlsError};
 use crate::upstream::Protocol;
+use crate::workers::Workers;
 
 /// Connections beyond the sessions that are told so; more wait in the kernel's queue.
 const MAX_REFUSED: usize = 64;
@@ -54,6 +56,9 @@ pub enum StartError {
     /// Certificates.
     #[error(transparent)]
     Tls(#[from] TlsError),
+    /// The system gives no more threads or descriptors.
+    #[error("cannot start the threads that serve sessions: {0}; ask for fewer threads")]
+    Threads(#[source] io::Error),
 }
 
 /// A gateway that runs.
@@ -63,6 +68,7 @@ pub struct Gateway {
     governor: Arc<Governor>,
     tasks: Tasks,
     accepting: Vec<JoinHandle<()>>,
+    _workers: Arc<Workers>,
     closing: watch::Sender<bool>,
     sessions: Arc<Semaphore>,
     max_sessions: usize,
@@ -109,43 +115,47 @@ impl Gateway {
         let (closing, closed) = watch::channel(false);
         let max_sessions = config.max_sessions.clamp(1, Semaphore::MAX_PERMITS);
         let sessions = Arc::new(Semaphore::new(max_sessions));
+        let workers = Arc::new(Workers::start(config.threads).map_err(StartError::Threads)?);
         let (mut addresses, mut accepting) = (Vec::new(), Vec::new());
         for (listener, upstream, connector) in bound {
             if let Ok(address) = listener.local_addr() {
                 tracing::info!(%address, %upstream, "listening");
                 addresses.push(address);
             }
-            let (governor, sessions) = (Arc::clone(&governor), Arc::clone(&sessions));
-            accepting.push(match upstream.protocol {
+            let door = Door {
+                listener,
+                workers: Arc::clone(&workers),
+                sessions: Arc::clone(&sessions),
+                max_sessions,
+            };
+            let protocol = upstream.protocol;
+            let listening = Listening {
+                governor: Arc::clone(&governor),
+                upstream,
+                acceptor: acceptor.clone(),
+                connector,
+                login_timeout: config.login_timeout,
+                closing: closed.clone(),
+            };
+            accepting.push(match protocol {
                 Protocol::Postgres => {
-                    let shared = Arc::new(postgres::Shared {
-                        governor,
-                        upstream,
-                        acceptor: acceptor.clone(),
-                        connector,
-                        cancels: postgres::Cancels::default(),
-                        login_timeout: config.login_timeout,
-                        closing: closed.clone(),
-                    });
-                    tokio::spawn(accept(listener, sessions, max_sessions, move |stream, refused| {
-                        postgres::serve(Arc::clone(&shared), stream, refused)
-                    }))
+                    let shared =
+                        Arc::new(postgres::Shared { listening, cancels: postgres::Cancels::default() });
+                    tokio::spawn(
+                        door.accept(move |stream, refused| {
+                            postgres::serve(Arc::clone(&shared), stream, refused)
+                        }),
+                    )
                 }
                 Protocol::MySql => {
-                    let control = mysql::Control::new(&upstream, config.authorities.as_deref());
-                    let shared = Arc::new(mysql::Shared {
-                        governor,
-                        upstream,
-                        acceptor: acceptor.clone(),
-                        connector,
-                        control,
-                        login_timeout: config.login_timeout,
-                        closing: closed.clone(),
-                        local_infile: config.local_infile,
-                    });
-                    tokio::spawn(accept(listener, sessions, max_sessions, move |stream, refused| {
-                        mysql::serve(Arc::clone(&shared), stream, refused)
-                    }))
+                    let control = mysql::Control::new(&listening.upstream, config.authorities.as_deref());
+                    let local_infile = config.local_infile;
+                    let shared = Arc::new(mysql::Shared { listening, control, local_infile });
+                    tokio::spawn(
+                        door.accept(move |stream, refused| {
+                            mysql::serve(Arc::clone(&shared), stream, refused)
+                        }),
+                    )
                 }
             });
         }
@@ -154,6 +164,7 @@ impl Gateway {
             governor,
             tasks,
             accepting,
+            _workers: workers,
             closing,
             sessions,
             max_sessions,
@@ -191,43 +202,57 @@ fn channel(endpoints: &[String]) -> Result<Channel, ConnectError> {
     }
 }
 
-/// Accepts until aborted, and serves each connection in a task of its own.
-async fn accept<F, S>(listener: TcpListener, sessions: Arc<Semaphore>, max: usize, serve: F)
-where
-    F: Fn(Stream, Option<String>) -> S,
-    S: Future<Output = ()> + Send + 'static,
-{
-    let refused = Arc::new(Semaphore::new(MAX_REFUSED));
-    loop {
-        let tcp = match listener.accept().await {
-            Ok((tcp, _)) => tcp,
-            Err(error) => {
-                tracing::warn!(%error, "a connection could not be accepted");
-                tokio::time::sleep(ACCEPT_PAUSE).await;
-                continue;
+/// Where the clients of one upstream come in.
+struct Door {
+    listener: TcpListener,
+    workers: Arc<Workers>,
+    sessions: Arc<Semaphore>,
+    max_sessions: usize,
+}
+
+impl Door {
+    /// Accepts until aborted, and has each connection served by one of the threads.
+    async fn accept<F, S>(self, serve: F)
+    where
+        F: Fn(Stream, Option<String>) -> S + Clone + Send + 'static,
+        S: Future<Output = ()> + Send,
+    {
+        let refused = Arc::new(Semaphore::new(MAX_REFUSED));
+        loop {
+            let tcp = match self.listener.accept().await {
+                Ok((tcp, _)) => tcp,
+                Err(error) => {
+                    tracing::warn!(%error, "a connection could not be accepted");
+                    tokio::time::sleep(ACCEPT_PAUSE).await;
+                    continue;
+                }
+            };
+            // Without nodelay a small answer waits for the acknowledgement of the one before.
+            let tcp = match tcp.set_nodelay(true).and_then(|()| tcp.into_std()) {
+                Ok(tcp) => tcp,
+                Err(error) => {
+                    tracing::debug!(%error, "a connection went away at once");
+                    continue;
+                }
+            };
+            let place: OwnedSemaphorePermit;
+            let mut reason = None;
+            match Arc::clone(&self.sessions).try_acquire_owned() {
+                Ok(permit) => place = permit,
+                Err(_) => {
+                    let max = self.max_sessions;
+                    reason = Some(format!(
+                        "the gateway serves {max} sessions already; close some, or raise max_sessions"
+                    ));
+                    let Ok(permit) = Arc::clone(&refused).acquire_owned().await else { return };
+                    place = permit;
+                }
             }
-        };
-        // Without it a small answer waits for the acknowledgement of the one before.
-        if let Err(error) = tcp.set_nodelay(true) {
-            tracing::debug!(%error, "a connection went away at once");
-            continue;
+            let serve = serve.clone();
+            self.workers.serve(tcp, move |tcp| async move {
+                serve(Stream::Tcp(tcp), reason).await;
+                drop(place);
+            });
         }
-        let place: OwnedSemaphorePermit;
-        let mut reason = None;
-        match Arc::clone(&sessions).try_acquire_owned() {
-            Ok(permit) => place = permit,
-            Err(_) => {
-                reason = Some(format!(
-                    "the gateway serves {max} sessions already; close some, or raise max_sessions"
-                ));
-                let Ok(permit) = Arc::clone(&refused).acquire_owned().await else { return };
-                place = permit;
-            }
-        }
-        let session = serve(Stream::Tcp(tcp), reason);
-        tokio::spawn(async move {
-            session.await;
-            drop(place);
-        });
     }
 }

@@ -2,8 +2,8 @@
 //! admitted, metered and charged to the resource group of its user.
 //!
 //! A [`Gateway`] passes the protocol through message by message. It never holds a whole result, adds no round trip,
-//! and leaves what it does not know as it is. `govern/` is the same for every protocol; `postgres/` and `mysql/` know
-//! where a statement begins and ends. `docs/gateway.md` has settings, limits and what is not covered.
+//! and leaves what it does not know as it is. `govern/` and `session/` are the same for every protocol; `postgres/` and
+//! `mysql/` know where a statement begins and ends. `docs/gateway.md` has settings, limits and what is not covered.
 
 mod buffer;
 mod clock;
@@ -12,9 +12,11 @@ mod gateway;
 mod govern;
 mod mysql;
 mod postgres;
+mod session;
 mod stream;
 mod tls;
 mod upstream;
+mod workers;
 
 pub use config::{Certificate, Config, Listener};
 pub use gateway::{Gateway, StartError};

@@ -3,8 +3,8 @@
 //! `sim` is deterministic: one thread, virtual time, one seed. A scenario is a text file under `scenarios/` beside
 //! the transcript it must produce. `rivals` models other allocators, `comparison` measures them and tidegate under the
 //! same loads. `bench` measures what the shipped code costs. `model` visits every state of a small system. `process`
-//! runs the real binaries, stops, kills and cuts them off, and reads what the nodes logged. `fuzz` holds the
-//! properties that hold for any input.
+//! runs the real binaries, stops, kills and cuts them off, and reads what the nodes logged. `servers` are
+//! real databases. `fuzz` holds the properties that hold for any input.
 
 pub mod bench;
 pub mod comparison;
@@ -12,4 +12,5 @@ pub mod fuzz;
 pub mod model;
 pub mod process;
 pub mod rivals;
+pub mod servers;
 pub mod sim;

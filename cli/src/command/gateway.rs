@@ -1,6 +1,7 @@
 //! `tidegate gateway`: a SQL gateway in front of PostgreSQL and MySQL servers, until it is told to stop.
 
 use std::net::{Ipv4Addr, SocketAddr};
+use std::num::NonZeroUsize;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -60,6 +61,9 @@ pub(crate) struct GatewayArgs {
     /// Anybody may choose a group.
     #[arg(long)]
     anybody_switches: bool,
+    /// Threads that serve sessions; one for each core when left out.
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1_024))]
+    threads: Option<u16>,
     /// Sessions at once.
     #[arg(long, value_name = "N", default_value_t = 2_000, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     max_sessions: u32,
@@ -163,6 +167,7 @@ fn config(args: GatewayArgs, global: &Global) -> Result<Config, CliError> {
         journal: args.journal,
         listeners,
         policy,
+        threads: args.threads.and_then(|threads| NonZeroUsize::new(usize::from(threads))),
         max_sessions: usize::try_from(args.max_sessions).unwrap_or(usize::MAX),
         login_timeout: args.login_timeout,
         grace: args.grace,

@@ -1,5 +1,6 @@
 //! Finds who pays, admits statements, and keeps what is learnt of them. One per gateway process.
 
+use std::cell::LazyCell;
 use std::fmt;
 use std::pin::Pin;
 use std::sync::Arc;
@@ -13,6 +14,7 @@ use tokio::sync::{mpsc, oneshot};
 use tokio::task::JoinHandle;
 use tonic::transport::Channel;
 
+use super::case::{Case, Grounds};
 use super::denied::Denied;
 use super::policy::{InTransaction, Policy};
 use super::report;
@@ -66,10 +68,7 @@ impl fmt::Debug for Governor {
 /// A statement that asks to run.
 #[derive(Clone, Debug)]
 struct Request {
-    governor: Arc<Governor>,
-    login: Login,
-    template: Arc<Template>,
-    text_digest: String,
+    case: Case,
     convicted: Option<Action>,
     estimate: Ru,
 }
@@ -117,7 +116,7 @@ impl Governor {
         let is_admin = self.policy.admins.contains(&login.tenant, &login.user);
         let switches = self.policy.switchers.contains(&login.tenant, &login.user);
         let may_switch = is_admin || switches || self.policy.anybody_switches;
-        Ok(Subject { login, bound, chosen: None, is_admin, may_switch })
+        Ok(Subject { login: Arc::new(login), bound, chosen: None, is_admin, may_switch })
     }
 
     /// A handle of a group that probably exists.
@@ -147,18 +146,21 @@ impl Governor {
         let book = self.rules.book();
         let fingerprint = template.fingerprint();
         // What is no UTF-8 cannot be watched by its text, as SQL could not name it.
-        let digest = || std::str::from_utf8(text).map(exact_digest).unwrap_or_default();
-        let watched = book.watch(group.name(), || fingerprint.to_string(), digest);
+        let digest = LazyCell::new(|| std::str::from_utf8(text).map(exact_digest).unwrap_or_default());
+        let watched = book.watch(group.name(), || fingerprint.to_string(), || digest.clone());
+        let text_digest = if book.limit(group.name()).is_some() { digest.clone() } else { String::new() };
         let mut request = Request {
-            governor: Arc::clone(self),
-            login: subject.login.clone(),
-            template: Arc::clone(template),
-            text_digest: if book.limit(group.name()).is_some() { digest() } else { String::new() },
+            case: Case {
+                governor: Arc::clone(self),
+                login: Arc::clone(&subject.login),
+                template: Arc::clone(template),
+                text_digest,
+            },
             convicted: None,
             estimate: self.estimator.estimate(fingerprint, template.kind()),
         };
         if let Some(watch) = watched {
-            self.convict(&request.conviction(group.name(), &watch.action));
+            request.case.convict(group.name(), &watch.action, Grounds::Watch);
             if watch.action == Action::Kill {
                 self.count_throttled(&group, template, Duration::ZERO);
                 return Admission::Denied(Denied::watched(group.name(), watch.id));
@@ -215,9 +217,9 @@ impl Governor {
     }
 
     /// Has a conviction recorded; does not wait.
-    pub(super) fn convict(&self, conviction: &v1::ConvictRequest) {
-        if self.convictions.try_send(conviction.clone()).is_err() {
-            tracing::warn!(group = conviction.group, "too many runaways at once; one is not recorded");
+    pub(super) fn convict(&self, conviction: v1::ConvictRequest) {
+        if self.convictions.try_send(conviction).is_err() {
+            tracing::warn!("too many runaways at once; one is not recorded");
         }
     }
 
@@ -237,15 +239,13 @@ impl Governor {
 
 impl Request {
     fn run(self, group: Group, permit: Permit<'static>, waited: Duration) -> Running {
-        let Self { governor, login, template, text_digest, convicted, .. } = self;
-        Running::new(Admitted { governor, login, template, text_digest, group, permit, convicted, waited })
+        Running::new(Admitted { case: self.case, group, permit, convicted: self.convicted, waited })
     }
 
     /// Waits its turn, at most as long as the policy says.
     async fn wait(mut self, mut group: Group, mut fallback: Option<Group>) -> Result<Box<Running>, Denied> {
         let began = clock::now();
-        let policy = &self.governor.policy;
-        let deadline = began.checked_add(policy.max_wait).unwrap_or(began);
+        let deadline = began.checked_add(self.case.governor.policy.max_wait).unwrap_or(began);
         loop {
             let answer = group.acquire_by(self.estimate, deadline).await.map(Permit::into_owned);
             let waited = began.elapsed();
@@ -259,26 +259,10 @@ impl Request {
                     }
                 }
                 Err(refused) => {
-                    self.governor.count_throttled(&group, &self.template, waited);
+                    self.case.governor.count_throttled(&group, &self.case.template, waited);
                     return Err(Denied::refused(&refused, &group, waited));
                 }
             }
-        }
-    }
-
-    fn conviction(&self, group: &GroupName, action: &Action) -> v1::ConvictRequest {
-        v1::ConvictRequest {
-            gateway: self.governor.name.clone(),
-            group: group.to_string(),
-            r#match: "watch".to_owned(),
-            action: action.name().to_owned(),
-            switch_group: action.switch_group().to_owned(),
-            fingerprint: self.template.fingerprint().to_string(),
-            template: self.template.text().to_owned(),
-            text_sha256: self.text_digest.clone(),
-            rule: String::new(),
-            tenant: self.login.tenant.clone(),
-            user: self.login.user.clone(),
         }
     }
 }

@@ -4,6 +4,7 @@
 //! statement, tells the [`Running`] statement what it used as it goes, and ends it.
 
 mod backend;
+mod case;
 mod denied;
 mod governor;
 mod guess;
@@ -18,7 +19,7 @@ mod subject;
 pub(crate) use backend::Backend;
 pub(crate) use denied::Denied;
 pub(crate) use governor::{Admission, Governor, Tasks};
-pub(crate) use own::explained;
+pub(crate) use own::{explained, parse_own};
 pub use policy::{InTransaction, Policy, PolicyError, Principals};
 pub(crate) use running::{Ended, Progress, Running, Verdict};
 pub(crate) use subject::{Login, Subject};

@@ -21,8 +21,8 @@ impl Governor {
     ) -> Result<Answer, Denied> {
         let context = Context {
             group: subject.group().name().to_string(),
-            tenant: subject.login.tenant,
-            user: subject.login.user,
+            tenant: subject.login.tenant.clone(),
+            user: subject.login.user.clone(),
             dialect,
             is_admin: subject.is_admin,
             may_switch: subject.may_switch,
@@ -36,6 +36,16 @@ impl Governor {
         let SessionChange::SetGroup(name) = change;
         subject.chosen = self.group(name);
     }
+}
+
+/// A statement of ours, if the text is one.
+pub(crate) fn parse_own(text: &[u8], dialect: SqlDialect) -> Result<Option<Statement>, Denied> {
+    if !tidegate_sql::may_be_ours(text) {
+        return Ok(None);
+    }
+    // Ours are UTF-8; what is not goes to the database, which knows its encoding.
+    let Ok(text) = std::str::from_utf8(text) else { return Ok(None) };
+    Ok(Statement::parse(text, dialect)?)
 }
 
 /// What a statement cost, part by part, as `EXPLAIN RU` shows it.

@@ -5,15 +5,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tidegate_client::{Group, GroupName, Permit, RuParts, Usage};
-use tidegate_cost_model::{StatementKind, Template};
+use tidegate_cost_model::StatementKind;
 use tokio::time::Instant;
 
+use super::case::{Case, Grounds};
 use super::denied::Denied;
-use super::governor::Governor;
 use super::guess::guess;
 use super::rules::{Action, Limit};
 use super::statements::{Outcome, Record};
-use super::subject::Login;
 use crate::clock;
 
 /// What of a statement can be seen on the wire so far.
@@ -65,14 +64,12 @@ pub(crate) struct Ended {
 /// An admitted statement.
 #[derive(Debug)]
 pub(crate) struct Running {
-    governor: Arc<Governor>,
-    login: Login,
-    template: Arc<Template>,
-    /// SHA-256 of the text, where a rule may want to watch it.
-    text_digest: String,
+    case: Case,
     /// Who admitted it; the rule and the statistics are this group's.
     group: Group,
-    payer: Option<Permit<'static>>,
+    /// Who pays: another group once it is switched.
+    payer: Group,
+    permit: Option<Permit<'static>>,
     limit: Option<Arc<Limit>>,
     /// What was decided about it, once.
     convicted: Option<Action>,
@@ -88,10 +85,7 @@ pub(crate) struct Running {
 /// What a statement is admitted with.
 #[derive(Debug)]
 pub(super) struct Admitted {
-    pub(super) governor: Arc<Governor>,
-    pub(super) login: Login,
-    pub(super) template: Arc<Template>,
-    pub(super) text_digest: String,
+    pub(super) case: Case,
     pub(super) group: Group,
     pub(super) permit: Permit<'static>,
     /// By a watch that does not end it.
@@ -101,15 +95,13 @@ pub(super) struct Admitted {
 
 impl Running {
     pub(super) fn new(admitted: Admitted) -> Self {
-        let Admitted { governor, login, template, text_digest, group, permit, convicted, waited } = admitted;
-        let limit = governor.limit(group.name());
+        let Admitted { case, group, permit, convicted, waited } = admitted;
+        let limit = case.governor.limit(group.name());
         let mut running = Self {
-            governor,
-            login,
-            template,
-            text_digest,
+            case,
+            payer: group.clone(),
             group,
-            payer: Some(permit),
+            permit: Some(permit),
             limit,
             convicted: None,
             began: clock::now(),
@@ -125,6 +117,11 @@ impl Running {
         running
     }
 
+    /// When it was admitted.
+    pub(crate) fn began(&self) -> Instant {
+        self.began
+    }
+
     /// When its group's rule ends it, if it does by time.
     pub(crate) fn deadline(&self) -> Option<Instant> {
         let most = self.limit.as_ref().filter(|_| self.convicted.is_none())?.elapsed?;
@@ -136,13 +133,13 @@ impl Running {
         let used = self.used(counted, progress);
         self.charge(&used);
         // A rule may have come or changed since it began.
-        self.limit = self.governor.limit(self.group.name());
+        self.limit = self.case.governor.limit(self.group.name());
         if self.convicted.is_none()
             && let Some(limit) = self.limit.clone()
             && let Some(rule) = limit.broken(self.began.elapsed(), self.charged.total(), progress.sent_rows)
         {
             let action = limit.action.clone();
-            self.governor.convict(&self.conviction("identify", &action, rule.clone()));
+            self.case.convict(self.group.name(), &action, Grounds::Rule(rule.clone()));
             self.carry_out(action.clone());
             if action == Action::Kill {
                 return Verdict::Dies(Denied::runaway(self.group.name(), &rule));
@@ -157,17 +154,8 @@ impl Running {
 
     /// Whether it has used more than it was admitted for, of a group that has nothing left.
     fn owes(&self) -> bool {
-        let exceeded = self.payer.as_ref().is_some_and(|permit| !permit.estimate().is_positive());
-        exceeded && self.payer().remaining().is_some_and(|left| !left.is_positive())
-    }
-
-    /// The group that is charged.
-    fn payer(&self) -> Group {
-        let payer = self.payer.as_ref().map(Permit::group).unwrap_or(self.group.name());
-        if payer == self.group.name() {
-            return self.group.clone();
-        }
-        self.governor.group(payer).unwrap_or_else(|| self.group.clone())
+        let exceeded = self.permit.as_ref().is_some_and(|permit| !permit.estimate().is_positive());
+        exceeded && self.payer.remaining().is_some_and(|left| !left.is_positive())
     }
 
     /// Whether its result is to be taken slowly until it ends.
@@ -178,7 +166,7 @@ impl Running {
     /// It has ended: settles the rest, learns, counts.
     pub(crate) fn end(mut self, counted: Option<Usage>, progress: Progress, failed: bool) -> Ended {
         let mut used = self.used(counted, progress);
-        let reads = u64::from(progress.sent_rows > 0 || self.template.kind() == StatementKind::Select);
+        let reads = u64::from(progress.sent_rows > 0 || self.case.template.kind() == StatementKind::Select);
         let writes = u64::from(progress.changed_rows > 0);
         used = used.plus(&Usage {
             read_requests: reads,
@@ -188,18 +176,18 @@ impl Running {
             ..Usage::default()
         });
         self.usage = self.usage.plus(&used);
-        if let Some(permit) = self.payer.take() {
+        if let Some(permit) = self.permit.take() {
             self.charged = self.charged.plus(&permit.settle(&used));
         }
         let estimated = counted.is_none();
         let elapsed = self.began.elapsed();
-        self.governor.learn(&self.template, self.charged.total());
+        self.case.governor.learn(&self.case.template, self.charged.total());
         let rows = progress.sent_rows.saturating_add(progress.changed_rows);
         let (charged, usage) = (self.charged, self.usage);
         let outcome = Outcome::Ran { charged, usage, rows, elapsed, failed, estimated };
         let group = self.group.name().clone();
-        let (template, waited) = (&self.template, self.waited);
-        self.governor.record(&Record { group: &group, template, outcome, waited });
+        let (template, waited) = (&self.case.template, self.waited);
+        self.case.governor.record(&Record { group: &group, template, outcome, waited });
         Ended { group, charged, usage, elapsed, waited, estimated }
     }
 
@@ -207,7 +195,8 @@ impl Running {
     fn used(&mut self, counted: Option<Usage>, progress: Progress) -> Usage {
         let server = counted.unwrap_or_else(|| {
             let (sent, changed) = (progress.sent_rows, progress.changed_rows);
-            let total = guess(self.template.kind(), sent, changed, progress.bytes_out, self.began.elapsed());
+            let total =
+                guess(self.case.template.kind(), sent, changed, progress.bytes_out, self.began.elapsed());
             let more = total.minus(&self.guessed).unwrap_or_default();
             self.guessed = self.guessed.plus(&more);
             more
@@ -224,35 +213,20 @@ impl Running {
 
     fn charge(&mut self, used: &Usage) {
         self.usage = self.usage.plus(used);
-        if let Some(permit) = &mut self.payer {
+        if let Some(permit) = &mut self.permit {
             self.charged = self.charged.plus(&permit.charge(used));
         }
     }
 
     fn carry_out(&mut self, action: Action) {
         if let Action::Switch(target) = &action
-            && let Some(group) = self.governor.group(target)
-            && let Some(permit) = self.payer.replace(group.owe().into_owned())
+            && let Some(group) = self.case.governor.group(target)
+            && let Some(permit) = self.permit.replace(group.owe().into_owned())
         {
+            self.payer = group;
             // What was used so far is paid for; the rest of the estimate goes back.
             permit.cancel();
         }
         self.convicted = Some(action);
-    }
-
-    fn conviction(&self, r#match: &str, action: &Action, rule: String) -> tidegate_proto::v1::ConvictRequest {
-        tidegate_proto::v1::ConvictRequest {
-            gateway: self.governor.name().to_owned(),
-            group: self.group.name().to_string(),
-            r#match: r#match.to_owned(),
-            action: action.name().to_owned(),
-            switch_group: action.switch_group().to_owned(),
-            fingerprint: self.template.fingerprint().to_string(),
-            template: self.template.text().to_owned(),
-            text_sha256: self.text_digest.clone(),
-            rule,
-            tenant: self.login.tenant.clone(),
-            user: self.login.user.clone(),
-        }
     }
 }

@@ -1,5 +1,7 @@
 //! Who pays for a session: the group its login is bound to, or one it has chosen.
 
+use std::sync::Arc;
+
 use tidegate_client::{Group, Resolved};
 
 /// A login at a database.
@@ -13,7 +15,7 @@ pub(crate) struct Login {
 /// A session's side of the governor.
 #[derive(Clone, Debug)]
 pub(crate) struct Subject {
-    pub(crate) login: Login,
+    pub(crate) login: Arc<Login>,
     /// Follows the bindings, so that a live session is moved at its next statement.
     pub(crate) bound: Resolved,
     /// By `SET RESOURCE GROUP`.

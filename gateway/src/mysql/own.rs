@@ -1,7 +1,6 @@
 //! Answers to the gateway's own statements, and refusals, in MySQL's terms.
 
-use tidegate_cost_model::SqlDialect;
-use tidegate_sql::{Answer as Own, Statement};
+use tidegate_sql::Answer as Own;
 
 use super::answer::{Answer, Refusal};
 use crate::govern::Denied;
@@ -26,14 +25,4 @@ pub(super) fn answer(own: Own) -> Answer {
         Own::Session(_) => Answer::Done { affected: 0 },
         Own::Table(table) => Answer::Rows(table),
     }
-}
-
-/// A statement of ours, if the text is one.
-pub(super) fn parse(text: &[u8]) -> Result<Option<Statement>, Denied> {
-    if !tidegate_sql::may_be_ours(text) {
-        return Ok(None);
-    }
-    // Ours are UTF-8; what is not goes to the database, which knows its encoding.
-    let Ok(text) = std::str::from_utf8(text) else { return Ok(None) };
-    Ok(Statement::parse(text, SqlDialect::MySql)?)
 }

@@ -1,14 +1,10 @@
 //! A connection from its first byte to its last: opening, session.
 
 use std::io;
-use std::pin::Pin;
 use std::sync::Arc;
-use std::time::Duration;
 
 use tidegate_cost_model::Template;
 use tokio::io::AsyncWriteExt as _;
-use tokio::sync::watch;
-use tokio_rustls::{TlsAcceptor, TlsConnector};
 
 use super::answer::Refusal;
 use super::control::Control;
@@ -16,37 +12,30 @@ use super::opening;
 use super::session::{End, Session};
 use super::settings::Settings;
 use crate::clock;
-use crate::govern::Governor;
+use crate::session::Listening;
 use crate::stream::Stream;
-use crate::tls;
-use crate::upstream::{Place, Upstream};
 
 /// What is remembered of a prepared statement.
 pub(super) type Known = Arc<Template>;
 
 /// What all sessions of a listener share.
 pub(crate) struct Shared {
-    pub(crate) governor: Arc<Governor>,
-    pub(crate) upstream: Upstream,
-    pub(crate) acceptor: Option<TlsAcceptor>,
-    pub(crate) connector: Option<TlsConnector>,
+    pub(crate) listening: Listening,
     /// Without it nothing is killed but by closing its connection, and costs are estimated.
     pub(crate) control: Option<Control>,
-    /// From the first byte to a successful login.
-    pub(crate) login_timeout: Duration,
-    pub(crate) closing: watch::Receiver<bool>,
     /// `LOAD DATA LOCAL INFILE` is passed.
     pub(crate) local_infile: bool,
 }
 
 impl Shared {
     pub(super) fn settings(&self) -> Settings {
-        let (client_tls, server_tls) = (self.acceptor.is_some(), self.connector.is_some());
+        let (client_tls, server_tls) =
+            (self.listening.acceptor.is_some(), self.listening.connector.is_some());
         Settings { client_tls, server_tls, local_infile: self.local_infile, replication: false }
     }
 
     pub(super) async fn secure_client(&self, stream: Stream) -> io::Result<Stream> {
-        match (stream, &self.acceptor) {
+        match (stream, &self.listening.acceptor) {
             (Stream::Tcp(tcp), Some(acceptor)) => {
                 Ok(Stream::TlsFromClient(Box::new(acceptor.accept(tcp).await?)))
             }
@@ -55,21 +44,10 @@ impl Shared {
     }
 
     pub(super) async fn secure_server(&self, stream: Stream) -> io::Result<Stream> {
-        match (stream, &self.connector, &self.upstream.place) {
-            (Stream::Tcp(tcp), Some(connector), Place::Tcp { host, .. }) => {
-                Ok(Stream::TlsToServer(Box::new(tls::connect(connector, host, tcp).await?)))
-            }
+        match stream {
+            Stream::Tcp(tcp) => self.listening.secure_server(tcp).await,
             _ => Err(io::Error::other("TLS was begun on a connection that has none")),
         }
-    }
-
-    /// Completes when the gateway shuts down.
-    pub(super) fn closing(&self) -> Pin<Box<dyn Future<Output = ()> + Send>> {
-        let mut closing = self.closing.clone();
-        Box::pin(async move {
-            // A sender that is gone is the end, too.
-            let _ = closing.wait_for(|closing| *closing).await;
-        })
     }
 }
 
@@ -79,17 +57,18 @@ pub(crate) async fn serve(shared: Arc<Shared>, mut client: Stream, refused: Opti
         // ER_CON_COUNT_ERROR
         return turn_away(&mut client, Refusal { code: 1040, state: *b"08004", message }).await;
     }
-    let server = match shared.upstream.connect().await {
+    let server = match shared.listening.upstream.connect().await {
         Ok(server) => server,
         Err(error) => {
-            let message = format!("the gateway cannot reach the database at {}: {error}", shared.upstream);
+            let message =
+                format!("the gateway cannot reach the database at {}: {error}", shared.listening.upstream);
             tracing::warn!("{message}");
             // ER_UNKNOWN_ERROR: there is none for this that clients do not take for their own.
             return turn_away(&mut client, Refusal { code: 1105, state: *b"HY000", message }).await;
         }
     };
     let opened = opening::open(&shared, client, server);
-    let opened = match clock::within(shared.login_timeout, opened).await {
+    let opened = match clock::within(shared.listening.login_timeout, opened).await {
         Some(Ok(Some(opened))) => opened,
         Some(Ok(None)) => return tracing::debug!("the server turned a client away"),
         Some(Err(error)) => return tracing::debug!(%error, "a connection without a login"),

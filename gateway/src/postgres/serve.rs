@@ -1,76 +1,57 @@
 //! A connection from its first byte to its last: opening, login upstream, session.
 
 use std::io;
-use std::pin::Pin;
 use std::sync::Arc;
-use std::time::Duration;
 
 use tokio::io::AsyncReadExt as _;
 use tokio::io::AsyncWriteExt as _;
-use tokio::sync::watch;
-use tokio_rustls::{TlsAcceptor, TlsConnector};
 
 use super::cancel::{self, Cancels};
 use super::message;
 use super::session::{End, Fault, Session};
 use super::startup::{self, Opening, Startup};
 use crate::clock;
-use crate::govern::{Governor, Login};
+use crate::govern::Login;
+use crate::session::Listening;
 use crate::stream::Stream;
-use crate::tls;
-use crate::upstream::{Place, Upstream};
 
 /// What a server is asked before its side is put under TLS.
 const SSL_REQUEST: [u8; 8] = [0, 0, 0, 8, 4, 210, 22, 47];
 
 /// What all sessions of a listener share.
 pub(crate) struct Shared {
-    pub(crate) governor: Arc<Governor>,
-    pub(crate) upstream: Upstream,
-    pub(crate) acceptor: Option<TlsAcceptor>,
-    pub(crate) connector: Option<TlsConnector>,
+    pub(crate) listening: Listening,
     pub(crate) cancels: Cancels,
-    /// From the first byte to a successful login.
-    pub(crate) login_timeout: Duration,
-    pub(crate) closing: watch::Receiver<bool>,
 }
 
 impl Shared {
     /// A connection to the server, under TLS if it is to be.
     pub(super) async fn connect(&self) -> io::Result<Stream> {
-        let stream = self.upstream.connect().await?;
-        match (&self.connector, stream, &self.upstream.place) {
-            (Some(connector), Stream::Tcp(mut tcp), Place::Tcp { host, .. }) => {
+        match self.listening.upstream.connect().await? {
+            Stream::Tcp(mut tcp) if self.listening.connector.is_some() => {
                 tcp.write_all(&SSL_REQUEST).await?;
                 match tcp.read_u8().await? {
-                    b'S' => {
-                        let secured = tls::connect(connector, host, tcp).await?;
-                        Ok(Stream::TlsToServer(Box::new(secured)))
-                    }
+                    b'S' => self.listening.secure_server(tcp).await,
                     _ => {
                         Err(io::Error::other("the server does not offer TLS; leave tls= out of the upstream"))
                     }
                 }
             }
-            (_, stream, _) => Ok(stream),
+            stream => Ok(stream),
         }
     }
 
-    /// Completes when the gateway shuts down.
-    pub(super) fn closing(&self) -> Pin<Box<dyn Future<Output = ()> + Send>> {
-        let mut closing = self.closing.clone();
-        Box::pin(async move {
-            // A sender that is gone is the end, too.
-            let _ = closing.wait_for(|closing| *closing).await;
-        })
+    /// Asks the server, over a connection of its own, to cancel what the process of this key does.
+    pub(super) async fn cancel(self: Arc<Self>, key: (u32, u32)) -> io::Result<()> {
+        cancel::send(self.connect().await?, &cancel::packet(key)).await
     }
 }
 
 /// Serves one client to its end. `refused` tells why there is no place for it, once it has said that it speaks the
 /// protocol.
 pub(crate) async fn serve(shared: Arc<Shared>, stream: Stream, refused: Option<String>) {
-    let opening = startup::open(stream, shared.acceptor.as_ref());
-    let (mut client, opening) = match clock::within(shared.login_timeout, opening).await {
+    let opening = startup::open(stream, shared.listening.acceptor.as_ref());
+    let (mut client, opening) = match clock::within(shared.listening.login_timeout, opening).await {
         Some(Ok(opened)) => opened,
         Some(Err(error)) => return tracing::debug!(%error, "a connection that is no PostgreSQL client's"),
         None => return tracing::debug!("a connection that did not log in in time"),
@@ -99,7 +80,8 @@ async fn login(shared: Arc<Shared>, mut client: Stream, startup: Startup) {
     let server = match shared.connect().await {
         Ok(server) => server,
         Err(error) => {
-            let words = format!("the gateway cannot reach the database at {}: {error}", shared.upstream);
+            let words =
+                format!("the gateway cannot reach the database at {}: {error}", shared.listening.upstream);
             tracing::warn!("{words}");
             let _ = client.write_all(&message::fatal("08006", &words)).await;
             return;
@@ -110,7 +92,7 @@ async fn login(shared: Arc<Shared>, mut client: Stream, startup: Startup) {
     let session = Session::new(shared, client, server, login, &startup.packet);
     match session.run().await {
         Ok(end @ (End::Client | End::Server)) => tracing::debug!(user, tenant, ?end, "session ended"),
-        Ok(End::Told(_, why)) => tracing::debug!(user, tenant, why, "session ended"),
+        Ok(End::Told(over)) => tracing::debug!(user, tenant, why = over.words(), "session ended"),
         Err(fault @ Fault::Client(_)) => tracing::info!(user, tenant, %fault, "session broken off"),
         Err(fault) => tracing::debug!(user, tenant, %fault, "session broken off"),
     }

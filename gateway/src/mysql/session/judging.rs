@@ -13,7 +13,8 @@ use super::super::fault::Fault;
 use super::super::machine::Decision;
 use super::super::own;
 use super::{Admitted, Broken, End, Pending, Session};
-use crate::govern::{Admission, Denied, Running, Subject};
+use crate::govern::{Admission, Denied, Running, Subject, parse_own};
+use crate::session::Read;
 
 impl Session {
     /// Finds who pays, for the statement that waits to be judged if there is one.
@@ -30,7 +31,7 @@ impl Session {
             }
         };
         let (governor, login, chosen) =
-            (Arc::clone(&self.shared.governor), self.login.clone(), self.chosen.clone());
+            (Arc::clone(&self.shared.listening.governor), self.login.clone(), self.chosen.clone());
         let found = async move {
             let subject = governor.subject(login).await?;
             Ok(Subject { chosen, ..subject })
@@ -67,7 +68,7 @@ impl Session {
                 Poll::Pending => self.pending = Some(Pending::Own(answer)),
                 Poll::Ready(Ok(answer)) => {
                     if let (Own::Session(change), Some(Ok(subject))) = (&answer, &mut self.subject) {
-                        self.shared.governor.apply(change, subject);
+                        self.shared.listening.governor.apply(change, subject);
                         self.chosen.clone_from(&subject.chosen);
                     }
                     self.machine.decide(Decision::Answer(own::answer(answer)))?;
@@ -84,15 +85,11 @@ impl Session {
             }
             Some(quiet @ Pending::Quiet(_)) => self.pending = Some(quiet),
         }
-        if !self.from_client.is_full() {
-            match self.from_client.poll_read(cx, &mut self.client) {
-                Poll::Ready(Ok(0)) => return Ok(Poll::Ready(Some(End::Client))),
-                Poll::Ready(Err(error)) => return Err(Broken::ClientIo(error)),
-                Poll::Ready(Ok(_)) => return Ok(Poll::Ready(None)),
-                Poll::Pending => {}
-            }
-        }
-        Ok(Poll::Pending)
+        Ok(match self.link.poll_waiting_client(cx)? {
+            Poll::Ready(Read::Closed) => Poll::Ready(Some(End::Client)),
+            Poll::Ready(Read::More) => Poll::Ready(None),
+            Poll::Pending => Poll::Pending,
+        })
     }
 
     /// Decides what becomes of a statement, or what that has to wait for.
@@ -110,10 +107,10 @@ impl Session {
                 return Ok(());
             }
         };
-        let governor = &self.shared.governor;
+        let governor = &self.shared.listening.governor;
         if asked.may_be_ours {
             asked.may_be_ours = false;
-            match own::parse(&asked.text) {
+            match parse_own(&asked.text, SqlDialect::MySql) {
                 Ok(None) => {}
                 Ok(Some(Statement::ExplainRu(inner))) if asked.command == Command::Query => {
                     asked.template = governor.template(SqlDialect::MySql, inner.as_bytes());

@@ -8,15 +8,11 @@ mod judging;
 mod watching;
 
 use std::collections::VecDeque;
-use std::io;
-use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
-use std::time::Duration;
 
 use tidegate_client::Group;
 use tidegate_sql::Answer as Own;
-use tokio::time::Sleep;
 
 use super::answer::{Answer, Refusal};
 use super::asked::Asked;
@@ -26,13 +22,8 @@ use super::machine::{INPUT_LIMIT, Machine};
 use super::opening::Opened;
 use super::serve::{Known, Shared};
 use super::step::{self, Bytes, Event, Side, StatementEnds, Step};
-use crate::buffer::{Inbox, Outbox};
-use crate::clock;
 use crate::govern::{Backend, Denied, Login, Progress, Running, Subject, explained};
-use crate::stream::Stream;
-
-/// How long a client may take for the last packet.
-const LAST_WORDS: Duration = Duration::from_millis(100);
+use crate::session::{Ends, Later, Link, LinkError, Over, Pace, Read};
 
 /// How a session ended.
 #[derive(Debug)]
@@ -51,15 +42,10 @@ pub(super) enum Broken {
     /// Either side does not follow the protocol.
     #[error(transparent)]
     Protocol(#[from] Fault),
-    /// The client's connection.
-    #[error("the client's connection failed: {0}")]
-    ClientIo(io::Error),
-    /// The server's connection.
-    #[error("the server's connection failed: {0}")]
-    ServerIo(io::Error),
+    /// Either connection.
+    #[error(transparent)]
+    Link(#[from] LinkError),
 }
-
-type Later<T> = Pin<Box<dyn Future<Output = T> + Send>>;
 
 /// What the client's side waits for.
 enum Pending {
@@ -83,12 +69,7 @@ struct Admitted {
 /// See the module.
 pub(super) struct Session {
     shared: Arc<Shared>,
-    client: Stream,
-    server: Stream,
-    from_client: Inbox,
-    to_client: Outbox,
-    from_server: Inbox,
-    to_server: Outbox,
+    link: Link,
     machine: Machine<Known>,
     /// In the order in which the server gets them.
     admitted: VecDeque<Admitted>,
@@ -103,29 +84,16 @@ pub(super) struct Session {
     pending: Option<Pending>,
     /// Has the server interrupt what runs; the client's side waits for it, so that it hits nothing else.
     killing: Option<Later<Result<(), ControlError>>>,
-    tick: Pin<Box<Sleep>>,
-    ticking: bool,
-    /// Nothing is read from the server until the next look.
-    holding: bool,
-    looks: u32,
-    closing: Later<()>,
-    told_to_end: bool,
+    pace: Pace,
+    ends: Ends,
     must_end: Option<Refusal>,
-    login_ends: Option<Pin<Box<Sleep>>>,
 }
 
 impl Session {
     /// The rest of a connection whose login is on its way.
     pub(super) fn new(shared: Arc<Shared>, opened: Opened) -> Self {
-        let closing = shared.closing();
-        let login_ends = clock::now().checked_add(shared.login_timeout);
         Self {
-            client: opened.client,
-            server: opened.server,
-            from_client: Inbox::new(),
-            to_client: Outbox::default(),
-            from_server: Inbox::new(),
-            to_server: Outbox::default(),
+            link: Link::new(opened.client, opened.server),
             machine: opened.machine,
             admitted: VecDeque::new(),
             login: Login::default(),
@@ -136,14 +104,9 @@ impl Session {
             finding: None,
             pending: None,
             killing: None,
-            tick: Box::pin(tokio::time::sleep(Duration::ZERO)),
-            ticking: false,
-            holding: false,
-            looks: 0,
-            closing,
-            told_to_end: false,
+            pace: Pace::new(),
+            ends: Ends::new(&shared.listening),
             must_end: None,
-            login_ends: login_ends.map(|at| Box::pin(tokio::time::sleep_until(at))),
             shared,
         }
     }
@@ -157,10 +120,9 @@ impl Session {
             _ => None,
         };
         if let Some(packet) = told.and_then(|refusal| self.machine.farewell(&refusal)) {
-            self.to_client.add(&packet);
+            self.link.to_client.add(&packet);
         }
-        let last = std::future::poll_fn(|cx| self.to_client.poll_write(cx, &mut self.client));
-        let _ = clock::within(LAST_WORDS, last).await;
+        self.link.last_words().await;
         self.finish(matches!(end, Ok(End::Server))).await;
         end
     }
@@ -181,91 +143,65 @@ impl Session {
 
     fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Result<End, Broken>> {
         loop {
-            let mut moved = self.poll_timers(cx);
-            if let Some(end) = self.poll_end(cx) {
-                return Poll::Ready(Ok(end));
-            }
-            match self.poll_server(cx)? {
+            let mut moved = match self.poll_server(cx)? {
                 Some(end) => return Poll::Ready(Ok(end)),
-                None => moved |= self.poll_write(cx)?,
-            }
+                None => self.link.poll_write(cx)?,
+            };
             match self.poll_client(cx)? {
                 Poll::Ready(Some(end)) => return Poll::Ready(Ok(end)),
                 Poll::Ready(None) => moved = true,
                 Poll::Pending => {}
             }
-            moved |= self.poll_write(cx)?;
+            moved |= self.link.poll_write(cx)?;
+            // Behind the client's side, which may have begun a statement.
+            moved |= self.poll_watch(cx);
+            if let Some(end) = self.poll_end(cx) {
+                return Poll::Ready(Ok(end));
+            }
             if !moved {
                 return Poll::Pending;
             }
         }
     }
 
-    /// Sends what is to go out. True when an outbox that was full has room again.
-    fn poll_write(&mut self, cx: &mut Context<'_>) -> Result<bool, Broken> {
-        let full = self.to_client.room() == 0 || self.to_server.room() == 0;
-        if !self.to_client.is_empty()
-            && let Poll::Ready(sent) = self.to_client.poll_write(cx, &mut self.client)
-        {
-            sent.map_err(Broken::ClientIo)?;
-        }
-        if !self.to_server.is_empty()
-            && let Poll::Ready(sent) = self.to_server.poll_write(cx, &mut self.server)
-        {
-            // What the server said before it closed is still to be read, and tells more.
-            if sent.is_err() {
-                self.to_server = Outbox::default();
-            }
-        }
-        Ok(full && self.to_client.room() > 0 && self.to_server.room() > 0)
-    }
-
     fn poll_end(&mut self, cx: &mut Context<'_>) -> Option<End> {
-        if let Some(timer) = &mut self.login_ends
-            && timer.as_mut().poll(cx).is_ready()
-        {
-            return Some(told(1159, *b"08S01", "the login took too long"));
-        }
         if let Some(refusal) = self.must_end.take() {
             return Some(End::Told(refusal));
         }
-        if !self.told_to_end && self.closing.as_mut().poll(cx).is_ready() {
-            self.told_to_end = true;
-        }
-        // A statement that runs is waited for; whoever shuts down sets the limit.
         let idle = self.machine.is_idle() && self.pending.is_none();
-        let ends = self.told_to_end && idle;
-        ends.then(|| told(1053, *b"08S01", "the gateway is shutting down; connect again"))
+        let over = self.ends.poll(cx, idle)?;
+        // ER_NET_READ_INTERRUPTED, ER_SERVER_SHUTDOWN
+        let code = match over {
+            Over::Login => 1159,
+            Over::Closing => 1053,
+        };
+        Some(End::Told(Refusal { code, state: *b"08S01", message: over.words().to_owned() }))
     }
 
     /// Takes what the server sent. `None` when there is nothing more now.
     fn poll_server(&mut self, cx: &mut Context<'_>) -> Result<Option<End>, Broken> {
         loop {
-            if self.to_client.room() == 0 {
+            if self.link.to_client.room() == 0 {
                 return Ok(None);
             }
-            match self.machine.server(self.from_server.data())? {
-                Step::More | Step::Wait if self.holding => return Ok(None),
+            match self.machine.server(self.link.from_server.data())? {
+                Step::More | Step::Wait if self.pace.holds() => return Ok(None),
                 Step::More | Step::Wait => {
-                    self.from_server.reserve(1 + self.from_server.data().len().min(INPUT_LIMIT));
-                    match self.from_server.poll_read(cx, &mut self.server) {
+                    self.link.from_server.reserve(1 + self.link.from_server.data().len().min(INPUT_LIMIT));
+                    match self.link.poll_server(cx)? {
                         Poll::Pending => return Ok(None),
-                        Poll::Ready(Ok(0)) => return Ok(Some(End::Server)),
-                        Poll::Ready(Ok(_)) => {}
-                        Poll::Ready(Err(error)) if error.kind() == io::ErrorKind::ConnectionReset => {
-                            return Ok(Some(End::Server));
-                        }
-                        Poll::Ready(Err(error)) => return Err(Broken::ServerIo(error)),
+                        Poll::Ready(Read::Closed) => return Ok(Some(End::Server)),
+                        Poll::Ready(Read::More) => {}
                     }
                 }
                 Step::Pass(count) => {
-                    self.to_client.add(self.from_server.data().get(..count).unwrap_or_default());
-                    self.from_server.consume(count);
+                    self.link.to_client.add(self.link.from_server.data().get(..count).unwrap_or_default());
+                    self.link.from_server.consume(count);
                 }
-                Step::Skip(count) => self.from_server.consume(count),
+                Step::Skip(count) => self.link.from_server.consume(count),
                 Step::Swap(count, Bytes(bytes)) => {
-                    self.to_client.add(&bytes);
-                    self.from_server.consume(count);
+                    self.link.to_client.add(&bytes);
+                    self.link.from_server.consume(count);
                 }
                 Step::Send(side, Bytes(bytes)) => self.send(side, &bytes),
                 Step::Tell(event) => self.told(event),
@@ -277,15 +213,15 @@ impl Session {
 
     fn send(&mut self, side: Side, bytes: &[u8]) {
         match side {
-            Side::Client => self.to_client.add(bytes),
-            Side::Server => self.to_server.add(bytes),
+            Side::Client => self.link.to_client.add(bytes),
+            Side::Server => self.link.to_server.add(bytes),
         }
     }
 
     fn told(&mut self, event: Event) {
         match event {
             Event::Login(login) => {
-                self.login_ends = None;
+                self.ends.logged_in();
                 self.connection = login.thread_id;
                 self.find_backend(&login);
                 self.logged_in(login);
@@ -312,8 +248,7 @@ impl Session {
 
     /// A response has ended, and its last packet has gone out.
     fn ended(&mut self, ends: &StatementEnds) {
-        self.holding = false;
-        self.looks = 0;
+        self.pace.ended();
         let explains = self.admitted.front().is_some_and(|admitted| admitted.explains);
         if let Some(ended) = self.end(ends)
             && explains
@@ -347,32 +282,28 @@ impl Session {
             return self.poll_pending(cx);
         }
         loop {
-            if self.to_server.room() == 0 || self.to_client.room() == 0 {
+            if self.link.to_server.room() == 0 || self.link.to_client.room() == 0 {
                 return Ok(Poll::Pending);
             }
-            match self.machine.client(self.from_client.data())? {
-                Step::Wait if self.from_client.is_full() => return Ok(Poll::Pending),
+            match self.machine.client(self.link.from_client.data())? {
+                Step::Wait if self.link.from_client.is_full() => return Ok(Poll::Pending),
                 Step::More | Step::Wait => {
-                    let held = self.from_client.data().len();
-                    self.from_client.reserve(1 + held.min(INPUT_LIMIT));
-                    match self.from_client.poll_read(cx, &mut self.client) {
+                    let held = self.link.from_client.data().len();
+                    self.link.from_client.reserve(1 + held.min(INPUT_LIMIT));
+                    match self.link.poll_client(cx)? {
                         Poll::Pending => return Ok(Poll::Pending),
-                        Poll::Ready(Ok(0)) => return Ok(Poll::Ready(Some(End::Client))),
-                        Poll::Ready(Ok(_)) => {}
-                        Poll::Ready(Err(error)) if error.kind() == io::ErrorKind::ConnectionReset => {
-                            return Ok(Poll::Ready(Some(End::Client)));
-                        }
-                        Poll::Ready(Err(error)) => return Err(Broken::ClientIo(error)),
+                        Poll::Ready(Read::Closed) => return Ok(Poll::Ready(Some(End::Client))),
+                        Poll::Ready(Read::More) => {}
                     }
                 }
                 Step::Pass(count) => {
-                    self.to_server.add(self.from_client.data().get(..count).unwrap_or_default());
-                    self.from_client.consume(count);
+                    self.link.to_server.add(self.link.from_client.data().get(..count).unwrap_or_default());
+                    self.link.from_client.consume(count);
                 }
-                Step::Skip(count) => self.from_client.consume(count),
+                Step::Skip(count) => self.link.from_client.consume(count),
                 Step::Swap(count, Bytes(bytes)) => {
-                    self.to_server.add(&bytes);
-                    self.from_client.consume(count);
+                    self.link.to_server.add(&bytes);
+                    self.link.from_client.consume(count);
                 }
                 Step::Send(side, Bytes(bytes)) => self.send(side, &bytes),
                 Step::Tell(event) => {
@@ -380,16 +311,15 @@ impl Session {
                     return Ok(Poll::Ready(None));
                 }
                 Step::Ask(statement) => {
-                    let asked = Asked::of(&self.shared.governor, &statement);
+                    let asked = Asked::of(&self.shared.listening.governor, &statement);
+                    let before = self.admitted.len();
                     self.judge(asked)?;
-                    return Ok(Poll::Ready(None));
+                    if self.admitted.len() == before {
+                        return Ok(Poll::Ready(None));
+                    }
                 }
                 Step::StartTls(_) => {}
             }
         }
     }
-}
-
-fn told(code: u16, state: [u8; 5], message: &str) -> End {
-    End::Told(Refusal { code, state, message: message.to_owned() })
 }

@@ -2,23 +2,12 @@
 
 use std::sync::Arc;
 use std::task::{Context, Poll};
-use std::time::Duration;
-
-use tokio::time::Instant;
 
 use super::super::answer::Refusal;
 use super::super::step;
 use super::super::thread;
 use super::Session;
-use crate::clock;
 use crate::govern::{Backend, Progress, Verdict};
-
-/// Between two looks at a statement that goes on.
-const LOOK: Duration = Duration::from_millis(100);
-/// Looks between two reads from the server for a statement that cools down.
-const COOLDOWN: u32 = 10;
-/// Looks between two requests to kill the same statement.
-const KILL_AGAIN: u32 = 10;
 
 impl Session {
     pub(super) fn find_backend(&mut self, login: &step::Login) {
@@ -40,8 +29,8 @@ impl Session {
         }));
     }
 
-    /// Looks at the statement that runs, when it is time, and kills it when it must.
-    pub(super) fn poll_timers(&mut self, cx: &mut Context<'_>) -> bool {
+    /// Looks at the statement that runs, when it is time. True when something changed.
+    pub(super) fn poll_watch(&mut self, cx: &mut Context<'_>) -> bool {
         let mut moved = false;
         if let Some(finding) = &mut self.finding
             && let Poll::Ready(found) = finding.as_mut().poll(cx)
@@ -58,34 +47,20 @@ impl Session {
             self.killing = None;
             moved = true;
         }
-        loop {
-            let Some(deadline) = self.runs() else { return moved };
-            if !self.ticking {
-                let next = clock::now().checked_add(LOOK).unwrap_or_else(clock::now);
-                let next = deadline.map_or(next, |deadline| deadline.min(next));
-                self.tick.as_mut().reset(next);
-                self.ticking = true;
-            }
-            if self.tick.as_mut().poll(cx).is_pending() {
-                return moved;
-            }
-            self.ticking = false;
+        while let Some(number) = self.machine.progress().map(|progress| progress.number)
+            && let Some(admitted) = self.admitted.front().filter(|admitted| admitted.number == number)
+            && self.pace.poll(cx, &admitted.running).is_ready()
+        {
             moved = true;
             self.look();
         }
-    }
-
-    /// When the rule of the statement ends it that the server works on; `None` if it works on none.
-    fn runs(&self) -> Option<Option<Instant>> {
-        let number = self.machine.progress()?.number;
-        let front = self.admitted.front().filter(|admitted| admitted.number == number)?;
-        Some(front.running.deadline())
+        moved
     }
 
     fn look(&mut self) {
-        self.looks = self.looks.saturating_add(1);
         let counted = self.backend.as_mut().map(Backend::take);
-        let spared = self.machine.in_transaction() && self.shared.governor.owes_in_transactions();
+        let governor = &self.shared.listening.governor;
+        let spared = self.machine.in_transaction() && governor.owes_in_transactions();
         let (Some(seen), Some(admitted)) = (self.machine.progress(), self.admitted.front_mut()) else {
             return;
         };
@@ -95,20 +70,13 @@ impl Session {
             bytes_in: seen.request_bytes,
             bytes_out: seen.response_bytes,
         };
-        match admitted.running.look(counted, progress) {
-            Verdict::Goes => self.holding = false,
-            Verdict::Holds if admitted.running.cools_down() => {
-                self.holding = !self.looks.is_multiple_of(COOLDOWN);
-            }
-            Verdict::Holds => self.holding = !spared,
-            Verdict::Dies(denied) => {
-                self.holding = false;
-                admitted.killed = true;
-                self.kill(seen.number, Refusal::from(&denied));
-            }
+        let verdict = admitted.running.look(counted, progress);
+        self.pace.obey(&verdict, &admitted.running, spared);
+        if let Verdict::Dies(denied) = verdict {
+            admitted.killed = true;
+            self.kill(seen.number, Refusal::from(&denied));
         }
-        let again = self.looks.is_multiple_of(KILL_AGAIN);
-        if again && self.admitted.front().is_some_and(|admitted| admitted.killed) {
+        if self.pace.asks_again() && self.admitted.front().is_some_and(|admitted| admitted.killed) {
             self.interrupt();
         }
     }

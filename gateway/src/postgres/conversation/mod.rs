@@ -213,6 +213,11 @@ impl<R, O> Conversation<R, O> {
         std::mem::take(&mut self.needs_flush)
     }
 
+    /// Whether an answer of the gateway is next for the client.
+    pub(crate) fn has_answer(&self) -> bool {
+        matches!(self.expected.front(), Some(Expect::Insert(_) | Expect::Answer(_)))
+    }
+
     /// Whether the unit at the front is being cancelled.
     pub(crate) fn is_killed(&self) -> bool {
         self.units.front().is_some_and(|unit| unit.killed.is_some())

@@ -129,7 +129,7 @@ impl<R, O> Conversation<R, O> {
 
     /// Puts answers of the gateway out whose turn it is.
     fn insert_answers(&mut self, out: &mut Vec<u8>) {
-        while matches!(self.expected.front(), Some(Expect::Insert(_) | Expect::Answer(_))) {
+        while self.has_answer() {
             match self.expected.pop_front() {
                 Some(Expect::Insert(reply)) => out.extend_from_slice(&reply),
                 Some(Expect::Answer(reply)) => {

@@ -6,7 +6,7 @@ use futures_util::{SinkExt as _, StreamExt as _, TryStreamExt as _};
 use tokio_postgres::types::ToSql;
 use tokio_postgres::{AsyncMessage, NoTls};
 
-use crate::stage::{Stage, state, value};
+use super::stage::{Stage, state, value};
 
 /// Types, nulls, errors, several statements, COPY both ways, cursors, notifications, prepared statements, unusual names,
 /// long rows, empty queries, bytes that are no UTF-8.
@@ -55,7 +55,7 @@ async fn psql_sees_the_same_to_the_byte() {
     let script =
         [SCRIPT.as_bytes(), b"select '\xff\xfe';\ndrop table \"\xc3\x9cnusual \"\"name\"\"\";\n"].concat();
     let (direct, through) = tokio::task::block_in_place(|| {
-        (stage.psql(stage.postgres.port, &script), stage.psql(stage.port(), &script))
+        (stage.psql(stage.postgres.port(), &script), stage.psql(stage.port(), &script))
     });
     assert!(direct.len() > 5_000_000, "{} bytes", direct.len());
     let differs = direct.iter().zip(&through).position(|(a, b)| a != b);
@@ -119,7 +119,7 @@ async fn a_running_statement_is_cancelled_by_its_client() {
         (answer, value(&ann, "select 1").await)
     });
     let root = stage.direct().await;
-    crate::stage::eventually("the statement runs", async || {
+    crate::common::eventually("the statement runs", async || {
         value(
             &root,
             "select count(*) from pg_stat_activity where query like '%sleep(60)' and state = 'active'",
@@ -154,6 +154,6 @@ async fn notifications_arrive_while_nothing_is_asked() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_wrong_password_is_the_server_s_to_refuse() {
     let stage = Stage::new().await;
-    let answer = crate::stage::try_login(stage.port(), "shop", ("ann", "wrong")).await;
+    let answer = super::stage::try_login(stage.port(), "shop", ("ann", "wrong")).await;
     assert_eq!(state(answer.map(|_| ())), "28P01");
 }

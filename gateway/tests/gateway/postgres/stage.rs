@@ -1,14 +1,14 @@
 //! Everything together: a database, a controller in this process, gateways between clients and the database.
 
-use std::process::Stdio;
 use std::time::Duration;
 
 use tempfile::TempDir;
-use tidegate_controller::{Config as ControllerConfig, Controller, Running};
+use tidegate_controller::Running;
 use tidegate_gateway::{Config, Gateway, Listener, Policy, Principals, Upstream};
 use tokio_postgres::{Client, NoTls};
 
-use crate::server::{Postgres, ROOT};
+use crate::common;
+use tidegate_tests::servers::{Postgres, ROOT};
 
 /// A database with a user `ann`, who owns the database `shop`.
 pub(crate) struct Stage {
@@ -34,16 +34,10 @@ impl Stage {
 
     /// With other settings of the gateway.
     pub(crate) async fn with(change: impl FnOnce(&mut Config)) -> Self {
-        let postgres = tokio::task::spawn_blocking(Postgres::start).await.unwrap();
-        let folder = tempfile::tempdir().unwrap();
-        let controller = Controller::start(ControllerConfig {
-            store: folder.path().join("store.redb"),
-            grpc_listen: "127.0.0.1:0".parse().unwrap(),
-            http_listen: "127.0.0.1:0".parse().unwrap(),
-            ..ControllerConfig::default()
-        });
-        let controller = controller.await.unwrap();
-        let gateway = gateway(&controller, postgres.port, "gw", change).await;
+        let postgres =
+            tokio::task::spawn_blocking(|| Postgres::start(&["max_connections=300"])).await.unwrap().unwrap();
+        let (controller, folder) = common::controller().await;
+        let gateway = gateway(&controller, postgres.port(), "gw", change).await;
         let stage = Self { postgres, controller, gateway, _folder: folder };
         let root = stage.direct().await;
         root.batch_execute("create user ann password 'ann'").await.unwrap();
@@ -57,7 +51,7 @@ impl Stage {
 
     /// The superuser, past the gateway.
     pub(crate) async fn direct(&self) -> Client {
-        login(self.postgres.port, "postgres", ROOT).await
+        login(self.postgres.port(), "postgres", ROOT).await
     }
 
     /// The superuser, through the gateway.
@@ -72,18 +66,10 @@ impl Stage {
 
     /// What `psql` says to a script, with errors among the results, as ann at this port.
     pub(crate) fn psql(&self, port: u16, script: &[u8]) -> Vec<u8> {
-        use std::io::Write as _;
         let mut psql = self.postgres.program("psql");
         psql.args(["-X", "-h", "127.0.0.1", "-p", &port.to_string(), "-U", "ann", "shop"])
             .env("PGPASSWORD", "ann");
-        psql.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
-        let mut child = psql.spawn().unwrap();
-        let mut input = child.stdin.take().unwrap();
-        let script = script.to_vec();
-        let writer = std::thread::spawn(move || input.write_all(&script));
-        let output = child.wait_with_output().unwrap();
-        writer.join().unwrap().unwrap();
-        [output.stdout, output.stderr].concat()
+        common::says(&mut psql, script)
     }
 }
 
@@ -128,17 +114,6 @@ pub(crate) async fn try_login(
 pub(crate) fn state<T: std::fmt::Debug>(answer: Result<T, tokio_postgres::Error>) -> String {
     let error = answer.expect_err("it should have failed");
     error.code().map(|code| code.code().to_owned()).unwrap_or_else(|| error.to_string())
-}
-
-/// Tries until it is so.
-pub(crate) async fn eventually(what: &str, mut check: impl AsyncFnMut() -> bool) {
-    for _ in 0..600 {
-        if check().await {
-            return;
-        }
-        tokio::time::sleep(Duration::from_millis(50)).await;
-    }
-    panic!("never: {what}");
 }
 
 /// The first column of the first row, as text.

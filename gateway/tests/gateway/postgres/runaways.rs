@@ -4,7 +4,8 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use crate::stage::{Stage, eventually, state, value};
+use super::stage::{Stage, state, value};
+use crate::common::eventually;
 
 const LONG: &str = "select count(*) from generate_series(1, 100000000) g where g % 2 = 0";
 

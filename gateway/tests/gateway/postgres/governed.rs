@@ -4,7 +4,8 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use crate::stage::{Stage, eventually, gateway, login, state, value};
+use super::stage::{Stage, gateway, login, state, value};
+use crate::common::eventually;
 
 #[tokio::test(flavor = "multi_thread")]
 async fn groups_are_made_bound_and_changed_over_the_same_connection() {
@@ -117,7 +118,7 @@ async fn what_statements_cost_adds_up_to_what_their_group_consumed() {
 #[tokio::test(flavor = "multi_thread")]
 async fn two_gateways_hold_a_group_to_one_rate() {
     let stage = Stage::new().await;
-    let other = gateway(&stage.controller, stage.postgres.port, "gw2", |config| {
+    let other = gateway(&stage.controller, stage.postgres.port(), "gw2", |config| {
         config.policy.max_wait = Duration::from_secs(30);
     })
     .await;

@@ -3,8 +3,8 @@
 use mysql_async::prelude::Queryable as _;
 use mysql_async::{ChangeUserOpts, Params};
 
-use crate::server::ROOT;
-use crate::stage::{Stage, error, login, value};
+use super::stage::{Stage, error, login, value};
+use tidegate_tests::servers::ROOT;
 
 const SCRIPT: &str = "
 create table t (id int primary key auto_increment, name varchar(50), v double, d datetime(3), b blob);
@@ -37,7 +37,7 @@ drop table t; drop procedure q;
 #[tokio::test(flavor = "multi_thread")]
 async fn a_script_gives_what_it_gives_without_the_gateway() {
     let stage = Stage::new().await;
-    let direct = stage.script(stage.server.port, SCRIPT.as_bytes());
+    let direct = stage.script(stage.server.port(), SCRIPT.as_bytes());
     let passed = stage.script(stage.port(), SCRIPT.as_bytes());
     assert!(direct.len() > 20_000_000, "{} bytes", direct.len());
     if direct != passed {
@@ -89,13 +89,13 @@ async fn a_client_that_leaves_in_the_middle_leaves_nothing_behind() {
     let id: u64 = value(&mut ann, "select connection_id()").await;
     let running =
         tokio::spawn(async move { ann.query_drop("select count(*), sleep(60) from seq_1_to_10").await });
-    let mut root = login(stage.server.port, "shop", ROOT).await;
+    let mut root = login(stage.server.port(), "shop", ROOT).await;
     let busy =
         format!("select count(*) from information_schema.processlist where id = {id} and command = 'Query'");
-    crate::stage::eventually("it runs", async || value::<u32>(&mut root, &busy).await == 1).await;
+    crate::common::eventually("it runs", async || value::<u32>(&mut root, &busy).await == 1).await;
     running.abort();
     let left = format!("select count(*) from information_schema.processlist where id = {id}");
-    crate::stage::eventually("it is gone", async || value::<u32>(&mut root, &left).await == 0).await;
+    crate::common::eventually("it is gone", async || value::<u32>(&mut root, &left).await == 0).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -106,7 +106,7 @@ async fn a_server_that_dies_ends_its_sessions_and_new_ones_are_told() {
     assert!(ann.query_drop("select 1").await.is_err());
     let heard = String::from_utf8(stage.script(stage.port(), b"select 1;")).unwrap();
     assert!(heard.contains("the gateway cannot reach the database"), "{heard}");
-    stage.server.run();
+    stage.server.run().unwrap();
     let mut ann = stage.ann().await;
     assert_eq!(value::<u32>(&mut ann, "select 40 + 2").await, 42);
     let _: Vec<u32> = ann.exec("select ?", Params::from((1_u32,))).await.unwrap();

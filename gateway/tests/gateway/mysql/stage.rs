@@ -1,15 +1,16 @@
 //! Everything together: a database, a controller in this process, a gateway between clients and the database.
 
-use std::process::{Command, Stdio};
+use std::process::Command;
 use std::time::Duration;
 
 use mysql_async::prelude::{FromValue, Queryable as _};
 use mysql_async::{Conn, Error, OptsBuilder};
 use tempfile::TempDir;
-use tidegate_controller::{Config as ControllerConfig, Controller, Running};
+use tidegate_controller::Running;
 use tidegate_gateway::{Config, Gateway, Listener, Policy, Principals, Upstream};
 
-use crate::server::{MariaDb, ROOT};
+use crate::common::{self, eventually};
+use tidegate_tests::servers::{MariaDb, ROOT};
 
 /// A database with a user `ann` and the database `shop`.
 pub(crate) struct Stage {
@@ -26,20 +27,18 @@ impl Stage {
 
     /// With other settings of the gateway.
     pub(crate) async fn with(change: impl FnOnce(&mut Config)) -> Self {
-        let server = tokio::task::spawn_blocking(MariaDb::start).await.unwrap();
-        server.root("create database shop; create database other; create user ann identified by 'ann'");
-        server.root("grant all on shop.* to ann; grant all on other.* to ann");
-        let folder = tempfile::tempdir().unwrap();
-        let controller = Controller::start(ControllerConfig {
-            store: folder.path().join("store.redb"),
-            grpc_listen: "127.0.0.1:0".parse().unwrap(),
-            http_listen: "127.0.0.1:0".parse().unwrap(),
-            ..ControllerConfig::default()
-        });
-        let controller = controller.await.unwrap();
+        let server = tokio::task::spawn_blocking(|| MariaDb::start(&["--max-connections=300"]))
+            .await
+            .unwrap()
+            .unwrap();
+        server
+            .root("create database shop; create database other; create user ann identified by 'ann'")
+            .unwrap();
+        server.root("grant all on shop.* to ann; grant all on other.* to ann").unwrap();
+        let (controller, folder) = common::controller().await;
         let (user, password) = (ROOT.0, ROOT.1.replace(' ', "%20"));
         let upstream =
-            Upstream::parse(&format!("mysql://{user}:{password}@127.0.0.1:{}", server.port)).unwrap();
+            Upstream::parse(&format!("mysql://{user}:{password}@127.0.0.1:{}", server.port())).unwrap();
         let policy = Policy {
             max_wait: Duration::from_millis(700),
             admins: Principals::parse([ROOT.0]).unwrap(),
@@ -73,18 +72,10 @@ impl Stage {
 
     /// What the `mariadb` client says to a script, with errors among the results, as ann at this port.
     pub(crate) fn script(&self, port: u16, script: &[u8]) -> Vec<u8> {
-        use std::io::Write as _;
         let mut client = Command::new("mariadb");
         client.args(["--no-defaults", "-h127.0.0.1", "-uann", "-pann", "--local-infile=1", "--force", "-t"]);
         client.args(["--column-type-info", "--max-allowed-packet=64M", &format!("-P{port}"), "shop"]);
-        client.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
-        let mut child = client.spawn().unwrap();
-        let mut input = child.stdin.take().unwrap();
-        let script = script.to_vec();
-        let writer = std::thread::spawn(move || input.write_all(&script));
-        let output = child.wait_with_output().unwrap();
-        writer.join().unwrap().unwrap();
-        [output.stdout, output.stderr].concat()
+        common::says(&mut client, script)
     }
 }
 
@@ -118,17 +109,6 @@ pub(crate) fn error<T: std::fmt::Debug>(answer: Result<T, Error>) -> (u16, Strin
         Error::Server(error) => (error.code, error.message),
         other => panic!("{other}"),
     }
-}
-
-/// Tries until it is so.
-pub(crate) async fn eventually(what: &str, mut check: impl AsyncFnMut() -> bool) {
-    for _ in 0..600 {
-        if check().await {
-            return;
-        }
-        tokio::time::sleep(Duration::from_millis(50)).await;
-    }
-    panic!("never: {what}");
 }
 
 /// Until statements of this session are charged to `group`.

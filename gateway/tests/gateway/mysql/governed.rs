@@ -5,7 +5,8 @@ use std::time::Duration;
 use mysql_async::prelude::Queryable as _;
 use tokio::time::Instant;
 
-use crate::stage::{Stage, error, eventually, is_in, value};
+use super::stage::{Stage, error, is_in, value};
+use crate::common::eventually;
 
 /// About 300 ms of CPU.
 const HEAVY: &str = "select count(*) from seq_1_to_1500 a, seq_1_to_1500 b where a.seq <> b.seq";

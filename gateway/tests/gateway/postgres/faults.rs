@@ -5,7 +5,8 @@ use std::time::Duration;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 
-use crate::stage::{Stage, eventually, login, state, try_login, value};
+use super::stage::{Stage, login, state, try_login, value};
+use crate::common::eventually;
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_database_that_is_killed_ends_its_sessions_and_serves_again() {
@@ -16,7 +17,7 @@ async fn a_database_that_is_killed_ends_its_sessions_and_serves_again() {
     tokio::task::block_in_place(|| stage.postgres.kill());
     assert!(running.await.unwrap(), "the statement fails with the database");
     assert_eq!(state(try_login(stage.port(), "shop", ("ann", "ann")).await.map(|_| ())), "08006");
-    tokio::task::block_in_place(|| stage.postgres.run());
+    tokio::task::block_in_place(|| stage.postgres.run().unwrap());
     let ann = stage.ann().await;
     assert_eq!(value(&ann, "select 1").await, "1");
     assert!(stage.gateway.shutdown().await.is_empty(), "all that was charged is known to the controller");

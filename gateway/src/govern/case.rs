@@ -1,0 +1,53 @@
+//! A statement as it came, for whoever decides about it: whose it is, what it is, and the record of a conviction.
+
+use std::sync::Arc;
+
+use tidegate_client::GroupName;
+use tidegate_cost_model::Template;
+use tidegate_proto::v1;
+
+use super::governor::Governor;
+use super::rules::Action;
+use super::subject::Login;
+
+/// See the module.
+#[derive(Clone, Debug)]
+pub(super) struct Case {
+    pub(super) governor: Arc<Governor>,
+    pub(super) login: Arc<Login>,
+    pub(super) template: Arc<Template>,
+    /// SHA-256 of the text, where a rule may want to watch it.
+    pub(super) text_digest: String,
+}
+
+/// What it was convicted by.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Grounds {
+    /// The list of watched statements.
+    Watch,
+    /// Its group's rule; this is what it broke.
+    Rule(String),
+}
+
+impl Case {
+    /// Has the conviction recorded; does not wait.
+    pub(super) fn convict(&self, group: &GroupName, action: &Action, grounds: Grounds) {
+        let (r#match, rule) = match grounds {
+            Grounds::Watch => ("watch", String::new()),
+            Grounds::Rule(broken) => ("identify", broken),
+        };
+        self.governor.convict(v1::ConvictRequest {
+            gateway: self.governor.name().to_owned(),
+            group: group.to_string(),
+            r#match: r#match.to_owned(),
+            action: action.name().to_owned(),
+            switch_group: action.switch_group().to_owned(),
+            fingerprint: self.template.fingerprint().to_string(),
+            template: self.template.text().to_owned(),
+            text_sha256: self.text_digest.clone(),
+            rule,
+            tenant: self.login.tenant.clone(),
+            user: self.login.user.clone(),
+        });
+    }
+}

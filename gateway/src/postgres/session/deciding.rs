@@ -1,0 +1,235 @@
+//! What becomes of a client's statement, and what that waits for: who pays, admission, an answer of our own.
+
+use std::sync::Arc;
+use std::task::{Context, Poll};
+
+use tidegate_cost_model::SqlDialect;
+use tidegate_sql::{Answer, Statement};
+
+use super::super::conversation::{Ask, Conversation, Prepared};
+use super::super::frame::Broken;
+use super::super::{message, own};
+use super::{End, Fault, Session};
+use crate::govern::{Admission, Denied, Running, Subject, parse_own};
+use crate::session::{Later, Read};
+
+/// What the client's side waits for.
+pub(super) enum Pending {
+    /// Who pays.
+    Subject(Later<Result<Subject, Denied>>),
+    /// The statement at the front of the client's inbox.
+    Admission { admission: Later<Result<Box<Running>, Denied>>, inner: Option<String> },
+    /// An answer of the gateway itself.
+    Own { answer: Later<Result<Answer, Denied>>, own: Own },
+}
+
+/// What an own answer is for.
+#[derive(Clone)]
+pub(super) enum Own {
+    Query,
+    Describe { statement: Arc<Statement>, parameters: bool, formats: Arc<[bool]> },
+    Run { formats: Arc<[bool]> },
+}
+
+impl Session {
+    /// Finds who pays.
+    pub(super) fn look_up(&mut self) {
+        let (governor, login) = (Arc::clone(&self.shared.listening.governor), self.login.clone());
+        self.pending = Some(Pending::Subject(Box::pin(async move { governor.subject(login).await })));
+    }
+
+    /// Waits for what the client's message depends on, and meanwhile for the client to go away.
+    pub(super) fn poll_pending(&mut self, cx: &mut Context<'_>) -> Result<Poll<Option<End>>, Fault> {
+        let Some(pending) = &mut self.pending else { return Ok(Poll::Ready(None)) };
+        let bytes = self.link.from_client.data();
+        let done = match pending {
+            Pending::Subject(subject) => match subject.as_mut().poll(cx) {
+                Poll::Pending => None,
+                Poll::Ready(subject) => {
+                    self.subject = Some(subject);
+                    Some(Ok(()))
+                }
+            },
+            Pending::Admission { admission, inner } => {
+                let answer = match admission.as_mut().poll(cx) {
+                    Poll::Pending if self.wanted_cancel.poll(cx) => Some(Err(Denied::cancelled())),
+                    Poll::Pending => None,
+                    Poll::Ready(answer) => Some(answer),
+                };
+                match (answer, inner) {
+                    (None, _) => None,
+                    (Some(Ok(running)), None) => Some(self.talk.go(bytes, running)),
+                    (Some(Ok(running)), Some(inner)) => {
+                        let query = self.talk.explain(bytes, inner.as_bytes(), running);
+                        Some(query.map(|query| self.link.to_server.add(&query)))
+                    }
+                    (Some(Err(denied)), _) => Some(deny(&mut self.talk, bytes, &denied)),
+                }
+            }
+            Pending::Own { answer, own } => match answer.as_mut().poll(cx) {
+                Poll::Pending => None,
+                Poll::Ready(answer) => {
+                    let own = own.clone();
+                    Some(self.own_answer(answer, own))
+                }
+            },
+        };
+        if let Some(done) = done {
+            self.pending = None;
+            return done.map(|()| Poll::Ready(None)).map_err(Fault::Client);
+        }
+        Ok(match self.link.poll_waiting_client(cx)? {
+            Poll::Ready(Read::Closed) => Poll::Ready(Some(End::Client)),
+            Poll::Ready(Read::More) => Poll::Ready(None),
+            Poll::Pending => Poll::Pending,
+        })
+    }
+
+    /// Decides what a message is, and what becomes of it. False when it cannot be decided yet.
+    pub(super) fn decide(&mut self, ask: Ask<Statement>) -> Result<bool, Broken> {
+        let bytes = self.link.from_client.data();
+        let subject = match &self.subject {
+            Some(Ok(subject)) => subject,
+            Some(Err(denied)) => {
+                let denied = denied.clone();
+                // The controller may be back with the next statement.
+                self.subject = None;
+                deny(&mut self.talk, bytes, &denied)?;
+                return Ok(true);
+            }
+            None => {
+                self.look_up();
+                return Ok(true);
+            }
+        };
+        let governor = &self.shared.listening.governor;
+        let parse = |text| parse_own(text, SqlDialect::PostgreSql);
+        let (template, text, inner) = match ask {
+            Ask::Query(place) => match parse(bytes.get(place.clone()).unwrap_or_default()) {
+                Ok(None) => {
+                    let text = bytes.get(place).unwrap_or_default();
+                    (governor.template(SqlDialect::PostgreSql, text), text, None)
+                }
+                Ok(Some(Statement::ExplainRu(inner))) => {
+                    (governor.template(SqlDialect::PostgreSql, inner.as_bytes()), &[][..], Some(inner))
+                }
+                Ok(Some(statement)) => {
+                    self.ask_own(Arc::new(statement), Own::Query);
+                    return Ok(true);
+                }
+                Err(denied) => {
+                    deny(&mut self.talk, bytes, &denied)?;
+                    return Ok(true);
+                }
+            },
+            Ask::Parse(place) => {
+                let text = bytes.get(place).unwrap_or_default();
+                let prepared = match parse(text) {
+                    Ok(None) => Prepared::Theirs(governor.template(SqlDialect::PostgreSql, text)),
+                    Ok(Some(statement)) => Prepared::Ours(Arc::new(statement)),
+                    Err(denied) => {
+                        deny(&mut self.talk, bytes, &denied)?;
+                        return Ok(true);
+                    }
+                };
+                self.talk.prepare(bytes, prepared)?;
+                return Ok(true);
+            }
+            Ask::Execute(template) => (template, &[][..], None),
+            Ask::Describe { statement, parameters, formats } => {
+                self.describe_own(statement, parameters, formats)?;
+                return Ok(true);
+            }
+            Ask::Run { statement, formats } => {
+                match self.described.take() {
+                    Some((described, answer)) if Arc::ptr_eq(&described, &statement) => {
+                        self.own_answer(Ok(answer), Own::Run { formats })?;
+                    }
+                    _ => self.ask_own(statement, Own::Run { formats }),
+                }
+                return Ok(true);
+            }
+        };
+        let quiet = self.talk.is_quiet();
+        let in_transaction = self.talk.in_transaction();
+        match governor.admit(subject, &template, text, quiet && in_transaction) {
+            Admission::Now(running) => match inner {
+                None => self.talk.go(bytes, running)?,
+                Some(inner) => {
+                    let query = self.talk.explain(bytes, inner.as_bytes(), running)?;
+                    self.link.to_server.add(&query);
+                }
+            },
+            // What came before decides whether this is inside a transaction; it is asked again then.
+            Admission::Wait(_) if !quiet => return Ok(false),
+            Admission::Wait(admission) => {
+                self.wanted_cancel.forget();
+                self.pending = Some(Pending::Admission { admission, inner });
+            }
+            Admission::Denied(denied) => deny(&mut self.talk, bytes, &denied)?,
+        }
+        Ok(true)
+    }
+
+    fn ask_own(&mut self, statement: Arc<Statement>, own: Own) {
+        if let Some(Ok(subject)) = &self.subject {
+            let governor = Arc::clone(&self.shared.listening.governor);
+            let answer = governor.answer(subject.clone(), SqlDialect::PostgreSql, statement);
+            self.pending = Some(Pending::Own { answer: Box::pin(answer), own });
+        }
+    }
+
+    /// Only what gives rows has to run to tell its columns.
+    fn describe_own(
+        &mut self,
+        statement: Arc<Statement>,
+        parameters: bool,
+        formats: Arc<[bool]>,
+    ) -> Result<(), Broken> {
+        if own::gives_rows(&statement) {
+            let own = Own::Describe { statement: Arc::clone(&statement), parameters, formats };
+            self.ask_own(statement, own);
+            return Ok(());
+        }
+        self.talk.replace(self.link.from_client.data(), own::described(None, parameters, &formats))
+    }
+
+    /// What the gateway itself answers has come.
+    fn own_answer(&mut self, answer: Result<Answer, Denied>, own: Own) -> Result<(), Broken> {
+        let bytes = self.link.from_client.data();
+        let answer = match answer {
+            Ok(answer) => answer,
+            Err(denied) => return deny(&mut self.talk, bytes, &denied),
+        };
+        if let (Answer::Session(change), Some(Ok(subject))) = (&answer, &mut self.subject) {
+            self.shared.listening.governor.apply(change, subject);
+        }
+        let tag = if matches!(answer, Answer::Session(_)) { "SET" } else { "RESOURCE GROUP" };
+        match own {
+            Own::Query => self.talk.answer(bytes, own::simple(&answer, tag)),
+            Own::Run { formats } => self.talk.replace(bytes, own::executed(&answer, tag, &formats)),
+            Own::Describe { statement, parameters, formats } => {
+                let table = match &answer {
+                    Answer::Table(table) => Some(table),
+                    _ => None,
+                };
+                self.talk.replace(bytes, own::described(table, parameters, &formats))?;
+                self.described = Some((statement, answer));
+                Ok(())
+            }
+        }
+    }
+}
+
+/// The statement at the front of the client's inbox fails with this.
+fn deny(
+    talk: &mut Conversation<Box<Running>, Statement>,
+    bytes: &[u8],
+    denied: &Denied,
+) -> Result<(), Broken> {
+    let error = message::error(denied);
+    match bytes.first() {
+        Some(b'Q' | b'F') => talk.answer(bytes, error),
+        _ => talk.refuse(bytes, error),
+    }
+}

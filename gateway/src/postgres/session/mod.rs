@@ -1,0 +1,255 @@
+//! One client's session: bytes of both sides through a [`Conversation`], admission before statements, metering while
+//! they run.
+//!
+//! One task, one poll function. Nothing waits for anything else: while a statement waits for admission the server's
+//! side goes on, while a result is held back the client's side does.
+
+mod deciding;
+mod watching;
+
+use std::io;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+
+use tidegate_cost_model::SqlDialect;
+use tidegate_sql::{Answer, Statement};
+
+use self::deciding::Pending;
+use super::cancel::Request;
+use super::conversation::{Conversation, Event, Step, Unit};
+use super::frame::Broken;
+use super::message;
+use super::own;
+use super::serve::Shared;
+use crate::govern::{Backend, Denied, Login, Running, Subject, explained};
+use crate::session::{Ends, Later, Link, LinkError, Over, Pace, Read};
+use crate::stream::Stream;
+
+/// How a session ended.
+#[derive(Debug)]
+pub(super) enum End {
+    /// The client closed the connection or said that it would.
+    Client,
+    /// The server closed the connection.
+    Server,
+    /// The client is told why.
+    Told(Over),
+}
+
+/// Why a session broke off.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum Fault {
+    /// The client does not follow the protocol.
+    #[error("the client broke the protocol: {0}")]
+    Client(Broken),
+    /// The server does not follow the protocol.
+    #[error("the server broke the protocol: {0}")]
+    Server(Broken),
+    /// Either connection.
+    #[error(transparent)]
+    Link(#[from] LinkError),
+}
+
+/// See the module.
+pub(super) struct Session {
+    shared: Arc<Shared>,
+    link: Link,
+    talk: Conversation<Box<Running>, Statement>,
+    login: Login,
+    subject: Option<Result<Subject, Denied>>,
+    backend: Option<Backend>,
+    pending: Option<Pending>,
+    /// What a statement of ours gave when it was described, for its execution.
+    described: Option<(Arc<Statement>, Answer)>,
+    /// Asks the server to cancel what runs; the client's side waits for it, so that it hits nothing else.
+    cancelling: Option<Later<io::Result<()>>>,
+    wanted_cancel: Arc<Request>,
+    pace: Pace,
+    ends: Ends,
+}
+
+impl Session {
+    /// A session between these two; the startup packet is the first thing the server gets.
+    pub(super) fn new(
+        shared: Arc<Shared>,
+        client: Stream,
+        server: Stream,
+        login: Login,
+        startup: &[u8],
+    ) -> Self {
+        let mut link = Link::new(client, server);
+        link.to_server.add(startup);
+        let unknown = shared.listening.governor.template(SqlDialect::PostgreSql, b"");
+        Self {
+            link,
+            talk: Conversation::new(unknown),
+            login,
+            subject: None,
+            backend: None,
+            pending: None,
+            described: None,
+            cancelling: None,
+            wanted_cancel: Arc::default(),
+            pace: Pace::new(),
+            ends: Ends::new(&shared.listening),
+            shared,
+        }
+    }
+
+    /// Runs to the end. What is under way then is cancelled and settled.
+    pub(super) async fn run(mut self) -> Result<End, Fault> {
+        let end = std::future::poll_fn(|cx| self.poll(cx)).await;
+        if let Ok(End::Told(over)) = end {
+            let sqlstate = match over {
+                Over::Login => "57014",
+                Over::Closing => "57P01",
+            };
+            self.link.to_client.add(&message::fatal(sqlstate, over.words()));
+        }
+        self.link.last_words().await;
+        self.finish().await;
+        end
+    }
+
+    async fn finish(&mut self) {
+        let key = self.talk.key();
+        if let Some(key) = key {
+            self.shared.cancels.leave(key);
+        }
+        let running = self.talk.current().is_some_and(|unit| unit.running.is_some());
+        if running
+            && let Some(key) = key
+            // The server notices that its client is gone when it writes, which may be hours away.
+            && let Err(error) = Arc::clone(&self.shared).cancel(key).await
+        {
+            tracing::warn!(%error, "a statement whose client is gone could not be cancelled");
+        }
+        let units: Vec<Unit<Box<Running>>> = self.talk.rest().collect();
+        for unit in units {
+            self.end(unit);
+        }
+    }
+
+    fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Result<End, Fault>> {
+        loop {
+            let mut moved = match self.poll_server(cx)? {
+                Some(end) => return Poll::Ready(Ok(end)),
+                None => self.link.poll_write(cx)?,
+            };
+            match self.poll_client(cx)? {
+                Poll::Ready(Some(end)) => return Poll::Ready(Ok(end)),
+                Poll::Ready(None) => moved = true,
+                Poll::Pending => {}
+            }
+            moved |= self.link.poll_write(cx)?;
+            // Behind the client's side, which may have begun a statement.
+            moved |= self.poll_watch(cx);
+            let idle = self.talk.is_quiet() && self.pending.is_none();
+            if let Some(over) = self.ends.poll(cx, idle) {
+                return Poll::Ready(Ok(End::Told(over)));
+            }
+            if !moved {
+                return Poll::Pending;
+            }
+        }
+    }
+
+    /// Takes what the server sent. `None` when there is nothing more now.
+    fn poll_server(&mut self, cx: &mut Context<'_>) -> Result<Option<End>, Fault> {
+        loop {
+            let room = self.link.to_client.room();
+            if room == 0 {
+                return Ok(None);
+            }
+            let talked = self.talk.server(self.link.from_server.data(), self.link.to_client.vec(), room);
+            let (used, event) = talked.map_err(Fault::Server)?;
+            self.link.from_server.consume(used);
+            match event {
+                Some(Event::Ready) => self.logged_in(),
+                Some(Event::Ended(unit)) => self.ended(unit),
+                None if self.link.to_client.room() == 0 || self.pace.holds() => return Ok(None),
+                None => match self.link.poll_server(cx)? {
+                    Poll::Pending => return Ok(None),
+                    Poll::Ready(Read::Closed) => return Ok(Some(End::Server)),
+                    Poll::Ready(Read::More) => {}
+                },
+            }
+        }
+    }
+
+    fn logged_in(&mut self) {
+        self.ends.logged_in();
+        if let Some(key) = self.talk.key() {
+            self.shared.cancels.enter(key, &self.wanted_cancel);
+            self.backend = Backend::postgres(key.0, self.link.server_port());
+        }
+        if self.backend.is_none() {
+            tracing::debug!(
+                user = self.login.user,
+                "the server's counters cannot be read; costs are estimated"
+            );
+        }
+        self.look_up();
+    }
+
+    /// A unit has ended, and its `ReadyForQuery` has not gone out yet.
+    fn ended(&mut self, unit: Unit<Box<Running>>) {
+        self.pace.ended();
+        let explains = unit.explained && !unit.failed;
+        if let Some(ended) = self.end(unit)
+            && explains
+        {
+            let table = explained(&ended);
+            self.link.to_client.add(&message::row_description(&table.columns, &[]));
+            self.link.to_client.add(&own::rows(&table, &[]));
+        }
+    }
+
+    fn end(&mut self, unit: Unit<Box<Running>>) -> Option<crate::govern::Ended> {
+        let running = unit.running?;
+        let counted = self.backend.as_mut().map(Backend::take);
+        Some(running.end(counted, unit.progress, unit.failed))
+    }
+
+    /// Takes what the client sent. Ready when something changed.
+    fn poll_client(&mut self, cx: &mut Context<'_>) -> Result<Poll<Option<End>>, Fault> {
+        if self.cancelling.is_some() {
+            return Ok(Poll::Pending);
+        }
+        if self.pending.is_some() {
+            return self.poll_pending(cx);
+        }
+        loop {
+            if self.link.to_server.room() == 0 {
+                return Ok(Poll::Pending);
+            }
+            let step = self.talk.client(self.link.from_client.data()).map_err(Fault::Client)?;
+            match step {
+                Step::Pass(count) => {
+                    self.link.to_server.add(self.link.from_client.data().get(..count).unwrap_or_default());
+                    self.link.from_client.consume(count);
+                }
+                Step::Drop(count) => self.link.from_client.consume(count),
+                Step::Ask(ask) => {
+                    if !self.decide(ask).map_err(Fault::Client)? {
+                        return Ok(Poll::Pending);
+                    }
+                    if self.pending.is_some() || self.talk.has_answer() {
+                        return Ok(Poll::Ready(None));
+                    }
+                }
+                Step::More(wanted) => {
+                    if self.talk.take_flush() {
+                        self.link.to_server.add(message::FLUSH);
+                    }
+                    self.link.from_client.reserve(wanted);
+                    match self.link.poll_client(cx)? {
+                        Poll::Pending => return Ok(Poll::Pending),
+                        Poll::Ready(Read::Closed) => return Ok(Poll::Ready(Some(End::Client))),
+                        Poll::Ready(Read::More) => {}
+                    }
+                }
+            }
+        }
+    }
+}

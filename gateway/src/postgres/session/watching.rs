@@ -1,0 +1,58 @@
+//! A statement that goes on: what it uses is looked at, and it is held back or cancelled when it must be.
+
+use std::sync::Arc;
+use std::task::{Context, Poll};
+
+use super::super::message;
+use super::Session;
+use crate::govern::Verdict;
+
+impl Session {
+    /// Looks at the statement that runs, when it is time. True when something changed.
+    pub(super) fn poll_watch(&mut self, cx: &mut Context<'_>) -> bool {
+        let mut moved = false;
+        if let Some(request) = &mut self.cancelling
+            && let Poll::Ready(done) = request.as_mut().poll(cx)
+        {
+            if let Err(error) = done {
+                tracing::warn!(%error, "a runaway could not be cancelled; it is tried again");
+            }
+            self.cancelling = None;
+            moved = true;
+        }
+        while let Some(running) = self.talk.current().and_then(|unit| unit.running.as_deref())
+            && self.pace.poll(cx, running).is_ready()
+        {
+            moved = true;
+            self.look();
+        }
+        moved
+    }
+
+    fn look(&mut self) {
+        let counted = self.backend.as_mut().map(|backend| {
+            backend.find_workers();
+            backend.take()
+        });
+        let governor = &self.shared.listening.governor;
+        let spared = self.talk.in_transaction() && governor.owes_in_transactions();
+        let Some(unit) = self.talk.current() else { return };
+        let progress = unit.progress;
+        let Some(running) = &mut unit.running else { return };
+        let verdict = running.look(counted, progress);
+        self.pace.obey(&verdict, running, spared);
+        if let Verdict::Dies(denied) = verdict {
+            self.talk.killed(message::error(&denied));
+            self.cancel();
+        }
+        if self.pace.asks_again() && self.talk.is_killed() {
+            self.cancel();
+        }
+    }
+
+    fn cancel(&mut self) {
+        if let (Some(key), None) = (self.talk.key(), &self.cancelling) {
+            self.cancelling = Some(Box::pin(Arc::clone(&self.shared).cancel(key)));
+        }
+    }
+}

@@ -1,0 +1,62 @@
+//! When a session is over whatever its two sides do: a login that takes too long, and the end of the gateway.
+
+use std::pin::Pin;
+use std::task::Context;
+
+use tokio::time::Sleep;
+
+use super::{Later, Listening};
+use crate::clock;
+
+/// See the module.
+pub(crate) struct Ends {
+    closing: Later<()>,
+    told_to_end: bool,
+    login: Option<Pin<Box<Sleep>>>,
+}
+
+/// Why it is over.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Over {
+    /// Nobody logged in in time.
+    Login,
+    /// The gateway shuts down, and nothing is under way.
+    Closing,
+}
+
+impl Over {
+    /// What the client is told.
+    pub(crate) const fn words(self) -> &'static str {
+        match self {
+            Self::Login => "the login took too long",
+            Self::Closing => "the gateway is shutting down; connect again",
+        }
+    }
+}
+
+impl Ends {
+    pub(crate) fn new(listening: &Listening) -> Self {
+        let login = clock::now().checked_add(listening.login_timeout);
+        let login = login.map(|at| Box::pin(tokio::time::sleep_until(at)));
+        Self { closing: listening.closing(), told_to_end: false, login }
+    }
+
+    /// The login has succeeded.
+    pub(crate) fn logged_in(&mut self) {
+        self.login = None;
+    }
+
+    /// Whether it is over; `idle` when nothing is under way. A statement that runs is waited for: whoever shuts down
+    /// sets the limit.
+    pub(crate) fn poll(&mut self, cx: &mut Context<'_>, idle: bool) -> Option<Over> {
+        if let Some(login) = &mut self.login
+            && login.as_mut().poll(cx).is_ready()
+        {
+            return Some(Over::Login);
+        }
+        if !self.told_to_end && self.closing.as_mut().poll(cx).is_ready() {
+            self.told_to_end = true;
+        }
+        (self.told_to_end && idle).then_some(Over::Closing)
+    }
+}

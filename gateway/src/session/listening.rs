@@ -1,0 +1,47 @@
+//! What all sessions of a listener share.
+
+use std::io;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::net::TcpStream;
+use tokio::sync::watch;
+use tokio_rustls::{TlsAcceptor, TlsConnector};
+
+use super::Later;
+use crate::govern::Governor;
+use crate::stream::Stream;
+use crate::tls;
+use crate::upstream::{Place, Upstream};
+
+/// See the module.
+pub(crate) struct Listening {
+    pub(crate) governor: Arc<Governor>,
+    pub(crate) upstream: Upstream,
+    pub(crate) acceptor: Option<TlsAcceptor>,
+    pub(crate) connector: Option<TlsConnector>,
+    /// From the first byte to a successful login.
+    pub(crate) login_timeout: Duration,
+    pub(crate) closing: watch::Receiver<bool>,
+}
+
+impl Listening {
+    /// Completes when the gateway shuts down.
+    pub(crate) fn closing(&self) -> Later<()> {
+        let mut closing = self.closing.clone();
+        Box::pin(async move {
+            // A sender that is gone is the end, too.
+            drop(closing.wait_for(|closing| *closing).await);
+        })
+    }
+
+    /// The server's side under TLS, which it has agreed to.
+    pub(crate) async fn secure_server(&self, tcp: TcpStream) -> io::Result<Stream> {
+        match (&self.connector, &self.upstream.place) {
+            (Some(connector), Place::Tcp { host, .. }) => {
+                Ok(Stream::TlsToServer(Box::new(tls::connect(connector, host, tcp).await?)))
+            }
+            _ => Err(io::Error::other("TLS was begun on a connection that has none")),
+        }
+    }
+}

@@ -1,0 +1,43 @@
+//! What tests of both protocols need.
+
+use std::io::Write as _;
+use std::process::{Command, Stdio};
+use std::time::Duration;
+
+use tempfile::TempDir;
+use tidegate_controller::{Config, Controller, Running};
+
+/// A controller in this process, with an empty store.
+pub(crate) async fn controller() -> (Running, TempDir) {
+    let folder = tempfile::tempdir().unwrap();
+    let controller = Controller::start(Config {
+        store: folder.path().join("store.redb"),
+        grpc_listen: "127.0.0.1:0".parse().unwrap(),
+        http_listen: "127.0.0.1:0".parse().unwrap(),
+        ..Config::default()
+    });
+    (controller.await.unwrap(), folder)
+}
+
+/// What a client prints that gets a script, with errors behind the results.
+pub(crate) fn says(client: &mut Command, script: &[u8]) -> Vec<u8> {
+    client.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut child = client.spawn().unwrap();
+    let mut input = child.stdin.take().unwrap();
+    let script = script.to_vec();
+    let writer = std::thread::spawn(move || input.write_all(&script));
+    let output = child.wait_with_output().unwrap();
+    writer.join().unwrap().unwrap();
+    [output.stdout, output.stderr].concat()
+}
+
+/// Tries until it is so.
+pub(crate) async fn eventually(what: &str, mut check: impl AsyncFnMut() -> bool) {
+    for _ in 0..600 {
+        if check().await {
+            return;
+        }
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+    panic!("never: {what}");
+}

@@ -1,0 +1,5 @@
+//! MySQL's protocol: clients of MariaDB and a MariaDB server.
+
+mod governed;
+mod passed;
+mod stage;

@@ -1,0 +1,7 @@
+//! PostgreSQL's protocol.
+
+mod faults;
+mod governed;
+mod passed;
+mod runaways;
+mod stage;

@@ -1,0 +1,88 @@
+//! MariaDB.
+
+use std::io::ErrorKind;
+use std::process::Command;
+
+use super::{ROOT, ServerError, Site, as_nobody, io_error, output};
+
+/// A running server.
+#[derive(Debug)]
+pub struct MariaDb {
+    site: Site,
+    options: Vec<String>,
+}
+
+impl MariaDb {
+    /// Starts one with these options, such as `--innodb-buffer-pool-size=512M`, besides those it needs.
+    ///
+    /// # Errors
+    /// It is not installed, or does not come up.
+    pub fn start(options: &[&str]) -> Result<Self, ServerError> {
+        let site = Site::new("tidegate-my")?;
+        let mut init = Command::new("mariadb-install-db");
+        init.args(["--no-defaults", "--auth-root-authentication-method=normal", "--skip-test-db"]);
+        init.arg(format!("--datadir={}", site.data().display()));
+        match output(as_nobody(&mut init)?) {
+            Err(ServerError::Io { error, .. }) if error.kind() == ErrorKind::NotFound => {
+                return Err(ServerError::Absent { program: "MariaDB".to_owned(), package: "mariadb-server" });
+            }
+            made => made?,
+        };
+        let mut server = Self { site, options: options.iter().map(ToString::to_string).collect() };
+        server.run()?;
+        let (user, password) = ROOT;
+        server.root(&format!(
+            "create user '{user}'@'%' identified by '{password}'; grant all on *.* to '{user}'@'%' with grant option"
+        ))?;
+        Ok(server)
+    }
+
+    /// Starts the server, also again after [`Self::kill`].
+    ///
+    /// # Errors
+    /// It does not come up.
+    pub fn run(&mut self) -> Result<(), ServerError> {
+        let data = self.site.data();
+        let mut server = Command::new("mariadbd");
+        server.args(["--no-defaults", "--bind-address=127.0.0.1", "--local-infile=1"]);
+        server.args(["--innodb-flush-log-at-trx-commit=0", "--max-allowed-packet=128M", "--skip-log-bin"]);
+        for (option, value) in [
+            ("datadir", data.display().to_string()),
+            ("socket", data.join("s").display().to_string()),
+            ("pid-file", data.join("pid").display().to_string()),
+            ("port", self.site.port.to_string()),
+        ] {
+            server.arg(format!("--{option}={value}"));
+        }
+        server.args(&self.options);
+        self.site.run(&mut server, |site| {
+            let look = client(site, "do 1").output().map_err(io_error("run mariadb"))?;
+            Ok(look.status.success())
+        })
+    }
+
+    /// Kills it at once.
+    pub fn kill(&mut self) {
+        self.site.kill();
+    }
+
+    /// Where it listens on the loopback address.
+    pub fn port(&self) -> u16 {
+        self.site.port
+    }
+
+    /// Runs this as the superuser over the socket.
+    ///
+    /// # Errors
+    /// It fails.
+    pub fn root(&self, sql: &str) -> Result<(), ServerError> {
+        output(&mut client(&self.site, sql)).map(drop)
+    }
+}
+
+fn client(site: &Site, sql: &str) -> Command {
+    let mut client = Command::new("mariadb");
+    client.args(["--no-defaults", "--protocol=socket", "-u", "root"]);
+    client.arg(format!("--socket={}", site.data().join("s").display())).args(["-e", sql]);
+    client
+}

@@ -1,0 +1,158 @@
+//! Real database servers of one's own, for tests and benchmarks: a data directory, a free loopback port, gone at the
+//! end. They run as `nobody` when this is root, as both refuse to be root or should not be.
+
+mod mariadb;
+mod postgres;
+
+use std::io;
+use std::net::{Ipv4Addr, TcpListener};
+use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _, chown};
+use std::os::unix::process::CommandExt as _;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Output, Stdio};
+use std::thread;
+use std::time::Duration;
+
+use tempfile::TempDir;
+
+pub use mariadb::MariaDb;
+pub use postgres::Postgres;
+
+/// Who may do everything on a server, and how.
+pub const ROOT: (&str, &str) = ("gate", "gate secret");
+
+/// Between two looks whether a server is up.
+const LOOK: Duration = Duration::from_millis(20);
+/// Looks before it is given up.
+const LOOKS: u32 = 3_000;
+
+/// Why a server cannot be run.
+#[derive(Debug, thiserror::Error)]
+pub enum ServerError {
+    /// It is not there.
+    #[error("{program} is not installed; ./tests/run installs Debian's package {package}")]
+    Absent {
+        /// What was looked for.
+        program: String,
+        /// Where it comes from.
+        package: &'static str,
+    },
+    /// A file or a process.
+    #[error("cannot {what}: {error}")]
+    Io {
+        /// What was tried.
+        what: String,
+        /// What the operating system said.
+        error: io::Error,
+    },
+    /// A program of it failed.
+    #[error("{what} failed: {said}")]
+    Failed {
+        /// Which.
+        what: String,
+        /// The end of what it said.
+        said: String,
+    },
+}
+
+/// The folder and the process of a server.
+#[derive(Debug)]
+struct Site {
+    folder: TempDir,
+    child: Option<Child>,
+    port: u16,
+}
+
+impl Site {
+    /// A folder with an empty `data` in it for the server's user, and a free port.
+    fn new(name: &str) -> Result<Self, ServerError> {
+        let folder = tempfile::Builder::new().prefix(name).tempdir().map_err(io_error("make a folder"))?;
+        let open = std::fs::Permissions::from_mode(0o755);
+        std::fs::set_permissions(folder.path(), open).map_err(io_error("open a folder"))?;
+        let data = folder.path().join("data");
+        std::fs::create_dir(&data).map_err(io_error("make a folder"))?;
+        give(&data)?;
+        let socket = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).map_err(io_error("find a free port"))?;
+        let port = socket.local_addr().map_err(io_error("find a free port"))?.port();
+        Ok(Self { folder, child: None, port })
+    }
+
+    fn data(&self) -> PathBuf {
+        self.folder.path().join("data")
+    }
+
+    /// Runs the server and waits until `is_up`.
+    fn run(
+        &mut self,
+        server: &mut Command,
+        is_up: impl Fn(&Self) -> Result<bool, ServerError>,
+    ) -> Result<(), ServerError> {
+        let what = server.get_program().to_string_lossy().into_owned();
+        server.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+        self.child = Some(as_nobody(server)?.spawn().map_err(io_error(format!("start {what}")))?);
+        for _ in 0..LOOKS {
+            if is_up(self)? {
+                return Ok(());
+            }
+            thread::park_timeout(LOOK);
+        }
+        Err(ServerError::Failed { what, said: "it does not come up".to_owned() })
+    }
+
+    /// Kills the server and the processes it has begun, at once.
+    fn kill(&mut self) {
+        if let Some(mut child) = self.child.take() {
+            let pid = child.id().to_string();
+            let children = std::fs::read_to_string(format!("/proc/{pid}/task/{pid}/children"));
+            // Whoever has ended by itself is as dead.
+            drop(child.kill());
+            let mut kill = Command::new("kill");
+            kill.arg("-9").args(children.unwrap_or_default().split_whitespace()).stderr(Stdio::null());
+            drop(kill.status());
+            drop(child.wait());
+        }
+    }
+}
+
+impl Drop for Site {
+    fn drop(&mut self) {
+        self.kill();
+    }
+}
+
+/// Makes a file or folder the server's.
+fn give(path: &Path) -> Result<(), ServerError> {
+    match nobody()? {
+        Some((uid, gid)) => chown(path, Some(uid), Some(gid)).map_err(io_error("give a file away")),
+        None => Ok(()),
+    }
+}
+
+/// The unprivileged user to run as, when this is root.
+fn nobody() -> Result<Option<(u32, u32)>, ServerError> {
+    let own = std::fs::metadata("/proc/self").map_err(io_error("read /proc/self"))?;
+    Ok((own.uid() == 0).then_some((65_534, 65_534)))
+}
+
+fn as_nobody(command: &mut Command) -> Result<&mut Command, ServerError> {
+    Ok(match nobody()? {
+        Some((uid, gid)) => command.uid(uid).gid(gid).current_dir("/"),
+        None => command,
+    })
+}
+
+/// What a program said that has to succeed.
+fn output(command: &mut Command) -> Result<Output, ServerError> {
+    let what = command.get_program().to_string_lossy().into_owned();
+    let output = command.output().map_err(io_error(format!("run {what}")))?;
+    if output.status.success() {
+        return Ok(output);
+    }
+    let said = [&output.stdout[..], &output.stderr[..]].concat();
+    Err(ServerError::Failed { what, said: String::from_utf8_lossy(&said).into_owned() })
+}
+
+fn io_error(what: impl Into<String>) -> impl FnOnce(io::Error) -> ServerError {
+    let what = what.into();
+    move |error| ServerError::Io { what, error }
+}

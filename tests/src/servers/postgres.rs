@@ -1,0 +1,83 @@
+//! PostgreSQL.
+
+use std::io::Write as _;
+use std::path::PathBuf;
+use std::process::Command;
+
+use super::{ROOT, ServerError, Site, as_nobody, give, io_error, output};
+
+/// A running server.
+#[derive(Debug)]
+pub struct Postgres {
+    site: Site,
+    programs: PathBuf,
+    settings: Vec<String>,
+}
+
+impl Postgres {
+    /// Starts one with these settings, such as `shared_buffers=512MB`, besides those it needs.
+    ///
+    /// # Errors
+    /// It is not installed, or does not come up.
+    pub fn start(settings: &[&str]) -> Result<Self, ServerError> {
+        let programs = programs()?;
+        let site = Site::new("tidegate-pg")?;
+        let mut password =
+            tempfile::NamedTempFile::new_in(site.folder.path()).map_err(io_error("make a file"))?;
+        write!(password, "{}", ROOT.1).map_err(io_error("write a file"))?;
+        give(password.path())?;
+        let mut init = Command::new(programs.join("initdb"));
+        init.args(["--auth=scram-sha-256", "--encoding=UTF8", "--locale=C", "--no-sync", "-U", ROOT.0]);
+        init.arg("-D").arg(site.data()).arg("--pwfile").arg(password.path());
+        output(as_nobody(&mut init)?)?;
+        let settings = settings.iter().map(ToString::to_string).collect();
+        let mut postgres = Self { site, programs, settings };
+        postgres.run()?;
+        Ok(postgres)
+    }
+
+    /// Starts the server, also again after [`Self::kill`].
+    ///
+    /// # Errors
+    /// It does not come up.
+    pub fn run(&mut self) -> Result<(), ServerError> {
+        let mut server = Command::new(self.programs.join("postgres"));
+        server.arg("-D").arg(self.site.data());
+        let port = format!("port={}", self.site.port);
+        let needed = ["listen_addresses=127.0.0.1", "unix_socket_directories=", "fsync=off", &port];
+        for setting in needed.into_iter().chain(self.settings.iter().map(String::as_str)) {
+            server.args(["-c", setting]);
+        }
+        let is_ready = self.programs.join("pg_isready");
+        self.site.run(&mut server, |site| {
+            let mut look = Command::new(&is_ready);
+            look.args(["-q", "-h", "127.0.0.1", "-p", &site.port.to_string()]);
+            Ok(look.status().map_err(io_error("run pg_isready"))?.success())
+        })
+    }
+
+    /// Kills it and all its processes at once.
+    pub fn kill(&mut self) {
+        self.site.kill();
+    }
+
+    /// Where it listens on the loopback address.
+    pub fn port(&self) -> u16 {
+        self.site.port
+    }
+
+    /// One of its programs, such as `psql`.
+    pub fn program(&self, name: &str) -> Command {
+        let own = self.programs.join(name);
+        Command::new(if own.exists() { own } else { PathBuf::from(name) })
+    }
+}
+
+/// Debian's place for the newest version that is installed.
+fn programs() -> Result<PathBuf, ServerError> {
+    let versions = std::fs::read_dir("/usr/lib/postgresql").into_iter().flatten().flatten();
+    let mut found: Vec<PathBuf> = versions.map(|entry| entry.path().join("bin")).collect();
+    found.retain(|folder| folder.join("initdb").exists());
+    found.sort();
+    found.pop().ok_or_else(|| ServerError::Absent { program: "PostgreSQL".to_owned(), package: "postgresql" })
+}
