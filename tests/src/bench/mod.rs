@@ -11,6 +11,7 @@ pub mod contest;
 pub mod decision;
 pub mod durability;
 pub mod error;
+pub mod gateway;
 pub mod groups;
 pub mod growth;
 pub mod hotpath;
@@ -86,5 +87,25 @@ pub const FAMILIES: &[Family] = &[
         name: "groups",
         about: "a controller with a million idle groups: start, memory, CPU",
         run: groups::run,
+    },
+    Family {
+        name: "gateway-postgres",
+        about: "pgbench through the gateway, beside pgbouncer",
+        run: gateway::postgres,
+    },
+    Family {
+        name: "gateway-mysql",
+        about: "sysbench through the gateway, beside a proxy that only copies",
+        run: gateway::mysql,
+    },
+    Family {
+        name: "gateway-cap",
+        about: "a capped group over two gateways, and its neighbour",
+        run: gateway::cap,
+    },
+    Family {
+        name: "gateway-cpu",
+        about: "CPU time that the gateway charges, beside what the servers count",
+        run: gateway::cpu,
     },
 ];

@@ -1,0 +1,120 @@
+//! CPU time that the gateway charges, beside what the server itself says of the same statements: `pg_stat_kcache` and
+//! MariaDB's `userstat`.
+
+use std::process::Command;
+
+use super::load::said;
+use super::stage::{Stage, plenty};
+use crate::bench::error::{BenchError, failed};
+use crate::bench::row::{Kind, Mark, Row, Unit};
+use crate::bench::samples::Samples;
+use crate::bench::setting::Setting;
+use crate::servers::{MariaDb, Postgres, ROOT};
+
+const MS: Unit = Unit("ms");
+/// Statements that take the executor milliseconds; `pg_stat_kcache` does not count parsing and sending.
+const MIX: &[&str] = &[
+    "create table m as select n, n % 97 as k, md5(n::text) as t from generate_series(1, 200000) n",
+    "select k, count(*), avg(n) from m group by k order by 3 desc",
+    "update m set t = reverse(t) where k < 20",
+    "select count(*) from m a join m b on a.n = b.n where a.k = b.k",
+    "delete from m where k = 5",
+    "select sum(length(t)) from m where t like '%a%'",
+    "drop table m",
+];
+const MARIADB_MIX: &[&str] = &[
+    "create table m as select seq as n, seq % 97 as k, md5(seq) as t from seq_1_to_100000",
+    "select k, count(*), avg(n) from m group by k order by 3 desc",
+    "update m set t = reverse(t) where k < 20",
+    "select sum(length(t)) from m where t like '%a%'",
+    "delete from m where k = 5",
+    "drop table m",
+];
+
+/// Measures the family.
+pub fn run(setting: &Setting) -> Result<Vec<Row>, BenchError> {
+    Ok(vec![postgres(setting)?, mariadb(setting)?])
+}
+
+fn postgres(setting: &Setting) -> Result<Row, BenchError> {
+    let settings =
+        ["shared_preload_libraries=pg_stat_statements,pg_stat_kcache", "max_parallel_workers_per_gather=0"];
+    let server = Postgres::start(&settings)
+        .map_err(failed("start PostgreSQL with Debian's package postgresql-15-pg-stat-kcache"))?;
+    let mut stage = Stage::start(vec![plenty("bench")])?;
+    let gateway = stage.gateway(&format!("postgres://127.0.0.1:{}", server.port()))?;
+    let ask = |port: u16, database: &str, sql: &str| {
+        let mut psql = server.program("psql");
+        psql.env("PGPASSWORD", ROOT.1).args(["-qXAt", "-h", "127.0.0.1", "-U", ROOT.0]);
+        said(psql.args(["-p", &port.to_string(), "-v", "ON_ERROR_STOP=1", "-c", sql, database]))
+    };
+    ask(server.port(), "postgres", "create database bench")?;
+    ask(server.port(), "postgres", "create extension pg_stat_statements")?;
+    ask(server.port(), "postgres", "create extension pg_stat_kcache")?;
+    let counted =
+        "select coalesce(sum(exec_user_time + exec_system_time + plan_user_time + plan_system_time), 0)
+        from pg_stat_kcache_detail where datname = 'bench'";
+    compare(
+        "gateway/CPU charged to PostgreSQL",
+        "pg_stat_kcache",
+        setting,
+        || MIX.iter().try_for_each(|sql| ask(gateway, "bench", sql).map(drop)),
+        || Ok(stage.consumed("bench")?.1 as f64 / 1e6),
+        || seconds(&ask(server.port(), "postgres", counted)?).map(|s| s * 1e3),
+    )
+}
+
+fn mariadb(setting: &Setting) -> Result<Row, BenchError> {
+    let server = MariaDb::start(&["--userstat=1"]).map_err(failed("start MariaDB"))?;
+    server
+        .root("create database bench; create user ann identified by 'ann'; grant all on bench.* to ann")
+        .map_err(failed("make a database"))?;
+    let mut stage = Stage::start(vec![plenty("bench")])?;
+    let (user, password) = (ROOT.0, ROOT.1.replace(' ', "%20"));
+    let gateway = stage.gateway(&format!("mysql://{user}:{password}@127.0.0.1:{}", server.port()))?;
+    let ask = |port: u16, user: &str, password: &str, sql: &str| {
+        let mut client = Command::new("mariadb");
+        client.args(["--no-defaults", "-N", "-h127.0.0.1", &format!("-P{port}"), &format!("-u{user}")]);
+        said(client.arg(format!("-p{password}")).args([
+            "-e",
+            sql,
+            if user == "ann" { "bench" } else { "mysql" },
+        ]))
+    };
+    let counted =
+        "select coalesce(sum(cpu_time), 0) from information_schema.user_statistics where user = 'ann'";
+    compare(
+        "gateway/CPU charged to MariaDB",
+        "userstat",
+        setting,
+        || MARIADB_MIX.iter().try_for_each(|sql| ask(gateway, "ann", "ann", sql).map(drop)),
+        || Ok(stage.consumed("bench")?.1 as f64 / 1e6),
+        || seconds(&ask(server.port(), ROOT.0, ROOT.1, counted)?).map(|s| s * 1e3),
+    )
+}
+
+/// Both figures of every round.
+fn compare(
+    case: &str,
+    peer: &str,
+    setting: &Setting,
+    mut work: impl FnMut() -> Result<(), BenchError>,
+    charged: impl Fn() -> Result<f64, BenchError>,
+    counted: impl Fn() -> Result<f64, BenchError>,
+) -> Result<Row, BenchError> {
+    let (mut ours, mut theirs) = (Vec::new(), Vec::new());
+    for _ in 0..setting.with_rounds(5).rounds {
+        let before = (charged()?, counted()?);
+        work()?;
+        ours.push(charged()? - before.0);
+        theirs.push(counted()? - before.1);
+    }
+    let (ours, theirs) = (Samples::new(ours), Samples::new(theirs));
+    let off = ours.over(&theirs).map(|ratio| (ratio - 1.0).abs() * 100.0);
+    let note = format!("off by {:.1} %, which should be at most 5", off.median());
+    Ok(Row::new(case, MS, ours).beside(Kind::Peer, peer, theirs, Some(Mark::AtMost(1.05))).note(note))
+}
+
+fn seconds(text: &str) -> Result<f64, BenchError> {
+    text.trim().parse().map_err(failed(format!("read {text}")))
+}

@@ -1,0 +1,16 @@
+//! The gateway between load generators that nobody here wrote and real servers, beside what else could stand there.
+//!
+//! Needs the Debian packages that an error names, and the `tidegate` binary beside this one.
+
+mod cap;
+mod copy;
+mod cpu;
+mod load;
+mod mysql;
+mod postgres;
+mod stage;
+
+pub use cap::run as cap;
+pub use cpu::run as cpu;
+pub use mysql::run as mysql;
+pub use postgres::run as postgres;

@@ -1,0 +1,42 @@
+//! Point selects of `sysbench` through the gateway, beside a proxy that only copies bytes, and the server alone.
+
+use super::copy::CopyProxy;
+use super::load::{number, said, sysbench};
+use super::stage::{Stage, plenty};
+use crate::bench::error::{BenchError, failed};
+use crate::bench::row::{Kind, Mark, PER_S, Row};
+use crate::bench::samples::Samples;
+use crate::bench::setting::Setting;
+use crate::servers::{MariaDb, ROOT};
+
+/// Measures the family.
+pub fn run(setting: &Setting) -> Result<Vec<Row>, BenchError> {
+    let server = MariaDb::start(&["--innodb-buffer-pool-size=512M"]).map_err(failed("start MariaDB"))?;
+    server.root("create database bench").map_err(failed("make a database"))?;
+    let mut stage = Stage::start(vec![plenty("bench")])?;
+    let rows = setting.size(100_000, 1_000);
+    said(sysbench(server.port(), "bench", rows).arg("prepare"))?;
+    let (user, password) = (ROOT.0, ROOT.1.replace(' ', "%20"));
+    let gateway = stage.gateway(&format!("mysql://{user}:{password}@127.0.0.1:{}", server.port()))?;
+    let copy = CopyProxy::start(server.port())?;
+    let setting = setting.with_rounds(9);
+    let seconds = setting.size(5.0, 1.0);
+    let mut table = Vec::new();
+    for (case, mode) in [("text", "--db-ps-mode=disable"), ("prepared", "--db-ps-mode=auto")] {
+        let mut figures = [const { Vec::new() }; 3];
+        for _ in 0..setting.rounds {
+            for (port, figures) in [gateway, copy.port, server.port()].into_iter().zip(&mut figures) {
+                let mut load = sysbench(port, "bench", rows);
+                load.args(["--threads=8", mode, &format!("--time={seconds}"), "run"]);
+                figures.push(number(&said(&mut load)?, "transactions:")? / seconds);
+            }
+        }
+        let [ours, copied, alone] = figures.map(Samples::new);
+        table.push(
+            Row::new(format!("gateway/MySQL, point selects, {case}, 8 clients"), PER_S, ours)
+                .beside(Kind::Floor, "proxy that only copies", copied, Some(Mark::AtLeast(0.9)))
+                .beside(Kind::Floor, "no proxy", alone, None),
+        );
+    }
+    Ok(table)
+}
