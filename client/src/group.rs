@@ -88,6 +88,13 @@ impl Group {
         Ok(Permit::new(&self.cell, cost, at))
     }
 
+    /// Admits an operation estimated at `cost` now if it can be. Otherwise nothing is counted, neither a refusal nor a
+    /// demand: for callers who then wait with [`Group::acquire`], or owe with [`Group::owe`].
+    pub fn take(&self, cost: Ru) -> Option<Permit<'_>> {
+        let at = self.cell.pay(cost).or_else(|| self.cell.take(cost))?;
+        Some(Permit::new(&self.cell, cost, at))
+    }
+
     /// Admits an operation estimated at `cost`, in order of arrival, waiting at most `timeout`.
     ///
     /// Refuses at once when the wait would be longer. Dropping the future gives up the place in the queue and

@@ -227,6 +227,18 @@ impl GroupCell {
         Ok(self.shared.clock.tick_at(at))
     }
 
+    /// Takes `cost` at once or counts nothing; after [`GroupCell::pay`].
+    pub(crate) fn take(self: &Arc<Self>, cost: Ru) -> Option<Tick> {
+        self.valid(cost).ok()?;
+        let at = self.fill_or(cost, Some, |state, now| {
+            self.open_door().ok()?;
+            state.node.check(now, cost).ok()?;
+            let taken = state.node.try_acquire(now, cost);
+            self.admitted(state, cost, taken.map(|()| now)).ok()
+        })?;
+        Some(self.shared.clock.tick_at(at))
+    }
+
     /// Takes `cost` at once, refuses, or queues until `deadline`; after [`GroupCell::pay`].
     pub(crate) fn enter(self: &Arc<Self>, cost: Ru, deadline: Time) -> Result<Entered, Refused> {
         self.valid(cost)?;

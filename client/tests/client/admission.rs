@@ -62,6 +62,18 @@ async fn what_must_not_wait_is_owed_and_paid_before_anyone_is_admitted() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn what_cannot_be_taken_now_is_not_counted() {
+    let fake = Fake::new();
+    let (_client, group) = client_and_group(&fake, GroupSpec::capped(Rate::whole(1_000))).await;
+    group.take(Ru::whole(100)).unwrap().settle_ru(RuParts::flat(Ru::whole(100)));
+    let left = group.remaining().unwrap();
+    assert!(group.take(left + Ru::whole(50)).is_none() && group.take(Ru(-1)).is_none());
+    assert_eq!((group.consumption().throttled, group.remaining()), (0, Some(left)));
+    group.acquire(left + Ru::whole(50), Duration::from_secs(5)).await.unwrap().cancel();
+    assert_eq!((group.consumption().operations, group.consumption().throttled), (1, 0));
+}
+
+#[tokio::test(start_paused = true)]
 async fn drop_charges_the_estimate_and_cancel_gives_it_back() {
     let fake = Fake::new();
     let (_client, group) = client_and_group(&fake, GroupSpec::capped(Rate::whole(1_000))).await;

@@ -167,25 +167,21 @@ impl Governor {
             }
             request.convicted = Some(watch.action.clone());
         }
-        let answer = group.try_acquire(request.estimate).map(Permit::into_owned);
-        match answer {
-            Ok(permit) => {
-                return Admission::Now(Box::new(request.run(group, permit, Duration::ZERO)));
-            }
-            Err(Refused::Unavailable { .. }) if self.policy.admit_without_lease => {
-                let permit = group.owe().into_owned();
-                return Admission::Now(Box::new(request.run(group, permit, Duration::ZERO)));
-            }
-            Err(Refused::ShutDown { group: name }) => {
-                let refused = Refused::ShutDown { group: name };
-                return Admission::Denied(Denied::refused(&refused, &group, Duration::ZERO));
-            }
-            Err(_) if in_transaction && self.policy.in_transaction == InTransaction::Owe => {
-                let permit = group.owe().into_owned();
-                return Admission::Now(Box::new(request.run(group, permit, Duration::ZERO)));
-            }
-            Err(Refused::NeverFits { max, .. }) => request.estimate = max,
-            Err(_) => {}
+        if let Some(permit) = group.take(request.estimate).map(Permit::into_owned) {
+            return Admission::Now(Box::new(request.run(group, permit, Duration::ZERO)));
+        }
+        let obstacle = group.check(request.estimate).err();
+        if let Some(refused @ Refused::ShutDown { .. }) = obstacle {
+            return Admission::Denied(Denied::refused(&refused, &group, Duration::ZERO));
+        }
+        let others_wait = in_transaction && self.policy.in_transaction == InTransaction::Owe;
+        let no_lease = matches!(obstacle, Some(Refused::Unavailable { .. }));
+        if others_wait || (no_lease && self.policy.admit_without_lease) {
+            let permit = group.owe().into_owned();
+            return Admission::Now(Box::new(request.run(group, permit, Duration::ZERO)));
+        }
+        if let Some(Refused::NeverFits { max, .. }) = obstacle {
+            request.estimate = max;
         }
         // A hint at a group that does not exist is ignored, as TiDB does.
         let fallback = hinted.is_some().then(|| subject.group());

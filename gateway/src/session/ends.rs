@@ -11,7 +11,6 @@ use crate::clock;
 /// See the module.
 pub(crate) struct Ends {
     closing: Later<()>,
-    told_to_end: bool,
     login: Option<Pin<Box<Sleep>>>,
 }
 
@@ -38,7 +37,7 @@ impl Ends {
     pub(crate) fn new(listening: &Listening) -> Self {
         let login = clock::now().checked_add(listening.login_timeout);
         let login = login.map(|at| Box::pin(tokio::time::sleep_until(at)));
-        Self { closing: listening.closing(), told_to_end: false, login }
+        Self { closing: listening.closing(), login }
     }
 
     /// The login has succeeded.
@@ -47,16 +46,13 @@ impl Ends {
     }
 
     /// Whether it is over; `idle` when nothing is under way. A statement that runs is waited for: whoever shuts down
-    /// sets the limit.
+    /// sets the limit. So the shutdown is only listened for while idle.
     pub(crate) fn poll(&mut self, cx: &mut Context<'_>, idle: bool) -> Option<Over> {
         if let Some(login) = &mut self.login
             && login.as_mut().poll(cx).is_ready()
         {
             return Some(Over::Login);
         }
-        if !self.told_to_end && self.closing.as_mut().poll(cx).is_ready() {
-            self.told_to_end = true;
-        }
-        (self.told_to_end && idle).then_some(Over::Closing)
+        (idle && self.closing.as_mut().poll(cx).is_ready()).then_some(Over::Closing)
     }
 }

@@ -23,7 +23,7 @@ const AGAIN: u32 = 10;
 #[derive(Debug)]
 pub(crate) struct Pace {
     timer: Pin<Box<Sleep>>,
-    /// Whether the timer is set, and has not fired.
+    /// Whether the timer is set to wake the session's task.
     is_set: bool,
     /// When the statement that runs is looked at next; `None` before it is first seen.
     next: Option<Instant>,
@@ -47,14 +47,18 @@ impl Pace {
         let next = *self.next.get_or_insert_with(|| after(running.began()));
         let next = running.deadline().map_or(next, |deadline| deadline.min(next));
         loop {
-            if !self.is_set || self.timer.deadline() > next {
-                self.timer.as_mut().reset(next);
-                self.is_set = true;
-            }
-            if self.timer.as_mut().poll(cx).is_pending() {
+            let fires_in_time = self.is_set && self.timer.deadline() <= next;
+            if fires_in_time && !self.timer.is_elapsed() {
+                // It wakes the session when it fires, which asks only one task.
                 return Poll::Pending;
             }
-            self.is_set = false;
+            if !fires_in_time {
+                self.timer.as_mut().reset(next);
+            }
+            self.is_set = self.timer.as_mut().poll(cx).is_pending();
+            if self.is_set {
+                return Poll::Pending;
+            }
             let now = clock::now();
             if now >= next {
                 self.next = Some(after(now));
