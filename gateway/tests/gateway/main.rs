@@ -3,6 +3,8 @@
 #[cfg(test)]
 mod common;
 #[cfg(test)]
+mod drivers;
+#[cfg(test)]
 mod mysql;
 #[cfg(test)]
 mod postgres;

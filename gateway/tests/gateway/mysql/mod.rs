@@ -2,4 +2,4 @@
 
 mod governed;
 mod passed;
-mod stage;
+pub(crate) mod stage;

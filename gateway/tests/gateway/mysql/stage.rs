@@ -34,7 +34,9 @@ impl Stage {
         server
             .root("create database shop; create database other; create user ann identified by 'ann'")
             .unwrap();
-        server.root("grant all on shop.* to ann; grant all on other.* to ann").unwrap();
+        server
+            .root("grant all on shop.* to ann; grant all on slap.* to ann; grant all on other.* to ann")
+            .unwrap();
         let (controller, folder) = common::controller().await;
         let (user, password) = (ROOT.0, ROOT.1.replace(' ', "%20"));
         let upstream =

@@ -4,4 +4,4 @@ mod faults;
 mod governed;
 mod passed;
 mod runaways;
-mod stage;
+pub(crate) mod stage;

@@ -1,0 +1,122 @@
+import java.sql.BatchUpdateException;
+import java.sql.Connection;
+import java.sql.DriverManager;
+import java.sql.PreparedStatement;
+import java.sql.ResultSet;
+import java.sql.ResultSetMetaData;
+import java.sql.SQLException;
+import java.sql.Statement;
+import java.util.Timer;
+import java.util.TimerTask;
+
+/** What the JDBC driver sees of a PostgreSQL server at 127.0.0.1: Postgres.java PORT. */
+class Postgres {
+    public static void main(String[] args) throws Exception {
+        String url = "jdbc:postgresql://127.0.0.1:" + args[0] + "/shop?user=ann&password=ann";
+        try (Connection session = DriverManager.getConnection(url)) {
+            Seen seen = new Seen(session);
+            seen.ask("select 1::int2, null, 'ä€😀', 1.50::numeric, true, '\\xdeadbeef'::bytea, date '2026-01-31'");
+            seen.ask("select 1/0");
+            seen.ask("selec 1");
+            seen.ask("select 1; select 2; select 3");
+            seen.ask("");
+            seen.ask("create table \"java t\" (id int primary key, note text)");
+            // More than five executions make the driver name the statement and ask for binary results.
+            try (PreparedStatement insert = session.prepareStatement("insert into \"java t\" values (?, ?)")) {
+                for (int n = 0; n < 20; n++) {
+                    insert.setInt(1, n);
+                    insert.setString(2, n % 3 == 0 ? null : "it's " + n);
+                    System.out.println("insert " + insert.executeUpdate());
+                }
+                for (int n = 100; n < 3000; n++) {
+                    insert.setInt(1, n);
+                    insert.setString(2, "x".repeat(n % 50));
+                    insert.addBatch();
+                }
+                System.out.println("batch " + insert.executeBatch().length);
+                for (int n = 5000; n > 4990; n--) {
+                    insert.setInt(1, n == 4995 ? 1 : n);
+                    insert.setString(2, "y");
+                    insert.addBatch();
+                }
+                insert.executeBatch();
+            } catch (BatchUpdateException error) {
+                System.out.println("batch failed " + error.getSQLState() + " after " + error.getUpdateCounts().length);
+            }
+            try (PreparedStatement read = session.prepareStatement("select id, note from \"java t\" where id = ?")) {
+                for (int n = 0; n < 12; n++) {
+                    read.setInt(1, n);
+                    seen.rows(read.executeQuery());
+                }
+            }
+            session.setAutoCommit(false);
+            try (Statement cursor = session.createStatement()) {
+                cursor.setFetchSize(100);
+                ResultSet rows = cursor.executeQuery("select g, md5(g::text) from generate_series(1, 20000) g");
+                long hash = 0;
+                while (rows.next()) {
+                    hash = hash * 31 + rows.getInt(1) + rows.getString(2).hashCode();
+                }
+                System.out.println("fetched " + hash);
+            }
+            seen.ask("delete from \"java t\"");
+            session.rollback();
+            seen.ask("select count(*), sum(length(note)) from \"java t\"");
+            seen.ask("select 1/0");
+            seen.ask("select 1");
+            session.rollback();
+            session.setAutoCommit(true);
+            try (Statement large = session.createStatement();
+                    ResultSet rows = large.executeQuery("select repeat('y', 17000000)")) {
+                rows.next();
+                System.out.println("large " + rows.getString(1).length());
+            }
+            try (Statement slow = session.createStatement()) {
+                new Timer(true).schedule(new TimerTask() {
+                    @Override
+                    public void run() {
+                        try {
+                            slow.cancel();
+                        } catch (SQLException error) {
+                            System.out.println("cancel failed " + error.getMessage());
+                        }
+                    }
+                }, 500);
+                slow.execute("select pg_sleep(60)");
+            } catch (SQLException error) {
+                System.out.println("cancelled " + error.getSQLState());
+            }
+            seen.ask("drop table \"java t\"");
+        }
+    }
+
+    record Seen(Connection session) {
+        void ask(String sql) {
+            try (Statement statement = session.createStatement()) {
+                boolean rows = statement.execute(sql);
+                while (rows || statement.getUpdateCount() >= 0) {
+                    if (rows) {
+                        rows(statement.getResultSet());
+                    } else {
+                        System.out.println("changed " + statement.getUpdateCount());
+                    }
+                    rows = statement.getMoreResults();
+                }
+            } catch (SQLException error) {
+                System.out.println("failed " + error.getSQLState() + " " + error.getMessage().lines().findFirst());
+            }
+        }
+
+        void rows(ResultSet rows) throws SQLException {
+            ResultSetMetaData columns = rows.getMetaData();
+            while (rows.next()) {
+                StringBuilder line = new StringBuilder();
+                for (int at = 1; at <= columns.getColumnCount(); at++) {
+                    line.append(columns.getColumnName(at)).append(':').append(columns.getColumnTypeName(at));
+                    line.append('=').append(rows.getString(at)).append(' ');
+                }
+                System.out.println(line);
+            }
+        }
+    }
+}

@@ -1,0 +1,114 @@
+//! Drivers and tools that nobody here wrote: each prints what it sees of the server, and then of the gateway.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use tokio::task::block_in_place;
+
+/// Where Debian keeps libraries of Java.
+const JARS: &str = "/usr/share/java";
+
+fn folder() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/drivers")
+}
+
+/// A program under Debian's Python, which has Debian's drivers.
+fn python(program: &str) -> Command {
+    let mut python = Command::new("/usr/bin/python3");
+    python.arg(folder().join(program));
+    python
+}
+
+fn java(program: &str, jar: &str) -> Command {
+    let mut java = Command::new("java");
+    java.args([
+        "-Xshare:auto",
+        "-XX:TieredStopAtLevel=1",
+        "-Dfile.encoding=UTF-8",
+        "-Dstdout.encoding=UTF-8",
+        "-cp",
+    ]);
+    java.arg(Path::new(JARS).join(jar)).arg(folder().join(program));
+    java
+}
+
+fn go(program: &str) -> Command {
+    let mut go = Command::new("go");
+    go.current_dir(folder().join("go")).args(["run", program]);
+    go
+}
+
+/// What it prints, errors behind.
+fn output(mut command: Command, port: u16) -> String {
+    let output = command.arg(port.to_string()).env("LC_ALL", "C.UTF-8").output();
+    let output = output.unwrap_or_else(|error| {
+        panic!("{:?}: {error}; ./tests/run installs what is absent", command.get_program())
+    });
+    let said =
+        String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{command:?}: {said}");
+    said
+}
+
+/// Runs it past the gateway and through it.
+fn same(direct: u16, through: u16, least: usize, command: impl Fn() -> Command) {
+    let (direct, through) = block_in_place(|| (output(command(), direct), output(command(), through)));
+    let lines = direct.lines().count();
+    assert!(lines >= least, "{lines} lines: {direct}");
+    for (line, (direct, through)) in direct.lines().zip(through.lines()).enumerate() {
+        assert_eq!(through, direct, "line {line} of {:?}", command());
+    }
+    assert_eq!(through.len(), direct.len(), "{:?}", command());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn drivers_of_postgresql_see_the_same() {
+    let stage = crate::postgres::stage::Stage::new().await;
+    let (direct, through) = (stage.postgres.port(), stage.port());
+    same(direct, through, 20, || python("postgres.py"));
+    same(direct, through, 45, || java("Postgres.java", "postgresql.jar"));
+    same(direct, through, 80, || go("./postgres"));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn drivers_of_mysql_see_the_same() {
+    let stage = crate::mysql::stage::Stage::new().await;
+    let (direct, through) = (stage.server.port(), stage.port());
+    same(direct, through, 17, || python("mysql.py"));
+    same(direct, through, 85, || java("Mysql.java", "mariadb-java-client.jar"));
+    same(direct, through, 60, || go("./mysql"));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn load_generators_run_through_it() {
+    let stage = crate::postgres::stage::Stage::new().await;
+    let pgbench = |options: &[&str]| {
+        let mut pgbench = stage.postgres.program("pgbench");
+        pgbench.env("PGDATABASE", "shop").env("PGPASSWORD", "ann").args(["-h", "127.0.0.1", "-U", "ann"]);
+        pgbench.args(["-p", &stage.port().to_string()]).args(options);
+        let done = block_in_place(|| pgbench.output()).unwrap();
+        assert!(done.status.success(), "{options:?}: {}", String::from_utf8_lossy(&done.stderr));
+        String::from_utf8_lossy(&done.stdout).into_owned()
+    };
+    pgbench(&["-i", "-q"]);
+    for mode in ["simple", "extended", "prepared"] {
+        let report = pgbench(&["-n", "-M", mode, "-c", "8", "-t", "25"]);
+        assert!(report.contains("transactions actually processed: 200/200"), "{mode}: {report}");
+    }
+    let stage = crate::mysql::stage::Stage::new().await;
+    let mut slap = Command::new("mariadb-slap");
+    slap.args([
+        "--no-defaults",
+        "--protocol=tcp",
+        "-h127.0.0.1",
+        "-uann",
+        "-pann",
+        "--create-schema=shop",
+        "--silent",
+    ]);
+    slap.args(["--auto-generate-sql", "--auto-generate-sql-load-type=mixed", "--concurrency=8"]);
+    slap.args(["--number-of-queries=400", &format!("-P{}", stage.port())]);
+    let done = block_in_place(|| slap.output()).unwrap();
+    let said = String::from_utf8_lossy(&done.stderr).into_owned();
+    assert!(done.status.success() && !said.contains("ERROR"), "{said}");
+}
