@@ -1,5 +1,7 @@
 //! A group at 500 RU/s that two gateways and 32 connections would overrun, and a neighbour without a limit.
 
+use std::fs;
+
 use super::load::{at, finished, latencies, pgbench, said, started};
 use super::stage::{Stage, plenty};
 use crate::bench::clock::Stopwatch;
@@ -11,6 +13,8 @@ use crate::bench::site::capped;
 use crate::servers::{Postgres, ROOT};
 
 const RATE: f64 = 500.0;
+/// About one RU, for what is sent; the server's CPU is not to be what is short.
+const STATEMENT: &str = "select repeat('x', 60000);\n";
 
 /// Measures the family.
 pub fn run(setting: &Setting) -> Result<Vec<Row>, BenchError> {
@@ -38,10 +42,13 @@ pub fn run(setting: &Setting) -> Result<Vec<Row>, BenchError> {
     let mut alone = vec![neighbour(&stage)?];
     let before = stage.consumed("heavy")?.0;
     let watch = Stopwatch::start();
+    let script = stage.folder.path().join("heavy.sql");
+    fs::write(&script, STATEMENT).map_err(failed("write a script"))?;
+    let script = script.display().to_string();
     let mut heavy = Vec::new();
     for gateway in gateways {
         let mut load = pgbench(&server, gateway, "heavy");
-        heavy.push(started(load.args(["-S", "-c", "16", "-j", "1", "-T", seconds]))?);
+        heavy.push(started(load.args(["-f", &script, "-c", "16", "-j", "1", "-T", seconds]))?);
     }
     let beside = vec![neighbour(&stage)?];
     for load in heavy {

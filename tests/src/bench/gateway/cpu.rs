@@ -14,7 +14,8 @@ use crate::servers::{MariaDb, Postgres, ROOT};
 const MS: Unit = Unit("ms");
 /// Statements that take the executor milliseconds; `pg_stat_kcache` does not count parsing and sending.
 const MIX: &[&str] = &[
-    "create table m as select n, n % 97 as k, md5(n::text) as t from generate_series(1, 200000) n",
+    "create table m (n int, k int, t text)",
+    "insert into m select n, n % 97 as k, md5(n::text) as t from generate_series(1, 200000) n",
     "select k, count(*), avg(n) from m group by k order by 3 desc",
     "update m set t = reverse(t) where k < 20",
     "select count(*) from m a join m b on a.n = b.n where a.k = b.k",
@@ -43,11 +44,13 @@ fn postgres(setting: &Setting) -> Result<Row, BenchError> {
         .map_err(failed("start PostgreSQL with Debian's package postgresql-15-pg-stat-kcache"))?;
     let mut stage = Stage::start(vec![plenty("bench")])?;
     let gateway = stage.gateway(&format!("postgres://127.0.0.1:{}", server.port()))?;
-    let ask = |port: u16, database: &str, sql: &str| {
+    let psql = |port: u16, database: &str| {
         let mut psql = server.program("psql");
         psql.env("PGPASSWORD", ROOT.1).args(["-qXAt", "-h", "127.0.0.1", "-U", ROOT.0]);
-        said(psql.args(["-p", &port.to_string(), "-v", "ON_ERROR_STOP=1", "-c", sql, database]))
+        psql.args(["-p", &port.to_string(), "-v", "ON_ERROR_STOP=1", database]);
+        psql
     };
+    let ask = |port, database, sql| said(psql(port, database).args(["-c", sql]));
     ask(server.port(), "postgres", "create database bench")?;
     ask(server.port(), "postgres", "create extension pg_stat_statements")?;
     ask(server.port(), "postgres", "create extension pg_stat_kcache")?;
@@ -58,7 +61,11 @@ fn postgres(setting: &Setting) -> Result<Row, BenchError> {
         "gateway/CPU charged to PostgreSQL",
         "pg_stat_kcache",
         setting,
-        || MIX.iter().try_for_each(|sql| ask(gateway, "bench", sql).map(drop)),
+        || {
+            let mut session = psql(gateway, "bench");
+            session.args(MIX.iter().flat_map(|sql| ["-c", sql]));
+            said(&mut session).map(drop)
+        },
         || Ok(stage.consumed("bench")?.1 as f64 / 1e6),
         || seconds(&ask(server.port(), "postgres", counted)?).map(|s| s * 1e3),
     )

@@ -10,8 +10,9 @@ use crate::servers::{Postgres, ROOT};
 /// `pgbench` against a database at this port, with options to come.
 pub(super) fn pgbench(server: &Postgres, port: u16, database: &str) -> Command {
     let mut pgbench = server.program("pgbench");
-    pgbench.env("PGPASSWORD", ROOT.1).args(["-n", "-h", "127.0.0.1", "-U", ROOT.0]);
-    pgbench.args(["-p", &port.to_string(), "-d", database]);
+    // Its option for a database is another in every other version.
+    pgbench.env("PGDATABASE", database).env("PGPASSWORD", ROOT.1);
+    pgbench.args(["-n", "-h", "127.0.0.1", "-U", ROOT.0, "-p", &port.to_string()]);
     pgbench
 }
 

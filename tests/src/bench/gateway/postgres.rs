@@ -19,7 +19,6 @@ pub fn run(setting: &Setting) -> Result<Vec<Row>, BenchError> {
     let server = Postgres::start(&["shared_buffers=512MB", "max_connections=200"]);
     let server = server.map_err(failed("start PostgreSQL"))?;
     let mut stage = Stage::start(vec![plenty("bench")])?;
-    said(pgbench(&server, server.port(), "postgres").args(["-i", "-I", "d"]))?;
     let mut create = server.program("psql");
     create.env("PGPASSWORD", ROOT.1).args(["-qX", "-h", "127.0.0.1", "-U", ROOT.0]);
     said(create.args(["-p", &server.port().to_string(), "-c", "create database bench", "postgres"]))?;
