@@ -8,6 +8,8 @@
 mod buffer;
 mod clock;
 mod config;
+#[cfg(feature = "fuzzing")]
+pub mod fuzzing;
 mod gateway;
 mod govern;
 mod mysql;

@@ -24,6 +24,8 @@ mod fault;
 mod frame;
 mod from_client;
 mod from_server;
+#[cfg(feature = "fuzzing")]
+pub(crate) mod fuzzed;
 mod greeting;
 mod login;
 mod machine;

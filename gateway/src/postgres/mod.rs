@@ -3,6 +3,8 @@
 mod cancel;
 mod conversation;
 mod frame;
+#[cfg(feature = "fuzzing")]
+pub(crate) mod fuzzed;
 mod message;
 mod own;
 mod serve;

@@ -12,18 +12,22 @@ mod grants;
 mod input;
 mod memory;
 mod rest;
+mod sql;
 mod store;
 
 /// A target: its name, which is that of its corpus, and what it does with an input.
 pub type Target = (&'static str, fn(&[u8]));
 
 /// Every target.
-pub const TARGETS: [Target; 6] = [
+pub const TARGETS: [Target; 9] = [
     ("config", config::run),
     ("core", core::run),
     ("fingerprint", fingerprint::run),
     ("grants", grants::run),
+    ("mysql", tidegate_gateway::fuzzing::mysql),
+    ("postgres", tidegate_gateway::fuzzing::postgres),
     ("rest", rest::run),
+    ("sql", sql::run),
     ("store", store::run),
 ];
 

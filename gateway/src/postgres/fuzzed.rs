@@ -1,0 +1,101 @@
+//! A conversation between two buffers under any input, with what must hold.
+
+use std::sync::Arc;
+
+use tidegate_cost_model::Template;
+
+use super::conversation::{Ask, Conversation, Event, Prepared, Step};
+use super::frame::Broken;
+use crate::fuzzing::patience;
+
+/// Most bytes that a client's message is looked at: a text and its header.
+const MOST_LOOKED_AT: usize = 64 * 1_024 + 5;
+/// What is asked for at once for the client.
+const ROOM: usize = 1_024;
+
+/// See the module.
+pub(crate) struct Talk {
+    talk: Conversation<u8, ()>,
+    template: Arc<Template>,
+    from_client: Vec<u8>,
+    from_server: Vec<u8>,
+}
+
+impl Talk {
+    pub(crate) fn new(template: Arc<Template>) -> Self {
+        let talk = Conversation::new(Arc::clone(&template));
+        Self { talk, template, from_client: Vec::new(), from_server: Vec::new() }
+    }
+
+    /// One side sends these bytes.
+    pub(crate) fn hear(&mut self, control: u8, bytes: &[u8]) -> Result<(), Broken> {
+        if control & 1 == 0 {
+            self.from_client.extend_from_slice(bytes);
+            self.client(control >> 1)?;
+        } else {
+            self.from_server.extend_from_slice(bytes);
+            self.server(control & 2 > 0)?;
+        }
+        Ok(())
+    }
+
+    fn client(&mut self, decision: u8) -> Result<(), Broken> {
+        let mut left = patience(self.from_client.len());
+        loop {
+            assert!(left > 0, "the client's side does not come to an end");
+            left -= 1;
+            let step = self.talk.client(&self.from_client)?;
+            match step {
+                Step::More(wanted) => {
+                    assert!(wanted > self.from_client.len(), "more is wanted than there is");
+                    assert!(wanted <= MOST_LOOKED_AT, "{wanted} bytes are wanted at once");
+                    return Ok(());
+                }
+                Step::Pass(count) | Step::Drop(count) => {
+                    assert!(count <= self.from_client.len(), "{count} bytes are to be taken of fewer");
+                    self.from_client.drain(..count);
+                }
+                Step::Ask(ask) => self.decide(ask, decision)?,
+            }
+        }
+    }
+
+    fn decide(&mut self, ask: Ask<()>, decision: u8) -> Result<(), Broken> {
+        let (talk, bytes) = (&mut self.talk, &self.from_client[..]);
+        match (ask, decision % 3) {
+            (Ask::Query(text), 0) => {
+                assert!(bytes.get(text).is_some(), "a text outside of what was sent");
+                talk.go(bytes, decision)
+            }
+            (Ask::Query(_), 1) => talk.answer(bytes, vec![b'C', 0, 0, 0, 4]),
+            (Ask::Query(_), _) => talk.explain(bytes, b"select 1", decision).map(drop),
+            (Ask::Parse(text), 0) => {
+                assert!(bytes.get(text).is_some(), "a text outside of what was sent");
+                talk.prepare(bytes, Prepared::Theirs(Arc::clone(&self.template)))
+            }
+            (Ask::Parse(_), 1) => talk.prepare(bytes, Prepared::Ours(Arc::default())),
+            (Ask::Execute(_), 0 | 1) => talk.go(bytes, decision),
+            (Ask::Parse(_) | Ask::Execute(_), _) => talk.refuse(bytes, vec![b'E', 0, 0, 0, 4]),
+            (Ask::Describe { .. } | Ask::Run { .. }, _) => talk.replace(bytes, vec![b'n', 0, 0, 0, 4]),
+        }
+    }
+
+    fn server(&mut self, kill: bool) -> Result<(), Broken> {
+        let mut out = Vec::new();
+        let mut left = patience(self.from_server.len());
+        loop {
+            assert!(left > 0, "the server's side does not come to an end");
+            left -= 1;
+            let (used, event) = self.talk.server(&self.from_server, &mut out, ROOM)?;
+            assert!(used <= self.from_server.len(), "{used} bytes are used of fewer");
+            self.from_server.drain(..used);
+            if kill && self.talk.current().is_some() {
+                self.talk.killed(vec![b'E', 0, 0, 0, 4]);
+            }
+            if used == 0 && !matches!(event, Some(Event::Ready | Event::Ended(_))) && out.len() < ROOM {
+                return Ok(());
+            }
+            out.clear();
+        }
+    }
+}
