@@ -13,6 +13,7 @@ use tonic::transport::{Channel, Endpoint};
 
 use crate::clock;
 use crate::config::{Config, Listener};
+use crate::descriptors;
 use crate::govern::{Governor, Tasks};
 use crate::mysql;
 use crate::postgres;
@@ -115,6 +116,13 @@ impl Gateway {
         let (closing, closed) = watch::channel(false);
         let max_sessions = config.max_sessions.clamp(1, Semaphore::MAX_PERMITS);
         let sessions = Arc::new(Semaphore::new(max_sessions));
+        let (allowed, needed) = (descriptors::allowed(), descriptors::needed(max_sessions));
+        if allowed < needed {
+            tracing::warn!(
+                "{max_sessions} sessions need {needed} file descriptors and {allowed} are allowed; raise the limit \
+                 (ulimit -n, LimitNOFILE), or lower max_sessions"
+            );
+        }
         let workers = Arc::new(Workers::start(config.threads).map_err(StartError::Threads)?);
         let (mut addresses, mut accepting) = (Vec::new(), Vec::new());
         for (listener, upstream, connector) in bound {

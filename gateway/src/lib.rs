@@ -8,6 +8,7 @@
 mod buffer;
 mod clock;
 mod config;
+mod descriptors;
 #[cfg(feature = "fuzzing")]
 pub mod fuzzing;
 mod gateway;
@@ -21,6 +22,7 @@ mod upstream;
 mod workers;
 
 pub use config::{Certificate, Config, Listener};
+pub use descriptors::raise_descriptor_limit;
 pub use gateway::{Gateway, StartError};
 pub use govern::{InTransaction, Policy, PolicyError, Principals};
 pub use tls::TlsError;

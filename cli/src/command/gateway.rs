@@ -7,7 +7,10 @@ use std::time::Duration;
 
 use clap::{Args, ValueEnum};
 use tidegate_controller::quantity::parse_span;
-use tidegate_gateway::{Certificate, Config, Gateway, InTransaction, Listener, Policy, Principals, Upstream};
+use tidegate_gateway::{
+    Certificate, Config, Gateway, InTransaction, Listener, Policy, Principals, Upstream,
+    raise_descriptor_limit,
+};
 
 use super::controller::{LogFormat, start_log};
 use crate::args::Global;
@@ -115,6 +118,7 @@ pub(crate) async fn run(args: GatewayArgs, global: &Global) -> Result<(), CliErr
     let (log_format, until_stdin_ends) = (args.log_format, args.until_stdin_ends);
     let config = config(args, global)?;
     start_log(log_format)?;
+    raise_descriptor_limit();
     let upstreams: Vec<Upstream> =
         config.listeners.iter().map(|listener| listener.upstream.clone()).collect();
     let gateway = Gateway::start(config).await.map_err(|error| CliError::Refused(error.to_string()))?;

@@ -116,7 +116,12 @@ impl Governor {
         let is_admin = self.policy.admins.contains(&login.tenant, &login.user);
         let switches = self.policy.switchers.contains(&login.tenant, &login.user);
         let may_switch = is_admin || switches || self.policy.anybody_switches;
-        Ok(Subject { login: Arc::new(login), bound, chosen: None, is_admin, may_switch })
+        // A hint at a group that does not exist is ignored, as in a statement.
+        let chosen = match login.hint().filter(|_| may_switch) {
+            Some(name) => self.client.group(&name).await.ok(),
+            None => None,
+        };
+        Ok(Subject { login: Arc::new(login), bound, chosen, is_admin, may_switch })
     }
 
     /// A handle of a group that probably exists.

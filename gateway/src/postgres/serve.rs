@@ -87,7 +87,7 @@ async fn login(shared: Arc<Shared>, mut client: Stream, startup: Startup) {
             return;
         }
     };
-    let login = Login { tenant: startup.database, user: startup.user };
+    let login = Login { tenant: startup.database, user: startup.user, application: startup.application };
     let (user, tenant) = (login.user.clone(), login.tenant.clone());
     let session = Session::new(shared, client, server, login, &startup.packet);
     match session.run().await {

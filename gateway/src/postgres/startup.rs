@@ -37,6 +37,8 @@ pub(super) struct Startup {
     pub(super) user: String,
     /// The user's name unless told.
     pub(super) database: String,
+    /// What the client calls itself.
+    pub(super) application: String,
 }
 
 /// What was asked for instead of a login.
@@ -118,7 +120,7 @@ pub(super) fn read(bytes: &[u8]) -> io::Result<Packet> {
 
 fn login(packet: &[u8]) -> io::Result<Startup> {
     let mut rest = packet.get(8..).unwrap_or_default();
-    let (mut user, mut database) = (None, None);
+    let (mut user, mut database, mut application) = (None, None, String::new());
     while let Some((name, after)) = c_string(rest)
         && !name.is_empty()
     {
@@ -126,6 +128,7 @@ fn login(packet: &[u8]) -> io::Result<Startup> {
         match name {
             b"user" => user = Some(String::from_utf8_lossy(value).into_owned()),
             b"database" => database = Some(String::from_utf8_lossy(value).into_owned()),
+            b"application_name" => application = String::from_utf8_lossy(value).into_owned(),
             _ => {}
         }
         rest = after;
@@ -133,7 +136,7 @@ fn login(packet: &[u8]) -> io::Result<Startup> {
     let user =
         user.filter(|user| !user.is_empty()).ok_or_else(|| invalid("the startup packet names no user"))?;
     let database = database.filter(|database| !database.is_empty()).unwrap_or_else(|| user.clone());
-    Ok(Startup { packet: packet.to_vec(), user, database })
+    Ok(Startup { packet: packet.to_vec(), user, database, application })
 }
 
 fn invalid(what: &str) -> io::Error {
@@ -157,8 +160,9 @@ mod tests {
             (startup.user.as_str(), startup.database.as_str(), startup.packet),
             ("ann", "shop", bytes)
         );
+        assert_eq!(startup.application, "x");
         let Packet::Startup(startup) = read(&framed(3 << 16, b"user\0ann\0\0")).unwrap() else { panic!() };
-        assert_eq!(startup.database, "ann");
+        assert_eq!((startup.database.as_str(), startup.application.as_str()), ("ann", ""));
     }
 
     #[test]

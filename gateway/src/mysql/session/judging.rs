@@ -34,7 +34,7 @@ impl Session {
             (Arc::clone(&self.shared.listening.governor), self.login.clone(), self.chosen.clone());
         let found = async move {
             let subject = governor.subject(login).await?;
-            Ok(Subject { chosen, ..subject })
+            Ok(Subject { chosen: chosen.or(subject.chosen.clone()), ..subject })
         };
         self.pending = Some(Pending::Subject(Box::pin(found), asked));
     }

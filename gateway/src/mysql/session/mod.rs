@@ -241,7 +241,11 @@ impl Session {
     }
 
     fn logged_in(&mut self, login: step::Login) {
-        self.login = Login { tenant: login.database.unwrap_or_default(), user: login.user };
+        self.login = Login {
+            tenant: login.database.unwrap_or_default(),
+            user: login.user,
+            application: login.program_name.unwrap_or_default(),
+        };
         self.chosen = None;
         self.look_up(None);
     }

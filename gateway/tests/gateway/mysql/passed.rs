@@ -1,10 +1,14 @@
 //! What clients get through the gateway is what they get without it.
 
+use futures_util::future::join_all;
+use futures_util::stream::{self, StreamExt as _};
 use mysql_async::prelude::Queryable as _;
-use mysql_async::{ChangeUserOpts, Params};
+use mysql_async::{ChangeUserOpts, Conn, Params};
+use tidegate_gateway::raise_descriptor_limit;
+use tidegate_tests::servers::ROOT;
 
 use super::stage::{Stage, error, login, value};
-use tidegate_tests::servers::ROOT;
+use crate::common::eventually;
 
 const SCRIPT: &str = "
 create table t (id int primary key auto_increment, name varchar(50), v double, d datetime(3), b blob);
@@ -92,10 +96,10 @@ async fn a_client_that_leaves_in_the_middle_leaves_nothing_behind() {
     let mut root = login(stage.server.port(), "shop", ROOT).await;
     let busy =
         format!("select count(*) from information_schema.processlist where id = {id} and command = 'Query'");
-    crate::common::eventually("it runs", async || value::<u32>(&mut root, &busy).await == 1).await;
+    eventually("it runs", async || value::<u32>(&mut root, &busy).await == 1).await;
     running.abort();
     let left = format!("select count(*) from information_schema.processlist where id = {id}");
-    crate::common::eventually("it is gone", async || value::<u32>(&mut root, &left).await == 0).await;
+    eventually("it is gone", async || value::<u32>(&mut root, &left).await == 0).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -110,4 +114,33 @@ async fn a_server_that_dies_ends_its_sessions_and_new_ones_are_told() {
     let mut ann = stage.ann().await;
     assert_eq!(value::<u32>(&mut ann, "select 40 + 2").await, 42);
     let _: Vec<u32> = ann.exec("select ?", Params::from((1_u32,))).await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn two_thousand_sessions_at_once_get_their_own_answers() {
+    const SESSIONS: u32 = 2_000;
+    let most = raise_descriptor_limit();
+    assert!(most > 6 * u64::from(SESSIONS), "{most} descriptors are too few; raise ulimit -n");
+    let stage = Stage::with(|config| config.max_sessions = 2_100).await;
+    stage.server.root("set global max_connections = 2200").unwrap();
+    let logins = stream::iter(0..SESSIONS).map(|own| login_as_ann(stage.port(), own));
+    let sessions: Vec<(u32, Conn)> = logins.buffer_unordered(50).collect().await;
+    let asked = sessions.into_iter().map(|(own, mut session)| async move {
+        for n in 0..3 {
+            assert_eq!(value::<u32>(&mut session, &format!("select {own} + {n}")).await, own + n);
+        }
+        session
+    });
+    drop(join_all(asked).await);
+    eventually("the server has none of them left", async || {
+        let mut admin = stage.admin().await;
+        value::<u32>(&mut admin, "select count(*) from information_schema.processlist where user = 'ann'")
+            .await
+            == 0
+    })
+    .await;
+}
+
+async fn login_as_ann(port: u16, own: u32) -> (u32, Conn) {
+    (own, login(port, "shop", ("ann", "ann")).await)
 }

@@ -5,6 +5,8 @@ use std::time::Duration;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 
+use tokio_postgres::NoTls;
+
 use super::stage::{Stage, login, state, try_login, value};
 use crate::common::eventually;
 
@@ -83,4 +85,59 @@ async fn without_a_controller_statements_fail_clearly_or_run_as_told() {
     assert_eq!(state(ann.simple_query("select 1").await), "57P03");
     drop(ann);
     tokio::task::block_in_place(|| stage.postgres.kill());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_storm_of_cancel_requests_hits_nobody_s_session_but_its_own() {
+    let stage = Stage::new().await;
+    let mut victims = Vec::new();
+    for _ in 0..4 {
+        victims.push(stage.ann().await);
+    }
+    let tokens: Vec<_> = victims.iter().map(tokio_postgres::Client::cancel_token).collect();
+    let storm = tokio::spawn(async move {
+        for round in 0..50_u32 {
+            let all = tokens.iter().map(|token| token.cancel_query(NoTls));
+            futures_util::future::join_all(all).await;
+            // Keys of nobody.
+            let mut stream = TcpStream::connect(("127.0.0.1", stage.port())).await.unwrap();
+            let packet = [16, 80_877_102, round, round].map(u32::to_be_bytes).concat();
+            stream.write_all(&packet).await.unwrap();
+            stream.read_to_end(&mut Vec::new()).await.unwrap();
+        }
+        stage
+    });
+    let victims = victims.into_iter().enumerate().map(|(own, ann)| {
+        tokio::spawn(async move {
+            let mut cancelled = 0;
+            for n in 0..100 {
+                let answer = ann.simple_query(&format!("select {own} * 1000 + {n}, pg_sleep(0.02)")).await;
+                match answer {
+                    Ok(rows) => {
+                        let row = rows.iter().find_map(|message| match message {
+                            tokio_postgres::SimpleQueryMessage::Row(row) => row.get(0).map(str::to_owned),
+                            _ => None,
+                        });
+                        assert_eq!(row, Some((own * 1_000 + n).to_string()), "another session's answer");
+                    }
+                    Err(_) if ann.is_closed() => panic!("session {own} was ended"),
+                    error => {
+                        assert_eq!(state(error), "57014");
+                        cancelled += 1;
+                    }
+                }
+            }
+            (ann, cancelled)
+        })
+    });
+    let victims: Vec<_> = victims.collect();
+    let stage = storm.await.unwrap();
+    let bystander = stage.ann().await;
+    for victim in victims {
+        let (ann, cancelled) = victim.await.unwrap();
+        assert!(cancelled > 0, "no request to cancel arrived");
+        // One that came late may still be on its way to an idle session, which it does not hurt.
+        eventually("the session is usable", async || ann.simple_query("select 1").await.is_ok()).await;
+    }
+    assert_eq!(value(&bystander, "select 1").await, "1");
 }

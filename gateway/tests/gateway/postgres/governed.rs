@@ -2,7 +2,9 @@
 
 use std::time::Duration;
 
+use tidegate_gateway::Principals;
 use tokio::time::Instant;
+use tokio_postgres::NoTls;
 
 use super::stage::{Stage, gateway, login, state, value};
 use crate::common::eventually;
@@ -155,4 +157,22 @@ async fn two_gateways_hold_a_group_to_one_rate() {
     // Eight statements were under way at most, of some 3 RU each.
     assert!((400.0..most + 60.0).contains(&before), "{before} RU, at most {most}");
     assert!(other.shutdown().await.is_empty());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_client_s_name_chooses_a_group_for_those_who_may() {
+    let stage = Stage::with(|config| config.policy.switchers = Principals::parse(["ann"]).unwrap()).await;
+    let root = stage.admin().await;
+    root.batch_execute("create resource group batch ru_per_sec=1000").await.unwrap();
+    root.batch_execute("create user bob password 'ann'").await.unwrap();
+    let group = async |user: &str, name: &str| {
+        let mut config = tokio_postgres::Config::new();
+        config.host("127.0.0.1").port(stage.port()).dbname("postgres").user(user).password("ann");
+        let (client, connection) = config.application_name(name).connect(NoTls).await.unwrap();
+        tokio::spawn(connection);
+        value(&client, "select current_resource_group()").await
+    };
+    assert_eq!(group("ann", "reports /*+ RESOURCE_GROUP(batch) */").await, "batch");
+    assert_eq!(group("ann", "reports /*+ RESOURCE_GROUP(nowhere) */").await, "default");
+    assert_eq!(group("bob", "reports /*+ RESOURCE_GROUP(batch) */").await, "default", "who may not");
 }

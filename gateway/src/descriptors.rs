@@ -1,0 +1,27 @@
+//! File descriptors of this process: a session takes two for its connections and two for the server's counters.
+
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+
+/// Descriptors of one session.
+const PER_SESSION: usize = 4;
+/// Those that are open besides.
+const BESIDES: usize = 64;
+
+/// Raises the number of descriptors that this process may open to what the system allows it, and returns that.
+pub fn raise_descriptor_limit() -> u64 {
+    let limit = getrlimit(Resource::Nofile);
+    let raised = Rlimit { current: limit.maximum, maximum: limit.maximum };
+    let now = if setrlimit(Resource::Nofile, raised).is_ok() { limit.maximum } else { limit.current };
+    now.unwrap_or(u64::MAX)
+}
+
+/// Descriptors that this process may open.
+pub(crate) fn allowed() -> u64 {
+    getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX)
+}
+
+/// Descriptors that so many sessions take.
+pub(crate) fn needed(sessions: usize) -> u64 {
+    let needed = sessions.saturating_mul(PER_SESSION).saturating_add(BESIDES);
+    u64::try_from(needed).unwrap_or(u64::MAX)
+}
