@@ -46,6 +46,8 @@ pub struct Family {
     pub name: &'static str,
     /// What is measured, for `--list`.
     pub about: &'static str,
+    /// Measured only when it is named: it takes minutes and needs database servers.
+    pub on_request: bool,
     /// Measures it.
     pub run: fn(&Setting) -> Result<Vec<Row>, BenchError>,
 }
@@ -55,57 +57,92 @@ pub const FAMILIES: &[Family] = &[
     Family {
         name: "admission",
         about: "try_acquire and settle with the handle in hand, 1 and 2 threads",
+        on_request: false,
         run: admission::run,
     },
     Family {
         name: "lookup",
         about: "the group found by name, or by tenant and user, first",
+        on_request: false,
         run: lookup::run,
     },
-    Family { name: "refusal", about: "try_acquire on an empty bucket", run: refusal::run },
-    Family { name: "metered", about: "an operation whose CPU is metered", run: metered::run },
-    Family { name: "waiters", about: "ten thousand operations woken in order", run: waiters::run },
-    Family { name: "layer", about: "an axum handler behind the tower layer", run: layer::run },
-    Family { name: "sql", about: "the fingerprint of a statement, known and new", run: sql::run },
+    Family { name: "refusal", about: "try_acquire on an empty bucket", on_request: false, run: refusal::run },
+    Family {
+        name: "metered",
+        about: "an operation whose CPU is metered",
+        on_request: false,
+        run: metered::run,
+    },
+    Family {
+        name: "waiters",
+        about: "ten thousand operations woken in order",
+        on_request: false,
+        run: waiters::run,
+    },
+    Family {
+        name: "layer",
+        about: "an axum handler behind the tower layer",
+        on_request: false,
+        run: layer::run,
+    },
+    Family {
+        name: "sql",
+        about: "the fingerprint of a statement, known and new",
+        on_request: false,
+        run: sql::run,
+    },
     Family {
         name: "stream",
         about: "renewals over loopback gRPC, beside a server that decides nothing",
+        on_request: false,
         run: stream::run,
     },
-    Family { name: "durability", about: "commits of the ledger, beside a redb batch", run: durability::run },
+    Family {
+        name: "durability",
+        about: "commits of the ledger, beside a redb batch",
+        on_request: false,
+        run: durability::run,
+    },
     Family {
         name: "decision",
         about: "the controller's decision on one renewal, by number of clients and depth",
+        on_request: false,
         run: decision::run,
     },
     Family {
         name: "memory",
         about: "groups in a node and nodes in the controller, bytes of each",
+        on_request: false,
         run: memory::run,
     },
     Family {
         name: "groups",
         about: "a controller with a million idle groups: start, memory, CPU",
+        on_request: false,
         run: groups::run,
     },
     Family {
         name: "gateway-postgres",
         about: "pgbench through the gateway, beside pgbouncer",
+        on_request: true,
         run: gateway::postgres,
     },
     Family {
         name: "gateway-mysql",
         about: "sysbench through the gateway, beside a proxy that only copies",
+        on_request: true,
         run: gateway::mysql,
     },
     Family {
         name: "gateway-cap",
         about: "a capped group over two gateways, and its neighbour",
+        on_request: true,
         run: gateway::cap,
     },
     Family {
         name: "gateway-cpu",
         about: "CPU time that the gateway charges, beside what the servers count",
+        on_request: true,
         run: gateway::cpu,
     },
 ];

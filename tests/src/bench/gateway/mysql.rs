@@ -20,7 +20,7 @@ pub fn run(setting: &Setting) -> Result<Vec<Row>, BenchError> {
     let gateway = stage.gateway(&format!("mysql://{user}:{password}@127.0.0.1:{}", server.port()))?;
     let copy = CopyProxy::start(server.port())?;
     let setting = setting.with_rounds(9);
-    let seconds = setting.size(5.0, 1.0);
+    let seconds = setting.size(3.0, 1.0);
     let mut table = Vec::new();
     for (case, mode) in [("text", "--db-ps-mode=disable"), ("prepared", "--db-ps-mode=auto")] {
         let mut figures = [const { Vec::new() }; 3];

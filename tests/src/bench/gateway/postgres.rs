@@ -28,7 +28,7 @@ pub fn run(setting: &Setting) -> Result<Vec<Row>, BenchError> {
     let bouncer = bouncer(&mut stage, server.port())?;
     let ports = [gateway, bouncer, server.port()];
     let setting = setting.with_rounds(9);
-    let seconds = setting.size("5", "1");
+    let seconds = setting.size("3", "1");
     let mut rows = Vec::new();
     let eight = ["-c", "8", "-j", "2", "-T", seconds];
     for (case, options) in [
