@@ -18,6 +18,9 @@ use crate::query_limit::QueryLimit;
 /// Shortest renewal period; shorter ones would be traffic without use.
 const MIN_RENEW: Span = Span::millis(100);
 
+/// Longest wait for admission: below the shortest a wait means nothing, and nobody waits beyond the longest.
+const MAX_WAIT_RANGE: (Span, Span) = (Span::millis(1), Span::millis(3_600_000));
+
 /// A checked definition.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Definition {
@@ -49,6 +52,8 @@ pub struct Definition {
     pub revision: u64,
     /// Rule against runaway statements. Shared, because gateways are told all of them at once.
     pub query_limit: Option<Arc<QueryLimit>>,
+    /// Longest wait of a statement for admission at a gateway; `None` is the gateway's own.
+    pub max_wait: Option<Span>,
 }
 
 /// Whether a group may use more than its rate, as written.
@@ -81,6 +86,7 @@ impl Definition {
             comment: "everyone who is bound to no other group".into(),
             revision: 0,
             query_limit: None,
+            max_wait: None,
         }
     }
 
@@ -111,6 +117,7 @@ impl Definition {
             comment: comment(&text.comment)?.into(),
             revision: text.revision,
             query_limit: query_limit.map(Arc::new),
+            max_wait: max_wait(text.max_wait_us)?,
         })
     }
 
@@ -146,7 +153,13 @@ impl Definition {
             comment: self.comment.to_string(),
             revision: self.revision,
             query_limit: self.query_limit.as_ref().map(|limit| limit.text()),
+            max_wait_us: self.max_wait.unwrap_or_default().0,
         }
+    }
+
+    /// Whether gateways are told something about it.
+    pub fn rules_gateways(&self) -> bool {
+        self.query_limit.is_some() || self.max_wait.is_some()
     }
 
     /// The group its runaway statements are switched to.
@@ -261,6 +274,18 @@ fn periods(text: &GroupText) -> Result<(Span, Span), AdminError> {
     Ok((ttl, renew))
 }
 
+fn max_wait(us: u64) -> Result<Option<Span>, AdminError> {
+    let (shortest, longest) = MAX_WAIT_RANGE;
+    match Span(us) {
+        Span(0) => Ok(None),
+        span if span < shortest || longest < span => {
+            let message = format!("{us} ({span}) is out of range: {} to {}", shortest.0, longest.0);
+            Err(AdminError::invalid("max_wait_us", message))
+        }
+        span => Ok(Some(span)),
+    }
+}
+
 fn comment(text: &str) -> Result<&str, AdminError> {
     let length = text.chars().count();
     if length > MAX_COMMENT {
@@ -309,6 +334,7 @@ mod tests {
             comment: "ä comment".into(),
             revision: 9,
             query_limit: Some(QueryLimitText { rows: 7, action: "kill".into(), ..QueryLimitText::default() }),
+            max_wait_us: 3_000_000,
             ..named("a")
         };
         assert_eq!(Definition::parse(&text).unwrap().text(), text);
@@ -353,6 +379,8 @@ mod tests {
             ("renew_us", GroupText { renew_us: 2_500_001, ..base.clone() }),
             ("fallback", GroupText { fallback: "go".into(), ..base.clone() }),
             ("max_debt", GroupText { max_debt: "-1".into(), ..base.clone() }),
+            ("max_wait_us", GroupText { max_wait_us: 999, ..base.clone() }),
+            ("max_wait_us", GroupText { max_wait_us: 3_600_000_001, ..base.clone() }),
             ("comment", GroupText { comment: "x".repeat(257), ..base.clone() }),
             ("comment", GroupText { comment: "a\nb".into(), ..base.clone() }),
             ("query_limit", GroupText { query_limit: Some(QueryLimitText::default()), ..base }),

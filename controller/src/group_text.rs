@@ -45,10 +45,12 @@ pub struct GroupText {
     /// Rule against runaway statements; left out for none.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub query_limit: Option<QueryLimitText>,
+    /// Longest wait of a statement for admission at a SQL gateway, 1000 to 3600000000. 0 is the gateway's own.
+    pub max_wait_us: u64,
 }
 
 /// The fields an alteration may name.
-pub const ALTERABLE: [&str; 13] = [
+pub const ALTERABLE: [&str; 14] = [
     "parent",
     "ru_per_sec",
     "burst",
@@ -62,6 +64,7 @@ pub const ALTERABLE: [&str; 13] = [
     "max_debt",
     "comment",
     "query_limit",
+    "max_wait_us",
 ];
 
 impl GroupText {
@@ -83,6 +86,7 @@ impl GroupText {
                 "max_debt" => merged.max_debt.clone_from(&from.max_debt),
                 "comment" => merged.comment.clone_from(&from.comment),
                 "query_limit" => merged.query_limit.clone_from(&from.query_limit),
+                "max_wait_us" => merged.max_wait_us = from.max_wait_us,
                 other => return Err(other),
             }
         }
@@ -105,6 +109,7 @@ impl GroupText {
             ("max_debt", self.max_debt == other.max_debt),
             ("comment", self.comment == other.comment),
             ("query_limit", self.query_limit == other.query_limit),
+            ("max_wait_us", self.max_wait_us == other.max_wait_us),
         ];
         pairs.into_iter().filter(|(_, same)| !same).map(|(name, _)| name).collect()
     }
@@ -132,6 +137,7 @@ mod tests {
             comment: "i".into(),
             revision: 4,
             query_limit: Some(QueryLimitText::default()),
+            max_wait_us: 5,
         };
         let base = GroupText { name: "n".into(), revision: 4, ..GroupText::default() };
         for field in ALTERABLE {

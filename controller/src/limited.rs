@@ -1,4 +1,4 @@
-//! Groups with a rule against runaway statements, and who switches to whom: an index of the catalog, so that neither
+//! Groups that gateways are told of, for a rule against runaways or a longest wait, and who switches to whom: an index of the catalog, so that neither
 //! telling the rules nor deleting a group walks all groups.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -19,7 +19,7 @@ pub struct Limited {
 impl Limited {
     /// Takes a definition up.
     pub fn insert(&mut self, id: GroupId, definition: &Definition) {
-        if definition.query_limit.is_some() {
+        if definition.rules_gateways() {
             self.groups.insert(id);
         }
         if let Some(target) = definition.switch_group() {
@@ -39,7 +39,7 @@ impl Limited {
         }
     }
 
-    /// Groups with a rule, in order of their ids.
+    /// Groups that gateways are told of, in order of their ids.
     pub fn groups(&self) -> impl Iterator<Item = GroupId> {
         self.groups.iter().copied()
     }

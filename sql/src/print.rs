@@ -27,7 +27,7 @@ pub fn create_group_text(group: &v1::Group, dialect: SqlDialect) -> String {
     if group.weight > 0 {
         option("WEIGHT", &group.weight.to_string());
     }
-    for (name, us) in [("TTL", group.ttl_us), ("RENEW", group.renew_us)] {
+    for (name, us) in [("TTL", group.ttl_us), ("RENEW", group.renew_us), ("MAX_WAIT", group.max_wait_us)] {
         if us > 0 {
             option(name, &format!("'{}'", duration_text(us)));
         }
@@ -167,8 +167,9 @@ mod tests {
             or_empty(decimal().boxed()),
             "\\PC{0,40}",
         );
-        let numbers = (0..=10_000_u32, any::<u64>(), any::<u64>(), proptest::option::of(limit()));
-        (texts, numbers).prop_map(|(texts, (weight, ttl_us, renew_us, query_limit))| v1::Group {
+        let numbers =
+            (0..=10_000_u32, any::<u64>(), any::<u64>(), any::<u64>(), proptest::option::of(limit()));
+        (texts, numbers).prop_map(|(texts, (weight, ttl_us, renew_us, max_wait_us, query_limit))| v1::Group {
             name: texts.0,
             parent: texts.1,
             ru_per_sec: texts.2,
@@ -184,6 +185,7 @@ mod tests {
             comment: texts.9,
             revision: 0,
             query_limit,
+            max_wait_us,
         })
     }
 

@@ -109,6 +109,9 @@ pub(crate) struct Settings {
     /// Debt a node is expected to stay within when operations cost more than estimated; stated, not enforced.
     #[arg(long, value_name = "RU", allow_negative_numbers = true)]
     max_debt: Option<String>,
+    /// Longest wait of a statement for admission at a SQL gateway, such as 3s; 0s is the gateway's own.
+    #[arg(long, value_name = "TIME", value_parser = span)]
+    max_wait: Option<Span>,
     /// Free text, up to 256 characters.
     #[arg(long)]
     comment: Option<String>,
@@ -160,6 +163,10 @@ impl Settings {
         if let Some(renew) = self.renew {
             group.renew_us = renew.0;
             mask.push("renew_us".to_owned());
+        }
+        if let Some(max_wait) = self.max_wait {
+            group.max_wait_us = max_wait.0;
+            mask.push("max_wait_us".to_owned());
         }
         if let Some(QueryLimitText(limit)) = self.query_limit {
             group.query_limit = limit;

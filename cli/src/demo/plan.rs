@@ -118,6 +118,7 @@ impl PlannedGroup {
             comment: self.comment.to_owned(),
             revision: 0,
             query_limit: None,
+            max_wait_us: 0,
         }
     }
 }

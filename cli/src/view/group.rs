@@ -26,6 +26,8 @@ pub(crate) struct GroupView {
     pub(crate) revision: u64,
     /// `null` for none.
     pub(crate) query_limit: Option<QueryLimitView>,
+    /// 0 is the gateway's own.
+    pub(crate) max_wait_us: u64,
 }
 
 /// A rule against runaway statements, field by field as the API spells it.
@@ -75,6 +77,7 @@ impl From<v1::Group> for GroupView {
             comment: group.comment,
             revision: group.revision,
             query_limit: group.query_limit.map(Into::into),
+            max_wait_us: group.max_wait_us,
         }
     }
 }
@@ -126,6 +129,8 @@ impl GroupView {
         line("max debt (RU per node)", self.max_debt.clone());
         line("comment", self.comment.clone());
         line("query limit", self.query_limit.as_ref().map(|limit| limit.text.clone()).unwrap_or_default());
+        let max_wait = (self.max_wait_us > 0).then(|| Span(self.max_wait_us).to_string());
+        line("max wait at a gateway", max_wait.unwrap_or_default());
         line("revision", self.revision.to_string());
         table.text()
     }

@@ -91,6 +91,7 @@ mod tests {
     use super::*;
     use crate::name::GroupName;
     use crate::query_limit::{QueryLimit, QueryLimitText};
+    use crate::service::GroupRule;
     use crate::watches::{Watch, WatchText};
 
     fn view(groups: usize, watches: usize) -> RulesView {
@@ -104,7 +105,10 @@ mod tests {
         };
         let watch = Watch::load(&watch).unwrap();
         RulesView {
-            groups: vec![(GroupName::default_group(), limit); groups],
+            groups: vec![
+                GroupRule { group: GroupName::default_group(), limit: Some(limit), max_wait: None };
+                groups
+            ],
             watches: (0..watches)
                 .map(|id| Arc::new(Watch { id: u64::try_from(id).unwrap(), ..watch.clone() }))
                 .collect(),

@@ -30,6 +30,7 @@ pub(super) fn group_in(group: v1::Group) -> GroupText {
         comment: group.comment,
         revision: group.revision,
         query_limit: group.query_limit.map(limit_in),
+        max_wait_us: group.max_wait_us,
     }
 }
 
@@ -50,6 +51,7 @@ pub(super) fn group(group: GroupText) -> v1::Group {
         comment: group.comment,
         revision: group.revision,
         query_limit: group.query_limit.map(limit),
+        max_wait_us: group.max_wait_us,
     }
 }
 

@@ -14,8 +14,9 @@ use crate::error::{AdminError, InField};
 use crate::limits::{MAX_STATEMENT_COUNT, MAX_STATEMENT_ROWS};
 use crate::name::{GroupName, client_id};
 use crate::quantity::cut;
-use crate::query_limit::{Matching, QueryLimit, QueryLimitText};
+use crate::query_limit::{Matching, QueryLimitText};
 use crate::runaways::{ConvictionText, RunawayText, template};
+use crate::service::GroupRule;
 use crate::statements::{StatementReport, StatementRow, Sums};
 use crate::watches::{Watch, WatchText, digest};
 
@@ -43,8 +44,12 @@ pub(super) fn limit(limit: QueryLimitText) -> v1::QueryLimit {
     }
 }
 
-pub(super) fn rule((group, rule): &(GroupName, Arc<QueryLimit>)) -> v1::GroupRule {
-    v1::GroupRule { group: group.to_string(), limit: Some(limit(rule.text())) }
+pub(super) fn rule(rule: &GroupRule) -> v1::GroupRule {
+    v1::GroupRule {
+        group: rule.group.to_string(),
+        limit: rule.limit.as_ref().map(|rule| limit(rule.text())),
+        max_wait_us: rule.max_wait.unwrap_or_default().0,
+    }
 }
 
 pub(super) fn watch_in(watch: v1::Watch) -> WatchText {

@@ -178,12 +178,17 @@ impl State {
 
     /// Whether gateways are to be told; asked before the edit is applied.
     fn changes_rules(&self, edit: &Edit) -> bool {
-        let rule = |id| self.catalog.get(id).and_then(|group| group.query_limit.as_ref());
         match edit {
-            Edit::PutGroup(id, definition) => rule(*id) != definition.query_limit.as_ref(),
+            Edit::PutGroup(id, definition) => match self.catalog.get(*id) {
+                Some(before) => {
+                    before.query_limit != definition.query_limit || before.max_wait != definition.max_wait
+                }
+                None => definition.rules_gateways(),
+            },
             Edit::RemoveGroup(id) => {
                 let name = self.catalog.name(*id);
-                rule(*id).is_some() || name.is_some_and(|name| self.watches.of_group(name).next().is_some())
+                let told = self.catalog.get(*id).is_some_and(Definition::rules_gateways);
+                told || name.is_some_and(|name| self.watches.of_group(name).next().is_some())
             }
             Edit::PutWatch(_) | Edit::RemoveWatches(_) => true,
             Edit::Bind(..) | Edit::Unbind(_) | Edit::Costs(_) | Edit::Note => false,

@@ -50,7 +50,7 @@ pub use bindings::{Bound, Resolved};
 pub use deletion::Deleted;
 pub use grants::{Answer, EntryIn, EntryOut, RenewIn, Renewed, ReportIn};
 pub use groups::{GroupReply, Page};
-pub use rules::RulesView;
+pub use rules::{GroupRule, RulesView};
 pub use sessions::{Push, Session};
 pub use usage::{ClientRow, GroupRow, LeaseRow, LeaseTable, Status, UsageRow};
 pub use watch::{Event, EventKind, SnapshotView, Subscription, WatchError};

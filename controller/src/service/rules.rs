@@ -1,10 +1,11 @@
-//! Telling gateways the rules against runaways and the watch list: all of them, again after every change.
+//! Telling gateways the rules of groups and the watch list: all of them, again after every change.
 //!
 //! A change only moves a number; each stream takes the present state when it is ready for it, so that a storm of changes
 //! is told in a few lists.
 
 use std::sync::Arc;
 
+use tidegate_core::units::Span;
 use tokio::sync::watch as flag;
 
 use super::{Service, WatchError};
@@ -16,10 +17,21 @@ use crate::watches::Watch;
 /// What gateways go by.
 #[derive(Clone, Debug, Default)]
 pub struct RulesView {
-    /// Groups with a rule.
-    pub groups: Vec<(GroupName, Arc<QueryLimit>)>,
+    /// Groups with something to go by.
+    pub groups: Vec<GroupRule>,
     /// Statements that are convicted before they run.
     pub watches: Vec<Arc<Watch>>,
+}
+
+/// What gateways go by in one group.
+#[derive(Clone, Debug)]
+pub struct GroupRule {
+    /// The group.
+    pub group: GroupName,
+    /// Its rule against runaways.
+    pub limit: Option<Arc<QueryLimit>>,
+    /// Longest wait of a statement for admission; `None` is the gateway's own.
+    pub max_wait: Option<Span>,
 }
 
 impl Service {
@@ -36,8 +48,12 @@ impl Service {
         let unix_ms = self.clock.unix_ms();
         let state = self.lock();
         let rule = |id| {
-            let group = state.catalog.get(id)?;
-            Some((group.name.clone(), Arc::clone(group.query_limit.as_ref()?)))
+            let definition = state.catalog.get(id)?;
+            Some(GroupRule {
+                group: definition.name.clone(),
+                limit: definition.query_limit.clone(),
+                max_wait: definition.max_wait,
+            })
         };
         let lasting = |watch: &&Arc<Watch>| watch.end_unix_ms == 0 || unix_ms < watch.end_unix_ms;
         RulesView {

@@ -114,6 +114,28 @@ async fn follow(lab: &Lab) -> Streaming<v1::Rules> {
 }
 
 #[tokio::test]
+async fn a_longest_wait_is_told_and_taken_back() {
+    let lab = Lab::start().await;
+    ruled(&lab, "web", kill("")).await;
+    set_limit(&lab, "web", None).await.unwrap();
+    let mut rules = follow(&lab).await;
+    assert!(next(&mut rules).await.groups.is_empty());
+    for max_wait_us in [2_500_000, 1_000, 0] {
+        let request = v1::AlterGroupRequest {
+            group: Some(v1::Group { max_wait_us, ..group("web", "") }),
+            update_mask: vec!["max_wait_us".into()],
+            ..Default::default()
+        };
+        lab.admin().await.alter_group(request).await.unwrap();
+        let told = until(&mut rules, |list| {
+            list.groups.first().map(|rule| (rule.max_wait_us, rule.limit.is_none()))
+                == (max_wait_us > 0).then_some((max_wait_us, true))
+        });
+        assert_eq!(told.await.groups.len(), usize::from(max_wait_us > 0));
+    }
+}
+
+#[tokio::test]
 async fn a_rule_is_set_altered_removed_and_logged() {
     let lab = Lab::start().await;
     let full = v1::QueryLimit {

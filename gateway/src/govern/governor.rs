@@ -246,7 +246,9 @@ impl Request {
     /// Waits its turn, at most as long as the policy says.
     async fn wait(mut self, mut group: Group, mut fallback: Option<Group>) -> Result<Box<Running>, Denied> {
         let began = clock::now();
-        let deadline = began.checked_add(self.case.governor.policy.max_wait).unwrap_or(began);
+        let governor = &self.case.governor;
+        let own = governor.rules.book().max_wait(group.name());
+        let deadline = began.checked_add(own.unwrap_or(governor.policy.max_wait)).unwrap_or(began);
         loop {
             let answer = group.acquire_by(self.estimate, deadline).await.map(Permit::into_owned);
             let waited = began.elapsed();

@@ -57,6 +57,7 @@ pub(crate) struct Watch {
 #[derive(Debug, Default)]
 pub(crate) struct Book {
     limits: HashMap<String, Arc<Limit>, RandomState>,
+    max_waits: HashMap<String, Duration, RandomState>,
     watches: HashMap<String, HashMap<String, Watch, RandomState>, RandomState>,
     /// Groups in which texts are watched, which must be hashed then.
     exact: HashSet<String, RandomState>,
@@ -124,6 +125,9 @@ impl Book {
             if let Some(limit) = &rule.limit {
                 book.limits.insert(rule.group.clone(), Arc::new(Limit::of(limit)));
             }
+            if rule.max_wait_us > 0 {
+                book.max_waits.insert(rule.group.clone(), Duration::from_micros(rule.max_wait_us));
+            }
         }
         for watch in watches.iter().take(MAX_ENTRIES) {
             // Without an action of its own it takes that of the group's rule, and without one it is only recorded.
@@ -145,6 +149,11 @@ impl Book {
     /// The rule of a group.
     pub(crate) fn limit(&self, group: &str) -> Option<Arc<Limit>> {
         if self.limits.is_empty() { None } else { self.limits.get(group).cloned() }
+    }
+
+    /// Longest wait of a statement of a group, where the group has one of its own.
+    pub(crate) fn max_wait(&self, group: &str) -> Option<Duration> {
+        self.max_waits.get(group).copied()
     }
 
     /// The watch that covers a statement; `fingerprint` and `text_digest` are worked out when they are needed.
@@ -244,8 +253,11 @@ mod tests {
             ..Default::default()
         };
         let watches = [watch("similar", "f1", 0), watch("exact", "t1", 0), watch("similar", "old", 1)];
-        let rule = v1::GroupRule { group: "g".into(), limit: Some(limit("cooldown")) };
-        let book = Book::of(&[rule], &watches);
+        let rule = v1::GroupRule { group: "g".into(), limit: Some(limit("cooldown")), max_wait_us: 0 };
+        let waits = v1::GroupRule { group: "w".into(), limit: None, max_wait_us: 1_000 };
+        let book = Book::of(&[rule, waits], &watches);
+        assert_eq!((book.max_wait("g"), book.max_wait("w")), (None, Some(Duration::from_millis(1))));
+        assert!(book.limit("w").is_none());
         let find = |group: &str, f: &str, t: &str| {
             book.watch(group, || f.into(), || t.into()).map(|w| w.action.clone())
         };

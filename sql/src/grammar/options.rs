@@ -12,7 +12,7 @@ use crate::duration::parse_duration;
 use crate::error::SqlError;
 
 /// Options and the fields of the admin API they set. The first three are TiDB's, as is QUERY_LIMIT.
-const OPTIONS: [(&str, &str); 13] = [
+const OPTIONS: [(&str, &str); 14] = [
     ("RU_PER_SEC", "ru_per_sec"),
     ("PRIORITY", "priority"),
     ("BURSTABLE", "burstable"),
@@ -25,6 +25,7 @@ const OPTIONS: [(&str, &str); 13] = [
     ("RENEW", "renew_us"),
     ("FALLBACK", "fallback"),
     ("MAX_DEBT", "max_debt"),
+    ("MAX_WAIT", "max_wait_us"),
     ("COMMENT", "comment"),
 ];
 
@@ -101,6 +102,7 @@ fn value(cursor: &mut Cursor<'_>, field: &str, group: &mut v1::Group) -> Result<
         "max_debt" => group.max_debt = amount(cursor, "a number of RU, or DEFAULT")?,
         "ttl_us" => group.ttl_us = period(cursor)?,
         "renew_us" => group.renew_us = period(cursor)?,
+        "max_wait_us" => group.max_wait_us = period(cursor)?,
         "fallback" => {
             group.fallback = rate(cursor, "STOP, UNLIMITED, or a number of RU/s", &["STOP", "UNLIMITED"])?;
         }

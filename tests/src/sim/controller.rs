@@ -239,6 +239,7 @@ pub(super) fn text(id: GroupId, spec: &GroupSpec) -> GroupText {
         comment: Box::default(),
         revision: 0,
         query_limit: None,
+        max_wait: None,
     };
     definition.text()
 }

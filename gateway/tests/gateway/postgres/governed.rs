@@ -160,6 +160,23 @@ async fn two_gateways_hold_a_group_to_one_rate() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_group_has_a_longest_wait_of_its_own() {
+    let stage = Stage::new().await;
+    let (admin, ann) = (stage.admin().await, stage.ann().await);
+    admin.batch_execute("create resource group hasty ru_per_sec=100 max_wait='1ms'").await.unwrap();
+    admin.batch_execute("alter user ann resource group hasty").await.unwrap();
+    eventually("ann does not wait", async || {
+        // About 300 RU: two seconds of debt, for which the gateway would let her wait.
+        let heavy = ann.simple_query("select repeat('x', 20000000)").await;
+        heavy.is_err() || ann.simple_query("select 1").await.is_err()
+    })
+    .await;
+    assert_eq!(state(ann.simple_query("select 1").await), "53400");
+    admin.batch_execute("alter resource group hasty max_wait=default").await.unwrap();
+    eventually("ann waits again", async || ann.simple_query("select 1").await.is_ok()).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_client_s_name_chooses_a_group_for_those_who_may() {
     let stage = Stage::with(|config| config.policy.switchers = Principals::parse(["ann"]).unwrap()).await;
     let root = stage.admin().await;

@@ -12,7 +12,7 @@ use crate::bench::setting::Setting;
 use crate::servers::{MariaDb, Postgres, ROOT};
 
 const MS: Unit = Unit("ms");
-/// Statements that take the executor milliseconds; `pg_stat_kcache` does not count parsing and sending.
+/// Statements that take the executor milliseconds; `pg_stat_kcache` does not count parsing, sending and committing.
 const MIX: &[&str] = &[
     "create table m (n int, k int, t text)",
     "insert into m select n, n % 97 as k, md5(n::text) as t from generate_series(1, 200000) n",
@@ -38,8 +38,12 @@ pub fn run(setting: &Setting) -> Result<Vec<Row>, BenchError> {
 }
 
 fn postgres(setting: &Setting) -> Result<Row, BenchError> {
-    let settings =
-        ["shared_preload_libraries=pg_stat_statements,pg_stat_kcache", "max_parallel_workers_per_gather=0"];
+    let settings = [
+        "shared_preload_libraries=pg_stat_statements,pg_stat_kcache",
+        "max_parallel_workers_per_gather=0",
+        // The log of a commit is written by another process then.
+        "synchronous_commit=off",
+    ];
     let server = Postgres::start(&settings)
         .map_err(failed("start PostgreSQL with Debian's package postgresql-15-pg-stat-kcache"))?;
     let mut stage = Stage::start(vec![plenty("bench")])?;
