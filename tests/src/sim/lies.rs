@@ -12,8 +12,10 @@ pub(super) fn distort(request: &mut RenewIn, random: &mut Random) {
     for entry in &mut request.entries {
         if let Ok((ask, proof)) = &mut entry.ask {
             distort_ask(ask, random);
-            if random.one_in(4) {
-                proof.iter_mut().for_each(|byte| *byte ^= 0x5A);
+            match random.below(8) {
+                0 => proof.iter_mut().for_each(|byte| *byte ^= 0x5A),
+                1 | 2 => forge(ask, proof, random),
+                _ => {}
             }
         }
     }
@@ -26,6 +28,17 @@ pub(super) fn distort(request: &mut RenewIn, random: &mut Random) {
     }
     if random.one_in(50) {
         request.seq = random.bits();
+    }
+}
+
+/// Claims more than was granted, in the proof and beside it: what is believed is the less of both.
+fn forge(ask: &mut Ask, proof: &mut [u8], random: &mut Random) {
+    let more = i64::MAX >> random.between(10, 40);
+    ask.held = Held { rate: Rate(more), cap: Ru(more), lump: Ru(more) };
+    // A version, then rate, cap and lump in clear; the end, the epoch and the code stay as they are.
+    let numbers = proof.get_mut(1..25).unwrap_or_default();
+    for number in numbers.chunks_exact_mut(8) {
+        number.copy_from_slice(&more.to_be_bytes());
     }
 }
 
