@@ -15,13 +15,14 @@ pub fn raise_descriptor_limit() -> u64 {
     now.unwrap_or(u64::MAX)
 }
 
-/// Descriptors that this process may open.
-pub(crate) fn allowed() -> u64 {
-    getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX)
-}
-
-/// Descriptors that so many sessions take.
-pub(crate) fn needed(sessions: usize) -> u64 {
+/// Warns when so many sessions need more descriptors than this process may open.
+pub(crate) fn warn_if_few(sessions: usize) {
     let needed = sessions.saturating_mul(PER_SESSION).saturating_add(BESIDES);
-    u64::try_from(needed).unwrap_or(u64::MAX)
+    let allowed = getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX);
+    if u64::try_from(needed).is_ok_and(|needed| allowed < needed) {
+        tracing::warn!(
+            "{sessions} sessions need {needed} file descriptors and {allowed} are allowed; raise the limit (ulimit -n, \
+             LimitNOFILE), or lower max_sessions"
+        );
+    }
 }

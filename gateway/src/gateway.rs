@@ -7,26 +7,21 @@ use std::time::Duration;
 
 use tidegate_client::{Client, ConnectError, Unconfirmed};
 use tokio::net::TcpListener;
-use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
+use tokio::sync::{Semaphore, watch};
 use tokio::task::JoinHandle;
 use tonic::transport::{Channel, Endpoint};
 
 use crate::clock;
 use crate::config::{Config, Listener};
 use crate::descriptors;
+use crate::door::Door;
 use crate::govern::{Governor, Tasks};
 use crate::mysql;
 use crate::postgres;
 use crate::session::Listening;
-use crate::stream::Stream;
 use crate::tls::{self, TlsError};
 use crate::upstream::Protocol;
 use crate::workers::Workers;
-
-/// Connections beyond the sessions that are told so; more wait in the kernel's queue.
-const MAX_REFUSED: usize = 64;
-/// After an accept that failed, such as for want of descriptors.
-const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
 /// Why a gateway does not start.
 #[derive(Debug, thiserror::Error)]
@@ -116,13 +111,7 @@ impl Gateway {
         let (closing, closed) = watch::channel(false);
         let max_sessions = config.max_sessions.clamp(1, Semaphore::MAX_PERMITS);
         let sessions = Arc::new(Semaphore::new(max_sessions));
-        let (allowed, needed) = (descriptors::allowed(), descriptors::needed(max_sessions));
-        if allowed < needed {
-            tracing::warn!(
-                "{max_sessions} sessions need {needed} file descriptors and {allowed} are allowed; raise the limit \
-                 (ulimit -n, LimitNOFILE), or lower max_sessions"
-            );
-        }
+        descriptors::warn_if_few(max_sessions);
         let workers = Arc::new(Workers::start(config.threads).map_err(StartError::Threads)?);
         let (mut addresses, mut accepting) = (Vec::new(), Vec::new());
         for (listener, upstream, connector) in bound {
@@ -207,60 +196,5 @@ fn channel(endpoints: &[String]) -> Result<Channel, ConnectError> {
         [] => Err(ConnectError::NoEndpoint),
         [one] => Ok(one.connect_lazy()),
         _ => Ok(Channel::balance_list(parsed.into_iter())),
-    }
-}
-
-/// Where the clients of one upstream come in.
-struct Door {
-    listener: TcpListener,
-    workers: Arc<Workers>,
-    sessions: Arc<Semaphore>,
-    max_sessions: usize,
-}
-
-impl Door {
-    /// Accepts until aborted, and has each connection served by one of the threads.
-    async fn accept<F, S>(self, serve: F)
-    where
-        F: Fn(Stream, Option<String>) -> S + Clone + Send + 'static,
-        S: Future<Output = ()> + Send,
-    {
-        let refused = Arc::new(Semaphore::new(MAX_REFUSED));
-        loop {
-            let tcp = match self.listener.accept().await {
-                Ok((tcp, _)) => tcp,
-                Err(error) => {
-                    tracing::warn!(%error, "a connection could not be accepted");
-                    tokio::time::sleep(ACCEPT_PAUSE).await;
-                    continue;
-                }
-            };
-            // Without nodelay a small answer waits for the acknowledgement of the one before.
-            let tcp = match tcp.set_nodelay(true).and_then(|()| tcp.into_std()) {
-                Ok(tcp) => tcp,
-                Err(error) => {
-                    tracing::debug!(%error, "a connection went away at once");
-                    continue;
-                }
-            };
-            let place: OwnedSemaphorePermit;
-            let mut reason = None;
-            match Arc::clone(&self.sessions).try_acquire_owned() {
-                Ok(permit) => place = permit,
-                Err(_) => {
-                    let max = self.max_sessions;
-                    reason = Some(format!(
-                        "the gateway serves {max} sessions already; close some, or raise max_sessions"
-                    ));
-                    let Ok(permit) = Arc::clone(&refused).acquire_owned().await else { return };
-                    place = permit;
-                }
-            }
-            let serve = serve.clone();
-            self.workers.serve(tcp, move |tcp| async move {
-                serve(Stream::Tcp(tcp), reason).await;
-                drop(place);
-            });
-        }
     }
 }

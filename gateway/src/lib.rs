@@ -9,6 +9,7 @@ mod buffer;
 mod clock;
 mod config;
 mod descriptors;
+mod door;
 #[cfg(feature = "fuzzing")]
 pub mod fuzzing;
 mod gateway;
