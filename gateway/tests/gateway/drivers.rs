@@ -19,7 +19,7 @@ fn python(program: &str) -> Command {
     python
 }
 
-fn java(program: &str, jar: &str) -> Command {
+fn java(protocol: &str, jar: &str) -> Command {
     let mut java = Command::new("java");
     java.args([
         "-Xshare:auto",
@@ -28,7 +28,7 @@ fn java(program: &str, jar: &str) -> Command {
         "-Dstdout.encoding=UTF-8",
         "-cp",
     ]);
-    java.arg(Path::new(JARS).join(jar)).arg(folder().join(program));
+    java.arg(Path::new(JARS).join(jar)).arg(folder().join("Jdbc.java")).arg(protocol);
     java
 }
 
@@ -66,7 +66,7 @@ async fn drivers_of_postgresql_see_the_same() {
     let stage = crate::postgres::stage::Stage::new().await;
     let (direct, through) = (stage.postgres.port(), stage.port());
     same(direct, through, 20, || python("postgres.py"));
-    same(direct, through, 45, || java("Postgres.java", "postgresql.jar"));
+    same(direct, through, 45, || java("postgres", "postgresql.jar"));
     same(direct, through, 80, || go("./postgres"));
 }
 
@@ -75,7 +75,7 @@ async fn drivers_of_mysql_see_the_same() {
     let stage = crate::mysql::stage::Stage::new().await;
     let (direct, through) = (stage.server.port(), stage.port());
     same(direct, through, 17, || python("mysql.py"));
-    same(direct, through, 85, || java("Mysql.java", "mariadb-java-client.jar"));
+    same(direct, through, 85, || java("mysql", "mariadb-java-client.jar"));
     same(direct, through, 60, || go("./mysql"));
 }
 

@@ -9,10 +9,21 @@ import java.sql.Statement;
 import java.util.Timer;
 import java.util.TimerTask;
 
-/** What the JDBC driver sees of a PostgreSQL server at 127.0.0.1: Postgres.java PORT. */
-class Postgres {
+/**
+ * What the JDBC drivers of PostgreSQL and MariaDB see of a server at 127.0.0.1: Jdbc.java postgres|mysql PORT. Prints the
+ * same for the same server.
+ */
+class Jdbc {
     public static void main(String[] args) throws Exception {
-        String url = "jdbc:postgresql://127.0.0.1:" + args[0] + "/shop?user=ann&password=ann";
+        switch (args[0]) {
+            case "postgres" -> postgres(args[1]);
+            case "mysql" -> mysql(args[1]);
+            default -> throw new IllegalArgumentException(args[0]);
+        }
+    }
+
+    static void postgres(String port) throws Exception {
+        String url = "jdbc:postgresql://127.0.0.1:" + port + "/shop?user=ann&password=ann";
         try (Connection session = DriverManager.getConnection(url)) {
             Seen seen = new Seen(session);
             seen.ask("select 1::int2, null, 'ä€😀', 1.50::numeric, true, '\\xdeadbeef'::bytea, date '2026-01-31'");
@@ -90,6 +101,70 @@ class Postgres {
         }
     }
 
+    static void mysql(String port) throws Exception {
+        for (String prepare : new String[] {"false", "true"}) {
+            String url = "jdbc:mariadb://127.0.0.1:" + port + "/shop?user=ann&password=ann&allowMultiQueries=true"
+                    + "&useServerPrepStmts=" + prepare;
+            try (Connection session = DriverManager.getConnection(url)) {
+                System.out.println("prepared by the server: " + prepare);
+                look(session);
+            }
+        }
+    }
+
+    static void look(Connection session) throws SQLException {
+        Seen seen = new Seen(session);
+        seen.ask("select 1, null, 'ä€😀', 1.50, true, x'deadbeef', date '2026-01-31'");
+        seen.ask("select * from nowhere");
+        seen.ask("selec 1");
+        seen.ask("select 1; select 2, 3; do 0; select 4");
+        seen.ask("select 1; selec 2; select 3");
+        seen.ask("create table `java t` (id int primary key, note text)");
+        try (PreparedStatement insert = session.prepareStatement("insert into `java t` values (?, ?)")) {
+            for (int n = 0; n < 20; n++) {
+                insert.setInt(1, n);
+                insert.setString(2, n % 3 == 0 ? null : "it's " + n);
+                System.out.println("insert " + insert.executeUpdate());
+            }
+            for (int n = 100; n < 3000; n++) {
+                insert.setInt(1, n);
+                insert.setString(2, "x".repeat(n % 50));
+                insert.addBatch();
+            }
+            System.out.println("batch " + insert.executeBatch().length);
+        }
+        try (PreparedStatement read = session.prepareStatement("select id, note from `java t` where id = ?")) {
+            for (int n = 0; n < 12; n++) {
+                read.setInt(1, n);
+                seen.rows(read.executeQuery());
+            }
+        }
+        session.setAutoCommit(false);
+        try (Statement cursor = session.createStatement()) {
+            cursor.setFetchSize(100);
+            ResultSet rows = cursor.executeQuery("select seq, md5(seq) from seq_1_to_20000");
+            long hash = 0;
+            while (rows.next()) {
+                hash = hash * 31 + rows.getInt(1) + rows.getString(2).hashCode();
+            }
+            System.out.println("fetched " + hash);
+        }
+        seen.ask("delete from `java t`");
+        session.rollback();
+        seen.ask("select count(*), sum(length(note)) from `java t`");
+        session.setAutoCommit(true);
+        try (Statement slow = session.createStatement()) {
+            slow.setQueryTimeout(1);
+            seen.rows(slow.executeQuery("select sleep(60)"));
+        } catch (SQLException error) {
+            System.out.println("timed out " + error.getSQLState());
+        }
+        session.setCatalog("other");
+        seen.ask("select database()");
+        session.setCatalog("shop");
+        seen.ask("drop table `java t`");
+    }
+
     record Seen(Connection session) {
         void ask(String sql) {
             try (Statement statement = session.createStatement()) {
@@ -103,7 +178,9 @@ class Postgres {
                     rows = statement.getMoreResults();
                 }
             } catch (SQLException error) {
-                System.out.println("failed " + error.getSQLState() + " " + error.getMessage().lines().findFirst());
+                // The driver tells its connection, which differs, in front of the server's words.
+                String message = error.getMessage().replaceFirst("^\\(conn=\\d+\\) ", "");
+                System.out.println("failed " + error.getErrorCode() + " " + error.getSQLState() + " " + message);
             }
         }
 
