@@ -71,6 +71,12 @@ impl MariaDb {
         self.site.port
     }
 
+    /// The gateway's upstream, with the superuser for its own connection.
+    pub fn upstream(&self) -> String {
+        let (user, password) = (ROOT.0, ROOT.1.replace(' ', "%20"));
+        format!("mysql://{user}:{password}@127.0.0.1:{}", self.port())
+    }
+
     /// Runs this as the superuser over the socket.
     ///
     /// # Errors

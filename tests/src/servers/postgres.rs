@@ -66,6 +66,11 @@ impl Postgres {
         self.site.port
     }
 
+    /// The gateway's upstream.
+    pub fn upstream(&self) -> String {
+        format!("postgres://127.0.0.1:{}", self.port())
+    }
+
     /// One of its programs, such as `psql`.
     pub fn program(&self, name: &str) -> Command {
         let own = self.programs.join(name);

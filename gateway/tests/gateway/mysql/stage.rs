@@ -38,9 +38,7 @@ impl Stage {
             .root("grant all on shop.* to ann; grant all on slap.* to ann; grant all on other.* to ann")
             .unwrap();
         let (controller, folder) = common::controller().await;
-        let (user, password) = (ROOT.0, ROOT.1.replace(' ', "%20"));
-        let upstream =
-            Upstream::parse(&format!("mysql://{user}:{password}@127.0.0.1:{}", server.port())).unwrap();
+        let upstream = Upstream::parse(&server.upstream()).unwrap();
         let policy = Policy {
             max_wait: Duration::from_millis(700),
             admins: Principals::parse([ROOT.0]).unwrap(),

@@ -2,7 +2,7 @@
 
 use std::fs;
 
-use super::load::{at, finished, latencies, pgbench, said, started};
+use super::load::{at, finished, latencies, pgbench, psql, said, started};
 use super::stage::{Stage, plenty};
 use crate::bench::clock::Stopwatch;
 use crate::bench::error::{BenchError, failed};
@@ -10,7 +10,7 @@ use crate::bench::row::{Kind, Mark, PERCENT, Row, US};
 use crate::bench::samples::Samples;
 use crate::bench::setting::Setting;
 use crate::bench::site::capped;
-use crate::servers::{Postgres, ROOT};
+use crate::servers::Postgres;
 
 const RATE: f64 = 500.0;
 /// About one RU, for what is sent; the server's CPU is not to be what is short.
@@ -22,14 +22,11 @@ pub fn run(setting: &Setting) -> Result<Vec<Row>, BenchError> {
     let server = server.map_err(failed("start PostgreSQL"))?;
     let mut stage = Stage::start(vec![capped("heavy", "500"), plenty("light")])?;
     for database in ["heavy", "light"] {
-        let mut create = server.program("psql");
-        create.env("PGPASSWORD", ROOT.1).args(["-qX", "-h", "127.0.0.1", "-U", ROOT.0, "-c"]);
-        create.args([&format!("create database {database}"), "-p", &server.port().to_string(), "postgres"]);
-        said(&mut create)?;
+        let create = format!("create database {database}");
+        said(psql(&server, server.port(), "postgres").args(["-c", &create]))?;
         said(pgbench(&server, server.port(), database).args(["-q", "-i", "-s", "1"]))?;
     }
-    let upstream = format!("postgres://127.0.0.1:{}", server.port());
-    let gateways = [stage.gateway(&upstream)?, stage.gateway(&upstream)?];
+    let gateways = [stage.gateway(&server.upstream())?, stage.gateway(&server.upstream())?];
     let seconds = setting.size("60", "5");
     let [first, _] = gateways;
     let neighbour = |stage: &Stage| {

@@ -3,7 +3,7 @@
 
 use std::process::Command;
 
-use super::load::said;
+use super::load::{psql, said};
 use super::stage::{Stage, plenty};
 use crate::bench::error::{BenchError, failed};
 use crate::bench::row::{Kind, Mark, Row, Unit};
@@ -47,17 +47,11 @@ fn postgres(setting: &Setting) -> Result<Row, BenchError> {
     let server = Postgres::start(&settings)
         .map_err(failed("start PostgreSQL with Debian's package postgresql-15-pg-stat-kcache"))?;
     let mut stage = Stage::start(vec![plenty("bench")])?;
-    let gateway = stage.gateway(&format!("postgres://127.0.0.1:{}", server.port()))?;
-    let psql = |port: u16, database: &str| {
-        let mut psql = server.program("psql");
-        psql.env("PGPASSWORD", ROOT.1).args(["-qXAt", "-h", "127.0.0.1", "-U", ROOT.0]);
-        psql.args(["-p", &port.to_string(), "-v", "ON_ERROR_STOP=1", database]);
-        psql
-    };
-    let ask = |port, database, sql| said(psql(port, database).args(["-c", sql]));
-    ask(server.port(), "postgres", "create database bench")?;
-    ask(server.port(), "postgres", "create extension pg_stat_statements")?;
-    ask(server.port(), "postgres", "create extension pg_stat_kcache")?;
+    let gateway = stage.gateway(&server.upstream())?;
+    let ask = |database, sql| said(psql(&server, server.port(), database).args(["-c", sql]));
+    ask("postgres", "create database bench")?;
+    ask("postgres", "create extension pg_stat_statements")?;
+    ask("postgres", "create extension pg_stat_kcache")?;
     let counted =
         "select coalesce(sum(exec_user_time + exec_system_time + plan_user_time + plan_system_time), 0)
         from pg_stat_kcache_detail where datname = 'bench'";
@@ -66,12 +60,12 @@ fn postgres(setting: &Setting) -> Result<Row, BenchError> {
         "pg_stat_kcache",
         setting,
         || {
-            let mut session = psql(gateway, "bench");
+            let mut session = psql(&server, gateway, "bench");
             session.args(MIX.iter().flat_map(|sql| ["-c", sql]));
             said(&mut session).map(drop)
         },
         || Ok(stage.consumed("bench")?.1 as f64 / 1e6),
-        || seconds(&ask(server.port(), "postgres", counted)?).map(|s| s * 1e3),
+        || seconds(&ask("postgres", counted)?).map(|s| s * 1e3),
     )
 }
 
@@ -81,8 +75,7 @@ fn mariadb(setting: &Setting) -> Result<Row, BenchError> {
         .root("create database bench; create user ann identified by 'ann'; grant all on bench.* to ann")
         .map_err(failed("make a database"))?;
     let mut stage = Stage::start(vec![plenty("bench")])?;
-    let (user, password) = (ROOT.0, ROOT.1.replace(' ', "%20"));
-    let gateway = stage.gateway(&format!("mysql://{user}:{password}@127.0.0.1:{}", server.port()))?;
+    let gateway = stage.gateway(&server.upstream())?;
     let ask = |port: u16, user: &str, password: &str, sql: &str| {
         let mut client = Command::new("mariadb");
         client.args(["--no-defaults", "-N", "-h127.0.0.1", &format!("-P{port}"), &format!("-u{user}")]);

@@ -16,6 +16,14 @@ pub(super) fn pgbench(server: &Postgres, port: u16, database: &str) -> Command {
     pgbench
 }
 
+/// `psql` against a database at this port, with commands to come; it stops at the first that fails.
+pub(super) fn psql(server: &Postgres, port: u16, database: &str) -> Command {
+    let mut psql = server.program("psql");
+    psql.env("PGPASSWORD", ROOT.1).args(["-qXAt", "-h", "127.0.0.1", "-U", ROOT.0, "-p", &port.to_string()]);
+    psql.args(["-v", "ON_ERROR_STOP=1", database]);
+    psql
+}
+
 /// `sysbench` against a MariaDB server at this port.
 pub(super) fn sysbench(port: u16, database: &str, rows: u32) -> Command {
     let mut sysbench = Command::new("sysbench");

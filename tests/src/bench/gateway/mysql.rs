@@ -7,7 +7,7 @@ use crate::bench::error::{BenchError, failed};
 use crate::bench::row::{Kind, Mark, PER_S, Row};
 use crate::bench::samples::Samples;
 use crate::bench::setting::Setting;
-use crate::servers::{MariaDb, ROOT};
+use crate::servers::MariaDb;
 
 /// Measures the family.
 pub fn run(setting: &Setting) -> Result<Vec<Row>, BenchError> {
@@ -16,8 +16,7 @@ pub fn run(setting: &Setting) -> Result<Vec<Row>, BenchError> {
     let mut stage = Stage::start(vec![plenty("bench")])?;
     let rows = setting.size(100_000, 1_000);
     said(sysbench(server.port(), "bench", rows).arg("prepare"))?;
-    let (user, password) = (ROOT.0, ROOT.1.replace(' ', "%20"));
-    let gateway = stage.gateway(&format!("mysql://{user}:{password}@127.0.0.1:{}", server.port()))?;
+    let gateway = stage.gateway(&server.upstream())?;
     let copy = CopyProxy::start(server.port())?;
     let setting = setting.with_rounds(9);
     let seconds = setting.size(3.0, 1.0);

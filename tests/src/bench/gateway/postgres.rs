@@ -6,7 +6,7 @@ use std::os::unix::process::CommandExt as _;
 use std::path::Path;
 use std::process::Command;
 
-use super::load::{at, latencies, number, pgbench, said};
+use super::load::{at, latencies, number, pgbench, psql, said};
 use super::stage::{Stage, free_port, plenty};
 use crate::bench::error::{BenchError, failed};
 use crate::bench::row::{Kind, Mark, PER_S, Row, US};
@@ -19,12 +19,10 @@ pub fn run(setting: &Setting) -> Result<Vec<Row>, BenchError> {
     let server = Postgres::start(&["shared_buffers=512MB", "max_connections=200"]);
     let server = server.map_err(failed("start PostgreSQL"))?;
     let mut stage = Stage::start(vec![plenty("bench")])?;
-    let mut create = server.program("psql");
-    create.env("PGPASSWORD", ROOT.1).args(["-qX", "-h", "127.0.0.1", "-U", ROOT.0]);
-    said(create.args(["-p", &server.port().to_string(), "-c", "create database bench", "postgres"]))?;
+    said(psql(&server, server.port(), "postgres").args(["-c", "create database bench"]))?;
     let scale = setting.size("20", "1");
     said(pgbench(&server, server.port(), "bench").args(["-q", "-i", "-s", scale]))?;
-    let gateway = stage.gateway(&format!("postgres://127.0.0.1:{}", server.port()))?;
+    let gateway = stage.gateway(&server.upstream())?;
     let bouncer = bouncer(&mut stage, server.port())?;
     let ports = [gateway, bouncer, server.port()];
     let setting = setting.with_rounds(9);
