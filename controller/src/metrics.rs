@@ -87,6 +87,8 @@ pub struct Metrics {
     pub bindings: Gauge,
     /// Whether the controller recovers from an unclean stop.
     pub recovering: Gauge,
+    /// 1 while nodes are not spoken to, since there may be another controller.
+    pub silent: Gauge,
     /// Leadership epoch.
     pub epoch: Gauge,
     commit_seconds: Option<Histogram>,
@@ -179,6 +181,11 @@ impl Metrics {
             "recovering",
             "1 while recovering from an unclean stop",
             metrics.recovering.clone(),
+        );
+        registry.register(
+            "silent",
+            "1 while nothing is granted because another controller may be",
+            metrics.silent.clone(),
         );
         registry.register("epoch", "Leadership epoch", metrics.epoch.clone());
         registry.register("store_commit_seconds", "Time of a store commit", seconds);

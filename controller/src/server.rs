@@ -22,6 +22,7 @@ use tokio::task::JoinHandle;
 use tokio::time::{MissedTickBehavior, interval, sleep_until, timeout};
 use tonic::transport::Server;
 use tonic::transport::server::TcpIncoming;
+use tonic_health::server::{HealthReporter, health_reporter};
 
 use crate::clock::{Clock, duration};
 use crate::config::{Config, ConfigError};
@@ -118,7 +119,7 @@ impl Controller {
         let grpc_addr = local("grpc_listen", config.grpc_listen, &grpc)?;
         let rest_addr = local("http_listen", config.http_listen, &http)?;
         let engine = EngineConfig { drift_ppm: config.drift_ppm, margin: config.margin };
-        let settings = ServiceConfig { capacity: config.capacity, engine };
+        let settings = ServiceConfig { capacity: config.capacity, engine, fence: config.fence };
         let loading =
             tokio::task::spawn_blocking(move || Service::load(store, settings, Clock::start())).await;
         let damaged = |reason: String| StartError::Load { path: config.store.clone(), reason };
@@ -213,9 +214,9 @@ fn serve_grpc(
     let (grants, admin) = (grpc::grants(service, stopped.clone()), grpc::admin(service));
     let statements = grpc::statements(service, stopped.clone());
     let incoming = TcpIncoming::from(listener).with_nodelay(Some(true));
+    let service = Arc::clone(service);
     Ok(tokio::spawn(async move {
-        let (reporter, health) = tonic_health::server::health_reporter();
-        reporter.set_serving::<GrantsServer<GrantsAdapter>>().await;
+        let (reporter, health) = health_reporter();
         reporter.set_serving::<AdminServer<AdminAdapter>>().await;
         reporter.set_serving::<StatementsServer<StatementsAdapter>>().await;
         let server = Server::builder()
@@ -226,10 +227,28 @@ fn serve_grpc(
             .add_service(grants)
             .add_service(admin)
             .add_service(statements);
-        if let Err(error) = server.serve_with_incoming_shutdown(incoming, requested(stopped)).await {
-            tracing::error!(%error, "the gRPC server ended");
+        tokio::select! {
+            biased;
+            () = tell_health(&service, &reporter) => {}
+            ended = server.serve_with_incoming_shutdown(incoming, requested(stopped)) => {
+                if let Err(error) = ended {
+                    tracing::error!(%error, "the gRPC server ended");
+                }
+            }
         }
     }))
+}
+
+/// Tells health checks, for as long as it is polled, whether nodes are spoken to.
+async fn tell_health(service: &Service, reporter: &HealthReporter) {
+    let mut again = interval(duration(FLUSH_EVERY));
+    loop {
+        again.tick().await;
+        match service.silence() {
+            None => reporter.set_serving::<GrantsServer<GrantsAdapter>>().await,
+            Some(_) => reporter.set_not_serving::<GrantsServer<GrantsAdapter>>().await,
+        }
+    }
 }
 
 fn serve_rest(

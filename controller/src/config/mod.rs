@@ -21,6 +21,8 @@ pub const HTTP_PORT: u16 = 7421;
 const MAX_DRIFT_PPM: u32 = 100_000;
 /// Longest margin; a longer one would keep dead leases for no reason.
 const MAX_MARGIN: Span = Span::secs(60);
+/// A fence: at least two commits of a busy disk, at most what anyone waits for a successor.
+const FENCE: (Span, Span) = (Span::secs(1), Span::secs(60));
 
 /// Settings of a controller.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -39,6 +41,8 @@ pub struct Config {
     pub drift_ppm: u32,
     /// Added to every lease on the controller's side.
     pub margin: Span,
+    /// Nothing is granted when the store could not be written to for this long; `None`: that does not matter.
+    pub fence: Option<Span>,
 }
 
 impl Default for Config {
@@ -52,6 +56,7 @@ impl Default for Config {
             capacity: None,
             drift_ppm: 1_000,
             margin: Span::millis(50),
+            fence: None,
         }
     }
 }
@@ -97,6 +102,7 @@ impl Config {
             capacity: reader.limit("capacity").unwrap_or(defaults.capacity),
             drift_ppm: reader.number("drift_ppm", 0, MAX_DRIFT_PPM).unwrap_or(defaults.drift_ppm),
             margin: reader.span("margin", Span(0), MAX_MARGIN).unwrap_or(defaults.margin),
+            fence: reader.span("fence", FENCE.0, FENCE.1).or(defaults.fence),
         };
         let mut errors = reader.finish();
         errors.extend(config.check().err().unwrap_or_default());
@@ -147,6 +153,7 @@ mod tests {
             capacity = "20000 RU/s"
             drift_ppm = 500
             margin = "100ms"
+            fence = "2s"
         "#;
         let config = Config::parse(text).unwrap();
         let expected = Config {
@@ -157,6 +164,7 @@ mod tests {
             capacity: Some(Rate::whole(20_000)),
             drift_ppm: 500,
             margin: Span::millis(100),
+            fence: Some(Span::secs(2)),
         };
         assert_eq!(config, expected);
     }
@@ -170,11 +178,14 @@ mod tests {
             capacity = "-1"
             drift_ppm = 100001
             margin = "1 day"
+            fence = "500ms"
             colour = "red"
         "#;
         let errors: Vec<String> = Config::parse(text).unwrap_err().iter().map(ToString::to_string).collect();
-        assert_eq!(errors.len(), 7, "{errors:#?}");
-        for key in ["store", "grpc_listen", "http_listen", "capacity", "drift_ppm", "margin", "colour"] {
+        assert_eq!(errors.len(), 8, "{errors:#?}");
+        let keys =
+            ["store", "grpc_listen", "http_listen", "capacity", "drift_ppm", "margin", "fence", "colour"];
+        for key in keys {
             assert!(errors.iter().any(|error| error.starts_with(&format!("{key}: "))), "{key}: {errors:#?}");
         }
     }

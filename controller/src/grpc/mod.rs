@@ -22,7 +22,7 @@ use crate::audit::Actor;
 use crate::clients::ClientError;
 use crate::error::AdminError;
 use crate::limits::MAX_MESSAGE_BYTES;
-use crate::service::Service;
+use crate::service::{Service, SessionError};
 
 pub(crate) use admin::AdminAdapter;
 pub(crate) use grants::GrantsAdapter;
@@ -95,11 +95,14 @@ fn admin_status(error: AdminError) -> Status {
     Status::new(code, error.to_string())
 }
 
-fn client_status(error: &ClientError) -> Status {
-    match error {
-        ClientError::Older { .. } | ClientError::Folded { .. } => {
-            Status::failed_precondition(error.to_string())
+fn session_status(error: &SessionError) -> Status {
+    let code = match error {
+        SessionError::Client(ClientError::Older { .. } | ClientError::Folded { .. }) => {
+            Code::FailedPrecondition
         }
-        ClientError::TooMany => Status::resource_exhausted(error.to_string()),
-    }
+        SessionError::Client(ClientError::TooMany) => Code::ResourceExhausted,
+        SessionError::Replaced => Code::Aborted,
+        SessionError::Silent(_) => Code::Unavailable,
+    };
+    Status::new(code, error.to_string())
 }

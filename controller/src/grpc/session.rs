@@ -12,11 +12,11 @@ use tonic::{Status, Streaming};
 use v1::client_message::Kind as Ask;
 use v1::server_message::Kind as Answer;
 
-use super::{Stopping, client_status, convert};
+use super::{Stopping, convert, session_status};
 use crate::clock::duration;
 use crate::limits::{FLUSH_EVERY, HELLO_WITHIN, MAX_AGENT, MAX_ENTRIES};
 use crate::name;
-use crate::service::{Push, Service, Session};
+use crate::service::{Push, Service, Session, SessionError};
 
 type Answers = Sender<Result<v1::ServerMessage, Status>>;
 
@@ -66,7 +66,8 @@ async fn accept(
         ));
     }
     let agent: String = hello.agent.chars().filter(|c| !c.is_control()).take(MAX_AGENT).collect();
-    let session = service.hello(&client, hello.incarnation, &agent).map_err(|error| client_status(&error))?;
+    let session =
+        service.hello(&client, hello.incarnation, &agent).map_err(|error| session_status(&error))?;
     let welcome = v1::Welcome {
         protocol,
         epoch: session.epoch,
@@ -109,7 +110,7 @@ async fn run(
                 None => return Ok(()),
                 Some(Some(Ask::Renew(renew))) => {
                     let request = convert::renew(renew).map_err(|error| Status::invalid_argument(error.to_string()))?;
-                    let renewed = service.renew(session.client, session.session, request).ok_or_else(replaced)?;
+                    let renewed = service.renew(session.client, session.session, request).map_err(|error| session_status(&error))?;
                     Answer::Granted(convert::granted(renewed))
                 }
                 Some(Some(Ask::Goodbye(goodbye))) => {
@@ -154,7 +155,7 @@ fn stopped() -> Status {
 }
 
 fn replaced() -> Status {
-    Status::aborted("a newer session of this client has taken over")
+    session_status(&SessionError::Replaced)
 }
 
 async fn send(answers: &Answers, kind: Answer) -> Result<(), Status> {

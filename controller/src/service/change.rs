@@ -17,8 +17,8 @@ use crate::error::AdminError;
 use crate::limits::MAX_EVENT_PARTS;
 use crate::name::GroupName;
 use crate::store::records::{
-    META_COST_ROLES, META_LONGEST_TTL, META_NEXT_GROUP, META_NEXT_WATCH, META_REVISION, StoredBinding,
-    StoredGroup, group_key, ledger_key, put_json, put_number, u64_key,
+    META_COST_ROLES, META_EPOCH, META_LONGEST_TTL, META_NEXT_GROUP, META_NEXT_WATCH, META_REVISION,
+    StoredBinding, StoredGroup, group_key, ledger_key, number, put_json, put_number, u64_key,
 };
 use crate::store::{Batch, StoreError, Table, Write};
 use crate::watches::Watch;
@@ -104,14 +104,30 @@ impl Service {
     /// Commits and counts.
     pub(super) fn commit(&self, batch: &[Write]) -> Result<(), StoreError> {
         let before = self.clock.now();
-        let result = self.store.commit(batch);
+        let suspect = self.lock().fence.has_failed();
+        let ours = if suspect { self.still_ours() } else { Ok(()) };
+        let result = ours.and_then(|()| self.store.commit(batch));
         let seconds = crate::clock::duration(self.clock.now().since(before)).as_secs_f64();
         self.metrics.committed(seconds);
-        if let Err(error) = &result {
-            self.metrics.commit_failures.inc();
-            tracing::error!(%error, "a commit failed");
+        match &result {
+            Ok(()) => self.lock().fence.confirm(before),
+            Err(error) => {
+                self.lock().fence.fail();
+                self.metrics.commit_failures.inc();
+                tracing::error!(%error, "a commit failed");
+            }
         }
         result
+    }
+
+    /// Whether the store, which was away, still has the epoch of this controller.
+    fn still_ours(&self) -> Result<(), StoreError> {
+        let rows = self.store.get(Table::Meta, &[META_EPOCH.to_vec()])?;
+        let epoch = rows.into_iter().flatten().next().map(|value| number(&value)).transpose()?;
+        match epoch {
+            Some(epoch) if epoch == self.epoch => Ok(()),
+            newer => Err(StoreError::TakenOver { ours: self.epoch, theirs: newer.unwrap_or(0) }),
+        }
     }
 
     fn batch<T>(&self, state: &State, plan: &Plan<T>, actor: &Actor) -> Result<Batch, AdminError> {

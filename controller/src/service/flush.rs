@@ -42,17 +42,24 @@ impl Service {
     pub fn flush(&self) -> Result<(), StoreError> {
         // One at a time: a later commit must not be overtaken by an earlier one.
         let _alone = self.flushing.lock().unwrap_or_else(PoisonError::into_inner);
-        self.flush_alone()
+        let flushed = self.flush_alone();
+        self.tell_silence();
+        flushed
     }
 
     /// The same, for callers that hold `flushing`.
     pub(super) fn flush_alone(&self) -> Result<(), StoreError> {
-        let taken = self.lock().take_unstored();
-        if taken.is_empty() {
+        let (taken, beat) = {
+            let mut state = self.lock();
+            (state.take_unstored(), state.fence.beat())
+        };
+        if taken.is_empty() && beat.is_none() {
             return Ok(());
         }
-        let result =
-            taken.batch().and_then(|batch| if batch.is_empty() { Ok(()) } else { self.commit(&batch) });
+        let result = taken.batch().and_then(|mut batch| {
+            batch.extend(beat);
+            if batch.is_empty() { Ok(()) } else { self.commit(&batch) }
+        });
         let mut state = self.lock();
         match &result {
             Ok(()) => state.stored(taken),
@@ -73,6 +80,18 @@ impl Service {
         self.fold()
     }
 
+    /// Tells when nodes begin or cease to be spoken to.
+    fn tell_silence(&self) {
+        let turned = self.lock().fence.turn(self.clock.now());
+        if let Some(silence) = turned {
+            self.metrics.silent.set(i64::from(silence.is_some()));
+            match silence {
+                Some(silence) => tracing::error!("no grants: {silence}"),
+                None => tracing::warn!("grants go on: the store takes writes"),
+            }
+        }
+    }
+
     /// Stores everything, leases included, and marks the store clean. Nothing may be granted any more.
     pub fn shut_down(&self) -> Result<(), StoreError> {
         let _alone = self.flushing.lock().unwrap_or_else(PoisonError::into_inner);
@@ -80,7 +99,12 @@ impl Service {
         let snapshot = {
             let mut state = self.lock();
             state.sessions.clear();
-            state.engine.snapshot(self.clock.now())
+            let now = self.clock.now();
+            if state.fence.silence(now).is_some() {
+                // Unclean as it began: a controller before this one may still be granting.
+                return Ok(());
+            }
+            state.engine.snapshot(now)
         };
         let leases = SavedLeases::from(&snapshot);
         self.commit(&[put_json(Table::Meta, META_CLEAN.to_vec(), &leases)?])

@@ -8,7 +8,7 @@ use tidegate_core::group::{ClientId, GroupId};
 use tidegate_core::units::{Ru, Time};
 use tidegate_core::usage::Consumption;
 
-use super::{Service, State};
+use super::{Service, SessionError, State};
 use crate::clients::NodeStats;
 use crate::clock::Clock;
 use crate::limits::MAX_PROOF_BYTES;
@@ -89,16 +89,17 @@ struct Caller {
 }
 
 impl Service {
-    /// Answers a renewal. `None` when a newer stream of the node has taken over.
-    pub fn renew(&self, client: ClientId, session: u64, request: RenewIn) -> Option<Renewed> {
+    /// Answers a renewal.
+    pub fn renew(&self, client: ClientId, session: u64, request: RenewIn) -> Result<Renewed, SessionError> {
         let (now, unix_us) = (self.clock.now(), self.clock.unix_us());
         let mut state = self.lock();
         if !Self::is_current(&state, client, session) {
-            return None;
+            return Err(SessionError::Replaced);
         }
+        state.may_speak(now)?;
         self.expire_in(&mut state, now);
         state.heard(client, now, unix_us / 1_000);
-        let known = state.clients.get_mut(client)?;
+        let known = state.clients.get_mut(client).ok_or(SessionError::Replaced)?;
         known.messages = known.messages.saturating_add(1);
         known.node = request.node.unwrap_or(known.node);
         let (name, incarnation) = (known.name.clone(), known.number);
@@ -114,7 +115,7 @@ impl Service {
         let durable_seq = state.counted(client, request.seq);
         self.push_lowers(&mut state);
         self.metrics.renewals.inc();
-        Some(Renewed { seq: request.seq, epoch: self.epoch, entries, durable_seq })
+        Ok(Renewed { seq: request.seq, epoch: self.epoch, entries, durable_seq })
     }
 
     /// Counts the last reports of a node and ends its leases. They are on disk after the next flush.

@@ -16,6 +16,7 @@ use tidegate_core::usage::Consumption;
 use tidegate_core::view::Snapshot;
 use tokio::sync::{broadcast, watch as flag};
 
+use super::fence::Fence;
 use super::meta::{Meta, countable};
 use super::{Service, ServiceConfig, State, fold};
 use crate::audit::Audit;
@@ -33,7 +34,7 @@ use crate::proof::{KEY_BYTES, Prover};
 use crate::runaways::{Runaway, Runaways};
 use crate::statements::Statements;
 use crate::store::records::{
-    META_CLEAN, META_COST_ROLES, META_EPOCH, META_LONGEST_TTL, META_NEXT_CLIENT, META_NEXT_GROUP,
+    META_CLEAN, META_COST_ROLES, META_EPOCH, META_FENCE, META_LONGEST_TTL, META_NEXT_CLIENT, META_NEXT_GROUP,
     META_NEXT_WATCH, META_PROOF_KEY, META_REVISION, SavedLeases, StoredBinding, StoredGroup, bad,
     consumption, group_key, group_of, json, number, pair_key, pair_of, put_json, put_number, u64_of,
 };
@@ -62,13 +63,20 @@ impl Service {
             None => longest_now.max(meta.longest_ttl()?),
         };
         first_batch.push(put_number(META_LONGEST_TTL, longest_ttl.0));
+        // After a clean stop no predecessor grants any more.
+        let fence_before = if clean.is_none() { meta.fence()? } else { Span(0) };
+        first_batch.push(put_number(META_FENCE, config.fence.map_or(0, |span| span.0)));
 
         let mut engine = build_engine(now, config, &catalog)?;
         match clean {
             Some(saved) => engine.restore(now, &Snapshot::from(saved)),
             None if first => {}
-            None => engine.recover_until(now.after(config.engine.longest_use(longest_ttl))),
+            None => engine.recover_until(now.after(config.engine.longest_use(longest_ttl + fence_before))),
         }
+        let predecessor_until = match fence_before {
+            Span(0) => now,
+            span => now.after(config.engine.longest_use(span)),
+        };
         store.commit(&first_batch)?;
         let (ledger, charged) = load_ledger(&*store, &catalog)?;
         let state = State {
@@ -91,6 +99,7 @@ impl Service {
             audit: Audit::new(next_audit_id(&*store)?),
             revision: meta.number(META_REVISION)?.unwrap_or(1),
             longest_ttl,
+            fence: Fence::new(now, config.fence, predecessor_until),
         };
         tracing::info!(epoch, first, recovery = %state.recovery(&clock), "store loaded");
         Ok(Self::assemble(store, clock, epoch, Prover::new(&key), state))

@@ -6,7 +6,7 @@ use tidegate_core::units::Span;
 
 use super::load::each;
 use crate::store::records::{
-    META_CLEAN, META_EPOCH, META_FORMAT, META_LONGEST_TTL, SavedLeases, bad, json, number,
+    META_CLEAN, META_EPOCH, META_FENCE, META_FORMAT, META_LONGEST_TTL, SavedLeases, bad, json, number,
 };
 use crate::store::{Store, StoreError, Table};
 
@@ -56,9 +56,18 @@ impl Meta {
 
     /// The longest lease that may be out, as the last run knew it.
     pub(super) fn longest_ttl(&self) -> Result<Span, StoreError> {
-        let stored = Span(self.number(META_LONGEST_TTL)?.unwrap_or(0));
+        self.span(META_LONGEST_TTL, "a lease")
+    }
+
+    /// The fence of the last run.
+    pub(super) fn fence(&self) -> Result<Span, StoreError> {
+        self.span(META_FENCE, "a fence")
+    }
+
+    fn span(&self, key: &[u8], what: &str) -> Result<Span, StoreError> {
+        let stored = Span(self.number(key)?.unwrap_or(0));
         if stored > LONGEST_USE {
-            return Err(bad(Table::Meta, &format!("a lease of {stored} is longer than any can be")));
+            return Err(bad(Table::Meta, &format!("{what} of {stored} is longer than any can be")));
         }
         Ok(stored)
     }

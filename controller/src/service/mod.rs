@@ -9,6 +9,7 @@ mod change;
 mod costs;
 mod deletion;
 mod expiry;
+mod fence;
 mod flush;
 mod fold;
 mod grants;
@@ -48,22 +49,26 @@ use crate::watches::Watches;
 
 pub use bindings::{Bound, Resolved};
 pub use deletion::Deleted;
+pub use fence::Silence;
 pub use grants::{Answer, EntryIn, EntryOut, RenewIn, Renewed, ReportIn};
 pub use groups::{GroupReply, Page};
 pub use rules::{GroupRule, RulesView};
-pub use sessions::{Push, Session};
+pub use sessions::{Push, Session, SessionError};
 pub use usage::{ClientRow, GroupRow, LeaseRow, LeaseTable, Status, UsageRow};
 pub use watch::{Event, EventKind, SnapshotView, Subscription, WatchError};
 
+use fence::Fence;
 use sessions::Slot;
 
 /// Settings the service needs.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Default)]
 pub struct ServiceConfig {
     /// RU/s of the whole server.
     pub capacity: Option<Rate>,
     /// Settings of the grant engine.
     pub engine: EngineConfig,
+    /// Nodes are not spoken to when the store could not be written to for this long; `None`: that does not matter.
+    pub fence: Option<Span>,
 }
 
 /// The controller without its listeners.
@@ -110,12 +115,18 @@ struct State {
     revision: u64,
     /// Longest lease that may be out, whatever the definitions say now.
     longest_ttl: Span,
+    fence: Fence,
 }
 
 impl Service {
     /// The clock.
     pub fn clock(&self) -> &Clock {
         &self.clock
+    }
+
+    /// Why no node is spoken to, if so.
+    pub fn silence(&self) -> Option<Silence> {
+        self.lock().fence.silence(self.clock.now())
     }
 
     /// Leadership epoch.

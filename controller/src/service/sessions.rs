@@ -3,10 +3,10 @@
 use std::collections::BTreeMap;
 
 use tidegate_core::group::ClientId;
-use tidegate_core::units::{Rate, Span};
+use tidegate_core::units::{Rate, Span, Time};
 use tokio::sync::mpsc;
 
-use super::{Service, State};
+use super::{Service, Silence, State};
 use crate::clients::ClientError;
 use crate::limits::SESSION_QUEUE;
 use crate::name::GroupName;
@@ -38,11 +38,26 @@ pub struct Session {
     pub pushes: mpsc::Receiver<Push>,
 }
 
+/// Why a stream cannot begin or go on.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum SessionError {
+    /// The node is not let in.
+    #[error(transparent)]
+    Client(#[from] ClientError),
+    /// A newer stream of the node is there.
+    #[error("a newer session of this client has taken over")]
+    Replaced,
+    /// No node is spoken to.
+    #[error(transparent)]
+    Silent(#[from] Silence),
+}
+
 impl Service {
     /// Accepts a stream. An older one of the same node ends.
-    pub fn hello(&self, name: &str, incarnation: u64, agent: &str) -> Result<Session, ClientError> {
+    pub fn hello(&self, name: &str, incarnation: u64, agent: &str) -> Result<Session, SessionError> {
         let unix_ms = self.clock.unix_ms();
         let mut state = self.lock();
+        state.may_speak(self.clock.now())?;
         let client = state.clients.hello(name, incarnation, agent, unix_ms)?;
         for older in state.clients.connected_siblings(client) {
             state.sessions.remove(&older);
@@ -95,5 +110,12 @@ impl Service {
 
     fn count_clients(&self, state: &State) {
         self.metrics.clients.set(i64::try_from(state.clients.connected()).unwrap_or(i64::MAX));
+    }
+}
+
+impl State {
+    /// Whether nodes may be spoken to.
+    pub(super) fn may_speak(&self, now: Time) -> Result<(), Silence> {
+        self.fence.silence(now).map_or(Ok(()), Err)
     }
 }

@@ -249,6 +249,7 @@ impl Service {
                 "recovering from an unclean stop for {recovery}: nodes keep what they prove to hold"
             ));
         }
+        warnings.extend(state.fence.silence(self.clock.now()).map(|silence| format!("no grants: {silence}")));
         let failures = self.metrics.commit_failures.get();
         if failures > 0 {
             warnings.push(format!(

@@ -108,6 +108,16 @@ pub enum StoreError {
         /// What the operating system said.
         reason: String,
     },
+    /// Another controller has started on the store since it could be written to last.
+    #[error(
+        "the store is at epoch {theirs} and this controller at {ours}: another one has taken over; stop this process"
+    )]
+    TakenOver {
+        /// The epoch of this controller.
+        ours: u64,
+        /// The epoch found.
+        theirs: u64,
+    },
     /// An operation on an open store failed.
     #[error("the store failed to {operation}: {reason}; check the disk and its free space")]
     Failed {

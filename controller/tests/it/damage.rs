@@ -7,14 +7,13 @@ use tidegate_controller::clock::Clock;
 use tidegate_controller::group_text::GroupText;
 use tidegate_controller::service::{EntryIn, RenewIn, Service, ServiceConfig};
 use tidegate_controller::store::{Store, StoreError, Table, Write};
-use tidegate_core::engine::EngineConfig;
 use tidegate_core::exchange::Ask;
 use tidegate_core::units::{Rate, Span};
 
 use crate::support::MemoryStore;
 
 fn load(store: &Arc<MemoryStore>) -> Result<Service, StoreError> {
-    let config = ServiceConfig { capacity: None, engine: EngineConfig::default() };
+    let config = ServiceConfig::default();
     Service::load(Arc::clone(store) as Arc<dyn Store>, config, Clock::start())
 }
 

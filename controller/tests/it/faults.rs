@@ -2,47 +2,20 @@
 
 use std::fs;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::Ordering;
 
 use rand::rngs::StdRng;
 use rand::{RngExt as _, SeedableRng as _};
-use tidegate_controller::store::{RedbStore, Store, StoreError, Table, Visit, Write};
+use tidegate_controller::store::{RedbStore, Store};
 use tidegate_controller::{Controller, StartError};
 use tidegate_proto::v1;
 use tonic::Code;
 
-use crate::support::{Lab, Node, charged, config, group, report, store_path};
-
-/// A store whose disk is full at times.
-struct Faulty {
-    inner: RedbStore,
-    full: AtomicBool,
-}
-
-impl Store for Faulty {
-    fn commit(&self, batch: &[Write]) -> Result<(), StoreError> {
-        if self.full.load(Ordering::SeqCst) {
-            return Err(StoreError::Failed {
-                operation: "commit a change",
-                reason: "no space left on device".into(),
-            });
-        }
-        self.inner.commit(batch)
-    }
-
-    fn scan(&self, table: Table, from: &[u8], visit: &mut Visit<'_>) -> Result<(), StoreError> {
-        self.inner.scan(table, from, visit)
-    }
-
-    fn get(&self, table: Table, keys: &[Vec<u8>]) -> Result<Vec<Option<Vec<u8>>>, StoreError> {
-        self.inner.get(table, keys)
-    }
-}
+use crate::support::{Faulty, Lab, Node, charged, config, group, report, store_path};
 
 async fn faulty() -> (Lab, Arc<Faulty>) {
     let folder = tempfile::tempdir().unwrap();
-    let inner = RedbStore::open(&store_path(&folder)).unwrap();
-    let store = Arc::new(Faulty { inner, full: AtomicBool::new(false) });
+    let store = Arc::new(Faulty::over(Arc::new(RedbStore::open(&store_path(&folder)).unwrap())));
     let running =
         Controller::start_with(config(&folder), Arc::clone(&store) as Arc<dyn Store>).await.unwrap();
     (Lab { folder, running }, store)

@@ -23,4 +23,6 @@ mod statements;
 #[cfg(test)]
 mod support;
 #[cfg(test)]
+mod takeover;
+#[cfg(test)]
 mod watch;

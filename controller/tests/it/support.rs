@@ -2,7 +2,8 @@
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
-use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use serde_json::Value;
@@ -219,6 +220,38 @@ pub(crate) async fn charged(lab: &Lab, group: &str) -> i64 {
     let request = v1::UsageRequest { group: group.to_owned(), per_client: false };
     let rows = lab.admin().await.usage(request).await.unwrap().into_inner().rows;
     rows[0].total.unwrap().write_micro_ru
+}
+
+/// A store that takes no writes at times: its disk is full, or at another machine.
+pub(crate) struct Faulty {
+    inner: Arc<dyn Store>,
+    pub(crate) full: AtomicBool,
+}
+
+impl Faulty {
+    pub(crate) fn over(inner: Arc<dyn Store>) -> Self {
+        Self { inner, full: AtomicBool::new(false) }
+    }
+}
+
+impl Store for Faulty {
+    fn commit(&self, batch: &[Write]) -> Result<(), StoreError> {
+        if self.full.load(Ordering::SeqCst) {
+            return Err(StoreError::Failed {
+                operation: "commit a change",
+                reason: "no space left on device".into(),
+            });
+        }
+        self.inner.commit(batch)
+    }
+
+    fn scan(&self, table: Table, from: &[u8], visit: &mut Visit<'_>) -> Result<(), StoreError> {
+        self.inner.scan(table, from, visit)
+    }
+
+    fn get(&self, table: Table, keys: &[Vec<u8>]) -> Result<Vec<Option<Vec<u8>>>, StoreError> {
+        self.inner.get(table, keys)
+    }
 }
 
 /// A store without a disk, for tests that make more commits than a disk does in a moment.

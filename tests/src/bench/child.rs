@@ -171,7 +171,7 @@ fn connected(store: &Path) -> Result<Value, BenchError> {
 /// What a controller keeps of nodes, each with one lease, without their connections.
 fn clients(store: &Path, clients: u64) -> Result<Value, BenchError> {
     let store = RedbStore::open(store).map_err(failed("open a store"))?;
-    let settings = ServiceConfig { capacity: None, engine: EngineConfig::default() };
+    let settings = ServiceConfig::default();
     let service = Service::load(Arc::new(store), settings, Clock::start()).map_err(failed("load a store"))?;
     let before = resident_bytes()?;
     let mut sessions = Vec::new();
@@ -181,7 +181,7 @@ fn clients(store: &Path, clients: u64) -> Result<Value, BenchError> {
         let entry = EntryIn { group: messages::group_name(0), ask: Ok((ask, Vec::new())) };
         let request = RenewIn { seq: 1, entries: vec![entry], ..RenewIn::default() };
         let renewed = service.renew(session.client, session.session, request);
-        renewed.ok_or_else(|| BenchError::Wrong("a newer stream took over".to_owned()))?;
+        renewed.map_err(|error| BenchError::Wrong(error.to_string()))?;
         sessions.push(session);
     }
     let after = resident_bytes()?;

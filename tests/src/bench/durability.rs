@@ -13,7 +13,6 @@ use tidegate_controller::clock::Clock;
 use tidegate_controller::service::{RenewIn, ReportIn, Service, ServiceConfig};
 use tidegate_controller::store::RedbStore;
 use tidegate_controller::store::records::{CONSUMPTION_BYTES, ledger_key};
-use tidegate_core::engine::EngineConfig;
 use tidegate_core::group::{ClientId, GroupId};
 
 use super::clock::{Stopwatch, process_cpu};
@@ -78,7 +77,7 @@ impl Ledger {
         let groups = (0..GROUPS).map(|number| capped(messages::group_name(number), "100000"));
         Stock { groups, tenants: Vec::new() }.fill(path)?;
         let store = RedbStore::open(path).map_err(failed("open a store"))?;
-        let settings = ServiceConfig { capacity: None, engine: EngineConfig::default() };
+        let settings = ServiceConfig::default();
         let service = Service::load(Arc::new(store), settings, Clock::start());
         let service = Arc::new(service.map_err(failed("load a store"))?);
         let mut sessions = Vec::new();
@@ -107,7 +106,7 @@ impl Ledger {
             });
             let request = RenewIn { seq: self.seq, reports: reports.collect(), ..RenewIn::default() };
             let renewed = self.service.renew(*client, *session, request);
-            renewed.ok_or_else(|| BenchError::Wrong("a newer stream took over".to_owned()))?;
+            renewed.map_err(|error| BenchError::Wrong(error.to_string()))?;
         }
         Ok(())
     }

@@ -11,7 +11,6 @@ use tidegate_controller::store::records::{
     META_NEXT_GROUP, StoredBinding, StoredGroup, group_key, put_json, put_number,
 };
 use tidegate_controller::store::{RedbStore, Store, Table};
-use tidegate_core::engine::EngineConfig;
 use tidegate_core::group::GroupId;
 
 use super::error::{BenchError, failed};
@@ -35,7 +34,7 @@ impl<G: Iterator<Item = GroupText>> Stock<G> {
         let write = || failed("fill a store");
         let store: Arc<dyn Store> = Arc::new(RedbStore::open(path).map_err(write())?);
         // A first start and a clean stop, so that the controller takes the store for one of its own.
-        let settings = ServiceConfig { capacity: None, engine: EngineConfig::default() };
+        let settings = ServiceConfig::default();
         let first = Service::load(Arc::clone(&store), settings, Clock::start()).map_err(write())?;
         first.shut_down().map_err(write())?;
         drop(first);

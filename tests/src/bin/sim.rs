@@ -105,8 +105,8 @@ fn run(args: &Args) -> ExitCode {
     );
     let toll = tally.toll.into_inner().unwrap_or_default();
     println!(
-        "{} nodes killed, {} controllers died ({} in one of {} syncs of the disk)",
-        toll.nodes, toll.controllers, toll.in_sync, toll.syncs
+        "{} nodes killed, {} controllers died ({} in one of {} syncs of the disk), {} taken over from alive",
+        toll.nodes, toll.controllers, toll.in_sync, toll.syncs, toll.takeovers
     );
     let Some(seed) = failed.iter().min() else {
         return ExitCode::SUCCESS;

@@ -38,9 +38,10 @@ fn accepted(config: &Config) {
 fn written(config: &Config) -> String {
     let store = config.store.to_str().expect("a path from a text");
     let capacity = limit_text(config.capacity);
+    let fence = config.fence.map_or(String::new(), |span| format!("fence = \"{}us\"\n", span.0));
     format!(
         "store = {}\ngrpc_listen = \"{}\"\nhttp_listen = \"{}\"\nallow_remote = {}\ncapacity = \"{capacity}\"\n\
-         drift_ppm = {}\nmargin = \"{}us\"\n",
+         drift_ppm = {}\nmargin = \"{}us\"\n{fence}",
         toml::Value::from(store),
         config.grpc_listen,
         config.http_listen,

@@ -15,7 +15,6 @@ use serde_json::{Value, json};
 use tidegate_controller::clock::Clock;
 use tidegate_controller::inside;
 use tidegate_controller::service::{Service, ServiceConfig};
-use tidegate_core::engine::EngineConfig;
 use tower::ServiceExt as _;
 
 use super::memory::MemoryStore;
@@ -54,7 +53,7 @@ pub(super) fn run(bytes: &[u8]) {
 }
 
 fn serve(store: &Arc<MemoryStore>) -> Router {
-    let config = ServiceConfig { capacity: None, engine: EngineConfig::default() };
+    let config = ServiceConfig::default();
     let clock = Clock::driven(Arc::new(AtomicU64::new(0)));
     let store = Arc::clone(store);
     inside::rest(Arc::new(Service::load(store, config, clock).expect("its own store")))

@@ -11,9 +11,10 @@ use tidegate_controller::clock::Clock;
 use tidegate_controller::definition::{Bursting, Definition};
 use tidegate_controller::group_text::{ALTERABLE, GroupText};
 use tidegate_controller::name::GroupName;
-use tidegate_controller::service::{Push, RenewIn, Renewed, ReportIn, Service, ServiceConfig, Session};
+use tidegate_controller::service::{
+    Push, RenewIn, Renewed, ReportIn, Service, ServiceConfig, Session, SessionError,
+};
 use tidegate_controller::store::{RedbStore, StoreError};
-use tidegate_core::engine::EngineConfig;
 use tidegate_core::group::{Burstable, GroupId, GroupSpec};
 use tidegate_core::units::{Rate, Ru, Span, Time};
 
@@ -31,17 +32,22 @@ pub(super) struct Controller {
     /// The newest stream of each node, by the number of its connection.
     streams: BTreeMap<usize, (u64, Session)>,
     random: Random,
+    fence: Option<Span>,
 }
+
+/// The stream over which a message came has ended, and the node hears of it.
+pub(super) struct Ended;
 
 impl Controller {
     /// A first start on an empty disk.
-    pub(super) fn new(seed: u64) -> Result<Self, StoreError> {
+    pub(super) fn new(seed: u64, fence: Option<Span>) -> Result<Self, StoreError> {
         let mut controller = Self {
             service: None,
             disk: Disk::default(),
             time: Arc::default(),
             streams: BTreeMap::new(),
             random: Random::new(seed, 2),
+            fence,
         };
         controller.start()?;
         Ok(controller)
@@ -63,9 +69,23 @@ impl Controller {
     /// Starts on what is on the disk.
     pub(super) fn start(&mut self) -> Result<(), StoreError> {
         let store = RedbStore::open_on(self.disk.clone(), Path::new("simulated"))?;
-        let config = ServiceConfig { capacity: None, engine: EngineConfig::default() };
+        let config = ServiceConfig { fence: self.fence, ..ServiceConfig::default() };
         self.service = Some(Service::load(Arc::new(store), config, Clock::driven(Arc::clone(&self.time)))?);
         Ok(())
+    }
+
+    /// Another machine gets the disk, and a controller starts there in place of this one, which runs on without it.
+    pub(super) fn succeed(&mut self) -> (Self, Result<(), StoreError>) {
+        let successor = Self {
+            service: None,
+            disk: self.disk.move_on(&mut self.random),
+            time: Arc::clone(&self.time),
+            streams: BTreeMap::new(),
+            random: self.random.clone(),
+            fence: self.fence,
+        };
+        let old = std::mem::replace(self, successor);
+        (old, self.start())
     }
 
     /// Ends without warning.
@@ -138,14 +158,33 @@ impl Controller {
         incarnation: u64,
         connection: u64,
         request: RenewIn,
-    ) -> Option<Renewed> {
-        let service = self.service.as_ref()?;
+    ) -> Result<Option<Renewed>, Ended> {
+        let Some(service) = &self.service else { return Ok(None) };
         if self.streams.get(&node).is_none_or(|(known, _)| *known < connection) {
-            let session = service.hello(&client(node), incarnation, "sim").ok()?;
-            self.streams.insert(node, (connection, session));
+            match service.hello(&client(node), incarnation, "sim") {
+                Ok(session) => drop(self.streams.insert(node, (connection, session))),
+                Err(SessionError::Silent(_)) => return Err(Ended),
+                Err(_) => return Ok(None),
+            }
         }
-        let (known, session) = self.streams.get(&node)?;
-        (*known == connection).then(|| service.renew(session.client, session.session, request))?
+        let Some((_, session)) = self.streams.get(&node).filter(|(known, _)| *known == connection) else {
+            return Ok(None);
+        };
+        match service.renew(session.client, session.session, request) {
+            Ok(renewed) => Ok(Some(renewed)),
+            Err(SessionError::Silent(_)) => Err(Ended),
+            Err(_) => Ok(None),
+        }
+    }
+
+    /// How long it grants after it lost the disk.
+    pub(super) fn fence(&self) -> Span {
+        self.fence.unwrap_or_default()
+    }
+
+    /// Whether nodes get no more than they prove to hold.
+    pub(super) fn is_recovering(&self) -> bool {
+        self.service.as_ref().is_some_and(|service| service.status().recovery > Span(0))
     }
 
     /// What is to be pushed to nodes.
@@ -189,7 +228,7 @@ impl Controller {
     /// Counts reports as a last message of a node would.
     pub(super) fn report(&mut self, node: usize, incarnation: u64, reports: Vec<ReportIn>) {
         let connection = self.streams.get(&node).map_or(0, |(connection, _)| connection + 1);
-        self.renew(node, incarnation, connection, RenewIn { reports, ..RenewIn::default() });
+        let _ = self.renew(node, incarnation, connection, RenewIn { reports, ..RenewIn::default() });
     }
 
     fn service(&self) -> Result<&Service, String> {

@@ -26,7 +26,11 @@ pub enum Death {
 
 /// The disk; clones are handles of one and the same.
 #[derive(Clone, Debug, Default)]
-pub struct Disk(Arc<Mutex<Platter>>);
+pub struct Disk {
+    platter: Arc<Mutex<Platter>>,
+    /// The machine it is attached to, as far as this handle knows.
+    machine: u64,
+}
 
 #[derive(Debug, Default)]
 struct Platter {
@@ -34,6 +38,8 @@ struct Platter {
     written: Vec<u8>,
     synced: Vec<u8>,
     unsynced: BTreeSet<usize>,
+    /// The machine it is attached to.
+    machine: u64,
     /// Nothing is read or written any more: the process is dead.
     dead: bool,
     /// Writes fail: the device is full or broken.
@@ -45,7 +51,31 @@ struct Platter {
 
 impl Disk {
     fn platter(&self) -> MutexGuard<'_, Platter> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.platter.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The platter, for a process that runs and has the disk.
+    fn reach(&self) -> Result<MutexGuard<'_, Platter>> {
+        let platter = self.platter();
+        match platter.machine == self.machine {
+            true => platter.alive()?,
+            false => return Err(Error::other("the disk is at another machine")),
+        }
+        Ok(platter)
+    }
+
+    /// The same, to write.
+    fn reach_to_write(&self) -> Result<MutexGuard<'_, Platter>> {
+        let platter = self.reach()?;
+        if platter.failing { Err(Error::from(ErrorKind::StorageFull)) } else { Ok(platter) }
+    }
+
+    /// The disk at the next machine. All handles so far reach it no more; of what was not synced any part is lost.
+    pub fn move_on(&self, random: &mut Random) -> Self {
+        self.revive(Death::PowerCut, random);
+        let mut platter = self.platter();
+        platter.machine += 1;
+        Self { platter: Arc::clone(&self.platter), machine: platter.machine }
     }
 
     /// The process dies in the `nth` sync from now on, counted from 1.
@@ -122,11 +152,6 @@ impl Platter {
         if self.dead { Err(Error::other("the process is dead")) } else { Ok(()) }
     }
 
-    fn writable(&self) -> Result<()> {
-        self.alive()?;
-        if self.failing { Err(Error::from(ErrorKind::StorageFull)) } else { Ok(()) }
-    }
-
     fn mark(&mut self, from: usize, to: usize) {
         self.unsynced.extend(from / SECTOR..to.div_ceil(SECTOR));
     }
@@ -139,14 +164,11 @@ fn position(offset: u64, length: usize) -> Result<(usize, usize)> {
 
 impl StorageBackend for Disk {
     fn len(&self) -> Result<u64> {
-        let platter = self.platter();
-        platter.alive()?;
-        Ok(platter.written.len() as u64)
+        Ok(self.reach()?.written.len() as u64)
     }
 
     fn read(&self, offset: u64, out: &mut [u8]) -> Result<()> {
-        let platter = self.platter();
-        platter.alive()?;
+        let platter = self.reach()?;
         let (from, to) = position(offset, out.len())?;
         let bytes = platter.written.get(from..to).ok_or(ErrorKind::UnexpectedEof)?;
         out.copy_from_slice(bytes);
@@ -154,8 +176,7 @@ impl StorageBackend for Disk {
     }
 
     fn set_len(&self, length: u64) -> Result<()> {
-        let mut platter = self.platter();
-        platter.writable()?;
+        let mut platter = self.reach_to_write()?;
         let (before, (after, _)) = (platter.written.len(), position(length, 0)?);
         platter.written.resize(after, 0);
         platter.mark(before.min(after), after);
@@ -163,8 +184,7 @@ impl StorageBackend for Disk {
     }
 
     fn sync_data(&self) -> Result<()> {
-        let mut platter = self.platter();
-        platter.writable()?;
+        let mut platter = self.reach_to_write()?;
         platter.syncs += 1;
         if let Some(left) = platter.syncs_left {
             platter.syncs_left = Some(left - 1);
@@ -186,8 +206,7 @@ impl StorageBackend for Disk {
     }
 
     fn write(&self, offset: u64, data: &[u8]) -> Result<()> {
-        let mut platter = self.platter();
-        platter.writable()?;
+        let mut platter = self.reach_to_write()?;
         let (from, to) = position(offset, data.len())?;
         platter.written.get_mut(from..to).ok_or(ErrorKind::UnexpectedEof)?.copy_from_slice(data);
         platter.mark(from, to);

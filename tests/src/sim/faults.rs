@@ -79,6 +79,7 @@ impl World {
             self.start_controller();
         }
         self.controller.disk.disarm();
+        self.end_old();
     }
 
     /// The power of the controller's machine is cut, after a last commit, and it starts again.
@@ -102,7 +103,12 @@ impl World {
     pub(super) fn unsettle(&mut self, id: GroupId, before: Option<&GroupSpec>) {
         // Leases made just before, on the controller's clock.
         let longest = self.specs.values().map(|spec| spec.ttl).max().unwrap_or_default();
-        let settled = self.now.after(longest).after(Span(longest.0 / 1_000)).after(Span::millis(60));
+        let settled = self
+            .now
+            .max(self.old_until)
+            .after(longest)
+            .after(Span(longest.0 / 1_000))
+            .after(Span::millis(60));
         let mut level = Some(id);
         while let Some(id) = level {
             self.restart_bound(id, settled);

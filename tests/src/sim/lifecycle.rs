@@ -6,7 +6,7 @@ use tidegate_core::units::Span;
 use super::controller::text;
 use super::disk::Death;
 use super::network::Message;
-use super::world::{Event, World, user};
+use super::world::{Event, Node, World, user};
 
 impl World {
     /// Kills a node: its waiters, tokens and leases are gone; what it charged is in its journal.
@@ -57,10 +57,59 @@ impl World {
     pub fn crash_controller(&mut self, death: Death) {
         self.controller.die(death);
         self.toll.controllers += 1;
-        self.events.retain(|_, event| !matches!(event, Event::ToController { .. }));
+        self.break_streams();
+    }
+
+    /// All streams to the controller break. Nodes that stay with one before it do not notice.
+    fn break_streams(&mut self) {
         for node in 0..self.nodes.len() {
-            self.lose_session(node);
+            if !self.stays(node) {
+                self.events.retain(
+                    |_, event| !matches!(event, Event::ToController { node: from, .. } if *from == node),
+                );
+                self.lose_session(node);
+            }
         }
+    }
+
+    /// Another machine gets the disk, and a controller starts there. The one before it runs on for a while, and the
+    /// nodes of `stay`, a bit for each, go on to talk to it.
+    pub fn take_over(&mut self, stay: u64, span: Span) {
+        self.end_old();
+        let (old, started) = self.controller.succeed();
+        if let Err(error) = started {
+            return self.violate(format!("no controller takes over: {error}"));
+        }
+        self.note(|| "another controller takes over".to_owned());
+        self.old_until = self.now.after(old.fence());
+        self.old = Some(old);
+        self.toll.takeovers += 1;
+        self.at(self.now.after(span), Event::EndOld { number: self.toll.takeovers });
+        for node in 0..self.nodes.len() {
+            if let Some(state) = self.nodes.get_mut(node) {
+                state.old_connection = state.connection;
+            }
+            if stay >> (node % 64) & 1 == 0 {
+                self.lose_session(node);
+            }
+        }
+        self.judge_start();
+    }
+
+    /// The controller that another took over from ends. Nodes that stayed with it go to the other.
+    pub(super) fn end_old(&mut self) {
+        let stayed: Vec<usize> = (0..self.nodes.len()).filter(|node| self.stays(*node)).collect();
+        self.old = None;
+        for node in stayed {
+            self.lose_session(node);
+            self.step(node);
+        }
+    }
+
+    /// Whether a node still talks to the controller that another took over from.
+    pub(super) fn stays(&self, node: usize) -> bool {
+        let stays = |state: &Node| state.connection <= state.old_connection;
+        self.old.is_some() && self.nodes.get(node).is_some_and(stays)
     }
 
     /// Whether the controller died in a sync; then it is seen to, and starts again later.
@@ -118,6 +167,11 @@ impl World {
             }
             return;
         }
+        self.judge_start();
+    }
+
+    /// Everything that was acknowledged must be there.
+    fn judge_start(&mut self) {
         self.settle_doubt();
         let lost =
             self.specs.iter().find(|(id, spec)| self.controller.definition(**id) != Some(text(**id, spec)));
@@ -142,10 +196,7 @@ impl World {
             // Nothing can be saved: it ends all the same.
             self.crash_controller(Death::Killed);
         }
-        self.events.retain(|_, event| !matches!(event, Event::ToController { .. }));
-        for node in 0..self.nodes.len() {
-            self.lose_session(node);
-        }
+        self.break_streams();
         self.start_controller();
     }
 }

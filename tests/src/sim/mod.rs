@@ -16,4 +16,5 @@ mod operations;
 pub mod random;
 mod reports;
 pub mod script;
+mod witness;
 pub mod world;

@@ -8,7 +8,7 @@ use tidegate_core::group::GroupId;
 use tidegate_core::node::NodeGroup;
 use tidegate_core::units::{Rate, Span, Time};
 
-use super::controller::{group, name};
+use super::controller::{Controller, Ended, group, name};
 use super::lies;
 use super::random::Random;
 use super::world::{Event, World};
@@ -93,6 +93,9 @@ pub struct Faults {
     pub unordered: bool,
 }
 
+/// Time after which a node that was not let in asks again.
+const BACKOFF: Span = Span::millis(100);
+
 /// Directions of a link.
 const UP: usize = 0;
 const DOWN: usize = 1;
@@ -158,11 +161,23 @@ impl World {
         for entry in &request.entries {
             self.note(|| format!("n{node} asks   {} {}", entry.group, show_entry(entry)));
         }
-        let Some(renewed) = self.controller.renew(node, incarnation, connection, request) else {
-            return;
+        let old = self.nodes.get(node).is_some_and(|state| connection <= state.old_connection);
+        let controller = if old { self.old.as_mut() } else { Some(&mut self.controller) };
+        let Some(controller) = controller else { return };
+        let recovering = controller.is_recovering();
+        let renewed = match controller.renew(node, incarnation, connection, request) {
+            Ok(Some(renewed)) => renewed,
+            Ok(None) => return,
+            Err(Ended) => return self.at(self.now.after(BACKOFF), Event::StreamEnded { node, connection }),
         };
         for entry in &renewed.entries {
             self.note(|| format!("n{node} gets   {} {}", entry.group, show_answer(&entry.answer)));
+            if let (Some(group), Answer::Grant(Grant::Leased(terms), _)) =
+                (group(&entry.group), &entry.answer)
+                && let Err(broken) = self.witness.granted((node, incarnation, group), terms.rate, recovering)
+            {
+                self.violate(broken);
+            }
         }
         let message = Message::Granted(renewed);
         self.carry(node, DOWN, |message| Event::ToNode { node, process, message }, message);
@@ -171,7 +186,10 @@ impl World {
     }
 
     pub(super) fn push_lowers(&mut self) {
-        for (node, group, rate_at_most) in self.controller.lowers() {
+        let mut orders = self.controller.lowers();
+        let by_old = self.old.as_mut().map(Controller::lowers).unwrap_or_default();
+        orders.extend(by_old.into_iter().filter(|(node, ..)| self.stays(*node)));
+        for (node, group, rate_at_most) in orders {
             self.note(|| format!("n{node} lower  g{} {rate_at_most}", group.0));
             self.send(node, Message::Lower { group, rate_at_most });
         }

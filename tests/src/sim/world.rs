@@ -14,6 +14,7 @@ use super::measure::{Bound, Waits};
 use super::network::{Faults, Link, Message};
 use super::random::Random;
 use super::reports::Reports;
+use super::witness::Witness;
 
 #[derive(Clone, Debug)]
 pub(super) enum Event {
@@ -42,6 +43,16 @@ pub(super) enum Event {
         same: bool,
     },
     StartController,
+    /// A controller that another took over from ends.
+    EndOld {
+        /// Takeovers until then.
+        number: u64,
+    },
+    /// A node hears that its stream has ended.
+    StreamEnded {
+        node: usize,
+        connection: u64,
+    },
 }
 
 /// Time between commits of consumption.
@@ -65,6 +76,8 @@ pub(super) struct Node {
     pub(super) seq: u64,
     /// Number of the stream to the controller; a new one begins when the old one is lost.
     pub(super) connection: u64,
+    /// Streams up to this one go to the controller before the last takeover.
+    pub(super) old_connection: u64,
     pub(super) groups: BTreeMap<GroupId, NodeGroup>,
     /// Proofs of the leases in hand.
     pub(super) proofs: BTreeMap<GroupId, Vec<u8>>,
@@ -99,6 +112,8 @@ pub struct Toll {
     pub in_sync: u64,
     /// Syncs of the disk.
     pub syncs: u64,
+    /// Times another controller took over from one that ran on.
+    pub takeovers: u64,
 }
 
 impl std::ops::AddAssign for Toll {
@@ -107,6 +122,7 @@ impl std::ops::AddAssign for Toll {
         self.controllers += other.controllers;
         self.in_sync += other.in_sync;
         self.syncs += other.syncs;
+        self.takeovers += other.takeovers;
     }
 }
 
@@ -117,6 +133,10 @@ pub struct World {
     pub(super) events: BTreeMap<(Time, u64), Event>,
     pub(super) next_event: u64,
     pub(super) controller: Controller,
+    /// The one that another took over from, and that does not know.
+    pub(super) old: Option<Controller>,
+    /// Until then it may grant.
+    pub(super) old_until: Time,
     /// Time until the controller starts again after it died in a sync.
     pub(super) restart_after: Span,
     /// Definitions that were acknowledged.
@@ -144,6 +164,7 @@ pub struct World {
     /// Which groups were charged to which ancestors; definitions move and go.
     pub(super) was_below: BTreeSet<(GroupId, GroupId)>,
     pub(super) toll: Toll,
+    pub(super) witness: Witness,
     /// Every message, when tracing.
     pub trace: Option<String>,
     /// Every operation, when recording.
@@ -156,12 +177,21 @@ impl World {
     /// # Errors
     /// The controller does not start.
     pub fn new(seed: u64, nodes: usize, delay: (Span, Span)) -> Result<Self, String> {
+        Self::fenced(seed, nodes, delay, None)
+    }
+
+    /// The same with a controller that has a fence.
+    ///
+    /// # Errors
+    /// The controller does not start.
+    pub fn fenced(seed: u64, nodes: usize, delay: (Span, Span), fence: Option<Span>) -> Result<Self, String> {
         let node = |index: usize| Node {
             up: true,
             incarnation: 1,
             process: 1,
             seq: 0,
             connection: 1,
+            old_connection: 0,
             groups: BTreeMap::new(),
             proofs: BTreeMap::new(),
             reports: Reports::default(),
@@ -180,7 +210,9 @@ impl World {
             now: Time(0),
             events: BTreeMap::new(),
             next_event: 0,
-            controller: Controller::new(seed).map_err(|error| error.to_string())?,
+            controller: Controller::new(seed, fence).map_err(|error| error.to_string())?,
+            old: None,
+            old_until: Time(0),
             restart_after: Span::secs(1),
             specs: BTreeMap::new(),
             doubtful: None,
@@ -199,6 +231,7 @@ impl World {
             settling: BTreeMap::new(),
             was_below: BTreeSet::new(),
             toll: Toll::default(),
+            witness: Witness::default(),
             trace: None,
             log: None,
         };
@@ -296,6 +329,9 @@ impl World {
             }
             Event::Upkeep => {
                 self.controller.upkeep();
+                if let Some(old) = &self.old {
+                    old.upkeep();
+                }
                 self.died();
                 self.push_lowers();
                 self.at(self.now.after(UPKEEP_EVERY), Event::Upkeep);
@@ -303,6 +339,14 @@ impl World {
             Event::StartNode { node, same: false } => self.start_node(node),
             Event::StartNode { node, same: true } => self.start_node_again(node),
             Event::StartController => self.start_controller(),
+            Event::EndOld { number } if number == self.toll.takeovers => self.end_old(),
+            Event::EndOld { .. } => {}
+            Event::StreamEnded { node, connection } => {
+                if self.nodes.get(node).is_some_and(|state| state.connection == connection) {
+                    self.lose_session(node);
+                    self.step(node);
+                }
+            }
         }
     }
 

@@ -10,7 +10,6 @@ use tidegate_controller::clock::Clock;
 use tidegate_controller::group_text::GroupText;
 use tidegate_controller::inside;
 use tidegate_controller::service::{Service, ServiceConfig};
-use tidegate_core::engine::EngineConfig;
 use tidegate_proto::v1;
 use tokio::sync::watch;
 
@@ -134,7 +133,7 @@ impl Lab {
 }
 
 fn load(store: &Arc<MemoryStore>, time: &Arc<AtomicU64>) -> (Arc<Service>, Router, watch::Sender<bool>) {
-    let config = ServiceConfig { capacity: None, engine: EngineConfig::default() };
+    let config = ServiceConfig::default();
     let store = Arc::clone(store);
     let service = Service::load(store, config, Clock::driven(Arc::clone(time))).expect("its own store");
     let service = Arc::new(service);

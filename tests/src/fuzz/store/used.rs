@@ -12,7 +12,6 @@ use tidegate_controller::query_limit::QueryLimitText;
 use tidegate_controller::runaways::ConvictionText;
 use tidegate_controller::service::{Service, ServiceConfig};
 use tidegate_controller::store::{RedbStore, Store, StoreError, Table};
-use tidegate_core::engine::EngineConfig;
 
 use super::work;
 use crate::fuzz::memory::{MemoryStore, Rows};
@@ -36,7 +35,7 @@ pub(super) const TABLES: [Table; 13] = [
 
 /// Loads a store as the controller does.
 pub(super) fn load(store: Arc<dyn Store>) -> Result<Service, StoreError> {
-    let config = ServiceConfig { capacity: None, engine: EngineConfig::default() };
+    let config = ServiceConfig::default();
     Service::load(store, config, Clock::driven(Arc::new(AtomicU64::new(0))))
 }
 

@@ -33,12 +33,15 @@ impl Plan {
             true => draw_trickles(&mut Random::new(seed, 9), nodes, &groups),
             false => draw_loads(&mut Random::new(seed, 9), nodes, &groups, calm_at),
         };
+        let mut actions = draw_actions(&mut Random::new(seed, 10), nodes, loads.len(), &ids, calm_at);
+        let fence = draw_takeovers(&mut Random::new(seed, 12), calm_at, &mut actions);
         Self {
             seed,
             drifts,
             delay: (Span(100), Span(random.between(200, 40_000))),
             faults,
-            actions: draw_actions(&mut Random::new(seed, 10), nodes, loads.len(), &ids, calm_at),
+            actions,
+            fence,
             loads,
             groups,
             calm_at,
@@ -233,6 +236,20 @@ fn draw_actions(
     }
     actions.sort_by_key(|(at, _)| *at);
     actions
+}
+
+/// Takeovers by another controller, and the fence that keeps the bound then.
+fn draw_takeovers(random: &mut Random, until: Time, actions: &mut Vec<(Time, Action)>) -> Option<Span> {
+    if !random.one_in(4) {
+        return None;
+    }
+    for _ in 0..random.between(1, 2) {
+        let at = Time(random.between(500_000, until.0));
+        let stays_for = Span::millis(random.between(100, 6_000));
+        actions.push((at, Action::TakeOver(random.bits(), stays_for)));
+    }
+    actions.sort_by_key(|(at, _)| *at);
+    Some(Span::millis(random.between(1_000, 2_500)))
 }
 
 /// A stop in order in the middle of a recovery, while one node cannot prove what it holds.

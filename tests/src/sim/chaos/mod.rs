@@ -47,6 +47,9 @@ pub enum Action {
     Bind(usize, GroupId),
     /// A node says what is not so from now on; what it admits counts in no bound.
     Lie(usize),
+    /// Another controller takes over. The one before runs on for this long without its disk, and the nodes of these
+    /// bits stay with it.
+    TakeOver(u64, Span),
 }
 
 /// All that happens in one run.
@@ -59,6 +62,7 @@ pub struct Plan {
     groups: Vec<(GroupId, GroupSpec)>,
     loads: Vec<Load>,
     actions: Vec<(Time, Action)>,
+    fence: Option<Span>,
     /// When faults end; the run goes on for a while.
     calm_at: Time,
 }
@@ -91,7 +95,7 @@ impl Plan {
     /// # Errors
     /// What was violated, and all messages.
     pub fn run_traced(&self, trace: bool) -> Result<Outcome, (String, String)> {
-        let started = World::new(self.seed, self.drifts.len(), self.delay);
+        let started = World::fenced(self.seed, self.drifts.len(), self.delay, self.fence);
         let mut world = started.map_err(|error| (error, String::new()))?;
         world.trace = trace.then(String::new);
         world.checked = true;
@@ -118,10 +122,16 @@ impl Plan {
         self.judge(world)
     }
 
+    /// Time after the faults: a successor waits for the fence of the one before, and recovers longer for it.
+    fn calm(&self) -> Span {
+        let fence = self.fence.unwrap_or_default();
+        CALM + fence + fence
+    }
+
     fn judge(&self, world: &mut World) -> Result<Outcome, String> {
         let before: Vec<u64> = self.loads.iter().map(|load| admitted(world, load)).collect();
         let owed: Vec<Ru> = self.loads.iter().map(|load| world.owed(load.group)).collect();
-        world.run(self.calm_at.after(CALM));
+        world.run(self.calm_at.after(self.calm()));
         if let Some(violation) = &world.violation {
             return Err(violation.clone());
         }
@@ -240,6 +250,7 @@ fn act(world: &mut World, action: &Action) {
         Action::Cut(node, direction, span) => world.cut(*node, *direction, *span),
         Action::Reset(node) => world.reset_stream(*node),
         Action::Lie(node) => world.lie(*node),
+        Action::TakeOver(stay, span) if world.controller_is_up() => world.take_over(*stay, *span),
         Action::Rate(id, rate) => {
             if let Some(spec) = world.spec(*id).cloned() {
                 world.change_group(*id, GroupSpec { rate: Some(*rate), ..spec });
@@ -253,7 +264,11 @@ fn act(world: &mut World, action: &Action) {
         // A refusal (it has children, the controller is down) is an answer.
         Action::Remove(id) => drop(world.remove_group(*id)),
         Action::Bind(load, id) => drop(world.bind(*load, *id)),
-        Action::Kill(..) | Action::KillSame(..) | Action::Crash(..) | Action::Restart => {}
+        Action::Kill(..)
+        | Action::KillSame(..)
+        | Action::Crash(..)
+        | Action::Restart
+        | Action::TakeOver(..) => {}
     }
 }
 
@@ -269,6 +284,9 @@ impl fmt::Display for Plan {
             self.delay.1
         )?;
         writeln!(f, "{:?} until {} us", self.faults, self.calm_at.0)?;
+        if let Some(fence) = self.fence {
+            writeln!(f, "fence {fence}")?;
+        }
         for (id, spec) in &self.groups {
             writeln!(f, "group {}: {spec:?}", id.0)?;
         }

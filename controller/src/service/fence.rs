@@ -1,0 +1,123 @@
+//! The fence: how long this controller may speak to nodes after a commit that reached the disk.
+//!
+//! A controller that lost its store may have a successor that it cannot hear of. Only one of them can write to the
+//! store, so whoever has not written for the length of the fence is silent, and whoever starts after an unclean stop is
+//! silent for the length of its predecessor's fence: until then that one may still be granting.
+
+use tidegate_core::units::{Span, Time};
+
+use crate::store::Write;
+use crate::store::records::{META_FENCE, put_number};
+
+/// Why nodes are not spoken to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Silence {
+    /// The store cannot be written to.
+    #[error(
+        "this controller could not write to its store for {0} (fence) and may have a successor; leases stay valid \
+         until they end, connect again"
+    )]
+    CutOff(Span),
+    /// The predecessor may not have noticed yet.
+    #[error(
+        "the predecessor of this controller may still be granting for {0}; leases stay valid until they end, connect \
+         again"
+    )]
+    Predecessor(Span),
+}
+
+/// The fence of a controller, and what is left of its predecessor's.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Fence {
+    /// `None`: grants do not depend on the store.
+    span: Option<Span>,
+    /// When the newest commit that is on disk began.
+    confirmed: Time,
+    /// The newest commit failed.
+    failed: bool,
+    predecessor_until: Time,
+    /// As it was told last.
+    told: Option<Silence>,
+}
+
+impl Fence {
+    /// Whoever starts has just written.
+    pub(super) fn new(now: Time, span: Option<Span>, predecessor_until: Time) -> Self {
+        Self { span, confirmed: now, failed: false, predecessor_until, told: None }
+    }
+
+    /// A commit that began then is on disk.
+    pub(super) fn confirm(&mut self, began: Time) {
+        self.confirmed = self.confirmed.max(began);
+        self.failed = false;
+    }
+
+    /// A commit failed: when the store is back, it may be back from another machine.
+    pub(super) fn fail(&mut self) {
+        self.failed = true;
+    }
+
+    /// Whether the newest commit failed.
+    pub(super) fn has_failed(&self) -> bool {
+        self.failed
+    }
+
+    /// What to store when there is nothing else to store: a successor reads it.
+    pub(super) fn beat(&self) -> Option<Write> {
+        self.span.map(|span| put_number(META_FENCE, span.0))
+    }
+
+    /// Why nodes are not spoken to, if so.
+    pub(super) fn silence(&self, now: Time) -> Option<Silence> {
+        let left = self.predecessor_until.since(now);
+        if left > Span(0) {
+            return Some(Silence::Predecessor(left));
+        }
+        self.span.filter(|span| now.since(self.confirmed) >= *span).map(Silence::CutOff)
+    }
+
+    /// The same when it is another than the last time.
+    pub(super) fn turn(&mut self, now: Time) -> Option<Option<Silence>> {
+        let kind = |silence: Option<Silence>| silence.map(|silence| std::mem::discriminant(&silence));
+        let silence = self.silence(now);
+        let turned = kind(silence) != kind(self.told);
+        self.told = silence;
+        turned.then_some(silence)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const FENCE: Span = Span::secs(2);
+
+    #[test]
+    fn without_a_fence_nothing_depends_on_commits() {
+        let fence = Fence::new(Time(0), None, Time(0));
+        assert_eq!(fence.beat(), None);
+        assert_eq!(fence.silence(Time(u64::MAX)), None);
+    }
+
+    #[test]
+    fn grants_end_a_fence_after_the_last_commit_began_and_go_on_after_the_next() {
+        let mut fence = Fence::new(Time(0), Some(FENCE), Time(0));
+        assert_eq!(fence.silence(Time(1_999_999)), None);
+        assert_eq!(fence.silence(Time(2_000_000)), Some(Silence::CutOff(FENCE)));
+        fence.confirm(Time(1_000_000));
+        fence.confirm(Time(500_000));
+        assert_eq!(fence.silence(Time(2_999_999)), None);
+        assert_eq!(fence.turn(Time(2_999_999)), None);
+        assert_eq!(fence.turn(Time(3_000_000)), Some(Some(Silence::CutOff(FENCE))));
+        assert_eq!(fence.turn(Time(3_000_001)), None);
+        fence.confirm(Time(3_000_001));
+        assert_eq!(fence.turn(Time(3_000_002)), Some(None));
+    }
+
+    #[test]
+    fn a_successor_waits_for_the_fence_of_its_predecessor() {
+        let fence = Fence::new(Time(0), None, Time(100));
+        assert_eq!(fence.silence(Time(40)), Some(Silence::Predecessor(Span(60))));
+        assert_eq!(fence.silence(Time(100)), None);
+    }
+}
