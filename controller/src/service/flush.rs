@@ -11,7 +11,7 @@ use serde::Serialize;
 use tidegate_core::group::{ClientId, GroupId};
 use tidegate_core::usage::Consumption;
 
-use super::{Service, State};
+use super::{Service, Silence, State};
 use crate::clients::StoredClient;
 use crate::history::{Bucket, Resolution};
 use crate::limits::HEARD_EVERY_MS;
@@ -86,8 +86,9 @@ impl Service {
         if let Some(silence) = turned {
             self.metrics.silent.set(i64::from(silence.is_some()));
             match silence {
-                Some(silence) => tracing::error!("no grants: {silence}"),
-                None => tracing::warn!("grants go on: the store takes writes"),
+                Some(silence @ Silence::CutOff(_)) => tracing::error!("no grants: {silence}"),
+                Some(silence @ Silence::Predecessor(_)) => tracing::warn!("no grants yet: {silence}"),
+                None => tracing::info!("nodes are let in"),
             }
         }
     }
