@@ -51,6 +51,8 @@ pub struct Config {
     pub certificate: Option<Certificate>,
     /// Authorities for `tls=verify-full`, in PEM, in place of those the machine trusts.
     pub authorities: Option<PathBuf>,
+    /// Where `/metrics` is served, if it is; port 0 takes a free one.
+    pub metrics: Option<SocketAddr>,
     /// Listen beyond the own machine.
     pub allow_remote: bool,
     /// MySQL's `LOAD DATA LOCAL INFILE` is passed; otherwise it fails.
@@ -71,6 +73,7 @@ impl Default for Config {
             grace: Duration::from_secs(10),
             certificate: None,
             authorities: None,
+            metrics: None,
             allow_remote: false,
             local_infile: true,
         }

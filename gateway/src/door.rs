@@ -6,6 +6,7 @@ use std::time::Duration;
 use tokio::net::TcpListener;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
+use crate::metrics::Metrics;
 use crate::stream::Stream;
 use crate::workers::Workers;
 
@@ -22,6 +23,7 @@ pub(crate) struct Door {
     pub(crate) sessions: Arc<Semaphore>,
     /// All places.
     pub(crate) max_sessions: usize,
+    pub(crate) metrics: Arc<Metrics>,
 }
 
 impl Door {
@@ -54,6 +56,7 @@ impl Door {
             match Arc::clone(&self.sessions).try_acquire_owned() {
                 Ok(permit) => place = permit,
                 Err(_) => {
+                    self.metrics.turned_away.inc();
                     let max = self.max_sessions;
                     reason = Some(format!(
                         "the gateway serves {max} sessions already; close some, or raise max_sessions"

@@ -16,7 +16,9 @@ use crate::config::{Config, Listener};
 use crate::descriptors;
 use crate::door::Door;
 use crate::govern::{Governor, Tasks};
+use crate::metrics::Metrics;
 use crate::mysql;
+use crate::page::Page;
 use crate::postgres;
 use crate::session::Listening;
 use crate::tls::{self, TlsError};
@@ -61,6 +63,8 @@ pub enum StartError {
 pub struct Gateway {
     /// Where it listens, in the order of the settings.
     pub addresses: Vec<SocketAddr>,
+    /// Where `/metrics` is, when it is served.
+    pub metrics_address: Option<SocketAddr>,
     governor: Arc<Governor>,
     tasks: Tasks,
     accepting: Vec<JoinHandle<()>>,
@@ -89,27 +93,25 @@ impl Gateway {
         };
         let mut bound = Vec::new();
         for Listener { listen, upstream } in &config.listeners {
-            let address = *listen;
-            if !address.ip().is_loopback() && !config.allow_remote {
-                return Err(StartError::Remote { address });
-            }
             let connector = tls::connector(upstream.tls, config.authorities.as_deref())?;
-            let listener = TcpListener::bind(address).await;
-            bound.push((
-                listener.map_err(|reason| StartError::Listen { address, reason })?,
-                upstream.clone(),
-                connector,
-            ));
+            bound.push((bind(*listen, config.allow_remote).await?, upstream.clone(), connector));
         }
+        let metrics_listener = match config.metrics {
+            Some(address) => Some(bind(address, config.allow_remote).await?),
+            None => None,
+        };
         let mut builder = Client::builder(&config.endpoints, &config.identity)
             .agent(concat!("tidegate-gateway/", env!("CARGO_PKG_VERSION")));
         if let Some(journal) = &config.journal {
             builder = builder.journal_dir(journal);
         }
         let channel = channel(&config.endpoints)?;
-        let (governor, tasks) = Governor::start(builder.start()?, channel, &config.identity, config.policy);
-        let (closing, closed) = watch::channel(false);
         let max_sessions = config.max_sessions.clamp(1, Semaphore::MAX_PERMITS);
+        let metrics = Arc::new(Metrics::new(max_sessions));
+        let client = builder.start()?;
+        let (governor, tasks) =
+            Governor::start(client, channel, &config.identity, config.policy, Arc::clone(&metrics));
+        let (closing, closed) = watch::channel(false);
         let sessions = Arc::new(Semaphore::new(max_sessions));
         descriptors::warn_if_few(max_sessions);
         let workers = Arc::new(Workers::start(config.threads).map_err(StartError::Threads)?);
@@ -124,6 +126,7 @@ impl Gateway {
                 workers: Arc::clone(&workers),
                 sessions: Arc::clone(&sessions),
                 max_sessions,
+                metrics: Arc::clone(&metrics),
             };
             let protocol = upstream.protocol;
             let listening = Listening {
@@ -156,8 +159,15 @@ impl Gateway {
                 }
             });
         }
+        let metrics_address = metrics_listener.as_ref().and_then(|listener| listener.local_addr().ok());
+        if let Some(listener) = metrics_listener {
+            let page =
+                Page { governor: Arc::clone(&governor), sessions: Arc::clone(&sessions), max_sessions };
+            accepting.push(tokio::spawn(page.serve(listener)));
+        }
         Ok(Self {
             addresses,
+            metrics_address,
             governor,
             tasks,
             accepting,
@@ -182,6 +192,14 @@ impl Gateway {
         }
         self.governor.shutdown(self.tasks).await
     }
+}
+
+/// A listener, on loopback unless more is allowed.
+async fn bind(address: SocketAddr, allow_remote: bool) -> Result<TcpListener, StartError> {
+    if !address.ip().is_loopback() && !allow_remote {
+        return Err(StartError::Remote { address });
+    }
+    TcpListener::bind(address).await.map_err(|reason| StartError::Listen { address, reason })
 }
 
 /// One channel for the admin API, to whichever controller answers.

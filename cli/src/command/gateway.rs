@@ -85,6 +85,9 @@ pub(crate) struct GatewayArgs {
     /// Authorities for tls=verify-full, in PEM; those the machine trusts when left out.
     #[arg(long, value_name = "FILE")]
     upstream_ca: Option<PathBuf>,
+    /// Serve /metrics, for Prometheus, here.
+    #[arg(long, value_name = "ADDR")]
+    metrics: Option<SocketAddr>,
     /// Listen beyond the own machine.
     #[arg(long)]
     allow_remote: bool,
@@ -124,6 +127,9 @@ pub(crate) async fn run(args: GatewayArgs, global: &Global) -> Result<(), CliErr
     let gateway = Gateway::start(config).await.map_err(|error| CliError::Refused(error.to_string()))?;
     for (address, upstream) in gateway.addresses.iter().zip(&upstreams) {
         print(&format!("{address} to {upstream}"))?;
+    }
+    if let Some(address) = gateway.metrics_address {
+        print(&format!("http://{address}/metrics"))?;
     }
     stop::requested(until_stdin_ends).await?;
     let unconfirmed = gateway.shutdown().await;
@@ -177,6 +183,7 @@ fn config(args: GatewayArgs, global: &Global) -> Result<Config, CliError> {
         grace: args.grace,
         certificate,
         authorities: args.upstream_ca,
+        metrics: args.metrics,
         allow_remote: args.allow_remote,
         local_infile: !args.refuse_local_infile,
     })

@@ -36,6 +36,7 @@ impl Case {
             Grounds::Watch => ("watch", String::new()),
             Grounds::Rule(broken) => ("identify", broken),
         };
+        self.governor.metrics().convicted(action.name());
         self.governor.convict(v1::ConvictRequest {
             gateway: self.governor.name().to_owned(),
             group: group.to_string(),

@@ -23,6 +23,7 @@ use super::running::{Admitted, Running};
 use super::statements::{Outcome, Record, Statements};
 use super::subject::{Login, Subject};
 use crate::clock;
+use crate::metrics::Metrics;
 
 /// Convictions on their way to the controller; more are dropped, with a warning.
 const MAX_CONVICTIONS: usize = 1_024;
@@ -41,6 +42,7 @@ pub(crate) struct Governor {
     statements: Arc<Statements>,
     rules: Arc<Rules>,
     convictions: mpsc::Sender<v1::ConvictRequest>,
+    metrics: Arc<Metrics>,
 }
 
 /// The tasks behind a governor.
@@ -75,7 +77,13 @@ struct Request {
 
 impl Governor {
     /// A governor called `name`, with the tasks that keep it up to date. Needs a tokio runtime.
-    pub(crate) fn start(client: Client, channel: Channel, name: &str, policy: Policy) -> (Arc<Self>, Tasks) {
+    pub(crate) fn start(
+        client: Client,
+        channel: Channel,
+        name: &str,
+        policy: Policy,
+        metrics: Arc<Metrics>,
+    ) -> (Arc<Self>, Tasks) {
         let (convictions, waiting) = mpsc::channel(MAX_CONVICTIONS);
         let (end_reports, end) = oneshot::channel();
         let governor = Arc::new(Self {
@@ -89,6 +97,7 @@ impl Governor {
             statements: Arc::default(),
             rules: Arc::default(),
             convictions,
+            metrics,
         });
         let (rules, counted) = (Arc::clone(&governor.rules), Arc::clone(&governor.statements));
         let (follower, named) = (channel.clone(), name.to_owned());
@@ -102,6 +111,16 @@ impl Governor {
 
     pub(crate) fn name(&self) -> &str {
         &self.name
+    }
+
+    /// Its counters.
+    pub(crate) fn metrics(&self) -> &Metrics {
+        &self.metrics
+    }
+
+    /// Whether a controller is there.
+    pub(crate) fn is_connected(&self) -> bool {
+        self.client.stats().link.connected
     }
 
     /// Where the controller's admin API is reached.
@@ -208,13 +227,20 @@ impl Governor {
         self.estimator.observe(template.fingerprint(), template.kind(), cost);
     }
 
+    /// Counts a statement that ended.
     pub(super) fn record(&self, record: &Record<'_>) {
+        match &record.outcome {
+            Outcome::Throttled => self.metrics.throttled(record.waited),
+            Outcome::Ran { charged, elapsed, failed, estimated, .. } => {
+                self.metrics.ran(charged, record.waited, *elapsed, *failed, *estimated);
+            }
+        }
         self.statements.record(record);
     }
 
     fn count_throttled(&self, group: &Group, template: &Arc<Template>, waited: Duration) {
         let (group, outcome) = (group.name(), Outcome::Throttled);
-        self.statements.record(&Record { group, template, outcome, waited });
+        self.record(&Record { group, template, outcome, waited });
     }
 
     /// Has a conviction recorded; does not wait.

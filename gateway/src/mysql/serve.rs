@@ -63,6 +63,7 @@ pub(crate) async fn serve(shared: Arc<Shared>, mut client: Stream, refused: Opti
             let message =
                 format!("the gateway cannot reach the database at {}: {error}", shared.listening.upstream);
             tracing::warn!("{message}");
+            shared.listening.governor.metrics().upstream_failures.inc();
             // ER_UNKNOWN_ERROR: there is none for this that clients do not take for their own.
             return turn_away(&mut client, Refusal { code: 1105, state: *b"HY000", message }).await;
         }

@@ -83,6 +83,7 @@ async fn login(shared: Arc<Shared>, mut client: Stream, startup: Startup) {
             let words =
                 format!("the gateway cannot reach the database at {}: {error}", shared.listening.upstream);
             tracing::warn!("{words}");
+            shared.listening.governor.metrics().upstream_failures.inc();
             let _ = client.write_all(&message::fatal("08006", &words)).await;
             return;
         }

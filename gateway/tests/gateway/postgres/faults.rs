@@ -141,3 +141,47 @@ async fn a_storm_of_cancel_requests_hits_nobody_s_session_but_its_own() {
     }
     assert_eq!(value(&bystander, "select 1").await, "1");
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_page_of_metrics_tells_what_happened() {
+    let mut stage = Stage::with(|config| {
+        config.max_sessions = 2;
+        config.metrics = Some("127.0.0.1:0".parse().unwrap());
+    })
+    .await;
+    let page = stage.gateway.metrics_address.unwrap();
+    let (ann, other) = (stage.ann().await, stage.ann().await);
+    ann.batch_execute("select 1").await.unwrap();
+    assert!(ann.batch_execute("select 1 / 0").await.is_err());
+    assert!(try_login(stage.port(), "shop", ("ann", "ann")).await.is_err());
+    let told = http_get(page, "/metrics").await;
+    assert!(told.starts_with("HTTP/1.1 200") && told.ends_with("# EOF\n"), "{told}");
+    for line in [
+        "tidegate_gateway_statements_total{outcome=\"ok\"} 1\n",
+        "tidegate_gateway_statements_total{outcome=\"failed\"} 1\n",
+        "tidegate_gateway_wait_seconds_count 2\n",
+        "tidegate_gateway_sessions 2\n",
+        "tidegate_gateway_sessions_max 2\n",
+        "tidegate_gateway_turned_away_total 1\n",
+        "tidegate_gateway_controller_connected 1\n",
+    ] {
+        assert!(told.contains(line), "{line}: {told}");
+    }
+    assert!(http_get(page, "/").await.starts_with("HTTP/1.1 404"));
+    drop((ann, other));
+    tokio::task::block_in_place(|| stage.postgres.kill());
+    eventually("the lost database is counted", async || {
+        let _ = try_login(stage.port(), "shop", ("ann", "ann")).await;
+        !http_get(page, "/metrics").await.contains("tidegate_gateway_upstream_failures_total 0\n")
+    })
+    .await;
+}
+
+async fn http_get(address: std::net::SocketAddr, path: &str) -> String {
+    let mut stream = TcpStream::connect(address).await.unwrap();
+    let request = format!("GET {path} HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n");
+    stream.write_all(request.as_bytes()).await.unwrap();
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).await.unwrap();
+    answer
+}

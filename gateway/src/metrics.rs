@@ -1,0 +1,221 @@
+//! Prometheus metrics of the gateway; docs/metrics.md lists every name.
+//!
+//! What groups used is the controller's to tell. Here is what only the gateway knows: its sessions, how long statements
+//! waited and took, and what it could not do.
+
+use std::fmt;
+use std::sync::atomic::AtomicU64;
+use std::time::Duration;
+
+use prometheus_client::encoding::EncodeLabelSet;
+use prometheus_client::encoding::text::encode;
+use prometheus_client::metrics::counter::Counter;
+use prometheus_client::metrics::family::Family;
+use prometheus_client::metrics::gauge::Gauge;
+use prometheus_client::metrics::histogram::{Histogram, exponential_buckets};
+use prometheus_client::registry::Registry;
+use tidegate_client::{Ru, RuParts};
+
+type Amount = Counter<f64, AtomicU64>;
+
+/// How a statement ended.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct Outcome {
+    outcome: &'static str,
+}
+
+/// What a charge is for.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct Resource {
+    resource: &'static str,
+}
+
+/// What was done about a runaway.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct Conviction {
+    action: &'static str,
+}
+
+/// All counters.
+#[derive(Debug)]
+pub(crate) struct Metrics {
+    registry: Registry,
+    succeeded: Counter,
+    failed: Counter,
+    throttled: Counter,
+    estimated: Counter,
+    cpu: Amount,
+    read: Amount,
+    write: Amount,
+    network: Amount,
+    waited: Histogram,
+    took: Histogram,
+    convictions: Family<Conviction, Counter>,
+    /// Connections that there was no place for.
+    pub(crate) turned_away: Counter,
+    /// Connections to a database that failed.
+    pub(crate) upstream_failures: Counter,
+    sessions: Gauge,
+    connected: Gauge,
+}
+
+/// What is looked up when the page is asked for.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Sample {
+    /// Sessions open.
+    pub(crate) sessions: usize,
+    /// Whether a controller is there.
+    pub(crate) connected: bool,
+}
+
+impl Metrics {
+    /// All at zero, for a gateway with so many places.
+    pub(crate) fn new(max_sessions: usize) -> Self {
+        let mut registry = Registry::with_prefix("tidegate_gateway");
+        let statements = Family::<Outcome, Counter>::default();
+        let charged = Family::<Resource, Amount>::default();
+        let ended = |outcome| statements.get_or_create(&Outcome { outcome }).clone();
+        let used = |resource| charged.get_or_create(&Resource { resource }).clone();
+        let seconds = || Histogram::new(exponential_buckets(0.000_1, 4.0, 10));
+        let metrics = Self {
+            succeeded: ended("ok"),
+            failed: ended("failed"),
+            throttled: ended("throttled"),
+            cpu: used("cpu"),
+            read: used("read"),
+            write: used("write"),
+            network: used("network"),
+            estimated: Counter::default(),
+            waited: seconds(),
+            took: seconds(),
+            convictions: Family::default(),
+            turned_away: Counter::default(),
+            upstream_failures: Counter::default(),
+            sessions: Gauge::default(),
+            connected: Gauge::default(),
+            registry: Registry::default(),
+        };
+        let places: Gauge = Gauge::default();
+        places.set(i64::try_from(max_sessions).unwrap_or(i64::MAX));
+        registry.register("statements", "Statements that ended, by outcome", statements);
+        registry.register("statements_estimated", "Statements without counters", metrics.estimated.clone());
+        registry.register("ru_charged", "RU charged, by resource", charged);
+        registry.register(
+            "wait_seconds",
+            "Time that statements waited for admission",
+            metrics.waited.clone(),
+        );
+        registry.register(
+            "statement_seconds",
+            "Time that statements took once admitted",
+            metrics.took.clone(),
+        );
+        registry.register("convictions", "Runaways convicted here, by action", metrics.convictions.clone());
+        registry.register("sessions", "Connections of clients", metrics.sessions.clone());
+        registry.register("sessions_max", "Places for them", places);
+        registry.register("turned_away", "Connections without a place", metrics.turned_away.clone());
+        registry.register(
+            "upstream_failures",
+            "Connections to a database that failed",
+            metrics.upstream_failures.clone(),
+        );
+        registry.register("controller_connected", "1 while a controller is there", metrics.connected.clone());
+        Self { registry, ..metrics }
+    }
+
+    /// Counts a statement that was not admitted.
+    pub(crate) fn throttled(&self, waited: Duration) {
+        self.throttled.inc();
+        self.waited.observe(waited.as_secs_f64());
+    }
+
+    /// Counts a statement that ran.
+    pub(crate) fn ran(
+        &self,
+        charged: &RuParts,
+        waited: Duration,
+        took: Duration,
+        failed: bool,
+        estimated: bool,
+    ) {
+        if failed { &self.failed } else { &self.succeeded }.inc();
+        if estimated {
+            self.estimated.inc();
+        }
+        let parts = [
+            (&self.cpu, charged.cpu),
+            (&self.read, charged.read),
+            (&self.write, charged.write),
+            (&self.network, charged.network),
+        ];
+        for (sum, part) in parts {
+            if part.is_positive() {
+                sum.inc_by(units(part));
+            }
+        }
+        self.waited.observe(waited.as_secs_f64());
+        self.took.observe(took.as_secs_f64());
+    }
+
+    /// Counts a conviction.
+    pub(crate) fn convicted(&self, action: &'static str) {
+        self.convictions.get_or_create(&Conviction { action }).inc();
+    }
+
+    /// The page in Prometheus' text format.
+    pub(crate) fn page(&self, sample: Sample) -> Result<String, fmt::Error> {
+        self.sessions.set(i64::try_from(sample.sessions).unwrap_or(i64::MAX));
+        self.connected.set(i64::from(sample.connected));
+        let mut page = String::new();
+        encode(&mut page, &self.registry)?;
+        Ok(page)
+    }
+}
+
+/// RU for display.
+#[expect(clippy::cast_precision_loss, reason = "a metric is an approximation; nothing is computed from it")]
+fn units(amount: Ru) -> f64 {
+    amount.0 as f64 / 1_000_000.0
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn statements_are_counted_by_outcome_and_resource() {
+        let metrics = Metrics::new(7);
+        let charged = RuParts { cpu: Ru(1_500_000), network: Ru(250_000), ..RuParts::default() };
+        metrics.ran(&charged, Duration::ZERO, Duration::from_millis(3), false, true);
+        metrics.ran(&charged, Duration::from_secs(1), Duration::from_millis(3), true, false);
+        metrics.throttled(Duration::from_secs(10));
+        metrics.convicted("kill");
+        let page = metrics.page(Sample { sessions: 3, connected: true }).unwrap();
+        for line in [
+            "tidegate_gateway_statements_total{outcome=\"ok\"} 1",
+            "tidegate_gateway_statements_total{outcome=\"failed\"} 1",
+            "tidegate_gateway_statements_total{outcome=\"throttled\"} 1",
+            "tidegate_gateway_statements_estimated_total 1",
+            "tidegate_gateway_ru_charged_total{resource=\"cpu\"} 3.0",
+            "tidegate_gateway_ru_charged_total{resource=\"network\"} 0.5",
+            "tidegate_gateway_wait_seconds_count 3",
+            "tidegate_gateway_statement_seconds_count 2",
+            "tidegate_gateway_convictions_total{action=\"kill\"} 1",
+            "tidegate_gateway_sessions 3",
+            "tidegate_gateway_sessions_max 7",
+            "tidegate_gateway_controller_connected 1",
+        ] {
+            assert!(page.contains(line), "{line}: {page}");
+        }
+    }
+
+    #[test]
+    fn every_metric_is_documented() {
+        let documented = include_str!("../../docs/metrics.md");
+        let page = Metrics::new(1).page(Sample::default()).unwrap();
+        for line in page.lines().filter_map(|line| line.strip_prefix("# TYPE ")) {
+            let name = line.split(' ').next().unwrap_or_default();
+            assert!(documented.contains(&format!("`{name}")), "{name} is not in docs/metrics.md");
+        }
+    }
+}
