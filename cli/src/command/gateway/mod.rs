@@ -1,0 +1,71 @@
+//! `tidegate gateway`: a SQL gateway in front of PostgreSQL and MySQL servers, until it is told to stop.
+
+mod settings;
+
+use std::path::PathBuf;
+
+use clap::Args;
+use tidegate_gateway::{Gateway, Upstream, raise_descriptor_limit};
+
+use super::controller::{LogFormat, start_log};
+use crate::args::Global;
+use crate::error::CliError;
+use crate::output::print;
+use crate::stop;
+use settings::Settings;
+
+/// How to run.
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:\n  \
+    tidegate gateway --upstream postgres://127.0.0.1:5432\n  \
+    psql 'host=127.0.0.1 port=6432 dbname=shop user=ann'        an ordinary client, metered and throttled\n  \
+    tidegate gateway --upstream postgres://db --listen 127.0.0.1:6432 \\\n    \
+    --upstream 'mysql://tidegate@db' --listen 127.0.0.1:6306 --admin root\n  \
+    tidegate gateway --config /etc/tidegate-gateway.toml\n\n\
+    The file has the names of the flags, with underscores; a password belongs there, as other users of the machine\n\
+    can read flags:\n  \
+    upstream = [\"mysql://tidegate:secret@db\"]\n  listen = [\"127.0.0.1:6306\"]\n  max_wait = \"5s\"\n\n\
+    A login is charged to the group that its user and database are bound to:\n  \
+    tidegate bind add reports --tenant shop --user ann\n\n\
+    Admins define groups over the same connection: CREATE RESOURCE GROUP, ALTER USER .. RESOURCE GROUP,\n\
+    SELECT * FROM tidegate.statements. See docs/gateway.md.\n\n\
+    Log filter: TIDEGATE_LOG, such as `debug`.")]
+pub(crate) struct GatewayArgs {
+    /// Settings, in TOML: the flags below, with underscores. Flags override the file.
+    #[arg(long, value_name = "FILE")]
+    config: Option<PathBuf>,
+    #[command(flatten)]
+    settings: Settings,
+    /// Shape of the log, which goes to the standard error.
+    #[arg(long, value_enum, default_value_t, value_name = "SHAPE")]
+    log_format: LogFormat,
+    /// End with the standard input, as children of tests do.
+    #[arg(long, hide = true)]
+    until_stdin_ends: bool,
+}
+
+/// Runs the command.
+pub(crate) async fn run(args: GatewayArgs, global: &Global) -> Result<(), CliError> {
+    let file = args.config.as_deref().map(Settings::read).transpose()?.unwrap_or_default();
+    let config = args.settings.over(file).config(&global.endpoint)?;
+    start_log(args.log_format)?;
+    raise_descriptor_limit();
+    let upstreams: Vec<Upstream> =
+        config.listeners.iter().map(|listener| listener.upstream.clone()).collect();
+    let gateway = Gateway::start(config).await.map_err(|error| CliError::Refused(error.to_string()))?;
+    for (address, upstream) in gateway.addresses.iter().zip(&upstreams) {
+        print(&format!("{address} to {upstream}"))?;
+    }
+    if let Some(address) = gateway.metrics_address {
+        print(&format!("http://{address}/metrics"))?;
+    }
+    stop::requested(args.until_stdin_ends).await?;
+    let unconfirmed = gateway.shutdown().await;
+    if unconfirmed.is_empty() {
+        return Ok(());
+    }
+    let reports: Vec<String> =
+        unconfirmed.iter().map(|report| format!("{} in group {}", report.ru, report.group)).collect();
+    let what = "the controller did not confirm".to_owned();
+    Err(CliError::Process { what, reason: format!("{}; it may not be accounted for", reports.join(", ")) })
+}

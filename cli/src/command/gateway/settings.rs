@@ -1,0 +1,343 @@
+//! Settings of a gateway: flags, and a TOML file with the same names, over which flags go.
+
+use std::fmt;
+use std::net::{Ipv4Addr, SocketAddr};
+use std::num::NonZeroUsize;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use clap::{Args, ValueEnum};
+use serde::Deserialize;
+use tidegate_controller::quantity::parse_span;
+use tidegate_gateway::{Certificate, Config, InTransaction, Listener, Policy, Principals, Upstream};
+
+use crate::error::CliError;
+
+/// Most threads, and most sessions.
+const MAX_THREADS: u16 = 1_024;
+const MAX_SESSIONS: u32 = 1_000_000;
+
+/// See the module. What is left out has its default.
+#[derive(Clone, Debug, Default, PartialEq, Args, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub(super) struct Settings {
+    /// A database: postgres://host:port or mysql://user:password@host:port; add ?tls=require or ?tls=verify-full.
+    #[arg(long, value_name = "URL")]
+    upstream: Vec<String>,
+    /// Where clients of the upstream in the same place connect; 127.0.0.1:6432 for PostgreSQL and :6306 for MySQL.
+    #[arg(long, value_name = "ADDR")]
+    listen: Vec<SocketAddr>,
+    /// Controllers; the endpoint of the other commands when left out.
+    #[arg(long, value_name = "URL")]
+    controller: Vec<String>,
+    /// Identity of this gateway, the same from start to start and no other process's [default: gateway].
+    #[arg(long, value_name = "NAME")]
+    identity: Option<String>,
+    /// Keep consumption in a file in this directory, so that it survives a crash.
+    #[arg(long, value_name = "DIR")]
+    journal: Option<PathBuf>,
+    /// Longest wait of a statement for admission [default: 10s].
+    #[arg(long, value_name = "TIME")]
+    max_wait: Option<Time>,
+    /// Statements inside a transaction when their group has no tokens [default: owe].
+    #[arg(long, value_enum, value_name = "WHAT")]
+    in_transaction: Option<WhileLocked>,
+    /// Let statements run while no lease can be had from a controller; otherwise they wait and fail.
+    #[arg(long)]
+    admit_without_lease: bool,
+    /// Who may define groups over SQL: users, or user@database; separated by commas.
+    #[arg(long, value_delimiter = ',', value_name = "USER")]
+    admin: Vec<String>,
+    /// Who may choose a group by SET RESOURCE GROUP or a hint, besides admins.
+    #[arg(long, value_delimiter = ',', value_name = "USER")]
+    switcher: Vec<String>,
+    /// Anybody may choose a group.
+    #[arg(long)]
+    anybody_switches: bool,
+    /// Threads that serve sessions, 1 to 1024; one for each core when left out.
+    #[arg(long, value_name = "N")]
+    threads: Option<u16>,
+    /// Sessions at once, 1 to 1000000 [default: 2000].
+    #[arg(long, value_name = "N")]
+    max_sessions: Option<u32>,
+    /// From the first byte of a connection to a login [default: 60s].
+    #[arg(long, value_name = "TIME")]
+    login_timeout: Option<Time>,
+    /// How long statements may run on at shutdown [default: 10s].
+    #[arg(long, value_name = "TIME")]
+    grace: Option<Time>,
+    /// Certificate chain for clients that want TLS, in PEM.
+    #[arg(long, value_name = "FILE")]
+    tls_cert: Option<PathBuf>,
+    /// Its key, in PEM.
+    #[arg(long, value_name = "FILE")]
+    tls_key: Option<PathBuf>,
+    /// Authorities for tls=verify-full, in PEM; those the machine trusts when left out.
+    #[arg(long, value_name = "FILE")]
+    upstream_ca: Option<PathBuf>,
+    /// Serve /metrics, for Prometheus, here.
+    #[arg(long, value_name = "ADDR")]
+    metrics: Option<SocketAddr>,
+    /// Listen beyond the own machine.
+    #[arg(long)]
+    allow_remote: bool,
+    /// Fail MySQL's LOAD DATA LOCAL INFILE instead of passing it.
+    #[arg(long)]
+    refuse_local_infile: bool,
+}
+
+/// What a statement inside a transaction does without tokens.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+enum WhileLocked {
+    /// It runs and its group owes, since others wait for its locks.
+    #[default]
+    Owe,
+    /// It waits like others.
+    Wait,
+}
+
+/// A time with its unit, such as `10s`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(try_from = "String")]
+struct Time(Duration);
+
+impl std::str::FromStr for Time {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        parse_span(text).map(|span| Self(Duration::from_micros(span.0))).map_err(|error| error.to_string())
+    }
+}
+
+impl TryFrom<String> for Time {
+    type Error = String;
+
+    fn try_from(text: String) -> Result<Self, String> {
+        text.parse()
+    }
+}
+
+impl Settings {
+    /// Reads a file. An error tells the line and never quotes it: it may hold a password.
+    pub(super) fn read(path: &Path) -> Result<Self, CliError> {
+        let text = std::fs::read_to_string(path).map_err(CliError::file("read", path))?;
+        Self::parse(&text).map_err(|message| CliError::Content { path: path.to_owned(), message })
+    }
+
+    fn parse(text: &str) -> Result<Self, String> {
+        toml::from_str(text).map_err(|error| {
+            let before = error.span().and_then(|span| text.get(..span.start)).unwrap_or_default();
+            let line = before.matches('\n').count() + 1;
+            format!("line {line}: {}", error.message().trim())
+        })
+    }
+
+    /// These settings, and those of the file where these say nothing. Upstreams and where they listen go together.
+    pub(super) fn over(self, file: Self) -> Self {
+        let list = |own: Vec<String>, other| if own.is_empty() { other } else { own };
+        let (upstream, listen) = match (self.upstream.is_empty(), self.listen.is_empty()) {
+            (true, true) => (file.upstream, file.listen),
+            (true, false) => (file.upstream, self.listen),
+            (false, _) => (self.upstream, self.listen),
+        };
+        Self {
+            upstream,
+            listen,
+            controller: list(self.controller, file.controller),
+            identity: self.identity.or(file.identity),
+            journal: self.journal.or(file.journal),
+            max_wait: self.max_wait.or(file.max_wait),
+            in_transaction: self.in_transaction.or(file.in_transaction),
+            admit_without_lease: self.admit_without_lease || file.admit_without_lease,
+            admin: list(self.admin, file.admin),
+            switcher: list(self.switcher, file.switcher),
+            anybody_switches: self.anybody_switches || file.anybody_switches,
+            threads: self.threads.or(file.threads),
+            max_sessions: self.max_sessions.or(file.max_sessions),
+            login_timeout: self.login_timeout.or(file.login_timeout),
+            grace: self.grace.or(file.grace),
+            tls_cert: self.tls_cert.or(file.tls_cert),
+            tls_key: self.tls_key.or(file.tls_key),
+            upstream_ca: self.upstream_ca.or(file.upstream_ca),
+            metrics: self.metrics.or(file.metrics),
+            allow_remote: self.allow_remote || file.allow_remote,
+            refuse_local_infile: self.refuse_local_infile || file.refuse_local_infile,
+        }
+    }
+
+    /// The gateway's settings; the controller is at `endpoint` when none is named.
+    pub(super) fn config(self, endpoint: &str) -> Result<Config, CliError> {
+        let defaults = Config::default();
+        let time = |time: Option<Time>, default| time.map_or(default, |Time(span)| span);
+        let policy = Policy {
+            max_wait: time(self.max_wait, Policy::default().max_wait),
+            in_transaction: match self.in_transaction.unwrap_or_default() {
+                WhileLocked::Owe => InTransaction::Owe,
+                WhileLocked::Wait => InTransaction::Wait,
+            },
+            admit_without_lease: self.admit_without_lease,
+            admins: principals(&self.admin)?,
+            switchers: principals(&self.switcher)?,
+            anybody_switches: self.anybody_switches,
+        };
+        let threads = self.threads.map(|threads| in_range("threads", threads, MAX_THREADS)).transpose()?;
+        let sessions =
+            self.max_sessions.map(|most| in_range("max-sessions", most, MAX_SESSIONS)).transpose()?;
+        let certificate = match (self.tls_cert, self.tls_key) {
+            (Some(chain), Some(key)) => Some(Certificate { chain, key }),
+            (None, None) => None,
+            _ => return Err(CliError::Usage("tls-cert and tls-key go together; give both".to_owned())),
+        };
+        Ok(Config {
+            endpoints: if self.controller.is_empty() { vec![endpoint.to_owned()] } else { self.controller },
+            identity: self.identity.unwrap_or(defaults.identity),
+            journal: self.journal,
+            listeners: listeners(&self.upstream, &self.listen)?,
+            policy,
+            threads: threads.and_then(|threads| NonZeroUsize::new(usize::from(threads))),
+            max_sessions: sessions
+                .map_or(defaults.max_sessions, |most| usize::try_from(most).unwrap_or(usize::MAX)),
+            login_timeout: time(self.login_timeout, defaults.login_timeout),
+            grace: time(self.grace, defaults.grace),
+            certificate,
+            authorities: self.upstream_ca,
+            metrics: self.metrics,
+            allow_remote: self.allow_remote,
+            local_infile: !self.refuse_local_infile,
+        })
+    }
+}
+
+fn usage(error: impl fmt::Display) -> CliError {
+    CliError::Usage(error.to_string())
+}
+
+fn principals(names: &[String]) -> Result<Principals, CliError> {
+    Principals::parse(names.iter().map(String::as_str)).map_err(usage)
+}
+
+fn in_range<T: PartialOrd + From<u8> + fmt::Display>(name: &str, number: T, most: T) -> Result<T, CliError> {
+    if T::from(1) <= number && number <= most {
+        return Ok(number);
+    }
+    Err(CliError::Usage(format!("{name}: {number} is out of range: 1 to {most}")))
+}
+
+fn listeners(upstreams: &[String], listens: &[SocketAddr]) -> Result<Vec<Listener>, CliError> {
+    if upstreams.is_empty() {
+        return Err(usage("no upstream; give --upstream postgres://host:5432, or name one in the file"));
+    }
+    if listens.len() > upstreams.len() {
+        let (listens, upstreams) = (listens.len(), upstreams.len());
+        return Err(usage(format!(
+            "{listens} times --listen for {upstreams} --upstream; give at most one for each"
+        )));
+    }
+    let listener = |(at, url): (usize, &String)| {
+        let upstream = Upstream::parse(url).map_err(usage)?;
+        let default = SocketAddr::from((Ipv4Addr::LOCALHOST, Listener::default_port(upstream.protocol)));
+        Ok(Listener { listen: listens.get(at).copied().unwrap_or(default), upstream })
+    };
+    upstreams.iter().enumerate().map(listener).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+
+    use super::*;
+
+    #[derive(Parser)]
+    struct Flags {
+        #[command(flatten)]
+        settings: Settings,
+    }
+
+    fn flags(words: &str) -> Settings {
+        Flags::parse_from(["gateway"].into_iter().chain(words.split_whitespace())).settings
+    }
+
+    const FILE: &str = r#"
+        upstream = ["postgres://db", "mysql://tidegate:secret@db:3307"]
+        listen = ["127.0.0.1:1", "127.0.0.1:2"]
+        controller = ["http://127.0.0.1:7420", "http://127.0.0.2:7420"]
+        identity = "gw-1"
+        journal = "/var/lib/tidegate"
+        max_wait = "3s"
+        in_transaction = "wait"
+        admit_without_lease = true
+        admin = ["root", "ann@shop"]
+        switcher = ["bob"]
+        anybody_switches = true
+        threads = 4
+        max_sessions = 10
+        login_timeout = "5s"
+        grace = "1m"
+        tls_cert = "cert.pem"
+        tls_key = "key.pem"
+        upstream_ca = "ca.pem"
+        metrics = "127.0.0.1:7431"
+        allow_remote = true
+        refuse_local_infile = true
+    "#;
+
+    #[test]
+    fn a_file_says_what_flags_say() {
+        let flags = flags(
+            "--upstream postgres://db --upstream mysql://tidegate:secret@db:3307 --listen 127.0.0.1:1 \
+             --listen 127.0.0.1:2 --controller http://127.0.0.1:7420 --controller http://127.0.0.2:7420 \
+             --identity gw-1 --journal /var/lib/tidegate --max-wait 3s --in-transaction wait \
+             --admit-without-lease --admin root,ann@shop --switcher bob --anybody-switches --threads 4 \
+             --max-sessions 10 --login-timeout 5s --grace 1m --tls-cert cert.pem --tls-key key.pem \
+             --upstream-ca ca.pem --metrics 127.0.0.1:7431 --allow-remote --refuse-local-infile",
+        );
+        let file = Settings::parse(FILE).unwrap();
+        assert_eq!(file, flags);
+        assert_eq!(Settings::default().over(file.clone()), file);
+        let config = file.config("http://127.0.0.1:9").unwrap();
+        assert_eq!(config.listeners.len(), 2);
+        assert_eq!((config.grace, config.max_sessions), (Duration::from_secs(60), 10));
+    }
+
+    #[test]
+    fn flags_go_over_the_file_and_the_rest_has_defaults() {
+        let file = Settings::parse(FILE).unwrap();
+        let both = flags("--upstream postgres://other --max-wait 1s --admin carl").over(file);
+        let config = both.config("").unwrap();
+        assert_eq!(config.listeners[0].listen, "127.0.0.1:6432".parse().unwrap());
+        assert_eq!((config.listeners.len(), config.policy.max_wait), (1, Duration::from_secs(1)));
+        assert!(config.policy.admins.contains("", "carl") && !config.policy.admins.contains("", "root"));
+        assert_eq!(config.identity, "gw-1");
+        let plain = flags("--upstream mysql://db").config("http://127.0.0.1:9").unwrap();
+        let expected = Config::default();
+        assert_eq!(plain.listeners[0].listen, "127.0.0.1:6306".parse().unwrap());
+        assert_eq!((plain.max_sessions, plain.identity), (expected.max_sessions, expected.identity));
+        assert_eq!((plain.grace, plain.endpoints), (expected.grace, vec!["http://127.0.0.1:9".to_owned()]));
+    }
+
+    #[test]
+    fn what_is_wrong_is_named_and_no_line_is_quoted() {
+        for (text, expected) in [
+            ("\nthread = 4", "line 2: unknown field `thread`"),
+            ("max_wait = 3", "line 1: "),
+            ("\n\ngrace = \"soon\"", "line 3: "),
+            ("listen = [\"here\"]", "line 1: "),
+            ("in_transaction = \"never\"", "line 1: unknown variant `never`"),
+            ("upstream = [\"mysql://root:secret@db]", "line 1: "),
+        ] {
+            let error = Settings::parse(text).unwrap_err();
+            assert!(error.starts_with(expected) && !error.contains("secret"), "{text}: {error}");
+        }
+        let refused = |words: &str| flags(words).config("").unwrap_err().to_string();
+        assert!(refused("").contains("no upstream"));
+        assert!(
+            refused("--upstream postgres://a --threads 0").contains("threads: 0 is out of range: 1 to 1024")
+        );
+        assert!(refused("--upstream postgres://a --max-sessions 2000000").contains("1 to 1000000"));
+        assert!(refused("--upstream postgres://a --tls-cert c").contains("give both"));
+        assert!(
+            refused("--upstream postgres://a --listen 127.0.0.1:1 --listen 127.0.0.1:2").contains("2 times")
+        );
+    }
+}
