@@ -32,19 +32,8 @@ class Jdbc {
             seen.ask("select 1; select 2; select 3");
             seen.ask("");
             seen.ask("create table \"java t\" (id int primary key, note text)");
-            // More than five executions make the driver name the statement and ask for binary results.
+            writeAndRead(session, seen, "\"java t\"");
             try (PreparedStatement insert = session.prepareStatement("insert into \"java t\" values (?, ?)")) {
-                for (int n = 0; n < 20; n++) {
-                    insert.setInt(1, n);
-                    insert.setString(2, n % 3 == 0 ? null : "it's " + n);
-                    System.out.println("insert " + insert.executeUpdate());
-                }
-                for (int n = 100; n < 3000; n++) {
-                    insert.setInt(1, n);
-                    insert.setString(2, "x".repeat(n % 50));
-                    insert.addBatch();
-                }
-                System.out.println("batch " + insert.executeBatch().length);
                 for (int n = 5000; n > 4990; n--) {
                     insert.setInt(1, n == 4995 ? 1 : n);
                     insert.setString(2, "y");
@@ -54,22 +43,8 @@ class Jdbc {
             } catch (BatchUpdateException error) {
                 System.out.println("batch failed " + error.getSQLState() + " after " + error.getUpdateCounts().length);
             }
-            try (PreparedStatement read = session.prepareStatement("select id, note from \"java t\" where id = ?")) {
-                for (int n = 0; n < 12; n++) {
-                    read.setInt(1, n);
-                    seen.rows(read.executeQuery());
-                }
-            }
             session.setAutoCommit(false);
-            try (Statement cursor = session.createStatement()) {
-                cursor.setFetchSize(100);
-                ResultSet rows = cursor.executeQuery("select g, md5(g::text) from generate_series(1, 20000) g");
-                long hash = 0;
-                while (rows.next()) {
-                    hash = hash * 31 + rows.getInt(1) + rows.getString(2).hashCode();
-                }
-                System.out.println("fetched " + hash);
-            }
+            fetch(session, "select g, md5(g::text) from generate_series(1, 20000) g");
             seen.ask("delete from \"java t\"");
             session.rollback();
             seen.ask("select count(*), sum(length(note)) from \"java t\"");
@@ -112,15 +87,9 @@ class Jdbc {
         }
     }
 
-    static void look(Connection session) throws SQLException {
-        Seen seen = new Seen(session);
-        seen.ask("select 1, null, 'ä€😀', 1.50, true, x'deadbeef', date '2026-01-31'");
-        seen.ask("select * from nowhere");
-        seen.ask("selec 1");
-        seen.ask("select 1; select 2, 3; do 0; select 4");
-        seen.ask("select 1; selec 2; select 3");
-        seen.ask("create table `java t` (id int primary key, note text)");
-        try (PreparedStatement insert = session.prepareStatement("insert into `java t` values (?, ?)")) {
+    /** Rows one by one, in batches, and back; more than five executions make pgjdbc name the statement. */
+    static void writeAndRead(Connection session, Seen seen, String table) throws SQLException {
+        try (PreparedStatement insert = session.prepareStatement("insert into " + table + " values (?, ?)")) {
             for (int n = 0; n < 20; n++) {
                 insert.setInt(1, n);
                 insert.setString(2, n % 3 == 0 ? null : "it's " + n);
@@ -133,22 +102,38 @@ class Jdbc {
             }
             System.out.println("batch " + insert.executeBatch().length);
         }
-        try (PreparedStatement read = session.prepareStatement("select id, note from `java t` where id = ?")) {
+        try (PreparedStatement read = session.prepareStatement("select id, note from " + table + " where id = ?")) {
             for (int n = 0; n < 12; n++) {
                 read.setInt(1, n);
                 seen.rows(read.executeQuery());
             }
         }
-        session.setAutoCommit(false);
+    }
+
+    /** A result in portions. */
+    static void fetch(Connection session, String query) throws SQLException {
         try (Statement cursor = session.createStatement()) {
             cursor.setFetchSize(100);
-            ResultSet rows = cursor.executeQuery("select seq, md5(seq) from seq_1_to_20000");
+            ResultSet rows = cursor.executeQuery(query);
             long hash = 0;
             while (rows.next()) {
                 hash = hash * 31 + rows.getInt(1) + rows.getString(2).hashCode();
             }
             System.out.println("fetched " + hash);
         }
+    }
+
+    static void look(Connection session) throws SQLException {
+        Seen seen = new Seen(session);
+        seen.ask("select 1, null, 'ä€😀', 1.50, true, x'deadbeef', date '2026-01-31'");
+        seen.ask("select * from nowhere");
+        seen.ask("selec 1");
+        seen.ask("select 1; select 2, 3; do 0; select 4");
+        seen.ask("select 1; selec 2; select 3");
+        seen.ask("create table `java t` (id int primary key, note text)");
+        writeAndRead(session, seen, "`java t`");
+        session.setAutoCommit(false);
+        fetch(session, "select seq, md5(seq) from seq_1_to_20000");
         seen.ask("delete from `java t`");
         session.rollback();
         seen.ask("select count(*), sum(length(note)) from `java t`");
