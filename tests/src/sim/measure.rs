@@ -14,13 +14,24 @@ pub struct Bound {
     allowed: i128,
     admitted: i128,
     lowest: i128,
+    lowest_at: Time,
     worst: i128,
+    worst_window: Span,
 }
 
 impl Bound {
     /// Watches a group with this cap.
     pub fn new(now: Time, rate: Rate) -> Self {
-        Self { rate, since: now, allowed: 0, admitted: 0, lowest: 0, worst: 0 }
+        Self {
+            rate,
+            since: now,
+            allowed: 0,
+            admitted: 0,
+            lowest: 0,
+            lowest_at: now,
+            worst: 0,
+            worst_window: Span(0),
+        }
     }
 
     fn level(&mut self, now: Time) -> i128 {
@@ -31,28 +42,41 @@ impl Bound {
 
     /// RU were admitted, or given back when negative.
     pub fn admit(&mut self, now: Time, cost: Ru) {
-        let before = self.level(now);
-        self.lowest = self.lowest.min(before);
+        self.may_begin(now);
         self.admitted += i128::from(cost.0);
-        let after = self.level(now);
-        self.worst = self.worst.max(after - self.lowest);
+        let rise = self.level(now) - self.lowest;
+        if rise > self.worst {
+            (self.worst, self.worst_window) = (rise, now.since(self.lowest_at));
+        }
+    }
+
+    /// A window may begin now.
+    fn may_begin(&mut self, now: Time) {
+        let level = self.level(now);
+        if level <= self.lowest {
+            (self.lowest, self.lowest_at) = (level, now);
+        }
     }
 
     /// The cap changed.
     pub fn set_rate(&mut self, now: Time, rate: Rate) {
-        let level = self.level(now);
-        self.lowest = self.lowest.min(level);
+        self.may_begin(now);
         self.rate = rate;
     }
 
     /// Windows begin now at the soonest from here on.
     pub fn begin_anew(&mut self, now: Time) {
-        self.lowest = self.level(now);
+        (self.lowest, self.lowest_at) = (self.level(now), now);
     }
 
     /// RU above `rate * window` in the worst window.
     pub fn worst(&self) -> Ru {
         Ru(i64::try_from(self.worst / 1_000_000).unwrap_or(i64::MAX))
+    }
+
+    /// How long the worst window is.
+    pub fn worst_window(&self) -> Span {
+        self.worst_window
     }
 
     /// RU admitted in all.
