@@ -34,7 +34,7 @@ impl Plan {
             false => draw_loads(&mut Random::new(seed, 9), nodes, &groups, calm_at),
         };
         let mut actions = draw_actions(&mut Random::new(seed, 10), nodes, loads.len(), &ids, calm_at);
-        let fence = draw_takeovers(&mut Random::new(seed, 12), calm_at, &mut actions);
+        let fence = draw_takeovers(&mut Random::new(seed, 12), nodes, calm_at, &mut actions);
         Self {
             seed,
             drifts,
@@ -239,17 +239,35 @@ fn draw_actions(
 }
 
 /// Takeovers by another controller, and the fence that keeps the bound then.
-fn draw_takeovers(random: &mut Random, until: Time, actions: &mut Vec<(Time, Action)>) -> Option<Span> {
+fn draw_takeovers(
+    random: &mut Random,
+    nodes: usize,
+    until: Time,
+    actions: &mut Vec<(Time, Action)>,
+) -> Option<Span> {
     if !random.one_in(4) {
         return None;
     }
+    let mut takeovers = Vec::new();
     for _ in 0..random.between(1, 2) {
         let at = Time(random.between(500_000, until.0));
         let stays_for = Span::millis(random.between(100, 6_000));
-        actions.push((at, Action::TakeOver(random.bits(), stays_for)));
+        takeovers.push((at, random.bits(), stays_for));
+    }
+    let fence = Span::millis(random.between(1_000, 2_500));
+    for (at, stay, stays_for) in takeovers {
+        let mut stay = stay;
+        if random.one_in(2) {
+            // One that stays is cut off with a fresh lease, and cannot prove it to the successor.
+            let node = random.below(nodes);
+            stay |= 1 << (node % 64);
+            let cut = at.after(Span(fence.0 - 1_000 * random.between(0, 600)));
+            actions.push((cut, Action::Cut(node, 0, Span::millis(random.between(500, 4_000)))));
+        }
+        actions.push((at, Action::TakeOver(stay, stays_for)));
     }
     actions.sort_by_key(|(at, _)| *at);
-    Some(Span::millis(random.between(1_000, 2_500)))
+    Some(fence)
 }
 
 /// A stop in order in the middle of a recovery, while one node cannot prove what it holds.
