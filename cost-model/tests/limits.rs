@@ -14,6 +14,17 @@ const DIALECTS: [SqlDialect; 4] =
 const STACK: usize = 1 << 20;
 
 #[test]
+fn a_dollar_quoted_string_right_behind_a_value_is_a_literal() {
+    for dialect in [SqlDialect::Generic, SqlDialect::PostgreSql] {
+        for value in ["1", "1.5e3", "0x1f", "$1"] {
+            let template =
+                Template::new(dialect, format!("SELECT a FROM t WHERE b = {value}$x$ my secret $x$"));
+            assert_eq!(template.text().to_lowercase(), "select a from t where b = ? ?", "{value}");
+        }
+    }
+}
+
+#[test]
 fn the_cache_is_bounded_counts_and_is_shared() {
     let fingerprinter = Fingerprinter::with_capacity(SqlDialect::Generic, 64);
     for column in 0..1_000 {

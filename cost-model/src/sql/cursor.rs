@@ -78,7 +78,7 @@ impl<'a> Cursor<'a> {
         while let Some(byte) = self.peek(0) {
             let exponent =
                 matches!(byte, b'+' | b'-') && last == b'e' && self.class_at(1) & class::DIGIT != 0;
-            if self.rules.class(byte) & class::WORD == 0 && byte != b'.' && !exponent {
+            if !self.is_value(byte) && byte != b'.' && !exponent {
                 break;
             }
             last = byte.to_ascii_lowercase();
@@ -131,6 +131,18 @@ impl<'a> Cursor<'a> {
             }
         }
         length
+    }
+
+    /// Whether a byte goes on a number or a placeholder. A dollar sign there begins a string, as in `1$a$..$a$`.
+    fn is_value(&self, byte: u8) -> bool {
+        self.rules.class(byte) & class::WORD != 0 && !(byte == b'$' && self.rules.dollar_quotes)
+    }
+
+    /// The rest of a placeholder.
+    pub(super) fn placeholder(&mut self) {
+        while self.peek(0).is_some_and(|byte| self.is_value(byte)) {
+            self.at += 1;
+        }
     }
 
     /// The rest of a word.

@@ -113,7 +113,7 @@ impl<S: Sink> Scanner<'_, S> {
 
     fn placeholder(&mut self) {
         self.text.at += 1;
-        self.text.word();
+        self.text.placeholder();
         self.out.literal(Literal::Placeholder);
     }
 
