@@ -34,7 +34,9 @@ impl Plan {
             false => draw_loads(&mut Random::new(seed, 9), nodes, &groups, calm_at),
         };
         let mut actions = draw_actions(&mut Random::new(seed, 10), nodes, loads.len(), &ids, calm_at);
+        draw_lonely(&mut Random::new(seed, 13), nodes, calm_at, &mut actions);
         let fence = draw_takeovers(&mut Random::new(seed, 12), nodes, calm_at, &mut actions);
+        actions.sort_by_key(|(at, _)| *at);
         Self {
             seed,
             drifts,
@@ -266,8 +268,18 @@ fn draw_takeovers(
         }
         actions.push((at, Action::TakeOver(stay, stays_for)));
     }
-    actions.sort_by_key(|(at, _)| *at);
     Some(fence)
+}
+
+/// A short crash of the controller, while one node cannot reach it and spends the lease it has.
+fn draw_lonely(random: &mut Random, nodes: usize, until: Time, actions: &mut Vec<(Time, Action)>) {
+    if !random.one_in(8) {
+        return;
+    }
+    let at = Time(random.between(1_000_000, until.0));
+    let cut = Time(at.0 - 1_000 * random.between(0, 300));
+    actions.push((cut, Action::Cut(random.below(nodes), 0, Span::millis(random.between(1_000, 4_000)))));
+    actions.push((at, Action::Crash(Span::millis(random.between(10, 300)), Death::Killed)));
 }
 
 /// A stop in order in the middle of a recovery, while one node cannot prove what it holds.
