@@ -105,6 +105,7 @@ impl Plan {
     }
 
     fn drive(&self, world: &mut World) -> Result<Outcome, String> {
+        world.shorten_recovery()?;
         for (id, spec) in &self.groups {
             world.put_group(*id, spec.clone())?;
         }
