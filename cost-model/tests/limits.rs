@@ -14,6 +14,17 @@ const DIALECTS: [SqlDialect; 4] =
 const STACK: usize = 1 << 20;
 
 #[test]
+fn signs_that_follow_each_other_are_no_comment() {
+    for (text, template) in [
+        ("SELECT - -a FROM t", "SELECT - -a FROM t"),
+        ("SELECT 1 - - - -a FROM t", "SELECT ? - - - -a FROM t"),
+        ("SELECT - - -\"a--b\" FROM t", "SELECT ---\"a--b\" FROM t"),
+    ] {
+        assert_eq!(Template::new(SqlDialect::Generic, text).text(), template);
+    }
+}
+
+#[test]
 fn a_dollar_quoted_string_right_behind_a_value_is_a_literal() {
     for dialect in [SqlDialect::Generic, SqlDialect::PostgreSql] {
         for value in ["1", "1.5e3", "0x1f", "$1"] {

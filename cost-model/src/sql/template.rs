@@ -102,7 +102,10 @@ fn parse(dialect: SqlDialect, text: &str) -> Result<Vec<Statement>, ParserError>
 
 fn printed(statements: &[Statement]) -> String {
     let texts: Vec<_> = statements.iter().map(Statement::to_string).collect();
-    shown(&texts.join("; "))
+    let text = texts.join("; ");
+    // The printer writes `- -a` as `--a`, which reads back as a comment. Inside quotes it is a name.
+    let apart = text.contains("--") && !text.contains(['"', '`', '[']);
+    shown(&if apart { text.replace("--", "- -").replace("--", "- -") } else { text })
 }
 
 fn cut(mut text: String) -> String {
