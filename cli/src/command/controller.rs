@@ -25,7 +25,8 @@ const LOG_FILTER: &str = "TIDEGATE_LOG";
     tidegate controller --listen 127.0.0.1:0 --http 127.0.0.1:0   (free ports; the addresses are printed)\n\n\
     The file, with its defaults:\n  \
     store = \"tidegate.redb\"\n  grpc_listen = \"127.0.0.1:7420\"\n  http_listen = \"127.0.0.1:7421\"\n  \
-    allow_remote = false\n  capacity = \"unlimited\"      # such as \"20000 RU/s\"\n  drift_ppm = 1000\n  margin = \"50ms\"\n  \
+    allow_remote = false\n  capacity = \"unlimited\"      # such as \"20000 RU/s\"\n  drift_ppm = 1000\n  \
+    margin = \"50ms\"\n  \
     # fence = \"2s\"          # for storage that can move to another machine\n\n\
     Log filter: TIDEGATE_LOG, such as `debug`.")]
 pub(crate) struct ControllerArgs {

@@ -110,7 +110,8 @@ async fn run(
                 None => return Ok(()),
                 Some(Some(Ask::Renew(renew))) => {
                     let request = convert::renew(renew).map_err(|error| Status::invalid_argument(error.to_string()))?;
-                    let renewed = service.renew(session.client, session.session, request).map_err(|error| session_status(&error))?;
+                    let renewed = service.renew(session.client, session.session, request);
+                    let renewed = renewed.map_err(|error| session_status(&error))?;
                     Answer::Granted(convert::granted(renewed))
                 }
                 Some(Some(Ask::Goodbye(goodbye))) => {
