@@ -83,6 +83,12 @@ fn no_literal_survives(dialect: SqlDialect, text: &str, template: &Template) {
         SqlDialect::SQLite => &parser::SQLiteDialect {},
     };
     let Ok(tokens) = Tokenizer::new(rules, text).tokenize() else { return };
+    // In a blob the tokenizer takes a backslash for an escape, which no server does.
+    let escaped =
+        |token: &Token| matches!(token, Token::HexStringLiteral(value) if value.contains(['\\', '\'']));
+    if tokens.iter().any(escaped) {
+        return;
+    }
     let others: Vec<String> = tokens
         .iter()
         .filter(|token| value(token).is_none())
