@@ -204,7 +204,7 @@ impl ClientBuilder {
         if ready {
             return Ok(client);
         }
-        if client.hub().link.borrow().connected {
+        if client.is_connected() {
             tracing::warn!("no bindings yet; everyone is charged to the default group until they arrive");
             return Ok(client);
         }

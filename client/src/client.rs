@@ -135,6 +135,11 @@ impl Client {
         Ok(Group { cell })
     }
 
+    /// Whether a controller is there.
+    pub fn is_connected(&self) -> bool {
+        self.hub().link.borrow().connected
+    }
+
     /// A look at the client.
     pub fn stats(&self) -> ClientStats {
         ClientStats::read(self.hub())

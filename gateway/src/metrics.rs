@@ -71,13 +71,12 @@ pub(crate) struct Sample {
 impl Metrics {
     /// All at zero, for a gateway with so many places.
     pub(crate) fn new(max_sessions: usize) -> Self {
-        let mut registry = Registry::with_prefix("tidegate_gateway");
         let statements = Family::<Outcome, Counter>::default();
         let charged = Family::<Resource, Amount>::default();
         let ended = |outcome| statements.get_or_create(&Outcome { outcome }).clone();
         let used = |resource| charged.get_or_create(&Resource { resource }).clone();
         let seconds = || Histogram::new(exponential_buckets(0.000_1, 4.0, 10));
-        let metrics = Self {
+        let mut metrics = Self {
             succeeded: ended("ok"),
             failed: ended("failed"),
             throttled: ended("throttled"),
@@ -93,8 +92,9 @@ impl Metrics {
             upstream_failures: Counter::default(),
             sessions: Gauge::default(),
             connected: Gauge::default(),
-            registry: Registry::default(),
+            registry: Registry::with_prefix("tidegate_gateway"),
         };
+        let registry = &mut metrics.registry;
         let places: Gauge = Gauge::default();
         places.set(i64::try_from(max_sessions).unwrap_or(i64::MAX));
         registry.register("statements", "Statements that ended, by outcome", statements);
@@ -120,7 +120,7 @@ impl Metrics {
             metrics.upstream_failures.clone(),
         );
         registry.register("controller_connected", "1 while a controller is there", metrics.connected.clone());
-        Self { registry, ..metrics }
+        metrics
     }
 
     /// Counts a statement that was not admitted.

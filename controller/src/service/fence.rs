@@ -31,6 +31,8 @@ pub enum Silence {
 pub(super) struct Fence {
     /// `None`: grants do not depend on the store.
     span: Option<Span>,
+    /// What a successor will wait for: this fence, or a longer one before it.
+    stored: Span,
     /// When the newest commit that is on disk began.
     confirmed: Time,
     /// The newest commit failed.
@@ -42,8 +44,8 @@ pub(super) struct Fence {
 
 impl Fence {
     /// Whoever starts has just written.
-    pub(super) fn new(now: Time, span: Option<Span>, predecessor_until: Time) -> Self {
-        Self { span, confirmed: now, failed: false, predecessor_until, told: None }
+    pub(super) fn new(now: Time, span: Option<Span>, stored: Span, predecessor_until: Time) -> Self {
+        Self { span, stored, confirmed: now, failed: false, predecessor_until, told: None }
     }
 
     /// A commit that began then is on disk.
@@ -64,7 +66,7 @@ impl Fence {
 
     /// What to store when there is nothing else to store: a successor reads it.
     pub(super) fn beat(&self) -> Option<Write> {
-        self.span.map(|span| put_number(META_FENCE, span.0))
+        self.span.map(|_| put_number(META_FENCE, self.stored.0))
     }
 
     /// Why nodes are not spoken to, if so.
@@ -94,14 +96,14 @@ mod tests {
 
     #[test]
     fn without_a_fence_nothing_depends_on_commits() {
-        let fence = Fence::new(Time(0), None, Time(0));
+        let fence = Fence::new(Time(0), None, Span(0), Time(0));
         assert_eq!(fence.beat(), None);
         assert_eq!(fence.silence(Time(u64::MAX)), None);
     }
 
     #[test]
     fn grants_end_a_fence_after_the_last_commit_began_and_go_on_after_the_next() {
-        let mut fence = Fence::new(Time(0), Some(FENCE), Time(0));
+        let mut fence = Fence::new(Time(0), Some(FENCE), FENCE, Time(0));
         assert_eq!(fence.silence(Time(1_999_999)), None);
         assert_eq!(fence.silence(Time(2_000_000)), Some(Silence::CutOff(FENCE)));
         fence.confirm(Time(1_000_000));
@@ -116,7 +118,7 @@ mod tests {
 
     #[test]
     fn a_successor_waits_for_the_fence_of_its_predecessor() {
-        let fence = Fence::new(Time(0), None, Time(100));
+        let fence = Fence::new(Time(0), None, FENCE, Time(100));
         assert_eq!(fence.silence(Time(40)), Some(Silence::Predecessor(Span(60))));
         assert_eq!(fence.silence(Time(100)), None);
     }

@@ -65,7 +65,9 @@ impl Service {
         first_batch.push(put_number(META_LONGEST_TTL, longest_ttl.0));
         // After a clean stop no predecessor grants any more.
         let fence_before = if clean.is_none() { meta.fence()? } else { Span(0) };
-        first_batch.push(put_number(META_FENCE, config.fence.map_or(0, |span| span.0)));
+        // Whoever starts after this one may have that predecessor, too: only a clean stop lets the stored fence shrink.
+        let fence_stored = fence_before.max(config.fence.unwrap_or_default());
+        first_batch.push(put_number(META_FENCE, fence_stored.0));
 
         let mut engine = build_engine(now, config, &catalog)?;
         match clean {
@@ -99,7 +101,7 @@ impl Service {
             audit: Audit::new(next_audit_id(&*store)?),
             revision: meta.number(META_REVISION)?.unwrap_or(1),
             longest_ttl,
-            fence: Fence::new(now, config.fence, predecessor_until),
+            fence: Fence::new(now, config.fence, fence_stored, predecessor_until),
         };
         tracing::info!(epoch, first, recovery = %state.recovery(&clock), "store loaded");
         Ok(Self::assemble(store, clock, epoch, Prover::new(&key), state))

@@ -28,7 +28,7 @@ pub const META_REVISION: &[u8] = b"revision";
 pub const META_NEXT_GROUP: &[u8] = b"next_group";
 /// Key of the longest lease, in microseconds, that may be out.
 pub const META_LONGEST_TTL: &[u8] = b"longest_ttl_us";
-/// Key of the fence of the controller that wrote last, in microseconds; 0 is none.
+/// Key of the longest fence since the last clean stop, in microseconds; 0 is none.
 pub const META_FENCE: &[u8] = b"fence_us";
 /// Key of the next client id.
 pub const META_NEXT_CLIENT: &[u8] = b"next_client";

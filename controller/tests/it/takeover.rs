@@ -17,8 +17,12 @@ use tonic_health::pb::health_client::HealthClient;
 use crate::support::{Faulty, Lab, MemoryStore, Node, config, entry, report};
 
 async fn fenced(store: Arc<dyn Store>) -> Lab {
+    started(store, Some(Span::secs(1))).await
+}
+
+async fn started(store: Arc<dyn Store>, fence: Option<Span>) -> Lab {
     let folder = tempfile::tempdir().unwrap();
-    let config = tidegate_controller::Config { fence: Some(Span::secs(1)), ..config(&folder) };
+    let config = tidegate_controller::Config { fence, ..config(&folder) };
     let running = Controller::start_with(config, store).await.unwrap();
     Lab { folder, running }
 }
@@ -116,4 +120,18 @@ async fn a_stop_before_the_predecessors_fence_has_passed_is_no_clean_one() {
     let fourth = fenced(disk).await;
     assert!(Node::connect(&fourth, "node", 1).await.is_ok());
     assert_eq!(fourth.running.service().epoch(), 3);
+}
+
+#[tokio::test]
+async fn a_fence_outlives_a_successor_that_has_none_and_dies() {
+    let disk: Arc<dyn Store> = Arc::new(MemoryStore::default());
+    let first = fenced(Arc::clone(&disk)).await;
+    first.group("web", "1000").await;
+    first.running.abort().await;
+    // The first may still be granting when the third starts.
+    started(Arc::clone(&disk), None).await.running.abort().await;
+    let third = started(disk, None).await;
+    let error = Node::connect(&third, "node", 1).await.err().unwrap();
+    assert!(error.message().contains("may still be granting"), "{error}");
+    patient(&third, "node").await;
 }

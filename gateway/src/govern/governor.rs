@@ -120,7 +120,7 @@ impl Governor {
 
     /// Whether a controller is there.
     pub(crate) fn is_connected(&self) -> bool {
-        self.client.stats().link.connected
+        self.client.is_connected()
     }
 
     /// Where the controller's admin API is reached.

@@ -132,8 +132,8 @@ impl Controller {
     /// five seconds every recovery would be longer than the groups of a plan need.
     pub(super) fn shorten_recovery(&mut self) -> Result<(), String> {
         let name = GroupName::default_group();
-        let short = GroupText { ttl_us: 500_000, renew_us: 250_000, ..GroupText::default() };
-        let short = GroupText { name: name.to_string(), ..short };
+        let short =
+            GroupText { name: name.to_string(), ttl_us: 500_000, renew_us: 250_000, ..GroupText::default() };
         let mask = ["ttl_us", "renew_us"].map(str::to_owned);
         let altered = self.service()?.alter_group(&actor(), &short, &mask, 0);
         altered.map_err(|error| error.to_string())?;

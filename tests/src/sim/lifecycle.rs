@@ -1,5 +1,7 @@
 //! Processes that end and start: nodes, and the controller on its disk.
 
+use std::collections::BTreeSet;
+
 use tidegate_core::group::GroupId;
 use tidegate_core::units::Span;
 
@@ -62,14 +64,10 @@ impl World {
 
     /// All streams to the controller break. Nodes that stay with one before it do not notice.
     fn break_streams(&mut self) {
-        for node in 0..self.nodes.len() {
-            if !self.stays(node) {
-                self.events.retain(
-                    |_, event| !matches!(event, Event::ToController { node: from, .. } if *from == node),
-                );
-                self.lose_session(node);
-            }
-        }
+        let leave: BTreeSet<usize> = (0..self.nodes.len()).filter(|node| !self.stays(*node)).collect();
+        self.events
+            .retain(|_, event| !matches!(event, Event::ToController { node, .. } if leave.contains(node)));
+        leave.into_iter().for_each(|node| self.lose_session(node));
     }
 
     /// Another machine gets the disk, and a controller starts there. The one before it runs on for a while, and the
