@@ -84,6 +84,7 @@ impl<'a> Cursor<'a> {
             last = byte.to_ascii_lowercase();
             self.at += 1;
         }
+        self.end_value();
     }
 
     /// Reads `$tag$..$tag$` if there is one here.
@@ -133,7 +134,7 @@ impl<'a> Cursor<'a> {
         length
     }
 
-    /// Whether a byte goes on a number or a placeholder. A dollar sign there begins a string, as in `1$a$..$a$`.
+    /// Whether a byte goes on a number or a placeholder.
     fn is_value(&self, byte: u8) -> bool {
         self.rules.class(byte) & class::WORD != 0 && !(byte == b'$' && self.rules.dollar_quotes)
     }
@@ -142,6 +143,15 @@ impl<'a> Cursor<'a> {
     pub(super) fn placeholder(&mut self) {
         while self.peek(0).is_some_and(|byte| self.is_value(byte)) {
             self.at += 1;
+        }
+        self.end_value();
+    }
+
+    /// In `1a$b$c` a string begins or a name goes on, as the server's version has it, so where a string after it ends
+    /// cannot be told: all of the rest counts as value.
+    fn end_value(&mut self) {
+        if self.rules.dollar_quotes && self.peek(0) == Some(b'$') {
+            self.at = self.bytes.len();
         }
     }
 
