@@ -83,10 +83,7 @@ fn no_literal_survives(dialect: SqlDialect, text: &str, template: &Template) {
         SqlDialect::SQLite => &parser::SQLiteDialect {},
     };
     let Ok(tokens) = Tokenizer::new(rules, text).tokenize() else { return };
-    // In a blob the tokenizer takes a backslash for an escape, which no server does.
-    let escaped =
-        |token: &Token| matches!(token, Token::HexStringLiteral(value) if value.contains(['\\', '\'']));
-    if tokens.iter().any(escaped) {
+    if tokens.iter().any(misread) {
         return;
     }
     let others: Vec<String> = tokens
@@ -100,6 +97,15 @@ fn no_literal_survives(dialect: SqlDialect, text: &str, template: &Template) {
             let elsewhere = others.iter().any(|other| other.contains(secret));
             assert!(elsewhere || !shown.contains(secret), "{secret:?} of {literal:?} survives in {shown:?}");
         }
+    }
+}
+
+/// What the tokenizer reads as no server does: a backslash in a blob as an escape, a quote as part of a bare word.
+fn misread(token: &Token) -> bool {
+    match token {
+        Token::HexStringLiteral(value) => value.contains(['\\', '\'']),
+        Token::Word(word) => word.quote_style.is_none() && word.value.contains(['`', '"', '\'']),
+        _ => false,
     }
 }
 
