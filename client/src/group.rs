@@ -80,7 +80,7 @@ impl Group {
     /// Admits an operation estimated at `cost` now, or refuses; never waits. Needs no async runtime.
     // Always: a permit that passes through memory costs more than the admission.
     #[inline(always)]
-    pub fn try_acquire(&self, cost: Ru) -> Result<Permit<'_>, Refused> {
+    pub fn try_acquire(&self, cost: Ru) -> Result<Permit<'_>, Refused<&GroupName>> {
         let at = match self.cell.pay(cost) {
             Some(at) => at,
             None => self.cell.try_enter(cost)?,
@@ -132,7 +132,7 @@ impl Group {
     }
 
     /// Whether `cost` would be admitted now; spends nothing and promises nothing.
-    pub fn check(&self, cost: Ru) -> Result<(), Refused> {
+    pub fn check(&self, cost: Ru) -> Result<(), Refused<&GroupName>> {
         self.cell.check(cost)
     }
 

@@ -1,6 +1,9 @@
 //! Why an operation was not admitted. Each answer names the group; only `Throttled` and `Unavailable` are worth
 //! a retry.
+//!
+//! An answer given at once borrows the name: counting its references would double the cost of a refusal.
 
+use std::borrow::Borrow;
 use std::time::Duration;
 
 use tidegate_core::node::Refusal;
@@ -9,14 +12,14 @@ use tidegate_core::units::Ru;
 use crate::clock::duration;
 use crate::names::GroupName;
 
-/// Why an operation was not admitted.
+/// Why an operation was not admitted. `Refused<&GroupName>` becomes a `Refused` with `?` or [`Refused::into_owned`].
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum Refused {
+pub enum Refused<G = GroupName> {
     /// The group has used its rate. An answer, not a fault.
     #[error("group {group} is throttled; retry in {retry_after:?}")]
     Throttled {
         /// The group.
-        group: GroupName,
+        group: G,
         /// An attempt before this will be refused, too.
         retry_after: Duration,
     },
@@ -26,7 +29,7 @@ pub enum Refused {
     )]
     Unavailable {
         /// The group.
-        group: GroupName,
+        group: G,
         /// A reasonable pause.
         retry_after: Duration,
     },
@@ -34,7 +37,7 @@ pub enum Refused {
     #[error("group {group} does not exist; create it or bind the user to another")]
     UnknownGroup {
         /// The name that was asked for.
-        group: GroupName,
+        group: G,
     },
     /// Costs more than the group can ever cover.
     #[error(
@@ -42,7 +45,7 @@ pub enum Refused {
     )]
     NeverFits {
         /// The group.
-        group: GroupName,
+        group: G,
         /// What was asked for.
         cost: Ru,
         /// What could be admitted.
@@ -52,7 +55,7 @@ pub enum Refused {
     #[error("group {group} already has {limit} operations waiting; shed load before asking again")]
     TooManyWaiters {
         /// The group.
-        group: GroupName,
+        group: G,
         /// Length of the queue.
         limit: usize,
     },
@@ -60,7 +63,7 @@ pub enum Refused {
     #[error("a cost of {cost} is outside 0 RU to {max}; check the estimate for group {group}", max = Ru::MAX)]
     InvalidCost {
         /// The group.
-        group: GroupName,
+        group: G,
         /// What was asked for.
         cost: Ru,
     },
@@ -68,14 +71,13 @@ pub enum Refused {
     #[error("the client is shutting down and admits nothing more in group {group}")]
     ShutDown {
         /// The group.
-        group: GroupName,
+        group: G,
     },
 }
 
-impl Refused {
+impl<'a> Refused<&'a GroupName> {
     /// The core's answer for `cost` in `group`.
-    pub(crate) fn new(group: &GroupName, cost: Ru, refusal: Refusal) -> Self {
-        let group = group.clone();
+    pub(crate) fn new(group: &'a GroupName, cost: Ru, refusal: Refusal) -> Self {
         match refusal {
             Refusal::Throttled { retry_after } => {
                 Self::Throttled { group, retry_after: duration(retry_after) }
@@ -89,6 +91,28 @@ impl Refused {
         }
     }
 
+    /// The same without a borrow of the group's handle.
+    pub fn into_owned(self) -> Refused {
+        let group = self.group().clone();
+        match self {
+            Self::Throttled { retry_after, .. } => Refused::Throttled { group, retry_after },
+            Self::Unavailable { retry_after, .. } => Refused::Unavailable { group, retry_after },
+            Self::UnknownGroup { .. } => Refused::UnknownGroup { group },
+            Self::NeverFits { cost, max, .. } => Refused::NeverFits { group, cost, max },
+            Self::TooManyWaiters { limit, .. } => Refused::TooManyWaiters { group, limit },
+            Self::InvalidCost { cost, .. } => Refused::InvalidCost { group, cost },
+            Self::ShutDown { .. } => Refused::ShutDown { group },
+        }
+    }
+}
+
+impl From<Refused<&GroupName>> for Refused {
+    fn from(refused: Refused<&GroupName>) -> Self {
+        refused.into_owned()
+    }
+}
+
+impl<G: Borrow<GroupName>> Refused<G> {
     /// When another attempt may succeed; `None` when it will not.
     pub fn retry_after(&self) -> Option<Duration> {
         match self {
@@ -110,7 +134,7 @@ impl Refused {
             | Self::NeverFits { group, .. }
             | Self::TooManyWaiters { group, .. }
             | Self::InvalidCost { group, .. }
-            | Self::ShutDown { group } => group,
+            | Self::ShutDown { group } => group.borrow(),
         }
     }
 }

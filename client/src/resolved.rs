@@ -65,7 +65,7 @@ impl Resolved {
 
     /// [`Group::try_acquire`] on the group that pays now.
     pub fn try_acquire(&self, cost: Ru) -> Result<Permit<'static>, Refused> {
-        self.found().group.try_acquire(cost).map(Permit::into_owned)
+        Ok(self.found().group.try_acquire(cost).map(Permit::into_owned)?)
     }
 
     /// [`Group::acquire`] on the group that pays now.

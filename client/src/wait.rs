@@ -42,7 +42,7 @@ impl<'a> Future for Waiting<'a> {
         self.heard = true;
         Poll::Ready(match answer {
             Ok(Ok(at)) => Ok(Permit::new(self.cell, self.cost, self.cell.shared.clock.tick_at(at))),
-            Ok(Err(refusal)) => Err(self.cell.refused(self.cost, refusal)),
+            Ok(Err(refusal)) => Err(self.cell.refused(self.cost, refusal).into_owned()),
             // The sender is kept until it has sent.
             Err(_) => Err(Refused::ShutDown { group: self.cell.name().clone() }),
         })

@@ -209,7 +209,7 @@ impl GroupCell {
     }
 
     /// Takes `cost` at once or refuses; after [`GroupCell::pay`].
-    pub(crate) fn try_enter(self: &Arc<Self>, cost: Ru) -> Result<Tick, Refused> {
+    pub(crate) fn try_enter(self: &Arc<Self>, cost: Ru) -> Result<Tick, Refused<&GroupName>> {
         if let Some(retry_after) =
             self.purses.mine().and_then(|purse| purse.refuses(cost, &self.shared.clock))
         {
@@ -240,7 +240,7 @@ impl GroupCell {
     }
 
     /// Takes `cost` at once, refuses, or queues until `deadline`; after [`GroupCell::pay`].
-    pub(crate) fn enter(self: &Arc<Self>, cost: Ru, deadline: Time) -> Result<Entered, Refused> {
+    pub(crate) fn enter(self: &Arc<Self>, cost: Ru, deadline: Time) -> Result<Entered, Refused<&GroupName>> {
         self.valid(cost)?;
         let paid = |at| Ok(Entered::Admitted(at));
         self.fill_or(cost, paid, |state, now| {
@@ -258,7 +258,7 @@ impl GroupCell {
         })
     }
 
-    fn admitted(&self, state: &mut CellState, cost: Ru, answer: Answer) -> Result<Time, Refused> {
+    fn admitted(&self, state: &mut CellState, cost: Ru, answer: Answer) -> Result<Time, Refused<&GroupName>> {
         match answer {
             Ok(at) => {
                 state.open = state.open.saturating_add(1);
@@ -282,7 +282,7 @@ impl GroupCell {
     }
 
     /// Whether `cost` would be admitted now; spends nothing.
-    pub(crate) fn check(self: &Arc<Self>, cost: Ru) -> Result<(), Refused> {
+    pub(crate) fn check(self: &Arc<Self>, cost: Ru) -> Result<(), Refused<&GroupName>> {
         self.valid(cost)?;
         self.with(|state, now| {
             self.open_door()?;
@@ -290,24 +290,24 @@ impl GroupCell {
         })
     }
 
-    pub(crate) fn refused(&self, cost: Ru, refusal: Refusal) -> Refused {
+    pub(crate) fn refused(&self, cost: Ru, refusal: Refusal) -> Refused<&GroupName> {
         // A client that closes refuses its waiters through the core, which knows no closing.
         if self.shared.is_closing() {
-            return Refused::ShutDown { group: self.name.clone() };
+            return Refused::ShutDown { group: &self.name };
         }
         Refused::new(&self.name, cost, refusal)
     }
 
-    fn valid(&self, cost: Ru) -> Result<(), Refused> {
+    fn valid(&self, cost: Ru) -> Result<(), Refused<&GroupName>> {
         if (Ru::ZERO..=Ru::MAX).contains(&cost) {
             return Ok(());
         }
-        Err(Refused::InvalidCost { group: self.name.clone(), cost })
+        Err(Refused::InvalidCost { group: &self.name, cost })
     }
 
-    fn open_door(&self) -> Result<(), Refused> {
+    fn open_door(&self) -> Result<(), Refused<&GroupName>> {
         if self.shared.is_closing() {
-            return Err(Refused::ShutDown { group: self.name.clone() });
+            return Err(Refused::ShutDown { group: &self.name });
         }
         Ok(())
     }

@@ -102,7 +102,7 @@ async fn a_full_group_throttles_at_once_and_says_when_to_retry() {
             Err(refused) => break refused,
         }
     };
-    assert!(matches!(&refused, Refused::Throttled { group, .. } if &**group == "g"), "{refused:?}");
+    assert!(matches!(&refused, Refused::Throttled { group, .. } if &***group == "g"), "{refused:?}");
     assert!(refused.to_string().starts_with("group g is throttled; retry in"), "{refused}");
     assert!(group.check(Ru::whole(10)).is_err() && refused.retry_after().is_some());
     // Waiting longer than that succeeds.

@@ -194,7 +194,7 @@ impl Governor {
         if let Some(permit) = group.take(request.estimate).map(Permit::into_owned) {
             return Admission::Now(Box::new(request.run(group, permit, Duration::ZERO)));
         }
-        let obstacle = group.check(request.estimate).err();
+        let obstacle = group.check(request.estimate).err().map(Refused::into_owned);
         if let Some(refused @ Refused::ShutDown { .. }) = obstacle {
             return Admission::Denied(Denied::refused(&refused, &group, Duration::ZERO));
         }
