@@ -37,6 +37,16 @@ fn a_value_that_runs_into_a_dollar_sign_hides_the_rest() {
 }
 
 #[test]
+fn a_string_between_delimiters_of_its_own_is_a_literal() {
+    for text in ["q'[it's a secret]'", "NQ'xit's a secretx'", "Q'äit's a secretä'", "q'[it's a secret"] {
+        let template = Template::new(SqlDialect::Generic, format!("SELECT a FROM t WHERE b = {text}"));
+        assert_eq!(template.text().to_lowercase(), "select a from t where b = ?", "{text}");
+    }
+    let other = Template::new(SqlDialect::PostgreSql, "SELECT q'[it''s]' AND c = 1");
+    assert_eq!(other.text(), "select q ? and c = ?");
+}
+
+#[test]
 fn the_cache_is_bounded_counts_and_is_shared() {
     let fingerprinter = Fingerprinter::with_capacity(SqlDialect::Generic, 64);
     for column in 0..1_000 {

@@ -44,6 +44,34 @@ impl<'a> Cursor<'a> {
         }
     }
 
+    /// Past `'[..]'`, whose end is the counterpart of its first character and a quote. False: the first is a space.
+    pub(super) fn delimited_string(&mut self) -> bool {
+        let rest = self.bytes.get(self.at + 1..).unwrap_or_default();
+        let first = rest.get(..4).unwrap_or(rest).utf8_chunks().next();
+        let Some(opening) = first.and_then(|chunk| chunk.valid().chars().next()) else {
+            return false;
+        };
+        let closing = match opening {
+            ' ' | '\t' | '\r' | '\n' => return false,
+            '[' => ']',
+            '{' => '}',
+            '<' => '>',
+            '(' => ')',
+            other => other,
+        };
+        let mut buffer = [0; 4];
+        let closing = closing.encode_utf8(&mut buffer).as_bytes();
+        self.at += 1 + opening.len_utf8();
+        while let Some(rest) = self.bytes.get(self.at..).filter(|rest| !rest.is_empty()) {
+            if let Some([b'\'', ..]) = rest.strip_prefix(closing) {
+                self.at += closing.len() + 1;
+                break;
+            }
+            self.at += 1;
+        }
+        true
+    }
+
     /// To the end of the line.
     pub(super) fn line_comment(&mut self) {
         while !matches!(self.peek(0), None | Some(b'\n')) {

@@ -42,6 +42,8 @@ pub(super) struct Rules {
     pub(super) backslash: bool,
     /// `E'..'`, in which a backslash escapes, and `U&'..'`.
     pub(super) escape_prefix: bool,
+    /// `Q'[..]'`, as in Oracle.
+    pub(super) delimited_strings: bool,
     /// `$tag$..$tag$`.
     pub(super) dollar_quotes: bool,
     /// `$1` or `$name` is a placeholder.
@@ -80,6 +82,7 @@ impl SqlDialect {
             classes: classes(b"", b"+-*/<>=~!%^&|:#@"),
             backslash: false,
             escape_prefix: true,
+            delimited_strings: true,
             dollar_quotes: true,
             dollar_placeholders: true,
             double_quoted_strings: false,
@@ -97,6 +100,7 @@ impl SqlDialect {
             classes: classes(b"$@", b"+-*/<>=~!%^&|:"),
             backslash: true,
             escape_prefix: false,
+            delimited_strings: false,
             dollar_quotes: false,
             dollar_placeholders: false,
             double_quoted_strings: true,
@@ -109,6 +113,7 @@ impl SqlDialect {
         };
         static POSTGRESQL: Rules = Rules {
             classes: classes(b"", b"+-*/<>=~!%^&|:#@?`"),
+            delimited_strings: false,
             backtick_identifiers: false,
             question_placeholders: false,
             colon_placeholders: false,
@@ -117,6 +122,7 @@ impl SqlDialect {
         static SQLITE: Rules = Rules {
             classes: classes(b"", b"+-*/<>=~!%^&|:"),
             escape_prefix: false,
+            delimited_strings: false,
             dollar_quotes: false,
             bracket_identifiers: true,
             nested_comments: false,

@@ -85,10 +85,19 @@ impl<S: Sink> Scanner<'_, S> {
             || self.text.class_at(2) & class::SPACE != 0
     }
 
-    /// Reads the string of which `letter` is the prefix, as in `N'..'`, if it is one.
-    fn prefixes_a_string(&mut self, letter: &[u8]) -> bool {
+    /// Reads the string of which `word` is the prefix, as in `N'..'`, if it is one.
+    fn prefixes_a_string(&mut self, word: &[u8]) -> bool {
         let escapes = self.text.rules.escape_prefix;
-        match (letter.first().map(u8::to_ascii_lowercase), self.text.peek(0), self.text.peek(1)) {
+        let delimited = self.text.rules.delimited_strings
+            && [b"q".as_slice(), b"nq"].iter().any(|prefix| word.eq_ignore_ascii_case(prefix));
+        if delimited && self.text.peek(0) == Some(b'\'') && self.text.delimited_string() {
+            self.out.literal(Literal::String);
+            return true;
+        }
+        if word.len() > 1 {
+            return false;
+        }
+        match (word.first().map(u8::to_ascii_lowercase), self.text.peek(0), self.text.peek(1)) {
             (Some(b'n' | b'x' | b'b'), Some(b'\''), _) => self.string(b'\'', self.text.rules.backslash),
             (Some(b'e'), Some(b'\''), _) if escapes => self.string(b'\'', true),
             (Some(b'u'), Some(b'&'), Some(b'\'')) if escapes => {
@@ -165,7 +174,7 @@ impl<S: Sink> Scanner<'_, S> {
         let start = self.text.at;
         self.text.word();
         let word = self.text.since(start);
-        if word.len() > 1 || !self.prefixes_a_string(word) {
+        if word.len() > 2 || !self.prefixes_a_string(word) {
             self.out.word(word);
         }
     }

@@ -124,6 +124,9 @@ fn value(token: &Token) -> Option<&str> {
         | Token::UnicodeStringLiteral(value)
         | Token::HexStringLiteral(value) => Some(value),
         Token::DollarQuotedString(quoted) => Some(&quoted.value),
+        Token::QuoteDelimitedStringLiteral(quoted) | Token::NationalQuoteDelimitedStringLiteral(quoted) => {
+            Some(&quoted.value)
+        }
         _ => None,
     }
 }
