@@ -142,6 +142,35 @@ pub struct Consumption {
 }
 
 impl Consumption {
+    /// Number of words.
+    pub const WORDS: usize = 9 + Usage::FIELDS;
+
+    /// All counters, in declaration order.
+    pub fn to_words(&self) -> [u64; Self::WORDS] {
+        let Self { charged, shadow, operations, throttled, waited_us, usage } = self;
+        let RuParts { cpu, read, write, network, flat } = charged;
+        let amounts = [cpu, read, write, network, flat, shadow].map(|ru| ru.0.cast_unsigned());
+        let mut words = [0; Self::WORDS];
+        let all = amounts.into_iter().chain([*operations, *throttled, *waited_us]).chain(usage.to_array());
+        words.iter_mut().zip(all).for_each(|(word, value)| *word = value);
+        words
+    }
+
+    /// From counters in declaration order.
+    pub fn from_words(words: [u64; Self::WORDS]) -> Self {
+        let [cpu, read, write, network, flat, shadow, operations, throttled, waited_us, usage @ ..] = words;
+        let ru = |word: u64| Ru(word.cast_signed());
+        let [cpu, read, write, network, flat] = [ru(cpu), ru(read), ru(write), ru(network), ru(flat)];
+        Self {
+            charged: RuParts { cpu, read, write, network, flat },
+            shadow: ru(shadow),
+            operations,
+            throttled,
+            waited_us,
+            usage: Usage::from_array(usage),
+        }
+    }
+
     /// RU charged.
     #[inline]
     pub fn ru(&self) -> Ru {

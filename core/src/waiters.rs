@@ -28,6 +28,16 @@ pub(crate) struct Waiters {
 }
 
 impl Waiters {
+    /// An empty queue whose next waiter is called so.
+    pub(crate) fn from_id(next: u64) -> Self {
+        Self { next, ..Self::default() }
+    }
+
+    /// What the next waiter is called.
+    pub(crate) fn next_id(&self) -> u64 {
+        self.next
+    }
+
     pub(crate) fn len(&self) -> usize {
         self.queue.len()
     }

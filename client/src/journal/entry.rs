@@ -4,7 +4,7 @@
 //! `Consumption` in a fixed order, group name. All integers are little endian and 8 bytes wide.
 
 use tidegate_core::units::Ru;
-use tidegate_core::usage::{Consumption, RuParts, Usage};
+use tidegate_core::usage::{Consumption, RuParts};
 
 use crate::names::GroupName;
 
@@ -50,19 +50,9 @@ impl Header {
 
 impl Entry {
     pub(super) fn encode(incarnation: u64, group: &GroupName, total: &Consumption) -> Vec<u8> {
-        let Consumption { charged, shadow, operations, throttled, waited_us, usage } = total;
-        let RuParts { cpu, read, write, network, flat } = charged;
         let mut bytes = Vec::with_capacity(super::slot::PAYLOAD_BYTES);
         bytes.extend(incarnation.to_le_bytes());
-        for ru in [cpu, read, write, network, flat, shadow] {
-            bytes.extend(ru.0.to_le_bytes());
-        }
-        for count in [operations, throttled, waited_us] {
-            bytes.extend(count.to_le_bytes());
-        }
-        for (_, count) in usage.fields() {
-            bytes.extend(count.to_le_bytes());
-        }
+        bytes.extend(total.to_words().into_iter().flat_map(u64::to_le_bytes));
         bytes.extend(group.as_bytes());
         bytes
     }
@@ -71,32 +61,16 @@ impl Entry {
     pub(super) fn decode(payload: &[u8]) -> Option<Self> {
         let mut reader = Reader(payload);
         let incarnation = reader.u64()?;
-        let charged = RuParts {
-            cpu: reader.ru()?,
-            read: reader.ru()?,
-            write: reader.ru()?,
-            network: reader.ru()?,
-            flat: reader.ru()?,
-        };
-        let total = Consumption {
-            charged,
-            shadow: reader.ru()?,
-            operations: reader.u64()?,
-            throttled: reader.u64()?,
-            waited_us: reader.u64()?,
-            usage: Usage {
-                cpu_ns: reader.u64()?,
-                read_requests: reader.u64()?,
-                read_batches: reader.u64()?,
-                read_bytes: reader.u64()?,
-                write_requests: reader.u64()?,
-                write_batches: reader.u64()?,
-                write_bytes: reader.u64()?,
-                net_in_bytes: reader.u64()?,
-                net_out_bytes: reader.u64()?,
-                cross_zone_bytes: reader.u64()?,
-            },
-        };
+        let mut words = [0; Consumption::WORDS];
+        for word in &mut words {
+            *word = reader.u64()?;
+        }
+        let total = Consumption::from_words(words);
+        let RuParts { cpu, read, write, network, flat } = total.charged;
+        // A negative amount is damage.
+        if [cpu, read, write, network, flat, total.shadow].iter().any(|ru| *ru < Ru::ZERO) {
+            return None;
+        }
         let group = GroupName::new(std::str::from_utf8(reader.0).ok()?).ok()?;
         Some(Self { incarnation, group, total })
     }
@@ -111,18 +85,12 @@ impl Reader<'_> {
         self.0 = rest;
         Some(u64::from_le_bytes(*head))
     }
-
-    /// An amount; a negative one is damage.
-    fn ru(&mut self) -> Option<Ru> {
-        let (head, rest) = self.0.split_first_chunk::<8>()?;
-        self.0 = rest;
-        let value = i64::from_le_bytes(*head);
-        (value >= 0).then_some(Ru(value))
-    }
 }
 
 #[cfg(test)]
 mod tests {
+    use tidegate_core::usage::Usage;
+
     use super::*;
     use crate::journal::slot::PAYLOAD_BYTES;
     use crate::names::MAX_GROUP_NAME;

@@ -52,6 +52,8 @@ pub(crate) struct Budget {
     accrual: Accrual,
     last: Time,
     expires: Time,
+    /// An idle group is in use again and has asked for a lease: without an answer until then the fallback applies.
+    answer_by: Option<Time>,
     fallback: Fallback,
     drift_ppm: u32,
 }
@@ -59,6 +61,29 @@ pub(crate) struct Budget {
 impl Budget {
     pub(crate) fn new(now: Time, drift_ppm: u32) -> Self {
         Self { last: now, drift_ppm, ..Self::default() }
+    }
+
+    /// That of a group which gave its lease up.
+    pub(crate) fn idle(now: Time, drift_ppm: u32, fallback: Fallback) -> Self {
+        Self { state: LeaseState::Idle, fallback, ..Self::new(now, drift_ppm) }
+    }
+
+    /// Neither tokens nor debt, and nothing to wait for.
+    pub(crate) fn is_empty(&self) -> bool {
+        [self.tokens, self.drawn, self.lump, self.debt, self.set_aside] == [Ru::ZERO; 5]
+            && self.answer_by.is_none()
+    }
+
+    /// An operation came to an idle group: it asks for a lease, and whoever does not answer by then is away.
+    pub(crate) fn want(&mut self, answer_by: Time) {
+        if self.state == LeaseState::Idle {
+            self.answer_by.get_or_insert(answer_by);
+        }
+    }
+
+    /// What applies when there is no lease.
+    pub(crate) fn fallback(&self) -> Fallback {
+        self.fallback
     }
 
     pub(crate) fn state(&self) -> LeaseState {
@@ -114,17 +139,26 @@ impl Budget {
     /// Brings tokens up to `now`; ends the lease when it is past.
     pub(crate) fn advance(&mut self, now: Time) {
         let now = now.max(self.last);
-        if self.expires().is_some_and(|end| now >= end) {
-            self.earn(self.expires);
-            (self.tokens, self.lump, self.set_aside, self.in_flight) = Default::default();
-            self.drawn = Ru::ZERO;
-            (self.rate, self.cap, self.ledger_cap) = (Rate::ZERO, Ru::ZERO, Ru::ZERO);
-            self.state = LeaseState::Expired;
-            if let Fallback::Rate(rate) = self.fallback {
-                (self.cap, self.ledger_cap) = (rate.over(FALLBACK_CAP), rate.over(FALLBACK_CAP));
-            }
+        if let Some(end) = self.changes_at().filter(|end| now >= *end) {
+            self.earn(end);
+            self.fall_back();
         }
         self.earn(now);
+    }
+
+    /// When the fallback begins to apply, if nothing is heard until then.
+    pub(crate) fn changes_at(&self) -> Option<Time> {
+        self.expires().or(self.answer_by)
+    }
+
+    fn fall_back(&mut self) {
+        (self.tokens, self.lump, self.set_aside, self.in_flight) = Default::default();
+        self.drawn = Ru::ZERO;
+        (self.rate, self.cap, self.ledger_cap) = (Rate::ZERO, Ru::ZERO, Ru::ZERO);
+        (self.state, self.answer_by) = (LeaseState::Expired, None);
+        if let Fallback::Rate(rate) = self.fallback {
+            (self.cap, self.ledger_cap) = (rate.over(FALLBACK_CAP), rate.over(FALLBACK_CAP));
+        }
     }
 
     fn earn(&mut self, until: Time) {
@@ -162,7 +196,7 @@ impl Budget {
     fn is_free(&self) -> bool {
         match self.state {
             LeaseState::Unlimited => true,
-            LeaseState::Expired | LeaseState::Idle => self.fallback == Fallback::Unlimited,
+            LeaseState::Expired => self.fallback == Fallback::Unlimited,
             _ => false,
         }
     }
@@ -274,7 +308,7 @@ impl Budget {
     pub(crate) fn abandon(&mut self, state: LeaseState) -> Ru {
         let (returned, _) = self.give_back(Ru::ZERO, true);
         (self.rate, self.cap) = (Rate::ZERO, Ru::ZERO);
-        self.state = state;
+        (self.state, self.answer_by) = (state, None);
         returned
     }
 
@@ -285,7 +319,7 @@ impl Budget {
         if self.state != LeaseState::Leased {
             (self.tokens, self.lump, self.set_aside, self.cap) = Default::default();
         }
-        self.state = LeaseState::Leased;
+        (self.state, self.answer_by) = (LeaseState::Leased, None);
         self.rate = terms.rate;
         self.ledger_cap = terms.cap.max(self.cap);
         self.in_flight = Ru::ZERO;

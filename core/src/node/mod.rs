@@ -5,11 +5,13 @@
 
 mod batch;
 mod budget;
+mod dormant;
 mod renewal;
 
 pub use batch::{Batch, Spent};
 use budget::Budget;
 pub use budget::LeaseState;
+pub use dormant::Dormant;
 
 use crate::demand::Demand;
 use crate::units::{Rate, Ru, Span, Time};
@@ -205,6 +207,10 @@ impl NodeGroup {
         self.budget.advance(now);
         self.demand.arrived(now, cost);
         self.renewal.note_arrival(now);
+        if self.budget.state() == LeaseState::Idle {
+            self.renewal.press();
+            self.budget.want(now.after(self.config.reply_timeout));
+        }
     }
 
     fn spend(&mut self, now: Time, cost: Ru) {
@@ -312,7 +318,7 @@ impl NodeGroup {
     pub fn next_poll(&self) -> Option<Time> {
         let (_, first) = self.waiters.first()?;
         let late = self.waiters.most_urgent().map(|(deadline, _)| deadline);
-        [self.budget.covered_at(first.cost), late, self.budget.expires()].into_iter().flatten().min()
+        [self.budget.covered_at(first.cost), late, self.budget.changes_at()].into_iter().flatten().min()
     }
 
     /// The largest operation that can ever be admitted, as the controller said last.

@@ -29,6 +29,8 @@ pub(super) struct Renewal {
     /// Until when renewals sent so far use up the allowance of early ones (as in GCRA).
     paid_until: Time,
     awaiting: bool,
+    /// It gave the lease up: what is granted in return is not used.
+    gave_up: bool,
     acked_seq: u64,
     renew_after: Span,
     ask_again_at: Time,
@@ -51,6 +53,7 @@ impl Renewal {
             asked_at: None,
             paid_until: Time(0),
             awaiting: false,
+            gave_up: false,
             acked_seq: 0,
             renew_after: Span::secs(1),
             ask_again_at: now,
@@ -61,6 +64,26 @@ impl Renewal {
             scarce: false,
             rising: true,
         }
+    }
+
+    /// Of a group about which there was talk before.
+    pub(super) fn resumed(now: Time, asked_seq: u64, acked_seq: u64) -> Self {
+        Self { asked_seq, acked_seq, ..Self::new(now) }
+    }
+
+    /// Newest renewal sent.
+    pub(super) fn asked_seq(&self) -> u64 {
+        self.asked_seq
+    }
+
+    /// Newest renewal answered.
+    pub(super) fn acked_seq(&self) -> u64 {
+        self.acked_seq
+    }
+
+    /// Nothing to say and nothing to hear.
+    pub(super) fn is_quiet(&self) -> bool {
+        !(self.awaiting || self.pressed || self.urgent)
     }
 
     pub(super) fn press(&mut self) {
@@ -117,7 +140,7 @@ impl NodeGroup {
         }
         let pressed = renewal.pressed || !self.waiters.is_empty();
         if self.budget.state() == LeaseState::Idle {
-            return pressed.then(|| renewal.earliest());
+            return (pressed || self.budget.debt().is_positive()).then(|| renewal.earliest());
         }
         let regular = asked_at.after(renewal.renew_after);
         let early = pressed.then(|| renewal.earliest());
@@ -137,7 +160,8 @@ impl NodeGroup {
         let acked_seq = renewal.acked_seq;
         let owes = self.budget.debt().is_positive();
         let leased = self.budget.state() == LeaseState::Leased;
-        if renewal.idle(now, &self.config, leased) && self.waiters.is_empty() && !owes {
+        renewal.gave_up = renewal.idle(now, &self.config, leased) && self.waiters.is_empty() && !owes;
+        if renewal.gave_up {
             let returned = self.budget.abandon(LeaseState::Idle);
             return Ask { acked_seq, returned, ..Ask::default() };
         }
@@ -195,7 +219,7 @@ impl NodeGroup {
         }
         let asked = self.renewal.asked_at.unwrap_or(now);
         (self.renewal.awaiting, self.renewal.acked_seq) = (false, seq);
-        if matches!(self.budget.state(), LeaseState::Idle | LeaseState::Closed) {
+        if self.renewal.gave_up || self.budget.state() == LeaseState::Closed {
             return true;
         }
         match grant {

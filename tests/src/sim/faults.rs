@@ -25,6 +25,11 @@ impl World {
         }
     }
 
+    /// Groups without operations give their leases up after this.
+    pub fn set_idle_after(&mut self, span: Span) {
+        self.config.idle_after = span;
+    }
+
     /// Whether a node runs.
     pub fn node_is_up(&self, node: usize) -> bool {
         self.nodes.get(node).is_some_and(|state| state.up)

@@ -1,7 +1,7 @@
 //! Operations in the simulated world: they arrive, are admitted or refused, are settled, and nodes act.
 
 use tidegate_core::group::GroupId;
-use tidegate_core::node::{Acquired, NodeConfig, NodeGroup};
+use tidegate_core::node::{Acquired, Dormant, NodeGroup};
 use tidegate_core::units::Span;
 use tidegate_core::usage::{Consumption, RuParts};
 
@@ -44,8 +44,12 @@ impl World {
         let Some(state) = self.nodes.get_mut(node) else {
             return;
         };
-        let group =
-            state.groups.entry(operation.group).or_insert_with(|| NodeGroup::new(now, NodeConfig::default()));
+        let config = self.config;
+        let group = state.groups.entry(operation.group).or_insert_with(|| NodeGroup::new(now, config));
+        if let Some(rest) = group.dormant() {
+            *group = NodeGroup::awaken(now, config, &Dormant::from_words(rest.to_words()));
+            self.toll.awakened += 1;
+        }
         match group.acquire(now, operation.cost, now.after(load.max_wait)) {
             Ok(Acquired::Now) => self.admitted(node, operation),
             Ok(Acquired::Queued(id)) => {

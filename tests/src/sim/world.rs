@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use tidegate_core::group::{GroupId, GroupSpec};
-use tidegate_core::node::{NodeGroup, WaiterId};
+use tidegate_core::node::{NodeConfig, NodeGroup, WaiterId};
 use tidegate_core::units::{Rate, Ru, Span, Time};
 use tidegate_core::usage::Consumption;
 
@@ -114,6 +114,8 @@ pub struct Toll {
     pub syncs: u64,
     /// Times another controller took over from one that ran on.
     pub takeovers: u64,
+    /// Times a group that had given its lease up was used again.
+    pub awakened: u64,
 }
 
 impl std::ops::AddAssign for Toll {
@@ -123,6 +125,7 @@ impl std::ops::AddAssign for Toll {
         self.in_sync += other.in_sync;
         self.syncs += other.syncs;
         self.takeovers += other.takeovers;
+        self.awakened += other.awakened;
     }
 }
 
@@ -150,6 +153,8 @@ pub struct World {
     pub(super) nodes: Vec<Node>,
     pub(super) loads: Vec<Load>,
     pub(super) delay: (Span, Span),
+    /// Settings of the nodes.
+    pub(super) config: NodeConfig,
     pub(super) fates: Random,
     pub(super) arrivals: Arrivals,
     pub(super) bounds: BTreeMap<GroupId, Bound>,
@@ -221,6 +226,7 @@ impl World {
             nodes: (0..nodes).map(node).collect(),
             loads: Vec::new(),
             delay,
+            config: NodeConfig::default(),
             fates: Random::new(seed, 1),
             arrivals: Arrivals::new(seed),
             bounds: BTreeMap::new(),

@@ -1,6 +1,7 @@
 //! Drawing a plan from a seed. Every part has a stream of random numbers of its own.
 
 use tidegate_core::group::{Burstable, GroupId, GroupSpec, Priority};
+use tidegate_core::node::NodeConfig;
 use tidegate_core::units::{Rate, Ru, Span, Time};
 
 use super::{Action, Plan};
@@ -44,10 +45,19 @@ impl Plan {
             faults,
             actions,
             fence,
+            idle_after: draw_idle(&mut Random::new(seed, 14)),
             loads,
             groups,
             calm_at,
         }
+    }
+}
+
+/// Mostly as long as nodes have it, which is longer than a run.
+fn draw_idle(random: &mut Random) -> Span {
+    match random.one_in(3) {
+        true => Span(random.between(100_000, 3_000_000)),
+        false => NodeConfig::default().idle_after,
     }
 }
 

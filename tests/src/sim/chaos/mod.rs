@@ -63,6 +63,8 @@ pub struct Plan {
     loads: Vec<Load>,
     actions: Vec<(Time, Action)>,
     fence: Option<Span>,
+    /// Groups without operations give their leases up after this.
+    idle_after: Span,
     /// When faults end; the run goes on for a while.
     calm_at: Time,
 }
@@ -100,6 +102,7 @@ impl Plan {
         world.trace = trace.then(String::new);
         world.checked = true;
         world.set_drifts(&self.drifts);
+        world.set_idle_after(self.idle_after);
         let result = self.drive(&mut world);
         result.map_err(|violation| (violation, world.trace.unwrap_or_default()))
     }
@@ -288,6 +291,7 @@ impl fmt::Display for Plan {
         if let Some(fence) = self.fence {
             writeln!(f, "fence {fence}")?;
         }
+        writeln!(f, "idle after {}", self.idle_after)?;
         for (id, spec) in &self.groups {
             writeln!(f, "group {}: {spec:?}", id.0)?;
         }

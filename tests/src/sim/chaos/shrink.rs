@@ -1,5 +1,7 @@
 //! Shrinking a failing plan to what it takes.
 
+use tidegate_core::node::NodeConfig;
+
 use super::Plan;
 use crate::sim::network::Faults;
 
@@ -54,6 +56,9 @@ impl Plan {
                     with(&|plan| plan.faults = faults);
                 }
             }
+        }
+        if self.idle_after != NodeConfig::default().idle_after {
+            with(&|plan| plan.idle_after = NodeConfig::default().idle_after);
         }
         if self.drifts.iter().any(|drift| *drift != 0) {
             with(&|plan| plan.drifts.fill(0));

@@ -1,0 +1,104 @@
+//! What must be remembered of a group on a node that has given its lease up and has nothing to do: a small part of the
+//! machine, from which it goes on as if it had been there all the time.
+
+use super::budget::{Budget, LeaseState};
+use super::renewal::Renewal;
+use super::{NodeConfig, NodeGroup};
+use crate::demand::Demand;
+use crate::group::Fallback;
+use crate::units::{Rate, Ru, Time};
+use crate::usage::Consumption;
+use crate::waiters::Waiters;
+
+/// The rest of a machine that sleeps.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Dormant {
+    /// Cumulative: a total that began again would be counted again.
+    pub consumption: Consumption,
+    /// What applies until the next lease.
+    fallback: Fallback,
+    worst_debt: Ru,
+    /// Newest renewal sent and newest one answered.
+    asked_seq: u64,
+    acked_seq: u64,
+    /// Waiters are never called like one before.
+    next_waiter: u64,
+}
+
+impl Dormant {
+    /// Number of words.
+    pub const WORDS: usize = Consumption::WORDS + 6;
+
+    /// As numbers, most of which are small or zero.
+    pub fn to_words(&self) -> [u64; Self::WORDS] {
+        let (kind, rate) = match self.fallback {
+            Fallback::Stop => (0, Rate::ZERO),
+            Fallback::Unlimited => (1, Rate::ZERO),
+            Fallback::Rate(rate) => (2, rate),
+        };
+        let own = [
+            kind,
+            rate.0.cast_unsigned(),
+            self.worst_debt.0.cast_unsigned(),
+            self.asked_seq,
+            self.acked_seq,
+            self.next_waiter,
+        ];
+        let mut words = [0; Self::WORDS];
+        let all = own.into_iter().chain(self.consumption.to_words());
+        words.iter_mut().zip(all).for_each(|(word, value)| *word = value);
+        words
+    }
+
+    /// From such numbers.
+    pub fn from_words(words: [u64; Self::WORDS]) -> Self {
+        let [kind, rate, worst_debt, asked_seq, acked_seq, next_waiter, consumption @ ..] = words;
+        let fallback = match kind {
+            1 => Fallback::Unlimited,
+            2 => Fallback::Rate(Rate(rate.cast_signed())),
+            _ => Fallback::Stop,
+        };
+        Self {
+            consumption: Consumption::from_words(consumption),
+            fallback,
+            worst_debt: Ru(worst_debt.cast_signed()),
+            asked_seq,
+            acked_seq,
+            next_waiter,
+        }
+    }
+}
+
+impl NodeGroup {
+    /// What is left to remember; `None` while there is more to the machine: a lease, tokens, debt, waiters, or
+    /// something to say or to hear.
+    pub fn dormant(&self) -> Option<Dormant> {
+        let quiet = self.budget.state() == LeaseState::Idle
+            && self.budget.is_empty()
+            && self.waiters.is_empty()
+            && self.renewal.is_quiet();
+        quiet.then(|| Dormant {
+            consumption: self.consumption,
+            fallback: self.budget.fallback(),
+            worst_debt: self.worst_debt,
+            asked_seq: self.renewal.asked_seq(),
+            acked_seq: self.renewal.acked_seq(),
+            next_waiter: self.waiters.next_id(),
+        })
+    }
+
+    /// The machine again, for an operation that has come.
+    pub fn awaken(now: Time, config: NodeConfig, rest: &Dormant) -> Self {
+        Self {
+            config,
+            budget: Budget::idle(now, config.drift_ppm, rest.fallback),
+            waiters: Waiters::from_id(rest.next_waiter),
+            demand: Demand::default(),
+            renewal: Renewal::resumed(now, rest.asked_seq, rest.acked_seq),
+            consumption: rest.consumption,
+            max_fit: Ru::MAX,
+            max_debt: Ru::ZERO,
+            worst_debt: rest.worst_debt,
+        }
+    }
+}
