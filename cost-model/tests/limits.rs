@@ -25,11 +25,16 @@ fn signs_that_follow_each_other_are_no_comment() {
 }
 
 #[test]
-fn a_value_that_runs_into_a_dollar_sign_hides_the_rest() {
+fn a_value_that_runs_into_a_string_hides_the_rest() {
     for dialect in [SqlDialect::Generic, SqlDialect::PostgreSql] {
-        for value in
-            ["1$x$ secret $x$", "1.5e3$x$ secret", "0x1f$$ secret $$", "$1$x$ secret", "2x$$it's$$ secret'"]
-        {
+        for value in [
+            "1$x$ secret $x$",
+            "1.5e3$x$ secret",
+            "0x1f$$ secret $$",
+            "$1$x$ secret",
+            "2x$$it's$$ secret'",
+            "2E'it\\'s' AND c = 'a secret'",
+        ] {
             let template = Template::new(dialect, format!("SELECT a FROM t WHERE b = {value}"));
             assert_eq!(template.text().to_lowercase(), "select a from t where b = ?", "{value}");
         }

@@ -175,10 +175,16 @@ impl<'a> Cursor<'a> {
         self.end_value();
     }
 
-    /// In `1a$b$c` a string begins or a name goes on, as the server's version has it, so where a string after it ends
-    /// cannot be told: all of the rest counts as value.
+    /// In `1a$b$c` a string begins or a name goes on, and in `1e'a\'b'` a backslash escapes or not, as the server's
+    /// version has it, so where a string ends from here on cannot be told: all of the rest counts as value.
     fn end_value(&mut self) {
-        if self.rules.dollar_quotes && self.peek(0) == Some(b'$') {
+        let letter = self.at.checked_sub(1).and_then(|before| self.bytes.get(before));
+        let unclear = match self.peek(0) {
+            Some(b'$') => self.rules.dollar_quotes,
+            Some(b'\'') => self.rules.escape_prefix && letter.is_some_and(u8::is_ascii_alphabetic),
+            _ => false,
+        };
+        if unclear {
             self.at = self.bytes.len();
         }
     }
