@@ -118,14 +118,10 @@ impl Client {
 
     async fn first_answer(&self, cell: Arc<GroupCell>) -> Result<Group, GroupError> {
         let waited = self.inner.patience;
-        let mut answers = cell.answers();
-        let before = *answers.borrow();
-        let lease = cell.node_state().lease;
-        if matches!(lease, LeaseState::None | LeaseState::Unknown) {
-            cell.renew_now();
-            if !matches!(within(waited, answers.wait_for(|count| *count > before)).await, Some(Ok(_))) {
-                return Err(GroupError::Unavailable { group: cell.name().clone(), waited });
-            }
+        if let Some(answer) = cell.ask_first()
+            && !matches!(within(waited, answer).await, Some(Ok(())))
+        {
+            return Err(GroupError::Unavailable { group: cell.name().clone(), waited });
         }
         if cell.node_state().lease == LeaseState::Unknown {
             let group = cell.name().clone();
@@ -161,7 +157,7 @@ impl Client {
             within(left, async { self.inner.orders.send(farewell).await.is_ok() && confirmed.await.is_ok() });
         let told = told.await.unwrap_or(false);
         self.inner.stop();
-        let cells = hub.registry.all();
+        let cells = hub.shared.roll.awake();
         let reports = hub.reports();
         if told {
             reports.forget_confirmed(&cells);

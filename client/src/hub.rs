@@ -109,12 +109,6 @@ impl Hub {
         Ok(Arc::clone(bound.cell.get_or_init(|| cell)))
     }
 
-    /// CPU time metered in all groups, in nanoseconds.
-    pub(crate) fn metered_cpu_ns(&self) -> u64 {
-        let metered = self.registry.all().into_iter().map(|cell| cell.consumption(false).usage.cpu_ns);
-        metered.fold(0, u64::saturating_add)
-    }
-
     /// Completes when no permit is open in any group; only once the client is closing.
     pub(crate) async fn permits_settled(&self) {
         loop {
@@ -122,7 +116,7 @@ impl Hub {
             tokio::pin!(settled);
             // Listens before it looks, so that no permit slips through between.
             settled.as_mut().enable();
-            if self.registry.all().iter().all(|cell| cell.open() == 0) {
+            if self.shared.roll.awake().iter().all(|cell| cell.open() == 0) {
                 return;
             }
             settled.await;
@@ -132,7 +126,7 @@ impl Hub {
     /// Ends all admission: refuses waiters and gives up every lease.
     pub(crate) fn close(&self) {
         self.shared.closing.store(true, Ordering::Release);
-        for cell in self.registry.all() {
+        for cell in self.shared.roll.awake() {
             cell.release();
         }
     }

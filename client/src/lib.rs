@@ -46,6 +46,7 @@ mod refused;
 mod registry;
 mod reports;
 mod resolved;
+mod roll;
 mod schedule;
 mod seat;
 mod session;

@@ -71,14 +71,6 @@ impl Registry {
         }
     }
 
-    /// All groups, in the order in which they were made.
-    pub(crate) fn all(&self) -> Vec<Arc<GroupCell>> {
-        let groups = self.groups.read().unwrap_or_else(PoisonError::into_inner);
-        let mut cells: Vec<_> = groups.by_name.values().cloned().collect();
-        cells.sort_unstable_by_key(|cell| cell.id());
-        cells
-    }
-
     pub(crate) fn len(&self) -> usize {
         self.groups.read().unwrap_or_else(PoisonError::into_inner).by_name.len()
     }

@@ -100,6 +100,9 @@ impl Reports {
             let known =
                 self.current.get(&cell.id()).map_or_else(Consumption::default, |progress| progress.durable);
             if cell.consumption(false) == known {
+                if cell.try_sleep(&known) {
+                    self.current.remove(&cell.id());
+                }
                 continue;
             }
             let progress = self.current.entry(cell.id()).or_default();

@@ -8,6 +8,7 @@ use tidegate_core::node::NodeConfig;
 use crate::clock::Clock;
 use crate::journal::Journal;
 use crate::pricing::Prices;
+use crate::roll::Roll;
 use crate::schedule::{DueSet, Schedule};
 use crate::sync::{AtomicBool, Notify};
 
@@ -18,6 +19,7 @@ pub(crate) struct Shared {
     pub(crate) config: NodeConfig,
     pub(crate) schedule: Schedule,
     pub(crate) due: DueSet,
+    pub(crate) roll: Roll,
     pub(crate) prices: Prices,
     pub(crate) journal: Option<Journal>,
     pub(crate) counters: Counters,
@@ -34,6 +36,7 @@ impl Shared {
             config,
             schedule: Schedule::default(),
             due: DueSet::default(),
+            roll: Roll::default(),
             prices: Prices::default(),
             journal,
             counters: Counters::default(),

@@ -13,8 +13,10 @@ pub struct ClientStats {
     pub counts: Counts,
     /// Number of this start of the node.
     pub incarnation: u64,
-    /// Groups in use.
+    /// Groups known.
     pub groups: usize,
+    /// Of those, the ones that have a lease or something to do; the others sleep.
+    pub awake: usize,
     /// Bindings known, and the revision of the controller's definitions they reflect.
     pub bindings: usize,
     /// Newest revision of the controller's definitions seen.
@@ -33,13 +35,14 @@ impl ClientStats {
     pub(crate) fn read(hub: &Hub) -> Self {
         let tables = hub.shared.prices.tables();
         // First, as it has every group count what its threads did.
-        let metered_cpu_ns = hub.metered_cpu_ns();
+        let metered_cpu_ns = hub.shared.roll.metered_cpu_ns();
         let named = |table: &tidegate_cost_model::CostTable| (table.name().to_owned(), table.version());
         Self {
             link: hub.link.borrow().clone(),
             counts: hub.shared.counters.read(),
             incarnation: hub.incarnation,
             groups: hub.registry.len(),
+            awake: hub.shared.roll.len(),
             bindings: hub.bindings(),
             revision: *hub.revision.borrow(),
             cost_table: named(&tables.active),

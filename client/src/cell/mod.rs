@@ -3,22 +3,27 @@
 //! Every change goes through [`GroupCell::with`], which closes the purses of threads first and afterwards completes
 //! waiters that are done, tells the session when a renewal is due, and the driver when to look again. Operations of a
 //! busy group are paid from the purse of their thread and take the mutex only to fill it.
+//!
+//! A group that has given its lease up and told all it consumed sleeps until the next operation: its state is a few
+//! bytes, so that a node can have many groups of which few are in use.
 
 mod lease;
 mod lending;
+mod packed;
 mod purse;
 mod purses;
+mod sleep;
 
 use std::collections::HashMap;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, PoisonError};
 
 use foldhash::fast::RandomState;
-use tidegate_core::node::{Acquired, NodeGroup, NodeState, Refusal, WaiterId};
+use tidegate_core::node::{Acquired, LeaseState, NodeGroup, NodeState, Refusal, WaiterId};
 use tidegate_core::units::{Ru, Time};
 use tidegate_core::usage::{Consumption, Usage};
 use tidegate_cost_model::Charge;
-use tokio::sync::{oneshot, watch};
+use tokio::sync::oneshot;
 
 use crate::clock::Tick;
 use crate::journal::Slot;
@@ -28,6 +33,7 @@ use crate::shared::Shared;
 use crate::sync::{AtomicBool, AtomicI64, Mutex, MutexGuard};
 use purse::Purse;
 use purses::{Open, Purses};
+use sleep::Phase;
 
 /// What a waiter is told; when admitted, since when.
 pub(crate) type Answer = Result<Time, Refusal>;
@@ -42,9 +48,7 @@ pub(crate) struct GroupCell {
     remaining: AtomicI64,
     /// What the controller said last: it has such a group.
     known: AtomicBool,
-    state: Mutex<CellState>,
-    /// Number of answers of the controller applied so far.
-    answers: watch::Sender<u64>,
+    phase: Mutex<Phase>,
 }
 
 /// What the mutex guards.
@@ -68,6 +72,8 @@ pub(crate) struct CellState {
     quiet_until: Time,
     /// Where the driver's agenda has the group.
     scheduled: Option<Time>,
+    /// Who wants to know of the next answer.
+    listening: Vec<oneshot::Sender<()>>,
 }
 
 /// How an operation was let in.
@@ -85,32 +91,12 @@ impl std::fmt::Debug for GroupCell {
 impl GroupCell {
     pub(crate) fn new(id: u64, name: GroupName, shared: Arc<Shared>, slot: Option<Slot>) -> Arc<Self> {
         let node = NodeGroup::new(shared.clock.now(), shared.config);
-        let state = CellState {
-            node,
-            waiting: HashMap::default(),
-            open: 0,
-            open_purses: Open::default(),
-            entered: Time(0),
-            busy: false,
-            slot,
-            proof: Vec::new(),
-            asked_seq: 0,
-            announced: false,
-            quiet_until: Time(0),
-            scheduled: None,
-        };
+        let phase = Mutex::new(Phase::awake(CellState::new(node, slot)));
         let purses = Purses::default();
         let (known, remaining) = (AtomicBool::new(false), AtomicI64::new(0));
-        Arc::new(Self {
-            id,
-            name,
-            shared,
-            purses,
-            known,
-            remaining,
-            state: Mutex::new(state),
-            answers: watch::Sender::new(0),
-        })
+        let cell = Arc::new(Self { id, name, shared, purses, known, remaining, phase });
+        cell.shared.roll.woke(&cell, 0);
+        cell
     }
 
     pub(crate) fn id(&self) -> u64 {
@@ -126,24 +112,35 @@ impl GroupCell {
         self.known.load(Ordering::Relaxed)
     }
 
-    /// Follows the number of answers applied.
-    pub(crate) fn answers(&self) -> watch::Receiver<u64> {
-        self.answers.subscribe()
-    }
-
-    fn lock(&self) -> MutexGuard<'_, CellState> {
+    fn lock(&self) -> MutexGuard<'_, Phase> {
         // The state machine is whole between its calls; a panic elsewhere under the lock leaves nothing half done.
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        self.phase.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Changes the state and does what follows from the change.
+    /// Changes the state and does what follows from the change. A group that sleeps wakes.
     pub(crate) fn with<R>(self: &Arc<Self>, change: impl FnOnce(&mut CellState, Time) -> R) -> R {
-        let mut state = self.lock();
+        let mut phase = self.lock();
         // Read under the lock, so that time never steps back from one change to the next.
         let now = self.shared.clock.now();
-        self.gather(&mut state, now);
-        let result = change(&mut state, now);
-        self.follow_up(&mut state, now);
+        self.change(self.wake(&mut phase, now), now, change)
+    }
+
+    /// The same unless the group sleeps.
+    pub(crate) fn if_awake<R>(self: &Arc<Self>, change: impl FnOnce(&mut CellState, Time) -> R) -> Option<R> {
+        let mut phase = self.lock();
+        let now = self.shared.clock.now();
+        phase.state().map(|state| self.change(state, now, change))
+    }
+
+    fn change<R>(
+        self: &Arc<Self>,
+        state: &mut CellState,
+        now: Time,
+        change: impl FnOnce(&mut CellState, Time) -> R,
+    ) -> R {
+        self.gather(state, now);
+        let result = change(state, now);
+        self.follow_up(state, now);
         result
     }
 
@@ -154,15 +151,16 @@ impl GroupCell {
         paid: impl FnOnce(Time) -> R,
         decide: impl FnOnce(&mut CellState, Time) -> R,
     ) -> R {
-        let mut state = self.lock();
+        let mut phase = self.lock();
         let now = self.shared.clock.now();
-        let result = if self.fill_purse(&mut state, now, cost) {
+        let state = self.wake(&mut phase, now);
+        let result = if self.fill_purse(state, now, cost) {
             paid(now)
         } else {
-            self.gather(&mut state, now);
-            decide(&mut state, now)
+            self.gather(state, now);
+            decide(state, now)
         };
-        self.follow_up(&mut state, now);
+        self.follow_up(state, now);
         result
     }
 
@@ -205,7 +203,7 @@ impl GroupCell {
 
     /// The driver looks: completes what is done and finds the next time.
     pub(crate) fn look(self: &Arc<Self>) {
-        self.with(|state, _| state.scheduled = None);
+        self.if_awake(|state, _| state.scheduled = None);
     }
 
     /// Takes `cost` at once or refuses; after [`GroupCell::pay`].
@@ -386,12 +384,13 @@ impl GroupCell {
 
     /// Permits not yet settled.
     pub(crate) fn open(self: &Arc<Self>) -> usize {
-        self.with(|state, _| usize::try_from(state.open).unwrap_or(0))
+        self.if_awake(|state, _| usize::try_from(state.open).unwrap_or(0)).unwrap_or(0)
     }
 
     /// What the group is doing.
     pub(crate) fn node_state(self: &Arc<Self>) -> NodeState {
-        self.with(|state, now| state.node.state(now))
+        let asleep = || NodeState { lease: LeaseState::Idle, ..NodeState::default() };
+        self.if_awake(|state, now| state.node.state(now)).unwrap_or_else(asleep)
     }
 
     /// RU in the bucket, but for what threads spent in the last tenth of a second; `None` when unlimited.
@@ -415,7 +414,12 @@ impl GroupCell {
 
     /// Cumulative consumption; with `kept`, the journal is brought up to it first.
     pub(crate) fn consumption(self: &Arc<Self>, kept: bool) -> Consumption {
-        self.with(|state, _| {
+        let mut phase = self.lock();
+        let now = self.shared.clock.now();
+        let Some(state) = phase.state() else {
+            return phase.dormant().consumption;
+        };
+        self.change(state, now, |state, _| {
             if kept {
                 self.write_journal(state);
             }
@@ -425,10 +429,17 @@ impl GroupCell {
 
     /// Empties the journal slot when all that was ever consumed is `durable`. A charge after that writes it again.
     pub(crate) fn forget_journal(&self, durable: &Consumption) {
-        let state = self.lock();
-        // With a journal there are no purses.
-        if state.node.consumption() == durable
-            && let (Some(journal), Some(slot)) = (&self.shared.journal, &state.slot)
+        // With a journal there are no purses, and a group that sleeps has emptied its slot.
+        if let Some(state) = self.lock().state()
+            && state.node.consumption() == durable
+        {
+            self.empty_slot(state);
+        }
+    }
+
+    fn empty_slot(&self, state: &CellState) {
+        if let (Some(journal), Some(slot)) = (&self.shared.journal, &state.slot)
+            && slot.is_written()
             && let Err(error) = journal.empty(slot.id())
         {
             tracing::error!(%error, "what was confirmed will be reported again");
@@ -436,7 +447,39 @@ impl GroupCell {
     }
 }
 
+impl Drop for GroupCell {
+    fn drop(&mut self) {
+        self.shared.roll.forget(self.id);
+    }
+}
+
 impl CellState {
+    fn new(node: NodeGroup, slot: Option<Slot>) -> Self {
+        Self {
+            node,
+            waiting: HashMap::default(),
+            open: 0,
+            open_purses: Open::default(),
+            entered: Time(0),
+            busy: false,
+            slot,
+            proof: Vec::new(),
+            asked_seq: 0,
+            announced: false,
+            quiet_until: Time(0),
+            scheduled: None,
+            listening: Vec::new(),
+        }
+    }
+
+    /// Completes with the next answer of the controller.
+    pub(crate) fn listen(&mut self) -> oneshot::Receiver<()> {
+        self.listening.retain(|listener| !listener.is_closed());
+        let (sender, receiver) = oneshot::channel();
+        self.listening.push(sender);
+        receiver
+    }
+
     /// When something may happen without anyone calling. `due` is the next renewal; once the session has been told
     /// of it, only the waiters count.
     fn next_look(&self, due: Option<Time>) -> Option<Time> {

@@ -19,6 +19,13 @@ pub(crate) struct Purses(OnceLock<Box<[Purse]>>);
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Open(u64);
 
+impl Open {
+    /// None is.
+    pub(crate) fn is_empty(self) -> bool {
+        self.0 == 0
+    }
+}
+
 impl Purses {
     /// The calling thread's.
     #[inline]

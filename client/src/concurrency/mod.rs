@@ -13,11 +13,12 @@ use std::sync::atomic::{AtomicI64, Ordering};
 
 use std::task::Poll;
 
-use shuttle::future::block_on;
+use shuttle::future::{block_on, yield_now};
 use shuttle::scheduler::{PctScheduler, RandomScheduler};
 use shuttle::{Config, MaxSteps, Runner};
 use tidegate_core::engine::{Engine, EngineConfig};
 use tidegate_core::group::{ClientId, GroupId, GroupSpec};
+use tidegate_core::node::{LeaseState, NodeConfig};
 use tidegate_core::units::{Rate, Ru, Span, Time};
 
 use crate::group::Group;
@@ -41,9 +42,14 @@ fn explore(scenario: fn()) {
 
 /// Grants what waits, as lumps; tells how much that is in all.
 fn generous() -> (World, Group, Arc<AtomicI64>) {
+    generous_for(NodeConfig::default().idle_after)
+}
+
+/// The same to groups that give their leases up after this.
+fn generous_for(idle_after: Span) -> (World, Group, Arc<AtomicI64>) {
     let granted = Arc::new(AtomicI64::new(0));
     let sum = Arc::clone(&granted);
-    let world = World::new(move |_, ask| {
+    let world = World::idle(idle_after, move |_, ask| {
         let missing = (ask.backlog - ask.held.lump).or_zero();
         // What is handed back leaves the node.
         sum.fetch_add(missing.0 - ask.returned.0, Ordering::Relaxed);
@@ -108,6 +114,46 @@ fn every_token_granted_is_spent_or_in_hand() {
     });
 }
 
+/// A group that gives its lease up whenever it can, and falls asleep whenever it can, serves everyone and counts all.
+#[test]
+fn a_group_may_fall_asleep_at_any_moment() {
+    explore(|| {
+        block_on(async {
+            let (world, group, granted) = generous_for(Span(0));
+            let workers: Vec<_> = [[20, 30], [5, 40]]
+                .into_iter()
+                .map(|costs| {
+                    let group = group.clone();
+                    work(async move {
+                        let mut charged = 0;
+                        for cost in costs {
+                            charged += settle(group.acquire(Ru(cost), FAR).await.unwrap(), cost - 5);
+                        }
+                        charged
+                    })
+                })
+                .collect();
+            let sleeper = {
+                let group = group.clone();
+                work(async move {
+                    for _ in 0..4 {
+                        group.cell.try_sleep(&group.consumption());
+                        yield_now().await;
+                    }
+                    0
+                })
+            };
+            let mut charged = 0;
+            for worker in workers.into_iter().chain([sleeper]) {
+                charged += worker.await.unwrap();
+            }
+            world.end().await;
+            assert_conserved(&group, &granted, charged);
+            assert_eq!(group.consumption().operations, 4);
+        });
+    });
+}
+
 /// A waiter that leaves wakes those it held up; nobody who can be served is forgotten.
 #[test]
 fn who_leaves_the_queue_lets_the_next_one_in() {
@@ -119,12 +165,16 @@ fn who_leaves_the_queue_lets_the_next_one_in() {
             let large = {
                 let group = group.clone();
                 work(async move {
-                    let mut answers = group.cell.answers();
+                    let answer = group.cell.with(|state, now| {
+                        (state.node.state(now).lease == LeaseState::None).then(|| state.listen())
+                    });
                     let mut waiting = Box::pin(group.acquire(Ru(100), FAR));
                     let waits = poll_fn(|context| Poll::Ready(waiting.as_mut().poll(context).is_pending()));
                     assert!(waits.await, "ten do not cover a hundred");
                     // Those behind it could be served from here on.
-                    answers.wait_for(|count| *count > 0).await.unwrap();
+                    if let Some(answer) = answer {
+                        answer.await.unwrap();
+                    }
                 })
             };
             let small: Vec<_> = (0..2)

@@ -37,8 +37,13 @@ pub(super) struct World {
 impl World {
     /// `answer` is the controller: what it grants to an ask.
     pub(super) fn new(answer: impl FnMut(u64, &Ask) -> Grant + Send + 'static) -> Self {
+        Self::idle(NodeConfig::default().idle_after, answer)
+    }
+
+    /// The same, where groups give their leases up after this.
+    pub(super) fn idle(idle_after: Span, answer: impl FnMut(u64, &Ask) -> Grant + Send + 'static) -> Self {
         virtual_time::restart();
-        let config = NodeConfig { drift_ppm: 0, max_waiters: 16, ..NodeConfig::default() };
+        let config = NodeConfig { drift_ppm: 0, max_waiters: 16, idle_after, ..NodeConfig::default() };
         let shared = Shared::new(config, None);
         let hub = Hub::new(shared, Identity::new("node").unwrap(), 1, 8, Reports::default());
         let tasks = vec![

@@ -210,6 +210,25 @@ impl Journal {
 }
 
 impl Slot {
+    /// Number of words.
+    pub(crate) const WORDS: usize = 2;
+
+    /// Whether it was ever written to.
+    pub(crate) fn is_written(&self) -> bool {
+        self.version > 0
+    }
+
+    /// As numbers that are not all zero.
+    pub(crate) fn to_words(&self) -> [u64; Self::WORDS] {
+        [u64::from(self.id.0).saturating_add(1), self.version]
+    }
+
+    /// From such numbers; `None` from zeros.
+    pub(crate) fn from_words([id, version]: [u64; Self::WORDS]) -> Option<Self> {
+        let id = u32::try_from(id.checked_sub(1)?).ok()?;
+        Some(Self { id: SlotId(id), version })
+    }
+
     /// Its number.
     pub(crate) fn id(&self) -> SlotId {
         self.id

@@ -213,7 +213,7 @@ impl Session {
         tracing::warn!(endpoint, %reason, "no session; leases are spent until they end");
         self.hub.shared.counters.session_failures.add();
         self.hub.reports().session_lost();
-        for cell in self.hub.registry.all() {
+        for cell in self.hub.shared.roll.awake() {
             cell.session_lost();
         }
         self.hub.link.send_modify(|link| {
@@ -225,7 +225,7 @@ impl Session {
     /// Serves the stream until it ends.
     async fn serve(&mut self, mut stream: Stream) -> End {
         // What an earlier stream or start left behind is told at once.
-        if self.hub.reports().pending(&self.hub.registry.all())
+        if self.hub.reports().pending(&self.hub.shared.roll.awake())
             && let Err(reason) = self.renew(&mut stream)
         {
             return End::Lost(reason);

@@ -25,7 +25,7 @@ impl Session {
             groups.insert(cell.name().to_string(), cell);
         }
         stream.urgent &= !hub.shared.due.is_empty();
-        let cells = hub.registry.all();
+        let cells = hub.shared.roll.awake();
         let reports = hub.reports().collect(seq, &cells, stream.max_entries);
         stream.last_look = now;
         if entries.is_empty() && reports.is_empty() {
@@ -69,7 +69,7 @@ impl Session {
         self.stats_sent = Some(now);
         Some(v1::NodeStats {
             process_cpu_ns: totals.cpu_ns,
-            metered_cpu_ns: self.hub.metered_cpu_ns(),
+            metered_cpu_ns: self.hub.shared.roll.metered_cpu_ns(),
             resident_bytes: totals.resident_bytes,
         })
     }
@@ -79,7 +79,7 @@ impl Session {
         if self.leaving.is_none() || stream.goodbye.is_some() {
             return Ok(());
         }
-        let cells = self.hub.registry.all();
+        let cells = self.hub.shared.roll.awake();
         let mut left = self.hub.reports().count(&cells);
         loop {
             self.seq = self.seq.saturating_add(1);

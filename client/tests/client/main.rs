@@ -17,4 +17,6 @@ mod session;
 #[cfg(test)]
 mod shutdown;
 #[cfg(test)]
+mod sleep;
+#[cfg(test)]
 mod tower;

@@ -11,7 +11,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use serde_json::{Value, json};
-use tidegate_client::{Client, Limits};
+use tidegate_client::{Client, GroupError, Limits, Usage};
 use tidegate_controller::Controller;
 use tidegate_controller::clock::Clock;
 use tidegate_controller::service::{EntryIn, RenewIn, Service, ServiceConfig};
@@ -42,7 +42,10 @@ pub fn run(args: &[String]) -> Result<Value, BenchError> {
         ["store", store] => store_cache(Path::new(store)),
         ["connected", store] => connected(Path::new(store)),
         ["clients", store, count] => clients(Path::new(store), number(count)?),
-        ["node", endpoint, groups] => node(endpoint, usize::try_from(number(groups)?).unwrap_or(0)),
+        ["node", endpoint, groups] => node(endpoint, usize::try_from(number(groups)?).unwrap_or(0), false),
+        ["idle-node", endpoint, groups] => {
+            node(endpoint, usize::try_from(number(groups)?).unwrap_or(0), true)
+        }
         other => Err(BenchError::Wrong(format!("{other:?}: no such measurement"))),
     }
 }
@@ -188,27 +191,37 @@ fn clients(store: &Path, clients: u64) -> Result<Value, BenchError> {
     Ok(json!({ "before": before, "after": after, "sessions": sessions.len() }))
 }
 
-/// What a node keeps of groups that it has leases of.
-fn node(endpoint: &str, groups: usize) -> Result<Value, BenchError> {
+/// What a node keeps of groups that were used once: of as many as it has leases of, or one after another, so that all
+/// sleep in the end.
+fn node(endpoint: &str, groups: usize, asleep: bool) -> Result<Value, BenchError> {
     let runtime = runtime()?;
     let limits = Limits { groups: groups + 1, waiters: 1_000 };
     let builder = Client::builder([endpoint], "bench-node").limits(limits).patience(Duration::from_secs(60));
-    let client = runtime.block_on(builder.connect()).map_err(failed("connect a client"))?;
+    let idle_after = Duration::from_secs(if asleep { 0 } else { 3_600 });
+    let client = runtime.block_on(builder.idle_after(idle_after).connect());
+    let client = client.map_err(failed("connect a client"))?;
     let before = resident_bytes()?;
     let names: Vec<usize> = (0..groups).collect();
     for chunk in names.chunks(AT_ONCE) {
-        let asked: Vec<_> = chunk
+        let used: Vec<_> = chunk
             .iter()
             .map(|number| {
                 let (client, name) = (client.clone(), messages::group_name(*number));
-                runtime.spawn(async move { client.group(&name).await.map(drop) })
+                runtime.spawn(async move {
+                    let group = client.group(&name).await?;
+                    group.charge(&Usage { cpu_ns: 1_000_000, net_out_bytes: 500, ..Usage::default() });
+                    Ok::<_, GroupError>(())
+                })
             })
             .collect();
-        for answer in asked {
+        for answer in used {
             let answer = runtime.block_on(answer).map_err(failed("use a group"))?;
             answer.map_err(failed("use a group"))?;
         }
+        while asleep && client.stats().awake > 0 {
+            runtime.block_on(async { tokio::time::sleep(Duration::from_millis(50)).await });
+        }
     }
     let after = resident_bytes()?;
-    Ok(json!({ "before": before, "after": after, "groups": client.stats().groups }))
+    Ok(json!({ "before": before, "after": after, "awake": client.stats().awake }))
 }

@@ -30,10 +30,13 @@ pub fn run(setting: &Setting) -> Result<Vec<Row>, BenchError> {
     let texts = (0..groups).map(|number| capped(messages::group_name(number), "1000"));
     let site = Site::with(texts, Vec::new())?;
     let folder = tempfile::tempdir().map_err(failed("make a directory"))?;
-    let (mut in_node, mut in_controller, mut with_streams) = (Vec::new(), Vec::new(), Vec::new());
+    let (mut in_use, mut asleep) = (Vec::new(), Vec::new());
+    let (mut in_controller, mut with_streams) = (Vec::new(), Vec::new());
     for round in 0..setting.rounds {
         eprintln!("bench: memory: round {} of {}", round + 1, setting.rounds);
-        in_node.push(each(&ask(&["node", &site.endpoint()?, &groups.to_string()])?, groups)?);
+        let of_node = |kind| each(&ask(&[kind, &site.endpoint()?, &groups.to_string()])?, groups);
+        in_use.push(of_node("node")?);
+        asleep.push(of_node("idle-node")?);
         let store = folder.path().join(format!("clients-{round}.redb"));
         fill(&store)?;
         let answer = ask(&["clients", &store.to_string_lossy(), &clients.to_string()])?;
@@ -43,8 +46,9 @@ pub fn run(setting: &Setting) -> Result<Vec<Row>, BenchError> {
         with_streams.push(each(&streams(&store, clients)?, clients)?);
     }
     Ok(vec![
-        Row::new(format!("memory/{groups} groups, each in a node"), BYTES, Samples::new(in_node))
+        Row::new(format!("memory/{groups} idle groups, each in a node"), BYTES, Samples::new(asleep))
             .mark(Mark::AtMost(256.0)),
+        Row::new(format!("memory/{groups} groups with a lease, each in a node"), BYTES, Samples::new(in_use)),
         Row::new(
             format!("memory/{clients} clients, each in the controller"),
             BYTES,

@@ -1,0 +1,86 @@
+//! Groups without anything to do: what is kept of them, and how they come back.
+
+use std::sync::Arc;
+
+use tidegate_core::node::{Dormant, NodeGroup};
+use tidegate_core::units::Time;
+use tidegate_core::usage::Consumption;
+
+use super::packed::{pack, unpack};
+use super::{CellState, GroupCell};
+use crate::journal::Slot;
+
+/// Words of a group that sleeps: the machine's, then its slot's.
+const WORDS: usize = Dormant::WORDS + Slot::WORDS;
+
+/// A group's state, or what is left of it while it sleeps.
+#[derive(Default)]
+pub(crate) struct Phase {
+    /// `None`: it sleeps.
+    state: Option<Box<CellState>>,
+    /// [`WORDS`] packed, while it sleeps.
+    rest: Box<[u8]>,
+}
+
+impl Phase {
+    pub(super) fn awake(state: CellState) -> Self {
+        Self { state: Some(Box::new(state)), ..Self::default() }
+    }
+
+    /// The state of a group that is awake.
+    pub(super) fn state(&mut self) -> Option<&mut CellState> {
+        self.state.as_deref_mut()
+    }
+
+    /// What a group that sleeps remembers.
+    pub(super) fn dormant(&self) -> Dormant {
+        Dormant::from_words(unpack(&self.rest))
+    }
+}
+
+impl GroupCell {
+    /// The state, of a group that slept until now if need be.
+    pub(super) fn wake<'p>(self: &Arc<Self>, phase: &'p mut Phase, now: Time) -> &'p mut CellState {
+        let Phase { state, rest } = phase;
+        state.get_or_insert_with(|| {
+            let rest = std::mem::take(rest);
+            let dormant = Dormant::from_words(unpack(&rest));
+            let [.., id, version] = unpack::<WORDS>(&rest);
+            self.shared.roll.woke(self, dormant.consumption.usage.cpu_ns);
+            let node = NodeGroup::awaken(now, self.shared.config, &dormant);
+            Box::new(CellState::new(node, Slot::from_words([id, version])))
+        })
+    }
+
+    /// Sends the group to sleep if it has nothing to do and all it ever consumed is `durable`. Whether it sleeps.
+    pub(crate) fn try_sleep(self: &Arc<Self>, durable: &Consumption) -> bool {
+        let mut phase = self.lock();
+        let Some(state) = phase.state() else {
+            return true;
+        };
+        let Some(dormant) = state.node.dormant().filter(|_| state.is_quiet()) else {
+            return false;
+        };
+        if dormant.consumption != *durable {
+            return false;
+        }
+        self.empty_slot(state);
+        let slot = state.slot.as_ref().map(Slot::to_words).unwrap_or_default();
+        let words: Vec<u64> = dormant.to_words().into_iter().chain(slot).collect();
+        *phase = Phase { state: None, rest: pack(&words) };
+        self.shared.roll.slept(self, dormant.consumption.usage.cpu_ns);
+        true
+    }
+}
+
+impl CellState {
+    /// Nobody holds, waits for, or is about to look at anything.
+    fn is_quiet(&self) -> bool {
+        self.waiting.is_empty()
+            && self.open == 0
+            && self.open_purses.is_empty()
+            && !self.announced
+            && self.scheduled.is_none()
+            && self.listening.is_empty()
+    }
+}
