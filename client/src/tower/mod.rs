@@ -12,8 +12,8 @@
 //!
 //! Per request: tenant and user are taken from the headers `x-tenant` and `x-user` (or by a closure), the group that
 //! pays for them admits an estimate, the inner service runs with its CPU metered over every poll, and the response
-//! body is metered (CPU and bytes) until it ends. Then the permit is settled. A request that is given up, by the
-//! caller or with an error, is charged for what it used until then.
+//! body is metered (bytes, and CPU unless it is known to be short) until it ends. Then the permit is settled. A request
+//! that is given up, by the caller or with an error, is charged for what it used until then.
 //!
 //! Ingress is the request's `content-length` or the exact size of its body; a chunked upload without one is not
 //! seen. What the handler read and wrote elsewhere it adds to the [`UsageRecorder`] in the request's extensions.

@@ -108,9 +108,9 @@ pub(super) fn charge(headers: &mut HeaderMap, charge: Ru, group: Option<&Group>)
 
 /// RU without their unit.
 fn decimal(ru: Ru) -> HeaderValue {
-    let text = ru.to_string();
-    let number = text.strip_suffix(" RU").unwrap_or(&text);
-    HeaderValue::from_str(number).unwrap_or_else(|_| HeaderValue::from_static("0"))
+    let mut text = ru.to_string();
+    text.truncate(text.trim_end_matches(" RU").len());
+    HeaderValue::try_from(text).unwrap_or_else(|_| HeaderValue::from_static("0"))
 }
 
 /// A pause in units of this many nanoseconds, rounded up, at least one.
