@@ -29,7 +29,7 @@ use super::site::config;
 use super::stream::node::Nodes;
 
 /// Groups a node asks for at once: as many as go into one renewal.
-const AT_ONCE: usize = 4_000;
+const AT_ONCE: usize = 1_000;
 
 /// What a process of its own measures.
 pub fn run(args: &[String]) -> Result<Value, BenchError> {

@@ -5,6 +5,7 @@ use std::io::Write as _;
 use std::path::Path;
 
 use serde_json::Value;
+use tidegate_controller::group_text::GroupText;
 use tokio::runtime::Builder;
 
 use super::child::{ask, figure, read, spawn};
@@ -27,16 +28,20 @@ pub fn run(setting: &Setting) -> Result<Vec<Row>, BenchError> {
     let setting = setting.with_rounds(3);
     let groups = setting.size(GROUPS, GROUPS / 10);
     let clients = setting.size(CLIENTS, CLIENTS / 10);
-    let texts = (0..groups).map(|number| capped(messages::group_name(number), "1000"));
-    let site = Site::with(texts, Vec::new())?;
+    let group = |number| capped(messages::group_name(number), "1000");
+    let site = Site::with((0..groups).map(group), Vec::new())?;
+    // Who renews often falls asleep soon.
+    let soon = |number| GroupText { ttl_us: 1_000_000, renew_us: 250_000, ..group(number) };
+    let soon = Site::with((0..groups).map(soon), Vec::new())?;
     let folder = tempfile::tempdir().map_err(failed("make a directory"))?;
     let (mut in_use, mut asleep) = (Vec::new(), Vec::new());
     let (mut in_controller, mut with_streams) = (Vec::new(), Vec::new());
     for round in 0..setting.rounds {
         eprintln!("bench: memory: round {} of {}", round + 1, setting.rounds);
-        let of_node = |kind| each(&ask(&[kind, &site.endpoint()?, &groups.to_string()])?, groups);
-        in_use.push(of_node("node")?);
-        asleep.push(of_node("idle-node")?);
+        let of_node =
+            |kind, site: &Site| each(&ask(&[kind, &site.endpoint()?, &groups.to_string()])?, groups);
+        in_use.push(of_node("node", &site)?);
+        asleep.push(of_node("idle-node", &soon)?);
         let store = folder.path().join(format!("clients-{round}.redb"));
         fill(&store)?;
         let answer = ask(&["clients", &store.to_string_lossy(), &clients.to_string()])?;
