@@ -2,7 +2,7 @@
 //!
 //! A cancelled waiter leaves a hole that is skipped later, so that leaving costs no walk through the queue.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeSet, VecDeque};
 
 use crate::units::{Ru, Time};
 
@@ -18,10 +18,14 @@ pub(crate) struct Waiter {
     pub since: Time,
 }
 
+/// Holes that are not worth closing the ranks for.
+const HOLES: usize = 64;
+
 /// Waiting operations in the order of arrival.
 #[derive(Clone, Debug, Default, Hash)]
 pub(crate) struct Waiters {
-    queue: BTreeMap<WaiterId, Waiter>,
+    /// `None` is a hole; the first is none.
+    queue: VecDeque<(WaiterId, Option<Waiter>)>,
     by_deadline: BTreeSet<(Time, WaiterId)>,
     next: u64,
     backlog: Ru,
@@ -39,11 +43,11 @@ impl Waiters {
     }
 
     pub(crate) fn len(&self) -> usize {
-        self.queue.len()
+        self.by_deadline.len()
     }
 
     pub(crate) fn is_empty(&self) -> bool {
-        self.queue.is_empty()
+        self.by_deadline.is_empty()
     }
 
     /// RU waiting.
@@ -56,19 +60,31 @@ impl Waiters {
         self.next += 1;
         self.backlog += waiter.cost;
         self.by_deadline.insert((waiter.deadline, id));
-        self.queue.insert(id, waiter);
+        self.queue.push_back((id, Some(waiter)));
         id
     }
 
     pub(crate) fn leave(&mut self, id: WaiterId) -> Option<Waiter> {
-        let waiter = self.queue.remove(&id)?;
+        let waiter = match self.queue.front() {
+            Some((first, _)) if *first == id => self.queue.pop_front()?.1?,
+            _ => {
+                let place = self.queue.binary_search_by_key(&id, |(id, _)| *id).ok()?;
+                self.queue.get_mut(place)?.1.take()?
+            }
+        };
         self.by_deadline.remove(&(waiter.deadline, id));
         self.backlog -= waiter.cost;
+        while self.queue.front().is_some_and(|(_, waiter)| waiter.is_none()) {
+            self.queue.pop_front();
+        }
+        if self.queue.len() > 2 * self.len() + HOLES {
+            self.queue.retain(|(_, waiter)| waiter.is_some());
+        }
         Some(waiter)
     }
 
     pub(crate) fn first(&self) -> Option<(WaiterId, Waiter)> {
-        self.queue.first_key_value().map(|(id, waiter)| (*id, *waiter))
+        self.queue.front().and_then(|(id, waiter)| Some((*id, (*waiter)?)))
     }
 
     /// The waiter whose deadline comes first.
@@ -94,5 +110,32 @@ mod tests {
         assert_eq!(waiters.first().map(|(id, _)| id), Some(a));
         assert_eq!(waiters.most_urgent(), Some((Time(20), c)));
         assert_eq!((waiters.backlog(), waiters.len()), (Ru(5), 2));
+    }
+
+    proptest::proptest! {
+        /// Against a map: who is first, whose deadline is next, and how much waits; and holes do not pile up.
+        #[test]
+        fn any_order_of_coming_and_going(steps in proptest::collection::vec((0_u8..4, 0_u64..500), 0..600)) {
+            let (mut waiters, mut all) = (Waiters::default(), std::collections::BTreeMap::new());
+            for (kind, number) in steps {
+                let leaver = match kind {
+                    0 | 1 => None,
+                    2 => waiters.first().map(|(id, _)| id),
+                    _ => Some(WaiterId(number)),
+                };
+                if let Some(id) = leaver {
+                    assert_eq!(waiters.leave(id), all.remove(&id));
+                } else {
+                    let waiter = Waiter { cost: Ru(1), deadline: Time(number), since: Time(0) };
+                    all.insert(waiters.join(waiter), waiter);
+                }
+                assert_eq!(waiters.first(), all.first_key_value().map(|(id, waiter)| (*id, *waiter)));
+                let urgent = all.iter().map(|(id, waiter)| (waiter.deadline, *id)).min();
+                assert_eq!(waiters.most_urgent(), urgent);
+                assert_eq!((waiters.len(), waiters.is_empty()), (all.len(), all.is_empty()));
+                assert_eq!(waiters.backlog(), Ru(i64::try_from(all.len()).unwrap()));
+                assert!(waiters.queue.len() <= 2 * all.len() + HOLES);
+            }
+        }
     }
 }
