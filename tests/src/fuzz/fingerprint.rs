@@ -115,12 +115,13 @@ fn no_literal_survives(dialect: SqlDialect, text: &str, template: &Template) {
 }
 
 /// What the tokenizer reads as no server does: a backslash in a blob as an escape, a quote as part of a bare word, a
-/// character beyond ASCII as none of a word.
+/// character beyond ASCII as none of a word. And it loses the character behind `&>`.
 fn misread(token: &Token) -> bool {
     match token {
         Token::HexStringLiteral(value) => value.contains(['\\', '\'']),
         Token::Word(word) => word.quote_style.is_none() && word.value.contains(['`', '"', '\'']),
         Token::Char(other) => !other.is_ascii(),
+        Token::AmpersandRightAngleBracket => true,
         _ => false,
     }
 }
