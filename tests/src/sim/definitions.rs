@@ -1,7 +1,6 @@
 //! Groups and bindings, as the controller acknowledges them and the nodes hear of them.
 
 use tidegate_core::group::{GroupId, GroupSpec};
-use tidegate_core::units::Rate;
 
 use super::controller::text;
 use super::measure::Bound;
@@ -34,7 +33,7 @@ impl World {
     }
 
     fn rebound(&mut self, id: GroupId, spec: &GroupSpec) -> Bound {
-        let rate = spec.limit().unwrap_or(Rate::MAX);
+        let rate = self.bound_rate(spec);
         match self.bounds.remove(&id) {
             None => Bound::new(self.now, rate),
             Some(mut bound) => {

@@ -1,6 +1,6 @@
 //! Doing harm to the world, and judging it all the same.
 
-use tidegate_core::group::{GroupId, GroupSpec};
+use tidegate_core::group::{Fallback, GroupId, GroupSpec};
 use tidegate_core::units::{Rate, Ru, Span, Time};
 
 use super::disk::Death;
@@ -28,6 +28,22 @@ impl World {
     /// Groups without operations give their leases up after this.
     pub fn set_idle_after(&mut self, span: Span) {
         self.config.idle_after = span;
+    }
+
+    /// Every node may run every one of these groups at its fallback rate, on a clock that is fast.
+    pub fn allow_fallbacks<'g>(&mut self, specs: impl Iterator<Item = &'g GroupSpec>) {
+        let rate = |spec: &GroupSpec| match spec.fallback {
+            Fallback::Rate(rate) => rate,
+            Fallback::Stop | Fallback::Unlimited => Rate::ZERO,
+        };
+        let sum = specs.map(rate).fold(Rate::ZERO, |sum, rate| sum + rate);
+        let nodes = i64::try_from(self.nodes.len()).unwrap_or(i64::MAX);
+        self.fallbacks = sum.scale(nodes, 1).scale(1_002, 1_000);
+    }
+
+    /// The rate of a group's bound.
+    pub(super) fn bound_rate(&self, spec: &GroupSpec) -> Rate {
+        spec.limit().map_or(Rate::MAX, |limit| limit + self.fallbacks)
     }
 
     /// Whether a node runs.
@@ -133,7 +149,7 @@ impl World {
     }
 
     fn restart_bound(&mut self, id: GroupId, settled: Time) {
-        let rate = self.specs.get(&id).and_then(GroupSpec::limit).unwrap_or(Rate::MAX);
+        let rate = self.specs.get(&id).map_or(Rate::MAX, |spec| self.bound_rate(spec));
         let latest = self.settling.get(&id).map_or(settled, |(until, _)| settled.max(*until));
         self.settling.insert(id, (latest, rate));
     }
@@ -157,7 +173,7 @@ impl World {
     /// # Errors
     /// The worst window is above burst and overrun.
     pub fn judge_bound(&mut self, id: GroupId) -> Result<(), String> {
-        let Some(depth) = self.specs.get(&id).and_then(GroupSpec::depth) else {
+        let Some(depth) = self.depth(id) else {
             return Ok(());
         };
         if self.settling.contains_key(&id) {
@@ -178,11 +194,16 @@ impl World {
         ))
     }
 
+    /// The burst of a group's bound: its own, and a second of every fallback.
+    fn depth(&self, id: GroupId) -> Option<Ru> {
+        let depth = self.specs.get(&id).and_then(GroupSpec::depth)?;
+        Some(depth + self.fallbacks.over(Span::secs(1)))
+    }
+
     /// The worst window of a group, in thousandths of its burst and overrun.
     pub fn share_of_bound(&self, id: GroupId) -> u64 {
-        let depth = self.specs.get(&id).and_then(GroupSpec::depth);
         let (Some(depth), Some(bound), false) =
-            (depth, self.bounds.get(&id), self.settling.contains_key(&id))
+            (self.depth(id), self.bounds.get(&id), self.settling.contains_key(&id))
         else {
             return 0;
         };

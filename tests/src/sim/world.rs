@@ -155,6 +155,8 @@ pub struct World {
     pub(super) delay: (Span, Span),
     /// Settings of the nodes.
     pub(super) config: NodeConfig,
+    /// What all nodes together may admit above the limits when they are cut off.
+    pub(super) fallbacks: Rate,
     pub(super) fates: Random,
     pub(super) arrivals: Arrivals,
     pub(super) bounds: BTreeMap<GroupId, Bound>,
@@ -227,6 +229,7 @@ impl World {
             loads: Vec::new(),
             delay,
             config: NodeConfig::default(),
+            fallbacks: Rate::ZERO,
             fates: Random::new(seed, 1),
             arrivals: Arrivals::new(seed),
             bounds: BTreeMap::new(),

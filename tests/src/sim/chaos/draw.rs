@@ -1,6 +1,6 @@
 //! Drawing a plan from a seed. Every part has a stream of random numbers of its own.
 
-use tidegate_core::group::{Burstable, GroupId, GroupSpec, Priority};
+use tidegate_core::group::{Burstable, Fallback, GroupId, GroupSpec, Priority};
 use tidegate_core::node::NodeConfig;
 use tidegate_core::units::{Rate, Ru, Span, Time};
 
@@ -26,8 +26,9 @@ impl Plan {
             unordered: faulty && random.one_in(2),
         };
         let many = Random::new(seed, 11).one_in(64);
-        let groups =
+        let mut groups =
             if many { draw_tiny(&mut Random::new(seed, 8)) } else { draw_groups(&mut Random::new(seed, 8)) };
+        draw_fallbacks(&mut Random::new(seed, 15), &mut groups);
         let calm_at = Time(random.between(3_000_000, 15_000_000));
         let ids: Vec<GroupId> = groups.iter().map(|(id, _)| *id).collect();
         let loads = match many {
@@ -58,6 +59,18 @@ fn draw_idle(random: &mut Random) -> Span {
     match random.one_in(3) {
         true => Span(random.between(100_000, 3_000_000)),
         false => NodeConfig::default().idle_after,
+    }
+}
+
+/// In some runs, groups that go on at a low rate where nodes are cut off.
+fn draw_fallbacks(random: &mut Random, groups: &mut [(GroupId, GroupSpec)]) {
+    if random.one_in(4) {
+        for (_, spec) in groups {
+            let part = i64::try_from(random.between(10, 200)).unwrap_or(100);
+            if let Some(rate) = spec.rate.filter(|_| random.one_in(2)) {
+                spec.fallback = Fallback::Rate(rate.scale(1, part).max(Rate(1)));
+            }
+        }
     }
 }
 

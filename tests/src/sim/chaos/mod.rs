@@ -109,6 +109,7 @@ impl Plan {
 
     fn drive(&self, world: &mut World) -> Result<Outcome, String> {
         world.shorten_recovery()?;
+        world.allow_fallbacks(self.groups.iter().map(|(_, spec)| spec));
         for (id, spec) in &self.groups {
             world.put_group(*id, spec.clone())?;
         }
