@@ -9,7 +9,7 @@
 //! and is walked recursively; brackets nested deeper than [`Template::MAX_NESTING`] are refused by the parser.
 //! Either way the text is a template, with the kind `Unknown`.
 
-use std::fmt;
+use std::fmt::{self, Write as _};
 
 use sqlparser::ast::Statement;
 use sqlparser::parser::{Parser, ParserError};
@@ -45,24 +45,24 @@ impl Template {
 
     /// The template of `sql`, made from scratch; a `Fingerprinter` remembers it.
     pub fn new(dialect: SqlDialect, sql: impl AsRef<[u8]>) -> Self {
-        let tokens = scan(sql.as_ref(), dialect.rules(), TokenText::default());
-        let token_text = tokens.text();
-        let parsed =
-            if tokens.tokens() <= Self::MAX_PARSED_TOKENS { parse(dialect, &token_text).ok() } else { None };
+        let tokens = scan(sql.as_ref(), dialect.rules(), TokenText::of(sql.as_ref()));
+        let count = tokens.tokens();
+        let (token_text, resource_group) = tokens.finish();
+        let parsed = if count <= Self::MAX_PARSED_TOKENS { parse(dialect, &token_text).ok() } else { None };
         let (text, kind, tables) = match parsed {
             Some(mut statements) => {
                 let kind = StatementKind::of(&statements);
                 let tables = normalise(&mut statements);
-                (printed(&statements), kind, tables)
+                (printed(&statements, token_text), kind, tables)
             }
-            None => (shown(&token_text), StatementKind::Unknown, Vec::new()),
+            None => (shown(token_text), StatementKind::Unknown, Vec::new()),
         };
         Self {
             fingerprint: Fingerprint::of(&text),
-            text: cut(text).into_boxed_str(),
+            text: cut(&text).into(),
             kind,
             tables: tables.into_boxed_slice(),
-            resource_group: tokens.into_group(),
+            resource_group,
         }
     }
 
@@ -100,19 +100,21 @@ fn parse(dialect: SqlDialect, text: &str) -> Result<Vec<Statement>, ParserError>
         .parse_statements()
 }
 
-fn printed(statements: &[Statement]) -> String {
-    let texts: Vec<_> = statements.iter().map(Statement::to_string).collect();
-    let text = texts.join("; ");
+/// Prints into `text`, of which only the room counts.
+fn printed(statements: &[Statement], mut text: String) -> String {
+    text.clear();
+    for (place, statement) in statements.iter().enumerate() {
+        let between = if place == 0 { "" } else { "; " };
+        // Writing to a `String` does not fail.
+        let _ = write!(text, "{between}{statement}");
+    }
     // The printer writes `- -a` as `--a`, which reads back as a comment. Inside quotes it is a name.
     let apart = text.contains("--") && !text.contains(['"', '`', '[']);
-    shown(&if apart { text.replace("--", "- -").replace("--", "- -") } else { text })
+    shown(if apart { text.replace("--", "- -").replace("--", "- -") } else { text })
 }
 
-fn cut(mut text: String) -> String {
-    if text.len() > Template::MAX_TEXT {
-        text.truncate(text.floor_char_boundary(Template::MAX_TEXT));
-    }
-    text
+fn cut(text: &str) -> &str {
+    text.get(..text.floor_char_boundary(Template::MAX_TEXT)).unwrap_or(text)
 }
 
 impl Fingerprint {

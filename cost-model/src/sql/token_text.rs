@@ -11,6 +11,8 @@ use super::token::{Literal, Sink, Token};
 const NUMBER: &str = "8888888888888888888";
 /// Stands for a string or a placeholder.
 const STRING: &str = "'?'";
+/// Room made at once, in bytes. Lists shrink to one value, so the length of a long text says nothing.
+const USUAL_BYTES: usize = 1_024;
 /// Longest resource group name taken from a hint, in bytes. A longer one cannot be a group's and is ignored.
 const MAX_GROUP_NAME: usize = 128;
 
@@ -43,9 +45,9 @@ pub(super) struct Mark {
 }
 
 impl TokenText {
-    /// The text so far. Bytes that are not UTF-8 are replaced.
-    pub(super) fn text(&self) -> String {
-        String::from_utf8_lossy(&self.text).into_owned()
+    /// For the tokens of `sql`, with room for what they usually take.
+    pub(super) fn of(sql: &[u8]) -> Self {
+        Self { text: Vec::with_capacity(sql.len().min(USUAL_BYTES)), ..Self::default() }
     }
 
     /// How many tokens the text has.
@@ -53,9 +55,11 @@ impl TokenText {
         self.tokens
     }
 
-    /// The first resource group named in a hint.
-    pub(super) fn into_group(self) -> Option<String> {
-        self.group
+    /// The text, in which bytes that are not UTF-8 are replaced, and the first resource group named in a hint.
+    pub(super) fn finish(self) -> (String, Option<String>) {
+        let text = String::from_utf8(self.text)
+            .unwrap_or_else(|error| String::from_utf8_lossy(error.as_bytes()).into_owned());
+        (text, self.group)
     }
 
     fn push(&mut self, token: &[u8], lower: bool) {
@@ -132,6 +136,11 @@ impl Sink for TokenText {
 }
 
 /// The text with `?` for every stand-in.
-pub(super) fn shown(text: &str) -> String {
-    text.replace(NUMBER, "?").replace(STRING, "?")
+pub(super) fn shown(mut text: String) -> String {
+    for stand_in in [NUMBER, STRING] {
+        if text.contains(stand_in) {
+            text = text.replace(stand_in, "?");
+        }
+    }
+    text
 }
