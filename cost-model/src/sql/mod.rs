@@ -13,6 +13,7 @@ mod hash;
 mod keyword;
 mod kind;
 mod normalise;
+mod parser_tokens;
 mod scan;
 mod template;
 mod token;

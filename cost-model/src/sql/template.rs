@@ -17,6 +17,7 @@ use sqlparser::parser::{Parser, ParserError};
 use super::dialect::SqlDialect;
 use super::kind::StatementKind;
 use super::normalise::normalise;
+use super::parser_tokens::parser_tokens;
 use super::scan::scan;
 use super::token_text::{TokenText, shown};
 
@@ -48,7 +49,8 @@ impl Template {
         let tokens = scan(sql.as_ref(), dialect.rules(), TokenText::of(sql.as_ref()));
         let count = tokens.tokens();
         let (token_text, resource_group) = tokens.finish();
-        let parsed = if count <= Self::MAX_PARSED_TOKENS { parse(dialect, &token_text).ok() } else { None };
+        let parsed =
+            if count <= Self::MAX_PARSED_TOKENS { parse(dialect, &token_text, count).ok() } else { None };
         let (text, kind, tables) = match parsed {
             Some(mut statements) => {
                 let kind = StatementKind::of(&statements);
@@ -93,10 +95,10 @@ impl Template {
     }
 }
 
-fn parse(dialect: SqlDialect, text: &str) -> Result<Vec<Statement>, ParserError> {
+fn parse(dialect: SqlDialect, text: &str, count: usize) -> Result<Vec<Statement>, ParserError> {
     Parser::new(dialect.parser())
         .with_recursion_limit(Template::MAX_NESTING)
-        .try_with_sql(text)?
+        .with_tokens_with_locations(parser_tokens(dialect.parser(), text, count)?)
         .parse_statements()
 }
 

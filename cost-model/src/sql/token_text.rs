@@ -8,9 +8,9 @@
 use super::token::{Literal, Sink, Token};
 
 /// Stands for a number: fits every integer type the parser knows, and no one writes it.
-const NUMBER: &str = "8888888888888888888";
+pub(super) const NUMBER: &str = "8888888888888888888";
 /// Stands for a string or a placeholder.
-const STRING: &str = "'?'";
+pub(super) const STRING: &str = "'?'";
 /// Room made at once, in bytes. Lists shrink to one value, so the length of a long text says nothing.
 const USUAL_BYTES: usize = 1_024;
 /// Longest resource group name taken from a hint, in bytes. A longer one cannot be a group's and is ignored.
