@@ -5,6 +5,8 @@ use std::time::Duration;
 use tidegate_client::{Group, GroupError, Refused};
 use tidegate_sql::{Code, SqlError};
 
+use super::own::EXPLAINED_ROWS;
+
 /// An answer in place of a result.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Denied {
@@ -75,6 +77,35 @@ impl Denied {
     pub(crate) fn cancelled() -> Self {
         let message = "statement cancelled while it waited for request units".to_owned();
         Self { code: CANCELLED, message, hint: String::new() }
+    }
+
+    /// `EXPLAIN RU` of a statement that cannot be seen to its end.
+    pub(crate) fn explained_text(most: usize) -> Self {
+        Self {
+            code: Code::FULL,
+            message: format!("EXPLAIN RU takes a statement of at most {most} bytes, and this one is longer"),
+            hint: "Run the statement without EXPLAIN RU, and read its cost in tidegate.statements."
+                .to_owned(),
+        }
+    }
+
+    /// Parameters for it that cannot be seen to their end.
+    pub(crate) fn explained_parameters(bytes: usize, most: usize) -> Self {
+        Self {
+            code: Code::FULL,
+            message: format!("EXPLAIN RU takes at most {most} bytes of parameters, and was sent {bytes}"),
+            hint: "Run the statement without EXPLAIN RU, and read its cost in tidegate.statements."
+                .to_owned(),
+        }
+    }
+
+    /// A limit of rows that would cut what it tells.
+    pub(crate) fn explained_limit(rows: u32) -> Self {
+        Self {
+            code: Code::UNSUPPORTED,
+            message: format!("EXPLAIN RU tells {EXPLAINED_ROWS} rows at once, and was executed for {rows}"),
+            hint: format!("Execute it without a limit of rows, or with one above {EXPLAINED_ROWS}."),
+        }
     }
 
     /// Ended because it broke a rule.

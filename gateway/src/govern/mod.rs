@@ -19,7 +19,7 @@ mod subject;
 pub(crate) use backend::Backend;
 pub(crate) use denied::Denied;
 pub(crate) use governor::{Admission, Governor, Tasks};
-pub(crate) use own::{explained, parse_own};
+pub(crate) use own::{EXPLAINED_ROWS, explained, explained_columns, parse_own};
 pub use policy::{InTransaction, Policy, PolicyError, Principals};
 pub(crate) use running::{Ended, Progress, Running, Verdict};
 pub(crate) use subject::{Login, Subject};

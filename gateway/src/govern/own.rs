@@ -48,10 +48,17 @@ pub(crate) fn parse_own(text: &[u8], dialect: SqlDialect) -> Result<Option<State
     Ok(Statement::parse(text, dialect)?)
 }
 
+/// How many rows [`explained`] has.
+pub(crate) const EXPLAINED_ROWS: u32 = 5;
+
+/// The columns of [`explained`].
+pub(crate) fn explained_columns() -> Vec<Column> {
+    let column = |name: &str, kind| Column { name: name.to_owned(), kind };
+    vec![column("part", Kind::Text), column("ru", Kind::Float), column("used", Kind::Text)]
+}
+
 /// What a statement cost, part by part, as `EXPLAIN RU` shows it.
 pub(crate) fn explained(ended: &Ended) -> Table {
-    let text = |name: &str, kind| Column { name: name.to_owned(), kind };
-    let columns = vec![text("part", Kind::Text), text("ru", Kind::Float), text("used", Kind::Text)];
     let (charged, usage) = (&ended.charged, &ended.usage);
     let cpu = format!("{:.3} ms of CPU", usage.cpu_ns as f64 / 1e6);
     let read = format!("{} bytes in {} requests", usage.read_bytes, usage.read_requests);
@@ -74,5 +81,5 @@ pub(crate) fn explained(ended: &Ended) -> Table {
         row("network", charged.network.0, network),
         row("total", charged.total().0, total),
     ];
-    Table { columns, rows, notes: Vec::new() }
+    Table { columns: explained_columns(), rows, notes: Vec::new() }
 }

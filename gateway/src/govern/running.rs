@@ -78,6 +78,8 @@ pub(crate) struct Running {
     seen: Progress,
     /// CPU and bytes guessed so far, where there are no counters.
     guessed: Usage,
+    /// Requests that are charged.
+    requested: Usage,
     usage: Usage,
     charged: RuParts,
 }
@@ -108,6 +110,7 @@ impl Running {
             waited,
             seen: Progress::default(),
             guessed: Usage::default(),
+            requested: Usage::default(),
             usage: Usage::default(),
             charged: RuParts::default(),
         };
@@ -163,18 +166,23 @@ impl Running {
         self.convicted == Some(Action::Cooldown)
     }
 
+    /// What it cost so far; it goes on.
+    pub(crate) fn so_far(&mut self, counted: Option<Usage>, progress: Progress) -> Ended {
+        let used = self.used(counted, progress).plus(&self.requests(progress));
+        self.charge(&used);
+        Ended {
+            group: self.group.name().clone(),
+            charged: self.charged,
+            usage: self.usage,
+            elapsed: self.began.elapsed(),
+            waited: self.waited,
+            estimated: counted.is_none(),
+        }
+    }
+
     /// It has ended: settles the rest, learns, counts.
     pub(crate) fn end(mut self, counted: Option<Usage>, progress: Progress, failed: bool) -> Ended {
-        let mut used = self.used(counted, progress);
-        let reads = u64::from(progress.sent_rows > 0 || self.case.template.kind() == StatementKind::Select);
-        let writes = u64::from(progress.changed_rows > 0);
-        used = used.plus(&Usage {
-            read_requests: reads,
-            read_batches: reads,
-            write_requests: progress.changed_rows,
-            write_batches: writes,
-            ..Usage::default()
-        });
+        let used = self.used(counted, progress).plus(&self.requests(progress));
         self.usage = self.usage.plus(&used);
         if let Some(permit) = self.permit.take() {
             self.charged = self.charged.plus(&permit.settle(&used));
@@ -209,6 +217,21 @@ impl Running {
         };
         self.seen = progress;
         server.plus(&network)
+    }
+
+    /// The requests that have not been charged yet.
+    fn requests(&mut self, progress: Progress) -> Usage {
+        let reads = u64::from(progress.sent_rows > 0 || self.case.template.kind() == StatementKind::Select);
+        let all = Usage {
+            read_requests: reads,
+            read_batches: reads,
+            write_requests: progress.changed_rows,
+            write_batches: u64::from(progress.changed_rows > 0),
+            ..Usage::default()
+        };
+        let more = all.minus(&self.requested).unwrap_or_default();
+        self.requested = all;
+        more
     }
 
     fn charge(&mut self, used: &Usage) {

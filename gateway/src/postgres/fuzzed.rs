@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use tidegate_cost_model::Template;
 
-use super::conversation::{Ask, Conversation, Event, Prepared, Step};
+use super::conversation::{Ask, Conversation, Event, Prepared, Step, Text};
 use super::frame::Broken;
 use crate::fuzzing::patience;
 
@@ -55,6 +55,7 @@ impl Talk {
                     assert!(count <= self.from_client.len(), "{count} bytes are to be taken of fewer");
                     self.from_client.drain(..count);
                 }
+                Step::Send(bytes) => assert!(!bytes.is_empty(), "nothing is to be sent"),
                 Step::Ask(ask) => self.decide(ask, decision)?,
             }
         }
@@ -64,16 +65,19 @@ impl Talk {
         let (talk, bytes) = (&mut self.talk, &self.from_client[..]);
         match (ask, decision % 3) {
             (Ask::Query(text), 0) => {
-                assert!(bytes.get(text).is_some(), "a text outside of what was sent");
+                assert!(bytes.get(text.place).is_some(), "a text outside of what was sent");
                 talk.go(bytes, decision)
             }
             (Ask::Query(_), 1) => talk.answer(bytes, vec![b'C', 0, 0, 0, 4]),
-            (Ask::Query(_), _) => talk.explain(bytes, b"select 1", decision).map(drop),
+            (Ask::Query(_), _) => talk.explain(bytes, b"select 1", decision),
             (Ask::Parse(text), 0) => {
-                assert!(bytes.get(text).is_some(), "a text outside of what was sent");
+                assert!(bytes.get(text.place).is_some(), "a text outside of what was sent");
                 talk.prepare(bytes, Prepared::Theirs(Arc::clone(&self.template)))
             }
             (Ask::Parse(_), 1) => talk.prepare(bytes, Prepared::Ours(Arc::default())),
+            (Ask::Parse(Text { whole: true, .. }), _) => {
+                talk.prepare_explained(bytes, Arc::clone(&self.template), b"select 1")
+            }
             (Ask::Execute(_), 0 | 1) => talk.go(bytes, decision),
             (Ask::Parse(_) | Ask::Execute(_), _) => talk.refuse(bytes, vec![b'E', 0, 0, 0, 4]),
             (Ask::Describe { .. } | Ask::Run { .. }, _) => talk.replace(bytes, vec![b'n', 0, 0, 0, 4]),
@@ -92,7 +96,10 @@ impl Talk {
             if kill && self.talk.current().is_some() {
                 self.talk.killed(vec![b'E', 0, 0, 0, 4]);
             }
-            if used == 0 && !matches!(event, Some(Event::Ready | Event::Ended(_))) && out.len() < ROOM {
+            if used == 0
+                && !matches!(event, Some(Event::Ready | Event::Ended(_) | Event::Costs(_)))
+                && out.len() < ROOM
+            {
                 return Ok(());
             }
             out.clear();

@@ -57,6 +57,23 @@ pub(super) fn query(text: &[u8]) -> Vec<u8> {
     framed(b'Q', &body)
 }
 
+/// Prepares a statement; `types` is what follows its text.
+pub(super) fn parse(name: &[u8], text: &[u8], types: &[u8]) -> Vec<u8> {
+    framed(b'P', &[name, &[0], text, &[0], types].concat())
+}
+
+/// Runs a portal to its end.
+pub(super) fn execute(portal: &[u8]) -> Vec<u8> {
+    framed(b'E', &[portal, &[0; 5]].concat())
+}
+
+/// Most rows that an `Execute` asks for, from what follows its name; 0 is all.
+pub(super) fn row_limit(rest: &[u8]) -> u32 {
+    let limit = rest.first_chunk::<4>().map(|limit| i32::from_be_bytes(*limit));
+    // The server takes what is negative for all.
+    limit.and_then(|limit| u32::try_from(limit).ok()).unwrap_or(0)
+}
+
 /// A statement has run.
 pub(crate) fn command_complete(tag: &str) -> Vec<u8> {
     let body: Vec<u8> = tag.bytes().chain([0]).collect();
@@ -134,18 +151,30 @@ fn framed(kind: u8, body: &[u8]) -> Vec<u8> {
     message
 }
 
+/// What follows the parameters of a `Bind`, given what follows its two names.
+fn behind_parameters(bound: &[u8]) -> Option<&[u8]> {
+    let (parameter_formats, mut rest) = split_short(bound)?;
+    rest = rest.get(2 * parameter_formats..)?;
+    let (parameters, mut rest) = split_short(rest)?;
+    for _ in 0..parameters {
+        let (length, after) = rest.split_first_chunk::<4>()?;
+        let length = usize::try_from(i32::from_be_bytes(*length)).unwrap_or(0);
+        rest = after.get(length..)?;
+    }
+    Some(rest)
+}
+
+/// A `Bind` with this body that asks for no formats; `bound` is what follows its two names.
+pub(super) fn without_formats(body: &[u8], bound: &[u8]) -> Option<Vec<u8>> {
+    let formats = behind_parameters(bound)?;
+    let kept = body.get(..body.len().checked_sub(formats.len())?)?;
+    Some(framed(b'B', &[kept, &short(0)].concat()))
+}
+
 /// The formats asked for a result, from a `Bind` behind its two names: true is binary.
-pub(super) fn result_formats(body: &[u8]) -> Arc<[bool]> {
+pub(super) fn result_formats(bound: &[u8]) -> Arc<[bool]> {
     let read = || {
-        let (parameter_formats, mut rest) = split_short(body)?;
-        rest = rest.get(2 * parameter_formats..)?;
-        let (parameters, mut rest) = split_short(rest)?;
-        for _ in 0..parameters {
-            let (length, after) = rest.split_first_chunk::<4>()?;
-            let length = usize::try_from(i32::from_be_bytes(*length)).unwrap_or(0);
-            rest = after.get(length..)?;
-        }
-        let (formats, rest) = split_short(rest)?;
+        let (formats, rest) = split_short(behind_parameters(bound)?)?;
         let codes = rest.chunks_exact(2).take(formats.min(MAX_FORMATS));
         Some(codes.map(|code| code != [0, 0]).collect())
     };
@@ -220,6 +249,21 @@ mod tests {
         let body = b"\0\x01\0\x01\0\x02\xff\xff\xff\xff\0\0\0\x01x\0\x02\0\0\0\x01";
         assert_eq!(&*result_formats(body), [false, true]);
         assert_eq!(&*result_formats(b"\xff\xff"), [false; 0]);
+    }
+
+    #[test]
+    fn formats_are_taken_out_and_the_rest_is_as_it_was() {
+        let bound = b"\0\x01\0\x01\0\x02\xff\xff\xff\xff\0\0\0\x01x";
+        let body = [&b"p\0s\0"[..], bound, b"\0\x02\0\0\0\x01"].concat();
+        let bare = [&b"B\0\0\0\x19p\0s\0"[..], bound, b"\0\0"].concat();
+        assert_eq!(without_formats(&body, &body[4..]), Some(bare));
+        assert_eq!(without_formats(b"\0\0\0", b"\0"), None);
+    }
+
+    #[test]
+    fn a_limit_of_rows_is_read_and_none_is_zero() {
+        assert_eq!(row_limit(&[0, 0, 1, 0]), 256);
+        assert_eq!((row_limit(&[0; 4]), row_limit(&[255; 4]), row_limit(&[1])), (0, 0, 0));
     }
 
     #[test]

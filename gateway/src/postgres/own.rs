@@ -53,6 +53,11 @@ pub(super) fn described(table: Option<&Table>, parameters: bool, formats: &[bool
     reply
 }
 
+/// Columns, rows and their end.
+pub(super) fn table(table: &Table) -> Vec<u8> {
+    [row_description(&table.columns, &[]), rows(table, &[])].concat()
+}
+
 /// Rows and their end.
 pub(super) fn rows(table: &Table, formats: &[bool]) -> Vec<u8> {
     let mut reply: Vec<u8> = table.rows.iter().flat_map(|row| data_row(row, formats)).collect();

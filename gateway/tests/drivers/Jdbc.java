@@ -10,14 +10,15 @@ import java.util.Timer;
 import java.util.TimerTask;
 
 /**
- * What the JDBC drivers of PostgreSQL and MariaDB see of a server at 127.0.0.1: Jdbc.java postgres|mysql PORT. Prints the
- * same for the same server.
+ * What the JDBC drivers of PostgreSQL and MariaDB see of a server at 127.0.0.1: Jdbc.java postgres|mysql PORT. Prints
+ * the same for the same server; with explain, what PostgreSQL's driver is told of costs by a gateway there.
  */
 class Jdbc {
     public static void main(String[] args) throws Exception {
         switch (args[0]) {
             case "postgres" -> postgres(args[1]);
             case "mysql" -> mysql(args[1]);
+            case "explain" -> explain(args[1]);
             default -> throw new IllegalArgumentException(args[0]);
         }
     }
@@ -74,6 +75,59 @@ class Jdbc {
             }
             seen.ask("drop table \"java t\"");
         }
+    }
+
+    /** What a gateway says a statement cost: a line for each way to send it. */
+    static void explain(String port) throws Exception {
+        String url = "jdbc:postgresql://127.0.0.1:" + port + "/shop?user=ann&password=ann&preferQueryMode=";
+        for (String mode : new String[] {"simple", "extended", "extendedForPrepared", "extendedCacheEverything"}) {
+            try (Connection session = DriverManager.getConnection(url + mode)) {
+                System.out.println(mode + ": " + cost(session, 0));
+            }
+        }
+        try (Connection session = DriverManager.getConnection(url + "extended")) {
+            session.setAutoCommit(false);
+            System.out.println("in a transaction: " + cost(session, 0));
+            System.out.println("in portions: " + cost(session, 100));
+        }
+    }
+
+    /** The names of the parts, and how many rows the statement has changed the last time. */
+    static String cost(Connection session, int portion) throws SQLException {
+        String told = "";
+        try (PreparedStatement update = session.prepareStatement("explain ru update t set g = g + 1 where g > ?")) {
+            update.setFetchSize(portion);
+            // More than five executions make pgjdbc name the statement and take results in binary.
+            for (int n = 0; n < 8; n++) {
+                try (Statement make = session.createStatement()) {
+                    make.execute("create temp table if not exists t (g int)");
+                    make.execute("truncate t");
+                    make.execute("insert into t select g from generate_series(1, 9) g");
+                }
+                if (!session.getAutoCommit()) {
+                    session.commit();
+                }
+                update.setInt(1, 2);
+                StringBuilder parts = new StringBuilder();
+                double sum = 0;
+                double total = 0;
+                String changed = "";
+                ResultSet rows = update.executeQuery();
+                while (rows.next()) {
+                    parts.append(parts.isEmpty() ? "" : " ").append(rows.getString("part"));
+                    total = rows.getDouble("ru");
+                    sum += total;
+                    if (rows.getString("part").equals("write")) {
+                        changed = rows.getString("used").split(", ")[1];
+                    }
+                }
+                told = total > 0 && Math.abs(sum - 2 * total) < 1e-3 ? parts + ", " + changed : total + " of " + sum;
+            }
+        }
+        if (!session.getAutoCommit()) {
+            session.rollback();
+        }
+        return told;
     }
 
     static void mysql(String port) throws Exception {

@@ -79,6 +79,30 @@ async fn drivers_of_mysql_see_the_same() {
     same(direct, through, 60, || go("./mysql"));
 }
 
+/// The lines of a driver that explains: what it did, and whether parts and total were as they must be.
+fn explains(port: u16, ways: &[&str], command: Command) {
+    let said = block_in_place(|| output(command, port));
+    let expected: Vec<String> =
+        ways.iter().map(|way| format!("{way}: cpu read write network total, 7 rows")).collect();
+    assert_eq!(said.lines().collect::<Vec<_>>(), expected);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn drivers_of_postgresql_are_told_what_a_statement_cost() {
+    let stage = crate::postgres::stage::Stage::new().await;
+    let modes = ["cache_statement", "cache_describe", "describe_exec", "exec", "simple_protocol"];
+    explains(stage.port(), &modes, go("./explain"));
+    let modes = [
+        "simple",
+        "extended",
+        "extendedForPrepared",
+        "extendedCacheEverything",
+        "in a transaction",
+        "in portions",
+    ];
+    explains(stage.port(), &modes, java("explain", "postgresql.jar"));
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn load_generators_run_through_it() {
     let stage = crate::postgres::stage::Stage::new().await;

@@ -1,12 +1,13 @@
 //! The client's side: which messages go on, and which have to be decided first.
 
 use std::collections::HashMap;
-use std::ops::Range;
 use std::sync::Arc;
 
 use foldhash::fast::RandomState;
+use tidegate_cost_model::Template;
 
-use super::{Ask, Conversation, Expect, Portal, Prepared, Step, Unit, count};
+use super::{Ask, Conversation, Expect, Explained, Portal, Prepared, Step, Text, Unit, count};
+use crate::govern::{Denied, EXPLAINED_ROWS, explained_columns};
 use crate::postgres::frame::{Broken, HEADER, Header, c_string};
 use crate::postgres::message;
 
@@ -22,6 +23,10 @@ const MAX_LOGIN_MESSAGE: usize = 65_536;
 impl<R, O> Conversation<R, O> {
     /// Looks at what the client sent.
     pub(crate) fn client(&mut self, bytes: &[u8]) -> Result<Step<O>, Broken> {
+        if let Some(bytes) = self.instead.take() {
+            self.count_in(bytes.len());
+            return Ok(Step::Send(bytes));
+        }
         if self.client_rest > 0 {
             let length = self.client_rest.min(bytes.len());
             if length == 0 {
@@ -60,11 +65,11 @@ impl<R, O> Conversation<R, O> {
 
     fn message(&mut self, header: Header, body: &[u8]) -> Result<Step<O>, Broken> {
         match header.kind {
-            b'Q' => Ok(Step::Ask(Ask::Query(text_at(HEADER, body)))),
-            b'F' => Ok(Step::Ask(Ask::Query(0..0))),
+            b'Q' => Ok(Step::Ask(Ask::Query(text_at(header, HEADER, body)))),
+            b'F' => Ok(Step::Ask(Ask::Query(Text { place: 0..0, whole: true }))),
             b'P' => {
                 let (name, rest) = c_string(body).ok_or(Broken::Malformed { what: "the Parse message" })?;
-                Ok(Step::Ask(Ask::Parse(text_at(HEADER + name.len() + 1, rest))))
+                Ok(Step::Ask(Ask::Parse(text_at(header, HEADER + name.len() + 1, rest))))
             }
             b'B' => self.bind(header, body),
             b'E' => self.execute(header, body),
@@ -86,18 +91,27 @@ impl<R, O> Conversation<R, O> {
         let (name, rest) = c_string(rest).ok_or(malformed)?;
         let prepared = self.statements.get(name).cloned();
         let prepared = prepared.unwrap_or_else(|| Prepared::Theirs(Arc::clone(&self.unknown)));
-        let ours = matches!(prepared, Prepared::Ours(_));
-        let formats = if ours { message::result_formats(rest) } else { Arc::default() };
+        let (ours, explained) =
+            (matches!(prepared, Prepared::Ours(_)), matches!(prepared, Prepared::Explained(_)));
+        if explained && header.total > HEADER + body.len() {
+            return Ok(self.deny(header, &Denied::explained_parameters(header.total, MAX_TEXT)));
+        }
+        let formats = if ours || explained { message::result_formats(rest) } else { Arc::default() };
         remember(&mut self.portals, portal, Portal { prepared, formats });
         if ours {
             self.insert(message::BIND_COMPLETE.to_vec());
             return Ok(self.drop_message(header));
         }
-        Ok(self.forward(header))
+        let step = self.forward(header);
+        // The formats are for the columns of the cost; the statement has others. A broken message breaks at the server.
+        match explained.then(|| message::without_formats(body, rest)).flatten() {
+            Some(bytes) => Ok(self.send_instead(header, bytes)),
+            None => Ok(step),
+        }
     }
 
     fn execute(&mut self, header: Header, body: &[u8]) -> Result<Step<O>, Broken> {
-        let (name, _) = c_string(body).ok_or(Broken::Malformed { what: "the Execute message" })?;
+        let (name, rest) = c_string(body).ok_or(Broken::Malformed { what: "the Execute message" })?;
         let admitted = self.units.back().is_some_and(|unit| !unit.closed && unit.running.is_some());
         match self.portals.get(name) {
             Some(Portal { prepared: Prepared::Ours(statement), formats }) => {
@@ -105,8 +119,14 @@ impl<R, O> Conversation<R, O> {
                 Ok(Step::Ask(Ask::Run { statement, formats }))
             }
             // The server will skip it, too.
-            _ if admitted || self.server_skips => Ok(self.forward(header)),
-            Some(Portal { prepared: Prepared::Theirs(template), .. }) => {
+            _ if self.server_skips => Ok(self.forward(header)),
+            Some(Portal { prepared: Prepared::Explained(_), .. })
+                if (1..=EXPLAINED_ROWS).contains(&message::row_limit(rest)) =>
+            {
+                Ok(self.deny(header, &Denied::explained_limit(message::row_limit(rest))))
+            }
+            _ if admitted => Ok(self.run(header, body)),
+            Some(Portal { prepared: Prepared::Theirs(template) | Prepared::Explained(template), .. }) => {
                 Ok(Step::Ask(Ask::Execute(Arc::clone(template))))
             }
             None => Ok(Step::Ask(Ask::Execute(Arc::clone(&self.unknown)))),
@@ -128,6 +148,10 @@ impl<R, O> Conversation<R, O> {
         if let Some(Prepared::Ours(statement)) = prepared {
             let statement = Arc::clone(statement);
             return Ok(Step::Ask(Ask::Describe { statement, parameters, formats }));
+        }
+        if let Some(Prepared::Explained(_)) = prepared {
+            let description = message::row_description(&explained_columns(), &formats);
+            return Ok(self.forward_expecting(header, Expect::Described(description)));
         }
         Ok(self.forward(header))
     }
@@ -177,6 +201,42 @@ impl<R, O> Conversation<R, O> {
         self.pass(header)
     }
 
+    /// Sends a message on whose answer is not for the client as it is.
+    fn forward_expecting(&mut self, header: Header, expect: Expect) -> Step<O> {
+        self.open_unit();
+        if !self.server_skips {
+            self.expected.push_back(expect);
+        }
+        self.pass(header)
+    }
+
+    /// Sends an `Execute` on that is admitted. The cost of an explained statement is that of all its rows.
+    fn run(&mut self, header: Header, body: &[u8]) -> Step<O> {
+        let Some((name, rest)) = c_string(body) else { return self.forward(header) };
+        let Some(Portal { prepared: Prepared::Explained(_), formats }) = self.portals.get(name) else {
+            return self.forward(header);
+        };
+        let expect = Expect::Explained(Arc::clone(formats));
+        let step = self.forward_expecting(header, expect);
+        if message::row_limit(rest) == 0 {
+            return step;
+        }
+        self.send_instead(header, message::execute(name))
+    }
+
+    /// The server gets these bytes in place of the message at the front, which has been accounted for.
+    fn send_instead(&mut self, header: Header, bytes: Vec<u8>) -> Step<O> {
+        self.instead = Some(bytes);
+        self.drop_message(header)
+    }
+
+    /// The message at the front fails with this, and with it what follows up to `Sync`.
+    fn deny(&mut self, header: Header, denied: &Denied) -> Step<O> {
+        self.insert(message::error(denied));
+        self.skipping = true;
+        self.drop_message(header)
+    }
+
     fn pass(&mut self, header: Header) -> Step<O> {
         (self.client_rest, self.dropping) = (header.total, false);
         Step::Pass(0)
@@ -192,10 +252,14 @@ impl<R, O> Conversation<R, O> {
             return Step::Drop(length);
         }
         if self.ready {
-            let progress = self.units.back_mut().map_or(&mut self.carried, |unit| &mut unit.progress);
-            progress.bytes_in = progress.bytes_in.saturating_add(count(length));
+            self.count_in(length);
         }
         Step::Pass(length)
+    }
+
+    fn count_in(&mut self, length: usize) {
+        let progress = self.units.back_mut().map_or(&mut self.carried, |unit| &mut unit.progress);
+        progress.bytes_in = progress.bytes_in.saturating_add(count(length));
     }
 
     /// The message asked about goes on; `running` stands for it.
@@ -203,7 +267,7 @@ impl<R, O> Conversation<R, O> {
         let Some(header) = Header::read(bytes)? else { return Ok(()) };
         let carried = std::mem::take(&mut self.carried);
         if header.kind == b'E' {
-            let _ = self.forward(header);
+            let _ = self.run(header, bytes.get(HEADER..).unwrap_or_default());
         } else {
             self.units.push_back(Unit::new(true));
             self.expected.push_back(Expect::Ready);
@@ -217,15 +281,13 @@ impl<R, O> Conversation<R, O> {
     }
 
     /// The simple query asked about is replaced by `inner`, which runs as `running`, and its result is withheld.
-    /// Returns what to send to the server.
-    pub(crate) fn explain(&mut self, bytes: &[u8], inner: &[u8], running: R) -> Result<Vec<u8>, Broken> {
+    pub(crate) fn explain(&mut self, bytes: &[u8], inner: &[u8], running: R) -> Result<(), Broken> {
         self.go(bytes, running)?;
-        self.dropping = true;
         if let Some(unit) = self.units.back_mut() {
-            unit.explained = true;
-            unit.progress.bytes_in = unit.progress.bytes_in.saturating_add(count(inner.len()));
+            unit.explained = Some(Explained::Table);
         }
-        Ok(message::query(inner))
+        (self.dropping, self.instead) = (true, Some(message::query(inner)));
+        Ok(())
     }
 
     /// The simple query asked about does not go on; the client is answered this.
@@ -252,6 +314,24 @@ impl<R, O> Conversation<R, O> {
         Ok(())
     }
 
+    /// The statement asked about explains `inner`, which is prepared in its place; its message is whole.
+    pub(crate) fn prepare_explained(
+        &mut self,
+        bytes: &[u8],
+        template: Arc<Template>,
+        inner: &[u8],
+    ) -> Result<(), Broken> {
+        let Some(header) = Header::read(bytes)? else { return Ok(()) };
+        let body = bytes.get(HEADER..header.total).unwrap_or_default();
+        let (name, rest) = c_string(body).unwrap_or_default();
+        let (_, types) = c_string(rest).unwrap_or_default();
+        let parse = message::parse(name, inner, types);
+        remember(&mut self.statements, name, Prepared::Explained(template));
+        let _ = self.forward(header);
+        let _ = self.send_instead(header, parse);
+        Ok(())
+    }
+
     /// The message asked about does not go on, and the client is answered this in its place.
     pub(crate) fn replace(&mut self, bytes: &[u8], reply: Vec<u8>) -> Result<(), Broken> {
         if let Some(header) = Header::read(bytes)? {
@@ -275,7 +355,9 @@ impl<R, O> Conversation<R, O> {
             return;
         }
         // The server keeps its replies until it is told to send them.
-        self.needs_flush |= matches!(self.expected.back(), Some(Expect::Replies(_)));
+        let awaited = self.expected.back();
+        self.needs_flush |=
+            matches!(awaited, Some(Expect::Replies(_) | Expect::Described(_) | Expect::Explained(_)));
         match self.expected.back_mut() {
             Some(Expect::Insert(before)) => before.extend_from_slice(&reply),
             _ => self.expected.push_back(Expect::Insert(reply)),
@@ -283,20 +365,41 @@ impl<R, O> Conversation<R, O> {
     }
 }
 
-/// Where a text is that begins at `start` with these bytes, and may be cut off.
-fn text_at(start: usize, bytes: &[u8]) -> Range<usize> {
-    let length = c_string(bytes).map_or(bytes.len(), |(text, _)| text.len());
-    start..start.saturating_add(length)
+/// What a name stands for.
+trait Named {
+    /// Whether the server's answers to it are the client's.
+    fn is_theirs(&self) -> bool;
 }
 
-/// Puts a name into a bounded map; another makes room.
-fn remember<V>(names: &mut HashMap<Vec<u8>, V, RandomState>, name: &[u8], value: V) {
+impl<O> Named for Prepared<O> {
+    fn is_theirs(&self) -> bool {
+        matches!(self, Self::Theirs(_))
+    }
+}
+
+impl<O> Named for Portal<O> {
+    fn is_theirs(&self) -> bool {
+        self.prepared.is_theirs()
+    }
+}
+
+/// Where a text is that begins at `start` with these bytes, and may be cut off.
+fn text_at(header: Header, start: usize, bytes: &[u8]) -> Text {
+    let text = c_string(bytes);
+    let length = text.map_or(bytes.len(), |(text, _)| text.len());
+    let whole = text.is_some() && header.total <= start.saturating_add(bytes.len());
+    Text { place: start..start.saturating_add(length), whole }
+}
+
+/// Puts a name into a bounded map; another makes room, rather one that only its governing needs.
+fn remember<V: Named>(names: &mut HashMap<Vec<u8>, V, RandomState>, name: &[u8], value: V) {
     if let Some(slot) = names.get_mut(name) {
         *slot = value;
         return;
     }
     if names.len() >= MAX_NAMES
-        && let Some(other) = names.keys().next().cloned()
+        && let Some(other) = names.iter().find(|(_, value)| value.is_theirs()).or_else(|| names.iter().next())
+        && let other = other.0.clone()
     {
         names.remove(&other);
     }

@@ -8,6 +8,10 @@
 //! extended protocol up to a `Sync`. A unit is admitted once, at its query or its first `Execute`; what a client sends
 //! of later `Execute`s before the `Sync` belongs to the same unit. Answers of the gateway itself wait in
 //! [`Conversation::expected`] until the server has answered all that came before them.
+//!
+//! A statement that is explained runs at the server, under the client's name for it; its result is withheld, and the
+//! session tells what it cost. Where its `Execute` is the last of its unit this is told at the unit's end, with what
+//! the commit took; otherwise where the result would have ended.
 
 mod client;
 mod server;
@@ -28,6 +32,8 @@ use crate::govern::Progress;
 pub(crate) enum Prepared<O> {
     /// One of the database.
     Theirs(Arc<Template>),
+    /// One of the database, of which the client is told the cost.
+    Explained(Arc<Template>),
     /// One that the gateway answers.
     Ours(Arc<O>),
 }
@@ -48,17 +54,27 @@ pub(crate) enum Step<O> {
     Pass(usize),
     /// Drop this many.
     Drop(usize),
+    /// Send these bytes to the server.
+    Send(Vec<u8>),
     /// Decide.
     Ask(Ask<O>),
 }
 
-/// What must be decided before the message at the front goes on. Texts are told by their place in the client's bytes.
+/// A text's place in the client's bytes.
+#[derive(Debug)]
+pub(crate) struct Text {
+    pub(crate) place: Range<usize>,
+    /// The message that it is in can be seen to its end.
+    pub(crate) whole: bool,
+}
+
+/// What must be decided before the message at the front goes on.
 #[derive(Debug)]
 pub(crate) enum Ask<O> {
     /// A simple query or a function call (without text): `go`, `answer` or `explain`.
-    Query(Range<usize>),
-    /// A statement to prepare: `prepare`.
-    Parse(Range<usize>),
+    Query(Text),
+    /// A statement to prepare: `prepare` or, if it can be seen to its end, `prepare_explained`.
+    Parse(Text),
     /// The first statement of a unit is to run: `go` or `refuse`.
     Execute(Arc<Template>),
     /// Columns of a statement of ours: `insert`.
@@ -74,6 +90,18 @@ pub(crate) enum Event<R> {
     Ready,
     /// A unit has ended; its `ReadyForQuery` goes to the client with the next step.
     Ended(Unit<R>),
+    /// A statement that is explained has run, and more of its unit follows. The client is to be told now what the unit
+    /// cost so far, in these formats.
+    Costs(Arc<[bool]>),
+}
+
+/// What the client is told at the end of a unit.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Explained {
+    /// A table with its columns.
+    Table,
+    /// Rows in these formats; their columns were described before.
+    Rows(Arc<[bool]>),
 }
 
 /// See the module.
@@ -84,8 +112,8 @@ pub(crate) struct Unit<R> {
     pub(crate) progress: Progress,
     /// The server answered with an error.
     pub(crate) failed: bool,
-    /// The result is kept from the client.
-    pub(crate) explained: bool,
+    /// What it cost is told in place of the result, unless it failed.
+    pub(crate) explained: Option<Explained>,
     simple: bool,
     /// Its `Sync` has been sent, or it needs none.
     closed: bool,
@@ -97,6 +125,10 @@ pub(crate) struct Unit<R> {
 enum Expect {
     /// So many answers of the server to messages of the extended protocol.
     Replies(u32),
+    /// The server's description of a result, which is replaced by this one.
+    Described(Vec<u8>),
+    /// The server's result of a statement that is explained, with the formats asked for.
+    Explained(Arc<[bool]>),
     /// An answer of the gateway.
     Insert(Vec<u8>),
     /// An answer of the gateway to a simple query; a `ReadyForQuery` is added.
@@ -118,6 +150,8 @@ pub(crate) struct Conversation<R, O> {
     /// What is left of the client's message that passes, or is dropped.
     client_rest: usize,
     dropping: bool,
+    /// What the server gets in place of the client's message.
+    instead: Option<Vec<u8>>,
     /// Everything up to the next `Sync` is dropped, since a message before was refused.
     skipping: bool,
     /// The server skips to the next `Sync` of the last unit.
@@ -128,6 +162,8 @@ pub(crate) struct Conversation<R, O> {
     withheld: bool,
     /// The `ReadyForQuery` at the front has been told of.
     told_ready: bool,
+    /// The end of the explained result at the front has been told of.
+    told_costs: bool,
     /// Bytes and rows of what belongs to no admitted unit; the next one carries them.
     carried: Progress,
     key: Option<(u32, u32)>,
@@ -139,6 +175,7 @@ impl<O> Clone for Prepared<O> {
     fn clone(&self) -> Self {
         match self {
             Self::Theirs(template) => Self::Theirs(Arc::clone(template)),
+            Self::Explained(template) => Self::Explained(Arc::clone(template)),
             Self::Ours(statement) => Self::Ours(Arc::clone(statement)),
         }
     }
@@ -150,7 +187,7 @@ impl<R> Unit<R> {
             running: None,
             progress: Progress::default(),
             failed: false,
-            explained: false,
+            explained: None,
             simple,
             closed: simple,
             killed: None,
@@ -170,12 +207,14 @@ impl<R, O> Conversation<R, O> {
             portals: HashMap::default(),
             client_rest: 0,
             dropping: false,
+            instead: None,
             skipping: false,
             server_skips: false,
             copying_in: false,
             server_rest: 0,
             withheld: false,
             told_ready: false,
+            told_costs: false,
             carried: Progress::default(),
             key: None,
             needs_flush: false,

@@ -1,6 +1,8 @@
 //! The server's side: what is for the client, which statement it belongs to, and where answers of the gateway go.
 
-use super::{Conversation, Event, Expect, count};
+use std::sync::Arc;
+
+use super::{Conversation, Event, Expect, Explained, count};
 use crate::postgres::frame::{Broken, HEADER, Header};
 use crate::postgres::message;
 
@@ -43,6 +45,10 @@ impl<R, O> Conversation<R, O> {
                     return Ok((used, Some(event)));
                 }
             }
+            if let Some(formats) = self.costs_due(header.kind) {
+                self.told_costs = true;
+                return Ok((used, Some(Event::Costs(formats))));
+            }
             self.server_message(header, body, out);
         }
     }
@@ -57,23 +63,27 @@ impl<R, O> Conversation<R, O> {
                 self.expected.pop_front();
             }
         }
+        if self.instead_of(header.kind, out) {
+            self.withheld = true;
+        }
         let unit = self.units.front_mut();
+        let hides = unit.as_ref().is_some_and(|unit| unit.explained == Some(Explained::Table));
         match (header.kind, unit) {
             (b'Z', _) => {
-                self.told_ready = false;
+                (self.told_ready, self.told_costs) = (false, false);
                 // Only now: an answer of the gateway behind it must not overtake it.
                 while self.expected.pop_front().is_some_and(|expect| !matches!(expect, Expect::Ready)) {}
             }
             (b'K', _) if self.key.is_none() => self.key = message::key(body),
             (b'D' | b'd', Some(unit)) => {
                 unit.progress.sent_rows = unit.progress.sent_rows.saturating_add(1);
-                self.withheld = unit.explained;
+                self.withheld |= hides;
             }
-            (b'T' | b'I' | b'n', Some(unit)) => self.withheld = unit.explained,
+            (b'T' | b'I' | b'n' | b'H' | b'c', Some(_)) => self.withheld |= hides,
             (b'C', Some(unit)) => {
                 let changed = &mut unit.progress.changed_rows;
                 *changed = changed.saturating_add(message::changed_rows(body));
-                self.withheld = unit.explained;
+                self.withheld |= hides;
             }
             (b'E', Some(unit)) => {
                 unit.failed = true;
@@ -90,6 +100,37 @@ impl<R, O> Conversation<R, O> {
             }
             (b'G' | b'W', Some(_)) => self.copy_in(),
             _ => {}
+        }
+    }
+
+    /// The formats of the cost that is due before a message of this kind: it ends the result of a statement that is
+    /// explained, and more of the unit follows.
+    fn costs_due(&self, kind: u8) -> Option<Arc<[bool]>> {
+        let Some(Expect::Explained(formats)) = self.expected.front() else { return None };
+        let last = matches!(self.expected.get(1), Some(Expect::Ready));
+        (ends_result(kind) && !last && !self.told_costs).then(|| Arc::clone(formats))
+    }
+
+    /// Whether a message of this kind is one that the client gets something else for.
+    fn instead_of(&mut self, kind: u8, out: &mut Vec<u8>) -> bool {
+        match self.expected.front() {
+            Some(Expect::Described(description)) if matches!(kind, b'T' | b'n') => {
+                out.extend_from_slice(description);
+                self.expected.pop_front();
+                true
+            }
+            Some(Expect::Explained(formats)) if ends_result(kind) => {
+                // Told by now, or at the end.
+                if !std::mem::take(&mut self.told_costs)
+                    && let Some(unit) = self.units.front_mut()
+                {
+                    unit.explained = Some(Explained::Rows(Arc::clone(formats)));
+                }
+                self.expected.pop_front();
+                true
+            }
+            Some(Expect::Explained(_)) => matches!(kind, b'D' | b'd' | b'H' | b'c'),
+            _ => false,
         }
     }
 
@@ -150,4 +191,9 @@ impl<R, O> Conversation<R, O> {
             progress.bytes_out = progress.bytes_out.saturating_add(count(bytes.len()));
         }
     }
+}
+
+/// Whether a message of this kind ends what an `Execute` gives.
+fn ends_result(kind: u8) -> bool {
+    matches!(kind, b'C' | b'I' | b's')
 }

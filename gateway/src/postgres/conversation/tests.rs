@@ -6,6 +6,7 @@ use proptest::prelude::*;
 use tidegate_cost_model::{SqlDialect, Template};
 
 use super::*;
+use crate::govern::explained_columns;
 
 type Talk = Conversation<u32, &'static str>;
 
@@ -71,6 +72,7 @@ fn client(talk: &mut Talk, bytes: &[u8], piece: usize, decider: &mut Decider) ->
                 out.extend(inbox.drain(..count));
             }
             Step::Drop(count) => drop(inbox.drain(..count)),
+            Step::Send(bytes) => out.extend(bytes),
             Step::More(_) if rest.is_empty() => {
                 if talk.take_flush() {
                     out.extend(message(b'H', &[]));
@@ -88,7 +90,7 @@ fn client(talk: &mut Talk, bytes: &[u8], piece: usize, decider: &mut Decider) ->
 }
 
 fn decide(talk: &mut Talk, inbox: &[u8], ask: Ask<&'static str>, decider: &mut Decider) {
-    let text = |place: Range<usize>| String::from_utf8_lossy(&inbox[place]).into_owned();
+    let text = |text: Text| String::from_utf8_lossy(&inbox[text.place]).into_owned();
     decider.next += 1;
     match ask {
         Ask::Query(place) => {
@@ -103,6 +105,10 @@ fn decide(talk: &mut Talk, inbox: &[u8], ask: Ask<&'static str>, decider: &mut D
         }
         Ask::Parse(place) => {
             let text = text(place);
+            if let Some(inner) = text.strip_prefix("explain ru ") {
+                let template = Arc::new(Template::new(SqlDialect::PostgreSql, inner));
+                return talk.prepare_explained(inbox, template, inner.as_bytes()).unwrap();
+            }
             let prepared = if text.starts_with("own") {
                 Prepared::Ours(Arc::new("own"))
             } else {
@@ -239,13 +245,155 @@ fn an_explained_query_runs_and_its_result_is_kept_back() {
     let (mut talk, mut out) = (talk(), Vec::new());
     let query = message(b'Q', b"explain ru select 1\0");
     assert!(matches!(talk.client(&query).unwrap(), Step::Ask(Ask::Query(_))));
-    assert_eq!(talk.explain(&query, b"select 1", 4).unwrap(), message(b'Q', b"select 1\0"));
+    talk.explain(&query, b"select 1", 4).unwrap();
+    let inner = message(b'Q', b"select 1\0");
+    assert!(matches!(talk.client(&query).unwrap(), Step::Send(bytes) if bytes == inner));
     assert!(matches!(talk.client(&query).unwrap(), Step::Drop(count) if count == query.len()));
     let note = message(b'N', b"\0");
     let rows = [message(b'T', b"\0\0"), message(b'D', b"\0\0"), message(b'C', b"SELECT 1\0")].concat();
     let events = server(&mut talk, &[&note[..], &rows, &ready(b'I')].concat(), &mut out);
-    assert!(matches!(&events[..], [Event::Ended(unit)] if unit.explained && unit.running == Some(4)));
+    let [Event::Ended(unit)] = &events[..] else { panic!("{events:?}") };
+    assert_eq!((unit.explained.clone(), unit.running), (Some(Explained::Table), Some(4)));
     assert_eq!(out, [note, ready(b'I')].concat());
+}
+
+/// A `Bind` with one parameter, for a result in these formats.
+fn bind_for(name: &str, formats: &[u8]) -> Vec<u8> {
+    let codes: Vec<u8> = formats.iter().flat_map(|code| [0, *code]).collect();
+    let count = u8::try_from(formats.len()).unwrap();
+    message(b'B', &[format!("\0{name}\0").as_bytes(), b"\0\0\0\x01\0\0\0\x01x\0", &[count], &codes].concat())
+}
+
+fn execute_for(limit: u8) -> Vec<u8> {
+    message(b'E', &[0, 0, 0, 0, limit])
+}
+
+fn describe(kind: &str) -> Vec<u8> {
+    message(b'D', format!("{kind}\0").as_bytes())
+}
+
+/// What the server says to a `Bind`, a `Describe` and an `Execute`.
+fn run_at_server() -> Vec<u8> {
+    let rows = [message(b'D', b"\0\x01\0\0\0\x01x"), message(b'C', b"SELECT 1\0")].concat();
+    [message(b'2', &[]), message(b'T', b"\0\x01x"), rows].concat()
+}
+
+#[test]
+fn an_explained_statement_runs_with_its_parameters_and_its_result_is_kept_back() {
+    let (mut talk, mut decider, mut out) = (talk(), Decider::default(), Vec::new());
+    let sync = message(b'S', &[]);
+    let typed = |text: &str| message(b'P', format!("s\0{text}\0\0\x01\0\0\0\x17").as_bytes());
+    let prepare = [typed("explain ru select $1"), describe("Ss"), sync.clone()].concat();
+    let sent = client(&mut talk, &prepare, 4, &mut decider);
+    assert_eq!(
+        sent,
+        [typed("select $1"), describe("Ss"), sync.clone()].concat(),
+        "the types of parameters stay"
+    );
+    let prepared = sent.len();
+    let parameters = message(b't', b"\0\x01\0\0\0\x17");
+    let described = [message(b'1', &[]), parameters.clone(), message(b'n', &[]), ready(b'I')].concat();
+    server(&mut talk, &described, &mut out);
+    let columns = |formats: &[bool]| crate::postgres::message::row_description(&explained_columns(), formats);
+    assert_eq!(out, [message(b'1', &[]), parameters, columns(&[]), ready(b'I')].concat());
+    out.clear();
+    let run = [bind_for("s", &[1, 0, 1]), describe("P"), execute_for(6), sync.clone()].concat();
+    let sent = client(&mut talk, &run, 5, &mut decider);
+    assert_eq!(decider.asked, ["SELECT ?"]);
+    let all = [bind_for("s", &[]), describe("P"), execute_for(0), sync].concat();
+    assert_eq!(sent, all, "it has other columns, and costs what all its rows cost");
+    let events = server(&mut talk, &[run_at_server(), ready(b'T')].concat(), &mut out);
+    let [Event::Ended(unit)] = &events[..] else { panic!("{events:?}") };
+    let formats = [true, false, true];
+    assert_eq!(unit.explained, Some(Explained::Rows(Arc::new(formats))));
+    assert_eq!((unit.progress.sent_rows, unit.failed), (1, false));
+    assert_eq!(unit.progress.bytes_in, u64::try_from(prepared + all.len()).unwrap());
+    assert_eq!(out, [message(b'2', &[]), columns(&formats), ready(b'T')].concat());
+}
+
+#[test]
+fn an_explained_statement_with_more_behind_it_tells_its_cost_between() {
+    let (mut talk, mut decider, mut out) = (talk(), Decider::default(), Vec::new());
+    let before = [parse("", "begin"), bind("", ""), execute("")].concat();
+    let explained =
+        [parse("", "explain ru select 1"), bind_for("", &[]), describe("P"), execute("")].concat();
+    let flush = message(b'H', &[]);
+    client(&mut talk, &[before, explained, flush, message(b'C', b"P\0")].concat(), 9, &mut decider);
+    assert_eq!(decider.asked, ["BEGIN"], "they are one unit");
+    let prepared = message(b'1', &[]);
+    let begun = [prepared.clone(), message(b'2', &[]), message(b'C', b"BEGIN\0")].concat();
+    let said = [&begun[..], &prepared, &run_at_server()].concat();
+    assert!(matches!(&server(&mut talk, &said, &mut out)[..], [Event::Costs(formats)] if formats.is_empty()));
+    let columns = crate::postgres::message::row_description(&explained_columns(), &[]);
+    let told = [&begun[..], &prepared, &message(b'2', &[]), &columns].concat();
+    assert_eq!(out, told);
+    client(&mut talk, &message(b'S', &[]), 9, &mut decider);
+    let events = server(&mut talk, &[message(b'3', &[]), ready(b'T')].concat(), &mut out);
+    assert!(
+        matches!(&events[..], [Event::Ended(unit)] if unit.explained.is_none() && unit.running == Some(2))
+    );
+    assert_eq!(out, [told, message(b'3', &[]), ready(b'T')].concat());
+}
+
+#[test]
+fn an_explained_statement_that_fails_tells_its_error() {
+    let (mut talk, mut decider, mut out) = (talk(), Decider::default(), Vec::new());
+    let unit = [parse("", "explain ru selec"), bind("", ""), describe("P"), execute(""), message(b'S', &[])];
+    client(&mut talk, &unit.concat(), 100, &mut decider);
+    let failed = [message(b'E', b"C42601\0\0"), ready(b'I')].concat();
+    let events = server(&mut talk, &failed, &mut out);
+    assert!(matches!(&events[..], [Event::Ended(unit)] if unit.failed && unit.explained.is_none()));
+    assert_eq!(out, failed);
+}
+
+#[test]
+fn what_an_explanation_cannot_do_is_refused_with_the_remedy() {
+    let refused = |last: &[u8]| {
+        let (mut talk, mut decider, mut out) = (talk(), Decider::default(), Vec::new());
+        let begin = parse("", "explain ru select $1");
+        client(&mut talk, &begin, 100, &mut decider);
+        let sent = client(&mut talk, last, 1_000, &mut decider);
+        server(&mut talk, &[message(b'1', &[]), message(b'2', &[])].concat(), &mut out);
+        (sent, String::from_utf8_lossy(&out).into_owned())
+    };
+    let (sent, told) = refused(&[bind_for("", &[]), execute_for(5)].concat());
+    assert_eq!(sent, [bind_for("", &[]), message(b'H', &[])].concat());
+    assert!(told.contains("5 rows at once, and was executed for 5"), "{told}");
+    let long = [&b"\0\0\0\0\0\x01\0\x02\0\0"[..], &[b'x'; 0x20000], b"\0\0"].concat();
+    let (sent, told) = refused(&message(b'B', &long));
+    assert_eq!(sent, message(b'H', &[]));
+    assert!(told.contains("at most 65536 bytes of parameters, and was sent 131089"), "{told}");
+}
+
+#[test]
+fn names_of_plain_statements_make_room_first() {
+    let (mut talk, mut decider) = (talk(), Decider::default());
+    let sync = message(b'S', &[]);
+    client(&mut talk, &[parse("kept", "explain ru select 1"), sync.clone()].concat(), 1_000, &mut decider);
+    for number in 0..5_000 {
+        client(
+            &mut talk,
+            &[parse(&format!("n{number}"), "select 1"), sync.clone()].concat(),
+            1_000,
+            &mut decider,
+        );
+    }
+    let sent = client(&mut talk, &bind_for("kept", &[1]), 1_000, &mut decider);
+    assert_eq!(sent, bind_for("kept", &[]), "it is still known as explained");
+}
+
+#[test]
+fn a_text_that_is_not_seen_to_its_end_is_not_whole() {
+    for (kind, name) in [(b'Q', ""), (b'P', "s\0")] {
+        for (length, seen) in [(10, true), (70_000, false)] {
+            let text = message(kind, format!("{name}{}\0\0\0", "x".repeat(length)).as_bytes());
+            let (Step::Ask(Ask::Query(text)) | Step::Ask(Ask::Parse(text))) = talk().client(&text).unwrap()
+            else {
+                panic!("it is asked about");
+            };
+            assert_eq!((text.whole, text.place.len() >= length.min(65_000)), (seen, true));
+        }
+    }
 }
 
 #[test]
@@ -307,6 +455,7 @@ proptest! {
             while let Ok(step) = talk.client(&input[at..]) {
                 match step {
                     Step::Pass(count) | Step::Drop(count) => at += count,
+                    Step::Send(_) => {}
                     Step::More(_) => break,
                     Step::Ask(ask) => {
                         next += 1;

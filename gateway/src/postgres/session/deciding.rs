@@ -6,7 +6,7 @@ use std::task::{Context, Poll};
 use tidegate_cost_model::SqlDialect;
 use tidegate_sql::{Answer, Statement};
 
-use super::super::conversation::{Ask, Conversation, Prepared};
+use super::super::conversation::{Ask, Conversation, Prepared, Text};
 use super::super::frame::Broken;
 use super::super::{message, own};
 use super::{End, Fault, Session};
@@ -60,8 +60,7 @@ impl Session {
                     (None, _) => None,
                     (Some(Ok(running)), None) => Some(self.talk.go(bytes, running)),
                     (Some(Ok(running)), Some(inner)) => {
-                        let query = self.talk.explain(bytes, inner.as_bytes(), running);
-                        Some(query.map(|query| self.link.to_server.add(&query)))
+                        Some(self.talk.explain(bytes, inner.as_bytes(), running))
                     }
                     (Some(Err(denied)), _) => Some(deny(&mut self.talk, bytes, &denied)),
                 }
@@ -103,11 +102,10 @@ impl Session {
             }
         };
         let governor = &self.shared.listening.governor;
-        let parse = |text| parse_own(text, SqlDialect::PostgreSql);
         let (template, text, inner) = match ask {
-            Ask::Query(place) => match parse(bytes.get(place.clone()).unwrap_or_default()) {
+            Ask::Query(text) => match parse(bytes, &text) {
                 Ok(None) => {
-                    let text = bytes.get(place).unwrap_or_default();
+                    let text = bytes.get(text.place).unwrap_or_default();
                     (governor.template(SqlDialect::PostgreSql, text), text, None)
                 }
                 Ok(Some(Statement::ExplainRu(inner))) => {
@@ -122,10 +120,17 @@ impl Session {
                     return Ok(true);
                 }
             },
-            Ask::Parse(place) => {
-                let text = bytes.get(place).unwrap_or_default();
-                let prepared = match parse(text) {
-                    Ok(None) => Prepared::Theirs(governor.template(SqlDialect::PostgreSql, text)),
+            Ask::Parse(text) => {
+                let prepared = match parse(bytes, &text) {
+                    Ok(None) => {
+                        let text = bytes.get(text.place).unwrap_or_default();
+                        Prepared::Theirs(governor.template(SqlDialect::PostgreSql, text))
+                    }
+                    Ok(Some(Statement::ExplainRu(inner))) => {
+                        let template = governor.template(SqlDialect::PostgreSql, inner.as_bytes());
+                        self.talk.prepare_explained(bytes, template, inner.as_bytes())?;
+                        return Ok(true);
+                    }
                     Ok(Some(statement)) => Prepared::Ours(Arc::new(statement)),
                     Err(denied) => {
                         deny(&mut self.talk, bytes, &denied)?;
@@ -155,10 +160,7 @@ impl Session {
         match governor.admit(subject, &template, text, quiet && in_transaction) {
             Admission::Now(running) => match inner {
                 None => self.talk.go(bytes, running)?,
-                Some(inner) => {
-                    let query = self.talk.explain(bytes, inner.as_bytes(), running)?;
-                    self.link.to_server.add(&query);
-                }
+                Some(inner) => self.talk.explain(bytes, inner.as_bytes(), running)?,
             },
             // What came before decides whether this is inside a transaction; it is asked again then.
             Admission::Wait(_) if !quiet => return Ok(false),
@@ -218,6 +220,16 @@ impl Session {
                 Ok(())
             }
         }
+    }
+}
+
+/// A statement of ours, if the text is one. What is not seen to its end is none of ours, but is not run cut off either.
+fn parse(bytes: &[u8], text: &Text) -> Result<Option<Statement>, Denied> {
+    let parsed = parse_own(bytes.get(text.place.clone()).unwrap_or_default(), SqlDialect::PostgreSql);
+    match parsed {
+        parsed if text.whole => parsed,
+        Ok(Some(Statement::ExplainRu(_))) => Err(Denied::explained_text(text.place.len())),
+        _ => Ok(None),
     }
 }
 

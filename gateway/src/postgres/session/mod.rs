@@ -16,7 +16,7 @@ use tidegate_sql::{Answer, Statement};
 
 use self::deciding::Pending;
 use super::cancel::Request;
-use super::conversation::{Conversation, Event, Step, Unit};
+use super::conversation::{Conversation, Event, Explained, Step, Unit};
 use super::frame::Broken;
 use super::message;
 use super::own;
@@ -167,6 +167,7 @@ impl Session {
             match event {
                 Some(Event::Ready) => self.logged_in(),
                 Some(Event::Ended(unit)) => self.ended(unit),
+                Some(Event::Costs(formats)) => self.tell_costs(&formats),
                 None if self.link.to_client.room() == 0 || self.pace.holds() => return Ok(None),
                 None => match self.link.poll_server(cx)? {
                     Poll::Pending => return Ok(None),
@@ -195,14 +196,25 @@ impl Session {
     /// A unit has ended, and its `ReadyForQuery` has not gone out yet.
     fn ended(&mut self, unit: Unit<Box<Running>>) {
         self.pace.ended();
-        let explains = unit.explained && !unit.failed;
-        if let Some(ended) = self.end(unit)
-            && explains
-        {
+        let explains = unit.explained.clone().filter(|_| !unit.failed);
+        if let (Some(ended), Some(explains)) = (self.end(unit), explains) {
             let table = explained(&ended);
-            self.link.to_client.add(&message::row_description(&table.columns, &[]));
-            self.link.to_client.add(&own::rows(&table, &[]));
+            let reply = match explains {
+                Explained::Table => own::table(&table),
+                Explained::Rows(formats) => own::rows(&table, &formats),
+            };
+            self.link.to_client.add(&reply);
         }
+    }
+
+    /// A statement that is explained has run, and more of its unit follows.
+    fn tell_costs(&mut self, formats: &[bool]) {
+        let counted = self.backend.as_mut().map(Backend::take);
+        let Some(unit) = self.talk.current() else { return };
+        let progress = unit.progress;
+        let Some(running) = &mut unit.running else { return };
+        let table = explained(&running.so_far(counted, progress));
+        self.link.to_client.add(&own::rows(&table, formats));
     }
 
     fn end(&mut self, unit: Unit<Box<Running>>) -> Option<crate::govern::Ended> {
@@ -230,6 +242,7 @@ impl Session {
                     self.link.from_client.consume(count);
                 }
                 Step::Drop(count) => self.link.from_client.consume(count),
+                Step::Send(bytes) => self.link.to_server.add(&bytes),
                 Step::Ask(ask) => {
                     if !self.decide(ask).map_err(Fault::Client)? {
                         return Ok(Poll::Pending);

@@ -1,5 +1,6 @@
 //! PostgreSQL's protocol.
 
+mod explained;
 mod faults;
 mod governed;
 mod passed;
