@@ -4,6 +4,11 @@
 //! server has asked for one, and no sooner: what it sends ahead the server would take for a command, and the gateway
 //! for a password.
 //!
+//! One conversation differs with the way that it goes: asked by `caching_sha2_password` for the whole password, a client
+//! sends it as it is under TLS, and otherwise under the server's RSA key; the server expects it as fits its own side.
+//! Where only the client's side is private, the gateway asks for the key and encrypts the password, so that the server
+//! gets two packets more. Where only the server's is, nobody here has a key: the client is refused.
+//!
 //! *Source*: MySQL "Connection Phase"; `sql/auth/sha2_password.cc` for the one packet of `caching_sha2_password` that
 //! tells and does not ask; MariaDB's plugins (ed25519, dialog, gssapi) speak in packets of any beginning.
 
@@ -11,9 +16,12 @@ use super::capability::Capabilities;
 use super::ending::Ending;
 use super::login::Identity;
 use super::reader::Reader;
+use super::step::Bytes;
 
 /// Most bytes of a packet that are looked at: the name of a plugin.
 pub(super) const AUTH_LOOK: usize = 256;
+/// Bytes of a scramble.
+pub(super) const SCRAMBLE: usize = 20;
 /// Longest packet of a client in the conversation, in bytes; a ticket or a certificate is far shorter. It is also
 /// the longest login, whose attributes are the better part.
 pub(super) const AUTH_LIMIT: usize = 64 * 1024;
@@ -26,7 +34,22 @@ pub(super) struct Auth {
     pub(super) identity: Identity,
     /// The first on its connection, which may be numbered anew on its way.
     pub(super) is_login: bool,
+    /// Packets that the server got from the gateway itself, and sent to it.
+    pub(super) ahead: u8,
+    pub(super) exchange: Exchange,
+    /// Of the server's last question; none when it is still the greeting's.
+    pub(super) scramble: Option<Vec<u8>>,
     asked: bool,
+}
+
+/// How far a password has come that the gateway encrypts.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Exchange {
+    None,
+    /// The client is asked for the whole password.
+    Wanted,
+    /// The server is asked for its key; this is the password with its zero.
+    Key(Bytes),
 }
 
 /// What a packet of the server's is.
@@ -41,7 +64,21 @@ pub(super) enum Verdict {
 impl Auth {
     /// The client has said who it is, and waits.
     pub(super) fn new(identity: Identity, is_login: bool) -> Self {
-        Self { identity, is_login, asked: false }
+        Self { identity, is_login, ahead: 0, exchange: Exchange::None, scramble: None, asked: false }
+    }
+
+    /// Whether a packet of the server's asks for the whole password.
+    pub(super) fn asks_for_password(&self, payload: &[u8], len: usize) -> bool {
+        payload == [0x01, 0x04] && len == 2 && self.is_caching_sha2()
+    }
+
+    fn is_caching_sha2(&self) -> bool {
+        self.identity.plugin.as_deref().is_some_and(|name| name.eq_ignore_ascii_case(CACHING_SHA2))
+    }
+
+    /// Whether the server has spoken last.
+    pub(super) fn is_asked(&self) -> bool {
+        self.asked
     }
 
     /// A packet of the server's begins.
@@ -50,18 +87,14 @@ impl Auth {
             Some(0x00) => return Verdict::Accepted(Ending::parse(payload, capabilities)),
             Some(0xff) => return Verdict::Rejected(Ending::parse(payload, capabilities)),
             Some(0xfe) => {
-                let plugin = Reader::new(payload.get(1..).unwrap_or_default()).until_zero_or_end();
+                let mut reader = Reader::new(payload.get(1..).unwrap_or_default());
+                let plugin = reader.until_zero_or_end();
+                self.scramble = reader.take(SCRAMBLE).map(<[u8]>::to_vec);
                 self.identity.plugin = Some(String::from_utf8_lossy(plugin).into_owned());
                 self.asked = true;
             }
             _ => {
-                let tells = payload == [0x01, 0x03]
-                    && len == 2
-                    && self
-                        .identity
-                        .plugin
-                        .as_deref()
-                        .is_some_and(|name| name.eq_ignore_ascii_case(CACHING_SHA2));
+                let tells = payload == [0x01, 0x03] && len == 2 && self.is_caching_sha2();
                 self.asked = self.asked || !tells;
             }
         }

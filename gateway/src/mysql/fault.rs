@@ -45,6 +45,22 @@ pub(super) enum Fault {
     /// TLS is demanded upstream and not offered there.
     #[error("the upstream offers no TLS; enable it there or allow plain connections to it")]
     ServerTls,
+    /// `caching_sha2_password` asks for a password that the client cannot send as the server takes it.
+    #[error(
+        "the server wants the whole password, which it takes under TLS as it is, and this client is not under TLS; \
+         connect with TLS (the gateway needs --tls-cert and --tls-key), or log in past the gateway once, after which \
+         the server knows the password until it restarts"
+    )]
+    PlainPassword,
+    /// The server has answered a request for its RSA key with something else.
+    #[error(
+        "the server's RSA key of {len} bytes for passwords cannot be used; it has to be of 1024 to 16384 bits, or \
+         reach the server with ?tls=require"
+    )]
+    ServerKey {
+        /// Length of the packet, in bytes.
+        len: usize,
+    },
     /// The response to `COM_CHANGE_USER` or the login can no longer be told from commands.
     #[error("the server ended an upload that the client had not ended; connect again")]
     UploadCut,
@@ -61,9 +77,11 @@ impl Fault {
     pub(super) fn code(&self) -> (u16, [u8; 5]) {
         match self {
             // ER_HANDSHAKE_ERROR
-            Self::Greeting { .. } | Self::ServerTls => (1043, *b"08S01"),
+            Self::Greeting { .. } | Self::ServerTls | Self::ServerKey { .. } => (1043, *b"08S01"),
             // ER_NOT_SUPPORTED_AUTH_MODE, ER_HANDSHAKE_ERROR
             Self::Login { .. } | Self::LongLogin { .. } | Self::ClientTls => (1043, *b"08S01"),
+            // ER_SECURE_TRANSPORT_REQUIRED
+            Self::PlainPassword => (3159, *b"HY000"),
             // ER_WRONG_STRING_LENGTH
             Self::LongName { .. } => (1470, *b"HY000"),
             // ER_NET_PACKETS_OUT_OF_ORDER

@@ -4,7 +4,7 @@
 //! the server, it waits: a client cannot have a command taken for a password, or for a part of a file.
 
 use super::answer::{Answer, Refusal};
-use super::auth::{AUTH_LIMIT, Auth};
+use super::auth::{AUTH_LIMIT, Auth, Exchange};
 use super::capability::Capabilities;
 use super::command::{Command, Shape, sql, used_database};
 use super::ending::Ending;
@@ -17,6 +17,9 @@ use super::prepared::LAST_ID;
 use super::reader::Reader;
 use super::reply::Reply;
 use super::step::{Bytes, Side, Statement, Step};
+
+/// Asks for the RSA key of `caching_sha2_password`.
+const REQUEST_KEY: &[u8] = &[0x02];
 
 /// First byte of what a replica tells of the events that it has (semi-synchronous replication).
 const REPLICA_MAGIC: u8 = 0xef;
@@ -114,7 +117,8 @@ impl<T: Clone> Machine<T> {
         }
         let identity = Identity::of_login(payload, asked)?;
         self.capabilities = forwarded.and(offered);
-        self.outstanding.push(Running::new(Command::ChangeUser, Response::Auth(Auth::new(identity, true))));
+        self.outstanding
+            .push(Running::new(Command::ChangeUser, Response::Auth(Box::new(Auth::new(identity, true)))));
         self.from_client.begin(header);
         self.from_client.drain(payload.get(..PREAMBLE).unwrap_or_default());
         self.doing = Doing::Passing(After::Auth);
@@ -131,13 +135,25 @@ impl<T: Clone> Machine<T> {
             return self.command(input);
         };
         let Some(header) = Header::parse(input) else { return Ok(Step::More) };
-        if !(alone && auth.answer()) {
+        if !(alone && auth.is_asked()) {
             return Ok(Step::Wait);
         }
         if header.len > AUTH_LIMIT {
             return Err(Fault::LongLogin { len: header.len, limit: AUTH_LIMIT });
         }
-        let shift = if auth.is_login { self.shift() } else { 0 };
+        if auth.exchange == Exchange::Wanted {
+            let payload = arrived(input, header);
+            if payload.len() < header.len {
+                return Ok(Step::More);
+            }
+            if payload.len() > 1 && payload.ends_with(&[0]) {
+                return Ok(self.password(header, payload));
+            }
+            // The client asks for the key itself, or has it already.
+            auth.exchange = Exchange::None;
+        }
+        auth.answer();
+        let shift = self.outstanding.front().map(|running| self.ahead_of(running)).unwrap_or_default();
         if shift == 0 {
             return Ok(self.pass(input, header, After::Auth));
         }
@@ -145,6 +161,27 @@ impl<T: Clone> Machine<T> {
         self.doing = if header.len == 0 { Doing::Auth } else { Doing::Passing(After::Auth) };
         let renumbered = Header { sequence: header.sequence.wrapping_add(shift), ..header };
         Ok(Step::Swap(HEADER, Bytes(renumbered.to_bytes().to_vec())))
+    }
+
+    /// The client has sent the whole password as it is: the server is asked for the key that it wants it under.
+    fn password(&mut self, header: Header, payload: &[u8]) -> Step<'static, T> {
+        let Some(running) = self.outstanding.front_mut() else { return Step::Wait };
+        let Response::Auth(auth) = &mut running.response else { return Step::Wait };
+        auth.answer();
+        auth.exchange = Exchange::Key(Bytes(payload.to_vec()));
+        let shift = self.outstanding.front().map(|running| self.ahead_of(running)).unwrap_or_default();
+        self.from_client.begin(header);
+        self.from_client.drain(payload);
+        let asks = Header { len: REQUEST_KEY.len(), sequence: header.sequence.wrapping_add(shift) };
+        self.send(Side::Server, [&asks.to_bytes()[..], REQUEST_KEY].concat());
+        Step::Skip(HEADER + header.len)
+    }
+
+    fn ahead_of(&self, running: &Running<T>) -> u8 {
+        match &running.response {
+            Response::Auth(auth) => self.ahead(auth),
+            Response::Reply(_) => 0,
+        }
     }
 
     fn command<'a>(&mut self, input: &'a [u8]) -> Result<Step<'a, T>, Fault> {
@@ -175,7 +212,7 @@ impl<T: Clone> Machine<T> {
         match command {
             Command::ChangeUser => {
                 let identity = Identity::of_change(payload.get(1..).unwrap_or_default(), self.capabilities)?;
-                let auth = Response::Auth(Auth::new(identity, false));
+                let auth = Response::Auth(Box::new(Auth::new(identity, false)));
                 self.outstanding.push(Running::new(command, auth));
             }
             Command::InitDb => {

@@ -3,7 +3,7 @@
 //! A run of packets is passed in one step, however many rows it holds; a step ends where something is to be told.
 
 use super::answer::Refusal;
-use super::auth::{AUTH_LOOK, Verdict};
+use super::auth::{AUTH_LIMIT, AUTH_LOOK, Exchange, Verdict};
 use super::capability::Capabilities;
 use super::command::Command;
 use super::ending::{Ending, Status};
@@ -12,6 +12,7 @@ use super::frame::{HEADER, Header, arrived};
 use super::greeting::{GREETING_LIMIT, Greeting};
 use super::machine::{Doing, Hearing, Machine};
 use super::outstanding::{Response, Running};
+use super::public_key;
 use super::reply::Seen;
 use super::step::{Bytes, Event, Login, Side, Step};
 
@@ -103,6 +104,12 @@ impl<T: Clone> Machine<T> {
             }
             let rest = input.get(at..).unwrap_or_default();
             let Some(header) = Header::parse(rest) else { break };
+            if self.awaits_key(arrived(rest, header)) {
+                if at > 0 {
+                    break;
+                }
+                return self.key(header, arrived(rest, header));
+            }
             match self.packet(header, arrived(rest, header), at == 0)? {
                 Next::Later | Next::Apart => break,
                 Next::Goes => {}
@@ -143,15 +150,23 @@ impl<T: Clone> Machine<T> {
     /// A packet begins, of which `payload` has come. What nobody awaits is passed: a server says so that it closes.
     fn packet(&mut self, header: Header, payload: &[u8], first: bool) -> Result<Next, Fault> {
         let capabilities = self.capabilities;
+        let (client_is_private, server_is_private) = (self.client_tls, self.server_is_private());
         let shift = self.shift();
         let Some(running) = self.outstanding.front_mut() else { return Ok(Next::Goes) };
         let Header { len, sequence } = header;
         match &mut running.response {
             Response::Auth(auth) => {
-                let shift = if auth.is_login { shift } else { 0 };
+                let shift = if auth.is_login { shift } else { 0 }.wrapping_add(auth.ahead);
                 let Some(payload) = payload.get(..len.min(AUTH_LOOK)) else { return Ok(Next::Later) };
                 if shift != 0 && !first {
                     return Ok(Next::Apart);
+                }
+                if auth.asks_for_password(payload, len) {
+                    match (client_is_private, server_is_private) {
+                        (true, false) => auth.exchange = Exchange::Wanted,
+                        (false, true) => return Err(Fault::PlainPassword),
+                        _ => {}
+                    }
                 }
                 match auth.read(payload, len, capabilities) {
                     Verdict::Undecided => {}
@@ -163,6 +178,43 @@ impl<T: Clone> Machine<T> {
             }
             Response::Reply(_) => self.reply_packet(header, payload, first),
         }
+    }
+
+    /// Whether a packet that begins so is the key that the gateway has asked for.
+    fn awaits_key(&self, payload: &[u8]) -> bool {
+        let response = self.outstanding.front().map(|running| &running.response);
+        let asked =
+            matches!(response, Some(Response::Auth(auth)) if matches!(auth.exchange, Exchange::Key(_)));
+        asked && payload.first() == Some(&0x01)
+    }
+
+    /// The server gets the password under its key, and the client neither hears nor says anything.
+    fn key(&mut self, header: Header, payload: &[u8]) -> Result<Step<'static, T>, Fault> {
+        let Header { len, sequence } = header;
+        if len > AUTH_LIMIT {
+            return Err(Fault::ServerKey { len });
+        }
+        if payload.len() < len {
+            return Ok(Step::More);
+        }
+        let first = self.greeting.as_ref().map(|greeting| greeting.scramble.clone()).unwrap_or_default();
+        let Some(Response::Auth(auth)) = self.outstanding.front_mut().map(|running| &mut running.response)
+        else {
+            return Ok(Step::More);
+        };
+        let Exchange::Key(Bytes(password)) = std::mem::replace(&mut auth.exchange, Exchange::None) else {
+            return Ok(Step::More);
+        };
+        let pem = payload.get(1..).unwrap_or_default();
+        let scramble = auth.scramble.as_ref().unwrap_or(&first);
+        let secret = public_key::encrypt(&password, scramble, pem).ok_or(Fault::ServerKey { len })?;
+        auth.ahead = auth.ahead.wrapping_add(2);
+        self.from_server.begin(header);
+        self.from_server.drain(payload);
+        self.count(HEADER + len);
+        let header = Header { len: secret.len(), sequence: sequence.wrapping_add(1) };
+        self.send(Side::Server, [&header.to_bytes()[..], &secret].concat());
+        Ok(Step::Skip(HEADER + len))
     }
 
     fn reply_packet(&mut self, header: Header, payload: &[u8], first: bool) -> Result<Next, Fault> {
@@ -262,6 +314,11 @@ impl<T: Clone> Machine<T> {
         self.status = ending.status_after(self.status);
         let Some(mut running) = self.outstanding.pop() else { return };
         self.explaining = running.explained;
+        if let Response::Auth(auth) = &mut running.response
+            && let (Some(greeting), Some(scramble)) = (&mut self.greeting, auth.scramble.take())
+        {
+            greeting.scramble = scramble;
+        }
         let done = ending.error.is_none();
         let database = ending.database.or(running.database.take().filter(|_| done));
         if let Some(ends) = running.ends(self.status.has(Status::IN_TRANSACTION), true) {

@@ -32,6 +32,7 @@ impl Link {
             server_tls: flag(2),
             local_infile: flag(4),
             replication: flag(8),
+            server_socket: flag(16),
         });
         Self { machine, from_client: Vec::new(), from_server: Vec::new() }
     }

@@ -3,6 +3,7 @@
 //! Protocol 10: version, thread id, scramble, capabilities in two halves (MariaDB: a third part in bytes that MySQL
 //! leaves empty), status, plugin. The gateway changes nothing but the capabilities.
 
+use super::auth::SCRAMBLE;
 use super::capability::Capabilities;
 use super::reader::Reader;
 
@@ -17,6 +18,8 @@ pub(super) struct Greeting {
     pub(super) server_version: String,
     pub(super) thread_id: u32,
     pub(super) offered: Capabilities,
+    /// What the client's answer is mixed with.
+    pub(super) scramble: Vec<u8>,
     lower_at: usize,
 }
 
@@ -33,16 +36,18 @@ impl Greeting {
         }
         let version = String::from_utf8_lossy(reader.until_zero()?).into_owned();
         let thread_id = reader.u32()?;
-        reader.take(8 + 1)?;
+        let mut scramble = reader.take(8)?.to_vec();
+        reader.take(1)?;
         let lower_at = payload.len() - reader.rest().len();
         let low = reader.u16()?;
         reader.take(1 + 2)?;
         let high = reader.u16()?;
         reader.take(1 + 6)?;
         let extended = reader.u32()?;
+        scramble.extend(reader.take(SCRAMBLE - 8).unwrap_or_default());
         let offered = Capabilities::of_halves(u32::from(low) | u32::from(high) << 16, extended);
         let server_version = version.strip_prefix(VERSION_PREFIX).map_or(version.clone(), str::to_owned);
-        Some(Self { server_version, thread_id, offered, lower_at })
+        Some(Self { server_version, thread_id, offered, scramble, lower_at })
     }
 
     /// The payload, offering `offered` instead.

@@ -8,6 +8,7 @@
 use std::collections::VecDeque;
 
 use super::answer::{Answer, Audience, Refusal};
+use super::auth::Auth;
 use super::capability::Capabilities;
 use super::command::Command;
 use super::ending::Status;
@@ -15,7 +16,7 @@ use super::fault::Fault;
 use super::frame::{Frames, HEADER};
 use super::from_server::AtEnd;
 use super::greeting::Greeting;
-use super::outstanding::Outstanding;
+use super::outstanding::{Outstanding, Response, Running};
 use super::prepared::Prepared;
 use super::settings::Settings;
 use super::step::{Bytes, Event, Progress, Side, StatementEnds, Step};
@@ -266,6 +267,12 @@ impl<T: Clone> Machine<T> {
         }
         let sequence = match (&self.hearing, self.outstanding.front()) {
             (Hearing::Greeting, _) => return Some(refusal.first_packet()),
+            (_, Some(Running { response: Response::Auth(auth), .. })) if auth.is_asked() => {
+                self.from_server.sequence().wrapping_sub(self.ahead(auth)).wrapping_add(1)
+            }
+            (_, Some(Running { response: Response::Auth(_), .. })) => {
+                self.from_client.sequence().wrapping_add(1)
+            }
             (_, Some(running)) if running.response_bytes > 0 => self.from_server.sequence().wrapping_add(1),
             _ => self.from_client.sequence().wrapping_add(1),
         };
@@ -298,6 +305,17 @@ impl<T: Clone> Machine<T> {
         }
         let packets = self.outstanding.pop_answer()?;
         Some(Step::Send(Side::Client, Bytes(packets)))
+    }
+
+    /// By how much sequence ids towards the server are higher in this conversation.
+    pub(super) fn ahead(&self, auth: &Auth) -> u8 {
+        let shift = if auth.is_login { self.shift() } else { 0 };
+        shift.wrapping_add(auth.ahead)
+    }
+
+    /// Whether the server takes its side for private, so that it wants passwords as they are.
+    pub(super) fn server_is_private(&self) -> bool {
+        self.server_tls == Secured::Yes || self.settings.server_socket
     }
 
     /// By how much sequence ids towards the server are higher than the client's during the login: each side that

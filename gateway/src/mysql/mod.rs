@@ -33,6 +33,7 @@ mod opening;
 mod outstanding;
 mod own;
 mod prepared;
+mod public_key;
 mod reader;
 mod reply;
 mod serve;

@@ -20,7 +20,7 @@ pub(super) const WAITING_ANSWERS_LIMIT: usize = 1 << 20;
 #[derive(Debug)]
 pub(super) enum Response {
     Reply(Reply),
-    Auth(Auth),
+    Auth(Box<Auth>),
 }
 
 /// A command that the server has, or is getting.

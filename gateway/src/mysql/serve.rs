@@ -14,6 +14,7 @@ use super::settings::Settings;
 use crate::clock;
 use crate::session::Listening;
 use crate::stream::Stream;
+use crate::upstream::Place;
 
 /// What is remembered of a prepared statement.
 pub(super) type Known = Arc<Template>;
@@ -31,7 +32,14 @@ impl Shared {
     pub(super) fn settings(&self) -> Settings {
         let (client_tls, server_tls) =
             (self.listening.acceptor.is_some(), self.listening.connector.is_some());
-        Settings { client_tls, server_tls, local_infile: self.local_infile, replication: false }
+        let server_socket = matches!(self.listening.upstream.place, Place::Unix(_));
+        Settings {
+            client_tls,
+            server_tls,
+            server_socket,
+            local_infile: self.local_infile,
+            replication: false,
+        }
     }
 
     pub(super) async fn secure_client(&self, stream: Stream) -> io::Result<Stream> {

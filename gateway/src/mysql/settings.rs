@@ -7,6 +7,8 @@ pub(super) struct Settings {
     pub(super) client_tls: bool,
     /// The way to the server is encrypted, or there is no connection.
     pub(super) server_tls: bool,
+    /// The server is reached by a Unix socket, which it takes for as private as TLS.
+    pub(super) server_socket: bool,
     /// `LOAD DATA LOCAL INFILE` is passed; otherwise the client gets an error and the server an empty file.
     pub(super) local_infile: bool,
     /// Replicas may read the server's log through the gateway; otherwise they get an error.

@@ -8,12 +8,12 @@ use tokio::task::block_in_place;
 /// Where Debian keeps libraries of Java.
 const JARS: &str = "/usr/share/java";
 
-fn folder() -> PathBuf {
+pub(crate) fn folder() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/drivers")
 }
 
 /// A program under Debian's Python, which has Debian's drivers.
-fn python(program: &str) -> Command {
+pub(crate) fn python(program: &str) -> Command {
     let mut python = Command::new("/usr/bin/python3");
     python.arg(folder().join(program));
     python
@@ -32,15 +32,23 @@ fn java(protocol: &str, jar: &str) -> Command {
     java
 }
 
-fn go(program: &str) -> Command {
+pub(crate) fn go(program: &str) -> Command {
     let mut go = Command::new("go");
     go.current_dir(folder().join("go")).args(["run", program]);
     go
 }
 
+/// The server that authenticates with `caching_sha2_password`, built to `place`.
+pub(crate) fn mysqld(place: &Path) -> Command {
+    let mut build = Command::new("go");
+    build.current_dir(folder().join("mysqld")).args(["build", "-o"]).arg(place).arg(".");
+    output(build);
+    Command::new(place)
+}
+
 /// What it prints, errors behind.
-fn output(mut command: Command, port: u16) -> String {
-    let output = command.arg(port.to_string()).env("LC_ALL", "C.UTF-8").output();
+pub(crate) fn output(mut command: Command) -> String {
+    let output = command.env("LC_ALL", "C.UTF-8").output();
     let output = output.unwrap_or_else(|error| {
         panic!("{:?}: {error}; ./tests/run installs what is absent", command.get_program())
     });
@@ -50,9 +58,16 @@ fn output(mut command: Command, port: u16) -> String {
     said
 }
 
+/// A command for the server at `port`.
+fn at(port: u16, mut command: Command) -> Command {
+    command.arg(port.to_string());
+    command
+}
+
 /// Runs it past the gateway and through it.
 fn same(direct: u16, through: u16, least: usize, command: impl Fn() -> Command) {
-    let (direct, through) = block_in_place(|| (output(command(), direct), output(command(), through)));
+    let (direct, through) =
+        block_in_place(|| (output(at(direct, command())), output(at(through, command()))));
     let lines = direct.lines().count();
     assert!(lines >= least, "{lines} lines: {direct}");
     for (line, (direct, through)) in direct.lines().zip(through.lines()).enumerate() {
@@ -81,7 +96,7 @@ async fn drivers_of_mysql_see_the_same() {
 
 /// The lines of a driver that explains: what it did, and whether parts and total were as they must be.
 fn explains(port: u16, ways: &[&str], command: Command) {
-    let said = block_in_place(|| output(command, port));
+    let said = block_in_place(|| output(at(port, command)));
     let expected: Vec<String> =
         ways.iter().map(|way| format!("{way}: cpu read write network total, 7 rows")).collect();
     assert_eq!(said.lines().collect::<Vec<_>>(), expected);

@@ -7,10 +7,11 @@ use super::{Answer, Decision, INPUT_LIMIT, PIPELINE_LIMIT, PREPARED_LIMIT, Setti
 use proptest::prelude::*;
 
 fn settings() -> impl Strategy<Value = Settings> {
-    (any::<bool>(), any::<bool>(), any::<bool>(), any::<bool>()).prop_map(
-        |(client_tls, server_tls, local_infile, replication)| Settings {
+    (any::<bool>(), any::<bool>(), any::<bool>(), any::<bool>(), any::<bool>()).prop_map(
+        |(client_tls, server_tls, server_socket, local_infile, replication)| Settings {
             client_tls,
             server_tls,
+            server_socket,
             local_infile,
             replication,
         },

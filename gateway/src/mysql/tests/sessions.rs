@@ -6,8 +6,13 @@ use super::step::{Event, Login, Side, StatementEnds};
 use super::{Command, Settings};
 use proptest::prelude::*;
 
-const LENIENT: Settings =
-    Settings { local_infile: true, client_tls: false, server_tls: false, replication: false };
+const LENIENT: Settings = Settings {
+    local_infile: true,
+    client_tls: false,
+    server_tls: false,
+    server_socket: false,
+    replication: false,
+};
 
 /// Plays a session in pieces, of which `piece` says the next length.
 fn play(name: &str, mut piece: impl FnMut() -> usize) -> Link {

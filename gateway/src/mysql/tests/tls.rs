@@ -89,6 +89,99 @@ fn each_side_is_numbered_as_if_the_other_spoke_as_it_does() {
     }
 }
 
+const SHA2: &[u8] = b"\xfecaching_sha2_password\x00aaaaaaaabbbbbbbbcccc\x00";
+const WHOLE: &[u8] = b"\x01\x04";
+
+/// As far as the server's question for the whole password, which comes to the client.
+fn asked_for_password(settings: Settings, tls: bool) -> Result<Link, Fault> {
+    let mut link = Link::new(settings);
+    link.hear(Side::Server, &greeting(settings.server_tls)).unwrap();
+    let (client_ahead, server_ahead) = (u8::from(tls), u8::from(settings.server_tls));
+    if tls {
+        link.hear(Side::Client, &request()).unwrap();
+    }
+    link.hear(Side::Client, &login(1 + client_ahead, tls)).unwrap();
+    link.hear(Side::Server, &packet(2 + server_ahead, SHA2)).unwrap();
+    link.hear(Side::Client, &packet(3 + client_ahead, &[7; 32])).unwrap();
+    link.to_client.clear();
+    link.to_server.clear();
+    link.hear(Side::Server, &packet(4 + server_ahead, WHOLE))?;
+    assert_eq!(link.to_client, packet(4 + client_ahead, WHOLE));
+    link.to_client.clear();
+    Ok(link)
+}
+
+#[test]
+fn a_password_from_under_tls_goes_to_a_plain_server_under_its_key_only() {
+    let mut link = asked_for_password(settings(true, false), true).unwrap();
+    for piece in packet(6, b"secret\0").chunks(3) {
+        link.hear(Side::Client, piece).unwrap();
+    }
+    assert_eq!(link.to_server, packet(5, b"\x02"), "the server's key is asked for");
+    link.to_server.clear();
+    let key = [b"\x01", include_bytes!("../captured/key.pem").as_slice()].concat();
+    for piece in packet(6, &key).chunks(50) {
+        link.hear(Side::Server, piece).unwrap();
+    }
+    assert_eq!((link.to_server.len(), &link.to_server[..4]), (260, &[0, 1, 0, 7][..]));
+    assert!(link.to_client.is_empty());
+    link.hear(Side::Server, &packet(8, OK)).unwrap();
+    assert_eq!(link.to_client, packet(7, OK), "as if it had been taken as it was");
+    link.to_server.clear();
+    link.hear(Side::Client, &packet(0, b"\x0e")).unwrap();
+    assert_eq!(link.to_server, packet(0, b"\x0e"));
+}
+
+#[test]
+fn a_server_without_a_usable_key_never_gets_the_password() {
+    let mut link = asked_for_password(settings(true, false), true).unwrap();
+    link.hear(Side::Client, &packet(6, b"secret\0")).unwrap();
+    assert_eq!(link.hear(Side::Server, &packet(6, b"\x01nonsense")), Err(Fault::ServerKey { len: 9 }));
+    assert_eq!(link.to_server, packet(5, b"\x02"));
+    // It may as well say no.
+    let mut link = asked_for_password(settings(true, false), true).unwrap();
+    link.hear(Side::Client, &packet(6, b"secret\0")).unwrap();
+    link.hear(Side::Server, &packet(6, b"\xff\x15\x04#28000no")).unwrap();
+    assert_eq!(link.to_client, packet(7, b"\xff\x15\x04#28000no"));
+}
+
+#[test]
+fn a_password_passes_as_it_is_where_both_sides_are_alike() {
+    let secret = [9; 256];
+    for (both, said) in [(true, &b"secret\0"[..]), (false, b"\x02"), (false, &secret)] {
+        let mut link = asked_for_password(settings(both, both), both).unwrap();
+        let ahead = u8::from(both);
+        link.hear(Side::Client, &packet(5 + ahead, said)).unwrap();
+        assert_eq!(link.to_server, packet(5 + ahead, said));
+    }
+    // A client under TLS that asks for the key all the same.
+    let mut link = asked_for_password(settings(true, false), true).unwrap();
+    link.hear(Side::Client, &packet(6, b"\x02")).unwrap();
+    link.hear(Side::Server, &packet(6, b"\x01a key")).unwrap();
+    link.hear(Side::Client, &packet(8, &secret)).unwrap();
+    assert_eq!(link.to_server, [packet(5, b"\x02"), packet(7, &secret)].concat());
+    assert_eq!(link.to_client, packet(7, b"\x01a key"));
+}
+
+#[test]
+fn a_plain_client_is_told_what_a_private_server_wants() {
+    let socket = Settings { server_socket: true, ..settings(true, false) };
+    for (settings, tls) in [(settings(true, true), false), (settings(false, true), false), (socket, false)] {
+        let refused = asked_for_password(settings, tls).map(drop).unwrap_err();
+        assert_eq!(refused, Fault::PlainPassword);
+    }
+    asked_for_password(socket, true).unwrap();
+    let mut link = Link::new(settings(false, true));
+    link.hear(Side::Server, &greeting(true)).unwrap();
+    link.hear(Side::Client, &login(1, false)).unwrap();
+    link.hear(Side::Server, &packet(3, SHA2)).unwrap();
+    let number = |link: &Link| link.machine.farewell(&(&Fault::PlainPassword).into()).map(|packet| packet[3]);
+    assert_eq!(number(&link), Some(3), "behind what the server said");
+    link.hear(Side::Client, &packet(3, &[7; 32])).unwrap();
+    assert!(link.hear(Side::Server, &packet(5, WHOLE)).is_err());
+    assert_eq!(number(&link), Some(4), "behind what the client said");
+}
+
 #[test]
 fn a_client_may_do_without_tls_that_it_was_offered() {
     let mut link = Link::new(settings(true, false));
@@ -134,4 +227,8 @@ fn nothing_that_is_shown_has_a_password_in_it() {
     let _ = link.machine.client(&login).unwrap();
     let step = link.machine.client(&login).unwrap();
     assert_eq!(format!("{step:?}"), "Swap(36, 36 bytes)");
+    let mut link = asked_for_password(settings(true, false), true).unwrap();
+    link.hear(Side::Client, &packet(6, b"secret\0")).unwrap();
+    let shown = format!("{:?}", link.machine);
+    assert!(shown.contains("Key(7 bytes)"), "{shown}");
 }

@@ -2,4 +2,5 @@
 
 mod governed;
 mod passed;
+mod sha2;
 pub(crate) mod stage;
