@@ -99,6 +99,15 @@ impl Denied {
         }
     }
 
+    /// Many rows of parameters for it at once.
+    pub(crate) fn explained_rows() -> Self {
+        Self {
+            code: Code::UNSUPPORTED,
+            message: "EXPLAIN RU takes one row of parameters, and was sent many at once".to_owned(),
+            hint: "Execute it for each row.".to_owned(),
+        }
+    }
+
     /// A limit of rows that would cut what it tells.
     pub(crate) fn explained_limit(rows: u32) -> Self {
         Self {

@@ -51,6 +51,20 @@ pub(super) enum Answer {
 pub(super) struct Audience {
     pub(super) capabilities: Capabilities,
     pub(super) status: Status,
+    /// It has prepared the statement.
+    pub(super) binary: bool,
+}
+
+/// The packets that describe these columns to who prepares a statement; the first has the sequence id `first`.
+pub(super) fn columns(columns: &[Column], first: u8, audience: Audience) -> Vec<u8> {
+    let mut packets = Packets::new(first);
+    for column in columns {
+        packets.column(column, audience.capabilities);
+    }
+    if !audience.capabilities.has(Capabilities::DEPRECATE_EOF) {
+        packets.end_of(audience.status);
+    }
+    packets.bytes
 }
 
 impl Answer {
@@ -144,7 +158,7 @@ impl Packets {
     }
 
     fn table(&mut self, table: &Table, audience: Audience) {
-        let Audience { capabilities, status } = audience;
+        let Audience { capabilities, status, binary } = audience;
         let ends = !capabilities.has(Capabilities::DEPRECATE_EOF);
         self.begin();
         self.lenenc(u64::try_from(table.columns.len()).unwrap_or(u64::MAX));
@@ -164,6 +178,11 @@ impl Packets {
                 return;
             }
             self.begin();
+            if binary {
+                self.binary_row(row, &table.columns);
+                self.finish();
+                continue;
+            }
             for index in 0..table.columns.len() {
                 match row.get(index) {
                     Some(Value::Text(text)) => self.text(text),
@@ -175,6 +194,38 @@ impl Packets {
             self.finish();
         }
         if ends { self.end_of(status) } else { self.ok(0xfe, 0, status) }
+    }
+
+    /// Of the types that the columns have; what is of another is none.
+    fn binary_row(&mut self, row: &[Value], columns: &[Column]) {
+        let cells = || columns.iter().enumerate().map(|(at, column)| (row.get(at), column.kind));
+        let fits = |cell: &(Option<&Value>, Kind)| {
+            matches!(
+                cell,
+                (Some(Value::Int(_)), Kind::Int)
+                    | (Some(Value::Float(_)), Kind::Float)
+                    | (Some(Value::Text(_)), Kind::Text)
+            )
+        };
+        // Two bits go before those of the columns.
+        let mut nulls = vec![0_u8; (columns.len() + 9) / 8];
+        for (at, cell) in cells().enumerate() {
+            if !fits(&cell)
+                && let Some(byte) = nulls.get_mut((at + 2) / 8)
+            {
+                *byte |= 1 << ((at + 2) % 8);
+            }
+        }
+        self.bytes.push(0);
+        self.bytes.extend(nulls);
+        for (value, _) in cells().filter(fits) {
+            match value {
+                Some(Value::Int(number)) => self.bytes.extend(number.to_le_bytes()),
+                Some(Value::Float(number)) => self.bytes.extend(number.to_le_bytes()),
+                Some(Value::Text(text)) => self.text(text),
+                Some(Value::Null) | None => {}
+            }
+        }
     }
 
     fn column(&mut self, column: &Column, capabilities: Capabilities) {
@@ -269,7 +320,7 @@ mod tests {
             (Capabilities::EXTENDED_METADATA | Capabilities::CACHE_METADATA, 8),
         ];
         for (capabilities, packets) in modes {
-            let audience = Audience { capabilities, status: Status(2) };
+            let audience = Audience { capabilities, status: Status(2), binary: false };
             let bytes = Answer::Rows(table()).packets(254, audience);
             let (rows, sequences) = read(&bytes, capabilities);
             let expected: Vec<u8> = (0..packets).map(|index| 254_u8.wrapping_add(index)).collect();
@@ -293,7 +344,7 @@ mod tests {
             rows: vec![vec![value]; 5000],
             notes: Vec::new(),
         };
-        let audience = Audience { capabilities: Capabilities(0), status: Status(0) };
+        let audience = Audience { capabilities: Capabilities(0), status: Status(0), binary: false };
         let bytes = Answer::Rows(table).packets(1, audience);
         assert_eq!(bytes[4..7], [0xff, 0x81, 0x04]);
     }

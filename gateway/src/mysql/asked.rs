@@ -21,6 +21,8 @@ pub(super) struct Asked {
     pub(super) may_be_ours: bool,
     /// What runs in its place, to tell what it costs.
     pub(super) explains: Option<Vec<u8>>,
+    /// It runs as it is, to tell what it costs.
+    pub(super) explained: bool,
 }
 
 impl Asked {
@@ -35,6 +37,7 @@ impl Asked {
             // One that is longer than what is seen of it is none of ours.
             may_be_ours: statement.whole && !text.is_empty(),
             explains: None,
+            explained: statement.explained,
         }
     }
 }

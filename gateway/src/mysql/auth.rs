@@ -4,8 +4,8 @@
 //! server has asked for one, and no sooner: what it sends ahead the server would take for a command, and the gateway
 //! for a password.
 //!
-//! One conversation differs with the way that it goes: asked by `caching_sha2_password` for the whole password, a client
-//! sends it as it is under TLS, and otherwise under the server's RSA key; the server expects it as fits its own side.
+//! One conversation differs with the way that it goes: asked by `caching_sha2_password` for the whole password, a
+//! client sends it as it is under TLS, and otherwise under the server's RSA key; the server expects what fits its side.
 //! Where only the client's side is private, the gateway asks for the key and encrypts the password, so that the server
 //! gets two packets more. Where only the server's is, nobody here has a key: the client is refused.
 //!

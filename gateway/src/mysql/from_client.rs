@@ -12,11 +12,17 @@ use super::fault::Fault;
 use super::frame::{HEADER, Header, MAX_PAYLOAD, arrived};
 use super::login::{Identity, NAME_LIMIT, PREAMBLE, Preamble};
 use super::machine::{After, Doing, Instead, LOOK_LIMIT, Machine, Secured};
-use super::outstanding::{Response, Running};
+use super::outstanding::{Described, Kept, Response, Running, Told};
 use super::prepared::LAST_ID;
 use super::reader::Reader;
 use super::reply::Reply;
 use super::step::{Bytes, Side, Statement, Step};
+
+/// The first byte of a text to be prepared.
+const PREPARE: u8 = 0x16;
+/// Code, id and flags of an execution, and those of the flags that ask for a cursor.
+const RUN_LOOK: usize = 6;
+const CURSORS: u8 = 0x07;
 
 /// Asks for the RSA key of `caching_sha2_password`.
 const REQUEST_KEY: &[u8] = &[0x02];
@@ -42,6 +48,10 @@ impl<T: Clone> Machine<T> {
             Doing::Command => self.command(input),
             &Doing::Admitted(command) => Ok(match Header::parse(input) {
                 Some(header) => self.pass(input, header, after(command)),
+                None => Step::More,
+            }),
+            Doing::Explained => Ok(match Header::parse(input) {
+                Some(header) => self.explained_run(input, header),
                 None => Step::More,
             }),
             &Doing::Passing(after) => {
@@ -70,6 +80,7 @@ impl<T: Clone> Machine<T> {
     ) {
         if let Some(reply) = Reply::to(command) {
             let running = Running::new(command, Response::Reply(reply));
+            let template = template.map(|template| Kept { template, explained: false });
             self.outstanding.push(Running { number, template, database, ..running });
         }
     }
@@ -281,13 +292,27 @@ impl<T: Clone> Machine<T> {
         self.using = (command == Command::Query && whole).then(|| used_database(text)).flatten();
         self.statements = self.statements.saturating_add(1);
         self.doing = Doing::Asked(command);
+        let kept = command.names_statement().then(|| self.prepared.get(id)).flatten();
         Step::Ask(Statement {
             number: self.statements,
             command,
             sql: text,
             whole,
-            template: if command.names_statement() { self.prepared.get(id) } else { None },
+            explained: kept.as_ref().is_some_and(|kept| kept.explained),
+            template: kept.map(|kept| kept.template),
         })
+    }
+
+    /// Passes the beginning of the execution of a statement to be explained: it takes no cursor, as its cost is that
+    /// of all its rows.
+    fn explained_run(&mut self, input: &[u8], header: Header) -> Step<'static, T> {
+        let begun = arrived(input, header).get(..RUN_LOOK).unwrap_or_default();
+        let Some((flags, id)) = begun.split_last() else { return self.pass(input, header, After::Explained) };
+        self.from_client.begin(header);
+        self.from_client.drain(begun);
+        let _ = self.passed(HEADER + begun.len(), After::Explained);
+        let bytes = [&header.to_bytes()[..], id, &[flags & !CURSORS]].concat();
+        Step::Swap(HEADER + begun.len(), Bytes(bytes))
     }
 
     /// Passes a packet that begins, as far as it has come.
@@ -311,6 +336,13 @@ impl<T: Clone> Machine<T> {
         match after {
             After::Auth => Doing::Auth,
             After::Command => Doing::Command,
+            After::Explained => {
+                let sequence = self.from_client.sequence().wrapping_add(1);
+                if let Some(running) = self.outstanding.back_mut() {
+                    running.explained = Some(Told { sequence, binary: true });
+                }
+                Doing::Command
+            }
             After::Upload => Doing::Upload,
             After::UploadEnd => {
                 if let Some(reply) = self.outstanding.front_mut().and_then(Running::reply) {
@@ -368,7 +400,21 @@ impl<T: Clone> Machine<T> {
                 let packet = [&header.to_bytes()[..], &payload].concat();
                 if let Some(running) = self.outstanding.back_mut() {
                     running.muted = true;
-                    running.explained = Some(next);
+                    running.explained = Some(Told { sequence: next, binary: false });
+                    running.request_bytes = u64::try_from(packet.len()).unwrap_or(u64::MAX);
+                }
+                self.send(Side::Server, packet);
+            }
+            Instead::Prepare(sql) => {
+                let template = self.preparing.take();
+                self.expect(Command::Prepare, Some(self.statements), template, None);
+                let header = Header { len: 1 + sql.len(), sequence: 0 };
+                let packet = [&header.to_bytes()[..], &[PREPARE], &sql].concat();
+                if let Some(running) = self.outstanding.back_mut() {
+                    running.described = Some(Described::Awaited);
+                    if let Some(kept) = &mut running.template {
+                        kept.explained = true;
+                    }
                     running.request_bytes = u64::try_from(packet.len()).unwrap_or(u64::MAX);
                 }
                 self.send(Side::Server, packet);
@@ -402,6 +448,7 @@ fn look(command: Command) -> usize {
     match command {
         Command::Query | Command::Prepare | Command::ChangeUser => LOOK_LIMIT,
         Command::InitDb => 1 + NAME_LIMIT + 1,
+        Command::Execute => RUN_LOOK,
         _ => 5,
     }
 }

@@ -2,7 +2,7 @@
 //!
 //! A run of packets is passed in one step, however many rows it holds; a step ends where something is to be told.
 
-use super::answer::Refusal;
+use super::answer::{self, Refusal};
 use super::auth::{AUTH_LIMIT, AUTH_LOOK, Exchange, Verdict};
 use super::capability::Capabilities;
 use super::command::Command;
@@ -11,10 +11,11 @@ use super::fault::Fault;
 use super::frame::{HEADER, Header, arrived};
 use super::greeting::{GREETING_LIMIT, Greeting};
 use super::machine::{Doing, Hearing, Machine};
-use super::outstanding::{Response, Running};
+use super::outstanding::{Described, Response, Running};
 use super::public_key;
 use super::reply::Seen;
 use super::step::{Bytes, Event, Login, Side, Step};
+use crate::govern::explained_columns;
 
 /// What a client is told that may not send a file (`ER_CLIENT_LOCAL_FILES_DISABLED`).
 const NO_FILES: u16 = 3948;
@@ -44,6 +45,8 @@ enum Next {
     Goes,
     /// With another sequence id.
     Renumbered(u8),
+    /// With another beginning of its payload.
+    Edited(Vec<u8>),
     /// The client does not get it, nor what follows in this response.
     Hidden,
 }
@@ -118,6 +121,13 @@ impl<T: Clone> Machine<T> {
                     self.count(HEADER);
                     let renumbered = Header { sequence, ..header };
                     return Ok(Step::Swap(HEADER, Bytes(renumbered.to_bytes().to_vec())));
+                }
+                Next::Edited(beginning) => {
+                    self.from_server.begin(header);
+                    self.from_server.drain(&beginning);
+                    self.count(HEADER + beginning.len());
+                    let edited = [&header.to_bytes()[..], &beginning].concat();
+                    return Ok(Step::Swap(HEADER + beginning.len(), Bytes(edited)));
                 }
                 Next::Hidden => {
                     self.from_server.begin(header);
@@ -230,7 +240,8 @@ impl<T: Clone> Machine<T> {
         let refuses_file = reply.asks_for_file(payload) && (running.muted || !self.settings.local_infile);
         let was_killed = running.killed.is_some() && payload.starts_with(&INTERRUPTED);
         let told_anyway = running.explained.is_some() && payload.first() == Some(&0xff);
-        if !first && (refuses_file || was_killed || told_anyway) {
+        let described = running.described.is_some() && !running.muted;
+        if !first && (refuses_file || was_killed || told_anyway || described) {
             return Ok(Next::Apart);
         }
         match reply.read(payload, len, capabilities) {
@@ -246,17 +257,28 @@ impl<T: Clone> Machine<T> {
             Seen::Last(ending) => {
                 let failed = ending.error.is_some();
                 self.at_end = Some(AtEnd::Finish(ending));
-                if failed && let Some(sequence) = running.explained.take() {
+                if failed && let Some(told) = running.explained.take() {
                     running.muted = false;
-                    return Ok(Next::Renumbered(sequence));
+                    return Ok(Next::Renumbered(told.sequence));
                 }
             }
             Seen::Prepared { id, last } => {
                 if let Some(template) = running.template.take() {
-                    self.prepared.insert(id, template);
+                    self.prepared.insert(id, template, |kept| !kept.explained);
                 }
                 if last {
                     self.at_end = Some(AtEnd::Finish(Ending::default()));
+                }
+                if running.described.is_some() {
+                    let parameters = payload.get(7..9).and_then(<[u8]>::first_chunk::<2>);
+                    let parameters = parameters.map(|count| u32::from(u16::from_le_bytes(*count)));
+                    let ends = parameters > Some(0) && !capabilities.has(Capabilities::DEPRECATE_EOF);
+                    let left = parameters.unwrap_or_default() + u32::from(ends);
+                    let next = header.sequence.wrapping_add(1);
+                    running.described = Some(Described::Parameters { left, next });
+                    let columns = u16::try_from(explained_columns().len()).unwrap_or_default().to_le_bytes();
+                    let id = payload.get(..5).unwrap_or_default();
+                    return Ok(Next::Edited([id, &columns].concat()));
                 }
             }
             Seen::FileWanted if refuses_file => {
@@ -266,7 +288,18 @@ impl<T: Clone> Machine<T> {
             }
             Seen::FileWanted => self.at_end = Some(AtEnd::Upload),
         }
-        Ok(Next::Goes)
+        match &mut running.described {
+            // What follows the first that is hidden is hidden with it.
+            Some(Described::Parameters { left: 0, .. }) => {
+                let muted = std::mem::replace(&mut running.muted, true);
+                Ok(if muted { Next::Goes } else { Next::Hidden })
+            }
+            Some(Described::Parameters { left, next }) => {
+                (*left, *next) = (*left - 1, header.sequence.wrapping_add(1));
+                Ok(Next::Goes)
+            }
+            _ => Ok(Next::Goes),
+        }
     }
 
     fn packet_ended(&mut self, end: AtEnd) -> Result<(), Fault> {
@@ -274,7 +307,8 @@ impl<T: Clone> Machine<T> {
             AtEnd::Finish(ending) => self.finish(ending),
             AtEnd::Replace(refusal) => {
                 let explained = self.outstanding.front_mut().and_then(|running| running.explained.take());
-                let packet = refusal.packet(explained.unwrap_or_else(|| self.from_server.sequence()));
+                let sequence = explained.map(|told| told.sequence);
+                let packet = refusal.packet(sequence.unwrap_or_else(|| self.from_server.sequence()));
                 self.finish(Ending { error: Some(refusal.code), ..Ending::default() });
                 self.send(Side::Client, packet);
             }
@@ -314,6 +348,10 @@ impl<T: Clone> Machine<T> {
         self.status = ending.status_after(self.status);
         let Some(mut running) = self.outstanding.pop() else { return };
         self.explaining = running.explained;
+        if let Some(Described::Parameters { next, .. }) = running.described {
+            let columns = answer::columns(&explained_columns(), next, self.audience());
+            self.send(Side::Client, columns);
+        }
         if let Response::Auth(auth) = &mut running.response
             && let (Some(greeting), Some(scramble)) = (&mut self.greeting, auth.scramble.take())
         {

@@ -1,6 +1,7 @@
 //! A machine between two buffers under any input, with what must hold.
 
 use super::answer::{Answer, Refusal};
+use super::command::Command;
 use super::fault::Fault;
 use super::machine::{Decision, INPUT_LIMIT, Machine};
 use super::settings::Settings;
@@ -72,7 +73,7 @@ impl Link {
                 Side::Client => self.machine.client(shown)?,
                 Side::Server => self.machine.server(shown)?,
             };
-            let mut asked = false;
+            let mut asked = None;
             let taken = match step {
                 Step::More => {
                     assert!(shown.len() < INPUT_LIMIT, "a full buffer is not enough");
@@ -85,15 +86,18 @@ impl Link {
                 }
                 Step::Ask(statement) => {
                     assert!(statement.sql.len() <= INPUT_LIMIT, "a text longer than what is looked at");
-                    asked = true;
+                    asked = Some(statement.command);
                     0
                 }
                 Step::Send(..) | Step::StartTls(_) | Step::Tell(_) => 0,
             };
             input.drain(..taken);
             moved = true;
-            if asked {
-                self.machine.decide(match decision % 4 {
+            if let Some(command) = asked {
+                self.machine.decide(match decision % 5 {
+                    4 if command == Command::Prepare => Decision::Prepare(decision, b"select 1".to_vec()),
+                    4 if command == Command::Execute => Decision::ExplainRun,
+                    4 => Decision::Go,
                     0 => Decision::Go,
                     1 => Decision::Remember(decision),
                     2 => Decision::Answer(Answer::Done { affected: 1 }),

@@ -16,7 +16,7 @@ use super::fault::Fault;
 use super::frame::{Frames, HEADER};
 use super::from_server::AtEnd;
 use super::greeting::Greeting;
-use super::outstanding::{Outstanding, Response, Running};
+use super::outstanding::{Kept, Outstanding, Response, Running, Told};
 use super::prepared::Prepared;
 use super::settings::Settings;
 use super::step::{Bytes, Event, Progress, Side, StatementEnds, Step};
@@ -39,6 +39,10 @@ pub(super) enum Decision<T> {
     /// This text goes in its place, and of the result the client gets errors only; [`Machine::explain`] has to follow
     /// the statement's end.
     Explain(Vec<u8>),
+    /// This text is prepared in its place; executions of it are to be decided as [`Decision::ExplainRun`].
+    Prepare(T, Vec<u8>),
+    /// It goes, and of the result the client gets errors only; as with [`Decision::Explain`].
+    ExplainRun,
 }
 
 /// A connection; `T` is what the caller remembers of a prepared statement.
@@ -55,12 +59,14 @@ pub(super) struct Machine<T> {
     pub(super) doing: Doing,
     pub(super) hearing: Hearing,
     pub(super) outstanding: Outstanding<T>,
-    pub(super) prepared: Prepared<T>,
+    pub(super) prepared: Prepared<Kept<T>>,
+    /// Of the statement that is to be prepared in place of the one asked about.
+    pub(super) preparing: Option<T>,
     pub(super) statements: u64,
     /// The database that the statement asked about will make the default.
     pub(super) using: Option<String>,
     pub(super) at_end: Option<AtEnd>,
-    pub(super) explaining: Option<u8>,
+    pub(super) explaining: Option<Told>,
     due: VecDeque<Due>,
 }
 
@@ -87,6 +93,8 @@ pub(super) enum Doing {
     Asked(Command),
     /// A command that was let through.
     Admitted(Command),
+    /// A prepared statement that was let through, to be explained.
+    Explained,
     /// The rest of a packet, and what comes after it.
     Passing(After),
     /// A command that goes nowhere, and what comes of it.
@@ -109,6 +117,8 @@ pub(super) enum Instead {
     Answer(Answer),
     /// The server gets another.
     Query(Vec<u8>),
+    /// The server prepares another.
+    Prepare(Vec<u8>),
 }
 
 /// What comes after a packet of the client's.
@@ -116,6 +126,7 @@ pub(super) enum Instead {
 pub(super) enum After {
     Auth,
     Command,
+    Explained,
     Upload,
     UploadEnd,
     Replicating,
@@ -154,6 +165,7 @@ impl<T: Clone> Machine<T> {
             hearing: Hearing::Greeting,
             outstanding: Outstanding::new(),
             prepared: Prepared::new(),
+            preparing: None,
             statements: 0,
             using: None,
             at_end: None,
@@ -175,13 +187,27 @@ impl<T: Clone> Machine<T> {
                 Doing::Dropping(Instead::Answer(answer_to(command, answer)))
             }
             Decision::Explain(sql) => Doing::Dropping(Instead::Query(sql)),
+            Decision::Prepare(template, sql) => {
+                self.prepared.sent(Some(Kept { template: template.clone(), explained: true }));
+                self.preparing = Some(template);
+                Doing::Dropping(Instead::Prepare(sql))
+            }
+            Decision::ExplainRun => {
+                let _ = self.admitted(command, None);
+                if let Some(running) = self.outstanding.back_mut() {
+                    running.muted = true;
+                    running.explained = Some(Told { sequence: 1, binary: true });
+                }
+                Doing::Explained
+            }
         };
         Ok(())
     }
 
     fn admitted(&mut self, command: Command, template: Option<T>) -> Doing {
         if command == Command::Prepare {
-            self.prepared.sent(template.clone());
+            let kept = template.clone().map(|template| Kept { template, explained: false });
+            self.prepared.sent(kept);
         }
         let number = Some(self.statements);
         let using = self.using.take();
@@ -192,8 +218,8 @@ impl<T: Clone> Machine<T> {
     /// Tells the client what the statement cost that has just ended and was to be explained. Nothing, if it was told
     /// of an error.
     pub(super) fn explain(&mut self, answer: &Answer) {
-        if let Some(first) = self.explaining.take() {
-            let packets = answer.packets(first, self.audience());
+        if let Some(Told { sequence, binary }) = self.explaining.take() {
+            let packets = answer.packets(sequence, Audience { binary, ..self.audience() });
             self.send(Side::Client, packets);
         }
     }
@@ -281,7 +307,7 @@ impl<T: Clone> Machine<T> {
 
     /// The client's capabilities and the state of its session, for an answer to it.
     pub(super) fn audience(&self) -> Audience {
-        Audience { capabilities: self.capabilities, status: self.status }
+        Audience { capabilities: self.capabilities, status: self.status, binary: false }
     }
 
     pub(super) fn tell(&mut self, event: Event) {

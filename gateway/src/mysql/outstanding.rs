@@ -23,6 +23,32 @@ pub(super) enum Response {
     Auth(Box<Auth>),
 }
 
+/// What is remembered of a prepared statement.
+#[derive(Clone, Debug)]
+pub(super) struct Kept<T> {
+    pub(super) template: T,
+    /// Executions are told their cost.
+    pub(super) explained: bool,
+}
+
+/// How a cost is told.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Told {
+    /// Of the first packet.
+    pub(super) sequence: u8,
+    /// As the result of a prepared statement.
+    pub(super) binary: bool,
+}
+
+/// How far the description of a prepared statement has come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Described {
+    /// None of it has.
+    Awaited,
+    /// So many packets are about its parameters, and the client's; the cost's columns begin with this sequence id.
+    Parameters { left: u32, next: u8 },
+}
+
 /// A command that the server has, or is getting.
 #[derive(Debug)]
 pub(super) struct Running<T> {
@@ -31,13 +57,15 @@ pub(super) struct Running<T> {
     /// The statement's, if it is one.
     pub(super) number: Option<u64>,
     /// What is to be remembered of it once it is prepared.
-    pub(super) template: Option<T>,
+    pub(super) template: Option<Kept<T>>,
+    /// Its result is described anew: it is that of an explained statement that is prepared.
+    pub(super) described: Option<Described>,
     /// The database that the session will be in.
     pub(super) database: Option<String>,
     /// The client gets no more of the response: it has been given an error, or is told what the statement cost.
     pub(super) muted: bool,
-    /// The sequence id of what the client is told instead of the result.
-    pub(super) explained: Option<u8>,
+    /// What the client is told instead of the result.
+    pub(super) explained: Option<Told>,
     /// What the client is told when the server says that the statement was interrupted.
     pub(super) killed: Option<Refusal>,
     pub(super) request_bytes: u64,
@@ -51,6 +79,7 @@ impl<T> Running<T> {
             response,
             number: None,
             template: None,
+            described: None,
             database: None,
             muted: false,
             explained: None,

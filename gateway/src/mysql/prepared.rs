@@ -41,11 +41,13 @@ impl<T: Clone> Prepared<T> {
         self.last = Last::Refused;
     }
 
-    /// The server has prepared it.
-    pub(super) fn insert(&mut self, id: u32, template: T) {
+    /// The server has prepared it. Where another has to be forgotten, it is rather one that `may_go`.
+    pub(super) fn insert(&mut self, id: u32, template: T, may_go: impl Fn(&T) -> bool) {
         self.statements.insert(id, template);
         if self.statements.len() > PREPARED_LIMIT {
-            self.statements.pop_first();
+            let other = self.statements.iter().find(|(_, template)| may_go(template));
+            let other = other.or_else(|| self.statements.first_key_value()).map(|(id, _)| *id);
+            other.map(|id| self.statements.remove(&id));
         }
     }
 
@@ -91,10 +93,10 @@ mod tests {
     fn the_oldest_makes_room() {
         let mut prepared = Prepared::new();
         for id in 0..=u32::try_from(PREPARED_LIMIT).unwrap() {
-            prepared.insert(id, id);
+            prepared.insert(id, id, |id| *id != 0);
         }
         assert_eq!(prepared.len(), PREPARED_LIMIT);
-        assert_eq!((prepared.get(0), prepared.get(1)), (None, Some(1)));
+        assert_eq!((prepared.get(0), prepared.get(1), prepared.get(2)), (Some(0), None, Some(2)));
     }
 
     #[test]

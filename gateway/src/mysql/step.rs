@@ -60,6 +60,8 @@ pub(super) struct Statement<'a, T> {
     pub(super) whole: bool,
     /// What was remembered of the prepared statement that it executes or fetches from.
     pub(super) template: Option<T>,
+    /// It executes a statement that is to be explained.
+    pub(super) explained: bool,
 }
 
 impl<T: fmt::Debug> fmt::Debug for Statement<'_, T> {

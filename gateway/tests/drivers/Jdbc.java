@@ -11,7 +11,7 @@ import java.util.TimerTask;
 
 /**
  * What the JDBC drivers of PostgreSQL and MariaDB see of a server at 127.0.0.1: Jdbc.java postgres|mysql PORT. Prints
- * the same for the same server; with explain, what PostgreSQL's driver is told of costs by a gateway there.
+ * the same for the same server; with explain or explain-mysql, what a driver is told of costs by a gateway there.
  */
 class Jdbc {
     public static void main(String[] args) throws Exception {
@@ -19,6 +19,7 @@ class Jdbc {
             case "postgres" -> postgres(args[1]);
             case "mysql" -> mysql(args[1]);
             case "explain" -> explain(args[1]);
+            case "explain-mysql" -> explainMysql(args[1]);
             default -> throw new IllegalArgumentException(args[0]);
         }
     }
@@ -92,6 +93,20 @@ class Jdbc {
         }
     }
 
+    /** The same of MariaDB's driver. */
+    static void explainMysql(String port) throws Exception {
+        String url = "jdbc:mariadb://127.0.0.1:" + port + "/shop?user=ann&password=ann&useServerPrepStmts=";
+        String[][] ways = {{"text", "false"}, {"prepared", "true&disablePipeline=true"}, {"prepared at once", "true"}};
+        for (String[] way : ways) {
+            try (Connection session = DriverManager.getConnection(url + way[1])) {
+                System.out.println(way[0] + ": " + cost(session, 0));
+            }
+        }
+        try (Connection session = DriverManager.getConnection(url + "true")) {
+            System.out.println("in portions: " + cost(session, 1));
+        }
+    }
+
     /** The names of the parts, and how many rows the statement has changed the last time. */
     static String cost(Connection session, int portion) throws SQLException {
         String told = "";
@@ -100,9 +115,9 @@ class Jdbc {
             // More than five executions make pgjdbc name the statement and take results in binary.
             for (int n = 0; n < 8; n++) {
                 try (Statement make = session.createStatement()) {
-                    make.execute("create temp table if not exists t (g int)");
-                    make.execute("truncate t");
-                    make.execute("insert into t select g from generate_series(1, 9) g");
+                    make.execute("create temporary table if not exists t (g int)");
+                    make.execute("delete from t");
+                    make.execute("insert into t values (1), (2), (3), (4), (5), (6), (7), (8), (9)");
                 }
                 if (!session.getAutoCommit()) {
                     session.commit();

@@ -117,6 +117,10 @@ impl Session {
                     asked.text.clear();
                     asked.explains = Some(inner.into_bytes());
                 }
+                Ok(Some(Statement::ExplainRu(inner))) if asked.command == Command::Prepare => {
+                    let template = governor.template(SqlDialect::MySql, inner.as_bytes());
+                    return self.machine.decide(Decision::Prepare(template, inner.into_bytes()));
+                }
                 Ok(Some(statement)) if asked.command == Command::Query => {
                     let answer =
                         Arc::clone(governor).answer(subject.clone(), SqlDialect::MySql, Arc::new(statement));
@@ -132,6 +136,9 @@ impl Session {
             // Parsing is counted with the first execution.
             return self.machine.decide(Decision::Remember(asked.template));
         }
+        if asked.explained && asked.command == Command::BulkExecute {
+            return self.deny(&Denied::explained_rows());
+        }
         let quiet = self.machine.awaits_nothing();
         let in_transaction = quiet && self.machine.in_transaction();
         match governor.admit(subject, &asked.template, &asked.text, in_transaction) {
@@ -144,9 +151,11 @@ impl Session {
     }
 
     fn go(&mut self, asked: Asked, running: Box<Running>) -> Result<(), Fault> {
-        let explains = asked.explains.is_some();
+        let explained = asked.explained && asked.command == Command::Execute;
+        let explains = asked.explains.is_some() || explained;
         self.admitted.push_back(Admitted { number: asked.number, running, explains, killed: false });
-        self.machine.decide(asked.explains.map_or(Decision::Go, Decision::Explain))
+        let go = if explained { Decision::ExplainRun } else { Decision::Go };
+        self.machine.decide(asked.explains.map_or(go, Decision::Explain))
     }
 
     fn deny(&mut self, denied: &Denied) -> Result<(), Fault> {

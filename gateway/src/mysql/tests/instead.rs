@@ -2,9 +2,12 @@
 
 use tidegate_sql::{Column, Kind, Table, Value};
 
+use super::super::capability::Capabilities;
+use super::super::frame::Header;
+use super::super::reply::{Reply, Seen};
 use super::link::{Asked, Link, OK, logged_in, packet, packets};
 use super::step::{Event, Side};
-use super::{Answer, Decision, Refusal, Settings};
+use super::{Answer, Command, Decision, Refusal, Settings};
 
 const ROWS: [&[u8]; 4] = [b"\x01", b"\x03def", b"\x011", b"\xfe\0\0\x02\0\0\0"];
 const INTERRUPTED: &[u8] = b"\xff\x25\x05#70100Query execution was interrupted";
@@ -76,6 +79,92 @@ fn an_explained_statement_runs_and_its_cost_is_the_result() {
     assert_eq!(told[..6], [2, 0, 0, 1, 1, 1], "numbered from the command on");
     assert!(told.windows(4).any(|window| window == b"\x031.5"));
     assert!(link.to_client.ends_with(&second));
+}
+
+/// A statement that is prepared to be explained, with parameters and columns of its own; what the client got.
+fn prepare_explained(parameters: u8, columns: u8, ends: bool, piece: usize) -> (Link, Vec<u8>) {
+    let mut link = logged_in(Settings::default(), |asked| match asked.command {
+        Command::Prepare => {
+            let inner = asked.sql.strip_prefix("explain ru ")?;
+            Some(Decision::Prepare(9, inner.as_bytes().to_vec()))
+        }
+        _ => asked.explained.then_some(Decision::ExplainRun),
+    });
+    if ends {
+        link.machine.capabilities = link.machine.capabilities.without(Capabilities::DEPRECATE_EOF);
+    }
+    link.hear(Side::Client, &packet(0, b"\x16explain ru select ?")).unwrap();
+    assert_eq!(link.to_server, packet(0, b"\x16select ?"));
+    link.to_server.clear();
+    let first = [0, 7, 0, 0, 0, columns, 0, parameters, 0, 0, 0, 0];
+    let end: &[&[u8]] = if ends { &[b"\xfe\0\0\x02\0"] } else { &[] };
+    let several = |count: u8, payload: &'static [u8]| {
+        let end = if count > 0 { end } else { &[] };
+        [&vec![payload; usize::from(count)][..], end].concat()
+    };
+    let reply =
+        [&[&first[..]], &several(parameters, b"\x03def?")[..], &several(columns, b"\x03defx")].concat();
+    for piece in packets(1, &reply).chunks(piece) {
+        link.hear(Side::Server, piece).unwrap();
+    }
+    let got = std::mem::take(&mut link.to_client);
+    (link, got)
+}
+
+#[test]
+fn a_statement_prepared_to_be_explained_is_described_by_its_cost() {
+    for (parameters, columns, ends) in
+        [(0, 0, false), (1, 2, false), (2, 0, false), (0, 0, true), (0, 3, true), (1, 2, true), (2, 0, true)]
+    {
+        let (link, got) = prepare_explained(parameters, columns, ends, 3);
+        assert_eq!(prepare_explained(parameters, columns, ends, 1_000).1, got);
+        let mut reply = Reply::to(Command::Prepare).unwrap();
+        let (mut at, mut number) = (0, 1);
+        loop {
+            let header = Header::parse(&got[at..]).unwrap();
+            let payload = &got[at + 4..][..header.len];
+            if number == 1 {
+                assert_eq!(payload[..9], [0, 7, 0, 0, 0, 3, 0, parameters, 0]);
+            }
+            assert_eq!(header.sequence, number, "{parameters} {columns} {ends}");
+            let seen = reply.read(payload, header.len, link.machine.capabilities);
+            (at, number) = (at + 4 + header.len, number + 1);
+            if matches!(seen, Seen::Last(_)) {
+                break;
+            }
+        }
+        assert_eq!(at, got.len(), "{parameters} {columns} {ends}");
+        assert!(
+            got.windows(4).any(|window| window == b"used") && !got.windows(4).any(|window| window == b"defx")
+        );
+        assert!(link.machine.awaits_nothing());
+    }
+}
+
+#[test]
+fn an_execution_of_it_takes_no_cursor_and_tells_its_cost_in_binary() {
+    let (mut link, _) = prepare_explained(1, 2, false, 1_000);
+    let run = |flags: u8| packet(0, &[&[0x17, 7, 0, 0, 0, flags, 1, 0, 0, 0][..], &[5; 20]].concat());
+    for piece in run(9).chunks(4) {
+        link.hear(Side::Client, piece).unwrap();
+    }
+    assert_eq!(link.to_server, run(8));
+    assert_eq!(link.asked().last().map(|asked| (asked.template, asked.explained)), Some((Some(9), true)));
+    link.hear(Side::Server, &packets(1, &ROWS)).unwrap();
+    assert!(link.to_client.is_empty());
+    link.machine.explain(&cost());
+    link.hear(Side::Client, &packet(0, b"\x0e")).unwrap();
+    let row = [&[0, 0][..], &1.5_f64.to_le_bytes()].concat();
+    assert!(link.to_client.windows(14).any(|window| window == [&[10, 0, 0, 3][..], &row].concat()));
+    assert_eq!(link.to_client[3], 1);
+    // What is refused by the server is told as it is.
+    link.hear(Side::Server, &packet(1, OK)).unwrap();
+    link.to_client.clear();
+    link.hear(Side::Client, &run(0)).unwrap();
+    link.hear(Side::Server, &packet(1, b"\xff\x15\x04#28000no")).unwrap();
+    link.machine.explain(&cost());
+    link.hear(Side::Client, &packet(0, b"\x0e")).unwrap();
+    assert_eq!(link.to_client, packet(1, b"\xff\x15\x04#28000no"));
 }
 
 #[test]

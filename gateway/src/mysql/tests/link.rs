@@ -10,6 +10,7 @@ pub(super) struct Asked {
     pub(super) sql: String,
     pub(super) whole: bool,
     pub(super) template: Option<u64>,
+    pub(super) explained: bool,
 }
 
 /// What was asked and told.
@@ -158,6 +159,7 @@ impl Link {
                     sql: String::from_utf8_lossy(statement.sql).into_owned(),
                     whole: statement.whole,
                     template: statement.template,
+                    explained: statement.explained,
                 };
                 let number = statement.number;
                 self.heard.push(Heard::Asked(asked.clone()));

@@ -101,6 +101,34 @@ async fn what_statements_cost_is_counted_by_the_kernel() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_prepared_statement_is_explained_with_its_parameters() {
+    let stage = Stage::new().await;
+    let mut ann = stage.ann().await;
+    ann.query_drop("create table t (a int primary key, b text)").await.unwrap();
+    let insert = "explain ru insert into t select seq, ? from seq_1_to_3000 where seq <= ?";
+    let insert = ann.prep(insert).await.unwrap();
+    assert_eq!((insert.num_params(), insert.num_columns()), (2, 3));
+    let names: Vec<_> = insert.columns().iter().map(|column| column.name_str().into_owned()).collect();
+    assert_eq!(names, ["part", "ru", "used"]);
+    let told: Vec<(String, f64, String)> = ann.exec(&insert, ("bü", 2000)).await.unwrap();
+    let names: Vec<&str> = told.iter().map(|part| part.0.as_str()).collect();
+    assert_eq!(names, ["cpu", "read", "write", "network", "total"]);
+    assert!(told[2].2.ends_with(", 2000 rows") && told[4].2.contains("in group default"), "{told:?}");
+    let sum: f64 = told[..4].iter().map(|part| part.1).sum();
+    assert!(told[4].1 > 0.0 && (sum - told[4].1).abs() < 1e-3, "{told:?}");
+    assert_eq!(value::<u32>(&mut ann, "select count(*) from t where b = 'bü'").await, 2000);
+    // One that fails tells why, and the session goes on with other statements prepared.
+    assert_eq!(error(ann.exec_drop(&insert, ("x", 1)).await).0, 1062);
+    assert_eq!(error(ann.prep("explain ru select nosuch").await).0, 1054);
+    let plain: Option<u32> = ann.exec_first("select 40 + ?", (2,)).await.unwrap();
+    assert_eq!(plain, Some(42));
+    let rows: Vec<(String, f64, String)> = ann.exec("explain ru select a, b from t", ()).await.unwrap();
+    assert_eq!(rows.len(), 5);
+    assert!(rows[3].2.contains(" bytes out"), "{rows:?}");
+    assert_eq!(value::<u32>(&mut ann, "select 7").await, 7);
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_runaway_is_killed_in_time_and_watched() {
     let stage = Stage::new().await;
     let (mut admin, mut ann) = (stage.admin().await, stage.ann().await);

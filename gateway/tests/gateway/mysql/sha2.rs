@@ -1,4 +1,4 @@
-//! `caching_sha2_password`, which MariaDB has not: a small server that has it, with TLS on either side, on both, on none.
+//! `caching_sha2_password`, which MariaDB has not: a small server that has it, TLS on either side, on both, on none.
 
 use std::io::{BufRead as _, BufReader};
 use std::process::{Child, Stdio};

@@ -1,5 +1,5 @@
-// How go-sql-driver gets past caching_sha2_password at 127.0.0.1: sha2 false|skip-verify PORT, where the first is whether
-// it uses TLS. Prints how it was let in, or what it was told.
+// How go-sql-driver gets past caching_sha2_password at 127.0.0.1: sha2 false|skip-verify PORT, where the first is
+// whether it uses TLS. Prints how it was let in, or what it was told.
 package main
 
 import (
