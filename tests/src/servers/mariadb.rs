@@ -21,7 +21,7 @@ impl MariaDb {
         let site = Site::new("tidegate-my")?;
         let mut init = Command::new("mariadb-install-db");
         init.args(["--no-defaults", "--auth-root-authentication-method=normal", "--skip-test-db"]);
-        init.arg(format!("--datadir={}", site.data().display()));
+        init.arg(format!("--datadir={}", site.data().display())).env("TMPDIR", site.tmp());
         match output(as_nobody(&mut init)?) {
             Err(ServerError::Io { error, .. }) if error.kind() == ErrorKind::NotFound => {
                 return Err(ServerError::Absent { program: "MariaDB".to_owned(), package: "mariadb-server" });
@@ -54,7 +54,7 @@ impl MariaDb {
         ] {
             server.arg(format!("--{option}={value}"));
         }
-        server.args(&self.options);
+        server.args(&self.options).env("TMPDIR", self.site.tmp());
         self.site.run(&mut server, |site| {
             let look = client(site, "do 1").output().map_err(io_error("run mariadb"))?;
             Ok(look.status.success())

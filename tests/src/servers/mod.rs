@@ -64,14 +64,16 @@ struct Site {
 }
 
 impl Site {
-    /// A folder with an empty `data` in it for the server's user, and a free port.
+    /// A folder with an empty `data` and `tmp` in it for the server's user, and a free port.
     fn new(name: &str) -> Result<Self, ServerError> {
         let folder = tempfile::Builder::new().prefix(name).tempdir().map_err(io_error("make a folder"))?;
         let open = std::fs::Permissions::from_mode(0o755);
         std::fs::set_permissions(folder.path(), open).map_err(io_error("open a folder"))?;
-        let data = folder.path().join("data");
-        std::fs::create_dir(&data).map_err(io_error("make a folder"))?;
-        give(&data)?;
+        for name in ["data", "tmp"] {
+            let path = folder.path().join(name);
+            std::fs::create_dir(&path).map_err(io_error("make a folder"))?;
+            give(&path)?;
+        }
         let socket = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).map_err(io_error("find a free port"))?;
         let port = socket.local_addr().map_err(io_error("find a free port"))?.port();
         Ok(Self { folder, child: None, port })
@@ -79,6 +81,11 @@ impl Site {
 
     fn data(&self) -> PathBuf {
         self.folder.path().join("data")
+    }
+
+    /// For temporary files: servers that start in the same folder may remove each other's.
+    fn tmp(&self) -> PathBuf {
+        self.folder.path().join("tmp")
     }
 
     /// Runs the server and waits until `is_up`.
