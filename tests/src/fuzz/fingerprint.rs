@@ -97,7 +97,9 @@ fn rules(dialect: SqlDialect) -> &'static dyn parser::Dialect {
 
 fn no_literal_survives(dialect: SqlDialect, text: &str, template: &Template) {
     let Ok(tokens) = Tokenizer::new(rules(dialect), text).tokenize() else { return };
-    if tokens.iter().any(misread) {
+    // White space beyond ASCII is part of a word, but for the tokenizer.
+    let spaced = text.chars().any(|c| !c.is_ascii() && c.is_whitespace());
+    if spaced || tokens.iter().any(misread) {
         return;
     }
     let others: Vec<String> = tokens
