@@ -37,6 +37,7 @@ impl Plan {
         };
         let mut actions = draw_actions(&mut Random::new(seed, 10), nodes, loads.len(), &ids, calm_at);
         draw_lonely(&mut Random::new(seed, 13), nodes, calm_at, &mut actions);
+        draw_bursts(&mut Random::new(seed, 16), &ids, calm_at, &mut actions);
         let fence = draw_takeovers(&mut Random::new(seed, 12), nodes, calm_at, &mut actions);
         actions.sort_by_key(|(at, _)| *at);
         Self {
@@ -303,6 +304,20 @@ fn draw_lonely(random: &mut Random, nodes: usize, until: Time, actions: &mut Vec
     let cut = Time(at.0 - 1_000 * random.between(0, 300));
     actions.push((cut, Action::Cut(random.below(nodes), 0, Span::millis(random.between(1_000, 4_000)))));
     actions.push((at, Action::Crash(Span::millis(random.between(10, 300)), Death::Killed)));
+}
+
+/// Groups that lose their limit, or get it.
+fn draw_bursts(random: &mut Random, groups: &[GroupId], until: Time, actions: &mut Vec<(Time, Action)>) {
+    if !random.one_in(4) {
+        return;
+    }
+    for _ in 0..random.between(1, 4) {
+        let at = Time(random.between(200_000, until.0));
+        let burstable = if random.one_in(2) { Burstable::Unlimited } else { Burstable::Off };
+        if let Some(id) = groups.get(random.below(groups.len())) {
+            actions.push((at, Action::Burst(*id, burstable)));
+        }
+    }
 }
 
 /// A stop in order in the middle of a recovery, while one node cannot prove what it holds.

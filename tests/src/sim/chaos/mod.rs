@@ -8,7 +8,7 @@ mod shrink;
 
 use std::fmt;
 
-use tidegate_core::group::{GroupId, GroupSpec};
+use tidegate_core::group::{Burstable, GroupId, GroupSpec};
 use tidegate_core::units::{Rate, Ru, Span, Time};
 
 use super::disk::Death;
@@ -39,6 +39,8 @@ pub enum Action {
     Restart,
     /// A group gets another rate.
     Rate(GroupId, Rate),
+    /// A group gets no limit of its own, or its rate again.
+    Burst(GroupId, Burstable),
     /// A group is moved under another, or to the top.
     Move(GroupId, Option<GroupId>),
     /// A group is removed.
@@ -259,6 +261,11 @@ fn act(world: &mut World, action: &Action) {
         Action::Rate(id, rate) => {
             if let Some(spec) = world.spec(*id).cloned() {
                 world.change_group(*id, GroupSpec { rate: Some(*rate), ..spec });
+            }
+        }
+        Action::Burst(id, burstable) => {
+            if let Some(spec) = world.spec(*id).cloned() {
+                world.change_group(*id, GroupSpec { burstable: *burstable, ..spec });
             }
         }
         Action::Move(id, parent) => {
