@@ -42,6 +42,14 @@ fn a_value_that_runs_into_a_string_hides_the_rest() {
 }
 
 #[test]
+fn a_string_behind_what_may_be_a_name_hides_the_rest() {
+    let template = Template::new(SqlDialect::Generic, "SELECT @q'xit's' AND c = 'a secretx'");
+    assert_eq!(template.text(), "select @ ?");
+    let other = Template::new(SqlDialect::PostgreSql, "SELECT @E'5' AND c = 1");
+    assert_eq!(other.text(), "SELECT @? AND c = ?");
+}
+
+#[test]
 fn a_string_between_delimiters_of_its_own_is_a_literal() {
     for text in ["q'[it's a secret]'", "NQ'xit's a secretx'", "Q'äit's a secretä'", "q'[it's a secret"] {
         let template = Template::new(SqlDialect::Generic, format!("SELECT a FROM t WHERE b = {text}"));

@@ -44,6 +44,8 @@ pub(super) struct Rules {
     pub(super) escape_prefix: bool,
     /// `Q'[..]'`, as in Oracle.
     pub(super) delimited_strings: bool,
+    /// `@a` and `#a` may be names, or not.
+    pub(super) signs_begin_names: bool,
     /// `$tag$..$tag$`.
     pub(super) dollar_quotes: bool,
     /// `$1` or `$name` is a placeholder.
@@ -83,6 +85,7 @@ impl SqlDialect {
             backslash: false,
             escape_prefix: true,
             delimited_strings: true,
+            signs_begin_names: true,
             dollar_quotes: true,
             dollar_placeholders: true,
             double_quoted_strings: false,
@@ -101,6 +104,7 @@ impl SqlDialect {
             backslash: true,
             escape_prefix: false,
             delimited_strings: false,
+            signs_begin_names: false,
             dollar_quotes: false,
             dollar_placeholders: false,
             double_quoted_strings: true,
@@ -114,6 +118,7 @@ impl SqlDialect {
         static POSTGRESQL: Rules = Rules {
             classes: classes(b"", b"+-*/<>=~!%^&|:#@?`"),
             delimited_strings: false,
+            signs_begin_names: false,
             backtick_identifiers: false,
             question_placeholders: false,
             colon_placeholders: false,
@@ -123,6 +128,7 @@ impl SqlDialect {
             classes: classes(b"", b"+-*/<>=~!%^&|:"),
             escape_prefix: false,
             delimited_strings: false,
+            signs_begin_names: false,
             dollar_quotes: false,
             bracket_identifiers: true,
             nested_comments: false,

@@ -85,6 +85,14 @@ impl<S: Sink> Scanner<'_, S> {
             || self.text.class_at(2) & class::SPACE != 0
     }
 
+    /// Whether a sign before the word that began there makes a name of both, and a string follows.
+    fn may_be_named(&self, start: usize) -> bool {
+        let sign = start.checked_sub(1).and_then(|before| self.text.bytes.get(before));
+        self.text.rules.signs_begin_names
+            && self.text.peek(0) == Some(b'\'')
+            && matches!(sign, Some(b'@' | b'#'))
+    }
+
     /// Reads the string of which `word` is the prefix, as in `N'..'`, if it is one.
     fn prefixes_a_string(&mut self, word: &[u8]) -> bool {
         let escapes = self.text.rules.escape_prefix;
@@ -174,7 +182,11 @@ impl<S: Sink> Scanner<'_, S> {
         let start = self.text.at;
         self.text.word();
         let word = self.text.since(start);
-        if word.len() > 2 || !self.prefixes_a_string(word) {
+        if self.may_be_named(start) {
+            // `@q'..` is a name and a string, or an operator and a string with a prefix: all of the rest counts as value.
+            self.text.at = self.text.bytes.len();
+            self.out.literal(Literal::String);
+        } else if word.len() > 2 || !self.prefixes_a_string(word) {
             self.out.word(word);
         }
     }
