@@ -25,7 +25,7 @@ const MAX_AGENT: usize = 64;
 /// How much a client holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
-    /// Groups known at once; about 1.2 KB each in use, a quarter of that asleep.
+    /// Groups known at once; about 2.6 KB each in use, 0.3 KB asleep.
     pub groups: usize,
     /// Operations waiting in one group; more are refused with `TooManyWaiters`.
     pub waiters: usize,
