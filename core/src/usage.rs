@@ -145,30 +145,32 @@ impl Consumption {
     /// Number of words.
     pub const WORDS: usize = 9 + Usage::FIELDS;
 
-    /// All counters, in declaration order.
+    /// All counters, in declaration order, which is that of stores and journals. No amount is below zero; one that
+    /// were counts as none.
     pub fn to_words(&self) -> [u64; Self::WORDS] {
         let Self { charged, shadow, operations, throttled, waited_us, usage } = self;
         let RuParts { cpu, read, write, network, flat } = charged;
-        let amounts = [cpu, read, write, network, flat, shadow].map(|ru| ru.0.cast_unsigned());
+        let amounts =
+            [cpu, read, write, network, flat, shadow].map(|ru| u64::try_from(ru.0).unwrap_or_default());
         let mut words = [0; Self::WORDS];
         let all = amounts.into_iter().chain([*operations, *throttled, *waited_us]).chain(usage.to_array());
         words.iter_mut().zip(all).for_each(|(word, value)| *word = value);
         words
     }
 
-    /// From counters in declaration order.
-    pub fn from_words(words: [u64; Self::WORDS]) -> Self {
+    /// From counters in declaration order; `None` when an amount is out of range.
+    pub fn from_words(words: [u64; Self::WORDS]) -> Option<Self> {
         let [cpu, read, write, network, flat, shadow, operations, throttled, waited_us, usage @ ..] = words;
-        let ru = |word: u64| Ru(word.cast_signed());
-        let [cpu, read, write, network, flat] = [ru(cpu), ru(read), ru(write), ru(network), ru(flat)];
-        Self {
-            charged: RuParts { cpu, read, write, network, flat },
-            shadow: ru(shadow),
-            operations,
-            throttled,
-            waited_us,
-            usage: Usage::from_array(usage),
-        }
+        let ru = |word: u64| i64::try_from(word).ok().map(Ru);
+        let charged = RuParts {
+            cpu: ru(cpu)?,
+            read: ru(read)?,
+            write: ru(write)?,
+            network: ru(network)?,
+            flat: ru(flat)?,
+        };
+        let shadow = ru(shadow)?;
+        Some(Self { charged, shadow, operations, throttled, waited_us, usage: Usage::from_array(usage) })
     }
 
     /// RU charged.
@@ -206,6 +208,34 @@ impl Consumption {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn words_are_in_the_order_of_stores_and_journals() {
+        let consumption = Consumption {
+            charged: RuParts { cpu: Ru(1), read: Ru(2), write: Ru(3), network: Ru(4), flat: Ru(5) },
+            shadow: Ru(6),
+            operations: 7,
+            throttled: 8,
+            waited_us: 9,
+            usage: Usage {
+                cpu_ns: 10,
+                read_requests: 11,
+                read_batches: 12,
+                read_bytes: 13,
+                write_requests: 14,
+                write_batches: 15,
+                write_bytes: 16,
+                net_in_bytes: 17,
+                net_out_bytes: 18,
+                cross_zone_bytes: 19,
+            },
+        };
+        let mut words = consumption.to_words();
+        assert!(words.into_iter().eq(1..=19), "{words:?}");
+        assert_eq!(Consumption::from_words(words), Some(consumption));
+        words[5] = u64::MAX;
+        assert_eq!(Consumption::from_words(words), None);
+    }
 
     #[test]
     fn minus_undoes_plus_and_refuses_to_go_below_zero() {

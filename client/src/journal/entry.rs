@@ -3,8 +3,7 @@
 //! Header: magic, format, incarnation of the newest start, client identity. Entry: incarnation, the counters of
 //! `Consumption` in a fixed order, group name. All integers are little endian and 8 bytes wide.
 
-use tidegate_core::units::Ru;
-use tidegate_core::usage::{Consumption, RuParts};
+use tidegate_core::usage::Consumption;
 
 use crate::names::GroupName;
 
@@ -65,12 +64,7 @@ impl Entry {
         for word in &mut words {
             *word = reader.u64()?;
         }
-        let total = Consumption::from_words(words);
-        let RuParts { cpu, read, write, network, flat } = total.charged;
-        // A negative amount is damage.
-        if [cpu, read, write, network, flat, total.shadow].iter().any(|ru| *ru < Ru::ZERO) {
-            return None;
-        }
+        let total = Consumption::from_words(words)?;
         let group = GroupName::new(std::str::from_utf8(reader.0).ok()?).ok()?;
         Some(Self { incarnation, group, total })
     }
@@ -89,7 +83,8 @@ impl Reader<'_> {
 
 #[cfg(test)]
 mod tests {
-    use tidegate_core::usage::Usage;
+    use tidegate_core::units::Ru;
+    use tidegate_core::usage::{RuParts, Usage};
 
     use super::*;
     use crate::journal::slot::PAYLOAD_BYTES;

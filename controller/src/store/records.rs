@@ -1,14 +1,14 @@
 //! What the bytes in the store mean.
 //!
 //! Keys are big-endian, so that their order is the order of the numbers. Definitions, bindings, clients, cost tables,
-//! audit entries, watches and runaways are JSON, readable with any tool and open to new fields. Consumption is a fixed layout: one
-//! version byte, then every counter as 8 big-endian bytes in the order of `counters`.
+//! audit entries, watches and runaways are JSON, readable with any tool and open to new fields. Consumption is a fixed
+//! layout: one version byte, then every counter as 8 big-endian bytes in the order of `Consumption::to_words`.
 
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use tidegate_core::group::{ClientId, GroupId};
 use tidegate_core::units::{Rate, Ru, Span};
-use tidegate_core::usage::{Consumption, RuParts, Usage};
+use tidegate_core::usage::Consumption;
 use tidegate_core::view::{SavedLease, Snapshot};
 
 use super::{StoreError, Table, Write};
@@ -42,8 +42,7 @@ pub const META_CLEAN: &[u8] = b"clean";
 pub const META_COST_ROLES: &[u8] = b"cost_roles";
 
 /// Bytes of a stored consumption.
-pub const CONSUMPTION_BYTES: usize = 1 + 8 * COUNTERS;
-const COUNTERS: usize = 19;
+pub const CONSUMPTION_BYTES: usize = 1 + 8 * Consumption::WORDS;
 const CONSUMPTION_VERSION: u8 = 1;
 
 /// A group as it is stored.
@@ -190,7 +189,7 @@ pub fn ledger_key(client: ClientId, group: GroupId) -> Vec<u8> {
 pub fn consumption_bytes(consumption: &Consumption) -> Vec<u8> {
     let mut bytes = Vec::with_capacity(CONSUMPTION_BYTES);
     bytes.push(CONSUMPTION_VERSION);
-    for counter in counters(consumption) {
+    for counter in consumption.to_words() {
         bytes.extend_from_slice(&counter.to_be_bytes());
     }
     bytes
@@ -202,61 +201,10 @@ pub fn consumption(table: Table, bytes: &[u8]) -> Result<Consumption, StoreError
     if *version != CONSUMPTION_VERSION || bytes.len() != CONSUMPTION_BYTES {
         return Err(bad(table, &format!("consumption of version {version} with {} bytes", bytes.len())));
     }
+    let mut words = [0; Consumption::WORDS];
     let (chunks, _) = rest.as_chunks::<8>();
-    let mut numbers = chunks.iter().map(|chunk| u64::from_be_bytes(*chunk));
-    let mut next = || numbers.next().ok_or_else(|| bad(table, "the row is too short"));
-    let mut ru = || {
-        let micro = i64::try_from(next()?).map_err(|_| bad(table, "an amount is out of range"))?;
-        Ok::<Ru, StoreError>(Ru(micro))
-    };
-    let charged = RuParts { cpu: ru()?, read: ru()?, write: ru()?, network: ru()?, flat: ru()? };
-    let shadow = ru()?;
-    Ok(Consumption {
-        charged,
-        shadow,
-        operations: next()?,
-        throttled: next()?,
-        waited_us: next()?,
-        usage: Usage {
-            cpu_ns: next()?,
-            read_requests: next()?,
-            read_batches: next()?,
-            read_bytes: next()?,
-            write_requests: next()?,
-            write_batches: next()?,
-            write_bytes: next()?,
-            net_in_bytes: next()?,
-            net_out_bytes: next()?,
-            cross_zone_bytes: next()?,
-        },
-    })
-}
-
-/// Every counter in the stored order; amounts are never negative.
-fn counters(consumption: &Consumption) -> [u64; COUNTERS] {
-    let ru = |amount: Ru| u64::try_from(amount.0).unwrap_or_default();
-    let Consumption { charged, shadow, operations, throttled, waited_us, usage } = consumption;
-    [
-        ru(charged.cpu),
-        ru(charged.read),
-        ru(charged.write),
-        ru(charged.network),
-        ru(charged.flat),
-        ru(*shadow),
-        *operations,
-        *throttled,
-        *waited_us,
-        usage.cpu_ns,
-        usage.read_requests,
-        usage.read_batches,
-        usage.read_bytes,
-        usage.write_requests,
-        usage.write_batches,
-        usage.write_bytes,
-        usage.net_in_bytes,
-        usage.net_out_bytes,
-        usage.cross_zone_bytes,
-    ]
+    words.iter_mut().zip(chunks).for_each(|(word, chunk)| *word = u64::from_be_bytes(*chunk));
+    Consumption::from_words(words).ok_or_else(|| bad(table, "an amount is out of range"))
 }
 
 /// A row that does not decode.
@@ -266,6 +214,8 @@ pub fn bad(table: Table, reason: &str) -> StoreError {
 
 #[cfg(test)]
 mod tests {
+    use tidegate_core::usage::{RuParts, Usage};
+
     use super::*;
 
     fn sample() -> Consumption {
@@ -293,7 +243,7 @@ mod tests {
     #[test]
     fn consumption_round_trips_and_damage_is_noticed() {
         let bytes = consumption_bytes(&sample());
-        assert_eq!(bytes.len(), CONSUMPTION_BYTES);
+        assert_eq!((bytes.len(), CONSUMPTION_BYTES), (153, 153), "another length is another version");
         assert_eq!(consumption(Table::Ledger, &bytes).unwrap(), sample());
         assert!(consumption(Table::Ledger, &bytes[1..]).is_err());
         assert!(consumption(Table::Ledger, &[]).is_err());

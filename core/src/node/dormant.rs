@@ -59,7 +59,8 @@ impl Dormant {
             _ => Fallback::Stop,
         };
         Self {
-            consumption: Consumption::from_words(consumption),
+            // Never out of range: `to_words` wrote it.
+            consumption: Consumption::from_words(consumption).unwrap_or_default(),
             fallback,
             worst_debt: Ru(worst_debt.cast_signed()),
             asked_seq,
