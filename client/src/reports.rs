@@ -96,16 +96,16 @@ impl Reports {
                 self.cursor = cell.id();
                 break;
             }
-            // Most groups of a node with many are idle, and what was never charged needs no account.
-            let known =
-                self.current.get(&cell.id()).map_or_else(Consumption::default, |progress| progress.durable);
+            // Most groups of a node with many are idle, and what was not charged since they woke needs no account.
+            let known = self.of(cell);
             if cell.consumption(false) == known {
                 if cell.try_sleep(&known) {
                     self.current.remove(&cell.id());
                 }
                 continue;
             }
-            let progress = self.current.entry(cell.id()).or_default();
+            let begun = Progress { durable: known, ..Progress::default() };
+            let progress = self.current.entry(cell.id()).or_insert(begun);
             // The journal never falls behind a report: a total must not shrink when the process dies.
             let total = cell.consumption(true);
             reports.push(convert::report(cell.name(), 0, &total));
@@ -173,7 +173,7 @@ impl Reports {
     }
 
     fn of(&self, cell: &GroupCell) -> Consumption {
-        self.current.get(&cell.id()).map(|progress| progress.durable).unwrap_or_default()
+        self.current.get(&cell.id()).map_or_else(|| cell.confirmed(), |progress| progress.durable)
     }
 }
 

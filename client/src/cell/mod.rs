@@ -72,6 +72,8 @@ pub(crate) struct CellState {
     quiet_until: Time,
     /// Where the driver's agenda has the group.
     scheduled: Option<Time>,
+    /// What it had consumed when it woke, which is on the controller's disk.
+    confirmed: Consumption,
     /// Who wants to know of the next answer.
     listening: Vec<oneshot::Sender<()>>,
 }
@@ -427,6 +429,12 @@ impl GroupCell {
         })
     }
 
+    /// What it had consumed when it fell asleep last, which is on the controller's disk.
+    pub(crate) fn confirmed(&self) -> Consumption {
+        let mut phase = self.lock();
+        phase.state().map(|state| state.confirmed).unwrap_or_else(|| phase.dormant().consumption)
+    }
+
     /// Empties the journal slot when all that was ever consumed is `durable`. A charge after that writes it again.
     pub(crate) fn forget_journal(&self, durable: &Consumption) {
         // With a journal there are no purses, and a group that sleeps has emptied its slot.
@@ -456,6 +464,7 @@ impl Drop for GroupCell {
 impl CellState {
     fn new(node: NodeGroup, slot: Option<Slot>) -> Self {
         Self {
+            confirmed: *node.consumption(),
             node,
             waiting: HashMap::default(),
             open: 0,

@@ -70,6 +70,25 @@ async fn nothing_sleeps_that_is_not_confirmed() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn what_was_confirmed_before_a_sleep_stays_so() {
+    let fake = Fake::new();
+    let (client, groups) = started(&fake, &["g"]).await;
+    spend(&groups[0], 7).await;
+    asleep(&client).await;
+    let reports = || fake.state().renews.iter().map(|(_, renew)| renew.reports.len()).sum::<usize>();
+    let before = reports();
+    groups[0].acquire(Ru::whole(1), SECOND).await.unwrap().cancel();
+    asleep(&client).await;
+    assert_eq!(reports(), before, "nothing new was used");
+    groups[0].acquire(Ru::whole(1), SECOND).await.unwrap().cancel();
+    fake.state().mute = true;
+    fake.go_down();
+    groups[0].charge_ru(RuParts::flat(Ru::whole(2)));
+    let bye = client.shutdown().await;
+    assert_eq!(bye.unconfirmed.iter().map(|left| left.ru).collect::<Vec<_>>(), [Ru::whole(2)]);
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_sleeping_group_is_shut_down_like_any_other() {
     let fake = Fake::new();
     let (client, groups) = started(&fake, &["g"]).await;
