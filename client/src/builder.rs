@@ -139,8 +139,8 @@ impl ClientBuilder {
         self
     }
 
-    /// A group without operations for this long gives its lease up and goes to sleep, in a few bytes; its next operation
-    /// waits for an answer of the controller. 60 s unless told, at least 100 ms.
+    /// A group without operations for this long gives its lease up and goes to sleep, in a few bytes; its next
+    /// operation waits for an answer of the controller. 60 s unless told, at least 100 ms.
     #[must_use]
     pub fn idle_after(mut self, idle_after: Duration) -> Self {
         self.idle_after = idle_after.max(Duration::from_millis(100));

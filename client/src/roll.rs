@@ -20,6 +20,12 @@ struct Names {
     asleep_cpu_ns: u64,
 }
 
+impl Names {
+    fn awake(&self) -> Vec<Arc<GroupCell>> {
+        self.awake.values().filter_map(Weak::upgrade).collect()
+    }
+}
+
 impl Roll {
     fn lock(&self) -> MutexGuard<'_, Names> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
@@ -46,7 +52,7 @@ impl Roll {
 
     /// The groups that are awake, in the order in which they were made.
     pub(crate) fn awake(&self) -> Vec<Arc<GroupCell>> {
-        self.lock().awake.values().filter_map(Weak::upgrade).collect()
+        self.lock().awake()
     }
 
     /// How many there are.
@@ -57,8 +63,7 @@ impl Roll {
     /// CPU time metered in all groups, in nanoseconds.
     pub(crate) fn metered_cpu_ns(&self) -> u64 {
         let names = self.lock();
-        let asleep = names.asleep_cpu_ns;
-        let awake: Vec<_> = names.awake.values().filter_map(Weak::upgrade).collect();
+        let (awake, asleep) = (names.awake(), names.asleep_cpu_ns);
         // Groups change the roll under their own locks.
         drop(names);
         awake.iter().map(|cell| cell.consumption(false).usage.cpu_ns).fold(asleep, u64::saturating_add)

@@ -43,9 +43,8 @@ impl GroupCell {
     pub(super) fn wake<'p>(self: &Arc<Self>, phase: &'p mut Phase, now: Time) -> &'p mut CellState {
         let Phase { state, rest } = phase;
         state.get_or_insert_with(|| {
-            let rest = std::mem::take(rest);
-            let dormant = Dormant::from_words(unpack(&rest));
-            let [.., id, version] = unpack::<WORDS>(&rest);
+            let [machine @ .., id, version] = unpack::<WORDS>(&std::mem::take(rest));
+            let dormant = Dormant::from_words(machine);
             self.shared.roll.woke(self, dormant.consumption.usage.cpu_ns);
             let node = NodeGroup::awaken(now, self.shared.config, &dormant);
             Box::new(CellState::new(node, Slot::from_words([id, version])))

@@ -76,9 +76,7 @@ impl Budget {
 
     /// An operation came to an idle group: it asks for a lease, and whoever does not answer by then is away.
     pub(crate) fn want(&mut self, answer_by: Time) {
-        if self.state == LeaseState::Idle {
-            self.answer_by.get_or_insert(answer_by);
-        }
+        self.answer_by.get_or_insert(answer_by);
     }
 
     /// What applies when there is no lease.

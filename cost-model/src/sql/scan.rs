@@ -87,18 +87,21 @@ impl<S: Sink> Scanner<'_, S> {
 
     /// Whether a sign before the word that began there makes a name of both, and a string follows.
     fn may_be_named(&self, start: usize) -> bool {
-        let sign = start.checked_sub(1).and_then(|before| self.text.bytes.get(before));
+        let sign = || start.checked_sub(1).and_then(|before| self.text.bytes.get(before));
         self.text.rules.signs_begin_names
             && self.text.peek(0) == Some(b'\'')
-            && matches!(sign, Some(b'@' | b'#'))
+            && matches!(sign(), Some(b'@' | b'#'))
     }
 
     /// Reads the string of which `word` is the prefix, as in `N'..'`, if it is one.
     fn prefixes_a_string(&mut self, word: &[u8]) -> bool {
         let escapes = self.text.rules.escape_prefix;
-        let delimited = self.text.rules.delimited_strings
-            && [b"q".as_slice(), b"nq"].iter().any(|prefix| word.eq_ignore_ascii_case(prefix));
-        if delimited && self.text.peek(0) == Some(b'\'') && self.text.delimited_string() {
+        let delimited = || [b"q".as_slice(), b"nq"].iter().any(|prefix| word.eq_ignore_ascii_case(prefix));
+        if self.text.rules.delimited_strings
+            && self.text.peek(0) == Some(b'\'')
+            && delimited()
+            && self.text.delimited_string()
+        {
             self.out.literal(Literal::String);
             return true;
         }
@@ -183,7 +186,7 @@ impl<S: Sink> Scanner<'_, S> {
         self.text.word();
         let word = self.text.since(start);
         if self.may_be_named(start) {
-            // `@q'..` is a name and a string, or an operator and a string with a prefix: all of the rest counts as value.
+            // `@q'..` is a name and a string, or an operator and a string with a prefix: the rest counts as value.
             self.text.at = self.text.bytes.len();
             self.out.literal(Literal::String);
         } else if word.len() > 2 || !self.prefixes_a_string(word) {

@@ -81,22 +81,21 @@ impl Denied {
 
     /// `EXPLAIN RU` of a statement that cannot be seen to its end.
     pub(crate) fn explained_text(most: usize) -> Self {
-        Self {
-            code: Code::FULL,
-            message: format!("EXPLAIN RU takes a statement of at most {most} bytes, and this one is longer"),
-            hint: "Run the statement without EXPLAIN RU, and read its cost in tidegate.statements."
-                .to_owned(),
-        }
+        Self::explained_too_long(format!(
+            "EXPLAIN RU takes a statement of at most {most} bytes, and this one is longer"
+        ))
     }
 
     /// Parameters for it that cannot be seen to their end.
     pub(crate) fn explained_parameters(bytes: usize, most: usize) -> Self {
-        Self {
-            code: Code::FULL,
-            message: format!("EXPLAIN RU takes at most {most} bytes of parameters, and was sent {bytes}"),
-            hint: "Run the statement without EXPLAIN RU, and read its cost in tidegate.statements."
-                .to_owned(),
-        }
+        Self::explained_too_long(format!(
+            "EXPLAIN RU takes at most {most} bytes of parameters, and was sent {bytes}"
+        ))
+    }
+
+    fn explained_too_long(message: String) -> Self {
+        let hint = "Run the statement without EXPLAIN RU, and read its cost in tidegate.statements.";
+        Self { code: Code::FULL, message, hint: hint.to_owned() }
     }
 
     /// Many rows of parameters for it at once.

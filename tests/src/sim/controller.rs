@@ -128,8 +128,8 @@ impl Controller {
         done.map(drop).map_err(|error| error.to_string())
     }
 
-    /// Gives the default group, which nothing here uses, the shortest lease there is, and starts anew in order. With its
-    /// five seconds every recovery would be longer than the groups of a plan need.
+    /// Gives the default group, which nothing here uses, the shortest lease there is, and starts anew in order. With
+    /// its five seconds every recovery would be longer than the groups of a plan need.
     pub(super) fn shorten_recovery(&mut self) -> Result<(), String> {
         let name = GroupName::default_group();
         let short =
