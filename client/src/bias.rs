@@ -124,3 +124,63 @@ mod barrier {
         fence(Ordering::SeqCst);
     }
 }
+
+#[cfg(all(test, not(shuttle)))]
+mod tests {
+    use std::sync::atomic::AtomicU64;
+    use std::time::Duration;
+
+    use tokio::time::Instant;
+
+    use super::*;
+
+    const LONG: Duration = Duration::from_secs(2);
+
+    /// A line of memory that both sides write, so that stores queue up behind it in their processor and what is read
+    /// after them comes first: only a barrier keeps the order.
+    #[derive(Default)]
+    #[repr(align(128))]
+    struct Line(AtomicU64);
+
+    /// Both sides add to a number by reading and writing it: none of the additions is lost.
+    #[test]
+    fn the_owner_and_others_are_never_inside_at_once() {
+        prepare();
+        let (bias, lines, number) = (Bias::default(), <[Line; 8]>::default(), Line::default());
+        let begun = Instant::now();
+        let add = |turn: u64| {
+            let before = number.0.load(Ordering::Relaxed);
+            (0..turn % 4).for_each(|_| std::hint::spin_loop());
+            number.0.store(before + 1, Ordering::Relaxed);
+        };
+        let queue = |turn: u64| lines.iter().for_each(|line| line.0.store(turn, Ordering::Relaxed));
+        let runs = |turn: &u64| !turn.is_multiple_of(256) || begun.elapsed() < LONG;
+        let (inside, barred) = std::thread::scope(|scope| {
+            let owner = scope.spawn(|| {
+                let mut inside = 0;
+                for turn in (0..).take_while(runs) {
+                    queue(turn);
+                    if bias.enter() {
+                        add(turn);
+                        bias.leave();
+                        inside += 1;
+                    }
+                }
+                inside
+            });
+            let mut barred = 0;
+            for turn in (0..).take_while(runs) {
+                bias.bar();
+                barrier_of_others();
+                bias.wait_until_out();
+                add(turn);
+                bias.lift();
+                queue(turn);
+                barred += 1;
+            }
+            (owner.join().unwrap(), barred)
+        });
+        println!("the owner was inside {inside} times, and barred {barred} times");
+        assert_eq!(number.0.into_inner(), inside + barred);
+    }
+}

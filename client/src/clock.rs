@@ -22,15 +22,21 @@ impl Clock {
         Self { origin: Instant::now(), coarse }
     }
 
-    /// The time for a third of the price of [`Clock::now`]; late by up to [`Clock::lag`].
+    /// The time for a third of the price of [`Clock::now`]; late by up to [`Clock::lag`], and rarely by more.
     #[inline]
     pub(crate) fn tick(&self) -> Tick {
         self.coarse.tick(self)
     }
 
-    /// How late [`Clock::tick`] may be.
+    /// How late [`Clock::tick`] is at most while every processor runs.
     pub(crate) fn lag(&self) -> Span {
         self.coarse.lag()
+    }
+
+    /// The same where the processor that keeps the time is held up, as the host of a virtual machine may do: then
+    /// another one takes over after five ticks of its own (Linux, `MAX_STALLED_JIFFIES` in kernel/time/tick-sched.c).
+    pub(crate) fn worst_lag(&self) -> Span {
+        Span(4 * self.lag().0)
     }
 
     /// The tick at `time`.

@@ -5,6 +5,8 @@ use std::fmt;
 use std::ops::Deref;
 use std::sync::Arc;
 
+use smol_str::{SmolStr, StrExt as _};
+
 /// Longest identity of a node, in bytes; the controller refuses longer ones.
 pub const MAX_IDENTITY: usize = 64;
 /// Longest group name, in bytes; the controller refuses longer ones.
@@ -52,7 +54,7 @@ impl Identity {
 /// Name of a resource group: 1 to 64 characters of `[a-z0-9._-]`, the first a letter or a digit. Upper case is folded,
 /// as the controller does: two spellings must not become two buckets. Cheap to clone.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct GroupName(Arc<str>);
+pub struct GroupName(SmolStr);
 
 impl GroupName {
     /// Checks and folds `value`.
@@ -62,7 +64,7 @@ impl GroupName {
         if !starts || value.len() > MAX_GROUP_NAME || !value.bytes().all(allowed) {
             return Err(NameError::Group { value: shorten(value) });
         }
-        Ok(Self(value.to_ascii_lowercase().into()))
+        Ok(Self(value.to_ascii_lowercase_smolstr()))
     }
 }
 

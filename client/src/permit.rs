@@ -64,7 +64,7 @@ impl<'a> Permit<'a> {
     }
 
     /// When the tokens were taken, for a log of admissions; the caller may have been woken later. Early by up to two
-    /// ticks of the kernel's clock (8 ms where it ticks 250 times a second).
+    /// ticks of the kernel's clock (8 ms where it ticks 250 times a second), rarely by more.
     pub fn admitted_at(&self) -> Instant {
         let clock = &self.cell.shared.clock;
         clock.instant(clock.time(self.admitted_at))

@@ -1,6 +1,7 @@
 //! The groups in use on this node, by name.
 //!
-//! A group stays until the client ends: its consumption is a running total that must not start over.
+//! A group stays until the client ends: its consumption is a running total that must not start over. Of one that sleeps
+//! and that nobody holds, only what it remembers stays.
 
 use std::collections::HashMap;
 use std::sync::{Arc, PoisonError};
@@ -22,8 +23,29 @@ pub(crate) struct Registry {
 
 #[derive(Debug, Default)]
 struct Groups {
-    by_name: HashMap<GroupName, Arc<GroupCell>, RandomState>,
+    by_name: HashMap<GroupName, Entry, RandomState>,
     next_id: u64,
+}
+
+#[derive(Debug)]
+enum Entry {
+    Whole(Arc<GroupCell>),
+    /// What a group remembers that sleeps and that nobody holds.
+    Rest(Box<[u8]>),
+}
+
+impl Entry {
+    /// The group, made from its rest if need be.
+    fn whole(&mut self, from_rest: impl FnOnce(Box<[u8]>) -> Arc<GroupCell>) -> Arc<GroupCell> {
+        match self {
+            Self::Whole(cell) => Arc::clone(cell),
+            Self::Rest(rest) => {
+                let cell = from_rest(std::mem::take(rest));
+                *self = Self::Whole(Arc::clone(&cell));
+                cell
+            }
+        }
+    }
 }
 
 impl Registry {
@@ -32,19 +54,33 @@ impl Registry {
         Self { groups: RwLock::default(), limit }
     }
 
+    /// The group of this name; `None`, too, when only its rest is kept.
     pub(crate) fn get(&self, name: &str) -> Option<Arc<GroupCell>> {
-        self.groups.read().unwrap_or_else(PoisonError::into_inner).by_name.get(name).cloned()
+        match self.groups.read().unwrap_or_else(PoisonError::into_inner).by_name.get(name)? {
+            Entry::Whole(cell) => Some(Arc::clone(cell)),
+            Entry::Rest(_) => None,
+        }
     }
 
     /// The group of this name, made when it is not in use yet; its first renewal is due at once.
+    #[inline]
     pub(crate) fn get_or_make(&self, shared: &Arc<Shared>, name: &str) -> Result<Arc<GroupCell>, GroupError> {
-        if let Some(cell) = self.get(name) {
-            return Ok(cell);
+        match self.get(name) {
+            Some(cell) => Ok(cell),
+            None => self.make(shared, name),
         }
+    }
+
+    // Apart: the many who look a group up need not make room for what making one needs.
+    #[inline(never)]
+    fn make(&self, shared: &Arc<Shared>, name: &str) -> Result<Arc<GroupCell>, GroupError> {
         let name = GroupName::new(name)?;
         let mut groups = self.groups.write().unwrap_or_else(PoisonError::into_inner);
-        if let Some(cell) = groups.by_name.get(&name) {
-            return Ok(Arc::clone(cell));
+        // A number of its own, also for one that was there before: its former self may still be on an agenda.
+        let id = groups.next_id;
+        groups.next_id = id.saturating_add(1);
+        if let Some(entry) = groups.by_name.get_mut(&name) {
+            return Ok(entry.whole(|rest| GroupCell::asleep(id, name, Arc::clone(shared), rest)));
         }
         if shared.is_closing() {
             return Err(GroupError::ShutDown { group: name });
@@ -53,10 +89,8 @@ impl Registry {
             return Err(GroupError::TooMany { group: name, limit: self.limit });
         }
         let slot = shared.journal.as_ref().map(|journal| journal.claim(&name)).transpose()?;
-        let id = groups.next_id;
-        groups.next_id = id.saturating_add(1);
         let cell = GroupCell::new(id, name.clone(), Arc::clone(shared), slot);
-        groups.by_name.insert(name, Arc::clone(&cell));
+        groups.by_name.insert(name, Entry::Whole(Arc::clone(&cell)));
         drop(groups);
         cell.renew_now();
         Ok(cell)
@@ -71,7 +105,70 @@ impl Registry {
         }
     }
 
+    /// Of a group that sleeps, keeps what it remembers and nothing else, unless someone holds it.
+    pub(crate) fn put_away(&self, name: &GroupName) {
+        let mut groups = self.groups.write().unwrap_or_else(PoisonError::into_inner);
+        let Some(entry) = groups.by_name.get_mut(name) else { return };
+        // One: the map's. The map is locked, and those who find a group by a weak reference wake none.
+        if let Entry::Whole(cell) = entry
+            && Arc::strong_count(cell) == 1
+            && let Some(rest) = cell.take_rest()
+        {
+            *entry = Entry::Rest(rest);
+        }
+    }
+
     pub(crate) fn len(&self) -> usize {
         self.groups.read().unwrap_or_else(PoisonError::into_inner).by_name.len()
+    }
+}
+
+#[cfg(all(test, not(shuttle)))]
+mod tests {
+    use tidegate_core::exchange::Grant;
+    use tidegate_core::group::Fallback;
+    use tidegate_core::node::NodeConfig;
+    use tidegate_core::units::{Ru, Span};
+    use tidegate_core::usage::{Consumption, RuParts};
+
+    use super::*;
+
+    /// Has a group forget its debt, give its lease up, and sleep.
+    fn fall_asleep(cell: &Arc<GroupCell>) {
+        let unlimited =
+            Grant::Unlimited { ttl: Span::secs(60), renew_after: Span(0), fallback: Fallback::Stop };
+        for seq in [1, 2] {
+            assert!(cell.ask(seq).is_some());
+            assert!(cell.grant(seq, &unlimited, Vec::new()));
+        }
+        // The agenda has it for the time when the answer would be late.
+        cell.look();
+        assert!(cell.try_sleep(&cell.consumption(false)));
+    }
+
+    #[test]
+    fn only_a_sleeping_group_that_nobody_holds_is_put_away_and_goes_on_where_it_was() {
+        let config = NodeConfig { idle_after: Span(0), ..NodeConfig::default() };
+        let (shared, registry) = (Shared::new(config, None), Registry::new(1));
+        let cell = registry.get_or_make(&shared, "g").unwrap();
+        let (name, used) = (cell.name().clone(), Consumption { operations: 1, ..Consumption::default() });
+        cell.charge(&Consumption { charged: RuParts::flat(Ru(7)), ..used });
+        registry.put_away(&name);
+        assert!(registry.get("g").is_some(), "awake");
+        fall_asleep(&cell);
+        registry.put_away(&name);
+        assert!(registry.get("g").is_some(), "held");
+        let gone = Arc::downgrade(&cell);
+        drop(cell);
+        registry.put_away(&name);
+        assert!(registry.get("g").is_none() && gone.upgrade().is_none());
+        assert_eq!((registry.len(), shared.roll.len()), (1, 0));
+
+        let again = registry.get_or_make(&shared, "G").unwrap();
+        assert_eq!((again.consumption(false).ru(), shared.roll.len()), (Ru(7), 0), "looking wakes nobody");
+        again.charge(&Consumption { charged: RuParts::flat(Ru(5)), ..used });
+        let total = again.consumption(false);
+        assert_eq!((total.ru(), total.operations, shared.roll.len()), (Ru(12), 2, 1));
+        assert!(Arc::ptr_eq(&again, &registry.get("g").unwrap()));
     }
 }

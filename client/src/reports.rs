@@ -22,6 +22,8 @@ pub(crate) struct Reports {
     inherited: Vec<Ancestral>,
     /// Group after which the next batch begins, so that a batch cut short starves nobody.
     cursor: u64,
+    /// Groups that the newest batch sent to sleep.
+    fell_asleep: Vec<GroupName>,
 }
 
 /// What is known of one group's total.
@@ -83,6 +85,7 @@ impl Reports {
     /// At most `limit` reports for message `seq`, of everything that is not durable.
     pub(crate) fn collect(&mut self, seq: u64, cells: &[Arc<GroupCell>], limit: usize) -> Vec<v1::Report> {
         let mut reports = Vec::new();
+        self.fell_asleep.clear();
         // Those never sent first; a total that never changes is confirmed by the first message that carried it.
         self.inherited.sort_by_key(|old| old.sent);
         for old in self.inherited.iter_mut().take(limit) {
@@ -101,6 +104,7 @@ impl Reports {
             if cell.consumption(false) == known {
                 if cell.try_sleep(&known) {
                     self.current.remove(&cell.id());
+                    self.fell_asleep.push(cell.name().clone());
                 }
                 continue;
             }
@@ -112,6 +116,11 @@ impl Reports {
             progress.sent(seq, total);
         }
         reports
+    }
+
+    /// Groups that the newest batch sent to sleep; told once.
+    pub(crate) fn fell_asleep(&mut self) -> Vec<GroupName> {
+        std::mem::take(&mut self.fell_asleep)
     }
 
     /// Every message up to `seq` is on the controller's disk.

@@ -5,14 +5,20 @@
 //! threads; a channel's end is read only where a task begins to run, or under a lock.
 
 #[cfg(all(test, shuttle))]
-pub(crate) use shuttle::sync::{
-    Mutex, MutexGuard, RwLock,
-    atomic::{AtomicBool, AtomicI64, AtomicU64},
+pub(crate) use shuttle::{
+    sync::{
+        Mutex, MutexGuard, RwLock,
+        atomic::{AtomicBool, AtomicI64, AtomicU64},
+    },
+    thread_local,
 };
 #[cfg(not(all(test, shuttle)))]
-pub(crate) use std::sync::{
-    Mutex, MutexGuard, RwLock,
-    atomic::{AtomicBool, AtomicI64, AtomicU64},
+pub(crate) use std::{
+    sync::{
+        Mutex, MutexGuard, RwLock,
+        atomic::{AtomicBool, AtomicI64, AtomicU64},
+    },
+    thread_local,
 };
 #[cfg(not(all(test, shuttle)))]
 pub(crate) use tokio::sync::Notify;

@@ -50,6 +50,13 @@ pub struct Incarnation {
     pub connected: bool,
 }
 
+impl Incarnation {
+    /// As it is stored.
+    pub fn stored(&self) -> StoredClient {
+        StoredClient { name: self.name.clone(), incarnation: self.number, heard_unix_ms: self.heard_unix_ms }
+    }
+}
+
 /// An incarnation as it is stored.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct StoredClient {

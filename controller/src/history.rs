@@ -4,7 +4,7 @@
 //! one twice is harmless. Time is the wall clock in seconds and never runs backwards here: what arrives after a step
 //! back is counted in the newest bucket.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 use tidegate_core::group::GroupId;
 use tidegate_core::usage::Consumption;
@@ -66,49 +66,104 @@ pub struct Bucket {
     pub group: GroupId,
 }
 
+/// An open bucket of a group.
+#[derive(Clone, Copy, Debug, Default)]
+struct Open {
+    start_unix_s: u64,
+    amount: Consumption,
+    /// Changed since it was last given to be stored.
+    dirty: bool,
+}
+
+/// The open buckets of a group.
+#[derive(Clone, Copy, Debug, Default)]
+struct Buckets {
+    minute: Open,
+    hour: Open,
+}
+
+impl Buckets {
+    fn of(&mut self, resolution: Resolution) -> &mut Open {
+        match resolution {
+            Resolution::Minute => &mut self.minute,
+            Resolution::Hour => &mut self.hour,
+        }
+    }
+}
+
 /// The open buckets.
 #[derive(Debug, Default)]
 pub struct History {
-    open: BTreeMap<Bucket, Consumption>,
-    /// The open ones that changed, and closed ones that could not be stored.
-    dirty: BTreeSet<Bucket>,
+    open: BTreeMap<GroupId, Buckets>,
+    /// Groups of which an open bucket changed; some more than once.
+    dirty: Vec<GroupId>,
+    /// Closed buckets that are not stored yet.
+    closed: BTreeMap<Bucket, Consumption>,
     newest_unix_s: u64,
+    /// The hour of the open ones.
+    hour_unix_s: u64,
 }
 
 impl History {
     /// Takes up a stored bucket that is still open.
     pub fn resume(&mut self, bucket: Bucket, amount: Consumption) {
         self.newest_unix_s = self.newest_unix_s.max(bucket.start_unix_s);
-        self.open.insert(bucket, amount);
+        let open = self.open.entry(bucket.group).or_default().of(bucket.resolution);
+        *open = Open { start_unix_s: bucket.start_unix_s, amount, dirty: false };
     }
 
     /// Counts consumption that was reported at `unix_s`.
     pub fn add(&mut self, group: GroupId, unix_s: u64, delta: &Consumption) {
         self.newest_unix_s = self.newest_unix_s.max(unix_s);
+        let buckets = self.open.entry(group).or_default();
+        if !(buckets.minute.dirty || buckets.hour.dirty) {
+            self.dirty.push(group);
+        }
         for resolution in Resolution::ALL {
+            let open = buckets.of(resolution);
             let start_unix_s = resolution.start(self.newest_unix_s);
-            let bucket = Bucket { resolution, start_unix_s, group };
-            let amount = self.open.entry(bucket).or_default();
-            *amount = amount.plus(delta);
-            self.dirty.insert(bucket);
+            if open.start_unix_s != start_unix_s {
+                if open.dirty {
+                    let bucket = Bucket { resolution, start_unix_s: open.start_unix_s, group };
+                    self.closed.insert(bucket, open.amount);
+                }
+                *open = Open { start_unix_s, ..Open::default() };
+            }
+            open.amount = open.amount.plus(delta);
+            open.dirty = true;
         }
     }
 
     /// Takes back what `take_dirty` gave, because storing it failed. What changed since then is newer and stays.
     pub fn mark_dirty(&mut self, buckets: BTreeMap<Bucket, Consumption>) {
         for (bucket, amount) in buckets {
-            self.open.entry(bucket).or_insert(amount);
-            self.dirty.insert(bucket);
+            match self.open.get_mut(&bucket.group).map(|buckets| buckets.of(bucket.resolution)) {
+                Some(open) if open.start_unix_s == bucket.start_unix_s => {
+                    open.dirty = true;
+                    self.dirty.push(bucket.group);
+                }
+                _ => drop(self.closed.entry(bucket).or_insert(amount)),
+            }
         }
     }
 
     /// Buckets that changed since the last call, with their amounts; closed buckets are let go.
     pub fn take_dirty(&mut self) -> BTreeMap<Bucket, Consumption> {
-        let newest = self.newest_unix_s;
-        let dirty = std::mem::take(&mut self.dirty);
-        let changed =
-            dirty.into_iter().filter_map(|bucket| Some((bucket, *self.open.get(&bucket)?))).collect();
-        self.open.retain(|bucket, _| bucket.start_unix_s >= bucket.resolution.start(newest));
+        let mut changed = std::mem::take(&mut self.closed);
+        for group in std::mem::take(&mut self.dirty) {
+            let Some(buckets) = self.open.get_mut(&group) else { continue };
+            for resolution in Resolution::ALL {
+                let open = buckets.of(resolution);
+                if std::mem::take(&mut open.dirty) {
+                    let bucket = Bucket { resolution, start_unix_s: open.start_unix_s, group };
+                    changed.insert(bucket, open.amount);
+                }
+            }
+        }
+        let hour = Resolution::Hour.start(self.newest_unix_s);
+        if std::mem::replace(&mut self.hour_unix_s, hour) != hour {
+            self.open.retain(|_, buckets| buckets.hour.start_unix_s == hour);
+        }
         changed
     }
 }
@@ -141,7 +196,26 @@ mod tests {
             [(bucket(Resolution::Minute, 3_660), ru(4)), (bucket(Resolution::Hour, 3_600), ru(7))]
         );
         assert!(history.take_dirty().is_empty());
-        assert_eq!(history.open.len(), 2);
+        history.add(GroupId(3), 7_200, &ru(1));
+        history.take_dirty();
+        assert_eq!(history.open.keys().collect::<Vec<_>>(), [&GroupId(3)], "the hour of the other is over");
+    }
+
+    #[test]
+    fn what_could_not_be_stored_is_kept_also_when_its_bucket_has_closed() {
+        let mut history = History::default();
+        history.add(GroupId(2), 3_600, &ru(1));
+        let lost = history.take_dirty();
+        history.add(GroupId(2), 3_601, &ru(2));
+        history.add(GroupId(2), 3_660, &ru(4));
+        history.mark_dirty(lost);
+        let minute = |start| bucket(Resolution::Minute, start);
+        let all = [(minute(3_600), ru(3)), (minute(3_660), ru(4)), (bucket(Resolution::Hour, 3_600), ru(7))];
+        let lost = history.take_dirty();
+        assert_eq!(lost, BTreeMap::from(all));
+        history.mark_dirty(lost);
+        assert_eq!(history.take_dirty(), BTreeMap::from(all));
+        assert!(history.take_dirty().is_empty());
     }
 
     #[test]

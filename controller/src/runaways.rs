@@ -15,7 +15,7 @@ use crate::limits::{CONVICTION_WINDOW_MS, MAX_CONVICTION_TEXT, MAX_RUNAWAYS, MAX
 use crate::name::{GroupName, client_id};
 use crate::quantity::cut;
 use crate::query_limit::{Action, Matching};
-use crate::watches::digest;
+use crate::watches::{digest, is_blank};
 
 /// How a runaway was found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -147,15 +147,13 @@ impl Conviction {
         let action = action.ok_or_else(|| {
             AdminError::invalid("action", "is missing; say what was done, \"dryrun\" if nothing")
         })?;
+        // Of an empty text it is no statement's: a watch of it would cover all whose text is not known.
         let optional = |field, matching, text: &str| {
             if text.is_empty() { Ok(Box::default()) } else { digest(field, matching, text) }
+                .map(|digest| if is_blank(matching, &digest) { Box::default() } else { digest })
         };
         let fingerprint = optional("fingerprint", Matching::Similar, &text.fingerprint)?;
         let text_sha256 = optional("text_sha256", Matching::Exact, &text.text_sha256)?;
-        if fingerprint.is_empty() && text_sha256.is_empty() {
-            let message = "is missing, and so is text_sha256; set one or both to say which statement it was";
-            return Err(AdminError::invalid("fingerprint", message));
-        }
         Ok(Self {
             gateway: client_id(&text.gateway).in_field("gateway")?.into(),
             group: GroupName::parse(&text.group).in_field("group")?,
@@ -372,6 +370,21 @@ mod tests {
     }
 
     #[test]
+    fn a_statement_of_unknown_text_is_recorded_without_digests() {
+        let empty = "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855";
+        for (fingerprint, text_sha256) in [("", ""), ("cbf29ce484222325", ""), ("CBF29CE484222325", empty)] {
+            let (fingerprint, text_sha256) = (fingerprint.into(), text_sha256.into());
+            let unknown = ConvictionText { fingerprint, text_sha256, template: String::new(), ..text(1) };
+            let unknown = Conviction::parse(&unknown).unwrap();
+            assert_eq!((&*unknown.fingerprint, &*unknown.text_sha256), ("", ""));
+            let mut runaways = Runaways::default();
+            runaways.convict(1, unknown.clone());
+            runaways.convict(2, unknown);
+            assert_eq!(runaways.newest(None, 10)[0].repeats, 2);
+        }
+    }
+
+    #[test]
     fn the_oldest_records_go() {
         let mut runaways = Runaways::default();
         let most = u64::try_from(MAX_RUNAWAYS).unwrap();
@@ -410,10 +423,6 @@ mod tests {
             ("action", ConvictionText { action: "shoot".into(), ..text(1) }),
             ("switch_group", ConvictionText { action: "switch_group".into(), ..text(1) }),
             ("fingerprint", ConvictionText { fingerprint: "12".into(), ..text(1) }),
-            (
-                "fingerprint",
-                ConvictionText { fingerprint: String::new(), text_sha256: String::new(), ..text(1) },
-            ),
             ("text_sha256", ConvictionText { text_sha256: "12".into(), ..text(1) }),
             ("template", ConvictionText { template: "x".repeat(MAX_TEMPLATE + 1), ..text(1) }),
             ("rule", ConvictionText { rule: long.clone(), ..text(1) }),

@@ -115,7 +115,18 @@ impl Watch {
             rule: String::new(),
             ..text.clone()
         };
-        Self::load(&manual)
+        let watch = Self::load(&manual)?;
+        if watch.is_blank() {
+            let message =
+                "is that of an empty text, which is no statement; write that of the statement's text";
+            return Err(AdminError::invalid("digest", message));
+        }
+        Ok(watch)
+    }
+
+    /// Whether it covers no statement, but all whose text is not known.
+    pub fn is_blank(&self) -> bool {
+        is_blank(self.matching, &self.digest)
     }
 
     /// The watch as text.
@@ -179,6 +190,16 @@ pub fn digest(field: &str, matching: Matching, text: &str) -> Result<Box<str>, A
         return Err(AdminError::invalid(field, message));
     }
     Ok(text.to_ascii_lowercase().into())
+}
+
+/// Whether this is the digest of an empty text: it stands for no statement. In lower case.
+pub fn is_blank(matching: Matching, digest: &str) -> bool {
+    let blank = match matching {
+        Matching::Exact => "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855",
+        // What FNV-1a begins with.
+        Matching::Similar => "cbf29ce484222325",
+    };
+    digest == blank
 }
 
 /// An end for comparisons: for ever is the last.
@@ -382,6 +403,9 @@ mod tests {
     use crate::query_limit::QueryLimitText;
     use crate::runaways::Found;
 
+    /// SHA-256 of nothing.
+    const EMPTY: &str = "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855";
+
     fn group(name: &str) -> GroupName {
         GroupName::parse(name).unwrap()
     }
@@ -560,6 +584,8 @@ mod tests {
             ("match", WatchText { matching: "like".into(), ..good.clone() }),
             ("digest", WatchText { matching: "exact".into(), ..good.clone() }),
             ("digest", WatchText { digest: String::new(), ..good.clone() }),
+            ("digest", WatchText { digest: "CBF29CE484222325".into(), ..good.clone() }),
+            ("digest", WatchText { matching: "exact".into(), digest: EMPTY.into(), ..good.clone() }),
             ("text", WatchText { text: "x".repeat(9_000), ..good.clone() }),
             ("action", WatchText { action: "shoot".into(), ..good.clone() }),
             ("switch_group", WatchText { action: "switch_group".into(), ..good.clone() }),

@@ -41,7 +41,7 @@ impl Decision<'_> {
         let max_debt = group.spec.max_debt;
         lease.expires = self.now.after(self.engine.config.longest_use(ttl));
         lease.counted_at = self.now;
-        if !self.limited() {
+        if !self.engine.tree.is_limited(self.chain) {
             lease.unlimited = true;
             return Grant::Unlimited { ttl, renew_after, fallback };
         }
@@ -99,10 +99,6 @@ impl Decision<'_> {
     /// Whether anyone in the chain waits.
     fn scarce(&self) -> bool {
         self.up().any(|group| group.live.backlogged > 0 && group.spec.limit().is_some())
-    }
-
-    fn limited(&self) -> bool {
-        self.up().any(|group| group.spec.limit().is_some())
     }
 
     /// Max-min share of what the chain has, plus a share of the slack.

@@ -115,7 +115,8 @@ impl Engine {
         let known_client = lease.seq > 0;
         self.hear(&chain, now, &mut lease, ask);
         lease.seq = seq;
-        if ask.gives_up() {
+        // Without a limit a node holds nothing while it may spend all the same; one that gave up ignores the answer.
+        if ask.gives_up() && !known.is_some_and(|lease| lease.unlimited) && self.tree.is_limited(&chain) {
             self.drop_interest(&chain, group, client, &lease);
             self.drop_lease(&chain, group, client);
             self.assert_invariants();

@@ -6,6 +6,7 @@
 //! * [`engine`]: the controller's grant decision over the group tree.
 //! * [`node`]: a group on a node: local bucket, waiters, debt, renewal.
 //! * [`ledger`]: consumption, counted exactly once.
+//! * [`ranks`]: a queue from which anyone may leave.
 //! * [`usage`]: what an operation used and was charged.
 //! * [`view`]: looking in, and saving across a clean restart.
 //!
@@ -29,6 +30,7 @@ mod live;
 pub mod node;
 mod ordered;
 mod pool;
+pub mod ranks;
 mod recall;
 mod tree;
 pub mod units;

@@ -143,6 +143,11 @@ impl Tree {
         chain.up().filter_map(|slot| self.at(slot))
     }
 
+    /// Whether a group of a chain has a limit.
+    pub(crate) fn is_limited(&self, chain: &Chain) -> bool {
+        self.up(chain).any(|group| group.spec.limit().is_some())
+    }
+
     /// In the order of their ids.
     pub(crate) fn iter(&self) -> impl Iterator<Item = &Group> {
         self.index.iter().filter_map(|slot| self.at(slot))

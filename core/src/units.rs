@@ -71,6 +71,7 @@ impl Rate {
 
     /// `self * numerator / denominator`, rounded down.
     #[must_use]
+    #[inline]
     pub fn scale(self, numerator: i64, denominator: i64) -> Self {
         Self(scale(self.0, numerator, denominator))
     }
@@ -95,6 +96,7 @@ impl Rate {
 impl Ru {
     /// `self * numerator / denominator`, rounded down.
     #[must_use]
+    #[inline]
     pub fn scale(self, numerator: i64, denominator: i64) -> Self {
         Self(scale(self.0, numerator, denominator))
     }
@@ -126,11 +128,18 @@ impl Span {
 }
 
 /// `value * numerator / denominator` without overflow, rounded down and clamped to `i64`.
+// Inlined, as most denominators are constants, by which one divides without a division.
+#[inline]
 fn scale(value: i64, numerator: i64, denominator: i64) -> i64 {
     debug_assert!(denominator > 0, "scale by a positive denominator");
-    if let Some(product) = value.checked_mul(numerator) {
-        return product.checked_div(denominator).unwrap_or_default();
+    match value.checked_mul(numerator) {
+        Some(product) => product.checked_div(denominator).unwrap_or_default(),
+        None => scale_wide(value, numerator, denominator),
     }
+}
+
+#[cold]
+fn scale_wide(value: i64, numerator: i64, denominator: i64) -> i64 {
     clamp_i64(
         (i128::from(value) * i128::from(numerator)).checked_div(i128::from(denominator)).unwrap_or_default(),
     )

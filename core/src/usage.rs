@@ -181,6 +181,7 @@ impl Consumption {
 
     /// Field by field sum.
     #[must_use]
+    #[inline]
     pub fn plus(&self, other: &Self) -> Self {
         Self {
             charged: self.charged.plus(&other.charged),

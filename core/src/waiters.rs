@@ -1,9 +1,8 @@
 //! The queue of operations that wait for admission on a node: first come, first served, each with a deadline.
-//!
-//! A cancelled waiter leaves a hole that is skipped later, so that leaving costs no walk through the queue.
 
-use std::collections::{BTreeSet, VecDeque};
+use std::collections::BTreeSet;
 
+use crate::ranks::Ranks;
 use crate::units::{Ru, Time};
 
 /// Identity of a waiting operation within its group on its node.
@@ -18,15 +17,14 @@ pub(crate) struct Waiter {
     pub since: Time,
 }
 
-/// Holes that are not worth closing the ranks for.
-const HOLES: usize = 64;
-
 /// Waiting operations in the order of arrival.
 #[derive(Clone, Debug, Default, Hash)]
 pub(crate) struct Waiters {
-    /// `None` is a hole; the first is none.
-    queue: VecDeque<(WaiterId, Option<Waiter>)>,
-    by_deadline: BTreeSet<(Time, WaiterId)>,
+    queue: Ranks<WaiterId, Waiter>,
+    /// Deadlines that came in ascending order, as those of operations with the same patience do.
+    in_order: Ranks<(Time, WaiterId), ()>,
+    /// Deadlines that came after a later one.
+    early: BTreeSet<(Time, WaiterId)>,
     next: u64,
     backlog: Ru,
 }
@@ -43,11 +41,11 @@ impl Waiters {
     }
 
     pub(crate) fn len(&self) -> usize {
-        self.by_deadline.len()
+        self.queue.len()
     }
 
     pub(crate) fn is_empty(&self) -> bool {
-        self.by_deadline.is_empty()
+        self.queue.is_empty()
     }
 
     /// RU waiting.
@@ -59,37 +57,34 @@ impl Waiters {
         let id = WaiterId(self.next);
         self.next += 1;
         self.backlog += waiter.cost;
-        self.by_deadline.insert((waiter.deadline, id));
-        self.queue.push_back((id, Some(waiter)));
+        let by_deadline = (waiter.deadline, id);
+        if self.in_order.is_next(by_deadline) {
+            self.in_order.join(by_deadline, ());
+        } else {
+            self.early.insert(by_deadline);
+        }
+        self.queue.join(id, waiter);
         id
     }
 
     pub(crate) fn leave(&mut self, id: WaiterId) -> Option<Waiter> {
-        let waiter = match self.queue.front() {
-            Some((first, _)) if *first == id => self.queue.pop_front()?.1?,
-            _ => {
-                let place = self.queue.binary_search_by_key(&id, |(id, _)| *id).ok()?;
-                self.queue.get_mut(place)?.1.take()?
-            }
-        };
-        self.by_deadline.remove(&(waiter.deadline, id));
+        let waiter = self.queue.leave(id)?;
+        let by_deadline = (waiter.deadline, id);
+        if self.in_order.leave(by_deadline).is_none() {
+            self.early.remove(&by_deadline);
+        }
         self.backlog -= waiter.cost;
-        while self.queue.front().is_some_and(|(_, waiter)| waiter.is_none()) {
-            self.queue.pop_front();
-        }
-        if self.queue.len() > 2 * self.len() + HOLES {
-            self.queue.retain(|(_, waiter)| waiter.is_some());
-        }
         Some(waiter)
     }
 
     pub(crate) fn first(&self) -> Option<(WaiterId, Waiter)> {
-        self.queue.front().and_then(|(id, waiter)| Some((*id, (*waiter)?)))
+        self.queue.first().map(|(id, waiter)| (id, *waiter))
     }
 
     /// The waiter whose deadline comes first.
     pub(crate) fn most_urgent(&self) -> Option<(Time, WaiterId)> {
-        self.by_deadline.first().copied()
+        let in_order = self.in_order.first().map(|(first, ())| first);
+        in_order.into_iter().chain(self.early.first().copied()).min()
     }
 }
 
@@ -113,7 +108,7 @@ mod tests {
     }
 
     proptest::proptest! {
-        /// Against a map: who is first, whose deadline is next, and how much waits; and holes do not pile up.
+        /// Against a map: who is first, whose deadline is next, and how much waits.
         #[test]
         fn any_order_of_coming_and_going(steps in proptest::collection::vec((0_u8..4, 0_u64..500), 0..600)) {
             let (mut waiters, mut all) = (Waiters::default(), std::collections::BTreeMap::new());
@@ -134,7 +129,6 @@ mod tests {
                 assert_eq!(waiters.most_urgent(), urgent);
                 assert_eq!((waiters.len(), waiters.is_empty()), (all.len(), all.is_empty()));
                 assert_eq!(waiters.backlog(), Ru(i64::try_from(all.len()).unwrap()));
-                assert!(waiters.queue.len() <= 2 * all.len() + HOLES);
             }
         }
     }

@@ -47,6 +47,23 @@ fn committed(engine: &Engine, id: GroupId) -> Rate {
 }
 
 #[test]
+fn a_quiet_node_of_a_group_without_a_limit_stays_without_one() {
+    let mut engine = Engine::new(at(0), EngineConfig::default());
+    engine.put_group(at(0), GROUP, GroupSpec::unlimited()).unwrap();
+    let quiet = |seq| Ask { acked_seq: seq, ..Ask::default() };
+    let free = |grant| assert!(matches!(grant, Some(Grant::Unlimited { .. })), "{grant:?}");
+    free(engine.renew(at(0), A, GROUP, 1, &wants(5), None));
+    free(engine.renew(at(1_000), A, GROUP, 2, &quiet(1), None));
+    // Also when the controller has forgotten it.
+    free(engine.renew(at(60_000), A, GROUP, 3, &quiet(2), None));
+    // The group gets a limit: the node has not given up, so it gets a part of that.
+    engine.put_group(at(60_500), GROUP, GroupSpec::capped(Rate::whole(100))).unwrap();
+    let terms = leased(engine.renew(at(61_000), A, GROUP, 4, &quiet(3), None));
+    assert!(terms.rate > Rate::ZERO && terms.cap > Ru::ZERO, "{terms:?}");
+    engine.check().unwrap();
+}
+
+#[test]
 fn a_lowered_lease_counts_at_its_old_rate_until_it_is_acknowledged() {
     let mut engine = engine(100);
     let first = leased(engine.renew(at(0), A, GROUP, 1, &waits(500, 50), None));

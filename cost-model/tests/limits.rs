@@ -50,6 +50,23 @@ fn a_string_behind_what_may_be_a_name_hides_the_rest() {
 }
 
 #[test]
+fn a_raw_string_hides_the_rest() {
+    for prefix in ["r", "R", "rb", "bR"] {
+        for value in ["'''it's a secret'''", "'a\\' secret'", "\"\"\"5\" secret\"\"\"", "\"secret\" = 'b'"] {
+            let template =
+                Template::new(SqlDialect::Generic, format!("SELECT a FROM t WHERE b = {prefix}{value}"));
+            assert_eq!(template.text().to_lowercase(), "select a from t where b = ?", "{prefix}{value}");
+        }
+    }
+    let bytes = Template::new(SqlDialect::Generic, "SELECT a FROM t WHERE b = B\"a secret\"");
+    assert_eq!(bytes.text(), "SELECT a FROM t WHERE b = ?");
+    let bits = Template::new(SqlDialect::Generic, "SELECT a FROM t WHERE b = B'01' AND c = 1");
+    assert_eq!(bits.text(), "SELECT a FROM t WHERE b = ? AND c = ?");
+    let alias = Template::new(SqlDialect::PostgreSql, "SELECT a r\"b\" FROM t");
+    assert_eq!(alias.text(), "select a r \"b\" from t");
+}
+
+#[test]
 fn a_string_between_delimiters_of_its_own_is_a_literal() {
     for text in ["q'[it's a secret]'", "NQ'xit's a secretx'", "Q'äit's a secretä'", "q'[it's a secret"] {
         let template = Template::new(SqlDialect::Generic, format!("SELECT a FROM t WHERE b = {text}"));

@@ -45,6 +45,9 @@ pub struct Config {
     pub max_sessions: usize,
     /// From the first byte of a connection to a successful login.
     pub login_timeout: Duration,
+    /// Silence of a client or a database after which the kernel asks whether it is still there, in whole seconds from
+    /// one to 32,767. One that does not answer is gone after twice that.
+    pub keepalive: Duration,
     /// How long statements may run on when the gateway shuts down.
     pub grace: Duration,
     /// TLS for clients that want it.
@@ -70,6 +73,7 @@ impl Default for Config {
             threads: None,
             max_sessions: 2_000,
             login_timeout: Duration::from_secs(60),
+            keepalive: Duration::from_secs(60),
             grace: Duration::from_secs(10),
             certificate: None,
             authorities: None,

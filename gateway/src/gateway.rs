@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use tidegate_client::{Client, ConnectError, Unconfirmed};
 use tokio::net::TcpListener;
-use tokio::sync::{Semaphore, watch};
+use tokio::sync::watch;
 use tokio::task::JoinHandle;
 use tonic::transport::{Channel, Endpoint};
 
@@ -16,10 +16,12 @@ use crate::config::{Config, Listener};
 use crate::descriptors;
 use crate::door::Door;
 use crate::govern::{Governor, Tasks};
+use crate::keepalive::Keepalive;
 use crate::metrics::Metrics;
 use crate::mysql;
 use crate::page::Page;
 use crate::postgres;
+use crate::seats::Seats;
 use crate::session::Listening;
 use crate::tls::{self, TlsError};
 use crate::upstream::Protocol;
@@ -70,8 +72,7 @@ pub struct Gateway {
     accepting: Vec<JoinHandle<()>>,
     _workers: Arc<Workers>,
     closing: watch::Sender<bool>,
-    sessions: Arc<Semaphore>,
-    max_sessions: usize,
+    seats: Arc<Seats>,
     grace: Duration,
 }
 
@@ -106,15 +107,15 @@ impl Gateway {
             builder = builder.journal_dir(journal);
         }
         let channel = channel(&config.endpoints)?;
-        let max_sessions = config.max_sessions.clamp(1, Semaphore::MAX_PERMITS);
-        let metrics = Arc::new(Metrics::new(max_sessions));
+        let seats = Arc::new(Seats::new(config.max_sessions));
+        let metrics = Arc::new(Metrics::new(seats.max()));
         let client = builder.start()?;
         let (governor, tasks) =
             Governor::start(client, channel, &config.identity, config.policy, Arc::clone(&metrics));
         let (closing, closed) = watch::channel(false);
-        let sessions = Arc::new(Semaphore::new(max_sessions));
-        descriptors::warn_if_few(max_sessions);
+        descriptors::warn_if_few(seats.max());
         let workers = Arc::new(Workers::start(config.threads).map_err(StartError::Threads)?);
+        let keepalive = Keepalive::after(config.keepalive);
         let (mut addresses, mut accepting) = (Vec::new(), Vec::new());
         for (listener, upstream, connector) in bound {
             if let Ok(address) = listener.local_addr() {
@@ -124,9 +125,9 @@ impl Gateway {
             let door = Door {
                 listener,
                 workers: Arc::clone(&workers),
-                sessions: Arc::clone(&sessions),
-                max_sessions,
+                seats: Arc::clone(&seats),
                 metrics: Arc::clone(&metrics),
+                keepalive,
             };
             let protocol = upstream.protocol;
             let listening = Listening {
@@ -135,6 +136,7 @@ impl Gateway {
                 acceptor: acceptor.clone(),
                 connector,
                 login_timeout: config.login_timeout,
+                keepalive,
                 closing: closed.clone(),
             };
             accepting.push(match protocol {
@@ -142,27 +144,23 @@ impl Gateway {
                     let shared =
                         Arc::new(postgres::Shared { listening, cancels: postgres::Cancels::default() });
                     tokio::spawn(
-                        door.accept(move |stream, refused| {
-                            postgres::serve(Arc::clone(&shared), stream, refused)
-                        }),
+                        door.accept(move |stream, seat| postgres::serve(Arc::clone(&shared), stream, seat)),
                     )
                 }
                 Protocol::MySql => {
-                    let control = mysql::Control::new(&listening.upstream, config.authorities.as_deref());
+                    let control =
+                        mysql::Control::new(&listening.upstream, config.authorities.as_deref(), keepalive);
                     let local_infile = config.local_infile;
                     let shared = Arc::new(mysql::Shared { listening, control, local_infile });
                     tokio::spawn(
-                        door.accept(move |stream, refused| {
-                            mysql::serve(Arc::clone(&shared), stream, refused)
-                        }),
+                        door.accept(move |stream, seat| mysql::serve(Arc::clone(&shared), stream, seat)),
                     )
                 }
             });
         }
         let metrics_address = metrics_listener.as_ref().and_then(|listener| listener.local_addr().ok());
         if let Some(listener) = metrics_listener {
-            let page =
-                Page { governor: Arc::clone(&governor), sessions: Arc::clone(&sessions), max_sessions };
+            let page = Page { governor: Arc::clone(&governor), seats: Arc::clone(&seats) };
             accepting.push(tokio::spawn(page.serve(listener)));
         }
         Ok(Self {
@@ -173,8 +171,7 @@ impl Gateway {
             accepting,
             _workers: workers,
             closing,
-            sessions,
-            max_sessions,
+            seats,
             grace: config.grace,
         })
     }
@@ -186,8 +183,7 @@ impl Gateway {
             listener.abort();
         }
         self.closing.send_replace(true);
-        let all = u32::try_from(self.max_sessions).unwrap_or(u32::MAX);
-        if clock::within(self.grace, self.sessions.acquire_many(all)).await.is_none() {
+        if clock::within(self.grace, self.seats.all_free()).await.is_none() {
             tracing::warn!("statements still run after {:?}; they are left to the database", self.grace);
         }
         self.governor.shutdown(self.tasks).await

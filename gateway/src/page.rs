@@ -7,19 +7,17 @@ use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
 use tokio::net::TcpListener;
-use tokio::sync::Semaphore;
 
 use crate::govern::Governor;
 use crate::metrics::Sample;
+use crate::seats::Seats;
 
 const TEXT: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 
 /// What the page tells of.
 pub(crate) struct Page {
     pub(crate) governor: Arc<Governor>,
-    /// Places that are free, of all.
-    pub(crate) sessions: Arc<Semaphore>,
-    pub(crate) max_sessions: usize,
+    pub(crate) seats: Arc<Seats>,
 }
 
 impl Page {
@@ -35,10 +33,7 @@ impl Page {
     }
 
     fn answer(&self) -> Response {
-        let sample = Sample {
-            sessions: self.max_sessions.saturating_sub(self.sessions.available_permits()),
-            connected: self.governor.is_connected(),
-        };
+        let sample = Sample { sessions: self.seats.taken(), connected: self.governor.is_connected() };
         match self.governor.metrics().page(sample) {
             Ok(page) => ([(header::CONTENT_TYPE, TEXT)], page).into_response(),
             Err(error) => (StatusCode::INTERNAL_SERVER_ERROR, error.to_string()).into_response(),

@@ -8,6 +8,8 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::{TcpStream, UnixStream};
 use tokio_rustls::{client, server};
 
+use crate::govern::Proof;
+
 /// See the module.
 #[derive(Debug)]
 pub(crate) enum Stream {
@@ -31,15 +33,24 @@ macro_rules! each {
 }
 
 impl Stream {
-    /// The port this end of a TCP connection has.
-    pub(crate) fn local_port(&self) -> Option<u16> {
+    /// Whether it is under TLS.
+    pub(crate) fn is_secure(&self) -> bool {
+        matches!(self, Self::TlsFromClient(_) | Self::TlsToServer(_))
+    }
+
+    /// What tells the server process behind this connection from others, when it is on this machine.
+    pub(crate) fn proof(&self) -> Option<Proof> {
         let tcp = match self {
             Self::Tcp(tcp) => tcp,
             Self::TlsFromClient(tls) => tls.get_ref().0,
             Self::TlsToServer(tls) => tls.get_ref().0,
-            Self::Unix(_) => return None,
+            // The kernel keeps who listens; zero is a process that this one cannot see.
+            Self::Unix(unix) => {
+                let pid = unix.peer_cred().ok()?.pid()?;
+                return u32::try_from(pid).ok().filter(|pid| *pid > 0).map(Proof::Postmaster);
+            }
         };
-        tcp.local_addr().ok().map(|address| address.port())
+        tcp.local_addr().ok().map(|address| Proof::Port(address.port()))
     }
 }
 

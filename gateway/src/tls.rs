@@ -32,15 +32,19 @@ pub enum TlsError {
     Pair(#[from] Error),
 }
 
+/// What clients of PostgreSQL call its protocol when they begin with TLS.
+pub(crate) const ALPN: &[u8] = b"postgresql";
+
 /// For clients: the certificate chain and key in these files.
 pub(crate) fn acceptor(certificates: &Path, key: &Path) -> Result<TlsAcceptor, TlsError> {
     let chain = CertificateDer::pem_file_iter(certificates).and_then(Iterator::collect::<Result<Vec<_>, _>>);
     let chain = chain.map_err(|error| unreadable(certificates, &error))?;
     let key = PrivateKeyDer::from_pem_file(key).map_err(|error| unreadable(key, &error))?;
-    let config = ServerConfig::builder_with_provider(provider())
+    let mut config = ServerConfig::builder_with_provider(provider())
         .with_safe_default_protocol_versions()?
         .with_no_client_auth()
         .with_single_cert(chain, key)?;
+    config.alpn_protocols = vec![ALPN.to_vec()];
     Ok(TlsAcceptor::from(Arc::new(config)))
 }
 

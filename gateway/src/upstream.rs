@@ -12,6 +12,7 @@ use tokio::net::{TcpStream, UnixStream};
 use url::Url;
 
 use crate::clock;
+use crate::keepalive::Keepalive;
 use crate::stream::Stream;
 
 /// Longest wait for a database to accept a connection.
@@ -72,11 +73,11 @@ pub enum Place {
 pub enum UpstreamError {
     /// Not a URL.
     #[error(
-        "upstream {text:?} is no URL ({reason}); write postgres://host:5432 or mysql://user:password@host:3306"
+        "upstream {start:?}.. is no URL ({reason}); write postgres://host:5432 or mysql://user:password@host:3306"
     )]
     Url {
-        /// What was given, without a password.
-        text: String,
+        /// What was given, up to where a password may begin.
+        start: String,
         /// What is wrong.
         reason: String,
     },
@@ -88,13 +89,11 @@ pub enum UpstreamError {
     },
     /// An option that does not exist.
     #[error(
-        "upstream option {name:?} with value {value:?} is unknown; there are tls=disable|require|verify-full and socket=PATH"
+        "upstream option {name:?} or its value is unknown; there are tls=disable|require|verify-full and socket=PATH"
     )]
     Option {
-        /// Its name.
+        /// Its name; empty where that may be a part of a password. The value may be one.
         name: String,
-        /// Its value.
-        value: String,
     },
     /// No host.
     #[error(
@@ -130,8 +129,8 @@ impl Upstream {
     /// Reads a URL.
     pub fn parse(text: &str) -> Result<Self, UpstreamError> {
         let malformed = |reason: url::ParseError| UpstreamError::Url {
-            // Whatever stands before an @ may be a password.
-            text: text.rsplit_once('@').map_or(text, |(_, rest)| rest).to_owned(),
+            // Behind a scheme, and behind a user, may stand a password.
+            start: text.split([':', '@', '?']).next().unwrap_or_default().to_owned(),
             reason: reason.to_string(),
         };
         let url = Url::parse(text).map_err(malformed)?;
@@ -148,7 +147,11 @@ impl Upstream {
                 ("tls", "verify-full") => tls = TlsMode::VerifyFull,
                 ("socket", path) => socket = Some(PathBuf::from(path)),
                 _ => {
-                    return Err(UpstreamError::Option { name: name.into_owned(), value: value.into_owned() });
+                    // A ? in a password that is not encoded makes the rest of it an option.
+                    let is_name = name.bytes().all(|byte| byte.is_ascii_lowercase() || byte == b'_');
+                    return Err(UpstreamError::Option {
+                        name: if is_name { name.into_owned() } else { String::new() },
+                    });
                 }
             }
         }
@@ -174,12 +177,13 @@ impl Upstream {
     }
 
     /// Opens a connection, not yet under TLS.
-    pub(crate) async fn connect(&self) -> std::io::Result<Stream> {
+    pub(crate) async fn connect(&self, keepalive: Keepalive) -> std::io::Result<Stream> {
         let connect = async {
             match &self.place {
                 Place::Tcp { host, port } => {
                     let tcp = TcpStream::connect((host.as_str(), *port)).await?;
                     tcp.set_nodelay(true)?;
+                    keepalive.set(&tcp)?;
                     Ok(Stream::Tcp(tcp))
                 }
                 Place::Unix(path) => UnixStream::connect(path).await.map(Stream::Unix),
@@ -217,6 +221,10 @@ mod tests {
             ("postgres://a?ssl=1", "\"ssl\""),
             ("postgres:///?socket=/a&tls=require", "no TLS"),
             ("postgres://u:secret@a:99999", "is no URL"),
+            ("mysql://u:secret:a:3306", "\"mysql\".. is no URL"),
+            ("mysql//u:secret@a", "\"mysql//u\".. is no URL"),
+            ("mysql://u:1?secret@a", "option \"\""),
+            ("mysql://a?password=secret", "\"password\""),
         ] {
             let error = Upstream::parse(text).unwrap_err().to_string();
             assert!(error.contains(part) && !error.contains("secret"), "{text}: {error}");

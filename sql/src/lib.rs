@@ -27,7 +27,7 @@ mod tokens;
 pub use answer::{Answer, Column, Kind, SessionChange, Table, Value};
 pub use code::Code;
 pub use context::Context;
-pub use digest::exact_digest;
+pub use digest::{TextDigest, exact_digest};
 pub use duration::{DurationError, duration_text, parse_duration};
 pub use error::SqlError;
 pub use execute::execute;

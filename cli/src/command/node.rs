@@ -44,7 +44,7 @@ pub(crate) struct NodeArgs {
     /// Identity of this node, the same from start to start and no other process's.
     #[arg(long, value_name = "NAME", default_value = "sql-node")]
     identity: String,
-    /// Keep consumption in a file in this directory, so that it survives a crash.
+    /// Keep consumption in a file in this directory, which is made when absent, so that it survives a crash.
     #[arg(long, value_name = "DIR")]
     journal: Option<PathBuf>,
     /// Longest wait for admission of one statement.
@@ -91,6 +91,7 @@ pub(crate) async fn run(args: NodeArgs, global: &Global) -> Result<(), CliError>
     let mut builder = Client::builder([&global.endpoint], &args.identity)
         .agent(concat!("tidegate-node/", env!("CARGO_PKG_VERSION")));
     if let Some(journal) = &args.journal {
+        std::fs::create_dir_all(journal).map_err(CliError::file("make the directory", journal))?;
         builder = builder.journal_dir(journal);
     }
     let client = builder.connect().await?;

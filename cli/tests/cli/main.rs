@@ -9,6 +9,8 @@ mod controller;
 #[cfg(test)]
 mod demo;
 #[cfg(test)]
+mod gateway;
+#[cfg(test)]
 mod runaways;
 #[cfg(test)]
 mod sql;

@@ -1,5 +1,6 @@
 //! Runs the real binary, and a controller of its own on free ports.
 
+use std::fs::File;
 use std::io::{BufRead as _, BufReader};
 use std::path::Path;
 use std::process::{Child, Command, Output, Stdio};
@@ -34,7 +35,7 @@ pub(crate) struct Controller {
     process: Child,
     pub(crate) endpoint: String,
     pub(crate) rest: String,
-    _data: TempDir,
+    data: TempDir,
 }
 
 impl Controller {
@@ -46,14 +47,49 @@ impl Controller {
     /// The same, with its log going there.
     pub(crate) fn logging_to(log: Stdio) -> Self {
         let data = tempfile::tempdir().unwrap();
-        let mut process = command(data.path(), &[]).stderr(log).spawn().unwrap();
+        let mut command = command(data.path(), &[]);
+        command.stderr(log);
+        Self::begun(command, data)
+    }
+
+    /// The same, with a log of this level in its directory.
+    pub(crate) fn logging(level: &str) -> Self {
+        let data = tempfile::tempdir().unwrap();
+        let mut command = command(data.path(), &[]);
+        command.stderr(File::create(data.path().join("log")).unwrap()).env("TIDEGATE_LOG", level);
+        Self::begun(command, data)
+    }
+
+    fn begun(mut command: Command, data: TempDir) -> Self {
+        let mut process = command.spawn().unwrap();
         let mut lines = BufReader::new(process.stdout.take().unwrap()).lines();
         let mut address = |prefix: &str| {
             let line = lines.next().unwrap().unwrap();
             line.strip_prefix(prefix).unwrap_or_else(|| panic!("{prefix}: {line}")).to_owned()
         };
         let (endpoint, rest) = (address("grpc "), address("rest "));
-        Self { process, endpoint, rest, _data: data }
+        Self { process, endpoint, rest, data }
+    }
+
+    /// Kills it at once (`kill -9`).
+    pub(crate) fn kill(&mut self) {
+        self.process.kill().unwrap();
+        self.process.wait().unwrap();
+    }
+
+    /// Starts it again where it was.
+    pub(crate) fn again(&mut self) {
+        let listen = self.endpoint.strip_prefix("http://").unwrap();
+        let mut process = listening(self.data.path(), listen).stderr(Stdio::null()).spawn().unwrap();
+        // It listens once it says so, and says all of it.
+        let lines = BufReader::new(process.stdout.take().unwrap()).lines();
+        assert_eq!(lines.take(2).map(Result::unwrap).filter(|line| line.contains("http://")).count(), 2);
+        self.process = process;
+    }
+
+    /// Its directory.
+    pub(crate) fn data(&self) -> &Path {
+        self.data.path()
     }
 
     /// Runs a command against it.
@@ -102,11 +138,16 @@ pub(crate) fn spawn(data: &Path, more: &[&str]) -> Child {
 }
 
 fn command(data: &Path, more: &[&str]) -> Command {
+    let mut command = listening(data, "127.0.0.1:0");
+    command.args(more);
+    command
+}
+
+fn listening(data: &Path, address: &str) -> Command {
     let mut command = tidegate();
     command
-        .args(["controller", "--listen", "127.0.0.1:0", "--until-stdin-ends", "--data"])
+        .args(["controller", "--listen", address, "--http", "127.0.0.1:0", "--until-stdin-ends", "--data"])
         .arg(data)
-        .args(more)
         .stdin(Stdio::piped())
         .stdout(Stdio::piped());
     command

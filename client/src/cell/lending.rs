@@ -42,16 +42,17 @@ impl GroupCell {
         // The journal wants every settlement.
         state.busy = now.since(state.entered) < BUSY && self.shared.journal.is_none();
         state.entered = now;
-        // The lease of purses that are out must be the current one.
-        let lasting = state.node.lease_end().is_some_and(|end| now < end);
-        if !state.busy || !lasting {
-            return false;
-        }
+        // The lease of purses that are out must be the current one. Its last moments are left to the group, which reads
+        // the exact clock: what a purse pays late, nobody has leased.
+        let late = self.shared.clock.worst_lag();
+        let end = state.node.lease_end().map(|end| Time(end.0.saturating_sub(late.0)));
+        let Some(end) = end.filter(|end| state.busy && now < *end) else { return false };
         if let Some(account) = self.purses.close_mine(&mut state.open_purses) {
             self.take_in(state, now, &account);
         }
         let Some(batch) = state.node.draw(now, cost) else { return false };
-        let opened = self.purses.open_mine(&mut state.open_purses, batch, self.last_tick(batch.until), cost);
+        let until = self.last_tick(batch.until).min(self.shared.clock.tick_at(end));
+        let opened = self.purses.open_mine(&mut state.open_purses, batch, until, cost);
         if !opened {
             state.node.put_back(now, &Spent { drawn: batch.tokens, left: batch.tokens, ..Spent::default() });
         }

@@ -5,7 +5,8 @@
 //! busy group are paid from the purse of their thread and take the mutex only to fill it.
 //!
 //! A group that has given its lease up and told all it consumed sleeps until the next operation: its state is a few
-//! bytes, so that a node can have many groups of which few are in use.
+//! bytes, so that a node can have many groups of which few are in use. While nobody holds it, those bytes are all there
+//! is of it, in the registry.
 
 mod lease;
 mod lending;
@@ -13,13 +14,14 @@ mod packed;
 mod purse;
 mod purses;
 mod sleep;
+#[cfg(all(test, not(shuttle)))]
+mod stress;
 
-use std::collections::HashMap;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, PoisonError};
 
-use foldhash::fast::RandomState;
 use tidegate_core::node::{Acquired, LeaseState, NodeGroup, NodeState, Refusal, WaiterId};
+use tidegate_core::ranks::Ranks;
 use tidegate_core::units::{Ru, Time};
 use tidegate_core::usage::{Consumption, Usage};
 use tidegate_cost_model::Charge;
@@ -54,7 +56,7 @@ pub(crate) struct GroupCell {
 /// What the mutex guards.
 pub(crate) struct CellState {
     pub(crate) node: NodeGroup,
-    waiting: HashMap<WaiterId, oneshot::Sender<Answer>, RandomState>,
+    waiting: Ranks<WaiterId, oneshot::Sender<Answer>>,
     /// Permits not yet settled; those of open purses are not in it, and the sum may be below zero meanwhile.
     open: i64,
     open_purses: Open,
@@ -93,12 +95,27 @@ impl std::fmt::Debug for GroupCell {
 impl GroupCell {
     pub(crate) fn new(id: u64, name: GroupName, shared: Arc<Shared>, slot: Option<Slot>) -> Arc<Self> {
         let node = NodeGroup::new(shared.clock.now(), shared.config);
-        let phase = Mutex::new(Phase::awake(CellState::new(node, slot)));
-        let purses = Purses::default();
-        let (known, remaining) = (AtomicBool::new(false), AtomicI64::new(0));
-        let cell = Arc::new(Self { id, name, shared, purses, known, remaining, phase });
+        let cell = Self::in_phase(id, name, shared, false, Phase::awake(CellState::new(node, slot)));
         cell.shared.roll.woke(&cell, 0);
         cell
+    }
+
+    /// A group that sleeps, from what is left of it.
+    pub(crate) fn asleep(id: u64, name: GroupName, shared: Arc<Shared>, rest: Box<[u8]>) -> Arc<Self> {
+        Self::in_phase(id, name, shared, true, Phase::asleep(rest))
+    }
+
+    fn in_phase(id: u64, name: GroupName, shared: Arc<Shared>, known: bool, phase: Phase) -> Arc<Self> {
+        let (known, remaining) = (AtomicBool::new(known), AtomicI64::new(0));
+        Arc::new(Self {
+            id,
+            name,
+            shared,
+            purses: Purses::default(),
+            remaining,
+            known,
+            phase: Mutex::new(phase),
+        })
     }
 
     pub(crate) fn id(&self) -> u64 {
@@ -188,7 +205,7 @@ impl GroupCell {
 
     fn complete(&self, state: &mut CellState, id: WaiterId, answer: Answer) {
         let admitted = answer.is_ok();
-        let Some(waiter) = state.waiting.remove(&id) else {
+        let Some(waiter) = state.waiting.leave(id) else {
             tracing::error!(group = %self.name, "the core finished a waiter nobody knows");
             return;
         };
@@ -249,7 +266,7 @@ impl GroupCell {
                 Ok(Acquired::Queued(id)) => {
                     self.shared.counters.queued.add();
                     let (sender, receiver) = oneshot::channel();
-                    state.waiting.insert(id, sender);
+                    state.waiting.join(id, sender);
                     Ok(Entered::Queued(id, receiver))
                 }
                 Ok(Acquired::Now) => self.admitted(state, cost, Ok(now)).map(Entered::Admitted),
@@ -315,7 +332,7 @@ impl GroupCell {
     /// A waiter goes away: leaves the queue, or gives back what it had just been given.
     pub(crate) fn leave(self: &Arc<Self>, id: WaiterId, cost: Ru, answer: &mut oneshot::Receiver<Answer>) {
         self.with(|state, now| {
-            if state.waiting.remove(&id).is_some() {
+            if state.waiting.leave(id).is_some() {
                 state.node.cancel(now, id);
             } else if let Ok(Ok(_)) = answer.try_recv() {
                 state.node.give_back(now, cost);
@@ -466,7 +483,7 @@ impl CellState {
         Self {
             confirmed: *node.consumption(),
             node,
-            waiting: HashMap::default(),
+            waiting: Ranks::default(),
             open: 0,
             open_purses: Open::default(),
             entered: Time(0),

@@ -27,9 +27,10 @@ pub(crate) struct Account {
     pub(crate) closed: u64,
 }
 
-/// One thread's, in one group. Two cache lines' alignment, as processors fetch lines in pairs.
+/// One thread's, in one group. Two cache lines' alignment, as processors fetch lines in pairs, and in this order, so
+/// that an admission and its settlement touch the first line alone: few purses of a thousand groups are at hand.
 #[derive(Debug, Default)]
-#[repr(align(128))]
+#[repr(C, align(128))]
 pub(crate) struct Purse {
     pub(super) bias: Bias,
     tokens: AtomicI64,
@@ -39,6 +40,7 @@ pub(crate) struct Purse {
     arrived: AtomicI64,
     admitted: AtomicU64,
     operations: AtomicU64,
+    flat: AtomicI64,
     cancelled: AtomicU64,
     refused: AtomicU64,
     /// Operations of these costs are refused meanwhile.
@@ -49,7 +51,6 @@ pub(crate) struct Purse {
     read: AtomicI64,
     write: AtomicI64,
     network: AtomicI64,
-    flat: AtomicI64,
     shadow: AtomicI64,
     /// Sums of `Usage`, field by field.
     usage: [AtomicU64; Usage::FIELDS],

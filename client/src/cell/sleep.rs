@@ -27,6 +27,10 @@ impl Phase {
         Self { state: Some(Box::new(state)), ..Self::default() }
     }
 
+    pub(super) fn asleep(rest: Box<[u8]>) -> Self {
+        Self { state: None, rest }
+    }
+
     /// The state of a group that is awake.
     pub(super) fn state(&mut self) -> Option<&mut CellState> {
         self.state.as_deref_mut()
@@ -66,9 +70,16 @@ impl GroupCell {
         self.empty_slot(state);
         let slot = state.slot.as_ref().map(Slot::to_words).unwrap_or_default();
         let words: Vec<u64> = dormant.to_words().into_iter().chain(slot).collect();
-        *phase = Phase { state: None, rest: pack(&words) };
+        *phase = Phase::asleep(pack(&words));
         self.shared.roll.slept(self, dormant.consumption.usage.cpu_ns);
         true
+    }
+
+    /// What a group that sleeps remembers, for one to be made from it after this one; `None` when it is awake.
+    pub(crate) fn take_rest(&self) -> Option<Box<[u8]>> {
+        let mut phase = self.lock();
+        let asleep = phase.state().is_none();
+        asleep.then(|| std::mem::take(&mut phase.rest))
     }
 }
 

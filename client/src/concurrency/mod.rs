@@ -4,6 +4,7 @@
 //! probabilistic guarantees of finding bugs", ASPLOS 2010), with fixed seeds. Virtual time moves only when nobody can
 //! go on, and nobody's deadline is near: who is not admitted was forgotten.
 
+mod exits;
 mod purses;
 mod world;
 
@@ -22,6 +23,7 @@ use tidegate_core::node::{LeaseState, NodeConfig};
 use tidegate_core::units::{Rate, Ru, Span, Time};
 
 use crate::group::Group;
+use crate::hub::Hub;
 use crate::refused::Refused;
 use crate::virtual_time;
 use world::{FAR, GiveUp, World, assert_quiet, lump, settle, work};
@@ -34,6 +36,8 @@ fn schedules() -> usize {
 fn explore(scenario: fn()) {
     let mut config = Config::new();
     config.max_steps = MaxSteps::FailAfter(20_000);
+    // That a run's statics are dropped at its end is what is wanted.
+    config.silence_warnings = true;
     let random = Runner::new(RandomScheduler::new_from_seed(1, schedules()), config.clone()).run(scenario);
     let pct = Runner::new(PctScheduler::new_from_seed(1, 3, schedules()), config).run(scenario);
     let name = std::thread::current().name().unwrap_or_default().to_owned();
@@ -148,6 +152,61 @@ fn a_group_may_fall_asleep_at_any_moment() {
                 charged += worker.await.unwrap();
             }
             world.end().await;
+            assert_conserved(&group, &granted, charged);
+            assert_eq!(group.consumption().operations, 4);
+        });
+    });
+}
+
+/// A group that slept is put away at the moment at which it is used again; it serves everyone and counts all.
+#[test]
+fn a_sleeping_group_may_be_put_away_at_any_moment() {
+    /// When it has long given its lease up.
+    const LATER: Time = Time(5_000_000);
+    fn named(hub: &Hub) -> Group {
+        Group { cell: hub.registry.get_or_make(&hub.shared, "g").unwrap() }
+    }
+    explore(|| {
+        block_on(async {
+            let (world, group, granted) = generous_for(Span(0));
+            drop(group);
+            let hub = Arc::clone(&world.hub);
+            let workers: Vec<_> = [[20, 30], [5, 40]]
+                .into_iter()
+                .map(|costs| {
+                    let hub = Arc::clone(&hub);
+                    work(async move {
+                        let mut charged = 0;
+                        for (at, cost) in [Time(0), LATER].into_iter().zip(costs) {
+                            virtual_time::sleep_until(at).await;
+                            charged += settle(named(&hub).acquire(Ru(cost), FAR).await.unwrap(), cost - 5);
+                        }
+                        charged
+                    })
+                })
+                .collect();
+            let sleeper = {
+                let hub = Arc::clone(&hub);
+                work(async move {
+                    virtual_time::sleep_until(LATER).await;
+                    for _ in 0..3 {
+                        if let Some(cell) = hub.registry.get("g") {
+                            let name = cell.name().clone();
+                            cell.try_sleep(&cell.consumption(false));
+                            drop(cell);
+                            hub.registry.put_away(&name);
+                        }
+                        yield_now().await;
+                    }
+                    0
+                })
+            };
+            let mut charged = 0;
+            for worker in workers.into_iter().chain([sleeper]) {
+                charged += worker.await.unwrap();
+            }
+            world.end().await;
+            let group = named(&hub);
             assert_conserved(&group, &granted, charged);
             assert_eq!(group.consumption().operations, 4);
         });
@@ -315,7 +374,7 @@ fn leases_end_and_come_back_within_the_rate() {
             let clock = work(async {
                 for _ in 0..3 {
                     virtual_time::pass(Span::millis(450));
-                    shuttle::future::yield_now().await;
+                    yield_now().await;
                 }
             });
             for worker in workers.into_iter().chain([clock]) {

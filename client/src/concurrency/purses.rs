@@ -12,14 +12,16 @@ use tidegate_core::units::{Rate, Ru, Span, Time};
 use super::explore;
 use super::world::{FAR, World, assert_quiet, settle, work};
 use crate::group::Group;
+use crate::permit::Permit;
 use crate::refused::Refused;
+use crate::sync::Mutex;
 use crate::virtual_time;
 
 /// So much is there at once.
-const POOL: i64 = 10_000;
+pub(super) const POOL: i64 = 10_000;
 
 /// A lease on a full bucket, and nothing after it.
-fn full(ttl: Span) -> World {
+pub(super) fn full(ttl: Span) -> World {
     World::new(move |_, ask| {
         Grant::Leased(LeaseTerms {
             cap: Ru(POOL),
@@ -33,14 +35,30 @@ fn full(ttl: Span) -> World {
 }
 
 /// The group, once it has its lease, with purses: two operations at the same time make it busy.
-async fn busy(world: &World) -> Group {
+pub(super) async fn busy(world: &World) -> Group {
     let group = world.group("g");
     for _ in 0..2 {
         settle(group.acquire(Ru(1), FAR).await.unwrap(), 1);
     }
     assert!(group.cell.pay(Ru(0)).is_some(), "the purse is open");
-    crate::permit::Permit::new(&group.cell, Ru(0), group.cell.shared.clock.tick()).cancel();
+    Permit::new(&group.cell, Ru(0), group.cell.shared.clock.tick()).cancel();
     group
+}
+
+/// Looks at the group twice, which closes its purses.
+pub(super) fn look(group: &Group) {
+    for _ in 0..2 {
+        let state = group.state();
+        assert!(state.available <= Ru(POOL) && state.debt == Ru::ZERO, "{state:?}");
+    }
+}
+
+/// Ends the world; what was charged is counted, and what is left of the pool is there.
+pub(super) async fn end(world: World, group: &Group, charged: i64) {
+    world.end().await;
+    assert_quiet(&group.cell);
+    assert_eq!(group.consumption().ru().0, charged);
+    assert_eq!(group.state().available.0, POOL - charged);
 }
 
 /// Tokens in purses are spent once or come back, and every charge is counted once, whoever closes them when.
@@ -70,10 +88,7 @@ fn purses_make_nothing_and_lose_nothing() {
             let looker = {
                 let group = group.clone();
                 work(async move {
-                    for _ in 0..2 {
-                        let state = group.state();
-                        assert!(state.available <= Ru(POOL) && state.debt == Ru::ZERO, "{state:?}");
-                    }
+                    look(&group);
                     group.cell.renew_now();
                 })
             };
@@ -82,11 +97,8 @@ fn purses_make_nothing_and_lose_nothing() {
                 charged += worker.await.unwrap();
             }
             looker.await.unwrap();
-            world.end().await;
-            assert_quiet(&group.cell);
-            let consumed = group.consumption();
-            assert_eq!((consumed.ru().0, consumed.operations), (charged, 11));
-            assert_eq!(group.state().available.0, POOL - charged);
+            end(world, &group, charged).await;
+            assert_eq!(group.consumption().operations, 11);
         });
     });
 }
@@ -119,6 +131,101 @@ fn a_large_operation_gets_what_is_in_the_purses() {
             assert_eq!(group.state().available, Ru::ZERO);
             world.end().await;
             assert_quiet(&group.cell);
+        });
+    });
+}
+
+/// Whoever waits is told when the last of what it needs comes back, be it from the purse of another thread.
+#[test]
+fn what_comes_back_from_purses_wakes_who_waits_for_it() {
+    explore(|| {
+        block_on(async {
+            let world = full(Span::secs(60));
+            let group = busy(&world).await;
+            let others: Vec<_> = (0..2)
+                .map(|_| {
+                    let group = group.clone();
+                    work(async move {
+                        let mut charged = 0;
+                        for _ in 0..2 {
+                            // Nobody overtakes who waits.
+                            let Ok(dear) = group.try_acquire(Ru(100)) else { continue };
+                            if let Ok(idle) = group.try_acquire(Ru(50)) {
+                                idle.cancel();
+                            }
+                            charged += settle(dear, 10);
+                        }
+                        charged
+                    })
+                })
+                .collect();
+            let large = {
+                let group = group.clone();
+                work(async move {
+                    // What is left when everyone has settled.
+                    let all = POOL - 2 - 4 * 10;
+                    let permit = group.acquire(Ru(all), FAR).await.unwrap();
+                    // Not by a later look of the driver, which would come in time, too.
+                    assert_eq!(virtual_time::now(), Time(0), "admitted late");
+                    settle(permit, all)
+                })
+            };
+            let mut charged = 2;
+            for worker in others.into_iter().chain([large]) {
+                charged += worker.await.unwrap();
+            }
+            end(world, &group, charged).await;
+        });
+    });
+}
+
+/// A permit is settled wherever it ends up: what it took from one purse, another one gives back or pays for.
+#[test]
+fn permits_are_settled_in_other_threads() {
+    explore(|| {
+        block_on(async {
+            let world = full(Span::secs(60));
+            let group = busy(&world).await;
+            let table: Arc<Mutex<Vec<(usize, Permit<'static>)>>> = Arc::default();
+            let settled = |(way, permit): (usize, Permit<'static>)| match way {
+                0 => settle(permit, 2),
+                1 => settle(permit, 16),
+                2 => {
+                    drop(permit);
+                    9
+                }
+                _ => {
+                    permit.cancel();
+                    0
+                }
+            };
+            let workers: Vec<_> = (0..3)
+                .map(|_| {
+                    let (group, table) = (group.clone(), Arc::clone(&table));
+                    work(async move {
+                        let mut charged = 0;
+                        for way in 0..4 {
+                            let permit = group.try_acquire(Ru(9)).unwrap().into_owned();
+                            table.lock().unwrap().push((way, permit));
+                            let oldest = {
+                                let mut table = table.lock().unwrap();
+                                (table.len() > 2).then(|| table.remove(0))
+                            };
+                            charged += oldest.map_or(0, settled);
+                        }
+                        charged
+                    })
+                })
+                .collect();
+            let mut charged = 2;
+            for worker in workers {
+                charged += worker.await.unwrap();
+            }
+            let table = std::mem::take(&mut *table.lock().unwrap());
+            charged += table.into_iter().map(settled).sum::<i64>();
+            assert_eq!(charged, 2 + 3 * (2 + 16 + 9));
+            end(world, &group, charged).await;
+            assert_eq!(group.consumption().operations, 11);
         });
     });
 }

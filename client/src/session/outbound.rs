@@ -27,6 +27,10 @@ impl Session {
         stream.urgent &= !hub.shared.due.is_empty();
         let cells = hub.shared.roll.awake();
         let reports = hub.reports().collect(seq, &cells, stream.max_entries);
+        // Who holds a group has it kept whole.
+        drop(cells);
+        let asleep = hub.reports().fell_asleep();
+        asleep.iter().for_each(|name| hub.registry.put_away(name));
         stream.last_look = now;
         if entries.is_empty() && reports.is_empty() {
             return Ok(());

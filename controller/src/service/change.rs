@@ -3,10 +3,12 @@
 //! A plan is a list of edits, which are both stored rows and steps in memory. Revision, counters and the audit entry
 //! join the same transaction. When the store fails nothing is in force and the caller is told.
 
+use std::ops::ControlFlow;
 use std::sync::{Arc, PoisonError};
 
-use tidegate_core::group::GroupId;
+use tidegate_core::group::{ClientId, GroupId};
 use tidegate_core::units::Time;
+use tidegate_core::usage::Consumption;
 
 use super::{Event, EventKind, Service, State};
 use crate::audit::{Actor, Change};
@@ -17,8 +19,9 @@ use crate::error::AdminError;
 use crate::limits::MAX_EVENT_PARTS;
 use crate::name::GroupName;
 use crate::store::records::{
-    META_COST_ROLES, META_EPOCH, META_LONGEST_TTL, META_NEXT_GROUP, META_NEXT_WATCH, META_REVISION,
-    StoredBinding, StoredGroup, group_key, ledger_key, number, put_json, put_number, u64_key,
+    META_COST_ROLES, META_EPOCH, META_LONGEST_TTL, META_NEXT_CLIENT, META_NEXT_GROUP, META_NEXT_WATCH,
+    META_REVISION, StoredBinding, StoredGroup, consumption, consumption_bytes, group_key, ledger_key, number,
+    put_json, put_number, retired_key, retired_keys, retired_of, u64_key,
 };
 use crate::store::{Batch, StoreError, Table, Write};
 use crate::watches::Watch;
@@ -59,15 +62,17 @@ impl Service {
         plan: impl FnOnce(&State) -> Result<Plan<T>, AdminError>,
     ) -> Result<T, AdminError> {
         let _in_order = self.changes.lock().unwrap_or_else(PoisonError::into_inner);
-        let (plan, batch) = {
+        let (plan, batch, created) = {
             let state = self.lock();
             let plan = plan(&state)?;
             if plan.edits.is_empty() {
                 return Ok(plan.reply);
             }
             let batch = self.batch(&state, &plan, actor)?;
-            (plan, batch)
+            let created = state.created(&plan.edits);
+            (plan, batch, created)
         };
+        let before = self.counted_before(&created)?;
         self.commit(&batch)?;
         tracing::info!(
             actor = actor.as_str(), action = plan.change.action, subject = %plan.change.subject, "definitions changed"
@@ -85,6 +90,12 @@ impl Service {
         let removed: Vec<GroupName> = removed.collect();
         for edit in plan.edits {
             state.apply(now, edit)?;
+        }
+        for (client, group, total) in before {
+            // One that was folded meanwhile reports no more.
+            if state.clients.get(client).is_some() {
+                state.ledger.begin_at(client, group, total);
+            }
         }
         self.metrics.changes.inc();
         self.count_definitions(&state);
@@ -140,6 +151,26 @@ impl Service {
         Ok(batch)
     }
 
+    /// What was counted for groups that had the names of these, which are new.
+    fn counted_before(
+        &self,
+        created: &[(GroupId, GroupName)],
+    ) -> Result<Vec<(ClientId, GroupId, Consumption)>, StoreError> {
+        let mut before = Vec::new();
+        for (id, name) in created {
+            let mut visit = |key: &[u8], value: &[u8]| {
+                let (other, client) = retired_of(key)?;
+                if other != *name {
+                    return Ok(ControlFlow::Break(()));
+                }
+                before.push((client, *id, consumption(Table::Retired, value)?));
+                Ok(ControlFlow::Continue(()))
+            };
+            self.store.scan(Table::Retired, &retired_keys(name), &mut visit)?;
+        }
+        Ok(before)
+    }
+
     pub(super) fn count_definitions(&self, state: &State) {
         let count = |n: usize| i64::try_from(n).unwrap_or(i64::MAX);
         self.metrics.groups.set(count(state.catalog.len()));
@@ -148,6 +179,17 @@ impl Service {
 }
 
 impl State {
+    /// Groups that are there after these edits and not before.
+    fn created(&self, edits: &[Edit]) -> Vec<(GroupId, GroupName)> {
+        let created = edits.iter().filter_map(|edit| match edit {
+            Edit::PutGroup(id, definition) if self.catalog.get(*id).is_none() => {
+                Some((*id, definition.name.clone()))
+            }
+            _ => None,
+        });
+        created.collect()
+    }
+
     /// The rows of an edit.
     fn rows(&self, edit: &Edit, batch: &mut Batch) -> Result<(), StoreError> {
         match edit {
@@ -163,10 +205,10 @@ impl State {
             Edit::RemoveGroup(id) => {
                 batch.push(Write::Delete(Table::Groups, group_key(*id)));
                 batch.push(Write::Delete(Table::Folded, group_key(*id)));
-                let watches = self.catalog.name(*id).into_iter().flat_map(|name| self.watches.of_group(name));
+                let Some(name) = self.catalog.name(*id) else { return Ok(()) };
+                self.retire(*id, name, batch)?;
+                let watches = self.watches.of_group(name);
                 batch.extend(watches.map(|watch| Write::Delete(Table::Watches, u64_key(watch.id))));
-                let rows = self.ledger.rows(*id).map(|(client, _)| client);
-                batch.extend(rows.map(|client| Write::Delete(Table::Ledger, ledger_key(client, *id))));
             }
             Edit::Bind(principal, group) => {
                 let stored = StoredBinding { principal: principal.clone(), group: group.to_string() };
@@ -188,6 +230,27 @@ impl State {
                 batch.extend(ids.iter().map(|id| Write::Delete(Table::Watches, u64_key(*id))));
             }
             Edit::Note => {}
+        }
+        Ok(())
+    }
+
+    /// How far a group that is removed was counted takes the place of its rows. Writes to a table stand together: the
+    /// store opens it once for all of them.
+    fn retire(&self, id: GroupId, name: &GroupName, batch: &mut Batch) -> Result<(), StoreError> {
+        let reported = || self.ledger.reported(id);
+        batch.extend(reported().map(|(client, _)| Write::Delete(Table::Ledger, ledger_key(client, id))));
+        batch.extend(reported().map(|(client, total)| {
+            Write::Put(Table::Retired, retired_key(name, client), consumption_bytes(total))
+        }));
+        // A node that no flush has stored yet would get another number after a crash.
+        let fresh = reported().filter_map(|(client, _)| {
+            let known = self.clients.get(client).filter(|known| known.stored_unix_ms.is_none())?;
+            Some(put_json(Table::Clients, u64_key(client.0), &known.stored()))
+        });
+        let fresh: Batch = fresh.collect::<Result<_, _>>()?;
+        if !fresh.is_empty() {
+            batch.extend(fresh);
+            batch.push(put_number(META_NEXT_CLIENT, self.clients.next_id()));
         }
         Ok(())
     }

@@ -163,12 +163,7 @@ impl State {
             let fresh = client
                 .stored_unix_ms
                 .is_some_and(|stored| client.heard_unix_ms.saturating_sub(stored) < HEARD_EVERY_MS);
-            let stored = StoredClient {
-                name: client.name.clone(),
-                incarnation: client.number,
-                heard_unix_ms: client.heard_unix_ms,
-            };
-            (!fresh).then_some((*id, stored))
+            (!fresh).then(|| (*id, client.stored()))
         });
         let clients = clients.collect();
         // In the order of the keys, so that neighbours go to the same page.

@@ -3,16 +3,17 @@
 //! The tombstone goes into memory first, so that nothing more is counted for a folded incarnation; what was counted is
 //! flushed; then rows, totals and tombstone change in one transaction. A failed transaction is tried again.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ops::ControlFlow;
 use std::sync::PoisonError;
 
 use tidegate_core::group::{ClientId, GroupId};
-use tidegate_core::usage::Consumption;
 
 use super::Service;
+use super::load::each;
 use crate::store::records::{
-    consumption, consumption_bytes, group_key, ledger_key, pair_key, pair_of, put_number_in, u64_key,
+    consumption, consumption_bytes, group_key, ledger_key, pair_key, pair_of, put_number_in, retired_of,
+    u64_key,
 };
 use crate::store::{Batch, StoreError, Table, Write};
 
@@ -20,7 +21,7 @@ use crate::store::{Batch, StoreError, Table, Write};
 #[derive(Debug, Default)]
 pub(super) struct Folding {
     tombstones: BTreeMap<String, u64>,
-    clients: Vec<ClientId>,
+    clients: BTreeSet<ClientId>,
 }
 
 impl Service {
@@ -44,31 +45,34 @@ impl Service {
         self.commit(&batch)?;
         let folded = std::mem::take(&mut *folding);
         tracing::info!(incarnations = folded.clients.len(), "folded the consumption of silent nodes");
-        let mut state = self.lock();
-        for client in folded.clients {
-            state.ledger.forget(client);
-        }
+        self.lock().ledger.forget(&folded.clients);
         Ok(())
     }
 
     /// The transaction that folds.
     fn folded(&self, folding: &Folding) -> Result<Batch, StoreError> {
         let mut batch = Batch::new();
-        let mut sums: BTreeMap<GroupId, Consumption> = BTreeMap::new();
         for client in &folding.clients {
-            let mut visit = |key: &[u8], value: &[u8]| {
+            let mut visit = |key: &[u8], _: &[u8]| {
                 let (holder, group) = pair_of(Table::Ledger, key)?;
                 if holder != client.0 {
                     return Ok(ControlFlow::Break(()));
                 }
-                let sum = sums.entry(group).or_default();
-                *sum = sum.plus(&consumption(Table::Ledger, value)?);
                 batch.push(Write::Delete(Table::Ledger, ledger_key(*client, group)));
                 Ok(ControlFlow::Continue(()))
             };
             self.store.scan(Table::Ledger, &pair_key(client.0, GroupId::ROOT), &mut visit)?;
             batch.push(Write::Delete(Table::Clients, u64_key(client.0)));
         }
+        each(&*self.store, Table::Retired, |key, _| {
+            let (_, client) = retired_of(key)?;
+            if folding.clients.contains(&client) {
+                batch.push(Write::Delete(Table::Retired, key.to_vec()));
+            }
+            Ok(())
+        })?;
+        // Everything they reported is stored: what is in memory is what is on disk.
+        let sums = self.lock().ledger.charged_by(&folding.clients);
         let keys: Vec<_> = sums.keys().map(|group| group_key(*group)).collect();
         let before = self.store.get(Table::Folded, &keys)?;
         for ((group, sum), before) in sums.into_iter().zip(before) {

@@ -167,17 +167,19 @@ impl Service {
             Err(error) => refuse("backwards", &error),
             Ok(delta) if delta == Consumption::default() => {}
             Ok(delta) => {
-                state.charged.insert(id);
                 state.history.add(id, unix_us / 1_000_000, &delta);
                 let live = state.live.entry(id).or_insert_with(|| {
+                    state.charged.insert(id);
                     let name = state.catalog.name(id).map_or("", GroupName::as_str);
                     (Live::default(), self.metrics.charges(name))
                 });
                 live.0.add(now, delta.ru());
                 live.1.add(delta.ru());
                 state.live_clients.entry((id, client)).or_default().add(now, delta.ru());
-                // An earlier incarnation is stored as known together with its rows.
-                state.unstored.entry(client).or_default();
+                if client != caller.client {
+                    // An earlier incarnation is stored as known together with its rows.
+                    state.unstored.entry(client).or_default();
+                }
             }
         }
     }

@@ -36,7 +36,8 @@ use crate::statements::Statements;
 use crate::store::records::{
     META_CLEAN, META_COST_ROLES, META_EPOCH, META_FENCE, META_LONGEST_TTL, META_NEXT_CLIENT, META_NEXT_GROUP,
     META_NEXT_WATCH, META_PROOF_KEY, META_REVISION, SavedLeases, StoredBinding, StoredGroup, bad,
-    consumption, group_key, group_of, json, number, pair_key, pair_of, put_json, put_number, u64_of,
+    consumption, group_key, group_of, json, number, pair_key, pair_of, put_json, put_number, retired_of,
+    u64_of,
 };
 use crate::store::{Batch, Store, StoreError, Table, Write};
 use crate::watches::{Watch, Watches};
@@ -249,9 +250,18 @@ fn load_ledger(store: &dyn Store, catalog: &Catalog) -> Result<(Ledger, BTreeSet
         }
         Ok(())
     })?;
+    let mut before: Vec<(ClientId, GroupId, Consumption)> = Vec::new();
+    each(store, Table::Retired, |key, value| {
+        let ((name, client), total) = (retired_of(key)?, consumption(Table::Retired, value)?);
+        before.extend(catalog.id(&name).map(|group| (client, group, total)));
+        Ok(())
+    })?;
     let charged =
         rows.iter().map(|(_, group, _)| *group).chain(folded.iter().map(|(group, _)| *group)).collect();
-    Ok((Ledger::load(rows.into_iter(), folded.into_iter()), charged))
+    let ledger = Ledger::load(folded.into_iter(), before.into_iter(), rows.into_iter());
+    let ledger =
+        ledger.map_err(|_| bad(Table::Ledger, "a row has less than was counted before its group"))?;
+    Ok((ledger, charged))
 }
 
 fn load_bindings(store: &dyn Store, catalog: &Catalog) -> Result<Bindings, StoreError> {
@@ -295,7 +305,7 @@ fn load_clients(store: &dyn Store, meta: &Meta) -> Result<Clients, StoreError> {
     Ok(clients)
 }
 
-/// The watch list. What ended meanwhile goes with the first expiry.
+/// The watch list. What ended meanwhile goes with the first expiry, and what covers no statement at once.
 fn load_watches(store: &dyn Store, meta: &Meta, catalog: &Catalog) -> Result<Watches, StoreError> {
     let mut watches = Watches::new(meta.number(META_NEXT_WATCH)?.unwrap_or(1));
     each(store, Table::Watches, |key, value| {
@@ -306,10 +316,10 @@ fn load_watches(store: &dyn Store, meta: &Meta, catalog: &Catalog) -> Result<Wat
             return Err(bad(Table::Watches, &format!("watch {id} has the id {}", watch.id)));
         }
         let known = |group| catalog.id(group).is_some();
-        if known(&watch.group) && watch.switch_group().is_none_or(known) {
+        if known(&watch.group) && watch.switch_group().is_none_or(known) && !watch.is_blank() {
             watches.put(watch);
         } else {
-            // It was convicted while its group was being deleted.
+            // It was convicted while its group was being deleted, or by its text without one.
             watches.mark_dirty([id]);
         }
         Ok(())

@@ -135,15 +135,10 @@ impl Service {
             let live = state.live.get(&id).map_or(Rate::ZERO, |(live, _)| live.rate(now));
             rows.push(UsageRow { group: name.clone(), client: None, live, total });
             if per_client {
-                let by_client = state.ledger.rows(id).filter_map(|(client, total)| {
+                let by_client = state.ledger.charged(id).filter_map(|(client, total)| {
                     let live =
                         state.live_clients.get(&(id, client)).map_or(Rate::ZERO, |live| live.rate(now));
-                    Some(UsageRow {
-                        group: name.clone(),
-                        client: Some(state.identity(client)?),
-                        live,
-                        total: *total,
-                    })
+                    Some(UsageRow { group: name.clone(), client: Some(state.identity(client)?), live, total })
                 });
                 rows.extend(by_client);
             }

@@ -175,6 +175,7 @@ const fn definition(table: Table) -> TableDefinition<'static, &'static [u8], &'s
         Table::Tombstones => "tombstones",
         Table::Ledger => "ledger",
         Table::Folded => "folded",
+        Table::Retired => "retired",
         Table::Minutes => "minutes",
         Table::Hours => "hours",
         Table::Audit => "audit",

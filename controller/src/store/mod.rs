@@ -32,6 +32,8 @@ pub enum Table {
     Ledger,
     /// Group to the consumption of incarnations that were folded.
     Folded,
+    /// (name, client) to what was counted for groups of that name that were removed.
+    Retired,
     /// (minute, group) to consumption.
     Minutes,
     /// (hour, group) to consumption.

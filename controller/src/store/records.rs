@@ -14,6 +14,7 @@ use tidegate_core::view::{SavedLease, Snapshot};
 use super::{StoreError, Table, Write};
 use crate::bindings::Principal;
 use crate::group_text::GroupText;
+use crate::name::GroupName;
 
 /// Version of everything in this file.
 pub const FORMAT: u32 = 1;
@@ -185,6 +186,27 @@ pub fn ledger_key(client: ClientId, group: GroupId) -> Vec<u8> {
     pair_key(client.0, group)
 }
 
+/// Begin of the keys of what was counted for removed groups of a name, which holds no zero byte.
+pub fn retired_keys(name: &GroupName) -> Vec<u8> {
+    [name.as_str().as_bytes(), b"\0"].concat()
+}
+
+/// Key of what was counted of a client for removed groups of a name.
+pub fn retired_key(name: &GroupName, client: ClientId) -> Vec<u8> {
+    [retired_keys(name).as_slice(), client.0.to_be_bytes().as_slice()].concat()
+}
+
+/// Reads what [`retired_key`] wrote.
+pub fn retired_of(key: &[u8]) -> Result<(GroupName, ClientId), StoreError> {
+    let table = Table::Retired;
+    let zero = key.iter().position(|byte| *byte == 0);
+    let (name, client) =
+        zero.and_then(|zero| Some((key.get(..zero)?, key.get(zero + 1..)?))).unwrap_or_default();
+    let name =
+        GroupName::parse(&String::from_utf8_lossy(name)).map_err(|error| bad(table, &error.to_string()))?;
+    Ok((name, ClientId(u64_of(table, client)?)))
+}
+
 /// Consumption as bytes.
 pub fn consumption_bytes(consumption: &Consumption) -> Vec<u8> {
     let mut bytes = Vec::with_capacity(CONSUMPTION_BYTES);
@@ -214,30 +236,13 @@ pub fn bad(table: Table, reason: &str) -> StoreError {
 
 #[cfg(test)]
 mod tests {
-    use tidegate_core::usage::{RuParts, Usage};
-
     use super::*;
 
+    /// From one on in the order of the words; the last is the largest there is.
     fn sample() -> Consumption {
-        Consumption {
-            charged: RuParts { cpu: Ru(1), read: Ru(2), write: Ru(3), network: Ru(4), flat: Ru(5) },
-            shadow: Ru(6),
-            operations: 7,
-            throttled: 8,
-            waited_us: 9,
-            usage: Usage {
-                cpu_ns: 10,
-                read_requests: 11,
-                read_batches: 12,
-                read_bytes: 13,
-                write_requests: 14,
-                write_batches: 15,
-                write_bytes: 16,
-                net_in_bytes: 17,
-                net_out_bytes: 18,
-                cross_zone_bytes: u64::MAX,
-            },
-        }
+        let mut words: [u64; Consumption::WORDS] = std::array::from_fn(|place| place as u64 + 1);
+        words[Consumption::WORDS - 1] = u64::MAX;
+        Consumption::from_words(words).unwrap()
     }
 
     #[test]

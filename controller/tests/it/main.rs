@@ -15,6 +15,8 @@ mod recovery;
 #[cfg(test)]
 mod rest;
 #[cfg(test)]
+mod retired;
+#[cfg(test)]
 mod runaways;
 #[cfg(test)]
 mod sessions;

@@ -92,6 +92,12 @@ impl Lab {
         self.admin().await.create_group(request).await.unwrap();
     }
 
+    /// Deletes a group that nothing uses.
+    pub(crate) async fn delete(&self, name: &str) {
+        let request = v1::DeleteGroupRequest { name: name.to_owned(), ..v1::DeleteGroupRequest::default() };
+        self.admin().await.delete_group(request).await.unwrap();
+    }
+
     /// One REST request.
     pub(crate) async fn http(&self, method: &str, path: &str, body: Option<&str>) -> (u16, Value) {
         let (status, text) =

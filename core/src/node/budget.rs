@@ -160,9 +160,12 @@ impl Budget {
     }
 
     fn earn(&mut self, until: Time) {
-        let earned = self.accrual.take(self.income(), until.since(self.last));
-        self.last = self.last.max(until);
-        self.add(earned);
+        // Many waiters are admitted at one moment.
+        if until > self.last {
+            let earned = self.accrual.take(self.income(), until.since(self.last));
+            self.last = until;
+            self.add(earned);
+        }
         debug_assert!(self.tokens <= self.room() && self.tokens >= Ru::ZERO, "I4: {self:?}");
     }
 

@@ -240,7 +240,7 @@ impl NodeGroup {
         if difference.is_positive() {
             self.budget.spend(difference);
             self.worst_debt = self.worst_debt.max(self.budget.debt());
-        } else {
+        } else if difference < Ru::ZERO {
             self.budget.refund(Ru::ZERO - difference);
         }
         self.consumption = self.consumption.plus(actual);

@@ -42,10 +42,8 @@ pub(super) struct Rules {
     pub(super) backslash: bool,
     /// `E'..'`, in which a backslash escapes, and `U&'..'`.
     pub(super) escape_prefix: bool,
-    /// `Q'[..]'`, as in Oracle.
-    pub(super) delimited_strings: bool,
-    /// `@a` and `#a` may be names, or not.
-    pub(super) signs_begin_names: bool,
+    /// The server is not known: `Q'[..]'` of Oracle and `R'..'` of BigQuery may be strings, `@a` and `#a` names.
+    pub(super) any_server: bool,
     /// `$tag$..$tag$`.
     pub(super) dollar_quotes: bool,
     /// `$1` or `$name` is a placeholder.
@@ -84,8 +82,7 @@ impl SqlDialect {
             classes: classes(b"", b"+-*/<>=~!%^&|:#@"),
             backslash: false,
             escape_prefix: true,
-            delimited_strings: true,
-            signs_begin_names: true,
+            any_server: true,
             dollar_quotes: true,
             dollar_placeholders: true,
             double_quoted_strings: false,
@@ -103,8 +100,7 @@ impl SqlDialect {
             classes: classes(b"$@", b"+-*/<>=~!%^&|:"),
             backslash: true,
             escape_prefix: false,
-            delimited_strings: false,
-            signs_begin_names: false,
+            any_server: false,
             dollar_quotes: false,
             dollar_placeholders: false,
             double_quoted_strings: true,
@@ -117,8 +113,7 @@ impl SqlDialect {
         };
         static POSTGRESQL: Rules = Rules {
             classes: classes(b"", b"+-*/<>=~!%^&|:#@?`"),
-            delimited_strings: false,
-            signs_begin_names: false,
+            any_server: false,
             backtick_identifiers: false,
             question_placeholders: false,
             colon_placeholders: false,
@@ -127,8 +122,7 @@ impl SqlDialect {
         static SQLITE: Rules = Rules {
             classes: classes(b"", b"+-*/<>=~!%^&|:"),
             escape_prefix: false,
-            delimited_strings: false,
-            signs_begin_names: false,
+            any_server: false,
             dollar_quotes: false,
             bracket_identifiers: true,
             nested_comments: false,

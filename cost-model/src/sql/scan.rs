@@ -85,21 +85,25 @@ impl<S: Sink> Scanner<'_, S> {
             || self.text.class_at(2) & class::SPACE != 0
     }
 
-    /// Whether a sign before the word that began there makes a name of both, and a string follows.
-    fn may_be_named(&self, start: usize) -> bool {
+    /// Whether a string follows the word that began at `start` whose end cannot be told. `@q'..` is a name and a
+    /// string, or an operator and a string with a prefix. In `R'..` or `B"..` a backslash escapes or not, and three
+    /// quotes are one, as the server has it; or it is a word before a quoted name.
+    fn begins_an_unclear_string(&self, start: usize, word: &[u8]) -> bool {
         let sign = || start.checked_sub(1).and_then(|before| self.text.bytes.get(before));
-        self.text.rules.signs_begin_names
-            && self.text.peek(0) == Some(b'\'')
-            && matches!(sign(), Some(b'@' | b'#'))
+        let unclear = match self.text.peek(0) {
+            Some(b'\'') => matches!(sign(), Some(b'@' | b'#')) || is_one_of(word, &[b"r", b"rb", b"br"]),
+            Some(b'"') => is_one_of(word, &[b"r", b"b", b"rb", b"br"]),
+            _ => false,
+        };
+        unclear && self.text.rules.any_server
     }
 
     /// Reads the string of which `word` is the prefix, as in `N'..'`, if it is one.
     fn prefixes_a_string(&mut self, word: &[u8]) -> bool {
         let escapes = self.text.rules.escape_prefix;
-        let delimited = || [b"q".as_slice(), b"nq"].iter().any(|prefix| word.eq_ignore_ascii_case(prefix));
-        if self.text.rules.delimited_strings
+        if self.text.rules.any_server
             && self.text.peek(0) == Some(b'\'')
-            && delimited()
+            && is_one_of(word, &[b"q", b"nq"])
             && self.text.delimited_string()
         {
             self.out.literal(Literal::String);
@@ -185,8 +189,8 @@ impl<S: Sink> Scanner<'_, S> {
         let start = self.text.at;
         self.text.word();
         let word = self.text.since(start);
-        if self.may_be_named(start) {
-            // `@q'..` is a name and a string, or an operator and a string with a prefix: the rest counts as value.
+        if self.begins_an_unclear_string(start, word) {
+            // All of the rest counts as value.
             self.text.at = self.text.bytes.len();
             self.out.literal(Literal::String);
         } else if word.len() > 2 || !self.prefixes_a_string(word) {
@@ -198,4 +202,9 @@ impl<S: Sink> Scanner<'_, S> {
         self.text.number();
         self.out.literal(Literal::Number);
     }
+}
+
+/// Whether a word is one of these, in any case.
+fn is_one_of(word: &[u8], words: &[&[u8]]) -> bool {
+    words.iter().any(|other| word.eq_ignore_ascii_case(other))
 }

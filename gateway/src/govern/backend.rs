@@ -28,6 +28,15 @@ struct Counted {
     last: Usage,
 }
 
+/// What tells PostgreSQL's process for one connection from others of the same number on other machines.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Proof {
+    /// The gateway's end of a TCP connection has this port, which stands in the process's title.
+    Port(u16),
+    /// At the Unix socket listens this process, whose child it is.
+    Postmaster(u32),
+}
+
 /// The server's side of a connection, on this machine.
 #[derive(Debug)]
 pub(crate) struct Backend {
@@ -38,16 +47,20 @@ pub(crate) struct Backend {
 }
 
 impl Backend {
-    /// The PostgreSQL server process `pid`, provided that it is one, and that it serves the client at `port`: a
-    /// process of the same number on this machine proves nothing when the database is elsewhere.
-    pub(crate) fn postgres(pid: u32, port: Option<u16>) -> Option<Self> {
+    /// The PostgreSQL server process `pid`, provided that it is one, and that it serves this connection: a process of
+    /// the same number on this machine proves nothing when the database is elsewhere.
+    pub(crate) fn postgres(pid: u32, proof: Option<Proof>) -> Option<Self> {
         let title = std::fs::read(process(pid).join("cmdline")).ok()?;
         let title = String::from_utf8_lossy(&title);
-        let serves = port.is_some_and(|port| title.contains(&format!("({port})")));
+        let parent = parent(pid);
+        let serves = match proof? {
+            Proof::Port(port) => title.contains(&format!("({port})")),
+            Proof::Postmaster(postmaster) => title.contains("[local]") && parent == Some(postmaster),
+        };
         if !title.starts_with("postgres") || !serves {
             return None;
         }
-        let postmaster = parent(pid).map(|parent| process(parent).join(format!("task/{parent}/children")));
+        let postmaster = parent.map(|parent| process(parent).join(format!("task/{parent}/children")));
         Some(Self { own: Counted::open(&process(pid))?, pid, postmaster, workers: BTreeMap::new() })
     }
 
@@ -169,8 +182,10 @@ mod tests {
 
     #[test]
     fn a_process_that_is_no_server_is_not_metered() {
-        assert!(Backend::postgres(std::process::id(), Some(1)).is_none());
-        assert!(Backend::postgres(u32::MAX, Some(1)).is_none());
+        for proof in [None, Some(Proof::Port(1)), Some(Proof::Postmaster(1))] {
+            assert!(Backend::postgres(std::process::id(), proof).is_none());
+            assert!(Backend::postgres(u32::MAX, proof).is_none());
+        }
         assert!(Backend::thread(std::process::id(), u32::MAX).is_none());
     }
 

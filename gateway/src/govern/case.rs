@@ -5,8 +5,10 @@ use std::sync::Arc;
 use tidegate_client::GroupName;
 use tidegate_cost_model::Template;
 use tidegate_proto::v1;
+use tidegate_sql::TextDigest;
 
 use super::governor::Governor;
+use super::known::fingerprint;
 use super::rules::Action;
 use super::subject::Login;
 
@@ -16,8 +18,8 @@ pub(super) struct Case {
     pub(super) governor: Arc<Governor>,
     pub(super) login: Arc<Login>,
     pub(super) template: Arc<Template>,
-    /// SHA-256 of the text, where a rule may want to watch it.
-    pub(super) text_digest: String,
+    /// Of its text, where a rule or a watch may need it.
+    pub(super) digest: Option<TextDigest>,
 }
 
 /// What it was convicted by.
@@ -43,9 +45,9 @@ impl Case {
             r#match: r#match.to_owned(),
             action: action.name().to_owned(),
             switch_group: action.switch_group().to_owned(),
-            fingerprint: self.template.fingerprint().to_string(),
+            fingerprint: fingerprint(&self.template).unwrap_or_default(),
             template: self.template.text().to_owned(),
-            text_sha256: self.text_digest.clone(),
+            text_sha256: self.digest.map(|digest| digest.to_string()).unwrap_or_default(),
             rule,
             tenant: self.login.tenant.clone(),
             user: self.login.user.clone(),

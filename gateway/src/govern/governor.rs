@@ -1,6 +1,5 @@
 //! Finds who pays, admits statements, and keeps what is learnt of them. One per gateway process.
 
-use std::cell::LazyCell;
 use std::fmt;
 use std::pin::Pin;
 use std::sync::Arc;
@@ -9,13 +8,13 @@ use std::time::Duration;
 use tidegate_client::{Client, Group, GroupName, Permit, Refused, Ru, Unconfirmed};
 use tidegate_cost_model::{Aim, CostTable, Estimator, Fingerprinter, SqlDialect, Template};
 use tidegate_proto::v1;
-use tidegate_sql::exact_digest;
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::JoinHandle;
 use tonic::transport::Channel;
 
 use super::case::{Case, Grounds};
 use super::denied::Denied;
+use super::known::{Known, SqlText, fingerprint};
 use super::policy::{InTransaction, Policy};
 use super::report;
 use super::rules::{Action, Limit, Rules};
@@ -136,11 +135,11 @@ impl Governor {
         let switches = self.policy.switchers.contains(&login.tenant, &login.user);
         let may_switch = is_admin || switches || self.policy.anybody_switches;
         // A hint at a group that does not exist is ignored, as in a statement.
-        let chosen = match login.hint().filter(|_| may_switch) {
+        let named = match login.hint().filter(|_| may_switch) {
             Some(name) => self.client.group(&name).await.ok(),
             None => None,
         };
-        Ok(Subject { login: Arc::new(login), bound, chosen, is_admin, may_switch })
+        Ok(Subject { login: Arc::new(login), bound, named, chosen: None, is_admin, may_switch })
     }
 
     /// A handle of a group that probably exists.
@@ -156,60 +155,57 @@ impl Governor {
         }
     }
 
+    /// What is kept of a statement that is prepared.
+    pub(crate) fn known(&self, dialect: SqlDialect, seen: &[u8], whole: bool) -> Known {
+        Known::new(self.template(dialect, seen), SqlText::of(seen, whole))
+    }
+
     /// Asks for admission of a statement of `subject`; `text` is looked at where texts are watched.
     pub(crate) fn admit(
         self: &Arc<Self>,
         subject: &Subject,
         template: &Arc<Template>,
-        text: &[u8],
+        text: SqlText<'_>,
         in_transaction: bool,
     ) -> Admission {
         let hint = template.resource_group().filter(|_| subject.may_switch);
         let hinted = hint.and_then(|name| self.group(name));
         let group = hinted.clone().unwrap_or_else(|| subject.group());
-        let book = self.rules.book();
-        let fingerprint = template.fingerprint();
-        // What is no UTF-8 cannot be watched by its text, as SQL could not name it.
-        let digest = LazyCell::new(|| std::str::from_utf8(text).map(exact_digest).unwrap_or_default());
-        let watched = book.watch(group.name(), || fingerprint.to_string(), || digest.clone());
-        let text_digest = if book.limit(group.name()).is_some() { digest.clone() } else { String::new() };
+        // A hint may lead nowhere, and then it is the rules of another group.
+        let needs_text = hinted.is_some() || self.rules.book().needs_texts(group.name());
         let mut request = Request {
             case: Case {
                 governor: Arc::clone(self),
                 login: Arc::clone(&subject.login),
                 template: Arc::clone(template),
-                text_digest,
+                digest: if needs_text { text.digest() } else { None },
             },
             convicted: None,
-            estimate: self.estimator.estimate(fingerprint, template.kind()),
+            estimate: self.estimator.estimate(template.fingerprint(), template.kind()),
         };
-        if let Some(watch) = watched {
-            request.case.convict(group.name(), &watch.action, Grounds::Watch);
-            if watch.action == Action::Kill {
-                self.count_throttled(&group, template, Duration::ZERO);
-                return Admission::Denied(Denied::watched(group.name(), watch.id));
-            }
-            request.convicted = Some(watch.action.clone());
+        if let Err(denied) = request.judge(&group) {
+            return Admission::Denied(denied);
         }
-        if let Some(permit) = group.take(request.estimate).map(Permit::into_owned) {
-            return Admission::Now(Box::new(request.run(group, permit, Duration::ZERO)));
+        let payer = request.payer(&group);
+        if let Some(permit) = payer.take(request.estimate).map(Permit::into_owned) {
+            return Admission::Now(Box::new(request.run(group, payer, permit, Duration::ZERO)));
         }
-        let obstacle = group.check(request.estimate).err().map(Refused::into_owned);
+        let obstacle = payer.check(request.estimate).err().map(Refused::into_owned);
         if let Some(refused @ Refused::ShutDown { .. }) = obstacle {
-            return Admission::Denied(Denied::refused(&refused, &group, Duration::ZERO));
+            return Admission::Denied(Denied::refused(&refused, &payer, Duration::ZERO));
         }
         let others_wait = in_transaction && self.policy.in_transaction == InTransaction::Owe;
         let no_lease = matches!(obstacle, Some(Refused::Unavailable { .. }));
         if others_wait || (no_lease && self.policy.admit_without_lease) {
-            let permit = group.owe().into_owned();
-            return Admission::Now(Box::new(request.run(group, permit, Duration::ZERO)));
+            let permit = payer.owe().into_owned();
+            return Admission::Now(Box::new(request.run(group, payer, permit, Duration::ZERO)));
         }
         if let Some(Refused::NeverFits { max, .. }) = obstacle {
             request.estimate = max;
         }
         // A hint at a group that does not exist is ignored, as TiDB does.
         let fallback = hinted.is_some().then(|| subject.group());
-        Admission::Wait(Box::pin(request.wait(group, fallback)))
+        Admission::Wait(Box::pin(request.wait(group, payer, fallback)))
     }
 
     /// Whether statements inside a transaction run on debt.
@@ -265,31 +261,66 @@ impl Governor {
 }
 
 impl Request {
-    fn run(self, group: Group, permit: Permit<'static>, waited: Duration) -> Running {
-        Running::new(Admitted { case: self.case, group, permit, convicted: self.convicted, waited })
+    /// Convicts it if it is watched in `group`; an `Err` is what its client is told.
+    fn judge(&mut self, group: &Group) -> Result<(), Denied> {
+        let case = &self.case;
+        let book = case.governor.rules.book();
+        let text = || case.digest.map(|digest| digest.to_string());
+        let Some(watch) = book.watch(group.name(), || fingerprint(&case.template), text) else {
+            return Ok(());
+        };
+        case.convict(group.name(), &watch.action, Grounds::Watch);
+        if watch.action == Action::Kill {
+            case.governor.count_throttled(group, &case.template, Duration::ZERO);
+            return Err(Denied::watched(group.name(), watch.id));
+        }
+        self.convicted = Some(watch.action.clone());
+        Ok(())
+    }
+
+    /// Who pays for it in `group`: a watch may have switched it already.
+    fn payer(&self, group: &Group) -> Group {
+        let switched = match &self.convicted {
+            Some(Action::Switch(target)) => self.case.governor.group(target),
+            _ => None,
+        };
+        switched.unwrap_or_else(|| group.clone())
+    }
+
+    fn run(self, group: Group, payer: Group, permit: Permit<'static>, waited: Duration) -> Running {
+        Running::new(Admitted { case: self.case, group, payer, permit, convicted: self.convicted, waited })
     }
 
     /// Waits its turn, at most as long as the policy says.
-    async fn wait(mut self, mut group: Group, mut fallback: Option<Group>) -> Result<Box<Running>, Denied> {
+    async fn wait(
+        mut self,
+        mut group: Group,
+        mut payer: Group,
+        mut fallback: Option<Group>,
+    ) -> Result<Box<Running>, Denied> {
         let began = clock::now();
-        let governor = &self.case.governor;
+        let governor = Arc::clone(&self.case.governor);
         let own = governor.rules.book().max_wait(group.name());
         let deadline = began.checked_add(own.unwrap_or(governor.policy.max_wait)).unwrap_or(began);
         loop {
-            let answer = group.acquire_by(self.estimate, deadline).await.map(Permit::into_owned);
+            let answer = payer.acquire_by(self.estimate, deadline).await.map(Permit::into_owned);
             let waited = began.elapsed();
             match answer {
-                Ok(permit) => return Ok(Box::new(self.run(group, permit, waited))),
+                Ok(permit) => return Ok(Box::new(self.run(group, payer, permit, waited))),
                 // The definition changed meanwhile; an estimate is no more than that.
                 Err(Refused::NeverFits { max, .. }) if max < self.estimate => self.estimate = max,
+                // The group it was switched to is gone meanwhile.
+                Err(Refused::UnknownGroup { .. }) if payer.name() != group.name() => payer = group.clone(),
                 Err(Refused::UnknownGroup { .. }) if fallback.is_some() => {
                     if let Some(own) = fallback.take() {
                         group = own;
+                        self.judge(&group)?;
+                        payer = self.payer(&group);
                     }
                 }
                 Err(refused) => {
                     self.case.governor.count_throttled(&group, &self.case.template, waited);
-                    return Err(Denied::refused(&refused, &group, waited));
+                    return Err(Denied::refused(&refused, &payer, waited));
                 }
             }
         }

@@ -156,20 +156,28 @@ impl Book {
         self.max_waits.get(group).copied()
     }
 
-    /// The watch that covers a statement; `fingerprint` and `text_digest` are worked out when they are needed.
+    /// Whether a rule or a watch of a group may need the digests of its statements' texts.
+    pub(crate) fn needs_texts(&self, group: &str) -> bool {
+        !(self.limits.is_empty() && self.exact.is_empty())
+            && (self.limits.contains_key(group) || self.exact.contains(group))
+    }
+
+    /// The watch that covers a statement: by its text, else by its template. Both are worked out when they are needed.
     pub(crate) fn watch(
         &self,
         group: &str,
-        fingerprint: impl FnOnce() -> String,
-        text_digest: impl FnOnce() -> String,
+        fingerprint: impl FnOnce() -> Option<String>,
+        text_digest: impl FnOnce() -> Option<String>,
     ) -> Option<&Watch> {
         if self.watches.is_empty() {
             return None;
         }
         let watches = self.watches.get(group)?;
-        let exact = || self.exact.contains(group).then(|| watches.get(&text_digest())).flatten();
-        let found = watches.get(&fingerprint()).or_else(exact)?;
-        found.ends.is_none_or(|ends| clock::wall_ms() < ends).then_some(found)
+        let in_force = |digest: String| {
+            watches.get(&digest).filter(|found| found.ends.is_none_or(|ends| clock::wall_ms() < ends))
+        };
+        let exact = if self.exact.contains(group) { text_digest().and_then(in_force) } else { None };
+        exact.or_else(|| fingerprint().and_then(in_force))
     }
 }
 
@@ -252,17 +260,24 @@ mod tests {
             end_unix_ms: ends,
             ..Default::default()
         };
-        let watches = [watch("similar", "f1", 0), watch("exact", "t1", 0), watch("similar", "old", 1)];
+        let recorded = v1::Watch { action: "dryrun".into(), ..watch("exact", "t2", 0) };
+        let watches =
+            [watch("similar", "f1", 0), watch("exact", "t1", 0), watch("similar", "old", 1), recorded];
         let rule = v1::GroupRule { group: "g".into(), limit: Some(limit("cooldown")), max_wait_us: 0 };
         let waits = v1::GroupRule { group: "w".into(), limit: None, max_wait_us: 1_000 };
         let book = Book::of(&[rule, waits], &watches);
         assert_eq!((book.max_wait("g"), book.max_wait("w")), (None, Some(Duration::from_millis(1))));
         assert!(book.limit("w").is_none());
         let find = |group: &str, f: &str, t: &str| {
-            book.watch(group, || f.into(), || t.into()).map(|w| w.action.clone())
+            let known = |digest: &str| (!digest.is_empty()).then(|| digest.to_owned());
+            book.watch(group, || known(f), || known(t)).map(|w| w.action.clone())
         };
         assert_eq!(find("g", "f1", ""), Some(Action::Cooldown), "the rule's action");
         assert_eq!(find("g", "f2", "t1"), Some(Action::Cooldown));
-        assert_eq!((find("g", "old", ""), find("h", "f1", "t1"), find("g", "f2", "t2")), (None, None, None));
+        assert_eq!((find("g", "old", ""), find("h", "f1", "t1"), find("g", "f2", "t3")), (None, None, None));
+        assert_eq!(find("g", "old", "t1"), Some(Action::Cooldown), "the other has ended");
+        assert_eq!(find("g", "f1", "t2"), Some(Action::DryRun), "its text says more");
+        assert_eq!(find("g", "", ""), None, "of which nothing is known");
+        assert!(book.needs_texts("g") && !book.needs_texts("w"));
     }
 }

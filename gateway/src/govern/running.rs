@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tidegate_client::{Group, GroupName, Permit, RuParts, Usage};
-use tidegate_cost_model::StatementKind;
+use tidegate_cost_model::{StatementKind, Template};
 use tokio::time::Instant;
 
 use super::case::{Case, Grounds};
@@ -89,6 +89,8 @@ pub(crate) struct Running {
 pub(super) struct Admitted {
     pub(super) case: Case,
     pub(super) group: Group,
+    /// Who pays: another group if a watch has switched it.
+    pub(super) payer: Group,
     pub(super) permit: Permit<'static>,
     /// By a watch that does not end it.
     pub(super) convicted: Option<Action>,
@@ -97,15 +99,15 @@ pub(super) struct Admitted {
 
 impl Running {
     pub(super) fn new(admitted: Admitted) -> Self {
-        let Admitted { case, group, permit, convicted, waited } = admitted;
+        let Admitted { case, group, payer, permit, convicted, waited } = admitted;
         let limit = case.governor.limit(group.name());
-        let mut running = Self {
+        Self {
             case,
-            payer: group.clone(),
+            payer,
             group,
             permit: Some(permit),
             limit,
-            convicted: None,
+            convicted,
             began: clock::now(),
             waited,
             seen: Progress::default(),
@@ -113,11 +115,7 @@ impl Running {
             requested: Usage::default(),
             usage: Usage::default(),
             charged: RuParts::default(),
-        };
-        if let Some(action) = convicted {
-            running.carry_out(action);
         }
-        running
     }
 
     /// When it was admitted.
@@ -189,6 +187,7 @@ impl Running {
         }
         let estimated = counted.is_none();
         let elapsed = self.began.elapsed();
+        self.judge_ended(elapsed, progress);
         self.case.governor.learn(&self.case.template, self.charged.total());
         let rows = progress.sent_rows.saturating_add(progress.changed_rows);
         let (charged, usage) = (self.charged, self.usage);
@@ -197,6 +196,22 @@ impl Running {
         let (template, waited) = (&self.case.template, self.waited);
         self.case.governor.record(&Record { group: &group, template, outcome, waited });
         Ended { group, charged, usage, elapsed, waited, estimated }
+    }
+
+    /// Most statements end before the first look, and what they used is told at their end: one that broke the rule is
+    /// recorded, so that it may be watched. Nothing can be done about this execution.
+    fn judge_ended(&self, elapsed: Duration, progress: Progress) {
+        if self.convicted.is_none()
+            && let Some(limit) = &self.limit
+            && let Some(rule) = limit.broken(elapsed, self.charged.total(), progress.sent_rows)
+        {
+            self.case.convict(self.group.name(), &Action::DryRun, Grounds::Rule(rule));
+        }
+    }
+
+    /// The template of its text.
+    pub(crate) fn template(&self) -> &Template {
+        &self.case.template
     }
 
     /// What was used since the last look, requests left out.

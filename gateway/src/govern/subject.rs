@@ -21,7 +21,9 @@ pub(crate) struct Subject {
     pub(crate) login: Arc<Login>,
     /// Follows the bindings, so that a live session is moved at its next statement.
     pub(crate) bound: Resolved,
-    /// By `SET RESOURCE GROUP`, or by the client's name.
+    /// By the client's name.
+    pub(crate) named: Option<Group>,
+    /// By `SET RESOURCE GROUP`.
     pub(crate) chosen: Option<Group>,
     pub(crate) is_admin: bool,
     pub(crate) may_switch: bool,
@@ -40,7 +42,7 @@ impl Login {
 impl Subject {
     /// The group that pays for the next statement without a hint.
     pub(crate) fn group(&self) -> Group {
-        self.chosen.clone().unwrap_or_else(|| self.bound.group())
+        self.chosen.as_ref().or(self.named.as_ref()).cloned().unwrap_or_else(|| self.bound.group())
     }
 }
 

@@ -3,11 +3,11 @@
 use std::sync::Arc;
 
 use tidegate_cost_model::{SqlDialect, Template};
+use tidegate_sql::TextDigest;
 
 use super::command::Command;
-use super::serve::Known;
 use super::step::Statement;
-use crate::govern::Governor;
+use crate::govern::{Governor, Known, SqlText};
 
 /// See the module.
 #[derive(Debug)]
@@ -15,8 +15,11 @@ pub(super) struct Asked {
     pub(super) number: u64,
     pub(super) command: Command,
     pub(super) template: Arc<Template>,
-    /// The beginning of its text, where it came as text.
+    /// The beginning of its text, where it came as text, and whether that is all of it.
     pub(super) text: Vec<u8>,
+    whole: bool,
+    /// Of its text, where it was prepared.
+    digest: Option<TextDigest>,
     /// It has not been looked at whether the gateway answers it itself.
     pub(super) may_be_ours: bool,
     /// What runs in its place, to tell what it costs.
@@ -28,16 +31,35 @@ pub(super) struct Asked {
 impl Asked {
     pub(super) fn of(governor: &Governor, statement: &Statement<'_, Known>) -> Self {
         let text = statement.sql;
-        let template = statement.template.clone();
+        let (template, digest) = match &statement.template {
+            Some(Known { template, digest }) => (Arc::clone(template), *digest),
+            None => (governor.template(SqlDialect::MySql, text), None),
+        };
         Self {
             number: statement.number,
             command: statement.command,
-            template: template.unwrap_or_else(|| governor.template(SqlDialect::MySql, text)),
+            template,
             text: text.to_vec(),
+            whole: statement.whole,
+            digest,
             // One that is longer than what is seen of it is none of ours.
             may_be_ours: statement.whole && !text.is_empty(),
             explains: None,
             explained: statement.explained,
         }
+    }
+
+    /// The text that is to run.
+    pub(super) fn text(&self) -> SqlText<'_> {
+        match (&self.explains, self.digest) {
+            (Some(inner), _) => SqlText::Whole(inner),
+            (None, Some(digest)) => SqlText::Digest(digest),
+            (None, None) => SqlText::of(&self.text, self.whole),
+        }
+    }
+
+    /// What is kept of it once it is prepared.
+    pub(super) fn known(&self) -> Known {
+        Known::new(Arc::clone(&self.template), self.text())
     }
 }

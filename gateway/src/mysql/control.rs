@@ -11,6 +11,7 @@ use mysql_async::prelude::Queryable as _;
 use mysql_async::{Error, Opts, OptsBuilder, Pool, PoolConstraints, PoolOpts, SslOpts};
 
 use crate::clock;
+use crate::keepalive::Keepalive;
 use crate::upstream::{Place, TlsMode, Upstream};
 
 /// Connections at once; each takes one of the server's.
@@ -55,7 +56,7 @@ impl fmt::Debug for Control {
 
 impl Control {
     /// Connections to `upstream`, if its URL names a user.
-    pub(crate) fn new(upstream: &Upstream, authorities: Option<&Path>) -> Option<Self> {
+    pub(crate) fn new(upstream: &Upstream, authorities: Option<&Path>, keepalive: Keepalive) -> Option<Self> {
         if upstream.user.is_empty() {
             return None;
         }
@@ -65,6 +66,7 @@ impl Control {
             .pass(Some(&*upstream.password))
             .prefer_socket(false)
             .stmt_cache_size(0)
+            .tcp_keepalive(Some(keepalive.silence()))
             .ssl_opts(tls(upstream.tls, authorities))
             .pool_opts(PoolOpts::default().with_constraints(constraints));
         let opts = match &upstream.place {

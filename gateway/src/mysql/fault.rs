@@ -61,6 +61,14 @@ pub(super) enum Fault {
         /// Length of the packet, in bytes.
         len: usize,
     },
+    /// The server says that it has prepared a statement, and not what.
+    #[error(
+        "the server's answer to a statement to be prepared has only {len} bytes; check that it is a MySQL or MariaDB"
+    )]
+    Prepared {
+        /// Length of the packet, in bytes.
+        len: usize,
+    },
     /// The response to `COM_CHANGE_USER` or the login can no longer be told from commands.
     #[error("the server ended an upload that the client had not ended; connect again")]
     UploadCut,
@@ -85,7 +93,7 @@ impl Fault {
             // ER_WRONG_STRING_LENGTH
             Self::LongName { .. } => (1470, *b"HY000"),
             // ER_NET_PACKETS_OUT_OF_ORDER
-            Self::UploadCut | Self::Ahead | Self::NotAsked => (1156, *b"08S01"),
+            Self::UploadCut | Self::Ahead | Self::NotAsked | Self::Prepared { .. } => (1156, *b"08S01"),
         }
     }
 }

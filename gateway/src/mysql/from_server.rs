@@ -270,6 +270,12 @@ impl<T: Clone> Machine<T> {
                     self.at_end = Some(AtEnd::Finish(Ending::default()));
                 }
                 if running.described.is_some() {
+                    // Status, id, and the count of columns, which becomes that of the explanation.
+                    let Some((id, _)) =
+                        payload.first_chunk::<7>().and_then(|begun| begun.split_last_chunk::<2>())
+                    else {
+                        return Err(Fault::Prepared { len });
+                    };
                     let parameters = payload.get(7..9).and_then(<[u8]>::first_chunk::<2>);
                     let parameters = parameters.map(|count| u32::from(u16::from_le_bytes(*count)));
                     let ends = parameters > Some(0) && !capabilities.has(Capabilities::DEPRECATE_EOF);
@@ -277,7 +283,6 @@ impl<T: Clone> Machine<T> {
                     let next = header.sequence.wrapping_add(1);
                     running.described = Some(Described::Parameters { left, next });
                     let columns = u16::try_from(explained_columns().len()).unwrap_or_default().to_le_bytes();
-                    let id = payload.get(..5).unwrap_or_default();
                     return Ok(Next::Edited([id, &columns].concat()));
                 }
             }

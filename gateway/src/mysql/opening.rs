@@ -10,8 +10,9 @@ use super::answer::Refusal;
 use super::fault::Fault;
 use super::frame::{HEADER, Header};
 use super::machine::{LOOK_LIMIT, Machine};
-use super::serve::{Known, Shared};
+use super::serve::Shared;
 use super::step::{Bytes, Side, Step};
+use crate::govern::Known;
 use crate::stream::Stream;
 
 /// Why a connection ended before its login was on its way.

@@ -3,7 +3,6 @@
 use std::io;
 use std::sync::Arc;
 
-use tidegate_cost_model::Template;
 use tokio::io::AsyncWriteExt as _;
 
 use super::answer::Refusal;
@@ -12,12 +11,10 @@ use super::opening;
 use super::session::{End, Session};
 use super::settings::Settings;
 use crate::clock;
+use crate::seats::Seat;
 use crate::session::Listening;
 use crate::stream::Stream;
 use crate::upstream::Place;
-
-/// What is remembered of a prepared statement.
-pub(super) type Known = Arc<Template>;
 
 /// What all sessions of a listener share.
 pub(crate) struct Shared {
@@ -59,13 +56,16 @@ impl Shared {
     }
 }
 
-/// Serves one client to its end; `refused` tells why there is no place for it.
-pub(crate) async fn serve(shared: Arc<Shared>, mut client: Stream, refused: Option<String>) {
-    if let Some(message) = refused {
-        // ER_CON_COUNT_ERROR
-        return turn_away(&mut client, Refusal { code: 1040, state: *b"08004", message }).await;
-    }
-    let server = match shared.listening.upstream.connect().await {
+/// Serves one client to its end; without a seat it is told why.
+pub(crate) async fn serve(shared: Arc<Shared>, mut client: Stream, seat: Result<Arc<Seat>, String>) {
+    let seat = match seat {
+        Ok(seat) => seat,
+        Err(message) => {
+            // ER_CON_COUNT_ERROR
+            return turn_away(&mut client, Refusal { code: 1040, state: *b"08004", message }).await;
+        }
+    };
+    let server = match shared.listening.connect().await {
         Ok(server) => server,
         Err(error) => {
             let message =
@@ -83,7 +83,7 @@ pub(crate) async fn serve(shared: Arc<Shared>, mut client: Stream, refused: Opti
         Some(Err(error)) => return tracing::debug!(%error, "a connection without a login"),
         None => return tracing::debug!("a connection that did not log in in time"),
     };
-    match Session::new(shared, opened).run().await {
+    match Session::new(shared, opened, seat).run().await {
         Ok(End::Told(refusal)) => tracing::debug!(why = refusal.message, "session ended"),
         Ok(end) => tracing::debug!(?end, "session ended"),
         Err(broken) => tracing::info!(%broken, "session broken off"),

@@ -1,4 +1,4 @@
-//! Cancelling statements by the server's process id and secret, over a connection of its own.
+//! Cancelling statements by the key of the server's process, over a connection of its own.
 //!
 //! A statement that waits for admission has not reached the server; its session is told instead.
 
@@ -12,17 +12,18 @@ use std::time::Duration;
 use foldhash::fast::RandomState;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 
+use super::key::Key;
 use crate::clock;
 use crate::stream::Stream;
 
 /// Longest wait for the server to take a request.
 const PATIENCE: Duration = Duration::from_secs(5);
-/// Length, code, process id, secret.
-const CODE: u32 = 80_877_102;
+/// Of a request to cancel, between its length and the key.
+pub(super) const CODE: u32 = 80_877_102;
 
 /// Sessions by the key that cancels their statements.
 #[derive(Debug, Default)]
-pub(crate) struct Cancels(Mutex<HashMap<(u32, u32), Arc<Request>, RandomState>>);
+pub(crate) struct Cancels(Mutex<HashMap<Key, Arc<Request>, RandomState>>);
 
 /// Whether somebody wants the statement of a session cancelled that waits for admission.
 #[derive(Debug, Default)]
@@ -32,17 +33,17 @@ pub(super) struct Request {
 }
 
 impl Cancels {
-    pub(super) fn enter(&self, key: (u32, u32), request: &Arc<Request>) {
+    pub(super) fn enter(&self, key: Key, request: &Arc<Request>) {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).insert(key, Arc::clone(request));
     }
 
-    pub(super) fn leave(&self, key: (u32, u32)) {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).remove(&key);
+    pub(super) fn leave(&self, key: &Key) {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).remove(key);
     }
 
     /// Tells the session of this key, if it is one of this gateway.
-    pub(super) fn tell(&self, key: (u32, u32)) {
-        let found = self.0.lock().unwrap_or_else(PoisonError::into_inner).get(&key).cloned();
+    pub(super) fn tell(&self, key: &Key) {
+        let found = self.0.lock().unwrap_or_else(PoisonError::into_inner).get(key).cloned();
         if let Some(request) = found {
             request.wanted.store(true, Ordering::Release);
             let waker = request.waker.lock().unwrap_or_else(PoisonError::into_inner).take();
@@ -67,8 +68,9 @@ impl Request {
 }
 
 /// The packet that asks for it.
-pub(super) fn packet((pid, secret): (u32, u32)) -> Vec<u8> {
-    [16, CODE, pid, secret].into_iter().flat_map(u32::to_be_bytes).collect()
+pub(super) fn packet(key: &Key) -> Vec<u8> {
+    let length = u32::try_from(key.bytes().len() + 8).unwrap_or(u32::MAX);
+    [&length.to_be_bytes(), &CODE.to_be_bytes(), key.bytes()].concat()
 }
 
 /// Sends a request and waits until the server has acted on it, which it tells by closing the connection.

@@ -7,6 +7,7 @@ use tidegate_cost_model::Template;
 use super::conversation::{Ask, Conversation, Event, Prepared, Step, Text};
 use super::frame::Broken;
 use crate::fuzzing::patience;
+use crate::govern::{Known, SqlText};
 
 /// Most bytes that a client's message is looked at: a text and its header.
 const MOST_LOOKED_AT: usize = 64 * 1_024 + 5;
@@ -16,15 +17,16 @@ const ROOM: usize = 1_024;
 /// See the module.
 pub(crate) struct Talk {
     talk: Conversation<u8, ()>,
-    template: Arc<Template>,
+    known: Known,
     from_client: Vec<u8>,
     from_server: Vec<u8>,
 }
 
 impl Talk {
     pub(crate) fn new(template: Arc<Template>) -> Self {
-        let talk = Conversation::new(Arc::clone(&template));
-        Self { talk, template, from_client: Vec::new(), from_server: Vec::new() }
+        let known = Known::new(template, SqlText::Unseen);
+        let talk = Conversation::new(known.clone());
+        Self { talk, known, from_client: Vec::new(), from_server: Vec::new() }
     }
 
     /// One side sends these bytes.
@@ -72,11 +74,11 @@ impl Talk {
             (Ask::Query(_), _) => talk.explain(bytes, b"select 1", decision),
             (Ask::Parse(text), 0) => {
                 assert!(bytes.get(text.place).is_some(), "a text outside of what was sent");
-                talk.prepare(bytes, Prepared::Theirs(Arc::clone(&self.template)))
+                talk.prepare(bytes, Prepared::Theirs(self.known.clone()))
             }
             (Ask::Parse(_), 1) => talk.prepare(bytes, Prepared::Ours(Arc::default())),
             (Ask::Parse(Text { whole: true, .. }), _) => {
-                talk.prepare_explained(bytes, Arc::clone(&self.template), b"select 1")
+                talk.prepare_explained(bytes, self.known.clone(), b"select 1")
             }
             (Ask::Execute(_), 0 | 1) => talk.go(bytes, decision),
             (Ask::Parse(_) | Ask::Execute(_), _) => talk.refuse(bytes, vec![b'E', 0, 0, 0, 4]),

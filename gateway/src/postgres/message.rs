@@ -14,6 +14,9 @@ pub(super) const BIND_COMPLETE: &[u8] = b"2\0\0\0\x04";
 pub(super) const FLUSH: &[u8] = b"H\0\0\0\x04";
 /// SQLSTATE of a cancelled statement.
 const QUERY_CANCELED: &[u8] = b"57014";
+/// Code of an offer of mechanisms (`AuthenticationSASL`), and the end of the name of those that are bound to TLS.
+const SASL: &[u8] = &[0, 0, 0, 10];
+const BOUND: &[u8] = b"-PLUS";
 /// Most result formats of a `Bind`; PostgreSQL knows no wider result.
 const MAX_FORMATS: usize = 1_664;
 
@@ -25,6 +28,18 @@ pub(crate) fn error(denied: &Denied) -> Vec<u8> {
 /// An error that ends the connection.
 pub(crate) fn fatal(sqlstate: &str, message: &str) -> Vec<u8> {
     notice_like(b'E', "FATAL", sqlstate, message, "")
+}
+
+/// An offer of mechanisms without those that are bound to TLS; `None` when it is none, or has none.
+pub(super) fn without_binding(body: &[u8]) -> Option<Vec<u8>> {
+    // Each name ends with a zero byte, and the list with another.
+    let names = body.strip_prefix(SASL)?.strip_suffix(b"\0\0")?;
+    let names: Vec<&[u8]> = names.split(|byte| *byte == 0).collect();
+    let kept: Vec<&[u8]> = names.iter().copied().filter(|name| !name.ends_with(BOUND)).collect();
+    if kept.is_empty() || kept.len() == names.len() {
+        return None;
+    }
+    Some(framed(b'R', &[SASL, &kept.join(&0_u8), b"\0\0"].concat()))
 }
 
 /// Something to know.
@@ -186,13 +201,6 @@ fn split_short(bytes: &[u8]) -> Option<(usize, &[u8])> {
     Some((usize::from(u16::from_be_bytes(*number)), rest))
 }
 
-/// Process id and secret, from the body of `BackendKeyData`.
-pub(super) fn key(body: &[u8]) -> Option<(u32, u32)> {
-    let (pid, rest) = body.split_first_chunk::<4>()?;
-    let (secret, _) = rest.split_first_chunk::<4>()?;
-    Some((u32::from_be_bytes(*pid), u32::from_be_bytes(*secret)))
-}
-
 /// How many rows a command changed, from its tag, such as `INSERT 0 5`.
 pub(super) fn changed_rows(tag: &[u8]) -> u64 {
     let tag = tag.split(|byte| *byte == 0).next().unwrap_or_default();
@@ -214,6 +222,22 @@ pub(super) fn is_cancelled(body: &[u8]) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn an_offer_is_made_without_what_is_bound_to_tls() {
+        let offer = |names: &[u8]| [SASL, names, b"\0\0"].concat();
+        let without = without_binding(&offer(b"SCRAM-SHA-256-PLUS\0SCRAM-SHA-256")).unwrap();
+        assert_eq!(without, [&b"R\0\0\0\x17"[..], &offer(b"SCRAM-SHA-256")].concat());
+        for other in [
+            offer(b"SCRAM-SHA-256"),
+            offer(b"SCRAM-SHA-256-PLUS"),
+            vec![0, 0, 0, 5, 1, 2, 3, 4],
+            SASL.to_vec(),
+            Vec::new(),
+        ] {
+            assert_eq!(without_binding(&other), None, "{other:?}");
+        }
+    }
 
     #[test]
     fn tags_tell_changed_rows() {

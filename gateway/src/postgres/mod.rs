@@ -5,8 +5,10 @@ mod conversation;
 mod frame;
 #[cfg(feature = "fuzzing")]
 pub(crate) mod fuzzed;
+mod key;
 mod message;
 mod own;
+mod reset;
 mod serve;
 mod session;
 mod startup;

@@ -2,21 +2,28 @@
 
 use std::io;
 use std::sync::Arc;
+use std::time::Duration;
 
 use tokio::io::AsyncReadExt as _;
 use tokio::io::AsyncWriteExt as _;
+use tokio::net::TcpStream;
 
 use super::cancel::{self, Cancels};
+use super::key::Key;
 use super::message;
 use super::session::{End, Fault, Session};
 use super::startup::{self, Opening, Startup};
 use crate::clock;
 use crate::govern::Login;
+use crate::seats::Seat;
 use crate::session::Listening;
 use crate::stream::Stream;
 
 /// What a server is asked before its side is put under TLS.
 const SSL_REQUEST: [u8; 8] = [0, 0, 0, 8, 4, 210, 22, 47];
+
+/// Longest wait for the server's side to be under TLS.
+const SECURE_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// What all sessions of a listener share.
 pub(crate) struct Shared {
@@ -27,29 +34,32 @@ pub(crate) struct Shared {
 impl Shared {
     /// A connection to the server, under TLS if it is to be.
     pub(super) async fn connect(&self) -> io::Result<Stream> {
-        match self.listening.upstream.connect().await? {
-            Stream::Tcp(mut tcp) if self.listening.connector.is_some() => {
-                tcp.write_all(&SSL_REQUEST).await?;
-                match tcp.read_u8().await? {
-                    b'S' => self.listening.secure_server(tcp).await,
-                    _ => {
-                        Err(io::Error::other("the server does not offer TLS; leave tls= out of the upstream"))
-                    }
-                }
+        match self.listening.connect().await? {
+            // A server may take a connection and then say nothing.
+            Stream::Tcp(tcp) if self.listening.connector.is_some() => {
+                let secured = clock::within(SECURE_TIMEOUT, self.secure(tcp)).await;
+                secured.unwrap_or_else(|| Err(io::ErrorKind::TimedOut.into()))
             }
             stream => Ok(stream),
         }
     }
 
+    async fn secure(&self, mut tcp: TcpStream) -> io::Result<Stream> {
+        tcp.write_all(&SSL_REQUEST).await?;
+        match tcp.read_u8().await? {
+            b'S' => self.listening.secure_server(tcp).await,
+            _ => Err(io::Error::other("the server does not offer TLS; leave tls= out of the upstream")),
+        }
+    }
+
     /// Asks the server, over a connection of its own, to cancel what the process of this key does.
-    pub(super) async fn cancel(self: Arc<Self>, key: (u32, u32)) -> io::Result<()> {
-        cancel::send(self.connect().await?, &cancel::packet(key)).await
+    pub(super) async fn cancel(self: Arc<Self>, key: Key) -> io::Result<()> {
+        cancel::send(self.connect().await?, &cancel::packet(&key)).await
     }
 }
 
-/// Serves one client to its end. `refused` tells why there is no place for it, once it has said that it speaks the
-/// protocol.
-pub(crate) async fn serve(shared: Arc<Shared>, stream: Stream, refused: Option<String>) {
+/// Serves one client to its end; without a seat it is told why, once it has said that it speaks the protocol.
+pub(crate) async fn serve(shared: Arc<Shared>, stream: Stream, seat: Result<Arc<Seat>, String>) {
     let opening = startup::open(stream, shared.listening.acceptor.as_ref());
     let (mut client, opening) = match clock::within(shared.listening.login_timeout, opening).await {
         Some(Ok(opened)) => opened,
@@ -58,25 +68,20 @@ pub(crate) async fn serve(shared: Arc<Shared>, stream: Stream, refused: Option<S
     };
     match opening {
         Opening::Gone => {}
-        Opening::Cancel { pid, secret, packet } => {
-            shared.cancels.tell((pid, secret));
-            let sent = match shared.connect().await {
-                Ok(server) => cancel::send(server, &packet).await,
-                Err(error) => Err(error),
-            };
-            if let Err(error) = sent {
+        Opening::Cancel(key) => {
+            shared.cancels.tell(&key);
+            if let Err(error) = shared.cancel(key).await {
                 tracing::warn!(%error, "a request to cancel did not reach the server");
             }
         }
-        Opening::Login(_) if refused.is_some() => {
-            let reply = message::fatal("53300", &refused.unwrap_or_default());
-            let _ = client.write_all(&reply).await;
-        }
-        Opening::Login(startup) => login(shared, client, startup).await,
+        Opening::Login(startup) => match seat {
+            Ok(seat) => login(shared, client, startup, seat).await,
+            Err(reason) => drop(client.write_all(&message::fatal("53300", &reason)).await),
+        },
     }
 }
 
-async fn login(shared: Arc<Shared>, mut client: Stream, startup: Startup) {
+async fn login(shared: Arc<Shared>, mut client: Stream, startup: Startup, seat: Arc<Seat>) {
     let server = match shared.connect().await {
         Ok(server) => server,
         Err(error) => {
@@ -90,7 +95,7 @@ async fn login(shared: Arc<Shared>, mut client: Stream, startup: Startup) {
     };
     let login = Login { tenant: startup.database, user: startup.user, application: startup.application };
     let (user, tenant) = (login.user.clone(), login.tenant.clone());
-    let session = Session::new(shared, client, server, login, &startup.packet);
+    let session = Session::new(shared, (client, server), login, &startup.packet, seat);
     match session.run().await {
         Ok(end @ (End::Client | End::Server)) => tracing::debug!(user, tenant, ?end, "session ended"),
         Ok(End::Told(over)) => tracing::debug!(user, tenant, why = over.words(), "session ended"),

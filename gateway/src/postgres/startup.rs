@@ -4,19 +4,24 @@
 use std::io;
 
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio_rustls::TlsAcceptor;
 
+use super::cancel;
 use super::frame::c_string;
+use super::key::Key;
 use crate::stream::Stream;
+use crate::tls::ALPN;
 
 /// Longest first packet that PostgreSQL takes.
 const MAX_PACKET: usize = 10_000;
 /// Protocol 3, any minor version.
 const MAJOR: u32 = 3;
-const CANCEL: u32 = 80_877_102;
 const SSL: u32 = 80_877_103;
 const GSS: u32 = 80_877_104;
 /// Requests for encryption in a row; two are usual.
 const MAX_REQUESTS: usize = 4;
+/// First byte of a connection that is under TLS from its beginning.
+const TLS_HANDSHAKE: u8 = 22;
 
 /// How a connection begins.
 #[derive(Debug)]
@@ -24,7 +29,7 @@ pub(super) enum Opening {
     /// A login.
     Login(Startup),
     /// Somebody wants the statement of this server process cancelled.
-    Cancel { pid: u32, secret: u32, packet: Vec<u8> },
+    Cancel(Key),
     /// The client went away.
     Gone,
 }
@@ -46,24 +51,20 @@ pub(super) struct Startup {
 pub(super) enum Packet {
     Ssl,
     Gss,
-    Cancel { pid: u32, secret: u32 },
+    Cancel(Key),
     Startup(Startup),
 }
 
 /// Reads the first packets; `secure` puts the connection under TLS, if there is a certificate.
-pub(super) async fn open(
-    mut stream: Stream,
-    secure: Option<&tokio_rustls::TlsAcceptor>,
-) -> io::Result<(Stream, Opening)> {
+pub(super) async fn open(stream: Stream, secure: Option<&TlsAcceptor>) -> io::Result<(Stream, Opening)> {
+    let mut stream = direct(stream, secure).await?;
     for _ in 0..MAX_REQUESTS {
         let Some(bytes) = packet(&mut stream).await? else {
             return Ok((stream, Opening::Gone));
         };
         match read(&bytes)? {
             Packet::Startup(startup) => return Ok((stream, Opening::Login(startup))),
-            Packet::Cancel { pid, secret } => {
-                return Ok((stream, Opening::Cancel { pid, secret, packet: bytes }));
-            }
+            Packet::Cancel(key) => return Ok((stream, Opening::Cancel(key))),
             Packet::Ssl => {
                 stream = match (stream, secure) {
                     (Stream::Tcp(mut tcp), Some(acceptor)) => {
@@ -80,6 +81,22 @@ pub(super) async fn open(
         }
     }
     Err(invalid("more requests for encryption than make sense"))
+}
+
+/// Puts the connection under TLS that begins with it, without a request. As at the server, such a client has to name
+/// the protocol it means (ALPN), so that no other's client is led here.
+async fn direct(stream: Stream, secure: Option<&TlsAcceptor>) -> io::Result<Stream> {
+    let Stream::Tcp(tcp) = stream else { return Ok(stream) };
+    let mut first = [0];
+    if tcp.peek(&mut first).await? == 0 || first != [TLS_HANDSHAKE] {
+        return Ok(Stream::Tcp(tcp));
+    }
+    let acceptor = secure.ok_or_else(|| invalid("it begins with TLS, and the gateway has no certificate"))?;
+    let tls = acceptor.accept(tcp).await?;
+    if tls.get_ref().1.alpn_protocol() != Some(ALPN) {
+        return Err(invalid("it begins with TLS and does not name the protocol"));
+    }
+    Ok(Stream::TlsFromClient(Box::new(tls)))
 }
 
 /// One packet, its length included; `None` at the end of the stream.
@@ -101,18 +118,15 @@ async fn packet(stream: &mut Stream) -> io::Result<Option<Vec<u8>>> {
 
 /// Understands a packet, its length included.
 pub(super) fn read(bytes: &[u8]) -> io::Result<Packet> {
-    let number = |at: usize| {
-        let bytes = bytes.get(at..)?.first_chunk::<4>()?;
-        Some(u32::from_be_bytes(*bytes))
-    };
-    let code = number(4).ok_or_else(|| invalid("the first packet is cut off"))?;
-    match code {
+    let code = bytes.get(4..).and_then(|rest| rest.first_chunk::<4>());
+    match u32::from_be_bytes(*code.ok_or_else(|| invalid("the first packet is cut off"))?) {
         SSL => Ok(Packet::Ssl),
         GSS => Ok(Packet::Gss),
-        CANCEL => match (number(8), number(12)) {
-            (Some(pid), Some(secret)) => Ok(Packet::Cancel { pid, secret }),
-            _ => Err(invalid("the request to cancel is cut off")),
-        },
+        cancel::CODE => {
+            let key = bytes.get(8..).and_then(Key::read);
+            key.map(Packet::Cancel)
+                .ok_or_else(|| invalid("the key in the request to cancel is shorter or longer than any"))
+        }
         version if version >> 16 == MAJOR => login(bytes).map(Packet::Startup),
         _ => Err(invalid("the protocol version is not 3")),
     }
@@ -169,11 +183,21 @@ mod tests {
     fn what_is_no_login_is_told_apart() {
         assert_eq!(read(&framed(SSL, b"")).unwrap(), Packet::Ssl);
         assert_eq!(read(&framed(GSS, b"")).unwrap(), Packet::Gss);
-        let cancel = read(&framed(CANCEL, &[0, 0, 0, 7, 0, 0, 0, 9])).unwrap();
-        assert_eq!(cancel, Packet::Cancel { pid: 7, secret: 9 });
-        for bad in
-            [framed(CANCEL, &[1]), framed(2 << 16, b""), framed(3 << 16, b"user\0"), framed(3 << 16, b"\0")]
-        {
+        for secret in [&[9; 4][..], &[9; 32], &[9; 256]] {
+            let body = [&[0, 0, 0, 7], secret].concat();
+            let request = framed(cancel::CODE, &body);
+            let Packet::Cancel(key) = read(&request).unwrap() else { panic!() };
+            assert_eq!((key.pid(), key.bytes(), cancel::packet(&key)), (7, &body[..], request));
+            assert_eq!(format!("{key:?}"), "Key of process 7");
+        }
+        for bad in [
+            framed(cancel::CODE, &[1]),
+            framed(cancel::CODE, &[1; 7]),
+            framed(cancel::CODE, &[1; 261]),
+            framed(2 << 16, b""),
+            framed(3 << 16, b"user\0"),
+            framed(3 << 16, b"\0"),
+        ] {
             assert!(read(&bad).is_err(), "{bad:?}");
         }
     }

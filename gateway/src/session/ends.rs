@@ -1,17 +1,21 @@
 //! When a session is over whatever its two sides do: a login that takes too long, and the end of the gateway.
 
 use std::pin::Pin;
+use std::sync::Arc;
 use std::task::Context;
 
 use tokio::time::Sleep;
 
 use super::{Later, Listening};
 use crate::clock;
+use crate::seats::Seat;
 
 /// See the module.
 pub(crate) struct Ends {
     closing: Later<()>,
     login: Option<Pin<Box<Sleep>>>,
+    /// May have to be given up until somebody has logged in.
+    seat: Arc<Seat>,
 }
 
 /// Why it is over.
@@ -34,15 +38,16 @@ impl Over {
 }
 
 impl Ends {
-    pub(crate) fn new(listening: &Listening) -> Self {
+    pub(crate) fn new(listening: &Listening, seat: Arc<Seat>) -> Self {
         let login = clock::now().checked_add(listening.login_timeout);
         let login = login.map(|at| Box::pin(tokio::time::sleep_until(at)));
-        Self { closing: listening.closing(), login }
+        Self { closing: listening.closing(), login, seat }
     }
 
     /// The login has succeeded.
     pub(crate) fn logged_in(&mut self) {
         self.login = None;
+        self.seat.keep();
     }
 
     /// Whether it is over; `idle` when nothing is under way. A statement that runs is waited for: whoever shuts down

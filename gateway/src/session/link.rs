@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use crate::buffer::{Inbox, Outbox};
 use crate::clock;
+use crate::govern::Proof;
 use crate::stream::Stream;
 
 /// How long a client may take for the last words.
@@ -55,9 +56,9 @@ impl Link {
         }
     }
 
-    /// The port of the gateway's end towards the server.
-    pub(crate) fn server_port(&self) -> Option<u16> {
-        self.server.local_port()
+    /// What tells the server's process behind the connection from others.
+    pub(crate) fn server_proof(&self) -> Option<Proof> {
+        self.server.proof()
     }
 
     /// Reads once from the client.

@@ -10,6 +10,7 @@ use tokio_rustls::{TlsAcceptor, TlsConnector};
 
 use super::Later;
 use crate::govern::Governor;
+use crate::keepalive::Keepalive;
 use crate::stream::Stream;
 use crate::tls;
 use crate::upstream::{Place, Upstream};
@@ -22,6 +23,7 @@ pub(crate) struct Listening {
     pub(crate) connector: Option<TlsConnector>,
     /// From the first byte to a successful login.
     pub(crate) login_timeout: Duration,
+    pub(crate) keepalive: Keepalive,
     pub(crate) closing: watch::Receiver<bool>,
 }
 
@@ -33,6 +35,11 @@ impl Listening {
             // A sender that is gone is the end, too.
             drop(closing.wait_for(|closing| *closing).await);
         })
+    }
+
+    /// A connection to the server, not yet under TLS.
+    pub(crate) async fn connect(&self) -> io::Result<Stream> {
+        self.upstream.connect(self.keepalive).await
     }
 
     /// The server's side under TLS, which it has agreed to.

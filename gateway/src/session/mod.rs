@@ -11,7 +11,7 @@ use std::pin::Pin;
 pub(crate) use ends::{Ends, Over};
 pub(crate) use link::{Link, LinkError, Read};
 pub(crate) use listening::Listening;
-pub(crate) use pace::Pace;
+pub(crate) use pace::{Due, Pace};
 
 /// Something a session waits for while it goes on.
 pub(crate) type Later<T> = Pin<Box<dyn Future<Output = T> + Send>>;

@@ -1,5 +1,8 @@
 //! When a statement that goes on is looked at, and whether its result is taken from the server meanwhile.
 //!
+//! It is looked at every so often, and after every so many bytes: in a tenth of a second a result may pass that its
+//! group pays for in minutes.
+//!
 //! The timer is left running between statements and set anew only when it fires too early: most statements end long
 //! before their first look, and must not pay for it.
 
@@ -10,14 +13,26 @@ use std::time::Duration;
 use tokio::time::{Instant, Sleep};
 
 use crate::clock;
-use crate::govern::{Running, Verdict};
+use crate::govern::Verdict;
 
 /// Between two looks at a statement that goes on.
 const LOOK: Duration = Duration::from_millis(100);
+/// Bytes of a result between two looks. With the built-in prices 16 RU, which is what a group may get beyond what it
+/// has at a time; a look costs some microseconds, which at 1 GB/s is a hundredth of the time.
+const LOOK_BYTES: u64 = 1_048_576;
 /// Looks between two reads from the server for a statement that cools down.
 const COOLDOWN: u32 = 10;
 /// Looks between two requests to end the same statement.
 const AGAIN: u32 = 10;
+
+/// Why it is time to look.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Due {
+    /// By the clock.
+    Time,
+    /// Much of the result has passed since the last time.
+    Bytes,
+}
 
 /// See the module.
 #[derive(Debug)]
@@ -27,6 +42,9 @@ pub(crate) struct Pace {
     is_set: bool,
     /// When the statement that runs is looked at next; `None` before it is first seen.
     next: Option<Instant>,
+    /// And when so many bytes of its result have passed.
+    next_bytes: u64,
+    /// By the clock.
     looks: u32,
     holding: bool,
 }
@@ -34,7 +52,7 @@ pub(crate) struct Pace {
 impl Pace {
     pub(crate) fn new() -> Self {
         let timer = Box::pin(tokio::time::sleep(Duration::ZERO));
-        Self { timer, is_set: false, next: None, looks: 0, holding: false }
+        Self { timer, is_set: false, next: None, next_bytes: LOOK_BYTES, looks: 0, holding: false }
     }
 
     /// Nothing is to be read from the server until the next look.
@@ -42,10 +60,21 @@ impl Pace {
         self.holding
     }
 
-    /// Ready when it is time to look at the statement that runs.
-    pub(crate) fn poll(&mut self, cx: &mut Context<'_>, running: &Running) -> Poll<()> {
-        let next = *self.next.get_or_insert_with(|| after(running.began()));
-        let next = running.deadline().map_or(next, |deadline| deadline.min(next));
+    /// Ready when it is time to look at the statement that runs: it began then, is ended by the clock at its deadline,
+    /// and so many bytes of its result have `passed`.
+    pub(crate) fn poll(
+        &mut self,
+        cx: &mut Context<'_>,
+        began: Instant,
+        deadline: Option<Instant>,
+        passed: u64,
+    ) -> Poll<Due> {
+        if passed >= self.next_bytes {
+            self.next_bytes = passed.saturating_add(LOOK_BYTES);
+            return Poll::Ready(Due::Bytes);
+        }
+        let next = *self.next.get_or_insert_with(|| after(began));
+        let next = deadline.map_or(next, |deadline| deadline.min(next));
         loop {
             let fires_in_time = self.is_set && self.timer.deadline() <= next;
             if fires_in_time && !self.timer.is_elapsed() {
@@ -63,16 +92,18 @@ impl Pace {
             if now >= next {
                 self.next = Some(after(now));
                 self.looks = self.looks.saturating_add(1);
-                return Poll::Ready(());
+                self.next_bytes = passed.saturating_add(LOOK_BYTES);
+                return Poll::Ready(Due::Time);
             }
         }
     }
 
-    /// Holds or takes the result as was decided about the statement; one that is `spared` is not held for its debt.
-    pub(crate) fn obey(&mut self, verdict: &Verdict, running: &Running, spared: bool) {
+    /// Holds or takes the result as was decided about the statement: one that cools down by its rule, one that is
+    /// `spared` not for its debt.
+    pub(crate) fn obey(&mut self, verdict: &Verdict, cools_down: bool, spared: bool) {
         self.holding = match verdict {
             Verdict::Goes | Verdict::Dies(_) => false,
-            Verdict::Holds if running.cools_down() => !self.looks.is_multiple_of(COOLDOWN),
+            Verdict::Holds if cools_down => !self.looks.is_multiple_of(COOLDOWN),
             Verdict::Holds => !spared,
         };
     }
@@ -84,10 +115,73 @@ impl Pace {
 
     /// The statement has ended; another one may be next.
     pub(crate) fn ended(&mut self) {
-        (self.next, self.looks, self.holding) = (None, 0, false);
+        (self.next, self.next_bytes, self.looks, self.holding) = (None, LOOK_BYTES, 0, false);
     }
 }
 
 fn after(moment: Instant) -> Instant {
     moment.checked_add(LOOK).unwrap_or(moment)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::future::poll_fn;
+
+    use super::*;
+
+    /// Why the next look is due, and how many tens of milliseconds after the beginning.
+    async fn due(pace: &mut Pace, began: Instant, deadline: Option<Instant>, passed: u64) -> (Due, u128) {
+        let due = poll_fn(|cx| pace.poll(cx, began, deadline, passed)).await;
+        (due, began.elapsed().as_millis() / 10)
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_statement_is_looked_at_by_the_clock_and_at_its_deadline() {
+        let (mut pace, began) = (Pace::new(), clock::now());
+        for look in 1..=3 {
+            assert_eq!(due(&mut pace, began, None, 0).await, (Due::Time, 10 * look));
+        }
+        let deadline = began.checked_add(LOOK * 7 / 2);
+        assert_eq!(due(&mut pace, began, deadline, 0).await.1, 35);
+        // The next one begins anew, and an old timer that fires early wakes nobody for nothing.
+        pace.ended();
+        let began = clock::now();
+        assert_eq!(due(&mut pace, began, None, 0).await, (Due::Time, 10));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_result_is_looked_at_by_its_bytes_however_fast_it_comes() {
+        let (mut pace, began) = (Pace::new(), clock::now());
+        for looks in 1..=100 {
+            assert_eq!(due(&mut pace, began, None, looks * LOOK_BYTES).await, (Due::Bytes, 0));
+        }
+        // What was looked at by the clock needs no look by its bytes.
+        let passed = 100 * LOOK_BYTES + LOOK_BYTES / 2;
+        assert_eq!(due(&mut pace, began, None, passed).await, (Due::Time, 10));
+        assert_eq!(due(&mut pace, began, None, passed + LOOK_BYTES - 1).await, (Due::Time, 20));
+        pace.ended();
+        let began = clock::now();
+        assert_eq!(due(&mut pace, began, None, LOOK_BYTES - 1).await, (Due::Time, 10));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn debt_holds_a_result_and_cooling_takes_a_tenth_of_it() {
+        let (mut pace, began) = (Pace::new(), clock::now());
+        pace.obey(&Verdict::Holds, false, true);
+        assert!(!pace.holds(), "it is inside a transaction");
+        pace.obey(&Verdict::Holds, false, false);
+        assert!(pace.holds());
+        pace.obey(&Verdict::Goes, false, false);
+        assert!(!pace.holds());
+        let mut taken = 0;
+        for _ in 0..100 {
+            due(&mut pace, began, None, 0).await;
+            pace.obey(&Verdict::Holds, true, true);
+            taken += u32::from(!pace.holds());
+        }
+        assert_eq!(taken, 10);
+        pace.obey(&Verdict::Holds, false, false);
+        pace.ended();
+        assert!(!pace.holds(), "another statement");
+    }
 }

@@ -5,6 +5,22 @@ mod common;
 #[cfg(test)]
 mod drivers;
 #[cfg(test)]
+mod gone;
+#[cfg(test)]
+mod halves;
+#[cfg(test)]
+mod keepalive;
+#[cfg(test)]
 mod mysql;
 #[cfg(test)]
 mod postgres;
+#[cfg(test)]
+mod pressure;
+#[cfg(test)]
+mod scene;
+#[cfg(test)]
+mod sockets;
+#[cfg(test)]
+mod unparsed;
+#[cfg(test)]
+mod ways;

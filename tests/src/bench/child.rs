@@ -26,6 +26,7 @@ use super::clock::{Stopwatch, process_cpu};
 use super::error::{BenchError, failed};
 use super::messages;
 use super::site::config;
+use super::stream::echo::Echo;
 use super::stream::node::Nodes;
 
 /// Groups a node asks for at once: as many as go into one renewal.
@@ -41,6 +42,7 @@ pub fn run(args: &[String]) -> Result<Value, BenchError> {
         ["engine", groups] => engine(u32::try_from(number(groups)?).unwrap_or(0)),
         ["store", store] => store_cache(Path::new(store)),
         ["connected", store] => connected(Path::new(store)),
+        ["echo"] => echo(),
         ["clients", store, count] => clients(Path::new(store), number(count)?),
         ["node", endpoint, groups] => node(endpoint, usize::try_from(number(groups)?).unwrap_or(0), false),
         ["idle-node", endpoint, groups] => {
@@ -160,9 +162,18 @@ fn store_cache(path: &Path) -> Result<Value, BenchError> {
 fn connected(store: &Path) -> Result<Value, BenchError> {
     let runtime = runtime()?;
     let running = runtime.block_on(Controller::start(config(store))).map_err(failed("start a controller"))?;
+    around_streams(&format!("http://{}", running.grpc_addr))
+}
+
+/// The same of a bare gRPC server that keeps nothing of its nodes.
+fn echo() -> Result<Value, BenchError> {
+    around_streams(&Echo::start()?.endpoint())
+}
+
+fn around_streams(endpoint: &str) -> Result<Value, BenchError> {
     let before = resident_bytes()?;
     let mut output = io::stdout().lock();
-    writeln!(output, "{}", json!({ "endpoint": format!("http://{}", running.grpc_addr) }))
+    writeln!(output, "{}", json!({ "endpoint": endpoint }))
         .and_then(|()| output.flush())
         .map_err(failed("tell the address"))?;
     let mut line = String::new();

@@ -18,7 +18,7 @@ use tidegate_core::group::{ClientId, GroupId};
 use super::clock::{Stopwatch, process_cpu};
 use super::error::{BenchError, failed};
 use super::messages;
-use super::row::{Kind, Mark, PERCENT, Row, Unit};
+use super::row::{Kind, MS, Mark, PERCENT, Row};
 use super::samples::Samples;
 use super::setting::Setting;
 use super::site::capped;
@@ -50,7 +50,7 @@ pub fn run(setting: &Setting) -> Result<Vec<Row>, BenchError> {
     }
     let pairs = clients * GROUPS;
     let share = Row::new(format!("durability/{pairs} pairs, share of a core"), PERCENT, Samples::new(ours.0));
-    let wall = Row::new(format!("durability/{pairs} pairs, commit"), Unit("ms"), Samples::new(ours.1));
+    let wall = Row::new(format!("durability/{pairs} pairs, commit"), MS, Samples::new(ours.1));
     Ok(vec![
         share.mark(Mark::AtMost(20.0)).beside(Kind::Peer, "redb batch", Samples::new(theirs.0), None),
         wall.beside(Kind::Peer, "redb batch", Samples::new(theirs.1), None),

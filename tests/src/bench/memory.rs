@@ -11,7 +11,7 @@ use tokio::runtime::Builder;
 use super::child::{ask, figure, read, spawn};
 use super::error::{BenchError, failed};
 use super::messages;
-use super::row::{BYTES, Mark, Row};
+use super::row::{BYTES, Kind, Mark, Row};
 use super::samples::Samples;
 use super::setting::Setting;
 use super::site::{Site, capped};
@@ -35,7 +35,7 @@ pub fn run(setting: &Setting) -> Result<Vec<Row>, BenchError> {
     let soon = Site::with((0..groups).map(soon), Vec::new())?;
     let folder = tempfile::tempdir().map_err(failed("make a directory"))?;
     let (mut in_use, mut asleep) = (Vec::new(), Vec::new());
-    let (mut in_controller, mut with_streams) = (Vec::new(), Vec::new());
+    let (mut in_controller, mut with_streams, mut bare) = (Vec::new(), Vec::new(), Vec::new());
     for round in 0..setting.rounds {
         eprintln!("bench: memory: round {} of {}", round + 1, setting.rounds);
         let of_node =
@@ -48,7 +48,8 @@ pub fn run(setting: &Setting) -> Result<Vec<Row>, BenchError> {
         in_controller.push(each(&answer, clients)?);
         let store = folder.path().join(format!("streams-{round}.redb"));
         fill(&store)?;
-        with_streams.push(each(&streams(&store, clients)?, clients)?);
+        with_streams.push(each(&streams(&["connected", &store.to_string_lossy()], clients)?, clients)?);
+        bare.push(each(&streams(&["echo"], clients)?, clients)?);
     }
     Ok(vec![
         Row::new(format!("memory/{groups} idle groups, each in a node"), BYTES, Samples::new(asleep))
@@ -59,13 +60,14 @@ pub fn run(setting: &Setting) -> Result<Vec<Row>, BenchError> {
             BYTES,
             Samples::new(in_controller),
         )
-        .mark(Mark::AtMost(4_096.0))
         .note("with one lease, without the connection"),
         Row::new(
             format!("memory/{clients} clients, each with its connection"),
             BYTES,
             Samples::new(with_streams),
         )
+        .beside(Kind::Floor, "connection of a bare tonic server", Samples::new(bare), None)
+        .mark(Mark::AtMost(4_096.0))
         .note("the HTTP/2 connection and its buffers included"),
     ])
 }
@@ -79,9 +81,9 @@ fn each(answer: &Value, count: usize) -> Result<f64, BenchError> {
     Ok((figure(answer, "after")? - figure(answer, "before")?) / count as f64)
 }
 
-/// Opens as many streams to a controller in a process of its own, one renewal each.
-fn streams(store: &Path, clients: usize) -> Result<Value, BenchError> {
-    let mut child = spawn(&["connected", &store.to_string_lossy()])?;
+/// Opens as many streams to a server in a process of its own, one renewal each.
+fn streams(server: &[&str], clients: usize) -> Result<Value, BenchError> {
+    let mut child = spawn(server)?;
     let address = read(&mut child)?;
     let endpoint = address.get("endpoint").and_then(Value::as_str).unwrap_or_default().to_owned();
     let runtime = Builder::new_multi_thread().worker_threads(1).enable_all().build();

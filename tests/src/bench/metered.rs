@@ -1,19 +1,26 @@
 //! A metered operation that does nothing: admission, the thread's CPU clock read before and after, settlement by the
-//! cost table. Beside it the two readings alone, which nobody can save who meters CPU.
+//! cost table. Beside it the two readings alone, which nobody can save who meters CPU. The same with the thread's io
+//! counters, which are a file.
 
+use std::fs::File;
 use std::hint::black_box;
+use std::os::unix::fs::FileExt as _;
 use std::time::Duration;
 
 use rustix::time::{ClockId, clock_gettime};
-use tidegate_client::meter;
+use tidegate_client::{Group, Usage, meter};
 
 use super::admission::{COST, WARM};
 use super::clock::Stopwatch;
 use super::contest::{Work, contest};
 use super::error::{BenchError, failed};
 use super::row::{Kind, Mark, NS, Row};
+use super::samples::Samples;
 use super::setting::Setting;
 use super::site::{Site, capped};
+
+/// More than the counters of a thread take as text.
+const COUNTERS: usize = 512;
 
 /// Measures the family.
 pub fn run(setting: &Setting) -> Result<Vec<Row>, BenchError> {
@@ -21,27 +28,50 @@ pub fn run(setting: &Setting) -> Result<Vec<Row>, BenchError> {
     let client = site.client("bench-metered")?;
     let group = site.group(&client, "busy")?;
     site.keep_warm(std::slice::from_ref(&group), WARM)?;
-    let mut contenders: [Work<'_>; 2] = [
+    let counters = File::open("/proc/thread-self/io").map_err(failed("open /proc/thread-self/io"))?;
+    let mut contenders: [Work<'_>; 4] = [
+        Box::new(|count| timed(count, || operation(&group, || meter::measure(|| ()).1))),
         Box::new(|count| {
             timed(count, || {
-                let permit = group.try_acquire(black_box(COST)).map_err(failed("be admitted"))?;
-                let ((), usage) = meter::measure(|| ());
-                black_box(permit.settle(&usage));
+                black_box(clock_gettime(ClockId::ThreadCPUTime));
+                black_box(clock_gettime(ClockId::ThreadCPUTime));
                 Ok(())
             })
         }),
+        Box::new(|count| timed(count, || operation(&group, || meter::measure_with_io(|| ()).1))),
         Box::new(|count| {
             timed(count, || {
-                black_box(clock_gettime(ClockId::ThreadCPUTime));
-                black_box(clock_gettime(ClockId::ThreadCPUTime));
+                let mut buffer = [0_u8; COUNTERS];
+                for _ in 0..2 {
+                    black_box(clock_gettime(ClockId::ThreadCPUTime));
+                    let read = counters.read_at(&mut buffer, 0).map_err(failed("read the io counters"))?;
+                    black_box(read);
+                }
                 Ok(())
             })
         }),
     ];
     let samples = contest(setting, &mut contenders)?;
-    let [ours, floor] = samples.as_slice() else { return Ok(Vec::new()) };
-    let row = Row::new("metered/operation", NS, ours.clone());
-    Ok(vec![row.beside(Kind::Floor, "two CPU clock readings", floor.clone(), Some(Mark::AtMost(1.2)))])
+    let [ours, floor, ours_with_io, floor_with_io] = samples.as_slice() else { return Ok(Vec::new()) };
+    let row = |case, ours: &Samples, name, floor: &Samples| {
+        Row::new(case, NS, ours.clone()).beside(Kind::Floor, name, floor.clone(), Some(Mark::AtMost(1.2)))
+    };
+    Ok(vec![
+        row("metered/operation", ours, "two CPU clock readings", floor),
+        row(
+            "metered/operation with io counters",
+            ours_with_io,
+            "two readings of clock and counters",
+            floor_with_io,
+        ),
+    ])
+}
+
+/// An operation whose work is to be measured.
+pub(super) fn operation(group: &Group, measure: impl FnOnce() -> Usage) -> Result<(), BenchError> {
+    let permit = group.try_acquire(black_box(COST)).map_err(failed("be admitted"))?;
+    black_box(permit.settle(&measure()));
+    Ok(())
 }
 
 fn timed(count: u64, operation: impl Fn() -> Result<(), BenchError>) -> Result<Duration, BenchError> {

@@ -145,4 +145,10 @@ pub const FAMILIES: &[Family] = &[
         on_request: true,
         run: gateway::cpu,
     },
+    Family {
+        name: "gateway-kill",
+        about: "how long past their limit runaways are killed, beside the servers' own limits",
+        on_request: true,
+        run: gateway::kill,
+    },
 ];

@@ -42,7 +42,13 @@ fn samples(samples: &Samples) -> Value {
 fn mark(mark: Option<Mark>, value: f64) -> Value {
     match mark {
         None => Value::Null,
-        Some(Mark::AtMost(most)) => json!({ "at_most": most, "met": value <= most }),
-        Some(Mark::AtLeast(least)) => json!({ "at_least": least, "met": value >= least }),
+        Some(mark) => {
+            let (least, most) = match mark {
+                Mark::AtMost(most) => (None, Some(most)),
+                Mark::AtLeast(least) => (Some(least), None),
+                Mark::Within(least, most) => (Some(least), Some(most)),
+            };
+            json!({ "at_least": least, "at_most": most, "met": mark.met(value) })
+        }
     }
 }

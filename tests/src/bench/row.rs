@@ -10,6 +10,8 @@ pub struct Unit(pub &'static str);
 pub const NS: Unit = Unit("ns");
 /// Microseconds.
 pub const US: Unit = Unit("us");
+/// Milliseconds.
+pub const MS: Unit = Unit("ms");
 /// Seconds.
 pub const S: Unit = Unit("s");
 /// Something per second.
@@ -26,6 +28,8 @@ pub enum Mark {
     AtMost(f64),
     /// This or more.
     AtLeast(f64),
+    /// From the first to the second.
+    Within(f64, f64),
 }
 
 impl Mark {
@@ -34,6 +38,7 @@ impl Mark {
         match self {
             Self::AtMost(most) => value <= most,
             Self::AtLeast(least) => value >= least,
+            Self::Within(least, most) => (least..=most).contains(&value),
         }
     }
 }

@@ -5,8 +5,6 @@
 
 use std::iter;
 use std::path::Path;
-use std::pin::pin;
-use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use tempfile::TempDir;
@@ -164,14 +162,6 @@ pub fn config(store: &Path) -> Config {
 /// A group capped at `ru_per_sec`, everything else at its default.
 pub fn capped(name: impl Into<String>, ru_per_sec: &str) -> GroupText {
     GroupText { name: name.into(), ru_per_sec: ru_per_sec.to_owned(), ..GroupText::default() }
-}
-
-/// The output of a future that is ready at once.
-pub fn now<F: Future>(future: F) -> Result<F::Output, BenchError> {
-    match pin!(future).poll(&mut Context::from_waker(Waker::noop())) {
-        Poll::Ready(output) => Ok(output),
-        Poll::Pending => Err(BenchError::Wrong("what should have been ready at once waits".to_owned())),
-    }
 }
 
 fn actor() -> Actor {

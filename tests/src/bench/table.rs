@@ -61,6 +61,7 @@ fn verdict(mark: Option<Mark>, value: f64, unit: Unit) -> (String, String) {
     let text = match mark {
         Mark::AtMost(most) => format!("<= {} {}", number(most), unit.0),
         Mark::AtLeast(least) => format!(">= {} {}", number(least), unit.0),
+        Mark::Within(least, most) => format!("{} to {} {}", number(least), number(most), unit.0),
     };
     (text, if mark.met(value) { "yes" } else { "NO" }.to_owned())
 }

@@ -1,7 +1,8 @@
 //! Waiters: ten thousand operations queue behind one that holds all tokens; when it is cancelled they are all woken.
 //!
 //! Time runs from the cancellation to the last of them running again, all on one thread. A tokio semaphore of as many
-//! waiters stands beside it. That they run in the order of arrival is checked in every round.
+//! waiters stands beside it, without and with a longest wait for each. That they run in the order of arrival is checked
+//! in every round.
 
 use std::collections::BTreeMap;
 use std::future::Future;
@@ -13,7 +14,7 @@ use tidegate_client::{Group, Permit, Rate, Ru, RuParts};
 use tokio::runtime::{Builder, Runtime};
 use tokio::sync::Semaphore;
 use tokio::task::{JoinSet, yield_now};
-use tokio::time::Instant;
+use tokio::time::{Instant, timeout};
 
 use super::clock::Stopwatch;
 use super::contest::{Work, contest};
@@ -40,14 +41,16 @@ pub fn run(setting: &Setting) -> Result<Vec<Row>, BenchError> {
     let group = site.group(&client, "queue")?;
     site.keep_warm(std::slice::from_ref(&group), RATE)?;
     let thread = Builder::new_current_thread().enable_all().build().map_err(failed("start a runtime"))?;
-    let mut contenders: [Work<'_>; 2] = [
+    let mut contenders: [Work<'_>; 3] = [
         Box::new(|count| repeated(count, || ours(&thread, &group))),
-        Box::new(|count| repeated(count, || semaphore(&thread))),
+        Box::new(|count| repeated(count, || semaphore(&thread, None))),
+        Box::new(|count| repeated(count, || semaphore(&thread, Some(WAIT)))),
     ];
     let samples = contest(&Setting { round: ROUND, ..*setting }, &mut contenders)?;
-    let [own, peer] = samples.as_slice() else { return Ok(Vec::new()) };
+    let [own, peer, patient] = samples.as_slice() else { return Ok(Vec::new()) };
     let row = Row::new("waiters/10,000 woken, each", NS, own.clone());
-    Ok(vec![row.beside(Kind::Peer, "tokio semaphore", peer.clone(), Some(Mark::AtMost(2.0)))])
+    let row = row.beside(Kind::Peer, "tokio semaphore", peer.clone(), Some(Mark::AtMost(2.0)));
+    Ok(vec![row.beside(Kind::Peer, "tokio semaphore, with a timeout", patient.clone(), None)])
 }
 
 /// `count` wake-ups, in queues of [`WAITERS`]; the time is scaled to `count`.
@@ -100,13 +103,19 @@ async fn take_all(group: &Group) -> Result<Permit<'_>, BenchError> {
     Err(BenchError::Wrong(format!("the bucket stays empty: {:?}", group.state())))
 }
 
-fn semaphore(thread: &Runtime) -> Result<(Duration, u64), BenchError> {
+/// The same on a semaphore; whoever queues on a group has a longest wait, too.
+fn semaphore(thread: &Runtime, longest: Option<Duration>) -> Result<(Duration, u64), BenchError> {
     thread.block_on(async {
         let (semaphore, begun) = (Arc::new(Semaphore::new(0)), Instant::now());
         let wait = || {
             let semaphore = Arc::clone(&semaphore);
             async move {
-                semaphore.acquire().await.map_err(failed("wait"))?.forget();
+                let place = semaphore.acquire();
+                let place = match longest {
+                    Some(longest) => timeout(longest, place).await.map_err(failed("wait"))?,
+                    None => place.await,
+                };
+                place.map_err(failed("wait"))?.forget();
                 Ok(begun)
             }
         };

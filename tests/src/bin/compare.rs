@@ -1,5 +1,5 @@
 //! Runs every scenario of the comparison through tidegate and the other allocators, and writes the tables of
-//! `docs/comparison.md` and the figures beside it. `compare --help` tells the options.
+//! `docs/comparison.md`, their summary in `docs/guarantees.md` and the figures beside them. `compare --help` tells the options.
 
 use std::env;
 use std::fs;
@@ -13,8 +13,9 @@ use tidegate_tests::comparison::system::System;
 use tidegate_tests::comparison::{figure, page, scenarios, table};
 
 const USAGE: &str = "usage: compare [--only NAME]... [--check] [--help]\n\
-    runs the scenarios of docs/comparison.md, writes its tables and docs/figures/comparison-NAME.svg\n\
-    --only NAME  this scenario (may be repeated); the table of marks is left as it is\n\
+    runs the scenarios of docs/comparison.md, writes its tables and docs/figures/comparison-NAME.svg, and one table\n\
+    of all scenarios into docs/guarantees.md\n\
+    --only NAME  this scenario (may be repeated); the tables of all scenarios are left as they are\n\
     --check      writes nothing; exits 1 and names the files that differ from what a run makes";
 
 struct Options {
@@ -69,11 +70,12 @@ fn usage(problem: &str) -> ExitCode {
 /// Runs, and returns the files that differ, when checking.
 fn compare(options: &Options) -> Result<Vec<PathBuf>, String> {
     let docs = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs");
-    let page_path = docs.join("comparison.md");
-    let mut text =
-        fs::read_to_string(&page_path).map_err(|error| format!("{}: {error}", page_path.display()))?;
+    let read = |path: &Path| fs::read_to_string(path).map_err(|error| format!("{}: {error}", path.display()));
+    let (page_path, summary_path) = (docs.join("comparison.md"), docs.join("guarantees.md"));
+    let mut text = read(&page_path)?;
     let mut files = Vec::new();
     let mut all_marks: Vec<(Scenario, Vec<Mark>)> = Vec::new();
+    let mut all_rows: Vec<(Scenario, Vec<(System, Measures)>)> = Vec::new();
     let chosen = |scenario: &Scenario| {
         options.only.is_empty() || options.only.iter().any(|name| name == scenario.name)
     };
@@ -101,11 +103,14 @@ fn compare(options: &Options) -> Result<Vec<PathBuf>, String> {
             for mark in marks.iter().filter(|mark| !mark.holds) {
                 eprintln!("{}: misses: {}: {}", scenario.name, mark.what, mark.measured);
             }
-            all_marks.push((scenario, marks));
+            all_marks.push((scenario.clone(), marks));
         }
+        all_rows.push((scenario, rows));
     }
     if options.only.is_empty() {
         text = page::replace(&text, "marks", &marks::table(&all_marks))?;
+        let summary = page::replace(&read(&summary_path)?, "comparison", &table::summary(&all_rows))?;
+        files.push((summary_path, summary));
     }
     files.push((page_path, text));
     if options.check {

@@ -9,7 +9,8 @@ use std::process::ExitCode;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use tidegate_client::{Client, Group, GroupError, Refused, Ru, RuParts};
+use tidegate_client::{Client, Refused, Ru, RuParts};
+use tidegate_tests::process::finding::found;
 use tidegate_tests::process::load::Work;
 use tidegate_tests::process::log::{Log, MachineClock, Operation, machine_micros};
 use tidegate_tests::sim::random::Random;
@@ -69,17 +70,6 @@ async fn run() -> Result<ExitCode, Failure> {
     }
     eprintln!("load-node: not confirmed: {unconfirmed:?}");
     Ok(ExitCode::from(UNCONFIRMED))
-}
-
-/// Asks until the controller answers; it may be away for long.
-async fn found(client: &Client, name: &str) -> Result<Group, Failure> {
-    loop {
-        match client.group(name).await {
-            Ok(group) => return Ok(group),
-            Err(GroupError::Unavailable { .. }) => {}
-            Err(error) => return Err(error.into()),
-        }
-    }
 }
 
 async fn labour(

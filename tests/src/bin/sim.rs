@@ -2,7 +2,7 @@
 //! transcript, and the exit status is 1.
 
 use std::fs;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -10,7 +10,7 @@ use std::thread;
 
 use clap::Parser;
 use tidegate_tests::process::log::machine_micros;
-use tidegate_tests::sim::chaos::Plan;
+use tidegate_tests::sim::chaos::{Outcome, Plan};
 use tidegate_tests::sim::script;
 use tidegate_tests::sim::world::Toll;
 
@@ -32,6 +32,9 @@ struct Args {
     /// Show a failing seed as it is, not the smallest plan that fails
     #[arg(long)]
     no_shrink: bool,
+    /// Run this plan, as printed for a failing seed, instead of seeds
+    #[arg(long, value_name = "FILE")]
+    plan: Option<PathBuf>,
     /// Run these scenario files (as in tests/scenarios) instead of seeds, and print their transcripts
     #[arg(long, num_args = 1.., value_name = "FILE")]
     script: Vec<PathBuf>,
@@ -41,6 +44,9 @@ fn main() -> ExitCode {
     let args = Args::parse();
     if !args.script.is_empty() {
         return run_scripts(&args.script);
+    }
+    if let Some(path) = &args.plan {
+        return run_plan(path, args.verbose);
     }
     if args.first { run_to_first(args.seeds, args.from) } else { run(&args) }
 }
@@ -59,6 +65,29 @@ fn run_scripts(paths: &[PathBuf]) -> ExitCode {
         }
     }
     result
+}
+
+fn run_plan(path: &Path, verbose: bool) -> ExitCode {
+    let read = fs::read_to_string(path).map_err(|error| error.to_string()).and_then(|text| text.parse());
+    match read {
+        Ok(plan) => show(&plan, verbose),
+        Err(error) => {
+            eprintln!("sim: {}: {error}", path.display());
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// Runs a plan once more; a violation is printed with its transcript.
+fn show(plan: &Plan, verbose: bool) -> ExitCode {
+    let Err((violation, transcript)) = plan.run_traced(true) else {
+        println!("nothing found");
+        return ExitCode::SUCCESS;
+    };
+    let lines: Vec<&str> = transcript.lines().collect();
+    let shown = if verbose { 0 } else { lines.len().saturating_sub(60) };
+    println!("{}\n{violation}", lines.get(shown..).unwrap_or_default().join("\n"));
+    ExitCode::FAILURE
 }
 
 /// Seed after seed until one fails.
@@ -114,13 +143,22 @@ fn run(args: &Args) -> ExitCode {
     };
     println!("failed: {:?}", failed.iter().take(20).collect::<Vec<_>>());
     let plan = if args.no_shrink { Plan::new(*seed) } else { Plan::new(*seed).shrink() };
-    println!("{}:\n{plan}", if args.no_shrink { "plan" } else { "smallest plan found" });
-    if let Err((violation, transcript)) = plan.run_traced(true) {
-        let lines: Vec<&str> = transcript.lines().collect();
-        let shown = if args.verbose { 0 } else { lines.len().saturating_sub(60) };
-        println!("{}\n{violation}", lines.get(shown..).unwrap_or_default().join("\n"));
-    }
+    println!(
+        "# {}; `--plan` runs it again\n{plan}",
+        if args.no_shrink { "plan" } else { "smallest plan found" }
+    );
+    show(&plan, args.verbose);
     ExitCode::FAILURE
+}
+
+/// One seed in so many is run again, twice, and must give the same transcript (I8).
+const TWICE: u64 = 64;
+
+fn same(plan: &Plan, outcome: Outcome) -> Result<Outcome, String> {
+    match plan.transcript() == plan.transcript() {
+        true => Ok(outcome),
+        false => Err("I8: a second run was not the same".to_owned()),
+    }
 }
 
 fn work(tally: &Tally, seeds: u64, from: u64, started: u64) {
@@ -129,7 +167,11 @@ fn work(tally: &Tally, seeds: u64, from: u64, started: u64) {
         if index >= seeds {
             return;
         }
-        match Plan::new(from + index).run() {
+        let plan = Plan::new(from + index);
+        match plan
+            .run()
+            .and_then(|outcome| if index.is_multiple_of(TWICE) { same(&plan, outcome) } else { Ok(outcome) })
+        {
             Ok(outcome) => {
                 tally.admitted.fetch_add(outcome.admitted, Ordering::Relaxed);
                 tally.worst.fetch_max(outcome.worst, Ordering::Relaxed);

@@ -1,6 +1,6 @@
 //! The cap of a run: RU/s, by the time it is set.
 
-use tidegate_core::units::Time;
+use tidegate_core::units::{Span, Time};
 
 /// Caps in the order of their times; the first is set at the start.
 #[derive(Clone, Debug)]
@@ -20,6 +20,17 @@ impl Caps {
     /// The largest cap, in RU/s: one second of it is the burst.
     pub fn largest(&self) -> u64 {
         self.0.iter().map(|(_, rate)| *rate).max().unwrap_or_default()
+    }
+
+    /// The same, but that a lowered cap waits until the leases that are out have ended.
+    #[must_use]
+    pub fn lowered_after(&self, lease: Span) -> Self {
+        let mut before = 0;
+        let later = self.0.iter().map(|(at, rate)| {
+            let lowers = *rate < std::mem::replace(&mut before, *rate);
+            (if lowers { at.after(lease) } else { *at }, *rate)
+        });
+        Self(later.collect())
     }
 
     /// RU that the cap yields between two moments.
@@ -43,5 +54,7 @@ mod tests {
         assert_eq!(caps.over(Time(1_000_000), Time(6_000_000)), 10.0 + 40.0 + 10.0);
         assert_eq!(caps.over(Time(2_500_000), Time(3_000_000)), 10.0);
         assert_eq!(caps.largest(), 20);
+        let later = caps.lowered_after(Span::secs(3));
+        assert_eq!(later.steps(), [(Time(0), 10), (Time(2_000_000), 20), (Time(7_000_000), 5)]);
     }
 }

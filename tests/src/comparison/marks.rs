@@ -35,8 +35,6 @@ pub fn marks(scenario: &Scenario, measures: &Measures) -> Vec<Mark> {
     let mut marks = Vec::new();
     let mut add = |what, measured: String, holds| marks.push(Mark { what, measured, holds });
     let away = scenario.changes.iter().any(|(_, change)| *change == Change::Away);
-    let lowered =
-        scenario.caps.steps().windows(2).any(|pair| matches!(pair, [(_, from), (_, to)] if to < from));
     if scenario.saturated && !away {
         add(
             "0.98 of rate and burst used",
@@ -44,11 +42,8 @@ pub fn marks(scenario: &Scenario, measures: &Measures) -> Vec<Mark> {
             measures.whole.used >= USED,
         );
     }
-    if !lowered {
-        // A lowered cap holds everywhere after one lease length.
-        let worst = measures.whole.worst;
-        add("no window over the bound", format!("{worst:.2} B"), worst <= 1.0);
-    }
+    let worst = measures.promised;
+    add("no window over the bound", format!("{worst:.2} B"), worst <= 1.0);
     if let Some((_, worst)) = measures.recovery {
         let most = super::measures::float(u128::from(RECOVERED.0)) / 1e6;
         let shown = worst.map_or_else(

@@ -1,7 +1,10 @@
 //! What is measured of a run, from its log alone.
 
+use tidegate_core::engine::EngineConfig;
+use tidegate_core::group::GroupSpec;
 use tidegate_core::units::{Rate, Ru, Span, Time};
 
+use super::caps::Caps;
 use super::recovery;
 use super::scenario::Scenario;
 use super::system::Run;
@@ -36,7 +39,9 @@ pub struct Use {
 pub struct Measures {
     /// From the first contact to the end.
     pub whole: Use,
-    /// The same, without the start.
+    /// The worst excess over what tidegate promises: a lowered cap holds when the leases of before have ended.
+    pub promised: f64,
+    /// The use, without the start.
     pub settled: Option<Use>,
     /// RU admitted of the RU that arrived, like all that follows after the start if that is told apart.
     pub served: f64,
@@ -71,6 +76,7 @@ impl Measures {
         let (waits, refused) = waits(scenario, run, from).unzip();
         Self {
             whole: usage(scenario, &log.admitted, Time(0), burst),
+            promised: worst(&scenario.caps.lowered_after(longest_lease()), &log.admitted, Time(0)) / burst,
             // Whoever is saturated has an empty bucket by then.
             settled: scenario.settled.map(|from| usage(scenario, &log.admitted, from, 0.0)),
             served: admitted / arrived.max(1e-9),
@@ -109,17 +115,22 @@ fn usage(scenario: &Scenario, admitted: &[Entry], from: Time, bucket: f64) -> Us
     let admitted = since(admitted, from);
     Use {
         used: total(admitted) / (scenario.caps.over(from, scenario.end) + bucket),
-        worst: worst(scenario, admitted, from) / float(u128::from(scenario.burst())),
+        worst: worst(&scenario.caps, admitted, from) / float(u128::from(scenario.burst())),
         windows: [Span::secs(1), Span::secs(10)].map(|window| most(scenario, admitted, window)),
     }
 }
 
+/// How long a lease of the default length may be in use.
+fn longest_lease() -> Span {
+    EngineConfig::default().longest_use(GroupSpec::unlimited().ttl)
+}
+
 /// RU above `rate * window` in the worst window.
-fn worst(scenario: &Scenario, admitted: &[Entry], from: Time) -> f64 {
+fn worst(caps: &Caps, admitted: &[Entry], from: Time) -> f64 {
     let rate = |ru_per_sec: u64| Rate::whole(i64::try_from(ru_per_sec).unwrap_or(i64::MAX));
-    let before = scenario.caps.steps().iter().rev().find(|(at, _)| *at <= from);
+    let before = caps.steps().iter().rev().find(|(at, _)| *at <= from);
     let mut bound = Bound::new(from, rate(before.map_or(0, |(_, rate)| *rate)));
-    let mut later = scenario.caps.steps().iter().filter(|(at, _)| *at > from).peekable();
+    let mut later = caps.steps().iter().filter(|(at, _)| *at > from).peekable();
     for entry in admitted {
         while let Some((at, ru_per_sec)) = later.next_if(|(at, _)| *at <= entry.at) {
             bound.set_rate(*at, rate(*ru_per_sec));
@@ -184,7 +195,6 @@ fn waits(scenario: &Scenario, run: &Run, from: Time) -> Option<((Span, Span), f6
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::comparison::caps::Caps;
     use crate::comparison::scenarios;
 
     fn entry(at: u64, node: usize, cost: i64) -> Entry {

@@ -11,7 +11,7 @@ fn markers(name: &str) -> (String, String) {
 /// A marker is not there, or they are in the wrong order.
 pub fn replace(page: &str, name: &str, block: &str) -> Result<String, String> {
     let (begin, end) = markers(name);
-    let missing = |marker: &str| format!("docs/comparison.md has no line `{marker}`");
+    let missing = |marker: &str| format!("the page has no line `{marker}`");
     let (before, rest) = page.split_once(&begin).ok_or_else(|| missing(&begin))?;
     let (_, after) = rest.split_once(&end).ok_or_else(|| missing(&end))?;
     Ok(format!("{before}{begin}\n\n{}\n\n{end}{after}", block.trim()))

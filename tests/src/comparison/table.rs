@@ -33,6 +33,26 @@ pub fn table(scenario: &Scenario, rows: &[(System, Measures)]) -> String {
     text
 }
 
+/// One table of all scenarios: a row each, a column per system with what it used (or served) and its worst window.
+pub fn summary(all: &[(Scenario, Vec<(System, Measures)>)]) -> String {
+    let mut text = String::from("| |");
+    for system in System::ALL {
+        let _ = write!(text, " {} |", system.name());
+    }
+    text.push_str("\n|---|");
+    text.push_str(&"--:|".repeat(System::ALL.len()));
+    text.push('\n');
+    for (scenario, rows) in all {
+        let _ = write!(text, "| [{}](figures/comparison-{}.svg) |", scenario.title, scenario.name);
+        for (_, measures) in rows {
+            let used = if scenario.saturated { measures.whole.used } else { measures.served };
+            let _ = write!(text, " {used:.3}, {:.2} B |", measures.whole.worst);
+        }
+        text.push('\n');
+    }
+    text
+}
+
 fn columns(scenario: &Scenario) -> Vec<Column> {
     let mut columns: Vec<Column> = Vec::new();
     let mut add = |heading, cell: Cell| columns.push((heading, cell));

@@ -4,6 +4,8 @@ pub mod chaos;
 pub mod child;
 pub mod cluster;
 pub mod error;
+pub mod finding;
+pub mod glance;
 pub mod load;
 pub mod log;
 pub mod proxy;

@@ -77,6 +77,13 @@ impl MariaDb {
         format!("mysql://{user}:{password}@127.0.0.1:{}", self.port())
     }
 
+    /// The same over the server's Unix socket.
+    pub fn socket_upstream(&self) -> String {
+        let (user, password) = (ROOT.0, ROOT.1.replace(' ', "%20"));
+        let socket = self.site.data().join("s");
+        format!("mysql://{user}:{password}@localhost?socket={}", socket.display())
+    }
+
     /// Runs this as the superuser over the socket.
     ///
     /// # Errors

@@ -1,6 +1,7 @@
 //! Real database servers of one's own, for tests and benchmarks: a data directory, a free loopback port, gone at the
 //! end. They run as `nobody` when this is root, as both refuse to be root or should not be.
 
+mod certificates;
 mod mariadb;
 mod postgres;
 
@@ -15,6 +16,7 @@ use std::time::Duration;
 
 use tempfile::TempDir;
 
+pub use certificates::Certificates;
 pub use mariadb::MariaDb;
 pub use postgres::Postgres;
 

@@ -44,7 +44,8 @@ impl Postgres {
         let mut server = Command::new(self.programs.join("postgres"));
         server.arg("-D").arg(self.site.data());
         let port = format!("port={}", self.site.port);
-        let needed = ["listen_addresses=127.0.0.1", "unix_socket_directories=", "fsync=off", &port];
+        let sockets = format!("unix_socket_directories={}", self.site.tmp().display());
+        let needed = ["listen_addresses=127.0.0.1", &sockets, "fsync=off", &port];
         for setting in needed.into_iter().chain(self.settings.iter().map(String::as_str)) {
             server.args(["-c", setting]);
         }
@@ -64,6 +65,12 @@ impl Postgres {
     /// Where it listens on the loopback address.
     pub fn port(&self) -> u16 {
         self.site.port
+    }
+
+    /// The gateway's upstream over the server's Unix socket.
+    pub fn socket_upstream(&self) -> String {
+        let socket = self.site.tmp().join(format!(".s.PGSQL.{}", self.port()));
+        format!("postgres:///?socket={}", socket.display())
     }
 
     /// The gateway's upstream.

@@ -41,6 +41,60 @@ impl World {
         groups.iter().map(|id| (*id, (self.ledger(*id), charged(*id)))).collect()
     }
 
+    /// What the ledger has at least, and at most, of a group that was there before under its name: what was charged
+    /// since, and what was not counted for the one before.
+    pub fn books_of_returned(&self, id: GroupId) -> Option<(Ru, Ru)> {
+        let before = self.returned.get(&id)?;
+        let mut books = (Ru::ZERO, Ru::ZERO);
+        for (index, node) in self.nodes.iter().enumerate().filter(|(index, _)| !self.lies(*index)) {
+            let charged = node.reports.charged(id);
+            books.0 += charged - before.get(index).copied().unwrap_or_default();
+            books.1 += charged - self.retired_of(id, index);
+        }
+        Some(books)
+    }
+
+    /// A group is there again: what nodes had charged to the one before.
+    pub(super) fn note_return(&mut self, id: GroupId) {
+        (0..self.nodes.len()).for_each(|node| self.tally(node));
+        let charged = self.nodes.iter().map(|node| node.reports.charged(id)).collect();
+        self.returned.insert(id, charged);
+    }
+
+    /// What counted of a node for groups of this name that were removed.
+    fn retired_of(&self, id: GroupId, node: usize) -> Ru {
+        self.retired.get(&id).and_then(|nodes| nodes.get(node)).copied().unwrap_or_default()
+    }
+
+    /// A group is removed: what the ledger had of it when that was asked for is counted for good.
+    pub(super) fn retire(&mut self, id: GroupId) {
+        let Some(counted) = self.retiring.remove(&id) else { return };
+        let retired = self.retired.entry(id).or_insert_with(|| vec![Ru::ZERO; counted.len()]);
+        retired.iter_mut().zip(counted).for_each(|(sum, more)| *sum += more);
+    }
+
+    /// I6 of a group at any moment: the ledger has no more of a node than it charged and was not counted for the group
+    /// before it, and all that the node was told to be on disk.
+    pub(super) fn judge_reported(&mut self, id: GroupId) {
+        if !self.checked || !self.controller.is_up() || !self.specs.contains_key(&id) {
+            return;
+        }
+        for node in (0..self.nodes.len()).filter(|node| !self.lies(*node)).collect::<Vec<_>>() {
+            self.tally(node);
+            let Some(reports) = self.nodes.get(node).map(|state| &state.reports) else { continue };
+            // What was told of the group before it does not count.
+            let told = if self.returned.contains_key(&id) { Ru::ZERO } else { reports.durable_of(id) };
+            let ledger = self.controller.charged(id, |other| other == node);
+            let charged = reports.charged(id) - self.retired_of(id, node);
+            if ledger < told || ledger > charged {
+                self.violate(format!(
+                    "I6: group {}: {ledger} in the ledger, node {node} charged {charged}, told {told} is on disk",
+                    id.0
+                ));
+            }
+        }
+    }
+
     /// What the ledger has of a group in all, and the sum over all nodes.
     pub fn totals(&self, id: GroupId) -> (Ru, Ru) {
         self.controller.totals(id)

@@ -1,6 +1,7 @@
 //! The shipped controller in the simulated world: its service on its store, without sockets, on a driven clock and a
 //! disk with faults.
 
+use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
@@ -33,6 +34,8 @@ pub(super) struct Controller {
     streams: BTreeMap<usize, (u64, Session)>,
     random: Random,
     fence: Option<Span>,
+    /// Something was done to the engine since the last check.
+    touched: Cell<bool>,
 }
 
 /// The stream over which a message came has ended, and the node hears of it.
@@ -48,6 +51,7 @@ impl Controller {
             streams: BTreeMap::new(),
             random: Random::new(seed, 2),
             fence,
+            touched: Cell::new(false),
         };
         controller.start()?;
         Ok(controller)
@@ -71,6 +75,7 @@ impl Controller {
         let store = RedbStore::open_on(self.disk.clone(), Path::new("simulated"))?;
         let config = ServiceConfig { fence: self.fence, ..ServiceConfig::default() };
         self.service = Some(Service::load(Arc::new(store), config, Clock::driven(Arc::clone(&self.time)))?);
+        self.touched.set(true);
         Ok(())
     }
 
@@ -83,6 +88,7 @@ impl Controller {
             streams: BTreeMap::new(),
             random: self.random.clone(),
             fence: self.fence,
+            touched: Cell::new(false),
         };
         let old = std::mem::replace(self, successor);
         (old, self.start())
@@ -109,6 +115,7 @@ impl Controller {
     /// Ends leases that are past and brings consumption to disk, as the shipped background tasks do.
     pub(super) fn upkeep(&self) {
         if let Some(service) = &self.service {
+            self.touched.set(true);
             service.expire();
             // A failure is tried again by the next call.
             let _ = service.flush();
@@ -172,6 +179,7 @@ impl Controller {
         request: RenewIn,
     ) -> Result<Option<Renewed>, Ended> {
         let Some(service) = &self.service else { return Ok(None) };
+        self.touched.set(true);
         if self.streams.get(&node).is_none_or(|(known, _)| *known < connection) {
             match service.hello(&client(node), incarnation, "sim") {
                 Ok(session) => drop(self.streams.insert(node, (connection, session))),
@@ -211,9 +219,10 @@ impl Controller {
         orders
     }
 
-    /// I1 to I3.
+    /// I1 to I3, if anything was done since the last time.
     pub(super) fn check(&self) -> Result<(), String> {
-        self.service.as_ref().map_or(Ok(()), Service::check)
+        let service = self.service.as_ref().filter(|_| self.touched.take());
+        service.map_or(Ok(()), Service::check)
     }
 
     /// What the ledger has charged to a group by nodes that `counts` says yes to.
@@ -243,7 +252,9 @@ impl Controller {
         let _ = self.renew(node, incarnation, connection, RenewIn { reports, ..RenewIn::default() });
     }
 
+    /// The service, to be asked for a change.
     fn service(&self) -> Result<&Service, String> {
+        self.touched.set(true);
         self.service.as_ref().ok_or_else(|| "the controller is down".to_owned())
     }
 }

@@ -3,7 +3,6 @@
 use tidegate_core::group::{GroupId, GroupSpec};
 
 use super::controller::text;
-use super::measure::Bound;
 use super::network::Message;
 use super::world::{World, user};
 
@@ -13,32 +12,40 @@ impl World {
     /// # Errors
     /// The controller refused it, is down, or died over it.
     pub fn put_group(&mut self, id: GroupId, spec: GroupSpec) -> Result<(), String> {
+        self.listens()?;
         let done = self.controller.put_group(id, &spec);
         if self.died() {
             self.doubtful = Some((id, Some(spec.clone())));
         }
         done?;
-        self.acknowledged(id, spec);
+        self.acknowledged(id, &spec);
         Ok(())
     }
 
+    /// A controller that is stopped answers nobody, and who asked gives up before it goes on.
+    fn listens(&self) -> Result<(), String> {
+        if self.stalled() { Err("the controller is stopped".to_owned()) } else { Ok(()) }
+    }
+
     /// A definition is in force.
-    fn acknowledged(&mut self, id: GroupId, spec: GroupSpec) {
-        let bound = self.rebound(id, &spec);
-        self.bounds.insert(id, bound);
-        self.specs.insert(id, spec);
+    fn acknowledged(&mut self, id: GroupId, spec: &GroupSpec) {
+        if self.gone.contains_key(&id) {
+            self.note_return(id);
+        }
+        self.defined(id, spec);
         for node in 0..self.nodes.len() {
             self.send(node, Message::Changed { group: id });
         }
     }
 
-    fn rebound(&mut self, id: GroupId, spec: &GroupSpec) -> Bound {
-        let rate = self.bound_rate(spec);
-        match self.bounds.remove(&id) {
-            None => Bound::new(self.now, rate),
-            Some(mut bound) => {
-                bound.set_rate(self.now, rate);
-                bound
+    /// Changes a definition while leases are out.
+    pub fn change_group(&mut self, id: GroupId, change: impl FnOnce(&mut GroupSpec)) {
+        if let Some(before) = self.specs.get(&id) {
+            let mut spec = before.clone();
+            change(&mut spec);
+            if *before != spec {
+                // A refusal (a circle, the controller is down) is an answer.
+                let _ = self.put_group(id, spec);
             }
         }
     }
@@ -48,12 +55,19 @@ impl World {
     /// # Errors
     /// The controller refused it, is down, or died over it.
     pub fn remove_group(&mut self, id: GroupId) -> Result<(), String> {
+        self.listens()?;
+        self.judge_reported(id);
+        if self.controller.is_up() {
+            let counted =
+                (0..self.nodes.len()).map(|node| self.controller.charged(id, |other| other == node));
+            self.retiring.insert(id, counted.collect());
+        }
         let done = self.controller.remove_group(id);
         if self.died() {
             self.doubtful = Some((id, None));
         }
         done?;
-        self.specs.remove(&id);
+        self.removed(id);
         self.push_lowers();
         Ok(())
     }
@@ -63,6 +77,7 @@ impl World {
     /// # Errors
     /// The controller refused it, is down, or died over it.
     pub fn bind(&mut self, load: usize, group: GroupId) -> Result<(), String> {
+        self.listens()?;
         let user = user(load);
         let before = self.bound.remove(&user);
         let done = self.controller.bind(&user, group);
@@ -87,11 +102,9 @@ impl World {
         }
         match change {
             Some(spec) if found == Some(text(id, &spec)) => {
-                let before = self.specs.get(&id).cloned();
-                self.acknowledged(id, spec);
-                self.unsettle(id, before.as_ref());
+                self.acknowledged(id, &spec);
             }
-            None if found.is_none() => drop(self.specs.remove(&id)),
+            None if found.is_none() => self.removed(id),
             _ => {}
         }
     }

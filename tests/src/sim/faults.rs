@@ -1,11 +1,9 @@
 //! Doing harm to the world, and judging it all the same.
 
-use tidegate_core::group::{Fallback, GroupId, GroupSpec};
-use tidegate_core::units::{Rate, Ru, Span, Time};
+use tidegate_core::units::{Span, Time};
 
 use super::disk::Death;
-use super::measure::Bound;
-use super::network::Faults;
+use super::network::{Faults, Message};
 use super::random::Random;
 use super::world::{Event, World};
 
@@ -30,22 +28,6 @@ impl World {
         self.config.idle_after = span;
     }
 
-    /// Every node may run every one of these groups at its fallback rate, on a clock that is fast.
-    pub fn allow_fallbacks<'g>(&mut self, specs: impl Iterator<Item = &'g GroupSpec>) {
-        let rate = |spec: &GroupSpec| match spec.fallback {
-            Fallback::Rate(rate) => rate,
-            Fallback::Stop | Fallback::Unlimited => Rate::ZERO,
-        };
-        let sum = specs.map(rate).fold(Rate::ZERO, |sum, rate| sum + rate);
-        let nodes = i64::try_from(self.nodes.len()).unwrap_or(i64::MAX);
-        self.fallbacks = sum.scale(nodes, 1).scale(1_002, 1_000);
-    }
-
-    /// The rate of a group's bound.
-    pub(super) fn bound_rate(&self, spec: &GroupSpec) -> Rate {
-        spec.limit().map_or(Rate::MAX, |limit| limit + self.fallbacks)
-    }
-
     /// Whether a node runs.
     pub fn node_is_up(&self, node: usize) -> bool {
         self.nodes.get(node).is_some_and(|state| state.up)
@@ -64,6 +46,27 @@ impl World {
         }
     }
 
+    /// Stops the controller for a while; one that another took over from goes on.
+    pub fn stall_controller(&mut self, span: Span) {
+        self.stalled_until = self.stalled_until.max(self.now.after(span));
+    }
+
+    /// Whether the controller is stopped.
+    pub(super) fn stalled(&self) -> bool {
+        self.stalled_until > self.now
+    }
+
+    /// Whether an event waits for a controller that is stopped.
+    pub(super) fn is_for_controller(&self, event: &Event) -> bool {
+        match event {
+            Event::ToController { node, message: Message::Renew { connection, .. }, .. } => {
+                self.nodes.get(*node).is_some_and(|state| *connection > state.old_connection)
+            }
+            Event::Upkeep => self.old.is_none(),
+            _ => false,
+        }
+    }
+
     /// Cuts one direction of a node's link for a while.
     pub fn cut(&mut self, node: usize, direction: usize, span: Span) {
         let until = self.now.after(span);
@@ -78,7 +81,7 @@ impl World {
         let seed = self.fates.bits();
         let now = self.now;
         if !self.lies(node) {
-            self.bounds.values_mut().for_each(|bound| bound.begin_anew(now));
+            self.bounds.values_mut().for_each(|capped| capped.begin_anew(now));
         }
         if let Some(state) = self.nodes.get_mut(node) {
             state.lies.get_or_insert_with(|| Random::new(seed, 0));
@@ -93,6 +96,7 @@ impl World {
     /// Ends all faults: whatever is down starts, whatever is cut off or paused goes on.
     pub fn calm(&mut self) {
         self.faults = Faults::default();
+        self.stalled_until = Time(0);
         for node in &mut self.nodes {
             node.links.iter_mut().for_each(|link| link.cut_until = Time(0));
             node.paused_until = Time(0);
@@ -118,108 +122,14 @@ impl World {
         self.start_controller();
     }
 
-    /// Changes a definition while leases are out. For one lease length the bound is that of the more generous
-    /// definition; a move makes the windows of all who are concerned begin anew after that.
-    pub fn change_group(&mut self, id: GroupId, spec: GroupSpec) {
-        let before = self.specs.get(&id).cloned();
-        if before.as_ref() != Some(&spec) && self.put_group(id, spec).is_ok() {
-            self.unsettle(id, before.as_ref());
-        }
-    }
-
-    /// Lets the windows of a changed group, its ancestors and its parent of before begin anew when all leases of
-    /// before have ended.
-    pub(super) fn unsettle(&mut self, id: GroupId, before: Option<&GroupSpec>) {
-        // Leases made just before, on the controller's clock.
-        let longest = self.specs.values().map(|spec| spec.ttl).max().unwrap_or_default();
-        let settled = self
-            .now
-            .max(self.old_until)
-            .after(longest)
-            .after(Span(longest.0 / 1_000))
-            .after(Span::millis(60));
-        let mut level = Some(id);
-        while let Some(id) = level {
-            self.restart_bound(id, settled);
-            level = self.specs.get(&id).and_then(|spec| spec.parent);
-        }
-        if let Some(parent) = before.and_then(|spec| spec.parent) {
-            self.restart_bound(parent, settled);
-        }
-    }
-
-    fn restart_bound(&mut self, id: GroupId, settled: Time) {
-        let rate = self.specs.get(&id).map_or(Rate::MAX, |spec| self.bound_rate(spec));
-        let latest = self.settling.get(&id).map_or(settled, |(until, _)| settled.max(*until));
-        self.settling.insert(id, (latest, rate));
-    }
-
-    /// Takes an admission into account in a group's bound.
-    pub(super) fn count(&mut self, id: GroupId, cost: Ru) {
-        if let Some((until, rate)) = self.settling.get(&id).copied() {
-            if self.now < until {
-                return;
-            }
-            self.settling.remove(&id);
-            self.bounds.insert(id, Bound::new(self.now, rate));
-        }
-        if let Some(bound) = self.bounds.get_mut(&id) {
-            bound.admit(self.now, cost);
-        }
-    }
-
-    /// I5 of a group.
-    ///
-    /// # Errors
-    /// The worst window is above burst and overrun.
-    pub fn judge_bound(&mut self, id: GroupId) -> Result<(), String> {
-        let Some(depth) = self.depth(id) else {
-            return Ok(());
-        };
-        if self.settling.contains_key(&id) {
-            // Nothing was admitted since the last change came into force.
-            return Ok(());
-        }
-        let overrun = self.overrun(id);
-        let (worst, window) =
-            self.bounds.get(&id).map_or((Ru::ZERO, Span(0)), |bound| (bound.worst(), bound.worst_window()));
-        // A node whose clock is fast may see a microsecond more than there was.
-        let tick = self.specs.get(&id).and_then(GroupSpec::limit).map_or(Ru::ZERO, |rate| rate.over(Span(1)));
-        if worst <= depth + overrun + tick + Ru(1) {
-            return Ok(());
-        }
-        Err(format!(
-            "I5: group {}: {worst} above rate * window in {window}, burst {depth}, overrun {overrun}",
-            id.0
-        ))
-    }
-
-    /// The burst of a group's bound: its own, and a second of every fallback.
-    fn depth(&self, id: GroupId) -> Option<Ru> {
-        let depth = self.specs.get(&id).and_then(GroupSpec::depth)?;
-        Some(depth + self.fallbacks.over(Span::secs(1)))
-    }
-
-    /// The worst window of a group, in thousandths of its burst and overrun.
-    pub fn share_of_bound(&self, id: GroupId) -> u64 {
-        let (Some(depth), Some(bound), false) =
-            (self.depth(id), self.bounds.get(&id), self.settling.contains_key(&id))
-        else {
-            return 0;
-        };
-        let allowed = i128::from((depth + self.overrun(id)).0.max(1));
-        u64::try_from(i128::from(bound.worst().0) * 1_000 / allowed).unwrap_or(0)
-    }
-
-    /// Checks the engine's invariants, when asked to.
+    /// Checks I1 to I3 of every controller that lives and was touched, when asked to.
     pub(super) fn check(&mut self) {
-        // A check walks all groups: among many, every so often is enough.
-        let now_and_then = 1 + self.specs.len() as u64 / 16;
-        if self.checked
-            && self.next_event.is_multiple_of(now_and_then)
-            && self.violation.is_none()
-            && let Err(broken) = self.controller.check()
-        {
+        if !self.checked || self.violation.is_some() {
+            return;
+        }
+        let living = [Some(&self.controller), self.old.as_ref()];
+        let broken = living.into_iter().flatten().find_map(|controller| controller.check().err());
+        if let Some(broken) = broken {
             self.violate(broken);
         }
     }

@@ -3,12 +3,15 @@
 use std::collections::BTreeSet;
 
 use tidegate_core::group::GroupId;
-use tidegate_core::units::Span;
+use tidegate_core::units::{Span, Time};
 
 use super::controller::text;
 use super::disk::Death;
 use super::network::Message;
 use super::world::{Event, Node, World, user};
+
+/// Of no more than these the ledger is looked at with every start.
+const FEW_GROUPS: usize = 16;
 
 impl World {
     /// Kills a node: its waiters, tokens and leases are gone; what it charged is in its journal.
@@ -22,6 +25,7 @@ impl World {
         for (group, machine) in std::mem::take(&mut state.groups) {
             *state.past_debt.entry(group).or_default() += machine.worst_debt();
         }
+        state.holdings.clear();
         state.proofs.clear();
         let lost = std::mem::take(&mut state.waiting);
         state.wake = None;
@@ -58,6 +62,7 @@ impl World {
     /// Ends the controller without warning: leases and pools are lost, and what was not committed.
     pub fn crash_controller(&mut self, death: Death) {
         self.controller.die(death);
+        self.stalled_until = Time(0);
         self.toll.controllers += 1;
         self.break_streams();
     }
@@ -181,6 +186,10 @@ impl World {
         if let Some((user, group)) = unbound {
             let found = self.controller.bound(user);
             self.violate(format!("{user} was acknowledged to be bound to {} and is to {found:?}", group.0));
+        }
+        if self.specs.len() <= FEW_GROUPS {
+            let ids: Vec<GroupId> = self.specs.keys().copied().collect();
+            ids.into_iter().for_each(|id| self.judge_reported(id));
         }
     }
 

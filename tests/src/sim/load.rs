@@ -34,7 +34,7 @@ impl Arrivals {
 }
 
 /// Operations of one kind on some nodes.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Load {
     /// For the report.
     pub label: String,

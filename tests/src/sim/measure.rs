@@ -5,7 +5,8 @@ use std::collections::BTreeMap;
 use tidegate_core::units::{Rate, Ru, Span, Time};
 
 /// The worst excess of admitted RU over `rate * window`, over all windows, found as the highest rise of
-/// `admitted − rate·t` above its lowest point before.
+/// `admitted − rate·t` above its lowest point before. With a depth, also the worst excess over `rate * window` and the
+/// depth at the beginning of the window.
 #[derive(Clone, Debug)]
 pub struct Bound {
     rate: Rate,
@@ -17,6 +18,10 @@ pub struct Bound {
     lowest_at: Time,
     worst: i128,
     worst_window: Span,
+    /// Depth of the bucket, the lowest point with it on top, and the highest rise above that.
+    depth: i128,
+    floor: i128,
+    excess: i128,
 }
 
 impl Bound {
@@ -31,6 +36,9 @@ impl Bound {
             lowest_at: now,
             worst: 0,
             worst_window: Span(0),
+            depth: 0,
+            floor: 0,
+            excess: 0,
         }
     }
 
@@ -44,7 +52,9 @@ impl Bound {
     pub fn admit(&mut self, now: Time, cost: Ru) {
         self.may_begin(now);
         self.admitted += i128::from(cost.0);
-        let rise = self.level(now) - self.lowest;
+        let level = self.level(now);
+        self.excess = self.excess.max(level - self.floor);
+        let rise = level - self.lowest;
         if rise > self.worst {
             (self.worst, self.worst_window) = (rise, now.since(self.lowest_at));
         }
@@ -56,6 +66,7 @@ impl Bound {
         if level <= self.lowest {
             (self.lowest, self.lowest_at) = (level, now);
         }
+        self.floor = self.floor.min(level + self.depth);
     }
 
     /// The cap changed.
@@ -64,9 +75,23 @@ impl Bound {
         self.rate = rate;
     }
 
+    /// The cap changed, and the depth with it; in windows that include this moment so much more may be admitted.
+    pub fn set_cap(&mut self, now: Time, rate: Rate, depth: Ru, more: Ru) {
+        self.set_rate(now, rate);
+        self.depth = i128::from(depth.0) * 1_000_000;
+        self.allowed += i128::from(more.0) * 1_000_000;
+        self.may_begin(now);
+    }
+
     /// Windows begin now at the soonest from here on.
     pub fn begin_anew(&mut self, now: Time) {
         (self.lowest, self.lowest_at) = (self.level(now), now);
+        self.floor = self.lowest + self.depth;
+    }
+
+    /// RU above `rate * window` and the depth at its beginning, in the worst window.
+    pub fn excess(&self) -> Ru {
+        Ru(i64::try_from(self.excess / 1_000_000).unwrap_or(i64::MAX))
     }
 
     /// RU above `rate * window` in the worst window.

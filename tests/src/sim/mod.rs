@@ -1,11 +1,13 @@
 //! The simulation: a network with delay, one controller, nodes, loads, and the measures taken of them.
 
 mod books;
+mod cap;
 pub mod chaos;
 mod controller;
 mod definitions;
 pub mod disk;
 mod faults;
+mod holding;
 mod lies;
 mod lifecycle;
 pub mod load;
@@ -13,8 +15,10 @@ pub mod log;
 pub mod measure;
 mod network;
 mod operations;
+mod promise;
 pub mod random;
 mod reports;
 pub mod script;
 mod witness;
+mod words;
 pub mod world;

@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use tidegate_controller::service::{Answer, EntryIn, RenewIn, Renewed};
 use tidegate_core::exchange::{Ask, Grant};
 use tidegate_core::group::GroupId;
-use tidegate_core::node::NodeGroup;
+use tidegate_core::node::{LeaseState, NodeGroup};
 use tidegate_core::units::{Rate, Span, Time};
 
 use super::controller::{Controller, Ended, group, name};
@@ -81,7 +81,7 @@ impl Link {
 }
 
 /// What the network does to messages, each with its own chance in a thousand.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Faults {
     /// Lost.
     pub lost: u64,
@@ -108,16 +108,30 @@ impl World {
         };
         let seq = state.seq + 1;
         let due = |group: &NodeGroup| group.due(now).is_some_and(|due| due <= now);
+        let mut asks = Vec::new();
         let asked = state.groups.iter_mut().filter(|(_, group)| due(group));
         let entries: Vec<EntryIn> = asked
             .map(|(id, group)| {
                 let proof = state.proofs.get(id).cloned().unwrap_or_default();
-                EntryIn { group: name(*id), ask: Ok((group.ask(now, seq), proof)) }
+                let ask = group.ask(now, seq);
+                let gave_up = group.state(now).lease == LeaseState::Idle
+                    && ask == Ask { acked_seq: ask.acked_seq, returned: ask.returned, ..Ask::default() };
+                asks.push((*id, ask, gave_up));
+                EntryIn { group: name(*id), ask: Ok((ask, proof)) }
             })
             .collect();
         if entries.is_empty() {
             return;
         }
+        for (id, ask, gave_up) in asks {
+            self.judge_holding(node, id, |holding| {
+                holding.ask(now, seq, &ask, gave_up);
+                Ok(())
+            });
+        }
+        let Some(state) = self.nodes.get_mut(node) else {
+            return;
+        };
         state.seq = seq;
         self.messages += 1;
         self.tally(node);
@@ -182,7 +196,6 @@ impl World {
         let message = Message::Granted(renewed);
         self.carry(node, DOWN, |message| Event::ToNode { node, process, message }, message);
         self.push_lowers();
-        self.check();
     }
 
     pub(super) fn push_lowers(&mut self) {
@@ -195,26 +208,38 @@ impl World {
         }
     }
 
+    fn granted(&mut self, node: usize, renewed: Renewed) {
+        let now = self.clock(node);
+        let Some(state) = self.nodes.get_mut(node).filter(|state| renewed.epoch >= state.epoch) else {
+            return;
+        };
+        state.epoch = renewed.epoch;
+        let mut taken = Vec::new();
+        for entry in renewed.entries {
+            if let (Some(id), Answer::Grant(grant, proof)) = (group(&entry.group), entry.answer)
+                && let Some(group) = state.groups.get_mut(&id)
+                && group.on_grant(now, renewed.seq, &grant)
+            {
+                state.proofs.insert(id, proof);
+                taken.push((id, grant));
+            }
+        }
+        state.reports.durable(renewed.durable_seq);
+        for (id, grant) in taken {
+            self.judge_holding(node, id, |holding| holding.granted(now, renewed.seq, &grant));
+        }
+    }
+
     pub(super) fn at_node(&mut self, node: usize, message: Message) {
         let now = self.clock(node);
+        if let Message::Granted(renewed) = message {
+            self.granted(node, renewed);
+            return self.step(node);
+        }
         let Some(state) = self.nodes.get_mut(node) else {
             return;
         };
         match message {
-            Message::Granted(renewed) => {
-                if renewed.epoch >= state.epoch {
-                    state.epoch = renewed.epoch;
-                    for entry in renewed.entries {
-                        if let (Some(id), Answer::Grant(grant, proof)) = (group(&entry.group), entry.answer)
-                            && let Some(group) = state.groups.get_mut(&id)
-                            && group.on_grant(now, renewed.seq, &grant)
-                        {
-                            state.proofs.insert(id, proof);
-                        }
-                    }
-                    state.reports.durable(renewed.durable_seq);
-                }
-            }
             Message::Bound { load, group } => drop(state.bindings.insert(load, group)),
             Message::Lower { group, rate_at_most } => {
                 if let Some(group) = state.groups.get_mut(&group) {
@@ -226,7 +251,7 @@ impl World {
                     group.renew_now(now);
                 }
             }
-            Message::Renew { .. } => {}
+            Message::Granted(_) | Message::Renew { .. } => {}
         }
         self.step(node);
     }

@@ -51,7 +51,10 @@ impl World {
             self.toll.awakened += 1;
         }
         match group.acquire(now, operation.cost, now.after(load.max_wait)) {
-            Ok(Acquired::Now) => self.admitted(node, operation),
+            Ok(Acquired::Now) => {
+                self.spent(node, operation);
+                self.admitted(node, operation);
+            }
             Ok(Acquired::Queued(id)) => {
                 state.waiting.insert((operation.group, id), operation);
             }
@@ -63,6 +66,12 @@ impl World {
     fn group_of(&self, node: usize, index: usize, load: &Load) -> GroupId {
         let bound = self.nodes.get(node).and_then(|state| state.bindings.get(&index));
         bound.copied().unwrap_or(load.group)
+    }
+
+    /// I4 of an operation that was just let in.
+    fn spent(&mut self, node: usize, operation: Operation) {
+        let now = self.clock(node);
+        self.judge_holding(node, operation.group, |holding| holding.admit(now, operation.cost));
     }
 
     fn admitted(&mut self, node: usize, operation: Operation) {
@@ -77,15 +86,16 @@ impl World {
         if let Some(group) = state.and_then(|state| state.groups.get_mut(&operation.group)) {
             group.settle(now, operation.cost, &consumed);
         }
+        self.judge_holding(node, operation.group, |holding| {
+            holding.settle(now, operation.cost, actual);
+            Ok(())
+        });
         if let Some(log) = &mut self.log {
             log.admitted.push(Entry::new(self.now, node, Operation { cost: actual, ..operation }));
         }
         let honest = self.nodes.get(node).is_some_and(|state| state.lies.is_none());
-        let mut level = Some(operation.group).filter(|_| honest);
-        while let Some(id) = level {
-            self.count(id, actual);
-            self.was_below.insert((operation.group, id));
-            level = self.specs.get(&id).and_then(|spec| spec.parent);
+        if honest {
+            self.count(operation.group, actual);
         }
         if let Some(waits) = self.waits.get_mut(&load.label) {
             waits.admit(node, actual, self.now.since(operation.since));
@@ -130,6 +140,10 @@ impl World {
             if done.is_empty() {
                 break;
             }
+            // All are let in before any is settled.
+            done.iter()
+                .filter(|(_, admitted)| *admitted)
+                .for_each(|(operation, _)| self.spent(node, *operation));
             for (operation, admitted) in done {
                 if admitted { self.admitted(node, operation) } else { self.refused(node, operation) }
             }

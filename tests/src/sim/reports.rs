@@ -66,4 +66,10 @@ impl Reports {
     pub(super) fn charged(&self, id: GroupId) -> Ru {
         self.0.iter().filter(|((_, group), _)| *group == id).map(|(_, progress)| progress.total.ru()).sum()
     }
+
+    /// The part of it that the controller said is on disk.
+    pub(super) fn durable_of(&self, id: GroupId) -> Ru {
+        let own = self.0.iter().filter(|((_, group), _)| *group == id);
+        own.map(|(_, progress)| progress.durable.ru()).sum()
+    }
 }

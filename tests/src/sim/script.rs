@@ -10,14 +10,13 @@
 //! report 2 | report load NAME | report messages | expect ...
 //! ```
 
-use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
-use tidegate_core::group::{Burstable, Fallback, GroupId, GroupSpec, Priority};
-use tidegate_core::units::{Rate, Ru, Span, Time};
+use tidegate_core::group::{GroupId, GroupSpec};
+use tidegate_core::units::{Ru, Span};
 
 use super::disk::Death;
-use super::load::{Load, Pattern};
+use super::words::{Words, group_id, load, milli, number, range, span, spec};
 use super::world::World;
 
 /// Runs a script.
@@ -40,22 +39,6 @@ pub fn run(script: &str) -> Result<String, String> {
 struct Run {
     world: Option<World>,
     transcript: String,
-}
-
-/// `key=value` words of a line; a bare word is its own value.
-struct Words<'a>(BTreeMap<&'a str, &'a str>);
-
-impl<'a> Words<'a> {
-    fn new(words: impl Iterator<Item = &'a str>) -> Self {
-        Self(words.map(|word| word.split_once('=').unwrap_or((word, word))).collect())
-    }
-
-    fn get<T>(&self, key: &str, default: T, parse: impl Fn(&str) -> Option<T>) -> Result<T, String> {
-        match self.0.get(key) {
-            None => Ok(default),
-            Some(value) => parse(value).ok_or_else(|| format!("{key}={value} cannot be read")),
-        }
-    }
 }
 
 impl Run {
@@ -241,93 +224,4 @@ fn compare(value: u64, operator: Option<&str>, limit: u64) -> Result<bool, Strin
 
 fn thousandths(value: u64) -> String {
     format!("{}.{:03}", value / 1_000, value % 1_000)
-}
-
-fn milli(text: &str) -> Result<u64, String> {
-    let (whole, part) = text.split_once('.').unwrap_or((text, "0"));
-    let part = format!("{part:0<3}");
-    Ok(number(whole).ok_or("a decimal?")? * 1_000
-        + number(part.get(..3).unwrap_or("0")).ok_or("a decimal?")?)
-}
-
-fn group_id(text: &str) -> Result<GroupId, String> {
-    text.parse().map(GroupId).map_err(|_| format!("`{text}` is not a group number"))
-}
-
-fn number(text: &str) -> Option<u64> {
-    text.parse().ok()
-}
-
-fn span(text: &str) -> Option<Span> {
-    let unit = text.find(|c: char| c.is_alphabetic())?;
-    let (amount, unit) = text.split_at(unit);
-    let amount: u64 = amount.parse().ok()?;
-    match unit {
-        "us" => Some(Span(amount)),
-        "ms" => Some(Span::millis(amount)),
-        "s" => Some(Span::secs(amount)),
-        _ => None,
-    }
-}
-
-fn range<T: Copy>(text: &str, parse: impl Fn(&str) -> Option<T>) -> Option<(T, T)> {
-    match text.split_once("..") {
-        Some((low, high)) => Some((parse(low)?, parse(high)?)),
-        None => parse(text).map(|value| (value, value)),
-    }
-}
-
-/// A decimal number of RU, to the micro-RU.
-fn micro(text: &str) -> Option<i64> {
-    let (whole, part) = text.split_once('.').unwrap_or((text, "0"));
-    let part = format!("{part:0<6}");
-    Some(whole.parse::<i64>().ok()? * 1_000_000 + part.get(..6)?.parse::<i64>().ok()?)
-}
-
-fn spec(mut spec: GroupSpec, words: &Words<'_>) -> Result<GroupSpec, String> {
-    spec.rate = words.get("rate", spec.rate, |text| {
-        if text == "unlimited" { Some(None) } else { micro(text).map(|rate| Some(Rate(rate))) }
-    })?;
-    spec.burst = words.get("burst", spec.burst, |text| micro(text).map(|burst| Some(Ru(burst))))?;
-    spec.parent = words.get("parent", spec.parent, |text| group_id(text).ok().map(Some))?;
-    spec.burstable = words.get("burstable", spec.burstable, |text| match text.split_once(':') {
-        Some(("moderated", cap)) => micro(cap).map(|cap| Burstable::Moderated(Rate(cap))),
-        _ if text == "unlimited" => Some(Burstable::Unlimited),
-        _ if text == "off" => Some(Burstable::Off),
-        _ => None,
-    })?;
-    spec.priority = words.get("priority", spec.priority, |text| match text {
-        "low" => Some(Priority::Low),
-        "medium" => Some(Priority::Medium),
-        "high" => Some(Priority::High),
-        _ => None,
-    })?;
-    spec.weight = words.get("weight", spec.weight, |text| text.parse().ok())?;
-    spec.ttl = words.get("ttl", spec.ttl, span)?;
-    spec.fallback = words.get("fallback", spec.fallback, |text| match text {
-        "unlimited" => Some(Fallback::Unlimited),
-        "stop" => Some(Fallback::Stop),
-        rate => micro(rate).map(|rate| Fallback::Rate(Rate(rate))),
-    })?;
-    Ok(spec)
-}
-
-fn load(name: &str, words: &Words<'_>, now: Time) -> Result<Load, String> {
-    let closed = words.get("closed", 0, number)?;
-    let open = words.get("open", 0, number)?;
-    let later = |text: &str| span(text).map(|span| now.after(span));
-    Ok(Load {
-        label: name.to_owned(),
-        nodes: words.get("nodes", (0, 0), |text| range(text, |t| t.parse().ok()))?,
-        group: words.get("group", GroupId(2), |text| group_id(text).ok())?,
-        pattern: if closed > 0 { Pattern::Closed(closed) } else { Pattern::Open(open) },
-        cost: words.get("cost", (1, 9), |text| range(text, number))?,
-        settle_tenths: words.get("settle", 10, number)?,
-        max_wait: words.get("wait", Span::secs(2), span)?,
-        from: words.get("from", now, later)?,
-        until: words.get("until", Time(u64::MAX), later)?,
-        turns: words.get("turns", Span(0), span)?,
-        odd: words.0.contains_key("odd"),
-        moves: words.get("moves", Span(0), span)?,
-    })
 }

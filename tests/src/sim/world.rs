@@ -7,10 +7,12 @@ use tidegate_core::node::{NodeConfig, NodeGroup, WaiterId};
 use tidegate_core::units::{Rate, Ru, Span, Time};
 use tidegate_core::usage::Consumption;
 
+use super::cap::Capped;
 use super::controller::Controller;
+use super::holding::Holding;
 use super::load::{Arrivals, Load};
 use super::log::Log;
-use super::measure::{Bound, Waits};
+use super::measure::Waits;
 use super::network::{Faults, Link, Message};
 use super::random::Random;
 use super::reports::Reports;
@@ -79,6 +81,8 @@ pub(super) struct Node {
     /// Streams up to this one go to the controller before the last takeover.
     pub(super) old_connection: u64,
     pub(super) groups: BTreeMap<GroupId, NodeGroup>,
+    /// What it may hold of them at most.
+    pub(super) holdings: BTreeMap<GroupId, Holding>,
     /// Proofs of the leases in hand.
     pub(super) proofs: BTreeMap<GroupId, Vec<u8>>,
     pub(super) reports: Reports,
@@ -140,6 +144,8 @@ pub struct World {
     pub(super) old: Option<Controller>,
     /// Until then it may grant.
     pub(super) old_until: Time,
+    /// The controller is stopped (SIGSTOP, a frozen machine) until then; messages and background tasks wait.
+    pub(super) stalled_until: Time,
     /// Time until the controller starts again after it died in a sync.
     pub(super) restart_after: Span,
     /// Definitions that were acknowledged.
@@ -155,19 +161,31 @@ pub struct World {
     pub(super) delay: (Span, Span),
     /// Settings of the nodes.
     pub(super) config: NodeConfig,
-    /// What all nodes together may admit above the limits when they are cut off.
-    pub(super) fallbacks: Rate,
     pub(super) fates: Random,
     pub(super) arrivals: Arrivals,
-    pub(super) bounds: BTreeMap<GroupId, Bound>,
+    pub(super) bounds: BTreeMap<GroupId, Capped>,
     pub(super) waits: BTreeMap<String, Waits>,
     pub(super) messages: u64,
-    /// Invariants are checked after every message to the controller, release builds included.
+    /// Invariants are checked after every event that touches a controller, release builds included.
     pub checked: bool,
     /// The first invariant that did not hold.
     pub violation: Option<String>,
-    /// Groups whose cap was lowered or that were moved: until then the bound is that of before.
-    pub(super) settling: BTreeMap<GroupId, (Time, Rate)>,
+    /// The longest lease that was ever defined.
+    pub(super) longest_ttl: Span,
+    /// Groups that were removed, and what they were below.
+    pub(super) gone: BTreeMap<GroupId, Option<GroupId>>,
+    /// Groups that were removed and created again, and what each node had charged to them by then.
+    pub(super) returned: BTreeMap<GroupId, Vec<Ru>>,
+    /// What the ledger had of each node in groups when they were removed, under all their names' lives.
+    pub(super) retired: BTreeMap<GroupId, Vec<Ru>>,
+    /// The same of groups whose removal a controller was asked for last.
+    pub(super) retiring: BTreeMap<GroupId, Vec<Ru>>,
+    /// Fallbacks count in the bounds.
+    pub(super) fallbacks_count: bool,
+    /// The highest fallback of each group.
+    pub(super) fallbacks: BTreeMap<GroupId, Rate>,
+    /// Groups and all that they ever were below, themselves included.
+    pub(super) fell_back_in: BTreeSet<(GroupId, GroupId)>,
     /// Which groups were charged to which ancestors; definitions move and go.
     pub(super) was_below: BTreeSet<(GroupId, GroupId)>,
     pub(super) toll: Toll,
@@ -200,6 +218,7 @@ impl World {
             connection: 1,
             old_connection: 0,
             groups: BTreeMap::new(),
+            holdings: BTreeMap::new(),
             proofs: BTreeMap::new(),
             reports: Reports::default(),
             before: BTreeMap::new(),
@@ -220,6 +239,7 @@ impl World {
             controller: Controller::new(seed, fence).map_err(|error| error.to_string())?,
             old: None,
             old_until: Time(0),
+            stalled_until: Time(0),
             restart_after: Span::secs(1),
             specs: BTreeMap::new(),
             doubtful: None,
@@ -229,7 +249,6 @@ impl World {
             loads: Vec::new(),
             delay,
             config: NodeConfig::default(),
-            fallbacks: Rate::ZERO,
             fates: Random::new(seed, 1),
             arrivals: Arrivals::new(seed),
             bounds: BTreeMap::new(),
@@ -237,7 +256,14 @@ impl World {
             messages: 0,
             checked: false,
             violation: None,
-            settling: BTreeMap::new(),
+            longest_ttl: Span(0),
+            gone: BTreeMap::new(),
+            returned: BTreeMap::new(),
+            retired: BTreeMap::new(),
+            retiring: BTreeMap::new(),
+            fallbacks_count: false,
+            fallbacks: BTreeMap::new(),
+            fell_back_in: BTreeSet::new(),
             was_below: BTreeSet::new(),
             toll: Toll::default(),
             witness: Witness::default(),
@@ -300,6 +326,7 @@ impl World {
             self.now = time;
             self.controller.set_time(time);
             self.handle(event);
+            self.check();
         }
         self.now = until;
         self.controller.set_time(until);
@@ -316,6 +343,10 @@ impl World {
                 state.wake = Some(until);
             }
             self.at(until, event);
+            return;
+        }
+        if self.stalled() && self.is_for_controller(&event) {
+            self.at(self.stalled_until, event);
             return;
         }
         match event {
@@ -337,7 +368,9 @@ impl World {
                 }
             }
             Event::Upkeep => {
-                self.controller.upkeep();
+                if !self.stalled() {
+                    self.controller.upkeep();
+                }
                 if let Some(old) = &self.old {
                     old.upkeep();
                 }
@@ -362,11 +395,6 @@ impl World {
     /// What happened to processes so far.
     pub fn toll(&self) -> Toll {
         Toll { syncs: self.controller.disk.syncs(), ..self.toll }
-    }
-
-    /// The measured bound of a group.
-    pub fn bound(&mut self, id: GroupId) -> Option<&mut Bound> {
-        self.bounds.get_mut(&id)
     }
 
     /// The waits of the loads with a label.

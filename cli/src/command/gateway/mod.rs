@@ -50,6 +50,9 @@ pub(crate) async fn run(args: GatewayArgs, global: &Global) -> Result<(), CliErr
     let config = args.settings.over(file).config(&global.endpoint)?;
     start_log(args.log_format)?;
     raise_descriptor_limit();
+    if let Some(journal) = &config.journal {
+        std::fs::create_dir_all(journal).map_err(CliError::file("make the directory", journal))?;
+    }
     let upstreams: Vec<Upstream> =
         config.listeners.iter().map(|listener| listener.upstream.clone()).collect();
     let gateway = Gateway::start(config).await.map_err(|error| CliError::Refused(error.to_string()))?;

@@ -3,6 +3,7 @@
 use std::fmt;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::num::NonZeroUsize;
+use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -16,6 +17,9 @@ use crate::error::CliError;
 /// Most threads, and most sessions.
 const MAX_THREADS: u16 = 1_024;
 const MAX_SESSIONS: u32 = 1_000_000;
+
+/// Shortest and longest silence after which a peer is asked; the kernel counts in seconds.
+const KEEPALIVE: RangeInclusive<Duration> = Duration::from_secs(1)..=Duration::from_secs(3_600);
 
 /// See the module. What is left out has its default.
 #[derive(Clone, Debug, Default, PartialEq, Args, Deserialize)]
@@ -33,7 +37,7 @@ pub(super) struct Settings {
     /// Identity of this gateway, the same from start to start and no other process's [default: gateway].
     #[arg(long, value_name = "NAME")]
     identity: Option<String>,
-    /// Keep consumption in a file in this directory, so that it survives a crash.
+    /// Keep consumption in a file in this directory, which is made when absent, so that it survives a crash.
     #[arg(long, value_name = "DIR")]
     journal: Option<PathBuf>,
     /// Longest wait of a statement for admission [default: 10s].
@@ -63,6 +67,10 @@ pub(super) struct Settings {
     /// From the first byte of a connection to a login [default: 60s].
     #[arg(long, value_name = "TIME")]
     login_timeout: Option<Time>,
+    /// Silence after which a client or database is asked whether it is still there, 1s to 1h; it is gone after twice
+    /// that without an answer [default: 60s].
+    #[arg(long, value_name = "TIME")]
+    keepalive: Option<Time>,
     /// How long statements may run on at shutdown [default: 10s].
     #[arg(long, value_name = "TIME")]
     grace: Option<Time>,
@@ -129,7 +137,7 @@ impl Settings {
         toml::from_str(text).map_err(|error| {
             let before = error.span().and_then(|span| text.get(..span.start)).unwrap_or_default();
             let line = before.matches('\n').count() + 1;
-            format!("line {line}: {}", error.message().trim())
+            format!("line {line}: {}", without_url(error.message().trim()))
         })
     }
 
@@ -156,6 +164,7 @@ impl Settings {
             threads: self.threads.or(file.threads),
             max_sessions: self.max_sessions.or(file.max_sessions),
             login_timeout: self.login_timeout.or(file.login_timeout),
+            keepalive: self.keepalive.or(file.keepalive),
             grace: self.grace.or(file.grace),
             tls_cert: self.tls_cert.or(file.tls_cert),
             tls_key: self.tls_key.or(file.tls_key),
@@ -184,6 +193,10 @@ impl Settings {
         let threads = self.threads.map(|threads| in_range("threads", threads, MAX_THREADS)).transpose()?;
         let sessions =
             self.max_sessions.map(|most| in_range("max-sessions", most, MAX_SESSIONS)).transpose()?;
+        let keepalive = time(self.keepalive, defaults.keepalive);
+        if !KEEPALIVE.contains(&keepalive) {
+            return Err(usage(format!("keepalive: {keepalive:?} is out of range: 1s to 1h")));
+        }
         let certificate = match (self.tls_cert, self.tls_key) {
             (Some(chain), Some(key)) => Some(Certificate { chain, key }),
             (None, None) => None,
@@ -199,6 +212,7 @@ impl Settings {
             max_sessions: sessions
                 .map_or(defaults.max_sessions, |most| usize::try_from(most).unwrap_or(usize::MAX)),
             login_timeout: time(self.login_timeout, defaults.login_timeout),
+            keepalive,
             grace: time(self.grace, defaults.grace),
             certificate,
             authorities: self.upstream_ca,
@@ -206,6 +220,16 @@ impl Settings {
             allow_remote: self.allow_remote,
             local_infile: !self.refuse_local_infile,
         })
+    }
+}
+
+/// A message that quotes something like a URL without what it quotes, which may have a password in it.
+fn without_url(message: &str) -> String {
+    let is_url = message.contains("://") || message.contains('@');
+    let quoted = message.find(['"', '`']).zip(message.rfind(['"', '`']));
+    match quoted.and_then(|(from, to)| message.get(..from).zip(message.get(to..)?.get(1..))) {
+        Some((before, behind)) if is_url => format!("{before}..{behind}"),
+        _ => message.to_owned(),
     }
 }
 
@@ -273,6 +297,7 @@ mod tests {
         threads = 4
         max_sessions = 10
         login_timeout = "5s"
+        keepalive = "30s"
         grace = "1m"
         tls_cert = "cert.pem"
         tls_key = "key.pem"
@@ -289,7 +314,7 @@ mod tests {
              --listen 127.0.0.1:2 --controller http://127.0.0.1:7420 --controller http://127.0.0.2:7420 \
              --identity gw-1 --journal /var/lib/tidegate --max-wait 3s --in-transaction wait \
              --admit-without-lease --admin root,ann@shop --switcher bob --anybody-switches --threads 4 \
-             --max-sessions 10 --login-timeout 5s --grace 1m --tls-cert cert.pem --tls-key key.pem \
+             --max-sessions 10 --login-timeout 5s --keepalive 30s --grace 1m --tls-cert cert.pem --tls-key key.pem \
              --upstream-ca ca.pem --metrics 127.0.0.1:7431 --allow-remote --refuse-local-infile",
         );
         let file = Settings::parse(FILE).unwrap();
@@ -298,6 +323,7 @@ mod tests {
         let config = file.config("http://127.0.0.1:9").unwrap();
         assert_eq!(config.listeners.len(), 2);
         assert_eq!((config.grace, config.max_sessions), (Duration::from_secs(60), 10));
+        assert_eq!(config.keepalive, Duration::from_secs(30));
     }
 
     #[test]
@@ -325,6 +351,12 @@ mod tests {
             ("listen = [\"here\"]", "line 1: "),
             ("in_transaction = \"never\"", "line 1: unknown variant `never`"),
             ("upstream = [\"mysql://root:secret@db]", "line 1: "),
+            (
+                "\nupstream = \"mysql://root:secret@db\"",
+                "line 2: invalid type: string .., expected a sequence",
+            ),
+            ("upstreams = [\"mysql://root:secret@db\"]", "line 1: unknown field `upstreams`"),
+            ("\"mysql://root:secret@db\" = 1", "line 1: unknown field .."),
         ] {
             let error = Settings::parse(text).unwrap_err();
             assert!(error.starts_with(expected) && !error.contains("secret"), "{text}: {error}");
@@ -335,6 +367,9 @@ mod tests {
             refused("--upstream postgres://a --threads 0").contains("threads: 0 is out of range: 1 to 1024")
         );
         assert!(refused("--upstream postgres://a --max-sessions 2000000").contains("1 to 1000000"));
+        assert!(
+            refused("--upstream postgres://a --keepalive 10ms").contains("10ms is out of range: 1s to 1h")
+        );
         assert!(refused("--upstream postgres://a --tls-cert c").contains("give both"));
         assert!(
             refused("--upstream postgres://a --listen 127.0.0.1:1 --listen 127.0.0.1:2").contains("2 times")

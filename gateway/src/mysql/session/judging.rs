@@ -32,10 +32,7 @@ impl Session {
         };
         let (governor, login, chosen) =
             (Arc::clone(&self.shared.listening.governor), self.login.clone(), self.chosen.clone());
-        let found = async move {
-            let subject = governor.subject(login).await?;
-            Ok(Subject { chosen: chosen.or(subject.chosen.clone()), ..subject })
-        };
+        let found = async move { Ok(Subject { chosen, ..governor.subject(login).await? }) };
         self.pending = Some(Pending::Subject(Box::pin(found), asked));
     }
 
@@ -114,12 +111,11 @@ impl Session {
                 Ok(None) => {}
                 Ok(Some(Statement::ExplainRu(inner))) if asked.command == Command::Query => {
                     asked.template = governor.template(SqlDialect::MySql, inner.as_bytes());
-                    asked.text.clear();
                     asked.explains = Some(inner.into_bytes());
                 }
                 Ok(Some(Statement::ExplainRu(inner))) if asked.command == Command::Prepare => {
-                    let template = governor.template(SqlDialect::MySql, inner.as_bytes());
-                    return self.machine.decide(Decision::Prepare(template, inner.into_bytes()));
+                    let known = governor.known(SqlDialect::MySql, inner.as_bytes(), true);
+                    return self.machine.decide(Decision::Prepare(known, inner.into_bytes()));
                 }
                 Ok(Some(statement)) if asked.command == Command::Query => {
                     let answer =
@@ -134,14 +130,14 @@ impl Session {
         }
         if asked.command == Command::Prepare {
             // Parsing is counted with the first execution.
-            return self.machine.decide(Decision::Remember(asked.template));
+            return self.machine.decide(Decision::Remember(asked.known()));
         }
         if asked.explained && asked.command == Command::BulkExecute {
             return self.deny(&Denied::explained_rows());
         }
         let quiet = self.machine.awaits_nothing();
         let in_transaction = quiet && self.machine.in_transaction();
-        match governor.admit(subject, &asked.template, &asked.text, in_transaction) {
+        match governor.admit(subject, &asked.template, asked.text(), in_transaction) {
             Admission::Now(running) => return self.go(asked, running),
             Admission::Wait(_) if !quiet => self.pending = Some(Pending::Quiet(asked)),
             Admission::Wait(admission) => self.pending = Some(Pending::Admission(admission, asked)),
@@ -153,7 +149,7 @@ impl Session {
     fn go(&mut self, asked: Asked, running: Box<Running>) -> Result<(), Fault> {
         let explained = asked.explained && asked.command == Command::Execute;
         let explains = asked.explains.is_some() || explained;
-        self.admitted.push_back(Admitted { number: asked.number, running, explains, killed: false });
+        self.admitted.push_back(Admitted { number: asked.number, running, explains, killed: None });
         let go = if explained { Decision::ExplainRun } else { Decision::Go };
         self.machine.decide(asked.explains.map_or(go, Decision::Explain))
     }

@@ -20,9 +20,10 @@ use super::control::ControlError;
 use super::fault::Fault;
 use super::machine::{INPUT_LIMIT, Machine};
 use super::opening::Opened;
-use super::serve::{Known, Shared};
+use super::serve::Shared;
 use super::step::{self, Bytes, Event, Side, StatementEnds, Step};
-use crate::govern::{Backend, Denied, Login, Progress, Running, Subject, explained};
+use crate::govern::{Backend, Denied, Known, Login, Progress, Running, Subject, explained};
+use crate::seats::Seat;
 use crate::session::{Ends, Later, Link, LinkError, Over, Pace, Read};
 
 /// How a session ended.
@@ -63,7 +64,15 @@ struct Admitted {
     number: u64,
     running: Box<Running>,
     explains: bool,
-    killed: bool,
+    killed: Option<Killed>,
+}
+
+/// A statement that the server is to interrupt.
+struct Killed {
+    /// What its client is told.
+    refusal: Refusal,
+    /// How often the server did not do it.
+    failed: u32,
 }
 
 /// See the module.
@@ -91,7 +100,7 @@ pub(super) struct Session {
 
 impl Session {
     /// The rest of a connection whose login is on its way.
-    pub(super) fn new(shared: Arc<Shared>, opened: Opened) -> Self {
+    pub(super) fn new(shared: Arc<Shared>, opened: Opened, seat: Arc<Seat>) -> Self {
         Self {
             link: Link::new(opened.client, opened.server),
             machine: opened.machine,
@@ -105,7 +114,7 @@ impl Session {
             pending: None,
             killing: None,
             pace: Pace::new(),
-            ends: Ends::new(&shared.listening),
+            ends: Ends::new(&shared.listening, seat),
             must_end: None,
             shared,
         }

@@ -4,10 +4,15 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use super::super::answer::Refusal;
+use super::super::control::ControlError;
 use super::super::step;
 use super::super::thread;
-use super::Session;
+use super::{Killed, Session};
 use crate::govern::{Backend, Progress, Verdict};
+use crate::session::Due;
+
+/// Attempts, a second apart, after which a server that does not kill a statement loses its client.
+const MOST_KILLS: u32 = 3;
 
 impl Session {
     pub(super) fn find_backend(&mut self, login: &step::Login) {
@@ -41,23 +46,23 @@ impl Session {
         if let Some(killing) = &mut self.killing
             && let Poll::Ready(done) = killing.as_mut().poll(cx)
         {
-            if let Err(error) = done {
-                tracing::warn!(%error, "a runaway could not be killed; it is tried again");
-            }
             self.killing = None;
             moved = true;
+            self.kill_ended(done);
         }
-        while let Some(number) = self.machine.progress().map(|progress| progress.number)
-            && let Some(admitted) = self.admitted.front().filter(|admitted| admitted.number == number)
-            && self.pace.poll(cx, &admitted.running).is_ready()
+        while let Some(seen) = self.machine.progress()
+            && let Some(admitted) = self.admitted.front().filter(|admitted| admitted.number == seen.number)
+            && let running = &admitted.running
+            && let Poll::Ready(due) =
+                self.pace.poll(cx, running.began(), running.deadline(), seen.response_bytes)
         {
             moved = true;
-            self.look();
+            self.look(due);
         }
         moved
     }
 
-    fn look(&mut self) {
+    fn look(&mut self, due: Due) {
         let counted = self.backend.as_mut().map(Backend::take);
         let governor = &self.shared.listening.governor;
         let spared = self.machine.in_transaction() && governor.owes_in_transactions();
@@ -71,12 +76,16 @@ impl Session {
             bytes_out: seen.response_bytes,
         };
         let verdict = admitted.running.look(counted, progress);
-        self.pace.obey(&verdict, &admitted.running, spared);
+        self.pace.obey(&verdict, admitted.running.cools_down(), spared);
         if let Verdict::Dies(denied) = verdict {
-            admitted.killed = true;
-            self.kill(seen.number, Refusal::from(&denied));
+            let refusal = Refusal::from(&denied);
+            admitted.killed = Some(Killed { refusal: refusal.clone(), failed: 0 });
+            self.kill(seen.number, refusal);
         }
-        if self.pace.asks_again() && self.admitted.front().is_some_and(|admitted| admitted.killed) {
+        if due == Due::Time
+            && self.pace.asks_again()
+            && self.admitted.front().is_some_and(|admitted| admitted.killed.is_some())
+        {
             self.interrupt();
         }
     }
@@ -89,6 +98,19 @@ impl Session {
         }
         if self.machine.kill(number, refusal) {
             self.interrupt();
+        }
+    }
+
+    /// Tries again what the server did not do, and ends the session when that is in vain.
+    fn kill_ended(&mut self, done: Result<(), ControlError>) {
+        let killed = self.admitted.front_mut().and_then(|admitted| admitted.killed.as_mut());
+        let (Err(error), Some(killed)) = (done, killed) else { return };
+        killed.failed += 1;
+        if killed.failed < MOST_KILLS {
+            tracing::warn!(%error, "a runaway could not be killed; it is tried again");
+        } else {
+            tracing::warn!(%error, "a runaway could not be killed; its session ends");
+            self.must_end = Some(killed.refusal.clone());
         }
     }
 

@@ -1,20 +1,16 @@
 //! The client's side: which messages go on, and which have to be decided first.
 
-use std::collections::HashMap;
 use std::sync::Arc;
 
-use foldhash::fast::RandomState;
-use tidegate_cost_model::Template;
-
-use super::{Ask, Conversation, Expect, Explained, Portal, Prepared, Step, Text, Unit, count};
-use crate::govern::{Denied, EXPLAINED_ROWS, explained_columns};
+use super::names::remember;
+use super::{Ask, Conversation, Expect, Explained, Portal, Prepared, Step, Text, count};
+use crate::govern::{Denied, EXPLAINED_ROWS, Known, explained_columns};
 use crate::postgres::frame::{Broken, HEADER, Header, c_string};
 use crate::postgres::message;
+use crate::postgres::reset::is_reset_all;
 
 /// Bytes of a statement's text that are looked at; the rest passes unseen.
 const MAX_TEXT: usize = 64 * 1_024;
-/// Prepared statements and portals remembered per session, each; others are governed as of unknown kind.
-const MAX_NAMES: usize = 4_096;
 /// Answers outstanding, neighbours of the same kind counted once; a client that sends on is cut off.
 const MAX_EXPECTED: usize = 65_536;
 /// Longest message of a client that has not logged in yet, such as a Kerberos ticket.
@@ -45,7 +41,7 @@ impl<R, O> Conversation<R, O> {
             }
             return Ok(self.pass(header));
         }
-        if self.expected.len() >= MAX_EXPECTED {
+        if self.expected.len().max(self.statements.unconfirmed()) >= MAX_EXPECTED {
             return Err(Broken::TooMany { max: MAX_EXPECTED });
         }
         if self.skipping && !matches!(header.kind, b'S' | b'X') {
@@ -90,7 +86,7 @@ impl<R, O> Conversation<R, O> {
         let (portal, rest) = c_string(body).ok_or_else(|| malformed.clone())?;
         let (name, rest) = c_string(rest).ok_or(malformed)?;
         let prepared = self.statements.get(name).cloned();
-        let prepared = prepared.unwrap_or_else(|| Prepared::Theirs(Arc::clone(&self.unknown)));
+        let prepared = prepared.unwrap_or_else(|| Prepared::Theirs(self.unknown.clone()));
         let (ours, explained) =
             (matches!(prepared, Prepared::Ours(_)), matches!(prepared, Prepared::Explained(_)));
         if explained && header.total > HEADER + body.len() {
@@ -126,10 +122,10 @@ impl<R, O> Conversation<R, O> {
                 Ok(self.deny(header, &Denied::explained_limit(message::row_limit(rest))))
             }
             _ if admitted => Ok(self.run(header, body)),
-            Some(Portal { prepared: Prepared::Theirs(template) | Prepared::Explained(template), .. }) => {
-                Ok(Step::Ask(Ask::Execute(Arc::clone(template))))
+            Some(Portal { prepared: Prepared::Theirs(known) | Prepared::Explained(known), .. }) => {
+                Ok(Step::Ask(Ask::Execute(known.clone())))
             }
-            None => Ok(Step::Ask(Ask::Execute(Arc::clone(&self.unknown)))),
+            None => Ok(Step::Ask(Ask::Execute(self.unknown.clone()))),
         }
     }
 
@@ -161,7 +157,7 @@ impl<R, O> Conversation<R, O> {
         let (kind, rest) = body.split_first().ok_or_else(|| malformed.clone())?;
         let (name, _) = c_string(rest).ok_or(malformed)?;
         match kind {
-            b'S' => drop(self.statements.remove(name)),
+            b'S' => self.statements.remove(name),
             _ => drop(self.portals.remove(name)),
         }
         // The server does not mind closing what it does not know.
@@ -185,7 +181,7 @@ impl<R, O> Conversation<R, O> {
     /// The unit that messages of the extended protocol belong to.
     fn open_unit(&mut self) {
         if self.units.back().is_none_or(|unit| unit.closed) {
-            self.units.push_back(Unit::new(false));
+            self.push_unit(false);
         }
     }
 
@@ -213,10 +209,20 @@ impl<R, O> Conversation<R, O> {
     /// Sends an `Execute` on that is admitted. The cost of an explained statement is that of all its rows.
     fn run(&mut self, header: Header, body: &[u8]) -> Step<O> {
         let Some((name, rest)) = c_string(body) else { return self.forward(header) };
-        let Some(Portal { prepared: Prepared::Explained(_), formats }) = self.portals.get(name) else {
-            return self.forward(header);
+        let formats = match self.portals.get(name) {
+            Some(Portal { prepared: Prepared::Explained(_), formats }) => Arc::clone(formats),
+            portal => {
+                let prepared = portal.map(|portal| &portal.prepared);
+                let resets =
+                    matches!(prepared, Some(Prepared::Theirs(known)) if is_reset_all(known.template.text()));
+                let step = self.forward(header);
+                if let Some(unit) = self.units.back_mut() {
+                    unit.runs_reset |= resets;
+                }
+                return step;
+            }
         };
-        let expect = Expect::Explained(Arc::clone(formats));
+        let expect = Expect::Explained(formats);
         let step = self.forward_expecting(header, expect);
         if message::row_limit(rest) == 0 {
             return step;
@@ -269,7 +275,7 @@ impl<R, O> Conversation<R, O> {
         if header.kind == b'E' {
             let _ = self.run(header, bytes.get(HEADER..).unwrap_or_default());
         } else {
-            self.units.push_back(Unit::new(true));
+            self.push_unit(true);
             self.expected.push_back(Expect::Ready);
             let _ = self.pass(header);
         }
@@ -304,12 +310,13 @@ impl<R, O> Conversation<R, O> {
         let Some(header) = Header::read(bytes)? else { return Ok(()) };
         let name = bytes.get(HEADER..).and_then(c_string).map_or(&[][..], |(name, _)| name);
         let ours = matches!(prepared, Prepared::Ours(_));
-        remember(&mut self.statements, name, prepared);
         if ours {
+            self.statements.set(name, prepared);
             self.insert(message::PARSE_COMPLETE.to_vec());
             let _ = self.drop_message(header);
         } else {
             let _ = self.forward(header);
+            self.give_name(name, prepared);
         }
         Ok(())
     }
@@ -318,7 +325,7 @@ impl<R, O> Conversation<R, O> {
     pub(crate) fn prepare_explained(
         &mut self,
         bytes: &[u8],
-        template: Arc<Template>,
+        known: Known,
         inner: &[u8],
     ) -> Result<(), Broken> {
         let Some(header) = Header::read(bytes)? else { return Ok(()) };
@@ -326,10 +333,18 @@ impl<R, O> Conversation<R, O> {
         let (name, rest) = c_string(body).unwrap_or_default();
         let (_, types) = c_string(rest).unwrap_or_default();
         let parse = message::parse(name, inner, types);
-        remember(&mut self.statements, name, Prepared::Explained(template));
         let _ = self.forward(header);
+        self.give_name(name, Prepared::Explained(known));
         let _ = self.send_instead(header, parse);
         Ok(())
+    }
+
+    /// A `Parse` of the last unit goes on.
+    fn give_name(&mut self, name: &[u8], prepared: Prepared<O>) {
+        // What the server skips changes nothing.
+        if !self.server_skips {
+            self.statements.give(self.opened, name, prepared);
+        }
     }
 
     /// The message asked about does not go on, and the client is answered this in its place.
@@ -365,43 +380,10 @@ impl<R, O> Conversation<R, O> {
     }
 }
 
-/// What a name stands for.
-trait Named {
-    /// Whether the server's answers to it are the client's.
-    fn is_theirs(&self) -> bool;
-}
-
-impl<O> Named for Prepared<O> {
-    fn is_theirs(&self) -> bool {
-        matches!(self, Self::Theirs(_))
-    }
-}
-
-impl<O> Named for Portal<O> {
-    fn is_theirs(&self) -> bool {
-        self.prepared.is_theirs()
-    }
-}
-
 /// Where a text is that begins at `start` with these bytes, and may be cut off.
 fn text_at(header: Header, start: usize, bytes: &[u8]) -> Text {
     let text = c_string(bytes);
     let length = text.map_or(bytes.len(), |(text, _)| text.len());
     let whole = text.is_some() && header.total <= start.saturating_add(bytes.len());
     Text { place: start..start.saturating_add(length), whole }
-}
-
-/// Puts a name into a bounded map; another makes room, rather one that only its governing needs.
-fn remember<V: Named>(names: &mut HashMap<Vec<u8>, V, RandomState>, name: &[u8], value: V) {
-    if let Some(slot) = names.get_mut(name) {
-        *slot = value;
-        return;
-    }
-    if names.len() >= MAX_NAMES
-        && let Some(other) = names.iter().find(|(_, value)| value.is_theirs()).or_else(|| names.iter().next())
-        && let other = other.0.clone()
-    {
-        names.remove(&other);
-    }
-    names.insert(name.to_vec(), value);
 }

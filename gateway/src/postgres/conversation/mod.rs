@@ -14,26 +14,27 @@
 //! the commit took; otherwise where the result would have ended.
 
 mod client;
+mod names;
 mod server;
 #[cfg(test)]
 mod tests;
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::VecDeque;
 use std::ops::Range;
 use std::sync::Arc;
 
-use foldhash::fast::RandomState;
-use tidegate_cost_model::Template;
-
-use crate::govern::Progress;
+use crate::govern::{Known, Progress};
+use crate::postgres::key::Key;
+use crate::postgres::reset::Reset;
+use names::{Map, Names};
 
 /// Which statement a name stands for.
 #[derive(Debug)]
 pub(crate) enum Prepared<O> {
     /// One of the database.
-    Theirs(Arc<Template>),
+    Theirs(Known),
     /// One of the database, of which the client is told the cost.
-    Explained(Arc<Template>),
+    Explained(Known),
     /// One that the gateway answers.
     Ours(Arc<O>),
 }
@@ -76,7 +77,7 @@ pub(crate) enum Ask<O> {
     /// A statement to prepare: `prepare` or, if it can be seen to its end, `prepare_explained`.
     Parse(Text),
     /// The first statement of a unit is to run: `go` or `refuse`.
-    Execute(Arc<Template>),
+    Execute(Known),
     /// Columns of a statement of ours: `insert`.
     Describe { statement: Arc<O>, parameters: bool, formats: Arc<[bool]> },
     /// A statement of ours is to run: `insert` or `refuse`.
@@ -114,6 +115,10 @@ pub(crate) struct Unit<R> {
     pub(crate) failed: bool,
     /// What it cost is told in place of the result, unless it failed.
     pub(crate) explained: Option<Explained>,
+    /// What the server said of the session's settings.
+    pub(crate) reset: Option<Reset>,
+    /// A prepared statement of it resets all settings.
+    pub(crate) runs_reset: bool,
     simple: bool,
     /// Its `Sync` has been sent, or it needs none.
     closed: bool,
@@ -144,9 +149,11 @@ pub(crate) struct Conversation<R, O> {
     /// Of the last `ReadyForQuery`: idle, in a transaction, or in a failed one.
     status: u8,
     units: VecDeque<Unit<R>>,
+    /// Units that there ever were.
+    opened: u64,
     expected: VecDeque<Expect>,
-    statements: HashMap<Vec<u8>, Prepared<O>, RandomState>,
-    portals: HashMap<Vec<u8>, Portal<O>, RandomState>,
+    statements: Names<O>,
+    portals: Map<Portal<O>>,
     /// What is left of the client's message that passes, or is dropped.
     client_rest: usize,
     dropping: bool,
@@ -166,16 +173,18 @@ pub(crate) struct Conversation<R, O> {
     told_costs: bool,
     /// Bytes and rows of what belongs to no admitted unit; the next one carries them.
     carried: Progress,
-    key: Option<(u32, u32)>,
+    key: Option<Key>,
+    /// The client is offered no login that is bound to the server's TLS.
+    unbound: bool,
     needs_flush: bool,
-    unknown: Arc<Template>,
+    unknown: Known,
 }
 
 impl<O> Clone for Prepared<O> {
     fn clone(&self) -> Self {
         match self {
-            Self::Theirs(template) => Self::Theirs(Arc::clone(template)),
-            Self::Explained(template) => Self::Explained(Arc::clone(template)),
+            Self::Theirs(known) => Self::Theirs(known.clone()),
+            Self::Explained(known) => Self::Explained(known.clone()),
             Self::Ours(statement) => Self::Ours(Arc::clone(statement)),
         }
     }
@@ -188,6 +197,8 @@ impl<R> Unit<R> {
             progress: Progress::default(),
             failed: false,
             explained: None,
+            reset: None,
+            runs_reset: false,
             simple,
             closed: simple,
             killed: None,
@@ -197,14 +208,15 @@ impl<R> Unit<R> {
 
 impl<R, O> Conversation<R, O> {
     /// A conversation whose startup packet is on its way. `unknown` stands for statements without a known text.
-    pub(crate) fn new(unknown: Arc<Template>) -> Self {
+    pub(crate) fn new(unknown: Known) -> Self {
         Self {
             ready: false,
             status: b'I',
             units: VecDeque::new(),
+            opened: 0,
             expected: VecDeque::new(),
-            statements: HashMap::default(),
-            portals: HashMap::default(),
+            statements: Names::default(),
+            portals: Map::default(),
             client_rest: 0,
             dropping: false,
             instead: None,
@@ -217,14 +229,21 @@ impl<R, O> Conversation<R, O> {
             told_costs: false,
             carried: Progress::default(),
             key: None,
+            unbound: false,
             needs_flush: false,
             unknown,
         }
     }
 
-    /// Process id and secret of the server, once it has told them.
-    pub(crate) fn key(&self) -> Option<(u32, u32)> {
-        self.key
+    /// The server is under TLS and the client is not: clients take an offer to bind the login to a TLS that they do not
+    /// have for an attack, and break off.
+    pub(crate) fn offers_no_binding(&mut self) {
+        self.unbound = true;
+    }
+
+    /// What cancels the statements of the server's process, once it has told.
+    pub(crate) fn key(&self) -> Option<&Key> {
+        self.key.as_ref()
     }
 
     /// Whether the server has nothing left to answer, so that [`Self::in_transaction`] is certain.
@@ -235,6 +254,16 @@ impl<R, O> Conversation<R, O> {
     /// Whether the last `ReadyForQuery` was inside a transaction.
     pub(crate) fn in_transaction(&self) -> bool {
         self.status != b'I'
+    }
+
+    fn push_unit(&mut self, simple: bool) {
+        self.units.push_back(Unit::new(simple));
+        self.opened += 1;
+    }
+
+    /// The number of the unit that the server works on.
+    fn worked_on(&self) -> u64 {
+        self.opened - count(self.units.len().saturating_sub(1))
     }
 
     /// The unit that the server works on.

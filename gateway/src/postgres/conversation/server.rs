@@ -4,7 +4,9 @@ use std::sync::Arc;
 
 use super::{Conversation, Event, Expect, Explained, count};
 use crate::postgres::frame::{Broken, HEADER, Header};
+use crate::postgres::key::Key;
 use crate::postgres::message;
+use crate::postgres::reset::Reset;
 
 /// Bytes of a server's message that are looked at.
 const MAX_LOOK: usize = 2_048;
@@ -36,6 +38,7 @@ impl<R, O> Conversation<R, O> {
             let Some(header) = Header::read(rest)? else { return Ok((used, None)) };
             let needed = match header.kind {
                 b'Z' | b'C' | b'E' | b'K' => header.total.min(MAX_LOOK),
+                b'R' if self.unbound && !self.ready => header.total.min(MAX_LOOK),
                 _ => HEADER,
             };
             let Some(body) = rest.get(HEADER..needed.max(HEADER)) else { return Ok((used, None)) };
@@ -63,6 +66,9 @@ impl<R, O> Conversation<R, O> {
                 self.expected.pop_front();
             }
         }
+        if header.kind == b'1' {
+            self.statements.confirm();
+        }
         if self.instead_of(header.kind, out) {
             self.withheld = true;
         }
@@ -74,7 +80,13 @@ impl<R, O> Conversation<R, O> {
                 // Only now: an answer of the gateway behind it must not overtake it.
                 while self.expected.pop_front().is_some_and(|expect| !matches!(expect, Expect::Ready)) {}
             }
-            (b'K', _) if self.key.is_none() => self.key = message::key(body),
+            (b'R', _) if self.unbound && !self.ready => {
+                if let Some(offer) = message::without_binding(body) {
+                    out.extend_from_slice(&offer);
+                    self.withheld = true;
+                }
+            }
+            (b'K', _) if self.key.is_none() => self.key = Key::read(body),
             (b'D' | b'd', Some(unit)) => {
                 unit.progress.sent_rows = unit.progress.sent_rows.saturating_add(1);
                 self.withheld |= hides;
@@ -83,6 +95,7 @@ impl<R, O> Conversation<R, O> {
             (b'C', Some(unit)) => {
                 let changed = &mut unit.progress.changed_rows;
                 *changed = changed.saturating_add(message::changed_rows(body));
+                unit.reset = unit.reset.max(Reset::of_tag(body));
                 self.withheld |= hides;
             }
             (b'E', Some(unit)) => {
@@ -154,6 +167,7 @@ impl<R, O> Conversation<R, O> {
         while self.expected.front().is_some_and(|expect| !matches!(expect, Expect::Ready)) {
             self.expected.pop_front();
         }
+        self.statements.take_back(self.worked_on());
         self.server_skips = self.units.front().is_some_and(|unit| !unit.closed);
     }
 

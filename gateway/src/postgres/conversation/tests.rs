@@ -6,18 +6,48 @@ use proptest::prelude::*;
 use tidegate_cost_model::{SqlDialect, Template};
 
 use super::*;
-use crate::govern::explained_columns;
+use crate::govern::{SqlText, explained_columns};
 
 type Talk = Conversation<u32, &'static str>;
 
 fn talk() -> Talk {
-    let mut talk = Conversation::new(Arc::new(Template::new(SqlDialect::PostgreSql, "")));
+    let mut talk = Conversation::new(known(""));
     let mut out = Vec::new();
     let login =
         [&message(b'R', &[0, 0, 0, 0])[..], &message(b'K', &[0, 0, 0, 7, 0, 0, 0, 9]), &ready(b'I')].concat();
     assert!(matches!(server(&mut talk, &login, &mut out)[..], [Event::Ready]));
-    assert_eq!((out, talk.key()), (login, Some((7, 9))));
+    assert_eq!((out, talk.key()), (login, Key::read(&[0, 0, 0, 7, 0, 0, 0, 9]).as_ref()));
     talk
+}
+
+fn known(text: &str) -> Known {
+    Known::new(Arc::new(Template::new(SqlDialect::PostgreSql, text)), SqlText::of(text.as_bytes(), true))
+}
+
+/// In any pieces: an offer to bind the login to TLS is kept from a client without TLS, and from nobody else.
+#[test]
+fn a_client_without_tls_is_offered_no_login_that_is_bound_to_it() {
+    let offer = message(b'R', b"\0\0\0\x0aSCRAM-SHA-256-PLUS\0SCRAM-SHA-256\0\0");
+    let without = message(b'R', b"\0\0\0\x0aSCRAM-SHA-256\0\0");
+    let rest = [&message(b'R', &[0, 0, 0, 0])[..], &ready(b'I')].concat();
+    for (unbound, expected) in [(true, &without), (false, &offer)] {
+        for split in 0..offer.len() {
+            let mut talk: Talk = Conversation::new(known(""));
+            if unbound {
+                talk.offers_no_binding();
+            }
+            let (mut held, mut out) = (Vec::new(), Vec::new());
+            for piece in [&offer[..split], &[&offer[split..], &rest].concat()] {
+                held.extend_from_slice(piece);
+                while let (used, event) = talk.server(&held, &mut out, usize::MAX / 2).unwrap()
+                    && (used > 0 || event.is_some())
+                {
+                    held.drain(..used);
+                }
+            }
+            assert_eq!(out, [&expected[..], &rest].concat(), "{split}");
+        }
+    }
 }
 
 fn message(kind: u8, body: &[u8]) -> Vec<u8> {
@@ -106,18 +136,17 @@ fn decide(talk: &mut Talk, inbox: &[u8], ask: Ask<&'static str>, decider: &mut D
         Ask::Parse(place) => {
             let text = text(place);
             if let Some(inner) = text.strip_prefix("explain ru ") {
-                let template = Arc::new(Template::new(SqlDialect::PostgreSql, inner));
-                return talk.prepare_explained(inbox, template, inner.as_bytes()).unwrap();
+                return talk.prepare_explained(inbox, known(inner), inner.as_bytes()).unwrap();
             }
             let prepared = if text.starts_with("own") {
                 Prepared::Ours(Arc::new("own"))
             } else {
-                Prepared::Theirs(Arc::new(Template::new(SqlDialect::PostgreSql, &text)))
+                Prepared::Theirs(known(&text))
             };
             talk.prepare(inbox, prepared).unwrap();
         }
-        Ask::Execute(template) => {
-            decider.asked.push(template.text().to_owned());
+        Ask::Execute(known) => {
+            decider.asked.push(known.template.text().to_owned());
             if decider.refuse {
                 talk.refuse(inbox, message(b'E', b"no\0")).unwrap();
             } else {
@@ -197,6 +226,40 @@ fn a_refused_execute_skips_to_the_sync_after_what_the_server_has_to_say() {
     let events = server(&mut talk, &ready(b'I'), &mut out);
     assert!(matches!(&events[..], [Event::Ended(unit)] if unit.running.is_none()));
     assert_eq!(out, ready(b'I'));
+}
+
+/// A name in use fails at the server, and stands for what it did; what was sent behind it is read anew, too.
+#[test]
+fn a_name_stands_for_what_the_server_took_under_it() {
+    let sync = message(b'S', &[]);
+    let run = [bind("", "s"), execute(""), sync.clone()].concat();
+    let taken = [message(b'1', &[]), ready(b'I')].concat();
+    let failed = [message(b'E', b"C42P05\0\0"), ready(b'I')].concat();
+    let asked = |texts: &[&str], replies: &[&[u8]]| {
+        let (mut talk, mut decider, mut out) = (talk(), Decider::default(), Vec::new());
+        for text in texts {
+            let unnamed = parse("", "select unnamed").repeat(3);
+            client(&mut talk, &[&unnamed[..], &parse("s", text), &sync].concat(), 50, &mut decider);
+        }
+        for reply in replies {
+            server(&mut talk, &[&message(b'1', &[]).repeat(3), *reply].concat(), &mut out);
+        }
+        client(&mut talk, &run, 50, &mut decider);
+        decider.asked.pop().unwrap()
+    };
+    assert_eq!(asked(&["select a"], &[&taken]), "SELECT a");
+    assert_eq!(asked(&["select a", "select b"], &[&taken, &failed]), "SELECT a");
+    assert_eq!(asked(&["select a", "select b", "select c"], &[&taken, &failed, &failed]), "SELECT a");
+    // It was closed by an SQL statement meanwhile.
+    assert_eq!(asked(&["select a", "select b"], &[&taken, &taken]), "SELECT b");
+    assert_eq!(asked(&["select a", "select b"], &[&failed, &taken]), "SELECT b");
+    assert_eq!(asked(&["select a"], &[&failed]), "");
+    assert_eq!(
+        asked(&["select a", "select b", "select c"], &[&taken, &failed]),
+        "SELECT c",
+        "not answered yet"
+    );
+    assert_eq!(asked(&["select a", "select b", "select c"], &[&taken, &failed, &failed]), "SELECT a");
 }
 
 #[test]

@@ -10,7 +10,7 @@ use super::super::conversation::{Ask, Conversation, Prepared, Text};
 use super::super::frame::Broken;
 use super::super::{message, own};
 use super::{End, Fault, Session};
-use crate::govern::{Admission, Denied, Running, Subject, parse_own};
+use crate::govern::{Admission, Denied, Running, SqlText, Subject, parse_own};
 use crate::session::{Later, Read};
 
 /// What the client's side waits for.
@@ -105,11 +105,13 @@ impl Session {
         let (template, text, inner) = match ask {
             Ask::Query(text) => match parse(bytes, &text) {
                 Ok(None) => {
-                    let text = bytes.get(text.place).unwrap_or_default();
-                    (governor.template(SqlDialect::PostgreSql, text), text, None)
+                    let seen = bytes.get(text.place).unwrap_or_default();
+                    let template = governor.template(SqlDialect::PostgreSql, seen);
+                    (template, SqlText::of(seen, text.whole), None)
                 }
                 Ok(Some(Statement::ExplainRu(inner))) => {
-                    (governor.template(SqlDialect::PostgreSql, inner.as_bytes()), &[][..], Some(inner))
+                    let known = governor.known(SqlDialect::PostgreSql, inner.as_bytes(), true);
+                    (known.template, known.digest.into(), Some(inner))
                 }
                 Ok(Some(statement)) => {
                     self.ask_own(Arc::new(statement), Own::Query);
@@ -123,12 +125,12 @@ impl Session {
             Ask::Parse(text) => {
                 let prepared = match parse(bytes, &text) {
                     Ok(None) => {
-                        let text = bytes.get(text.place).unwrap_or_default();
-                        Prepared::Theirs(governor.template(SqlDialect::PostgreSql, text))
+                        let seen = bytes.get(text.place).unwrap_or_default();
+                        Prepared::Theirs(governor.known(SqlDialect::PostgreSql, seen, text.whole))
                     }
                     Ok(Some(Statement::ExplainRu(inner))) => {
-                        let template = governor.template(SqlDialect::PostgreSql, inner.as_bytes());
-                        self.talk.prepare_explained(bytes, template, inner.as_bytes())?;
+                        let known = governor.known(SqlDialect::PostgreSql, inner.as_bytes(), true);
+                        self.talk.prepare_explained(bytes, known, inner.as_bytes())?;
                         return Ok(true);
                     }
                     Ok(Some(statement)) => Prepared::Ours(Arc::new(statement)),
@@ -140,7 +142,7 @@ impl Session {
                 self.talk.prepare(bytes, prepared)?;
                 return Ok(true);
             }
-            Ask::Execute(template) => (template, &[][..], None),
+            Ask::Execute(known) => (known.template, known.digest.into(), None),
             Ask::Describe { statement, parameters, formats } => {
                 self.describe_own(statement, parameters, formats)?;
                 return Ok(true);

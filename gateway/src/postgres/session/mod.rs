@@ -20,8 +20,10 @@ use super::conversation::{Conversation, Event, Explained, Step, Unit};
 use super::frame::Broken;
 use super::message;
 use super::own;
+use super::reset::{Reset, has_reset_all};
 use super::serve::Shared;
 use crate::govern::{Backend, Denied, Login, Running, Subject, explained};
+use crate::seats::Seat;
 use crate::session::{Ends, Later, Link, LinkError, Over, Pace, Read};
 use crate::stream::Stream;
 
@@ -72,17 +74,22 @@ impl Session {
     /// A session between these two; the startup packet is the first thing the server gets.
     pub(super) fn new(
         shared: Arc<Shared>,
-        client: Stream,
-        server: Stream,
+        (client, server): (Stream, Stream),
         login: Login,
         startup: &[u8],
+        seat: Arc<Seat>,
     ) -> Self {
+        let unbound = server.is_secure() && !client.is_secure();
         let mut link = Link::new(client, server);
         link.to_server.add(startup);
-        let unknown = shared.listening.governor.template(SqlDialect::PostgreSql, b"");
+        let unknown = shared.listening.governor.known(SqlDialect::PostgreSql, b"", false);
+        let mut talk = Conversation::new(unknown);
+        if unbound {
+            talk.offers_no_binding();
+        }
         Self {
             link,
-            talk: Conversation::new(unknown),
+            talk,
             login,
             subject: None,
             backend: None,
@@ -91,7 +98,7 @@ impl Session {
             cancelling: None,
             wanted_cancel: Arc::default(),
             pace: Pace::new(),
-            ends: Ends::new(&shared.listening),
+            ends: Ends::new(&shared.listening, seat),
             shared,
         }
     }
@@ -112,8 +119,8 @@ impl Session {
     }
 
     async fn finish(&mut self) {
-        let key = self.talk.key();
-        if let Some(key) = key {
+        let key = self.talk.key().cloned();
+        if let Some(key) = &key {
             self.shared.cancels.leave(key);
         }
         let running = self.talk.current().is_some_and(|unit| unit.running.is_some());
@@ -181,8 +188,8 @@ impl Session {
     fn logged_in(&mut self) {
         self.ends.logged_in();
         if let Some(key) = self.talk.key() {
-            self.shared.cancels.enter(key, &self.wanted_cancel);
-            self.backend = Backend::postgres(key.0, self.link.server_port());
+            self.shared.cancels.enter(key.clone(), &self.wanted_cancel);
+            self.backend = Backend::postgres(key.pid(), self.link.server_proof());
         }
         if self.backend.is_none() {
             tracing::debug!(
@@ -196,6 +203,7 @@ impl Session {
     /// A unit has ended, and its `ReadyForQuery` has not gone out yet.
     fn ended(&mut self, unit: Unit<Box<Running>>) {
         self.pace.ended();
+        self.reset(&unit);
         let explains = unit.explained.clone().filter(|_| !unit.failed);
         if let (Some(ended), Some(explains)) = (self.end(unit), explains) {
             let table = explained(&ended);
@@ -204,6 +212,21 @@ impl Session {
                 Explained::Rows(formats) => own::rows(&table, &formats),
             };
             self.link.to_client.add(&reply);
+        }
+    }
+
+    /// Gives up what the session has chosen, if a unit that has ended gave up its settings.
+    fn reset(&mut self, unit: &Unit<Box<Running>>) {
+        let resets = match unit.reset.filter(|_| !unit.failed) {
+            None => false,
+            Some(Reset::All) => true,
+            Some(Reset::Some) => {
+                let template = unit.running.as_ref().map(|running| running.template().text());
+                unit.runs_reset || template.is_some_and(has_reset_all)
+            }
+        };
+        if resets && let Some(Ok(subject)) = &mut self.subject {
+            subject.chosen = None;
         }
     }
 

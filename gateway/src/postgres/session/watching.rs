@@ -6,6 +6,7 @@ use std::task::{Context, Poll};
 use super::super::message;
 use super::Session;
 use crate::govern::Verdict;
+use crate::session::Due;
 
 impl Session {
     /// Looks at the statement that runs, when it is time. True when something changed.
@@ -20,18 +21,22 @@ impl Session {
             self.cancelling = None;
             moved = true;
         }
-        while let Some(running) = self.talk.current().and_then(|unit| unit.running.as_deref())
-            && self.pace.poll(cx, running).is_ready()
+        while let Some(unit) = self.talk.current()
+            && let Some(running) = unit.running.as_deref()
+            && let Poll::Ready(due) =
+                self.pace.poll(cx, running.began(), running.deadline(), unit.progress.bytes_out)
         {
             moved = true;
-            self.look();
+            self.look(due);
         }
         moved
     }
 
-    fn look(&mut self) {
+    fn look(&mut self, due: Due) {
         let counted = self.backend.as_mut().map(|backend| {
-            backend.find_workers();
+            if due == Due::Time {
+                backend.find_workers();
+            }
             backend.take()
         });
         let governor = &self.shared.listening.governor;
@@ -40,19 +45,19 @@ impl Session {
         let progress = unit.progress;
         let Some(running) = &mut unit.running else { return };
         let verdict = running.look(counted, progress);
-        self.pace.obey(&verdict, running, spared);
+        self.pace.obey(&verdict, running.cools_down(), spared);
         if let Verdict::Dies(denied) = verdict {
             self.talk.killed(message::error(&denied));
             self.cancel();
         }
-        if self.pace.asks_again() && self.talk.is_killed() {
+        if due == Due::Time && self.pace.asks_again() && self.talk.is_killed() {
             self.cancel();
         }
     }
 
     fn cancel(&mut self) {
         if let (Some(key), None) = (self.talk.key(), &self.cancelling) {
-            self.cancelling = Some(Box::pin(Arc::clone(&self.shared).cancel(key)));
+            self.cancelling = Some(Box::pin(Arc::clone(&self.shared).cancel(key.clone())));
         }
     }
 }

@@ -1,12 +1,16 @@
 //! Who pays, who waits, who may: statements under their groups.
 
+use std::process::Command;
 use std::time::Duration;
 
+use mysql_async::Conn;
 use mysql_async::prelude::Queryable as _;
+use tidegate_gateway::{InTransaction, Principals};
+use tidegate_tests::servers::ROOT;
 use tokio::time::Instant;
 
-use super::stage::{Stage, error, is_in, value};
-use crate::common::eventually;
+use super::stage::{Stage, error, is_in, login, ruled, value};
+use crate::common::{eventually, says};
 
 /// About 300 ms of CPU.
 const HEAVY: &str = "select count(*) from seq_1_to_1500 a, seq_1_to_1500 b where a.seq <> b.seq";
@@ -129,25 +133,117 @@ async fn a_prepared_statement_is_explained_with_its_parameters() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_runaway_is_killed_in_time_and_watched() {
-    let stage = Stage::new().await;
-    let (mut admin, mut ann) = (stage.admin().await, stage.ann().await);
-    let limit = "query_limit = (exec_elapsed = '300ms', action = kill, watch = similar duration '10m')";
-    admin.query_drop(format!("create resource group strict ru_per_sec = 100000 {limit}")).await.unwrap();
-    admin.query_drop("alter user ann resource group strict").await.unwrap();
-    is_in(&mut ann, "strict").await;
-    // Rules come apart from bindings, and count for what begins after them.
-    let long = "select count(*) from seq_1_to_3000 a, seq_1_to_3000 b where a.seq <> b.seq";
-    eventually("the rule is known", async || ann.query_drop(long).await.is_err()).await;
-    let endless = "select count(*) from seq_1_to_100000 a, seq_1_to_100000 b where a.seq <> b.seq";
-    let began = Instant::now();
-    let (code, message) = error(ann.query_drop(endless).await);
-    assert_eq!(code, 8253, "{message}");
-    assert!(began.elapsed() < Duration::from_secs(3), "{:?}", began.elapsed());
-    assert_eq!(value::<u32>(&mut ann, "select 40 + 2").await, 42);
-    eventually("it is watched", async || {
-        let (code, _) = error(ann.query_drop(endless.replace("100000", "99999")).await);
-        code == 8254
+async fn hints_choose_groups_for_those_who_may() {
+    let stage = Stage::with(|config| {
+        config.policy.switchers = Principals::parse([ROOT.0, "ann@shop"]).unwrap();
     })
     .await;
+    let mut root = stage.admin().await;
+    root.query_drop("create resource group batch ru_per_sec = 100000").await.unwrap();
+    let (mut ann, mut other) = (stage.ann().await, login(stage.port(), "other", ("ann", "ann")).await);
+    let group = async |session: &mut Conn, sql: &str| {
+        let parts: Vec<(String, f64, String)> = session.query(format!("explain ru {sql}")).await.unwrap();
+        parts[4].2.strip_prefix("in group ").unwrap().split(',').next().unwrap().to_owned()
+    };
+    let hinted = "select /*+ RESOURCE_GROUP(batch) */ 1 as hinted";
+    eventually("the group is known", async || group(&mut ann, hinted).await == "batch").await;
+    assert_eq!(group(&mut ann, "select 1").await, "default", "the hint was of the other statement");
+    assert_eq!(group(&mut ann, "select /*+ resource_group(nowhere) */ 1").await, "default");
+    assert_eq!(group(&mut other, hinted).await, "default", "who may not");
+    ann.exec_drop(hinted, ()).await.unwrap();
+    other.exec_drop(hinted, ()).await.unwrap();
+    // The rules of the group that pays hold, those behind a hint that leads nowhere included.
+    for (group, sql) in [("batch", "select 1 as hinted"), ("default", "select 1 as own")] {
+        let watch = format!("query watch add resource group {group} action kill sql text similar to '{sql}'");
+        root.query_drop(watch).await.unwrap();
+    }
+    eventually("it is watched", async || ann.query_drop("select 1 as own").await.is_err()).await;
+    assert_eq!(error(ann.exec_drop(hinted, ()).await).0, 8254);
+    assert_eq!(error(ann.query_drop(hinted).await).0, 8254);
+    ann.query_drop("select 1 as hinted").await.unwrap();
+    other.exec_drop(hinted, ()).await.unwrap();
+    assert_eq!(error(ann.query_drop("select /*+ RESOURCE_GROUP(nowhere) */ 1 as own").await).0, 8254);
+    assert_eq!(error(ann.exec_drop("select /*+ RESOURCE_GROUP(nowhere) */ 1 as own", ()).await).0, 8254);
+}
+
+/// The group of a session of a client that calls itself so.
+const NAMED: &str = "import pymysql, sys
+port, database, name = int(sys.argv[1]), sys.argv[2], sys.argv[3]
+session = pymysql.connect(host='127.0.0.1', port=port, user='ann', password='ann', database=database, program_name=name)
+cursor = session.cursor()
+cursor.execute('select current_resource_group()')
+print(cursor.fetchone()[0])";
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_client_s_name_chooses_a_group_for_those_who_may() {
+    let stage = Stage::with(|config| {
+        config.policy.switchers = Principals::parse([ROOT.0, "ann@shop"]).unwrap();
+    })
+    .await;
+    stage.admin().await.query_drop("create resource group batch ru_per_sec = 1000").await.unwrap();
+    let group = |database: &str, name: &str| {
+        let mut client = Command::new("/usr/bin/python3");
+        client.args(["-c", NAMED, &stage.port().to_string(), database, name]);
+        String::from_utf8(tokio::task::block_in_place(|| says(&mut client, b""))).unwrap()
+    };
+    assert_eq!(group("shop", "reports /*+ RESOURCE_GROUP(batch) */"), "batch\n");
+    assert_eq!(group("shop", "reports /*+ RESOURCE_GROUP(nowhere) */"), "default\n");
+    assert_eq!(group("other", "reports /*+ RESOURCE_GROUP(batch) */"), "default\n", "who may not");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn where_transactions_wait_they_wait_like_any_other() {
+    let stage = Stage::with(|config| config.policy.in_transaction = InTransaction::Wait).await;
+    let (mut admin, mut ann) = (stage.admin().await, stage.ann().await);
+    ann.query_drop("begin").await.unwrap();
+    admin.query_drop("create resource group tiny ru_per_sec = 0.1").await.unwrap();
+    admin.query_drop("alter user ann resource group tiny").await.unwrap();
+    is_in(&mut ann, "tiny").await;
+    // A minute of debt, by what is over before it is looked at: a result would be held until it is paid.
+    let work = "select count(*) from seq_1_to_400 a, seq_1_to_400 b where a.seq <> b.seq";
+    eventually("the group has tokens", async || ann.query_drop(work).await.is_ok()).await;
+    assert_eq!(error(ann.query_drop("select 1").await).0, 8252);
+    assert_eq!(error(ann.exec_drop("select 1", ()).await).0, 8252);
+    admin.query_drop("alter user ann resource group default").await.unwrap();
+    eventually("she pays elsewhere", async || ann.query_drop("select 2").await.is_ok()).await;
+    ann.query_drop("commit").await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn runaways_that_the_server_does_not_kill_end_with_their_session() {
+    let stage = Stage::with(|config| {
+        let listener = config.listeners.first_mut().unwrap();
+        listener.upstream.password = "wrong".into();
+    })
+    .await;
+    let (_, mut ann) = ruled(&stage, "exec_elapsed = '1s', action = kill").await;
+    let began = Instant::now();
+    let (code, message) = error(ann.query_drop("select sleep(30)").await);
+    assert!(code == 8253 && message.contains("ElapsedTime"), "{code} {message}");
+    assert!(began.elapsed() < Duration::from_secs(10), "{:?}", began.elapsed());
+    assert!(ann.query_drop("select 1").await.is_err(), "its connection is closed");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_server_without_a_user_for_the_gateway_is_estimated_and_runaways_end_with_their_session() {
+    let stage = Stage::with(|config| {
+        let listener = config.listeners.first_mut().unwrap();
+        (listener.upstream.user, listener.upstream.password) = Default::default();
+    })
+    .await;
+    let (mut admin, mut ann) = ruled(&stage, "exec_elapsed = '1s', action = kill").await;
+    let work = "select count(*) from seq_1_to_1000 far, seq_1_to_1000 b where far.seq <> b.seq";
+    ann.query_drop(work).await.unwrap();
+    let parts: Vec<(String, f64, String)> = ann.exec(format!("explain ru {work}"), ()).await.unwrap();
+    assert!(parts[4].2.starts_with("in group r, estimated"), "{parts:?}");
+    assert!(parts[0].1 > 0.0, "{parts:?}");
+    let estimated = "select coalesce(sum(estimated), 0) from tidegate.statements where template like '%far%'";
+    eventually("it is reported", async || value::<u32>(&mut admin, estimated).await == 2).await;
+    let began = Instant::now();
+    let (code, message) = error(ann.query_drop("select sleep(20)").await);
+    assert!(code == 8253 && message.contains("ElapsedTime"), "{code} {message}");
+    assert!(began.elapsed() < Duration::from_secs(4), "{:?}", began.elapsed());
+    assert!(ann.query_drop("select 1").await.is_err(), "its connection is closed");
+    let mut ann = stage.ann().await;
+    assert_eq!(value::<u32>(&mut ann, "select 40 + 2").await, 42);
 }

@@ -2,5 +2,7 @@
 
 mod governed;
 mod passed;
+mod runaways;
 mod sha2;
 pub(crate) mod stage;
+mod tls;

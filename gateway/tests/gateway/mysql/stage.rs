@@ -1,6 +1,7 @@
 //! Everything together: a database, a controller in this process, a gateway between clients and the database.
 
 use std::process::Command;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use mysql_async::prelude::{FromValue, Queryable as _};
@@ -27,10 +28,26 @@ impl Stage {
 
     /// With other settings of the gateway.
     pub(crate) async fn with(change: impl FnOnce(&mut Config)) -> Self {
-        let server = tokio::task::spawn_blocking(|| MariaDb::start(&["--max-connections=300"]))
-            .await
-            .unwrap()
-            .unwrap();
+        Self::made(&[], MariaDb::upstream, change).await
+    }
+
+    /// With another way to the server.
+    pub(crate) async fn by(upstream: impl FnOnce(&MariaDb) -> String) -> Self {
+        Self::made(&[], upstream, |_| {}).await
+    }
+
+    /// With options of the server, the way to it, and settings of the gateway.
+    pub(crate) async fn made(
+        options: &[&str],
+        upstream: impl FnOnce(&MariaDb) -> String,
+        change: impl FnOnce(&mut Config),
+    ) -> Self {
+        let options: Vec<String> =
+            options.iter().copied().chain(["--max-connections=300"]).map(str::to_owned).collect();
+        let started = tokio::task::spawn_blocking(move || {
+            MariaDb::start(&options.iter().map(String::as_str).collect::<Vec<_>>())
+        });
+        let server = started.await.unwrap().unwrap();
         server
             .root("create database shop; create database other; create user ann identified by 'ann'")
             .unwrap();
@@ -38,7 +55,7 @@ impl Stage {
             .root("grant all on shop.* to ann; grant all on slap.* to ann; grant all on other.* to ann")
             .unwrap();
         let (controller, folder) = common::controller().await;
-        let upstream = Upstream::parse(&server.upstream()).unwrap();
+        let upstream = Upstream::parse(&upstream(&server)).unwrap();
         let policy = Policy {
             max_wait: Duration::from_millis(700),
             admins: Principals::parse([ROOT.0]).unwrap(),
@@ -117,4 +134,24 @@ pub(crate) async fn is_in(session: &mut Conn, group: &str) {
         value::<String>(session, "select current_resource_group()").await == group
     })
     .await;
+}
+
+/// A superuser's session and one of ann's, once ann's statements are held to this rule of the group `r`.
+pub(crate) async fn ruled(stage: &Stage, rule: &str) -> (Conn, Conn) {
+    let (mut admin, mut ann) = (stage.admin().await, stage.ann().await);
+    let group = format!("create resource group r ru_per_sec = 100000 query_limit = ({rule})");
+    admin.query_drop(group).await.unwrap();
+    admin.query_drop("alter user ann resource group r").await.unwrap();
+    rules_are_known(&mut admin, &mut ann).await;
+    (admin, ann)
+}
+
+/// Until ann's session is in the group `r` and the gateway has the rules and watches that are there now. Rules reach
+/// the gateway by another way than bindings, all at once: a watch of its own marks them.
+pub(crate) async fn rules_are_known(admin: &mut Conn, ann: &mut Conn) {
+    static MARKS: AtomicU32 = AtomicU32::new(0);
+    let marked = format!("select 1 from mark{}", MARKS.fetch_add(1, Ordering::Relaxed));
+    let watch = format!("query watch add resource group r action kill sql text exact to '{marked}'");
+    admin.query_drop(watch).await.unwrap();
+    eventually("the rules are known", async || error(ann.query_drop(&marked).await).0 == 8254).await;
 }

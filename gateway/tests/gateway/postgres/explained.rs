@@ -1,15 +1,12 @@
 //! `EXPLAIN RU` as drivers send it: prepared, with parameters, in text and in binary.
 
-use bytes::BytesMut;
 use futures_util::future::join_all;
 use tidegate_tests::servers::ROOT;
-use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
-use tokio::net::TcpStream;
+use tokio::io::AsyncWriteExt as _;
 use tokio_postgres::types::Type;
 use tokio_postgres::{Client, Row, Statement};
 
-use super::stage::{Stage, login, state, value};
-use crate::common::eventually;
+use super::stage::{Stage, kinds, login, message, state, trusted, value};
 
 /// Part, RU and what was used.
 fn parts(rows: &[Row]) -> Vec<(String, f64, String)> {
@@ -119,53 +116,6 @@ async fn a_text_beyond_what_is_seen_is_refused_and_never_run_cut_off() {
     let much = "x".repeat(70_000);
     assert_eq!(state(ann.query("explain ru select $1::text", &[&much]).await), "54000");
     assert_eq!(value(&ann, "select 40 + 2").await, "42");
-}
-
-/// A message of the protocol.
-fn message(kind: u8, body: &[u8]) -> Vec<u8> {
-    let length = u32::try_from(body.len() + 4).unwrap();
-    [&[kind][..], &length.to_be_bytes(), body].concat()
-}
-
-/// The kinds of what the server says, up to and with `last`, and the number of rows in each run of them.
-async fn kinds(server: &mut TcpStream, last: u8) -> String {
-    let (mut bytes, mut said) = (BytesMut::new(), String::new());
-    loop {
-        while bytes.len() > 4 {
-            let total = 1 + u32::from_be_bytes(bytes[1..5].try_into().unwrap()) as usize;
-            if bytes.len() < total {
-                break;
-            }
-            let kind = bytes.split_to(total)[0];
-            said.push(char::from(kind));
-            if kind == last {
-                assert!(bytes.is_empty(), "{said}");
-                return said;
-            }
-        }
-        assert!(server.read_buf(&mut bytes).await.unwrap() > 0, "{said}");
-    }
-}
-
-/// Ann's session through the gateway, with nobody between.
-async fn trusted(stage: &Stage) -> TcpStream {
-    let trust = "do $$ begin execute format('copy (select %L) to %L', 'host all all all trust',
-        current_setting('hba_file')); end $$; select pg_reload_conf()";
-    stage.direct().await.batch_execute(trust).await.unwrap();
-    let startup = b"\0\0\0\x20\0\x03\0\0user\0ann\0database\0shop\0\0";
-    // The server reads its file again in its own time.
-    eventually("anybody is let in", async || {
-        let mut server = TcpStream::connect(("127.0.0.1", stage.port())).await.unwrap();
-        server.write_all(startup).await.unwrap();
-        let mut first = [0; 9];
-        server.read_exact(&mut first).await.unwrap();
-        first == *b"R\0\0\0\x08\0\0\0\0"
-    })
-    .await;
-    let mut server = TcpStream::connect(("127.0.0.1", stage.port())).await.unwrap();
-    server.write_all(startup).await.unwrap();
-    kinds(&mut server, b'Z').await;
-    server
 }
 
 /// As psycopg's pipelines, sqlx and node-postgres do: work before it, a close behind it, a flush in place of a sync.

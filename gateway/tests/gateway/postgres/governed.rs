@@ -2,9 +2,11 @@
 
 use std::time::Duration;
 
-use tidegate_gateway::Principals;
+use tidegate_gateway::{InTransaction, Principals};
+use tokio::io::copy_bidirectional;
+use tokio::net::{TcpListener, TcpStream};
 use tokio::time::Instant;
-use tokio_postgres::NoTls;
+use tokio_postgres::{Client, NoTls};
 
 use super::stage::{Stage, gateway, login, state, value};
 use crate::common::eventually;
@@ -163,12 +165,12 @@ async fn two_gateways_hold_a_group_to_one_rate() {
 async fn a_group_has_a_longest_wait_of_its_own() {
     let stage = Stage::new().await;
     let (admin, ann) = (stage.admin().await, stage.ann().await);
-    admin.batch_execute("create resource group hasty ru_per_sec=100 max_wait='1ms'").await.unwrap();
+    admin.batch_execute("create resource group hasty ru_per_sec=20 max_wait='1ms'").await.unwrap();
     admin.batch_execute("alter user ann resource group hasty").await.unwrap();
     eventually("ann does not wait", async || {
-        // About 300 RU: two seconds of debt, for which the gateway would let her wait. Before the group's first lease
-        // it is refused for want of one.
-        drop(ann.simple_query("select repeat('x', 20000000)").await);
+        // Some 50 RU of CPU alone, as the rows of a list of results go to no file: seconds of debt, for which the
+        // gateway would let her wait. Before the group's first lease it is refused for want of one.
+        drop(ann.simple_query("select count(*) from (select generate_series(1, 1000000)) as g").await);
         let answer = ann.simple_query("select 1").await;
         answer.is_err_and(|error| error.code().is_some_and(|code| code.code() == "53400"))
     })
@@ -193,4 +195,150 @@ async fn a_client_s_name_chooses_a_group_for_those_who_may() {
     assert_eq!(group("ann", "reports /*+ RESOURCE_GROUP(batch) */").await, "batch");
     assert_eq!(group("ann", "reports /*+ RESOURCE_GROUP(nowhere) */").await, "default");
     assert_eq!(group("bob", "reports /*+ RESOURCE_GROUP(batch) */").await, "default", "who may not");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_resets_a_session_gives_up_the_group_it_chose() {
+    let stage = Stage::new().await;
+    let admin = stage.admin().await;
+    admin.batch_execute("create resource group small ru_per_sec = 5000").await.unwrap();
+    let group = async || value(&admin, "select current_resource_group()").await;
+    let choose = async || {
+        eventually("the group is known", async || {
+            admin.batch_execute("set resource group small").await.unwrap();
+            group().await == "small"
+        })
+        .await;
+    };
+    for reset in [
+        "discard all",
+        "reset all",
+        "select pg_advisory_unlock_all(); close all; unlisten *; RESET ALL;",
+        "discard all; -- to the pool",
+    ] {
+        choose().await;
+        admin.simple_query(reset).await.unwrap();
+        assert_eq!(group().await, "default", "{reset}");
+    }
+    for reset in ["discard all", "reset all"] {
+        choose().await;
+        admin.query_typed(reset, &[]).await.unwrap();
+        assert_eq!(group().await, "default", "{reset}, in the extended protocol");
+    }
+    choose().await;
+    for other in ["reset work_mem", "discard temp", "discard plans", "select 'reset all'"] {
+        admin.simple_query(other).await.unwrap();
+        assert_eq!(group().await, "small", "{other}");
+    }
+    admin.batch_execute("begin").await.unwrap();
+    assert_eq!(state(admin.simple_query("discard all").await), "25001");
+    admin.batch_execute("rollback").await.unwrap();
+    assert_eq!(group().await, "small", "it failed");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_statement_s_hint_chooses_its_group_for_those_who_may() {
+    let stage = Stage::with(|config| config.policy.switchers = Principals::parse(["ann"]).unwrap()).await;
+    let root = stage.admin().await;
+    root.batch_execute("create resource group batch ru_per_sec = 100000").await.unwrap();
+    root.batch_execute("create user bob password 'ann'; grant all on database shop to bob").await.unwrap();
+    let (ann, bob) = (stage.ann().await, login(stage.port(), "shop", ("bob", "ann")).await);
+    let group = async |session: &Client, sql: &str| {
+        let explained = format!("{:?}", session.simple_query(&format!("explain ru {sql}")).await.unwrap());
+        let rest = explained.split_once("in group ").unwrap().1;
+        rest.split(',').next().unwrap().to_owned()
+    };
+    let hinted = "select /*+ RESOURCE_GROUP(batch) */ 1 as hinted";
+    eventually("the group is known", async || group(&ann, hinted).await == "batch").await;
+    assert_eq!(group(&ann, "select 1").await, "default", "the hint was of the other statement");
+    assert_eq!(group(&ann, "select /*+ resource_group(nowhere) */ 1").await, "default");
+    assert_eq!(group(&bob, hinted).await, "default", "who may not");
+    for session in [&ann, &bob] {
+        session.simple_query(hinted).await.unwrap();
+        session.query(hinted, &[]).await.unwrap();
+        session.query_typed("select /*+ RESOURCE_GROUP(nowhere) */ 2 as nowhere", &[]).await.unwrap();
+    }
+    let calls = async |named: &str| {
+        let sql = format!(
+            "select resource_group || ' ' || calls from tidegate.statements where template like '%{named}%' order by 1"
+        );
+        let rows = root.query(&sql, &[]).await.unwrap();
+        rows.iter().map(|row| row.get::<_, String>(0)).collect::<Vec<_>>()
+    };
+    eventually("the groups are charged", async || {
+        let (hinted, nowhere) = (calls("hinted").await, calls("nowhere").await);
+        hinted.len() == 2 && hinted[1].starts_with("default ") && nowhere == ["default 2"]
+    })
+    .await;
+    // The rules of the group that pays hold, that of a hint that leads nowhere included.
+    let watch = "query watch add resource group batch action kill sql text similar to 'select 1 as hinted'";
+    root.batch_execute(watch).await.unwrap();
+    let watch = "query watch add resource group default action kill sql text similar to 'select 1 as own'";
+    root.batch_execute(watch).await.unwrap();
+    eventually("it is watched", async || ann.simple_query("select 1 as own").await.is_err()).await;
+    assert_eq!(state(ann.query(hinted, &[]).await), "57014");
+    ann.simple_query("select 1 as hinted").await.unwrap();
+    bob.simple_query(hinted).await.unwrap();
+    assert_eq!(state(ann.simple_query("select /*+ RESOURCE_GROUP(nowhere) */ 1 as own").await), "57014");
+    assert_eq!(state(ann.query("select /*+ RESOURCE_GROUP(nowhere) */ 1 as own", &[]).await), "57014");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn where_transactions_wait_they_wait_like_any_other() {
+    let stage = Stage::with(|config| {
+        config.policy.max_wait = Duration::from_millis(500);
+        config.policy.in_transaction = InTransaction::Wait;
+    })
+    .await;
+    let (admin, ann) = (stage.admin().await, stage.ann().await);
+    ann.batch_execute("begin").await.unwrap();
+    admin.batch_execute("create resource group tiny ru_per_sec = 0.1").await.unwrap();
+    admin.batch_execute("alter user ann resource group tiny").await.unwrap();
+    eventually("ann is in the group", async || {
+        value(&ann, "select current_resource_group()").await == "tiny"
+    })
+    .await;
+    // A minute of debt, by what is over before it is looked at: a result would be held until it is paid.
+    eventually("the group has tokens", async || {
+        ann.simple_query("select count(*) from generate_series(1, 100000)").await.is_ok()
+    })
+    .await;
+    assert_eq!(state(ann.simple_query("select 1").await), "53400");
+    assert_eq!(state(ann.query("select 1", &[]).await), "53400");
+    admin.batch_execute("alter user ann resource group default").await.unwrap();
+    eventually("she pays elsewhere", async || ann.simple_query("select 2").await.is_ok()).await;
+    // What did not run has not failed at the server: the transaction goes on.
+    ann.batch_execute("create table made (a int); commit").await.unwrap();
+    assert_eq!(value(&ann, "select count(*) from made").await, "0");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_server_whose_counters_cannot_be_read_is_estimated() {
+    // Behind another proxy it does not show who its client is, as on another machine.
+    let stage = Stage::new().await;
+    let proxy = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let (port, server) = (proxy.local_addr().unwrap().port(), stage.postgres.port());
+    tokio::spawn(async move {
+        while let Ok((mut client, _)) = proxy.accept().await {
+            tokio::spawn(async move {
+                let mut server = TcpStream::connect(("127.0.0.1", server)).await?;
+                copy_bidirectional(&mut client, &mut server).await
+            });
+        }
+    });
+    let far = gateway(&stage.controller, port, "far", |_| {}).await;
+    let ann = login(far.addresses[0].port(), "shop", ("ann", "ann")).await;
+    let work = "select count(*) from generate_series(1, 300000) as far";
+    ann.simple_query(work).await.unwrap();
+    let told = format!("{:?}", ann.simple_query(&format!("explain ru {work}")).await.unwrap());
+    assert!(told.contains("in group default, estimated") && !told.contains("kernel"), "{told}");
+    let admin = stage.admin().await;
+    let estimated = "select coalesce(sum(estimated), 0), coalesce(sum(cpu_ru), 0) > 1 from tidegate.statements where template like '%far%'";
+    eventually("it is reported", async || {
+        let rows = admin.query(estimated, &[]).await.unwrap();
+        let (calls, costs): (i64, i64) = (rows[0].get(0), rows[0].get(1));
+        calls == 2 && costs == 1
+    })
+    .await;
+    assert!(far.shutdown().await.is_empty());
 }

@@ -1,8 +1,10 @@
 //! PostgreSQL's protocol.
 
+mod crowded;
 mod explained;
 mod faults;
 mod governed;
 mod passed;
 mod runaways;
 pub(crate) mod stage;
+mod tls;

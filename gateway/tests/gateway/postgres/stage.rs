@@ -1,13 +1,17 @@
 //! Everything together: a database, a controller in this process, gateways between clients and the database.
 
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
+use bytes::BytesMut;
 use tempfile::TempDir;
 use tidegate_controller::Running;
 use tidegate_gateway::{Config, Gateway, Listener, Policy, Principals, Upstream};
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::TcpStream;
 use tokio_postgres::{Client, NoTls};
 
-use crate::common;
+use crate::common::{self, eventually};
 use tidegate_tests::servers::{Postgres, ROOT};
 
 /// A database with a user `ann`, who owns the database `shop`.
@@ -34,8 +38,13 @@ impl Stage {
 
     /// With other settings of the gateway.
     pub(crate) async fn with(change: impl FnOnce(&mut Config)) -> Self {
-        let postgres =
-            tokio::task::spawn_blocking(|| Postgres::start(&["max_connections=300"])).await.unwrap().unwrap();
+        Self::crowded(300, change).await
+    }
+
+    /// And with so many places at the server.
+    pub(crate) async fn crowded(room: usize, change: impl FnOnce(&mut Config)) -> Self {
+        let room = format!("max_connections={room}");
+        let postgres = tokio::task::spawn_blocking(move || Postgres::start(&[&room])).await.unwrap().unwrap();
         let (controller, folder) = common::controller().await;
         let gateway = gateway(&controller, postgres.port(), "gw", change).await;
         let stage = Self { postgres, controller, gateway, _folder: folder };
@@ -124,4 +133,78 @@ pub(crate) async fn value(client: &Client, sql: &str) -> String {
         _ => None,
     });
     row.unwrap_or_else(|| panic!("no row for {sql}"))
+}
+
+/// What the client is told of what failed.
+#[track_caller]
+pub(crate) fn told<T: std::fmt::Debug>(answer: Result<T, tokio_postgres::Error>) -> String {
+    let error = answer.expect_err("it should have failed");
+    error.as_db_error().map(|error| error.message().to_owned()).unwrap_or_else(|| error.to_string())
+}
+
+/// A superuser's session and one of ann's, once ann's statements are held to this rule of the group `r`.
+pub(crate) async fn ruled(stage: &Stage, rule: &str) -> (Client, Client) {
+    let (admin, ann) = (stage.admin().await, stage.ann().await);
+    let group = format!("create resource group r ru_per_sec = 100000 query_limit = ({rule})");
+    admin.batch_execute(&group).await.unwrap();
+    admin.batch_execute("alter user ann resource group r").await.unwrap();
+    rules_are_known(&admin, &ann).await;
+    (admin, ann)
+}
+
+/// Until ann's session is in the group `r` and the gateway has the rules and watches that are there now. Rules reach
+/// the gateway by another way than bindings, all at once: a watch of its own marks them.
+pub(crate) async fn rules_are_known(admin: &Client, ann: &Client) {
+    static MARKS: AtomicU32 = AtomicU32::new(0);
+    let marked = format!("select 1 from mark{}", MARKS.fetch_add(1, Ordering::Relaxed));
+    let watch = format!("query watch add resource group r action kill sql text exact to '{marked}'");
+    admin.batch_execute(&watch).await.unwrap();
+    eventually("the rules are known", async || told(ann.simple_query(&marked).await).contains("watch")).await;
+}
+
+/// A message of the protocol.
+pub(crate) fn message(kind: u8, body: &[u8]) -> Vec<u8> {
+    let length = u32::try_from(body.len() + 4).unwrap();
+    [&[kind][..], &length.to_be_bytes(), body].concat()
+}
+
+/// The kinds of what the server says, up to and with `last`, and the number of rows in each run of them.
+pub(crate) async fn kinds(server: &mut TcpStream, last: u8) -> String {
+    let (mut bytes, mut said) = (BytesMut::new(), String::new());
+    loop {
+        while bytes.len() > 4 {
+            let total = 1 + u32::from_be_bytes(bytes[1..5].try_into().unwrap()) as usize;
+            if bytes.len() < total {
+                break;
+            }
+            let kind = bytes.split_to(total)[0];
+            said.push(char::from(kind));
+            if kind == last {
+                assert!(bytes.is_empty(), "{said}");
+                return said;
+            }
+        }
+        assert!(server.read_buf(&mut bytes).await.unwrap() > 0, "{said}");
+    }
+}
+
+/// Ann's session through the gateway, with nobody between.
+pub(crate) async fn trusted(stage: &Stage) -> TcpStream {
+    let trust = "do $$ begin execute format('copy (select %L) to %L', 'host all all all trust',
+        current_setting('hba_file')); end $$; select pg_reload_conf()";
+    stage.direct().await.batch_execute(trust).await.unwrap();
+    let startup = b"\0\0\0\x20\0\x03\0\0user\0ann\0database\0shop\0\0";
+    // The server reads its file again in its own time.
+    eventually("anybody is let in", async || {
+        let mut server = TcpStream::connect(("127.0.0.1", stage.port())).await.unwrap();
+        server.write_all(startup).await.unwrap();
+        let mut first = [0; 9];
+        server.read_exact(&mut first).await.unwrap();
+        first == *b"R\0\0\0\x08\0\0\0\0"
+    })
+    .await;
+    let mut server = TcpStream::connect(("127.0.0.1", stage.port())).await.unwrap();
+    server.write_all(startup).await.unwrap();
+    kinds(&mut server, b'Z').await;
+    server
 }

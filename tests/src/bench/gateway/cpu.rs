@@ -1,17 +1,14 @@
 //! CPU time that the gateway charges, beside what the server itself says of the same statements: `pg_stat_kcache` and
 //! MariaDB's `userstat`.
 
-use std::process::Command;
-
-use super::load::{psql, said};
+use super::load::{mariadb as client, psql, said};
 use super::stage::{Stage, plenty};
 use crate::bench::error::{BenchError, failed};
-use crate::bench::row::{Kind, Mark, Row, Unit};
+use crate::bench::row::{Kind, MS, Mark, Row};
 use crate::bench::samples::Samples;
 use crate::bench::setting::Setting;
 use crate::servers::{MariaDb, Postgres, ROOT};
 
-const MS: Unit = Unit("ms");
 /// Statements that take the executor milliseconds; `pg_stat_kcache` does not count parsing, sending and committing.
 const MIX: &[&str] = &[
     "create table m (n int, k int, t text)",
@@ -76,24 +73,18 @@ fn mariadb(setting: &Setting) -> Result<Row, BenchError> {
         .map_err(failed("make a database"))?;
     let mut stage = Stage::start(vec![plenty("bench")])?;
     let gateway = stage.gateway(&server.upstream())?;
-    let ask = |port: u16, user: &str, password: &str, sql: &str| {
-        let mut client = Command::new("mariadb");
-        client.args(["--no-defaults", "-N", "-h127.0.0.1", &format!("-P{port}"), &format!("-u{user}")]);
-        said(client.arg(format!("-p{password}")).args([
-            "-e",
-            sql,
-            if user == "ann" { "bench" } else { "mysql" },
-        ]))
-    };
     let counted =
         "select coalesce(sum(cpu_time), 0) from information_schema.user_statistics where user = 'ann'";
     compare(
         "gateway/CPU charged to MariaDB",
         "userstat",
         setting,
-        || MARIADB_MIX.iter().try_for_each(|sql| ask(gateway, "ann", "ann", sql).map(drop)),
+        || {
+            let ask = |sql| said(client(gateway, ("ann", "ann"), "bench").args(["-e", sql]));
+            MARIADB_MIX.iter().try_for_each(|sql| ask(sql).map(drop))
+        },
         || Ok(stage.consumed("bench")?.1 as f64 / 1e6),
-        || seconds(&ask(server.port(), ROOT.0, ROOT.1, counted)?).map(|s| s * 1e3),
+        || seconds(&said(client(server.port(), ROOT, "mysql").args(["-e", counted]))?).map(|s| s * 1e3),
     )
 }
 
@@ -116,7 +107,7 @@ fn compare(
     let (ours, theirs) = (Samples::new(ours), Samples::new(theirs));
     let off = ours.over(&theirs).map(|ratio| (ratio - 1.0).abs() * 100.0);
     let note = format!("off by {:.1} %, which should be at most 5", off.median());
-    Ok(Row::new(case, MS, ours).beside(Kind::Peer, peer, theirs, Some(Mark::AtMost(1.05))).note(note))
+    Ok(Row::new(case, MS, ours).beside(Kind::Peer, peer, theirs, Some(Mark::Within(0.95, 1.05))).note(note))
 }
 
 fn seconds(text: &str) -> Result<f64, BenchError> {

@@ -24,6 +24,14 @@ pub(super) fn psql(server: &Postgres, port: u16, database: &str) -> Command {
     psql
 }
 
+/// `mariadb` against a server at this port as a user with a password, with options to come; it prints rows alone.
+pub(super) fn mariadb(port: u16, (user, password): (&str, &str), database: &str) -> Command {
+    let mut mariadb = Command::new("mariadb");
+    mariadb.args(["--no-defaults", "-N", "-h127.0.0.1", &format!("-P{port}"), &format!("-u{user}")]);
+    mariadb.args([&format!("-p{password}"), database]);
+    mariadb
+}
+
 /// `sysbench` against a MariaDB server at this port.
 pub(super) fn sysbench(port: u16, database: &str, rows: u32) -> Command {
     let mut sysbench = Command::new("sysbench");

@@ -5,6 +5,7 @@
 mod cap;
 mod copy;
 mod cpu;
+mod kill;
 mod load;
 mod mysql;
 mod postgres;
@@ -12,5 +13,6 @@ mod stage;
 
 pub use cap::run as cap;
 pub use cpu::run as cpu;
+pub use kill::run as kill;
 pub use mysql::run as mysql;
 pub use postgres::run as postgres;

@@ -21,13 +21,13 @@ use crate::bench::messages;
 const QUEUE: usize = 64;
 
 /// The server and its thread.
-pub(super) struct Echo {
+pub(in crate::bench) struct Echo {
     address: SocketAddr,
     _runtime: Runtime,
 }
 
 impl Echo {
-    pub(super) fn start() -> Result<Self, BenchError> {
+    pub(in crate::bench) fn start() -> Result<Self, BenchError> {
         let runtime = Builder::new_multi_thread().worker_threads(1).enable_all().build();
         let runtime = runtime.map_err(failed("start a runtime"))?;
         let listener = runtime.block_on(TcpListener::bind("127.0.0.1:0")).map_err(failed("listen"))?;
@@ -42,7 +42,7 @@ impl Echo {
         Ok(Self { address, _runtime: runtime })
     }
 
-    pub(super) fn endpoint(&self) -> String {
+    pub(in crate::bench) fn endpoint(&self) -> String {
         format!("http://{}", self.address)
     }
 }

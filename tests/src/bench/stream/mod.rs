@@ -4,7 +4,7 @@
 //! Each stream has a connection of its own, as each node has. Throughput is measured with several renewals of a
 //! stream on their way, time with one. Server and nodes have a thread each.
 
-mod echo;
+pub(super) mod echo;
 pub(super) mod node;
 
 use std::cell::RefCell;

@@ -36,17 +36,17 @@ fn within_the_bound(system: &System) {
 fn counted_once(system: &mut System) {
     let charged = std::mem::take(&mut system.charged);
     for ((client, id), total) in &charged {
-        let known = system.ledger.rows(*id).find(|(holder, _)| holder == client).map(|(_, row)| *row);
+        let known = system.ledger.charged(*id).find(|(holder, _)| holder == client).map(|(_, row)| row);
         if known != Some(*total) {
             system.ledger.report(*client, *id, total).expect("the last report of a node is its highest");
         }
     }
     for ((client, id), total) in &charged {
-        let row = system.ledger.rows(*id).find(|(holder, _)| holder == client).map(|(_, row)| *row);
+        let row = system.ledger.charged(*id).find(|(holder, _)| holder == client).map(|(_, row)| row);
         assert_eq!(row.unwrap_or_default(), *total, "I6: group {}, {client:?}", id.0);
     }
     for id in system.specs.keys().copied() {
-        let sum = system.ledger.rows(id).fold(Consumption::default(), |sum, (_, row)| sum.plus(row));
+        let sum = system.ledger.charged(id).fold(Consumption::default(), |sum, (_, row)| sum.plus(&row));
         assert_eq!(system.ledger.total(id), sum, "I6: the total of group {}", id.0);
     }
 }

@@ -15,12 +15,18 @@ pub(super) type Row = (String, String, u64);
 pub(super) struct Books {
     counted: BTreeMap<Row, Consumption>,
     on_disk: BTreeMap<Row, Consumption>,
+    /// What was reported of groups that were deleted, and counts for no other of their names.
+    retired: BTreeMap<Row, Consumption>,
 }
 
 impl Books {
-    /// What an incarnation has reported of a group.
+    /// What an incarnation has reported of a group, and of those before it under its name.
     pub(super) fn of(&self, row: &Row) -> Consumption {
-        self.counted.get(row).copied().unwrap_or_default()
+        self.counted.get(row).copied().unwrap_or_else(|| self.before(row))
+    }
+
+    fn before(&self, row: &Row) -> Consumption {
+        self.retired.get(row).copied().unwrap_or_default()
     }
 
     /// A report was heard. It counts if it decodes, its group exists and no counter fell.
@@ -46,8 +52,10 @@ impl Books {
         self.counted.keys().chain(self.on_disk.keys()).map(|(group, ..)| group.clone()).collect()
     }
 
-    /// A deleted group is gone from memory and disk at once.
+    /// A deleted group is gone from memory and disk at once, and how far it was counted is on disk.
     pub(super) fn forget(&mut self, group: &str) {
+        let rows = self.counted.iter().filter(|((of, ..), _)| of == group);
+        self.retired.extend(rows.map(|(row, total)| (row.clone(), *total)));
         self.counted.retain(|(of, ..), _| of != group);
         self.on_disk.retain(|(of, ..), _| of != group);
     }
@@ -70,8 +78,8 @@ impl Books {
         let known: BTreeMap<_, _> = self
             .counted
             .iter()
-            .filter(|(_, total)| **total != nothing)
-            .map(|(row, t)| (row.clone(), *t))
+            .map(|(row, total)| (row.clone(), total.minus(&self.before(row)).expect("totals grow")))
+            .filter(|(_, total)| *total != nothing)
             .collect();
         assert_eq!(told, known, "the rows of the ledger");
         let groups: BTreeSet<&String> = known.keys().map(|(group, ..)| group).collect();

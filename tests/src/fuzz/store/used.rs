@@ -17,7 +17,7 @@ use super::work;
 use crate::fuzz::memory::{MemoryStore, Rows};
 
 /// All tables.
-pub(super) const TABLES: [Table; 13] = [
+pub(super) const TABLES: [Table; 14] = [
     Table::Meta,
     Table::Groups,
     Table::Bindings,
@@ -26,6 +26,7 @@ pub(super) const TABLES: [Table; 13] = [
     Table::Tombstones,
     Table::Ledger,
     Table::Folded,
+    Table::Retired,
     Table::Minutes,
     Table::Hours,
     Table::Audit,

@@ -38,9 +38,9 @@ impl Plan {
         let mut actions = draw_actions(&mut Random::new(seed, 10), nodes, loads.len(), &ids, calm_at);
         draw_lonely(&mut Random::new(seed, 13), nodes, calm_at, &mut actions);
         draw_bursts(&mut Random::new(seed, 16), &ids, calm_at, &mut actions);
+        draw_stalls(&mut Random::new(seed, 20), calm_at, &mut actions);
         let fence = draw_takeovers(&mut Random::new(seed, 12), nodes, calm_at, &mut actions);
-        actions.sort_by_key(|(at, _)| *at);
-        Self {
+        let mut plan = Self {
             seed,
             drifts,
             delay: (Span(100), Span(random.between(200, 40_000))),
@@ -51,7 +51,12 @@ impl Plan {
             loads,
             groups,
             calm_at,
+        };
+        if !many {
+            plan.draw_changes(seed);
         }
+        plan.actions.sort_by_key(|(at, _)| *at);
+        plan
     }
 }
 
@@ -108,7 +113,7 @@ fn draw_groups(random: &mut Random) -> Vec<(GroupId, GroupSpec)> {
     groups
 }
 
-fn draw_loads(
+pub(super) fn draw_loads(
     random: &mut Random,
     nodes: usize,
     groups: &[(GroupId, GroupSpec)],
@@ -304,6 +309,16 @@ fn draw_lonely(random: &mut Random, nodes: usize, until: Time, actions: &mut Vec
     let cut = Time(at.0 - 1_000 * random.between(0, 300));
     actions.push((cut, Action::Cut(random.below(nodes), 0, Span::millis(random.between(1_000, 4_000)))));
     actions.push((at, Action::Crash(Span::millis(random.between(10, 300)), Death::Killed)));
+}
+
+/// A controller that is stopped and goes on, with all that came meanwhile.
+fn draw_stalls(random: &mut Random, until: Time, actions: &mut Vec<(Time, Action)>) {
+    if random.one_in(6) {
+        for _ in 0..random.between(1, 2) {
+            let at = Time(random.between(200_000, until.0));
+            actions.push((at, Action::Stall(Span::millis(random.between(50, 6_000)))));
+        }
+    }
 }
 
 /// Groups that lose their limit, or get it.

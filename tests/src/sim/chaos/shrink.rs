@@ -1,5 +1,6 @@
 //! Shrinking a failing plan to what it takes.
 
+use tidegate_core::group::{Fallback, GroupId};
 use tidegate_core::node::NodeConfig;
 
 use super::Plan;
@@ -52,7 +53,7 @@ impl Plan {
             ] {
                 let mut faults = self.faults;
                 clear(&mut faults);
-                if format!("{faults:?}") != format!("{:?}", self.faults) {
+                if faults != self.faults {
                     with(&|plan| plan.faults = faults);
                 }
             }
@@ -60,9 +61,42 @@ impl Plan {
         if self.idle_after != NodeConfig::default().idle_after {
             with(&|plan| plan.idle_after = NodeConfig::default().idle_after);
         }
+        if self.drifts.len() > 1 {
+            with(&|plan| plan.drop_last_node());
+        }
+        for (id, _) in self.groups.iter().filter(|_| self.groups.len() > 1) {
+            with(&|plan| plan.drop_group(*id));
+        }
+        if self.fence.is_some() {
+            with(&|plan| plan.fence = None);
+        }
+        if self.groups.iter().any(|(_, spec)| spec.fallback != Fallback::Stop) {
+            with(&|plan| plan.groups.iter_mut().for_each(|(_, spec)| spec.fallback = Fallback::Stop));
+        }
         if self.drifts.iter().any(|drift| *drift != 0) {
             with(&|plan| plan.drifts.fill(0));
         }
         plans
+    }
+    /// The last node goes, with what happens to it; loads go on with those before it.
+    fn drop_last_node(&mut self) {
+        self.drifts.pop();
+        let nodes = self.drifts.len();
+        self.loads.retain(|load| load.nodes.0 < nodes);
+        self.loads.iter_mut().for_each(|load| load.nodes.1 = load.nodes.1.min(nodes - 1));
+        self.actions.retain(|(_, action)| action.node() != Some(nodes));
+    }
+
+    /// A group goes, with its loads and changes; those below it come under its parent.
+    fn drop_group(&mut self, id: GroupId) {
+        let parent = self.groups.iter().find(|(known, _)| *known == id).and_then(|(_, spec)| spec.parent);
+        self.groups.retain(|(known, _)| *known != id);
+        for (_, spec) in &mut self.groups {
+            if spec.parent == Some(id) {
+                spec.parent = parent;
+            }
+        }
+        self.loads.retain(|load| load.group != id);
+        self.actions.retain(|(_, action)| action.group() != Some(id));
     }
 }

@@ -1,0 +1,111 @@
+//! Threads that end with tokens in their purses, with permits open, or while they wait; others take their seats.
+
+use std::sync::Arc;
+
+use shuttle::future::{block_on, yield_now};
+use tidegate_core::units::{Ru, Span, Time};
+
+use super::explore;
+use super::purses::{POOL, busy, end, full, look};
+use super::world::{FAR, GiveUp, settle, work};
+use crate::permit::Permit;
+use crate::seat::seat;
+use crate::sync::Mutex;
+use crate::virtual_time;
+
+/// Tasks that live at one time in the scenario of seats: main, driver, session, one who looks, and two at work.
+const ALIVE: usize = 6;
+
+/// Who takes the seat of a thread that ended goes on with its purse: nothing is lost with it, and nothing is there
+/// twice, whether its successor spends it or the group takes it back.
+#[test]
+fn a_full_purse_outlives_its_thread() {
+    explore(|| {
+        block_on(async {
+            let world = full(Span::secs(60));
+            let group = busy(&world).await;
+            // What one leaves unsettled, a later one settles.
+            let left: Arc<Mutex<Vec<Permit<'static>>>> = Arc::default();
+            let lines: Vec<_> = [3, 7]
+                .map(|cost| {
+                    let (group, left) = (group.clone(), Arc::clone(&left));
+                    work(async move {
+                        let mut charged = 0;
+                        for _ in 0..3 {
+                            let (group, left) = (group.clone(), Arc::clone(&left));
+                            let thread = work(async move {
+                                let charged = settle(group.try_acquire(Ru(cost)).unwrap(), cost - 1);
+                                let permit = group.try_acquire(Ru(cost)).unwrap().into_owned();
+                                let before = left.lock().unwrap().pop();
+                                left.lock().unwrap().push(permit);
+                                assert!(seat().unwrap() < ALIVE, "seats are taken again");
+                                charged + before.map_or(0, |permit| settle(permit, 2))
+                            });
+                            // Time does not go on for a thread that ends; so who waits for it stays awake.
+                            while !thread.is_finished() {
+                                yield_now().await;
+                            }
+                            charged += thread.await.unwrap();
+                        }
+                        charged
+                    })
+                })
+                .into();
+            let looker = {
+                let group = group.clone();
+                work(async move { look(&group) })
+            };
+            let mut charged = 2;
+            for worker in lines {
+                charged += worker.await.unwrap();
+            }
+            looker.await.unwrap();
+            let left = std::mem::take(&mut *left.lock().unwrap());
+            charged += left.into_iter().map(|permit| settle(permit, 2)).sum::<i64>();
+            end(world, &group, charged).await;
+            assert_eq!(group.consumption().operations, 14);
+        });
+    });
+}
+
+/// A thread that ends while it waits leaves neither a place in the queue nor tokens that nobody has: those behind it go
+/// on at once, and all that was in its purse is there for others.
+#[test]
+fn who_ends_while_waiting_leaves_everything_to_others() {
+    explore(|| {
+        block_on(async {
+            let world = full(Span::secs(60));
+            let group = busy(&world).await;
+            let leaving = [0, 2].map(|patience| {
+                let group = group.clone();
+                work(async move {
+                    let charged = settle(group.acquire(Ru(10), FAR).await.unwrap(), 10);
+                    // More than there is: it can only leave.
+                    let all = GiveUp::after(patience, group.acquire(Ru(POOL), FAR)).await;
+                    assert!(all.is_none(), "some is spent");
+                    charged
+                })
+            });
+            let behind = [5, 6].map(|cost| {
+                let group = group.clone();
+                work(async move {
+                    let charged = settle(group.acquire(Ru(cost), FAR).await.unwrap(), cost);
+                    // Not by a later look of the driver, which would come in time, too.
+                    assert_eq!(virtual_time::now(), Time(0), "admitted late");
+                    charged
+                })
+            });
+            let mut charged = 2;
+            for worker in leaving.into_iter().chain(behind) {
+                charged += worker.await.unwrap();
+            }
+            assert_eq!(charged, 33);
+            let heir = {
+                let group = group.clone();
+                work(async move { settle(group.try_acquire(Ru(POOL - charged)).unwrap(), 1) })
+            };
+            charged += heir.await.unwrap();
+            end(world, &group, charged).await;
+        });
+    });
+}

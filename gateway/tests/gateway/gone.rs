@@ -1,0 +1,116 @@
+//! Clients and databases that are gone in the middle of something, over both protocols.
+
+use std::io::{Read as _, Write as _};
+use std::process::{Child, Stdio};
+use std::time::Duration;
+
+use tokio::task::block_in_place;
+use tokio::time::Instant;
+
+use crate::common::eventually;
+use crate::scene::Scene;
+
+/// What is taken or sent before somebody is gone.
+const SOME: usize = 1_000_000;
+/// 200 MB, which no buffer holds.
+const RESULT: [&str; 2] = [
+    "copy (select repeat('x', 1000) from generate_series(1, 200000)) to stdout",
+    "select repeat('x', 1000) from seq_1_to_200000",
+];
+/// A client that sends rows for as long as it has some.
+const ROWS: [&str; 2] = ["copy t from stdin", "load data local infile '/dev/stdin' into table t"];
+
+fn client(scene: &Scene, [postgres, mysql]: [&str; 2]) -> Child {
+    scene.client(scene.pick(postgres, mysql)).stdin(Stdio::piped()).spawn().unwrap()
+}
+
+/// One that has the first of a large result.
+fn reading(scene: &Scene) -> Child {
+    let mut child = client(scene, RESULT);
+    block_in_place(|| child.stdout.as_mut().unwrap().read_exact(&mut vec![0; SOME]).unwrap());
+    child
+}
+
+/// One that has sent the first of many rows.
+async fn sending(scene: &Scene) -> Child {
+    let before = scene.sessions("ann").await;
+    assert_eq!(scene.says("create table if not exists t (a text)").matches("ERROR").count(), 0);
+    let mut child = client(scene, ROWS);
+    let rows = format!("{}\n", "x".repeat(999)).repeat(SOME / 1_000);
+    block_in_place(|| child.stdin.as_mut().unwrap().write_all(rows.as_bytes()).unwrap());
+    eventually("it is at it", async || scene.sessions("ann").await == before + 1).await;
+    child
+}
+
+fn end(mut child: Child) {
+    child.kill().unwrap();
+    child.wait().unwrap();
+}
+
+/// How it ended by itself: that it failed, and told so.
+fn failed(mut child: Child) -> bool {
+    drop(child.stdin.take());
+    let output = block_in_place(|| child.wait_with_output().unwrap());
+    !output.status.success() && !output.stderr.is_empty()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_client_that_vanishes_leaves_nothing_behind_and_has_paid() {
+    for scene in Scene::both(|_| {}).await {
+        let name = scene.name();
+        end(reading(&scene));
+        eventually("its result is given up", async || scene.sessions("ann").await == 0).await;
+        end(sending(&scene).await);
+        eventually("its rows are given up", async || scene.sessions("ann").await == 0).await;
+        // Rows that were not committed are not there.
+        assert_eq!(scene.says("select count(*) from t"), "0\n", "{name}");
+        let counted = "select count(*) from tidegate.statements where calls = 1 and ";
+        for what in ["net_out_bytes > 1000000 and net_out_bytes < 199000000", "net_in_bytes > 900000"] {
+            eventually("its statement is settled", async || {
+                scene.admin(&format!("{counted}{what}")).await.as_deref() == Some("1")
+            })
+            .await;
+        }
+        assert!(scene.settles().await, "{name}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_client_that_vanishes_while_it_waits_for_admission_waits_no_longer() {
+    for scene in Scene::both(|config| config.policy.max_wait = Duration::from_secs(60)).await {
+        scene.group("1").await;
+        // A minute's worth and more, which the group owes then.
+        let heavy = scene.pick(
+            "select count(*) from generate_series(1, 3000000)",
+            "select count(*) from seq_1_to_2000 a, seq_1_to_2000 b where a.seq <> b.seq",
+        );
+        let mut heavy = scene.client(heavy).spawn().unwrap();
+        eventually("it runs", async || scene.sessions("ann").await == 1).await;
+        // Until it has used more than the group has.
+        tokio::time::sleep(Duration::from_millis(1_500)).await;
+        let mut waiting = scene.client("select 40 + 2").spawn().unwrap();
+        eventually("both are there", async || scene.sessions("ann").await == 2).await;
+        tokio::time::sleep(Duration::from_millis(500)).await;
+        assert!(waiting.try_wait().unwrap().is_none(), "{}: it does not wait", scene.name());
+        let began = Instant::now();
+        end(waiting);
+        eventually("it waits no longer", async || scene.sessions("ann").await == 1).await;
+        assert!(began.elapsed() < Duration::from_secs(20), "{}: {:?}", scene.name(), began.elapsed());
+        heavy.kill().unwrap();
+        heavy.wait().unwrap();
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_database_that_dies_in_the_middle_is_told_to_its_clients() {
+    for mut scene in Scene::both(|_| {}).await {
+        let name = scene.name();
+        let (reading, sending) = (reading(&scene), sending(&scene).await);
+        scene.kill_server();
+        // What was on its way still comes.
+        assert!(failed(reading) && failed(sending), "{name}");
+        scene.run_server();
+        assert!(scene.answers(), "{name}");
+        assert!(scene.settles().await, "{name}: all of it is known");
+    }
+}

@@ -1,0 +1,259 @@
+//! I4: what a node may hold of a group at most, told by the messages it sent and took in.
+//!
+//! Written from the specification, not from the node's budget. A bucket fills at the leased rate on the node's own
+//! clock, less what that clock may be fast, up to its depth; lumps lie beside it and are spent first. Tokens given back
+//! count against the depth until the renewal that carried them, or a later one, is answered. A lease runs from the
+//! moment its renewal was sent, and past its end there is the fallback and nothing else. What the node lowers on its
+//! own is seen at its next renewal, so a node may hold less than this. Amounts are in millionths of a micro-RU.
+
+use tidegate_core::exchange::{Ask, Grant, LeaseTerms};
+use tidegate_core::group::{Fallback, GroupId};
+use tidegate_core::node::NodeGroup;
+use tidegate_core::units::{MICRO, Rate, Ru, Span, Time};
+
+use super::world::World;
+
+/// What the right to spend rests on.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum Right {
+    /// Nothing: no grant yet, or a refusal.
+    #[default]
+    None,
+    /// A lease on a rate, until then.
+    Leased(Time),
+    /// A lease without a rate, until then.
+    Free(Time),
+    /// The fallback of the last lease.
+    Past,
+}
+
+/// The most that one node holds of one group.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Holding {
+    right: Right,
+    rate: Rate,
+    cap: i128,
+    /// What the controller counts of the cap, and what of it is on its way back.
+    counted_cap: i128,
+    in_flight: i128,
+    tokens: i128,
+    /// Above a lowered cap: returned with the next renewal.
+    set_aside: i128,
+    lump: i128,
+    debt: i128,
+    fallback: Fallback,
+    last: Time,
+    /// The newest renewal, when it was sent, and whether the node gave the lease up in it.
+    asked: Option<(u64, Time, bool)>,
+    drift_ppm: u32,
+}
+
+/// The node's sums are whole micro-RU, with a remainder that it keeps.
+const ROUNDING: i128 = 2 * MICRO as i128;
+
+/// The longest burst at the fallback rate.
+const FALLBACK_BURST: Span = Span::secs(1);
+
+fn fine(amount: Ru) -> i128 {
+    i128::from(amount.0) * i128::from(MICRO)
+}
+
+impl World {
+    /// Something happens to what a node holds of a group; I4 is checked by it, when asked to.
+    pub(super) fn judge_holding(
+        &mut self,
+        node: usize,
+        group: GroupId,
+        change: impl FnOnce(&mut Holding) -> Result<(), String>,
+    ) {
+        let now = self.clock(node);
+        let Some(state) = self.nodes.get_mut(node).filter(|_| self.checked) else { return };
+        let fresh = || Holding::new(now, self.config.drift_ppm);
+        let holding = state.holdings.entry(group).or_insert_with(fresh);
+        let left = state.groups.get(&group).map(NodeGroup::remaining);
+        let judged = change(holding).and_then(|()| left.map_or(Ok(()), |left| holding.claims(now, left)));
+        if let Err(broken) = judged {
+            self.violate(format!("node {node}, group {}: {broken}", group.0));
+        }
+    }
+}
+
+impl Holding {
+    /// Of a group that was never granted anything.
+    pub(super) fn new(now: Time, drift_ppm: u32) -> Self {
+        Self { last: now, drift_ppm, ..Self::default() }
+    }
+
+    /// An operation was admitted with this estimate.
+    ///
+    /// # Errors
+    /// The node had no right to.
+    pub(super) fn admit(&mut self, now: Time, cost: Ru) -> Result<(), String> {
+        self.advance(now);
+        if self.is_free() {
+            return Ok(());
+        }
+        let spends = match self.right {
+            Right::Leased(_) => true,
+            Right::Past => matches!(self.fallback, Fallback::Rate(_)),
+            Right::None | Right::Free(_) => false,
+        };
+        if !spends || self.debt > ROUNDING || self.available() + ROUNDING < fine(cost) {
+            return Err(format!("I4: {cost} was admitted out of {self:?}"));
+        }
+        self.spend(fine(cost));
+        Ok(())
+    }
+
+    /// The operation cost so much in the end.
+    pub(super) fn settle(&mut self, now: Time, estimate: Ru, actual: Ru) {
+        self.advance(now);
+        if !self.is_free() {
+            let more = fine(actual) - fine(estimate);
+            if more > 0 { self.spend(more) } else { self.add(-more) }
+        }
+    }
+
+    /// The node says it has so much left.
+    ///
+    /// # Errors
+    /// That is more than it can have.
+    fn claims(&mut self, now: Time, left: Option<Ru>) -> Result<(), String> {
+        self.advance(now);
+        let most = if self.is_free() { i128::MAX } else { self.available().max(0) + ROUNDING };
+        match left {
+            Some(left) if fine(left) > most => {
+                Err(format!("I4: {left} in hand, at most there can be {self:?}"))
+            }
+            None if !matches!(self.right, Right::Free(_)) => {
+                Err(format!("I4: no limit in hand, but {self:?}"))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// The node sent a renewal, and gave the lease up with it or not.
+    pub(super) fn ask(&mut self, now: Time, seq: u64, ask: &Ask, gave_up: bool) {
+        self.advance(now);
+        self.asked = Some((seq, now, gave_up));
+        if let Right::Leased(_) = self.right {
+            let lump = self.lump.min(fine(ask.held.lump));
+            let surplus = (fine(ask.returned) - (self.lump - lump)).max(0);
+            self.lump = lump;
+            self.tokens = self.tokens.min(self.tokens + self.set_aside - surplus).max(0);
+            self.set_aside = 0;
+            self.in_flight += surplus;
+            self.rate = self.rate.min(ask.held.rate);
+            self.cap = self.cap.min(fine(ask.held.cap));
+            self.tokens = self.tokens.min(self.room());
+        }
+        if gave_up {
+            self.fall_back();
+        }
+    }
+
+    /// The node took in the answer to renewal `seq`.
+    ///
+    /// # Errors
+    /// It was none that it waited for.
+    pub(super) fn granted(&mut self, now: Time, seq: u64, grant: &Grant) -> Result<(), String> {
+        self.advance(now);
+        let Some((_, sent, gave_up)) = self.asked.take().filter(|(asked, ..)| *asked == seq) else {
+            return Err(format!("I4: a late or repeated answer to renewal {seq} was taken in"));
+        };
+        match grant {
+            _ if gave_up => {}
+            Grant::Leased(terms) => self.leased(sent, terms),
+            Grant::Unlimited { ttl, fallback, .. } => {
+                self.clear(Right::Free(sent.after(*ttl)), *fallback);
+                self.debt = 0;
+            }
+            Grant::UnknownGroup | Grant::Recovering { .. } => self.clear(Right::None, Fallback::Stop),
+        }
+        self.advance(now);
+        Ok(())
+    }
+
+    fn leased(&mut self, sent: Time, terms: &LeaseTerms) {
+        if !matches!(self.right, Right::Leased(_)) {
+            self.clear(Right::None, terms.fallback);
+        }
+        (self.right, self.fallback) = (Right::Leased(sent.after(terms.ttl)), terms.fallback);
+        self.counted_cap = fine(terms.cap).max(self.cap);
+        (self.rate, self.cap, self.in_flight) = (terms.rate, fine(terms.cap), 0);
+        let excess = (self.tokens - self.room()).max(0);
+        self.tokens -= excess;
+        self.set_aside += excess;
+        self.add(fine(terms.fill));
+        let paid = fine(terms.lump).min(self.debt);
+        self.debt -= paid;
+        self.lump += fine(terms.lump) - paid;
+    }
+
+    fn advance(&mut self, now: Time) {
+        let now = now.max(self.last);
+        if let Right::Leased(end) | Right::Free(end) = self.right
+            && end <= now
+        {
+            self.earn(end);
+            self.fall_back();
+        }
+        self.earn(now);
+    }
+
+    fn earn(&mut self, until: Time) {
+        let (rate, share) = match (self.right, self.fallback) {
+            (Right::Leased(_), _) => (self.rate, MICRO - i64::from(self.drift_ppm)),
+            (Right::Past, Fallback::Rate(rate)) => (rate, MICRO),
+            _ => (Rate::ZERO, MICRO),
+        };
+        let income = i128::from(rate.0) * i128::from(share) * i128::from(until.since(self.last).0);
+        self.last = self.last.max(until);
+        self.add(income / i128::from(MICRO) + i128::from(income > 0));
+    }
+
+    fn fall_back(&mut self) {
+        self.clear(Right::Past, self.fallback);
+        if let Fallback::Rate(rate) = self.fallback {
+            self.cap = fine(rate.over(FALLBACK_BURST));
+            self.counted_cap = self.cap;
+        }
+    }
+
+    /// Nothing is left but debt.
+    fn clear(&mut self, right: Right, fallback: Fallback) {
+        let Self { debt, last, asked, drift_ppm, .. } = *self;
+        *self = Self { right, fallback, debt, last, asked, drift_ppm, ..Self::default() };
+    }
+
+    fn is_free(&self) -> bool {
+        match self.right {
+            Right::Free(_) => true,
+            Right::Past => self.fallback == Fallback::Unlimited,
+            Right::None | Right::Leased(_) => false,
+        }
+    }
+
+    /// Room in the bucket.
+    fn room(&self) -> i128 {
+        self.cap.min(self.counted_cap - self.in_flight).max(0)
+    }
+
+    fn available(&self) -> i128 {
+        self.tokens + self.lump - self.debt
+    }
+
+    fn add(&mut self, amount: i128) {
+        let paid = amount.min(self.debt);
+        self.debt -= paid;
+        self.tokens = (self.tokens + amount - paid).min(self.room());
+    }
+
+    fn spend(&mut self, cost: i128) {
+        let from_lump = cost.min(self.lump);
+        let from_tokens = (cost - from_lump).min(self.tokens);
+        self.lump -= from_lump;
+        self.tokens -= from_tokens;
+        self.debt += cost - from_lump - from_tokens;
+    }
+}

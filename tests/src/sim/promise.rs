@@ -1,0 +1,172 @@
+//! I5: what groups may admit, and did, while definitions come, change and go.
+//!
+//! An admission counts in its group and in all that are above it at that moment. A changed definition counts from its
+//! acknowledgement on, and the one before it until all leases have ended. A group that moves brings its leases along:
+//! for as long as these last, what they were made under counts beside the limits of those it comes under. What it
+//! leaves keeps its bound throughout. Nodes that are cut off may run a group at its fallback rate, the highest that
+//! they were ever told, because one that hears nothing hears of no lower one.
+
+use std::collections::BTreeSet;
+
+use tidegate_core::group::{Fallback, GroupId, GroupSpec};
+use tidegate_core::units::{Rate, Ru, Span, Time};
+
+use super::cap::{Capped, Limits};
+use super::measure::Bound;
+use super::world::World;
+
+impl World {
+    /// Nodes that are cut off may run groups at their fallback rates; without this none is expected to.
+    pub fn allow_fallbacks(&mut self) {
+        self.fallbacks_count = true;
+    }
+
+    /// Groups that are or were there.
+    pub fn groups(&self) -> Vec<GroupId> {
+        self.bounds.keys().copied().collect()
+    }
+
+    /// The measured bound of a group, under its definition of the moment.
+    pub fn bound(&mut self, id: GroupId) -> Option<&mut Bound> {
+        self.bounds.get_mut(&id).map(|capped| &mut capped.nominal)
+    }
+
+    /// Takes an admission into account in the bounds of a group and of all above it.
+    pub(super) fn count(&mut self, id: GroupId, cost: Ru) {
+        let now = self.now;
+        for above in self.chain(id) {
+            if let Some(capped) = self.bounds.get_mut(&above) {
+                capped.admit(now, cost);
+            }
+            self.was_below.insert((id, above));
+        }
+    }
+
+    /// A group and those above it. A group that is gone is where it was: its leases may be out.
+    fn chain(&self, id: GroupId) -> Vec<GroupId> {
+        let mut chain = vec![id];
+        let mut level = id;
+        while let Some(above) = self.parent(level).filter(|above| !chain.contains(above)) {
+            chain.push(above);
+            level = above;
+        }
+        chain
+    }
+
+    fn parent(&self, id: GroupId) -> Option<GroupId> {
+        match self.specs.get(&id) {
+            Some(spec) => spec.parent,
+            None => self.gone.get(&id).copied().flatten(),
+        }
+    }
+
+    /// When no lease of now is out any more, on the clock of any controller or node.
+    fn settled(&self) -> Time {
+        let longest = self.longest_ttl;
+        self.now.max(self.old_until).after(longest).after(Span(longest.0 / 1_000)).after(Span::millis(60))
+    }
+
+    /// A definition is in force from now on.
+    pub(super) fn defined(&mut self, id: GroupId, spec: &GroupSpec) {
+        let before = self.specs.get(&id).map(Limits::of);
+        let above: BTreeSet<GroupId> = self.chain(id).into_iter().skip(1).collect();
+        // What leases of now were made under: the group's own limits, and those above it.
+        let own = self.bounds.get(&id).map(Capped::leased);
+        let over = above.iter().filter_map(|id| self.bounds.get(id)).map(Capped::leased);
+        let brought = own.map(|own| over.fold(own, Limits::least));
+        self.gone.remove(&id);
+        self.specs.insert(id, spec.clone());
+        self.longest_ttl = self.longest_ttl.max(spec.ttl);
+        let (now, settled, limits) = (self.now, self.settled(), Limits::of(spec));
+        match self.bounds.get_mut(&id) {
+            None => drop(self.bounds.insert(id, Capped::new(now, limits))),
+            Some(capped) if before.is_none() => capped.created(now, limits, settled),
+            Some(capped) if before != Some(limits) => capped.altered(now, limits, settled),
+            Some(_) => {}
+        }
+        let brought = brought.filter(|brought| *brought != Limits::default());
+        for comes_under in self.chain(id).into_iter().skip(1).filter(|id| !above.contains(id)) {
+            if let (Some(brought), Some(capped)) = (brought, self.bounds.get_mut(&comes_under)) {
+                capped.joined(now, brought, settled);
+            }
+        }
+        self.count_fallbacks(id, spec);
+    }
+
+    /// A group is gone from now on. Its leases count until they end.
+    pub(super) fn removed(&mut self, id: GroupId) {
+        let (now, settled) = (self.now, self.settled());
+        if let Some(spec) = self.specs.remove(&id) {
+            self.gone.insert(id, spec.parent);
+            self.retire(id);
+        }
+        if let Some(capped) = self.bounds.get_mut(&id) {
+            capped.removed(now, settled);
+        }
+    }
+
+    /// Lets what a group and those below it may admit by fallbacks count in all above them.
+    fn count_fallbacks(&mut self, id: GroupId, spec: &GroupSpec) {
+        if !self.fallbacks_count {
+            return;
+        }
+        let rate = match spec.fallback {
+            Fallback::Stop => Rate::ZERO,
+            Fallback::Rate(rate) => rate,
+            Fallback::Unlimited => Rate::MAX,
+        };
+        let highest = self.fallbacks.entry(id).or_default();
+        *highest = rate.max(*highest);
+        // Where it went, all that is below it went, too.
+        let some = self.fallbacks.iter().filter(|(_, rate)| **rate > Rate::ZERO).map(|(id, _)| *id);
+        let below = some.filter(|other| self.chain(*other).contains(&id));
+        let pairs: Vec<_> =
+            below.flat_map(|below| self.chain(below).into_iter().map(move |id| (below, id))).collect();
+        self.fell_back_in.extend(pairs);
+        let (now, nodes) = (self.now, i64::try_from(self.nodes.len()).unwrap_or(i64::MAX));
+        for above in self.chain(id) {
+            let under = self.fell_back_in.iter().filter(|(_, ancestor)| *ancestor == above);
+            let sum = under.filter_map(|(below, _)| self.fallbacks.get(below));
+            let sum = sum.fold(0_i64, |sum, rate| sum.saturating_add(rate.0)).min(Rate::MAX.0);
+            // On a clock that is fast.
+            let rate = Rate(sum).scale(nodes, 1).scale(1_002, 1_000);
+            if let Some(capped) = self.bounds.get_mut(&above) {
+                capped.allow_fallbacks(now, rate);
+            }
+        }
+    }
+
+    /// I5 of a group.
+    ///
+    /// # Errors
+    /// The worst window is above burst and overrun.
+    pub fn judge_bound(&mut self, id: GroupId) -> Result<(), String> {
+        let overrun = self.overrun(id);
+        let Some(capped) = self.bounds.get(&id) else {
+            return Ok(());
+        };
+        let excess = capped.excess();
+        // A node whose clock is fast may see a microsecond more than there was.
+        let tick = capped.fastest.over(Span(1));
+        if excess <= overrun + tick + Ru(1) {
+            return Ok(());
+        }
+        Err(format!(
+            "I5: group {}: {excess} above rate * window and burst, overrun {overrun}; {} above rate * window in {}",
+            id.0,
+            capped.nominal.worst(),
+            capped.nominal.worst_window(),
+        ))
+    }
+
+    /// The worst window of a group whose limits never changed, in thousandths of its burst and overrun.
+    pub fn share_of_bound(&self, id: GroupId) -> u64 {
+        let (Some(capped), Some(spec)) =
+            (self.bounds.get(&id).filter(|capped| !capped.changed), self.specs.get(&id))
+        else {
+            return 0;
+        };
+        let allowed = i128::from((capped.depth(spec) + self.overrun(id)).0.max(1));
+        u64::try_from(i128::from(capped.nominal.worst().0) * 1_000 / allowed).unwrap_or(0)
+    }
+}
