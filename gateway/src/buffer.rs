@@ -27,6 +27,8 @@ pub(crate) struct Inbox {
 pub(crate) struct Outbox {
     buf: Vec<u8>,
     start: usize,
+    /// The stream has taken bytes that it may still hold itself: TLS takes more than its socket does.
+    unflushed: bool,
 }
 
 impl Inbox {
@@ -94,7 +96,7 @@ impl Outbox {
     /// From here on nobody should add more.
     pub(crate) const HIGH: usize = 64 * 1_024;
 
-    pub(crate) fn is_empty(&self) -> bool {
+    fn is_empty(&self) -> bool {
         self.start == self.buf.len()
     }
 
@@ -116,7 +118,7 @@ impl Outbox {
         &mut self.buf
     }
 
-    /// Writes as much as goes. Ready when nothing is left.
+    /// Writes as much as goes. Ready when nothing is left, neither here nor in the stream.
     pub(crate) fn poll_write(
         &mut self,
         cx: &mut Context<'_>,
@@ -128,6 +130,10 @@ impl Outbox {
                 0 => return Poll::Ready(Err(io::ErrorKind::WriteZero.into())),
                 count => self.start += count,
             }
+            self.unflushed = true;
+        }
+        if !self.unflushed {
+            return Poll::Ready(Ok(()));
         }
         self.start = 0;
         self.buf.clear();
@@ -135,7 +141,9 @@ impl Outbox {
         if self.buf.capacity() > 2 * Self::HIGH {
             self.buf.shrink_to(Self::HIGH);
         }
-        Pin::new(stream).poll_flush(cx)
+        ready!(Pin::new(stream).poll_flush(cx))?;
+        self.unflushed = false;
+        Poll::Ready(Ok(()))
     }
 }
 

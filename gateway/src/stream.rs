@@ -4,7 +4,7 @@ use std::io;
 use std::pin::Pin;
 use std::task::{Context, Poll};
 
-use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt as _, ReadBuf};
 use tokio::net::{TcpStream, UnixStream};
 use tokio_rustls::{client, server};
 
@@ -36,6 +36,12 @@ impl Stream {
     /// Whether it is under TLS.
     pub(crate) fn is_secure(&self) -> bool {
         matches!(self, Self::TlsFromClient(_) | Self::TlsToServer(_))
+    }
+
+    /// Sends all of it: written alone, TLS may keep what its socket had no room for.
+    pub(crate) async fn send(&mut self, bytes: &[u8]) -> io::Result<()> {
+        self.write_all(bytes).await?;
+        self.flush().await
     }
 
     /// What tells the server process behind this connection from others, when it is on this machine.

@@ -4,7 +4,7 @@
 
 use std::io;
 
-use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::io::AsyncReadExt as _;
 
 use super::answer::Refusal;
 use super::fault::Fault;
@@ -74,16 +74,16 @@ impl Opened {
             let taken = match step {
                 Step::More | Step::Wait => return Ok(self),
                 Step::Pass(taken) => {
-                    self.stream(other).write_all(rest.get(..taken).unwrap_or_default()).await?;
+                    self.stream(other).send(rest.get(..taken).unwrap_or_default()).await?;
                     taken
                 }
                 Step::Skip(taken) => taken,
                 Step::Swap(taken, Bytes(bytes)) => {
-                    self.stream(other).write_all(&bytes).await?;
+                    self.stream(other).send(&bytes).await?;
                     taken
                 }
                 Step::Send(to, Bytes(bytes)) => {
-                    self.stream(to).write_all(&bytes).await?;
+                    self.stream(to).send(&bytes).await?;
                     0
                 }
                 Step::StartTls(Side::Client) => {
@@ -114,7 +114,7 @@ impl Opened {
     async fn broken_off(&mut self, fault: Fault) -> OpeningError {
         if let Some(packet) = self.machine.farewell(&Refusal::from(&fault)) {
             // A client that is gone already needs to hear nothing.
-            let _ = self.client.write_all(&packet).await;
+            let _ = self.client.send(&packet).await;
         }
         fault.into()
     }

@@ -3,8 +3,6 @@
 use std::io;
 use std::sync::Arc;
 
-use tokio::io::AsyncWriteExt as _;
-
 use super::answer::Refusal;
 use super::control::Control;
 use super::opening;
@@ -92,5 +90,5 @@ pub(crate) async fn serve(shared: Arc<Shared>, mut client: Stream, seat: Result<
 
 async fn turn_away(client: &mut Stream, refusal: Refusal) {
     // A client that is gone already needs to hear nothing.
-    let _ = client.write_all(&refusal.first_packet()).await;
+    let _ = client.send(&refusal.first_packet()).await;
 }

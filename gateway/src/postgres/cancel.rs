@@ -10,7 +10,7 @@ use std::task::{Context, Waker};
 use std::time::Duration;
 
 use foldhash::fast::RandomState;
-use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::io::AsyncReadExt as _;
 
 use super::key::Key;
 use crate::clock;
@@ -76,7 +76,7 @@ pub(super) fn packet(key: &Key) -> Vec<u8> {
 /// Sends a request and waits until the server has acted on it, which it tells by closing the connection.
 pub(super) async fn send(mut stream: Stream, packet: &[u8]) -> io::Result<()> {
     let sent = async {
-        stream.write_all(packet).await?;
+        stream.send(packet).await?;
         let mut ignored = [0; 64];
         while stream.read(&mut ignored).await? > 0 {}
         Ok(())

@@ -76,7 +76,7 @@ pub(crate) async fn serve(shared: Arc<Shared>, stream: Stream, seat: Result<Arc<
         }
         Opening::Login(startup) => match seat {
             Ok(seat) => login(shared, client, startup, seat).await,
-            Err(reason) => drop(client.write_all(&message::fatal("53300", &reason)).await),
+            Err(reason) => drop(client.send(&message::fatal("53300", &reason)).await),
         },
     }
 }
@@ -89,7 +89,7 @@ async fn login(shared: Arc<Shared>, mut client: Stream, startup: Startup, seat: 
                 format!("the gateway cannot reach the database at {}: {error}", shared.listening.upstream);
             tracing::warn!("{words}");
             shared.listening.governor.metrics().upstream_failures.inc();
-            let _ = client.write_all(&message::fatal("08006", &words)).await;
+            let _ = client.send(&message::fatal("08006", &words)).await;
             return;
         }
     };

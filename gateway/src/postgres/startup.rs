@@ -72,12 +72,12 @@ pub(super) async fn open(stream: Stream, secure: Option<&TlsAcceptor>) -> io::Re
                         Stream::TlsFromClient(Box::new(acceptor.accept(tcp).await?))
                     }
                     (mut other, _) => {
-                        other.write_all(b"N").await?;
+                        other.send(b"N").await?;
                         other
                     }
                 }
             }
-            Packet::Gss => stream.write_all(b"N").await?,
+            Packet::Gss => stream.send(b"N").await?,
         }
     }
     Err(invalid("more requests for encryption than make sense"))

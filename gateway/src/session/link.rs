@@ -79,18 +79,12 @@ impl Link {
     /// Sends what is to go out. True when an outbox that was full has room again.
     pub(crate) fn poll_write(&mut self, cx: &mut Context<'_>) -> Result<bool, LinkError> {
         let full = self.to_client.room() == 0 || self.to_server.room() == 0;
-        if !self.to_client.is_empty()
-            && let Poll::Ready(sent) = self.to_client.poll_write(cx, &mut self.client)
-        {
+        if let Poll::Ready(sent) = self.to_client.poll_write(cx, &mut self.client) {
             sent.map_err(LinkError::Client)?;
         }
-        if !self.to_server.is_empty()
-            && let Poll::Ready(sent) = self.to_server.poll_write(cx, &mut self.server)
-        {
-            // What the server said before it closed is still to be read, and tells more.
-            if sent.is_err() {
-                self.to_server = Outbox::default();
-            }
+        // What the server said before it closed is still to be read, and tells more.
+        if let Poll::Ready(Err(_)) = self.to_server.poll_write(cx, &mut self.server) {
+            self.to_server = Outbox::default();
         }
         Ok(full && self.to_client.room() > 0 && self.to_server.room() > 0)
     }
@@ -109,5 +103,64 @@ fn outcome(read: io::Result<usize>) -> io::Result<Read> {
         Ok(_) => Ok(Read::More),
         Err(error) if error.kind() == io::ErrorKind::ConnectionReset => Ok(Read::Closed),
         Err(error) => Err(error),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tidegate_tests::servers::Certificates;
+    use tokio::io::AsyncReadExt as _;
+    use tokio::net::{TcpSocket, TcpStream};
+
+    use super::*;
+    use crate::tls;
+    use crate::upstream::TlsMode;
+
+    /// Both ends of a connection whose sockets hold little.
+    async fn narrow() -> (TcpStream, TcpStream) {
+        let socket = || {
+            let socket = TcpSocket::new_v4().unwrap();
+            socket.set_send_buffer_size(4_096).unwrap();
+            socket.set_recv_buffer_size(4_096).unwrap();
+            socket
+        };
+        let listening = socket();
+        listening.bind("127.0.0.1:0".parse().unwrap()).unwrap();
+        let listener = listening.listen(1).unwrap();
+        let (near, far) = tokio::join!(socket().connect(listener.local_addr().unwrap()), listener.accept());
+        (near.unwrap(), far.unwrap().0)
+    }
+
+    /// The same under TLS, which the first has asked for.
+    async fn secured(certificates: &Certificates) -> (Stream, Stream) {
+        let acceptor = tls::acceptor(&certificates.certificate(), &certificates.key()).unwrap();
+        let connector = tls::connector(TlsMode::Require, None).unwrap().unwrap();
+        let (near, far) = narrow().await;
+        let (near, far) = tokio::join!(tls::connect(&connector, "localhost", near), acceptor.accept(far));
+        (Stream::TlsToServer(Box::new(near.unwrap())), Stream::TlsFromClient(Box::new(far.unwrap())))
+    }
+
+    #[tokio::test]
+    async fn what_tls_has_taken_and_its_socket_has_not_goes_out_too() {
+        let certificates = Certificates::new("DNS:localhost").unwrap();
+        let (mut client, from_client) = secured(&certificates).await;
+        let (to_server, mut server) = secured(&certificates).await;
+        let mut link = Link::new(from_client, to_server);
+        let sent: Vec<u8> = (0..60_000_u32).map(|n| n.to_le_bytes()[0]).collect();
+        link.to_client.add(&sent);
+        link.to_server.add(&sent);
+        std::future::poll_fn(|cx| Poll::Ready(link.poll_write(cx).unwrap())).await;
+        assert_eq!((link.to_client.len(), link.to_server.len()), (0, 0), "TLS takes all of it");
+        let write = std::future::poll_fn(|cx| link.poll_write(cx).map_or(Poll::Ready(()), |_| Poll::Pending));
+        let read = async {
+            let (mut at_client, mut at_server) = (vec![0; sent.len()], vec![0; sent.len()]);
+            client.read_exact(&mut at_client).await.unwrap();
+            server.read_exact(&mut at_server).await.unwrap();
+            assert!(at_client == sent && at_server == sent);
+        };
+        let all = async {
+            tokio::select! { () = write => panic!("the link broke"), () = read => {} }
+        };
+        tokio::time::timeout(Duration::from_secs(10), all).await.expect("all of it arrives");
     }
 }

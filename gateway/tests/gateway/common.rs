@@ -2,6 +2,7 @@
 
 use std::io::Write as _;
 use std::process::{Command, Stdio};
+use std::sync::mpsc::{self, RecvTimeoutError};
 use std::time::Duration;
 
 use tempfile::TempDir;
@@ -19,16 +20,29 @@ pub(crate) async fn controller() -> (Running, TempDir) {
     (controller.await.unwrap(), folder)
 }
 
-/// What a client prints that gets a script, with errors behind the results.
+/// Longer than any client takes for its script, also on a machine that is busy.
+const PATIENCE: Duration = Duration::from_secs(300);
+
+/// What a client prints that gets a script, with errors behind the results. One that does not end is killed, and told.
 pub(crate) fn says(client: &mut Command, script: &[u8]) -> Vec<u8> {
     client.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
     let mut child = client.spawn().unwrap();
     let mut input = child.stdin.take().unwrap();
     let script = script.to_vec();
     let writer = std::thread::spawn(move || input.write_all(&script));
+    let (ended, ends) = mpsc::channel::<()>();
+    let pid = child.id().to_string();
+    let watch = std::thread::spawn(move || {
+        let hangs = ends.recv_timeout(PATIENCE) == Err(RecvTimeoutError::Timeout);
+        hangs.then(|| Command::new("kill").args(["-9", &pid]).status())
+    });
     let output = child.wait_with_output().unwrap();
+    drop(ended);
+    let said = [output.stdout, output.stderr].concat();
+    let told = String::from_utf8_lossy(said.get(..500).unwrap_or(&said));
+    assert!(watch.join().unwrap().is_none(), "{client:?} hung after {} bytes: {told}", said.len());
     writer.join().unwrap().unwrap();
-    [output.stdout, output.stderr].concat()
+    said
 }
 
 /// Tries until it is so.
