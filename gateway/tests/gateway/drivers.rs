@@ -33,9 +33,14 @@ fn java(protocol: &str, jar: &str) -> Command {
 }
 
 pub(crate) fn go(program: &str) -> Command {
-    let mut go = Command::new("go");
-    go.current_dir(folder().join("go")).args(["run", program]);
-    go
+    let of = |arguments: [&str; 2]| {
+        let mut go = Command::new("go");
+        go.current_dir(folder().join("go")).args(arguments);
+        go
+    };
+    // First, as what is downloaded would be told among what the program says.
+    output(of(["mod", "download"]));
+    of(["run", program])
 }
 
 /// The server that authenticates with `caching_sha2_password`, built to `place`.
