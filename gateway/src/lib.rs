@@ -5,6 +5,7 @@
 //! and leaves what it does not know as it is. `govern/` and `session/` are the same for every protocol; `postgres/` and
 //! `mysql/` know where a statement begins and ends. `docs/gateway.md` has settings, limits and what is not covered.
 
+mod alarm;
 mod buffer;
 mod clock;
 mod config;

@@ -5,11 +5,14 @@
 
 mod backend;
 mod case;
+mod counters;
 mod denied;
+mod exits;
 mod governor;
 mod guess;
 mod known;
 mod own;
+mod parallel;
 mod policy;
 mod report;
 mod rules;

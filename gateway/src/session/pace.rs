@@ -2,17 +2,13 @@
 //!
 //! It is looked at every so often, and after every so many bytes: in a tenth of a second a result may pass that its
 //! group pays for in minutes.
-//!
-//! The timer is left running between statements and set anew only when it fires too early: most statements end long
-//! before their first look, and must not pay for it.
 
-use std::pin::Pin;
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
-use tokio::time::{Instant, Sleep};
+use tokio::time::Instant;
 
-use crate::clock;
+use crate::alarm::Alarm;
 use crate::govern::Verdict;
 
 /// Between two looks at a statement that goes on.
@@ -37,9 +33,7 @@ pub(crate) enum Due {
 /// See the module.
 #[derive(Debug)]
 pub(crate) struct Pace {
-    timer: Pin<Box<Sleep>>,
-    /// Whether the timer is set to wake the session's task.
-    is_set: bool,
+    alarm: Alarm,
     /// When the statement that runs is looked at next; `None` before it is first seen.
     next: Option<Instant>,
     /// And when so many bytes of its result have passed.
@@ -51,8 +45,7 @@ pub(crate) struct Pace {
 
 impl Pace {
     pub(crate) fn new() -> Self {
-        let timer = Box::pin(tokio::time::sleep(Duration::ZERO));
-        Self { timer, is_set: false, next: None, next_bytes: LOOK_BYTES, looks: 0, holding: false }
+        Self { alarm: Alarm::new(), next: None, next_bytes: LOOK_BYTES, looks: 0, holding: false }
     }
 
     /// Nothing is to be read from the server until the next look.
@@ -75,27 +68,11 @@ impl Pace {
         }
         let next = *self.next.get_or_insert_with(|| after(began));
         let next = deadline.map_or(next, |deadline| deadline.min(next));
-        loop {
-            let fires_in_time = self.is_set && self.timer.deadline() <= next;
-            if fires_in_time && !self.timer.is_elapsed() {
-                // It wakes the session when it fires, which asks only one task.
-                return Poll::Pending;
-            }
-            if !fires_in_time {
-                self.timer.as_mut().reset(next);
-            }
-            self.is_set = self.timer.as_mut().poll(cx).is_pending();
-            if self.is_set {
-                return Poll::Pending;
-            }
-            let now = clock::now();
-            if now >= next {
-                self.next = Some(after(now));
-                self.looks = self.looks.saturating_add(1);
-                self.next_bytes = passed.saturating_add(LOOK_BYTES);
-                return Poll::Ready(Due::Time);
-            }
-        }
+        let now = ready!(self.alarm.poll(cx, next));
+        self.next = Some(after(now));
+        self.looks = self.looks.saturating_add(1);
+        self.next_bytes = passed.saturating_add(LOOK_BYTES);
+        Poll::Ready(Due::Time)
     }
 
     /// Holds or takes the result as was decided about the statement: one that cools down by its rule, one that is
@@ -128,6 +105,7 @@ mod tests {
     use std::future::poll_fn;
 
     use super::*;
+    use crate::clock;
 
     /// Why the next look is due, and how many tens of milliseconds after the beginning.
     async fn due(pace: &mut Pace, began: Instant, deadline: Option<Instant>, passed: u64) -> (Due, u128) {

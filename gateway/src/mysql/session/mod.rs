@@ -275,7 +275,7 @@ impl Session {
             return None;
         }
         let admitted = self.admitted.pop_front()?;
-        let counted = self.backend.as_mut().map(Backend::take);
+        let counted = self.backend.as_mut().map(Backend::end);
         let progress = Progress {
             sent_rows: ends.rows,
             changed_rows: ends.affected,

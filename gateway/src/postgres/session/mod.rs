@@ -242,7 +242,7 @@ impl Session {
 
     fn end(&mut self, unit: Unit<Box<Running>>) -> Option<crate::govern::Ended> {
         let running = unit.running?;
-        let counted = self.backend.as_mut().map(Backend::take);
+        let counted = self.backend.as_mut().map(Backend::end);
         Some(running.end(counted, unit.progress, unit.failed))
     }
 

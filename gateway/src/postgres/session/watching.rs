@@ -5,7 +5,7 @@ use std::task::{Context, Poll};
 
 use super::super::message;
 use super::Session;
-use crate::govern::Verdict;
+use crate::govern::{Backend, Verdict};
 use crate::session::Due;
 
 impl Session {
@@ -29,16 +29,16 @@ impl Session {
             moved = true;
             self.look(due);
         }
+        if let Some(running) = self.talk.current().and_then(|unit| unit.running.as_deref())
+            && let Some(backend) = &mut self.backend
+        {
+            backend.poll(cx, running.began());
+        }
         moved
     }
 
     fn look(&mut self, due: Due) {
-        let counted = self.backend.as_mut().map(|backend| {
-            if due == Due::Time {
-                backend.find_workers();
-            }
-            backend.take()
-        });
+        let counted = self.backend.as_mut().map(Backend::take);
         let governor = &self.shared.listening.governor;
         let spared = self.talk.in_transaction() && governor.owes_in_transactions();
         let Some(unit) = self.talk.current() else { return };

@@ -4,6 +4,7 @@ mod crowded;
 mod explained;
 mod faults;
 mod governed;
+mod parallel;
 mod passed;
 mod runaways;
 pub(crate) mod stage;

@@ -1,0 +1,46 @@
+//! A timer for what is rarely reached: it is left running when the moment moves on, and set anew only when it fires too
+//! early. Most statements end long before anybody has to look at them, and must not pay for it.
+
+use std::pin::Pin;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use tokio::time::{Instant, Sleep};
+
+use crate::clock;
+
+/// See the module.
+#[derive(Debug)]
+pub(crate) struct Alarm {
+    timer: Pin<Box<Sleep>>,
+    /// Whether the timer is set to wake the task.
+    is_set: bool,
+}
+
+impl Alarm {
+    pub(crate) fn new() -> Self {
+        Self { timer: Box::pin(tokio::time::sleep(Duration::ZERO)), is_set: false }
+    }
+
+    /// Ready, with the time, once it is `at` or later; else the task is woken then, or before.
+    pub(crate) fn poll(&mut self, cx: &mut Context<'_>, at: Instant) -> Poll<Instant> {
+        loop {
+            let fires_in_time = self.is_set && self.timer.deadline() <= at;
+            if fires_in_time && !self.timer.is_elapsed() {
+                // It wakes the session when it fires, which asks only one task.
+                return Poll::Pending;
+            }
+            if !fires_in_time {
+                self.timer.as_mut().reset(at);
+            }
+            self.is_set = self.timer.as_mut().poll(cx).is_pending();
+            if self.is_set {
+                return Poll::Pending;
+            }
+            let now = clock::now();
+            if now >= at {
+                return Poll::Ready(now);
+            }
+        }
+    }
+}

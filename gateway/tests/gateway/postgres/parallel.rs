@@ -1,0 +1,64 @@
+//! Statements that PostgreSQL runs with parallel workers.
+
+use std::path::Path;
+use std::process::Command;
+
+use tokio_postgres::Client;
+
+use super::stage::{Stage, value};
+use crate::common::eventually;
+
+/// CPU time in ms of the processes that a process began and that have ended: the last two fields of four that its
+/// `stat` tells it in, in hundredths of a second.
+fn ended_children(pid: &str) -> f64 {
+    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap();
+    let fields: Vec<&str> = stat.rsplit_once(')').unwrap().1.split_whitespace().collect();
+    fields[13..15].iter().map(|ticks| ticks.parse::<f64>().unwrap() * 10.0).sum()
+}
+
+/// Ends a session, and waits until its process has ended too.
+async fn leave(session: Client) {
+    let process = format!("/proc/{}", value(&session, "select pg_backend_pid()").await);
+    drop(session);
+    eventually("its process has ended", async || !Path::new(&process).exists()).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_parallel_workers_use_is_charged_too() {
+    let stage = Stage::new().await;
+    let root = stage.direct().await;
+    // So that nothing else ends meanwhile.
+    root.batch_execute("alter system set autovacuum = off").await.unwrap();
+    root.batch_execute("select pg_reload_conf()").await.unwrap();
+    let ann = stage.ann().await;
+    ann.batch_execute("create table big as select n, md5(n::text) t from generate_series(1, 200000) n")
+        .await
+        .unwrap();
+    ann.batch_execute("analyze big").await.unwrap();
+    leave(ann).await;
+    let postmaster = value(&root, "select split_part(pg_read_file('postmaster.pid'), E'\\n', 1)").await;
+    let before = ended_children(&postmaster);
+
+    let ann = stage.ann().await;
+    let eager =
+        "set parallel_setup_cost = 0; set parallel_tuple_cost = 0; set min_parallel_table_scan_size = 0;
+        set max_parallel_workers_per_gather = 2";
+    ann.batch_execute(eager).await.unwrap();
+    let statement = "select count(*) from big where md5(t) like '%abc%'";
+    let plan = ann.simple_query(&format!("explain (analyze) {statement}")).await.unwrap();
+    assert!(format!("{plan:?}").contains("Workers Launched: 2"), "{plan:?}");
+    let mut charged = 0.0;
+    for _ in 0..10 {
+        let told = ann.query(&format!("explain ru {statement}"), &[]).await.unwrap();
+        let used: String = told[0].get("used");
+        charged += used.strip_suffix(" ms of CPU").unwrap().parse::<f64>().unwrap();
+    }
+    leave(ann).await;
+    // Ten of eleven executions were explained; logging in is nobody's.
+    let used = (ended_children(&postmaster) - before) * 10.0 / 11.0;
+    let share = charged / used;
+    // Root hears of a worker's whole life; others miss what it does behind the last look.
+    let is_root = Command::new("id").arg("-u").output().unwrap().stdout == b"0\n";
+    let least = if is_root { 0.9 } else { 0.7 };
+    assert!((least..1.05).contains(&share), "{charged} ms charged of {used}");
+}
