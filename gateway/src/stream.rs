@@ -3,12 +3,17 @@
 use std::io;
 use std::pin::Pin;
 use std::task::{Context, Poll};
+use std::time::Duration;
 
 use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt as _, ReadBuf};
 use tokio::net::{TcpStream, UnixStream};
 use tokio_rustls::{client, server};
 
+use crate::clock;
 use crate::govern::Proof;
+
+/// How long anybody may take for the last words.
+pub(crate) const GOODBYE: Duration = Duration::from_millis(100);
 
 /// See the module.
 #[derive(Debug)]
@@ -42,6 +47,16 @@ impl Stream {
     pub(crate) async fn send(&mut self, bytes: &[u8]) -> io::Result<()> {
         self.write_all(bytes).await?;
         self.flush().await
+    }
+
+    /// Sends this as the last, and says goodbye: TLS tells an end that was meant from one that was cut. Who is gone
+    /// already, or takes too long, needs to hear nothing.
+    pub(crate) async fn end(&mut self, bytes: &[u8]) {
+        let said = async {
+            self.send(bytes).await?;
+            self.shutdown().await
+        };
+        drop(clock::within(GOODBYE, said).await);
     }
 
     /// What tells the server process behind this connection from others, when it is on this machine.

@@ -28,8 +28,8 @@ const INTERRUPTED: [u8; 3] = [0xff, 0x25, 0x05];
 pub(super) enum AtEnd {
     /// It was the last of a response.
     Finish(Ending),
-    /// It was the last, and the client gets this in its place.
-    Replace(Refusal),
+    /// It was the last, with this status, and the client gets the refusal in its place.
+    Replace(Refusal, Option<Status>),
     /// The client sends a file.
     Upload,
     /// It does not; whether the client was told before.
@@ -241,18 +241,25 @@ impl<T: Clone> Machine<T> {
         let was_killed = running.killed.is_some() && payload.starts_with(&INTERRUPTED);
         let told_anyway = running.explained.is_some() && payload.first() == Some(&0xff);
         let described = running.described.is_some() && !running.muted;
-        if !first && (refuses_file || was_killed || told_anyway || described) {
+        // Not every server says in so many words that it was interrupted: MySQL's SLEEP and BENCHMARK give a value.
+        let withheld = running.killed.is_some() && !running.muted && reply.begins_rows(payload);
+        if !first && (refuses_file || was_killed || told_anyway || described || withheld) {
             return Ok(Next::Apart);
         }
         match reply.read(payload, len, capabilities) {
-            Seen::Middle => {}
-            Seen::Last(_) if was_killed => {
+            Seen::Middle if withheld => {
                 running.muted = true;
+                running.withheld = Some(header.sequence);
+                return Ok(Next::Hidden);
+            }
+            Seen::Middle => {}
+            Seen::Last(ending) if was_killed || running.withheld.is_some() => {
+                let muted = std::mem::replace(&mut running.muted, true);
                 if let Some(refusal) = running.killed.take() {
                     reply.set_error(refusal.code);
-                    self.at_end = Some(AtEnd::Replace(refusal));
+                    self.at_end = Some(AtEnd::Replace(refusal, ending.status));
                 }
-                return Ok(Next::Hidden);
+                return Ok(if muted { Next::Goes } else { Next::Hidden });
             }
             Seen::Last(ending) => {
                 let failed = ending.error.is_some();
@@ -310,11 +317,12 @@ impl<T: Clone> Machine<T> {
     fn packet_ended(&mut self, end: AtEnd) -> Result<(), Fault> {
         match end {
             AtEnd::Finish(ending) => self.finish(ending),
-            AtEnd::Replace(refusal) => {
-                let explained = self.outstanding.front_mut().and_then(|running| running.explained.take());
-                let sequence = explained.map(|told| told.sequence);
+            AtEnd::Replace(refusal, status) => {
+                let sequence = self.outstanding.front_mut().and_then(|running| {
+                    running.withheld.or_else(|| running.explained.take().map(|told| told.sequence))
+                });
                 let packet = refusal.packet(sequence.unwrap_or_else(|| self.from_server.sequence()));
-                self.finish(Ending { error: Some(refusal.code), ..Ending::default() });
+                self.finish(Ending { status, error: Some(refusal.code), ..Ending::default() });
                 self.send(Side::Client, packet);
             }
             AtEnd::Upload => {

@@ -38,8 +38,15 @@ impl Link {
         Self { machine, from_client: Vec::new(), from_server: Vec::new() }
     }
 
-    /// One side sends these bytes; both are served, as an answer may wait for the other side.
+    /// One side sends these bytes, perhaps once what runs is to be killed; both are served, as an answer may wait for the
+    /// other side.
     pub(crate) fn hear(&mut self, control: u8, bytes: &[u8]) -> Result<(), Broken> {
+        if control & 0x80 > 0
+            && let Some(progress) = self.machine.progress()
+        {
+            let refusal = Refusal { code: 8253, state: *b"HY000", message: "killed".to_owned() };
+            assert!(self.machine.kill(progress.number, refusal), "what runs can be killed");
+        }
         if control & 1 == 0 {
             self.from_client.extend_from_slice(bytes);
         } else {

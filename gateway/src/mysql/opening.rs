@@ -113,8 +113,7 @@ impl Opened {
 
     async fn broken_off(&mut self, fault: Fault) -> OpeningError {
         if let Some(packet) = self.machine.farewell(&Refusal::from(&fault)) {
-            // A client that is gone already needs to hear nothing.
-            let _ = self.client.send(&packet).await;
+            self.client.end(&packet).await;
         }
         fault.into()
     }

@@ -66,8 +66,10 @@ pub(super) struct Running<T> {
     pub(super) muted: bool,
     /// What the client is told instead of the result.
     pub(super) explained: Option<Told>,
-    /// What the client is told when the server says that the statement was interrupted.
+    /// What the client is told when the statement was interrupted.
     pub(super) killed: Option<Refusal>,
+    /// Where it is told so in place of a result that began afterwards: the sequence id of the result's first packet.
+    pub(super) withheld: Option<u8>,
     pub(super) request_bytes: u64,
     pub(super) response_bytes: u64,
 }
@@ -84,6 +86,7 @@ impl<T> Running<T> {
             muted: false,
             explained: None,
             killed: None,
+            withheld: None,
             request_bytes: 0,
             response_bytes: 0,
         }

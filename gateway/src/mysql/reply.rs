@@ -103,6 +103,12 @@ impl Reply {
         self.phase == Phase::First && payload.first() == Some(&0xfb)
     }
 
+    /// Whether a packet that begins so is the first of a result with rows.
+    pub(super) fn begins_rows(&self, payload: &[u8]) -> bool {
+        let other = matches!(payload.first(), None | Some(0x00 | 0xfb | 0xfe | 0xff));
+        self.phase == Phase::First && !other
+    }
+
     /// Whether the server waits for a file.
     pub(super) fn wants_file(&self) -> bool {
         self.phase == Phase::File

@@ -60,7 +60,8 @@ pub(crate) async fn serve(shared: Arc<Shared>, mut client: Stream, seat: Result<
         Ok(seat) => seat,
         Err(message) => {
             // ER_CON_COUNT_ERROR
-            return turn_away(&mut client, Refusal { code: 1040, state: *b"08004", message }).await;
+            let refusal = Refusal { code: 1040, state: *b"08004", message };
+            return client.end(&refusal.first_packet()).await;
         }
     };
     let server = match shared.listening.connect().await {
@@ -71,7 +72,8 @@ pub(crate) async fn serve(shared: Arc<Shared>, mut client: Stream, seat: Result<
             tracing::warn!("{message}");
             shared.listening.governor.metrics().upstream_failures.inc();
             // ER_UNKNOWN_ERROR: there is none for this that clients do not take for their own.
-            return turn_away(&mut client, Refusal { code: 1105, state: *b"HY000", message }).await;
+            let refusal = Refusal { code: 1105, state: *b"HY000", message };
+            return client.end(&refusal.first_packet()).await;
         }
     };
     let opened = opening::open(&shared, client, server);
@@ -86,9 +88,4 @@ pub(crate) async fn serve(shared: Arc<Shared>, mut client: Stream, seat: Result<
         Ok(end) => tracing::debug!(?end, "session ended"),
         Err(broken) => tracing::info!(%broken, "session broken off"),
     }
-}
-
-async fn turn_away(client: &mut Stream, refusal: Refusal) {
-    // A client that is gone already needs to hear nothing.
-    let _ = client.send(&refusal.first_packet()).await;
 }

@@ -73,10 +73,11 @@ pub(crate) async fn serve(shared: Arc<Shared>, stream: Stream, seat: Result<Arc<
             if let Err(error) = shared.cancel(key).await {
                 tracing::warn!(%error, "a request to cancel did not reach the server");
             }
+            client.end(&[]).await;
         }
         Opening::Login(startup) => match seat {
             Ok(seat) => login(shared, client, startup, seat).await,
-            Err(reason) => drop(client.send(&message::fatal("53300", &reason)).await),
+            Err(reason) => client.end(&message::fatal("53300", &reason)).await,
         },
     }
 }
@@ -89,8 +90,7 @@ async fn login(shared: Arc<Shared>, mut client: Stream, startup: Startup, seat: 
                 format!("the gateway cannot reach the database at {}: {error}", shared.listening.upstream);
             tracing::warn!("{words}");
             shared.listening.governor.metrics().upstream_failures.inc();
-            let _ = client.send(&message::fatal("08006", &words)).await;
-            return;
+            return client.end(&message::fatal("08006", &words)).await;
         }
     };
     let login = Login { tenant: startup.database, user: startup.user, application: startup.application };

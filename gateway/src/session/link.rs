@@ -2,15 +2,13 @@
 
 use std::io;
 use std::task::{Context, Poll};
-use std::time::Duration;
+
+use tokio::io::AsyncWriteExt as _;
 
 use crate::buffer::{Inbox, Outbox};
 use crate::clock;
 use crate::govern::Proof;
-use crate::stream::Stream;
-
-/// How long a client may take for the last words.
-const LAST_WORDS: Duration = Duration::from_millis(100);
+use crate::stream::{GOODBYE, Stream};
 
 /// See the module.
 #[derive(Debug)]
@@ -89,11 +87,22 @@ impl Link {
         Ok(full && self.to_client.room() > 0 && self.to_server.room() > 0)
     }
 
-    /// Gives the client a moment to take what is left for it.
+    /// Gives both sides a moment to take what is left for them, and says goodbye: TLS tells an end that was meant from
+    /// one that was cut.
     pub(crate) async fn last_words(&mut self) {
-        let sent = std::future::poll_fn(|cx| self.to_client.poll_write(cx, &mut self.client));
-        // A client that is gone already needs to hear nothing.
-        drop(clock::within(LAST_WORDS, sent).await);
+        let said = async {
+            let client = finish(&mut self.to_client, &mut self.client);
+            let server = finish(&mut self.to_server, &mut self.server);
+            tokio::join!(client, server)
+        };
+        clock::within(GOODBYE, said).await;
+    }
+}
+
+/// Who is gone already needs to hear nothing.
+async fn finish(outbox: &mut Outbox, stream: &mut Stream) {
+    if std::future::poll_fn(|cx| outbox.poll_write(cx, stream)).await.is_ok() {
+        drop(stream.shutdown().await);
     }
 }
 
@@ -108,6 +117,8 @@ fn outcome(read: io::Result<usize>) -> io::Result<Read> {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use tidegate_tests::servers::Certificates;
     use tokio::io::AsyncReadExt as _;
     use tokio::net::{TcpSocket, TcpStream};

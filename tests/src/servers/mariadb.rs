@@ -55,10 +55,7 @@ impl MariaDb {
             server.arg(format!("--{option}={value}"));
         }
         server.args(&self.options).env("TMPDIR", self.site.tmp());
-        self.site.run(&mut server, |site| {
-            let look = client(site, "do 1").output().map_err(io_error("run mariadb"))?;
-            Ok(look.status.success())
-        })
+        self.site.run(&mut server, answers)
     }
 
     /// Kills it at once.
@@ -73,8 +70,7 @@ impl MariaDb {
 
     /// The gateway's upstream, with the superuser for its own connection.
     pub fn upstream(&self) -> String {
-        let (user, password) = (ROOT.0, ROOT.1.replace(' ', "%20"));
-        format!("mysql://{user}:{password}@127.0.0.1:{}", self.port())
+        upstream(&self.site)
     }
 
     /// The same over the server's Unix socket.
@@ -89,8 +85,25 @@ impl MariaDb {
     /// # Errors
     /// It fails.
     pub fn root(&self, sql: &str) -> Result<(), ServerError> {
-        output(&mut client(&self.site, sql)).map(drop)
+        root(&self.site, sql)
     }
+}
+
+/// Whether the server at a site answers its superuser.
+pub(super) fn answers(site: &Site) -> Result<bool, ServerError> {
+    let look = client(site, "do 1").output().map_err(io_error("run mariadb"))?;
+    Ok(look.status.success())
+}
+
+/// See [`MariaDb::upstream`].
+pub(super) fn upstream(site: &Site) -> String {
+    let (user, password) = (ROOT.0, ROOT.1.replace(' ', "%20"));
+    format!("mysql://{user}:{password}@127.0.0.1:{}", site.port)
+}
+
+/// See [`MariaDb::root`].
+pub(super) fn root(site: &Site, sql: &str) -> Result<(), ServerError> {
+    output(&mut client(site, sql)).map(drop)
 }
 
 fn client(site: &Site, sql: &str) -> Command {

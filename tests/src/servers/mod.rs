@@ -3,6 +3,8 @@
 
 mod certificates;
 mod mariadb;
+mod mysql;
+mod npm;
 mod postgres;
 
 use std::io;
@@ -18,6 +20,7 @@ use tempfile::TempDir;
 
 pub use certificates::Certificates;
 pub use mariadb::MariaDb;
+pub use mysql::MySql;
 pub use postgres::Postgres;
 
 /// Who may do everything on a server, and how.
@@ -32,7 +35,7 @@ const LOOKS: u32 = 3_000;
 #[derive(Debug, thiserror::Error)]
 pub enum ServerError {
     /// It is not there.
-    #[error("{program} is not installed; ./tests/run installs Debian's package {package}")]
+    #[error("{program} is not installed; ./tests/run installs the package {package}")]
     Absent {
         /// What was looked for.
         program: String,

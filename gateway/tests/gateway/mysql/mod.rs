@@ -1,6 +1,7 @@
 //! MySQL's protocol: clients of MariaDB and a MariaDB server.
 
 mod governed;
+mod itself;
 mod passed;
 mod runaways;
 mod sha2;

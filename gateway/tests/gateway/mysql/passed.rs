@@ -7,10 +7,10 @@ use mysql_async::{ChangeUserOpts, Conn, Params};
 use tidegate_gateway::raise_descriptor_limit;
 use tidegate_tests::servers::ROOT;
 
-use super::stage::{Stage, error, login, value};
+use super::stage::{Stage, error, login, same, script, value};
 use crate::common::eventually;
 
-const SCRIPT: &str = "
+pub(super) const SCRIPT: &str = "
 create table t (id int primary key auto_increment, name varchar(50), v double, d datetime(3), b blob);
 insert into t (name, v, d, b) values ('a', 1.5, '2024-01-02 03:04:05.678', x'00ff'), ('bü', null, null, null);
 select * from t;
@@ -41,15 +41,10 @@ drop table t; drop procedure q;
 #[tokio::test(flavor = "multi_thread")]
 async fn a_script_gives_what_it_gives_without_the_gateway() {
     let stage = Stage::new().await;
-    let direct = stage.script(stage.server.port(), SCRIPT.as_bytes());
-    let passed = stage.script(stage.port(), SCRIPT.as_bytes());
+    let direct = script(stage.server.port(), SCRIPT.as_bytes());
+    let passed = script(stage.port(), SCRIPT.as_bytes());
     assert!(direct.len() > 20_000_000, "{} bytes", direct.len());
-    if direct != passed {
-        let at = direct.iter().zip(&passed).position(|(one, other)| one != other).unwrap_or(0);
-        let shown =
-            |bytes: &[u8]| String::from_utf8_lossy(&bytes[at.saturating_sub(200)..][..400]).into_owned();
-        panic!("at byte {at}\n{}\n---\n{}", shown(&direct), shown(&passed));
-    }
+    same(&direct, &passed);
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -79,9 +74,9 @@ async fn prepared_statements_and_changes_of_the_session_work() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_refused_file_is_an_error_and_the_session_goes_on() {
     let stage = Stage::with(|config| config.local_infile = false).await;
-    let script = b"create temporary table t (a text);
+    let refused = b"create temporary table t (a text);
         load data local infile '/proc/sys/kernel/ostype' into table t; select count(*) from t;";
-    let heard = String::from_utf8(stage.script(stage.port(), script)).unwrap();
+    let heard = String::from_utf8(script(stage.port(), refused)).unwrap();
     assert!(heard.contains("ERROR 3948 (42000)") && heard.contains("passes no files"), "{heard}");
     assert!(heard.contains("|        0 |"), "{heard}");
 }
@@ -108,7 +103,7 @@ async fn a_server_that_dies_ends_its_sessions_and_new_ones_are_told() {
     let mut ann = stage.ann().await;
     stage.server.kill();
     assert!(ann.query_drop("select 1").await.is_err());
-    let heard = String::from_utf8(stage.script(stage.port(), b"select 1;")).unwrap();
+    let heard = String::from_utf8(script(stage.port(), b"select 1;")).unwrap();
     assert!(heard.contains("the gateway cannot reach the database"), "{heard}");
     stage.server.run().unwrap();
     let mut ann = stage.ann().await;

@@ -55,21 +55,7 @@ impl Stage {
             .root("grant all on shop.* to ann; grant all on slap.* to ann; grant all on other.* to ann")
             .unwrap();
         let (controller, folder) = common::controller().await;
-        let upstream = Upstream::parse(&upstream(&server)).unwrap();
-        let policy = Policy {
-            max_wait: Duration::from_millis(700),
-            admins: Principals::parse([ROOT.0]).unwrap(),
-            ..Policy::default()
-        };
-        let mut config = Config {
-            endpoints: vec![format!("http://{}", controller.grpc_addr)],
-            identity: "gw".to_owned(),
-            listeners: vec![Listener { listen: "127.0.0.1:0".parse().unwrap(), upstream }],
-            policy,
-            ..Config::default()
-        };
-        change(&mut config);
-        let gateway = Gateway::start(config).await.unwrap();
+        let gateway = gateway(&controller, &upstream(&server), change).await;
         Self { server, gateway, _controller: controller, _folder: folder }
     }
 
@@ -86,13 +72,47 @@ impl Stage {
     pub(crate) async fn ann(&self) -> Conn {
         login(self.port(), "shop", ("ann", "ann")).await
     }
+}
 
-    /// What the `mariadb` client says to a script, with errors among the results, as ann at this port.
-    pub(crate) fn script(&self, port: u16, script: &[u8]) -> Vec<u8> {
-        let mut client = Command::new("mariadb");
-        client.args(["--no-defaults", "-h127.0.0.1", "-uann", "-pann", "--local-infile=1", "--force", "-t"]);
-        client.args(["--column-type-info", "--max-allowed-packet=64M", &format!("-P{port}"), "shop"]);
-        common::says(&mut client, script)
+/// A gateway in front of the server at `upstream`.
+pub(crate) async fn gateway(
+    controller: &Running,
+    upstream: &str,
+    change: impl FnOnce(&mut Config),
+) -> Gateway {
+    let policy = Policy {
+        max_wait: Duration::from_millis(700),
+        admins: Principals::parse([ROOT.0]).unwrap(),
+        ..Policy::default()
+    };
+    let upstream = Upstream::parse(upstream).unwrap();
+    let mut config = Config {
+        endpoints: vec![format!("http://{}", controller.grpc_addr)],
+        identity: "gw".to_owned(),
+        listeners: vec![Listener { listen: "127.0.0.1:0".parse().unwrap(), upstream }],
+        policy,
+        ..Config::default()
+    };
+    change(&mut config);
+    Gateway::start(config).await.unwrap()
+}
+
+/// What the `mariadb` client says to a script, with errors among the results, as ann at this port.
+pub(crate) fn script(port: u16, script: &[u8]) -> Vec<u8> {
+    let mut client = Command::new("mariadb");
+    client.args(["--no-defaults", "-h127.0.0.1", "-uann", "-pann", "--local-infile=1", "--force", "-t"]);
+    client.args(["--column-type-info", "--max-allowed-packet=64M", &format!("-P{port}"), "shop"]);
+    common::says(&mut client, script)
+}
+
+/// Fails where the two differ.
+#[track_caller]
+pub(crate) fn same(direct: &[u8], passed: &[u8]) {
+    if direct != passed {
+        let at = direct.iter().zip(passed).position(|(one, other)| one != other).unwrap_or(0);
+        let shown =
+            |bytes: &[u8]| String::from_utf8_lossy(&bytes[at.saturating_sub(200)..][..400]).into_owned();
+        panic!("at byte {at}\n{}\n---\n{}", shown(direct), shown(passed));
     }
 }
 

@@ -8,7 +8,7 @@ use std::time::Duration;
 use tempfile::TempDir;
 use tidegate_controller::Running;
 use tidegate_gateway::{Config, Gateway};
-use tidegate_tests::servers::{Certificates, Postgres, ROOT};
+use tidegate_tests::servers::{Certificates, Postgres, ROOT, ServerError};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 use tokio::task::{block_in_place, spawn_blocking};
@@ -23,12 +23,12 @@ use super::stage::{login, policy, value};
 use crate::common::{self, eventually, says};
 use crate::ways::{self, OTHER_NAME, PLAIN, TLS, VERIFIED};
 
-/// A server with a certificate for `localhost`, which trusts everybody and no password; a gateway before it.
-struct Stage {
-    postgres: Postgres,
-    gateway: Gateway,
+/// A server with a certificate for `localhost`; a gateway before it.
+pub(super) struct Stage {
+    pub(super) postgres: Postgres,
+    pub(super) gateway: Gateway,
     controller: Running,
-    certificates: Certificates,
+    pub(super) certificates: Certificates,
     _folder: TempDir,
 }
 
@@ -38,6 +38,11 @@ fn config(controller: &Running, port: u16, own: &Certificates, authorities: Path
 
 impl Stage {
     async fn new() -> Self {
+        Self::of(Postgres::start).await
+    }
+
+    /// With a server of one's own choice, begun with these settings.
+    pub(super) async fn of(start: fn(&[&str]) -> Result<Postgres, ServerError>) -> Self {
         let certificates = spawn_blocking(|| Certificates::new("DNS:localhost").unwrap()).await.unwrap();
         let setting = |name: &str, file: PathBuf| format!("{name}={}", file.display());
         let settings = [
@@ -45,7 +50,7 @@ impl Stage {
             setting("ssl_cert_file", certificates.certificate()),
             setting("ssl_key_file", certificates.key()),
         ];
-        let postgres = spawn_blocking(move || Postgres::start(&settings.each_ref().map(String::as_str)));
+        let postgres = spawn_blocking(move || start(&settings.each_ref().map(String::as_str)));
         let postgres = postgres.await.unwrap().unwrap();
         let root = login(postgres.port(), "postgres", ROOT).await;
         root.batch_execute("create user ann password 'ann'").await.unwrap();
