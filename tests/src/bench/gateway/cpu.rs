@@ -20,6 +20,15 @@ const MIX: &[&str] = &[
     "select sum(length(t)) from m where t like '%a%'",
     "drop table m",
 ];
+/// Statements of some 50 ms with two parallel workers each.
+const PARALLEL: &[&str] = &[
+    "create table p as select n, md5(n::text) as t from generate_series(1, 600000) n",
+    "select count(*) from p where md5(t) like '%a1%'",
+    "select count(*), max(t) from p where t like '%a%' and n % 7 = 3",
+    "select sum(length(t)) from p where reverse(t) like '%a%b%'",
+    "select n % 10, count(*), min(md5(t)) from p group by 1 order by 1",
+    "drop table p",
+];
 const MARIADB_MIX: &[&str] = &[
     "create table m as select seq as n, seq % 97 as k, md5(seq) as t from seq_1_to_100000",
     "select k, count(*), avg(n) from m group by k order by 3 desc",
@@ -31,13 +40,18 @@ const MARIADB_MIX: &[&str] = &[
 
 /// Measures the family.
 pub fn run(setting: &Setting) -> Result<Vec<Row>, BenchError> {
-    Ok(vec![postgres(setting)?, mariadb(setting)?])
+    Ok(vec![
+        postgres("gateway/CPU charged to PostgreSQL", MIX, 0, setting)?,
+        postgres("gateway/CPU charged to PostgreSQL and its parallel workers", PARALLEL, 2, setting)?,
+        mariadb(setting)?,
+    ])
 }
 
-fn postgres(setting: &Setting) -> Result<Row, BenchError> {
+fn postgres(case: &str, mix: &[&str], workers: u8, setting: &Setting) -> Result<Row, BenchError> {
+    let workers = format!("max_parallel_workers_per_gather={workers}");
     let settings = [
         "shared_preload_libraries=pg_stat_statements,pg_stat_kcache",
-        "max_parallel_workers_per_gather=0",
+        &workers,
         // The log of a commit is written by another process then.
         "synchronous_commit=off",
     ];
@@ -53,12 +67,12 @@ fn postgres(setting: &Setting) -> Result<Row, BenchError> {
         "select coalesce(sum(exec_user_time + exec_system_time + plan_user_time + plan_system_time), 0)
         from pg_stat_kcache_detail where datname = 'bench'";
     compare(
-        "gateway/CPU charged to PostgreSQL",
+        case,
         "pg_stat_kcache",
         setting,
         || {
             let mut session = psql(&server, gateway, "bench");
-            session.args(MIX.iter().flat_map(|sql| ["-c", sql]));
+            session.args(mix.iter().flat_map(|sql| ["-c", sql]));
             said(&mut session).map(drop)
         },
         || Ok(stage.consumed("bench")?.1 as f64 / 1e6),
