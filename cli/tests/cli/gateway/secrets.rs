@@ -147,7 +147,7 @@ fn no_password_and_no_literal_is_told_anywhere() {
             && stage.mysql(ANN, "select 'canary-watched';").contains("watch")
     });
     eventually("they are counted", || {
-        let counted = "select count(*) from tidegate.runaways where repeats > 0;";
+        let counted = "select sum(repeats) from tidegate.runaways;";
         stage.psql(ROOT, counted).trim().parse().is_ok_and(|count: u32| count >= 4)
     });
     let metrics = stage.gateway.metrics();
