@@ -2,7 +2,8 @@
 
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Child, Command};
+use std::time::Duration;
 
 use super::{ROOT, ServerError, Site, as_nobody, give, io_error, npm, output};
 
@@ -72,6 +73,22 @@ impl Postgres {
     /// Kills it and all its processes at once.
     pub fn kill(&mut self) {
         self.site.kill();
+    }
+
+    /// CPU time of those of its processes that have ended, one for each session and parallel worker, as the kernel
+    /// counted it for their parent.
+    ///
+    /// # Errors
+    /// The server does not run.
+    pub fn cpu_of_ended(&self) -> Result<Duration, ServerError> {
+        let pid = self.site.child.as_ref().map(Child::id).unwrap_or_default();
+        let stat = std::fs::read_to_string(format!("/proc/{pid}/stat"));
+        let stat = stat.map_err(io_error("read what the kernel tells of PostgreSQL"))?;
+        // Behind the name in parentheses the state is the third field; these are the 16th and the 17th, in hundredths
+        // of a second.
+        let fields = stat.rsplit_once(')').map(|(_, rest)| rest.split_whitespace().skip(13).take(2));
+        let ticks = fields.into_iter().flatten().filter_map(|field| field.parse::<u64>().ok());
+        Ok(Duration::from_millis(ticks.sum::<u64>().saturating_mul(10)))
     }
 
     /// Where it listens on the loopback address.

@@ -8,14 +8,6 @@ use tokio_postgres::Client;
 use super::stage::{Stage, value};
 use crate::common::eventually;
 
-/// CPU time in ms of the processes that a process began and that have ended: the last two fields of four that its
-/// `stat` tells it in, in hundredths of a second.
-fn ended_children(pid: &str) -> f64 {
-    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap();
-    let fields: Vec<&str> = stat.rsplit_once(')').unwrap().1.split_whitespace().collect();
-    fields[13..15].iter().map(|ticks| ticks.parse::<f64>().unwrap() * 10.0).sum()
-}
-
 /// Ends a session, and waits until its process has ended too.
 async fn leave(session: Client) {
     let process = format!("/proc/{}", value(&session, "select pg_backend_pid()").await);
@@ -36,8 +28,7 @@ async fn what_parallel_workers_use_is_charged_too() {
         .unwrap();
     ann.batch_execute("analyze big").await.unwrap();
     leave(ann).await;
-    let postmaster = value(&root, "select split_part(pg_read_file('postmaster.pid'), E'\\n', 1)").await;
-    let before = ended_children(&postmaster);
+    let before = stage.postgres.cpu_of_ended().unwrap();
 
     let ann = stage.ann().await;
     let eager =
@@ -55,7 +46,7 @@ async fn what_parallel_workers_use_is_charged_too() {
     }
     leave(ann).await;
     // Ten of eleven executions were explained; logging in is nobody's.
-    let used = (ended_children(&postmaster) - before) * 10.0 / 11.0;
+    let used = (stage.postgres.cpu_of_ended().unwrap() - before).as_secs_f64() * 1e3 * 10.0 / 11.0;
     let share = charged / used;
     // Root hears of a worker's whole life; others miss what it does behind the last look.
     let is_root = Command::new("id").arg("-u").output().unwrap().stdout == b"0\n";
