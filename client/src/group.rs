@@ -155,6 +155,13 @@ impl Group {
         self.cell.node_state()
     }
 
+    /// How long the group takes to pay what it owes on this node and what waits for it, at the rate that it was leased
+    /// last. A refusal cannot tell while the controller gathers tokens for a large operation, in place of a rate.
+    /// `None` before it was leased any.
+    pub fn pays_within(&self) -> Option<Duration> {
+        self.cell.pays_within().map(|span| Duration::from_micros(span.0))
+    }
+
     /// RU in this node's bucket of the group, but for what was spent in the last tenth of a second; `None` when the
     /// group is unlimited. Cheaper than [`Group::state`], which counts everything up to this moment.
     pub fn remaining(&self) -> Option<Ru> {

@@ -30,6 +30,11 @@ impl GroupCell {
             let applied = state.node.on_grant(now, seq, grant);
             if applied {
                 state.proof = proof;
+                if let Grant::Leased(terms) = grant
+                    && terms.rate > Rate::ZERO
+                {
+                    state.leased = terms.rate;
+                }
                 self.known.store(!matches!(grant, Grant::UnknownGroup), Ordering::Relaxed);
                 for listener in state.listening.drain(..) {
                     // Who does not wait any more need not know.

@@ -22,7 +22,7 @@ use std::sync::{Arc, PoisonError};
 
 use tidegate_core::node::{Acquired, LeaseState, NodeGroup, NodeState, Refusal, WaiterId};
 use tidegate_core::ranks::Ranks;
-use tidegate_core::units::{Ru, Time};
+use tidegate_core::units::{Rate, Ru, Span, Time};
 use tidegate_core::usage::{Consumption, Usage};
 use tidegate_cost_model::Charge;
 use tokio::sync::oneshot;
@@ -66,6 +66,8 @@ pub(crate) struct CellState {
     slot: Option<Slot>,
     /// What the controller handed out with the lease, to be shown when renewing; opaque.
     proof: Vec<u8>,
+    /// The last rate it was leased that was more than nothing.
+    leased: Rate,
     /// The newest `Renew` that named the group; 0 for none.
     asked_seq: u64,
     /// In the session's due set.
@@ -412,6 +414,15 @@ impl GroupCell {
         self.if_awake(|state, now| state.node.state(now)).unwrap_or_else(asleep)
     }
 
+    /// How long it takes to pay what it owes and what waits, at the rate it was leased last that was more than nothing.
+    pub(crate) fn pays_within(self: &Arc<Self>) -> Option<Span> {
+        let within = self.if_awake(|state, now| {
+            let node = state.node.state(now);
+            state.leased.time_for(node.debt + node.backlog)
+        });
+        within.flatten()
+    }
+
     /// RU in the bucket, but for what threads spent in the last tenth of a second; `None` when unlimited.
     pub(crate) fn remaining(&self) -> Option<Ru> {
         let micro = self.remaining.load(Ordering::Relaxed);
@@ -490,6 +501,7 @@ impl CellState {
             busy: false,
             slot,
             proof: Vec::new(),
+            leased: Rate::ZERO,
             asked_seq: 0,
             announced: false,
             quiet_until: Time(0),

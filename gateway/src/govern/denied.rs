@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use tidegate_client::{Group, GroupError, Refused};
+use tidegate_client::{Group, GroupError, Rate, Refused};
 use tidegate_sql::{Code, SqlError};
 
 use super::own::EXPLAINED_ROWS;
@@ -31,10 +31,13 @@ impl Denied {
     pub(crate) fn refused(refused: &Refused, group: &Group, waited: Duration) -> Self {
         let name = refused.group();
         let waited = format!("{:.1} s", waited.as_secs_f64());
-        let retry = refused.retry_after().map(|after| format!("{:.1} s", after.as_secs_f64()));
+        let state = group.state();
+        let told = refused.retry_after();
+        // Without a rate, as tokens are gathered for it at the controller, only what was leased before tells when.
+        let gathered = matches!(refused, Refused::Throttled { .. }) && state.rate == Rate::ZERO;
+        let retry = if gathered { told.max(group.pays_within()) } else { told };
         let (code, message) = match refused {
             Refused::Throttled { .. } => {
-                let state = group.state();
                 let balance = if state.debt.is_positive() {
                     format!("owes {}", state.debt)
                 } else {
@@ -55,7 +58,7 @@ impl Denied {
             other => (Code::QUOTA, other.to_string()),
         };
         let hint = match (retry, refused) {
-            (Some(after), _) => format!("Retry after {after}."),
+            (Some(after), _) => format!("Retry after {:.1} s.", after.as_secs_f64()),
             (None, Refused::UnknownGroup { .. }) => {
                 "Create it, or bind the user to another group.".to_owned()
             }

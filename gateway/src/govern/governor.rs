@@ -218,6 +218,11 @@ impl Governor {
         self.rules.book().limit(group)
     }
 
+    /// How long a statement of a group waits at most.
+    pub(super) fn max_wait(&self, group: &GroupName) -> Duration {
+        self.rules.book().max_wait(group).unwrap_or(self.policy.max_wait)
+    }
+
     /// Learns what a statement cost.
     pub(super) fn learn(&self, template: &Template, cost: Ru) {
         self.estimator.observe(template.fingerprint(), template.kind(), cost);
@@ -300,8 +305,7 @@ impl Request {
     ) -> Result<Box<Running>, Denied> {
         let began = clock::now();
         let governor = Arc::clone(&self.case.governor);
-        let own = governor.rules.book().max_wait(group.name());
-        let deadline = began.checked_add(own.unwrap_or(governor.policy.max_wait)).unwrap_or(began);
+        let deadline = began.checked_add(governor.max_wait(group.name())).unwrap_or(began);
         loop {
             let answer = payer.acquire_by(self.estimate, deadline).await.map(Permit::into_owned);
             let waited = began.elapsed();

@@ -164,6 +164,11 @@ impl Running {
         self.convicted == Some(Action::Cooldown)
     }
 
+    /// How long its group has it wait at most.
+    pub(crate) fn patience(&self) -> Duration {
+        self.case.governor.max_wait(self.group.name())
+    }
+
     /// What it cost so far; it goes on.
     pub(crate) fn so_far(&mut self, counted: Option<Usage>, progress: Progress) -> Ended {
         let used = self.used(counted, progress).plus(&self.requests(progress));

@@ -9,6 +9,7 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use crate::alarm::Alarm;
+use crate::clock;
 use crate::govern::Verdict;
 
 /// Between two looks at a statement that goes on.
@@ -18,6 +19,8 @@ const LOOK: Duration = Duration::from_millis(100);
 const LOOK_BYTES: u64 = 1_048_576;
 /// Looks between two reads from the server for a statement that cools down.
 const COOLDOWN: u32 = 10;
+/// How long a result is held at least for the debt of its group, before some of it passes all the same.
+const LEAST_HOLD: Duration = Duration::from_secs(1);
 /// Looks between two requests to end the same statement.
 const AGAIN: u32 = 10;
 
@@ -41,11 +44,23 @@ pub(crate) struct Pace {
     /// By the clock.
     looks: u32,
     holding: bool,
+    /// Since when the result is held for the debt of its group.
+    held: Option<Instant>,
+    /// That was for long enough: it passes until so many bytes more have.
+    relented: bool,
 }
 
 impl Pace {
     pub(crate) fn new() -> Self {
-        Self { alarm: Alarm::new(), next: None, next_bytes: LOOK_BYTES, looks: 0, holding: false }
+        Self {
+            alarm: Alarm::new(),
+            next: None,
+            next_bytes: LOOK_BYTES,
+            looks: 0,
+            holding: false,
+            held: None,
+            relented: false,
+        }
     }
 
     /// Nothing is to be read from the server until the next look.
@@ -64,6 +79,7 @@ impl Pace {
     ) -> Poll<Due> {
         if passed >= self.next_bytes {
             self.next_bytes = passed.saturating_add(LOOK_BYTES);
+            self.relented = false;
             return Poll::Ready(Due::Bytes);
         }
         let next = *self.next.get_or_insert_with(|| after(began));
@@ -76,13 +92,27 @@ impl Pace {
     }
 
     /// Holds or takes the result as was decided about the statement: one that cools down by its rule, one that is
-    /// `spared` not for its debt.
-    pub(crate) fn obey(&mut self, verdict: &Verdict, cools_down: bool, spared: bool) {
+    /// `spared` not for its debt, and no other for longer than its group's `patience` at a time. A client must not wait
+    /// for an hour for the one row of a statement that has cost an hour's RU: its group refuses the next one.
+    pub(crate) fn obey(&mut self, verdict: &Verdict, cools_down: bool, spared: bool, patience: Duration) {
         self.holding = match verdict {
-            Verdict::Goes | Verdict::Dies(_) => false,
             Verdict::Holds if cools_down => !self.looks.is_multiple_of(COOLDOWN),
-            Verdict::Holds => !spared,
+            Verdict::Holds if !spared => return self.hold(patience),
+            _ => false,
         };
+        self.held = None;
+    }
+
+    fn hold(&mut self, patience: Duration) {
+        if !self.relented {
+            let now = clock::now();
+            let since = *self.held.get_or_insert(now);
+            self.relented = now.saturating_duration_since(since) >= patience.max(LEAST_HOLD);
+        }
+        self.holding = !self.relented;
+        if self.relented {
+            self.held = None;
+        }
     }
 
     /// Whether it is time to ask again for the end of a statement that was to be ended and goes on.
@@ -93,6 +123,7 @@ impl Pace {
     /// The statement has ended; another one may be next.
     pub(crate) fn ended(&mut self) {
         (self.next, self.next_bytes, self.looks, self.holding) = (None, LOOK_BYTES, 0, false);
+        (self.held, self.relented) = (None, false);
     }
 }
 
@@ -105,7 +136,8 @@ mod tests {
     use std::future::poll_fn;
 
     use super::*;
-    use crate::clock;
+
+    const LONG: Duration = Duration::from_secs(10);
 
     /// Why the next look is due, and how many tens of milliseconds after the beginning.
     async fn due(pace: &mut Pace, began: Instant, deadline: Option<Instant>, passed: u64) -> (Due, u128) {
@@ -145,21 +177,45 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn debt_holds_a_result_and_cooling_takes_a_tenth_of_it() {
         let (mut pace, began) = (Pace::new(), clock::now());
-        pace.obey(&Verdict::Holds, false, true);
+        pace.obey(&Verdict::Holds, false, true, LONG);
         assert!(!pace.holds(), "it is inside a transaction");
-        pace.obey(&Verdict::Holds, false, false);
+        pace.obey(&Verdict::Holds, false, false, LONG);
         assert!(pace.holds());
-        pace.obey(&Verdict::Goes, false, false);
+        pace.obey(&Verdict::Goes, false, false, LONG);
         assert!(!pace.holds());
         let mut taken = 0;
         for _ in 0..100 {
             due(&mut pace, began, None, 0).await;
-            pace.obey(&Verdict::Holds, true, true);
+            pace.obey(&Verdict::Holds, true, true, LONG);
             taken += u32::from(!pace.holds());
         }
         assert_eq!(taken, 10);
-        pace.obey(&Verdict::Holds, false, false);
+        pace.obey(&Verdict::Holds, false, false, LONG);
         pace.ended();
         assert!(!pace.holds(), "another statement");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn debt_holds_a_result_no_longer_than_its_group_waits_and_then_some_of_it_passes() {
+        for (patience, looks) in [(Duration::from_secs(3), 30), (Duration::ZERO, 10)] {
+            let (mut pace, began) = (Pace::new(), clock::now());
+            let mut passed = 0;
+            for round in 0..3 {
+                pace.obey(&Verdict::Holds, false, false, patience);
+                for _ in 0..looks {
+                    assert!(pace.holds(), "{patience:?} {round}");
+                    assert_eq!(due(&mut pace, began, None, passed).await.0, Due::Time);
+                    pace.obey(&Verdict::Holds, false, false, patience);
+                }
+                // By the clock it goes on passing, by its bytes it is held again.
+                for _ in 0..20 {
+                    assert!(!pace.holds(), "{patience:?} {round}");
+                    assert_eq!(due(&mut pace, began, None, passed).await.0, Due::Time);
+                    pace.obey(&Verdict::Holds, false, false, patience);
+                }
+                passed += LOOK_BYTES;
+                assert_eq!(due(&mut pace, began, None, passed).await.0, Due::Bytes);
+            }
+        }
     }
 }

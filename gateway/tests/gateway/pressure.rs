@@ -75,3 +75,26 @@ async fn a_large_result_of_mysql_comes_as_fast_as_it_is_paid_for() {
     let rows = ann.query_stream::<Vec<u8>, _>("select repeat('x', 10000) from seq_1_to_10000").await.unwrap();
     is_held(rows.map(|row| row.unwrap().len()), async || other.query_drop("select 1").await.unwrap()).await;
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_row_that_cost_more_than_its_group_has_in_an_hour_comes_all_the_same() {
+    let stage = postgres::stage::Stage::new().await;
+    let (admin, ann) = (stage.admin().await, stage.ann().await);
+    admin.batch_execute("create resource group poor ru_per_sec = 0.1 max_wait = '1s'").await.unwrap();
+    admin.batch_execute("alter user ann resource group poor").await.unwrap();
+    let group = "select current_resource_group()";
+    eventually("ann is in the group", async || postgres::stage::value(&ann, group).await == "poor").await;
+    // It is written to a file on its way, so that it costs thousands of RU.
+    let dear = "select count(*) from generate_series(1, 500000)";
+    let began = Instant::now();
+    eventually("the group has its first tokens", async || ann.simple_query(dear).await.is_ok()).await;
+    assert!(began.elapsed() < Duration::from_secs(60), "{:?}", began.elapsed());
+    let refused = ann.simple_query("select 1").await.unwrap_err();
+    let (told, hint) = refused.as_db_error().map(|error| (error.message(), error.hint().unwrap())).unwrap();
+    let owed = told.strip_prefix("resource group poor is out of request units: it owes ").expect(told);
+    let owed: f64 = owed.split(' ').next().unwrap().parse().unwrap();
+    // However the tokens for the next statement come, it is told when the debt is paid; an hour is told at most.
+    let after: f64 =
+        hint.strip_prefix("Retry after ").and_then(|hint| hint.strip_suffix(" s.")).unwrap().parse().unwrap();
+    assert!(after > (owed / 0.1 * 0.9).min(3_500.0), "it owes {owed}, and {hint}");
+}

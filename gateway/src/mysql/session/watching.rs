@@ -76,7 +76,7 @@ impl Session {
             bytes_out: seen.response_bytes,
         };
         let verdict = admitted.running.look(counted, progress);
-        self.pace.obey(&verdict, admitted.running.cools_down(), spared);
+        self.pace.obey(&verdict, admitted.running.cools_down(), spared, admitted.running.patience());
         if let Verdict::Dies(denied) = verdict {
             let refusal = Refusal::from(&denied);
             admitted.killed = Some(Killed { refusal: refusal.clone(), failed: 0 });

@@ -45,7 +45,7 @@ impl Session {
         let progress = unit.progress;
         let Some(running) = &mut unit.running else { return };
         let verdict = running.look(counted, progress);
-        self.pace.obey(&verdict, running.cools_down(), spared);
+        self.pace.obey(&verdict, running.cools_down(), spared, running.patience());
         if let Verdict::Dies(denied) = verdict {
             self.talk.killed(message::error(&denied));
             self.cancel();
