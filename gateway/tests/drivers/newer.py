@@ -20,7 +20,7 @@ def connect(how, version):
 
 
 def cancelled(session, cancel):
-    timer = threading.Timer(0.3, cancel)
+    timer = threading.Timer(0.7, cancel)
     timer.start()
     try:
         return session.execute("select pg_sleep(60)").fetchall()

@@ -1,7 +1,6 @@
 //! Statements that PostgreSQL runs with parallel workers.
 
 use std::path::Path;
-use std::process::Command;
 
 use tokio_postgres::Client;
 
@@ -48,8 +47,6 @@ async fn what_parallel_workers_use_is_charged_too() {
     // Ten of eleven executions were explained; logging in is nobody's.
     let used = (stage.postgres.cpu_of_ended().unwrap() - before).as_secs_f64() * 1e3 * 10.0 / 11.0;
     let share = charged / used;
-    // Root hears of a worker's whole life; others miss what it does behind the last look.
-    let is_root = Command::new("id").arg("-u").output().unwrap().stdout == b"0\n";
-    let least = if is_root { 0.9 } else { 0.7 };
-    assert!((least..1.05).contains(&share), "{charged} ms charged of {used}");
+    // Who may not hear of a worker's whole life misses what it does behind the last look.
+    assert!((0.8..1.05).contains(&share), "{charged} ms charged of {used}");
 }
