@@ -9,6 +9,11 @@ pub(crate) fn now() -> Instant {
     Instant::now()
 }
 
+/// So much later; the same moment where that is beyond what the clock can tell.
+pub(crate) fn after(moment: Instant, pause: Duration) -> Instant {
+    moment.checked_add(pause).unwrap_or(moment)
+}
+
 /// The output of `work`, or `None` when it takes longer than `limit`.
 pub(crate) async fn within<F: Future>(limit: Duration, work: F) -> Option<F::Output> {
     tokio::time::timeout(limit, work).await.ok()

@@ -31,13 +31,14 @@ impl Denied {
     pub(crate) fn refused(refused: &Refused, group: &Group, waited: Duration) -> Self {
         let name = refused.group();
         let waited = format!("{:.1} s", waited.as_secs_f64());
-        let state = group.state();
-        let told = refused.retry_after();
-        // Without a rate, as tokens are gathered for it at the controller, only what was leased before tells when.
-        let gathered = matches!(refused, Refused::Throttled { .. }) && state.rate == Rate::ZERO;
-        let retry = if gathered { told.max(group.pays_within()) } else { told };
+        let mut retry = refused.retry_after();
         let (code, message) = match refused {
             Refused::Throttled { .. } => {
+                let state = group.state();
+                // Without a rate, as tokens are gathered for it at the controller, what was leased before tells when.
+                if state.rate == Rate::ZERO {
+                    retry = retry.max(group.pays_within());
+                }
                 let balance = if state.debt.is_positive() {
                     format!("owes {}", state.debt)
                 } else {

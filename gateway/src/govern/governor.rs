@@ -305,7 +305,7 @@ impl Request {
     ) -> Result<Box<Running>, Denied> {
         let began = clock::now();
         let governor = Arc::clone(&self.case.governor);
-        let deadline = began.checked_add(governor.max_wait(group.name())).unwrap_or(began);
+        let deadline = clock::after(began, governor.max_wait(group.name()));
         loop {
             let answer = payer.acquire_by(self.estimate, deadline).await.map(Permit::into_owned);
             let waited = began.elapsed();

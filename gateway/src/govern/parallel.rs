@@ -16,6 +16,7 @@ use tokio::time::Instant;
 use super::counters::Counters;
 use super::exits::Exits;
 use crate::alarm::Alarm;
+use crate::clock::after;
 
 /// From the beginning of a statement to the first look. Few that end before that are worth a worker to PostgreSQL.
 const FIRST: Duration = Duration::from_millis(10);
@@ -137,8 +138,4 @@ impl Workers {
             self.exits = None;
         }
     }
-}
-
-fn after(moment: Instant, pause: Duration) -> Instant {
-    moment.checked_add(pause).unwrap_or(moment)
 }

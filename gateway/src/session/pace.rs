@@ -82,10 +82,10 @@ impl Pace {
             self.relented = false;
             return Poll::Ready(Due::Bytes);
         }
-        let next = *self.next.get_or_insert_with(|| after(began));
+        let next = *self.next.get_or_insert_with(|| clock::after(began, LOOK));
         let next = deadline.map_or(next, |deadline| deadline.min(next));
         let now = ready!(self.alarm.poll(cx, next));
-        self.next = Some(after(now));
+        self.next = Some(clock::after(now, LOOK));
         self.looks = self.looks.saturating_add(1);
         self.next_bytes = passed.saturating_add(LOOK_BYTES);
         Poll::Ready(Due::Time)
@@ -125,10 +125,6 @@ impl Pace {
         (self.next, self.next_bytes, self.looks, self.holding) = (None, LOOK_BYTES, 0, false);
         (self.held, self.relented) = (None, false);
     }
-}
-
-fn after(moment: Instant) -> Instant {
-    moment.checked_add(LOOK).unwrap_or(moment)
 }
 
 #[cfg(test)]
