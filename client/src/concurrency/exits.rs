@@ -7,7 +7,7 @@ use tidegate_core::units::{Ru, Span, Time};
 
 use super::explore;
 use super::purses::{POOL, busy, end, full, look};
-use super::world::{FAR, GiveUp, settle, work};
+use super::world::{FAR, GiveUp, charged_by, settle, work};
 use crate::permit::Permit;
 use crate::seat::seat;
 use crate::sync::Mutex;
@@ -55,10 +55,7 @@ fn a_full_purse_outlives_its_thread() {
                 let group = group.clone();
                 work(async move { look(&group) })
             };
-            let mut charged = 2;
-            for worker in lines {
-                charged += worker.await.unwrap();
-            }
+            let mut charged = 2 + charged_by(lines).await;
             looker.await.unwrap();
             let left = std::mem::take(&mut *left.lock().unwrap());
             charged += left.into_iter().map(|permit| settle(permit, 2)).sum::<i64>();
@@ -95,10 +92,7 @@ fn who_ends_while_waiting_leaves_everything_to_others() {
                     charged
                 })
             });
-            let mut charged = 2;
-            for worker in leaving.into_iter().chain(behind) {
-                charged += worker.await.unwrap();
-            }
+            let mut charged = 2 + charged_by(leaving.into_iter().chain(behind)).await;
             assert_eq!(charged, 33);
             let heir = {
                 let group = group.clone();

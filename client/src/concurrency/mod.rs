@@ -26,7 +26,7 @@ use crate::group::Group;
 use crate::hub::Hub;
 use crate::refused::Refused;
 use crate::virtual_time;
-use world::{FAR, GiveUp, World, assert_quiet, lump, settle, work};
+use world::{FAR, GiveUp, World, assert_quiet, charged_by, lump, settle, work};
 
 /// Schedules per scenario and scheduler.
 fn schedules() -> usize {
@@ -107,10 +107,7 @@ fn every_token_granted_is_spent_or_in_hand() {
             };
             gone.abort();
             // Aborted while it waited, or done.
-            let mut charged = gone.await.unwrap_or(0);
-            for worker in [exact, cheap, dropped, fickle] {
-                charged += worker.await.unwrap();
-            }
+            let charged = gone.await.unwrap_or(0) + charged_by([exact, cheap, dropped, fickle]).await;
             // The session has finished what it was doing.
             world.end().await;
             assert_conserved(&group, &granted, charged);
@@ -147,10 +144,7 @@ fn a_group_may_fall_asleep_at_any_moment() {
                     0
                 })
             };
-            let mut charged = 0;
-            for worker in workers.into_iter().chain([sleeper]) {
-                charged += worker.await.unwrap();
-            }
+            let charged = charged_by(workers.into_iter().chain([sleeper])).await;
             world.end().await;
             assert_conserved(&group, &granted, charged);
             assert_eq!(group.consumption().operations, 4);
@@ -201,10 +195,7 @@ fn a_sleeping_group_may_be_put_away_at_any_moment() {
                     0
                 })
             };
-            let mut charged = 0;
-            for worker in workers.into_iter().chain([sleeper]) {
-                charged += worker.await.unwrap();
-            }
+            let charged = charged_by(workers.into_iter().chain([sleeper])).await;
             world.end().await;
             let group = named(&hub);
             assert_conserved(&group, &granted, charged);
@@ -323,10 +314,7 @@ fn closing_answers_everyone_and_waits_for_the_last_permit() {
             closing.await.unwrap();
             assert_eq!(group.cell.open(), 0);
             assert!(matches!(group.try_acquire(Ru(1)), Err(Refused::ShutDown { .. })));
-            let mut charged = 0;
-            for worker in workers {
-                charged += worker.await.unwrap();
-            }
+            let charged = charged_by(workers).await;
             assert_quiet(&group.cell);
             assert_eq!(group.consumption().ru().0, charged);
             assert!(granted.load(Ordering::Relaxed) >= charged);

@@ -10,7 +10,7 @@ use tidegate_core::group::{ClientId, GroupId, GroupSpec};
 use tidegate_core::units::{Rate, Ru, Span, Time};
 
 use super::explore;
-use super::world::{FAR, World, assert_quiet, settle, work};
+use super::world::{FAR, World, assert_quiet, charged_by, settle, work};
 use crate::group::Group;
 use crate::permit::Permit;
 use crate::refused::Refused;
@@ -92,10 +92,7 @@ fn purses_make_nothing_and_lose_nothing() {
                     group.cell.renew_now();
                 })
             };
-            let mut charged = 2;
-            for worker in workers {
-                charged += worker.await.unwrap();
-            }
+            let charged = 2 + charged_by(workers).await;
             looker.await.unwrap();
             end(world, &group, charged).await;
             assert_eq!(group.consumption().operations, 11);
@@ -170,10 +167,7 @@ fn what_comes_back_from_purses_wakes_who_waits_for_it() {
                     settle(permit, all)
                 })
             };
-            let mut charged = 2;
-            for worker in others.into_iter().chain([large]) {
-                charged += worker.await.unwrap();
-            }
+            let charged = 2 + charged_by(others.into_iter().chain([large])).await;
             end(world, &group, charged).await;
         });
     });
@@ -217,10 +211,7 @@ fn permits_are_settled_in_other_threads() {
                     })
                 })
                 .collect();
-            let mut charged = 2;
-            for worker in workers {
-                charged += worker.await.unwrap();
-            }
+            let mut charged = 2 + charged_by(workers).await;
             let table = std::mem::take(&mut *table.lock().unwrap());
             charged += table.into_iter().map(settled).sum::<i64>();
             assert_eq!(charged, 2 + 3 * (2 + 16 + 9));
@@ -314,10 +305,7 @@ fn closing_shuts_the_purses() {
             };
             closing.await.unwrap();
             assert!(matches!(group.try_acquire(Ru(1)), Err(Refused::ShutDown { .. })));
-            let mut charged = 2;
-            for worker in workers {
-                charged += worker.await.unwrap();
-            }
+            let charged = 2 + charged_by(workers).await;
             assert_quiet(&group.cell);
             assert_eq!(group.consumption().ru().0, charged);
             world.end().await;

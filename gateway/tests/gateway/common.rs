@@ -45,6 +45,18 @@ pub(crate) fn says(client: &mut Command, script: &[u8]) -> Vec<u8> {
     said
 }
 
+/// Fails where what a client saw directly and through the gateway differ.
+#[track_caller]
+pub(crate) fn same(direct: &[u8], through: &[u8]) {
+    if let Some(at) = direct.iter().zip(through).position(|(one, other)| one != other) {
+        let near = |text: &[u8]| {
+            String::from_utf8_lossy(&text[at.saturating_sub(200)..(at + 200).min(text.len())]).into_owned()
+        };
+        panic!("at byte {at}:\n{}\n--- through the gateway:\n{}", near(direct), near(through));
+    }
+    assert_eq!(direct.len(), through.len());
+}
+
 /// Tries until it is so.
 pub(crate) async fn eventually(what: &str, mut check: impl AsyncFnMut() -> bool) {
     for _ in 0..600 {

@@ -19,7 +19,7 @@ pub(crate) fn python(program: &str) -> Command {
     python
 }
 
-pub(crate) fn java(protocol: &str, jar: &str) -> Command {
+fn java(protocol: &str, jar: &str) -> Command {
     let mut java = Command::new("java");
     java.args([
         "-Xshare:auto",
@@ -83,22 +83,30 @@ pub(crate) fn same(direct: u16, through: u16, least: usize, command: impl Fn() -
     assert_eq!(more(&through), more(&direct), "behind the same lines of {:?}", command());
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn drivers_of_postgresql_see_the_same() {
-    let stage = crate::postgres::stage::Stage::new().await;
-    let (direct, through) = (stage.postgres.port(), stage.port());
+/// All drivers of PostgreSQL that Debian and Go have.
+pub(crate) fn of_postgresql(direct: u16, through: u16) {
     same(direct, through, 20, || python("postgres.py"));
     same(direct, through, 45, || java("postgres", "postgresql.jar"));
     same(direct, through, 80, || go("./postgres"));
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn drivers_of_mysql_see_the_same() {
-    let stage = crate::mysql::stage::Stage::new().await;
-    let (direct, through) = (stage.server.port(), stage.port());
+/// And those of MySQL.
+pub(crate) fn of_mysql(direct: u16, through: u16) {
     same(direct, through, 17, || python("mysql.py"));
     same(direct, through, 85, || java("mysql", "mariadb-java-client.jar"));
     same(direct, through, 60, || go("./mysql"));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn drivers_of_postgresql_see_the_same() {
+    let stage = crate::postgres::stage::Stage::new().await;
+    of_postgresql(stage.postgres.port(), stage.port());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn drivers_of_mysql_see_the_same() {
+    let stage = crate::mysql::stage::Stage::new().await;
+    of_mysql(stage.server.port(), stage.port());
 }
 
 /// The lines of a driver that explains: what it did, and whether parts and total were as they must be.

@@ -56,8 +56,7 @@ async fn a_large_result_of_postgresql_comes_as_fast_as_it_is_paid_for() {
     let (admin, ann, other) = (stage.admin().await, stage.ann().await, stage.admin().await);
     admin.batch_execute(&format!("create resource group slow ru_per_sec = {RATE}")).await.unwrap();
     admin.batch_execute("alter user ann resource group slow").await.unwrap();
-    let group = "select current_resource_group()";
-    eventually("ann is in the group", async || postgres::stage::value(&ann, group).await == "slow").await;
+    postgres::stage::is_in(&ann, "slow").await;
     eventually("it has its lease", async || ann.simple_query("select 1").await.is_ok()).await;
     let rows = "copy (select repeat('x', 10000) from generate_series(1, 10000)) to stdout";
     let rows = ann.copy_out(rows).await.unwrap().map(|row| row.unwrap().len());
@@ -82,8 +81,7 @@ async fn a_row_that_cost_more_than_its_group_has_in_an_hour_comes_all_the_same()
     let (admin, ann) = (stage.admin().await, stage.ann().await);
     admin.batch_execute("create resource group poor ru_per_sec = 0.1 max_wait = '1s'").await.unwrap();
     admin.batch_execute("alter user ann resource group poor").await.unwrap();
-    let group = "select current_resource_group()";
-    eventually("ann is in the group", async || postgres::stage::value(&ann, group).await == "poor").await;
+    postgres::stage::is_in(&ann, "poor").await;
     // It is written to a file on its way, so that it costs thousands of RU.
     let dear = "select count(*) from generate_series(1, 500000)";
     let began = Instant::now();

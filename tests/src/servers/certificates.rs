@@ -6,7 +6,7 @@ use std::process::Command;
 
 use tempfile::TempDir;
 
-use super::{ServerError, give, io_error, output};
+use super::{ServerError, give, installed, io_error};
 
 /// Files in a folder of their own, readable by servers.
 #[derive(Debug)]
@@ -64,11 +64,6 @@ impl Certificates {
     fn openssl<'a>(&self, arguments: impl IntoIterator<Item = &'a str>) -> Result<(), ServerError> {
         let mut openssl = Command::new("openssl");
         openssl.args(arguments).current_dir(self.folder.path());
-        match output(&mut openssl) {
-            Err(ServerError::Io { error, .. }) if error.kind() == std::io::ErrorKind::NotFound => {
-                Err(ServerError::Absent { program: "openssl".to_owned(), package: "openssl" })
-            }
-            done => done.map(drop),
-        }
+        installed(&mut openssl, "openssl", "openssl").map(drop)
     }
 }

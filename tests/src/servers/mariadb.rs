@@ -1,9 +1,8 @@
 //! MariaDB.
 
-use std::io::ErrorKind;
 use std::process::Command;
 
-use super::{ROOT, ServerError, Site, as_nobody, io_error, output};
+use super::{ROOT, ServerError, Site, as_nobody, installed, io_error, output};
 
 /// A running server.
 #[derive(Debug)]
@@ -22,12 +21,7 @@ impl MariaDb {
         let mut init = Command::new("mariadb-install-db");
         init.args(["--no-defaults", "--auth-root-authentication-method=normal", "--skip-test-db"]);
         init.arg(format!("--datadir={}", site.data().display())).env("TMPDIR", site.tmp());
-        match output(as_nobody(&mut init)?) {
-            Err(ServerError::Io { error, .. }) if error.kind() == ErrorKind::NotFound => {
-                return Err(ServerError::Absent { program: "MariaDB".to_owned(), package: "mariadb-server" });
-            }
-            made => made?,
-        };
+        installed(as_nobody(&mut init)?, "MariaDB", "mariadb-server")?;
         let mut server = Self { site, options: options.iter().map(ToString::to_string).collect() };
         server.run()?;
         let (user, password) = ROOT;
@@ -42,20 +36,9 @@ impl MariaDb {
     /// # Errors
     /// It does not come up.
     pub fn run(&mut self) -> Result<(), ServerError> {
-        let data = self.site.data();
         let mut server = Command::new("mariadbd");
-        server.args(["--no-defaults", "--bind-address=127.0.0.1", "--local-infile=1"]);
-        server.args(["--innodb-flush-log-at-trx-commit=0", "--max-allowed-packet=128M", "--skip-log-bin"]);
-        for (option, value) in [
-            ("datadir", data.display().to_string()),
-            ("socket", data.join("s").display().to_string()),
-            ("pid-file", data.join("pid").display().to_string()),
-            ("port", self.site.port.to_string()),
-        ] {
-            server.arg(format!("--{option}={value}"));
-        }
-        server.args(&self.options).env("TMPDIR", self.site.tmp());
-        self.site.run(&mut server, answers)
+        server.args(["--no-defaults", "--skip-log-bin"]);
+        run(&mut self.site, &mut server, &self.options)
     }
 
     /// Kills it at once.
@@ -89,8 +72,24 @@ impl MariaDb {
     }
 }
 
+/// Runs a server of either kind at a site, with what it needs there and these options behind it.
+pub(super) fn run(site: &mut Site, server: &mut Command, options: &[String]) -> Result<(), ServerError> {
+    let data = site.data();
+    server.args(["--bind-address=127.0.0.1", "--local-infile=1", "--max-allowed-packet=128M"]);
+    server.arg("--innodb-flush-log-at-trx-commit=0").env("TMPDIR", site.tmp());
+    for (option, value) in [
+        ("datadir", data.display().to_string()),
+        ("socket", data.join("s").display().to_string()),
+        ("pid-file", data.join("pid").display().to_string()),
+        ("port", site.port.to_string()),
+    ] {
+        server.arg(format!("--{option}={value}"));
+    }
+    site.run(server.args(options), answers)
+}
+
 /// Whether the server at a site answers its superuser.
-pub(super) fn answers(site: &Site) -> Result<bool, ServerError> {
+fn answers(site: &Site) -> Result<bool, ServerError> {
     let look = client(site, "do 1").output().map_err(io_error("run mariadb"))?;
     Ok(look.status.success())
 }

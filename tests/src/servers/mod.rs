@@ -164,6 +164,16 @@ fn output(command: &mut Command) -> Result<Output, ServerError> {
     Err(ServerError::Failed { what, said: String::from_utf8_lossy(&said).into_owned() })
 }
 
+/// The same of a program that may not be installed.
+fn installed(command: &mut Command, program: &str, package: &'static str) -> Result<Output, ServerError> {
+    output(command).map_err(|error| match error {
+        ServerError::Io { error, .. } if error.kind() == io::ErrorKind::NotFound => {
+            ServerError::Absent { program: program.to_owned(), package }
+        }
+        other => other,
+    })
+}
+
 fn io_error(what: impl Into<String>) -> impl FnOnce(io::Error) -> ServerError {
     let what = what.into();
     move |error| ServerError::Io { what, error }

@@ -35,23 +35,11 @@ impl MySql {
     }
 
     fn run(&mut self) -> Result<(), ServerError> {
-        let (data, programs) = (self.site.data(), self.programs.display().to_string());
+        let programs = self.programs.display();
         let mut server = Command::new(self.programs.join("mysqld"));
-        server.env("LD_LIBRARY_PATH", &self.programs);
-        server.args(["--no-defaults", "--bind-address=127.0.0.1", "--skip-name-resolve", "--local-infile=1"]);
-        server.args(["--innodb-flush-log-at-trx-commit=0", "--max-allowed-packet=128M"]);
-        for (option, value) in [
-            ("basedir", programs.clone()),
-            ("lc-messages-dir", format!("{programs}/share")),
-            ("datadir", data.display().to_string()),
-            ("tmpdir", self.site.tmp().display().to_string()),
-            ("socket", data.join("s").display().to_string()),
-            ("pid-file", data.join("pid").display().to_string()),
-            ("port", self.site.port.to_string()),
-        ] {
-            server.arg(format!("--{option}={value}"));
-        }
-        self.site.run(&mut server, mariadb::answers)
+        server.env("LD_LIBRARY_PATH", &self.programs).args(["--no-defaults", "--skip-name-resolve"]);
+        server.args([format!("--basedir={programs}"), format!("--lc-messages-dir={programs}/share")]);
+        mariadb::run(&mut self.site, &mut server, &[])
     }
 
     /// Where it listens on the loopback address.

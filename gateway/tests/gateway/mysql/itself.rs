@@ -12,7 +12,7 @@ use tokio::task::spawn_blocking;
 use super::passed::SCRIPT;
 use super::stage::{self, error, is_in, login, value};
 use crate::common::{self, eventually};
-use crate::drivers::{self, go, java, python};
+use crate::drivers;
 
 /// MySQL with the user `ann` and tables for the sequences that MariaDB has of its own, and a gateway before it.
 struct Stage {
@@ -59,10 +59,8 @@ async fn its_clients_get_what_they_get_without_the_gateway() {
     let (direct, through) = (stage.server.port(), stage.port());
     let said = [direct, through].map(|port| stage::script(port, SCRIPT.as_bytes()));
     assert!(said[0].len() > 20_000_000, "{} bytes", said[0].len());
-    stage::same(&said[0], &said[1]);
-    drivers::same(direct, through, 17, || python("mysql.py"));
-    drivers::same(direct, through, 85, || java("mysql", "mariadb-java-client.jar"));
-    drivers::same(direct, through, 60, || go("./mysql"));
+    common::same(&said[0], &said[1]);
+    drivers::of_mysql(direct, through);
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -7,8 +7,8 @@ use mysql_async::{ChangeUserOpts, Conn, Params};
 use tidegate_gateway::raise_descriptor_limit;
 use tidegate_tests::servers::ROOT;
 
-use super::stage::{Stage, error, login, same, script, value};
-use crate::common::eventually;
+use super::stage::{Stage, error, login, script, value};
+use crate::common::{eventually, same};
 
 pub(super) const SCRIPT: &str = "
 create table t (id int primary key auto_increment, name varchar(50), v double, d datetime(3), b blob);

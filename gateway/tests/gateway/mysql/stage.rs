@@ -105,17 +105,6 @@ pub(crate) fn script(port: u16, script: &[u8]) -> Vec<u8> {
     common::says(&mut client, script)
 }
 
-/// Fails where the two differ.
-#[track_caller]
-pub(crate) fn same(direct: &[u8], passed: &[u8]) {
-    if direct != passed {
-        let at = direct.iter().zip(passed).position(|(one, other)| one != other).unwrap_or(0);
-        let shown =
-            |bytes: &[u8]| String::from_utf8_lossy(&bytes[at.saturating_sub(200)..][..400]).into_owned();
-        panic!("at byte {at}\n{}\n---\n{}", shown(direct), shown(passed));
-    }
-}
-
 /// A session.
 pub(crate) async fn login(port: u16, database: &str, (user, password): (&str, &str)) -> Conn {
     let opts = OptsBuilder::default()

@@ -8,7 +8,7 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::time::Instant;
 use tokio_postgres::{Client, NoTls};
 
-use super::stage::{Stage, gateway, login, state, value};
+use super::stage::{Stage, gateway, is_in, login, state, value};
 use crate::common::eventually;
 
 #[tokio::test(flavor = "multi_thread")]
@@ -19,10 +19,7 @@ async fn groups_are_made_bound_and_changed_over_the_same_connection() {
     admin.batch_execute("create resource group small ru_per_sec = 50 priority = low").await.unwrap();
     admin.batch_execute("alter user ann resource group small").await.unwrap();
     // A live session is moved at its next statement.
-    eventually("ann is in the group", async || {
-        value(&ann, "select current_resource_group()").await == "small"
-    })
-    .await;
+    is_in(&ann, "small").await;
     assert_eq!(state(ann.batch_execute("create resource group mine ru_per_sec = 1").await), "42501");
     assert_eq!(state(ann.batch_execute("set resource group default").await), "42501");
     assert_eq!(state(admin.batch_execute("create resource group small ru_per_sec = 1").await), "42710");
@@ -45,11 +42,10 @@ async fn a_group_in_debt_refuses_others_spares_transactions_and_keeps_sessions_u
     admin.batch_execute("create resource group tiny ru_per_sec = 2").await.unwrap();
     admin.batch_execute("alter user ann resource group tiny").await.unwrap();
     for session in [&ann, &locking] {
-        let group = "select current_resource_group()";
-        eventually("ann is in the group", async || value(session, group).await == "tiny").await;
+        is_in(session, "tiny").await;
     }
     eventually("it is inside a transaction", async || locking.batch_execute("begin").await.is_ok()).await;
-    // Some 100 RU of CPU: a minute's worth. The last of its result comes when that is paid for.
+    // Some 100 RU of CPU: a minute's worth. Its result is held meanwhile, for as long as a statement waits.
     let heavy = stage.ann().await;
     let slow = tokio::spawn(async move {
         let sql = "select count(*) from generate_series(1, 2000) a, generate_series(1, 2000) b where a <> b";
@@ -75,10 +71,7 @@ async fn a_group_in_debt_refuses_others_spares_transactions_and_keeps_sessions_u
     assert_eq!(state(locking.batch_execute("select 5").await), "53400");
     slow.abort();
     admin.batch_execute("alter user ann resource group default").await.unwrap();
-    eventually("ann is out of it", async || {
-        value(&ann, "select current_resource_group()").await == "default"
-    })
-    .await;
+    is_in(&ann, "default").await;
     assert_eq!(value(&ann, "select 3").await, "3");
 }
 
@@ -88,10 +81,7 @@ async fn what_statements_cost_adds_up_to_what_their_group_consumed() {
     let (admin, ann) = (stage.admin().await, stage.ann().await);
     admin.batch_execute("create resource group shop ru_per_sec = 100000").await.unwrap();
     admin.batch_execute("alter database shop resource group shop").await.unwrap();
-    eventually("ann is in the group", async || {
-        value(&ann, "select current_resource_group()").await == "shop"
-    })
-    .await;
+    is_in(&ann, "shop").await;
     ann.batch_execute("create table t (a int)").await.unwrap();
     let insert = ann.prepare("insert into t values ($1)").await.unwrap();
     for number in 0..50 {
@@ -294,11 +284,8 @@ async fn where_transactions_wait_they_wait_like_any_other() {
     ann.batch_execute("begin").await.unwrap();
     admin.batch_execute("create resource group tiny ru_per_sec = 0.1").await.unwrap();
     admin.batch_execute("alter user ann resource group tiny").await.unwrap();
-    eventually("ann is in the group", async || {
-        value(&ann, "select current_resource_group()").await == "tiny"
-    })
-    .await;
-    // A minute of debt, by what is over before it is looked at: a result would be held until it is paid.
+    is_in(&ann, "tiny").await;
+    // A minute of debt, by what is over before it is looked at, so that its result is not held.
     eventually("the group has tokens", async || {
         ann.simple_query("select count(*) from generate_series(1, 100000)").await.is_ok()
     })

@@ -3,12 +3,12 @@
 use std::path::Path;
 use std::process::Command;
 
-use tidegate_tests::servers::Postgres;
+use tidegate_tests::servers::{Postgres, ROOT};
 
 use super::stage::login;
 use super::tls::Stage;
 use crate::common::eventually;
-use crate::drivers::{self, go, java, python};
+use crate::drivers::{self, python};
 use crate::ways::{PLAIN, TLS};
 
 /// Psycopg 3 with its own libpq, where `./tests/run` installs it.
@@ -33,9 +33,7 @@ async fn clients_of_postgresql_18_see_the_same() {
     for through in [plain, secured] {
         drivers::same(direct, through, 42, || newest(&authority));
     }
-    drivers::same(direct, plain, 20, || python("postgres.py"));
-    drivers::same(direct, plain, 45, || java("postgres", "postgresql.jar"));
-    drivers::same(direct, plain, 80, || go("./postgres"));
+    drivers::of_postgresql(direct, plain);
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -43,7 +41,7 @@ async fn statements_of_postgresql_18_are_counted_by_the_kernel_and_governed() {
     let stage = Stage::of(Postgres::newer).await;
     let port = stage.gateway.addresses[PLAIN].port();
     let ann = login(port, "shop", ("ann", "ann")).await;
-    let admin = login(port, "postgres", tidegate_tests::servers::ROOT).await;
+    let admin = login(port, "postgres", ROOT).await;
     let told = ann.query("explain ru select count(*) from generate_series(1, 200000)", &[]).await.unwrap();
     let total: String = told[4].get("used");
     assert!(total.contains("counted by the kernel"), "{total}");

@@ -7,6 +7,7 @@ use tokio_postgres::types::ToSql;
 use tokio_postgres::{AsyncMessage, NoTls};
 
 use super::stage::{Stage, state, value};
+use crate::common::same;
 
 /// Types, nulls, errors, several statements, COPY both ways, cursors, notifications, prepared statements, unusual names,
 /// long rows, empty queries, bytes that are no UTF-8.
@@ -58,14 +59,7 @@ async fn psql_sees_the_same_to_the_byte() {
         (stage.psql(stage.postgres.port(), &script), stage.psql(stage.port(), &script))
     });
     assert!(direct.len() > 5_000_000, "{} bytes", direct.len());
-    let differs = direct.iter().zip(&through).position(|(a, b)| a != b);
-    if let Some(at) = differs {
-        let near = |text: &[u8]| {
-            String::from_utf8_lossy(&text[at.saturating_sub(200)..(at + 200).min(text.len())]).into_owned()
-        };
-        panic!("at byte {at}:\n{}\n--- through the gateway:\n{}", near(&direct), near(&through));
-    }
-    assert_eq!(direct.len(), through.len());
+    same(&direct, &through);
 }
 
 #[tokio::test(flavor = "multi_thread")]

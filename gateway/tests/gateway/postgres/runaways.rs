@@ -8,7 +8,7 @@ use tokio::io::AsyncWriteExt as _;
 use tokio::time::Instant;
 use tokio_postgres::{Client, SimpleQueryMessage};
 
-use super::stage::{Stage, kinds, message, ruled, rules_are_known, state, told, trusted, value};
+use super::stage::{Stage, is_in, kinds, message, ruled, rules_are_known, state, told, trusted, value};
 use crate::common::eventually;
 
 /// How much later than its limit a statement may end on a busy machine.
@@ -23,8 +23,7 @@ async fn a_runaway_is_killed_recorded_and_refused_the_next_time() {
     let rule = "query_limit = (exec_elapsed = '500ms', action = kill, watch = similar duration = '10m')";
     admin.batch_execute(&format!("create resource group r ru_per_sec = 100000 {rule}")).await.unwrap();
     admin.batch_execute("alter user ann resource group r").await.unwrap();
-    eventually("ann is in the group", async || value(&ann, "select current_resource_group()").await == "r")
-        .await;
+    is_in(&ann, "r").await;
     // The rule reaches the gateway by another way than the binding.
     tokio::time::sleep(Duration::from_secs(1)).await;
     let began = Instant::now();
@@ -273,8 +272,7 @@ async fn watches_of_an_operator_hold_until_they_end() {
     // Without a rule: an operator's list alone.
     admin.batch_execute("create resource group r ru_per_sec = 100000").await.unwrap();
     admin.batch_execute("alter user ann resource group r").await.unwrap();
-    eventually("ann is in the group", async || value(&ann, "select current_resource_group()").await == "r")
-        .await;
+    is_in(&ann, "r").await;
     let watch = async |what: &str| {
         let sql = format!("query watch add resource group r action kill sql {what}");
         admin.batch_execute(&sql).await.unwrap();

@@ -135,6 +135,14 @@ pub(crate) async fn value(client: &Client, sql: &str) -> String {
     row.unwrap_or_else(|| panic!("no row for {sql}"))
 }
 
+/// Until the session is in this group.
+pub(crate) async fn is_in(session: &Client, group: &str) {
+    eventually("the session is in its group", async || {
+        value(session, "select current_resource_group()").await == group
+    })
+    .await;
+}
+
 /// What the client is told of what failed.
 #[track_caller]
 pub(crate) fn told<T: std::fmt::Debug>(answer: Result<T, tokio_postgres::Error>) -> String {

@@ -65,12 +65,8 @@ fn postgres(setting: &Setting) -> Result<Row, BenchError> {
         "gateway/CPU charged to PostgreSQL",
         "pg_stat_kcache",
         setting,
-        || {
-            let mut session = psql(&server, gateway, "bench");
-            session.args(MIX.iter().flat_map(|sql| ["-c", sql]));
-            said(&mut session).map(drop)
-        },
-        || Ok(stage.consumed("bench")?.1 as f64 / 1e6),
+        &stage,
+        || all(&server, gateway, MIX),
         || seconds(&ask("postgres", counted)?).map(|s| s * 1e3),
     )
 }
@@ -87,12 +83,8 @@ fn parallel(setting: &Setting) -> Result<Row, BenchError> {
         "gateway/CPU charged to PostgreSQL and its parallel workers",
         "the kernel, of whole processes",
         setting,
-        || {
-            let mut session = psql(&server, gateway, "bench");
-            session.args(PARALLEL.iter().flat_map(|sql| ["-c", sql]));
-            said(&mut session).map(drop)
-        },
-        || Ok(stage.consumed("bench")?.1 as f64 / 1e6),
+        &stage,
+        || all(&server, gateway, PARALLEL),
         || Ok(server.cpu_of_ended().map_err(failed("read CPU times"))?.as_secs_f64() * 1e3),
     )
 }
@@ -110,13 +102,18 @@ fn mariadb(setting: &Setting) -> Result<Row, BenchError> {
         "gateway/CPU charged to MariaDB",
         "userstat",
         setting,
+        &stage,
         || {
             let ask = |sql| said(client(gateway, ("ann", "ann"), "bench").args(["-e", sql]));
             MARIADB_MIX.iter().try_for_each(|sql| ask(sql).map(drop))
         },
-        || Ok(stage.consumed("bench")?.1 as f64 / 1e6),
         || seconds(&said(client(server.port(), ROOT, "mysql").args(["-e", counted]))?).map(|s| s * 1e3),
     )
+}
+
+/// One session that does all of it.
+fn all(server: &Postgres, port: u16, mix: &[&str]) -> Result<(), BenchError> {
+    said(psql(server, port, "bench").args(mix.iter().flat_map(|sql| ["-c", sql]))).map(drop)
 }
 
 /// Both figures of every round.
@@ -124,10 +121,11 @@ fn compare(
     case: &str,
     peer: &str,
     setting: &Setting,
+    stage: &Stage,
     mut work: impl FnMut() -> Result<(), BenchError>,
-    charged: impl Fn() -> Result<f64, BenchError>,
     counted: impl Fn() -> Result<f64, BenchError>,
 ) -> Result<Row, BenchError> {
+    let charged = || Ok(stage.consumed("bench")?.1 as f64 / 1e6);
     let (mut ours, mut theirs) = (Vec::new(), Vec::new());
     for _ in 0..setting.with_rounds(5).rounds {
         let before = (charged()?, counted()?);
