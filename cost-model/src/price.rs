@@ -33,22 +33,24 @@ pub struct Component {
 impl CostTable {
     /// What `usage` costs, by part.
     pub fn price(&self, usage: &Usage) -> RuParts {
-        let mut parts = RuParts::default();
-        // Most operations use few of the fields, and the others add nothing.
-        self.each(
-            usage,
-            |amount| amount > 0,
-            |component| {
-                let part = match component.field.part() {
-                    Part::Cpu => &mut parts.cpu,
-                    Part::Read => &mut parts.read,
-                    Part::Write => &mut parts.write,
-                    Part::Network => &mut parts.network,
-                };
-                *part += component.ru;
-            },
-        );
-        parts
+        let write = [Field::WriteRequests, Field::WriteBatches, Field::WriteBytes];
+        RuParts {
+            cpu: self.part(usage, 1, [Field::CpuNs]),
+            read: self.part(usage, 1, [Field::ReadRequests, Field::ReadBatches, Field::ReadBytes]),
+            write: self.part(usage, self.replicas(), write),
+            network: self.part(usage, 1, [Field::NetInBytes, Field::NetOutBytes, Field::CrossZoneBytes]),
+            flat: Ru::ZERO,
+        }
+    }
+
+    /// What these fields cost together. Named by whoever calls, so that the compiler sees which they are.
+    #[inline]
+    fn part<const N: usize>(&self, usage: &Usage, copies: u32, fields: [Field; N]) -> Ru {
+        let mut sum = Sum::default();
+        for field in fields {
+            sum.add(field.of(usage), self.coefficient(field), copies);
+        }
+        sum.rounded_up()
     }
 
     /// What each field of `usage` costs, in the order of the usage vector. Fields not used are listed at zero.
@@ -57,28 +59,20 @@ impl CostTable {
     /// sum. So a component may be a micro-RU off its own exact cost, while their sum is the part.
     pub fn breakdown(&self, usage: &Usage) -> Vec<Component> {
         let mut components = Vec::with_capacity(Field::COUNT);
-        self.each(usage, |_| true, |component| components.push(component));
-        components
-    }
-
-    #[inline]
-    fn each(&self, usage: &Usage, counts: impl Fn(u64) -> bool, mut take: impl FnMut(Component)) {
         let mut part = None;
         let mut sum = Sum::default();
         for (field, coefficient) in self.coefficients() {
-            let amount = field.of(usage);
-            if !counts(amount) {
-                continue;
-            }
             // The fields of a part are neighbours; a test holds `Field::ALL` to that.
             if part.replace(field.part()) != Some(field.part()) {
                 sum = Sum::default();
             }
+            let amount = field.of(usage);
             let copies = if field.part() == Part::Write { self.replicas() } else { 1 };
             let before = sum.rounded_up();
             sum.add(amount, coefficient, copies);
-            take(Component { field, amount, coefficient, copies, ru: sum.rounded_up() - before });
+            components.push(Component { field, amount, coefficient, copies, ru: sum.rounded_up() - before });
         }
+        components
     }
 }
 
@@ -130,6 +124,7 @@ impl Default for Sum {
 }
 
 impl Sum {
+    #[inline]
     fn add(&mut self, amount: u64, coefficient: Coefficient, copies: u32) {
         if amount == 0 || coefficient.is_zero() {
             return;
