@@ -64,9 +64,9 @@ impl Door {
                 }
                 let seat = Arc::new(seat);
                 self.workers.serve(tcp, move |tcp| async move {
-                    tokio::select! {
-                        () = seat.lost() => tracing::debug!("a connection that took long to log in gave way"),
-                        () = serve(Stream::Tcp(tcp), Ok(Arc::clone(&seat))) => {}
+                    let served = serve(Stream::Tcp(tcp), Ok(Arc::clone(&seat)));
+                    if seat.unless_lost(served).await.is_none() {
+                        tracing::debug!("a connection that took long to log in gave way");
                     }
                 });
                 continue;

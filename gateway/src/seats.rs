@@ -6,8 +6,11 @@
 //! lock nobody out; a crowd of clients that log in as fast as the server lets them is not disturbed.
 
 use std::collections::BTreeMap;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::future::poll_fn;
+use std::pin::pin;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::Poll;
 use std::time::Duration;
 
 use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore};
@@ -42,6 +45,7 @@ pub(crate) struct Seat {
     seats: Arc<Seats>,
     number: u64,
     opening: Arc<Opening>,
+    kept: AtomicBool,
 }
 
 impl Seats {
@@ -77,7 +81,8 @@ impl Seats {
         let permit = Mutex::new(Some(permit));
         let opening = Arc::new(Opening { since: clock::now(), permit, lost: Notify::new() });
         self.opening().insert(number, Arc::clone(&opening));
-        Some((Seat { seats: Arc::clone(self), number, opening }, gives_way))
+        let kept = AtomicBool::new(false);
+        Some((Seat { seats: Arc::clone(self), number, opening, kept }, gives_way))
     }
 
     /// Takes the seat of the one that has been about to log in for the longest.
@@ -95,14 +100,24 @@ impl Seats {
 }
 
 impl Seat {
-    /// It is kept from now on.
+    /// It is kept from now on, unless it has been given to another already.
     pub(crate) fn keep(&self) {
-        self.seats.opening().remove(&self.number);
+        if self.seats.opening().remove(&self.number).is_some() {
+            self.kept.store(true, Ordering::Relaxed);
+        }
     }
 
-    /// Completes when it has been given to another.
-    pub(crate) async fn lost(&self) {
-        self.opening.lost.notified().await;
+    /// The output of `work`, or `None` when the seat is given to another meanwhile.
+    pub(crate) async fn unless_lost<T>(&self, work: impl Future<Output = T>) -> Option<T> {
+        let (mut lost, mut work) = (pin!(self.opening.lost.notified()), pin!(work));
+        poll_fn(|cx| {
+            // Nearly all of a session comes behind its login, and need not ask.
+            if !self.kept.load(Ordering::Relaxed) && lost.as_mut().poll(cx).is_ready() {
+                return Poll::Ready(None);
+            }
+            work.as_mut().poll(cx).map(Some)
+        })
+        .await
     }
 }
 
@@ -114,6 +129,8 @@ impl Drop for Seat {
 
 #[cfg(test)]
 mod tests {
+    use std::future::pending;
+
     use super::*;
 
     #[tokio::test(start_paused = true)]
@@ -126,11 +143,13 @@ mod tests {
         tokio::time::advance(LOGIN).await;
         let (fourth, gave_way) = enter().unwrap();
         assert!(gave_way);
-        first.lost().await;
+        first.keep();
+        assert_eq!(first.unless_lost(pending::<()>()).await, None, "it was too late");
+        assert_eq!(second.unless_lost(async { 7 }).await, Some(7));
         drop(first);
         assert_eq!(seats.taken(), 3, "the seat is the fourth's");
         let (fifth, _) = enter().unwrap();
-        third.lost().await;
+        assert_eq!(third.unless_lost(pending::<()>()).await, None);
         assert!(enter().is_none(), "one has logged in, and two are new");
         drop((second, third));
         let (sixth, gave_way) = enter().unwrap();
