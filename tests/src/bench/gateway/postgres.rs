@@ -1,11 +1,12 @@
 //! `pgbench` through the gateway, with admission, metering by the kernel's counters, fingerprints and statistics, beside
-//! pgbouncer in session mode, which does none of it, and the server alone.
+//! pgbouncer in session mode and a proxy that only copies bytes, which do none of it, and the server alone.
 
 use std::fs;
 use std::os::unix::process::CommandExt as _;
 use std::path::Path;
 use std::process::Command;
 
+use super::copy::CopyProxy;
 use super::load::{at, latencies, number, pgbench, psql, said};
 use super::stage::{Stage, free_port, plenty};
 use crate::bench::error::{BenchError, failed};
@@ -13,6 +14,9 @@ use crate::bench::row::{Kind, Mark, PER_S, Row, US};
 use crate::bench::samples::Samples;
 use crate::bench::setting::Setting;
 use crate::servers::{Postgres, ROOT};
+
+/// How the proxy without any of it is called.
+const COPY: &str = "proxy that only copies";
 
 /// Measures the family.
 pub fn run(setting: &Setting) -> Result<Vec<Row>, BenchError> {
@@ -24,7 +28,8 @@ pub fn run(setting: &Setting) -> Result<Vec<Row>, BenchError> {
     said(pgbench(&server, server.port(), "bench").args(["-q", "-i", "-s", scale]))?;
     let gateway = stage.gateway(&server.upstream())?;
     let bouncer = bouncer(&mut stage, server.port())?;
-    let ports = [gateway, bouncer, server.port()];
+    let copy = CopyProxy::start(server.port())?;
+    let ports = [gateway, bouncer, copy.port, server.port()];
     let setting = setting.with_rounds(9);
     let seconds = setting.size("3", "1");
     let mut rows = Vec::new();
@@ -41,23 +46,30 @@ pub fn run(setting: &Setting) -> Result<Vec<Row>, BenchError> {
     }
     let folder = stage.folder.path().to_owned();
     let log = format!("--log-prefix={}", folder.join("latency").display());
-    let [ours, bouncer, alone] = turns(&setting, ports, |port| {
+    let [ours, bouncer, copied, alone] = turns(&setting, ports, |port| {
         let mut one = pgbench(&server, port, "bench");
         said(one.args(["-S", "-c", "1", "-T", seconds, "-l", &log]))?;
         Ok(at(&latencies(&folder, "latency")?, 50))
     })?;
     let added = Row::new("gateway/PostgreSQL, added to the p50 of one client", US, ours.less(&alone));
-    rows.push(added.mark(Mark::AtMost(40.0)).beside(Kind::Peer, "pgbouncer", bouncer.less(&alone), None));
+    rows.push(
+        added.mark(Mark::AtMost(40.0)).beside(Kind::Peer, "pgbouncer", bouncer.less(&alone), None).beside(
+            Kind::Floor,
+            COPY,
+            copied.less(&alone),
+            None,
+        ),
+    );
     Ok(rows)
 }
 
 /// A figure of each port, in turns.
 fn turns(
     setting: &Setting,
-    ports: [u16; 3],
+    ports: [u16; 4],
     mut figure: impl FnMut(u16) -> Result<f64, BenchError>,
-) -> Result<[Samples; 3], BenchError> {
-    let mut figures = [const { Vec::new() }; 3];
+) -> Result<[Samples; 4], BenchError> {
+    let mut figures = [const { Vec::new() }; 4];
     for _ in 0..setting.rounds {
         for (port, figures) in ports.iter().zip(&mut figures) {
             figures.push(figure(*port)?);
@@ -66,9 +78,10 @@ fn turns(
     Ok(figures.map(Samples::new))
 }
 
-fn beside(case: String, [ours, bouncer, alone]: [Samples; 3]) -> Row {
+fn beside(case: String, [ours, bouncer, copied, alone]: [Samples; 4]) -> Row {
     Row::new(case, PER_S, ours)
         .beside(Kind::Peer, "pgbouncer, session mode", bouncer, Some(Mark::AtLeast(1.0)))
+        .beside(Kind::Floor, COPY, copied, None)
         .beside(Kind::Floor, "no proxy", alone, None)
 }
 
