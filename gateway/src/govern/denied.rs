@@ -103,10 +103,11 @@ impl Denied {
     }
 
     /// Many rows of parameters for it at once.
-    pub(crate) fn explained_rows() -> Self {
+    pub(crate) fn many_rows() -> Self {
         Self {
             code: Code::UNSUPPORTED,
-            message: "EXPLAIN RU takes one row of parameters, and was sent many at once".to_owned(),
+            message: "what the gateway answers takes one row of parameters, and was sent many at once"
+                .to_owned(),
             hint: "Execute it for each row.".to_owned(),
         }
     }

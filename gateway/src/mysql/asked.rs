@@ -3,11 +3,25 @@
 use std::sync::Arc;
 
 use tidegate_cost_model::{SqlDialect, Template};
-use tidegate_sql::TextDigest;
+use tidegate_sql::{Statement as Own, TextDigest};
 
 use super::command::Command;
 use super::step::Statement;
 use crate::govern::{Governor, Known, SqlText};
+
+/// What comes with the executions of a prepared statement.
+#[derive(Clone, Debug)]
+pub(super) struct Remembered {
+    pub(super) known: Known,
+    /// It is the gateway's.
+    pub(super) ours: Option<Arc<Own>>,
+}
+
+impl From<Known> for Remembered {
+    fn from(known: Known) -> Self {
+        Self { known, ours: None }
+    }
+}
 
 /// See the module.
 #[derive(Debug)]
@@ -22,6 +36,8 @@ pub(super) struct Asked {
     digest: Option<TextDigest>,
     /// It has not been looked at whether the gateway answers it itself.
     pub(super) may_be_ours: bool,
+    /// It was prepared, and the gateway answers it itself.
+    pub(super) ours: Option<Arc<Own>>,
     /// What runs in its place, to tell what it costs.
     pub(super) explains: Option<Vec<u8>>,
     /// It runs as it is, to tell what it costs.
@@ -29,11 +45,11 @@ pub(super) struct Asked {
 }
 
 impl Asked {
-    pub(super) fn of(governor: &Governor, statement: &Statement<'_, Known>) -> Self {
+    pub(super) fn of(governor: &Governor, statement: &Statement<'_, Remembered>) -> Self {
         let text = statement.sql;
-        let (template, digest) = match &statement.template {
-            Some(Known { template, digest }) => (Arc::clone(template), *digest),
-            None => (governor.template(SqlDialect::MySql, text), None),
+        let (template, digest, ours) = match &statement.template {
+            Some(Remembered { known, ours }) => (Arc::clone(&known.template), known.digest, ours.clone()),
+            None => (governor.template(SqlDialect::MySql, text), None, None),
         };
         Self {
             number: statement.number,
@@ -44,6 +60,7 @@ impl Asked {
             digest,
             // One that is longer than what is seen of it is none of ours.
             may_be_ours: statement.whole && !text.is_empty(),
+            ours,
             explains: None,
             explained: statement.explained,
         }

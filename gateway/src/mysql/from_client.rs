@@ -3,7 +3,7 @@
 //! Nothing of a statement is passed before it was decided upon. Where it cannot be told what a packet would be to
 //! the server, it waits: a client cannot have a command taken for a password, or for a part of a file.
 
-use super::answer::{Answer, Refusal};
+use super::answer::{Answer, Audience, Refusal};
 use super::auth::{AUTH_LIMIT, Auth, Exchange};
 use super::capability::Capabilities;
 use super::command::{Command, Shape, sql, used_database};
@@ -12,7 +12,7 @@ use super::fault::Fault;
 use super::frame::{HEADER, Header, MAX_PAYLOAD, arrived};
 use super::login::{Identity, NAME_LIMIT, PREAMBLE, Preamble};
 use super::machine::{After, Doing, Instead, LOOK_LIMIT, Machine, Secured};
-use super::outstanding::{Described, Kept, Response, Running, Told};
+use super::outstanding::{Described, Kept, Kind, Response, Running, Told};
 use super::prepared::LAST_ID;
 use super::reader::Reader;
 use super::reply::Reply;
@@ -20,6 +20,9 @@ use super::step::{Bytes, Side, Statement, Step};
 
 /// The first byte of a text to be prepared.
 const PREPARE: u8 = 0x16;
+/// Stands at the server for a statement that the gateway answers. It fails if it is executed, which it is only where the
+/// gateway has had to forget what it stands for: nobody is told that something was done that was not.
+const NEVER: &[u8] = b"SET @tidegate = (SELECT 1 UNION ALL SELECT 2)";
 /// Code, id and flags of an execution, and those of the flags that ask for a cursor.
 const RUN_LOOK: usize = 6;
 const CURSORS: u8 = 0x07;
@@ -75,12 +78,11 @@ impl<T: Clone> Machine<T> {
         &mut self,
         command: Command,
         number: Option<u64>,
-        template: Option<T>,
+        template: Option<Kept<T>>,
         database: Option<String>,
     ) {
         if let Some(reply) = Reply::to(command) {
             let running = Running::new(command, Response::Reply(reply));
-            let template = template.map(|template| Kept { template, explained: false });
             self.outstanding.push(Running { number, template, database, ..running });
         }
     }
@@ -258,7 +260,8 @@ impl<T: Clone> Machine<T> {
     /// What comes of a command that is never passed.
     fn turned_away(&self, command: Command, id: u32) -> Option<Instead> {
         let refuse = |code, state, message: &str| {
-            Some(Instead::Answer(Answer::Refused(Refusal { code, state, message: message.into() })))
+            let answer = Answer::Refused(Refusal { code, state, message: message.into() });
+            Some(Instead::Answer { answer, binary: false })
         };
         if command == Command::BinlogDump && !self.settings.replication {
             // ER_SPECIFIC_ACCESS_DENIED_ERROR
@@ -298,7 +301,7 @@ impl<T: Clone> Machine<T> {
             command,
             sql: text,
             whole,
-            explained: kept.as_ref().is_some_and(|kept| kept.explained),
+            explained: kept.as_ref().is_some_and(|kept| kept.kind == Kind::Explained),
             template: kept.map(|kept| kept.template),
         })
     }
@@ -386,8 +389,8 @@ impl<T: Clone> Machine<T> {
         let next = self.from_client.sequence().wrapping_add(1);
         match instead {
             Instead::Nothing => {}
-            Instead::Answer(answer) => {
-                let packets = answer.packets(next, self.audience());
+            Instead::Answer { answer, binary } => {
+                let packets = answer.packets(next, Audience { binary, ..self.audience() });
                 self.outstanding.push_answer(packets);
             }
             Instead::Query(sql) => {
@@ -406,20 +409,25 @@ impl<T: Clone> Machine<T> {
                 self.send(Side::Server, packet);
             }
             Instead::Prepare(sql) => {
-                let template = self.preparing.take();
-                self.expect(Command::Prepare, Some(self.statements), template, None);
-                let header = Header { len: 1 + sql.len(), sequence: 0 };
-                let packet = [&header.to_bytes()[..], &[PREPARE], &sql].concat();
+                self.prepare_instead(&sql);
                 if let Some(running) = self.outstanding.back_mut() {
                     running.described = Some(Described::Awaited);
-                    if let Some(kept) = &mut running.template {
-                        kept.explained = true;
-                    }
-                    running.request_bytes = u64::try_from(packet.len()).unwrap_or(u64::MAX);
                 }
-                self.send(Side::Server, packet);
             }
+            Instead::PrepareOurs => self.prepare_instead(NEVER),
         }
+    }
+
+    /// The server prepares this in place of what the client has sent.
+    fn prepare_instead(&mut self, sql: &[u8]) {
+        let kept = self.preparing.take();
+        self.expect(Command::Prepare, Some(self.statements), kept, None);
+        let header = Header { len: 1 + sql.len(), sequence: 0 };
+        let packet = [&header.to_bytes()[..], &[PREPARE], sql].concat();
+        if let Some(running) = self.outstanding.back_mut() {
+            running.request_bytes = u64::try_from(packet.len()).unwrap_or(u64::MAX);
+        }
+        self.send(Side::Server, packet);
     }
 
     fn replicating<'a>(&mut self, input: &'a [u8]) -> Result<Step<'a, T>, Fault> {

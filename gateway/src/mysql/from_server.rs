@@ -11,7 +11,7 @@ use super::fault::Fault;
 use super::frame::{HEADER, Header, arrived};
 use super::greeting::{GREETING_LIMIT, Greeting};
 use super::machine::{Doing, Hearing, Machine};
-use super::outstanding::{Described, Response, Running};
+use super::outstanding::{Described, Kind, Response, Running};
 use super::public_key;
 use super::reply::Seen;
 use super::step::{Bytes, Event, Login, Side, Step};
@@ -271,7 +271,7 @@ impl<T: Clone> Machine<T> {
             }
             Seen::Prepared { id, last } => {
                 if let Some(template) = running.template.take() {
-                    self.prepared.insert(id, template, |kept| !kept.explained);
+                    self.prepared.insert(id, template, |kept| kept.kind == Kind::Theirs);
                 }
                 if last {
                     self.at_end = Some(AtEnd::Finish(Ending::default()));

@@ -102,6 +102,9 @@ impl Link {
             moved = true;
             if let Some(command) = asked {
                 self.machine.decide(match decision % 5 {
+                    4 if command == Command::Prepare && decision & 0x40 > 0 => {
+                        Decision::PrepareOurs(decision)
+                    }
                     4 if command == Command::Prepare => Decision::Prepare(decision, b"select 1".to_vec()),
                     4 if command == Command::Execute => Decision::ExplainRun,
                     4 => Decision::Go,

@@ -16,7 +16,7 @@ use super::fault::Fault;
 use super::frame::{Frames, HEADER};
 use super::from_server::AtEnd;
 use super::greeting::Greeting;
-use super::outstanding::{Kept, Outstanding, Response, Running, Told};
+use super::outstanding::{Kept, Kind, Outstanding, Response, Running, Told};
 use super::prepared::Prepared;
 use super::settings::Settings;
 use super::step::{Bytes, Event, Progress, Side, StatementEnds, Step};
@@ -34,13 +34,16 @@ pub(super) enum Decision<T> {
     Go,
     /// It goes to the server; if it is prepared, this is what comes with every execution of it.
     Remember(T),
-    /// It does not: the client gets this in its place. A result is an answer to text only.
+    /// It does not: the client gets this in its place. A result is an answer to text, and to one execution.
     Answer(Answer),
     /// This text goes in its place, and of the result the client gets errors only; [`Machine::explain`] has to follow
     /// the statement's end.
     Explain(Vec<u8>),
     /// This text is prepared in its place; executions of it are to be decided as [`Decision::ExplainRun`].
     Prepare(T, Vec<u8>),
+    /// Another one is prepared in its place, so that it has a number; executions of it, with which this comes, are to be
+    /// decided as [`Decision::Answer`].
+    PrepareOurs(T),
     /// It goes, and of the result the client gets errors only; as with [`Decision::Explain`].
     ExplainRun,
 }
@@ -61,7 +64,7 @@ pub(super) struct Machine<T> {
     pub(super) outstanding: Outstanding<T>,
     pub(super) prepared: Prepared<Kept<T>>,
     /// Of the statement that is to be prepared in place of the one asked about.
-    pub(super) preparing: Option<T>,
+    pub(super) preparing: Option<Kept<T>>,
     pub(super) statements: u64,
     /// The database that the statement asked about will make the default.
     pub(super) using: Option<String>,
@@ -113,12 +116,17 @@ pub(super) enum Doing {
 #[derive(Debug, PartialEq)]
 pub(super) enum Instead {
     Nothing,
-    /// The client gets this.
-    Answer(Answer),
+    /// The client gets this, in binary if it is the result of an execution.
+    Answer {
+        answer: Answer,
+        binary: bool,
+    },
     /// The server gets another.
     Query(Vec<u8>),
-    /// The server prepares another.
+    /// The server prepares another, which is described as what it explains.
     Prepare(Vec<u8>),
+    /// The server prepares another for the sake of its number.
+    PrepareOurs,
 }
 
 /// What comes after a packet of the client's.
@@ -184,13 +192,17 @@ impl<T: Clone> Machine<T> {
                 if command == Command::Prepare {
                     self.prepared.refused();
                 }
-                Doing::Dropping(Instead::Answer(answer_to(command, answer)))
+                let binary = command == Command::Execute;
+                Doing::Dropping(Instead::Answer { answer: answer_to(command, answer), binary })
             }
             Decision::Explain(sql) => Doing::Dropping(Instead::Query(sql)),
             Decision::Prepare(template, sql) => {
-                self.prepared.sent(Some(Kept { template: template.clone(), explained: true }));
-                self.preparing = Some(template);
+                self.prepares(template, Kind::Explained);
                 Doing::Dropping(Instead::Prepare(sql))
+            }
+            Decision::PrepareOurs(template) => {
+                self.prepares(template, Kind::Ours);
+                Doing::Dropping(Instead::PrepareOurs)
             }
             Decision::ExplainRun => {
                 let _ = self.admitted(command, None);
@@ -204,14 +216,22 @@ impl<T: Clone> Machine<T> {
         Ok(())
     }
 
+    /// The server is to prepare another statement than the client.
+    fn prepares(&mut self, template: T, kind: Kind) {
+        let kept = Kept { template, kind };
+        self.prepared.sent(Some(kept.clone()));
+        self.preparing = Some(kept);
+    }
+
     fn admitted(&mut self, command: Command, template: Option<T>) -> Doing {
+        let kept = template.filter(|_| command == Command::Prepare);
+        let kept = kept.map(|template| Kept { template, kind: Kind::Theirs });
         if command == Command::Prepare {
-            let kept = template.clone().map(|template| Kept { template, explained: false });
-            self.prepared.sent(kept);
+            self.prepared.sent(kept.clone());
         }
         let number = Some(self.statements);
         let using = self.using.take();
-        self.expect(command, number, template.filter(|_| command == Command::Prepare), using);
+        self.expect(command, number, kept, using);
         Doing::Admitted(command)
     }
 
@@ -362,15 +382,16 @@ impl From<&Fault> for Refusal {
     }
 }
 
-/// What a client can be given for `command`: a result is understood after text only.
+/// What a client can be given for `command`: a result is understood after a text and after an execution.
 fn answer_to(command: Command, answer: Answer) -> Answer {
     match (command, &answer) {
-        (Command::Query, _) | (_, Answer::Refused(_)) => answer,
+        (Command::Query | Command::Execute, _) | (_, Answer::Refused(_)) => answer,
         // ER_UNSUPPORTED_PS
         _ => Answer::Refused(Refusal {
             code: 1295,
             state: *b"HY000",
-            message: "tidegate answers this statement as text only; send it unprepared".into(),
+            message: "tidegate answers this statement one execution at a time; send it as text, or alone"
+                .into(),
         }),
     }
 }

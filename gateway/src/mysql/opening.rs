@@ -7,12 +7,12 @@ use std::io;
 use tokio::io::AsyncReadExt as _;
 
 use super::answer::Refusal;
+use super::asked::Remembered;
 use super::fault::Fault;
 use super::frame::{HEADER, Header};
 use super::machine::{LOOK_LIMIT, Machine};
 use super::serve::Shared;
 use super::step::{Bytes, Side, Step};
-use crate::govern::Known;
 use crate::stream::Stream;
 
 /// Why a connection ended before its login was on its way.
@@ -28,7 +28,7 @@ pub(super) enum OpeningError {
 
 /// A connection whose login is on its way.
 pub(super) struct Opened {
-    pub(super) machine: Machine<Known>,
+    pub(super) machine: Machine<Remembered>,
     pub(super) client: Stream,
     pub(super) server: Stream,
 }

@@ -27,8 +27,18 @@ pub(super) enum Response {
 #[derive(Clone, Debug)]
 pub(super) struct Kept<T> {
     pub(super) template: T,
-    /// Executions are told their cost.
-    pub(super) explained: bool,
+    pub(super) kind: Kind,
+}
+
+/// What the server has prepared for it, and what comes of its executions.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Kind {
+    /// The statement itself.
+    Theirs,
+    /// What it explains; executions are told their cost.
+    Explained,
+    /// Another one, for the sake of its number: the gateway answers.
+    Ours,
 }
 
 /// How a cost is told.

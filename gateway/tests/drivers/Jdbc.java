@@ -11,7 +11,8 @@ import java.util.TimerTask;
 
 /**
  * What the JDBC drivers of PostgreSQL and MariaDB see of a server at 127.0.0.1: Jdbc.java postgres|mysql PORT. Prints
- * the same for the same server; with explain or explain-mysql, what a driver is told of costs by a gateway there.
+ * the same for the same server; with explain or explain-mysql, what a driver is told of costs by a gateway there, and
+ * with ours-mysql of its group.
  */
 class Jdbc {
     public static void main(String[] args) throws Exception {
@@ -20,6 +21,7 @@ class Jdbc {
             case "mysql" -> mysql(args[1]);
             case "explain" -> explain(args[1]);
             case "explain-mysql" -> explainMysql(args[1]);
+            case "ours-mysql" -> oursMysql(args[1]);
             default -> throw new IllegalArgumentException(args[0]);
         }
     }
@@ -95,16 +97,51 @@ class Jdbc {
 
     /** The same of MariaDB's driver. */
     static void explainMysql(String port) throws Exception {
+        inWays(port, Jdbc::cost);
+    }
+
+    /** What MariaDB's driver gets for statements that a gateway answers itself. */
+    static void oursMysql(String port) throws Exception {
+        inWays(port, Jdbc::group);
+    }
+
+    interface Told {
+        String by(Connection session, int portion) throws SQLException;
+    }
+
+    /** A line for each way in which MariaDB's driver sends a statement. */
+    static void inWays(String port, Told told) throws SQLException {
         String url = "jdbc:mariadb://127.0.0.1:" + port + "/shop?user=ann&password=ann&useServerPrepStmts=";
         String[][] ways = {{"text", "false"}, {"prepared", "true&disablePipeline=true"}, {"prepared at once", "true"}};
         for (String[] way : ways) {
             try (Connection session = DriverManager.getConnection(url + way[1])) {
-                System.out.println(way[0] + ": " + cost(session, 0));
+                System.out.println(way[0] + ": " + told.by(session, 0));
             }
         }
         try (Connection session = DriverManager.getConnection(url + "true")) {
-            System.out.println("in portions: " + cost(session, 1));
+            System.out.println("in portions: " + told.by(session, 1));
         }
+    }
+
+    /** The session's group, and why there is not another. */
+    static String group(Connection session, int portion) throws SQLException {
+        StringBuilder told = new StringBuilder();
+        try (PreparedStatement select = session.prepareStatement("select current_resource_group()")) {
+            select.setFetchSize(portion);
+            for (int n = 0; n < 2; n++) {
+                try (ResultSet rows = select.executeQuery()) {
+                    while (rows.next()) {
+                        told.append(rows.getString("current_resource_group()")).append(' ');
+                    }
+                }
+            }
+        }
+        try (PreparedStatement create = session.prepareStatement("create resource group mine ru_per_sec = 1")) {
+            create.execute();
+        } catch (SQLException error) {
+            told.append(error.getErrorCode());
+        }
+        return told.toString();
     }
 
     /** The names of the parts, and how many rows the statement has changed the last time. */

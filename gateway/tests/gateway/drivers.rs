@@ -143,6 +143,16 @@ async fn drivers_of_mysql_are_told_what_a_statement_cost() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn drivers_of_mysql_prepare_what_the_gateway_answers() {
+    let stage = crate::mysql::stage::Stage::new().await;
+    let told = |command| block_in_place(|| output(at(stage.port(), command)));
+    let ways = ["text", "prepared", "prepared at once", "in portions"];
+    let lines = ways.map(|way| format!("{way}: default default 1227\n")).concat();
+    assert_eq!(told(java("ours-mysql", "mariadb-java-client.jar")), lines);
+    assert_eq!(told(go("./ours")), "text: default\nprepared: default\nprepared: default\nrefused: true\n");
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn load_generators_run_through_it() {
     let stage = crate::postgres::stage::Stage::new().await;
     let pgbench = |options: &[&str]| {

@@ -7,7 +7,7 @@ use tidegate_cost_model::SqlDialect;
 use tidegate_sql::{Answer as Own, Statement};
 
 use super::super::answer::{Answer, Refusal};
-use super::super::asked::Asked;
+use super::super::asked::{Asked, Remembered};
 use super::super::command::Command;
 use super::super::fault::Fault;
 use super::super::machine::Decision;
@@ -105,6 +105,14 @@ impl Session {
             }
         };
         let governor = &self.shared.listening.governor;
+        match asked.ours.take() {
+            Some(statement) if asked.command == Command::Execute => {
+                self.answer(subject.clone(), statement);
+                return Ok(());
+            }
+            Some(_) if asked.command == Command::BulkExecute => return self.deny(&Denied::many_rows()),
+            _ => {}
+        }
         if asked.may_be_ours {
             asked.may_be_ours = false;
             match parse_own(&asked.text, SqlDialect::MySql) {
@@ -115,25 +123,26 @@ impl Session {
                 }
                 Ok(Some(Statement::ExplainRu(inner))) if asked.command == Command::Prepare => {
                     let known = governor.known(SqlDialect::MySql, inner.as_bytes(), true);
-                    return self.machine.decide(Decision::Prepare(known, inner.into_bytes()));
+                    return self.machine.decide(Decision::Prepare(known.into(), inner.into_bytes()));
                 }
-                Ok(Some(statement)) if asked.command == Command::Query => {
-                    let answer =
-                        Arc::clone(governor).answer(subject.clone(), SqlDialect::MySql, Arc::new(statement));
-                    self.pending = Some(Pending::Own(Box::pin(answer)));
+                Ok(Some(statement)) if asked.command == Command::Prepare => {
+                    let ours = Some(Arc::new(statement));
+                    let remembered = Remembered { known: asked.known(), ours };
+                    return self.machine.decide(Decision::PrepareOurs(remembered));
+                }
+                Ok(Some(statement)) => {
+                    self.answer(subject.clone(), Arc::new(statement));
                     return Ok(());
                 }
-                // The machine says what to do instead.
-                Ok(Some(_)) => return self.machine.decide(Decision::Answer(Answer::Done { affected: 0 })),
                 Err(denied) => return self.deny(&denied),
             }
         }
         if asked.command == Command::Prepare {
             // Parsing is counted with the first execution.
-            return self.machine.decide(Decision::Remember(asked.known()));
+            return self.machine.decide(Decision::Remember(asked.known().into()));
         }
         if asked.explained && asked.command == Command::BulkExecute {
-            return self.deny(&Denied::explained_rows());
+            return self.deny(&Denied::many_rows());
         }
         let quiet = self.machine.awaits_nothing();
         let in_transaction = quiet && self.machine.in_transaction();
@@ -144,6 +153,13 @@ impl Session {
             Admission::Denied(denied) => return self.deny(&denied),
         }
         Ok(())
+    }
+
+    /// The gateway answers the statement itself.
+    fn answer(&mut self, subject: Subject, statement: Arc<Statement>) {
+        let governor = Arc::clone(&self.shared.listening.governor);
+        let answer = governor.answer(subject, SqlDialect::MySql, statement);
+        self.pending = Some(Pending::Own(Box::pin(answer)));
     }
 
     fn go(&mut self, asked: Asked, running: Box<Running>) -> Result<(), Fault> {

@@ -15,14 +15,14 @@ use tidegate_client::Group;
 use tidegate_sql::Answer as Own;
 
 use super::answer::{Answer, Refusal};
-use super::asked::Asked;
+use super::asked::{Asked, Remembered};
 use super::control::ControlError;
 use super::fault::Fault;
 use super::machine::{INPUT_LIMIT, Machine};
 use super::opening::Opened;
 use super::serve::Shared;
 use super::step::{self, Bytes, Event, Side, StatementEnds, Step};
-use crate::govern::{Backend, Denied, Known, Login, Progress, Running, Subject, explained};
+use crate::govern::{Backend, Denied, Login, Progress, Running, Subject, explained};
 use crate::seats::Seat;
 use crate::session::{Ends, Later, Link, LinkError, Over, Pace, Read};
 
@@ -79,7 +79,7 @@ struct Killed {
 pub(super) struct Session {
     shared: Arc<Shared>,
     link: Link,
-    machine: Machine<Known>,
+    machine: Machine<Remembered>,
     /// In the order in which the server gets them.
     admitted: VecDeque<Admitted>,
     login: Login,

@@ -188,6 +188,51 @@ fn an_execution_of_it_takes_no_cursor_and_tells_its_cost_in_binary() {
 }
 
 #[test]
+fn a_statement_of_ours_is_prepared_for_its_number_and_answered_in_binary() {
+    let mut link = logged_in(Settings::default(), |asked| match asked.command {
+        Command::Prepare if asked.sql.starts_with("show") => Some(Decision::PrepareOurs(9)),
+        Command::Execute if asked.template == Some(9) => Some(Decision::Answer(cost())),
+        _ => None,
+    });
+    let run = |id: u32| packet(0, &[&[0x17][..], &id.to_le_bytes(), &[9, 1, 0, 0, 0]].concat());
+    // MariaDB's clients name it as the last before they know its number.
+    let ahead = [packet(0, b"\x16show resource groups"), run(u32::MAX), query("select b")].concat();
+    for piece in ahead.chunks(7) {
+        link.hear(Side::Client, piece).unwrap();
+    }
+    let stands = packet(0, b"\x16SET @tidegate = (SELECT 1 UNION ALL SELECT 2)");
+    assert_eq!(link.to_server, [stands, query("select b")].concat());
+    let prepared = packet(1, &[0, 7, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0]);
+    link.hear(Side::Server, &[&prepared[..], &packet(1, OK)].concat()).unwrap();
+    let told = link.to_client.strip_prefix(&prepared[..]).unwrap().strip_suffix(&packet(1, OK)[..]).unwrap();
+    let row = [&[10, 0, 0, 3, 0, 0][..], &1.5_f64.to_le_bytes()].concat();
+    assert_eq!(told[..5], [2, 0, 0, 1, 1], "numbered from the command on");
+    assert!(told.windows(14).any(|window| window == row));
+    let told = told.to_vec();
+    link.to_client.clear();
+    link.to_server.clear();
+    let close = packet(0, b"\x19\x07\0\0\0");
+    link.hear(Side::Client, &[run(7), close.clone(), run(7)].concat()).unwrap();
+    // As the server sees it, one that is closed is unknown; ours is, too, from then on.
+    assert_eq!((&link.to_client, &link.to_server), (&told, &[close, run(7)].concat()));
+    assert_eq!(link.asked().last().map(|asked| asked.template), Some(None));
+}
+
+#[test]
+fn many_executions_of_a_statement_of_ours_at_once_are_refused() {
+    let ours = |asked: &Asked| match asked.command {
+        Command::Prepare => Some(Decision::PrepareOurs(9)),
+        _ => Some(Decision::Answer(cost())),
+    };
+    let mut link = logged_in(Settings::default(), ours);
+    link.hear(Side::Client, &packet(0, b"\x16show resource groups")).unwrap();
+    link.hear(Side::Server, &packet(1, &[0, 7, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0])).unwrap();
+    link.to_client.clear();
+    link.hear(Side::Client, &packet(0, b"\xfa\x07\0\0\0\0\0")).unwrap();
+    assert_eq!(link.to_client[4..7], [0xff, 0x0f, 0x05], "1295");
+}
+
+#[test]
 fn an_explained_statement_that_fails_tells_its_error() {
     let mut link = logged_in(Settings::default(), explain);
     link.hear(Side::Client, &query("explain ru select a")).unwrap();

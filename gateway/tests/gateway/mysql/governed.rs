@@ -31,12 +31,48 @@ async fn groups_are_made_bound_and_changed_over_the_same_connection() {
     let shown = "select name, ru_per_sec from information_schema.resource_groups order by name";
     let shown: Vec<(String, String)> = admin.query(shown).await.unwrap();
     assert_eq!(shown, [("default".into(), "UNLIMITED".into()), ("small".into(), "50".into())]);
-    assert_eq!(error(admin.prep("select current_resource_group()").await).0, 1295);
     admin.query_drop("set resource group small").await.unwrap();
     is_in(&mut admin, "small").await;
     admin.query_drop("use other").await.unwrap();
     is_in(&mut admin, "small").await;
     assert_eq!(value::<u32>(&mut ann, "select 40 + 2").await, 42);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_the_gateway_answers_may_be_prepared() {
+    let stage = Stage::new().await;
+    let (mut admin, mut ann) = (stage.admin().await, stage.ann().await);
+    let group = admin.prep("select current_resource_group()").await.unwrap();
+    let theirs = admin.prep("select 40 + ?").await.unwrap();
+    let create = admin.prep("create resource group mine ru_per_sec = 70").await.unwrap();
+    assert_eq!((create.num_params(), create.num_columns()), (0, 0));
+    assert_eq!(admin.exec_first::<String, _, _>(&group, ()).await.unwrap().as_deref(), Some("default"));
+    admin.exec_drop(&create, ()).await.unwrap();
+    assert_eq!(admin.exec_first::<u32, _, _>(&theirs, (2,)).await.unwrap(), Some(42));
+    assert_eq!(error(admin.exec_drop(&create, ()).await).0, 8248, "it is there");
+    admin.exec_drop("set resource group mine", ()).await.unwrap();
+    assert_eq!(admin.exec_first::<String, _, _>(&group, ()).await.unwrap().as_deref(), Some("mine"));
+    let shown = "select name, ru_per_sec from information_schema.resource_groups order by name";
+    let shown: Vec<(String, String)> = admin.exec(shown, ()).await.unwrap();
+    assert_eq!(shown, [("default".into(), "UNLIMITED".into()), ("mine".into(), "70".into())]);
+    let counted: Vec<(String, u64)> = admin
+        .exec("select resource_group, sum(calls) from tidegate.statements group by 1", ())
+        .await
+        .unwrap();
+    assert!(counted.iter().all(|(group, _)| group == "default"), "{counted:?}");
+    // Who may not is told so when it is to be done, and what is none when it is prepared.
+    let other = ann.prep("drop resource group mine").await.unwrap();
+    assert_eq!(error(ann.exec_drop(&other, ()).await).0, 1227);
+    assert_eq!(error(ann.prep("create resource group x ru_per_sec = ").await).0, 1064);
+    ann.close(other).await.unwrap();
+    // A session that begins anew has nothing prepared.
+    assert!(admin.reset().await.unwrap());
+    let group = admin.prep("select current_resource_group()").await.unwrap();
+    assert_eq!(admin.exec_first::<String, _, _>(&group, ()).await.unwrap().as_deref(), Some("default"));
+    // What stands at the server for a statement of ours does nothing, and says so.
+    let mut direct = login(stage.server.port(), "shop", ("ann", "ann")).await;
+    let stands = direct.prep("SET @tidegate = (SELECT 1 UNION ALL SELECT 2)").await.unwrap();
+    assert_eq!(error(direct.exec_drop(&stands, ()).await).0, 1242);
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -232,7 +268,7 @@ async fn a_server_without_a_user_for_the_gateway_is_estimated_and_runaways_end_w
     })
     .await;
     let (mut admin, mut ann) = ruled(&stage, "exec_elapsed = '1s', action = kill").await;
-    let work = "select count(*) from seq_1_to_1000 far, seq_1_to_1000 b where far.seq <> b.seq";
+    let work = "select count(*) from seq_1_to_300 far, seq_1_to_300 b where far.seq <> b.seq";
     ann.query_drop(work).await.unwrap();
     let parts: Vec<(String, f64, String)> = ann.exec(format!("explain ru {work}"), ()).await.unwrap();
     assert!(parts[4].2.starts_with("in group r, estimated"), "{parts:?}");
@@ -242,7 +278,7 @@ async fn a_server_without_a_user_for_the_gateway_is_estimated_and_runaways_end_w
     let began = Instant::now();
     let (code, message) = error(ann.query_drop("select sleep(20)").await);
     assert!(code == 8253 && message.contains("ElapsedTime"), "{code} {message}");
-    assert!(began.elapsed() < Duration::from_secs(4), "{:?}", began.elapsed());
+    assert!(began.elapsed() < Duration::from_secs(10), "{:?}", began.elapsed());
     assert!(ann.query_drop("select 1").await.is_err(), "its connection is closed");
     let mut ann = stage.ann().await;
     assert_eq!(value::<u32>(&mut ann, "select 40 + 2").await, 42);

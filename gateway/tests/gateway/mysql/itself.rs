@@ -71,6 +71,8 @@ async fn its_statements_are_governed() {
     assert!(version.starts_with("5.6."), "{version}");
     let told: Vec<(String, f64, String)> = ann.query("explain ru select 1").await.unwrap();
     assert!(told[4].2.contains("in group default, estimated"), "{told:?}");
+    let asks = ann.prep("select current_resource_group()").await.unwrap();
+    assert_eq!(ann.exec_first::<String, _, _>(&asks, ()).await.unwrap().as_deref(), Some("default"));
     // A session is made new in the older way, by logging in again.
     ann.query_drop("set @mine = 1").await.unwrap();
     assert!(!ann.reset().await.unwrap());
