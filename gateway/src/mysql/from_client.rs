@@ -20,9 +20,6 @@ use super::step::{Bytes, Side, Statement, Step};
 
 /// The first byte of a text to be prepared.
 const PREPARE: u8 = 0x16;
-/// Stands at the server for a statement that the gateway answers. It fails if it is executed, which it is only where the
-/// gateway has had to forget what it stands for: nobody is told that something was done that was not.
-const NEVER: &[u8] = b"SET @tidegate = (SELECT 1 UNION ALL SELECT 2)";
 /// Code, id and flags of an execution, and those of the flags that ask for a cursor.
 const RUN_LOOK: usize = 6;
 const CURSORS: u8 = 0x07;
@@ -409,25 +406,18 @@ impl<T: Clone> Machine<T> {
                 self.send(Side::Server, packet);
             }
             Instead::Prepare(sql) => {
-                self.prepare_instead(&sql);
+                let kept = self.preparing.take();
+                let explained = kept.as_ref().is_some_and(|kept| kept.kind == Kind::Explained);
+                self.expect(Command::Prepare, Some(self.statements), kept, None);
+                let header = Header { len: 1 + sql.len(), sequence: 0 };
+                let packet = [&header.to_bytes()[..], &[PREPARE], &sql].concat();
                 if let Some(running) = self.outstanding.back_mut() {
-                    running.described = Some(Described::Awaited);
+                    running.described = explained.then_some(Described::Awaited);
+                    running.request_bytes = u64::try_from(packet.len()).unwrap_or(u64::MAX);
                 }
+                self.send(Side::Server, packet);
             }
-            Instead::PrepareOurs => self.prepare_instead(NEVER),
         }
-    }
-
-    /// The server prepares this in place of what the client has sent.
-    fn prepare_instead(&mut self, sql: &[u8]) {
-        let kept = self.preparing.take();
-        self.expect(Command::Prepare, Some(self.statements), kept, None);
-        let header = Header { len: 1 + sql.len(), sequence: 0 };
-        let packet = [&header.to_bytes()[..], &[PREPARE], sql].concat();
-        if let Some(running) = self.outstanding.back_mut() {
-            running.request_bytes = u64::try_from(packet.len()).unwrap_or(u64::MAX);
-        }
-        self.send(Side::Server, packet);
     }
 
     fn replicating<'a>(&mut self, input: &'a [u8]) -> Result<Step<'a, T>, Fault> {

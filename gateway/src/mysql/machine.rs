@@ -27,6 +27,10 @@ pub(super) const LOOK_LIMIT: usize = 64 * 1024;
 /// Most bytes of input that a machine needs to see at once; with less room a caller would wait forever.
 pub(super) const INPUT_LIMIT: usize = HEADER + LOOK_LIMIT;
 
+/// Stands at the server for a statement that the gateway answers. It fails if it is executed, which it is only where the
+/// gateway has had to forget what it stands for: nobody is told that something was done that was not.
+const NEVER: &[u8] = b"SET @tidegate = (SELECT 1 UNION ALL SELECT 2)";
+
 /// What becomes of a statement that was asked about.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Decision<T> {
@@ -123,10 +127,8 @@ pub(super) enum Instead {
     },
     /// The server gets another.
     Query(Vec<u8>),
-    /// The server prepares another, which is described as what it explains.
+    /// The server prepares another.
     Prepare(Vec<u8>),
-    /// The server prepares another for the sake of its number.
-    PrepareOurs,
 }
 
 /// What comes after a packet of the client's.
@@ -196,14 +198,8 @@ impl<T: Clone> Machine<T> {
                 Doing::Dropping(Instead::Answer { answer: answer_to(command, answer), binary })
             }
             Decision::Explain(sql) => Doing::Dropping(Instead::Query(sql)),
-            Decision::Prepare(template, sql) => {
-                self.prepares(template, Kind::Explained);
-                Doing::Dropping(Instead::Prepare(sql))
-            }
-            Decision::PrepareOurs(template) => {
-                self.prepares(template, Kind::Ours);
-                Doing::Dropping(Instead::PrepareOurs)
-            }
+            Decision::Prepare(template, sql) => self.prepares(template, Kind::Explained, sql),
+            Decision::PrepareOurs(template) => self.prepares(template, Kind::Ours, NEVER.to_vec()),
             Decision::ExplainRun => {
                 let _ = self.admitted(command, None);
                 if let Some(running) = self.outstanding.back_mut() {
@@ -216,11 +212,12 @@ impl<T: Clone> Machine<T> {
         Ok(())
     }
 
-    /// The server is to prepare another statement than the client.
-    fn prepares(&mut self, template: T, kind: Kind) {
+    /// The server is to prepare this, which is another statement than the client's.
+    fn prepares(&mut self, template: T, kind: Kind, sql: Vec<u8>) -> Doing {
         let kept = Kept { template, kind };
         self.prepared.sent(Some(kept.clone()));
         self.preparing = Some(kept);
+        Doing::Dropping(Instead::Prepare(sql))
     }
 
     fn admitted(&mut self, command: Command, template: Option<T>) -> Doing {

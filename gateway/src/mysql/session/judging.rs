@@ -105,13 +105,14 @@ impl Session {
             }
         };
         let governor = &self.shared.listening.governor;
-        match asked.ours.take() {
-            Some(statement) if asked.command == Command::Execute => {
-                self.answer(subject.clone(), statement);
-                return Ok(());
-            }
-            Some(_) if asked.command == Command::BulkExecute => return self.deny(&Denied::many_rows()),
-            _ => {}
+        if asked.command == Command::BulkExecute && (asked.explained || asked.ours.is_some()) {
+            return self.deny(&Denied::many_rows());
+        }
+        if asked.command == Command::Execute
+            && let Some(statement) = asked.ours.take()
+        {
+            self.answer(subject.clone(), statement);
+            return Ok(());
         }
         if asked.may_be_ours {
             asked.may_be_ours = false;
@@ -140,9 +141,6 @@ impl Session {
         if asked.command == Command::Prepare {
             // Parsing is counted with the first execution.
             return self.machine.decide(Decision::Remember(asked.known().into()));
-        }
-        if asked.explained && asked.command == Command::BulkExecute {
-            return self.deny(&Denied::many_rows());
         }
         let quiet = self.machine.awaits_nothing();
         let in_transaction = quiet && self.machine.in_transaction();

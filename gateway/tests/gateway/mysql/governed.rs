@@ -278,7 +278,7 @@ async fn a_server_without_a_user_for_the_gateway_is_estimated_and_runaways_end_w
     let began = Instant::now();
     let (code, message) = error(ann.query_drop("select sleep(20)").await);
     assert!(code == 8253 && message.contains("ElapsedTime"), "{code} {message}");
-    assert!(began.elapsed() < Duration::from_secs(10), "{:?}", began.elapsed());
+    assert!(began.elapsed() < Duration::from_secs(4), "{:?}", began.elapsed());
     assert!(ann.query_drop("select 1").await.is_err(), "its connection is closed");
     let mut ann = stage.ann().await;
     assert_eq!(value::<u32>(&mut ann, "select 40 + 2").await, 42);

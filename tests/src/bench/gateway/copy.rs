@@ -15,6 +15,9 @@ pub(super) struct CopyProxy {
 }
 
 impl CopyProxy {
+    /// How a table calls it.
+    pub(super) const NAME: &str = "proxy that only copies";
+
     /// In front of this port.
     pub(super) fn start(server: u16) -> Result<Self, BenchError> {
         let runtime = Builder::new_multi_thread().enable_all().build().map_err(failed("start a runtime"))?;

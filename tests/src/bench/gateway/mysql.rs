@@ -33,7 +33,7 @@ pub fn run(setting: &Setting) -> Result<Vec<Row>, BenchError> {
         let [ours, copied, alone] = figures.map(Samples::new);
         table.push(
             Row::new(format!("gateway/MySQL, point selects, {case}, 8 clients"), PER_S, ours)
-                .beside(Kind::Floor, "proxy that only copies", copied, Some(Mark::AtLeast(0.9)))
+                .beside(Kind::Floor, CopyProxy::NAME, copied, Some(Mark::AtLeast(0.9)))
                 .beside(Kind::Floor, "no proxy", alone, None),
         );
     }

@@ -15,9 +15,6 @@ use crate::bench::samples::Samples;
 use crate::bench::setting::Setting;
 use crate::servers::{Postgres, ROOT};
 
-/// How the proxy without any of it is called.
-const COPY: &str = "proxy that only copies";
-
 /// Measures the family.
 pub fn run(setting: &Setting) -> Result<Vec<Row>, BenchError> {
     let server = Postgres::start(&["shared_buffers=512MB", "max_connections=200"]);
@@ -51,15 +48,11 @@ pub fn run(setting: &Setting) -> Result<Vec<Row>, BenchError> {
         said(one.args(["-S", "-c", "1", "-T", seconds, "-l", &log]))?;
         Ok(at(&latencies(&folder, "latency")?, 50))
     })?;
-    let added = Row::new("gateway/PostgreSQL, added to the p50 of one client", US, ours.less(&alone));
-    rows.push(
-        added.mark(Mark::AtMost(40.0)).beside(Kind::Peer, "pgbouncer", bouncer.less(&alone), None).beside(
-            Kind::Floor,
-            COPY,
-            copied.less(&alone),
-            None,
-        ),
-    );
+    let added = Row::new("gateway/PostgreSQL, added to the p50 of one client", US, ours.less(&alone))
+        .mark(Mark::AtMost(40.0))
+        .beside(Kind::Peer, "pgbouncer", bouncer.less(&alone), None)
+        .beside(Kind::Floor, CopyProxy::NAME, copied.less(&alone), None);
+    rows.push(added);
     Ok(rows)
 }
 
@@ -81,7 +74,7 @@ fn turns(
 fn beside(case: String, [ours, bouncer, copied, alone]: [Samples; 4]) -> Row {
     Row::new(case, PER_S, ours)
         .beside(Kind::Peer, "pgbouncer, session mode", bouncer, Some(Mark::AtLeast(1.0)))
-        .beside(Kind::Floor, COPY, copied, None)
+        .beside(Kind::Floor, CopyProxy::NAME, copied, None)
         .beside(Kind::Floor, "no proxy", alone, None)
 }
 
