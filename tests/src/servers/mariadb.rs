@@ -46,6 +46,11 @@ impl MariaDb {
         self.site.kill();
     }
 
+    /// Its process; zero when it does not run.
+    pub fn pid(&self) -> u32 {
+        self.site.pid()
+    }
+
     /// Where it listens on the loopback address.
     pub fn port(&self) -> u16 {
         self.site.port

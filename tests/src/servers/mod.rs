@@ -111,6 +111,11 @@ impl Site {
         Err(ServerError::Failed { what, said: "it does not come up".to_owned() })
     }
 
+    /// The server's process; zero when it does not run.
+    fn pid(&self) -> u32 {
+        self.child.as_ref().map(Child::id).unwrap_or_default()
+    }
+
     /// Kills the server and the processes it has begun, at once.
     fn kill(&mut self) {
         if let Some(mut child) = self.child.take() {

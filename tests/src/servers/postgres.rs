@@ -2,7 +2,7 @@
 
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command};
+use std::process::Command;
 use std::time::Duration;
 
 use super::{ROOT, ServerError, Site, as_nobody, give, io_error, npm, output};
@@ -81,7 +81,7 @@ impl Postgres {
     /// # Errors
     /// The server does not run.
     pub fn cpu_of_ended(&self) -> Result<Duration, ServerError> {
-        let pid = self.site.child.as_ref().map(Child::id).unwrap_or_default();
+        let pid = self.pid();
         let stat = std::fs::read_to_string(format!("/proc/{pid}/stat"));
         let stat = stat.map_err(io_error("read what the kernel tells of PostgreSQL"))?;
         // Behind the name in parentheses the state is the third field; these are the 16th and the 17th, in hundredths
@@ -89,6 +89,11 @@ impl Postgres {
         let fields = stat.rsplit_once(')').map(|(_, rest)| rest.split_whitespace().skip(13).take(2));
         let ticks = fields.into_iter().flatten().filter_map(|field| field.parse::<u64>().ok());
         Ok(Duration::from_millis(ticks.sum::<u64>().saturating_mul(10)))
+    }
+
+    /// Its first process; zero when it does not run.
+    pub fn pid(&self) -> u32 {
+        self.site.pid()
     }
 
     /// Where it listens on the loopback address.

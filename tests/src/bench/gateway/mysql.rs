@@ -1,4 +1,4 @@
-//! Point selects of `sysbench` through the gateway, beside a proxy that only copies bytes, and the server alone.
+//! Point selects of `sysbench` through the gateway, beside proxies that only copy bytes, and the server alone.
 
 use super::copy::CopyProxy;
 use super::load::{number, said, sysbench};
@@ -18,22 +18,25 @@ pub fn run(setting: &Setting) -> Result<Vec<Row>, BenchError> {
     said(sysbench(server.port(), "bench", rows).arg("prepare"))?;
     let gateway = stage.gateway(&server.upstream())?;
     let copy = CopyProxy::start(server.port())?;
+    let metering = CopyProxy::metering(server.port(), server.pid())?;
+    let ports = [gateway, copy.port, metering.port, server.port()];
     let setting = setting.with_rounds(9);
     let seconds = setting.size(3.0, 1.0);
     let mut table = Vec::new();
     for (case, mode) in [("text", "--db-ps-mode=disable"), ("prepared", "--db-ps-mode=auto")] {
-        let mut figures = [const { Vec::new() }; 3];
+        let mut figures = [const { Vec::new() }; 4];
         for _ in 0..setting.rounds {
-            for (port, figures) in [gateway, copy.port, server.port()].into_iter().zip(&mut figures) {
+            for (port, figures) in ports.into_iter().zip(&mut figures) {
                 let mut load = sysbench(port, "bench", rows);
                 load.args(["--threads=8", mode, &format!("--time={seconds}"), "run"]);
                 figures.push(number(&said(&mut load)?, "transactions:")? / seconds);
             }
         }
-        let [ours, copied, alone] = figures.map(Samples::new);
+        let [ours, copied, metered, alone] = figures.map(Samples::new);
         table.push(
             Row::new(format!("gateway/MySQL, point selects, {case}, 8 clients"), PER_S, ours)
                 .beside(Kind::Floor, CopyProxy::NAME, copied, Some(Mark::AtLeast(0.9)))
+                .beside(Kind::Floor, CopyProxy::METERING, metered, None)
                 .beside(Kind::Floor, "no proxy", alone, None),
         );
     }

@@ -1,5 +1,5 @@
 //! `pgbench` through the gateway, with admission, metering by the kernel's counters, fingerprints and statistics, beside
-//! pgbouncer in session mode and a proxy that only copies bytes, which do none of it, and the server alone.
+//! pgbouncer in session mode and proxies that only copy bytes, which do none of it, and the server alone.
 
 use std::fs;
 use std::os::unix::process::CommandExt as _;
@@ -26,7 +26,8 @@ pub fn run(setting: &Setting) -> Result<Vec<Row>, BenchError> {
     let gateway = stage.gateway(&server.upstream())?;
     let bouncer = bouncer(&mut stage, server.port())?;
     let copy = CopyProxy::start(server.port())?;
-    let ports = [gateway, bouncer, copy.port, server.port()];
+    let metering = CopyProxy::metering(server.port(), server.pid())?;
+    let ports = [gateway, bouncer, copy.port, metering.port, server.port()];
     let setting = setting.with_rounds(9);
     let seconds = setting.size("3", "1");
     let mut rows = Vec::new();
@@ -43,7 +44,7 @@ pub fn run(setting: &Setting) -> Result<Vec<Row>, BenchError> {
     }
     let folder = stage.folder.path().to_owned();
     let log = format!("--log-prefix={}", folder.join("latency").display());
-    let [ours, bouncer, copied, alone] = turns(&setting, ports, |port| {
+    let [ours, bouncer, copied, metered, alone] = turns(&setting, ports, |port| {
         let mut one = pgbench(&server, port, "bench");
         said(one.args(["-S", "-c", "1", "-T", seconds, "-l", &log]))?;
         Ok(at(&latencies(&folder, "latency")?, 50))
@@ -51,7 +52,8 @@ pub fn run(setting: &Setting) -> Result<Vec<Row>, BenchError> {
     let added = Row::new("gateway/PostgreSQL, added to the p50 of one client", US, ours.less(&alone))
         .mark(Mark::AtMost(40.0))
         .beside(Kind::Peer, "pgbouncer", bouncer.less(&alone), None)
-        .beside(Kind::Floor, CopyProxy::NAME, copied.less(&alone), None);
+        .beside(Kind::Floor, CopyProxy::NAME, copied.less(&alone), None)
+        .beside(Kind::Floor, CopyProxy::METERING, metered.less(&alone), None);
     rows.push(added);
     Ok(rows)
 }
@@ -59,10 +61,10 @@ pub fn run(setting: &Setting) -> Result<Vec<Row>, BenchError> {
 /// A figure of each port, in turns.
 fn turns(
     setting: &Setting,
-    ports: [u16; 4],
+    ports: [u16; 5],
     mut figure: impl FnMut(u16) -> Result<f64, BenchError>,
-) -> Result<[Samples; 4], BenchError> {
-    let mut figures = [const { Vec::new() }; 4];
+) -> Result<[Samples; 5], BenchError> {
+    let mut figures = [const { Vec::new() }; 5];
     for _ in 0..setting.rounds {
         for (port, figures) in ports.iter().zip(&mut figures) {
             figures.push(figure(*port)?);
@@ -71,10 +73,11 @@ fn turns(
     Ok(figures.map(Samples::new))
 }
 
-fn beside(case: String, [ours, bouncer, copied, alone]: [Samples; 4]) -> Row {
+fn beside(case: String, [ours, bouncer, copied, metered, alone]: [Samples; 5]) -> Row {
     Row::new(case, PER_S, ours)
         .beside(Kind::Peer, "pgbouncer, session mode", bouncer, Some(Mark::AtLeast(1.0)))
         .beside(Kind::Floor, CopyProxy::NAME, copied, None)
+        .beside(Kind::Floor, CopyProxy::METERING, metered, None)
         .beside(Kind::Floor, "no proxy", alone, None)
 }
 
