@@ -47,6 +47,11 @@ impl<'t> Cursor<'t> {
         self.tokens.get(self.at).map(|token| token.span.start)
     }
 
+    /// Where the token before this one ends.
+    pub(crate) fn last_place(&self) -> Option<Location> {
+        self.tokens.get(self.at.checked_sub(1)?).map(|token| token.span.end)
+    }
+
     /// Where the statement ends.
     pub(crate) fn end_place(&self) -> Option<Location> {
         self.tokens.last().map(|token| token.span.end)

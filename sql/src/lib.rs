@@ -4,6 +4,7 @@
 //! * [`Statement::parse`] reads a statement: resource groups, bindings of users and databases, the watch list, and
 //!   SELECTs from tidegate's own tables.
 //! * [`execute`] does it on behalf of a [`Context`], and gives an [`Answer`].
+//! * [`Naming`] is what a statement of the database says of names that SQL gives to statements.
 //! * [`create_group_text`] and [`query_limit_text`] print what [`Statement::parse`] and [`parse_query_limit`] read.
 //!
 //! Nothing here holds state or reads a clock. The grammar, the tables and the errors are in `docs/sql.md`.
@@ -18,6 +19,7 @@ mod duration;
 mod error;
 mod execute;
 mod grammar;
+mod naming;
 mod print;
 mod recognise;
 mod statement;
@@ -32,6 +34,7 @@ pub use duration::{DurationError, duration_text, parse_duration};
 pub use error::SqlError;
 pub use execute::execute;
 pub use grammar::parse_query_limit;
+pub use naming::{Naming, may_name, may_rename};
 pub use print::{create_group_text, query_limit_text};
 pub use recognise::may_be_ours;
 pub use statement::{MAX_TEXT, Principal, Statement, WatchedText};

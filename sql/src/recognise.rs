@@ -46,7 +46,7 @@ pub fn may_be_ours(text: &[u8]) -> bool {
 
 /// Whether the first statement begins with words that only we use, so that its faults are ours to tell.
 pub(crate) fn begins_as_ours(text: &[u8]) -> bool {
-    Words { bytes: text, at: 0, nested: false }.start() == Start::Ours
+    Words::of(text).start() == Start::Ours
 }
 
 /// Whether a name of ours occurs, in whatever case and quotes.
@@ -64,7 +64,7 @@ fn names_ours(text: &[u8]) -> bool {
 }
 
 /// The words at the beginning of a statement.
-struct Words<'t> {
+pub(crate) struct Words<'t> {
     bytes: &'t [u8],
     at: usize,
     /// A comment holds the beginning of another.
@@ -72,6 +72,15 @@ struct Words<'t> {
 }
 
 impl<'t> Words<'t> {
+    pub(crate) fn of(bytes: &'t [u8]) -> Self {
+        Self { bytes, at: 0, nested: false }
+    }
+
+    /// Whether a comment held the beginning of another: where it ends depends on the dialect.
+    pub(crate) fn is_nested(&self) -> bool {
+        self.nested
+    }
+
     fn start(&mut self) -> Start {
         let Some(first) = self.next() else { return Start::Other };
         let is = |word: &[u8]| first.eq_ignore_ascii_case(word);
@@ -145,7 +154,7 @@ impl<'t> Words<'t> {
     }
 
     /// The next word without its quotes, or an opening bracket.
-    fn next(&mut self) -> Option<&'t [u8]> {
+    pub(crate) fn next(&mut self) -> Option<&'t [u8]> {
         self.skip_blanks();
         let rest = self.bytes.get(self.at..)?;
         let (from, length, past) = match rest.first()? {
