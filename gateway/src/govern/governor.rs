@@ -8,6 +8,7 @@ use std::time::Duration;
 use tidegate_client::{Client, Group, GroupName, Permit, Refused, Ru, Unconfirmed};
 use tidegate_cost_model::{Aim, CostTable, Estimator, Fingerprinter, SqlDialect, Template};
 use tidegate_proto::v1;
+use tidegate_sql::Naming;
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::JoinHandle;
 use tonic::transport::Channel;
@@ -157,7 +158,23 @@ impl Governor {
 
     /// What is kept of a statement that is prepared.
     pub(crate) fn known(&self, dialect: SqlDialect, seen: &[u8], whole: bool) -> Known {
-        Known::new(self.template(dialect, seen), SqlText::of(seen, whole))
+        let naming = if whole { self.naming(dialect, seen, true) } else { None };
+        Known { naming, ..Known::new(self.template(dialect, seen), SqlText::of(seen, whole)) }
+    }
+
+    /// What a whole text does with names that SQL gives to statements; see [`Naming::parse`].
+    pub(crate) fn naming(
+        &self,
+        dialect: SqlDialect,
+        text: &[u8],
+        escapes: bool,
+    ) -> Option<Arc<Naming<Known>>> {
+        let naming = Naming::parse(text, dialect, escapes)?;
+        // What is prepared by SQL gives no names: servers refuse that.
+        let known = |text: String| {
+            Known::new(self.template(dialect, text.as_bytes()), SqlText::Whole(text.as_bytes()))
+        };
+        Some(Arc::new(naming.map(known)))
     }
 
     /// Asks for admission of a statement of `subject`; `text` is looked at where texts are watched.

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use tidegate_cost_model::Template;
-use tidegate_sql::TextDigest;
+use tidegate_sql::{Naming, TextDigest};
 
 /// A prepared statement.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -12,6 +12,8 @@ pub(crate) struct Known {
     /// Worked out once, when it is prepared: its executions come without the text. `None` when that was not seen to
     /// its end.
     pub(crate) digest: Option<TextDigest>,
+    /// What it does with names that SQL gives to statements.
+    pub(crate) naming: Option<Arc<Naming<Known>>>,
 }
 
 /// A statement's text, for who watches texts.
@@ -48,7 +50,7 @@ impl From<Option<TextDigest>> for SqlText<'_> {
 
 impl Known {
     pub(crate) fn new(template: Arc<Template>, text: SqlText<'_>) -> Self {
-        Self { template, digest: text.digest() }
+        Self { template, digest: text.digest(), naming: None }
     }
 }
 

@@ -2,7 +2,8 @@
 
 use std::sync::Arc;
 
-use tidegate_cost_model::Template;
+use tidegate_cost_model::{SqlDialect, Template};
+use tidegate_sql::Naming;
 
 use super::conversation::{Ask, Conversation, Event, Prepared, Step, Text};
 use super::frame::Broken;
@@ -67,14 +68,17 @@ impl Talk {
         let (talk, bytes) = (&mut self.talk, &self.from_client[..]);
         match (ask, decision % 3) {
             (Ask::Query(text), 0) => {
-                assert!(bytes.get(text.place).is_some(), "a text outside of what was sent");
-                talk.go(bytes, decision)
+                let known = known_of(&self.known, bytes, text);
+                let named = known.naming.as_deref().and_then(|naming| talk.executed(naming)).cloned();
+                talk.go(bytes, decision)?;
+                talk.change_names(named.unwrap_or(known).naming.as_deref());
+                Ok(())
             }
             (Ask::Query(_), 1) => talk.answer(bytes, vec![b'C', 0, 0, 0, 4]),
             (Ask::Query(_), _) => talk.explain(bytes, b"select 1", decision),
             (Ask::Parse(text), 0) => {
-                assert!(bytes.get(text.place).is_some(), "a text outside of what was sent");
-                talk.prepare(bytes, Prepared::Theirs(self.known.clone()))
+                let known = known_of(&self.known, bytes, text);
+                talk.prepare(bytes, Prepared::Theirs(known))
             }
             (Ask::Parse(_), 1) => talk.prepare(bytes, Prepared::Ours(Arc::default())),
             (Ask::Parse(Text { whole: true, .. }), _) => {
@@ -107,4 +111,12 @@ impl Talk {
             out.clear();
         }
     }
+}
+
+/// What is known of a text: all is like `known` but for what it does with names.
+fn known_of(known: &Known, bytes: &[u8], text: Text) -> Known {
+    assert!(bytes.get(text.place.clone()).is_some(), "a text outside of what was sent");
+    let seen = bytes.get(text.place).unwrap_or_default();
+    let naming = if text.whole { Naming::parse(seen, SqlDialect::PostgreSql, true) } else { None };
+    Known { naming: naming.map(|naming| Arc::new(naming.map(|_| known.clone()))), ..known.clone() }
 }

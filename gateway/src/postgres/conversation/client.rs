@@ -2,6 +2,8 @@
 
 use std::sync::Arc;
 
+use tidegate_sql::Naming;
+
 use super::names::remember;
 use super::{Ask, Conversation, Expect, Explained, Portal, Prepared, Step, Text, count};
 use crate::govern::{Denied, EXPLAINED_ROWS, Known, explained_columns};
@@ -61,11 +63,11 @@ impl<R, O> Conversation<R, O> {
 
     fn message(&mut self, header: Header, body: &[u8]) -> Result<Step<O>, Broken> {
         match header.kind {
-            b'Q' => Ok(Step::Ask(Ask::Query(text_at(header, HEADER, body)))),
+            b'Q' => Ok(Step::Ask(Ask::Query(Text::at(header, HEADER, body)))),
             b'F' => Ok(Step::Ask(Ask::Query(Text { place: 0..0, whole: true }))),
             b'P' => {
                 let (name, rest) = c_string(body).ok_or(Broken::Malformed { what: "the Parse message" })?;
-                Ok(Step::Ask(Ask::Parse(text_at(header, HEADER + name.len() + 1, rest))))
+                Ok(Step::Ask(Ask::Parse(Text::at(header, HEADER + name.len() + 1, rest))))
             }
             b'B' => self.bind(header, body),
             b'E' => self.execute(header, body),
@@ -123,7 +125,7 @@ impl<R, O> Conversation<R, O> {
             }
             _ if admitted => Ok(self.run(header, body)),
             Some(Portal { prepared: Prepared::Theirs(known) | Prepared::Explained(known), .. }) => {
-                Ok(Step::Ask(Ask::Execute(known.clone())))
+                Ok(Step::Ask(Ask::Execute(self.statements.behind(known).clone())))
             }
             None => Ok(Step::Ask(Ask::Execute(self.unknown.clone()))),
         }
@@ -156,12 +158,16 @@ impl<R, O> Conversation<R, O> {
         let malformed = Broken::Malformed { what: "the Close message" };
         let (kind, rest) = body.split_first().ok_or_else(|| malformed.clone())?;
         let (name, _) = c_string(rest).ok_or(malformed)?;
-        match kind {
-            b'S' => self.statements.remove(name),
-            _ => drop(self.portals.remove(name)),
+        let statement = (*kind == b'S').then_some(name);
+        if statement.is_none() {
+            self.portals.remove(name);
         }
         // The server does not mind closing what it does not know.
-        Ok(self.forward(header))
+        let step = self.forward(header);
+        if !self.server_skips {
+            self.statements.close(self.opened, statement);
+        }
+        Ok(step)
     }
 
     fn sync(&mut self, header: Header) -> Step<O> {
@@ -209,25 +215,36 @@ impl<R, O> Conversation<R, O> {
     /// Sends an `Execute` on that is admitted. The cost of an explained statement is that of all its rows.
     fn run(&mut self, header: Header, body: &[u8]) -> Step<O> {
         let Some((name, rest)) = c_string(body) else { return self.forward(header) };
-        let formats = match self.portals.get(name) {
-            Some(Portal { prepared: Prepared::Explained(_), formats }) => Arc::clone(formats),
-            portal => {
-                let prepared = portal.map(|portal| &portal.prepared);
-                let resets =
-                    matches!(prepared, Some(Prepared::Theirs(known)) if is_reset_all(known.template.text()));
-                let step = self.forward(header);
-                if let Some(unit) = self.units.back_mut() {
-                    unit.runs_reset |= resets;
-                }
-                return step;
+        let Some(portal) = self.portals.get(name) else { return self.forward(header) };
+        let explained =
+            matches!(portal.prepared, Prepared::Explained(_)).then(|| Arc::clone(&portal.formats));
+        let (mut naming, mut resets) = (None, false);
+        if let Prepared::Theirs(known) | Prepared::Explained(known) = &portal.prepared {
+            let runs = self.statements.behind(known);
+            (naming, resets) = (runs.naming.clone(), is_reset_all(runs.template.text()));
+        }
+        let Some(formats) = explained else {
+            let step = self.forward(header);
+            if let Some(unit) = self.units.back_mut() {
+                unit.runs_reset |= resets;
             }
+            self.change_names(naming.as_deref());
+            return step;
         };
-        let expect = Expect::Explained(formats);
-        let step = self.forward_expecting(header, expect);
+        let step = self.forward_expecting(header, Expect::Explained(formats));
+        self.change_names(naming.as_deref());
         if message::row_limit(rest) == 0 {
             return step;
         }
         self.send_instead(header, message::execute(name))
+    }
+
+    /// A statement of the last unit goes on that does this with names.
+    pub(crate) fn change_names(&mut self, naming: Option<&Naming<Known>>) {
+        // What the server skips changes nothing.
+        if let Some(naming) = naming.filter(|_| !self.server_skips) {
+            self.statements.change(self.opened, naming);
+        }
     }
 
     /// The server gets these bytes in place of the message at the front, which has been accounted for.
@@ -378,12 +395,4 @@ impl<R, O> Conversation<R, O> {
             _ => self.expected.push_back(Expect::Insert(reply)),
         }
     }
-}
-
-/// Where a text is that begins at `start` with these bytes, and may be cut off.
-fn text_at(header: Header, start: usize, bytes: &[u8]) -> Text {
-    let text = c_string(bytes);
-    let length = text.map_or(bytes.len(), |(text, _)| text.len());
-    let whole = text.is_some() && header.total <= start.saturating_add(bytes.len());
-    Text { place: start..start.saturating_add(length), whole }
 }

@@ -23,7 +23,10 @@ use std::collections::VecDeque;
 use std::ops::Range;
 use std::sync::Arc;
 
+use tidegate_sql::Naming;
+
 use crate::govern::{Known, Progress};
+use crate::postgres::frame::{Header, c_string};
 use crate::postgres::key::Key;
 use crate::postgres::reset::Reset;
 use names::{Map, Names};
@@ -72,7 +75,8 @@ pub(crate) struct Text {
 /// What must be decided before the message at the front goes on.
 #[derive(Debug)]
 pub(crate) enum Ask<O> {
-    /// A simple query or a function call (without text): `go`, `answer` or `explain`.
+    /// A simple query or a function call (without text): `go`, `answer` or `explain`, of which the first may follow
+    /// `change_names`.
     Query(Text),
     /// A statement to prepare: `prepare` or, if it can be seen to its end, `prepare_explained`.
     Parse(Text),
@@ -180,6 +184,16 @@ pub(crate) struct Conversation<R, O> {
     unknown: Known,
 }
 
+impl Text {
+    /// Where a text is that begins at `start` with these bytes, and may be cut off.
+    fn at(header: Header, start: usize, bytes: &[u8]) -> Self {
+        let text = c_string(bytes);
+        let length = text.map_or(bytes.len(), |(text, _)| text.len());
+        let whole = text.is_some() && header.total <= start.saturating_add(bytes.len());
+        Self { place: start..start.saturating_add(length), whole }
+    }
+}
+
 impl<O> Clone for Prepared<O> {
     fn clone(&self) -> Self {
         match self {
@@ -249,6 +263,16 @@ impl<R, O> Conversation<R, O> {
     /// Whether the server has nothing left to answer, so that [`Self::in_transaction`] is certain.
     pub(crate) fn is_quiet(&self) -> bool {
         self.units.iter().all(|unit| unit.running.is_none() && !unit.closed)
+    }
+
+    /// The statement that runs where this one does: another that it names, or itself.
+    pub(crate) fn behind<'k>(&'k self, known: &'k Known) -> &'k Known {
+        self.statements.behind(known)
+    }
+
+    /// The statement that an `EXECUTE` names, if it is known.
+    pub(crate) fn executed(&self, naming: &Naming<Known>) -> Option<&Known> {
+        self.statements.executed(naming)
     }
 
     /// Whether the last `ReadyForQuery` was inside a transaction.

@@ -1,16 +1,26 @@
 //! Which statement a name stands for, as the server has it.
 //!
-//! A `Parse` may fail, most of all under a name that is in use: then the name stands for what it did before. Later
-//! messages of the same unit are read as if it succeeded, since the server skips them otherwise.
+//! The protocol's `Parse` and SQL's `PREPARE` give names of one kind: each finds what the other has prepared. Either may
+//! fail, most of all under a name that is in use: then the name stands for what it did before. Later messages of the
+//! same unit are read as if it succeeded, since the server skips them otherwise. So it is with `DEALLOCATE`.
+//!
+//! What the server has done with names it says in the tags of its commands. Where the text was not read, as one of
+//! several statements, a name that it gave stays unknown, and what it took away may have been any.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::{HashMap, HashSet, VecDeque};
 
 use foldhash::fast::RandomState;
+use tidegate_sql::Naming;
 
 use super::{Portal, Prepared};
+use crate::govern::Known;
 
 /// Prepared statements and portals remembered per session, each; others are governed as of unknown kind.
 const MAX_NAMES: usize = 4_096;
+/// Bytes of a name that the server tells statements apart by.
+const NAME_BYTES: usize = 63;
+/// Most names that stand for an `EXECUTE` of another name, and that for another; the server gives up some time, too.
+const MAX_HOPS: usize = 8;
 
 /// Names and what they stand for.
 pub(super) type Map<V> = HashMap<Vec<u8>, V, RandomState>;
@@ -23,13 +33,23 @@ pub(super) struct Names<O> {
     given: VecDeque<Given<O>>,
 }
 
-/// `Parse` messages in a row, one of a name or several without.
+/// What changes a name, or several such messages in a row about no name.
 #[derive(Debug)]
 struct Given<O> {
     unit: u64,
+    by: By,
     times: u32,
     name: Vec<u8>,
     before: Option<Prepared<O>>,
+}
+
+/// How a name changes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum By {
+    Parse,
+    Close,
+    Prepare,
+    Deallocate,
 }
 
 impl<O> Default for Names<O> {
@@ -40,25 +60,76 @@ impl<O> Default for Names<O> {
 
 impl<O> Names<O> {
     pub(super) fn get(&self, name: &[u8]) -> Option<&Prepared<O>> {
-        self.known.get(name)
+        self.known.get(key(name))
+    }
+
+    /// The statement that runs where this one does: another that it names, or itself.
+    pub(super) fn behind<'k>(&'k self, known: &'k Known) -> &'k Known {
+        known.naming.as_deref().and_then(|naming| self.executed(naming)).unwrap_or(known)
+    }
+
+    /// The statement that an `EXECUTE` names, if it is known.
+    pub(super) fn executed(&self, naming: &Naming<Known>) -> Option<&Known> {
+        let (mut found, mut next) = (None, Some(naming));
+        for _ in 0..MAX_HOPS {
+            let Some(Naming::Execute { name }) = next else { return found };
+            let (Prepared::Theirs(known) | Prepared::Explained(known)) = self.get(name.as_bytes())? else {
+                return None;
+            };
+            (found, next) = (Some(known), known.naming.as_deref());
+        }
+        None
     }
 
     /// What the gateway answers itself needs nobody's word.
     pub(super) fn set(&mut self, name: &[u8], prepared: Prepared<O>) {
-        remember(&mut self.known, name, prepared);
+        remember(&mut self.known, key(name), prepared);
     }
 
     /// A `Parse` is on its way to the server in this unit.
     pub(super) fn give(&mut self, unit: u64, name: &[u8], prepared: Prepared<O>) {
-        let unnamed = self.given.back_mut().filter(|last| last.unit == unit && name.is_empty());
-        match unnamed.filter(|last| last.name.is_empty() && last.times < u32::MAX) {
+        let name = key(name);
+        self.await_word(unit, By::Parse, name);
+        remember(&mut self.known, name, prepared);
+    }
+
+    /// A `Close` is, of a statement or, without a name, of a portal.
+    pub(super) fn close(&mut self, unit: u64, name: Option<&[u8]>) {
+        let name = name.map(key);
+        self.await_word(unit, By::Close, name.unwrap_or_default());
+        name.map(|name| self.known.remove(name));
+    }
+
+    /// A statement that may give a name, or take one, is on its way to the server in this unit.
+    pub(super) fn change(&mut self, unit: u64, naming: &Naming<Known>) {
+        match naming {
+            Naming::Prepare { name, statement: Some(known) } => {
+                let name = key(name.as_bytes());
+                self.await_word(unit, By::Prepare, name);
+                remember(&mut self.known, name, Prepared::Theirs(known.clone()));
+            }
+            Naming::Forget { name } => {
+                let name = key(name.as_bytes());
+                self.await_word(unit, By::Deallocate, name);
+                self.known.remove(name);
+            }
+            // What is known of all of them goes when the server says so.
+            Naming::Prepare { .. }
+            | Naming::Execute { .. }
+            | Naming::Immediate { .. }
+            | Naming::ForgetAll => {}
+        }
+    }
+
+    fn await_word(&mut self, unit: u64, by: By, name: &[u8]) {
+        let same = self.given.back_mut().filter(|last| name.is_empty() && last.name.is_empty());
+        match same.filter(|last| (last.unit, last.by) == (unit, by) && last.times < u32::MAX) {
             Some(last) => last.times += 1,
             None => {
                 let before = self.known.get(name).filter(|_| !name.is_empty()).cloned();
-                self.given.push_back(Given { unit, times: 1, name: name.to_vec(), before });
+                self.given.push_back(Given { unit, by, times: 1, name: name.to_vec(), before });
             }
         }
-        remember(&mut self.known, name, prepared);
     }
 
     /// How many the server has not confirmed, those without a name in a row counted once.
@@ -66,17 +137,60 @@ impl<O> Names<O> {
         self.given.len()
     }
 
-    /// The server has taken the first that it had not.
-    pub(super) fn confirm(&mut self) {
-        if let Some(first) = self.given.front_mut() {
-            first.times -= 1;
-            if first.times == 0 {
-                self.given.pop_front();
+    /// The server has taken a `Parse`.
+    pub(super) fn parsed(&mut self, unit: u64) {
+        self.confirm(unit, By::Parse);
+    }
+
+    /// The server has taken a `Close`.
+    pub(super) fn closed(&mut self, unit: u64) {
+        self.confirm(unit, By::Close);
+    }
+
+    /// Whether it is what the server was to come to next.
+    fn confirm(&mut self, unit: u64, by: By) -> bool {
+        let Some(first) = self.given.front_mut().filter(|first| (first.unit, first.by) == (unit, by)) else {
+            return false;
+        };
+        first.times -= 1;
+        if first.times == 0 {
+            self.given.pop_front();
+        }
+        true
+    }
+
+    /// The server has done a command of this tag in this unit.
+    pub(super) fn done(&mut self, unit: u64, tag: &[u8]) {
+        let forgets = match tag.split_last() {
+            Some((0, b"PREPARE")) => {
+                self.confirm(unit, By::Prepare);
+                false
             }
+            Some((0, b"DEALLOCATE")) => !self.confirm(unit, By::Deallocate),
+            Some((0, tag)) => matches!(tag, b"DEALLOCATE ALL" | b"DISCARD ALL"),
+            _ => false,
+        };
+        if forgets {
+            self.forget_all();
         }
     }
 
-    /// The server has failed in this unit: it takes no more of its statements.
+    /// Any name may be gone that the server had. What it has not come to yet, and what it does not know of, stays.
+    fn forget_all(&mut self) {
+        let mut later: HashSet<&[u8], RandomState> = HashSet::default();
+        for Given { name, before, .. } in &mut self.given {
+            let first = later.insert(name.as_slice());
+            if first && !before.as_ref().is_some_and(Prepared::is_ours) {
+                *before = None;
+            }
+        }
+        // The one without a name is not among those that are given up.
+        self.known.retain(|name, prepared| {
+            name.is_empty() || prepared.is_ours() || later.contains(name.as_slice())
+        });
+    }
+
+    /// The server takes no more of the statements of this unit: it has failed, or is done.
     pub(super) fn take_back(&mut self, unit: u64) {
         let of_unit = self.given.iter().take_while(|given| given.unit == unit).count();
         let failed: Vec<Given<O>> = self.given.drain(..of_unit).collect();
@@ -84,22 +198,29 @@ impl<O> Names<O> {
             match self.given.iter_mut().find(|later| later.name == name) {
                 Some(later) => later.before = before,
                 None => match before {
-                    Some(before) => drop(self.known.insert(name, before)),
+                    Some(before) => remember(&mut self.known, &name, before),
                     None => drop(self.known.remove(&name)),
                 },
             }
         }
     }
+}
 
-    pub(super) fn remove(&mut self, name: &[u8]) {
-        self.known.remove(name);
-    }
+/// As much of a name as the server looks at.
+fn key(name: &[u8]) -> &[u8] {
+    name.get(..NAME_BYTES).unwrap_or(name)
 }
 
 /// What a name stands for.
 pub(super) trait Named {
     /// Whether the server's answers to it are the client's.
     fn is_theirs(&self) -> bool;
+}
+
+impl<O> Prepared<O> {
+    fn is_ours(&self) -> bool {
+        matches!(self, Self::Ours(_))
+    }
 }
 
 impl<O> Named for Prepared<O> {

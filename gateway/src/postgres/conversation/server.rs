@@ -66,11 +66,14 @@ impl<R, O> Conversation<R, O> {
                 self.expected.pop_front();
             }
         }
-        if header.kind == b'1' {
-            self.statements.confirm();
-        }
         if self.instead_of(header.kind, out) {
             self.withheld = true;
+        }
+        let number = self.worked_on();
+        match header.kind {
+            b'1' => self.statements.parsed(number),
+            b'3' => self.statements.closed(number),
+            _ => {}
         }
         let unit = self.units.front_mut();
         let hides = unit.as_ref().is_some_and(|unit| unit.explained == Some(Explained::Table));
@@ -97,6 +100,7 @@ impl<R, O> Conversation<R, O> {
                 *changed = changed.saturating_add(message::changed_rows(body));
                 unit.reset = unit.reset.max(Reset::of_tag(body));
                 self.withheld |= hides;
+                self.statements.done(number, body);
             }
             (b'E', Some(unit)) => {
                 unit.failed = true;
@@ -106,7 +110,9 @@ impl<R, O> Conversation<R, O> {
                     out.extend_from_slice(error);
                     self.withheld = true;
                 }
-                if !unit.simple {
+                if unit.simple {
+                    self.statements.take_back(number);
+                } else {
                     self.skip_to_sync();
                 }
                 self.copying_in = false;
@@ -155,7 +161,9 @@ impl<R, O> Conversation<R, O> {
             return Some(Event::Ready);
         }
         self.copying_in = false;
+        let number = self.worked_on();
         let unit = self.units.pop_front()?;
+        self.statements.take_back(number);
         if unit.running.is_none() {
             self.carried = self.carried.plus(&unit.progress);
         }

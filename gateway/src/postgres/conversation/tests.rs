@@ -1,5 +1,7 @@
 //! Conversations with a server that is played here: everything in any pieces, and answers in their order.
 
+mod names;
+
 use std::sync::Arc;
 
 use proptest::prelude::*;
@@ -21,7 +23,12 @@ fn talk() -> Talk {
 }
 
 fn known(text: &str) -> Known {
-    Known::new(Arc::new(Template::new(SqlDialect::PostgreSql, text)), SqlText::of(text.as_bytes(), true))
+    let plain = |text: &str| {
+        Known::new(Arc::new(Template::new(SqlDialect::PostgreSql, text)), SqlText::of(text.as_bytes(), true))
+    };
+    let naming = Naming::parse(text.as_bytes(), SqlDialect::PostgreSql, true);
+    let naming = naming.map(|naming| Arc::new(naming.map(|text| plain(&text))));
+    Known { naming, ..plain(text) }
 }
 
 /// In any pieces: an offer to bind the login to TLS is kept from a client without TLS, and from nobody else.
@@ -126,11 +133,14 @@ fn decide(talk: &mut Talk, inbox: &[u8], ask: Ask<&'static str>, decider: &mut D
         Ask::Query(place) => {
             let text = text(place);
             let refused = decider.refuse || text.starts_with("own");
-            decider.asked.push(text);
+            let known = known(&text);
+            let named = known.naming.as_deref().and_then(|naming| talk.executed(naming)).cloned();
+            decider.asked.push(named.as_ref().map_or(text, |named| named.template.text().to_owned()));
             if refused {
                 talk.answer(inbox, message(b'E', b"no\0")).unwrap();
             } else {
                 talk.go(inbox, decider.next).unwrap();
+                talk.change_names(named.unwrap_or(known).naming.as_deref());
             }
         }
         Ask::Parse(place) => {

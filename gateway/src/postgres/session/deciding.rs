@@ -3,14 +3,14 @@
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
-use tidegate_cost_model::SqlDialect;
-use tidegate_sql::{Answer, Statement};
+use tidegate_cost_model::{SqlDialect, Template};
+use tidegate_sql::{Answer, Naming, Statement};
 
-use super::super::conversation::{Ask, Conversation, Prepared, Text};
+use super::super::conversation::{Ask, Prepared, Text};
 use super::super::frame::Broken;
 use super::super::{message, own};
-use super::{End, Fault, Session};
-use crate::govern::{Admission, Denied, Running, SqlText, Subject, parse_own};
+use super::{End, Fault, Session, Talk};
+use crate::govern::{Admission, Denied, Governor, Known, Running, SqlText, Subject, parse_own};
 use crate::session::{Later, Read};
 
 /// What the client's side waits for.
@@ -18,9 +18,24 @@ pub(super) enum Pending {
     /// Who pays.
     Subject(Later<Result<Subject, Denied>>),
     /// The statement at the front of the client's inbox.
-    Admission { admission: Later<Result<Box<Running>, Denied>>, inner: Option<String> },
+    Admission { admission: Later<Result<Box<Running>, Denied>>, goes: Goes },
     /// An answer of the gateway itself.
     Own { answer: Later<Result<Answer, Denied>>, own: Own },
+}
+
+/// How a statement goes on once it is admitted.
+pub(super) struct Goes {
+    /// What runs in its place, to tell what it costs.
+    inner: Option<String>,
+    /// What it does with names, where the conversation does not see it by itself.
+    naming: Option<Arc<Naming<Known>>>,
+}
+
+/// A statement that is to be admitted.
+struct Wanted<'t> {
+    template: Arc<Template>,
+    text: SqlText<'t>,
+    goes: Goes,
 }
 
 /// What an own answer is for.
@@ -50,19 +65,16 @@ impl Session {
                     Some(Ok(()))
                 }
             },
-            Pending::Admission { admission, inner } => {
+            Pending::Admission { admission, goes } => {
                 let answer = match admission.as_mut().poll(cx) {
                     Poll::Pending if self.wanted_cancel.poll(cx) => Some(Err(Denied::cancelled())),
                     Poll::Pending => None,
                     Poll::Ready(answer) => Some(answer),
                 };
-                match (answer, inner) {
-                    (None, _) => None,
-                    (Some(Ok(running)), None) => Some(self.talk.go(bytes, running)),
-                    (Some(Ok(running)), Some(inner)) => {
-                        Some(self.talk.explain(bytes, inner.as_bytes(), running))
-                    }
-                    (Some(Err(denied)), _) => Some(deny(&mut self.talk, bytes, &denied)),
+                match answer {
+                    None => None,
+                    Some(Ok(running)) => Some(goes.on(&mut self.talk, bytes, running)),
+                    Some(Err(denied)) => Some(deny(&mut self.talk, bytes, &denied)),
                 }
             }
             Pending::Own { answer, own } => match answer.as_mut().poll(cx) {
@@ -102,16 +114,17 @@ impl Session {
             }
         };
         let governor = &self.shared.listening.governor;
-        let (template, text, inner) = match ask {
+        let Wanted { template, text, goes } = match ask {
             Ask::Query(text) => match parse(bytes, &text) {
                 Ok(None) => {
                     let seen = bytes.get(text.place).unwrap_or_default();
-                    let template = governor.template(SqlDialect::PostgreSql, seen);
-                    (template, SqlText::of(seen, text.whole), None)
+                    Wanted::of(governor, &self.talk, seen, text.whole)
                 }
                 Ok(Some(Statement::ExplainRu(inner))) => {
                     let known = governor.known(SqlDialect::PostgreSql, inner.as_bytes(), true);
-                    (known.template, known.digest.into(), Some(inner))
+                    let mut wanted = Wanted::from(self.talk.behind(&known).clone());
+                    wanted.goes.inner = Some(inner);
+                    wanted
                 }
                 Ok(Some(statement)) => {
                     self.ask_own(Arc::new(statement), Own::Query);
@@ -142,7 +155,7 @@ impl Session {
                 self.talk.prepare(bytes, prepared)?;
                 return Ok(true);
             }
-            Ask::Execute(known) => (known.template, known.digest.into(), None),
+            Ask::Execute(known) => Wanted::from(Known { naming: None, ..known }),
             Ask::Describe { statement, parameters, formats } => {
                 self.describe_own(statement, parameters, formats)?;
                 return Ok(true);
@@ -160,15 +173,12 @@ impl Session {
         let quiet = self.talk.is_quiet();
         let in_transaction = self.talk.in_transaction();
         match governor.admit(subject, &template, text, quiet && in_transaction) {
-            Admission::Now(running) => match inner {
-                None => self.talk.go(bytes, running)?,
-                Some(inner) => self.talk.explain(bytes, inner.as_bytes(), running)?,
-            },
+            Admission::Now(running) => goes.on(&mut self.talk, bytes, running)?,
             // What came before decides whether this is inside a transaction; it is asked again then.
             Admission::Wait(_) if !quiet => return Ok(false),
             Admission::Wait(admission) => {
                 self.wanted_cancel.forget();
-                self.pending = Some(Pending::Admission { admission, inner });
+                self.pending = Some(Pending::Admission { admission, goes });
             }
             Admission::Denied(denied) => deny(&mut self.talk, bytes, &denied)?,
         }
@@ -225,6 +235,36 @@ impl Session {
     }
 }
 
+impl Goes {
+    fn on(&self, talk: &mut Talk, bytes: &[u8], running: Box<Running>) -> Result<(), Broken> {
+        match &self.inner {
+            None => talk.go(bytes, running)?,
+            Some(inner) => talk.explain(bytes, inner.as_bytes(), running)?,
+        }
+        talk.change_names(self.naming.as_deref());
+        Ok(())
+    }
+}
+
+impl<'t> Wanted<'t> {
+    /// A simple query, or the statement that it names.
+    fn of(governor: &Governor, talk: &Talk, seen: &'t [u8], whole: bool) -> Self {
+        let naming = if whole { governor.naming(SqlDialect::PostgreSql, seen, true) } else { None };
+        if let Some(known) = naming.as_deref().and_then(|naming| talk.executed(naming)) {
+            return known.clone().into();
+        }
+        let template = governor.template(SqlDialect::PostgreSql, seen);
+        Self { template, text: SqlText::of(seen, whole), goes: Goes { inner: None, naming } }
+    }
+}
+
+impl From<Known> for Wanted<'_> {
+    fn from(known: Known) -> Self {
+        let goes = Goes { inner: None, naming: known.naming };
+        Self { template: known.template, text: known.digest.into(), goes }
+    }
+}
+
 /// A statement of ours, if the text is one. What is not seen to its end is none of ours, but is not run cut off either.
 fn parse(bytes: &[u8], text: &Text) -> Result<Option<Statement>, Denied> {
     let parsed = parse_own(bytes.get(text.place.clone()).unwrap_or_default(), SqlDialect::PostgreSql);
@@ -236,11 +276,7 @@ fn parse(bytes: &[u8], text: &Text) -> Result<Option<Statement>, Denied> {
 }
 
 /// The statement at the front of the client's inbox fails with this.
-fn deny(
-    talk: &mut Conversation<Box<Running>, Statement>,
-    bytes: &[u8],
-    denied: &Denied,
-) -> Result<(), Broken> {
+fn deny(talk: &mut Talk, bytes: &[u8], denied: &Denied) -> Result<(), Broken> {
     let error = message::error(denied);
     match bytes.first() {
         Some(b'Q' | b'F') => talk.answer(bytes, error),

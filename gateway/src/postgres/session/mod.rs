@@ -52,11 +52,13 @@ pub(super) enum Fault {
     Link(#[from] LinkError),
 }
 
+type Talk = Conversation<Box<Running>, Statement>;
+
 /// See the module.
 pub(super) struct Session {
     shared: Arc<Shared>,
     link: Link,
-    talk: Conversation<Box<Running>, Statement>,
+    talk: Talk,
     login: Login,
     subject: Option<Result<Subject, Denied>>,
     backend: Option<Backend>,

@@ -4,6 +4,7 @@ mod crowded;
 mod explained;
 mod faults;
 mod governed;
+mod names;
 mod newer;
 mod parallel;
 mod passed;
