@@ -3,9 +3,10 @@
 use std::sync::Arc;
 
 use tidegate_cost_model::{SqlDialect, Template};
-use tidegate_sql::{Statement as Own, TextDigest};
+use tidegate_sql::{Naming, Statement as Own, may_name, may_rename};
 
 use super::command::Command;
+use super::machine::Machine;
 use super::step::Statement;
 use crate::govern::{Governor, Known, SqlText};
 
@@ -32,8 +33,11 @@ pub(super) struct Asked {
     /// The beginning of its text, where it came as text, and whether that is all of it.
     pub(super) text: Vec<u8>,
     whole: bool,
-    /// Of its text, where it was prepared.
-    digest: Option<TextDigest>,
+    /// The statement that it runs, where its text is not that.
+    known: Option<Known>,
+    /// It has not been looked at what it does with names.
+    pub(super) may_name: bool,
+    naming: Option<Arc<Naming<Known>>>,
     /// It has not been looked at whether the gateway answers it itself.
     pub(super) may_be_ours: bool,
     /// It was prepared, and the gateway answers it itself.
@@ -47,8 +51,10 @@ pub(super) struct Asked {
 impl Asked {
     pub(super) fn of(governor: &Governor, statement: &Statement<'_, Remembered>) -> Self {
         let text = statement.sql;
-        let (template, digest, ours) = match &statement.template {
-            Some(Remembered { known, ours }) => (Arc::clone(&known.template), known.digest, ours.clone()),
+        let (template, known, ours) = match &statement.template {
+            Some(Remembered { known, ours }) => {
+                (Arc::clone(&known.template), Some(known.clone()), ours.clone())
+            }
             None => (governor.template(SqlDialect::MySql, text), None, None),
         };
         Self {
@@ -57,7 +63,10 @@ impl Asked {
             template,
             text: text.to_vec(),
             whole: statement.whole,
-            digest,
+            known,
+            // Nor is it for the gateway to know what it names.
+            may_name: statement.command == Command::Query && statement.whole,
+            naming: None,
             // One that is longer than what is seen of it is none of ours.
             may_be_ours: statement.whole && !text.is_empty(),
             ours,
@@ -68,11 +77,51 @@ impl Asked {
 
     /// The text that is to run.
     pub(super) fn text(&self) -> SqlText<'_> {
-        match (&self.explains, self.digest) {
-            (Some(inner), _) => SqlText::Whole(inner),
-            (None, Some(digest)) => SqlText::Digest(digest),
+        match (&self.known, &self.explains) {
+            (Some(known), _) => known.digest.into(),
+            (None, Some(inner)) => SqlText::Whole(inner),
             (None, None) => SqlText::of(&self.text, self.whole),
         }
+    }
+
+    /// Whether it speaks of names that SQL gives to statements, as far as that has not been looked at.
+    pub(super) fn may_name(&self) -> bool {
+        self.may_name && may_name(self.sql())
+    }
+
+    /// Finds what it does with names, and the statement behind the one that it runs. All before it has to have ended.
+    pub(super) fn look_at_names(&mut self, governor: &Governor, machine: &Machine<Remembered>) {
+        self.may_name = false;
+        self.naming = governor.naming(SqlDialect::MySql, self.sql(), machine.escapes());
+        let known = match self.naming.as_deref() {
+            Some(Naming::Execute { name }) => machine.named(name).map(|remembered| &remembered.known),
+            Some(Naming::Immediate { statement }) => Some(statement),
+            _ => None,
+        };
+        if let Some(known) = known {
+            self.template = Arc::clone(&known.template);
+            self.known = Some(known.clone());
+        }
+    }
+
+    /// What running it does with names, of which there are some or not.
+    pub(super) fn renames(&self, some: bool) -> Option<Naming<Remembered>> {
+        match self.naming.as_deref() {
+            Some(naming @ (Naming::Prepare { .. } | Naming::Forget { .. })) => {
+                Some(naming.clone().map(Remembered::from))
+            }
+            // What a procedure does is not seen, nor what one of several statements does.
+            _ => (some && self.may_rename()).then_some(Naming::ForgetAll),
+        }
+    }
+
+    fn may_rename(&self) -> bool {
+        !self.whole || matches!(self.command, Command::Unknown(_)) || may_rename(self.template.text())
+    }
+
+    /// The text that goes to the server.
+    fn sql(&self) -> &[u8] {
+        self.explains.as_deref().unwrap_or(&self.text)
     }
 
     /// What is kept of it once it is prepared.

@@ -22,7 +22,7 @@ impl Status {
     pub(super) const AUTOCOMMIT: Self = Self(0x0002);
     pub(super) const MORE_RESULTS: Self = Self(0x0008);
     pub(super) const CURSOR_EXISTS: Self = Self(0x0040);
-    const NO_BACKSLASH_ESCAPES: Self = Self(0x0200);
+    pub(super) const NO_BACKSLASH_ESCAPES: Self = Self(0x0200);
     const IN_READ_ONLY_TRANSACTION: Self = Self(0x2000);
     const STATE_CHANGED: Self = Self(0x4000);
 

@@ -78,9 +78,10 @@ impl<T: Clone> Machine<T> {
         template: Option<Kept<T>>,
         database: Option<String>,
     ) {
+        let naming = self.named.next.take();
         if let Some(reply) = Reply::to(command) {
             let running = Running::new(command, Response::Reply(reply));
-            self.outstanding.push(Running { number, template, database, ..running });
+            self.outstanding.push(Running { number, template, database, naming, ..running });
         }
     }
 

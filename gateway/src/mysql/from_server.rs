@@ -371,6 +371,9 @@ impl<T: Clone> Machine<T> {
             greeting.scramble = scramble;
         }
         let done = ending.error.is_none();
+        if let Some(naming) = running.naming.take() {
+            self.named.ended(naming, done);
+        }
         let database = ending.database.or(running.database.take().filter(|_| done));
         if let Some(ends) = running.ends(self.status.has(Status::IN_TRANSACTION), true) {
             self.tell(Event::StatementEnds(ends));
@@ -378,6 +381,7 @@ impl<T: Clone> Machine<T> {
         match (running.response, running.command) {
             (Response::Auth(auth), _) if done => {
                 self.prepared.clear();
+                self.named.clear();
                 let greeting = self.greeting.as_ref();
                 let login = Login {
                     user: auth.identity.user,
@@ -394,6 +398,7 @@ impl<T: Clone> Machine<T> {
             (Response::Auth(auth), _) if auth.is_login => self.doing = Doing::Over,
             (_, Command::ResetConnection) if done => {
                 self.prepared.clear();
+                self.named.clear();
                 self.tell(Event::SessionReset);
             }
             _ => {

@@ -1,9 +1,13 @@
 //! A machine between two buffers under any input, with what must hold.
 
+use tidegate_cost_model::SqlDialect;
+use tidegate_sql::Naming;
+
 use super::answer::{Answer, Refusal};
 use super::command::Command;
 use super::fault::Fault;
 use super::machine::{Decision, INPUT_LIMIT, Machine};
+use super::prepared::PREPARED_LIMIT;
 use super::settings::Settings;
 use super::step::{Side, Step};
 use crate::fuzzing::patience;
@@ -80,7 +84,7 @@ impl Link {
                 Side::Client => self.machine.client(shown)?,
                 Side::Server => self.machine.server(shown)?,
             };
-            let mut asked = None;
+            let (mut asked, mut naming) = (None, None);
             let taken = match step {
                 Step::More => {
                     assert!(shown.len() < INPUT_LIMIT, "a full buffer is not enough");
@@ -94,13 +98,28 @@ impl Link {
                 Step::Ask(statement) => {
                     assert!(statement.sql.len() <= INPUT_LIMIT, "a text longer than what is looked at");
                     asked = Some(statement.command);
+                    if statement.command == Command::Query && statement.whole {
+                        naming = Naming::parse(statement.sql, SqlDialect::MySql, self.machine.escapes());
+                    }
                     0
                 }
                 Step::Send(..) | Step::StartTls(_) | Step::Tell(_) => 0,
             };
             input.drain(..taken);
             moved = true;
+            assert!(self.machine.names() <= PREPARED_LIMIT, "more names than there is room for");
             if let Some(command) = asked {
+                if let Some(Naming::Execute { name }) = &naming {
+                    assert!(
+                        self.machine.named(name).is_none() || self.machine.knows_names(),
+                        "a name of nothing"
+                    );
+                }
+                // As a procedure may do.
+                let anything = (decision & 0x20 > 0).then_some(Naming::ForgetAll);
+                if let Some(naming) = naming.map(|naming| naming.map(|_| decision)).or(anything) {
+                    self.machine.will_name(naming);
+                }
                 self.machine.decide(match decision % 5 {
                     4 if command == Command::Prepare && decision & 0x40 > 0 => {
                         Decision::PrepareOurs(decision)

@@ -16,6 +16,7 @@ use super::fault::Fault;
 use super::frame::{Frames, HEADER};
 use super::from_server::AtEnd;
 use super::greeting::Greeting;
+use super::named::Named;
 use super::outstanding::{Kept, Kind, Outstanding, Response, Running, Told};
 use super::prepared::Prepared;
 use super::settings::Settings;
@@ -72,6 +73,7 @@ pub(super) struct Machine<T> {
     pub(super) statements: u64,
     /// The database that the statement asked about will make the default.
     pub(super) using: Option<String>,
+    pub(super) named: Named<T>,
     pub(super) at_end: Option<AtEnd>,
     pub(super) explaining: Option<Told>,
     due: VecDeque<Due>,
@@ -178,6 +180,7 @@ impl<T: Clone> Machine<T> {
             preparing: None,
             statements: 0,
             using: None,
+            named: Named::new(),
             at_end: None,
             explaining: None,
             due: VecDeque::new(),
@@ -191,6 +194,7 @@ impl<T: Clone> Machine<T> {
             Decision::Go => self.admitted(command, None),
             Decision::Remember(template) => self.admitted(command, Some(template)),
             Decision::Answer(answer) => {
+                self.named.next = None;
                 if command == Command::Prepare {
                     self.prepared.refused();
                 }

@@ -7,7 +7,8 @@
 //! login is on its way, `session` from there, `control` for what cannot be said on the client's connection.
 //!
 //! What bounds it: `INPUT_LIMIT` bytes of input at once, `PIPELINE_LIMIT` awaited responses, `WAITING_ANSWERS_LIMIT`
-//! and one answer of `ANSWER_LIMIT`, `PREPARED_LIMIT` prepared statements, names of `NAME_LIMIT`.
+//! and one answer of `ANSWER_LIMIT`, `PREPARED_LIMIT` prepared statements and as many names for some, names of
+//! `NAME_LIMIT`.
 //!
 //! *Source*: MySQL "Client/Server Protocol", MariaDB "Client/Server Protocol", and captures of real sessions.
 
@@ -29,6 +30,7 @@ pub(crate) mod fuzzed;
 mod greeting;
 mod login;
 mod machine;
+mod named;
 mod opening;
 mod outstanding;
 mod own;

@@ -5,6 +5,8 @@
 
 use std::collections::VecDeque;
 
+use tidegate_sql::Naming;
+
 use super::answer::Refusal;
 use super::auth::Auth;
 use super::command::Command;
@@ -72,6 +74,8 @@ pub(super) struct Running<T> {
     pub(super) described: Option<Described>,
     /// The database that the session will be in.
     pub(super) database: Option<String>,
+    /// What it does with names that SQL gives to statements.
+    pub(super) naming: Option<Naming<T>>,
     /// The client gets no more of the response: it has been given an error, or is told what the statement cost.
     pub(super) muted: bool,
     /// What the client is told instead of the result.
@@ -93,6 +97,7 @@ impl<T> Running<T> {
             template: None,
             described: None,
             database: None,
+            naming: None,
             muted: false,
             explained: None,
             killed: None,
@@ -159,6 +164,11 @@ impl<T> Outstanding<T> {
 
     pub(super) fn is_empty(&self) -> bool {
         self.awaited.is_empty()
+    }
+
+    /// Whether one of the commands is of this kind.
+    pub(super) fn any(&self, is: impl Fn(&Running<T>) -> bool) -> bool {
+        self.awaited.iter().any(|awaited| matches!(awaited, Awaited::Running(running) if is(running)))
     }
 
     pub(super) fn len(&self) -> usize {

@@ -143,6 +143,14 @@ impl Session {
             return self.machine.decide(Decision::Remember(asked.known().into()));
         }
         let quiet = self.machine.awaits_nothing();
+        if asked.may_name() {
+            // The responses to what came before decide what a name stands for, and what is a string.
+            if !quiet {
+                self.pending = Some(Pending::Quiet(asked));
+                return Ok(());
+            }
+            asked.look_at_names(governor, &self.machine);
+        }
         let in_transaction = quiet && self.machine.in_transaction();
         match governor.admit(subject, &asked.template, asked.text(), in_transaction) {
             Admission::Now(running) => return self.go(asked, running),
@@ -161,6 +169,9 @@ impl Session {
     }
 
     fn go(&mut self, asked: Asked, running: Box<Running>) -> Result<(), Fault> {
+        if let Some(naming) = asked.renames(self.machine.knows_names()) {
+            self.machine.will_name(naming);
+        }
         let explained = asked.explained && asked.command == Command::Execute;
         let explains = asked.explains.is_some() || explained;
         self.admitted.push_back(Admitted { number: asked.number, running, explains, killed: None });

@@ -39,7 +39,14 @@ fn speech() -> impl Strategy<Value = (Side, Vec<u8>)> {
     ];
     let payload = (first, prop::collection::vec(prop_oneof![Just(0_u8), Just(0xff), any::<u8>()], 0..40))
         .prop_map(|(first, rest)| [&[first], &rest[..]].concat());
+    let about_names = prop_oneof![
+        Just("\x03prepare s from 'select 1'"),
+        Just("\x03execute s"),
+        Just("\x03deallocate prepare s"),
+        Just("\x03execute immediate 'select 1'"),
+    ];
     let sent = prop_oneof![
+        1 => about_names.prop_map(|text| packet(0, text.as_bytes())),
         6 => (0_u8..5, payload).prop_map(|(sequence, payload)| packet(sequence, &payload)),
         1 => prop::collection::vec(any::<u8>(), 0..60),
         1 => Just(vec![0, 0, 0, 1]),
@@ -49,7 +56,7 @@ fn speech() -> impl Strategy<Value = (Side, Vec<u8>)> {
 
 fn check(link: &Link) -> Result<(), TestCaseError> {
     prop_assert!(link.machine.outstanding.len() <= PIPELINE_LIMIT);
-    prop_assert!(link.machine.prepared.len() <= PREPARED_LIMIT);
+    prop_assert!(link.machine.prepared.len() <= PREPARED_LIMIT && link.machine.names() <= PREPARED_LIMIT);
     Ok(())
 }
 

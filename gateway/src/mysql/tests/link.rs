@@ -1,5 +1,8 @@
 //! A machine between two buffers: does what it says, and writes down what it tells.
 
+use tidegate_cost_model::SqlDialect;
+use tidegate_sql::Naming;
+
 use super::step::{Bytes, Event, Side, Step};
 use super::{Command, Decision, Fault, INPUT_LIMIT, Machine, Settings};
 
@@ -162,6 +165,12 @@ impl Link {
                     explained: statement.explained,
                 };
                 let number = statement.number;
+                if asked.command == Command::Query && asked.whole {
+                    let naming = Naming::parse(statement.sql, SqlDialect::MySql, self.machine.escapes());
+                    if let Some(naming) = naming {
+                        self.machine.will_name(naming.map(|_| number));
+                    }
+                }
                 self.heard.push(Heard::Asked(asked.clone()));
                 let decision = (self.judge)(&asked).unwrap_or(Decision::Remember(number));
                 self.machine.decide(decision).unwrap();

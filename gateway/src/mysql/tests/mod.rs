@@ -4,6 +4,7 @@ mod anything;
 mod files;
 mod instead;
 mod link;
+mod names;
 mod refusals;
 mod sessions;
 mod tls;

@@ -2,6 +2,7 @@
 
 mod governed;
 mod itself;
+mod names;
 mod passed;
 mod runaways;
 mod sha2;

@@ -1,0 +1,116 @@
+//! Which statement a name stands for that SQL gave, as the server has it.
+//!
+//! Names follow the server's word: what a statement does with them is kept with the response that is awaited, and done
+//! when that has ended well. A procedure may do anything with any name, also when it fails.
+
+use std::collections::HashMap;
+
+use foldhash::fast::RandomState;
+use tidegate_sql::Naming;
+
+use super::ending::Status;
+use super::machine::Machine;
+use super::prepared::PREPARED_LIMIT;
+
+/// The names of a connection, with what the caller remembers of each; as many as of statements by number. What one
+/// beyond stands for is not known.
+#[derive(Debug)]
+pub(super) struct Named<T> {
+    known: HashMap<String, T, RandomState>,
+    /// What the statement asked about will do with them.
+    pub(super) next: Option<Naming<T>>,
+}
+
+impl<T> Named<T> {
+    pub(super) fn new() -> Self {
+        Self { known: HashMap::default(), next: None }
+    }
+
+    /// The server has done this, or has failed to.
+    pub(super) fn ended(&mut self, naming: Naming<T>, done: bool) {
+        match naming {
+            Naming::Prepare { name, statement: Some(known) } if done => {
+                if self.known.len() < PREPARED_LIMIT || self.known.contains_key(&name) {
+                    self.known.insert(name, known);
+                }
+            }
+            Naming::Prepare { name, .. } | Naming::Forget { name } if done => drop(self.known.remove(&name)),
+            Naming::ForgetAll => self.clear(),
+            // It may have gone, but stands for nothing else.
+            Naming::Prepare { .. } | Naming::Forget { .. } => {}
+            Naming::Execute { .. } | Naming::Immediate { .. } => {}
+        }
+    }
+
+    /// The session begins anew.
+    pub(super) fn clear(&mut self) {
+        self.known.clear();
+    }
+}
+
+impl<T: Clone> Machine<T> {
+    /// The statement behind `name`. Certain when nothing is awaited.
+    pub(super) fn named(&self, name: &str) -> Option<&T> {
+        self.named.known.get(name)
+    }
+
+    /// Whether there are names that a statement could change, or will be.
+    pub(super) fn knows_names(&self) -> bool {
+        !self.named.known.is_empty() || self.outstanding.any(|running| running.naming.is_some())
+    }
+
+    /// How many names are known.
+    #[cfg(any(test, feature = "fuzzing"))]
+    pub(super) fn names(&self) -> usize {
+        self.named.known.len()
+    }
+
+    /// The statement asked about does this with names, if it is let through.
+    pub(super) fn will_name(&mut self, naming: Naming<T>) {
+        self.named.next = Some(naming);
+    }
+
+    /// Whether a backslash escapes in the session's strings, as the server said last.
+    pub(super) fn escapes(&self) -> bool {
+        !self.status.has(Status::NO_BACKSLASH_ESCAPES)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn prepare(name: &str, statement: Option<u32>) -> Naming<u32> {
+        Naming::Prepare { name: name.to_owned(), statement }
+    }
+
+    #[test]
+    fn a_name_stands_for_what_the_server_took_under_it() {
+        let mut named = Named::new();
+        named.ended(prepare("s", Some(1)), true);
+        named.ended(prepare("s", Some(2)), false);
+        assert_eq!(named.known.get("s"), Some(&1));
+        named.ended(prepare("s", Some(3)), true);
+        named.ended(Naming::Forget { name: "s".into() }, false);
+        assert_eq!(named.known.get("s"), Some(&3));
+        named.ended(prepare("s", None), true);
+        assert_eq!(named.known.get("s"), None, "of a variable");
+        named.ended(prepare("s", Some(4)), true);
+        named.ended(Naming::Forget { name: "s".into() }, true);
+        assert!(named.known.is_empty());
+        named.ended(prepare("s", Some(5)), true);
+        named.ended(Naming::ForgetAll, false);
+        assert!(named.known.is_empty(), "a procedure may fail when it has done it");
+    }
+
+    #[test]
+    fn names_beyond_the_limit_are_not_known() {
+        let mut named = Named::new();
+        for number in 0..5_000 {
+            named.ended(prepare(&number.to_string(), Some(number)), true);
+        }
+        assert_eq!((named.known.len(), named.known.get("4999")), (PREPARED_LIMIT, None));
+        named.ended(prepare("7", Some(8)), true);
+        assert_eq!(named.known.get("7"), Some(&8));
+    }
+}
