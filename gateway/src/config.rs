@@ -52,6 +52,8 @@ pub struct Config {
     pub grace: Duration,
     /// TLS for clients that want it.
     pub certificate: Option<Certificate>,
+    /// Without a certificate, clients of MySQL may use TLS with one that the gateway makes, where the server offers it.
+    pub self_signed: bool,
     /// Authorities for `tls=verify-full`, in PEM, in place of those the machine trusts.
     pub authorities: Option<PathBuf>,
     /// Where `/metrics` is served, if it is; port 0 takes a free one.
@@ -76,6 +78,7 @@ impl Default for Config {
             keepalive: Duration::from_secs(60),
             grace: Duration::from_secs(10),
             certificate: None,
+            self_signed: true,
             authorities: None,
             metrics: None,
             allow_remote: false,

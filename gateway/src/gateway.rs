@@ -9,6 +9,7 @@ use tidegate_client::{Client, ConnectError, Unconfirmed};
 use tokio::net::TcpListener;
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
+use tokio_rustls::TlsAcceptor;
 use tonic::transport::{Channel, Endpoint};
 
 use crate::clock;
@@ -92,6 +93,7 @@ impl Gateway {
             Some(certificate) => Some(tls::acceptor(&certificate.chain, &certificate.key)?),
             None => None,
         };
+        let self_signed = own_certificate(&config)?;
         let mut bound = Vec::new();
         for Listener { listen, upstream } in &config.listeners {
             let connector = tls::connector(upstream.tls, config.authorities.as_deref())?;
@@ -130,10 +132,11 @@ impl Gateway {
                 keepalive,
             };
             let protocol = upstream.protocol;
+            let own = self_signed.as_ref().filter(|_| protocol == Protocol::MySql);
             let listening = Listening {
                 governor: Arc::clone(&governor),
                 upstream,
-                acceptor: acceptor.clone(),
+                acceptor: acceptor.as_ref().or(own).cloned(),
                 connector,
                 login_timeout: config.login_timeout,
                 keepalive,
@@ -151,7 +154,8 @@ impl Gateway {
                     let control =
                         mysql::Control::new(&listening.upstream, config.authorities.as_deref(), keepalive);
                     let local_infile = config.local_infile;
-                    let shared = Arc::new(mysql::Shared { listening, control, local_infile });
+                    let self_signed = self_signed.is_some();
+                    let shared = Arc::new(mysql::Shared { listening, control, self_signed, local_infile });
                     tokio::spawn(
                         door.accept(move |stream, seat| mysql::serve(Arc::clone(&shared), stream, seat)),
                     )
@@ -188,6 +192,13 @@ impl Gateway {
         }
         self.governor.shutdown(self.tasks).await
     }
+}
+
+/// For clients of MySQL, where nobody gave the gateway a certificate.
+fn own_certificate(config: &Config) -> Result<Option<TlsAcceptor>, TlsError> {
+    let is_mysql = |listener: &Listener| listener.upstream.protocol == Protocol::MySql;
+    let wanted = config.self_signed && config.certificate.is_none() && config.listeners.iter().any(is_mysql);
+    wanted.then(tls::self_signed).transpose()
 }
 
 /// A listener, on loopback unless more is allowed.

@@ -4,11 +4,14 @@ use std::io;
 use std::path::Path;
 use std::sync::Arc;
 
+use rcgen::{CertificateParams, DistinguishedName, DnType, KeyPair};
 use tokio::net::TcpStream;
 use tokio_rustls::rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
 use tokio_rustls::rustls::crypto::{CryptoProvider, ring, verify_tls12_signature, verify_tls13_signature};
 use tokio_rustls::rustls::pki_types::pem::PemObject as _;
-use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName, UnixTime};
+use tokio_rustls::rustls::pki_types::{
+    CertificateDer, PrivateKeyDer, PrivatePkcs8KeyDer, ServerName, UnixTime,
+};
 use tokio_rustls::rustls::{
     ClientConfig, DigitallySignedStruct, Error, RootCertStore, ServerConfig, SignatureScheme,
 };
@@ -27,6 +30,11 @@ pub enum TlsError {
         /// What is wrong.
         reason: String,
     },
+    /// No certificate of one's own.
+    #[error(
+        "the gateway cannot make a certificate of its own: {0}; give it one, or start it with no_self_signed"
+    )]
+    SelfSigned(#[from] rcgen::Error),
     /// Certificate and key do not fit.
     #[error("certificate and key cannot be used: {0}")]
     Pair(#[from] Error),
@@ -35,17 +43,37 @@ pub enum TlsError {
 /// What clients of PostgreSQL call its protocol when they begin with TLS.
 pub(crate) const ALPN: &[u8] = b"postgresql";
 
+/// Whom a certificate of the gateway's own names.
+const SELF_SIGNED: &str = "tidegate, self-signed";
+
 /// For clients: the certificate chain and key in these files.
 pub(crate) fn acceptor(certificates: &Path, key: &Path) -> Result<TlsAcceptor, TlsError> {
     let chain = CertificateDer::pem_file_iter(certificates).and_then(Iterator::collect::<Result<Vec<_>, _>>);
     let chain = chain.map_err(|error| unreadable(certificates, &error))?;
     let key = PrivateKeyDer::from_pem_file(key).map_err(|error| unreadable(key, &error))?;
-    let mut config = ServerConfig::builder_with_provider(provider())
-        .with_safe_default_protocol_versions()?
-        .with_no_client_auth()
-        .with_single_cert(chain, key)?;
+    let mut config = server(chain, key)?;
     config.alpn_protocols = vec![ALPN.to_vec()];
     Ok(TlsAcceptor::from(Arc::new(config)))
+}
+
+/// For clients: a certificate and a key (P-256) that are made here and kept nowhere. They hide what is said from
+/// listeners, and prove nothing.
+pub(crate) fn self_signed() -> Result<TlsAcceptor, TlsError> {
+    let key = KeyPair::generate()?;
+    let mut of = CertificateParams::default();
+    of.distinguished_name = DistinguishedName::new();
+    of.distinguished_name.push(DnType::CommonName, SELF_SIGNED);
+    let certificate = of.self_signed(&key)?;
+    let key = PrivatePkcs8KeyDer::from(key.serialize_der());
+    let config = server(vec![certificate.der().clone()], key.into())?;
+    Ok(TlsAcceptor::from(Arc::new(config)))
+}
+
+fn server(chain: Vec<CertificateDer<'static>>, key: PrivateKeyDer<'static>) -> Result<ServerConfig, Error> {
+    ServerConfig::builder_with_provider(provider())
+        .with_safe_default_protocol_versions()?
+        .with_no_client_auth()
+        .with_single_cert(chain, key)
 }
 
 /// For databases; `None` when the mode wants none. `authorities` replaces those the machine trusts.
@@ -129,5 +157,26 @@ impl ServerCertVerifier for Unverified {
 
     fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
         self.0.signature_verification_algorithms.supported_schemes()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::net::TcpListener;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn a_certificate_of_one_s_own_hides_and_proves_nothing() {
+        let acceptor = self_signed().unwrap();
+        for (mode, is_taken) in [(TlsMode::Require, true), (TlsMode::VerifyFull, false)] {
+            let connector = connector(mode, None).unwrap().unwrap();
+            let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+            let near = TcpStream::connect(listener.local_addr().unwrap());
+            let (near, far) = tokio::join!(near, listener.accept());
+            let (near, (far, _)) = (near.unwrap(), far.unwrap());
+            let (near, far) = tokio::join!(connect(&connector, "localhost", near), acceptor.accept(far));
+            assert_eq!((near.is_ok(), far.is_ok()), (is_taken, is_taken));
+        }
     }
 }

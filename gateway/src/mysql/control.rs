@@ -1,7 +1,8 @@
 //! The gateway's own connections to a server: they kill statements, and tell which thread serves a connection.
 //!
-//! Logged in as the user of the upstream's URL, who needs `CONNECTION ADMIN` (MySQL: `CONNECTION_ADMIN`) to kill
-//! others' statements and `PROCESS` to see their threads. Opened when first needed, at most [`MAX_CONNECTIONS`].
+//! Logged in as the user of the upstream's URL, who needs `CONNECTION ADMIN` to kill others' statements and `PROCESS` to
+//! see their threads (MySQL: `CONNECTION_ADMIN`, and to read two columns of `performance_schema.threads`). Opened when
+//! first needed, at most [`MAX_CONNECTIONS`].
 
 use std::fmt;
 use std::path::Path;

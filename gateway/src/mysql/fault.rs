@@ -48,8 +48,8 @@ pub(super) enum Fault {
     /// `caching_sha2_password` asks for a password that the client cannot send as the server takes it.
     #[error(
         "the server wants the whole password, which it takes under TLS as it is, and this client is not under TLS; \
-         connect with TLS (the gateway needs --tls-cert and --tls-key), or log in past the gateway once, after which \
-         the server knows the password until it restarts"
+         connect with TLS (if the gateway offers none, give it --tls-cert and --tls-key), or log in past the gateway \
+         once, after which the server knows the password until it restarts"
     )]
     PlainPassword,
     /// The server has answered a request for its RSA key with something else.

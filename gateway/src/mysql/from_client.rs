@@ -101,7 +101,7 @@ impl<T: Clone> Machine<T> {
             return Err(Fault::Login { len });
         }
         if len == PREAMBLE && asked.has(Capabilities::SSL) && !self.client_tls {
-            if !self.settings.client_tls {
+            if !self.offers_tls {
                 return Err(Fault::ClientTls);
             }
             self.from_client.begin(header);

@@ -14,6 +14,7 @@ use super::machine::{Doing, Hearing, Machine};
 use super::outstanding::{Described, Kind, Response, Running};
 use super::public_key;
 use super::reply::Seen;
+use super::settings::ClientTls;
 use super::step::{Bytes, Event, Login, Side, Step};
 use crate::govern::explained_columns;
 
@@ -83,8 +84,12 @@ impl<T: Clone> Machine<T> {
             return Ok(Step::Pass(HEADER + len));
         }
         let greeting = Greeting::parse(payload).ok_or(Fault::Greeting { len })?;
-        let offered =
-            greeting.offered.and(Capabilities::UNDERSTOOD).with(Capabilities::SSL, self.settings.client_tls);
+        self.offers_tls = match self.settings.client_tls {
+            ClientTls::Never => false,
+            ClientTls::LikeServer => greeting.is_mysql() && greeting.offered.has(Capabilities::SSL),
+            ClientTls::Always => true,
+        };
+        let offered = greeting.offered.and(Capabilities::UNDERSTOOD).with(Capabilities::SSL, self.offers_tls);
         let edited = [&header.to_bytes()[..], &greeting.offering(payload, offered)].concat();
         self.greeting = Some(greeting);
         self.hearing = Hearing::Responses;

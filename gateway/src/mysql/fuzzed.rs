@@ -8,7 +8,7 @@ use super::command::Command;
 use super::fault::Fault;
 use super::machine::{Decision, INPUT_LIMIT, Machine};
 use super::prepared::PREPARED_LIMIT;
-use super::settings::Settings;
+use super::settings::{ClientTls, Settings};
 use super::step::{Side, Step};
 use crate::fuzzing::patience;
 
@@ -33,7 +33,11 @@ impl Link {
     pub(crate) fn new(settings: u8) -> Self {
         let flag = |bit: u8| settings & bit > 0;
         let machine = Machine::new(Settings {
-            client_tls: flag(1),
+            client_tls: match (flag(1), flag(32)) {
+                (true, _) => ClientTls::Always,
+                (false, true) => ClientTls::LikeServer,
+                (false, false) => ClientTls::Never,
+            },
             server_tls: flag(2),
             local_infile: flag(4),
             replication: flag(8),

@@ -50,6 +50,11 @@ impl Greeting {
         Some(Self { server_version, thread_id, offered, scramble, lower_at })
     }
 
+    /// Whether the server is MySQL and not MariaDB, which says so in its version, and from 10.2 on by a capability.
+    pub(super) fn is_mysql(&self) -> bool {
+        self.offered.has(Capabilities::MYSQL) && !self.server_version.contains("MariaDB")
+    }
+
     /// The payload, offering `offered` instead.
     pub(super) fn offering(&self, payload: &[u8], offered: Capabilities) -> Vec<u8> {
         let mut edited = payload.to_vec();
@@ -81,7 +86,17 @@ mod tests {
         assert_eq!(greeting.server_version, "10.11.19-MariaDB-0+deb12u1");
         assert_eq!(greeting.thread_id, captured::THREAD_ID);
         assert!(greeting.offered.has(Capabilities::CACHE_METADATA | Capabilities::DEPRECATE_EOF));
-        assert!(!greeting.offered.has(Capabilities::MYSQL));
+        assert!(!greeting.offered.has(Capabilities::MYSQL) && !greeting.is_mysql());
+    }
+
+    #[test]
+    fn a_greeting_of_mysql_is_told_from_one_of_an_older_mariadb() {
+        let mut payload = captured::MYSQL_GREETING[4..].to_vec();
+        let greeting = Greeting::parse(&payload).unwrap();
+        assert_eq!(greeting.server_version, "9.7.4-2");
+        assert!(greeting.is_mysql() && greeting.offered.has(Capabilities::SSL));
+        payload.splice(1..8, *b"10.1.0-MariaDB");
+        assert!(!Greeting::parse(&payload).unwrap().is_mysql());
     }
 
     #[test]

@@ -60,6 +60,8 @@ pub(super) struct Machine<T> {
     pub(super) greeting: Option<Greeting>,
     pub(super) capabilities: Capabilities,
     pub(super) status: Status,
+    /// The client was told that it may use TLS.
+    pub(super) offers_tls: bool,
     pub(super) client_tls: bool,
     pub(super) server_tls: Secured,
     pub(super) from_client: Frames,
@@ -169,6 +171,7 @@ impl<T: Clone> Machine<T> {
             greeting: None,
             capabilities: Capabilities::default(),
             status: Status::default(),
+            offers_tls: false,
             client_tls: false,
             server_tls: Secured::No,
             from_client: Frames::default(),

@@ -7,7 +7,7 @@ use super::answer::Refusal;
 use super::control::Control;
 use super::opening;
 use super::session::{End, Session};
-use super::settings::Settings;
+use super::settings::{ClientTls, Settings};
 use crate::clock;
 use crate::seats::Seat;
 use crate::session::Listening;
@@ -19,14 +19,20 @@ pub(crate) struct Shared {
     pub(crate) listening: Listening,
     /// Without it nothing is killed but by closing its connection, and costs are estimated.
     pub(crate) control: Option<Control>,
+    /// The certificate for clients is one that the gateway made.
+    pub(crate) self_signed: bool,
     /// `LOAD DATA LOCAL INFILE` is passed.
     pub(crate) local_infile: bool,
 }
 
 impl Shared {
     pub(super) fn settings(&self) -> Settings {
-        let (client_tls, server_tls) =
-            (self.listening.acceptor.is_some(), self.listening.connector.is_some());
+        let client_tls = match &self.listening.acceptor {
+            None => ClientTls::Never,
+            Some(_) if self.self_signed => ClientTls::LikeServer,
+            Some(_) => ClientTls::Always,
+        };
+        let server_tls = self.listening.connector.is_some();
         let server_socket = matches!(self.listening.upstream.place, Place::Unix(_));
         Settings {
             client_tls,

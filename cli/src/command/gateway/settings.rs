@@ -80,6 +80,9 @@ pub(super) struct Settings {
     /// Its key, in PEM.
     #[arg(long, value_name = "FILE")]
     tls_key: Option<PathBuf>,
+    /// Without a certificate, offer MySQL's clients no TLS with one that the gateway makes for itself.
+    #[arg(long)]
+    no_self_signed: bool,
     /// Authorities for tls=verify-full, in PEM; those the machine trusts when left out.
     #[arg(long, value_name = "FILE")]
     upstream_ca: Option<PathBuf>,
@@ -168,6 +171,7 @@ impl Settings {
             grace: self.grace.or(file.grace),
             tls_cert: self.tls_cert.or(file.tls_cert),
             tls_key: self.tls_key.or(file.tls_key),
+            no_self_signed: self.no_self_signed || file.no_self_signed,
             upstream_ca: self.upstream_ca.or(file.upstream_ca),
             metrics: self.metrics.or(file.metrics),
             allow_remote: self.allow_remote || file.allow_remote,
@@ -215,6 +219,7 @@ impl Settings {
             keepalive,
             grace: time(self.grace, defaults.grace),
             certificate,
+            self_signed: !self.no_self_signed,
             authorities: self.upstream_ca,
             metrics: self.metrics,
             allow_remote: self.allow_remote,
@@ -301,6 +306,7 @@ mod tests {
         grace = "1m"
         tls_cert = "cert.pem"
         tls_key = "key.pem"
+        no_self_signed = true
         upstream_ca = "ca.pem"
         metrics = "127.0.0.1:7431"
         allow_remote = true
@@ -315,7 +321,7 @@ mod tests {
              --identity gw-1 --journal /var/lib/tidegate --max-wait 3s --in-transaction wait \
              --admit-without-lease --admin root,ann@shop --switcher bob --anybody-switches --threads 4 \
              --max-sessions 10 --login-timeout 5s --keepalive 30s --grace 1m --tls-cert cert.pem --tls-key key.pem \
-             --upstream-ca ca.pem --metrics 127.0.0.1:7431 --allow-remote --refuse-local-infile",
+             --no-self-signed --upstream-ca ca.pem --metrics 127.0.0.1:7431 --allow-remote --refuse-local-infile",
         );
         let file = Settings::parse(FILE).unwrap();
         assert_eq!(file, flags);
@@ -324,6 +330,7 @@ mod tests {
         assert_eq!(config.listeners.len(), 2);
         assert_eq!((config.grace, config.max_sessions), (Duration::from_secs(60), 10));
         assert_eq!(config.keepalive, Duration::from_secs(30));
+        assert!(!config.self_signed && Config::default().self_signed);
     }
 
     #[test]

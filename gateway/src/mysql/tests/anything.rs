@@ -3,11 +3,13 @@
 use super::captured::session;
 use super::link::{Link, logged_in, packet};
 use super::step::Side;
-use super::{Answer, Decision, INPUT_LIMIT, PIPELINE_LIMIT, PREPARED_LIMIT, Refusal, Settings};
+use super::{Answer, ClientTls, Decision, INPUT_LIMIT, PIPELINE_LIMIT, PREPARED_LIMIT, Refusal, Settings};
 use proptest::prelude::*;
 
 fn settings() -> impl Strategy<Value = Settings> {
-    (any::<bool>(), any::<bool>(), any::<bool>(), any::<bool>(), any::<bool>()).prop_map(
+    let client_tls =
+        prop_oneof![Just(ClientTls::Never), Just(ClientTls::LikeServer), Just(ClientTls::Always)];
+    (client_tls, any::<bool>(), any::<bool>(), any::<bool>(), any::<bool>()).prop_map(
         |(client_tls, server_tls, server_socket, local_infile, replication)| Settings {
             client_tls,
             server_tls,

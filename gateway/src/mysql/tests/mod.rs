@@ -17,5 +17,5 @@ use super::fault::Fault;
 use super::machine::{Decision, INPUT_LIMIT, Machine};
 use super::outstanding::PIPELINE_LIMIT;
 use super::prepared::PREPARED_LIMIT;
-use super::settings::Settings;
+use super::settings::{ClientTls, Settings};
 use super::step;

@@ -3,12 +3,12 @@
 use super::captured::{SESSIONS, THREAD_ID, session};
 use super::link::{Heard, Link};
 use super::step::{Event, Login, Side, StatementEnds};
-use super::{Command, Settings};
+use super::{ClientTls, Command, Settings};
 use proptest::prelude::*;
 
 const LENIENT: Settings = Settings {
     local_infile: true,
-    client_tls: false,
+    client_tls: ClientTls::Never,
     server_tls: false,
     server_socket: false,
     replication: false,

@@ -1,15 +1,16 @@
 //! TLS on one side, on both, on none: capabilities and sequence ids.
 
-use super::captured::{GREETING, LOGIN};
+use super::captured::{GREETING, LOGIN, MYSQL_GREETING};
 use super::link::{Heard, Link, OK, packet};
 use super::step::{Event, Login, Side};
-use super::{Fault, Settings};
+use super::{ClientTls, Fault, Settings};
 
 /// Of the second byte of the capabilities.
 const SSL: u8 = 0x08;
 const SWITCH: &[u8] = b"\xfemysql_native_password\x00aaaaaaaabbbbbbbbcccc\x00";
 
 fn settings(client_tls: bool, server_tls: bool) -> Settings {
+    let client_tls = if client_tls { ClientTls::Always } else { ClientTls::Never };
     Settings { client_tls, server_tls, ..Settings::default() }
 }
 
@@ -188,6 +189,26 @@ fn a_client_may_do_without_tls_that_it_was_offered() {
     link.hear(Side::Server, &greeting(false)).unwrap();
     link.hear(Side::Client, &login(1, false)).unwrap();
     assert!(link.to_server == login(1, false) && link.heard.is_empty());
+}
+
+#[test]
+fn tls_of_the_gateway_s_own_is_offered_where_mysql_itself_offers_it() {
+    let lower_at = 4 + 1 + "9.7.4-2\0".len() + 4 + 8 + 1;
+    let mut without = MYSQL_GREETING.to_vec();
+    without[lower_at + 1] &= !SSL;
+    let mariadb = greeting(true);
+    for (greeting, at, offers) in [
+        (MYSQL_GREETING, lower_at, true),
+        (without.as_slice(), lower_at, false),
+        (mariadb.as_slice(), capabilities_at(), false),
+    ] {
+        let mut link = Link::new(Settings { client_tls: ClientTls::LikeServer, ..Settings::default() });
+        link.hear(Side::Server, greeting).unwrap();
+        assert_eq!(link.to_client[at + 1] & SSL != 0, offers);
+        let begins = link.hear(Side::Client, &request());
+        assert_eq!(begins, if offers { Ok(()) } else { Err(Fault::ClientTls) });
+        assert_eq!(link.heard, if offers { vec![Heard::Tls(Side::Client)] } else { vec![] });
+    }
 }
 
 #[test]
