@@ -239,7 +239,7 @@ class Jdbc {
         seen.ask("create table `java t` (id int primary key, note text)");
         writeAndRead(session, seen, "`java t`");
         session.setAutoCommit(false);
-        fetch(session, "select seq, md5(seq) from seq_1_to_20000");
+        fetch(session, "select seq, sha2(seq, 256) from seq_1_to_20000");
         seen.ask("delete from `java t`");
         session.rollback();
         seen.ask("select count(*), sum(length(note)) from `java t`");

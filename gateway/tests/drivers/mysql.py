@@ -47,7 +47,7 @@ def main():
         "insert into `py t` values (%s, %s)", [(n, "x" * (n % 50)) for n in range(10, 5000)]))
     show("twice", lambda: ask("insert into `py t` values (1, null)"))
     show("read", lambda: ask("select count(*), sum(length(note)) from `py t`"))
-    show("rows", lambda: hash_of(ask("select seq, md5(seq) from seq_1_to_100000")[2]))
+    show("rows", lambda: hash_of(ask("select seq, sha2(seq, 256) from seq_1_to_100000")[2]))
     show("large", lambda: len(ask(f"select repeat('y', {LARGE})")[2][0][0]))
     session.begin()
     show("in transaction", lambda: ask("delete from `py t` where id = 2"))

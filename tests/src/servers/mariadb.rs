@@ -2,7 +2,7 @@
 
 use std::process::Command;
 
-use super::{ROOT, ServerError, Site, as_nobody, installed, io_error, output};
+use super::{GATEWAY, ROOT, ServerError, Site, as_nobody, installed, io_error, output};
 
 /// A running server.
 #[derive(Debug)]
@@ -27,6 +27,11 @@ impl MariaDb {
         let (user, password) = ROOT;
         server.root(&format!(
             "create user '{user}'@'%' identified by '{password}'; grant all on *.* to '{user}'@'%' with grant option"
+        ))?;
+        let (user, password) = GATEWAY;
+        server.root(&format!(
+            "create user '{user}'@'%' identified by '{password}';
+             grant connection admin, process on *.* to '{user}'@'%'"
         ))?;
         Ok(server)
     }
@@ -56,16 +61,14 @@ impl MariaDb {
         self.site.port
     }
 
-    /// The gateway's upstream, with the superuser for its own connection.
+    /// The gateway's upstream, with its own account.
     pub fn upstream(&self) -> String {
         upstream(&self.site)
     }
 
     /// The same over the server's Unix socket.
     pub fn socket_upstream(&self) -> String {
-        let (user, password) = (ROOT.0, ROOT.1.replace(' ', "%20"));
-        let socket = self.site.data().join("s");
-        format!("mysql://{user}:{password}@localhost?socket={}", socket.display())
+        socket_upstream(&self.site)
     }
 
     /// Runs this as the superuser over the socket.
@@ -101,8 +104,18 @@ fn answers(site: &Site) -> Result<bool, ServerError> {
 
 /// See [`MariaDb::upstream`].
 pub(super) fn upstream(site: &Site) -> String {
-    let (user, password) = (ROOT.0, ROOT.1.replace(' ', "%20"));
-    format!("mysql://{user}:{password}@127.0.0.1:{}", site.port)
+    format!("mysql://{}@127.0.0.1:{}", account(), site.port)
+}
+
+/// See [`MariaDb::socket_upstream`].
+pub(super) fn socket_upstream(site: &Site) -> String {
+    format!("mysql://{}@localhost?socket={}", account(), site.data().join("s").display())
+}
+
+/// The gateway's, as a URL has it.
+fn account() -> String {
+    let (user, password) = GATEWAY;
+    format!("{user}:{}", password.replace(' ', "%20"))
 }
 
 /// See [`MariaDb::root`].

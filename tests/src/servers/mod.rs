@@ -25,6 +25,8 @@ pub use postgres::Postgres;
 
 /// Who may do everything on a server, and how.
 pub const ROOT: (&str, &str) = ("gate", "gate secret");
+/// The gateway's own account at MySQL and MariaDB, which may do what it needs there and nothing else.
+pub const GATEWAY: (&str, &str) = ("gateway", "gateway secret");
 
 /// Between two looks whether a server is up.
 const LOOK: Duration = Duration::from_millis(20);

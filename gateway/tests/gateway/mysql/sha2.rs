@@ -66,7 +66,7 @@ impl Stage {
 }
 
 /// A session of `mysql_async`.
-async fn login(port: u16, tls: bool, password: &str) -> Result<Conn, Error> {
+pub(super) async fn login(port: u16, tls: bool, password: &str) -> Result<Conn, Error> {
     let trusting =
         SslOpts::default().with_danger_accept_invalid_certs(true).with_danger_skip_domain_validation(true);
     let opts = OptsBuilder::default()
@@ -74,13 +74,14 @@ async fn login(port: u16, tls: bool, password: &str) -> Result<Conn, Error> {
         .tcp_port(port)
         .user(Some("ann"))
         .pass(Some(password))
+        .db_name(Some("shop"))
         .ssl_opts(tls.then_some(trusting))
         .prefer_socket(false);
     Conn::new(opts).await
 }
 
 /// How a session was let in, asked as text and prepared; or what it was told.
-async fn how(session: Result<Conn, Error>) -> String {
+pub(super) async fn how(session: Result<Conn, Error>) -> String {
     let mut session = match session {
         Err(Error::Server(error)) => return format!("{} {}", error.code, error.message),
         session => session.unwrap(),
@@ -96,14 +97,16 @@ async fn forget(session: &mut Conn) {
     session.query_drop("select forget()").await.unwrap();
 }
 
-async fn change(mut session: Conn, password: &str) -> Result<Conn, Error> {
-    let opts =
-        ChangeUserOpts::default().with_user(Some("ann".to_owned())).with_pass(Some(password.to_owned()));
+pub(super) async fn change(mut session: Conn, password: &str) -> Result<Conn, Error> {
+    let opts = ChangeUserOpts::default()
+        .with_user(Some("ann".to_owned()))
+        .with_pass(Some(password.to_owned()))
+        .with_db_name(Some("shop".to_owned()));
     session.change_user(opts).await.map(|()| session)
 }
 
 /// What two drivers print of a server that knows no password.
-fn drivers_see(port: u16, tls: bool, expected: [&str; 4]) {
+pub(super) fn drivers_see(port: u16, tls: bool, expected: [&str; 4]) {
     let lines = ["first", "again", "wrong", "wrong"].into_iter().zip(expected);
     let expected: Vec<String> = lines.map(|(login, how)| format!("{login} {how}")).collect();
     let mode = if tls { "skip-verify" } else { "false" };

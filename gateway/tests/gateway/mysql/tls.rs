@@ -7,7 +7,7 @@ use mysql_async::prelude::Queryable as _;
 use tempfile::TempDir;
 use tidegate_controller::Running;
 use tidegate_gateway::{Config, Gateway, Policy, Principals};
-use tidegate_tests::servers::{Certificates, MariaDb, ROOT};
+use tidegate_tests::servers::{Certificates, GATEWAY, MariaDb, ROOT};
 use tokio::task::{block_in_place, spawn_blocking};
 
 use super::stage::{login, value};
@@ -126,7 +126,7 @@ async fn a_server_that_cannot_prove_itself_gets_no_login() {
 #[tokio::test(flavor = "multi_thread")]
 async fn the_gateway_s_own_connection_is_under_tls_too() {
     let stage = Stage::new().await;
-    stage.server.root(&format!("alter user '{}'@'%' require ssl", ROOT.0)).unwrap();
+    stage.server.root(&format!("alter user '{}'@'%' require ssl", GATEWAY.0)).unwrap();
     let port = stage.gateway.addresses[VERIFIED].port();
     let mut admin = login(port, "shop", ROOT).await;
     let rule = "query_limit = (exec_elapsed = '200ms', action = kill)";

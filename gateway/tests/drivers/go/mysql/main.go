@@ -59,7 +59,7 @@ func look(database *sql.DB, session *sql.Conn) {
 	fmt.Println("deleted", err, transaction.Rollback())
 	ask(session, "select count(*), sum(length(note)) from `go t`")
 
-	rows, err := session.QueryContext(ctx, "select seq, md5(seq) from seq_1_to_50000")
+	rows, err := session.QueryContext(ctx, "select seq, sha2(seq, 256) from seq_1_to_50000")
 	hash, seen := uint64(0), 0
 	for err == nil && rows.Next() {
 		var number uint64

@@ -1,30 +1,38 @@
-//! MySQL itself, of the version 5.6 that npm has: what MariaDB does in its own way is done in MySQL's here. It does not
-//! tell which of its threads serves a connection, so costs are estimated.
+//! MySQL itself: what MariaDB does in its own way is done in MySQL's here.
 
+mod logins;
+mod newest;
+mod old;
+
+use std::time::Duration;
+
+use mysql_async::Conn;
 use mysql_async::prelude::Queryable as _;
-use mysql_async::{ChangeUserOpts, Conn};
 use tempfile::TempDir;
 use tidegate_controller::Running;
-use tidegate_gateway::Gateway;
-use tidegate_tests::servers::{MySql, ROOT};
+use tidegate_gateway::{Config, Gateway};
+use tidegate_tests::servers::{MySql, ServerError};
 use tokio::task::spawn_blocking;
 
-use super::passed::SCRIPT;
 use super::stage::{self, error, is_in, login, value};
 use crate::common::{self, eventually};
-use crate::drivers;
+
+/// For tests in which nothing is refused, and for those in which something is.
+const LONG: Duration = Duration::from_secs(60);
+const SHORT: Duration = Duration::from_millis(700);
 
 /// MySQL with the user `ann` and tables for the sequences that MariaDB has of its own, and a gateway before it.
 struct Stage {
     server: MySql,
     gateway: Gateway,
-    _controller: Running,
+    controller: Running,
     _folder: TempDir,
 }
 
 impl Stage {
-    async fn new() -> Self {
-        let server = spawn_blocking(MySql::start).await.unwrap().unwrap();
+    /// Behind a gateway whose statements wait so long for admission.
+    async fn of(start: fn() -> Result<MySql, ServerError>, max_wait: Duration) -> Self {
+        let server = spawn_blocking(start).await.unwrap().unwrap();
         let digits = "(select 0 as d union select 1 union select 2 union select 3 union select 4
             union select 5 union select 6 union select 7 union select 8 union select 9)";
         let all = format!(
@@ -39,8 +47,19 @@ impl Stage {
         );
         server.root(&all).unwrap();
         let (controller, folder) = common::controller().await;
-        let gateway = stage::gateway(&controller, &server.upstream(), |_| {}).await;
-        Self { server, gateway, _controller: controller, _folder: folder }
+        let patient = |config: &mut Config| config.policy.max_wait = max_wait;
+        let gateway = stage::gateway(&controller, &server.upstream(), patient).await;
+        Self { server, gateway, controller, _folder: folder }
+    }
+
+    /// One more gateway.
+    async fn gateway(&self, identity: &str, change: impl FnOnce(&mut Config)) -> Gateway {
+        let change = |config: &mut Config| {
+            config.identity = identity.to_owned();
+            config.policy.max_wait = LONG;
+            change(config);
+        };
+        stage::gateway(&self.controller, &self.server.upstream(), change).await
     }
 
     fn port(&self) -> u16 {
@@ -52,55 +71,31 @@ impl Stage {
     }
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn its_clients_get_what_they_get_without_the_gateway() {
-    let stage = Stage::new().await;
-    drop(stage.session(("ann", "ann")).await);
-    let (direct, through) = (stage.server.port(), stage.port());
-    let said = [direct, through].map(|port| stage::script(port, SCRIPT.as_bytes()));
-    assert!(said[0].len() > 20_000_000, "{} bytes", said[0].len());
-    common::same(&said[0], &said[1]);
-    drivers::of_mysql(direct, through);
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn its_statements_are_governed() {
-    let stage = Stage::new().await;
-    let (mut admin, mut ann) = (stage.session(ROOT).await, stage.session(("ann", "ann")).await);
-    let version = value::<String>(&mut ann, "select version()").await;
-    assert!(version.starts_with("5.6."), "{version}");
-    let told: Vec<(String, f64, String)> = ann.query("explain ru select 1").await.unwrap();
-    assert!(told[4].2.contains("in group default, estimated"), "{told:?}");
-    let asks = ann.prep("select current_resource_group()").await.unwrap();
-    assert_eq!(ann.exec_first::<String, _, _>(&asks, ()).await.unwrap().as_deref(), Some("default"));
-    // A session is made new in the older way, by logging in again.
-    ann.query_drop("set @mine = 1").await.unwrap();
-    assert!(!ann.reset().await.unwrap());
-    ann.change_user(ChangeUserOpts::default()).await.unwrap();
-    assert_eq!(value::<Option<u32>>(&mut ann, "select @mine").await, None);
+/// Whether ann's statements end as runaways, however they run away, and are refused for want of tokens.
+async fn are_governed(admin: &mut Conn, ann: &mut Conn) {
     admin
         .query_drop("create resource group strict ru_per_sec = 100000 query_limit = (exec_elapsed = '300ms', action = kill)")
         .await
         .unwrap();
     admin.query_drop("alter user ann resource group strict").await.unwrap();
-    is_in(&mut ann, "strict").await;
+    is_in(ann, "strict").await;
     eventually("the rule is known", async || {
         ann.query_drop("select sleep(1)").await.is_err_and(|error| error.to_string().contains("8253"))
     })
     .await;
     let long = "select count(*) from seq_1_to_100000 a, seq_1_to_100000 b where a.seq <> b.seq";
     assert_eq!(error(ann.query_drop(long).await).0, 8253);
-    assert_eq!(error(ann.query_drop("select benchmark(2000000000, md5('x'))").await).0, 8253);
+    assert_eq!(error(ann.query_drop("select benchmark(2000000000, sha2('x', 256))").await).0, 8253);
     // MySQL tells of these by their value alone that they were interrupted, and the client by the error.
     assert_eq!(error(ann.query_drop("select sleep(30)").await).0, 8253);
     assert_eq!(error(ann.exec_drop("select sleep(?)", (30,)).await).0, 8253);
-    assert_eq!(value::<u32>(&mut ann, "select 40 + 2").await, 42);
+    assert_eq!(value::<u32>(ann, "select 40 + 2").await, 42);
     let left = "select count(*) from information_schema.processlist where user = 'ann' and command = 'Query'";
-    assert_eq!(value::<u32>(&mut admin, left).await, 0);
+    assert_eq!(value::<u32>(admin, left).await, 0);
     // And an empty group refuses.
     admin.query_drop("create resource group tiny ru_per_sec = 0.5").await.unwrap();
     admin.query_drop("alter user ann resource group tiny").await.unwrap();
-    is_in(&mut ann, "tiny").await;
+    is_in(ann, "tiny").await;
     eventually("it is refused", async || {
         let many = ann.query_drop("select a.seq from seq_1_to_50000 a").await;
         many.is_err_and(|error| error.to_string().contains("8252"))

@@ -1,0 +1,97 @@
+//! The newest version, which `./tests/mysql` unpacks.
+
+use std::path::Path;
+use std::process::Command;
+
+use mysql_async::prelude::Queryable as _;
+use tidegate_tests::servers::{MySql, ROOT};
+use tokio::task::block_in_place;
+
+use super::super::passed::SCRIPT;
+use super::super::stage::value;
+use super::{LONG, SHORT, Stage, are_governed};
+use crate::common::{self, eventually};
+use crate::drivers::{self, python};
+
+/// MySQL Connector/Python, where `./tests/run` installs it.
+const PACKAGES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../target/python");
+
+/// What MariaDB has not, or has otherwise.
+const MORE: &str = "
+select json_object('a', 1, 'b', cast('[1, \"ä\"]' as json)), json_arrayagg(seq) from seq_1_to_20000 where seq < 5;
+values row(1, 'a'), row(2, null);
+with recursive n (i) as (select 1 union all select i + 1 from n where i < 5) select i, sum(i) over (order by i) from n;
+select string_to_vector('[1, 2.5]'), st_astext(point(1, 2)), uuid_to_bin('6ccd780c-baba-1026-9564-5b8c656024db');
+query_attributes who ann
+select 1 as attributed;
+set session_track_transaction_info = 'CHARACTERISTICS', session_track_state_change = on;
+start transaction read only; select 1; commit;
+prepare s from 'select ? + 1'; set @a = 4; execute s using @a;
+resetconnection
+select @a, database();
+execute s using @a;
+xa start 'x'; xa end 'x'; xa rollback 'x';
+";
+
+/// Its own client, as ann at this port.
+pub(super) fn client(port: u16) -> Command {
+    let mut client = MySql::client().unwrap();
+    client.args(["-h127.0.0.1", "-uann", "-pann", "--max-allowed-packet=64M", &format!("-P{port}")]);
+    client
+}
+
+/// Speaking the protocol itself, or by MySQL's C library.
+fn connector(way: &str, tls: &str) -> Command {
+    let is_there = Path::new(PACKAGES).join("mysql/connector").is_dir();
+    assert!(is_there, "MySQL Connector/Python is not in {PACKAGES}; ./tests/run installs it");
+    let mut connector = python("connector.py");
+    // Beside it are programs that have the names of packages.
+    connector.args([way, tls]).env("PYTHONPATH", PACKAGES).env("PYTHONSAFEPATH", "1");
+    connector
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn its_clients_get_what_they_get_without_the_gateway() {
+    let stage = Stage::of(MySql::newest, LONG).await;
+    // From now on the server knows the password, which not every driver here may send.
+    drop(stage.session(("ann", "ann")).await);
+    let (direct, through) = (stage.server.port(), stage.port());
+    let file = tempfile::NamedTempFile::new().unwrap();
+    std::fs::write(file.path(), "Linux\n").unwrap();
+    let script = SCRIPT.replace("/proc/sys/kernel/ostype", &file.path().display().to_string()) + MORE;
+    let said = [direct, through].map(|port| {
+        let mut client = client(port);
+        client.args(["--commands", "--local-infile=1", "--force", "-t", "--column-type-info", "shop"]);
+        block_in_place(|| common::says(&mut client, script.as_bytes()))
+    });
+    assert!(said[0].len() > 20_000_000, "{} bytes", said[0].len());
+    common::same(&said[0], &said[1]);
+    drivers::of_mysql(direct, through);
+    for (way, tls) in [("pure", "plain"), ("native", "tls")] {
+        drivers::same(direct, through, 28, || connector(way, tls));
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn its_statements_are_counted_by_the_kernel_and_governed() {
+    let stage = Stage::of(MySql::newest, SHORT).await;
+    let (mut admin, mut ann) = (stage.session(ROOT).await, stage.session(("ann", "ann")).await);
+    let version = value::<String>(&mut ann, "select version()").await;
+    let (major, _) = version.split_once('.').unwrap();
+    assert!(major.parse::<u32>().unwrap() >= 9, "{version}");
+    eventually("the counters are found", async || {
+        let told: Vec<(String, f64, String)> = ann.query("explain ru select 1").await.unwrap();
+        told[4].2.contains("in group default, counted by the kernel")
+    })
+    .await;
+    let heavy = "explain ru select count(*) from seq_1_to_20000 a, seq_1_to_20000 b
+        where a.seq <= 300 and a.seq <> b.seq";
+    let told: Vec<(String, f64, String)> = ann.query(heavy).await.unwrap();
+    assert!(told[0].1 > 10.0 && told[4].2.contains("counted by the kernel"), "{told:?}");
+    let asks = ann.prep("select current_resource_group()").await.unwrap();
+    assert_eq!(ann.exec_first::<String, _, _>(&asks, ()).await.unwrap().as_deref(), Some("default"));
+    ann.query_drop("set @mine = 1").await.unwrap();
+    assert!(ann.reset().await.unwrap());
+    assert_eq!(value::<Option<u32>>(&mut ann, "select @mine").await, None);
+    are_governed(&mut admin, &mut ann).await;
+}
