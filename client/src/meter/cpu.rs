@@ -1,35 +1,35 @@
 //! CPU time of the calling thread, in nanoseconds, and the closure meters built on it.
 //!
-//! The clock is `CLOCK_THREAD_CPUTIME_ID`: user plus system time of this thread alone, at nanosecond resolution.
+//! User plus system time of this thread alone, by `tidegate_cpu_clock`: what `CLOCK_THREAD_CPUTIME_ID` tells, mostly
+//! without asking the kernel.
 
-use rustix::time::{ClockId, clock_gettime};
 use tidegate_core::usage::Usage;
+use tidegate_cpu_clock::Reading;
 
 use super::thread_io::thread_io;
 
 /// CPU time this thread has used since it started, in nanoseconds.
 pub fn thread_cpu_ns() -> u64 {
-    let reading = clock_gettime(ClockId::ThreadCPUTime);
-    let seconds = u64::try_from(reading.tv_sec).unwrap_or_default();
-    let nanos = u64::try_from(reading.tv_nsec).unwrap_or_default();
-    seconds.saturating_mul(1_000_000_000).saturating_add(nanos)
+    Reading::now().ns()
 }
 
-/// CPU time of the calling thread since this was made. Meaningless when carried to another thread.
+/// CPU time of the calling thread since this was made. Carried to another thread it has counted nothing.
 #[derive(Clone, Copy, Debug)]
 pub struct CpuTimer {
-    began_ns: u64,
+    began: Reading,
 }
 
 impl CpuTimer {
     /// Begins now.
+    #[inline]
     pub fn begin() -> Self {
-        Self { began_ns: thread_cpu_ns() }
+        Self { began: Reading::now() }
     }
 
     /// Nanoseconds of CPU since the beginning.
+    #[inline]
     pub fn elapsed_ns(&self) -> u64 {
-        thread_cpu_ns().saturating_sub(self.began_ns)
+        self.began.elapsed_ns()
     }
 }
 

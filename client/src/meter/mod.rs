@@ -4,8 +4,8 @@
 //! future with the same clock around each poll ([`Metered`]), a byte stream by wrapping it ([`Counted`]). Wall time
 //! is never read: waiting costs nothing.
 //!
-//! Costs on the development machine: one reading of the thread CPU clock 0.2 us, one of `/proc/thread-self/io`
-//! 0.7 us.
+//! Costs on the development machine: a reading of the thread CPU clock 0.03 us while the thread stays on its processor
+//! and 0.2 us after a switch, one of `/proc/thread-self/io` 0.7 us.
 
 mod counted;
 mod cpu;
