@@ -95,6 +95,14 @@ impl Group {
         Some(Permit::new(&self.cell, cost, at))
     }
 
+    /// As [`Group::take`], for a handle that is made for this one operation: the permit keeps it, or it comes back.
+    pub(crate) fn take_owned(self, cost: Ru) -> Result<Permit<'static>, Self> {
+        match self.cell.pay(cost).or_else(|| self.cell.take(cost)) {
+            Some(at) => Ok(Permit::owning(self.cell, cost, at)),
+            None => Err(self),
+        }
+    }
+
     /// Admits an operation estimated at `cost`, in order of arrival, waiting at most `timeout`.
     ///
     /// Refuses at once when the wait would be longer. Dropping the future gives up the place in the queue and

@@ -46,6 +46,16 @@ impl<'a> Permit<'a> {
         Self { cell: Holder::Handle(cell), estimate: Some(estimate), admitted_at }
     }
 
+    /// Of a handle that is not needed any more.
+    pub(crate) fn owning(cell: Arc<GroupCell>, estimate: Ru, admitted_at: Tick) -> Permit<'static> {
+        Permit { cell: Holder::Permit(cell), estimate: Some(estimate), admitted_at }
+    }
+
+    /// RU in this node's bucket of the group, as [`crate::Group::remaining`] tells them.
+    pub(crate) fn remaining(&self) -> Option<Ru> {
+        self.cell.remaining()
+    }
+
     /// The same without a borrow of the group's handle.
     pub fn into_owned(mut self) -> Permit<'static> {
         let cell = Holder::Permit(Arc::clone(&self.cell));

@@ -25,6 +25,7 @@
 mod account;
 mod body;
 mod estimate;
+mod future;
 mod reply;
 mod service;
 
@@ -38,6 +39,7 @@ use tower::Layer;
 pub use crate::meter::UsageRecorder;
 pub use body::GovernedBody;
 pub use estimate::Estimate;
+pub use future::Governed;
 pub use reply::{RETRY_AFTER_MS, X_RU_CHARGE, X_RU_REMAINING};
 pub use service::Govern;
 

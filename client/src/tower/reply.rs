@@ -10,6 +10,7 @@
 //!
 //! `retry-after` is in seconds, rounded up; gRPC also gets `retry-after-ms`. RU are decimals such as `1.5`.
 
+use std::io::Write as _;
 use std::time::Duration;
 
 use http::header::{CONTENT_TYPE, RETRY_AFTER};
@@ -27,6 +28,9 @@ pub const X_RU_CHARGE: HeaderName = HeaderName::from_static("x-ru-charge");
 pub const X_RU_REMAINING: HeaderName = HeaderName::from_static("x-ru-remaining");
 /// When to try again, in milliseconds (gRPC).
 pub const RETRY_AFTER_MS: HeaderName = HeaderName::from_static("retry-after-ms");
+
+/// Parts of an RU.
+const MICRO: u64 = 1_000_000;
 
 /// Why a request was not served.
 #[derive(Debug)]
@@ -94,23 +98,31 @@ pub(super) fn denied<B>(denied: &Denied, group: Option<&Group>, grpc: bool) -> R
             headers.insert(RETRY_AFTER_MS, HeaderValue::from(whole(pause, 1_000_000)));
         }
     }
-    charge(headers, Ru::ZERO, group);
+    charge(headers, Ru::ZERO, group.and_then(Group::remaining));
     response
 }
 
 /// Writes what was charged and what is left.
-pub(super) fn charge(headers: &mut HeaderMap, charge: Ru, group: Option<&Group>) {
+pub(super) fn charge(headers: &mut HeaderMap, charge: Ru, remaining: Option<Ru>) {
     headers.insert(X_RU_CHARGE, decimal(charge));
-    if let Some(remaining) = group.and_then(Group::remaining) {
+    if let Some(remaining) = remaining {
         headers.insert(X_RU_REMAINING, decimal(remaining));
     }
 }
 
-/// RU without their unit.
+/// RU without their unit, to the last digit that is not zero.
 fn decimal(ru: Ru) -> HeaderValue {
-    let mut text = ru.to_string();
-    text.truncate(text.trim_end_matches(" RU").len());
-    HeaderValue::try_from(text).unwrap_or_else(|_| HeaderValue::from_static("0"))
+    /// A sign, 13 digits, the point and 6 digits.
+    const LONGEST: usize = 21;
+    let (sign, magnitude) = (if ru < Ru::ZERO { "-" } else { "" }, ru.0.unsigned_abs());
+    let mut text = [0; LONGEST];
+    let mut rest = text.as_mut_slice();
+    // No amount is longer; the digits of one that were would be missing at its end.
+    let _ = write!(rest, "{sign}{}.{:06}", magnitude / MICRO, magnitude % MICRO);
+    let length = LONGEST.saturating_sub(rest.len());
+    let text = text.get(..length).and_then(|text| std::str::from_utf8(text).ok()).unwrap_or_default();
+    let value = HeaderValue::from_str(text.trim_end_matches('0').trim_end_matches('.'));
+    value.unwrap_or_else(|_| HeaderValue::from_static("0"))
 }
 
 /// A pause in units of this many nanoseconds, rounded up, at least one.
@@ -160,6 +172,8 @@ mod tests {
         assert_eq!(whole(Duration::from_millis(1), 1_000_000_000), 1);
         assert_eq!(whole(Duration::from_millis(2_000), 1_000_000_000), 2);
         assert_eq!(whole(Duration::from_micros(1_500), 1_000_000), 2);
-        assert_eq!(decimal(Ru(1_500_000)), "1.5");
+        for ru in [0, 1, -1, 10, 999_999, 1_000_000, 1_500_000, -20_000_010, i64::MAX, i64::MIN] {
+            assert_eq!(format!("{} RU", decimal(Ru(ru)).to_str().unwrap()), Ru(ru).to_string());
+        }
     }
 }

@@ -1,8 +1,6 @@
 //! The governed service: admit, run, meter, settle.
 
 use std::fmt;
-use std::future::{Future, poll_fn};
-use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
@@ -17,6 +15,7 @@ use tower::Service;
 use super::Policy;
 use super::account::Account;
 use super::body::GovernedBody;
+use super::future::{Governed, Running};
 use super::reply::{self, Denied};
 use crate::client::Client;
 use crate::group::Group;
@@ -53,32 +52,39 @@ where
 {
     type Response = Response<GovernedBody<R>>;
     type Error = S::Error;
-    type Future = Pin<Box<dyn Future<Output = Result<Self::Response, S::Error>> + Send>>;
+    type Future = Governed<S::Future, R, S::Error>;
 
     fn poll_ready(&mut self, context: &mut Context<'_>) -> Poll<Result<(), S::Error>> {
         self.inner.poll_ready(context)
     }
 
     fn call(&mut self, request: Request<Q>) -> Self::Future {
+        let (parts, body) = request.into_parts();
+        let group = match find_group(&self.client, &self.policy, &parts) {
+            Ok(group) => group,
+            Err(reason) => return Governed::denied(reply::denied(&reason, None, is_grpc(&parts))),
+        };
+        let cost = self.policy.estimator.cost(&parts);
+        let group = match group.take_owned(cost) {
+            Ok(permit) => {
+                let request = Request::from_parts(parts, body);
+                return Governed::running(start(&mut self.inner, request, &self.policy, permit));
+            }
+            Err(group) => group,
+        };
         // The service that was polled ready serves; its clone waits for the next request.
         let next = self.inner.clone();
-        let inner = std::mem::replace(&mut self.inner, next);
-        let (client, policy) = (self.client.clone(), self.policy.clone());
-        Box::pin(async move {
-            let (parts, body) = request.into_parts();
-            let grpc = is_grpc(&parts);
-            let group = match find_group(&client, &policy, &parts) {
-                Ok(group) => group,
-                Err(reason) => return Ok(reply::denied(&reason, None, grpc)),
-            };
-            match admit(&policy, &group, policy.estimator.cost(&parts)).await {
+        let mut inner = std::mem::replace(&mut self.inner, next);
+        let policy = self.policy.clone();
+        Governed::waiting(Box::pin(async move {
+            match admit(&policy, &group, cost).await {
                 Ok(permit) => {
                     let permit = permit.into_owned();
-                    serve(inner, Request::from_parts(parts, body), &policy, &group, permit).await
+                    start(&mut inner, Request::from_parts(parts, body), &policy, permit).await
                 }
-                Err(refused) => Ok(reply::denied(&Denied::Refused(refused), Some(&group), grpc)),
+                Err(refused) => Ok(reply::denied(&Denied::Refused(refused), Some(&group), is_grpc(&parts))),
             }
-        })
+        }))
     }
 }
 
@@ -97,40 +103,23 @@ async fn admit<'g>(policy: &Policy, group: &'g Group, cost: Ru) -> Result<Permit
     }
 }
 
-/// Runs the admitted request.
-async fn serve<S, Q, R>(
-    mut inner: S,
+/// Hands the admitted request to the service. What the call itself does is metered, too.
+fn start<S, Q>(
+    inner: &mut S,
     mut request: Request<Q>,
     policy: &Policy,
-    group: &Group,
     permit: Permit<'static>,
-) -> Result<Response<GovernedBody<R>>, S::Error>
+) -> Running<S::Future>
 where
-    S: Service<Request<Q>, Response = Response<R>>,
+    S: Service<Request<Q>>,
     Q: Body,
-    R: Body<Data = Bytes>,
 {
     let recorder = UsageRecorder::default();
     let received = received(&request);
     request.extensions_mut().insert(recorder.clone());
-    // Settles when it is dropped, so a request given up half way is charged for that half.
     let mut account = Account::open(permit, recorder, Arc::clone(&policy.estimator), received);
-    let mut request = Some(request);
-    let mut running = pin!(None);
-    // The call and the first poll are one piece of work to the meter.
-    let response = poll_fn(|context| {
-        account.metered(|| {
-            if let Some(request) = request.take() {
-                running.set(Some(inner.call(request)));
-            }
-            running.as_mut().as_pin_mut().map_or(Poll::Pending, |running| running.poll(context))
-        })
-    });
-    let response = response.await?;
-    let (mut parts, body) = response.into_parts();
-    let charge = account.charge_with(body.size_hint().exact().unwrap_or(0));
-    reply::charge(&mut parts.headers, charge, Some(group));
-    Ok(Response::from_parts(parts, GovernedBody::served(body, account)))
+    let running = account.metered(|| inner.call(request));
+    Running::new(running, account)
 }
 
 /// Bytes of the request's body, as far as known beforehand.
