@@ -1,5 +1,7 @@
 //! Statements that SQL prepared under a name: governed as the statement behind it.
 
+use std::time::Duration;
+
 use mysql_async::Conn;
 use mysql_async::prelude::Queryable as _;
 use tidegate_gateway::Principals;
@@ -9,6 +11,15 @@ use crate::common::eventually;
 
 /// Longer than any test waits.
 const ENDLESS: &str = "select count(*) from seq_1_to_100000 a, seq_1_to_100000 b where a.seq <> b.seq";
+
+/// Where nobody is refused for want of tokens.
+async fn patient(switchers: &[&str]) -> Stage {
+    let switchers = Principals::parse(switchers.iter().copied()).unwrap();
+    Stage::with(|config| {
+        (config.policy.max_wait, config.policy.switchers) = (Duration::from_secs(30), switchers)
+    })
+    .await
+}
 
 /// Has statements like this one refused in the group `r`.
 async fn watch(admin: &mut Conn, ann: &mut Conn, matching: &str, text: &str) {
@@ -30,7 +41,7 @@ async fn is_watched(ann: &mut Conn, text: &str) -> bool {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_runaway_by_its_name_is_watched_by_its_text() {
-    let stage = Stage::new().await;
+    let stage = patient(&[]).await;
     let rule = "exec_elapsed = '300ms', action = kill, watch = exact duration '10m'";
     let (mut admin, mut ann) = ruled(&stage, rule).await;
     ann.query_drop(format!("prepare s from '{ENDLESS}'")).await.unwrap();
@@ -49,7 +60,7 @@ async fn a_runaway_by_its_name_is_watched_by_its_text() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_name_stands_for_what_the_server_has_under_it() {
-    let stage = Stage::new().await;
+    let stage = patient(&[]).await;
     let (mut admin, mut ann) = ruled(&stage, "exec_elapsed = '60s', action = kill").await;
     watch(&mut admin, &mut ann, "similar", "select 1 as watched").await;
     ann.query_drop("prepare S from \"select 'it''s' as watched\"").await.unwrap();
@@ -75,7 +86,7 @@ async fn a_name_stands_for_what_the_server_has_under_it() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn what_a_procedure_or_one_of_several_statements_prepares_is_not_taken_for_another() {
-    let stage = Stage::new().await;
+    let stage = patient(&[]).await;
     let (mut admin, mut ann) = ruled(&stage, "exec_elapsed = '60s', action = kill").await;
     watch(&mut admin, &mut ann, "similar", "select 1 as watched").await;
     let procedure = "create procedure free() begin prepare s from 'select 1 as free'; end";
@@ -98,7 +109,7 @@ async fn what_a_procedure_or_one_of_several_statements_prepares_is_not_taken_for
 
 #[tokio::test(flavor = "multi_thread")]
 async fn what_runs_by_a_name_counts_with_its_template_and_its_hint() {
-    let stage = Stage::with(|config| config.policy.switchers = Principals::parse(["ann"]).unwrap()).await;
+    let stage = patient(&["ann"]).await;
     let (mut admin, mut ann) = (stage.admin().await, stage.ann().await);
     admin.query_drop("create resource group batch ru_per_sec = 100000").await.unwrap();
     ann.query_drop("prepare h from 'select /*+ RESOURCE_GROUP(batch) */ 1 as hinted'").await.unwrap();
