@@ -1,13 +1,13 @@
-//! CPU time that the gateway charges, beside what the server itself says of the same statements: `pg_stat_kcache` and
-//! MariaDB's `userstat`.
+//! CPU time that the gateway charges, beside what the server itself says of the same statements: `pg_stat_kcache`,
+//! MariaDB's `userstat` and MySQL's performance schema.
 
-use super::load::{mariadb as client, psql, said};
+use super::load::{mariadb as client, mysql as newest_client, psql, said};
 use super::stage::{Stage, plenty};
 use crate::bench::error::{BenchError, failed};
 use crate::bench::row::{Kind, MS, Mark, Row};
 use crate::bench::samples::Samples;
 use crate::bench::setting::Setting;
-use crate::servers::{MariaDb, Postgres, ROOT};
+use crate::servers::{MariaDb, MySql, Postgres, ROOT};
 
 /// Statements that take the executor milliseconds; `pg_stat_kcache` does not count parsing, sending and committing.
 const MIX: &[&str] = &[
@@ -37,10 +37,20 @@ const MARIADB_MIX: &[&str] = &[
     "delete from m where k = 5",
     "drop table m",
 ];
+const MYSQL_MIX: &[&str] = &[
+    "create table m as with recursive s as (select 1 as n union all select n + 1 from s where n < 100000)
+     select /*+ SET_VAR(cte_max_recursion_depth = 100000) */ n, n % 97 as k, sha2(n, 256) as t from s",
+    "select k, count(*), avg(n) from m group by k order by 3 desc",
+    "update m set t = reverse(t) where k < 20",
+    "select count(*) from m a join m b on a.n = b.n where a.k = b.k",
+    "select sum(length(t)) from m where t like '%a%'",
+    "delete from m where k = 5",
+    "drop table m",
+];
 
 /// Measures the family.
 pub fn run(setting: &Setting) -> Result<Vec<Row>, BenchError> {
-    Ok(vec![postgres(setting)?, parallel(setting)?, mariadb(setting)?])
+    Ok(vec![postgres(setting)?, parallel(setting)?, mariadb(setting)?, mysql(setting)?])
 }
 
 fn postgres(setting: &Setting) -> Result<Row, BenchError> {
@@ -108,6 +118,34 @@ fn mariadb(setting: &Setting) -> Result<Row, BenchError> {
             MARIADB_MIX.iter().try_for_each(|sql| ask(sql).map(drop))
         },
         || seconds(&said(client(server.port(), ROOT, "mysql").args(["-e", counted]))?).map(|s| s * 1e3),
+    )
+}
+
+fn mysql(setting: &Setting) -> Result<Row, BenchError> {
+    let server = MySql::newest().map_err(failed("start MySQL"))?;
+    let root = |sql: &str| server.root(sql).map_err(failed("set up MySQL"));
+    root("create database bench; create user ann identified by 'ann'; grant all on bench.* to ann")?;
+    root(
+        "update performance_schema.setup_consumers set enabled = 'YES' where name = 'events_statements_cpu'",
+    )?;
+    let mut stage = Stage::start(vec![plenty("bench")])?;
+    let gateway = stage.gateway(&server.upstream())?;
+    // The server tells picoseconds.
+    let counted = "select coalesce(sum(sum_cpu_time), 0) / 1e12
+        from performance_schema.events_statements_summary_by_user_by_event_name where user = 'ann'";
+    compare(
+        "gateway/CPU charged to MySQL",
+        "performance schema",
+        setting,
+        &stage,
+        || {
+            let ask = |sql| said(newest_client(gateway, ("ann", "ann"), "bench")?.args(["-e", sql]));
+            MYSQL_MIX.iter().try_for_each(|sql| ask(sql).map(drop))
+        },
+        || {
+            seconds(&said(newest_client(server.port(), ROOT, "mysql")?.args(["-e", counted]))?)
+                .map(|s| s * 1e3)
+        },
     )
 }
 

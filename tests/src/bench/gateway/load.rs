@@ -5,7 +5,7 @@ use std::path::Path;
 use std::process::{Child, Command, Stdio};
 
 use crate::bench::error::{BenchError, failed};
-use crate::servers::{Postgres, ROOT};
+use crate::servers::{MySql, Postgres, ROOT};
 
 /// `pgbench` against a database at this port, with options to come.
 pub(super) fn pgbench(server: &Postgres, port: u16, database: &str) -> Command {
@@ -25,11 +25,22 @@ pub(super) fn psql(server: &Postgres, port: u16, database: &str) -> Command {
 }
 
 /// `mariadb` against a server at this port as a user with a password, with options to come; it prints rows alone.
-pub(super) fn mariadb(port: u16, (user, password): (&str, &str), database: &str) -> Command {
+pub(super) fn mariadb(port: u16, who: (&str, &str), database: &str) -> Command {
     let mut mariadb = Command::new("mariadb");
-    mariadb.args(["--no-defaults", "-N", "-h127.0.0.1", &format!("-P{port}"), &format!("-u{user}")]);
-    mariadb.args([&format!("-p{password}"), database]);
-    mariadb
+    mariadb.arg("--no-defaults");
+    printing_rows(mariadb, port, who, database)
+}
+
+/// The newest `mysql` against a server at this port, the same.
+pub(super) fn mysql(port: u16, who: (&str, &str), database: &str) -> Result<Command, BenchError> {
+    Ok(printing_rows(MySql::client().map_err(failed("find MySQL's client"))?, port, who, database))
+}
+
+/// A client of either kind that prints rows alone.
+fn printing_rows(mut client: Command, port: u16, (user, password): (&str, &str), database: &str) -> Command {
+    client.args(["-N", "-h127.0.0.1", &format!("-P{port}"), &format!("-u{user}"), &format!("-p{password}")]);
+    client.arg(database);
+    client
 }
 
 /// `sysbench` against a MariaDB server at this port.
