@@ -59,7 +59,7 @@ impl Denied {
             other => (Code::QUOTA, other.to_string()),
         };
         let hint = match (retry, refused) {
-            (Some(after), _) => format!("Retry after {:.1} s.", after.as_secs_f64()),
+            (Some(after), _) => retry_after(after),
             (None, Refused::UnknownGroup { .. }) => {
                 "Create it, or bind the user to another group.".to_owned()
             }
@@ -136,6 +136,25 @@ impl Denied {
             code: Code::WATCHED,
             message: format!("statement refused: watch {watch} of resource group {group} covers it"),
             hint: "It was a runaway before. QUERY WATCH REMOVE lifts the watch.".to_owned(),
+        }
+    }
+}
+
+/// In tenths of a second, rounded up, at least one: who comes earlier comes in vain.
+fn retry_after(pause: Duration) -> String {
+    const TENTH_NS: u128 = 100_000_000;
+    let tenths = pause.as_nanos().div_ceil(TENTH_NS).max(1);
+    format!("Retry after {}.{} s.", tenths / 10, tenths % 10)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_pause_is_told_in_tenths_rounded_up() {
+        for (ms, told) in [(0, "0.1"), (40, "0.1"), (100, "0.1"), (101, "0.2"), (12_340, "12.4")] {
+            assert_eq!(retry_after(Duration::from_millis(ms)), format!("Retry after {told} s."));
         }
     }
 }
