@@ -26,7 +26,7 @@ pub(super) struct Stage {
     pub(super) gateway: Gateway,
 }
 
-/// The process.
+/// The process, as long as this lives.
 pub(super) struct Gateway {
     process: Child,
     /// Where clients of either protocol connect, and where its metrics are.
@@ -35,8 +35,8 @@ pub(super) struct Gateway {
     metrics: String,
     /// Its settings, its journal and its log.
     pub(super) folder: TempDir,
-    /// What it prints besides its addresses.
-    printed: thread::JoinHandle<String>,
+    /// What it prints besides its addresses; `None` once that was asked for.
+    printed: Option<thread::JoinHandle<String>>,
 }
 
 impl Stage {
@@ -120,7 +120,7 @@ impl Gateway {
             stdout.read_to_string(&mut rest).unwrap();
             rest
         });
-        Self { process, postgres, mysql, metrics, folder, printed }
+        Self { process, postgres, mysql, metrics, folder, printed: Some(printed) }
     }
 
     /// Its page for Prometheus.
@@ -154,7 +154,16 @@ impl Gateway {
     pub(super) fn ended(mut self) -> (Option<i32>, String, String) {
         let status = self.process.wait().unwrap().code();
         let log = std::fs::read_to_string(self.log()).unwrap();
-        (status, log, self.printed.join().unwrap())
+        let printed = self.printed.take().map(|printed| printed.join().unwrap());
+        (status, log, printed.unwrap_or_default())
+    }
+}
+
+impl Drop for Gateway {
+    fn drop(&mut self) {
+        // One that has ended is as gone.
+        drop(self.process.kill());
+        drop(self.process.wait());
     }
 }
 
