@@ -6,8 +6,8 @@ use tidegate_tests::servers::{Certificates, MySql};
 use tokio::task::{block_in_place, spawn_blocking};
 
 use super::super::sha2::{change, drivers_see, how, login};
+use super::Stage;
 use super::newest::client;
-use super::{LONG, Stage};
 use crate::common::says;
 
 /// Ways to the server, in the order of the listeners, and whether they are private.
@@ -33,7 +33,7 @@ struct Logins {
 
 impl Logins {
     async fn new() -> Self {
-        let stage = Stage::of(MySql::newest, LONG).await;
+        let stage = Stage::of(MySql::newest).await;
         stage.server.root(HOW).unwrap();
         let certificates = spawn_blocking(|| Certificates::new("DNS:localhost").unwrap()).await.unwrap();
         let tcp = stage.server.upstream();

@@ -9,7 +9,7 @@ use tokio::task::block_in_place;
 
 use super::super::passed::SCRIPT;
 use super::super::stage::value;
-use super::{LONG, SHORT, Stage, are_governed};
+use super::{Stage, are_governed};
 use crate::common::{self, eventually};
 use crate::drivers::{self, python};
 
@@ -52,7 +52,7 @@ fn connector(way: &str, tls: &str) -> Command {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn its_clients_get_what_they_get_without_the_gateway() {
-    let stage = Stage::of(MySql::newest, LONG).await;
+    let stage = Stage::of(MySql::newest).await;
     // From now on the server knows the password, which not every driver here may send.
     drop(stage.session(("ann", "ann")).await);
     let (direct, through) = (stage.server.port(), stage.port());
@@ -74,7 +74,7 @@ async fn its_clients_get_what_they_get_without_the_gateway() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn its_statements_are_counted_by_the_kernel_and_governed() {
-    let stage = Stage::of(MySql::newest, SHORT).await;
+    let stage = Stage::of(MySql::newest).await;
     let (mut admin, mut ann) = (stage.session(ROOT).await, stage.session(("ann", "ann")).await);
     let version = value::<String>(&mut ann, "select version()").await;
     let (major, _) = version.split_once('.').unwrap();

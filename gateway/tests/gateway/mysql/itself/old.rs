@@ -6,12 +6,12 @@ use tidegate_tests::servers::{MySql, ROOT};
 
 use super::super::passed::SCRIPT;
 use super::super::stage::{self, value};
-use super::{LONG, SHORT, Stage, are_governed};
+use super::{Stage, are_governed};
 use crate::{common, drivers};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn its_clients_get_what_they_get_without_the_gateway() {
-    let stage = Stage::of(MySql::old, LONG).await;
+    let stage = Stage::of(MySql::old).await;
     drop(stage.session(("ann", "ann")).await);
     let (direct, through) = (stage.server.port(), stage.port());
     let said = [direct, through].map(|port| stage::script(port, SCRIPT.as_bytes()));
@@ -22,7 +22,7 @@ async fn its_clients_get_what_they_get_without_the_gateway() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn its_statements_are_governed() {
-    let stage = Stage::of(MySql::old, SHORT).await;
+    let stage = Stage::of(MySql::old).await;
     let (mut admin, mut ann) = (stage.session(ROOT).await, stage.session(("ann", "ann")).await);
     let version = value::<String>(&mut ann, "select version()").await;
     assert!(version.starts_with("5.6."), "{version}");
