@@ -232,13 +232,15 @@ arithmetic!(Ru, Rate, Span);
 /// Writes a micro quantity as a decimal without trailing zeros.
 fn write_micro(f: &mut fmt::Formatter<'_>, micro: i64, unit: &str) -> fmt::Result {
     let (sign, magnitude) = if micro < 0 { ("-", micro.unsigned_abs()) } else { ("", micro.unsigned_abs()) };
-    let (whole, part) = (magnitude / MICRO.unsigned_abs(), magnitude % MICRO.unsigned_abs());
+    let (whole, mut part) = (magnitude / MICRO.unsigned_abs(), magnitude % MICRO.unsigned_abs());
     if part == 0 {
-        write!(f, "{sign}{whole}{unit}")
-    } else {
-        let digits = format!("{part:06}");
-        write!(f, "{sign}{whole}.{}{unit}", digits.trim_end_matches('0'))
+        return write!(f, "{sign}{whole}{unit}");
     }
+    let mut digits = 6;
+    while part % 10 == 0 {
+        (part, digits) = (part / 10, digits - 1);
+    }
+    write!(f, "{sign}{whole}.{part:0digits$}{unit}")
 }
 
 impl fmt::Display for Ru {

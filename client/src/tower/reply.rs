@@ -29,9 +29,6 @@ pub const X_RU_REMAINING: HeaderName = HeaderName::from_static("x-ru-remaining")
 /// When to try again, in milliseconds (gRPC).
 pub const RETRY_AFTER_MS: HeaderName = HeaderName::from_static("retry-after-ms");
 
-/// Parts of an RU.
-const MICRO: u64 = 1_000_000;
-
 /// Why a request was not served.
 #[derive(Debug)]
 pub(super) enum Denied {
@@ -110,18 +107,19 @@ pub(super) fn charge(headers: &mut HeaderMap, charge: Ru, remaining: Option<Ru>)
     }
 }
 
-/// RU without their unit, to the last digit that is not zero.
+/// RU without their unit.
 fn decimal(ru: Ru) -> HeaderValue {
-    /// A sign, 13 digits, the point and 6 digits.
-    const LONGEST: usize = 21;
-    let (sign, magnitude) = (if ru < Ru::ZERO { "-" } else { "" }, ru.0.unsigned_abs());
+    /// What an amount is told with.
+    const UNIT: &str = " RU";
+    /// A sign, 13 digits, the point, 6 digits and the unit.
+    const LONGEST: usize = 21 + UNIT.len();
     let mut text = [0; LONGEST];
     let mut rest = text.as_mut_slice();
     // No amount is longer; the digits of one that were would be missing at its end.
-    let _ = write!(rest, "{sign}{}.{:06}", magnitude / MICRO, magnitude % MICRO);
+    let _ = write!(rest, "{ru}");
     let length = LONGEST.saturating_sub(rest.len());
     let text = text.get(..length).and_then(|text| std::str::from_utf8(text).ok()).unwrap_or_default();
-    let value = HeaderValue::from_str(text.trim_end_matches('0').trim_end_matches('.'));
+    let value = HeaderValue::from_str(text.strip_suffix(UNIT).unwrap_or(text));
     value.unwrap_or_else(|_| HeaderValue::from_static("0"))
 }
 
