@@ -34,7 +34,7 @@ pub use duration::{DurationError, duration_text, parse_duration};
 pub use error::SqlError;
 pub use execute::execute;
 pub use grammar::parse_query_limit;
-pub use naming::{Naming, may_name, may_rename};
+pub use naming::{Naming, POSTGRES_NAME_BYTES, may_name, may_rename};
 pub use print::{create_group_text, query_limit_text};
 pub use recognise::may_be_ours;
 pub use statement::{MAX_TEXT, Principal, Statement, WatchedText};

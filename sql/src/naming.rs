@@ -15,7 +15,7 @@ use crate::recognise::Words;
 use crate::tokens::{byte_at, statements, tokenise};
 
 /// Bytes that PostgreSQL keeps of a name.
-const POSTGRES_NAME: usize = 63;
+pub const POSTGRES_NAME_BYTES: usize = 63;
 /// Longest name of MySQL's, in characters, which are bytes here.
 const MYSQL_NAME: usize = 64;
 /// What the tokenizer reads as control characters, and MySQL as the letters.
@@ -183,7 +183,7 @@ fn postgres_name(words: &mut Cursor<'_>) -> Option<String> {
     let Some(Token::Word(Word { value, quote_style, .. })) = words.peek() else { return None };
     let folded = if quote_style.is_some() { value.clone() } else { value.to_ascii_lowercase() };
     words.skip();
-    let kept = folded.get(..folded.floor_char_boundary(POSTGRES_NAME))?;
+    let kept = folded.get(..folded.floor_char_boundary(POSTGRES_NAME_BYTES))?;
     (!kept.is_empty()).then(|| kept.to_owned())
 }
 

@@ -10,15 +10,13 @@
 use std::collections::{HashMap, HashSet, VecDeque};
 
 use foldhash::fast::RandomState;
-use tidegate_sql::Naming;
+use tidegate_sql::{Naming, POSTGRES_NAME_BYTES};
 
 use super::{Portal, Prepared};
 use crate::govern::Known;
 
 /// Prepared statements and portals remembered per session, each; others are governed as of unknown kind.
 const MAX_NAMES: usize = 4_096;
-/// Bytes of a name that the server tells statements apart by.
-const NAME_BYTES: usize = 63;
 /// Most names that stand for an `EXECUTE` of another name, and that for another; the server gives up some time, too.
 const MAX_HOPS: usize = 8;
 
@@ -208,7 +206,7 @@ impl<O> Names<O> {
 
 /// As much of a name as the server looks at.
 fn key(name: &[u8]) -> &[u8] {
-    name.get(..NAME_BYTES).unwrap_or(name)
+    name.get(..POSTGRES_NAME_BYTES).unwrap_or(name)
 }
 
 /// What a name stands for.
