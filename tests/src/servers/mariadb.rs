@@ -24,15 +24,7 @@ impl MariaDb {
         installed(as_nobody(&mut init)?, "MariaDB", "mariadb-server")?;
         let mut server = Self { site, options: options.iter().map(ToString::to_string).collect() };
         server.run()?;
-        let (user, password) = ROOT;
-        server.root(&format!(
-            "create user '{user}'@'%' identified by '{password}'; grant all on *.* to '{user}'@'%' with grant option"
-        ))?;
-        let (user, password) = GATEWAY;
-        server.root(&format!(
-            "create user '{user}'@'%' identified by '{password}';
-             grant connection admin, process on *.* to '{user}'@'%'"
-        ))?;
+        accounts(&server.site, &["connection admin, process on *.*"])?;
         Ok(server)
     }
 
@@ -94,6 +86,20 @@ pub(super) fn run(site: &mut Site, server: &mut Command, options: &[String]) -> 
         server.arg(format!("--{option}={value}"));
     }
     site.run(server.args(options), answers)
+}
+
+/// Makes the accounts of a new server of either kind: one that may do everything, and the gateway's with these grants.
+pub(super) fn accounts(site: &Site, grants: &[&str]) -> Result<(), ServerError> {
+    let (user, password) = ROOT;
+    root(
+        site,
+        &format!(
+            "create user '{user}'@'%' identified by '{password}'; grant all on *.* to '{user}'@'%' with grant option"
+        ),
+    )?;
+    let (user, password) = GATEWAY;
+    root(site, &format!("create user '{user}'@'%' identified by '{password}'"))?;
+    grants.iter().try_for_each(|grant| root(site, &format!("grant {grant} to '{user}'@'%'")))
 }
 
 /// Whether the server at a site answers its superuser.

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::process::Command;
 
-use super::{GATEWAY, ROOT, ServerError, Site, as_nobody, mariadb, nobody, npm, output};
+use super::{ServerError, Site, as_nobody, mariadb, nobody, npm, output};
 
 /// Where `./tests/mysql` unpacks the newest.
 const NEWEST: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../target/mysql");
@@ -29,7 +29,7 @@ struct Version {
     /// What it needs besides.
     options: Vec<String>,
     /// What becomes of accounts that it has already.
-    clean_up: &'static str,
+    clean_up: Option<&'static str>,
     /// What the gateway's own account may do.
     grants: &'static [&'static str],
 }
@@ -44,7 +44,7 @@ impl Version {
             data: programs.join("data/mysql/."),
             libraries: Some(programs),
             options,
-            clean_up: "delete from mysql.user where user = ''; flush privileges;",
+            clean_up: Some("delete from mysql.user where user = ''; flush privileges"),
             grants: &["super on *.*"],
         })
     }
@@ -69,7 +69,7 @@ impl Version {
             data: folder.join("data/."),
             libraries: None,
             options,
-            clean_up: "",
+            clean_up: None,
             grants: &[
                 "connection_admin on *.*",
                 "select (processlist_id, thread_os_id) on performance_schema.threads",
@@ -109,16 +109,10 @@ impl MySql {
         output(as_nobody(&mut copy)?)?;
         let mut server = Self { site, version };
         server.run()?;
-        let ((user, password), clean_up) = (ROOT, server.version.clean_up);
-        server.root(&format!(
-            "{clean_up} create user '{user}'@'%' identified by '{password}';
-             grant all on *.* to '{user}'@'%' with grant option"
-        ))?;
-        let (user, password) = GATEWAY;
-        server.root(&format!("create user '{user}'@'%' identified by '{password}'"))?;
-        for grant in server.version.grants {
-            server.root(&format!("grant {grant} to '{user}'@'%'"))?;
+        if let Some(clean_up) = server.version.clean_up {
+            server.root(clean_up)?;
         }
+        mariadb::accounts(&server.site, server.version.grants)?;
         Ok(server)
     }
 
