@@ -385,8 +385,7 @@ impl<T: Clone> Machine<T> {
         }
         match (running.response, running.command) {
             (Response::Auth(auth), _) if done => {
-                self.prepared.clear();
-                self.named.clear();
+                self.forget_statements();
                 let greeting = self.greeting.as_ref();
                 let login = Login {
                     user: auth.identity.user,
@@ -402,8 +401,7 @@ impl<T: Clone> Machine<T> {
             }
             (Response::Auth(auth), _) if auth.is_login => self.doing = Doing::Over,
             (_, Command::ResetConnection) if done => {
-                self.prepared.clear();
-                self.named.clear();
+                self.forget_statements();
                 self.tell(Event::SessionReset);
             }
             _ => {

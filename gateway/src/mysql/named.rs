@@ -49,6 +49,12 @@ impl<T> Named<T> {
 }
 
 impl<T: Clone> Machine<T> {
+    /// The session has begun anew: nothing is prepared, by a number or by a name.
+    pub(super) fn forget_statements(&mut self) {
+        self.prepared.clear();
+        self.named.clear();
+    }
+
     /// The statement behind `name`. Certain when nothing is awaited.
     pub(super) fn named(&self, name: &str) -> Option<&T> {
         self.named.known.get(name)
