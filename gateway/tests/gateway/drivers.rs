@@ -5,6 +5,8 @@ use std::process::Command;
 
 use tokio::task::block_in_place;
 
+/// Where `./tests/run` installs packages of PyPI.
+const PACKAGES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../target/python");
 /// Where Debian keeps libraries of Java.
 const JARS: &str = "/usr/share/java";
 
@@ -16,6 +18,16 @@ pub(crate) fn folder() -> PathBuf {
 pub(crate) fn python(program: &str) -> Command {
     let mut python = Command::new("/usr/bin/python3");
     python.arg(folder().join(program));
+    python
+}
+
+/// The same with this package of PyPI.
+pub(crate) fn python_with(program: &str, package: &str) -> Command {
+    let is_there = Path::new(PACKAGES).join(package).is_dir();
+    assert!(is_there, "{package} is not in {PACKAGES}; ./tests/run installs it");
+    let mut python = python(program);
+    // Beside the program are others that have the names of packages.
+    python.env("PYTHONPATH", PACKAGES).env("PYTHONSAFEPATH", "1");
     python
 }
 

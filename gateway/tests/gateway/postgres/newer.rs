@@ -8,16 +8,13 @@ use tidegate_tests::servers::{Postgres, ROOT};
 use super::stage::login;
 use super::tls::Stage;
 use crate::common::eventually;
-use crate::drivers::{self, python};
+use crate::drivers::{self, python_with};
 use crate::ways::{PLAIN, TLS};
 
-/// Psycopg 3 with its own libpq, where `./tests/run` installs it.
-const PACKAGES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../target/python");
-
+/// Psycopg 3 with its own libpq.
 fn newest(authority: &Path) -> Command {
-    assert!(Path::new(PACKAGES).is_dir(), "psycopg 3 is not in {PACKAGES}; ./tests/run installs it");
-    let mut newest = python("newer.py");
-    newest.arg(authority).env("PYTHONPATH", PACKAGES);
+    let mut newest = python_with("newer.py", "psycopg_binary");
+    newest.arg(authority);
     newest
 }
 

@@ -1,6 +1,5 @@
 //! The newest version, which `./tests/mysql` unpacks.
 
-use std::path::Path;
 use std::process::Command;
 
 use mysql_async::prelude::Queryable as _;
@@ -11,10 +10,7 @@ use super::super::passed::SCRIPT;
 use super::super::stage::value;
 use super::{Stage, are_governed};
 use crate::common::{self, eventually};
-use crate::drivers::{self, python};
-
-/// MySQL Connector/Python, where `./tests/run` installs it.
-const PACKAGES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../target/python");
+use crate::drivers::{self, python_with};
 
 /// What MariaDB has not, or has otherwise.
 const MORE: &str = "
@@ -40,13 +36,10 @@ pub(super) fn client(port: u16) -> Command {
     client
 }
 
-/// Speaking the protocol itself, or by MySQL's C library.
+/// MySQL Connector/Python, speaking the protocol itself or by MySQL's C library.
 fn connector(way: &str, tls: &str) -> Command {
-    let is_there = Path::new(PACKAGES).join("mysql/connector").is_dir();
-    assert!(is_there, "MySQL Connector/Python is not in {PACKAGES}; ./tests/run installs it");
-    let mut connector = python("connector.py");
-    // Beside it are programs that have the names of packages.
-    connector.args([way, tls]).env("PYTHONPATH", PACKAGES).env("PYTHONSAFEPATH", "1");
+    let mut connector = python_with("connector.py", "mysql/connector");
+    connector.args([way, tls]);
     connector
 }
 
