@@ -8,8 +8,8 @@ use std::path::Path;
 
 use tidegate_client::Usage;
 
-/// Longest content of the files read; both are shorter by far.
-const MAX_TEXT: usize = 512;
+/// As much of the files as is looked at: two numbers of 20 digits with their names.
+const MAX_TEXT: usize = 64;
 
 /// See the module.
 #[derive(Debug)]
@@ -71,17 +71,16 @@ impl Counters {
 
 /// The number a text starts with.
 fn number(text: &[u8]) -> Option<u64> {
-    let digits = text.iter().take_while(|byte| byte.is_ascii_digit());
-    let mut digits = digits.map(|digit| u64::from(digit - b'0')).peekable();
-    digits.peek()?;
-    digits.try_fold(0_u64, |sum, digit| sum.checked_mul(10)?.checked_add(digit))
+    let digits = text.iter().position(|byte| !byte.is_ascii_digit()).unwrap_or(text.len());
+    std::str::from_utf8(text.get(..digits)?).ok()?.parse().ok()
 }
 
 /// `rchar` and `wchar`, the first two lines of `io`.
 fn bytes(text: &[u8]) -> Option<(u64, u64)> {
-    let mut lines = text.split(|byte| *byte == b'\n');
-    let mut field = |name: &[u8]| number(lines.next()?.strip_prefix(name)?);
-    Some((field(b"rchar: ")?, field(b"wchar: ")?))
+    let read = text.strip_prefix(b"rchar: ")?;
+    let end = read.iter().position(|byte| *byte == b'\n')?;
+    let written = read.get(end..)?.strip_prefix(b"\nwchar: ")?;
+    Some((number(read)?, number(written)?))
 }
 
 #[cfg(test)]
@@ -116,5 +115,8 @@ mod tests {
         assert_eq!((number(b""), number(b"x"), number(b"99999999999999999999")), (None, None, None));
         assert_eq!(bytes(b"rchar: 12\nwchar: 7\nsyscr: 1\n"), Some((12, 7)));
         assert_eq!(bytes(b"wchar: 7\n"), None);
+        // As much as is read of the longest.
+        let longest = format!("rchar: {}\nwchar: {}\nsyscr: 1\n", u64::MAX, u64::MAX);
+        assert_eq!(bytes(&longest.as_bytes()[..MAX_TEXT]), Some((u64::MAX, u64::MAX)));
     }
 }
