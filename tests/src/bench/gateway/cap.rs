@@ -2,7 +2,7 @@
 
 use std::fs;
 
-use super::load::{at, finished, latencies, pgbench, psql, said, started};
+use super::load::{at, finished, latencies, number, pgbench, psql, said, started};
 use super::stage::{Stage, plenty};
 use crate::bench::clock::Stopwatch;
 use crate::bench::error::{BenchError, failed};
@@ -42,17 +42,25 @@ pub fn run(setting: &Setting) -> Result<Vec<Row>, BenchError> {
     let script = stage.folder.path().join("heavy.sql");
     fs::write(&script, STATEMENT).map_err(failed("write a script"))?;
     let script = script.display().to_string();
-    let mut heavy = Vec::new();
-    for gateway in gateways {
-        let mut load = pgbench(&server, gateway, "heavy");
-        heavy.push(started(load.args(["-f", &script, "-c", "16", "-j", "1", "-T", seconds]))?);
-    }
+    let heavy = |port: u16, pace: &[&str]| {
+        let mut load = pgbench(&server, port, "heavy");
+        started(load.args(["-f", &script, "-c", "16", "-j", "1", "-T", seconds]).args(pace))
+    };
+    let capped = gateways.map(|gateway| heavy(gateway, &[]));
     let beside = vec![neighbour(&stage)?];
-    for load in heavy {
-        finished(load)?;
+    let mut statements = 0.0;
+    for load in capped {
+        statements += number(&finished(load?)?, "transactions actually processed:")?;
     }
     let took = watch.elapsed().as_secs_f64();
     let admitted = (stage.consumed("heavy")?.0 - before) as f64 / 1e6;
+    // As many statements at random moments, which the server gets without a gateway.
+    let pace = format!("--rate={}", statements / took / 2.0);
+    let paced = [server.port(); 2].map(|port| heavy(port, &[&pace]));
+    let paced_beside = vec![neighbour(&stage)?];
+    for load in paced {
+        finished(load?)?;
+    }
     alone.push(neighbour(&stage)?);
     // The default burst is a second's worth.
     let bound = RATE * took + RATE;
@@ -67,11 +75,13 @@ pub fn run(setting: &Setting) -> Result<Vec<Row>, BenchError> {
         Row::new("gateway/500 RU/s over 2 gateways and 32 connections, used", PERCENT, used)
             .mark(Mark::AtLeast(98.0))
             .note(format!("{admitted:.0} RU in {took:.1} s; 100 % is rate x time + burst, never exceeded")),
-        Row::new("gateway/a neighbour's p99 beside it", US, Samples::new(beside)).beside(
-            Kind::Floor,
-            "alone",
-            alone,
-            Some(Mark::AtMost(1.1)),
-        ),
+        Row::new("gateway/a neighbour's p99 beside it", US, Samples::new(beside))
+            .beside(Kind::Floor, "alone", alone, Some(Mark::AtMost(1.1)))
+            .beside(
+                Kind::Floor,
+                "beside as many statements at random moments, without a gateway",
+                Samples::new(paced_beside),
+                None,
+            ),
     ])
 }
