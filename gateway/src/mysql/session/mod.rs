@@ -67,6 +67,13 @@ struct Admitted {
     killed: Option<Killed>,
 }
 
+/// A statement whose response has come to its end.
+struct Answered {
+    running: Box<Running>,
+    progress: Progress,
+    failed: bool,
+}
+
 /// A statement that the server is to interrupt.
 struct Killed {
     /// What its client is told.
@@ -82,6 +89,8 @@ pub(super) struct Session {
     machine: Machine<Remembered>,
     /// In the order in which the server gets them.
     admitted: VecDeque<Admitted>,
+    /// Its response goes out first, and then it is counted: the client need not wait for that.
+    answered: Option<Answered>,
     login: Login,
     /// The server's number of the connection; zero before the login.
     connection: u32,
@@ -105,6 +114,7 @@ impl Session {
             link: Link::new(opened.client, opened.server),
             machine: opened.machine,
             admitted: VecDeque::new(),
+            answered: None,
             login: Login::default(),
             connection: 0,
             subject: None,
@@ -144,8 +154,10 @@ impl Session {
         {
             tracing::warn!(%error, "a statement whose client is gone could not be killed");
         }
+        self.count_answered();
         for ends in self.machine.abandon() {
-            self.end(&ends);
+            self.answered = self.take_ended(&ends);
+            self.count_answered();
         }
         self.admitted.clear();
     }
@@ -156,6 +168,7 @@ impl Session {
                 Some(end) => return Poll::Ready(Ok(end)),
                 None => self.link.poll_write(cx)?,
             };
+            self.count_answered();
             match self.poll_client(cx)? {
                 Poll::Ready(Some(end)) => return Poll::Ready(Ok(end)),
                 Poll::Ready(None) => moved = true,
@@ -259,31 +272,35 @@ impl Session {
         self.look_up(None);
     }
 
-    /// A response has ended, and its last packet has gone out.
+    /// A response has ended, and its last packet has gone to the outbox, unless it explains the statement.
     fn ended(&mut self, ends: &StatementEnds) {
+        self.count_answered();
         self.pace.ended();
         let explains = self.admitted.front().is_some_and(|admitted| admitted.explains);
-        if let Some(ended) = self.end(ends)
-            && explains
-        {
+        self.answered = self.take_ended(ends);
+        if explains && let Some(ended) = self.count_answered() {
             self.machine.explain(&Answer::Rows(explained(&ended)));
         }
     }
 
-    fn end(&mut self, ends: &StatementEnds) -> Option<crate::govern::Ended> {
+    fn take_ended(&mut self, ends: &StatementEnds) -> Option<Answered> {
         if self.admitted.front()?.number != ends.number {
             return None;
         }
-        let admitted = self.admitted.pop_front()?;
-        let counted = self.backend.as_mut().map(Backend::end);
+        let running = self.admitted.pop_front()?.running;
         let progress = Progress {
             sent_rows: ends.rows,
             changed_rows: ends.affected,
             bytes_in: ends.request_bytes,
             bytes_out: ends.response_bytes,
         };
-        let failed = ends.error.is_some() || !ends.complete;
-        Some(admitted.running.end(counted, progress, failed))
+        Some(Answered { running, progress, failed: ends.error.is_some() || !ends.complete })
+    }
+
+    fn count_answered(&mut self) -> Option<crate::govern::Ended> {
+        let Answered { running, progress, failed } = self.answered.take()?;
+        let counted = self.backend.as_mut().map(Backend::end);
+        Some(running.end(counted, progress, failed))
     }
 
     /// Takes what the client sent. Ready when something changed.

@@ -63,6 +63,8 @@ pub(super) struct Session {
     subject: Option<Result<Subject, Denied>>,
     backend: Option<Backend>,
     pending: Option<Pending>,
+    /// Its answer goes out first, and then it is counted: the client need not wait for that.
+    answered: Option<Unit<Box<Running>>>,
     /// What a statement of ours gave when it was described, for its execution.
     described: Option<(Arc<Statement>, Answer)>,
     /// Asks the server to cancel what runs; the client's side waits for it, so that it hits nothing else.
@@ -96,6 +98,7 @@ impl Session {
             subject: None,
             backend: None,
             pending: None,
+            answered: None,
             described: None,
             cancelling: None,
             wanted_cancel: Arc::default(),
@@ -133,6 +136,7 @@ impl Session {
         {
             tracing::warn!(%error, "a statement whose client is gone could not be cancelled");
         }
+        self.count_answered();
         let units: Vec<Unit<Box<Running>>> = self.talk.rest().collect();
         for unit in units {
             self.end(unit);
@@ -145,6 +149,7 @@ impl Session {
                 Some(end) => return Poll::Ready(Ok(end)),
                 None => self.link.poll_write(cx)?,
             };
+            self.count_answered();
             match self.poll_client(cx)? {
                 Poll::Ready(Some(end)) => return Poll::Ready(Ok(end)),
                 Poll::Ready(None) => moved = true,
@@ -204,16 +209,26 @@ impl Session {
 
     /// A unit has ended, and its `ReadyForQuery` has not gone out yet.
     fn ended(&mut self, unit: Unit<Box<Running>>) {
+        self.count_answered();
         self.pace.ended();
         self.reset(&unit);
-        let explains = unit.explained.clone().filter(|_| !unit.failed);
-        if let (Some(ended), Some(explains)) = (self.end(unit), explains) {
+        let Some(explains) = unit.explained.clone().filter(|_| !unit.failed) else {
+            self.answered = Some(unit);
+            return;
+        };
+        if let Some(ended) = self.end(unit) {
             let table = explained(&ended);
             let reply = match explains {
                 Explained::Table => own::table(&table),
                 Explained::Rows(formats) => own::rows(&table, &formats),
             };
             self.link.to_client.add(&reply);
+        }
+    }
+
+    fn count_answered(&mut self) {
+        if let Some(unit) = self.answered.take() {
+            self.end(unit);
         }
     }
 
@@ -234,6 +249,7 @@ impl Session {
 
     /// A statement that is explained has run, and more of its unit follows.
     fn tell_costs(&mut self, formats: &[bool]) {
+        self.count_answered();
         let counted = self.backend.as_mut().map(Backend::take);
         let Some(unit) = self.talk.current() else { return };
         let progress = unit.progress;
