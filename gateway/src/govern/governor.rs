@@ -8,6 +8,7 @@ use std::time::Duration;
 use tidegate_client::{Client, Group, GroupName, Permit, Refused, Ru, Unconfirmed};
 use tidegate_cost_model::{Aim, CostTable, Estimator, Fingerprinter, SqlDialect, Template};
 use tidegate_proto::v1;
+use tidegate_proto::v1::statements_client::StatementsClient;
 use tidegate_sql::Naming;
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::JoinHandle;
@@ -103,7 +104,12 @@ impl Governor {
         let (follower, named) = (channel.clone(), name.to_owned());
         let tasks = vec![
             tokio::spawn(async move { rules.follow(follower, named).await }),
-            tokio::spawn(report::statements(channel.clone(), name.to_owned(), counted, end)),
+            tokio::spawn(report::statements(
+                StatementsClient::new(channel.clone()),
+                name.to_owned(),
+                counted,
+                end,
+            )),
             tokio::spawn(report::convictions(channel, waiting)),
         ];
         (governor, Tasks { end_reports, tasks })

@@ -1,5 +1,6 @@
 //! Tells the controller of convictions at once and of statements' costs every few seconds.
 
+use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -7,6 +8,7 @@ use tidegate_proto::v1;
 use tidegate_proto::v1::statements_client::StatementsClient;
 use tokio::sync::{mpsc, oneshot};
 use tonic::transport::Channel;
+use tonic::{Code, Status};
 
 use super::statements::Statements;
 use crate::clock;
@@ -16,44 +18,42 @@ const PERIOD: Duration = Duration::from_secs(2);
 /// Longest wait for one answer.
 const PATIENCE: Duration = Duration::from_secs(5);
 
+/// Where reports go.
+pub(super) trait Take {
+    /// Hands one over and waits until it has arrived.
+    fn take(
+        &mut self,
+        report: v1::ReportStatementsRequest,
+    ) -> impl Future<Output = Result<(), Status>> + Send;
+}
+
+impl Take for StatementsClient<Channel> {
+    async fn take(&mut self, report: v1::ReportStatementsRequest) -> Result<(), Status> {
+        self.report_statements(report).await.map(drop)
+    }
+}
+
 /// Runs until `end` and then tells the rest; answers on the channel that came with it.
 pub(super) async fn statements(
-    channel: Channel,
+    mut to: impl Take,
     gateway: String,
     statements: Arc<Statements>,
     mut end: oneshot::Receiver<oneshot::Sender<()>>,
 ) {
-    let mut client = StatementsClient::new(channel);
     // Grows from start to start, as the controller wants it.
     let incarnation = clock::wall_ms();
-    let (mut seq, mut unsent) = (0_u64, None);
+    let (mut seq, mut unsent) = (0_u64, VecDeque::new());
     loop {
         let ended = clock::within(PERIOD, &mut end).await;
-        loop {
-            if unsent.is_none() {
-                let Some((rows, evicted)) = statements.take() else { break };
+        tell(&mut to, &mut unsent).await;
+        if unsent.is_empty() {
+            // What is counted while it is told waits for the next period: under load there is always more.
+            for (rows, evicted) in statements.take() {
                 seq = seq.saturating_add(1);
-                unsent = Some(v1::ReportStatementsRequest {
-                    gateway: gateway.clone(),
-                    incarnation,
-                    seq,
-                    rows,
-                    evicted,
-                });
+                let gateway = gateway.clone();
+                unsent.push_back(v1::ReportStatementsRequest { gateway, incarnation, seq, rows, evicted });
             }
-            let Some(report) = &unsent else { break };
-            match clock::within(PATIENCE, client.report_statements(report.clone())).await {
-                Some(Ok(_)) => unsent = None,
-                // The controller will not take it the next time either.
-                Some(Err(status)) if status.code() == tonic::Code::InvalidArgument => {
-                    tracing::error!(%status, rows = report.rows.len(), "a report of statements is refused and dropped");
-                    unsent = None;
-                }
-                failed => {
-                    tracing::debug!(?failed, "statements not reported, tried again");
-                    break;
-                }
-            }
+            tell(&mut to, &mut unsent).await;
         }
         match ended {
             Some(Ok(done)) => {
@@ -67,6 +67,24 @@ pub(super) async fn statements(
     }
 }
 
+/// Tells what is unsent, in order, until the controller does not answer.
+async fn tell(to: &mut impl Take, unsent: &mut VecDeque<v1::ReportStatementsRequest>) {
+    while let Some(report) = unsent.front() {
+        match clock::within(PATIENCE, to.take(report.clone())).await {
+            Some(Ok(())) => {}
+            // The controller will not take it the next time either.
+            Some(Err(status)) if status.code() == Code::InvalidArgument => {
+                tracing::error!(%status, rows = report.rows.len(), "a report of statements is refused and dropped");
+            }
+            failed => {
+                tracing::debug!(?failed, "statements not reported, tried again");
+                return;
+            }
+        }
+        unsent.pop_front();
+    }
+}
+
 /// Tells of convictions until the gateway ends.
 pub(super) async fn convictions(channel: Channel, mut waiting: mpsc::Receiver<v1::ConvictRequest>) {
     let mut client = StatementsClient::new(channel);
@@ -76,5 +94,77 @@ pub(super) async fn convictions(channel: Channel, mut waiting: mpsc::Receiver<v1
             Some(Ok(_)) => {}
             failed => tracing::warn!(?failed, group, "a runaway was not recorded"),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Mutex;
+
+    use tidegate_client::GroupName;
+    use tidegate_cost_model::{SqlDialect, Template};
+    use tokio::time::Instant;
+
+    use super::super::statements::{Outcome, Record};
+    use super::*;
+
+    /// Counts a statement that was not admitted.
+    fn count(statements: &Statements, sql: &str) {
+        let template = &Arc::new(Template::new(SqlDialect::PostgreSql, sql));
+        let (group, outcome, waited) = (&GroupName::new("g").unwrap(), Outcome::Throttled, Duration::ZERO);
+        statements.record(&Record { group, template, outcome, waited });
+    }
+
+    /// What a controller was told: when, under which number, and the templates.
+    type Report = (u64, u64, Vec<String>);
+
+    /// A controller that has another statement counted whenever it is told of some, and then answers.
+    struct Told {
+        statements: Arc<Statements>,
+        answers: VecDeque<Result<(), Status>>,
+        began: Instant,
+        told: Arc<Mutex<Vec<Report>>>,
+    }
+
+    impl Take for Told {
+        async fn take(&mut self, report: v1::ReportStatementsRequest) -> Result<(), Status> {
+            count(&self.statements, &format!("select a{}", report.seq));
+            let templates = report.rows.into_iter().map(|row| row.template).collect();
+            self.told.lock().unwrap().push((self.began.elapsed().as_secs(), report.seq, templates));
+            self.answers.pop_front().unwrap()
+        }
+    }
+
+    /// What a controller is told that answers so, of a gateway that ends half a period after so many.
+    async fn told(periods: u32, answers: impl IntoIterator<Item = Result<(), Status>>) -> Vec<Report> {
+        let (counted, told) = (Arc::new(Statements::default()), Arc::default());
+        count(&counted, "select a0");
+        let answers = answers.into_iter().collect();
+        let to =
+            Told { statements: Arc::clone(&counted), answers, began: clock::now(), told: Arc::clone(&told) };
+        let (ends, end) = oneshot::channel();
+        let ending = async {
+            tokio::time::sleep(PERIOD * periods + PERIOD / 2).await;
+            let (done, ended) = oneshot::channel();
+            ends.send(done).unwrap();
+            ended.await.unwrap();
+        };
+        tokio::join!(statements(to, "gateway".to_owned(), counted, end), ending);
+        std::mem::take(&mut *told.lock().unwrap())
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn statements_that_end_while_others_are_told_wait_for_the_next_period() {
+        let told = told(2, [Ok(()), Ok(()), Ok(())]).await;
+        let expected = [(2, 1, "SELECT a0"), (4, 2, "SELECT a1"), (5, 3, "SELECT a2")];
+        assert_eq!(told, expected.map(|(at, seq, template)| (at, seq, vec![template.to_owned()])));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_report_is_repeated_under_its_number_before_anything_newer_unless_it_is_refused() {
+        let (away, never) = (Status::unavailable("away"), Status::invalid_argument("never"));
+        let told = told(3, [Err(away), Ok(()), Err(never), Ok(()), Ok(())]).await;
+        let numbers: Vec<_> = told.iter().map(|(at, seq, templates)| (*at, *seq, templates.len())).collect();
+        assert_eq!(numbers, [(2, 1, 1), (4, 1, 1), (4, 2, 1), (6, 3, 1), (7, 4, 1)]);
     }
 }

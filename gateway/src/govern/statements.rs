@@ -1,7 +1,7 @@
 //! What statements cost, by template and group, until the controller has it.
 //!
-//! In: one record per ended statement. Out: reports of at most [`MAX_REPORT`] rows of what was counted since the last
-//! one. A report is repeated under its number until the controller has answered, so it counts once.
+//! In: one record per ended statement. Out: all that was counted since the last time, in reports of at most
+//! [`MAX_REPORT`] rows. A report is repeated under its number until the controller has answered, so it counts once.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -77,15 +77,17 @@ impl Statements {
         row.add(record, now);
     }
 
-    /// Takes at most [`MAX_REPORT`] rows out; `None` when there is nothing to tell.
-    pub(super) fn take(&self) -> Option<(Vec<v1::StatementRow>, u64)> {
-        let mut table = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if table.rows.is_empty() && table.evicted == 0 {
-            return None;
-        }
-        let keys: Vec<_> = table.rows.keys().take(MAX_REPORT).cloned().collect();
-        let rows = keys.into_iter().filter_map(|key| Some(table.rows.remove(&key)?.wire(&key.1))).collect();
-        Some((rows, std::mem::take(&mut table.evicted)))
+    /// Takes all rows out, at most [`MAX_REPORT`] at a time, and how many were evicted with the first.
+    pub(super) fn take(&self) -> Vec<(Vec<v1::StatementRow>, u64)> {
+        let Table { rows, evicted } =
+            std::mem::take(&mut *self.0.lock().unwrap_or_else(PoisonError::into_inner));
+        let mut rows = rows.into_iter().map(|((_, group), row)| row.wire(&group));
+        let parts = std::iter::from_fn(|| {
+            let part: Vec<_> = rows.by_ref().take(MAX_REPORT).collect();
+            (!part.is_empty()).then_some(part)
+        });
+        // Nothing is evicted before there are rows.
+        parts.zip(std::iter::once(evicted).chain(std::iter::repeat(0))).collect()
     }
 }
 
@@ -178,14 +180,14 @@ mod tests {
         add("a", "select 2", ran(30, true));
         add("a", "select 3", Outcome::Throttled);
         add("b", "select 1", ran(1, false));
-        let (mut rows, evicted) = statements.take().unwrap();
+        let (mut rows, evicted) = statements.take().remove(0);
         rows.sort_by(|a, b| a.group.cmp(&b.group));
         assert_eq!((rows.len(), evicted), (2, 0));
         let row = &rows[0];
         assert_eq!((row.calls, row.cpu_micro_ru, row.max_micro_ru), (2, 40, 30));
         assert_eq!((row.errors, row.throttled, row.rows, row.waited_us, row.elapsed_us), (1, 1, 4, 9, 10));
         assert_eq!(row.template, "SELECT ?");
-        assert!(statements.take().is_none());
+        assert!(statements.take().is_empty());
     }
 
     #[test]
@@ -197,12 +199,9 @@ mod tests {
             let (outcome, waited) = (Outcome::Throttled, Duration::ZERO);
             statements.record(&Record { group, template: &template, outcome, waited });
         }
-        let (mut rows, mut evicted) = (0, 0);
-        while let Some((more, lost)) = statements.take() {
-            assert!(more.len() <= MAX_REPORT);
-            rows += more.len();
-            evicted += lost;
-        }
-        assert_eq!((rows, evicted), (MAX_ROWS, 1));
+        let parts: Vec<_> = statements.take().into_iter().map(|(rows, lost)| (rows.len(), lost)).collect();
+        assert_eq!((parts.first(), parts.len()), (Some(&(MAX_REPORT, 1)), MAX_ROWS.div_ceil(MAX_REPORT)));
+        assert!(parts.iter().skip(1).all(|(rows, lost)| *rows <= MAX_REPORT && *lost == 0));
+        assert_eq!(parts.iter().map(|(rows, _)| rows).sum::<usize>(), MAX_ROWS);
     }
 }
