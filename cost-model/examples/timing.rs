@@ -73,10 +73,10 @@ fn main() {
     let estimator = Estimator::new(&table, Aim::P95);
     let template = Template::new(SqlDialect::PostgreSql, "SELECT 1");
     let (fingerprint, kind) = (template.fingerprint(), template.kind());
-    let observe = best_ns(|| estimator.observe(fingerprint, kind, black_box(Ru::whole(3))), 1_000);
+    let observe = best_ns(|| estimator.observe("shop", fingerprint, kind, black_box(Ru::whole(3))), 1_000);
     let estimate = best_ns(
         || {
-            black_box(estimator.estimate(black_box(fingerprint), kind));
+            black_box(estimator.estimate("shop", black_box(fingerprint), kind));
         },
         1_000,
     );

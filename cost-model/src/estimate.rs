@@ -1,17 +1,21 @@
 //! What a statement will probably cost, so that it can be admitted before it runs.
 //!
-//! In: a template's fingerprint, its kind, and after each run the RU it cost. Out: RU, in micro-RU. Each template
-//! keeps, in integers, an exponentially weighted mean and a running 95th percentile. The percentile rises by 19
-//! parts of a step when a run costs more and falls by one part when it costs less, so that it rests where one run
+//! In: a group, a template's fingerprint, its kind, and after each run the RU it cost. Out: RU, in micro-RU. Each
+//! template keeps, in integers, an exponentially weighted mean and a running 95th percentile. The percentile rises by
+//! 19 parts of a step when a run costs more and falls by one part when it costs less, so that it rests where one run
 //! in twenty costs more, whatever the shape of the costs; the step is a fraction of how far runs usually are from
 //! it, so that it both finds a new level and comes to rest. *Source*: stochastic approximation of a quantile
 //! (Robbins and Monro, 1951); the mean is that of TCP's round-trip estimator (Jacobson, 1988).
 //!
-//! A template seen for the first time falls back to what its kind of statement costs, and a kind never seen to the
-//! table's price of a typical statement of that kind. Templates are bounded; which were given up is counted.
+//! A template seen for the first time falls back to what its kind of statement costs, which starts at the table's
+//! price of a typical one and is moved from there: a single run says much of its template and little of others.
+//! Everything is learnt group by group, so that what one runs changes nothing for another: an estimate above what a
+//! group may have at once would keep it waiting for its neighbour's sake. Memory is bounded; which templates were given
+//! up is counted.
 
-use std::sync::{Mutex, PoisonError};
+use std::hash::{BuildHasher, Hash};
 
+use foldhash::fast::RandomState;
 use tidegate_core::units::Ru;
 
 use crate::sql::{Fingerprint, StatementKind};
@@ -39,15 +43,18 @@ pub struct Forecast {
     pub observations: u64,
 }
 
-/// Costs of statements, learned per template and per kind. Shared between threads by reference.
+/// Costs of statements, learned in each group per template and per kind. Shared between threads by reference.
 pub struct Estimator {
     templates: Ways<Record>,
-    kinds: [Mutex<Record>; StatementKind::COUNT],
+    kinds: Ways<Record>,
+    /// What a kind costs before anything is known, in the order of [`StatementKind::ALL`].
+    prices: [Ru; StatementKind::COUNT],
+    hasher: RandomState,
     aim: Aim,
 }
 
 /// Figures in 1/[`SCALE`] micro-RU, so that small changes are not lost to rounding.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug)]
 struct Record {
     mean: i128,
     p95: i128,
@@ -66,38 +73,47 @@ const STEP: i128 = 40;
 const UP: i128 = 19;
 
 impl Estimator {
-    /// Most templates remembered. An entry takes 64 bytes.
-    pub const MAX_TEMPLATES: usize = 8_192;
+    /// Most templates remembered, each once for every group that runs it. An entry takes 80 bytes.
+    pub const MAX_TEMPLATES: usize = 32_768;
+    /// Most kinds remembered, each once for every group.
+    const MAX_KINDS: usize = 8_192;
 
     /// An estimator that knows nothing but the prices in `table`.
     pub fn new(table: &CostTable, aim: Aim) -> Self {
-        let price = |kind: StatementKind| Record::guess(table.price(&kind.typical_usage()).total());
         Self {
             templates: Ways::new(Self::MAX_TEMPLATES),
-            kinds: StatementKind::ALL.map(|kind| Mutex::new(price(kind))),
+            kinds: Ways::new(Self::MAX_KINDS),
+            prices: StatementKind::ALL.map(|kind| table.price(&kind.typical_usage()).total()),
+            hasher: RandomState::default(),
             aim,
         }
     }
 
-    /// What to charge before a statement runs, 0 to [`Ru::MAX`].
-    pub fn estimate(&self, fingerprint: Fingerprint, kind: StatementKind) -> Ru {
-        let forecast = self.forecast(fingerprint, kind);
+    /// What to charge `group` before a statement runs, 0 to [`Ru::MAX`].
+    pub fn estimate(&self, group: &str, fingerprint: Fingerprint, kind: StatementKind) -> Ru {
+        let forecast = self.forecast(group, fingerprint, kind);
         match self.aim {
             Aim::Mean => forecast.mean,
             Aim::P95 => forecast.p95,
         }
     }
 
-    /// All that is known about a statement: from its template, else from its kind, else from the table.
-    pub fn forecast(&self, fingerprint: Fingerprint, kind: StatementKind) -> Forecast {
-        let known = self.templates.get(fingerprint.0, |record| record.forecast());
-        known.unwrap_or_else(|| self.with_kind(kind, |record| record.forecast()))
+    /// All that is known about a statement of `group`: from its template, else from its kind, else from the table.
+    pub fn forecast(&self, group: &str, fingerprint: Fingerprint, kind: StatementKind) -> Forecast {
+        let known = self.templates.get(self.key(group, fingerprint), |record| record.forecast());
+        known
+            .or_else(|| self.kinds.get(self.key(group, kind), |record| record.forecast()))
+            .unwrap_or_else(|| self.guess(kind).forecast())
     }
 
-    /// Learns what a run cost. An amount below zero counts as nothing, one above [`Ru::MAX`] as that.
-    pub fn observe(&self, fingerprint: Fingerprint, kind: StatementKind, actual: Ru) {
-        self.templates.get_or_insert(fingerprint.0, Record::default, |record| record.observe(actual));
-        self.with_kind(kind, |record| record.observe(actual));
+    /// Learns what a run in `group` cost. An amount below zero counts as nothing, one above [`Ru::MAX`] as that.
+    pub fn observe(&self, group: &str, fingerprint: Fingerprint, kind: StatementKind, actual: Ru) {
+        let template = self.key(group, fingerprint);
+        if self.templates.get(template, |record| record.observe(actual)).is_none() {
+            self.templates.get_or_insert(template, || Record::first(actual), |_| ());
+        }
+        let of_kind = self.key(group, kind);
+        self.kinds.get_or_insert(of_kind, || self.guess(kind), |record| record.observe(actual));
     }
 
     /// Templates remembered.
@@ -110,33 +126,30 @@ impl Estimator {
         self.templates.evicted()
     }
 
-    fn with_kind<R>(&self, kind: StatementKind, act: impl FnOnce(&mut Record) -> R) -> R {
-        let mut unlisted = Record::default();
-        match StatementKind::ALL.iter().zip(&self.kinds).find(|(of, _)| **of == kind) {
-            Some((_, slot)) => act(&mut slot.lock().unwrap_or_else(PoisonError::into_inner)),
-            None => act(&mut unlisted),
-        }
+    fn key(&self, group: &str, what: impl Hash) -> u64 {
+        self.hasher.hash_one((group, what))
+    }
+
+    /// The table's price, as if it had been seen once.
+    fn guess(&self, kind: StatementKind) -> Record {
+        let price = StatementKind::ALL.iter().zip(&self.prices).find(|(of, _)| **of == kind);
+        let first = Record::first(price.map_or(Ru::ZERO, |(_, price)| *price));
+        Record { observations: 0, ..first }
     }
 }
 
 impl Record {
-    /// A price that stands until the first run replaces it.
-    fn guess(ru: Ru) -> Self {
-        let mut record = Self::default();
-        record.observe(ru);
-        Self { observations: 0, ..record }
+    /// One run says nothing about the spread; half the cost is as good a first guess as TCP's.
+    fn first(actual: Ru) -> Self {
+        let cost = fixed(actual);
+        Self { mean: cost, p95: cost + cost / 2, distance: cost / 2, observations: 1 }
     }
 
     fn observe(&mut self, actual: Ru) {
-        let cost = i128::from(actual.or_zero().min(Ru::MAX).0) * SCALE;
-        if self.observations == 0 {
-            // One run says nothing about the spread; half the cost is as good a first guess as TCP's.
-            *self = Self { mean: cost, p95: cost + cost / 2, distance: cost / 2, observations: 0 };
-        } else {
-            self.mean += (cost - self.mean) / WEIGHT;
-            self.p95 += if cost > self.p95 { self.distance * UP / STEP } else { -self.distance / STEP };
-            self.distance += ((cost - self.p95).abs() - self.distance) / WEIGHT;
-        }
+        let cost = fixed(actual);
+        self.mean += (cost - self.mean) / WEIGHT;
+        self.p95 += if cost > self.p95 { self.distance * UP / STEP } else { -self.distance / STEP };
+        self.distance += ((cost - self.p95).abs() - self.distance) / WEIGHT;
         self.observations = self.observations.saturating_add(1);
     }
 
@@ -147,6 +160,11 @@ impl Record {
             observations: self.observations,
         }
     }
+}
+
+/// A cost in fixed point.
+fn fixed(actual: Ru) -> i128 {
+    i128::from(actual.or_zero().min(Ru::MAX).0) * SCALE
 }
 
 /// Fixed point to micro-RU: a charge rounds up.
@@ -161,6 +179,7 @@ mod tests {
 
     use super::*;
 
+    const GROUP: &str = "shop";
     const POINT: Fingerprint = Fingerprint(1);
     const SELECT: StatementKind = StatementKind::Select;
 
@@ -174,19 +193,49 @@ mod tests {
         let table = CostTable::tidb_v1();
         for kind in StatementKind::ALL {
             let priced = table.price(&kind.typical_usage()).total();
-            assert_eq!(estimator.estimate(POINT, kind), priced, "{kind}");
-            assert_eq!(estimator.forecast(POINT, kind).observations, 0);
+            assert_eq!(estimator.estimate(GROUP, POINT, kind), priced, "{kind}");
+            assert_eq!(estimator.forecast(GROUP, POINT, kind).observations, 0);
         }
-        estimator.observe(Fingerprint(2), SELECT, Ru::whole(7));
-        assert_eq!(
-            estimator.estimate(POINT, SELECT),
-            Ru::whole(7),
-            "the kind has replaced the table's guess"
-        );
-        estimator.observe(POINT, SELECT, Ru::whole(100));
-        assert_eq!(estimator.estimate(POINT, SELECT), Ru::whole(100));
-        assert_eq!(estimator.estimate(Fingerprint(2), SELECT), Ru::whole(7), "templates do not mix");
+        estimator.observe(GROUP, Fingerprint(2), SELECT, Ru::whole(7));
+        assert_eq!(estimator.estimate(GROUP, Fingerprint(2), SELECT), Ru::whole(7));
+        let of_kind = estimator.forecast(GROUP, POINT, SELECT);
+        let price = table.price(&SELECT.typical_usage()).total();
+        let moved = price + (Ru::whole(7) - price).scale(1, 8);
+        assert!((0..=1).contains(&(of_kind.mean - moved).0), "one run moves the table's price: {of_kind:?}");
+        assert_eq!(of_kind.observations, 1);
+        estimator.observe(GROUP, POINT, SELECT, Ru::whole(100));
+        assert_eq!(estimator.estimate(GROUP, POINT, SELECT), Ru::whole(100));
+        assert_eq!(estimator.estimate(GROUP, Fingerprint(2), SELECT), Ru::whole(7), "templates do not mix");
         assert_eq!(estimator.templates(), 2);
+    }
+
+    #[test]
+    fn what_a_group_runs_changes_no_other_group_s_estimates() {
+        let estimator = estimator(Aim::P95);
+        let before = estimator.forecast("small", POINT, SELECT);
+        for cost in [300, 3_000, 1] {
+            estimator.observe(GROUP, POINT, SELECT, Ru::whole(cost));
+            estimator.observe(GROUP, Fingerprint(2), SELECT, Ru::whole(cost));
+        }
+        assert_eq!(
+            estimator.forecast("small", POINT, SELECT),
+            before,
+            "neither by its template nor by its kind"
+        );
+        estimator.observe("small", POINT, SELECT, Ru::whole(2));
+        assert_eq!(estimator.forecast("small", POINT, SELECT).mean, Ru::whole(2));
+        assert!(estimator.forecast(GROUP, POINT, SELECT).mean > Ru::whole(300));
+    }
+
+    #[test]
+    fn a_runaway_is_soon_forgotten_by_what_its_group_has_not_run_yet() {
+        let estimator = estimator(Aim::P95);
+        estimator.observe(GROUP, Fingerprint(2), SELECT, Ru::whole(320));
+        assert!(estimator.estimate(GROUP, POINT, SELECT) < Ru::whole(41), "an eighth of it");
+        for _ in 0..20 {
+            estimator.observe(GROUP, Fingerprint(3), SELECT, Ru::whole(1));
+        }
+        assert!(estimator.estimate(GROUP, POINT, SELECT) < Ru::whole(10));
     }
 
     #[test]
@@ -195,9 +244,9 @@ mod tests {
         for cost in [5, 50, 2] {
             let cost = Ru::whole(cost);
             for _ in 0..500 {
-                estimator.observe(POINT, SELECT, cost);
+                estimator.observe(GROUP, POINT, SELECT, cost);
             }
-            let forecast = estimator.forecast(POINT, SELECT);
+            let forecast = estimator.forecast(GROUP, POINT, SELECT);
             assert!((forecast.mean - cost).0.abs() < 10, "{cost}: {forecast:?}");
             assert!(forecast.p95 >= cost && forecast.p95 < cost.scale(101, 100), "{cost}: {forecast:?}");
         }
@@ -221,8 +270,8 @@ mod tests {
             let estimator = estimator(Aim::P95);
             let mut covered = 0;
             for cost in noise().take(10_000).map(shape).map(Ru) {
-                covered += i32::from(cost <= estimator.estimate(POINT, SELECT));
-                estimator.observe(POINT, SELECT, cost);
+                covered += i32::from(cost <= estimator.estimate(GROUP, POINT, SELECT));
+                estimator.observe(GROUP, POINT, SELECT, cost);
             }
             assert!((9_200..=9_800).contains(&covered), "{name}: {covered} of 10000");
         }
@@ -233,7 +282,7 @@ mod tests {
         let estimator = estimator(Aim::Mean);
         let more = 3 * u64::try_from(Estimator::MAX_TEMPLATES).unwrap();
         for template in 0..more {
-            estimator.observe(Fingerprint(template), SELECT, Ru::whole(1));
+            estimator.observe(GROUP, Fingerprint(template), SELECT, Ru::whole(1));
         }
         assert!(estimator.templates() <= Estimator::MAX_TEMPLATES);
         assert_eq!(estimator.evicted() + u64::try_from(estimator.templates()).unwrap(), more);
@@ -244,10 +293,10 @@ mod tests {
         fn a_forecast_stays_between_the_costs_seen(costs in prop::collection::vec(any::<i64>(), 1..200)) {
             let estimator = estimator(Aim::Mean);
             for cost in &costs {
-                estimator.observe(POINT, SELECT, Ru(*cost));
+                estimator.observe(GROUP, POINT, SELECT, Ru(*cost));
             }
             let seen = |cost: &i64| Ru(*cost).or_zero().min(Ru::MAX);
-            let forecast = estimator.forecast(POINT, SELECT);
+            let forecast = estimator.forecast(GROUP, POINT, SELECT);
             prop_assert!(forecast.mean >= costs.iter().map(seen).min().unwrap());
             prop_assert!(forecast.mean <= costs.iter().map(seen).max().unwrap());
             prop_assert!(forecast.mean <= forecast.p95 && forecast.p95 <= Ru::MAX);

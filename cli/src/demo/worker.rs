@@ -46,14 +46,14 @@ struct Worker {
 /// Runs the workload until told to stop; returns when no operation is under way.
 pub(crate) async fn run(governor: &Arc<Governor>, workload: &Path, database: &Path) -> Result<(), CliError> {
     let workload = Workload::read(workload)?;
-    for (sql, ru) in &workload.costs {
-        governor.learn(sql, Ru(*ru));
-    }
     let (stopping, stopped) = watch::channel(false);
     let mut threads = vec![start("checkpoints", checkpoints(database, &stopped))?];
     let mut number = 0;
     for load in &workload.users {
         let who = governor.resolve(&load.tenant, &load.user).await?;
+        for (sql, ru) in &workload.costs {
+            governor.learn(&who, sql, Ru(*ru));
+        }
         for _ in 0..load.workers {
             number += 1;
             let worker = Worker {

@@ -70,10 +70,10 @@ impl Governor {
         }
     }
 
-    /// Teaches the estimator a cost that was measured elsewhere.
-    pub(crate) fn learn(&self, sql: &str, ru: Ru) {
+    /// Teaches the estimator a cost that was measured elsewhere, for the statements of `who`'s group.
+    pub(crate) fn learn(&self, who: &Resolved, sql: &str, ru: Ru) {
         let template = self.fingerprinter.fingerprint(sql);
-        self.estimator.observe(template.fingerprint(), template.kind(), ru);
+        self.estimator.observe(who.group().name(), template.fingerprint(), template.kind(), ru);
     }
 
     /// The group that pays for `user` of `tenant`, followed over re-bindings.
@@ -99,9 +99,10 @@ impl Governor {
     ) -> Result<Admitted, NotRun> {
         let templates: Vec<Arc<Template>> =
             operation.iter().map(|statement| self.fingerprinter.fingerprint(&statement.sql)).collect();
-        let estimates = templates.iter().map(|t| self.estimator.estimate(t.fingerprint(), t.kind()));
-        let estimate: Ru = estimates.sum();
         let group = who.group();
+        let estimates =
+            templates.iter().map(|t| self.estimator.estimate(group.name(), t.fingerprint(), t.kind()));
+        let estimate: Ru = estimates.sum();
         self.remember(&group);
         let (answer, waited_us) = self.log.admit(&group, estimate, max_wait).await;
         match answer {
@@ -125,7 +126,10 @@ impl Governor {
             statements.push(measured);
             self.keep_text(template);
             match done {
-                Ok(()) => self.estimator.observe(template.fingerprint(), template.kind(), ru),
+                Ok(()) => {
+                    let (fingerprint, kind) = (template.fingerprint(), template.kind());
+                    self.estimator.observe(permit.group(), fingerprint, kind, ru);
+                }
                 Err(error) => {
                     self.failed.fetch_add(1, Ordering::Relaxed);
                     failure = Some(error.to_string());

@@ -204,7 +204,7 @@ impl Governor {
                 digest: if needs_text { text.digest() } else { None },
             },
             convicted: None,
-            estimate: self.estimator.estimate(template.fingerprint(), template.kind()),
+            estimate: self.estimate(group.name(), template),
         };
         if let Err(denied) = request.judge(&group) {
             return Admission::Denied(denied);
@@ -246,9 +246,14 @@ impl Governor {
         self.rules.book().max_wait(group).unwrap_or(self.policy.max_wait)
     }
 
-    /// Learns what a statement cost.
-    pub(super) fn learn(&self, template: &Template, cost: Ru) {
-        self.estimator.observe(template.fingerprint(), template.kind(), cost);
+    /// What a statement of a group will probably cost.
+    fn estimate(&self, group: &GroupName, template: &Template) -> Ru {
+        self.estimator.estimate(group, template.fingerprint(), template.kind())
+    }
+
+    /// Learns what a statement of a group cost.
+    pub(super) fn learn(&self, group: &GroupName, template: &Template, cost: Ru) {
+        self.estimator.observe(group, template.fingerprint(), template.kind(), cost);
     }
 
     /// Counts a statement that ended.
@@ -341,6 +346,7 @@ impl Request {
                 Err(Refused::UnknownGroup { .. }) if fallback.is_some() => {
                     if let Some(own) = fallback.take() {
                         group = own;
+                        self.estimate = governor.estimate(group.name(), &self.case.template);
                         self.judge(&group)?;
                         payer = self.payer(&group);
                     }

@@ -193,7 +193,7 @@ impl Running {
         let estimated = counted.is_none();
         let elapsed = self.began.elapsed();
         self.judge_ended(elapsed, progress);
-        self.case.governor.learn(&self.case.template, self.charged.total());
+        self.case.governor.learn(self.group.name(), &self.case.template, self.charged.total());
         let rows = progress.sent_rows.saturating_add(progress.changed_rows);
         let (charged, usage) = (self.charged, self.usage);
         let outcome = Outcome::Ran { charged, usage, rows, elapsed, failed, estimated };

@@ -82,7 +82,7 @@ async fn a_client_that_vanishes_while_it_waits_for_admission_waits_no_longer() {
         // A minute's worth and more, which the group owes then.
         let heavy = scene.pick(
             "select count(*) from generate_series(1, 3000000)",
-            "select count(*) from seq_1_to_2000 a, seq_1_to_2000 b where a.seq <> b.seq",
+            "select count(*) from seq_1_to_10000 a, seq_1_to_5000 b where a.seq <> b.seq",
         );
         let mut heavy = scene.client(heavy).spawn().unwrap();
         eventually("it runs", async || scene.sessions("ann").await == 1).await;
