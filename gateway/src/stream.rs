@@ -77,7 +77,11 @@ impl Stream {
 
 impl AsyncRead for Stream {
     fn poll_read(self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
-        each!(self, inner => Pin::new(inner).poll_read(cx, buf))
+        match each!(self, inner => Pin::new(inner).poll_read(cx, buf)) {
+            // Both protocols tell themselves where a message ends, and MySQL's clients leave without TLS's goodbye.
+            Poll::Ready(Err(error)) if error.kind() == io::ErrorKind::UnexpectedEof => Poll::Ready(Ok(())),
+            read => read,
+        }
     }
 }
 
@@ -92,5 +96,45 @@ impl AsyncWrite for Stream {
 
     fn poll_shutdown(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         each!(self, inner => Pin::new(inner).poll_shutdown(cx))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::io::AsyncReadExt as _;
+    use tokio::net::TcpListener;
+
+    use super::*;
+    use crate::tls;
+    use crate::upstream::TlsMode;
+
+    /// The two ends of a connection under TLS.
+    async fn ends() -> (Stream, Stream) {
+        let (acceptor, connector) = (tls::self_signed().unwrap(), tls::connector(TlsMode::Require, None));
+        let connector = connector.unwrap().unwrap();
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let client = async {
+            let tcp = TcpStream::connect(listener.local_addr().unwrap()).await.unwrap();
+            tls::connect(&connector, "localhost", tcp).await.unwrap()
+        };
+        let server = async { acceptor.accept(listener.accept().await.unwrap().0).await.unwrap() };
+        let (client, server) = tokio::join!(client, server);
+        (Stream::TlsToServer(Box::new(client)), Stream::TlsFromClient(Box::new(server)))
+    }
+
+    #[tokio::test]
+    async fn who_leaves_without_the_goodbye_of_tls_has_left_all_the_same() {
+        for client_leaves in [true, false] {
+            let (client, server) = ends().await;
+            let (mut leaves, mut stays) = if client_leaves { (client, server) } else { (server, client) };
+            // What is unread when a socket is closed breaks the connection; TLS has some of its own.
+            stays.send(b"a").await.unwrap();
+            assert_eq!(leaves.read_u8().await.unwrap(), b'a');
+            leaves.send(b"b").await.unwrap();
+            drop(leaves);
+            let mut rest = Vec::new();
+            stays.read_to_end(&mut rest).await.unwrap();
+            assert_eq!(rest, b"b");
+        }
     }
 }
