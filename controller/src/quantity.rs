@@ -85,7 +85,7 @@ pub fn parse_span(text: &str) -> Result<Span, QuantityError> {
 
 /// A rate without its unit, as the API shows it.
 pub fn rate_text(rate: Rate) -> String {
-    rate.to_string().trim_end_matches(" RU/s").to_owned()
+    rate.number().to_string()
 }
 
 /// An optional limit, as the API shows it.
@@ -95,7 +95,7 @@ pub fn limit_text(rate: Option<Rate>) -> String {
 
 /// An amount without its unit, as the API shows it.
 pub fn amount_text(amount: Ru) -> String {
-    amount.to_string().trim_end_matches(" RU").to_owned()
+    amount.number().to_string()
 }
 
 fn positive_rate(text: &str, expected: &'static str) -> Result<Rate, QuantityError> {

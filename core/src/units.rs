@@ -243,6 +243,18 @@ fn write_micro(f: &mut fmt::Formatter<'_>, micro: i64, unit: &str) -> fmt::Resul
     write!(f, "{sign}{whole}.{part:0digits$}{unit}")
 }
 
+macro_rules! number {
+    ($($unit:ident)*) => {$(
+        impl $unit {
+            /// The number alone, for where the unit stands beside it already.
+            pub fn number(self) -> impl fmt::Display {
+                fmt::from_fn(move |f| write_micro(f, self.0, ""))
+            }
+        }
+    )*};
+}
+number!(Ru Rate);
+
 impl fmt::Display for Ru {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write_micro(f, self.0, " RU")
@@ -318,6 +330,8 @@ mod tests {
             (Ru(1_500_000).to_string(), "1.5 RU"),
             (Ru(-1).to_string(), "-0.000001 RU"),
             (Rate::whole(20).to_string(), "20 RU/s"),
+            (Ru(-1_020_000).number().to_string(), "-1.02"),
+            (Rate::whole(20).number().to_string(), "20"),
             (Span::millis(100).to_string(), "100ms"),
             (Span(1_500_000).to_string(), "1.5s"),
             (Span(17).to_string(), "17us"),

@@ -70,7 +70,7 @@ impl Progress {
                 let since = totals.get(&sample.group).copied().unwrap_or_default();
                 let grown = Ru(sample.total.total_micro_ru.saturating_sub(since));
                 let rate = Rate(grown.scale(1_000_000, span.max(1)).0);
-                sample.live_ru_per_sec = rate.to_string().trim_end_matches(" RU/s").to_owned();
+                sample.live_ru_per_sec = rate.number().to_string();
             }
         }
         let total = |sample: &GroupSample| (sample.group.clone(), sample.total.total_micro_ru);

@@ -278,12 +278,12 @@ fn judge(row: &mut GroupRow, findings: &Findings<'_>, events: &[Event], span_us:
     };
     let change = findings.changes.iter().find(|change| change.group == name);
     let mut steps = vec![RateStep { from_us: 0, rate }];
-    row.cap = plain(rate);
+    row.cap = rate.number().to_string();
     if let Some(change) = change {
         let counts_until =
             change.at_us.saturating_add(if change.to < change.from { change.grace.0 } else { 0 });
         steps.push(RateStep { from_us: counts_until, rate: change.to });
-        row.cap = format!("{} -> {}", plain(change.from), plain(change.to));
+        row.cap = format!("{} -> {}", change.from.number(), change.to.number());
     }
     let mut meter = ExcessMeter::new(findings.from_us, steps);
     let mut admitted = Ru::ZERO;
@@ -316,10 +316,6 @@ fn judge(row: &mut GroupRow, findings: &Findings<'_>, events: &[Event], span_us:
         (row.operations, row.refused) =
             all.fold((0, 0), |(ops, refused), of| (ops + of.admitted, refused + of.refused));
     }
-}
-
-fn plain(rate: Rate) -> String {
-    rate.to_string().trim_end_matches(" RU/s").to_owned()
 }
 
 /// Whole RU, rounded to the nearest.

@@ -157,7 +157,7 @@ async fn lower(stage: &Stage, progress: &mut Progress) -> Result<Option<CapChang
     let request = v1::AlterGroupRequest {
         group: Some(v1::Group {
             name: LOWERED.to_owned(),
-            ru_per_sec: to.to_string().trim_end_matches(" RU/s").to_owned(),
+            ru_per_sec: to.number().to_string(),
             ..v1::Group::default()
         }),
         update_mask: vec!["ru_per_sec".to_owned()],

@@ -72,5 +72,5 @@ impl From<Option<v1::Consumption>> for ConsumptionView {
 
 /// Micro-RU as decimal RU without the unit.
 pub(crate) fn ru_text(micro_ru: i64) -> String {
-    Ru(micro_ru).to_string().trim_end_matches(" RU").to_owned()
+    Ru(micro_ru).number().to_string()
 }

@@ -109,18 +109,15 @@ pub(super) fn charge(headers: &mut HeaderMap, charge: Ru, remaining: Option<Ru>)
 
 /// RU without their unit.
 fn decimal(ru: Ru) -> HeaderValue {
-    /// What an amount is told with.
-    const UNIT: &str = " RU";
-    /// A sign, 13 digits, the point, 6 digits and the unit.
-    const LONGEST: usize = 21 + UNIT.len();
+    /// A sign, 13 digits, the point and 6 digits.
+    const LONGEST: usize = 21;
     let mut text = [0; LONGEST];
     let mut rest = text.as_mut_slice();
     // No amount is longer; the digits of one that were would be missing at its end.
-    let _ = write!(rest, "{ru}");
+    let _ = write!(rest, "{}", ru.number());
     let length = LONGEST.saturating_sub(rest.len());
     let text = text.get(..length).and_then(|text| std::str::from_utf8(text).ok()).unwrap_or_default();
-    let value = HeaderValue::from_str(text.strip_suffix(UNIT).unwrap_or(text));
-    value.unwrap_or_else(|_| HeaderValue::from_static("0"))
+    HeaderValue::from_str(text).unwrap_or_else(|_| HeaderValue::from_static("0"))
 }
 
 /// A pause in units of this many nanoseconds, rounded up, at least one.
