@@ -47,8 +47,8 @@ pub struct Forecast {
 pub struct Estimator {
     templates: Ways<Record>,
     kinds: Ways<Record>,
-    /// What a kind costs before anything is known, in the order of [`StatementKind::ALL`].
-    prices: [Ru; StatementKind::COUNT],
+    /// Prices what a group has not run yet.
+    table: CostTable,
     hasher: RandomState,
     aim: Aim,
 }
@@ -83,7 +83,7 @@ impl Estimator {
         Self {
             templates: Ways::new(Self::MAX_TEMPLATES),
             kinds: Ways::new(Self::MAX_KINDS),
-            prices: StatementKind::ALL.map(|kind| table.price(&kind.typical_usage()).total()),
+            table: table.clone(),
             hasher: RandomState::default(),
             aim,
         }
@@ -132,9 +132,7 @@ impl Estimator {
 
     /// The table's price, as if it had been seen once.
     fn guess(&self, kind: StatementKind) -> Record {
-        let price = StatementKind::ALL.iter().zip(&self.prices).find(|(of, _)| **of == kind);
-        let first = Record::first(price.map_or(Ru::ZERO, |(_, price)| *price));
-        Record { observations: 0, ..first }
+        Record { observations: 0, ..Record::first(self.table.price(&kind.typical_usage()).total()) }
     }
 }
 
