@@ -102,30 +102,17 @@ impl AsyncWrite for Stream {
 #[cfg(test)]
 mod tests {
     use tokio::io::AsyncReadExt as _;
-    use tokio::net::TcpListener;
 
     use super::*;
     use crate::tls;
     use crate::upstream::TlsMode;
 
-    /// The two ends of a connection under TLS.
-    async fn ends() -> (Stream, Stream) {
-        let (acceptor, connector) = (tls::self_signed().unwrap(), tls::connector(TlsMode::Require, None));
-        let connector = connector.unwrap().unwrap();
-        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let client = async {
-            let tcp = TcpStream::connect(listener.local_addr().unwrap()).await.unwrap();
-            tls::connect(&connector, "localhost", tcp).await.unwrap()
-        };
-        let server = async { acceptor.accept(listener.accept().await.unwrap().0).await.unwrap() };
-        let (client, server) = tokio::join!(client, server);
-        (Stream::TlsToServer(Box::new(client)), Stream::TlsFromClient(Box::new(server)))
-    }
-
     #[tokio::test]
     async fn who_leaves_without_the_goodbye_of_tls_has_left_all_the_same() {
         for client_leaves in [true, false] {
-            let (client, server) = ends().await;
+            let (client, server) = tls::tests::ends(TlsMode::Require).await;
+            let client = Stream::TlsToServer(Box::new(client.unwrap()));
+            let server = Stream::TlsFromClient(Box::new(server.unwrap()));
             let (mut leaves, mut stays) = if client_leaves { (client, server) } else { (server, client) };
             // What is unread when a socket is closed breaks the connection; TLS has some of its own.
             stays.send(b"a").await.unwrap();

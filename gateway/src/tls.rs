@@ -161,21 +161,28 @@ impl ServerCertVerifier for Unverified {
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use tokio::net::TcpListener;
+    use tokio_rustls::server;
 
     use super::*;
 
+    /// What a client of this mode, and a server with a certificate of its own, get of each other.
+    pub(crate) async fn ends(
+        mode: TlsMode,
+    ) -> (io::Result<client::TlsStream<TcpStream>>, io::Result<server::TlsStream<TcpStream>>) {
+        let (acceptor, connector) = (self_signed().unwrap(), connector(mode, None).unwrap().unwrap());
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let near = TcpStream::connect(listener.local_addr().unwrap());
+        let (near, far) = tokio::join!(near, listener.accept());
+        let (near, (far, _)) = (near.unwrap(), far.unwrap());
+        tokio::join!(connect(&connector, "localhost", near), acceptor.accept(far))
+    }
+
     #[tokio::test]
     async fn a_certificate_of_one_s_own_hides_and_proves_nothing() {
-        let acceptor = self_signed().unwrap();
         for (mode, is_taken) in [(TlsMode::Require, true), (TlsMode::VerifyFull, false)] {
-            let connector = connector(mode, None).unwrap().unwrap();
-            let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-            let near = TcpStream::connect(listener.local_addr().unwrap());
-            let (near, far) = tokio::join!(near, listener.accept());
-            let (near, (far, _)) = (near.unwrap(), far.unwrap());
-            let (near, far) = tokio::join!(connect(&connector, "localhost", near), acceptor.accept(far));
+            let (near, far) = ends(mode).await;
             assert_eq!((near.is_ok(), far.is_ok()), (is_taken, is_taken));
         }
     }
