@@ -257,18 +257,6 @@ impl<T: Clone> Machine<T> {
 
     /// What comes of a command that is never passed.
     fn turned_away(&self, command: Command, id: u32) -> Option<Instead> {
-        let refuse = |code, state, message: &str| {
-            let answer = Answer::Refused(Refusal { code, state, message: message.into() });
-            Some(Instead::Answer { answer, binary: false })
-        };
-        if command == Command::BinlogDump && !self.settings.replication {
-            // ER_SPECIFIC_ACCESS_DENIED_ERROR
-            return refuse(
-                1227,
-                *b"42000",
-                "this gateway passes no replication; connect to the server itself",
-            );
-        }
         if !command.names_statement() || !self.prepared.is_refused(id) {
             return None;
         }
@@ -276,11 +264,13 @@ impl<T: Clone> Machine<T> {
             return Some(Instead::Nothing);
         }
         // ER_UNKNOWN_STMT_HANDLER
-        refuse(
-            1243,
-            *b"HY000",
-            "the last statement was not prepared, for the reason given there; prepare it again",
-        )
+        let refusal = Refusal {
+            code: 1243,
+            state: *b"HY000",
+            message: "the last statement was not prepared, for the reason given there; prepare it again"
+                .into(),
+        };
+        Some(Instead::Answer { answer: Answer::Refused(refusal), binary: false })
     }
 
     fn ask<'a>(&mut self, command: Command, id: u32, payload: &'a [u8], header: Header) -> Step<'a, T> {

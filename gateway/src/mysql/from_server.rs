@@ -354,8 +354,10 @@ impl<T: Clone> Machine<T> {
             let refusal = Refusal {
                 code: NO_FILES,
                 state: *b"42000",
-                message: "this gateway passes no files; load the file without LOCAL, or enable local_infile"
-                    .into(),
+                message:
+                    "this gateway passes no files; load the file without LOCAL, or have it started without \
+                          --refuse-local-infile"
+                        .into(),
             };
             self.send(Side::Client, refusal.packet(sequence));
         }

@@ -40,7 +40,6 @@ impl Link {
             },
             server_tls: flag(2),
             local_infile: flag(4),
-            replication: flag(8),
             server_socket: flag(16),
         });
         Self { machine, from_client: Vec::new(), from_server: Vec::new() }

@@ -34,13 +34,7 @@ impl Shared {
         };
         let server_tls = self.listening.connector.is_some();
         let server_socket = matches!(self.listening.upstream.place, Place::Unix(_));
-        Settings {
-            client_tls,
-            server_tls,
-            server_socket,
-            local_infile: self.local_infile,
-            replication: false,
-        }
+        Settings { client_tls, server_tls, server_socket, local_infile: self.local_infile }
     }
 
     pub(super) async fn secure_client(&self, stream: Stream) -> io::Result<Stream> {

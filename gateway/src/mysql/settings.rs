@@ -24,6 +24,4 @@ pub(super) struct Settings {
     pub(super) server_socket: bool,
     /// `LOAD DATA LOCAL INFILE` is passed; otherwise the client gets an error and the server an empty file.
     pub(super) local_infile: bool,
-    /// Replicas may read the server's log through the gateway; otherwise they get an error.
-    pub(super) replication: bool,
 }

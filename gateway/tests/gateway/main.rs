@@ -17,6 +17,8 @@ mod postgres;
 #[cfg(test)]
 mod pressure;
 #[cfg(test)]
+mod replicas;
+#[cfg(test)]
 mod scene;
 #[cfg(test)]
 mod sockets;

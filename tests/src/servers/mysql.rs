@@ -99,7 +99,17 @@ impl MySql {
     /// # Errors
     /// It is not there, or does not come up.
     pub fn newest() -> Result<Self, ServerError> {
-        Self::of(Version::newest()?)
+        Self::newest_with(&[])
+    }
+
+    /// Starts the newest version with these options, such as `--log-bin=bin`, besides those it needs.
+    ///
+    /// # Errors
+    /// It is not there, or does not come up.
+    pub fn newest_with(options: &[&str]) -> Result<Self, ServerError> {
+        let mut version = Version::newest()?;
+        version.options.extend(options.iter().map(ToString::to_string));
+        Self::of(version)
     }
 
     fn of(version: Version) -> Result<Self, ServerError> {

@@ -18,12 +18,12 @@ use settings::Settings;
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:\n  \
     tidegate gateway --upstream postgres://127.0.0.1:5432\n  \
-    psql 'host=127.0.0.1 port=6432 dbname=shop user=ann'        an ordinary client, metered and throttled\n  \
+    psql 'host=127.0.0.1 port=6432 dbname=shop user=ann'     an ordinary client, now throttled\n  \
     tidegate gateway --upstream postgres://db --listen 127.0.0.1:6432 \\\n    \
     --upstream 'mysql://tidegate@db' --listen 127.0.0.1:6306 --admin root\n  \
     tidegate gateway --config /etc/tidegate-gateway.toml\n\n\
-    The file has the names of the flags, with underscores; a password belongs there, as other users of the machine\n\
-    can read flags:\n  \
+    The file has the names of the flags, with underscores; a password belongs there, as other users\n\
+    of the machine can read flags:\n  \
     upstream = [\"mysql://tidegate:secret@db\"]\n  listen = [\"127.0.0.1:6306\"]\n  max_wait = \"5s\"\n\n\
     A login is charged to the group that its user and database are bound to:\n  \
     tidegate bind add reports --tenant shop --user ann\n\n\

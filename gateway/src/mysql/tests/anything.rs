@@ -9,13 +9,12 @@ use proptest::prelude::*;
 fn settings() -> impl Strategy<Value = Settings> {
     let client_tls =
         prop_oneof![Just(ClientTls::Never), Just(ClientTls::LikeServer), Just(ClientTls::Always)];
-    (client_tls, any::<bool>(), any::<bool>(), any::<bool>(), any::<bool>()).prop_map(
-        |(client_tls, server_tls, server_socket, local_infile, replication)| Settings {
+    (client_tls, any::<bool>(), any::<bool>(), any::<bool>()).prop_map(
+        |(client_tls, server_tls, server_socket, local_infile)| Settings {
             client_tls,
             server_tls,
             server_socket,
             local_infile,
-            replication,
         },
     )
 }

@@ -6,13 +6,8 @@ use super::step::{Event, Login, Side, StatementEnds};
 use super::{ClientTls, Command, Settings};
 use proptest::prelude::*;
 
-const LENIENT: Settings = Settings {
-    local_infile: true,
-    client_tls: ClientTls::Never,
-    server_tls: false,
-    server_socket: false,
-    replication: false,
-};
+const LENIENT: Settings =
+    Settings { local_infile: true, client_tls: ClientTls::Never, server_tls: false, server_socket: false };
 
 /// Plays a session in pieces, of which `piece` says the next length.
 fn play(name: &str, mut piece: impl FnMut() -> usize) -> Link {

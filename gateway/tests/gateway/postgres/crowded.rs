@@ -14,7 +14,8 @@ const CLIENTS: usize = 2_000;
 async fn two_thousand_clients_are_let_in_or_told_by_the_server() {
     let most = raise_descriptor_limit();
     assert!(most > 12_000, "{most} descriptors are too few; raise ulimit -n");
-    let stage = Stage::crowded(ROOM, |config| config.max_sessions = CLIENTS).await;
+    let stage =
+        Stage::made(&[&format!("max_connections={ROOM}")], |config| config.max_sessions = CLIENTS).await;
     let port = stage.port();
     let logins = (0..CLIENTS).map(|_| try_login(port, "shop", ("ann", "ann")));
     let answers: Vec<_> = stream::iter(logins).buffer_unordered(200).collect().await;

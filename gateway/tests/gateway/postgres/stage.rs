@@ -38,13 +38,17 @@ impl Stage {
 
     /// With other settings of the gateway.
     pub(crate) async fn with(change: impl FnOnce(&mut Config)) -> Self {
-        Self::crowded(300, change).await
+        Self::made(&[], change).await
     }
 
-    /// And with so many places at the server.
-    pub(crate) async fn crowded(room: usize, change: impl FnOnce(&mut Config)) -> Self {
-        let room = format!("max_connections={room}");
-        let postgres = tokio::task::spawn_blocking(move || Postgres::start(&[&room])).await.unwrap().unwrap();
+    /// And of the server.
+    pub(crate) async fn made(settings: &[&str], change: impl FnOnce(&mut Config)) -> Self {
+        let settings: Vec<String> =
+            ["max_connections=300"].iter().chain(settings).copied().map(str::to_owned).collect();
+        let started = tokio::task::spawn_blocking(move || {
+            Postgres::start(&settings.iter().map(String::as_str).collect::<Vec<_>>())
+        });
+        let postgres = started.await.unwrap().unwrap();
         let (controller, folder) = common::controller().await;
         let gateway = gateway(&controller, postgres.port(), "gw", change).await;
         let stage = Self { postgres, controller, gateway, _folder: folder };
