@@ -255,7 +255,7 @@ impl<T: Clone> Machine<T> {
         self.due()
     }
 
-    /// What comes of a command that is never passed.
+    /// What comes of a command that names a statement which was not prepared.
     fn turned_away(&self, command: Command, id: u32) -> Option<Instead> {
         if !command.names_statement() || !self.prepared.is_refused(id) {
             return None;

@@ -20,6 +20,8 @@ use crate::govern::explained_columns;
 
 /// What a client is told that may not send a file (`ER_CLIENT_LOCAL_FILES_DISABLED`).
 const NO_FILES: u16 = 3948;
+const NO_FILES_TOLD: &str = "this gateway passes no files; load the file without LOCAL, or have the gateway started \
+    without --refuse-local-infile";
 
 /// How an ERR packet begins that says that the statement was interrupted (`ER_QUERY_INTERRUPTED`).
 const INTERRUPTED: [u8; 3] = [0xff, 0x25, 0x05];
@@ -351,14 +353,7 @@ impl<T: Clone> Machine<T> {
         let empty = Header { len: 0, sequence: sequence.wrapping_add(1) };
         self.send(Side::Server, empty.to_bytes().to_vec());
         if !told {
-            let refusal = Refusal {
-                code: NO_FILES,
-                state: *b"42000",
-                message:
-                    "this gateway passes no files; load the file without LOCAL, or have it started without \
-                          --refuse-local-infile"
-                        .into(),
-            };
+            let refusal = Refusal { code: NO_FILES, state: *b"42000", message: NO_FILES_TOLD.into() };
             self.send(Side::Client, refusal.packet(sequence));
         }
     }
