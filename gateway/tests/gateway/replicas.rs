@@ -10,7 +10,7 @@ use tidegate_tests::servers::{MariaDb, MySql, Postgres, ROOT};
 use tokio::task::{block_in_place, spawn_blocking};
 
 use crate::common::{self, eventually};
-use crate::mysql::stage::{Stage, gateway, login, value};
+use crate::mysql::stage::{Stage, gateway, login, used, value};
 use crate::postgres;
 
 /// More than a packet of MySQL's protocol holds.
@@ -34,7 +34,7 @@ async fn a_subscriber_of_postgresql_follows() {
     let early = "insert into t values (1, 'early'); create publication p for table t";
     source.batch_execute(early).await.unwrap();
 
-    let other = spawn_blocking(|| Postgres::start(&[])).await.unwrap().unwrap();
+    let other = block_in_place(|| Postgres::start(&[])).unwrap();
     let replica = postgres::stage::login(other.port(), "postgres", ROOT).await;
     replica.batch_execute(table).await.unwrap();
     let subscribe = format!(
@@ -55,10 +55,8 @@ async fn a_subscriber_of_postgresql_follows() {
         })
         .await;
     }
-    let charged = "select coalesce(sum(ru), 0) from tidegate.usage
-        where resource_group = 'copies' and client is null";
     eventually("it is charged while it goes on", async || {
-        postgres::stage::value(&admin, charged).await.parse::<f64>().unwrap() > LARGE_RU
+        postgres::stage::used(&admin, "copies").await > LARGE_RU
     })
     .await;
     let streams = "select count(*) from pg_stat_replication where state = 'streaming'";
@@ -71,10 +69,8 @@ async fn a_replica_of_mariadb_follows_and_acknowledges() {
     let stage = Stage::made(&options, MariaDb::upstream, |_| {}).await;
     let mut source = login(stage.server.port(), "shop", ROOT).await;
     source.query_drop("reset master").await.unwrap();
-    let other = spawn_blocking(|| {
-        MariaDb::start(&[&MARIADB[..], &["--server-id=2", "--rpl-semi-sync-slave-enabled=1"]].concat())
-    });
-    let other = other.await.unwrap().unwrap();
+    let options = [&MARIADB[..], &["--server-id=2", "--rpl-semi-sync-slave-enabled=1"]].concat();
+    let other = block_in_place(|| MariaDb::start(&options)).unwrap();
     let mut replica = login(other.port(), "mysql", ROOT).await;
     let change = format!(
         "change master to master_host = '127.0.0.1', master_port = {}, master_user = 'copier',
@@ -148,12 +144,7 @@ async fn follows(source: &mut Conn, replica: &mut Conn) {
 }
 
 async fn is_charged(admin: &mut Conn) {
-    let charged = "select ru from tidegate.usage where resource_group = 'copies' and client is null";
-    eventually("it is charged while it goes on", async || {
-        let ru: Option<f64> = admin.query_first(charged).await.unwrap();
-        ru.is_some_and(|ru| ru > LARGE_RU)
-    })
-    .await;
+    eventually("it is charged while it goes on", async || used(admin, "copies").await > LARGE_RU).await;
 }
 
 /// The log of a server, as its own client reads it.

@@ -6,7 +6,7 @@ use mysql_async::prelude::Queryable as _;
 use mysql_async::{Conn, OptsBuilder};
 use tokio::time::Instant;
 
-use super::stage::{Stage, error, is_in, ruled, rules_are_known, value};
+use super::stage::{Stage, error, is_in, ruled, rules_are_known, used, value};
 use crate::common::eventually;
 
 /// How much later than its limit a statement may end on a busy machine.
@@ -198,23 +198,18 @@ async fn a_switched_statement_is_charged_to_the_other_group() {
     root.query_drop("create resource group slow ru_per_sec = 100000").await.unwrap();
     let rule = "exec_elapsed = '100ms', action = switch_group(slow), watch = similar duration '10m'";
     let (mut admin, mut ann) = ruled(&stage, rule).await;
-    let mut used = async |group: &str| -> f64 {
-        let sql =
-            format!("select ru from tidegate.usage where resource_group = '{group}' and client is null");
-        root.query_first::<f64, _>(sql).await.unwrap().unwrap_or(0.0)
-    };
     // A second of CPU or more, of which a tenth is the own group's.
     let work = "select count(*) from seq_1_to_5000 a, seq_1_to_5000 b where a.seq <> b.seq";
     ann.query_drop(work).await.unwrap();
     recorded(&mut admin, "identify", "SwitchGroup").await;
-    eventually("the other group pays", async || used("slow").await > 50.0).await;
+    eventually("the other group pays", async || used(&mut root, "slow").await > 50.0).await;
     rules_are_known(&mut admin, &mut ann).await;
     // From its beginning the other group pays.
-    let (own, before) = (used("r").await, used("slow").await);
+    let (own, before) = (used(&mut root, "r").await, used(&mut root, "slow").await);
     ann.exec_drop(work, ()).await.unwrap();
     recorded(&mut admin, "watch", "SwitchGroup").await;
-    eventually("the other group pays", async || used("slow").await > before + 50.0).await;
-    let more = used("r").await - own;
+    eventually("the other group pays", async || used(&mut root, "slow").await > before + 50.0).await;
+    let more = used(&mut root, "r").await - own;
     assert!(more < 20.0, "{more} RU");
 }
 

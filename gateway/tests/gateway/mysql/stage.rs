@@ -12,6 +12,7 @@ use tidegate_gateway::{Config, Gateway, Listener, Policy, Principals, Upstream};
 
 use crate::common::{self, eventually};
 use tidegate_tests::servers::{MariaDb, ROOT};
+use tokio::task::block_in_place;
 
 /// A database with a user `ann` and the database `shop`.
 pub(crate) struct Stage {
@@ -42,12 +43,8 @@ impl Stage {
         upstream: impl FnOnce(&MariaDb) -> String,
         change: impl FnOnce(&mut Config),
     ) -> Self {
-        let options: Vec<String> =
-            options.iter().copied().chain(["--max-connections=300"]).map(str::to_owned).collect();
-        let started = tokio::task::spawn_blocking(move || {
-            MariaDb::start(&options.iter().map(String::as_str).collect::<Vec<_>>())
-        });
-        let server = started.await.unwrap().unwrap();
+        let options = [options, &["--max-connections=300"]].concat();
+        let server = block_in_place(|| MariaDb::start(&options)).unwrap();
         server
             .root("create database shop; create database other; create user ann identified by 'ann'")
             .unwrap();
@@ -127,6 +124,12 @@ pub(crate) async fn login(port: u16, database: &str, (user, password): (&str, &s
 /// The first value of the first row.
 pub(crate) async fn value<T: FromValue + Send + 'static>(session: &mut Conn, sql: &str) -> T {
     session.query_first::<T, _>(sql).await.unwrap().unwrap_or_else(|| panic!("no row for {sql}"))
+}
+
+/// RU that were charged to a group until now, as an admin sees them.
+pub(crate) async fn used(admin: &mut Conn, group: &str) -> f64 {
+    let sum = format!("select ru from tidegate.usage where resource_group = '{group}' and client is null");
+    admin.query_first(sum).await.unwrap().unwrap_or(0.0)
 }
 
 /// Number and message of what failed.

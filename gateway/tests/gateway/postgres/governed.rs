@@ -8,7 +8,7 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::time::Instant;
 use tokio_postgres::{Client, NoTls};
 
-use super::stage::{Stage, gateway, is_in, login, state, value};
+use super::stage::{Stage, gateway, is_in, login, state, used, value};
 use crate::common::eventually;
 
 #[tokio::test(flavor = "multi_thread")]
@@ -98,10 +98,9 @@ async fn what_statements_cost_adds_up_to_what_their_group_consumed() {
     })
     .await;
     let costs = "select sum(ru) from tidegate.statements where resource_group = 'shop'";
-    let consumed = "select ru from tidegate.usage where resource_group = 'shop' and client is null";
     eventually("both agree", async || {
-        let (costs, consumed) = (value(&admin, costs).await, value(&admin, consumed).await);
-        let (costs, consumed): (f64, f64) = (costs.parse().unwrap_or(0.0), consumed.parse().unwrap_or(-1.0));
+        let costs: f64 = value(&admin, costs).await.parse().unwrap_or(0.0);
+        let consumed = used(&admin, "shop").await;
         (costs - consumed).abs() < 0.000_5 && consumed > 100.0
     })
     .await;
@@ -135,11 +134,9 @@ async fn two_gateways_hold_a_group_to_one_rate() {
         session.await.unwrap();
     }
     let most = began.elapsed().as_secs_f64() * 200.0 + 200.0;
-    let consumed =
-        "select coalesce(sum(ru), 0) from tidegate.usage where resource_group = 'fair' and client is null";
     let mut before = -1.0;
     eventually("all is reported", async || {
-        let now: f64 = value(&admin, consumed).await.parse().unwrap();
+        let now = used(&admin, "fair").await;
         let steady = now == before;
         before = now;
         tokio::time::sleep(Duration::from_secs(2)).await;

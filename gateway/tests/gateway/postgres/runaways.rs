@@ -6,9 +6,9 @@ use std::time::Duration;
 use futures_util::StreamExt as _;
 use tokio::io::AsyncWriteExt as _;
 use tokio::time::Instant;
-use tokio_postgres::{Client, SimpleQueryMessage};
+use tokio_postgres::Client;
 
-use super::stage::{Stage, is_in, kinds, message, ruled, rules_are_known, state, told, trusted, value};
+use super::stage::{Stage, is_in, kinds, message, ruled, rules_are_known, state, told, trusted, used, value};
 use crate::common::eventually;
 
 /// How much later than its limit a statement may end on a busy machine.
@@ -228,30 +228,20 @@ async fn a_switched_statement_is_charged_to_the_other_group() {
     let rule = "exec_elapsed = '100ms', action = switch_group(slow), watch = similar duration '10m'";
     let (admin, ann) = ruled(&stage, rule).await;
     assert_eq!(state(admin.batch_execute("drop resource group slow").await), "55000");
-    let used = async |group: &str| -> f64 {
-        let sql =
-            format!("select ru from tidegate.usage where resource_group = '{group}' and client is null");
-        let messages = admin.simple_query(&sql).await.unwrap();
-        let row = messages.iter().find_map(|message| match message {
-            SimpleQueryMessage::Row(row) => row.get(0)?.parse().ok(),
-            _ => None,
-        });
-        row.unwrap_or(0.0)
-    };
     // Some seconds of CPU, of which a tenth of a second is the own group's.
     let work =
         "select count(*) from generate_series(1, 3000000) g where g % 2 = 0 and pg_sleep(0) is not null";
     ann.simple_query(work).await.unwrap();
     recorded(&admin, "identify", "SwitchGroup").await;
-    eventually("the other group pays", async || used("slow").await > 100.0).await;
+    eventually("the other group pays", async || used(&admin, "slow").await > 100.0).await;
     rules_are_known(&admin, &ann).await;
     // Another number of rows is the same template. From its beginning the other group pays.
-    let own = used("r").await;
-    let before = used("slow").await;
+    let own = used(&admin, "r").await;
+    let before = used(&admin, "slow").await;
     ann.simple_query(&work.replace("3000000", "2000000")).await.unwrap();
     recorded(&admin, "watch", "SwitchGroup").await;
-    eventually("the other group pays", async || used("slow").await > before + 100.0).await;
-    let more = used("r").await - own;
+    eventually("the other group pays", async || used(&admin, "slow").await > before + 100.0).await;
+    let more = used(&admin, "r").await - own;
     assert!(more < 20.0, "{more} RU for {before} and more");
     // It needs nothing of its own group, which has nothing left.
     admin.batch_execute("alter resource group r ru_per_sec = 0.1").await.unwrap();

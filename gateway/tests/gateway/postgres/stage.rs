@@ -9,6 +9,7 @@ use tidegate_controller::Running;
 use tidegate_gateway::{Config, Gateway, Listener, Policy, Principals, Upstream};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
+use tokio::task::block_in_place;
 use tokio_postgres::{Client, NoTls};
 
 use crate::common::{self, eventually};
@@ -43,12 +44,8 @@ impl Stage {
 
     /// And of the server.
     pub(crate) async fn made(settings: &[&str], change: impl FnOnce(&mut Config)) -> Self {
-        let settings: Vec<String> =
-            ["max_connections=300"].iter().chain(settings).copied().map(str::to_owned).collect();
-        let started = tokio::task::spawn_blocking(move || {
-            Postgres::start(&settings.iter().map(String::as_str).collect::<Vec<_>>())
-        });
-        let postgres = started.await.unwrap().unwrap();
+        let settings = [&["max_connections=300"], settings].concat();
+        let postgres = block_in_place(|| Postgres::start(&settings)).unwrap();
         let (controller, folder) = common::controller().await;
         let gateway = gateway(&controller, postgres.port(), "gw", change).await;
         let stage = Self { postgres, controller, gateway, _folder: folder };
@@ -137,6 +134,14 @@ pub(crate) async fn value(client: &Client, sql: &str) -> String {
         _ => None,
     });
     row.unwrap_or_else(|| panic!("no row for {sql}"))
+}
+
+/// RU that were charged to a group until now, as an admin sees them.
+pub(crate) async fn used(admin: &Client, group: &str) -> f64 {
+    let sum = format!(
+        "select coalesce(sum(ru), 0) from tidegate.usage where resource_group = '{group}' and client is null"
+    );
+    value(admin, &sum).await.parse().unwrap()
 }
 
 /// Until the session is in this group.
