@@ -47,7 +47,10 @@ impl<T: Clone> Machine<T> {
             Doing::Auth => self.auth(input),
             Doing::Command => self.command(input),
             &Doing::Admitted(command) => Ok(match Header::parse(input) {
-                Some(header) => self.pass(input, header, after(command)),
+                Some(header) => {
+                    self.note_cursor(command, arrived(input, header));
+                    self.pass(input, header, after(command))
+                }
                 None => Step::More,
             }),
             Doing::Explained => Ok(match Header::parse(input) {
@@ -304,6 +307,17 @@ impl<T: Clone> Machine<T> {
         let _ = self.passed(HEADER + begun.len(), After::Explained);
         let bytes = [&header.to_bytes()[..], id, &[flags & !CURSORS]].concat();
         Step::Swap(HEADER + begun.len(), Bytes(bytes))
+    }
+
+    /// An execution that asks for a cursor is answered by the columns alone.
+    fn note_cursor(&mut self, command: Command, payload: &[u8]) {
+        let flags = payload.get(RUN_LOOK - 1).copied().unwrap_or_default();
+        if command == Command::Execute
+            && flags & CURSORS != 0
+            && let Some(reply) = self.outstanding.back_mut().and_then(Running::reply)
+        {
+            reply.allow_cursor();
+        }
     }
 
     /// Passes a packet that begins, as far as it has come.

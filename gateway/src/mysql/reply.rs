@@ -66,6 +66,8 @@ enum Phase {
 pub(super) struct Reply {
     phase: Phase,
     counts_rows: bool,
+    /// The client asked the server to keep the rows behind a cursor.
+    may_open_cursor: bool,
     tally: Tally,
 }
 
@@ -81,7 +83,13 @@ impl Reply {
             Shape::Opaque => Phase::Opaque { begun: false },
         };
         let counts_rows = !matches!(command, Command::FieldList | Command::BinlogDump);
-        Some(Self { phase, counts_rows, tally: Tally::default() })
+        Some(Self { phase, counts_rows, may_open_cursor: false, tally: Tally::default() })
+    }
+
+    /// The command asks for a cursor. Only then does the status of one mean that no rows follow: a procedure that
+    /// answers while a cursor of its own is open has that status, too.
+    pub(super) fn allow_cursor(&mut self) {
+        self.may_open_cursor = true;
     }
 
     pub(super) fn tally(&self) -> Tally {
@@ -192,7 +200,7 @@ impl Reply {
     /// The end of the columns is that of the response, too, where a cursor keeps the rows.
     fn columns_end(&mut self, payload: &[u8], capabilities: Capabilities) -> Seen {
         let ending = Ending::parse(payload, capabilities);
-        if ending.status.is_some_and(|status| status.has(Status::CURSOR_EXISTS)) {
+        if self.may_open_cursor && ending.status.is_some_and(|status| status.has(Status::CURSOR_EXISTS)) {
             return self.result_ends(payload, capabilities);
         }
         self.phase = Phase::Rows;
@@ -258,7 +266,10 @@ mod tests {
 
     /// Reads packets to the last, which must be the last of them.
     fn read(command: Command, capabilities: Capabilities, packets: &[&[u8]]) -> Tally {
-        let mut reply = Reply::to(command).unwrap();
+        read_of(Reply::to(command).unwrap(), capabilities, packets)
+    }
+
+    fn read_of(mut reply: Reply, capabilities: Capabilities, packets: &[&[u8]]) -> Tally {
         for (index, packet) in packets.iter().enumerate() {
             let seen = reply.read(packet, packet.len(), capabilities);
             let last = matches!(seen, Seen::Last(_) | Seen::Prepared { last: true, .. });
@@ -310,12 +321,35 @@ mod tests {
 
     #[test]
     fn an_open_cursor_has_no_rows_yet() {
+        let with_cursor = || {
+            let mut reply = Reply::to(Command::Execute).unwrap();
+            reply.allow_cursor();
+            reply
+        };
         let old: &[&[u8]] = &[b"\x01", b"\x03def", b"\xfe\0\0\x42\0"];
-        assert_eq!(read(Command::Execute, OLD, old).rows, 0);
+        assert_eq!(read_of(with_cursor(), OLD, old).rows, 0);
+        let none_opened: &[&[u8]] =
+            &[b"\x01", b"\x03def", b"\xfe\0\0\x02\0", b"\x00\x00\x01", b"\xfe\0\0\x02\0"];
+        assert_eq!(read_of(with_cursor(), OLD, none_opened).rows, 1);
         let new: &[&[u8]] = &[b"\x01", b"\x03def", b"\xfe\0\0\x42\0\0\0"];
-        assert_eq!(read(Command::Execute, NEW, new).rows, 0);
+        assert_eq!(read_of(with_cursor(), NEW, new).rows, 0);
         let fetched: &[&[u8]] = &[b"\x00\x00\x01", b"\x00\x00\x02", b"\xfe\0\0\x82\0\0\0"];
         assert_eq!(read(Command::Fetch, NEW, fetched).rows, 2);
+    }
+
+    #[test]
+    fn a_procedure_s_own_open_cursor_keeps_no_rows_from_the_client() {
+        let row: &[u8] = b"\xfb";
+        let end: &[u8] = b"\xfe\0\0\x4a\0";
+        let ok: &[u8] = b"\x00\x00\x00\x02\x00\x00\x00";
+        let called: &[&[u8]] = &[b"\x01", b"\x03def", end, row, end, ok];
+        for command in [Command::Query, Command::Execute] {
+            assert_eq!(
+                read(command, OLD, called),
+                Tally { rows: 1, affected: 0, error: None },
+                "{command:?}"
+            );
+        }
     }
 
     #[test]

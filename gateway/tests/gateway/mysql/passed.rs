@@ -25,8 +25,10 @@ select seq, repeat('y', 100) from seq_1_to_100000;
 create procedure p() begin select 1; select 2, 3; end;
 delimiter //
 create procedure q() begin select 1; select 2, 3; end//
+create procedure r() begin declare v int; declare c cursor for select 1; open c; select v; select 4; close c; end//
 delimiter ;
 call q();
+call r();
 prepare s from 'select ? + 1'; set @a = 4; execute s using @a; deallocate prepare s;
 signal sqlstate '45000' set message_text = 'böse';
 kill query 999999;
@@ -35,7 +37,7 @@ load data local infile '/proc/sys/kernel/ostype' into table t (name); select nam
 load data local infile '/nosuchfile' into table t;
 set names latin1; select 'abc'; set names utf8mb4;
 show status like 'nosuch';
-drop table t; drop procedure q;
+drop table t; drop procedure q; drop procedure r;
 ";
 
 #[tokio::test(flavor = "multi_thread")]
