@@ -9,6 +9,7 @@ use tidegate_core::units::{Span, Time};
 use super::caps::Caps;
 use super::scenario::{Change, Scenario, Shift, Stretch};
 use crate::sim::load::{Load, Pattern};
+use crate::sim::settling::Settling;
 
 const RATE: u64 = 10_000;
 
@@ -36,6 +37,7 @@ fn load(label: &str, nodes: (usize, usize), ru_per_sec: u64) -> Load {
         turns: Span(0),
         odd: false,
         moves: Span(0),
+        settling: Settling::default(),
     }
 }
 

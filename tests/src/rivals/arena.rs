@@ -8,7 +8,7 @@ use tidegate_core::units::{Ru, Span, Time};
 
 use super::number::ru;
 use super::{Acts, Operation, Rival};
-use crate::sim::load::{Arrivals, Load, Pattern};
+use crate::sim::load::{Arrival, Arrivals, Load, Pattern};
 use crate::sim::log::{Entry, Log};
 use crate::sim::random::Random;
 
@@ -154,7 +154,7 @@ impl<R: Rival> Arena<R> {
         if self.now >= load.until {
             return;
         }
-        let Some((gap, cost)) = self.arrivals.draw(index, &load, node) else {
+        let Some(Arrival { gap, cost, .. }) = self.arrivals.draw(index, &load, node) else {
             return;
         };
         let active = load.on(node, self.now);

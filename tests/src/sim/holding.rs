@@ -108,9 +108,12 @@ impl Holding {
     /// The operation cost so much in the end.
     pub(super) fn settle(&mut self, now: Time, estimate: Ru, actual: Ru) {
         self.advance(now);
-        if !self.is_free() {
-            let more = fine(actual) - fine(estimate);
-            if more > 0 { self.spend(more) } else { self.add(-more) }
+        let more = fine(actual) - fine(estimate);
+        match self.is_free() {
+            // A node that gave its lease up is not free, and is paid back what it owes.
+            true => self.debt -= (-more).clamp(0, self.debt),
+            false if more > 0 => self.spend(more),
+            false => self.add(-more),
         }
     }
 

@@ -31,9 +31,7 @@ impl World {
         state.wake = None;
         for operation in lost.into_values() {
             // The worker comes back with its node.
-            if let Some(load) = self.loads.get(operation.load).cloned() {
-                self.next_of_closed(node, operation, &load, Span(1_000));
-            }
+            self.next_of_closed(node, operation, Span(1_000));
         }
     }
 

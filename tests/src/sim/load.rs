@@ -4,6 +4,7 @@ use tidegate_core::group::GroupId;
 use tidegate_core::units::{Ru, Span, Time};
 
 use super::random::Random;
+use super::settling::{Fate, Settling};
 
 /// How operations arrive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -17,19 +18,36 @@ pub enum Pattern {
 /// The random streams that arrivals are drawn from: whoever drives the same loads from the same seed sees the same
 /// operations.
 #[derive(Clone, Debug)]
-pub struct Arrivals(Vec<Random>);
+pub struct Arrivals {
+    arrivals: Vec<Random>,
+    fates: Vec<Random>,
+}
+
+/// An operation that arrives.
+#[derive(Clone, Copy, Debug)]
+pub struct Arrival {
+    /// Time to the next one.
+    pub gap: Span,
+    /// What it is estimated at.
+    pub cost: Ru,
+    /// How it ends.
+    pub fate: Fate,
+}
 
 impl Arrivals {
     /// Streams of a seed.
     pub fn new(seed: u64) -> Self {
-        Self((0..64).map(|purpose| Random::new(seed, 100 + purpose)).collect())
+        let streams = |first: u64| (first..first + 64).map(|purpose| Random::new(seed, purpose)).collect();
+        Self { arrivals: streams(100), fates: streams(200) }
     }
 
-    /// Time to the next arrival, and cost of this one, for a load (by its index) on a node.
-    pub fn draw(&mut self, index: usize, load: &Load, node: usize) -> Option<(Span, Ru)> {
-        let purpose = (index * 17 + node) % self.0.len();
-        let random = self.0.get_mut(purpose)?;
-        Some((load.gap(random), load.draw(random)))
+    /// The next operation of a load (by its index) on a node.
+    pub fn draw(&mut self, index: usize, load: &Load, node: usize) -> Option<Arrival> {
+        let purpose = (index * 17 + node) % self.arrivals.len();
+        let random = self.arrivals.get_mut(purpose)?;
+        let (gap, cost) = (load.gap(random), load.draw(random));
+        let fate = load.settling.draw(cost, load.plain(cost), load.max_wait, self.fates.get_mut(purpose)?);
+        Some(Arrival { gap, cost, fate })
     }
 }
 
@@ -60,6 +78,8 @@ pub struct Load {
     pub odd: bool,
     /// Moves to the next node every so often; zero stays.
     pub moves: Span,
+    /// How operations end, where that is not at once and as `settle_tenths` says.
+    pub settling: Settling,
 }
 
 impl Load {
@@ -98,7 +118,18 @@ impl Load {
         (0..self.workers()).map(move |worker| from.after(Span(1 + worker * 17 % 1_000)))
     }
 
-    /// Cost of the next operation.
+    /// What an operation costs in the end, unless its fate says something else.
+    fn plain(&self, estimate: Ru) -> Ru {
+        estimate.scale(i64::try_from(self.settle_tenths).unwrap_or(10), 10)
+    }
+
+    /// The most that an operation takes, when it is let in or when it is settled.
+    pub fn dearest(&self) -> Ru {
+        let estimate = Ru::whole(i64::try_from(self.cost.1).unwrap_or(i64::MAX));
+        estimate.max(self.settling.dearest(estimate).unwrap_or_else(|| self.plain(estimate)))
+    }
+
+    /// Estimate of the next operation.
     pub fn draw(&self, random: &mut Random) -> Ru {
         Ru(i64::try_from(random.between(self.cost.0 * 1_000_000, self.cost.1 * 1_000_000))
             .unwrap_or(i64::MAX))

@@ -19,6 +19,7 @@ mod promise;
 pub mod random;
 mod reports;
 pub mod script;
+pub mod settling;
 mod witness;
 mod words;
 pub mod world;

@@ -1,12 +1,13 @@
 //! Operations in the simulated world: they arrive, are admitted or refused, are settled, and nodes act.
 
 use tidegate_core::group::GroupId;
-use tidegate_core::node::{Acquired, Dormant, NodeGroup};
-use tidegate_core::units::Span;
+use tidegate_core::node::{Acquired, Dormant, NodeGroup, WaiterId};
+use tidegate_core::units::{Ru, Span};
 use tidegate_core::usage::{Consumption, RuParts};
 
-use super::load::{Load, Pattern};
+use super::load::{Arrival, Load, Pattern};
 use super::log::Entry;
+use super::settling::Fate;
 use super::world::{Event, Operation, World};
 
 impl World {
@@ -17,7 +18,7 @@ impl World {
         if self.now >= load.until {
             return;
         }
-        let Some((gap, cost)) = self.arrivals.draw(index, &load, node) else {
+        let Some(Arrival { gap, cost, fate }) = self.arrivals.draw(index, &load, node) else {
             return;
         };
         let open = matches!(load.pattern, Pattern::Open(_));
@@ -31,7 +32,7 @@ impl World {
         }
         if active {
             let group = self.group_of(node, index, &load);
-            self.submit(node, Operation { load: index, group, cost, since: self.now }, &load);
+            self.submit(node, Operation { load: index, group, cost, since: self.now, fate }, &load);
             self.step(node);
         }
     }
@@ -57,6 +58,10 @@ impl World {
             }
             Ok(Acquired::Queued(id)) => {
                 state.waiting.insert((operation.group, id), operation);
+                let (process, group) = (state.process, operation.group);
+                if let Some(wait) = operation.fate.leaves {
+                    self.at(self.now.after(wait), Event::Leave { node, process, group, waiter: id });
+                }
             }
             Err(_) => self.refused(node, operation),
         }
@@ -75,49 +80,100 @@ impl World {
     }
 
     fn admitted(&mut self, node: usize, operation: Operation) {
-        let Some(load) = self.loads.get(operation.load).cloned() else {
+        let Some(load) = self.loads.get(operation.load) else {
             return;
         };
-        let actual = operation.cost.scale(i64::try_from(load.settle_tenths).unwrap_or(10), 10);
-        let consumed =
-            Consumption { charged: RuParts::flat(actual), operations: 1, ..Consumption::default() };
-        let now = self.clock(node);
-        let state = self.nodes.get_mut(node);
-        if let Some(group) = state.and_then(|state| state.groups.get_mut(&operation.group)) {
-            group.settle(now, operation.cost, &consumed);
-        }
-        self.judge_holding(node, operation.group, |holding| {
-            holding.settle(now, operation.cost, actual);
-            Ok(())
-        });
-        if let Some(log) = &mut self.log {
-            log.admitted.push(Entry::new(self.now, node, Operation { cost: actual, ..operation }));
-        }
-        let honest = self.nodes.get(node).is_some_and(|state| state.lies.is_none());
-        if honest {
-            self.count(operation.group, actual);
-        }
+        let Fate { actual, lasts, undone, .. } = operation.fate;
+        let actual = if undone { Ru::ZERO } else { actual };
         if let Some(waits) = self.waits.get_mut(&load.label) {
             waits.admit(node, actual, self.now.since(operation.since));
         }
-        self.next_of_closed(node, operation, &load, Span(200));
+        if let Some(log) = &mut self.log {
+            log.admitted.push(Entry::new(self.now, node, Operation { cost: actual, ..operation }));
+        }
+        if lasts == Span(0) {
+            // What it was estimated at counts for no time at all.
+            self.settle(node, operation);
+            self.count_honest(node, operation.group, actual);
+        } else {
+            self.count_honest(node, operation.group, operation.cost);
+            let process = self.nodes.get(node).map_or(0, |state| state.process);
+            self.at(self.now.after(lasts), Event::Settle { node, process, operation });
+        }
+    }
+
+    /// An operation that took its time ends. That of a process which is gone ended with it.
+    pub(super) fn end(&mut self, node: usize, process: u64, operation: Operation) {
+        if self.nodes.get(node).is_none_or(|state| !state.up || state.process != process) {
+            return self.next_of_closed(node, operation, Span(1_000));
+        }
+        self.settle(node, operation);
+        let actual = if operation.fate.undone { Ru::ZERO } else { operation.fate.actual };
+        self.count_honest(node, operation.group, actual - operation.cost);
+        self.step(node);
+    }
+
+    /// Tells the group what an operation cost, or that it never ran.
+    fn settle(&mut self, node: usize, operation: Operation) {
+        let Operation { group, cost: estimate, fate: Fate { actual, undone, .. }, .. } = operation;
+        let now = self.clock(node);
+        let machine = self.nodes.get_mut(node).and_then(|state| state.groups.get_mut(&group));
+        if let Some(machine) = machine {
+            if undone {
+                machine.give_back(now, estimate);
+            } else {
+                let charged = RuParts::flat(actual);
+                machine.settle(
+                    now,
+                    estimate,
+                    &Consumption { charged, operations: 1, ..Consumption::default() },
+                );
+            }
+        }
+        self.judge_holding(node, group, |holding| {
+            holding.settle(now, estimate, if undone { Ru::ZERO } else { actual });
+            Ok(())
+        });
+        self.next_of_closed(node, operation, Span(200));
+    }
+
+    /// RU that a node admitted, or gave back, count in the bounds unless it lies.
+    fn count_honest(&mut self, node: usize, group: GroupId, cost: Ru) {
+        if self.nodes.get(node).is_some_and(|state| state.lies.is_none()) {
+            self.count(group, cost);
+        }
+    }
+
+    /// Who waits for it gives an operation up, unless its outcome is known.
+    pub(super) fn leave(&mut self, node: usize, process: u64, waiter: (GroupId, WaiterId)) {
+        let now = self.clock(node);
+        let Some(state) = self.nodes.get_mut(node).filter(|state| state.up && state.process == process)
+        else {
+            return;
+        };
+        let Some(operation) = state.waiting.remove(&waiter) else { return };
+        if !state.groups.get_mut(&waiter.0).is_some_and(|group| group.cancel(now, waiter.1)) {
+            self.violate(format!("node {node} forgot a waiter of group {}", waiter.0.0));
+        }
+        self.refused(node, operation);
+        self.step(node);
     }
 
     fn refused(&mut self, node: usize, operation: Operation) {
-        let Some(load) = self.loads.get(operation.load).cloned() else {
-            return;
-        };
-        if let Some(waits) = self.waits.get_mut(&load.label) {
+        let label = self.loads.get(operation.load).map(|load| &load.label);
+        if let Some(waits) = label.and_then(|label| self.waits.get_mut(label)) {
             waits.refused += 1;
         }
         if let Some(log) = &mut self.log {
             log.refused.push(Entry::new(self.now, node, operation));
         }
-        self.next_of_closed(node, operation, &load, Span(10_000));
+        self.next_of_closed(node, operation, Span(10_000));
     }
 
-    pub(super) fn next_of_closed(&mut self, node: usize, operation: Operation, load: &Load, pause: Span) {
-        if matches!(load.pattern, Pattern::Closed(_)) {
+    /// The worker of a closed load has its next operation after a pause.
+    pub(super) fn next_of_closed(&mut self, node: usize, operation: Operation, pause: Span) {
+        let closed = |load: &Load| matches!(load.pattern, Pattern::Closed(_));
+        if self.loads.get(operation.load).is_some_and(closed) {
             self.at(self.now.after(pause), Event::Arrival { load: operation.load, node });
         }
     }

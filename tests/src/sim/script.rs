@@ -5,6 +5,7 @@
 //! world seed=1 nodes=16 delay=500us..1500us
 //! group 2 rate=10000 [burst=..] [parent=..] [burstable=moderated:N|unlimited] [priority=..] [weight=..] [ttl=..] [fallback=..]
 //! load NAME group=2 nodes=0..15 open=1250 [cost=1..9] [wait=10s] [from=..] [until=..] [turns=5s] [odd] [moves=5s] [settle=12]
+//!     [lasts=0ms..300ms] [actual=0..1500 | actual=5:9,180:1] [undone=50] [leaves=200]   how they end, see `settling`
 //! run 60s | trace on | trace off
 //! kill 3 | start 3 | controller crash | controller start | controller restart | remove 2
 //! report 2 | report load NAME | report messages | expect ...

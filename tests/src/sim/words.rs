@@ -7,6 +7,7 @@ use tidegate_core::group::{Burstable, Fallback, GroupId, GroupSpec, Priority};
 use tidegate_core::units::{Rate, Ru, Span, Time};
 
 use super::load::{Load, Pattern};
+use super::settling::Settling;
 
 /// `key=value` words of a line; a bare word is its own value.
 pub(super) struct Words<'a>(BTreeMap<&'a str, &'a str>);
@@ -129,6 +130,7 @@ pub(super) fn load(name: &str, words: &Words<'_>, now: Time) -> Result<Load, Str
         turns: words.get("turns", Span(0), span)?,
         odd: words.has("odd"),
         moves: words.get("moves", Span(0), span)?,
+        settling: Settling::read(words)?,
     })
 }
 
@@ -182,5 +184,6 @@ pub(super) fn show_load(load: &Load) -> String {
     if load.odd {
         text.push_str(" odd");
     }
+    let _ = write!(text, "{}", load.settling);
     text
 }

@@ -16,6 +16,7 @@ use super::measure::Waits;
 use super::network::{Faults, Link, Message};
 use super::random::Random;
 use super::reports::Reports;
+use super::settling::Fate;
 use super::witness::Witness;
 
 #[derive(Clone, Debug)]
@@ -23,6 +24,19 @@ pub(super) enum Event {
     Arrival {
         load: usize,
         node: usize,
+    },
+    /// An operation that was let in ends.
+    Settle {
+        node: usize,
+        process: u64,
+        operation: Operation,
+    },
+    /// Who waits for it gives an operation up.
+    Leave {
+        node: usize,
+        process: u64,
+        group: GroupId,
+        waiter: WaiterId,
     },
     Wake {
         node: usize,
@@ -67,6 +81,7 @@ pub(super) struct Operation {
     pub(super) group: GroupId,
     pub(super) cost: Ru,
     pub(super) since: Time,
+    pub(super) fate: Fate,
 }
 
 pub(super) struct Node {
@@ -333,7 +348,11 @@ impl World {
     }
 
     pub(super) fn handle(&mut self, event: Event) {
-        if let Event::Arrival { node, .. } | Event::Wake { node } | Event::ToNode { node, .. } = &event
+        if let Event::Arrival { node, .. }
+        | Event::Settle { node, .. }
+        | Event::Leave { node, .. }
+        | Event::Wake { node }
+        | Event::ToNode { node, .. } = &event
             && let Some(state) = self.nodes.get_mut(*node)
             && state.up
             && state.paused_until > self.now
@@ -351,6 +370,8 @@ impl World {
         }
         match event {
             Event::Arrival { load, node } => self.arrive(load, node),
+            Event::Settle { node, process, operation } => self.end(node, process, operation),
+            Event::Leave { node, process, group, waiter } => self.leave(node, process, (group, waiter)),
             Event::Wake { node } => {
                 if let Some(state) = self.nodes.get_mut(node)
                     && state.wake == Some(self.now)

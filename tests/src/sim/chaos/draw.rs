@@ -9,6 +9,7 @@ use crate::sim::disk::Death;
 use crate::sim::load::{Load, Pattern};
 use crate::sim::network::Faults;
 use crate::sim::random::Random;
+use crate::sim::settling::Settling;
 
 impl Plan {
     /// The plan of a seed.
@@ -147,6 +148,7 @@ pub(super) fn draw_loads(
             turns: if random.one_in(4) { Span::millis(random.between(200, 3_000)) } else { Span(0) },
             odd: false,
             moves: if random.one_in(4) { Span::millis(random.between(300, 4_000)) } else { Span(0) },
+            settling: Settling::default(),
         });
     }
     if random.one_in(4) {
@@ -222,6 +224,7 @@ fn steady(group: GroupId) -> Load {
         turns: Span(0),
         odd: false,
         moves: Span(0),
+        settling: Settling::default(),
     }
 }
 

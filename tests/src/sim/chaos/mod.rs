@@ -193,7 +193,7 @@ impl Plan {
     fn hopeless(&self, world: &World, load: &Load) -> bool {
         let mut level = Some(load.group);
         let cost = Ru::whole(i64::try_from(load.cost.1).unwrap_or(i64::MAX));
-        let settled = cost.scale(i64::try_from(load.settle_tenths.max(10)).unwrap_or(10), 10);
+        let settled = load.dearest();
         let own = world.spec(load.group).and_then(GroupSpec::limit);
         let (mut part, mut crowd) = (4, 1_u64);
         while let Some((id, spec)) = level.and_then(|id| Some((id, world.spec(id)?))) {

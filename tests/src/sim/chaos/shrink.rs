@@ -5,6 +5,7 @@ use tidegate_core::node::NodeConfig;
 
 use super::Plan;
 use crate::sim::network::Faults;
+use crate::sim::settling::Settling;
 
 impl Plan {
     /// The smallest plan found that still fails, by leaving out what is not needed.
@@ -57,6 +58,9 @@ impl Plan {
                     with(&|plan| plan.faults = faults);
                 }
             }
+        }
+        if self.loads.iter().any(|load| load.settling != Settling::default()) {
+            with(&|plan| plan.loads.iter_mut().for_each(|load| load.settling = Settling::default()));
         }
         if self.idle_after != NodeConfig::default().idle_after {
             with(&|plan| plan.idle_after = NodeConfig::default().idle_after);
