@@ -135,6 +135,7 @@ impl Gateway {
             let own = self_signed.as_ref().filter(|_| protocol == Protocol::MySql);
             let listening = Listening {
                 governor: Arc::clone(&governor),
+                unowned: Arc::new(governor.metrics().unowned()),
                 upstream,
                 acceptor: acceptor.as_ref().or(own).cloned(),
                 connector,

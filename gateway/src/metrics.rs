@@ -16,6 +16,8 @@ use prometheus_client::metrics::histogram::{Histogram, exponential_buckets};
 use prometheus_client::registry::Registry;
 use tidegate_client::{Ru, RuParts};
 
+use crate::govern::Unowned;
+
 type Amount = Counter<f64, AtomicU64>;
 
 /// How a statement ended.
@@ -48,6 +50,8 @@ pub(crate) struct Metrics {
     read: Amount,
     write: Amount,
     network: Amount,
+    unowned: Counter,
+    assigned: Counter,
     waited: Histogram,
     took: Histogram,
     convictions: Family<Conviction, Counter>,
@@ -85,6 +89,8 @@ impl Metrics {
             write: used("write"),
             network: used("network"),
             estimated: Counter::default(),
+            unowned: Counter::default(),
+            assigned: Counter::default(),
             waited: seconds(),
             took: seconds(),
             convictions: Family::default(),
@@ -100,6 +106,16 @@ impl Metrics {
         registry.register("statements", "Statements that ended, by outcome", statements);
         registry.register("statements_estimated", "Statements without counters", metrics.estimated.clone());
         registry.register("ru_charged", "RU charged, by resource", charged);
+        registry.register(
+            "written_for_others_bytes",
+            "Bytes written that the session's own work does not explain",
+            metrics.unowned.clone(),
+        );
+        registry.register(
+            "written_by_others_bytes",
+            "Of these, bytes charged to sessions whose work others wrote out",
+            metrics.assigned.clone(),
+        );
         registry.register(
             "wait_seconds",
             "Time that statements waited for admission",
@@ -155,6 +171,11 @@ impl Metrics {
         }
         self.waited.observe(waited.as_secs_f64());
         self.took.observe(took.as_secs_f64());
+    }
+
+    /// What sessions of one server write for others, counted here.
+    pub(crate) fn unowned(&self) -> Unowned {
+        Unowned::counted_by(self.unowned.clone(), self.assigned.clone())
     }
 
     /// Counts a conviction.

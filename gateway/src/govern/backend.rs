@@ -2,9 +2,11 @@
 //! own counters.
 //!
 //! Differences of cumulative counters are charged, so that nothing is lost: what a server does after its answer is seen
-//! with the next statement. PostgreSQL's parallel workers are counted with it ([`Workers`]).
+//! with the next statement. PostgreSQL's parallel workers are counted with it ([`Workers`]). Of what it wrote its own
+//! [`Share`] is charged.
 
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::task::Context;
 
 use tidegate_client::Usage;
@@ -12,6 +14,12 @@ use tokio::time::Instant;
 
 use super::counters::Counters;
 use super::parallel::Workers;
+use super::share::{Server, Share, Work};
+use super::spills::Spills;
+use super::unowned::Unowned;
+
+/// Bytes written from which on temporary files are looked for: few that spill write less.
+const SPILLS: u64 = 65_536;
 
 /// What tells PostgreSQL's process for one connection from others of the same number on other machines.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -26,13 +34,17 @@ pub(crate) enum Proof {
 #[derive(Debug)]
 pub(crate) struct Backend {
     own: Counters,
-    workers: Option<Workers>,
+    /// Of PostgreSQL: the process, its workers and their temporary files.
+    process: Option<(u32, Workers)>,
+    spills: Spills,
+    share: Share,
+    unowned: Arc<Unowned>,
 }
 
 impl Backend {
     /// The PostgreSQL server process `pid`, provided that it is one, and that it serves this connection: a process of
     /// the same number on this machine proves nothing when the database is elsewhere.
-    pub(crate) fn postgres(pid: u32, proof: Option<Proof>) -> Option<Self> {
+    pub(crate) fn postgres(pid: u32, proof: Option<Proof>, unowned: &Arc<Unowned>) -> Option<Self> {
         let title = std::fs::read(process(pid).join("cmdline")).ok()?;
         let title = String::from_utf8_lossy(&title);
         let parent = parent(pid);
@@ -43,32 +55,59 @@ impl Backend {
         if !title.starts_with("postgres") || !serves {
             return None;
         }
-        let workers = parent.map(|postmaster| Workers::of(pid, postmaster));
-        Some(Self { own: Counters::from_here(&process(pid))?, workers })
+        let process = parent.map(|postmaster| (pid, Workers::of(pid, postmaster)));
+        let own = Counters::from_here(&self::process(pid))?;
+        Some(Self { process, ..Self::of(own, Server::Postgres, unowned) })
     }
 
     /// The thread `tid` of a server in one process, provided that it is a thread of the process that listens.
-    pub(crate) fn thread(pid: u32, tid: u32) -> Option<Self> {
-        Some(Self { own: Counters::from_here(&process(pid).join(format!("task/{tid}")))?, workers: None })
+    pub(crate) fn thread(pid: u32, tid: u32, server: Server, unowned: &Arc<Unowned>) -> Option<Self> {
+        let own = Counters::from_here(&process(pid).join(format!("task/{tid}")))?;
+        Some(Self::of(own, server, unowned))
+    }
+
+    fn of(own: Counters, server: Server, unowned: &Arc<Unowned>) -> Self {
+        let (share, unowned) = (Share::new(server), Arc::clone(unowned));
+        Self { own, process: None, spills: Spills::default(), share, unowned }
     }
 
     /// Keeps up with what works for it, while a statement runs that began then.
     pub(crate) fn poll(&mut self, cx: &mut Context<'_>, began: Instant) {
-        if let Some(workers) = &mut self.workers {
-            workers.poll(cx, began);
+        self.share.runs(&self.unowned);
+        if let Some((_, workers)) = &mut self.process
+            && workers.poll(cx, began)
+        {
+            self.count();
         }
     }
 
-    /// What was used since the last look.
-    pub(crate) fn take(&mut self) -> Usage {
-        let used = self.own.take().unwrap_or_default();
-        self.workers.as_mut().map_or(used, |workers| used.plus(&workers.take()))
+    /// What was used since the last look by a statement that has done so much.
+    pub(crate) fn take(&mut self, work: &Work) -> Usage {
+        self.count();
+        self.share.so_far(work, self.spills.grown())
     }
 
-    /// The same when a statement has ended.
-    pub(crate) fn end(&mut self) -> Usage {
-        let used = self.own.take().unwrap_or_default();
-        self.workers.as_mut().map_or(used, |workers| used.plus(&workers.end()))
+    /// The same when it has ended; `goes_on` when its transaction does.
+    pub(crate) fn end(&mut self, work: &Work, goes_on: bool) -> Usage {
+        if let Some((_, workers)) = &mut self.process {
+            self.share.add(&workers.end());
+        }
+        self.share.add(&self.own.take().unwrap_or_default());
+        let used = self.share.end(work, self.spills.grown(), goes_on, &self.unowned);
+        self.spills.end();
+        used
+    }
+
+    /// Counts first and looks at files then: what was counted is in them.
+    fn count(&mut self) {
+        self.share.add(&self.own.take().unwrap_or_default());
+        if let Some((pid, workers)) = &mut self.process {
+            self.share.add(&workers.take());
+            if self.share.unexplained(self.spills.grown()) >= SPILLS {
+                self.spills.find(*pid);
+                workers.processes().for_each(|worker| self.spills.find(worker));
+            }
+        }
     }
 }
 
@@ -89,10 +128,11 @@ mod tests {
 
     #[test]
     fn a_process_that_is_no_server_is_not_metered() {
+        let unowned = Arc::default();
         for proof in [None, Some(Proof::Port(1)), Some(Proof::Postmaster(1))] {
-            assert!(Backend::postgres(std::process::id(), proof).is_none());
-            assert!(Backend::postgres(u32::MAX, proof).is_none());
+            assert!(Backend::postgres(std::process::id(), proof, &unowned).is_none());
+            assert!(Backend::postgres(u32::MAX, proof, &unowned).is_none());
         }
-        assert!(Backend::thread(std::process::id(), u32::MAX).is_none());
+        assert!(Backend::thread(std::process::id(), u32::MAX, Server::MySql, &unowned).is_none());
     }
 }

@@ -1,22 +1,22 @@
 //! The kernel's own counters of one process or thread: CPU in ns from `schedstat` (readable by anyone), bytes through
-//! `read` and `write` calls from `io` (readable by the same user and by root). The files stay open: a look is a `pread`
-//! each, 0.3 and 0.7 µs.
+//! `read` and `write` calls, and the number of the latter, from `io` (readable by the same user and by root). The files
+//! stay open: a look is a `pread` each, 0.3 and 0.7 µs.
 
 use std::fs::File;
 use std::os::unix::fs::FileExt as _;
 use std::path::Path;
 
-use tidegate_client::Usage;
+use super::share::Counted;
 
-/// As much of the files as is looked at: two numbers of 20 digits with their names.
-const MAX_TEXT: usize = 64;
+/// As much of the files as is looked at: four numbers of 20 digits with their names.
+const MAX_TEXT: usize = 128;
 
 /// See the module.
 #[derive(Debug)]
 pub(super) struct Counters {
     schedstat: File,
     io: Option<File>,
-    last: Usage,
+    last: Counted,
 }
 
 impl Counters {
@@ -24,7 +24,7 @@ impl Counters {
     pub(super) fn whole(folder: &Path) -> Option<Self> {
         let schedstat = File::open(folder.join("schedstat")).ok()?;
         let io = File::open(folder.join("io")).ok();
-        Some(Self { schedstat, io, last: Usage::default() })
+        Some(Self { schedstat, io, last: Counted::default() })
     }
 
     /// The same, and only what it does from here on is new.
@@ -35,14 +35,14 @@ impl Counters {
     }
 
     /// What was used since the last time; `None` when it has ended.
-    pub(super) fn take(&mut self) -> Option<Usage> {
+    pub(super) fn take(&mut self) -> Option<Counted> {
         let mut text = [0_u8; MAX_TEXT];
         let read = self.schedstat.read_at(&mut text, 0).ok()?;
         let cpu_ns = number(text.get(..read)?)?;
-        let mut now = Usage { cpu_ns, ..self.last };
+        let mut now = Counted { cpu_ns, ..self.last };
         if let Some(io) = &self.io {
-            match io.read_at(&mut text, 0).ok().and_then(|read| bytes(text.get(..read)?)) {
-                Some((read_bytes, write_bytes)) => now = Usage { read_bytes, write_bytes, ..now },
+            match io.read_at(&mut text, 0).ok().and_then(|read| calls(text.get(..read)?)) {
+                Some(calls) => now = Counted { cpu_ns, ..calls },
                 // Not ours to see.
                 None => self.io = None,
             }
@@ -51,19 +51,13 @@ impl Counters {
     }
 
     /// What was used since the last time, of all that it used until it ended.
-    pub(super) fn end(mut self, all: Usage) -> Usage {
-        let last = self.last;
+    pub(super) fn end(mut self, all: Counted) -> Counted {
         // The kernel tells bytes of what has ended in whole KiB.
-        self.came_to(Usage {
-            cpu_ns: all.cpu_ns.max(last.cpu_ns),
-            read_bytes: all.read_bytes.max(last.read_bytes),
-            write_bytes: all.write_bytes.max(last.write_bytes),
-            ..last
-        })
+        self.came_to(all.at_least(&self.last))
     }
 
-    fn came_to(&mut self, now: Usage) -> Usage {
-        let used = now.minus(&self.last).unwrap_or_default();
+    fn came_to(&mut self, now: Counted) -> Counted {
+        let used = now.since(&self.last);
         self.last = now;
         used
     }
@@ -75,12 +69,13 @@ fn number(text: &[u8]) -> Option<u64> {
     std::str::from_utf8(text.get(..digits)?).ok()?.parse().ok()
 }
 
-/// `rchar` and `wchar`, the first two lines of `io`.
-fn bytes(text: &[u8]) -> Option<(u64, u64)> {
-    let read = text.strip_prefix(b"rchar: ")?;
-    let end = read.iter().position(|byte| *byte == b'\n')?;
-    let written = read.get(end..)?.strip_prefix(b"\nwchar: ")?;
-    Some((number(read)?, number(written)?))
+/// `rchar`, `wchar` and `syscw`, of the first four lines of `io`.
+fn calls(text: &[u8]) -> Option<Counted> {
+    let mut lines = text.split(|byte| *byte == b'\n');
+    let mut value = |name: &[u8]| lines.next()?.strip_prefix(name).and_then(number);
+    let (read, written) = (value(b"rchar: ")?, value(b"wchar: ")?);
+    value(b"syscr: ")?;
+    Some(Counted { cpu_ns: 0, read, written, writes: value(b"syscw: ")? })
 }
 
 #[cfg(test)]
@@ -92,18 +87,18 @@ mod tests {
         let own = std::fs::read_link("/proc/thread-self").unwrap();
         let mut own = Counters::from_here(&Path::new("/proc").join(own)).unwrap();
         let mut sum = 0_u64;
-        let mut used = Usage::default();
+        let mut used = Counted::default();
         while used.cpu_ns < 1_000_000 {
             sum = (0..10_000).fold(sum, |sum: u64, next| sum.wrapping_mul(31).wrapping_add(next));
             used = used.plus(&own.take().unwrap());
         }
         assert!(!std::fs::read("/proc/self/cmdline").unwrap().is_empty());
-        assert!(sum != 1 && own.take().unwrap().read_bytes > 0);
+        assert!(sum != 1 && own.take().unwrap().read > 0);
     }
 
     #[test]
     fn what_has_ended_used_at_least_what_was_seen() {
-        let seen = |cpu_ns, read_bytes| Usage { cpu_ns, read_bytes, ..Usage::default() };
+        let seen = |cpu_ns, read| Counted { cpu_ns, read, ..Counted::default() };
         let mut counters = Counters::whole(Path::new("/proc/self")).unwrap();
         counters.last = seen(1_000, 5_000);
         assert_eq!(counters.end(seen(1_500, 4_096)), seen(500, 0));
@@ -113,10 +108,14 @@ mod tests {
     fn the_kernel_s_text_is_read() {
         assert_eq!(number(b"48738554 1 2\n"), Some(48_738_554));
         assert_eq!((number(b""), number(b"x"), number(b"99999999999999999999")), (None, None, None));
-        assert_eq!(bytes(b"rchar: 12\nwchar: 7\nsyscr: 1\n"), Some((12, 7)));
-        assert_eq!(bytes(b"wchar: 7\n"), None);
+        let told = Counted { cpu_ns: 0, read: 12, written: 7, writes: 2 };
+        assert_eq!(calls(b"rchar: 12\nwchar: 7\nsyscr: 1\nsyscw: 2\nread_bytes: 0\n"), Some(told));
+        assert_eq!((calls(b"wchar: 7\n"), calls(b"rchar: 12\nwchar: 7\n")), (None, None));
         // As much as is read of the longest.
-        let longest = format!("rchar: {}\nwchar: {}\nsyscr: 1\n", u64::MAX, u64::MAX);
-        assert_eq!(bytes(&longest.as_bytes()[..MAX_TEXT]), Some((u64::MAX, u64::MAX)));
+        let most = u64::MAX;
+        let longest =
+            format!("rchar: {most}\nwchar: {most}\nsyscr: {most}\nsyscw: {most}\nread_bytes: {most}\n");
+        let told = Counted { cpu_ns: 0, read: most, written: most, writes: most };
+        assert_eq!(calls(&longest.as_bytes()[..MAX_TEXT]), Some(told));
     }
 }

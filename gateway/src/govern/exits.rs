@@ -11,7 +11,8 @@ use rustix::net::netlink::{GENERIC, SocketAddrNetlink};
 use rustix::net::{
     AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType, connect, recv, send, socket_with,
 };
-use tidegate_client::Usage;
+
+use super::share::Counted;
 
 /// Longer than any message of these: the longest has two records of some 600 bytes.
 const MAX_MESSAGE: usize = 4_096;
@@ -41,6 +42,7 @@ mod field {
     pub(super) const AC_STIME: usize = 160;
     pub(super) const READ_CHAR: usize = 216;
     pub(super) const WRITE_CHAR: usize = 224;
+    pub(super) const WRITE_SYSCALLS: usize = 240;
 }
 
 /// Hears of every process of this machine that ends from here on.
@@ -70,7 +72,7 @@ impl Exits {
     }
 
     /// The next process that has ended, and what it used; `None` when there is no other so far.
-    pub(super) fn next(&self) -> Option<(u32, Usage)> {
+    pub(super) fn next(&self) -> Option<(u32, Counted)> {
         loop {
             // What is no record is none of ours.
             if let Some(ended) = ended(&self.hear()?) {
@@ -118,7 +120,7 @@ fn request(kind: u16, command: u8, flags: u16, attribute: u16, text: &str) -> Op
 }
 
 /// The process that a message is about.
-fn ended(message: &[u8]) -> Option<(u32, Usage)> {
+fn ended(message: &[u8]) -> Option<(u32, Counted)> {
     let process = value(message.get(HEADERS..)?, TASKSTATS_TYPE_AGGR_PID)?;
     let pid = u32::from_ne_bytes(value(process, TASKSTATS_TYPE_PID)?.try_into().ok()?);
     let stats = value(process, TASKSTATS_TYPE_STATS)?;
@@ -131,8 +133,8 @@ fn ended(message: &[u8]) -> Option<(u32, Usage)> {
         0 => micros.saturating_mul(1_000),
         ns => ns,
     };
-    let (read_bytes, write_bytes) = (number(field::READ_CHAR)?, number(field::WRITE_CHAR)?);
-    Some((pid, Usage { cpu_ns, read_bytes, write_bytes, ..Usage::default() }))
+    let (read, written) = (number(field::READ_CHAR)?, number(field::WRITE_CHAR)?);
+    Some((pid, Counted { cpu_ns, read, written, writes: number(field::WRITE_SYSCALLS)? }))
 }
 
 /// The value of the first attribute of this type.
@@ -164,17 +166,20 @@ mod tests {
 
     #[test]
     fn a_record_is_read_and_what_is_cut_off_is_none() {
-        let mut stats = vec![0; 240];
-        for (at, number) in
-            [(field::CPU_RUN_VIRTUAL, 7_u64), (field::READ_CHAR, 2_048), (field::WRITE_CHAR, 9)]
-        {
+        let mut stats = vec![0; 248];
+        for (at, number) in [
+            (field::CPU_RUN_VIRTUAL, 7_u64),
+            (field::READ_CHAR, 2_048),
+            (field::WRITE_CHAR, 9),
+            (field::WRITE_SYSCALLS, 3),
+        ] {
             stats[at..at + 8].copy_from_slice(&number.to_ne_bytes());
         }
         let message = |stats: &[u8]| {
             let parts = [attribute(TASKSTATS_TYPE_PID, &41_u32.to_ne_bytes()), attribute(3, stats)].concat();
             [vec![0; HEADERS], attribute(6, &[]), attribute(TASKSTATS_TYPE_AGGR_PID, &parts)].concat()
         };
-        let used = Usage { cpu_ns: 7, read_bytes: 2_048, write_bytes: 9, ..Usage::default() };
+        let used = Counted { cpu_ns: 7, read: 2_048, written: 9, writes: 3 };
         assert_eq!(ended(&message(&stats)), Some((41, used)));
         // A kernel that does not account delays.
         stats[field::CPU_RUN_VIRTUAL] = 0;

@@ -17,8 +17,11 @@ mod policy;
 mod report;
 mod rules;
 mod running;
+mod share;
+mod spills;
 mod statements;
 mod subject;
+mod unowned;
 
 pub(crate) use backend::{Backend, Proof};
 pub(crate) use denied::Denied;
@@ -27,4 +30,6 @@ pub(crate) use known::{Known, SqlText};
 pub(crate) use own::{EXPLAINED_ROWS, explained, explained_columns, parse_own};
 pub use policy::{InTransaction, Policy, PolicyError, Principals};
 pub(crate) use running::{Ended, Progress, Running, Verdict};
+pub(crate) use share::Server;
 pub(crate) use subject::{Login, Subject};
+pub(crate) use unowned::Unowned;

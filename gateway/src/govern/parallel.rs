@@ -10,11 +10,11 @@ use std::path::PathBuf;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use tidegate_client::Usage;
 use tokio::time::Instant;
 
 use super::counters::Counters;
 use super::exits::Exits;
+use super::share::Counted;
 use crate::alarm::Alarm;
 use crate::clock::after;
 
@@ -39,7 +39,7 @@ pub(super) struct Workers {
     /// While there are any.
     exits: Option<Exits>,
     /// By workers, since it was last asked.
-    used: Usage,
+    used: Counted,
     alarm: Alarm,
     /// The next look at the statement that runs.
     next: Option<Instant>,
@@ -57,7 +57,7 @@ impl Workers {
             found: BTreeMap::new(),
             others: BTreeSet::from([leader]),
             exits: None,
-            used: Usage::default(),
+            used: Counted::default(),
             alarm: Alarm::new(),
             next: None,
             pause: FIRST,
@@ -65,11 +65,13 @@ impl Workers {
         }
     }
 
-    /// Looks for them when it is time, while a statement runs that began then.
-    pub(super) fn poll(&mut self, cx: &mut Context<'_>, began: Instant) {
+    /// Looks for them when it is time, while a statement runs that began then; whether it was.
+    pub(super) fn poll(&mut self, cx: &mut Context<'_>, began: Instant) -> bool {
+        let mut looked = false;
         loop {
             let next = *self.next.get_or_insert_with(|| after(began, FIRST));
-            let Poll::Ready(now) = self.alarm.poll(cx, next) else { return };
+            let Poll::Ready(now) = self.alarm.poll(cx, next) else { return looked };
+            looked = true;
             self.find();
             self.count();
             self.pause = if self.had_some { OFTEN } else { self.pause.saturating_mul(2).min(SELDOM) };
@@ -77,14 +79,19 @@ impl Workers {
         }
     }
 
+    /// Those that work now, as far as they were found.
+    pub(super) fn processes(&self) -> impl Iterator<Item = u32> + '_ {
+        self.found.keys().copied()
+    }
+
     /// The statement has ended: what was used since the last time. None of its workers is left.
-    pub(super) fn end(&mut self) -> Usage {
+    pub(super) fn end(&mut self) -> Counted {
         (self.next, self.pause, self.had_some) = (None, FIRST, false);
         self.take()
     }
 
     /// What was used since the last time.
-    pub(super) fn take(&mut self) -> Usage {
+    pub(super) fn take(&mut self) -> Counted {
         self.count();
         std::mem::take(&mut self.used)
     }

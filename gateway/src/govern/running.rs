@@ -12,6 +12,7 @@ use super::case::{Case, Grounds};
 use super::denied::Denied;
 use super::guess::guess;
 use super::rules::{Action, Limit};
+use super::share::Work;
 use super::statements::{Outcome, Record};
 use crate::clock;
 
@@ -212,6 +213,12 @@ impl Running {
         {
             self.case.convict(self.group.name(), &Action::DryRun, Grounds::Rule(rule));
         }
+    }
+
+    /// What it has done so far, for whoever reads the server's counters.
+    pub(crate) fn work(&self, progress: Progress) -> Work {
+        let kind = self.case.template.kind();
+        Work { kind, rows: progress.changed_rows, sent: progress.bytes_in }
     }
 
     /// The template of its text.

@@ -1,16 +1,17 @@
 //! The server's thread behind a connection, when it runs on this machine.
 
 use std::path::Path;
+use std::sync::Arc;
 
 use super::control::Thread;
-use crate::govern::Backend;
+use crate::govern::{Backend, Server, Unowned};
 
 /// Names of the server's process.
 const SERVERS: [&str; 3] = ["mariadbd", "mysqld", "mysqld-debug"];
 
 /// Counters of `thread`, provided that it belongs to a database server on this machine: a thread of the same number
 /// proves nothing when the database is elsewhere.
-pub(super) fn backend(thread: &Thread) -> Option<Backend> {
+pub(super) fn backend(thread: &Thread, server: Server, unowned: &Arc<Unowned>) -> Option<Backend> {
     let here = std::fs::read_to_string("/proc/sys/kernel/hostname").ok()?;
     if here.trim_end() != thread.host {
         return None;
@@ -22,7 +23,7 @@ pub(super) fn backend(thread: &Thread) -> Option<Backend> {
     if !SERVERS.contains(&name.trim_end()) {
         return None;
     }
-    Backend::thread(pid, thread.tid)
+    Backend::thread(pid, thread.tid, server, unowned)
 }
 
 #[cfg(test)]
@@ -33,7 +34,8 @@ mod tests {
     fn a_thread_of_another_machine_or_program_is_not_metered() {
         let host = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap().trim_end().to_owned();
         let own = Thread { tid: std::process::id(), host };
-        assert!(backend(&own).is_none(), "a test is no server");
-        assert!(backend(&Thread { host: "elsewhere".into(), ..own }).is_none());
+        let counted = |thread: &Thread| backend(thread, Server::MySql, &Arc::default()).is_some();
+        assert!(!counted(&own), "a test is no server");
+        assert!(!counted(&Thread { host: "elsewhere".into(), ..own }));
     }
 }

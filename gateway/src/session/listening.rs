@@ -9,7 +9,7 @@ use tokio::sync::watch;
 use tokio_rustls::{TlsAcceptor, TlsConnector};
 
 use super::Later;
-use crate::govern::Governor;
+use crate::govern::{Governor, Unowned};
 use crate::keepalive::Keepalive;
 use crate::stream::Stream;
 use crate::tls;
@@ -18,6 +18,8 @@ use crate::upstream::{Place, Upstream};
 /// See the module.
 pub(crate) struct Listening {
     pub(crate) governor: Arc<Governor>,
+    /// What sessions of the server wrote for others.
+    pub(crate) unowned: Arc<Unowned>,
     pub(crate) upstream: Upstream,
     pub(crate) acceptor: Option<TlsAcceptor>,
     pub(crate) connector: Option<TlsConnector>,

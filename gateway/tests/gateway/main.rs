@@ -11,6 +11,8 @@ mod halves;
 #[cfg(test)]
 mod keepalive;
 #[cfg(test)]
+mod kernel;
+#[cfg(test)]
 mod mysql;
 #[cfg(test)]
 mod postgres;

@@ -299,7 +299,9 @@ impl Session {
 
     fn count_answered(&mut self) -> Option<crate::govern::Ended> {
         let Answered { running, progress, failed } = self.answered.take()?;
-        let counted = self.backend.as_mut().map(Backend::end);
+        let work = running.work(progress);
+        let goes_on = self.machine.in_transaction();
+        let counted = self.backend.as_mut().map(|backend| backend.end(&work, goes_on));
         Some(running.end(counted, progress, failed))
     }
 

@@ -8,7 +8,7 @@ use super::super::control::ControlError;
 use super::super::step;
 use super::super::thread;
 use super::{Killed, Session};
-use crate::govern::{Backend, Progress, Verdict};
+use crate::govern::{Progress, Server, Verdict};
 use crate::session::Due;
 
 /// Attempts, a second apart, after which a server that does not kill a statement loses its client.
@@ -22,10 +22,11 @@ impl Session {
         }
         let (shared, connection) = (Arc::clone(&self.shared), self.connection);
         let is_mariadb = login.server_version.contains("MariaDB");
+        let server = if is_mariadb { Server::MariaDb } else { Server::MySql };
         self.finding = Some(Box::pin(async move {
             let control = shared.control.as_ref()?;
             match control.thread(connection, is_mariadb).await {
-                Ok(found) => found.as_ref().and_then(thread::backend),
+                Ok(found) => thread::backend(&found?, server, &shared.listening.unowned),
                 Err(error) => {
                     tracing::warn!(%error, "the server's thread is not known; costs are estimated");
                     None
@@ -59,11 +60,13 @@ impl Session {
             moved = true;
             self.look(due);
         }
+        if let (Some(admitted), Some(backend)) = (self.admitted.front(), &mut self.backend) {
+            backend.poll(cx, admitted.running.began());
+        }
         moved
     }
 
     fn look(&mut self, due: Due) {
-        let counted = self.backend.as_mut().map(Backend::take);
         let governor = &self.shared.listening.governor;
         let spared = self.machine.in_transaction() && governor.owes_in_transactions();
         let (Some(seen), Some(admitted)) = (self.machine.progress(), self.admitted.front_mut()) else {
@@ -75,6 +78,8 @@ impl Session {
             bytes_in: seen.request_bytes,
             bytes_out: seen.response_bytes,
         };
+        let work = admitted.running.work(progress);
+        let counted = self.backend.as_mut().map(|backend| backend.take(&work));
         let verdict = admitted.running.look(counted, progress);
         self.pace.obey(&verdict, admitted.running.cools_down(), spared, admitted.running.patience());
         if let Verdict::Dies(denied) = verdict {

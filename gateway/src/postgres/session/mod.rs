@@ -196,7 +196,8 @@ impl Session {
         self.ends.logged_in();
         if let Some(key) = self.talk.key() {
             self.shared.cancels.enter(key.clone(), &self.wanted_cancel);
-            self.backend = Backend::postgres(key.pid(), self.link.server_proof());
+            let unowned = &self.shared.listening.unowned;
+            self.backend = Backend::postgres(key.pid(), self.link.server_proof(), unowned);
         }
         if self.backend.is_none() {
             tracing::debug!(
@@ -250,17 +251,19 @@ impl Session {
     /// A statement that is explained has run, and more of its unit follows.
     fn tell_costs(&mut self, formats: &[bool]) {
         self.count_answered();
-        let counted = self.backend.as_mut().map(Backend::take);
         let Some(unit) = self.talk.current() else { return };
         let progress = unit.progress;
         let Some(running) = &mut unit.running else { return };
+        let counted = self.backend.as_mut().map(|backend| backend.take(&running.work(progress)));
         let table = explained(&running.so_far(counted, progress));
         self.link.to_client.add(&own::rows(&table, formats));
     }
 
     fn end(&mut self, unit: Unit<Box<Running>>) -> Option<crate::govern::Ended> {
         let running = unit.running?;
-        let counted = self.backend.as_mut().map(Backend::end);
+        let work = running.work(unit.progress);
+        let goes_on = self.talk.in_transaction();
+        let counted = self.backend.as_mut().map(|backend| backend.end(&work, goes_on));
         Some(running.end(counted, unit.progress, unit.failed))
     }
 

@@ -5,7 +5,7 @@ use std::task::{Context, Poll};
 
 use super::super::message;
 use super::Session;
-use crate::govern::{Backend, Verdict};
+use crate::govern::Verdict;
 use crate::session::Due;
 
 impl Session {
@@ -38,12 +38,12 @@ impl Session {
     }
 
     fn look(&mut self, due: Due) {
-        let counted = self.backend.as_mut().map(Backend::take);
         let governor = &self.shared.listening.governor;
         let spared = self.talk.in_transaction() && governor.owes_in_transactions();
         let Some(unit) = self.talk.current() else { return };
         let progress = unit.progress;
         let Some(running) = &mut unit.running else { return };
+        let counted = self.backend.as_mut().map(|backend| backend.take(&running.work(progress)));
         let verdict = running.look(counted, progress);
         self.pace.obey(&verdict, running.cools_down(), spared, running.patience());
         if let Verdict::Dies(denied) = verdict {

@@ -6,5 +6,6 @@ mod names;
 mod passed;
 mod runaways;
 mod sha2;
+mod shares;
 pub(crate) mod stage;
 mod tls;

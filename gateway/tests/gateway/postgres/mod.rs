@@ -9,5 +9,6 @@ mod newer;
 mod parallel;
 mod passed;
 mod runaways;
+mod shares;
 pub(crate) mod stage;
 mod tls;

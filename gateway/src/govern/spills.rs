@@ -1,0 +1,97 @@
+//! PostgreSQL's temporary files: what a process has open of them, as `/proc` shows it to the same user and to root. A
+//! file is kept open here until its statement has ended, as its size at its end tells what was written to it.
+
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::os::unix::fs::MetadataExt as _;
+
+use super::backend::process;
+
+/// Files of one session that are followed; a join of more parts than that is followed in part.
+const MAX_FILES: usize = 64;
+/// In the path of each.
+const FOLDER: &str = "/pgsql_tmp/";
+
+/// See the module.
+#[derive(Debug, Default)]
+pub(super) struct Spills(BTreeMap<(u64, u64), Spill>);
+
+#[derive(Debug)]
+struct Spill {
+    file: File,
+    /// Its size when the statement began.
+    before: u64,
+}
+
+impl Spills {
+    /// Looks for more of them among the files of this process.
+    pub(super) fn find(&mut self, pid: u32) {
+        let Ok(open) = std::fs::read_dir(process(pid).join("fd")) else { return };
+        for path in open.flatten().map(|entry| entry.path()) {
+            let is_one = std::fs::read_link(&path).is_ok_and(|link| link.to_string_lossy().contains(FOLDER));
+            if self.0.len() >= MAX_FILES || !is_one {
+                continue;
+            }
+            // Opened first, so that what is looked at stays the same file.
+            if let Ok(file) = File::open(&path)
+                && let Ok(data) = file.metadata()
+            {
+                self.0.entry((data.dev(), data.ino())).or_insert(Spill { file, before: 0 });
+            }
+        }
+    }
+
+    /// By how many bytes they have grown since the statement began.
+    pub(super) fn grown(&self) -> u64 {
+        let grown = |spill: &Spill| spill.size().saturating_sub(spill.before);
+        self.0.values().map(grown).fold(0, u64::saturating_add)
+    }
+
+    /// The statement has ended. What is left of them, such as a cursor's, was its work and not the next one's.
+    pub(super) fn end(&mut self) {
+        self.0.retain(|_, spill| {
+            spill.before = spill.size();
+            spill.file.metadata().is_ok_and(|data| data.nlink() > 0)
+        });
+    }
+}
+
+impl Spill {
+    fn size(&self) -> u64 {
+        self.file.metadata().map_or(self.before, |data| data.len())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Write as _;
+
+    use super::*;
+
+    #[test]
+    fn temporary_files_of_a_process_are_followed_to_their_ends() {
+        let folder = tempfile::tempdir().unwrap();
+        let temporary = folder.path().join("pgsql_tmp");
+        std::fs::create_dir(&temporary).unwrap();
+        let make = |name: &str| File::create(temporary.join(name)).unwrap();
+        let (mut spills, own) = (Spills::default(), std::process::id());
+        let (mut one, mut cursor) = (make("pgsql_tmp1.0"), make("pgsql_tmp1.1"));
+        let mut table = File::create(folder.path().join("16384")).unwrap();
+        table.write_all(&[0; 5_000]).unwrap();
+        one.write_all(&[0; 100]).unwrap();
+        spills.find(own);
+        spills.find(own);
+        assert_eq!(spills.grown(), 100);
+        one.write_all(&[0; 50]).unwrap();
+        cursor.write_all(&[0; 7]).unwrap();
+        std::fs::remove_file(temporary.join("pgsql_tmp1.0")).unwrap();
+        drop(one);
+        assert_eq!(spills.grown(), 157);
+        // What is left of a statement is not the next one's.
+        spills.end();
+        assert_eq!(spills.grown(), 0);
+        cursor.write_all(&[0; 3]).unwrap();
+        spills.find(own);
+        assert_eq!(spills.grown(), 3);
+    }
+}

@@ -1,0 +1,59 @@
+//! Bytes that sessions of one server wrote and that their own work does not explain, until somebody's does. What is left
+//! belongs to nobody: the work of background processes, of sessions that do not come through the gateway, or what cannot
+//! be told.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use prometheus_client::metrics::counter::Counter;
+
+/// See the module. Both only grow.
+#[derive(Debug, Default)]
+pub(crate) struct Unowned {
+    given: AtomicU64,
+    taken: AtomicU64,
+    /// The same of all servers, for whoever watches.
+    given_in_all: Counter,
+    taken_in_all: Counter,
+}
+
+impl Unowned {
+    /// Of one more server, with what is counted of all.
+    pub(crate) fn counted_by(given_in_all: Counter, taken_in_all: Counter) -> Self {
+        Self { given_in_all, taken_in_all, ..Self::default() }
+    }
+
+    /// All that was ever given.
+    pub(super) fn given(&self) -> u64 {
+        self.given.load(Ordering::Relaxed)
+    }
+
+    /// So many bytes were written for others.
+    pub(super) fn give(&self, bytes: u64) {
+        if bytes > 0 {
+            self.given.fetch_add(bytes, Ordering::Relaxed);
+            self.given_in_all.inc_by(bytes);
+        }
+    }
+
+    /// At most so many bytes were written by others for somebody whose work began when so many had been given; returns
+    /// how many are left for it.
+    pub(super) fn take(&self, bytes: u64, since: u64) -> u64 {
+        if bytes == 0 {
+            return 0;
+        }
+        let given = self.given();
+        let most = |taken: u64| bytes.min(given.saturating_sub(taken)).min(given.saturating_sub(since));
+        let more = |taken: u64| Some(taken.saturating_add(most(taken)));
+        let Ok(before) = self.taken.fetch_update(Ordering::Relaxed, Ordering::Relaxed, more) else {
+            return 0;
+        };
+        self.taken_in_all.inc_by(most(before));
+        most(before)
+    }
+
+    /// What belongs to nobody so far.
+    #[cfg(test)]
+    pub(super) fn left(&self) -> u64 {
+        self.given() - self.taken.load(Ordering::Relaxed)
+    }
+}
