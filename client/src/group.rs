@@ -170,6 +170,12 @@ impl Group {
         self.cell.pays_within().map(|span| Duration::from_micros(span.0))
     }
 
+    /// How long the group takes to pay what it owes on this node, at the rate that it was leased last; nothing when it
+    /// owes nothing. `None` when it owes and was never leased any.
+    pub fn debt_within(&self) -> Option<Duration> {
+        self.cell.debt_within().map(|span| Duration::from_micros(span.0))
+    }
+
     /// RU in this node's bucket of the group, but for what was spent in the last tenth of a second; `None` when the
     /// group is unlimited. Cheaper than [`Group::state`], which counts everything up to this moment.
     pub fn remaining(&self) -> Option<Ru> {

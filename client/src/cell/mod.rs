@@ -423,6 +423,11 @@ impl GroupCell {
         within.flatten()
     }
 
+    /// How long it takes to pay what it owes, at the same rate.
+    pub(crate) fn debt_within(self: &Arc<Self>) -> Option<Span> {
+        self.if_awake(|state, now| state.leased.time_for(state.node.state(now).debt)).unwrap_or(Some(Span(0)))
+    }
+
     /// RU in the bucket, but for what threads spent in the last tenth of a second; `None` when unlimited.
     pub(crate) fn remaining(&self) -> Option<Ru> {
         let micro = self.remaining.load(Ordering::Relaxed);

@@ -68,6 +68,16 @@ impl Denied {
         Self { code, message, hint }
     }
 
+    /// The same inside a transaction, which nobody has ended.
+    pub(super) fn in_transaction(mut self) -> Self {
+        if !self.hint.is_empty() {
+            self.hint.push(' ');
+        }
+        self.hint
+            .push_str("The transaction is still open and holds its locks; COMMIT and ROLLBACK do not wait.");
+        self
+    }
+
     /// No group could be found for the login.
     pub(crate) fn no_group(error: &GroupError) -> Self {
         Self {

@@ -3,6 +3,7 @@
 use std::fmt;
 use std::pin::Pin;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use tidegate_client::{Client, Group, GroupName, Permit, Refused, Ru, Unconfirmed};
@@ -74,6 +75,7 @@ struct Request {
     case: Case,
     convicted: Option<Action>,
     estimate: Ru,
+    in_transaction: bool,
 }
 
 impl Governor {
@@ -146,7 +148,8 @@ impl Governor {
             Some(name) => self.client.group(&name).await.ok(),
             None => None,
         };
-        Ok(Subject { login: Arc::new(login), bound, named, chosen: None, is_admin, may_switch })
+        let ended = Arc::default();
+        Ok(Subject { login: Arc::new(login), bound, named, chosen: None, is_admin, may_switch, ended })
     }
 
     /// A handle of a group that probably exists.
@@ -191,6 +194,7 @@ impl Governor {
         text: SqlText<'_>,
         in_transaction: bool,
     ) -> Admission {
+        let ended_before = subject.ended.swap(false, Ordering::Relaxed);
         let hint = template.resource_group().filter(|_| subject.may_switch);
         let hinted = hint.and_then(|name| self.group(name));
         let group = hinted.clone().unwrap_or_else(|| subject.group());
@@ -205,6 +209,7 @@ impl Governor {
             },
             convicted: None,
             estimate: self.estimate(group.name(), template),
+            in_transaction,
         };
         if let Err(denied) = request.judge(&group) {
             return Admission::Denied(denied);
@@ -217,9 +222,12 @@ impl Governor {
         if let Some(refused @ Refused::ShutDown { .. }) = obstacle {
             return Admission::Denied(Denied::refused(&refused, &payer, Duration::ZERO));
         }
-        let others_wait = in_transaction && self.policy.in_transaction == InTransaction::Owe;
+        let ends = in_transaction && !ended_before && ends_transaction(template);
+        let others_wait = in_transaction
+            && (self.lets_owe(&payer) || (ends && self.policy.in_transaction == InTransaction::OweSome));
         let no_lease = matches!(obstacle, Some(Refused::Unavailable { .. }));
         if others_wait || (no_lease && self.policy.admit_without_lease) {
+            subject.ended.store(ends, Ordering::Relaxed);
             let permit = payer.owe().into_owned();
             return Admission::Now(Box::new(request.run(group, payer, permit, Duration::ZERO)));
         }
@@ -231,9 +239,15 @@ impl Governor {
         Admission::Wait(Box::pin(request.wait(group, payer, fallback)))
     }
 
-    /// Whether statements inside a transaction run on debt.
-    pub(crate) fn owes_in_transactions(&self) -> bool {
-        self.policy.in_transaction == InTransaction::Owe
+    /// Whether statements inside a transaction run on debt of this group now.
+    pub(super) fn lets_owe(&self, payer: &Group) -> bool {
+        match self.policy.in_transaction {
+            InTransaction::Owe => true,
+            InTransaction::OweSome => {
+                payer.debt_within().is_some_and(|within| within <= self.policy.max_debt)
+            }
+            InTransaction::Wait => false,
+        }
     }
 
     /// The rule of a group.
@@ -291,6 +305,15 @@ impl Governor {
         }
         self.client.shutdown().await.unconfirmed
     }
+}
+
+/// Whether this ends a transaction, and is all of its text: what follows it is to be admitted by itself.
+fn ends_transaction(template: &Template) -> bool {
+    let text = template.text();
+    let mut words = text.split_ascii_whitespace().map(str::to_ascii_uppercase);
+    let first = words.next().unwrap_or_default();
+    let ends = matches!(first.as_str(), "COMMIT" | "ROLLBACK" | "END" | "ABORT");
+    ends && !text.contains(';') && !words.any(|word| word == "TO" || word == "CHAIN")
 }
 
 impl Request {
@@ -353,9 +376,38 @@ impl Request {
                 }
                 Err(refused) => {
                     self.case.governor.count_throttled(&group, &self.case.template, waited);
-                    return Err(Denied::refused(&refused, &payer, waited));
+                    let denied = Denied::refused(&refused, &payer, waited);
+                    return Err(if self.in_transaction { denied.in_transaction() } else { denied });
                 }
             }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_ends_a_transaction_and_nothing_else_is_told_by_its_text() {
+        let ends = |text: &str| {
+            [SqlDialect::PostgreSql, SqlDialect::MySql]
+                .map(|dialect| ends_transaction(&Template::new(dialect, text)))
+        };
+        for text in ["commit", "COMMIT WORK", "rollback", " /* x */ Rollback ; ", "commit transaction"] {
+            assert_eq!(ends(text), [true; 2], "{text}");
+        }
+        assert!(ends("end")[0] && ends("abort")[0]);
+        for text in [
+            "commit; select 1",
+            "rollback; begin; select 1",
+            "rollback to savepoint a",
+            "commit and chain",
+            "begin",
+            "select 'commit'",
+            "",
+        ] {
+            assert_eq!(ends(text), [false; 2], "{text}");
         }
     }
 }

@@ -5,9 +5,12 @@ use std::time::Duration;
 /// What a statement inside an open transaction does when its group has no tokens.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum InTransaction {
-    /// It runs, and the group owes the cost: whoever waits for the locks of the transaction must not wait for tokens
-    /// of another group.
+    /// It runs, and the group owes the cost, as long as it pays what it owes already within [`Policy::max_debt`]; then
+    /// it waits like any other. What ends the transaction does not wait.
     #[default]
+    OweSome,
+    /// It runs, and the group owes the cost, however much that comes to: whoever waits for the locks of the transaction
+    /// never waits for tokens of another group, and the group exceeds its rate for as long.
     Owe,
     /// It waits like any other.
     Wait,
@@ -78,6 +81,9 @@ pub struct Policy {
     pub max_wait: Duration,
     /// Statements inside a transaction.
     pub in_transaction: InTransaction,
+    /// What a group may owe on this gateway when a statement inside a transaction is let through, as the time in which
+    /// it pays that.
+    pub max_debt: Duration,
     /// Let statements run unmetered in advance while no lease can be had; they are charged all the same. Otherwise
     /// they wait and fail.
     pub admit_without_lease: bool,
@@ -94,6 +100,9 @@ impl Default for Policy {
         Self {
             max_wait: Duration::from_secs(10),
             in_transaction: InTransaction::default(),
+            // As much as the default burst of a group. With half of it small transactions begin to wait while they hold
+            // locks; twice as much is felt by neighbours.
+            max_debt: Duration::from_secs(1),
             admit_without_lease: false,
             admins: Principals::default(),
             switchers: Principals::default(),

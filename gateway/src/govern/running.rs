@@ -165,6 +165,11 @@ impl Running {
         self.convicted == Some(Action::Cooldown)
     }
 
+    /// Whether it may go on on debt of its group, inside a transaction.
+    pub(crate) fn may_owe(&self) -> bool {
+        self.case.governor.lets_owe(&self.payer)
+    }
+
     /// How long its group has it wait at most.
     pub(crate) fn patience(&self) -> Duration {
         self.case.governor.max_wait(self.group.name())

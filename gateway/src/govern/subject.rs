@@ -1,6 +1,7 @@
 //! Who pays for a session: the group its login is bound to, or one it has chosen.
 
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 
 use tidegate_client::{Group, Resolved};
 use tidegate_cost_model::{SqlDialect, Template};
@@ -27,6 +28,9 @@ pub(crate) struct Subject {
     pub(crate) chosen: Option<Group>,
     pub(crate) is_admin: bool,
     pub(crate) may_switch: bool,
+    /// Its last statement was let through because it ended a transaction: the next one is not, as a unit of the
+    /// protocol may have more behind its first.
+    pub(crate) ended: Arc<AtomicBool>,
 }
 
 impl Login {

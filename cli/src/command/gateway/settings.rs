@@ -43,9 +43,12 @@ pub(super) struct Settings {
     /// Longest wait of a statement for admission [default: 10s].
     #[arg(long, value_name = "TIME")]
     max_wait: Option<Time>,
-    /// Statements inside a transaction when their group has no tokens [default: owe].
+    /// Statements inside a transaction when their group has no tokens [default: owe-some].
     #[arg(long, value_enum, value_name = "WHAT")]
     in_transaction: Option<WhileLocked>,
+    /// With owe-some: what a group may owe when they are let through, as the time in which it pays that [default: 1s].
+    #[arg(long, value_name = "TIME")]
+    max_debt: Option<Time>,
     /// Let statements run while no lease can be had from a controller; otherwise they wait and fail.
     #[arg(long)]
     admit_without_lease: bool,
@@ -101,8 +104,10 @@ pub(super) struct Settings {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 enum WhileLocked {
-    /// It runs and its group owes, since others wait for its locks.
+    /// It runs and its group owes, up to --max-debt; then it waits like others, but for COMMIT and ROLLBACK.
     #[default]
+    OweSome,
+    /// It runs and its group owes, however much: nobody who waits for its locks waits for tokens, and the cap is left.
     Owe,
     /// It waits like others.
     Wait,
@@ -160,6 +165,7 @@ impl Settings {
             journal: self.journal.or(file.journal),
             max_wait: self.max_wait.or(file.max_wait),
             in_transaction: self.in_transaction.or(file.in_transaction),
+            max_debt: self.max_debt.or(file.max_debt),
             admit_without_lease: self.admit_without_lease || file.admit_without_lease,
             admin: list(self.admin, file.admin),
             switcher: list(self.switcher, file.switcher),
@@ -186,9 +192,11 @@ impl Settings {
         let policy = Policy {
             max_wait: time(self.max_wait, Policy::default().max_wait),
             in_transaction: match self.in_transaction.unwrap_or_default() {
+                WhileLocked::OweSome => InTransaction::OweSome,
                 WhileLocked::Owe => InTransaction::Owe,
                 WhileLocked::Wait => InTransaction::Wait,
             },
+            max_debt: time(self.max_debt, Policy::default().max_debt),
             admit_without_lease: self.admit_without_lease,
             admins: principals(&self.admin)?,
             switchers: principals(&self.switcher)?,
@@ -294,7 +302,8 @@ mod tests {
         identity = "gw-1"
         journal = "/var/lib/tidegate"
         max_wait = "3s"
-        in_transaction = "wait"
+        in_transaction = "owe-some"
+        max_debt = "2s"
         admit_without_lease = true
         admin = ["root", "ann@shop"]
         switcher = ["bob"]
@@ -318,7 +327,7 @@ mod tests {
         let flags = flags(
             "--upstream postgres://db --upstream mysql://tidegate:secret@db:3307 --listen 127.0.0.1:1 \
              --listen 127.0.0.1:2 --controller http://127.0.0.1:7420 --controller http://127.0.0.2:7420 \
-             --identity gw-1 --journal /var/lib/tidegate --max-wait 3s --in-transaction wait \
+             --identity gw-1 --journal /var/lib/tidegate --max-wait 3s --in-transaction owe-some --max-debt 2s \
              --admit-without-lease --admin root,ann@shop --switcher bob --anybody-switches --threads 4 \
              --max-sessions 10 --login-timeout 5s --keepalive 30s --grace 1m --tls-cert cert.pem --tls-key key.pem \
              --no-self-signed --upstream-ca ca.pem --metrics 127.0.0.1:7431 --allow-remote --refuse-local-infile",
@@ -330,6 +339,8 @@ mod tests {
         assert_eq!(config.listeners.len(), 2);
         assert_eq!((config.grace, config.max_sessions), (Duration::from_secs(60), 10));
         assert_eq!(config.keepalive, Duration::from_secs(30));
+        let debt = (config.policy.in_transaction, config.policy.max_debt);
+        assert_eq!(debt, (InTransaction::OweSome, Duration::from_secs(2)));
         assert!(!config.self_signed && Config::default().self_signed);
     }
 

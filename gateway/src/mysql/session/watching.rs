@@ -67,8 +67,7 @@ impl Session {
     }
 
     fn look(&mut self, due: Due) {
-        let governor = &self.shared.listening.governor;
-        let spared = self.machine.in_transaction() && governor.owes_in_transactions();
+        let in_transaction = self.machine.in_transaction();
         let (Some(seen), Some(admitted)) = (self.machine.progress(), self.admitted.front_mut()) else {
             return;
         };
@@ -81,6 +80,7 @@ impl Session {
         let work = admitted.running.work(progress);
         let counted = self.backend.as_mut().map(|backend| backend.take(&work));
         let verdict = admitted.running.look(counted, progress);
+        let spared = in_transaction && admitted.running.may_owe();
         self.pace.obey(&verdict, admitted.running.cools_down(), spared, admitted.running.patience());
         if let Verdict::Dies(denied) = verdict {
             let refusal = Refusal::from(&denied);

@@ -38,13 +38,13 @@ impl Session {
     }
 
     fn look(&mut self, due: Due) {
-        let governor = &self.shared.listening.governor;
-        let spared = self.talk.in_transaction() && governor.owes_in_transactions();
+        let in_transaction = self.talk.in_transaction();
         let Some(unit) = self.talk.current() else { return };
         let progress = unit.progress;
         let Some(running) = &mut unit.running else { return };
         let counted = self.backend.as_mut().map(|backend| backend.take(&running.work(progress)));
         let verdict = running.look(counted, progress);
+        let spared = in_transaction && running.may_owe();
         self.pace.obey(&verdict, running.cools_down(), spared, running.patience());
         if let Verdict::Dies(denied) = verdict {
             self.talk.killed(message::error(&denied));

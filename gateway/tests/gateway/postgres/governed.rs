@@ -37,7 +37,11 @@ async fn groups_are_made_bound_and_changed_over_the_same_connection() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_group_in_debt_refuses_others_spares_transactions_and_keeps_sessions_usable() {
-    let stage = Stage::with(|config| config.policy.max_wait = Duration::from_secs(2)).await;
+    let stage = Stage::with(|config| {
+        config.policy.max_wait = Duration::from_secs(2);
+        config.policy.in_transaction = InTransaction::Owe;
+    })
+    .await;
     let (admin, ann, locking) = (stage.admin().await, stage.ann().await, stage.ann().await);
     admin.batch_execute("create resource group tiny ru_per_sec = 2").await.unwrap();
     admin.batch_execute("alter user ann resource group tiny").await.unwrap();

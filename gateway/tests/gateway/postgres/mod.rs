@@ -12,3 +12,4 @@ mod runaways;
 mod shares;
 pub(crate) mod stage;
 mod tls;
+mod transactions;
