@@ -140,6 +140,18 @@ pub const FAMILIES: &[Family] = &[
         run: gateway::cap,
     },
     Family {
+        name: "gateway-load",
+        about: "inserts beside a bulk load of another group, beside the same without a gateway",
+        on_request: true,
+        run: gateway::load_beside,
+    },
+    Family {
+        name: "gateway-transaction",
+        about: "a capped group that does all inside transactions, and its neighbour",
+        on_request: true,
+        run: gateway::transaction,
+    },
+    Family {
         name: "gateway-cpu",
         about: "CPU time that the gateway charges, beside what the servers count",
         on_request: true,

@@ -7,12 +7,16 @@ mod copy;
 mod cpu;
 mod kill;
 mod load;
+mod load_beside;
 mod mysql;
 mod postgres;
 mod stage;
+mod transaction;
 
 pub use cap::run as cap;
 pub use cpu::run as cpu;
 pub use kill::run as kill;
+pub use load_beside::run as load_beside;
 pub use mysql::run as mysql;
 pub use postgres::run as postgres;
+pub use transaction::run as transaction;
