@@ -135,6 +135,11 @@ impl MySql {
         mariadb::run(&mut self.site, &mut server, &self.version.options)
     }
 
+    /// Its process; zero when it does not run.
+    pub fn pid(&self) -> u32 {
+        self.site.pid()
+    }
+
     /// Where it listens on the loopback address.
     pub fn port(&self) -> u16 {
         self.site.port

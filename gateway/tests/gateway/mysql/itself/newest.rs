@@ -3,11 +3,13 @@
 use std::process::Command;
 
 use mysql_async::prelude::Queryable as _;
+use tidegate_gateway::Config;
 use tidegate_tests::servers::{MySql, ROOT};
 use tokio::task::block_in_place;
 
 use super::super::passed::SCRIPT;
-use super::super::stage::value;
+use super::super::shares::beside;
+use super::super::stage::{login, value};
 use super::{Stage, are_governed};
 use crate::common::{self, eventually};
 use crate::drivers::{self, python_with};
@@ -87,4 +89,26 @@ async fn its_statements_are_counted_by_the_kernel_and_governed() {
     assert!(ann.reset().await.unwrap());
     assert_eq!(value::<Option<u32>>(&mut ann, "select @mine").await, None);
     are_governed(&mut admin, &mut ann).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn who_commits_beside_a_bulk_load_pays_for_its_own_log_only() {
+    let stage = Stage::of(|| MySql::newest_with(&["--innodb-flush-log-at-trx-commit=1"])).await;
+    let page = |config: &mut Config| config.metrics = Some("127.0.0.1:0".parse().unwrap());
+    let gateway = stage.gateway("counting", page).await;
+    let port = gateway.addresses[0].port();
+    let mut root = stage.session(ROOT).await;
+    let sessions = [login(port, "shop", ("ann", "ann")).await, login(port, "shop", ROOT).await];
+    let mut threads = [String::new(), String::new()];
+    for (session, thread) in sessions.iter().zip(&mut threads) {
+        let of = format!(
+            "select thread_os_id from performance_schema.threads where processlist_id = {}",
+            session.id()
+        );
+        *thread = format!("{}/task/{}", stage.server.pid(), value::<u32>(&mut root, &of).await);
+    }
+    let [small, bulk] = sessions;
+    let load = "insert into big select a.seq * 100000 + b.seq, sha2(b.seq, 256)
+        from seq_1_to_20000 b join seq_1_to_100000 a on a.seq <= 20";
+    beside(&gateway, small, bulk, load, threads).await;
 }
