@@ -124,6 +124,8 @@ pub(crate) struct Unit<R> {
     /// A prepared statement of it resets all settings.
     pub(crate) runs_reset: bool,
     simple: bool,
+    /// Rows are on their way out, by `COPY`, which its end counts.
+    copies_out: bool,
     /// Its `Sync` has been sent, or it needs none.
     closed: bool,
     /// What the client is told in place of the server's "canceling statement".
@@ -214,6 +216,7 @@ impl<R> Unit<R> {
             reset: None,
             runs_reset: false,
             simple,
+            copies_out: false,
             closed: simple,
             killed: None,
         }

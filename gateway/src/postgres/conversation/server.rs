@@ -94,10 +94,17 @@ impl<R, O> Conversation<R, O> {
                 unit.progress.sent_rows = unit.progress.sent_rows.saturating_add(1);
                 self.withheld |= hides;
             }
-            (b'T' | b'I' | b'n' | b'H' | b'c', Some(_)) => self.withheld |= hides,
+            (b'H', Some(unit)) => {
+                unit.copies_out = true;
+                self.withheld |= hides;
+            }
+            (b'T' | b'I' | b'n' | b'c', Some(_)) => self.withheld |= hides,
             (b'C', Some(unit)) => {
-                let changed = &mut unit.progress.changed_rows;
-                *changed = changed.saturating_add(message::changed_rows(body));
+                // `COPY` has one tag for both ways; rows that went out were counted as they did.
+                if !std::mem::take(&mut unit.copies_out) {
+                    let changed = &mut unit.progress.changed_rows;
+                    *changed = changed.saturating_add(message::changed_rows(body));
+                }
                 unit.reset = unit.reset.max(Reset::of_tag(body));
                 self.withheld |= hides;
                 self.statements.done(number, body);

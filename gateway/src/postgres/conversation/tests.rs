@@ -314,6 +314,17 @@ fn a_sync_sent_before_copied_data_is_not_answered() {
 }
 
 #[test]
+fn rows_that_are_copied_out_are_sent_and_not_changed() {
+    let (mut talk, mut decider, mut out) = (talk(), Decider::default(), Vec::new());
+    client(&mut talk, &message(b'Q', b"copy t to stdout; copy t from '/f'\0"), 100, &mut decider);
+    let copied = [message(b'H', b"\0\0\0"), message(b'd', b"1\n"), message(b'd', b"2\n"), message(b'c', &[])];
+    let ends = [message(b'C', b"COPY 2\0"), message(b'C', b"COPY 5\0"), ready(b'I')].concat();
+    let events = server(&mut talk, &[copied.concat(), ends].concat(), &mut out);
+    let [Event::Ended(unit)] = &events[..] else { panic!("{events:?}") };
+    assert_eq!((unit.progress.sent_rows, unit.progress.changed_rows), (2, 5));
+}
+
+#[test]
 fn an_explained_query_runs_and_its_result_is_kept_back() {
     let (mut talk, mut out) = (talk(), Vec::new());
     let query = message(b'Q', b"explain ru select 1\0");
