@@ -127,7 +127,7 @@ impl Registry {
 mod tests {
     use tidegate_core::exchange::Grant;
     use tidegate_core::group::Fallback;
-    use tidegate_core::node::NodeConfig;
+    use tidegate_core::node::{Heard, NodeConfig};
     use tidegate_core::units::{Ru, Span};
     use tidegate_core::usage::{Consumption, RuParts};
 
@@ -139,7 +139,7 @@ mod tests {
             Grant::Unlimited { ttl: Span::secs(60), renew_after: Span(0), fallback: Fallback::Stop };
         for seq in [1, 2] {
             assert!(cell.ask(seq).is_some());
-            assert!(cell.grant(seq, &unlimited, Vec::new()));
+            assert_eq!(cell.grant(seq, &unlimited, Vec::new()), Heard::Applied);
         }
         // The agenda has it for the time when the answer would be late.
         cell.look();

@@ -1,16 +1,18 @@
 //! What every group of a client needs: clock, agenda, prices, journal and counters.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, PoisonError};
 
-use tidegate_core::node::NodeConfig;
+use tidegate_core::node::{NodeConfig, RoundTrip};
+
+use tidegate_core::units::Span;
 
 use crate::clock::Clock;
 use crate::journal::Journal;
 use crate::pricing::Prices;
 use crate::roll::Roll;
 use crate::schedule::{DueSet, Schedule};
-use crate::sync::{AtomicBool, Notify};
+use crate::sync::{AtomicBool, Mutex, Notify};
 
 /// State shared by the groups, the tasks and the handles of one client.
 #[derive(Debug)]
@@ -27,6 +29,8 @@ pub(crate) struct Shared {
     pub(crate) closing: AtomicBool,
     /// Told when a group's last permit was settled while closing.
     pub(crate) settled: Notify,
+    /// How long answers of the controller take.
+    round_trip: Mutex<RoundTrip>,
 }
 
 impl Shared {
@@ -42,7 +46,18 @@ impl Shared {
             counters: Counters::default(),
             closing: AtomicBool::new(false),
             settled: Notify::new(),
+            round_trip: Mutex::default(),
         })
+    }
+
+    /// How long answers of the controller take, over all groups.
+    pub(crate) fn round_trip(&self) -> RoundTrip {
+        *self.round_trip.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// An answer took so long.
+    pub(crate) fn answered_within(&self, span: Span) {
+        self.round_trip.lock().unwrap_or_else(PoisonError::into_inner).measured(span);
     }
 
     pub(crate) fn is_closing(&self) -> bool {
@@ -83,7 +98,9 @@ counters! {
     asks,
     /// Grants applied.
     grants,
-    /// Grants that came too late or were answered twice.
+    /// Grants that came after a newer request, and lengthened the lease.
+    late_grants,
+    /// Grants that came too late for anything or were answered twice.
     stale_grants,
     /// Messages of an older leadership epoch, ignored.
     old_epochs,

@@ -30,13 +30,14 @@ pub trait Transport: Send + Sync + 'static {
 pub struct Grpc {
     /// Give up a connection attempt after this long.
     pub connect_timeout: Duration,
-    /// Probe a silent connection this often; it counts as lost when a probe goes unanswered for as long again.
+    /// Probe a silent connection this often; it counts as lost when a probe goes unanswered for five times as long: so
+    /// long round trips may be, and so late a process on a busy machine.
     pub keep_alive: Duration,
 }
 
 impl Default for Grpc {
     fn default() -> Self {
-        Self { connect_timeout: Duration::from_secs(2), keep_alive: Duration::from_secs(2) }
+        Self { connect_timeout: Duration::from_secs(4), keep_alive: Duration::from_secs(2) }
     }
 }
 
@@ -48,7 +49,7 @@ impl Grpc {
             .connect_timeout(self.connect_timeout)
             .tcp_nodelay(true)
             .http2_keep_alive_interval(self.keep_alive)
-            .keep_alive_timeout(self.keep_alive)
+            .keep_alive_timeout(self.keep_alive.saturating_mul(5))
             .keep_alive_while_idle(true)
             .connect()
             .await

@@ -17,8 +17,8 @@ use crate::hub::Hub;
 use crate::pricing;
 use crate::transport::Transport;
 
-/// Opening the stream may take this long.
-const OPEN_TIMEOUT: Duration = Duration::from_secs(5);
+/// Opening the stream may take this long: two round trips of several seconds.
+const OPEN_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Runs until the client ends.
 pub(crate) async fn run(hub: Arc<Hub>, transport: Arc<dyn Transport>, endpoints: Vec<String>) {

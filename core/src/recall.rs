@@ -9,7 +9,7 @@ use crate::units::{Rate, Span, Time};
 /// Holders looked at and lowers sent per renewal, so that a decision stays cheap.
 const MOST_LOOKED_AT: usize = 8;
 /// A holder is told again only after this.
-const REPEAT_AFTER: Span = Span::millis(200);
+pub(crate) const REPEAT_AFTER: Span = Span::millis(200);
 
 impl Engine {
     /// Orders lowers worth `short` below `level`, not from `asker`.

@@ -2,9 +2,11 @@
 
 #![expect(clippy::panic, reason = "a test stops at the first surprise")]
 
+use std::collections::VecDeque;
+
 use tidegate_core::exchange::{Grant, Held, LeaseTerms};
 use tidegate_core::group::Fallback;
-use tidegate_core::node::{Acquired, Dormant, LeaseState, NodeConfig, NodeGroup, Refusal, WaiterId};
+use tidegate_core::node::{Acquired, Dormant, Heard, LeaseState, NodeConfig, NodeGroup, Refusal, WaiterId};
 use tidegate_core::units::{Rate, Ru, Span, Time};
 use tidegate_core::usage::{Consumption, RuParts};
 
@@ -29,7 +31,7 @@ fn terms(rate: i64, cap: i64, lump: i64) -> LeaseTerms {
 fn node(terms: LeaseTerms) -> NodeGroup {
     let mut node = NodeGroup::new(at(0), NodeConfig { drift_ppm: 0, ..NodeConfig::default() });
     node.ask(at(0), 1);
-    assert!(node.on_grant(at(1), 1, &Grant::Leased(terms)));
+    assert_eq!(node.on_grant(at(1), 1, &Grant::Leased(terms)), Heard::Applied);
     node
 }
 
@@ -76,14 +78,119 @@ fn a_grant_that_comes_after_its_end_is_worth_nothing() {
 }
 
 #[test]
-fn only_the_answer_to_the_newest_renewal_counts() {
+fn only_the_answer_to_the_newest_renewal_brings_anything() {
     let mut node = node(terms(100, 50, 0));
     node.ask(at(100), 2);
     node.ask(at(1_200), 3);
-    assert!(!node.on_grant(at(1_201), 2, &Grant::Leased(terms(900, 90, 90))));
-    assert!(node.on_grant(at(1_202), 3, &Grant::Leased(terms(10, 5, 0))));
-    assert!(!node.on_grant(at(1_203), 3, &Grant::Leased(terms(900, 90, 90))), "a duplicate");
+    let before = node.state(at(1_201));
+    assert_eq!(node.on_grant(at(1_201), 2, &Grant::Leased(terms(900, 90, 90))), Heard::Extended);
+    let after = node.state(at(1_201));
+    assert_eq!((after.rate, after.cap, after.available), (before.rate, before.cap, before.available));
+    assert_eq!(node.on_grant(at(1_202), 3, &Grant::Leased(terms(10, 5, 0))), Heard::Applied);
+    assert_eq!(
+        node.on_grant(at(1_203), 3, &Grant::Leased(terms(900, 90, 90))),
+        Heard::Ignored,
+        "a duplicate"
+    );
     assert_eq!(node.state(at(1_203)).rate, Rate::whole(10));
+}
+
+#[test]
+fn a_late_answer_lengthens_the_lease_within_what_it_grants() {
+    let mut node = node(terms(100, 50, 0));
+    node.ask(at(2_000), 2);
+    node.ask(at(4_000), 3);
+    assert_eq!(node.lease_end(), Some(at(5_000)));
+    assert_eq!(node.on_grant(at(4_900), 2, &Grant::Leased(terms(80, 40, 9))), Heard::Extended);
+    assert_eq!(node.lease_end(), Some(at(7_000)), "it runs from its own renewal");
+    let state = node.state(at(4_900));
+    assert_eq!((state.rate, state.cap, state.available), (Rate::whole(80), Ru::whole(40), Ru::whole(40)));
+    assert_eq!(node.on_grant(at(4_901), 2, &Grant::Leased(terms(80, 40, 9))), Heard::Ignored, "once");
+    // What no longer fits is returned when the newest is answered, which still counts.
+    assert_eq!(node.on_grant(at(6_000), 3, &Grant::Leased(terms(100, 50, 5))), Heard::Applied);
+    assert_eq!(node.lease_end(), Some(at(9_000)));
+}
+
+#[test]
+fn a_late_answer_wakes_no_lease_that_has_ended_or_was_given_up() {
+    let mut ended = node(terms(100, 50, 0));
+    ended.ask(at(2_000), 2);
+    ended.ask(at(4_000), 3);
+    assert_eq!(ended.on_grant(at(5_000), 2, &Grant::Leased(terms(100, 50, 0))), Heard::Ignored);
+    assert_eq!(ended.state(at(5_000)).lease, LeaseState::Expired);
+    let mut lost = node(terms(100, 50, 0));
+    lost.ask(at(2_000), 2);
+    lost.ask(at(4_000), 3);
+    lost.on_session_lost(at(4_100));
+    assert_eq!(lost.on_grant(at(4_200), 2, &Grant::Leased(terms(100, 50, 0))), Heard::Ignored);
+    let mut without = node(terms(100, 50, 0));
+    without.ask(at(2_000), 2);
+    without.ask(at(4_000), 3);
+    for grant in [Grant::Leased(terms(0, 0, 0)), Grant::UnknownGroup] {
+        assert_eq!(without.on_grant(at(4_500), 2, &grant), Heard::Ignored);
+    }
+    assert_eq!(without.state(at(4_500)).rate, Rate::whole(100));
+}
+
+/// Runs a node that always wants more, `round_trip(now)` from a controller that grants `lease` each time; counts the
+/// milliseconds of `from..to` in which it had a lease, and its renewals in that time.
+fn leased_ms(lease: Span, round_trip: impl Fn(u64) -> u64, from: u64, to: u64) -> (u64, usize) {
+    let mut node = NodeGroup::new(at(0), NodeConfig::default());
+    let granted = Grant::Leased(LeaseTerms { ttl: lease, ..terms(10, 5, 1) });
+    let (mut seq, mut on_the_way, mut leased, mut asked) = (0, VecDeque::new(), 0, 0);
+    for now in 0..to {
+        while let Some((_, answered)) = on_the_way.pop_front_if(|(arrives, _)| *arrives <= now) {
+            node.on_grant(at(now), answered, &granted);
+        }
+        if node.due(at(now)).is_some_and(|due| due <= at(now)) {
+            seq += 1;
+            node.ask(at(now), seq);
+            on_the_way.push_back((now + round_trip(now), seq));
+            asked += usize::from(now >= from);
+        }
+        let _ = node.try_acquire(at(now), Ru::whole(1));
+        leased += u64::from(now >= from && node.state(at(now)).lease == LeaseState::Leased);
+    }
+    (leased, asked)
+}
+
+#[test]
+fn answers_are_waited_for_as_long_as_they_take() {
+    for (round_trip, lease) in
+        [(10, 5), (900, 5), (1_040, 5), (2_000, 5), (2_000, 10), (4_500, 10), (8_000, 10)]
+    {
+        let (leased, asked) = leased_ms(Span::secs(lease), |_| round_trip, 25_000, 60_000);
+        let worth = (lease * 1_000).saturating_sub(round_trip);
+        // Renewals follow each other, so that each gives what it is worth until the next does.
+        let most = 35_000.min(35_000 / round_trip * worth);
+        assert!(leased * 100 >= most * 97, "{round_trip} ms: {leased} of {most}");
+        assert!(asked as u64 <= 35_000 / round_trip.min(100) + 4, "{round_trip} ms: {asked}");
+    }
+}
+
+#[test]
+fn a_round_trip_that_changes_tenfold_within_a_second_is_followed() {
+    let jumps = |now: u64| if (now / 10_000).is_multiple_of(2) { 200 } else { 2_000 };
+    let (leased, _) = leased_ms(Span::secs(5), jumps, 5_000, 105_000);
+    assert_eq!(leased, 100_000);
+    // Answers overtake each other where it falls; those are kept in order, as a stream does.
+    let (leased, _) = leased_ms(Span::secs(10), |now| 100 + (now % 10_000) / 2, 20_000, 100_000);
+    assert!(leased > 79_000, "{leased}");
+}
+
+#[test]
+fn a_lower_that_the_renewal_in_flight_acknowledges_is_not_answered_again() {
+    let mut node = node(terms(100, 50, 0));
+    node.ask(at(100), 2);
+    node.on_grant(at(400), 2, &Grant::Leased(terms(100, 50, 0)));
+    node.ask(at(500), 3);
+    node.on_lower(at(600), Rate::whole(60));
+    assert_eq!(node.due(at(600)), Some(at(600)), "the one in flight told of 100");
+    node.ask(at(600), 4);
+    node.on_lower(at(700), Rate::whole(60));
+    assert_eq!(node.due(at(700)), Some(at(1_600)), "the one in flight told of 60");
+    node.on_lower(at(800), Rate::whole(30));
+    assert_eq!(node.due(at(800)), Some(at(800)));
 }
 
 #[test]
@@ -103,7 +210,7 @@ fn what_was_returned_stays_counted_until_the_controller_answers() {
     assert!(ask.returned > Ru::ZERO && ask.held.rate > Rate::ZERO, "{ask:?}");
     let later = node.state(at(4_000)).available;
     assert_eq!(later + ask.returned, Ru::whole(40), "{later} beside {} under way", ask.returned);
-    assert!(node.on_grant(at(4_001), 2, &Grant::Leased(terms(100, 40, 0))));
+    assert_eq!(node.on_grant(at(4_001), 2, &Grant::Leased(terms(100, 40, 0))), Heard::Applied);
     assert_eq!(node.state(at(4_900)).available, Ru::whole(40));
 }
 

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use tidegate_core::exchange::{Ask, Grant};
-use tidegate_core::node::LeaseState;
+use tidegate_core::node::{Heard, LeaseState};
 use tidegate_core::units::{Rate, Span};
 use tokio::sync::oneshot;
 
@@ -24,11 +24,11 @@ impl GroupCell {
         ask.flatten()
     }
 
-    /// Applies a grant; false when it is stale.
-    pub(crate) fn grant(self: &Arc<Self>, seq: u64, grant: &Grant, proof: Vec<u8>) -> bool {
-        let applied = self.if_awake(|state, now| {
-            let applied = state.node.on_grant(now, seq, grant);
-            if applied {
+    /// Applies a grant, as far as it is not stale.
+    pub(crate) fn grant(self: &Arc<Self>, seq: u64, grant: &Grant, proof: Vec<u8>) -> Heard {
+        let heard = self.if_awake(|state, now| {
+            let heard = state.node.on_grant(now, seq, grant);
+            if heard == Heard::Applied {
                 state.proof = proof;
                 if let Grant::Leased(terms) = grant
                     && terms.rate > Rate::ZERO
@@ -41,9 +41,9 @@ impl GroupCell {
                     let _ = listener.send(());
                 }
             }
-            applied
+            heard
         });
-        applied.unwrap_or(false)
+        heard.unwrap_or(Heard::Ignored)
     }
 
     /// Asks a controller that has not told yet whether it has the group; completes with its next answer. `None` when
@@ -59,14 +59,17 @@ impl GroupCell {
         answer.flatten()
     }
 
-    /// The request `seq` got no usable answer; the next one waits for `pause`.
-    pub(crate) fn unanswered(self: &Arc<Self>, seq: u64, pause: Span) {
-        self.if_awake(|state, now| {
-            if state.asked_seq == seq {
+    /// The request `seq` got no usable answer; the next one waits for `pause`. False when another was sent since.
+    pub(crate) fn unanswered(self: &Arc<Self>, seq: u64, pause: Span) -> bool {
+        let newest = self.if_awake(|state, now| {
+            let newest = state.asked_seq == seq;
+            if newest {
                 state.quiet_until = now.after(pause);
                 state.node.on_session_lost(now);
             }
+            newest
         });
+        newest.unwrap_or(false)
     }
 
     /// The stream was lost, and with it any request in flight.

@@ -96,7 +96,8 @@ impl std::fmt::Debug for GroupCell {
 
 impl GroupCell {
     pub(crate) fn new(id: u64, name: GroupName, shared: Arc<Shared>, slot: Option<Slot>) -> Arc<Self> {
-        let node = NodeGroup::new(shared.clock.now(), shared.config);
+        let mut node = NodeGroup::new(shared.clock.now(), shared.config);
+        node.expect_round_trip(shared.round_trip());
         let cell = Self::in_phase(id, name, shared, false, Phase::awake(CellState::new(node, slot)));
         cell.shared.roll.woke(&cell, 0);
         cell

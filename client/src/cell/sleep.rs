@@ -50,7 +50,8 @@ impl GroupCell {
             let [machine @ .., id, version] = unpack::<WORDS>(&std::mem::take(rest));
             let dormant = Dormant::from_words(machine);
             self.shared.roll.woke(self, dormant.consumption.usage.cpu_ns);
-            let node = NodeGroup::awaken(now, self.shared.config, &dormant);
+            let mut node = NodeGroup::awaken(now, self.shared.config, &dormant);
+            node.expect_round_trip(self.shared.round_trip());
             Box::new(CellState::new(node, Slot::from_words([id, version])))
         })
     }

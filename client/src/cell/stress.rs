@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
 use std::time::Duration;
 
 use tidegate_core::exchange::{Grant, LeaseTerms};
-use tidegate_core::node::NodeConfig;
+use tidegate_core::node::{Heard, NodeConfig};
 use tidegate_core::units::{Ru, Span};
 use tidegate_core::usage::RuParts;
 
@@ -37,7 +37,7 @@ fn leased() -> Arc<GroupCell> {
         max_fit: Ru::MAX,
         ..LeaseTerms::default()
     };
-    assert!(cell.grant(1, &Grant::Leased(terms), Vec::new()));
+    assert_eq!(cell.grant(1, &Grant::Leased(terms), Vec::new()), Heard::Applied);
     cell
 }
 

@@ -1,6 +1,7 @@
 //! What the session hears: `Granted`, `Lower`, `Farewell`.
 
 use tidegate_core::exchange::Grant;
+use tidegate_core::node::Heard;
 use tidegate_core::units::Span;
 use tidegate_proto::v1;
 use tidegate_proto::v1::server_message::Kind;
@@ -56,18 +57,22 @@ impl Session {
             counters.stale_grants.add_many(granted.entries.len().max(1) as u64);
             return;
         };
+        self.hub.shared.answered_within(self.hub.shared.clock.now().since(pending.sent));
         for entry in granted.entries {
             let Some(cell) = pending.groups.remove(&entry.group) else {
-                // Asked again since, or never.
+                // Nobody asked.
                 counters.stale_grants.add();
                 continue;
             };
             match convert::grant(&entry) {
-                Ok(grant) if cell.grant(granted.seq, &grant, entry.proof) => {
-                    counters.grants.add();
-                    stream.urgent |= matches!(grant, Grant::Leased(terms) if terms.ack_now);
-                }
-                Ok(_) => counters.stale_grants.add(),
+                Ok(grant) => match cell.grant(granted.seq, &grant, entry.proof) {
+                    Heard::Applied => {
+                        counters.grants.add();
+                        stream.urgent |= matches!(grant, Grant::Leased(terms) if terms.ack_now);
+                    }
+                    Heard::Extended => counters.late_grants.add(),
+                    Heard::Ignored => counters.stale_grants.add(),
+                },
                 Err(error) => {
                     counters.malformed.add();
                     tracing::warn!(%error, "grant not applied");
@@ -76,8 +81,10 @@ impl Session {
             }
         }
         for cell in pending.groups.values() {
-            counters.malformed.add();
-            cell.unanswered(granted.seq, MALFORMED_PAUSE);
+            // The controller leaves out what was asked again before it came to it.
+            if cell.unanswered(granted.seq, MALFORMED_PAUSE) {
+                counters.malformed.add();
+            }
         }
     }
 

@@ -29,10 +29,11 @@ const SEND_INTERVAL: Span = Span::millis(100);
 const FIRST_CONTACT_INTERVAL: Span = Span::millis(5);
 /// Reports that no renewal carried are sent after this.
 const REPORT_INTERVAL: Span = Span::secs(1);
-/// A controller that answers nothing for this long is as good as gone.
+/// A controller that answers nothing for this long is as good as gone; where answers take longer, for as many of them.
 const SILENCE: Span = Span::secs(3);
-/// Opening a stream and being welcomed may take this long.
-const OPEN_TIMEOUT: Duration = Duration::from_secs(5);
+const SILENT_ANSWERS: u64 = 2;
+/// Opening a stream and being welcomed may take this long: two round trips of several seconds.
+const OPEN_TIMEOUT: Duration = Duration::from_secs(10);
 /// Messages not yet taken by the transport; more means that the controller does not read.
 const OUTBOUND: usize = 256;
 /// Requests without an answer that are remembered.
@@ -75,6 +76,8 @@ struct Stream {
     urgent: bool,
     /// The `Goodbye` that waits for its `Farewell`.
     goodbye: Option<u64>,
+    /// How long it took to open, which is a round trip at least.
+    opening: Span,
 }
 
 /// A `Renew` under way.
@@ -157,6 +160,7 @@ impl Session {
             agent: self.agent.clone(),
         };
         send(&outbound, v1::client_message::Kind::Hello(hello))?;
+        let began = self.hub.shared.clock.now();
         let opening = self.transport.session(endpoint, receiver);
         let welcomed = within(OPEN_TIMEOUT, async {
             let mut inbound = opening.await.map_err(|status| said(&status))?;
@@ -194,6 +198,7 @@ impl Session {
             last_heard: now,
             urgent: false,
             goodbye: None,
+            opening: now.since(began),
         })
     }
 
@@ -251,7 +256,9 @@ impl Session {
                 // The client is gone, and with it everyone who could want more.
                 Event::Order(None) => return End::Farewell,
                 Event::Send => self.renew(&mut stream),
-                Event::Silence => Err(format!("the controller has answered nothing for {SILENCE}")),
+                Event::Silence => {
+                    Err(format!("the controller has answered nothing for {}", self.silence(&stream)))
+                }
                 Event::Look => Ok(()),
             };
             if let Err(reason) = done {
@@ -264,7 +271,7 @@ impl Session {
         let clock = self.hub.shared.clock;
         let send_at = if stream.goodbye.is_some() { Time(u64::MAX) } else { self.send_at(stream) };
         let oldest = stream.pending.first_key_value().map(|(_, pending)| pending.sent.max(stream.last_heard));
-        let silent_at = oldest.map_or(Time(u64::MAX), |at| at.after(SILENCE));
+        let silent_at = oldest.map_or(Time(u64::MAX), |at| at.after(self.silence(stream)));
         tokio::select! {
             biased;
             heard = stream.inbound.next() => Event::Heard(heard),
@@ -273,6 +280,12 @@ impl Session {
             () = clock.sleep_until(silent_at) => Event::Silence,
             () = self.hub.shared.due.added() => Event::Look,
         }
+    }
+
+    /// A controller that answers nothing for this long is as good as gone.
+    fn silence(&self, stream: &Stream) -> Span {
+        let usual = self.hub.shared.round_trip().nearly_all().max(stream.opening);
+        Span(usual.0.saturating_mul(SILENT_ANSWERS)).max(SILENCE)
     }
 
     /// When the next message should go out.

@@ -44,15 +44,11 @@ impl Session {
         send(&stream.outbound, Kind::Renew(renew))
     }
 
-    /// Keeps the request until it is answered. A group that asks again no longer waits for its earlier request.
+    /// Keeps the request until it is answered. A late answer to an earlier one still lengthens the lease.
     fn remember(&self, stream: &mut Stream, seq: u64, pending: Pending) {
-        for earlier in stream.pending.values_mut() {
-            for name in pending.groups.keys() {
-                if earlier.groups.remove(name).is_some() {
-                    self.hub.shared.counters.timeouts.add();
-                }
-            }
-        }
+        let asked_again = |name| stream.pending.values().any(|earlier| earlier.groups.contains_key(name));
+        let again = pending.groups.keys().filter(|name| asked_again(*name)).count();
+        self.hub.shared.counters.timeouts.add_many(again as u64);
         stream.pending.insert(seq, pending);
         while stream.pending.len() > MAX_PENDING
             && let Some((seq, forgotten)) = stream.pending.pop_first()

@@ -335,6 +335,32 @@ impl Budget {
         self.advance(now);
     }
 
+    /// The lease that is held lasts as long as these terms, within both; their tokens are not to be had. `asked` is when
+    /// their renewal was sent. False: it is worth nothing, and nothing changed.
+    pub(crate) fn extend(&mut self, now: Time, asked: Time, terms: &LeaseTerms) -> bool {
+        self.advance(now);
+        let end = asked.after(terms.ttl);
+        // Without a rate the operation in front waits for a lump; what is held serves others until the answer.
+        let worth = self.state == LeaseState::Leased && terms.rate > Rate::ZERO && end > self.expires;
+        if worth {
+            self.lower(terms.rate);
+            self.cap = self.cap.min(terms.cap);
+            self.set_excess_aside();
+            self.expires = end;
+        }
+        worth
+    }
+
+    /// The same of a lease without a rate.
+    pub(crate) fn extend_unlimited(&mut self, now: Time, end: Time) -> bool {
+        self.advance(now);
+        let worth = self.state == LeaseState::Unlimited && end > self.expires;
+        if worth {
+            self.expires = end;
+        }
+        worth
+    }
+
     /// A lease without a rate.
     pub(crate) fn unlimited(&mut self, now: Time, asked: Time, ttl: Span, fallback: Fallback) {
         self.advance(now);

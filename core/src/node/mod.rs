@@ -6,12 +6,15 @@
 mod batch;
 mod budget;
 mod dormant;
+mod patience;
 mod renewal;
 
 pub use batch::{Batch, Spent};
 use budget::Budget;
 pub use budget::LeaseState;
 pub use dormant::Dormant;
+pub use patience::RoundTrip;
+pub use renewal::Heard;
 
 use crate::demand::Demand;
 use crate::units::{Rate, Ru, Span, Time};
@@ -27,8 +30,12 @@ pub struct NodeConfig {
     pub drift_ppm: u32,
     /// Most operations waiting in one group.
     pub max_waiters: usize,
-    /// A renewal without an answer is given up after this.
+    /// An answer is waited for at least this long, and longer where round trips are. Without one the next renewal
+    /// goes out, which is no sooner than the regular one a second later. With half of it a controller that is held up
+    /// for half a second is asked everything twice; with twice of it a lost message costs two seconds.
     pub reply_timeout: Span,
+    /// No answer is waited for longer than this. The same as `reply_timeout`: the wait is fixed.
+    pub longest_wait: Span,
     /// A group without operations for this long gives its lease up.
     pub idle_after: Span,
 }
@@ -39,6 +46,7 @@ impl Default for NodeConfig {
             drift_ppm: 1_000,
             max_waiters: 100_000,
             reply_timeout: Span::secs(1),
+            longest_wait: Span::secs(60),
             idle_after: Span::secs(60),
         }
     }
@@ -209,7 +217,7 @@ impl NodeGroup {
         self.renewal.note_arrival(now);
         if self.budget.state() == LeaseState::Idle {
             self.renewal.press();
-            self.budget.want(now.after(self.config.reply_timeout));
+            self.budget.want(now.after(self.renewal.wait(&self.config)));
         }
     }
 

@@ -1,11 +1,15 @@
 //! When a node asks, what it says, and how it takes the answer.
 //!
-//! One renewal per group is in flight at a time. An answer counts only if it answers the newest renewal: a lost or
-//! late answer costs time and never tokens. Surplus is returned and the rate lowered before the message is sent.
+//! One renewal per group is in flight at a time, and its answer is waited for as long as answers take. Only the answer
+//! to the newest renewal brings rate or tokens; one to an earlier renewal, which the newest declared as not applied,
+//! lengthens the lease that is held. So a lost or late answer costs time and never tokens. Surplus is returned and the
+//! rate lowered before the message is sent.
 
 use super::budget::LeaseState;
+use super::patience::{Patience, RoundTrip};
 use super::{NodeConfig, NodeGroup};
 use crate::exchange::{Ask, Grant, Held};
+use crate::recall::REPEAT_AFTER;
 use crate::units::{Rate, Ru, Span, Time};
 
 /// Early renewals come at most this often on average, and a few at once when the load jumps.
@@ -20,6 +24,18 @@ const GONE: i64 = 4;
 /// Tokens kept when surplus is returned, as time at the leased rate.
 const KEEP: Span = Span::millis(250);
 
+/// What became of an answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Heard {
+    /// It answers the newest renewal, and is in force.
+    Applied,
+    /// It answers an earlier one: the lease that is held lasts longer for it.
+    Extended,
+    /// It answers none that an answer is awaited to, or is worth nothing any more. Nothing changed but what is known
+    /// of round trips.
+    Ignored,
+}
+
 /// The conversation with the controller about one group.
 #[derive(Clone, Debug, Hash)]
 pub(super) struct Renewal {
@@ -29,6 +45,7 @@ pub(super) struct Renewal {
     /// Until when renewals sent so far use up the allowance of early ones (as in GCRA).
     paid_until: Time,
     awaiting: bool,
+    patience: Patience,
     /// It gave the lease up: what is granted in return is not used.
     gave_up: bool,
     acked_seq: u64,
@@ -53,6 +70,7 @@ impl Renewal {
             asked_at: None,
             paid_until: Time(0),
             awaiting: false,
+            patience: Patience::new(),
             gave_up: false,
             acked_seq: 0,
             renew_after: Span::secs(1),
@@ -84,6 +102,11 @@ impl Renewal {
     /// Nothing to say and nothing to hear.
     pub(super) fn is_quiet(&self) -> bool {
         !(self.awaiting || self.pressed || self.urgent)
+    }
+
+    /// How long the answer to a renewal is waited for.
+    pub(super) fn wait(&self, config: &NodeConfig) -> Span {
+        self.patience.wait(config)
     }
 
     pub(super) fn press(&mut self) {
@@ -136,7 +159,7 @@ impl NodeGroup {
             return Some(now);
         };
         if renewal.awaiting {
-            return Some(asked_at.after(self.config.reply_timeout));
+            return Some(asked_at.after(renewal.wait(&self.config)));
         }
         let pressed = renewal.pressed || !self.waiters.is_empty();
         if self.budget.state() == LeaseState::Idle {
@@ -154,6 +177,10 @@ impl NodeGroup {
         self.budget.advance(now);
         debug_assert!(seq > self.renewal.asked_seq, "sequence numbers grow");
         let renewal = &mut self.renewal;
+        if let Some(sent) = renewal.asked_at.filter(|_| renewal.awaiting) {
+            let in_vain = now.since(sent) >= renewal.wait(&self.config);
+            renewal.patience.superseded(renewal.asked_seq, sent, in_vain);
+        }
         (renewal.asked_seq, renewal.asked_at, renewal.awaiting) = (seq, Some(now), true);
         renewal.paid_until = renewal.paid_until.max(now).after(MIN_INTERVAL);
         (renewal.pressed, renewal.urgent) = (false, false);
@@ -212,20 +239,23 @@ impl NodeGroup {
         self.budget.give_back(keep, true)
     }
 
-    /// Takes the answer to renewal `seq`. False: it is not the newest, and nothing changed.
-    pub fn on_grant(&mut self, now: Time, seq: u64, grant: &Grant) -> bool {
+    /// Takes the answer to renewal `seq`.
+    pub fn on_grant(&mut self, now: Time, seq: u64, grant: &Grant) -> Heard {
         if !self.renewal.awaiting || seq != self.renewal.asked_seq {
-            return false;
+            return self.on_late_grant(now, seq, grant);
         }
         let asked = self.renewal.asked_at.unwrap_or(now);
         (self.renewal.awaiting, self.renewal.acked_seq) = (false, seq);
+        self.renewal.patience.answered(asked, now, &self.config);
+        self.renewal.patience.forget_earlier();
         if self.renewal.gave_up || self.budget.state() == LeaseState::Closed {
-            return true;
+            return Heard::Applied;
         }
         match grant {
             Grant::Leased(terms) => {
                 self.renewal.rising = terms.rate.scale(20, 21) > self.budget.rate();
                 self.budget.lease(now, asked, terms);
+                self.renewal.patience.leased(terms.ttl);
                 (self.max_fit, self.max_debt) = (terms.max_fit, terms.max_debt);
                 self.renewal.renew_after = terms.renew_after;
                 self.renewal.ask_again_at = now.after(terms.ask_again);
@@ -234,6 +264,7 @@ impl NodeGroup {
             }
             Grant::Unlimited { ttl, renew_after, fallback } => {
                 self.budget.unlimited(now, asked, *ttl, *fallback);
+                self.renewal.patience.leased(*ttl);
                 self.max_fit = Ru::MAX;
                 self.renewal.renew_after = *renew_after;
                 (self.renewal.ask_again_at, self.renewal.scarce) = (now, false);
@@ -247,19 +278,50 @@ impl NodeGroup {
                 self.renewal.ask_again_at = now.after(*ask_again);
             }
         }
-        true
+        Heard::Applied
     }
 
-    /// The controller wants rate back at once.
+    /// The answer to an earlier renewal. The newest told the controller that it was not applied: from then on the
+    /// ledger counts what the node said it held, until the end of what the answer granted. So the node may hold that
+    /// until then, and no more of it: its tokens are back in the pool.
+    fn on_late_grant(&mut self, now: Time, seq: u64, grant: &Grant) -> Heard {
+        let Some(asked) = self.renewal.patience.earlier(seq) else {
+            return Heard::Ignored;
+        };
+        self.renewal.patience.answered(asked, now, &self.config);
+        let longer = !self.renewal.gave_up
+            && match grant {
+                Grant::Leased(terms) => self.budget.extend(now, asked, terms),
+                Grant::Unlimited { ttl, .. } => self.budget.extend_unlimited(now, asked.after(*ttl)),
+                Grant::UnknownGroup | Grant::Recovering { .. } => false,
+            };
+        if longer { Heard::Extended } else { Heard::Ignored }
+    }
+
+    /// The controller wants rate back at once. Where answers take longer than orders take to be repeated, a renewal in
+    /// flight that told of no more than it asks for acknowledges it: with another for each, every answer would be late.
     pub fn on_lower(&mut self, now: Time, rate_at_most: Rate) {
         self.budget.advance(now);
+        let lowers = self.budget.state() == LeaseState::Leased && rate_at_most < self.budget.rate();
         self.budget.lower(rate_at_most);
-        self.renewal.urgent = true;
+        let far = self.renewal.patience.round_trip().nearly_all() > REPEAT_AFTER;
+        self.renewal.urgent |= lowers || !(far && self.renewal.awaiting);
+    }
+
+    /// How long answers of the controller take.
+    pub fn round_trip(&self) -> RoundTrip {
+        self.renewal.patience.round_trip()
+    }
+
+    /// What other groups of the node have measured, until this one has.
+    pub fn expect_round_trip(&mut self, round_trip: RoundTrip) {
+        self.renewal.patience.expect(round_trip);
     }
 
     /// The stream is gone: the renewal in flight will not be answered.
     pub fn on_session_lost(&mut self, now: Time) {
         self.budget.advance(now);
+        self.renewal.patience.forget_earlier();
         if self.renewal.awaiting {
             self.renewal.awaiting = false;
             self.renewal.pressed = true;

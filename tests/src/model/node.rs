@@ -1,7 +1,7 @@
 //! The nodes' steps: the shell of one group, reduced to what it does to the core's machine.
 
 use tidegate_core::exchange::Grant;
-use tidegate_core::node::{Acquired, NodeConfig, NodeGroup};
+use tidegate_core::node::{Acquired, Heard, NodeConfig, NodeGroup};
 use tidegate_core::units::{Ru, Time};
 use tidegate_core::usage::{Consumption, RuParts};
 
@@ -244,11 +244,14 @@ impl Model {
             match down.order {
                 Order::Lower(at_most) => machine.group.on_lower(clock, at_most),
                 Order::Granted(seq, Some((grant, proof))) => {
-                    if machine.group.on_grant(clock, seq, &grant) {
+                    let heard = machine.group.on_grant(clock, seq, &grant);
+                    if heard == Heard::Applied {
                         machine.proof = proof;
                         if let Grant::Leased(terms) = grant {
                             machine.leased_until = machine.asked.after(terms.ttl);
                         }
+                    } else if heard == Heard::Extended {
+                        machine.leased_until = machine.group.lease_end().unwrap_or(clock);
                     }
                 }
                 Order::Granted(_, None) => {}

@@ -181,6 +181,7 @@ impl Setting {
                 drift_ppm: 0,
                 max_waiters: 4,
                 reply_timeout: Span::millis(500),
+                longest_wait: Span::millis(500),
                 idle_after: Span::secs(1),
             },
             drifts: [0; NODES],

@@ -6,9 +6,11 @@
 //! moment its renewal was sent, and past its end there is the fallback and nothing else. What the node lowers on its
 //! own is seen at its next renewal, so a node may hold less than this. Amounts are in millionths of a micro-RU.
 
+use std::collections::BTreeMap;
+
 use tidegate_core::exchange::{Ask, Grant, LeaseTerms};
 use tidegate_core::group::{Fallback, GroupId};
-use tidegate_core::node::NodeGroup;
+use tidegate_core::node::{Heard, NodeGroup};
 use tidegate_core::units::{MICRO, Rate, Ru, Span, Time};
 
 use super::world::World;
@@ -45,6 +47,8 @@ pub(super) struct Holding {
     last: Time,
     /// The newest renewal, when it was sent, and whether the node gave the lease up in it.
     asked: Option<(u64, Time, bool)>,
+    /// When earlier ones were sent that may still be answered.
+    earlier: BTreeMap<u64, Time>,
     drift_ppm: u32,
 }
 
@@ -138,7 +142,9 @@ impl Holding {
     /// The node sent a renewal, and gave the lease up with it or not.
     pub(super) fn ask(&mut self, now: Time, seq: u64, ask: &Ask, gave_up: bool) {
         self.advance(now);
-        self.asked = Some((seq, now, gave_up));
+        if let Some((seq, sent, _)) = self.asked.replace((seq, now, gave_up)) {
+            self.earlier.insert(seq, sent);
+        }
         if let Right::Leased(_) = self.right {
             let lump = self.lump.min(fine(ask.held.lump));
             let surplus = (fine(ask.returned) - (self.lump - lump)).max(0);
@@ -155,15 +161,19 @@ impl Holding {
         }
     }
 
-    /// The node took in the answer to renewal `seq`.
+    /// The node took in the answer to renewal `seq`, and this is what it made of it.
     ///
     /// # Errors
     /// It was none that it waited for.
-    pub(super) fn granted(&mut self, now: Time, seq: u64, grant: &Grant) -> Result<(), String> {
+    pub(super) fn granted(&mut self, now: Time, seq: u64, grant: &Grant, heard: Heard) -> Result<(), String> {
         self.advance(now);
+        if heard == Heard::Extended {
+            return self.extended(now, seq, grant);
+        }
         let Some((_, sent, gave_up)) = self.asked.take().filter(|(asked, ..)| *asked == seq) else {
             return Err(format!("I4: a late or repeated answer to renewal {seq} was taken in"));
         };
+        self.earlier.clear();
         match grant {
             _ if gave_up => {}
             Grant::Leased(terms) => self.leased(sent, terms),
@@ -172,6 +182,28 @@ impl Holding {
                 self.debt = 0;
             }
             Grant::UnknownGroup | Grant::Recovering { .. } => self.clear(Right::None, Fallback::Stop),
+        }
+        self.advance(now);
+        Ok(())
+    }
+
+    /// A late answer lengthens what is held, within what it grants; it brings nothing.
+    fn extended(&mut self, now: Time, seq: u64, grant: &Grant) -> Result<(), String> {
+        let gave_up = self.asked.is_some_and(|(.., gave_up)| gave_up);
+        let sent = self.earlier.remove(&seq).filter(|_| !gave_up);
+        match (self.right, grant, sent) {
+            (Right::Leased(end), Grant::Leased(terms), Some(sent)) => {
+                self.rate = self.rate.min(terms.rate);
+                self.cap = self.cap.min(fine(terms.cap));
+                let excess = (self.tokens - self.room()).max(0);
+                self.tokens -= excess;
+                self.set_aside += excess;
+                self.right = Right::Leased(end.max(sent.after(terms.ttl)));
+            }
+            (Right::Free(end), Grant::Unlimited { ttl, .. }, Some(sent)) => {
+                self.right = Right::Free(end.max(sent.after(*ttl)));
+            }
+            _ => return Err(format!("I4: a late answer to renewal {seq} lengthened {self:?}")),
         }
         self.advance(now);
         Ok(())
@@ -226,7 +258,8 @@ impl Holding {
     /// Nothing is left but debt.
     fn clear(&mut self, right: Right, fallback: Fallback) {
         let Self { debt, last, asked, drift_ppm, .. } = *self;
-        *self = Self { right, fallback, debt, last, asked, drift_ppm, ..Self::default() };
+        let earlier = std::mem::take(&mut self.earlier);
+        *self = Self { right, fallback, debt, last, asked, earlier, drift_ppm, ..Self::default() };
     }
 
     fn is_free(&self) -> bool {

@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use tidegate_controller::service::{Answer, EntryIn, RenewIn, Renewed};
 use tidegate_core::exchange::{Ask, Grant};
 use tidegate_core::group::GroupId;
-use tidegate_core::node::{LeaseState, NodeGroup};
+use tidegate_core::node::{Heard, LeaseState, NodeGroup};
 use tidegate_core::units::{Rate, Span, Time};
 
 use super::controller::{Controller, Ended, group, name};
@@ -218,15 +218,19 @@ impl World {
         for entry in renewed.entries {
             if let (Some(id), Answer::Grant(grant, proof)) = (group(&entry.group), entry.answer)
                 && let Some(group) = state.groups.get_mut(&id)
-                && group.on_grant(now, renewed.seq, &grant)
             {
-                state.proofs.insert(id, proof);
-                taken.push((id, grant));
+                let heard = group.on_grant(now, renewed.seq, &grant);
+                if heard == Heard::Applied {
+                    state.proofs.insert(id, proof);
+                }
+                if heard != Heard::Ignored {
+                    taken.push((id, grant, heard));
+                }
             }
         }
         state.reports.durable(renewed.durable_seq);
-        for (id, grant) in taken {
-            self.judge_holding(node, id, |holding| holding.granted(now, renewed.seq, &grant));
+        for (id, grant, heard) in taken {
+            self.judge_holding(node, id, |holding| holding.granted(now, renewed.seq, &grant, heard));
         }
     }
 

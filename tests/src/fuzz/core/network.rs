@@ -2,6 +2,7 @@
 
 use tidegate_core::exchange::{Ask, Grant, Held};
 use tidegate_core::group::{ClientId, GroupId};
+use tidegate_core::node::Heard;
 use tidegate_core::units::Rate;
 use tidegate_core::usage::Consumption;
 
@@ -106,9 +107,18 @@ impl System {
         };
         let Some((now, machine)) = self.machine(node, group) else { return };
         let before = machine.state(now);
-        if !machine.on_grant(now, seq, grant) {
-            assert_eq!(machine.state(now), before, "a late answer changes nothing");
-            return;
+        match machine.on_grant(now, seq, grant) {
+            Heard::Applied => {}
+            Heard::Extended => {
+                let after = machine.state(now);
+                assert!(after.rate <= before.rate && after.cap <= before.cap, "{before:?} to {after:?}");
+                assert!(after.available <= before.available, "a late answer brings nothing: {after:?}");
+                return;
+            }
+            Heard::Ignored => {
+                assert_eq!(machine.state(now), before, "a late answer changes nothing");
+                return;
+            }
         }
         if let (Grant::Leased(terms), Some(node)) = (grant, self.nodes.get_mut(node)) {
             let lump = terms.lump + before.available.or_zero();
