@@ -20,6 +20,10 @@ const HYSTERESIS: i64 = 64;
 
 /// A target missed by less than one part in this many is not worth recalling from others.
 const TRIFLE: i64 = 16;
+/// What does not fit beside what others may be using goes on until the older lease ends, if that is so many renewals
+/// away. With half of it one renewal that is lost would end the lease, and the fallback would apply; with twice of it
+/// more is given up before others have heard of the change.
+const LEAST_GOING_ON: u64 = 2;
 /// Operations ahead in the queue that are added up to tell a waiting node when to ask again.
 const MOST_AHEAD: usize = 32;
 
@@ -49,7 +53,9 @@ impl Decision<'_> {
         let recovering = self.now < self.engine.recovering_until;
         let target = if recovering { lease.held_rate } else { self.target(lease) };
         let free = self.free();
-        let rate = target.min(if recovering { free } else { free.max(lease.held_rate) });
+        let goes_on = lease.held_end.since(self.now).0 >= renew_after.0.saturating_mul(LEAST_GOING_ON);
+        let kept = if goes_on && !recovering { lease.held_rate } else { Rate::ZERO };
+        let rate = target.min(free.max(kept));
         let fits = lease.head <= self.local_cap(target) + lease.lump;
         let short = target - rate;
         let lump = if recovering { Some(Ru::ZERO) } else { self.lump(lease, fits) };
@@ -70,7 +76,7 @@ impl Decision<'_> {
                 } else if lease.want > rate {
                     terms.ask_again = Span(renew_after.0 / 4);
                 }
-                self.give(lease, lump);
+                self.give(lease, lump, goes_on);
             }
             None => {
                 // Too large for the local bucket: its share accrues in the pool until a lump covers it.
@@ -79,9 +85,13 @@ impl Decision<'_> {
                     self.recall(lease, target - free, renew_after);
                 }
                 self.enqueue(lease);
-                self.give(lease, Ru::ZERO);
+                self.give(lease, Ru::ZERO, goes_on);
                 terms.ask_again = self.lump_wait(lease, renew_after);
             }
+        }
+        if !self.fits(lease, free) {
+            terms.ttl = terms.ttl.min(self.engine.config.ends_within(lease.held_end.since(self.now)));
+            lease.expires = lease.expires.min(self.now.after(self.engine.config.longest_use(terms.ttl)));
         }
         terms.scarce = self.scarce();
         terms.ack_now = lease.held_rate.0 - lease.rate.0 > lease.held_rate.0 / 8;
@@ -200,8 +210,18 @@ impl Decision<'_> {
         }
     }
 
-    /// Sets cap, fill and lump so that at every level the pool and what nodes may hold stay within the depth.
-    fn give(&mut self, lease: &mut Lease, lump: Ru) {
+    /// Whether a lease fits beside what others may be using, at every level. Where a definition was changed, nodes may
+    /// use more than it allows until their older leases end, and what does not fit may not last longer than these:
+    /// shares that are computed one after the other need not add up to the new limit.
+    fn fits(&self, lease: &Lease, free: Rate) -> bool {
+        let room = |group: &Group| group.spec.depth().map(|depth| depth - group.live.held);
+        lease.rate <= free && self.up().filter_map(room).all(|room| lease.cap + lease.lump <= room.or_zero())
+    }
+
+    /// Sets cap, fill and lump so that at every level the pool and what nodes may hold stay within the depth. What does
+    /// not fit is kept, if the older lease goes on.
+    fn give(&mut self, lease: &mut Lease, lump: Ru, goes_on: bool) {
+        let kept = if goes_on { lease.held_cap } else { Ru::ZERO };
         lease.cap = self.local_cap(lease.rate);
         let mut excess = Ru::ZERO;
         let mut fill = lease.cap;
@@ -210,7 +230,7 @@ impl Decision<'_> {
             let left = group.pool.tokens() - lump;
             let room = (depth - group.live.held - lease.lump - lump).or_zero();
             // Holding no more than before needs no room.
-            lease.cap = lease.cap.min(room.max(lease.held_cap));
+            lease.cap = lease.cap.min(room.max(kept));
             excess = excess.max(lease.cap.max(lease.held_cap) + left - room);
             fill = fill.min(left);
         }

@@ -39,6 +39,14 @@ impl EngineConfig {
         let stretched = (u128::from(ttl.0) * second).div_ceil(slowest);
         Span(u64::try_from(stretched).unwrap_or(u64::MAX)) + self.margin
     }
+
+    /// The longest lease that is not in use any more after `left`, on the controller's clock.
+    pub(crate) fn ends_within(&self, left: Span) -> Span {
+        let second = u128::from(MICRO.unsigned_abs());
+        let slowest = second.saturating_sub(u128::from(self.drift_ppm)).max(1);
+        let shortened = u128::from((left - self.margin).0) * slowest / second;
+        Span(u64::try_from(shortened).unwrap_or(u64::MAX))
+    }
 }
 
 /// A lease that should be lowered at once, to be pushed to the client.
@@ -151,7 +159,7 @@ impl Engine {
         lease.held_cap = held.cap.or_zero();
         lease.lump = held.lump.or_zero();
         // The old grant has ended by the end of recovery, whatever its exact end.
-        lease.held_until = self.recovering_until;
+        (lease.held_until, lease.held_end) = (self.recovering_until, self.recovering_until);
         lease.counted_at = now;
         lease.tokens_max = lease.held_cap + lease.lump;
         lease.proven = true;
@@ -168,6 +176,8 @@ impl Engine {
             let lost = (lease.fresh_lump + lease.fresh_fill).min(lease.tokens_max);
             back += lost;
             lease.tokens_max -= lost;
+        } else {
+            lease.held_end = lease.expires;
         }
         (lease.fresh_lump, lease.fresh_fill) = (Ru::ZERO, Ru::ZERO);
         lease.held_until = lease.ends();

@@ -19,6 +19,9 @@ pub(crate) struct Lease {
     pub held_rate: Rate,
     pub held_cap: Ru,
     pub held_until: Time,
+    /// When what the node holds ends at the latest. What the ledger counts may last longer: the newest grant counts as
+    /// applied until it has ended, and what was held before as not given up.
+    pub held_end: Time,
     /// Lump tokens given and not yet reported spent or returned; the part in the newest grant.
     pub lump: Ru,
     pub fresh_lump: Ru,

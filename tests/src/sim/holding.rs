@@ -9,7 +9,7 @@
 use std::collections::BTreeMap;
 
 use tidegate_core::exchange::{Ask, Grant, LeaseTerms};
-use tidegate_core::group::{Fallback, GroupId};
+use tidegate_core::group::{Fallback, GroupId, GroupSpec};
 use tidegate_core::node::{Heard, NodeGroup};
 use tidegate_core::units::{MICRO, Rate, Ru, Span, Time};
 
@@ -55,6 +55,9 @@ pub(super) struct Holding {
 /// The node's sums are whole micro-RU, with a remainder that it keeps.
 const ROUNDING: i128 = 2 * MICRO as i128;
 
+/// Groups in a world in which all that is in use is added up at every grant.
+const MOST_JUDGED: usize = 16;
+
 /// The longest burst at the fallback rate.
 const FALLBACK_BURST: Span = Span::secs(1);
 
@@ -78,6 +81,33 @@ impl World {
         let judged = change(holding).and_then(|()| left.map_or(Ok(()), |left| holding.claims(now, left)));
         if let Err(broken) = judged {
             self.violate(format!("node {node}, group {}: {broken}", group.0));
+        }
+    }
+
+    /// What nodes may use together of a group and of each above it, by the messages they took in, is within the limits
+    /// of the moment: judged while no lease of before the last change is out, and nobody lies. That a limit was lowered
+    /// within the lease is seen here even where the burst would hide it.
+    pub(super) fn judge_in_use(&mut self, id: GroupId) {
+        let lied = (0..self.nodes.len()).any(|node| self.lies(node));
+        if !self.checked || lied || self.now <= self.changing_until || self.specs.len() > MOST_JUDGED {
+            return;
+        }
+        for above in self.chain(id) {
+            let Some(limit) = self.specs.get(&above).and_then(GroupSpec::limit) else { continue };
+            let below = self.specs.keys().filter(|other| self.chain(**other).contains(&above));
+            let below: Vec<GroupId> = below.copied().collect();
+            let nodes = self.nodes.iter().enumerate().filter(|(_, state)| state.up);
+            let rates = nodes.flat_map(|(node, state)| {
+                let now = self.clock(node);
+                let held = below.iter().filter_map(|id| state.holdings.get(id));
+                held.map(move |holding| holding.rate_at(now).0)
+            });
+            let in_use = Rate(rates.sum());
+            if in_use > limit {
+                let group = above.0;
+                return self
+                    .violate(format!("I1: {in_use} of group {group} are in use, the limit is {limit}"));
+            }
         }
     }
 }
@@ -107,6 +137,14 @@ impl Holding {
         }
         self.spend(fine(cost));
         Ok(())
+    }
+
+    /// The rate that is leased.
+    fn rate_at(&self, now: Time) -> Rate {
+        match self.right {
+            Right::Leased(end) if end > now => self.rate,
+            _ => Rate::ZERO,
+        }
     }
 
     /// The operation cost so much in the end.

@@ -231,6 +231,7 @@ impl World {
         state.reports.durable(renewed.durable_seq);
         for (id, grant, heard) in taken {
             self.judge_holding(node, id, |holding| holding.granted(now, renewed.seq, &grant, heard));
+            self.judge_in_use(id);
         }
     }
 

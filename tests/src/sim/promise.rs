@@ -43,7 +43,7 @@ impl World {
     }
 
     /// A group and those above it. A group that is gone is where it was: its leases may be out.
-    fn chain(&self, id: GroupId) -> Vec<GroupId> {
+    pub(super) fn chain(&self, id: GroupId) -> Vec<GroupId> {
         let mut chain = vec![id];
         let mut level = id;
         while let Some(above) = self.parent(level).filter(|above| !chain.contains(above)) {
@@ -78,6 +78,7 @@ impl World {
         self.specs.insert(id, spec.clone());
         self.longest_ttl = self.longest_ttl.max(spec.ttl);
         let (now, settled, limits) = (self.now, self.settled(), Limits::of(spec));
+        self.changing_until = self.changing_until.max(settled);
         match self.bounds.get_mut(&id) {
             None => drop(self.bounds.insert(id, Capped::new(now, limits))),
             Some(capped) if before.is_none() => capped.created(now, limits, settled),
@@ -96,6 +97,7 @@ impl World {
     /// A group is gone from now on. Its leases count until they end.
     pub(super) fn removed(&mut self, id: GroupId) {
         let (now, settled) = (self.now, self.settled());
+        self.changing_until = self.changing_until.max(settled);
         if let Some(spec) = self.specs.remove(&id) {
             self.gone.insert(id, spec.parent);
             self.retire(id);

@@ -187,6 +187,8 @@ pub struct World {
     pub violation: Option<String>,
     /// The longest lease that was ever defined.
     pub(super) longest_ttl: Span,
+    /// Until then leases of before the last change may be out.
+    pub(super) changing_until: Time,
     /// Groups that were removed, and what they were below.
     pub(super) gone: BTreeMap<GroupId, Option<GroupId>>,
     /// Groups that were removed and created again, and what each node had charged to them by then.
@@ -272,6 +274,7 @@ impl World {
             checked: false,
             violation: None,
             longest_ttl: Span(0),
+            changing_until: Time(0),
             gone: BTreeMap::new(),
             returned: BTreeMap::new(),
             retired: BTreeMap::new(),

@@ -13,6 +13,7 @@ impl Plan {
         self.draw_births(&mut Random::new(seed, 17));
         self.draw_returns(&mut Random::new(seed, 18));
         self.draw_alterations(&mut Random::new(seed, 19));
+        self.draw_lowered(&mut Random::new(seed, 25));
     }
 
     /// Groups that are created in the middle, on top or under another, with loads that wait for them.
@@ -78,6 +79,25 @@ impl Plan {
                 _ => Change::Depth(random.one_in(4).then(|| Ru::whole(whole(random.between(1, 3_000))))),
             };
             self.actions.push((at, Action::Alter(id, change)));
+        }
+    }
+
+    /// A limit that is lowered, after which nodes fall silent one by one, each with the lease it has by then.
+    fn draw_lowered(&mut self, random: &mut Random) {
+        if !random.one_in(4) {
+            return;
+        }
+        let (id, at) = (self.pick(random), Time(random.between(1_000_000, self.calm_at.0)));
+        let known = self.groups.iter().find(|(known, _)| *known == id);
+        let Some((rate, ttl)) = known.and_then(|(_, spec)| Some((spec.rate?, spec.ttl))) else { return };
+        let lowered = rate.scale(whole(random.between(20, 80)), 100).max(Rate(1));
+        self.actions.push((at, Action::Rate(id, lowered)));
+        for node in 0..self.drifts.len() {
+            if random.one_in(2) {
+                let at = at.after(Span(random.between(0, ttl.0)));
+                let silent = Span::millis(random.between(1_000, 6_000));
+                self.actions.push((at, Action::Cut(node, 0, silent)));
+            }
         }
     }
 
