@@ -26,6 +26,8 @@ pub(crate) struct Hub {
     pub(crate) link: watch::Sender<Link>,
     /// Revision of the controller's definitions that the bindings reflect; 0 before the first.
     pub(crate) revision: watch::Sender<u64>,
+    /// The start of a controller that told it; only together they say what is known. Written by the watch alone.
+    pub(crate) told_by: AtomicU64,
     /// Number of changes of the bindings, told to those who wait for one; 0 before the watch has said anything.
     pub(crate) turn: watch::Sender<u64>,
     /// The same number for handles that look at every operation.
@@ -67,6 +69,7 @@ impl Hub {
             process: ProcessSampler::new(),
             link: watch::Sender::new(Link::default()),
             revision: watch::Sender::new(0),
+            told_by: AtomicU64::new(0),
             turn: watch::Sender::new(0),
             turn_now: AtomicU64::new(0),
             bindings: RwLock::default(),

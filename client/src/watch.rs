@@ -4,6 +4,7 @@
 //! current.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use tidegate_proto::v1;
@@ -24,7 +25,10 @@ const OPEN_TIMEOUT: Duration = Duration::from_secs(10);
 pub(crate) async fn run(hub: Arc<Hub>, transport: Arc<dyn Transport>, endpoints: Vec<String>) {
     let mut backoff = Backoff::default();
     for endpoint in endpoints.iter().cycle() {
-        let request = v1::WatchRequest { have_revision: *hub.revision.borrow() };
+        let request = v1::WatchRequest {
+            have_revision: *hub.revision.borrow(),
+            have_instance: hub.told_by.load(Ordering::Relaxed),
+        };
         match within(OPEN_TIMEOUT, transport.watch(endpoint, request)).await {
             Some(Ok(mut events)) => {
                 let opened = hub.shared.clock.now();
@@ -86,6 +90,7 @@ fn apply(hub: &Hub, parts: &mut Bindings, event: v1::WatchEvent) {
         Some(Kind::Heartbeat(_)) => hub.change_bindings(|_| {}),
         Some(Kind::Binding(_)) | None => hub.shared.counters.watch_refused.add(),
     }
+    hub.told_by.store(event.instance, Ordering::Relaxed);
     hub.revision.send_replace(event.revision);
 }
 

@@ -33,6 +33,7 @@ pub mod quantity;
 pub mod query_limit;
 pub mod runaways;
 pub mod service;
+pub mod standing;
 pub mod statements;
 pub mod store;
 pub mod watches;

@@ -91,6 +91,8 @@ pub struct Metrics {
     pub silent: Gauge,
     /// Leadership epoch.
     pub epoch: Gauge,
+    /// Times a node had seen a controller that the store does not know.
+    pub set_back: Counter,
     commit_seconds: Option<Histogram>,
     /// Commits that failed.
     pub commit_failures: Counter,
@@ -188,6 +190,11 @@ impl Metrics {
             metrics.silent.clone(),
         );
         registry.register("epoch", "Leadership epoch", metrics.epoch.clone());
+        registry.register(
+            "set_back",
+            "Times nodes had seen a controller that the store does not know: it is a copy or was set back",
+            metrics.set_back.clone(),
+        );
         registry.register("store_commit_seconds", "Time of a store commit", seconds);
         registry.register(
             "store_commit_failures",

@@ -14,7 +14,8 @@ use tidegate_core::units::{Rate, Ru};
 pub const KEY_BYTES: usize = 64;
 const VERSION: u8 = 1;
 const CLEAR_BYTES: usize = 1 + 5 * 8;
-const MAC_BYTES: usize = 16;
+/// Bytes of a code.
+pub const MAC_BYTES: usize = 16;
 
 /// Signs and checks proofs.
 pub struct Prover {
@@ -82,6 +83,22 @@ impl Prover {
             lump: Ru(i64::from_be_bytes(*lump)),
         };
         Some(Claim { held, ends_unix_us: u64::from_be_bytes(*ends), epoch: u64::from_be_bytes(*epoch) })
+    }
+
+    /// The code over something that is for nobody in particular.
+    pub fn code(&self, clear: &[u8]) -> [u8; MAC_BYTES] {
+        let mut mac = self.mac.clone();
+        mac.update(clear);
+        let mut code = [0; MAC_BYTES];
+        code.iter_mut().zip(mac.finalize().into_bytes()).for_each(|(byte, of)| *byte = of);
+        code
+    }
+
+    /// Whether that code is for this, in a time that tells nothing.
+    pub fn checks(&self, clear: &[u8], code: &[u8]) -> bool {
+        let mut mac = self.mac.clone();
+        mac.update(clear);
+        code.len() == MAC_BYTES && mac.verify_truncated_left(code).is_ok()
     }
 
     /// The code over the holder and the clear part. The name comes last, so that no two holders read the same.

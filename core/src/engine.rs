@@ -85,11 +85,18 @@ impl Engine {
         }
     }
 
-    /// After an unclean start: until `until`, pools stay empty and a client gets at most what it proves it holds.
+    /// After an unclean start, and when leases are found to be out that this engine never gave: until `until`, pools
+    /// stay empty and a client gets at most what it proves it holds, or holds of this engine's leases.
     pub fn recover_until(&mut self, until: Time) {
         self.recovering_until = self.recovering_until.max(until);
         let until = self.recovering_until;
-        self.tree.iter_mut().for_each(|group| group.pool.suspend_until(until));
+        for group in self.tree.iter_mut() {
+            group.pool.suspend_until(until);
+            if group.live.is_awake() {
+                // The ledger has it, which is proof enough.
+                group.live.leases.values_mut().for_each(|lease| lease.proven = true);
+            }
+        }
     }
 
     /// When recovery ends; in the past when not recovering.

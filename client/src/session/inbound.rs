@@ -46,6 +46,9 @@ impl Session {
         if !self.current(granted.epoch) {
             return;
         }
+        if !granted.standing.is_empty() {
+            self.keep(&granted.standing);
+        }
         // A controller cannot have what was not sent.
         if granted.durable_seq <= self.seq {
             self.hub.reports().durable(granted.durable_seq, self.hub.shared.journal.as_ref());

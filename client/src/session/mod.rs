@@ -38,6 +38,8 @@ const OPEN_TIMEOUT: Duration = Duration::from_secs(10);
 const OUTBOUND: usize = 256;
 /// Requests without an answer that are remembered.
 const MAX_PENDING: usize = 64;
+/// Bytes kept of what a controller says of itself.
+const MAX_STANDING: usize = 256;
 /// Entries in one `Renew` when the controller names no limit.
 const MAX_ENTRIES: usize = 1_000;
 
@@ -55,6 +57,8 @@ pub(crate) struct Session {
     seq: u64,
     /// Newest leadership epoch seen; older ones are ignored.
     epoch: u64,
+    /// What the controller of that epoch says of itself, for the next one.
+    standing: Vec<u8>,
     leaving: Option<Farewell>,
     /// When the node's totals were sent.
     stats_sent: Option<Time>,
@@ -111,7 +115,18 @@ impl Session {
         agent: String,
         orders: mpsc::Receiver<Farewell>,
     ) -> Self {
-        Self { hub, transport, endpoints, agent, orders, seq: 0, epoch: 0, leaving: None, stats_sent: None }
+        Self {
+            hub,
+            transport,
+            endpoints,
+            agent,
+            orders,
+            seq: 0,
+            epoch: 0,
+            standing: Vec::new(),
+            leaving: None,
+            stats_sent: None,
+        }
     }
 
     /// Runs until the client ends.
@@ -158,6 +173,8 @@ impl Session {
             client_id: self.hub.identity.to_string(),
             incarnation: self.hub.incarnation,
             agent: self.agent.clone(),
+            seen_epoch: self.epoch,
+            seen_standing: self.standing.clone(),
         };
         send(&outbound, v1::client_message::Kind::Hello(hello))?;
         let began = self.hub.shared.clock.now();
@@ -204,6 +221,7 @@ impl Session {
 
     fn welcomed(&mut self, endpoint: &str, welcome: &v1::Welcome) {
         self.epoch = welcome.epoch;
+        self.keep(&welcome.standing);
         self.hub.shared.counters.sessions.add();
         tracing::info!(endpoint, server = %welcome.server, epoch = welcome.epoch, "session open");
         self.hub.link.send_modify(|link| {
@@ -212,6 +230,12 @@ impl Session {
             (link.epoch, link.protocol) = (welcome.epoch, welcome.protocol);
             link.last_error.clear();
         });
+    }
+
+    /// Keeps what the controller says of itself. One that says nothing, or more than any does, leaves nothing to keep.
+    fn keep(&mut self, standing: &[u8]) {
+        self.standing.clear();
+        self.standing.extend(standing.iter().take(MAX_STANDING));
     }
 
     fn lost(&self, endpoint: &str, reason: String) {

@@ -197,9 +197,27 @@ async fn out_of_turn_messages_change_nothing() {
         ..v1::GrantEntry::default()
     };
     for reply in [
-        Reply::Granted(v1::Granted { seq: 0, epoch: 1, entries: vec![grant.clone()], durable_seq: 0 }),
-        Reply::Granted(v1::Granted { seq: 1, epoch: 1, entries: vec![grant.clone()], durable_seq: 0 }),
-        Reply::Granted(v1::Granted { seq: 9_999, epoch: 1, entries: vec![grant], durable_seq: 0 }),
+        Reply::Granted(v1::Granted {
+            seq: 0,
+            epoch: 1,
+            entries: vec![grant.clone()],
+            durable_seq: 0,
+            standing: Vec::new(),
+        }),
+        Reply::Granted(v1::Granted {
+            seq: 1,
+            epoch: 1,
+            entries: vec![grant.clone()],
+            durable_seq: 0,
+            standing: Vec::new(),
+        }),
+        Reply::Granted(v1::Granted {
+            seq: 9_999,
+            epoch: 1,
+            entries: vec![grant],
+            durable_seq: 0,
+            standing: Vec::new(),
+        }),
         Reply::Farewell(v1::Farewell { seq: 3 }),
         Reply::Welcome(v1::Welcome::default()),
         Reply::Lower(v1::Lower {

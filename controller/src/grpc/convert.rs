@@ -172,6 +172,7 @@ pub(crate) fn granted(renewed: Renewed) -> v1::Granted {
         epoch: renewed.epoch,
         entries: renewed.entries.into_iter().map(grant_entry).collect(),
         durable_seq: renewed.durable_seq,
+        standing: renewed.standing.unwrap_or_default(),
     }
 }
 

@@ -39,8 +39,8 @@ impl Grants for GrantsAdapter {
     }
 
     async fn watch(&self, request: Request<v1::WatchRequest>) -> Result<Response<Self::WatchStream>, Status> {
-        let have_revision = request.into_inner().have_revision;
-        let subscription = self.service.subscribe(have_revision);
+        let have = request.into_inner();
+        let subscription = self.service.subscribe(have.have_instance, have.have_revision);
         let subscription = subscription.map_err(|error| Status::resource_exhausted(error.to_string()))?;
         let (answers, stream) = mpsc::channel(watch::QUEUE);
         tokio::spawn(watch::serve(self.stopping.clone(), Arc::clone(&self.service), subscription, answers));

@@ -102,7 +102,7 @@ fn session_status(error: &SessionError) -> Status {
         }
         SessionError::Client(ClientError::TooMany) => Code::ResourceExhausted,
         SessionError::Replaced => Code::Aborted,
-        SessionError::Silent(_) => Code::Unavailable,
+        SessionError::Silent(_) | SessionError::Behind { .. } => Code::Unavailable,
     };
     Status::new(code, error.to_string())
 }

@@ -16,7 +16,8 @@ use super::{Stopping, convert, session_status};
 use crate::clock::duration;
 use crate::limits::{FLUSH_EVERY, HELLO_WITHIN, MAX_AGENT, MAX_ENTRIES};
 use crate::name;
-use crate::service::{Push, Service, Session, SessionError};
+use crate::service::{Push, Seen, Service, Session, SessionError};
+use crate::standing::MAX_STANDING_BYTES;
 
 type Answers = Sender<Result<v1::ServerMessage, Status>>;
 
@@ -49,7 +50,7 @@ pub(super) async fn serve(
 
 /// Waits for a Hello that can be accepted.
 async fn accept(
-    service: &Service,
+    service: &Arc<Service>,
     asks: &mut Streaming<v1::ClientMessage>,
 ) -> Result<(Session, v1::Welcome), Status> {
     let first = timeout(duration(HELLO_WITHIN), asks.message()).await;
@@ -66,6 +67,7 @@ async fn accept(
         ));
     }
     let agent: String = hello.agent.chars().filter(|c| !c.is_control()).take(MAX_AGENT).collect();
+    heed(service, &client, Seen { epoch: hello.seen_epoch, standing: hello.seen_standing }).await?;
     let session =
         service.hello(&client, hello.incarnation, &agent).map_err(|error| session_status(&error))?;
     let welcome = v1::Welcome {
@@ -74,8 +76,26 @@ async fn accept(
         recovery_us: session.recovery.0,
         server: concat!("tidegate-controller/", env!("CARGO_PKG_VERSION")).to_owned(),
         max_entries: u32::try_from(MAX_ENTRIES).unwrap_or(u32::MAX),
+        standing: session.standing.clone(),
     };
     Ok((session, welcome))
+}
+
+/// Takes in what a node has seen of other controllers. News go to the disk first.
+async fn heed(service: &Arc<Service>, client: &str, seen: Seen) -> Result<(), Status> {
+    if seen.standing.len() > MAX_STANDING_BYTES {
+        let length = seen.standing.len();
+        return Err(Status::invalid_argument(format!(
+            "seen_standing: {length} bytes are too many: at most {MAX_STANDING_BYTES}; send it as it was received"
+        )));
+    }
+    if !service.is_news(&seen) {
+        return Ok(());
+    }
+    let (heeding, client) = (Arc::clone(service), client.to_owned());
+    let heeded = tokio::task::spawn_blocking(move || heeding.heed(&client, &seen)).await;
+    let heeded = heeded.map_err(|error| Status::internal(format!("the call did not finish: {error}")))?;
+    heeded.map_err(|error| session_status(&error))
 }
 
 /// The newest version both sides speak.
@@ -103,7 +123,7 @@ async fn run(
             biased;
             () = stopping.requested() => return Err(stopped()),
             push = session.pushes.recv() => match push {
-                Some(Push::Lower(lowers)) => lower(session.epoch, lowers),
+                Some(Push::Lower(lowers)) => lower(service.epoch(), lowers),
                 None => return Err(replaced()),
             },
             ask = asks.message() => match ask?.map(|message| message.kind) {

@@ -24,6 +24,15 @@ pub(super) const QUEUE: usize = 4;
 /// Heartbeats a watcher may fall behind before it is dropped.
 const PATIENCE: u32 = 6;
 
+/// What a message tells the state of.
+#[derive(Clone, Copy)]
+struct At {
+    /// Which start of which controller tells.
+    instance: u64,
+    /// The revision after the message.
+    revision: u64,
+}
+
 type Answers = Sender<Result<v1::WatchEvent, Status>>;
 
 /// Runs a stream to its end. The service is let go of before `stopping`, which the shutdown waits for.
@@ -42,9 +51,9 @@ pub(super) async fn serve(
 }
 
 async fn run(service: &Service, from: &mut Subscription, answers: &Answers) -> Status {
-    let mut revision = from.revision;
+    let mut at = At { instance: from.instance, revision: from.revision };
     if let Some(snapshot) = from.snapshot.take()
-        && let Err(status) = send_snapshot(answers, revision, &snapshot).await
+        && let Err(status) = send_snapshot(answers, at, &snapshot).await
     {
         return slow(service, status);
     }
@@ -54,8 +63,8 @@ async fn run(service: &Service, from: &mut Subscription, answers: &Answers) -> S
         let sent = tokio::select! {
             event = from.events.recv() => match event {
                 Ok(event) => {
-                    let sent = send_event(answers, revision, &event).await;
-                    revision = event.revision;
+                    let sent = send_event(answers, at, &event).await;
+                    at.revision = event.revision;
                     sent
                 }
                 Err(RecvError::Lagged(missed)) => {
@@ -64,7 +73,7 @@ async fn run(service: &Service, from: &mut Subscription, answers: &Answers) -> S
                 }
                 Err(RecvError::Closed) => Err(Status::unavailable("the controller is shutting down; watch again")),
             },
-            _ = heartbeat.tick() => send(answers, revision, Kind::Heartbeat(v1::Heartbeat {})).await,
+            _ = heartbeat.tick() => send(answers, at, Kind::Heartbeat(v1::Heartbeat {})).await,
         };
         if let Err(status) = sent {
             return slow(service, status);
@@ -80,7 +89,7 @@ fn slow(service: &Service, status: Status) -> Status {
     status
 }
 
-async fn send_snapshot(answers: &Answers, revision: u64, snapshot: &SnapshotView) -> Result<(), Status> {
+async fn send_snapshot(answers: &Answers, at: At, snapshot: &SnapshotView) -> Result<(), Status> {
     let mut rest = snapshot.bindings.iter().peekable();
     loop {
         let part: Vec<v1::Binding> = rest.by_ref().take(SNAPSHOT_PART).map(binding).collect();
@@ -90,21 +99,21 @@ async fn send_snapshot(answers: &Answers, revision: u64, snapshot: &SnapshotView
             cost_tables: (!more).then(|| shapes::cost_tables(&snapshot.costs)),
             more,
         };
-        send(answers, if more { 0 } else { revision }, Kind::Snapshot(part)).await?;
+        send(answers, if more { At { revision: 0, ..at } } else { at }, Kind::Snapshot(part)).await?;
         if !more {
             return Ok(());
         }
     }
 }
 
-async fn send_event(answers: &Answers, before: u64, event: &Event) -> Result<(), Status> {
+async fn send_event(answers: &Answers, before: At, event: &Event) -> Result<(), Status> {
     let last = event.kinds.len().saturating_sub(1);
-    for (at, kind) in event.kinds.iter().enumerate() {
-        let revision = if at == last { event.revision } else { before };
+    for (place, kind) in event.kinds.iter().enumerate() {
+        let at = if place == last { At { revision: event.revision, ..before } } else { before };
         let Some(message) = encode(kind) else {
             return Err(Status::aborted("much changed at once; watch again for a snapshot"));
         };
-        send(answers, revision, message).await?;
+        send(answers, at, message).await?;
     }
     Ok(())
 }
@@ -134,9 +143,10 @@ fn binding((principal, group): (&Principal, &GroupName)) -> v1::Binding {
 }
 
 /// Sends, or gives up on a watcher that does not read.
-async fn send(answers: &Answers, revision: u64, kind: Kind) -> Result<(), Status> {
+async fn send(answers: &Answers, at: At, kind: Kind) -> Result<(), Status> {
     let patience = duration(HEARTBEAT_EVERY) * PATIENCE;
-    match timeout(patience, answers.send(Ok(v1::WatchEvent { revision, kind: Some(kind) }))).await {
+    let event = v1::WatchEvent { revision: at.revision, instance: at.instance, kind: Some(kind) };
+    match timeout(patience, answers.send(Ok(event))).await {
         Ok(Ok(())) => Ok(()),
         Ok(Err(_)) => Err(Status::cancelled("the node went away")),
         Err(_) => Err(Status::resource_exhausted("the stream was not read; watch again for a snapshot")),

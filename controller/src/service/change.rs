@@ -135,9 +135,10 @@ impl Service {
     fn still_ours(&self) -> Result<(), StoreError> {
         let rows = self.store.get(Table::Meta, &[META_EPOCH.to_vec()])?;
         let epoch = rows.into_iter().flatten().next().map(|value| number(&value)).transpose()?;
+        let ours = self.epoch();
         match epoch {
-            Some(epoch) if epoch == self.epoch => Ok(()),
-            newer => Err(StoreError::TakenOver { ours: self.epoch, theirs: newer.unwrap_or(0) }),
+            Some(epoch) if epoch == ours => Ok(()),
+            newer => Err(StoreError::TakenOver { ours, theirs: newer.unwrap_or(0) }),
         }
     }
 

@@ -107,7 +107,8 @@ impl Service {
             }
             state.engine.snapshot(now)
         };
-        let leases = SavedLeases::from(&snapshot);
+        let seal = self.store.seal()?;
+        let leases = SavedLeases::from(&snapshot).sealed(seal, self.clock.unix_ms());
         self.commit(&[put_json(Table::Meta, META_CLEAN.to_vec(), &leases)?])
     }
 }

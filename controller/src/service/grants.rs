@@ -60,6 +60,8 @@ pub struct Renewed {
     pub entries: Vec<EntryOut>,
     /// Reports of every renewal up to this one are on disk.
     pub durable_seq: u64,
+    /// What the node is to bring to the next controller, when it has changed.
+    pub standing: Option<Vec<u8>>,
 }
 
 /// The answer to an entry.
@@ -115,7 +117,8 @@ impl Service {
         let durable_seq = state.counted(client, request.seq);
         self.push_lowers(&mut state);
         self.metrics.renewals.inc();
-        Ok(Renewed { seq: request.seq, epoch: self.epoch, entries, durable_seq })
+        let standing = self.new_standing(&mut state, client);
+        Ok(Renewed { seq: request.seq, epoch: state.epoch, entries, durable_seq, standing })
     }
 
     /// Counts the last reports of a node and ends its leases. They are on disk after the next flush.
@@ -211,7 +214,7 @@ impl Service {
             0 => None,
             // Where nothing limits there is nothing to overspend, and no reason to wait.
             _ if state.catalog.effective_limit(id).is_none() => Some(Held::default()),
-            _ => self.held(caller, id, ask, proof, unix_us),
+            _ => self.held(state.epoch, caller, id, ask, proof, unix_us),
         };
         let Some(grant) = state.engine.renew(now, caller.client, id, caller.seq, ask, held) else {
             self.metrics.refuse("stale");
@@ -219,12 +222,20 @@ impl Service {
         };
         state.active.insert(id);
         self.metrics.granted(status(&grant));
-        let proof = self.sign(caller, id, ask, &grant, unix_us);
+        let proof = self.sign(state.epoch, caller, id, ask, &grant, unix_us);
         Some(Answer::Grant(grant, proof))
     }
 
     /// What the node proves to hold from before an unclean stop.
-    fn held(&self, caller: &Caller, group: GroupId, ask: &Ask, proof: &[u8], unix_us: u64) -> Option<Held> {
+    fn held(
+        &self,
+        epoch: u64,
+        caller: &Caller,
+        group: GroupId,
+        ask: &Ask,
+        proof: &[u8],
+        unix_us: u64,
+    ) -> Option<Held> {
         if proof.is_empty() {
             return None;
         }
@@ -233,11 +244,19 @@ impl Service {
         if claim.is_none() {
             self.metrics.refuse("bad_proof");
         }
-        proven(&claim?, ask.held, self.epoch, unix_us)
+        proven(&claim?, ask.held, epoch, unix_us)
     }
 
     /// The proof that goes with a lease. What the node had in hand before counts with what it gets now.
-    fn sign(&self, caller: &Caller, group: GroupId, ask: &Ask, grant: &Grant, unix_us: u64) -> Vec<u8> {
+    fn sign(
+        &self,
+        epoch: u64,
+        caller: &Caller,
+        group: GroupId,
+        ask: &Ask,
+        grant: &Grant,
+        unix_us: u64,
+    ) -> Vec<u8> {
         let Grant::Leased(terms) = grant else {
             return Vec::new();
         };
@@ -246,7 +265,7 @@ impl Service {
         let claim = Claim {
             held: Held { rate: terms.rate, cap: terms.cap, lump },
             ends_unix_us: unix_us.saturating_add(terms.ttl.0),
-            epoch: self.epoch,
+            epoch,
         };
         self.prover.sign(holder, &claim)
     }

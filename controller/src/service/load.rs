@@ -1,6 +1,7 @@
 //! Building the service from what the store holds, after a first, a clean or an unclean start.
 //!
-//! A clean start takes up the saved leases under the same epoch. An unclean one raises the epoch and recovers until
+//! A clean start takes up the saved leases under the same epoch, if the mark of the stop is good for this very file: a
+//! copy of it is not clean. An unclean one raises the epoch and recovers until
 //! every lease that may be out has ended. The clean mark is removed before anything is granted.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -17,6 +18,7 @@ use tidegate_core::view::Snapshot;
 use tokio::sync::{broadcast, watch as flag};
 
 use super::fence::Fence;
+use super::lineage::Lineage;
 use super::meta::{Meta, countable};
 use super::{Service, ServiceConfig, State, fold};
 use crate::audit::Audit;
@@ -34,9 +36,9 @@ use crate::proof::{KEY_BYTES, Prover};
 use crate::runaways::{Runaway, Runaways};
 use crate::statements::Statements;
 use crate::store::records::{
-    META_CLEAN, META_COST_ROLES, META_EPOCH, META_FENCE, META_LONGEST_TTL, META_NEXT_CLIENT, META_NEXT_GROUP,
-    META_NEXT_WATCH, META_PROOF_KEY, META_REVISION, SavedLeases, StoredBinding, StoredGroup, bad,
-    consumption, group_key, group_of, json, number, pair_key, pair_of, put_json, put_number, retired_of,
+    META_CLEAN, META_COST_ROLES, META_EPOCH, META_FENCE, META_LINEAGE, META_LONGEST_TTL, META_NEXT_CLIENT,
+    META_NEXT_GROUP, META_NEXT_WATCH, META_PROOF_KEY, META_REVISION, SavedLeases, StoredBinding, StoredGroup,
+    bad, consumption, group_key, group_of, json, number, pair_key, pair_of, put_json, put_number, retired_of,
     u64_of,
 };
 use crate::store::{Batch, Store, StoreError, Table, Write};
@@ -48,12 +50,20 @@ impl Service {
         let now = clock.now();
         let meta = Meta::load(&*store)?;
         let first = meta.is_new()?;
-        let clean = meta.saved()?;
+        // Whatever follows, no other start will find it.
+        let seal = store.break_seal()?;
+        let clean = meta.saved()?.filter(|saved| saved.is_good(seal.as_deref(), clock.unix_ms()));
         let epoch = meta.number(META_EPOCH)?.unwrap_or(0) + u64::from(clean.is_none());
+        let instance = rand::random::<u64>().max(1);
+        let revision = meta.number(META_REVISION)?.unwrap_or(1);
+        let mut lineage: Lineage =
+            meta.get(META_LINEAGE).map_or_else(|| Ok(Lineage::default()), |row| json(Table::Meta, row))?;
+        lineage.begin(instance, revision);
 
         let (key, fresh_key) = proof_key(&meta)?;
         let mut first_batch =
             vec![put_number(META_EPOCH, epoch), Write::Delete(Table::Meta, META_CLEAN.to_vec())];
+        first_batch.push(put_json(Table::Meta, META_LINEAGE.to_vec(), &lineage)?);
         first_batch.extend(fresh_key);
         let catalog = load_catalog(&*store, &meta, config, &mut first_batch)?;
         let costs = load_costs(&*store, &meta, first, &mut first_batch)?;
@@ -70,6 +80,7 @@ impl Service {
         let fence_stored = fence_before.max(config.fence.unwrap_or_default());
         first_batch.push(put_number(META_FENCE, fence_stored.0));
 
+        let began_clean = clean.is_some();
         let mut engine = build_engine(now, config, &catalog)?;
         match clean {
             Some(saved) => engine.restore(now, &Snapshot::from(saved)),
@@ -100,17 +111,22 @@ impl Service {
             live_clients: BTreeMap::new(),
             unstored: BTreeMap::new(),
             audit: Audit::new(next_audit_id(&*store)?),
-            revision: meta.number(META_REVISION)?.unwrap_or(1),
+            revision,
+            epoch,
+            lineage,
+            is_new: first,
+            began_clean,
+            set_back: None,
             longest_ttl,
             fence: Fence::new(now, config.fence, fence_stored, predecessor_until),
         };
         tracing::info!(epoch, first, recovery = %state.recovery(&clock), "store loaded");
-        Ok(Self::assemble(store, clock, epoch, Prover::new(&key), state))
+        Ok(Self::assemble(store, clock, instance, Prover::new(&key), state))
     }
 
-    fn assemble(store: Arc<dyn Store>, clock: Clock, epoch: u64, prover: Prover, state: State) -> Self {
+    fn assemble(store: Arc<dyn Store>, clock: Clock, instance: u64, prover: Prover, state: State) -> Self {
         let metrics = Metrics::new();
-        metrics.epoch.set(i64::try_from(epoch).unwrap_or(i64::MAX));
+        metrics.epoch.set(i64::try_from(state.epoch).unwrap_or(i64::MAX));
         let statements = Statements::new(clock.unix_ms());
         let service = Self {
             state: Mutex::new(state),
@@ -119,7 +135,7 @@ impl Service {
             store,
             clock,
             prover,
-            epoch,
+            instance,
             events: broadcast::Sender::new(WATCH_QUEUE),
             rules: flag::Sender::new(0),
             statements: Mutex::new(statements),

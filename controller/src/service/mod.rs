@@ -14,11 +14,13 @@ mod flush;
 mod fold;
 mod grants;
 mod groups;
+mod lineage;
 mod load;
 mod meta;
 mod rules;
 mod sessions;
 mod statements;
+mod succession;
 mod usage;
 mod watch;
 mod watches;
@@ -54,10 +56,12 @@ pub use grants::{Answer, EntryIn, EntryOut, RenewIn, Renewed, ReportIn};
 pub use groups::{GroupReply, Page};
 pub use rules::{GroupRule, RulesView};
 pub use sessions::{Push, Session, SessionError};
+pub use succession::{FARTHEST_EPOCH, Seen};
 pub use usage::{ClientRow, GroupRow, LeaseRow, LeaseTable, Status, UsageRow};
 pub use watch::{Event, EventKind, SnapshotView, Subscription, WatchError};
 
 use fence::Fence;
+use lineage::Lineage;
 use sessions::Slot;
 
 /// Settings the service needs.
@@ -79,7 +83,8 @@ pub struct Service {
     store: Arc<dyn Store>,
     clock: Clock,
     prover: Prover,
-    epoch: u64,
+    /// Which start of which controller this is.
+    instance: u64,
     events: broadcast::Sender<Arc<Event>>,
     /// Grows with every change of the rules against runaways or of the watch list.
     rules: flag::Sender<u64>,
@@ -113,6 +118,15 @@ struct State {
     runaways: Runaways,
     audit: Audit,
     revision: u64,
+    /// Leadership epoch. It is raised when a node has seen one that is as high, of a controller on a copy of the store.
+    epoch: u64,
+    lineage: Lineage,
+    /// No controller had used the store before this one.
+    is_new: bool,
+    /// The one before this stopped in order, and its leases were taken up.
+    began_clean: bool,
+    /// The epoch that was raised to because this store is a copy, or was set back.
+    set_back: Option<u64>,
     /// Longest lease that may be out, whatever the definitions say now.
     longest_ttl: Span,
     fence: Fence,
@@ -131,7 +145,12 @@ impl Service {
 
     /// Leadership epoch.
     pub fn epoch(&self) -> u64 {
-        self.epoch
+        self.lock().epoch
+    }
+
+    /// Which start of which controller this is: random, and new with every start.
+    pub fn instance(&self) -> u64 {
+        self.instance
     }
 
     /// Checks the invariants of the grant engine, group by group: for tests, whose builds may not assert them.

@@ -10,6 +10,7 @@ use super::{Service, Silence, State};
 use crate::clients::ClientError;
 use crate::limits::SESSION_QUEUE;
 use crate::name::GroupName;
+use crate::standing::Standing;
 
 /// Something the controller tells a node unasked.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -22,6 +23,8 @@ pub enum Push {
 pub(super) struct Slot {
     pushes: mpsc::Sender<Push>,
     pub(super) session: u64,
+    /// The standing that the node was told last.
+    pub(super) told: Standing,
 }
 
 /// An accepted stream.
@@ -32,6 +35,8 @@ pub struct Session {
     pub session: u64,
     /// Leadership epoch.
     pub epoch: u64,
+    /// What the node is to bring to the next controller.
+    pub standing: Vec<u8>,
     /// Time left of the recovery; zero when not recovering.
     pub recovery: Span,
     /// Closed when a newer stream of the node takes over.
@@ -50,6 +55,17 @@ pub enum SessionError {
     /// No node is spoken to.
     #[error(transparent)]
     Silent(#[from] Silence),
+    /// Another controller was ahead of this one, and that cannot be stored.
+    #[error(
+        "epoch {seen} was seen, and this controller cannot raise its own above it: {error}; leases stay valid until \
+         they end, connect again"
+    )]
+    Behind {
+        /// The newest epoch that the node has seen.
+        seen: u64,
+        /// What the store says.
+        error: String,
+    },
 }
 
 impl Service {
@@ -67,11 +83,13 @@ impl Service {
         let (sender, pushes) = mpsc::channel(SESSION_QUEUE);
         state.next_session += 1;
         let session = state.next_session;
-        state.sessions.insert(client, Slot { pushes: sender, session });
+        let told = self.standing(&state);
+        state.sessions.insert(client, Slot { pushes: sender, session, told });
         self.count_clients(&state);
         let recovery = state.recovery(&self.clock);
         tracing::info!(client = name, incarnation, agent, "node connected");
-        Ok(Session { client, session, epoch: self.epoch, recovery, pushes })
+        let standing = told.sign(&self.prover);
+        Ok(Session { client, session, epoch: state.epoch, standing, recovery, pushes })
     }
 
     /// A stream ended. Its leases run on until they expire.
@@ -87,6 +105,13 @@ impl Service {
     /// Whether `session` is the newest stream of its node.
     pub(super) fn is_current(state: &State, client: ClientId, session: u64) -> bool {
         state.sessions.get(&client).is_some_and(|slot| slot.session == session)
+    }
+
+    /// What a node is to keep instead of what it was told before, when it has changed.
+    pub(super) fn new_standing(&self, state: &mut State, client: ClientId) -> Option<Vec<u8>> {
+        let now = self.standing(state);
+        let slot = state.sessions.get_mut(&client)?;
+        (std::mem::replace(&mut slot.told, now) != now).then(|| now.sign(&self.prover))
     }
 
     /// Hands the engine's orders to lower to the streams. One that is lost only delays: the lease runs out.

@@ -244,6 +244,12 @@ impl Service {
                 "recovering from an unclean stop for {recovery}: nodes keep what they prove to hold"
             ));
         }
+        warnings.extend(state.set_back.map(|epoch| {
+            format!(
+                "this store is a copy or was set back: nodes have seen a controller that it does not know; the epoch \
+                 was raised to {epoch}, and definitions changed since the copy are lost"
+            )
+        }));
         warnings.extend(state.fence.silence(self.clock.now()).map(|silence| format!("no grants: {silence}")));
         let failures = self.metrics.commit_failures.get();
         if failures > 0 {
@@ -252,7 +258,7 @@ impl Service {
             ));
         }
         Status {
-            epoch: self.epoch,
+            epoch: state.epoch,
             revision: state.revision,
             uptime: self.clock.uptime(),
             recovery,

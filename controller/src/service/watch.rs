@@ -46,6 +46,8 @@ pub struct SnapshotView {
 
 /// A watcher's view: where it starts, and what comes after.
 pub struct Subscription {
+    /// Which start of which controller tells; a revision says nothing without it.
+    pub instance: u64,
     /// Revision of the snapshot, or of what the watcher has.
     pub revision: u64,
     /// The whole state; `None` when the watcher is current.
@@ -63,17 +65,17 @@ pub enum WatchError {
 }
 
 impl Service {
-    /// Starts watching from the revision a node has; 0 for none.
-    pub fn subscribe(&self, have_revision: u64) -> Result<Subscription, WatchError> {
+    /// Starts watching from the revision a node has, and the start that told it so; 0 for none.
+    pub fn subscribe(&self, have_instance: u64, have_revision: u64) -> Result<Subscription, WatchError> {
         let state = self.lock();
         if self.events.receiver_count() >= MAX_WATCHERS {
             return Err(WatchError::TooMany);
         }
         // Under the lock, so that no change falls between the snapshot and the stream.
         let events = self.events.subscribe();
-        let current = have_revision == state.revision && have_revision != 0;
+        let current = state.lineage.is_current(have_instance, have_revision, state.revision);
         let snapshot = (!current)
             .then(|| SnapshotView { bindings: Arc::clone(&state.bindings), costs: Arc::clone(&state.costs) });
-        Ok(Subscription { revision: state.revision, snapshot, events })
+        Ok(Subscription { instance: self.instance, revision: state.revision, snapshot, events })
     }
 }

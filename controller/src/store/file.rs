@@ -20,6 +20,7 @@ use redb::{
 
 use super::guarded::{DAMAGED, Guarded};
 use super::records::{FORMAT, META_FORMAT};
+use super::seal::{FileSeal, Seal, sync_folder};
 use super::{Store, StoreError, Table, Visit, Write};
 
 /// The redb file.
@@ -28,6 +29,7 @@ pub struct RedbStore {
     again: Box<dyn Fn() -> Result<Guarded, StoreError> + Send + Sync>,
     /// `None` after a failed commit, until the file is opened anew.
     database: RwLock<Option<Guarded>>,
+    seal: Box<dyn Seal>,
 }
 
 impl RedbStore {
@@ -38,17 +40,22 @@ impl RedbStore {
             create(path)?;
         }
         let named = path.to_owned();
-        let store = Self::over(move || opened(&named, || builder().open(&named)))?;
+        let store = Self::over(FileSeal::of(path), move || opened(&named, || builder().open(&named)))?;
         store.check_format(path)?;
         Ok(store)
     }
 
     /// Opens the store on a medium that is no file, creating it when the medium is empty. Simulations and fuzzing put
     /// a disk with faults under the store this way; in errors it goes by the name of `path`.
-    pub fn open_on(medium: impl StorageBackend + Clone, path: &Path) -> Result<Self, StoreError> {
+    pub fn open_on(
+        medium: impl StorageBackend + Clone,
+        seal: impl Seal + 'static,
+        path: &Path,
+    ) -> Result<Self, StoreError> {
         let fresh = medium.len().map_err(|error| unreadable(path, &error.to_string()))? == 0;
         let named = path.to_owned();
-        let store = Self::over(move || opened(&named, || builder().create_with_backend(medium.clone())))?;
+        let store =
+            Self::over(seal, move || opened(&named, || builder().create_with_backend(medium.clone())))?;
         if fresh {
             store.commit(&[format_row()])?;
         }
@@ -57,10 +64,11 @@ impl RedbStore {
     }
 
     fn over(
+        seal: impl Seal + 'static,
         open: impl Fn() -> Result<Guarded, StoreError> + Send + Sync + 'static,
     ) -> Result<Self, StoreError> {
         let database = RwLock::new(Some(open()?));
-        Ok(Self { again: Box::new(open), database })
+        Ok(Self { again: Box::new(open), database, seal: Box::new(seal) })
     }
 
     /// One call on the open file.
@@ -120,13 +128,11 @@ fn create(path: &Path) -> Result<(), StoreError> {
         return Err(open(error.to_string()));
     }
     let (named, new) = (path.to_owned(), fresh.clone());
-    let store = RedbStore::over(move || opened(&named, || builder().create(&new)))?;
+    let store = RedbStore::over(FileSeal::of(path), move || opened(&named, || builder().create(&new)))?;
     store.commit(&[format_row()])?;
     drop(store);
     fs::rename(&fresh, path).map_err(|error| open(error.to_string()))?;
-    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    let synced = fs::File::open(folder).and_then(|folder| folder.sync_all());
-    synced.map_err(|error| open(error.to_string()))
+    sync_folder(path).map_err(|error| open(error.to_string()))
 }
 
 fn opened(
@@ -203,6 +209,14 @@ impl Store for RedbStore {
 
     fn get(&self, table: Table, keys: &[Vec<u8>]) -> Result<Vec<Option<Vec<u8>>>, StoreError> {
         self.call("read rows", |database| get(database, table, keys))
+    }
+
+    fn seal(&self) -> Result<String, StoreError> {
+        self.seal.set().map_err(failed("put the seal of a clean stop beside it"))
+    }
+
+    fn break_seal(&self) -> Result<Option<String>, StoreError> {
+        self.seal.take().map_err(failed("break the seal of the last clean stop"))
     }
 }
 

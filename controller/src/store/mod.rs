@@ -7,11 +7,13 @@
 mod file;
 mod guarded;
 pub mod records;
+mod seal;
 
 use std::ops::ControlFlow;
 use std::path::PathBuf;
 
 pub use file::RedbStore;
+pub use seal::Seal;
 
 /// The tables.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -153,4 +155,10 @@ pub trait Store: Send + Sync {
 
     /// The values of `keys`, in one consistent view.
     fn get(&self, table: Table, keys: &[Vec<u8>]) -> Result<Vec<Option<Vec<u8>>>, StoreError>;
+
+    /// Puts a seal beside the store, which no copy of the store carries along; the word for it.
+    fn seal(&self) -> Result<String, StoreError>;
+
+    /// Takes the seal away, durably; the word for it, if there was one.
+    fn break_seal(&self) -> Result<Option<String>, StoreError>;
 }

@@ -35,6 +35,8 @@ pub const META_FENCE: &[u8] = b"fence_us";
 pub const META_NEXT_CLIENT: &[u8] = b"next_client";
 /// Key of the next id of a watched statement.
 pub const META_NEXT_WATCH: &[u8] = b"next_watch";
+/// Key of the starts of controllers on this store, and of those on copies of it that were heard of.
+pub const META_LINEAGE: &[u8] = b"lineage";
 /// Key of the secret that signs proofs.
 pub const META_PROOF_KEY: &[u8] = b"proof_key";
 /// Key of the leases saved by a clean shutdown; its presence is the clean mark.
@@ -73,7 +75,19 @@ pub struct SavedLeases {
     leases: Vec<(u32, u64, u64, i64, i64, i64, u64)>,
     /// Microseconds left of a recovery.
     recovery_us: u64,
+    /// The seal that was put beside the store.
+    #[serde(default)]
+    seal: String,
+    /// When the store was closed, in milliseconds since the Unix epoch.
+    #[serde(default)]
+    closed_unix_ms: u64,
 }
+
+/// Age at which the mark of a clean stop is no longer believed: the longest lease there can be. By then all it lists
+/// has ended, so nothing is gained by it, while a whole volume that is set back (a snapshot, which has the seal, too)
+/// is seldom started within a minute of the stop. With half of it a lease of a minute would be lost over a planned stop;
+/// with twice of it a snapshot that is put back quickly would pass.
+const MARK_KEPT_MS: u64 = 60_000;
 
 impl SavedLeases {
     /// Whether every rate and amount is one that can have been granted.
@@ -83,6 +97,19 @@ impl SavedLeases {
             rates.contains(rate) && amounts.contains(cap) && amounts.contains(lump)
         };
         self.leases.iter().all(lease) && self.pools.iter().all(|(_, tokens)| amounts.contains(tokens))
+    }
+
+    /// Good for a store that was closed now, and has this seal beside it.
+    #[must_use]
+    pub fn sealed(self, seal: String, closed_unix_ms: u64) -> Self {
+        Self { seal, closed_unix_ms, ..self }
+    }
+
+    /// Whether this very store was closed in order, of late, and nobody has started on it since. `found` is the seal
+    /// that was beside it.
+    pub fn is_good(&self, found: Option<&str>, unix_ms: u64) -> bool {
+        let age = unix_ms.checked_sub(self.closed_unix_ms);
+        found == Some(self.seal.as_str()) && age.is_some_and(|age| age <= MARK_KEPT_MS)
     }
 
     /// Time left of the lease that ends last.
@@ -99,6 +126,8 @@ impl From<&Snapshot> for SavedLeases {
             pools: snapshot.pools.iter().map(|(group, tokens)| (group.0, tokens.0)).collect(),
             leases: snapshot.leases.iter().map(lease).collect(),
             recovery_us: snapshot.recovery.0,
+            seal: String::new(),
+            closed_unix_ms: 0,
         }
     }
 }

@@ -3,6 +3,8 @@
 #[cfg(test)]
 mod admin;
 #[cfg(test)]
+mod copies;
+#[cfg(test)]
 mod damage;
 #[cfg(test)]
 mod faults;

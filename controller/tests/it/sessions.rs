@@ -41,7 +41,7 @@ async fn a_bad_hello_is_refused() {
         protocol_max: 1,
         client_id: "node".into(),
         incarnation: 1,
-        agent: String::new(),
+        ..v1::Hello::default()
     };
     let table = [
         (

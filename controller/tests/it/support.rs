@@ -151,6 +151,7 @@ impl Node {
             client_id: client.to_owned(),
             incarnation,
             agent: "test/1".to_owned(),
+            ..v1::Hello::default()
         };
         Self::open(lab, Ask::Hello(hello)).await
     }
@@ -258,11 +259,19 @@ impl Store for Faulty {
     fn get(&self, table: Table, keys: &[Vec<u8>]) -> Result<Vec<Option<Vec<u8>>>, StoreError> {
         self.inner.get(table, keys)
     }
+
+    fn seal(&self) -> Result<String, StoreError> {
+        self.inner.seal()
+    }
+
+    fn break_seal(&self) -> Result<Option<String>, StoreError> {
+        self.inner.break_seal()
+    }
 }
 
 /// A store without a disk, for tests that make more commits than a disk does in a moment.
 #[derive(Default)]
-pub(crate) struct MemoryStore(Mutex<Rows>);
+pub(crate) struct MemoryStore(Mutex<Rows>, AtomicBool);
 
 type Rows = BTreeMap<(Table, Vec<u8>), Vec<u8>>;
 
@@ -293,5 +302,14 @@ impl Store for MemoryStore {
     fn get(&self, table: Table, keys: &[Vec<u8>]) -> Result<Vec<Option<Vec<u8>>>, StoreError> {
         let rows = self.0.lock().unwrap();
         Ok(keys.iter().map(|key| rows.get(&(table, key.clone())).cloned()).collect())
+    }
+
+    fn seal(&self) -> Result<String, StoreError> {
+        self.1.store(true, Ordering::SeqCst);
+        Ok("memory".to_owned())
+    }
+
+    fn break_seal(&self) -> Result<Option<String>, StoreError> {
+        Ok(self.1.swap(false, Ordering::SeqCst).then(|| "memory".to_owned()))
     }
 }

@@ -17,7 +17,12 @@ use tonic::{Code, Status, Streaming};
 use crate::support::{Lab, MemoryStore, PATIENCE, config};
 
 async fn watch(lab: &Lab, have_revision: u64) -> Streaming<v1::WatchEvent> {
-    lab.grants().await.watch(v1::WatchRequest { have_revision }).await.unwrap().into_inner()
+    lab.grants()
+        .await
+        .watch(v1::WatchRequest { have_revision, ..v1::WatchRequest::default() })
+        .await
+        .unwrap()
+        .into_inner()
 }
 
 /// The next event that is no heartbeat.

@@ -57,6 +57,14 @@ impl Store for Forgetful {
     fn get(&self, _: Rows, keys: &[Vec<u8>]) -> Result<Vec<Option<Vec<u8>>>, StoreError> {
         Ok(vec![None; keys.len()])
     }
+
+    fn seal(&self) -> Result<String, StoreError> {
+        Ok(String::new())
+    }
+
+    fn break_seal(&self) -> Result<Option<String>, StoreError> {
+        Ok(None)
+    }
 }
 
 impl Lab {
@@ -111,6 +119,7 @@ impl Lab {
             client_id: "node-1".into(),
             incarnation: 1,
             agent: "test/1".into(),
+            ..v1::Hello::default()
         };
         let total = v1::Consumption {
             write_micro_ru: 2_500_000,

@@ -75,6 +75,7 @@ pub fn granted(seq: u64, groups: usize) -> v1::Granted {
         epoch: 1,
         entries: (0..groups).map(entry).collect(),
         durable_seq: seq.saturating_sub(1),
+        ..v1::Granted::default()
     }
 }
 

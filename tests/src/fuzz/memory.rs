@@ -1,6 +1,7 @@
 //! A store without a disk: rows in memory, that can be copied as they are when a controller dies.
 
 use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, PoisonError};
 
 use tidegate_controller::store::{Store, StoreError, Table, Visit, Write};
@@ -8,14 +9,14 @@ use tidegate_controller::store::{Store, StoreError, Table, Visit, Write};
 /// Rows by table and key.
 pub(super) type Rows = BTreeMap<(Table, Vec<u8>), Vec<u8>>;
 
-/// The store.
+/// The store, and whether its seal is there.
 #[derive(Default)]
-pub(super) struct MemoryStore(Mutex<Rows>);
+pub(super) struct MemoryStore(Mutex<Rows>, AtomicBool);
 
 impl MemoryStore {
-    /// A store that holds these rows.
+    /// A store that holds these rows, as if it had been closed in order; whether it was, they say.
     pub(super) fn new(rows: Rows) -> Self {
-        Self(Mutex::new(rows))
+        Self(Mutex::new(rows), AtomicBool::new(true))
     }
 
     /// All rows.
@@ -51,5 +52,14 @@ impl Store for MemoryStore {
     fn get(&self, table: Table, keys: &[Vec<u8>]) -> Result<Vec<Option<Vec<u8>>>, StoreError> {
         let rows = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         Ok(keys.iter().map(|key| rows.get(&(table, key.clone())).cloned()).collect())
+    }
+
+    fn seal(&self) -> Result<String, StoreError> {
+        self.1.store(true, Ordering::SeqCst);
+        Ok("memory".to_owned())
+    }
+
+    fn break_seal(&self) -> Result<Option<String>, StoreError> {
+        Ok(self.1.swap(false, Ordering::SeqCst).then(|| "memory".to_owned()))
     }
 }

@@ -44,6 +44,11 @@ impl World {
     /// What the ledger has at least, and at most, of a group that was there before under its name: what was charged
     /// since, and what was not counted for the one before.
     pub fn books_of_returned(&self, id: GroupId) -> Option<(Ru, Ru)> {
+        if self.set_back {
+            // What was told to be on disk may have been taken back with it; never is anything counted twice.
+            let honest = self.nodes.iter().enumerate().filter(|(node, _)| !self.lies(*node));
+            return Some((Ru::ZERO, honest.map(|(_, node)| node.reports.charged(id)).sum()));
+        }
         let before = self.returned.get(&id)?;
         let mut books = (Ru::ZERO, Ru::ZERO);
         for (index, node) in self.nodes.iter().enumerate().filter(|(index, _)| !self.lies(*index)) {
@@ -85,7 +90,9 @@ impl World {
             // What was told of the group before it does not count.
             let told = if self.returned.contains_key(&id) { Ru::ZERO } else { reports.durable_of(id) };
             let ledger = self.controller.charged(id, |other| other == node);
-            let charged = reports.charged(id) - self.retired_of(id, node);
+            let retired = if self.set_back { Ru::ZERO } else { self.retired_of(id, node) };
+            let charged = reports.charged(id) - retired;
+            let told = if self.set_back { Ru::ZERO } else { told };
             if ledger < told || ledger > charged {
                 self.violate(format!(
                     "I6: group {}: {ledger} in the ledger, node {node} charged {charged}, told {told} is on disk",

@@ -13,7 +13,7 @@ use tidegate_controller::definition::{Bursting, Definition};
 use tidegate_controller::group_text::{ALTERABLE, GroupText};
 use tidegate_controller::name::GroupName;
 use tidegate_controller::service::{
-    Push, RenewIn, Renewed, ReportIn, Service, ServiceConfig, Session, SessionError,
+    Push, RenewIn, Renewed, ReportIn, Seen, Service, ServiceConfig, Session, SessionError,
 };
 use tidegate_controller::store::{RedbStore, StoreError};
 use tidegate_core::group::{Burstable, GroupId, GroupSpec};
@@ -72,7 +72,7 @@ impl Controller {
 
     /// Starts on what is on the disk.
     pub(super) fn start(&mut self) -> Result<(), StoreError> {
-        let store = RedbStore::open_on(self.disk.clone(), Path::new("simulated"))?;
+        let store = RedbStore::open_on(self.disk.clone(), self.disk.clone(), Path::new("simulated"))?;
         let config = ServiceConfig { fence: self.fence, ..ServiceConfig::default() };
         self.service = Some(Service::load(Arc::new(store), config, Clock::driven(Arc::clone(&self.time)))?);
         self.touched.set(true);
@@ -176,14 +176,19 @@ impl Controller {
         node: usize,
         incarnation: u64,
         connection: u64,
-        request: RenewIn,
+        (seen, request): (&Seen, RenewIn),
     ) -> Result<Option<Renewed>, Ended> {
         let Some(service) = &self.service else { return Ok(None) };
         self.touched.set(true);
+        let mut welcome = None;
         if self.streams.get(&node).is_none_or(|(known, _)| *known < connection) {
-            match service.hello(&client(node), incarnation, "sim") {
-                Ok(session) => drop(self.streams.insert(node, (connection, session))),
-                Err(SessionError::Silent(_)) => return Err(Ended),
+            let name = client(node);
+            match service.heed(&name, seen).and_then(|()| service.hello(&name, incarnation, "sim")) {
+                Ok(session) => {
+                    welcome = Some(session.standing.clone());
+                    self.streams.insert(node, (connection, session));
+                }
+                Err(SessionError::Silent(_) | SessionError::Behind { .. }) => return Err(Ended),
                 Err(_) => return Ok(None),
             }
         }
@@ -191,7 +196,8 @@ impl Controller {
             return Ok(None);
         };
         match service.renew(session.client, session.session, request) {
-            Ok(renewed) => Ok(Some(renewed)),
+            // There is no welcome here: what it tells comes with the first answer.
+            Ok(renewed) => Ok(Some(Renewed { standing: renewed.standing.or(welcome), ..renewed })),
             Err(SessionError::Silent(_)) => Err(Ended),
             Err(_) => Ok(None),
         }
@@ -249,7 +255,8 @@ impl Controller {
     /// Counts reports as a last message of a node would.
     pub(super) fn report(&mut self, node: usize, incarnation: u64, reports: Vec<ReportIn>) {
         let connection = self.streams.get(&node).map_or(0, |(connection, _)| connection + 1);
-        let _ = self.renew(node, incarnation, connection, RenewIn { reports, ..RenewIn::default() });
+        let request = RenewIn { reports, ..RenewIn::default() };
+        let _ = self.renew(node, incarnation, connection, (&Seen::default(), request));
     }
 
     /// The service, to be asked for a change.

@@ -9,6 +9,7 @@ use std::io::{Error, ErrorKind, Result};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use redb::StorageBackend;
+use tidegate_controller::store::Seal;
 
 use super::random::Random;
 
@@ -40,6 +41,9 @@ struct Platter {
     unsynced: BTreeSet<usize>,
     /// The machine it is attached to.
     machine: u64,
+    /// The seal beside the store, and how many there were.
+    seal: Option<u64>,
+    seals: u64,
     /// Nothing is read or written any more: the process is dead.
     dead: bool,
     /// Writes fail: the device is full or broken.
@@ -113,6 +117,19 @@ impl Disk {
         self.platter().syncs
     }
 
+    /// A copy of the store's file, as it is.
+    pub fn copy(&self) -> Vec<u8> {
+        self.platter().written.clone()
+    }
+
+    /// Puts a copy in place of the file, while no process has it open. What lies beside it stays.
+    pub fn put_back(&self, copy: &[u8]) {
+        let mut platter = self.platter();
+        platter.written = copy.to_vec();
+        platter.synced = copy.to_vec();
+        platter.unsynced.clear();
+    }
+
     /// What is left for the next start. The sectors that a cut leaves behind are drawn one by one.
     pub fn revive(&self, death: Death, random: &mut Random) {
         let mut platter = self.platter();
@@ -154,6 +171,19 @@ impl Platter {
 
     fn mark(&mut self, from: usize, to: usize) {
         self.unsynced.extend(from / SECTOR..to.div_ceil(SECTOR));
+    }
+}
+
+impl Seal for Disk {
+    fn set(&self) -> Result<String> {
+        let mut platter = self.reach_to_write()?;
+        platter.seals += 1;
+        platter.seal = Some(platter.seals);
+        Ok(platter.seals.to_string())
+    }
+
+    fn take(&self) -> Result<Option<String>> {
+        Ok(self.reach()?.seal.take().map(|seal| seal.to_string()))
     }
 }
 

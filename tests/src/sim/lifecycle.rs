@@ -193,15 +193,22 @@ impl World {
 
     /// Clean restart: leases and pools are saved and restored.
     pub fn restart_controller(&mut self) {
+        if self.stop_controller() {
+            self.start_controller();
+        }
+    }
+
+    /// Ends the controller in order. False when it died in the attempt, and starts again by itself.
+    pub(super) fn stop_controller(&mut self) -> bool {
         let stopped = self.controller.stop();
         if self.died() {
-            return;
+            return false;
         }
         if stopped.is_err() {
             // Nothing can be saved: it ends all the same.
             self.crash_controller(Death::Killed);
         }
         self.break_streams();
-        self.start_controller();
+        true
     }
 }

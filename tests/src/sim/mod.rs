@@ -4,6 +4,7 @@ mod books;
 mod cap;
 pub mod chaos;
 mod controller;
+mod copies;
 mod definitions;
 pub mod disk;
 mod faults;

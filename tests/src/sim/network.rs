@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use tidegate_controller::service::{Answer, EntryIn, RenewIn, Renewed};
+use tidegate_controller::service::{Answer, EntryIn, RenewIn, Renewed, Seen};
 use tidegate_core::exchange::{Ask, Grant};
 use tidegate_core::group::GroupId;
 use tidegate_core::node::{Heard, LeaseState, NodeGroup};
@@ -16,7 +16,7 @@ use super::world::{Event, World};
 /// What travels.
 #[derive(Clone, Debug)]
 pub(super) enum Message {
-    Renew { connection: u64, request: RenewIn },
+    Renew { connection: u64, seen: Seen, request: RenewIn },
     Granted(Renewed),
     Lower { group: GroupId, rate_at_most: Rate },
     Changed { group: GroupId },
@@ -143,8 +143,9 @@ impl World {
             lies::distort(&mut request, random);
         }
         let (incarnation, process, connection) = (state.incarnation, state.process, state.connection);
+        let seen = Seen { epoch: state.epoch, standing: state.standing.clone() };
         if self.controller.is_up() {
-            let message = Message::Renew { connection, request };
+            let message = Message::Renew { connection, seen, request };
             let event = |message| Event::ToController { node, incarnation, process, message };
             self.carry(node, UP, event, message);
         }
@@ -169,7 +170,7 @@ impl World {
     /// A message of a node, by number, incarnation and process.
     pub(super) fn at_controller(&mut self, from: (usize, u64, u64), message: Message) {
         let (node, incarnation, process) = from;
-        let Message::Renew { connection, request } = message else {
+        let Message::Renew { connection, seen, request } = message else {
             return;
         };
         for entry in &request.entries {
@@ -179,7 +180,7 @@ impl World {
         let controller = if old { self.old.as_mut() } else { Some(&mut self.controller) };
         let Some(controller) = controller else { return };
         let recovering = controller.is_recovering();
-        let renewed = match controller.renew(node, incarnation, connection, request) {
+        let renewed = match controller.renew(node, incarnation, connection, (&seen, request)) {
             Ok(Some(renewed)) => renewed,
             Ok(None) => return,
             Err(Ended) => return self.at(self.now.after(BACKOFF), Event::StreamEnded { node, connection }),
@@ -214,6 +215,9 @@ impl World {
             return;
         };
         state.epoch = renewed.epoch;
+        if let Some(standing) = renewed.standing {
+            state.standing = standing;
+        }
         let mut taken = Vec::new();
         for entry in renewed.entries {
             if let (Some(id), Answer::Grant(grant, proof)) = (group(&entry.group), entry.answer)

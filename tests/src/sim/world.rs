@@ -9,6 +9,7 @@ use tidegate_core::usage::Consumption;
 
 use super::cap::Capped;
 use super::controller::Controller;
+use super::copies::Copy;
 use super::holding::Holding;
 use super::load::{Arrivals, Load};
 use super::log::Log;
@@ -110,6 +111,8 @@ pub(super) struct Node {
     pub(super) links: [Link; 2],
     pub(super) wake: Option<Time>,
     pub(super) epoch: u64,
+    /// What the controller of that epoch said of itself.
+    pub(super) standing: Vec<u8>,
     /// How much faster than true time the node's clock runs, in millionths.
     pub(super) drift_ppm: i64,
     /// Stopped (SIGSTOP, a frozen machine) until then; what happens meanwhile happens afterwards.
@@ -133,6 +136,8 @@ pub struct Toll {
     pub syncs: u64,
     /// Times another controller took over from one that ran on.
     pub takeovers: u64,
+    /// Times a copy of the store was put back.
+    pub set_back: u64,
     /// Times a group that had given its lease up was used again.
     pub awakened: u64,
 }
@@ -144,6 +149,7 @@ impl std::ops::AddAssign for Toll {
         self.in_sync += other.in_sync;
         self.syncs += other.syncs;
         self.takeovers += other.takeovers;
+        self.set_back += other.set_back;
         self.awakened += other.awakened;
     }
 }
@@ -169,6 +175,10 @@ pub struct World {
     pub(super) doubtful: Option<(GroupId, Option<GroupSpec>)>,
     /// Users and the groups they were acknowledged to be bound to.
     pub(super) bound: BTreeMap<String, GroupId>,
+    /// A copy of the store, and what was acknowledged by then.
+    pub(super) copy: Option<Copy>,
+    /// A copy was put back: what was counted since is not in the ledger until it is told again.
+    pub(super) set_back: bool,
     /// What the network does to messages.
     pub faults: Faults,
     pub(super) nodes: Vec<Node>,
@@ -244,6 +254,7 @@ impl World {
             links: [0, 1].map(|direction| Link::new(seed, 2 * index as u64 + direction)),
             wake: None,
             epoch: 0,
+            standing: Vec::new(),
             drift_ppm: 0,
             paused_until: Time(0),
             lies: None,
@@ -261,6 +272,8 @@ impl World {
             specs: BTreeMap::new(),
             doubtful: None,
             bound: BTreeMap::new(),
+            copy: None,
+            set_back: false,
             faults: Faults::default(),
             nodes: (0..nodes).map(node).collect(),
             loads: Vec::new(),

@@ -212,7 +212,7 @@ impl State {
 
     fn tell(&mut self, kind: v1::watch_event::Kind) {
         self.revision += 1;
-        let event = v1::WatchEvent { revision: self.revision, kind: Some(kind) };
+        let event = v1::WatchEvent { revision: self.revision, kind: Some(kind), ..v1::WatchEvent::default() };
         self.watchers.retain(|watcher| watcher.try_send(Ok(event.clone())).is_ok());
     }
 
@@ -282,7 +282,9 @@ impl State {
         });
         let entries = entries.collect();
         let durable_seq = if self.forgetful { 0 } else { renew.seq };
-        let mut granted = v1::Granted { seq: renew.seq, epoch: self.epoch, entries, durable_seq };
+        let granted =
+            v1::Granted { seq: renew.seq, epoch: self.epoch, entries, durable_seq, ..Default::default() };
+        let mut granted = granted;
         if let Some(tamper) = &mut self.tamper {
             tamper(&mut granted);
         }
@@ -314,11 +316,13 @@ impl State {
             let part =
                 v1::Snapshot { bindings: vec![binding.clone()], more: true, ..v1::Snapshot::default() };
             let kind = Some(v1::watch_event::Kind::Snapshot(part));
-            sender.try_send(Ok(v1::WatchEvent { revision: 0, kind })).unwrap();
+            sender.try_send(Ok(v1::WatchEvent { revision: 0, kind, ..v1::WatchEvent::default() })).unwrap();
         }
         let last = v1::Snapshot { cost_tables: self.cost_tables.clone(), ..v1::Snapshot::default() };
         let kind = Some(v1::watch_event::Kind::Snapshot(last));
-        sender.try_send(Ok(v1::WatchEvent { revision: self.revision, kind })).unwrap();
+        sender
+            .try_send(Ok(v1::WatchEvent { revision: self.revision, kind, ..v1::WatchEvent::default() }))
+            .unwrap();
         self.watchers.push(sender);
         Ok(ReceiverStream::new(receiver))
     }

@@ -102,6 +102,7 @@ impl Node {
             client_id: name.to_owned(),
             incarnation: wall_micros(),
             agent: "bench".to_owned(),
+            ..v1::Hello::default()
         };
         send(&asks, Ask::Hello(hello)).await?;
         let answers = GrantsClient::new(channel).session(ReceiverStream::new(asked)).await;

@@ -25,7 +25,7 @@ pub(super) fn hello(lab: &Lab, input: &mut Input<'_>) -> v1::Hello {
     let (protocol_min, protocol_max) =
         if odd { (u32::from(input.byte()), u32::from(input.byte())) } else { (1, 1) };
     let agent = String::from_utf8_lossy(input.piece()).into_owned();
-    v1::Hello { protocol_min, protocol_max, client_id, incarnation, agent }
+    v1::Hello { protocol_min, protocol_max, client_id, incarnation, agent, ..v1::Hello::default() }
 }
 
 /// A renewal of whoever was welcomed on this stream.

@@ -52,6 +52,10 @@ pub enum Action {
     /// Another controller takes over. The one before runs on for this long without its disk, and the nodes of these
     /// bits stay with it.
     TakeOver(u64, Span),
+    /// The store is copied, as it is or after a stop in order.
+    Copy(bool),
+    /// The controller ends, in order or not; the newest copy is put in place of the store, and it starts after this.
+    PutBack(bool, Span),
 }
 
 /// A part of a definition that changes.
@@ -154,6 +158,8 @@ impl Action {
             Self::TakeOver(stay, span) if world.controller_is_up() && !world.stalled() => {
                 world.take_over(*stay, *span)
             }
+            Self::Copy(stopped) if world.controller_is_up() && !world.stalled() => world.copy_store(*stopped),
+            Self::PutBack(in_order, span) if !world.stalled() => world.put_back(*in_order, *span),
             Self::Rate(id, rate) => world.change_group(*id, |spec| spec.rate = Some(*rate)),
             Self::Burst(id, burstable) => world.change_group(*id, |spec| spec.burstable = *burstable),
             Self::Move(id, parent) => world.change_group(*id, |spec| spec.parent = *parent),
@@ -167,6 +173,8 @@ impl Action {
             | Self::Crash(..)
             | Self::Create(..)
             | Self::Restart
+            | Self::Copy(..)
+            | Self::PutBack(..)
             | Self::TakeOver(..) => {}
         }
     }
@@ -210,6 +218,10 @@ impl fmt::Display for Action {
             Self::Bind(load, id) => write!(f, "bind {load} {}", id.0),
             Self::Lie(node) => write!(f, "lie {node}"),
             Self::TakeOver(stay, span) => write!(f, "take-over {stay} {}us", span.0),
+            Self::Copy(false) => f.write_str("copy running"),
+            Self::Copy(true) => f.write_str("copy stopped"),
+            Self::PutBack(false, span) => write!(f, "put-back killed {}us", span.0),
+            Self::PutBack(true, span) => write!(f, "put-back stopped {}us", span.0),
         }
     }
 }
@@ -256,6 +268,8 @@ impl FromStr for Action {
             }
             "bind" => Self::Bind(arg(&args, 0)?, group_id(word(1))?),
             "lie" => Self::Lie(arg(&args, 0)?),
+            "copy" => Self::Copy(word(0) == "stopped"),
+            "put-back" => Self::PutBack(word(0) == "stopped", time(1)?),
             "take-over" => Self::TakeOver(arg(&args, 0)?, time(1)?),
             _ => return Err("no such action".to_owned()),
         })

@@ -40,6 +40,7 @@ impl Plan {
         draw_lonely(&mut Random::new(seed, 13), nodes, calm_at, &mut actions);
         draw_bursts(&mut Random::new(seed, 16), &ids, calm_at, &mut actions);
         draw_stalls(&mut Random::new(seed, 20), calm_at, &mut actions);
+        draw_copies(&mut Random::new(seed, 21), nodes, calm_at, &mut actions);
         let fence = draw_takeovers(&mut Random::new(seed, 12), nodes, calm_at, &mut actions);
         let mut plan = Self {
             seed,
@@ -322,6 +323,28 @@ fn draw_stalls(random: &mut Random, until: Time, actions: &mut Vec<(Time, Action
             actions.push((at, Action::Stall(Span::millis(random.between(50, 6_000)))));
         }
     }
+}
+
+/// A copy of the store that is put back later, mostly while a node cannot tell of what it has.
+fn draw_copies(random: &mut Random, nodes: usize, until: Time, actions: &mut Vec<(Time, Action)>) {
+    if !random.one_in(5) {
+        return;
+    }
+    let back = random.between(400_000, until.0);
+    let copied = Time(random.between(100_000, back));
+    actions.push((copied, Action::Copy(random.one_in(2))));
+    if random.one_in(2) {
+        // A start that the copy knows nothing of.
+        let at = Time(random.between(copied.0, back));
+        actions.push((at, Action::Crash(Span::millis(random.between(1, 300)), Death::Killed)));
+    }
+    if random.one_in(2) {
+        let cut = Time(back.saturating_sub(1_000 * random.between(0, 300)));
+        let node = random.below(nodes);
+        actions.push((cut, Action::Cut(node, 0, Span::millis(random.between(200, 4_000)))));
+    }
+    let down = Span::millis(random.between(1, 1_000));
+    actions.push((Time(back), Action::PutBack(random.one_in(2), down)));
 }
 
 /// Groups that lose their limit, or get it.

@@ -1,0 +1,130 @@
+//! The seal: what lies beside a store that was closed in order, and that no copy of the store carries along.
+//!
+//! The mark of a clean stop is in the store, so it is in every copy of it, too. A copy that is put back later must not
+//! pass for a store that nobody has used since. So the mark names a seal, a small file beside the store, by its
+//! content, its inode and the moment it was last changed; a copied, moved or restored seal has another moment, which
+//! no tool can set. The seal is broken by the next start, durably and before anything is granted: it is good once.
+
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, ErrorKind, Read as _, Write as _};
+use std::os::unix::fs::MetadataExt as _;
+use std::path::{Path, PathBuf};
+
+/// Longest content of a seal that is read; what is longer was not written here.
+const MAX_BYTES: u64 = 64;
+
+/// Where seals are put: beside a store.
+pub trait Seal: Send + Sync {
+    /// Puts a new seal in place of any that is there; the word for it.
+    fn set(&self) -> io::Result<String>;
+
+    /// Takes the seal away, durably; the word for it, if there was one.
+    fn take(&self) -> io::Result<Option<String>>;
+}
+
+/// A seal that is a file.
+#[derive(Debug)]
+pub(super) struct FileSeal {
+    path: PathBuf,
+}
+
+impl FileSeal {
+    /// The seal of the store at `path`.
+    pub(super) fn of(path: &Path) -> Self {
+        let mut name = path.as_os_str().to_owned();
+        name.push(".seal");
+        Self { path: PathBuf::from(name) }
+    }
+
+    fn remove(&self) -> io::Result<bool> {
+        match fs::remove_file(&self.path) {
+            Ok(()) => Ok(true),
+            Err(error) if error.kind() == ErrorKind::NotFound => Ok(false),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// The word for a file: what it says, and what a copy of it has of its own.
+    fn word(&self, file: &File, content: &str) -> io::Result<String> {
+        let data = file.metadata()?;
+        Ok(format!("{content} {} {}.{:09}", data.ino(), data.ctime(), data.ctime_nsec()))
+    }
+}
+
+impl Seal for FileSeal {
+    fn set(&self) -> io::Result<String> {
+        self.remove()?;
+        let content = format!("{:032x}", rand::random::<u128>());
+        let mut file = OpenOptions::new().write(true).create_new(true).open(&self.path)?;
+        file.write_all(content.as_bytes())?;
+        file.sync_all()?;
+        sync_folder(&self.path)?;
+        self.word(&file, &content)
+    }
+
+    fn take(&self) -> io::Result<Option<String>> {
+        let file = match File::open(&self.path) {
+            Ok(file) => file,
+            Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
+            Err(error) => return Err(error),
+        };
+        let mut content = Vec::new();
+        (&file).take(MAX_BYTES).read_to_end(&mut content)?;
+        let word = self.word(&file, &String::from_utf8_lossy(&content))?;
+        self.remove()?;
+        sync_folder(&self.path)?;
+        Ok(Some(word))
+    }
+}
+
+/// Makes what happened to names in the folder of `path` durable.
+pub(super) fn sync_folder(path: &Path) -> io::Result<()> {
+    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    File::open(folder)?.sync_all()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_seal_is_good_once_and_no_copy_of_it_is() {
+        let folder = tempfile::tempdir().unwrap();
+        let seal = FileSeal::of(&folder.path().join("store"));
+        assert_eq!(seal.take().unwrap(), None);
+        let first = seal.set().unwrap();
+        assert_eq!(seal.take().unwrap(), Some(first.clone()));
+        assert_eq!(seal.take().unwrap(), None);
+        let second = seal.set().unwrap();
+        assert_ne!(first, second);
+        // As a backup does: the content and even its times are kept.
+        let kept = folder.path().join("kept");
+        let times = fs::metadata(&seal.path).unwrap();
+        fs::copy(&seal.path, &kept).unwrap();
+        seal.take().unwrap();
+        fs::copy(&kept, &seal.path).unwrap();
+        let file = OpenOptions::new().write(true).open(&seal.path).unwrap();
+        let all = fs::FileTimes::new().set_modified(times.modified().unwrap());
+        file.set_times(all.set_accessed(times.accessed().unwrap())).unwrap();
+        assert_ne!(seal.take().unwrap(), Some(second));
+    }
+
+    #[test]
+    fn a_seal_that_was_moved_away_and_back_is_not_the_same() {
+        let folder = tempfile::tempdir().unwrap();
+        let seal = FileSeal::of(&folder.path().join("store"));
+        let word = seal.set().unwrap();
+        let away = folder.path().join("away");
+        // The clock of the file system has ticked.
+        while fs::metadata(&seal.path).unwrap().ctime_nsec() == now_of(folder.path()) {}
+        fs::rename(&seal.path, &away).unwrap();
+        fs::rename(&away, &seal.path).unwrap();
+        assert_ne!(seal.take().unwrap(), Some(word));
+    }
+
+    fn now_of(folder: &Path) -> i64 {
+        let probe = folder.join("probe");
+        fs::write(&probe, "x").unwrap();
+        fs::metadata(&probe).unwrap().ctime_nsec()
+    }
+}
