@@ -17,6 +17,10 @@ pub(crate) struct Denied {
     pub(crate) hint: String,
 }
 
+/// Nobody knows when an absent controller is back. Who has waited for one in vain is told to wait as long again, but no
+/// longer than this, in which most come back.
+const LONGEST_RETRY: Duration = Duration::from_secs(10);
+
 /// A statement that its user does not want any more.
 const CANCELLED: Code = Code { mysql: 1317, mysql_state: "70100", postgres_state: "57014" };
 
@@ -28,9 +32,9 @@ impl From<SqlError> for Denied {
 
 impl Denied {
     /// The group did not admit it.
-    pub(crate) fn refused(refused: &Refused, group: &Group, waited: Duration) -> Self {
+    pub(crate) fn refused(refused: &Refused, group: &Group, time: Duration) -> Self {
         let name = refused.group();
-        let waited = format!("{:.1} s", waited.as_secs_f64());
+        let waited = format!("{:.1} s", time.as_secs_f64());
         let mut retry = refused.retry_after();
         let (code, message) = match refused {
             Refused::Throttled { .. } => {
@@ -48,10 +52,12 @@ impl Denied {
                     format!("resource group {name} is out of request units: it {balance}, waited {waited}");
                 (Code::QUOTA, message)
             }
-            Refused::Unavailable { .. } => (
-                Code::UNAVAILABLE,
-                format!("resource group {name} has no lease from the controller, waited {waited}"),
-            ),
+            Refused::Unavailable { .. } => {
+                retry = back_within(retry, time);
+                let message =
+                    format!("resource group {name} has no lease from the controller, waited {waited}");
+                (Code::UNAVAILABLE, message)
+            }
             Refused::TooManyWaiters { limit, .. } => {
                 (Code::QUOTA, format!("resource group {name} has {limit} statements waiting already"))
             }
@@ -68,13 +74,13 @@ impl Denied {
         Self { code, message, hint }
     }
 
-    /// The same inside a transaction, which nobody has ended.
-    pub(super) fn in_transaction(mut self) -> Self {
+    /// The same inside a transaction, which nobody has ended, and whose end waits or does not.
+    pub(super) fn in_transaction(mut self, end_waits: bool) -> Self {
         if !self.hint.is_empty() {
             self.hint.push(' ');
         }
-        self.hint
-            .push_str("The transaction is still open and holds its locks; COMMIT and ROLLBACK do not wait.");
+        self.hint.push_str("The transaction is still open and holds its locks");
+        self.hint.push_str(if end_waits { "." } else { "; COMMIT and ROLLBACK do not wait." });
         self
     }
 
@@ -157,9 +163,22 @@ fn retry_after(pause: Duration) -> String {
     format!("Retry after {}.{} s.", tenths / 10, tenths % 10)
 }
 
+/// When to retry without a controller, of what the client library says and after such a wait.
+fn back_within(told: Option<Duration>, waited: Duration) -> Option<Duration> {
+    told.max(Some(waited.min(LONGEST_RETRY)))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn who_waited_in_vain_for_a_controller_is_not_sent_back_at_once() {
+        let s = Duration::from_secs;
+        assert_eq!(back_within(Some(Duration::from_millis(100)), s(10)), Some(s(10)));
+        assert_eq!(back_within(Some(s(20)), s(1)), Some(s(20)));
+        assert_eq!(back_within(None, s(3_600)), Some(s(10)));
+    }
 
     #[test]
     fn a_pause_is_told_in_tenths_rounded_up() {

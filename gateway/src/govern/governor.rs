@@ -377,7 +377,8 @@ impl Request {
                 Err(refused) => {
                     self.case.governor.count_throttled(&group, &self.case.template, waited);
                     let denied = Denied::refused(&refused, &payer, waited);
-                    return Err(if self.in_transaction { denied.in_transaction() } else { denied });
+                    let end_waits = governor.policy.in_transaction == InTransaction::Wait;
+                    return Err(if self.in_transaction { denied.in_transaction(end_waits) } else { denied });
                 }
             }
         }
