@@ -30,7 +30,7 @@ pub fn run(setting: &Setting) -> Result<Vec<Row>, BenchError> {
         said(psql(&server, server.port(), database).args(["-c", &format!("create table {table}")]))?;
     }
     let gateway = stage.gateway(&server.upstream())?;
-    let script = stage.folder.path().join("small.sql");
+    let script = stage.folder.path().join("insert.sql");
     fs::write(&script, INSERT).map_err(failed("write a script"))?;
     let (script, seconds) = (script.display().to_string(), setting.size("20", "5"));
     let beside = |port: u16| {
