@@ -107,6 +107,7 @@ impl Backend {
                 self.spills.find(*pid);
                 workers.processes().for_each(|worker| self.spills.find(worker));
             }
+            self.share.looked();
         }
     }
 }

@@ -78,6 +78,8 @@ pub(super) struct Share {
     charged: Charged,
     /// CPU and reads that are charged.
     used: Counted,
+    /// Bytes that it had written when its temporary files were last looked for.
+    looked: u64,
     /// Work of the transaction's earlier statements that was not written out by their ends.
     earlier: u64,
     /// What [`Unowned`] had been given when the transaction began.
@@ -192,6 +194,7 @@ impl Share {
             did: Counted::default(),
             charged: Charged::default(),
             used: Counted::default(),
+            looked: 0,
             earlier: 0,
             since: None,
         }
@@ -207,6 +210,11 @@ impl Share {
         self.did = self.did.plus(counted);
     }
 
+    /// Temporary files were looked for just now.
+    pub(super) fn looked(&mut self) {
+        self.looked = self.did.written;
+    }
+
     /// Bytes written that no temporary file explains so far, when so many bytes of these were seen.
     pub(super) fn unexplained(&self, seen: u64) -> u64 {
         self.did.written.saturating_sub(seen)
@@ -214,7 +222,13 @@ impl Share {
 
     /// What is to be charged of it now; the statement goes on. So many bytes of temporary files were `seen` to grow.
     pub(super) fn so_far(&mut self, work: &Work, seen: u64) -> Usage {
-        let now = self.server.charged(work, &self.did, seen, self.earlier);
+        let mut now = self.server.charged(work, &self.did, seen, self.earlier);
+        let unseen = self.did.written.saturating_sub(self.looked);
+        if self.server == Server::Postgres && work.only_reads() && unseen >= FEW {
+            // Behind the last look: a query that spills begins with all of its memory, a function rarely writes as much.
+            let moved = now.own.saturating_sub(self.charged.own).min(unseen);
+            now = Charged { own: now.own.saturating_sub(moved), spilled: now.spilled.saturating_add(moved) };
+        }
         // What is charged stays so, whatever is seen later.
         let own = now.own.max(self.charged.own);
         let spilled = now.spilled.min(self.did.written.saturating_sub(own)).max(self.charged.spilled);
@@ -244,7 +258,7 @@ impl Share {
         if !goes_on {
             self.since = None;
         }
-        (self.did, self.charged, self.used) = Default::default();
+        (self.did, self.charged, self.used, self.looked) = Default::default();
         more
     }
 }
@@ -266,10 +280,11 @@ mod tests {
         Counted { cpu_ns: 0, read, written, writes }
     }
 
-    /// What a statement of its own is charged: bytes read and bytes written.
+    /// What a statement of its own is charged that was looked at: bytes read and bytes written.
     fn charged(server: Server, work: &Work, did: Counted, seen: u64) -> (u64, u64) {
         let mut share = Share::new(server);
         share.add(&did);
+        share.looked();
         let usage = share.end(work, seen, false, &Unowned::default());
         (usage.read_bytes, usage.write_bytes)
     }
@@ -337,6 +352,22 @@ mod tests {
     }
 
     #[test]
+    fn what_a_short_query_writes_before_anybody_looks_is_spilled_if_it_is_much() {
+        let (mut share, unowned) = (Share::new(Server::Postgres), Unowned::default());
+        let select = work(Select, 0, 60);
+        // A function scan of 17 ms, none of which was read back; and a function that commits a row.
+        share.add(&did(48 * KIB, 5_600 * KIB, 700));
+        let usage = share.end(&select, 0, false, &unowned);
+        assert_eq!((usage.read_bytes, usage.write_bytes), (48 * KIB + 5_540 * KIB, 0));
+        share.add(&did(0, 8 * KIB, 1));
+        assert_eq!(share.end(&select, 0, false, &unowned).write_bytes, 8 * KIB);
+        // Pages of others are no more charged than when somebody looks.
+        share.add(&did(8 * MIB, 8 * MIB, 1_024));
+        let usage = share.end(&select, 0, false, &unowned);
+        assert_eq!((usage.read_bytes, usage.write_bytes), (8 * MIB, 0));
+    }
+
+    #[test]
     fn pages_that_were_read_and_changed_are_logged_in_full_at_their_row_s_expense() {
         let after_checkpoint = did(17 * KIB, 24 * KIB, 1);
         assert_eq!(charged(Server::Postgres, &work(Update, 1, 60), after_checkpoint, 0).1, 24 * KIB);
@@ -401,6 +432,7 @@ mod tests {
     fn what_was_charged_stays_charged_when_a_temporary_file_is_seen_late() {
         let (mut share, unowned) = (Share::new(Server::Postgres), Unowned::default());
         share.add(&did(0, 8 * MIB, 1_024));
+        share.looked();
         let select = work(Select, 0, 60);
         assert_eq!(share.so_far(&select, 0).write_bytes, 8 * MIB);
         share.add(&did(0, 8 * MIB, 1_024));
