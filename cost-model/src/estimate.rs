@@ -25,10 +25,12 @@ use crate::ways::Ways;
 /// Which figure of a forecast [`Estimator::estimate`] gives.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Aim {
-    /// The mean: half of the statements end in a surcharge, bursts fit more of them.
-    Mean,
-    /// About the 95th percentile: few statements end in a surcharge, the rest is refunded.
+    /// The mean: surcharges and refunds even out, and what a cheap run reserves is not the price of its template's
+    /// dear ones. What is owed at most is what the dear ones under way cost beyond it.
     #[default]
+    Mean,
+    /// About the 95th percentile: few statements end in a surcharge. Where a template's runs differ, most of what is
+    /// reserved is refunded, and as much less of a group's burst is there for others while they run.
     P95,
 }
 

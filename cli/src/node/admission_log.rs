@@ -50,7 +50,7 @@ impl AdmissionLog {
         self.with(|state| state.failure.as_ref().map(ToString::to_string))
     }
 
-    /// Admits `cost` in `group`, and logs that or the refusal. Returns the wait in microseconds beside the answer.
+    /// Admits an operation estimated at `cost` in `group`, and logs that or the refusal. Returns the wait in microseconds beside the answer.
     pub(crate) async fn admit(
         &self,
         group: &Group,
@@ -58,7 +58,7 @@ impl AdmissionLog {
         max_wait: std::time::Duration,
     ) -> (Result<Permit<'static>, Refused>, u64) {
         let began = monotonic_us();
-        let mut admission = pin!(group.acquire(cost, max_wait));
+        let mut admission = pin!(acquire(group, cost, max_wait));
         poll_fn(|context| {
             self.with(|state| {
                 let Poll::Ready(answer) = admission.as_mut().poll(context) else {
@@ -70,7 +70,7 @@ impl AdmissionLog {
                     Ok(permit) => LogLine::Admitted {
                         at_us,
                         group: permit.group().to_string(),
-                        estimate: cost.0,
+                        estimate: permit.estimate().0,
                         waited_us,
                     },
                     Err(_) => LogLine::Refused { at_us, group: group.name().to_string(), waited_us },
@@ -101,6 +101,14 @@ impl AdmissionLog {
     fn with<R>(&self, act: impl FnOnce(&mut State) -> R) -> R {
         // A line is whole or an error is kept; a panic elsewhere leaves nothing half done.
         act(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+}
+
+/// An estimate above what the group can ever hold is no reason to refuse: what is missing is owed.
+async fn acquire(group: &Group, cost: Ru, max_wait: std::time::Duration) -> Result<Permit<'_>, Refused> {
+    match group.acquire(cost, max_wait).await {
+        Err(Refused::NeverFits { max, .. }) if max < cost => group.acquire(max, max_wait).await,
+        answer => answer,
     }
 }
 

@@ -62,7 +62,7 @@ impl Governor {
         Self {
             client,
             fingerprinter: Fingerprinter::new(SqlDialect::SQLite),
-            estimator: Estimator::new(&CostTable::tidb_v1(), Aim::P95),
+            estimator: Estimator::new(&CostTable::tidb_v1(), Aim::default()),
             log,
             groups: Mutex::new(BTreeMap::new()),
             templates: Mutex::new(BTreeMap::new()),

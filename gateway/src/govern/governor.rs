@@ -96,7 +96,7 @@ impl Governor {
             policy,
             postgres: Fingerprinter::new(SqlDialect::PostgreSql),
             mysql: Fingerprinter::new(SqlDialect::MySql),
-            estimator: Estimator::new(&CostTable::tidb_v1(), Aim::P95),
+            estimator: Estimator::new(&CostTable::tidb_v1(), Aim::default()),
             statements: Arc::default(),
             rules: Arc::default(),
             convictions,
