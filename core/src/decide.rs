@@ -14,7 +14,7 @@ use crate::units::{Rate, Ru, Span, Time};
 /// A node that waits for a lump asks again at the soonest after this.
 const LEAST_LUMP_WAIT: Span = Span::millis(10);
 /// The local bucket holds at most this much of the leased rate.
-const LOCAL_CAP: Span = Span::millis(500);
+pub(crate) const LOCAL_CAP: Span = Span::millis(500);
 /// A lease above its target by less than one part in this many is left alone.
 const HYSTERESIS: i64 = 64;
 
@@ -56,7 +56,7 @@ impl Decision<'_> {
         let goes_on = lease.held_end.since(self.now).0 >= renew_after.0.saturating_mul(LEAST_GOING_ON);
         let kept = if goes_on && !recovering { lease.held_rate } else { Rate::ZERO };
         let rate = target.min(free.max(kept));
-        let fits = lease.head <= self.local_cap(target) + lease.lump;
+        let fits = lease.head <= self.local_cap(target, lease.largest) + lease.lump;
         let short = target - rate;
         let lump = if recovering { Some(Ru::ZERO) } else { self.lump(lease, fits) };
         let mut terms = LeaseTerms {
@@ -148,18 +148,21 @@ impl Decision<'_> {
     }
 
     /// Depth of the local bucket at a rate: half a second of it, and never more than its part of half the burst.
-    /// When an operation larger than that half waits, the others leave room for it.
-    fn local_cap(&self, rate: Rate) -> Ru {
-        let mut cap = rate.over(LOCAL_CAP);
+    /// When an operation larger than that half waits, the others leave room for it. Twice the largest operation where
+    /// the client's part of the whole burst is as much: then there is room for what one does not need, while the next
+    /// waits, since fewer tokens than that costs are there. Half and twice of it are measured in docs/algorithm.md.
+    fn local_cap(&self, rate: Rate, largest: Ru) -> Ru {
+        let (mut cap, mut large) = (rate.over(LOCAL_CAP), largest + largest);
         for group in self.up() {
             let (Some(limit), Some(depth)) = (group.spec.limit(), group.spec.depth()) else {
                 continue;
             };
             let waiting = group.live.queue.first_key_value().map_or(Ru::ZERO, |(_, need)| *need);
-            let budget = depth.scale(1, 2).min((depth - waiting).or_zero());
-            cap = cap.min(budget.scale(rate.0, limit.0.max(1)));
+            let left = (depth - waiting).or_zero();
+            let part = |budget: Ru| budget.scale(rate.0, limit.0.max(1));
+            (cap, large) = (cap.min(part(left.min(depth.scale(1, 2)))), large.min(part(left)));
         }
-        cap
+        cap.max(large)
     }
 
     /// Tokens for the backlog, from the pools of the chain, shared among the backlogged. `None`: the first waiter
@@ -215,20 +218,22 @@ impl Decision<'_> {
     /// shares that are computed one after the other need not add up to the new limit.
     fn fits(&self, lease: &Lease, free: Rate) -> bool {
         let room = |group: &Group| group.spec.depth().map(|depth| depth - group.live.held);
-        lease.rate <= free && self.up().filter_map(room).all(|room| lease.cap + lease.lump <= room.or_zero())
+        lease.rate <= free
+            && self.up().filter_map(room).all(|room| lease.cap + lease.lump + lease.running <= room.or_zero())
     }
 
     /// Sets cap, fill and lump so that at every level the pool and what nodes may hold stay within the depth. What does
     /// not fit is kept, if the older lease goes on.
     fn give(&mut self, lease: &mut Lease, lump: Ru, goes_on: bool) {
         let kept = if goes_on { lease.held_cap } else { Ru::ZERO };
-        lease.cap = self.local_cap(lease.rate);
+        lease.cap = self.local_cap(lease.rate, lease.largest);
+        self.make_room(lease, lump);
         let mut excess = Ru::ZERO;
         let mut fill = lease.cap;
         for group in self.up() {
             let Some(depth) = group.spec.depth() else { continue };
             let left = group.pool.tokens() - lump;
-            let room = (depth - group.live.held - lease.lump - lump).or_zero();
+            let room = (depth - group.live.held - lease.lump - lease.running - lump).or_zero();
             // Holding no more than before needs no room.
             lease.cap = lease.cap.min(room.max(kept));
             excess = excess.max(lease.cap.max(lease.held_cap) + left - room);
@@ -241,13 +246,27 @@ impl Decision<'_> {
             };
             if let Some(depth) = group.spec.depth() {
                 group.pool.grant(fill + lump);
-                let hold = lease.cap.max(lease.held_cap) + lease.lump + lump;
+                let hold = lease.cap.max(lease.held_cap) + lease.lump + lease.running + lump;
                 group.pool.trim(depth - group.live.held - hold);
             }
         }
         lease.lump += lump;
         (lease.fresh_lump, lease.fresh_fill) = (lump, fill);
         lease.tokens_max = (lease.tokens_max + lump + fill).min(lease.hold());
+    }
+
+    /// A deeper bucket comes before room for what may come back.
+    fn make_room(&mut self, lease: &mut Lease, lump: Ru) {
+        let room =
+            |group: &Group| Some(group.spec.depth()? - group.live.held - lease.lump - lease.running - lump);
+        let Some(room) = self.up().filter_map(room).min() else { return };
+        let mut missing = (lease.cap.max(lease.held_cap) - room).or_zero();
+        if missing.is_positive() {
+            let own = lease.running.min(missing);
+            lease.running -= own;
+            missing -= own;
+            self.engine.reclaim(self.chain, missing, Some(self.client));
+        }
     }
 
     /// Asks those who hold more than their share to lower themselves, largest first.

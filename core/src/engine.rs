@@ -126,6 +126,8 @@ impl Engine {
             return None;
         }
         self.advance(&chain, now);
+        // Anew: a pool that is full takes back what it left to a lease.
+        let known = self.tree.at(chain.slot()).and_then(|group| group.live.leases.get(&client).copied());
         let mut lease = self.lift(&chain, known);
         let known_client = lease.seq > 0;
         self.hear(&chain, now, &mut lease, ask);
@@ -148,6 +150,7 @@ impl Engine {
         self.note_interest(&chain, group, client, &mut lease, ask);
         let grant = Decision { engine: self, chain: &chain, now, client, group }.decide(&mut lease);
         self.lay(&chain, group, client, lease);
+        self.call(now, &chain, client);
         if now < self.recovering_until {
             // What nodes prove was leased under the definitions of before the restart.
             self.tree.excuse(&chain);
@@ -173,41 +176,6 @@ impl Engine {
         true
     }
 
-    /// Takes in what the node says it holds and gives back. The ledger never believes more than it gave.
-    fn hear(&mut self, chain: &Chain, now: Time, lease: &mut Lease, ask: &Ask) {
-        lease.count_tokens(now);
-        let mut back = ask.returned.or_zero().min(lease.tokens_max);
-        lease.tokens_max -= back;
-        if ask.acked_seq != lease.seq && lease.seq > 0 {
-            // The node never applied the newest grant and will ignore it from here on.
-            let lost = (lease.fresh_lump + lease.fresh_fill).min(lease.tokens_max);
-            back += lost;
-            lease.tokens_max -= lost;
-        } else {
-            lease.held_end = lease.expires;
-        }
-        (lease.fresh_lump, lease.fresh_fill) = (Ru::ZERO, Ru::ZERO);
-        lease.held_until = lease.ends();
-        lease.held_rate = ask.held.rate.max(Rate::ZERO).min(lease.committed());
-        lease.held_cap = ask.held.cap.or_zero().min(lease.cap.max(lease.held_cap));
-        lease.lump = ask.held.lump.or_zero().min(lease.lump);
-        (lease.rate, lease.cap, lease.expires) = (Rate::ZERO, Ru::ZERO, now);
-        lease.tokens_max = lease.tokens_max.min(lease.hold());
-        let hold = lease.hold();
-        for slot in chain.up() {
-            if let Some(group) = self.tree.at_mut(slot)
-                && group.spec.limit().is_some()
-            {
-                let room = (group.room() - hold).or_zero();
-                if now < self.recovering_until {
-                    group.pool.trim(room);
-                } else {
-                    group.pool.give_back(back, room);
-                }
-            }
-        }
-    }
-
     /// Enters what the node wants into the division, and its place among those who wait.
     fn note_interest(&mut self, chain: &Chain, id: GroupId, client: ClientId, lease: &mut Lease, ask: &Ask) {
         let had_backlog = lease.backlog.is_positive();
@@ -217,6 +185,7 @@ impl Engine {
         let before = lease.entry();
         (lease.demand, lease.backlog, lease.head) = (ask.demand, ask.backlog.or_zero(), ask.head.or_zero());
         (lease.debt, lease.waiting) = (ask.debt.or_zero(), ask.waiting);
+        lease.largest = ask.largest.or_zero().max(lease.head).min(Ru::MAX);
         let others_queue = self.tree.up(chain).any(|group| !group.live.queue.is_empty());
         (lease.want, lease.entered) = (wanted(ask, lease.held_rate, others_queue), true);
         let has_backlog = lease.backlog.is_positive();
@@ -289,6 +258,11 @@ impl Engine {
             }
             live.by_rate.insert((committed, client));
         }
+        if lease.running.is_positive() {
+            live.running.insert(client);
+        } else if !live.running.is_empty() {
+            live.running.remove(&client);
+        }
         let ended = live.leases.insert(client, lease).map(|before| before.ends());
         if ended.is_none() {
             self.holders.insert((client, id));
@@ -318,6 +292,9 @@ impl Engine {
             if let Some(listed) = lease.listed {
                 group.live.by_rate.remove(&(listed, client));
             }
+            if lease.running.is_positive() {
+                group.live.running.remove(&client);
+            }
             self.expiries.remove(&(lease.ends(), client, id));
             self.holders.remove(&(client, id));
         }
@@ -328,8 +305,12 @@ impl Engine {
     /// Brings the pools of a chain up to `now`.
     pub(crate) fn advance(&mut self, chain: &Chain, now: Time) {
         for slot in chain.up() {
-            if let Some(group) = self.tree.at_mut(slot) {
-                group.advance(now);
+            let over = self.tree.at_mut(slot).map_or(Ru::ZERO, |group| group.accrue(now));
+            if over.is_positive() {
+                self.reclaim(chain, over, None);
+                if let Some(group) = self.tree.at_mut(slot) {
+                    group.trim();
+                }
             }
         }
     }

@@ -14,6 +14,12 @@ pub struct Ask {
     pub held: Held,
     /// Tokens given back; they have left the node already.
     pub returned: Ru,
+    /// What operations did not need and the node had no room for; it, too, has left the node.
+    pub refunded: Ru,
+    /// What operations under way were admitted for: a part of it may come back.
+    pub running: Ru,
+    /// What the largest operation of the last while was admitted for, as long as one is under way.
+    pub largest: Ru,
     /// RU/s offered: admitted plus arrived and waiting.
     pub demand: Rate,
     /// RU waiting for admission.

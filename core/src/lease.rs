@@ -24,6 +24,9 @@ pub(crate) struct Lease {
     pub held_end: Time,
     /// Lump tokens given and not yet reported spent or returned; the part in the newest grant.
     pub lump: Ru,
+    /// Spent, by what the node says, on operations that have not ended: what they do not need comes back to the pool,
+    /// and there is room for it. The ledger takes that back when others need it first.
+    pub running: Ru,
     pub fresh_lump: Ru,
     pub fresh_fill: Ru,
     /// The most tokens the node can have, so that it cannot return more than it was given.
@@ -38,6 +41,7 @@ pub(crate) struct Lease {
     pub demand: Rate,
     pub backlog: Ru,
     pub head: Ru,
+    pub largest: Ru,
     pub debt: Ru,
     pub waiting: u64,
     /// When the first waiter began to wait for a lump; its place in the queue.
@@ -56,9 +60,9 @@ impl Lease {
         self.rate.max(self.held_rate)
     }
 
-    /// The tokens the node may be holding.
+    /// The tokens the node may be holding, and those that may come back from its operations.
     pub(crate) fn hold(&self) -> Ru {
-        self.cap.max(self.held_cap) + self.lump
+        self.cap.max(self.held_cap) + self.lump + self.running
     }
 
     /// The end of everything that was granted.

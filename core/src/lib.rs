@@ -22,6 +22,7 @@ pub mod engine;
 pub mod exchange;
 mod fill;
 pub mod group;
+mod hear;
 mod index;
 mod invariants;
 mod lease;

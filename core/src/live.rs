@@ -29,6 +29,8 @@ pub(crate) struct Parts {
     pub leases: BTreeMap<ClientId, Lease>,
     /// Own leases by committed rate, and child groups by theirs where it is not zero: where rate can be recalled from.
     pub by_rate: BTreeSet<(Rate, ClientId)>,
+    /// Own clients with operations under way that may return a part of a lump.
+    pub running: BTreeSet<ClientId>,
     pub children_by_rate: BTreeSet<(Rate, GroupId)>,
     /// The rate under which the parent lists this group.
     pub listed: Rate,
@@ -55,6 +57,7 @@ impl Parts {
             held_legacy: Ru::ZERO,
             leases: BTreeMap::new(),
             by_rate: BTreeSet::new(),
+            running: BTreeSet::new(),
             children_by_rate: BTreeSet::new(),
             listed: Rate::ZERO,
             own: WaterFill::new(),

@@ -50,8 +50,8 @@ impl Pool {
         self.tokens
     }
 
-    /// Accrues until `now` at what `limit` leaves above `committed`; `room` is the most the pool may hold.
-    pub(crate) fn advance(&mut self, now: Time, limit: Rate, committed: Rate, room: Ru) {
+    /// Accrues until `now` at what `limit` leaves above `committed`. What there is no room for is to be trimmed.
+    pub(crate) fn accrue(&mut self, now: Time, limit: Rate, committed: Rate) {
         let span = now.since(self.last);
         if span.0 > 0 {
             self.last = now;
@@ -59,7 +59,6 @@ impl Pool {
             self.books.rate(limit - leased, span);
             self.tokens += self.accrual.take(limit - leased, span);
         }
-        self.trim(room);
     }
 
     /// Discards what is above `room`.
@@ -119,7 +118,8 @@ mod tests {
         for step in 1..2_000_u64 {
             now = now.after(Span(step * 7 % 1_003));
             let committed = Rate(i64::try_from(step).unwrap() * 1_237 % 400_000);
-            pool.advance(now, Rate(333_333), committed, Ru(900));
+            pool.accrue(now, Rate(333_333), committed);
+            pool.trim(Ru(900));
             if step % 3 == 0 {
                 granted += pool.tokens().scale(1, 3);
                 pool.grant(pool.tokens().scale(1, 3));
@@ -136,9 +136,9 @@ mod tests {
     fn a_suspended_pool_is_empty_and_accrues_nothing_before_its_time() {
         let mut pool = Pool::new(Time(0), Ru::whole(5));
         pool.suspend_until(Time(1_000_000));
-        pool.advance(Time(900_000), Rate::whole(10), Rate::ZERO, Ru::whole(100));
+        pool.accrue(Time(900_000), Rate::whole(10), Rate::ZERO);
         assert_eq!(pool.tokens(), Ru::ZERO);
-        pool.advance(Time(1_500_000), Rate::whole(10), Rate::ZERO, Ru::whole(100));
+        pool.accrue(Time(1_500_000), Rate::whole(10), Rate::ZERO);
         assert_eq!(pool.tokens(), Ru::whole(5));
         assert!(pool.balances());
     }

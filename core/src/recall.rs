@@ -4,12 +4,20 @@
 use crate::division::Party;
 use crate::engine::{Engine, LowerOrder};
 use crate::group::{ClientId, GroupId};
+use crate::lease::Lease;
+use crate::tree::Chain;
 use crate::units::{Rate, Span, Time};
 
 /// Holders looked at and lowers sent per renewal, so that a decision stays cheap.
 const MOST_LOOKED_AT: usize = 8;
 /// A holder is told again only after this.
 pub(crate) const REPEAT_AFTER: Span = Span::millis(200);
+
+impl Lease {
+    fn told_lately(&self, now: Time) -> bool {
+        self.lowered_at.is_some_and(|when| now.since(when) < REPEAT_AFTER)
+    }
+}
 
 impl Engine {
     /// Orders lowers worth `short` below `level`, not from `asker`.
@@ -33,6 +41,23 @@ impl Engine {
         }
     }
 
+    /// Calls the first of those who wait for a lump when the pool covers it, because what others returned or refunded
+    /// came sooner than it was told to expect. A lower to any rate lowers nothing, and is answered by a renewal.
+    pub(crate) fn call(&mut self, now: Time, chain: &Chain, asker: ClientId) {
+        for slot in chain.up() {
+            let Some(group) = self.tree.at(slot) else { return };
+            let Some((&(_, client, id), need)) = group.live.queue.first_key_value() else { continue };
+            if client == asker || group.spec.limit().is_none() || group.pool.tokens() < *need {
+                continue;
+            }
+            let lease = self.tree.get_mut(id).and_then(|group| group.live.leases.get_mut(&client));
+            if let Some(lease) = lease.filter(|lease| lease.lowered_at.is_none()) {
+                lease.lowered_at = Some(now);
+                self.lowers.push(LowerOrder { client, group: id, rate_at_most: Rate::MAX });
+            }
+        }
+    }
+
     fn recall_from_clients(&mut self, now: Time, level: GroupId, missing: &mut Rate, asker: ClientId) {
         let Some(group) = self.tree.get_mut(level).filter(|group| group.live.is_awake()) else {
             return;
@@ -52,7 +77,7 @@ impl Engine {
             if committed <= share {
                 continue;
             }
-            if lease.lowered_at.is_some_and(|when| now.since(when) < REPEAT_AFTER) {
+            if lease.told_lately(now) {
                 *missing -= committed - share;
                 continue;
             }

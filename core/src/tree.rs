@@ -80,9 +80,22 @@ impl Group {
 
     /// Brings the pool up to `now`.
     pub(crate) fn advance(&mut self, now: Time) {
-        if let Some(limit) = self.spec.limit() {
+        self.accrue(now);
+        self.trim();
+    }
+
+    /// The same, but for what does not fit into the pool; returns how much that is.
+    pub(crate) fn accrue(&mut self, now: Time) -> Ru {
+        let Some(limit) = self.spec.limit() else { return Ru::ZERO };
+        self.pool.accrue(now, limit, self.live.committed);
+        (self.pool.tokens() - self.room()).or_zero()
+    }
+
+    /// Discards what does not fit into the pool.
+    pub(crate) fn trim(&mut self) {
+        if self.spec.limit().is_some() {
             let room = self.room();
-            self.pool.advance(now, limit, self.live.committed, room);
+            self.pool.trim(room);
         }
     }
 

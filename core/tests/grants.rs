@@ -416,3 +416,90 @@ fn idle_groups_cost_nothing_and_hold_nothing() {
     assert_eq!(engine.next_expiry(), None);
     assert!(nothing.ttl == Span::secs(5));
 }
+
+/// Has spent its lump of 60 RU on an operation that runs.
+fn runs(engine: &mut Engine) -> Ask {
+    let lump = leased(engine.renew(at(0), A, GROUP, 1, &waits(10, 60), None));
+    assert_eq!(lump.lump, Ru::whole(60));
+    let runs = Ask { running: Ru::whole(60), ..holds(wants(10), 1, &lump) };
+    leased(engine.renew(at(1), A, GROUP, 2, &runs, None));
+    runs
+}
+
+#[test]
+fn what_an_operation_may_not_need_keeps_its_room_until_it_is_refunded() {
+    let mut engine = engine(100);
+    let runs = runs(&mut engine);
+    let before = engine.group_view(GROUP).unwrap();
+    assert_eq!(before.pool + before.held, Ru::whole(100), "{before:?}");
+    let refunds = Ask { acked_seq: 2, refunded: Ru::whole(55), running: Ru::ZERO, ..runs };
+    leased(engine.renew(at(1), A, GROUP, 3, &refunds, None));
+    let after = engine.group_view(GROUP).unwrap();
+    let moved = after.pool - before.pool;
+    assert!((Ru::whole(54)..=Ru::whole(60)).contains(&moved), "{before:?}, {after:?}");
+    engine.check().unwrap();
+}
+
+#[test]
+fn tokens_that_are_there_come_before_tokens_that_may_come_back() {
+    let mut engine = engine(100);
+    let runs = runs(&mut engine);
+    let full = engine.group_view(GROUP).unwrap();
+    // The pool fills in the meantime, and keeps no room any more.
+    leased(engine.renew(at(3_000), B, GROUP, 1, &wants(0), None));
+    let before = engine.group_view(GROUP).unwrap();
+    assert!(
+        before.held + Ru::whole(20) < full.held,
+        "the operation still has its room: {full:?}, {before:?}"
+    );
+    assert_eq!(before.pool + before.held, Ru::whole(100), "{before:?}");
+    let refunds = Ask { acked_seq: 2, refunded: Ru::whole(55), running: Ru::ZERO, ..runs };
+    leased(engine.renew(at(3_000), A, GROUP, 3, &refunds, None));
+    let after = engine.group_view(GROUP).unwrap();
+    assert!(after.pool + after.held <= Ru::whole(100), "{after:?}");
+    engine.check().unwrap();
+}
+
+#[test]
+fn nobody_is_refunded_what_the_ledger_keeps_no_room_for() {
+    let mut engine = engine(100);
+    let terms = leased(engine.renew(at(0), A, GROUP, 1, &waits(10, 30), None));
+    // Another has spent a lump, so that there is room.
+    let spent = leased(engine.renew(at(0), B, GROUP, 1, &waits(1, 30), None));
+    leased(engine.renew(at(0), B, GROUP, 2, &holds(wants(1), 1, &spent), None));
+    let before = engine.group_view(GROUP).unwrap();
+    assert!(before.pool + before.held < Ru::whole(90), "{before:?}");
+    let held = Held { rate: terms.rate, cap: terms.cap, lump: terms.lump };
+    let lie = Ask { acked_seq: 1, held, refunded: Ru::MAX, running: Ru::MAX, ..wants(10) };
+    for seq in 2..5 {
+        leased(engine.renew(at(0), A, GROUP, seq, &Ask { acked_seq: seq - 1, ..lie }, None));
+        let after = engine.group_view(GROUP).unwrap();
+        assert!(after.pool + after.held <= before.pool + before.held, "{before:?}, {after:?}");
+    }
+    engine.check().unwrap();
+}
+
+#[test]
+fn the_first_in_the_queue_is_called_once_when_the_pool_covers_it() {
+    let mut engine = engine(100);
+    let runs = runs(&mut engine);
+    let large = Ask { head: Ru::whole(90), ..waits(0, 90) };
+    let waits = leased(engine.renew(at(2), B, GROUP, 1, &large, None));
+    assert_eq!((waits.lump, waits.rate), (Ru::ZERO, Rate::ZERO));
+    engine.take_lowers();
+    let mut says = |ms, seq, ask: Ask| {
+        leased(engine.renew(at(ms), A, GROUP, seq, &Ask { acked_seq: seq - 1, ..ask }, None));
+        engine
+            .take_lowers()
+            .iter()
+            .filter(|order| order.rate_at_most == Rate::MAX)
+            .map(|o| o.client)
+            .collect()
+    };
+    let refunds = Ask { refunded: Ru::whole(58), running: Ru::ZERO, held: Held::default(), ..runs };
+    let quiet = Ask { refunded: Ru::ZERO, ..refunds };
+    let calls: [Vec<ClientId>; 3] = [says(450, 3, refunds), says(850, 4, quiet), says(860, 5, quiet)];
+    assert_eq!(calls, [vec![], vec![B], vec![]]);
+    let served = leased(engine.renew(at(870), B, GROUP, 2, &Ask { acked_seq: 1, ..large }, None));
+    assert_eq!(served.lump, Ru::whole(90));
+}

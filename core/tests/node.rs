@@ -503,3 +503,54 @@ fn without_an_answer_the_renewal_is_repeated_under_a_new_number() {
     assert!(node.due(at(1_100)).is_some_and(|due| due <= at(1_200)));
     assert_eq!(node.try_acquire(at(1_100), Ru::whole(1)), Ok(()), "the lease is still good");
 }
+
+#[test]
+fn what_an_operation_did_not_need_goes_back_to_its_lump_while_the_ledger_counts_that() {
+    let mut node = node(terms(10, 5, 100));
+    assert_eq!(node.try_acquire(at(1), Ru::whole(90)), Ok(()));
+    node.settle(at(1), Ru::whole(90), &used(20));
+    assert_eq!(node.state(at(1)).available, Ru::whole(80), "the bucket of 5 RU has nothing to do with it");
+    // The debt of another operation comes first.
+    node.charge(at(1), &used(85));
+    assert_eq!(node.state(at(1)).debt, Ru::whole(5));
+    node.give_back(at(1), Ru::whole(7));
+    assert_eq!((node.state(at(1)).debt, node.state(at(1)).available), (Ru::ZERO, Ru::whole(2)));
+}
+
+#[test]
+fn what_comes_back_of_a_lump_that_was_told_to_be_spent_is_returned_and_no_more_than_was_told() {
+    let mut node = node(LeaseTerms { scarce: true, ..terms(0, 0, 100) });
+    assert_eq!(node.try_acquire(at(1), Ru::whole(60)), Ok(()));
+    let told = node.ask(at(10), 2);
+    assert_eq!((told.running, told.largest, told.held.lump), (Ru::whole(60), Ru::whole(60), Ru::ZERO));
+    node.on_grant(at(11), 2, &Grant::Leased(LeaseTerms { scarce: true, ..terms(0, 0, 0) }));
+    node.settle(at(20), Ru::whole(60), &used(5));
+    assert_eq!(node.state(at(20)).available, Ru::ZERO, "others may have it by now");
+    assert_eq!(node.due(at(20)), Some(at(20)), "others wait, so at once");
+    node.give_back(at(20), Ru::whole(60));
+    let returns = node.ask(at(20), 3);
+    assert_eq!((returns.refunded, returns.running), (Ru::whole(55), Ru::ZERO));
+    assert_eq!(node.ask(at(30), 4).refunded, Ru::ZERO, "once");
+}
+
+#[test]
+fn what_a_bucket_deeper_than_others_returns_leaves_room_for_itself_in_the_pool() {
+    let mut node = node(LeaseTerms { scarce: true, ..terms(100, 80, 0) });
+    assert_eq!(node.try_acquire(at(900), Ru::whole(5)), Ok(()));
+    let ask = node.ask(at(1_000), 2);
+    assert_eq!(ask.held.cap, Ru::whole(50), "half a second of the rate: {ask:?}");
+    let later = node.state(at(4_000)).available;
+    assert_eq!(later + ask.returned, Ru::whole(80), "{later} beside {} under way", ask.returned);
+}
+
+#[test]
+fn a_call_is_answered_at_once_but_never_asks_anew() {
+    let mut node = node(LeaseTerms { ask_again: Span::secs(2), ..terms(0, 0, 0) });
+    queued(node.acquire(at(2), Ru::whole(50), at(9_000)));
+    node.ask(at(50), 2);
+    node.on_lower(at(60), Rate::MAX);
+    assert_eq!(node.due(at(60)), Some(at(1_050)), "the renewal under way may bring it");
+    node.on_grant(at(70), 2, &Grant::Leased(LeaseTerms { ask_again: Span::secs(2), ..terms(0, 0, 0) }));
+    assert!(node.due(at(70)).is_some_and(|due| due <= at(70)), "{:?}", node.due(at(70)));
+    assert_eq!(node.ask(at(70), 3).head, Ru::whole(50));
+}

@@ -90,6 +90,9 @@ pub(crate) fn renew_entry(group: &GroupName, ask: &Ask, proof: &[u8]) -> v1::Ren
         debt_micro_ru: ask.debt.0.clamp(0, Ru::MAX.0),
         proof: proof.to_vec(),
         waiting: ask.waiting,
+        refunded_micro_ru: ask.refunded.0.clamp(0, Ru::MAX.0),
+        running_micro_ru: ask.running.0.clamp(0, Ru::MAX.0),
+        largest_micro_ru: ask.largest.0.clamp(0, Ru::MAX.0),
     }
 }
 

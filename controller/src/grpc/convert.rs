@@ -86,6 +86,9 @@ fn ask(entry: &v1::RenewEntry) -> Result<Ask, String> {
         head: amount("head_micro_ru", entry.head_micro_ru)?,
         debt: amount("debt_micro_ru", entry.debt_micro_ru)?,
         waiting: entry.waiting,
+        refunded: amount("refunded_micro_ru", entry.refunded_micro_ru)?,
+        running: amount("running_micro_ru", entry.running_micro_ru)?,
+        largest: amount("largest_micro_ru", entry.largest_micro_ru)?,
     })
 }
 

@@ -4,6 +4,7 @@
 //! back stay counted against the cap until the controller has answered, because the message may still be on its
 //! way: at every instant what the node can spend plus what it has returned is within what the ledger counts.
 
+use crate::decide::LOCAL_CAP;
 use crate::exchange::{Held, LeaseTerms};
 use crate::group::Fallback;
 use crate::units::{Accrual, MICRO, Rate, Ru, Span, Time};
@@ -33,6 +34,20 @@ pub enum LeaseState {
 /// The longest burst at the fallback rate.
 const FALLBACK_CAP: Span = Span::secs(1);
 
+/// What leaves with a renewal, and what is left.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Returned {
+    /// Tokens and lump.
+    pub tokens: Ru,
+    /// What operations did not need and there was no room for.
+    pub refunded: Ru,
+    /// Taken by operations under way, and by the largest of them.
+    pub running: Ru,
+    pub largest: Ru,
+    /// Held from here on.
+    pub held: Held,
+}
+
 /// Tokens, lump and debt of one group on one node.
 #[derive(Clone, Debug, Default, Hash)]
 pub(crate) struct Budget {
@@ -46,6 +61,16 @@ pub(crate) struct Budget {
     /// In the hands of threads that spend on their own: tokens all the same.
     drawn: Ru,
     lump: Ru,
+    /// What the ledger counts of the lump: what was there when the node last told, and what came since.
+    ledger_lump: Ru,
+    /// Taken by operations that have not ended: what these do not need comes back.
+    running: Ru,
+    /// The largest operation admitted since the last renewal, and between that and the one before.
+    largest: [Ru; 2],
+    /// What the newest renewal said of that, less what came back since: the ledger keeps room for no more.
+    told: Ru,
+    /// What came back and has no place here: unspendable, returned with the next renewal.
+    refunded: Ru,
     debt: Ru,
     /// Above a lowered cap: unspendable, returned with the next renewal.
     set_aside: Ru,
@@ -70,8 +95,8 @@ impl Budget {
 
     /// Neither tokens nor debt, and nothing to wait for.
     pub(crate) fn is_empty(&self) -> bool {
-        [self.tokens, self.drawn, self.lump, self.debt, self.set_aside] == [Ru::ZERO; 5]
-            && self.answer_by.is_none()
+        let Self { tokens, drawn, lump, refunded, debt, set_aside, .. } = *self;
+        [tokens, drawn, lump, refunded, debt, set_aside] == [Ru::ZERO; 6] && self.answer_by.is_none()
     }
 
     /// An operation came to an idle group: it asks for a lease, and whoever does not answer by then is away.
@@ -102,6 +127,23 @@ impl Budget {
 
     pub(crate) fn set_aside(&self) -> Ru {
         self.set_aside
+    }
+
+    /// What operations did not need, for others to use.
+    pub(crate) fn refunded_elsewhere(&self) -> Ru {
+        self.refunded
+    }
+
+    /// The largest operation admitted since the renewal before last.
+    pub(crate) fn largest(&self) -> Ru {
+        let [newest, older] = self.largest;
+        newest.max(older)
+    }
+
+    /// A lump is left that will not cover the operation that waits or, when none does, another like those before.
+    pub(crate) fn has_left_over(&self, first: Option<Ru>) -> bool {
+        let useless = first.map_or(self.largest() > self.cap(), |cost| self.never_covers(cost));
+        self.lump.is_positive() && useless
     }
 
     /// Room for tokens in the bucket.
@@ -151,7 +193,8 @@ impl Budget {
 
     fn fall_back(&mut self) {
         (self.tokens, self.lump, self.set_aside, self.in_flight) = Default::default();
-        self.drawn = Ru::ZERO;
+        (self.drawn, self.ledger_lump) = Default::default();
+        (self.running, self.told, self.refunded) = Default::default();
         (self.rate, self.cap, self.ledger_cap) = (Rate::ZERO, Ru::ZERO, Ru::ZERO);
         (self.state, self.answer_by) = (LeaseState::Expired, None);
         if let Fallback::Rate(rate) = self.fallback {
@@ -164,16 +207,18 @@ impl Budget {
         if until > self.last {
             let earned = self.accrual.take(self.income(), until.since(self.last));
             self.last = until;
-            self.add(earned);
+            let _full = self.add(earned);
         }
         debug_assert!(self.tokens <= self.room() && self.tokens >= Ru::ZERO, "I4: {self:?}");
     }
 
-    /// Pays debt, then fills the bucket; what does not fit is lost.
-    fn add(&mut self, amount: Ru) {
+    /// Pays debt, then fills the bucket; returns what does not fit.
+    fn add(&mut self, amount: Ru) -> Ru {
         let paid = amount.min(self.debt);
         self.debt -= paid;
-        self.tokens = (self.tokens + amount - paid).min(self.room()).or_zero();
+        let tokens = self.tokens + amount - paid;
+        self.tokens = tokens.min(self.room()).or_zero();
+        tokens - self.tokens
     }
 
     /// Whether an operation may start: nothing owed, and enough in hand.
@@ -214,6 +259,17 @@ impl Budget {
         self.debt += cost - from_lump - from_tokens;
     }
 
+    /// The same for an operation that begins: it may not need all of it.
+    pub(crate) fn admit(&mut self, cost: Ru) {
+        if self.is_free() {
+            return;
+        }
+        self.spend(cost);
+        self.running += cost;
+        let [newest, _] = &mut self.largest;
+        *newest = (*newest).max(cost);
+    }
+
     /// Takes a batch out for a thread to spend on its own, and until when it may: a quarter of what is above an eighth
     /// of the bucket, because other threads come, too. `None` when that is less than `least`.
     pub(crate) fn draw(&mut self, least: Ru) -> Option<(Ru, Time)> {
@@ -246,11 +302,22 @@ impl Budget {
         debug_assert!(self.drawn == Ru::ZERO, "a batch is out: {self:?}");
     }
 
-    /// Puts back what an operation did not need.
-    pub(crate) fn refund(&mut self, amount: Ru) {
-        if !self.is_free() {
-            self.add(amount);
+    /// An operation that was admitted for `estimate` ends and did not need `amount` of it: that goes to the lump as far
+    /// as the ledger counts one, because no rate fills a lump, then to the bucket, and the rest to the controller.
+    pub(crate) fn refund(&mut self, estimate: Ru, amount: Ru) {
+        let released = estimate.min(self.running);
+        self.running -= released;
+        if self.is_free() || !amount.is_positive() {
+            return;
         }
+        let paid = amount.min(self.debt);
+        let to_lump = (amount - paid).min(released).min(self.ledger_lump - self.lump).or_zero();
+        self.debt -= paid;
+        self.lump += to_lump;
+        let over = self.add(amount - paid - to_lump);
+        let elsewhere = over.min(released - to_lump).min(self.told);
+        self.told -= elsewhere;
+        self.refunded += elsewhere;
     }
 
     /// Lowers the rate and, in proportion, the cap.
@@ -293,22 +360,37 @@ impl Budget {
     }
 
     /// Takes out what is to be returned: all that is set aside, the tokens above `keep`, and the lump if asked.
-    /// What is held from here on is the second value.
-    pub(crate) fn give_back(&mut self, keep: Ru, lump_too: bool) -> (Ru, Held) {
+    pub(crate) fn give_back(&mut self, keep: Ru, lump_too: bool) -> Returned {
         self.assert_gathered();
-        let surplus = (self.tokens - keep.or_zero()).or_zero() + self.set_aside;
-        self.tokens = self.tokens.min(keep.or_zero());
-        self.set_aside = Ru::ZERO;
-        self.in_flight += surplus;
+        let surplus = (self.tokens - keep.or_zero()).or_zero();
+        self.tokens -= surplus;
+        // A bucket deeper than others becomes as they are, so that the pool has room for what it gives back.
+        let deeper = (self.cap - self.rate.over(LOCAL_CAP)).or_zero().min(surplus);
+        self.cap -= deeper;
+        self.ledger_cap -= deeper;
+        let surplus = surplus + std::mem::take(&mut self.set_aside);
+        self.in_flight += surplus - deeper;
         let lump = if lump_too { std::mem::take(&mut self.lump) } else { Ru::ZERO };
         self.tokens = self.tokens.min(self.cap());
-        (surplus + lump, Held { rate: self.rate, cap: self.cap, lump: self.lump })
+        self.ledger_lump = self.lump;
+        let largest = self.largest().min(self.running);
+        self.told = self.running;
+        let [newest, _] = self.largest;
+        self.largest = [Ru::ZERO, newest];
+        Returned {
+            tokens: surplus + lump,
+            refunded: std::mem::take(&mut self.refunded),
+            running: self.running,
+            largest,
+            held: Held { rate: self.rate, cap: self.cap, lump: self.lump },
+        }
     }
 
     /// Gives everything up.
-    pub(crate) fn abandon(&mut self, state: LeaseState) -> Ru {
-        let (returned, _) = self.give_back(Ru::ZERO, true);
+    pub(crate) fn abandon(&mut self, state: LeaseState) -> Returned {
+        let returned = self.give_back(Ru::ZERO, true);
         (self.rate, self.cap) = (Rate::ZERO, Ru::ZERO);
+        (self.running, self.told) = (Ru::ZERO, Ru::ZERO);
         (self.state, self.answer_by) = (state, None);
         returned
     }
@@ -319,6 +401,7 @@ impl Budget {
         self.assert_gathered();
         if self.state != LeaseState::Leased {
             (self.tokens, self.lump, self.set_aside, self.cap) = Default::default();
+            (self.ledger_lump, self.running, self.told, self.refunded) = Default::default();
         }
         (self.state, self.answer_by) = (LeaseState::Leased, None);
         self.rate = terms.rate;
@@ -328,10 +411,11 @@ impl Budget {
         self.expires = asked.after(terms.ttl);
         self.fallback = terms.fallback;
         self.set_excess_aside();
-        self.add(terms.fill);
+        let _full = self.add(terms.fill);
         let paid = terms.lump.min(self.debt);
         self.debt -= paid;
         self.lump += terms.lump - paid;
+        self.ledger_lump += terms.lump;
         self.advance(now);
     }
 

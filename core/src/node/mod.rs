@@ -222,7 +222,7 @@ impl NodeGroup {
     }
 
     fn spend(&mut self, now: Time, cost: Ru) {
-        self.budget.spend(cost);
+        self.budget.admit(cost);
         if self.budget.available() < self.budget.cap().scale(1, 8) {
             self.renewal.press();
         }
@@ -238,18 +238,18 @@ impl NodeGroup {
     /// Undoes an admission whose operation never ran.
     pub fn give_back(&mut self, now: Time, cost: Ru) {
         self.budget.advance(now);
-        self.budget.refund(cost.or_zero());
+        self.budget.refund(cost.or_zero(), cost.or_zero());
     }
 
     /// Counts what an admitted operation really used; the difference to its estimate is refunded or owed.
     pub fn settle(&mut self, now: Time, estimate: Ru, actual: &Consumption) {
         self.budget.advance(now);
-        let difference = actual.ru() - estimate.or_zero();
+        let estimate = estimate.or_zero();
+        let difference = actual.ru() - estimate;
+        self.budget.refund(estimate, (Ru::ZERO - difference).or_zero());
         if difference.is_positive() {
             self.budget.spend(difference);
             self.worst_debt = self.worst_debt.max(self.budget.debt());
-        } else if difference < Ru::ZERO {
-            self.budget.refund(Ru::ZERO - difference);
         }
         self.consumption = self.consumption.plus(actual);
     }

@@ -5,10 +5,10 @@
 //! lengthens the lease that is held. So a lost or late answer costs time and never tokens. Surplus is returned and the
 //! rate lowered before the message is sent.
 
-use super::budget::LeaseState;
+use super::budget::{LeaseState, Returned};
 use super::patience::{Patience, RoundTrip};
 use super::{NodeConfig, NodeGroup};
-use crate::exchange::{Ask, Grant, Held};
+use crate::exchange::{Ask, Grant};
 use crate::recall::REPEAT_AFTER;
 use crate::units::{Rate, Ru, Span, Time};
 
@@ -57,6 +57,8 @@ pub(super) struct Renewal {
     pressed: bool,
     /// To be sent at once: a lowered lease to acknowledge, a changed definition.
     urgent: bool,
+    /// The controller said that there is something now.
+    called: bool,
     /// Others wait for tokens.
     scarce: bool,
     /// The newest grant raised the rate by more than a trifle: the share is still being found.
@@ -79,6 +81,7 @@ impl Renewal {
             last_arrival: None,
             pressed: false,
             urgent: false,
+            called: false,
             scarce: false,
             rising: true,
         }
@@ -134,8 +137,13 @@ impl Renewal {
     }
 
     fn earliest(&self) -> Time {
+        self.allowed().max(self.ask_again_at)
+    }
+
+    /// When there may be a renewal again.
+    fn allowed(&self) -> Time {
         let allowed = Time(self.paid_until.0.saturating_sub(MIN_INTERVAL_BURST.0));
-        self.asked_at.map_or(allowed, |at| allowed.max(at.after(LEAST_INTERVAL))).max(self.ask_again_at)
+        self.asked_at.map_or(allowed, |at| allowed.max(at.after(LEAST_INTERVAL)))
     }
 
     /// Nothing arrived for long; a group that was never used is idle once it has a lease to give up.
@@ -166,10 +174,16 @@ impl NodeGroup {
             return (pressed || self.budget.debt().is_positive()).then(|| renewal.earliest());
         }
         let regular = asked_at.after(renewal.renew_after);
-        let early = pressed.then(|| renewal.earliest());
+        let early = pressed.then(|| if renewal.called { renewal.allowed() } else { renewal.earliest() });
         let full = if renewal.scarce { self.budget.full_at() } else { None };
         let surplus = full.map(|at| at.max(asked_at.after(SURPLUS_INTERVAL)));
-        [Some(regular), early, surplus].into_iter().flatten().min()
+        // Whoever waits, here or elsewhere, can use what there is no use for as it is.
+        let first = self.waiters.first().map(|(_, first)| first.cost);
+        let wanted = renewal.scarce || first.is_some();
+        let useless = self.budget.refunded_elsewhere().is_positive() || self.budget.has_left_over(first);
+        let refund = wanted && useless;
+        let refund = refund.then(|| renewal.allowed());
+        [Some(regular), early, surplus, refund].into_iter().flatten().min()
     }
 
     /// The group's entry in the renewal `seq`, which is sent now.
@@ -183,21 +197,24 @@ impl NodeGroup {
         }
         (renewal.asked_seq, renewal.asked_at, renewal.awaiting) = (seq, Some(now), true);
         renewal.paid_until = renewal.paid_until.max(now).after(MIN_INTERVAL);
-        (renewal.pressed, renewal.urgent) = (false, false);
+        (renewal.pressed, renewal.urgent, renewal.called) = (false, false, false);
         let acked_seq = renewal.acked_seq;
         let owes = self.budget.debt().is_positive();
         let leased = self.budget.state() == LeaseState::Leased;
         renewal.gave_up = renewal.idle(now, &self.config, leased) && self.waiters.is_empty() && !owes;
         if renewal.gave_up {
-            let returned = self.budget.abandon(LeaseState::Idle);
-            return Ask { acked_seq, returned, ..Ask::default() };
+            let Returned { tokens: returned, refunded, .. } = self.budget.abandon(LeaseState::Idle);
+            return Ask { acked_seq, returned, refunded, ..Ask::default() };
         }
         let demand = self.offered(now);
-        let (returned, held) = self.yield_surplus(now);
+        let Returned { tokens: returned, refunded, running, largest, held } = self.yield_surplus(now);
         Ask {
             acked_seq,
             held,
             returned,
+            refunded,
+            running,
+            largest,
             demand,
             backlog: self.waiters.backlog() + self.budget.debt(),
             head: self.waiters.first().map_or(Ru::ZERO, |(_, first)| first.cost),
@@ -218,7 +235,7 @@ impl NodeGroup {
     }
 
     /// Lowers the rate to what is used and takes out what others can use better.
-    fn yield_surplus(&mut self, now: Time) -> (Ru, Held) {
+    fn yield_surplus(&mut self, now: Time) -> Returned {
         if let Some((_, first)) = self.waiters.first() {
             // What cannot add up to the first waiter's cost is returned, so that two nodes never wait for what the
             // other holds.
@@ -235,7 +252,8 @@ impl NodeGroup {
         if enough < self.budget.rate().scale(3, 4) {
             self.budget.lower(enough);
         }
-        let keep = self.budget.rate().over(KEEP).min(self.budget.cap().scale(1, 2));
+        let keep =
+            self.budget.rate().over(KEEP).min(self.budget.cap().scale(1, 2)).max(self.budget.largest());
         self.budget.give_back(keep, true)
     }
 
@@ -258,7 +276,7 @@ impl NodeGroup {
                 self.renewal.patience.leased(terms.ttl);
                 (self.max_fit, self.max_debt) = (terms.max_fit, terms.max_debt);
                 self.renewal.renew_after = terms.renew_after;
-                self.renewal.ask_again_at = now.after(terms.ask_again);
+                self.renewal.ask_again_at = asked.after(terms.ask_again);
                 self.renewal.scarce = terms.scarce;
                 self.renewal.urgent |= terms.ack_now || self.budget.set_aside().is_positive();
             }
@@ -298,10 +316,15 @@ impl NodeGroup {
         if longer { Heard::Extended } else { Heard::Ignored }
     }
 
-    /// The controller wants rate back at once. Where answers take longer than orders take to be repeated, a renewal in
+    /// The controller wants rate back at once or, with the highest rate there is, calls: there are tokens. Where answers take longer than orders take to be repeated, a renewal in
     /// flight that told of no more than it asks for acknowledges it: with another for each, every answer would be late.
     pub fn on_lower(&mut self, now: Time, rate_at_most: Rate) {
         self.budget.advance(now);
+        if rate_at_most >= Rate::MAX {
+            // The renewal under way is not asked anew: its answer may bring what this is about.
+            self.renewal.called = true;
+            return;
+        }
         let lowers = self.budget.state() == LeaseState::Leased && rate_at_most < self.budget.rate();
         self.budget.lower(rate_at_most);
         let far = self.renewal.patience.round_trip().nearly_all() > REPEAT_AFTER;

@@ -42,6 +42,9 @@ pub(super) struct Holding {
     /// Above a lowered cap: returned with the next renewal.
     set_aside: i128,
     lump: i128,
+    /// What the controller counts of the lump: what was told last, and what came since. What operations did not need goes
+    /// back to it.
+    counted_lump: i128,
     debt: i128,
     fallback: Fallback,
     last: Time,
@@ -155,7 +158,7 @@ impl Holding {
             // A node that gave its lease up is not free, and is paid back what it owes.
             true => self.debt -= (-more).clamp(0, self.debt),
             false if more > 0 => self.spend(more),
-            false => self.add(-more),
+            false => self.refund(-more),
         }
     }
 
@@ -186,7 +189,7 @@ impl Holding {
         if let Right::Leased(_) = self.right {
             let lump = self.lump.min(fine(ask.held.lump));
             let surplus = (fine(ask.returned) - (self.lump - lump)).max(0);
-            self.lump = lump;
+            (self.lump, self.counted_lump) = (lump, lump);
             self.tokens = self.tokens.min(self.tokens + self.set_aside - surplus).max(0);
             self.set_aside = 0;
             self.in_flight += surplus;
@@ -261,6 +264,7 @@ impl Holding {
         let paid = fine(terms.lump).min(self.debt);
         self.debt -= paid;
         self.lump += fine(terms.lump) - paid;
+        self.counted_lump += fine(terms.lump);
     }
 
     fn advance(&mut self, now: Time) {
@@ -321,6 +325,14 @@ impl Holding {
         let paid = amount.min(self.debt);
         self.debt -= paid;
         self.tokens = (self.tokens + amount - paid).min(self.room());
+    }
+
+    fn refund(&mut self, amount: i128) {
+        let paid = amount.min(self.debt);
+        let to_lump = (amount - paid).min(self.counted_lump - self.lump).max(0);
+        self.debt -= paid;
+        self.lump += to_lump;
+        self.add(amount - paid - to_lump);
     }
 
     fn spend(&mut self, cost: i128) {

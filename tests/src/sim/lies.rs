@@ -44,7 +44,7 @@ fn forge(ask: &mut Ask, proof: &mut [u8], random: &mut Random) {
 
 fn distort_ask(ask: &mut Ask, random: &mut Random) {
     for _ in 0..random.between(1, 3) {
-        match random.below(9) {
+        match random.below(12) {
             0 => ask.held = Held::default(),
             1 => ask.held = Held { rate: Rate(any(random)), cap: Ru(any(random)), lump: Ru(any(random)) },
             2 => ask.returned = Ru(any(random)),
@@ -53,6 +53,9 @@ fn distort_ask(ask: &mut Ask, random: &mut Random) {
             5 => ask.backlog = Ru(any(random)),
             6 => ask.head = Ru(any(random)),
             7 => ask.debt = Ru(any(random)),
+            8 => ask.refunded = Ru(any(random)),
+            9 => ask.running = Ru(any(random)),
+            10 => ask.largest = Ru(any(random)),
             _ => ask.waiting = random.bits(),
         }
     }

@@ -29,6 +29,9 @@ pub(super) fn ask(entry: &v1::RenewEntry) -> Ask {
         head: Ru(entry.head_micro_ru),
         debt: Ru(entry.debt_micro_ru),
         waiting: entry.waiting,
+        refunded: Ru(entry.refunded_micro_ru),
+        running: Ru(entry.running_micro_ru),
+        largest: Ru(entry.largest_micro_ru),
     }
 }
 

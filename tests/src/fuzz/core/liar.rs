@@ -106,6 +106,9 @@ fn believable(liar: &Liar, input: &mut Input<'_>) -> Ask {
         head: backlog.scale(1, 2),
         debt: Ru::ZERO,
         waiting: 1,
+        refunded: if input.flag() { terms.lump } else { Ru::ZERO },
+        running: Ru(input.amount(Ru::MAX.0)),
+        largest: backlog,
     }
 }
 
@@ -119,5 +122,8 @@ fn anything(input: &mut Input<'_>) -> Ask {
         head: Ru(input.hostile()),
         debt: Ru(input.hostile()),
         waiting: input.number(),
+        refunded: Ru(input.hostile()),
+        running: Ru(input.hostile()),
+        largest: Ru(input.hostile()),
     }
 }

@@ -90,7 +90,7 @@ fn entry(lab: &Lab, name: &str, input: &mut Input<'_>) -> v1::RenewEntry {
 
 /// Changes an entry in one way or none.
 fn lie(entry: &mut v1::RenewEntry, input: &mut Input<'_>) {
-    match input.below(24) {
+    match input.below(27) {
         0 => entry.held_rate = input.hostile(),
         1 => entry.held_cap_micro_ru = input.hostile(),
         2 => entry.held_lump_micro_ru = input.hostile(),
@@ -101,6 +101,9 @@ fn lie(entry: &mut v1::RenewEntry, input: &mut Input<'_>) {
         7 => entry.debt_micro_ru = input.hostile(),
         8 => entry.acked_seq = input.number(),
         9 => entry.waiting = input.number(),
+        24 => entry.refunded_micro_ru = input.hostile(),
+        25 => entry.running_micro_ru = input.hostile(),
+        26 => entry.largest_micro_ru = input.hostile(),
         10 => entry.proof = input.piece().to_vec(),
         11 => {
             let at = input.below(entry.proof.len());

@@ -1,0 +1,79 @@
+//! What a node says it holds, gives back and may give back, and how much of it the ledger believes.
+//!
+//! A refund, what an operation did not need of its estimate, may come long after the node told that it spent a lump. Until
+//! then the ledger goes on counting the lump as held, under `running`: so there is room for the refund whenever it comes,
+//! and at no moment more to spend than the burst, messages on their way included. That room costs nobody anything: once
+//! the pool has real tokens for it, or a bucket needs it, it is taken back, and what comes later is lost as it would be
+//! in one full bucket.
+
+use crate::engine::Engine;
+use crate::exchange::Ask;
+use crate::group::ClientId;
+use crate::lease::Lease;
+use crate::tree::Chain;
+use crate::units::{Rate, Ru, Time};
+
+impl Engine {
+    /// Takes in what the node says it holds and gives back. The ledger never believes more than it gave.
+    pub(crate) fn hear(&mut self, chain: &Chain, now: Time, lease: &mut Lease, ask: &Ask) {
+        lease.count_tokens(now);
+        let before = lease.hold();
+        let mut back = ask.returned.or_zero().min(lease.tokens_max);
+        lease.tokens_max -= back;
+        if ask.acked_seq != lease.seq && lease.seq > 0 {
+            // The node never applied the newest grant and will ignore it from here on.
+            let lost = (lease.fresh_lump + lease.fresh_fill).min(lease.tokens_max);
+            back += lost;
+            lease.tokens_max -= lost;
+            lease.lump -= lease.fresh_lump;
+        } else {
+            lease.held_end = lease.expires;
+        }
+        (lease.fresh_lump, lease.fresh_fill) = (Ru::ZERO, Ru::ZERO);
+        lease.held_until = lease.ends();
+        lease.held_rate = ask.held.rate.max(Rate::ZERO).min(lease.committed());
+        lease.held_cap = ask.held.cap.or_zero().min(lease.cap.max(lease.held_cap));
+        let lump = ask.held.lump.or_zero().min(lease.lump);
+        // Only what was counted until now can come back: it had its room all the time.
+        let refunded = ask.refunded.or_zero().min(lease.running).min(lease.tokens_max);
+        (lease.lump, lease.running) = (lump, Ru::ZERO);
+        lease.tokens_max -= refunded;
+        back += refunded;
+        (lease.rate, lease.cap, lease.expires) = (Rate::ZERO, Ru::ZERO, now);
+        lease.running = ask.running.or_zero().min(before - lease.hold() - back).or_zero();
+        lease.tokens_max = lease.tokens_max.min(lease.hold());
+        let hold = lease.hold();
+        for slot in chain.up() {
+            if let Some(group) = self.tree.at_mut(slot)
+                && group.spec.limit().is_some()
+            {
+                let room = (group.room() - hold).or_zero();
+                if now < self.recovering_until {
+                    group.pool.trim(room);
+                } else {
+                    group.pool.give_back(back, room);
+                }
+            }
+        }
+    }
+
+    /// Room that is kept for what operations under way may not need is wanted otherwise: tokens that are there come
+    /// before tokens that may come.
+    pub(crate) fn reclaim(&mut self, chain: &Chain, amount: Ru, but: Option<ClientId>) {
+        let mut taken = Ru::ZERO;
+        while taken < amount
+            && let Some(group) = self.tree.at_mut(chain.slot())
+            && let Some(client) = group.live.running.iter().find(|client| Some(**client) != but).copied()
+            && let Some(lease) = group.live.leases.get_mut(&client)
+        {
+            let part = lease.running.min(amount - taken);
+            lease.running -= part;
+            lease.tokens_max = lease.tokens_max.min(lease.hold());
+            taken += part;
+            if lease.running == Ru::ZERO {
+                group.live.running.remove(&client);
+            }
+        }
+        self.tree.add(chain, Rate::ZERO, Ru::ZERO - taken);
+    }
+}

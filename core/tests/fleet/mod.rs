@@ -1,0 +1,278 @@
+//! Some nodes and a controller in virtual time, under loads whose operations end, and are settled, some time after they
+//! were admitted. Times are microseconds of one clock; every message takes the same time.
+
+use std::collections::BTreeMap;
+
+use tidegate_core::engine::{Engine, EngineConfig};
+use tidegate_core::exchange::{Ask, Grant};
+use tidegate_core::group::{ClientId, GroupId, GroupSpec};
+use tidegate_core::node::{Acquired, NodeConfig, NodeGroup, WaiterId};
+use tidegate_core::units::{MICRO, Rate, Ru, Span, Time};
+use tidegate_core::usage::{Consumption, RuParts};
+
+const GROUP: GroupId = GroupId(2);
+/// Between the end of an operation and the next on its connection.
+const PAUSE: Span = Span(200);
+
+/// Pseudo-random numbers, the same each time (Knuth's MMIX generator).
+#[derive(Clone, Debug)]
+pub(crate) struct Noise(u64);
+
+impl Noise {
+    pub(crate) fn new(seed: u64) -> Self {
+        Self(seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1)
+    }
+
+    /// Below `end`.
+    pub(crate) fn below(&mut self, end: u64) -> u64 {
+        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (self.0 >> 33) % end.max(1)
+    }
+
+    fn draw<T: Copy>(&mut self, of: &[(u64, T)]) -> T {
+        let mut left = self.below(of.iter().map(|(weight, _)| weight).sum());
+        let drawn = of.iter().find(|(weight, _)| {
+            let found = left < *weight;
+            left = left.wrapping_sub(*weight);
+            found
+        });
+        drawn.or(of.last()).map(|(_, value)| *value).unwrap()
+    }
+}
+
+/// An operation: what it is estimated at, what it costs, and for how long it runs, up to twice that.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Op {
+    pub(crate) estimate: Ru,
+    pub(crate) actual: Ru,
+    pub(crate) runs: Span,
+}
+
+/// Whole RU, and milliseconds.
+pub(crate) fn op(estimate: i64, actual: i64, ms: u64) -> Op {
+    Op { estimate: Ru::whole(estimate), actual: Ru::whole(actual), runs: Span::millis(ms) }
+}
+
+/// Connections that ask again as soon as their operation has ended, on each of some nodes.
+#[derive(Clone, Debug)]
+pub(crate) struct Load {
+    pub(crate) nodes: std::ops::Range<usize>,
+    pub(crate) connections: usize,
+    /// How often each kind of operation comes.
+    pub(crate) mix: Vec<(u64, Op)>,
+    /// Estimates are the mean of what operations cost, an eighth of it the last one, as a node learns it.
+    pub(crate) learns: bool,
+}
+
+#[derive(Debug)]
+enum Event {
+    Next { load: usize, node: usize },
+    End { load: usize, node: usize, op: Op },
+    Ask { node: usize, seq: u64, ask: Ask },
+    Answer { node: usize, seq: u64, grant: Grant },
+    Lower { node: usize, rate: Rate },
+    Wake { node: usize },
+}
+
+struct Node {
+    group: NodeGroup,
+    seq: u64,
+    waiting: BTreeMap<WaiterId, (usize, Op)>,
+    wake: Option<Time>,
+}
+
+/// The world, and what was seen of it.
+pub(crate) struct Fleet {
+    pub(crate) engine: Engine,
+    pub(crate) now: Time,
+    nodes: Vec<Node>,
+    loads: Vec<Load>,
+    /// What each load has learnt on each node.
+    means: BTreeMap<(usize, usize), Ru>,
+    events: BTreeMap<(Time, u64), Event>,
+    next_event: u64,
+    noise: Noise,
+    delay: Span,
+    rate: Rate,
+    burst: Ru,
+    /// Estimates admitted and differences settled, and the lowest point of that above the rate.
+    net: i128,
+    lowest: i128,
+    worst: i128,
+    pub(crate) charged: Ru,
+    pub(crate) messages: u64,
+}
+
+impl Fleet {
+    pub(crate) fn new(rate: i64, burst: i64, nodes: usize, delay: Span, seed: u64) -> Self {
+        let spec = GroupSpec { burst: Some(Ru::whole(burst)), ..GroupSpec::capped(Rate::whole(rate)) };
+        let mut engine = Engine::new(Time(0), EngineConfig::default());
+        engine.put_group(Time(0), GROUP, spec).unwrap();
+        let node = |_| Node {
+            group: NodeGroup::new(
+                Time(0),
+                NodeConfig { reply_timeout: Span::secs(2), ..NodeConfig::default() },
+            ),
+            seq: 0,
+            waiting: BTreeMap::new(),
+            wake: None,
+        };
+        Self {
+            engine,
+            now: Time(0),
+            nodes: (0..nodes).map(node).collect(),
+            loads: Vec::new(),
+            means: BTreeMap::new(),
+            events: BTreeMap::new(),
+            next_event: 0,
+            noise: Noise::new(seed),
+            delay,
+            rate: Rate::whole(rate),
+            burst: Ru::whole(burst),
+            net: 0,
+            lowest: 0,
+            worst: 0,
+            charged: Ru::ZERO,
+            messages: 0,
+        }
+    }
+
+    pub(crate) fn add(&mut self, load: Load) {
+        let index = self.loads.len();
+        for node in load.nodes.clone() {
+            for connection in 0..load.connections {
+                self.at(self.now.after(Span(1 + connection as u64 * 97)), Event::Next { load: index, node });
+            }
+        }
+        self.loads.push(load);
+    }
+
+    fn at(&mut self, time: Time, event: Event) {
+        self.events.insert((time, self.next_event), event);
+        self.next_event += 1;
+    }
+
+    pub(crate) fn run(&mut self, until: Time) {
+        while let Some((&(time, _), _)) = self.events.first_key_value()
+            && time <= until
+            && let Some((_, event)) = self.events.pop_first()
+        {
+            self.now = time;
+            self.handle(event);
+        }
+        self.now = until;
+    }
+
+    fn handle(&mut self, event: Event) {
+        let now = self.now;
+        match event {
+            Event::Next { load, node } => self.submit(load, node),
+            Event::End { load, node, op } => {
+                let used = Consumption {
+                    charged: RuParts::flat(op.actual),
+                    operations: 1,
+                    ..Consumption::default()
+                };
+                self.nodes[node].group.settle(now, op.estimate, &used);
+                self.charged += op.actual;
+                let mean = self.means.entry((load, node)).or_insert(op.actual);
+                *mean += (op.actual - *mean).scale(1, 8);
+                self.count(op.actual - op.estimate);
+                self.at(now.after(PAUSE), Event::Next { load, node });
+                self.step(node);
+            }
+            Event::Ask { node, seq, ask } => {
+                let client = ClientId(node as u64 + 1);
+                if let Some(grant) = self.engine.renew(now, client, GROUP, seq, &ask, None) {
+                    self.at(now.after(self.delay), Event::Answer { node, seq, grant });
+                }
+                for lower in self.engine.take_lowers() {
+                    let node = usize::try_from(lower.client.0).unwrap() - 1;
+                    self.at(now.after(self.delay), Event::Lower { node, rate: lower.rate_at_most });
+                }
+            }
+            Event::Answer { node, seq, grant } => {
+                self.nodes[node].group.on_grant(now, seq, &grant);
+                self.step(node);
+            }
+            Event::Lower { node, rate } => {
+                self.nodes[node].group.on_lower(now, rate);
+                self.step(node);
+            }
+            Event::Wake { node } => {
+                if self.nodes[node].wake == Some(now) {
+                    self.nodes[node].wake = None;
+                    self.step(node);
+                }
+            }
+        }
+    }
+
+    fn submit(&mut self, load: usize, node: usize) {
+        let of = &self.loads[load];
+        let mut op = self.noise.draw(&of.mix);
+        if let Some(mean) = self.means.get(&(load, node)).filter(|_| of.learns) {
+            op.estimate = *mean;
+        }
+        match self.nodes[node].group.acquire(self.now, op.estimate, Time(u64::MAX)) {
+            Ok(Acquired::Now) => self.admitted(load, node, op),
+            Ok(Acquired::Queued(id)) => {
+                self.nodes[node].waiting.insert(id, (load, op));
+            }
+            Err(refusal) => panic!("{refusal:?}"),
+        }
+        self.step(node);
+    }
+
+    fn admitted(&mut self, load: usize, node: usize, op: Op) {
+        self.count(op.estimate);
+        let runs = Span(op.runs.0 / 10 + self.noise.below(op.runs.0 * 19 / 10 + 1));
+        self.at(self.now.after(runs), Event::End { load, node, op });
+    }
+
+    fn count(&mut self, amount: Ru) {
+        let level = |net: i128| net * i128::from(MICRO) - i128::from(self.rate.0) * i128::from(self.now.0);
+        self.lowest = self.lowest.min(level(self.net));
+        self.net += i128::from(amount.0);
+        self.worst = self.worst.max(level(self.net) - self.lowest);
+    }
+
+    fn step(&mut self, node: usize) {
+        while let Some((id, outcome)) = self.nodes[node].group.poll(self.now) {
+            let (load, op) = self.nodes[node].waiting.remove(&id).unwrap();
+            outcome.unwrap();
+            self.admitted(load, node, op);
+        }
+        let state = &mut self.nodes[node];
+        if state.group.due(self.now).is_some_and(|due| due <= self.now) {
+            state.seq += 1;
+            let (seq, ask) = (state.seq, state.group.ask(self.now, state.seq));
+            self.messages += 1;
+            self.at(self.now.after(self.delay), Event::Ask { node, seq, ask });
+        }
+        let state = &mut self.nodes[node];
+        let next = state.group.next_deadline(self.now).map(|next| next.max(self.now.after(Span(1))));
+        if let Some(next) = next
+            && state.wake.is_none_or(|wake| next < wake)
+        {
+            state.wake = Some(next);
+            self.at(next, Event::Wake { node });
+        }
+    }
+
+    /// RU charged, in thousandths of what the rate yields.
+    pub(crate) fn used(&self) -> i64 {
+        self.charged.scale(1_000, self.rate.over(Span(self.now.0)).0).0
+    }
+
+    /// What any window admitted above its rate, beyond the burst and what nodes ever owed.
+    pub(crate) fn over(&self) -> Ru {
+        let overrun: Ru = self.nodes.iter().map(|node| node.group.worst_debt()).sum();
+        Ru(i64::try_from(self.worst / i128::from(MICRO)).unwrap()) - self.burst - overrun
+    }
+
+    /// Messages to the controller per node and second, in thousandths.
+    pub(crate) fn chatter(&self) -> u64 {
+        self.messages * 1_000 / self.nodes.len() as u64 * MICRO as u64 / self.now.0
+    }
+}
