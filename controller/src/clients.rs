@@ -3,14 +3,17 @@
 //! Every incarnation of a node gets a numeric id, under which its leases and its consumption are kept. Incarnations
 //! grow; a lower one than the newest is refused. What was silent for long is folded, and a tombstone per node then
 //! refuses late reports of folded incarnations, so that nothing is counted twice.
+//!
+//! Nodes number their starts by the wall clock, in microseconds. One that is ahead of the controller's by more than a day
+//! was wrong, or is made up: such a start stands in the way of no later one, which replaces it, and is folded alone.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use serde::{Deserialize, Serialize};
 use tidegate_core::group::ClientId;
 use tidegate_core::units::Time;
 
-use crate::limits::{FOLD_AFTER_MS, FOLD_BATCH, MAX_CLIENTS, MAX_INCARNATIONS};
+use crate::limits::{AHEAD_MS, FOLD_AFTER_MS, FOLD_BATCH, MAX_CLIENTS, MAX_FOLDED_AHEAD, MAX_INCARNATIONS};
 
 /// Totals of a node's process, as it states them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -48,6 +51,8 @@ pub struct Incarnation {
     pub durable_seq: u64,
     /// A stream is open.
     pub connected: bool,
+    /// It was ahead of the clock, and a later start with a lower number took its place.
+    pub replaced: bool,
 }
 
 impl Incarnation {
@@ -104,8 +109,25 @@ pub enum ClientError {
 
 #[derive(Debug, Default)]
 struct Node {
+    /// Those below were folded.
     oldest: u64,
+    /// So were these, each alone.
+    folded_ahead: BTreeSet<u64>,
     incarnations: BTreeMap<u64, ClientId>,
+}
+
+/// What refuses late reports of incarnations that were folded.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Tombstone {
+    /// All below this.
+    Below(u64),
+    /// This one, which was ahead of the clock; those below may still come.
+    Only(u64),
+}
+
+/// Whether a start was numbered by a clock that is ahead of the controller's by more than a day.
+fn is_ahead(number: u64, unix_ms: u64) -> bool {
+    number / 1_000 > unix_ms.saturating_add(AHEAD_MS)
 }
 
 /// All known incarnations.
@@ -137,9 +159,19 @@ impl Clients {
         }
     }
 
-    /// Takes up a stored tombstone: the oldest incarnation that may report.
-    pub fn load_tombstone(&mut self, name: String, oldest: u64) {
-        self.nodes.entry(name).or_default().oldest = oldest;
+    /// Takes up a stored tombstone. One that shuts out a node until tomorrow or longer was stored before starts that are
+    /// ahead were folded alone.
+    pub fn load_tombstone(&mut self, name: String, tombstone: Tombstone, unix_ms: u64) {
+        let node = self.nodes.entry(name).or_default();
+        match tombstone {
+            Tombstone::Below(oldest) if is_ahead(oldest, unix_ms) => {
+                node.folded_ahead.insert(oldest.saturating_sub(1));
+            }
+            Tombstone::Below(oldest) => node.oldest = oldest,
+            Tombstone::Only(number) => {
+                node.folded_ahead.insert(number);
+            }
+        }
     }
 
     /// The incarnation that opens a stream.
@@ -150,11 +182,13 @@ impl Clients {
         agent: &str,
         unix_ms: u64,
     ) -> Result<ClientId, ClientError> {
-        let newest = self.nodes.get(name).and_then(|node| node.incarnations.keys().next_back().copied());
-        if let Some(newest) = newest.filter(|newest| number < *newest) {
-            return Err(ClientError::Older { name: name.to_owned(), number, newest });
-        }
+        let ahead = self.make_way(name, number, unix_ms)?;
         let id = self.identify(name, number, unix_ms)?;
+        for other in ahead {
+            if let Some(other) = self.incarnations.get_mut(&other) {
+                other.replaced = true;
+            }
+        }
         let full = self.connected >= MAX_CLIENTS;
         let Some(client) = self.incarnations.get_mut(&id) else {
             return Ok(id);
@@ -171,13 +205,29 @@ impl Clients {
         Ok(id)
     }
 
+    /// The starts of a node that another one replaces, since they were ahead of the clock.
+    fn make_way(&self, name: &str, number: u64, unix_ms: u64) -> Result<Vec<ClientId>, ClientError> {
+        let Some(node) = self.nodes.get(name) else { return Ok(Vec::new()) };
+        let refused = |newest| ClientError::Older { name: name.to_owned(), number, newest };
+        let replaced = |id: &ClientId| self.get(*id).is_some_and(|client| client.replaced);
+        if node.incarnations.get(&number).is_some_and(replaced) {
+            let others = node.incarnations.iter().filter(|(_, id)| !replaced(id)).map(|(other, _)| *other);
+            return Err(refused(others.max().unwrap_or(number)));
+        }
+        let newer = node.incarnations.iter().filter(|(other, _)| **other > number);
+        if let Some((newest, _)) = newer.clone().rev().find(|(other, _)| !is_ahead(**other, unix_ms)) {
+            return Err(refused(*newest));
+        }
+        Ok(newer.map(|(_, id)| *id).collect())
+    }
+
     /// The id of an incarnation that reports, known or not.
     pub fn identify(&mut self, name: &str, number: u64, unix_ms: u64) -> Result<ClientId, ClientError> {
         if let Some(node) = self.nodes.get(name) {
             if let Some(id) = node.incarnations.get(&number) {
                 return Ok(*id);
             }
-            if number < node.oldest {
+            if number < node.oldest || node.folded_ahead.contains(&number) {
                 return Err(ClientError::Folded { name: name.to_owned(), number, oldest: node.oldest });
             }
         }
@@ -200,6 +250,7 @@ impl Clients {
             counted_seq: 0,
             durable_seq: 0,
             connected: false,
+            replaced: false,
         };
         self.nodes.entry(name.to_owned()).or_default().incarnations.insert(number, id);
         self.incarnations.insert(id, client);
@@ -254,11 +305,24 @@ impl Clients {
         by_silence.into_iter().map(|(_, id)| id).take(excess.min(FOLD_BATCH)).collect()
     }
 
-    /// Forgets an incarnation and everything older of its node. The node, its tombstone, and what was forgotten.
-    pub fn fold(&mut self, id: ClientId) -> Option<(String, u64, Vec<ClientId>)> {
+    /// Forgets an incarnation and everything older of its node, or one that is ahead of the clock alone. The node, its
+    /// tombstone, and what was forgotten.
+    pub fn fold(&mut self, id: ClientId, unix_ms: u64) -> Option<(String, Tombstone, Vec<ClientId>)> {
         let client = self.incarnations.get(&id)?;
-        let (name, oldest) = (client.name.clone(), client.number.saturating_add(1));
+        let (name, number) = (client.name.clone(), client.number);
         let node = self.nodes.get_mut(&name)?;
+        if is_ahead(number, unix_ms) {
+            // With no room for its tombstone it is kept.
+            if node.folded_ahead.len() >= MAX_FOLDED_AHEAD {
+                return None;
+            }
+            node.folded_ahead.insert(number);
+            node.incarnations.remove(&number);
+            self.disconnect(id);
+            self.incarnations.remove(&id);
+            return Some((name, Tombstone::Only(number), vec![id]));
+        }
+        let oldest = number.saturating_add(1);
         let newer = node.incarnations.split_off(&oldest);
         let folded: Vec<ClientId> = std::mem::replace(&mut node.incarnations, newer).into_values().collect();
         node.oldest = node.oldest.max(oldest);
@@ -266,7 +330,7 @@ impl Clients {
             self.disconnect(*id);
             self.incarnations.remove(id);
         }
-        Some((name, oldest, folded))
+        Some((name, Tombstone::Below(oldest), folded))
     }
 }
 
@@ -298,11 +362,59 @@ mod tests {
         let late = FOLD_AFTER_MS + 1;
         assert_eq!(clients.foldable(late).len(), 2);
         assert_eq!(clients.foldable(late - 1), []);
-        let (name, oldest, folded) = clients.fold(old).unwrap();
-        assert_eq!((name.as_str(), oldest, folded.len()), ("a", 6, 2));
+        let (name, tombstone, folded) = clients.fold(old, late).unwrap();
+        assert_eq!((name.as_str(), tombstone, folded.len()), ("a", Tombstone::Below(6), 2));
         assert!(matches!(clients.identify("a", 5, 0), Err(ClientError::Folded { oldest: 6, .. })));
         assert!(clients.identify("a", 6, 0).is_ok());
-        assert_eq!(clients.fold(old), None);
+        assert_eq!(clients.fold(old, late), None);
+    }
+
+    /// A moment in 2026, a start then, and one with a clock that is a year ahead.
+    const NOW_MS: u64 = 1_795_000_000_000;
+    const START: u64 = NOW_MS * 1_000;
+    const YEAR: u64 = 365 * 86_400_000_000;
+
+    #[test]
+    fn a_start_that_was_ahead_of_the_clock_is_replaced_by_the_next_one() {
+        for ahead in [START + YEAR, u64::MAX] {
+            let mut clients = Clients::new(1);
+            let wrong = clients.hello("a", ahead, "x", NOW_MS).unwrap();
+            let right = clients.hello("a", START, "x", NOW_MS).unwrap();
+            assert_eq!(clients.connected_siblings(right), [wrong]);
+            // Should both run, the one that was replaced does not come back.
+            let refused = clients.hello("a", ahead, "x", NOW_MS);
+            assert!(matches!(refused, Err(ClientError::Older { newest: START, .. })), "{refused:?}");
+            let older = clients.hello("a", START - 1, "x", NOW_MS);
+            assert!(matches!(older, Err(ClientError::Older { newest: START, .. })), "{older:?}");
+            assert!(clients.hello("a", START + 1, "x", NOW_MS).is_ok());
+            assert_eq!(clients.identify("a", ahead, NOW_MS), Ok(wrong), "what it charged still counts");
+        }
+        let mut clients = Clients::new(1);
+        clients.hello("a", START + 86_400_000_000, "x", NOW_MS).unwrap();
+        assert!(
+            clients.hello("a", START, "x", NOW_MS).is_err(),
+            "a day ahead is within the clocks there are"
+        );
+    }
+
+    #[test]
+    fn folding_a_start_that_was_ahead_shuts_no_other_out() {
+        let mut clients = Clients::new(1);
+        let wrong = clients.identify("a", u64::MAX, NOW_MS).unwrap();
+        let right = clients.hello("a", START, "x", NOW_MS).unwrap();
+        let folded = clients.fold(wrong, NOW_MS + FOLD_AFTER_MS);
+        assert_eq!(folded, Some(("a".to_owned(), Tombstone::Only(u64::MAX), vec![wrong])));
+        assert!(clients.get(right).is_some_and(|client| client.connected));
+        assert!(clients.hello("a", START + 1, "x", NOW_MS).is_ok());
+        assert!(matches!(clients.identify("a", u64::MAX, NOW_MS), Err(ClientError::Folded { .. })));
+        let mut again = Clients::new(9);
+        again.load_tombstone("a".to_owned(), Tombstone::Only(START + YEAR), NOW_MS);
+        // As it was stored before.
+        again.load_tombstone("a".to_owned(), Tombstone::Below(u64::MAX), NOW_MS);
+        assert!(again.hello("a", START, "x", NOW_MS).is_ok());
+        for folded in [START + YEAR, u64::MAX - 1] {
+            assert!(matches!(again.identify("a", folded, NOW_MS), Err(ClientError::Folded { .. })));
+        }
     }
 
     #[test]

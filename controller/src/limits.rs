@@ -95,6 +95,11 @@ pub const MINUTES_KEPT_S: u64 = 24 * 3_600;
 pub const HOURS_KEPT_S: u64 = 90 * 24 * 3_600;
 /// Silence after which an incarnation's consumption is folded into the totals of its groups: 7 days.
 pub const FOLD_AFTER_MS: u64 = 7 * 24 * 3_600 * 1_000;
+/// How far a node's clock may be ahead of the controller's when it numbers a start: a day. Half of it would take a wrong
+/// time zone for a wrong clock; twice of it would shut a node out for two days.
+pub const AHEAD_MS: u64 = 24 * 3_600 * 1_000;
+/// Starts of one node that were ahead of the clock and folded; beyond, further ones are kept apart. Each is a stored row.
+pub const MAX_FOLDED_AHEAD: usize = 64;
 /// Incarnations folded in one commit, so that the lock is held shortly.
 pub const FOLD_BATCH: usize = 256;
 

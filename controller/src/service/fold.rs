@@ -3,7 +3,7 @@
 //! The tombstone goes into memory first, so that nothing more is counted for a folded incarnation; what was counted is
 //! flushed; then rows, totals and tombstone change in one transaction. A failed transaction is tried again.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::ops::ControlFlow;
 use std::sync::PoisonError;
 
@@ -11,8 +11,9 @@ use tidegate_core::group::{ClientId, GroupId};
 
 use super::Service;
 use super::load::each;
+use crate::clients::Tombstone;
 use crate::store::records::{
-    consumption, consumption_bytes, group_key, ledger_key, pair_key, pair_of, put_number_in, retired_of,
+    consumption, consumption_bytes, group_key, ledger_key, pair_key, pair_of, put_tombstone, retired_of,
     u64_key,
 };
 use crate::store::{Batch, StoreError, Table, Write};
@@ -20,7 +21,7 @@ use crate::store::{Batch, StoreError, Table, Write};
 /// Incarnations that report no more and whose rows are still apart.
 #[derive(Debug, Default)]
 pub(super) struct Folding {
-    tombstones: BTreeMap<String, u64>,
+    tombstones: BTreeSet<(String, Tombstone)>,
     clients: BTreeSet<ClientId>,
 }
 
@@ -30,9 +31,10 @@ impl Service {
         let mut folding = self.flushing.lock().unwrap_or_else(PoisonError::into_inner);
         {
             let mut state = self.lock();
-            for id in state.clients.foldable(self.clock.unix_ms()) {
-                if let Some((name, oldest, ids)) = state.clients.fold(id) {
-                    folding.tombstones.insert(name, oldest);
+            let unix_ms = self.clock.unix_ms();
+            for id in state.clients.foldable(unix_ms) {
+                if let Some((name, tombstone, ids)) = state.clients.fold(id, unix_ms) {
+                    folding.tombstones.insert((name, tombstone));
                     folding.clients.extend(ids);
                 }
             }
@@ -80,9 +82,8 @@ impl Service {
             let after = before.unwrap_or_default().plus(&sum);
             batch.push(Write::Put(Table::Folded, group_key(group), consumption_bytes(&after)));
         }
-        for (name, oldest) in &folding.tombstones {
-            batch.push(put_number_in(Table::Tombstones, name.as_bytes(), *oldest));
-        }
+        // In their order, the highest below which all were folded comes last.
+        batch.extend(folding.tombstones.iter().map(|(name, tombstone)| put_tombstone(name, *tombstone)));
         Ok(batch)
     }
 }

@@ -38,8 +38,8 @@ use crate::statements::Statements;
 use crate::store::records::{
     META_CLEAN, META_COST_ROLES, META_EPOCH, META_FENCE, META_LINEAGE, META_LONGEST_TTL, META_NEXT_CLIENT,
     META_NEXT_GROUP, META_NEXT_WATCH, META_PROOF_KEY, META_REVISION, SavedLeases, StoredBinding, StoredGroup,
-    bad, consumption, group_key, group_of, json, number, pair_key, pair_of, put_json, put_number, retired_of,
-    u64_of,
+    bad, consumption, group_key, group_of, json, pair_key, pair_of, put_json, put_number, retired_of,
+    tombstone_of, u64_of,
 };
 use crate::store::{Batch, Store, StoreError, Table, Write};
 use crate::watches::{Watch, Watches};
@@ -103,7 +103,7 @@ impl Service {
             runaways: load_runaways(&*store)?,
             catalog,
             costs: Arc::new(costs),
-            clients: load_clients(&*store, &meta)?,
+            clients: load_clients(&*store, &meta, clock.unix_ms())?,
             sessions: BTreeMap::new(),
             next_session: 0,
             history: load_history(&*store, clock.unix_ms() / 1_000)?,
@@ -307,7 +307,7 @@ fn load_bindings(store: &dyn Store, catalog: &Catalog) -> Result<Bindings, Store
     Ok(bindings)
 }
 
-fn load_clients(store: &dyn Store, meta: &Meta) -> Result<Clients, StoreError> {
+fn load_clients(store: &dyn Store, meta: &Meta, unix_ms: u64) -> Result<Clients, StoreError> {
     let mut clients = Clients::new(meta.number(META_NEXT_CLIENT)?.unwrap_or(1));
     each(store, Table::Clients, |key, value| {
         let id = countable(Table::Clients, u64_of(Table::Clients, key)?)?;
@@ -315,7 +315,8 @@ fn load_clients(store: &dyn Store, meta: &Meta) -> Result<Clients, StoreError> {
         Ok(())
     })?;
     each(store, Table::Tombstones, |key, value| {
-        clients.load_tombstone(String::from_utf8_lossy(key).into_owned(), number(value)?);
+        let (name, tombstone) = tombstone_of(key, value)?;
+        clients.load_tombstone(name, tombstone, unix_ms);
         Ok(())
     })?;
     Ok(clients)

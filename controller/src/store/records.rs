@@ -13,6 +13,7 @@ use tidegate_core::view::{SavedLease, Snapshot};
 
 use super::{StoreError, Table, Write};
 use crate::bindings::Principal;
+use crate::clients::Tombstone;
 use crate::group_text::GroupText;
 use crate::name::GroupName;
 
@@ -157,8 +158,30 @@ pub fn put_number(key: &[u8], number: u64) -> Write {
 }
 
 /// A number in another table, as decimal text.
-pub fn put_number_in(table: Table, key: &[u8], number: u64) -> Write {
+fn put_number_in(table: Table, key: &[u8], number: u64) -> Write {
     Write::Put(table, key.to_vec(), number.to_string().into_bytes())
+}
+
+/// The tombstone of a node. One for a single incarnation has that behind the name, which holds no zero byte, in its key.
+pub fn put_tombstone(name: &str, tombstone: Tombstone) -> Write {
+    match tombstone {
+        Tombstone::Below(oldest) => put_number_in(Table::Tombstones, name.as_bytes(), oldest),
+        Tombstone::Only(number) => {
+            let key = [name.as_bytes(), b"\0", &number.to_be_bytes()].concat();
+            put_number_in(Table::Tombstones, &key, number)
+        }
+    }
+}
+
+/// Reads what [`put_tombstone`] wrote.
+pub fn tombstone_of(key: &[u8], value: &[u8]) -> Result<(String, Tombstone), StoreError> {
+    let of = number(value)?;
+    let zero = key.iter().position(|byte| *byte == 0);
+    let name = |bytes: Option<&[u8]>| String::from_utf8_lossy(bytes.unwrap_or_default()).into_owned();
+    Ok(match zero {
+        None => (name(Some(key)), Tombstone::Below(of)),
+        Some(zero) => (name(key.get(..zero)), Tombstone::Only(of)),
+    })
 }
 
 /// Reads what [`put_number`] wrote.

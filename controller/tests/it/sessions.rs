@@ -147,3 +147,23 @@ async fn a_message_with_too_many_entries_is_refused() {
     let error = node.renew(vec![entry("default", 1); most + 1], Vec::new()).await.unwrap_err();
     assert_eq!(error.code(), Code::InvalidArgument, "{error}");
 }
+
+#[tokio::test]
+async fn a_node_that_started_once_with_a_clock_far_ahead_is_let_in_at_its_next_start() {
+    let mut lab = Lab::start().await;
+    lab.group("web", "1000").await;
+    let now = lab.running.service().clock().unix_us();
+    for ahead in [now + 365 * 86_400_000_000, u64::MAX] {
+        let mut wrong = Node::connect(&lab, "node", ahead).await.unwrap();
+        wrong.report(vec![report("web", 0, 1)]).await;
+        let mut right = Node::connect(&lab, "node", now).await.unwrap();
+        right.report(vec![report("web", 0, 7)]).await;
+        // Its stream has ended, and its process does not come back.
+        let refused = Node::connect(&lab, "node", ahead).await.err().unwrap();
+        assert_eq!(refused.code(), Code::FailedPrecondition);
+        lab = lab.crash().await;
+        let mut again = Node::connect(&lab, "node", now).await.unwrap();
+        again.report(vec![report("web", 0, 7)]).await;
+    }
+    assert_eq!(charged(&lab, "web").await, 9_000_000, "what both charged counts");
+}
