@@ -69,9 +69,13 @@ impl Clock {
         self.unix_us() / 1_000
     }
 
-    /// The instant to sleep to for `time` to be reached.
+    /// The instant to sleep to for `time` to be reached. A driven clock is looked at again when it would be there had
+    /// it gone on.
     pub fn instant(&self, time: Time) -> Instant {
-        self.started + duration(Span(time.0))
+        match &self.driven {
+            None => self.started + duration(Span(time.0)),
+            Some(_) => Instant::now() + duration(time.since(self.now())),
+        }
     }
 }
 

@@ -110,6 +110,15 @@ impl Controller {
 
     /// Starts with another store, such as one that fails on purpose.
     pub async fn start_with(config: Config, store: Arc<dyn Store>) -> Result<Running, StartError> {
+        Self::start_at(config, store, Clock::start()).await
+    }
+
+    /// The same on a clock that someone may drive.
+    pub async fn start_at(
+        config: Config,
+        store: Arc<dyn Store>,
+        clock: Clock,
+    ) -> Result<Running, StartError> {
         config.check().map_err(StartError::Config)?;
         let grpc = listen("grpc_listen", config.grpc_listen).await?;
         let http = listen("http_listen", config.http_listen).await?;
@@ -120,8 +129,7 @@ impl Controller {
         let rest_addr = local("http_listen", config.http_listen, &http)?;
         let engine = EngineConfig { drift_ppm: config.drift_ppm, margin: config.margin };
         let settings = ServiceConfig { capacity: config.capacity, engine, fence: config.fence };
-        let loading =
-            tokio::task::spawn_blocking(move || Service::load(store, settings, Clock::start())).await;
+        let loading = tokio::task::spawn_blocking(move || Service::load(store, settings, clock)).await;
         let damaged = |reason: String| StartError::Load { path: config.store.clone(), reason };
         let loaded = loading.map_err(|error| StartError::Internal(error.to_string()))?;
         let service = Arc::new(loaded.map_err(|error| damaged(error.to_string()))?);

@@ -1,10 +1,12 @@
-//! A second controller starts on the store while the first one, which lost it, still runs.
+//! A second controller starts on the store while the first one, which lost it, still runs. Time goes on when the test
+//! says so.
 
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use tidegate_controller::Controller;
+use tidegate_controller::clock::Clock;
 use tidegate_controller::store::{Store, StoreError};
 use tidegate_core::units::Span;
 use tidegate_proto::v1;
@@ -16,26 +18,36 @@ use tonic_health::pb::health_client::HealthClient;
 
 use crate::support::{Faulty, Lab, MemoryStore, Node, config, entry, report};
 
-async fn fenced(store: Arc<dyn Store>) -> Lab {
-    started(store, Some(Span::secs(1))).await
-}
+/// The fence of all controllers here, and how long a successor keeps silent for it: drift and margin come on top.
+const FENCE_US: u64 = 1_000_000;
+const PREDECESSOR_US: u64 = FENCE_US * 1_000 / 999 + 1 + 50_000;
 
-async fn started(store: Arc<dyn Store>, fence: Option<Span>) -> Lab {
-    let folder = tempfile::tempdir().unwrap();
-    let config = tidegate_controller::Config { fence, ..config(&folder) };
-    let running = Controller::start_with(config, store).await.unwrap();
-    Lab { folder, running }
-}
+/// The clock of all controllers of a test, in microseconds.
+#[derive(Clone, Default)]
+struct Hand(Arc<AtomicU64>);
 
-/// Connects as soon as it is let in.
-async fn patient(lab: &Lab, client: &str) -> Node {
-    loop {
-        match Node::connect(lab, client, 1).await {
-            Ok(node) => return node,
-            Err(status) => assert_eq!(status.code(), Code::Unavailable, "{status}"),
-        }
-        sleep(Duration::from_millis(20)).await;
+impl Hand {
+    fn move_on(&self, us: u64) {
+        self.0.fetch_add(us, Ordering::SeqCst);
     }
+
+    async fn fenced(&self, store: Arc<dyn Store>) -> Lab {
+        self.started(store, Some(Span(FENCE_US))).await
+    }
+
+    async fn started(&self, store: Arc<dyn Store>, fence: Option<Span>) -> Lab {
+        let folder = tempfile::tempdir().unwrap();
+        let config = tidegate_controller::Config { fence, ..config(&folder) };
+        let clock = Clock::driven(Arc::clone(&self.0));
+        let running = Controller::start_at(config, store, clock).await.unwrap();
+        Lab { folder, running }
+    }
+}
+
+async fn refused(lab: &Lab) -> String {
+    let error = Node::connect(lab, "node", 1).await.err().unwrap();
+    assert_eq!(error.code(), Code::Unavailable, "{error}");
+    error.message().to_owned()
 }
 
 async fn health(lab: &Lab) -> ServingStatus {
@@ -45,9 +57,10 @@ async fn health(lab: &Lab) -> ServingStatus {
 
 #[tokio::test]
 async fn whoever_lost_the_store_falls_silent_before_its_successor_speaks() {
+    let hand = Hand::default();
     let disk: Arc<dyn Store> = Arc::new(MemoryStore::default());
     let lost = Arc::new(Faulty::over(Arc::clone(&disk)));
-    let old = fenced(Arc::clone(&lost) as Arc<dyn Store>).await;
+    let old = hand.fenced(Arc::clone(&lost) as Arc<dyn Store>).await;
     old.group("web", "1000").await;
     let mut node = Node::connect(&old, "node", 1).await.unwrap();
     node.report(vec![report("web", 0, 10)]).await;
@@ -56,18 +69,27 @@ async fn whoever_lost_the_store_falls_silent_before_its_successor_speaks() {
     assert_eq!(health(&old).await, ServingStatus::Serving);
 
     lost.full.store(true, Ordering::SeqCst);
-    let new = fenced(disk).await;
-    let error = Node::connect(&new, "node", 1).await.err().unwrap();
-    assert_eq!(error.code(), Code::Unavailable);
-    assert!(error.message().contains("may still be granting"), "{error}");
+    let new = hand.fenced(disk).await;
+    assert!(refused(&new).await.contains("may still be granting"));
     assert_eq!(health(&new).await, ServingStatus::NotServing);
-    let mut successor = patient(&new, "node").await;
+    hand.move_on(FENCE_US - 1);
+    assert!(old.running.service().silence().is_none() && new.running.service().silence().is_some());
+    // For a while neither speaks.
+    hand.move_on(1);
+    assert!(refused(&old).await.contains("could not write to its store for 1s"));
     let error = node.renew(vec![entry("web", 300)], Vec::new()).await.unwrap_err();
     assert_eq!(error.code(), Code::Unavailable, "{error}");
     assert!(error.message().contains("could not write to its store for 1s"), "{error}");
-    assert!(Node::connect(&old, "node", 1).await.is_err());
     let warnings = old.running.service().status().warnings;
     assert!(warnings.iter().any(|warning| warning.starts_with("no grants: ")), "{warnings:?}");
+    hand.move_on(PREDECESSOR_US - FENCE_US - 1);
+    assert!(refused(&new).await.contains("may still be granting"));
+    hand.move_on(1);
+    // Its heartbeat may have been longest ago by now; the next one lets nodes in.
+    while new.running.service().silence().is_some() {
+        sleep(Duration::from_millis(20)).await;
+    }
+    let mut successor = Node::connect(&new, "node", 1).await.unwrap();
 
     assert_eq!(successor.welcome.epoch, 2);
     successor.seq = 100;
@@ -87,16 +109,23 @@ async fn whoever_lost_the_store_falls_silent_before_its_successor_speaks() {
 
 #[tokio::test]
 async fn a_disk_that_was_full_for_a_while_ends_grants_for_that_while() {
+    let hand = Hand::default();
     let store = Arc::new(Faulty::over(Arc::new(MemoryStore::default())));
-    let lab = fenced(Arc::clone(&store) as Arc<dyn Store>).await;
+    let lab = hand.fenced(Arc::clone(&store) as Arc<dyn Store>).await;
     lab.group("web", "1000").await;
     store.full.store(true, Ordering::SeqCst);
+    hand.move_on(FENCE_US);
+    // A commit that began before the disk was full may end after this.
     while lab.running.service().silence().is_none() {
+        hand.move_on(FENCE_US);
         sleep(Duration::from_millis(20)).await;
     }
-    assert!(Node::connect(&lab, "node", 1).await.is_err());
+    refused(&lab).await;
     store.full.store(false, Ordering::SeqCst);
-    let mut node = patient(&lab, "node").await;
+    while lab.running.service().silence().is_some() {
+        sleep(Duration::from_millis(20)).await;
+    }
+    let mut node = Node::connect(&lab, "node", 1).await.unwrap();
     assert_eq!(node.welcome.epoch, 1);
     assert!(node.renew(vec![entry("web", 300)], Vec::new()).await.unwrap().entries[0].rate > 0);
     lab.running.shutdown().await.unwrap();
@@ -104,34 +133,40 @@ async fn a_disk_that_was_full_for_a_while_ends_grants_for_that_while() {
 
 #[tokio::test]
 async fn a_stop_before_the_predecessors_fence_has_passed_is_no_clean_one() {
+    let hand = Hand::default();
     let disk: Arc<dyn Store> = Arc::new(MemoryStore::default());
-    let first = fenced(Arc::clone(&disk)).await;
+    let first = hand.fenced(Arc::clone(&disk)).await;
     first.group("web", "1000").await;
     first.running.abort().await;
-    let second = fenced(Arc::clone(&disk)).await;
+    let second = hand.fenced(Arc::clone(&disk)).await;
     second.running.shutdown().await.unwrap();
-    let third = fenced(Arc::clone(&disk)).await;
+    let third = hand.fenced(Arc::clone(&disk)).await;
     assert_eq!(third.running.service().epoch(), 3);
-    assert!(Node::connect(&third, "node", 1).await.is_err());
+    refused(&third).await;
     // Once it has, a clean stop leaves nothing to wait for.
-    let mut node = patient(&third, "node").await;
+    hand.move_on(PREDECESSOR_US);
+    while third.running.service().silence().is_some() {
+        sleep(Duration::from_millis(20)).await;
+    }
+    let mut node = Node::connect(&third, "node", 1).await.unwrap();
     node.renew(vec![entry("web", 1)], Vec::new()).await.unwrap();
     third.running.shutdown().await.unwrap();
-    let fourth = fenced(disk).await;
+    let fourth = hand.fenced(disk).await;
     assert!(Node::connect(&fourth, "node", 1).await.is_ok());
     assert_eq!(fourth.running.service().epoch(), 3);
 }
 
 #[tokio::test]
 async fn a_fence_outlives_a_successor_that_has_none_and_dies() {
+    let hand = Hand::default();
     let disk: Arc<dyn Store> = Arc::new(MemoryStore::default());
-    let first = fenced(Arc::clone(&disk)).await;
+    let first = hand.fenced(Arc::clone(&disk)).await;
     first.group("web", "1000").await;
     first.running.abort().await;
     // The first may still be granting when the third starts.
-    started(Arc::clone(&disk), None).await.running.abort().await;
-    let third = started(disk, None).await;
-    let error = Node::connect(&third, "node", 1).await.err().unwrap();
-    assert!(error.message().contains("may still be granting"), "{error}");
-    patient(&third, "node").await;
+    hand.started(Arc::clone(&disk), None).await.running.abort().await;
+    let third = hand.started(disk, None).await;
+    assert!(refused(&third).await.contains("may still be granting"));
+    hand.move_on(PREDECESSOR_US);
+    assert!(Node::connect(&third, "node", 1).await.is_ok());
 }
