@@ -244,6 +244,35 @@ mod tests {
     }
 
     #[test]
+    fn a_confirmation_covers_what_its_message_carried_and_nothing_newer() {
+        let shared = Shared::new(NodeConfig::default(), None);
+        let cells = cells(&shared, &["a"]);
+        // A confirmation lags behind by a number of messages that changes; each message carries one RU more.
+        for lag in 1..6_u64 {
+            let mut reports = Reports::default();
+            let mut carried = Vec::new();
+            let before = cells[0].consumption(false).ru();
+            reports.collect(1, &cells, 10);
+            reports.durable(1, None);
+            for seq in 2..40_u64 {
+                charge(&cells[0], 1);
+                reports.collect(seq, &cells, 10);
+                carried.push((seq, cells[0].consumption(false).ru() - before));
+                let confirmed = seq.saturating_sub(lag + seq % 3);
+                reports.durable(confirmed, None);
+                let told =
+                    carried.iter().rev().find(|(seq, _)| *seq <= confirmed).map_or(Ru(0), |(_, ru)| *ru);
+                let total = carried.last().unwrap().1;
+                let left = reports.unconfirmed(&cells).first().map_or(Ru(0), |left| left.ru);
+                assert!(
+                    left >= total - told,
+                    "{left:?} left of {total:?}, {told:?} confirmed by {confirmed}"
+                );
+            }
+        }
+    }
+
+    #[test]
     fn a_busy_group_is_confirmed_although_the_disk_is_always_behind() {
         let shared = Shared::new(NodeConfig::default(), None);
         let cells = cells(&shared, &["a"]);

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use tidegate_client::{Client, ConnectError, JournalError, Ru};
+use tidegate_client::{Client, ConnectError, JournalError, Ru, RuParts};
 use tidegate_core::group::GroupSpec;
 use tidegate_core::units::Rate;
 use tokio::io::{AsyncBufReadExt as _, BufReader};
@@ -61,6 +61,30 @@ async fn consumption_survives_a_kill_exactly_once() {
     fake.until("it renews", |state| state.renews.len() >= renews + 5).await;
     assert!(fake.state().renews[renews..].iter().all(|(_, renew)| renew.reports.is_empty()));
     assert_eq!(fake.total("g"), Ru::whole(17));
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_was_charged_without_a_permit_survives_a_kill_too() {
+    let (before, after) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let fake = Fake::new();
+    fake.group("g", GroupSpec::capped(Rate::whole(1_000)));
+    let client = piped(&fake).journal_dir(before.path()).connect().await.unwrap();
+    let group = client.group("g").await.unwrap();
+    drop(group.acquire(Ru::whole(3), SECOND).await.unwrap());
+    fake.until("it is reported", |state| state.total("g") == Ru::whole(3)).await;
+    fake.state().mute = true;
+    fake.go_down();
+    eventually("the loss is noticed", || !client.stats().link.connected).await;
+    group.charge_ru(RuParts::flat(Ru::whole(5)));
+    let file = "node-1.journal";
+    std::fs::copy(before.path().join(file), after.path().join(file)).unwrap();
+    drop((client, group));
+
+    fake.state().mute = false;
+    fake.come_back();
+    let heir = piped(&fake).journal_dir(after.path()).connect().await.unwrap();
+    assert_eq!(heir.shutdown().await.unconfirmed, []);
+    assert_eq!(fake.total("g"), Ru::whole(8));
 }
 
 #[tokio::test(start_paused = true)]
