@@ -100,6 +100,8 @@ counters! {
     grants,
     /// Grants that came after a newer request, and lengthened the lease.
     late_grants,
+    /// Requests that the controller, being behind, came to too late and did not consider.
+    shed,
     /// Grants that came too late for anything or were answered twice.
     stale_grants,
     /// Messages of an older leadership epoch, ignored.

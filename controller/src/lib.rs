@@ -17,6 +17,7 @@ pub mod group_text;
 mod grpc;
 #[doc(hidden)]
 pub mod inside;
+mod lag;
 mod rest;
 mod server;
 

@@ -59,6 +59,8 @@ pub struct Metrics {
     series: Mutex<BTreeSet<String>>,
     /// Renew messages answered.
     pub renewals: Counter,
+    /// Entries that were not considered, because their turn came too late for their nodes.
+    pub shed: Counter,
     grants: Family<StatusLabel, Counter>,
     /// Its counters, in hand.
     statuses: Vec<(&'static str, Counter)>,
@@ -152,6 +154,9 @@ impl Metrics {
         metrics.commit_seconds = Some(seconds.clone());
         let registry = &mut metrics.registry;
         registry.register("renewals", "Renew messages answered", metrics.renewals.clone());
+        let help =
+            "Entries of Renew messages not considered, because their turn came too late for their nodes";
+        registry.register("renewals_shed", help, metrics.shed.clone());
         registry.register("grants", "Grant entries sent, by status", metrics.grants.clone());
         registry.register("refused", "Entries and reports not accepted, by reason", metrics.refused.clone());
         registry.register("lowers", "Lower orders pushed to nodes", metrics.lowers.clone());

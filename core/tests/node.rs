@@ -179,6 +179,21 @@ fn a_round_trip_that_changes_tenfold_within_a_second_is_followed() {
 }
 
 #[test]
+fn a_renewal_that_was_shed_makes_nobody_ask_sooner_and_later_ones_wait_longer() {
+    let mut node = node(terms(100, 50, 0));
+    node.ask(at(1_000), 2);
+    assert_eq!(node.answer_wait(), Span::secs(1));
+    node.on_shed(at(1_900), 2);
+    assert_eq!(node.due(at(1_900)), Some(at(2_000)), "as if nothing had been said");
+    node.ask(at(2_000), 3);
+    assert!(node.answer_wait() > Span::secs(1), "{}", node.answer_wait());
+    node.on_shed(at(2_100), 2);
+    node.on_shed(at(2_100), 7);
+    let answered = node.on_grant(at(2_900), 3, &Grant::Leased(terms(100, 50, 0)));
+    assert_eq!(answered, Heard::Applied);
+}
+
+#[test]
 fn a_lower_that_the_renewal_in_flight_acknowledges_is_not_answered_again() {
     let mut node = node(terms(100, 50, 0));
     node.ask(at(100), 2);

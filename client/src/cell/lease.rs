@@ -11,14 +11,14 @@ use tokio::sync::oneshot;
 use super::GroupCell;
 
 impl GroupCell {
-    /// The entry for a `Renew`, if one is still due; the core marks it in flight.
-    pub(crate) fn ask(self: &Arc<Self>, seq: u64) -> Option<(Ask, Vec<u8>)> {
+    /// The entry for a `Renew`, if one is still due, and how long its answer is waited for; the core marks it in flight.
+    pub(crate) fn ask(self: &Arc<Self>, seq: u64) -> Option<(Ask, Vec<u8>, Span)> {
         let ask = self.if_awake(|state, now| {
             state.announced = false;
             let due = state.node.due(now).is_some_and(|due| due.max(state.quiet_until) <= now);
             due.then(|| {
                 state.asked_seq = seq;
-                (state.node.ask(now, seq), state.proof.clone())
+                (state.node.ask(now, seq), state.proof.clone(), state.node.answer_wait())
             })
         });
         ask.flatten()
@@ -70,6 +70,11 @@ impl GroupCell {
             newest
         });
         newest.unwrap_or(false)
+    }
+
+    /// The controller was behind and did not consider the request.
+    pub(crate) fn shed(self: &Arc<Self>, seq: u64) {
+        self.if_awake(|state, now| state.node.on_shed(now, seq));
     }
 
     /// The stream was lost, and with it any request in flight.

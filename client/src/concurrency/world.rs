@@ -73,7 +73,7 @@ async fn session(hub: Arc<Hub>, mut answer: impl FnMut(u64, &Ask) -> Grant) {
     loop {
         for cell in hub.shared.due.take(4) {
             seq += 1;
-            if let Some((ask, _)) = cell.ask(seq) {
+            if let Some((ask, ..)) = cell.ask(seq) {
                 let grant = answer(seq, &ask);
                 assert!(cell.grant(seq, &grant, Vec::new()), "the newest answer is applied");
             }

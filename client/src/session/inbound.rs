@@ -61,6 +61,11 @@ impl Session {
             return;
         };
         self.hub.shared.answered_within(self.hub.shared.clock.now().since(pending.sent));
+        if granted.shed {
+            counters.shed.add_many(pending.groups.len() as u64);
+            pending.groups.values().for_each(|cell| cell.shed(granted.seq));
+            return;
+        }
         for entry in granted.entries {
             let Some(cell) = pending.groups.remove(&entry.group) else {
                 // Nobody asked.

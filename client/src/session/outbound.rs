@@ -16,11 +16,12 @@ impl Session {
         let now = hub.shared.clock.now();
         let seq = self.seq.saturating_add(1);
         let mut groups = BTreeMap::new();
-        let mut entries = Vec::new();
+        let (mut entries, mut answer_within) = (Vec::new(), Span(0));
         for cell in hub.shared.due.take(stream.max_entries) {
-            let Some((ask, proof)) = cell.ask(seq) else {
+            let Some((ask, proof, wait)) = cell.ask(seq) else {
                 continue;
             };
+            answer_within = wait.max(answer_within);
             entries.push(convert::renew_entry(cell.name(), &ask, &proof));
             groups.insert(cell.name().to_string(), cell);
         }
@@ -40,7 +41,8 @@ impl Session {
         hub.shared.counters.asks.add_many(entries.len() as u64);
         self.remember(stream, seq, Pending { sent: now, groups });
         stream.last_sent = Some(now);
-        let renew = v1::Renew { seq, entries, reports, node: self.node_stats() };
+        let (sent_us, answer_within_us) = (now.0, answer_within.0);
+        let renew = v1::Renew { seq, entries, reports, node: self.node_stats(), sent_us, answer_within_us };
         send(&stream.outbound, Kind::Renew(renew))
     }
 

@@ -203,6 +203,7 @@ async fn out_of_turn_messages_change_nothing() {
             entries: vec![grant.clone()],
             durable_seq: 0,
             standing: Vec::new(),
+            shed: false,
         }),
         Reply::Granted(v1::Granted {
             seq: 1,
@@ -210,6 +211,7 @@ async fn out_of_turn_messages_change_nothing() {
             entries: vec![grant.clone()],
             durable_seq: 0,
             standing: Vec::new(),
+            shed: false,
         }),
         Reply::Granted(v1::Granted {
             seq: 9_999,
@@ -217,6 +219,7 @@ async fn out_of_turn_messages_change_nothing() {
             entries: vec![grant],
             durable_seq: 0,
             standing: Vec::new(),
+            shed: false,
         }),
         Reply::Farewell(v1::Farewell { seq: 3 }),
         Reply::Welcome(v1::Welcome::default()),

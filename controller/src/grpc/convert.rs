@@ -5,13 +5,13 @@
 
 use tidegate_core::exchange::{Ask, Grant, Held, LeaseTerms};
 use tidegate_core::group::Fallback;
-use tidegate_core::units::{Rate, Ru};
+use tidegate_core::units::{Rate, Ru, Span, Time};
 use tidegate_core::usage::{Consumption, RuParts, Usage};
 use tidegate_proto::v1;
 
 use crate::clients::NodeStats;
 use crate::limits::{MAX_ENTRIES, MAX_PROOF_BYTES};
-use crate::service::{Answer, EntryIn, EntryOut, RenewIn, Renewed, ReportIn};
+use crate::service::{Answer, EntryIn, EntryOut, RenewIn, Renewed, ReportIn, Sent};
 
 /// Why a message as a whole is refused.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -44,6 +44,9 @@ pub(crate) fn renew(message: v1::Renew) -> Result<RenewIn, MessageError> {
             metered_cpu_ns: node.metered_cpu_ns,
             resident_bytes: node.resident_bytes,
         }),
+        // Nodes of before tell neither; what a node tells wrongly harms nobody else.
+        sent: (message.answer_within_us > 0)
+            .then_some(Sent { at: Time(message.sent_us), answer_within: Span(message.answer_within_us) }),
     })
 }
 
@@ -176,6 +179,7 @@ pub(crate) fn granted(renewed: Renewed) -> v1::Granted {
         entries: renewed.entries.into_iter().map(grant_entry).collect(),
         durable_seq: renewed.durable_seq,
         standing: renewed.standing.unwrap_or_default(),
+        shed: renewed.shed,
     }
 }
 

@@ -5,7 +5,7 @@
 
 use tidegate_core::exchange::{Ask, Grant, Held};
 use tidegate_core::group::{ClientId, GroupId};
-use tidegate_core::units::{Ru, Time};
+use tidegate_core::units::{Ru, Span, Time};
 use tidegate_core::usage::Consumption;
 
 use super::{Service, SessionError, State};
@@ -27,6 +27,17 @@ pub struct RenewIn {
     pub reports: Vec<ReportIn>,
     /// Totals of the node.
     pub node: Option<NodeStats>,
+    /// When it was sent, if the node told.
+    pub sent: Option<Sent>,
+}
+
+/// When a renewal was sent, and what for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Sent {
+    /// On the node's clock.
+    pub at: Time,
+    /// The node waits so long for the answer.
+    pub answer_within: Span,
 }
 
 /// A decoded entry, or why it does not decode.
@@ -62,6 +73,8 @@ pub struct Renewed {
     pub durable_seq: u64,
     /// What the node is to bring to the next controller, when it has changed.
     pub standing: Option<Vec<u8>>,
+    /// Its turn came too late: entries were not considered.
+    pub shed: bool,
 }
 
 /// The answer to an entry.
@@ -109,7 +122,9 @@ impl Service {
         for report in &request.reports {
             self.count(&mut state, &caller, report, now, unix_us);
         }
-        let answered = request.entries.into_iter().filter_map(|entry| {
+        let shed = self.is_too_late(&mut state, client, now, &request);
+        let considered = if shed { Vec::new() } else { request.entries };
+        let answered = considered.into_iter().filter_map(|entry| {
             let answer = self.answer(&mut state, &caller, &entry, now, unix_us)?;
             Some(EntryOut { group: entry.group, answer })
         });
@@ -118,7 +133,27 @@ impl Service {
         self.push_lowers(&mut state);
         self.metrics.renewals.inc();
         let standing = self.new_standing(&mut state, client);
-        Ok(Renewed { seq: request.seq, epoch: state.epoch, entries, durable_seq, standing })
+        Ok(Renewed { seq: request.seq, epoch: state.epoch, entries, durable_seq, standing, shed })
+    }
+
+    /// Whether a renewal has waited for its turn for more than half as long as its node waits for the answer. What a
+    /// controller that is behind serves first come, first served has waited just as long as it may: without the half,
+    /// every answer would arrive when its lease is over. So it answers the newer ones, which can still be used; the node
+    /// is told, and asks again when it would have anyway.
+    fn is_too_late(&self, state: &mut State, client: ClientId, now: Time, request: &RenewIn) -> bool {
+        let (Some(sent), Some(lag)) = (request.sent, state.lag(client)) else {
+            return false;
+        };
+        let waited = lag.waited(now, sent.at);
+        if waited < Span(sent.answer_within.0 / 2) || request.entries.is_empty() {
+            return false;
+        }
+        let entries = u64::try_from(request.entries.len()).unwrap_or(u64::MAX);
+        self.metrics.shed.inc_by(entries);
+        if let Some(entries) = state.shed.add(now, entries) {
+            tracing::warn!(entries, %waited, "behind: renewals that have waited too long are not considered");
+        }
+        true
     }
 
     /// Counts the last reports of a node and ends its leases. They are on disk after the next flush.

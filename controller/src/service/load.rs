@@ -29,6 +29,7 @@ use crate::clock::Clock;
 use crate::cost_tables::CostTables;
 use crate::definition::Definition;
 use crate::history::{Bucket, History, Resolution};
+use crate::lag::Shed;
 use crate::limits::WATCH_QUEUE;
 use crate::metrics::Metrics;
 use crate::name::GroupName;
@@ -118,6 +119,7 @@ impl Service {
             began_clean,
             set_back: None,
             longest_ttl,
+            shed: Shed::default(),
             fence: Fence::new(now, config.fence, fence_stored, predecessor_until),
         };
         tracing::info!(epoch, first, recovery = %state.recovery(&clock), "store loaded");

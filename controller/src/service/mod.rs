@@ -41,6 +41,7 @@ use crate::clients::Clients;
 use crate::clock::Clock;
 use crate::cost_tables::CostTables;
 use crate::history::History;
+use crate::lag::Shed;
 use crate::live::Live;
 use crate::metrics::{Charges, Metrics};
 use crate::proof::Prover;
@@ -52,7 +53,7 @@ use crate::watches::Watches;
 pub use bindings::{Bound, Resolved};
 pub use deletion::Deleted;
 pub use fence::Silence;
-pub use grants::{Answer, EntryIn, EntryOut, RenewIn, Renewed, ReportIn};
+pub use grants::{Answer, EntryIn, EntryOut, RenewIn, Renewed, ReportIn, Sent};
 pub use groups::{GroupReply, Page};
 pub use rules::{GroupRule, RulesView};
 pub use sessions::{Push, Session, SessionError};
@@ -130,6 +131,7 @@ struct State {
     /// Longest lease that may be out, whatever the definitions say now.
     longest_ttl: Span,
     fence: Fence,
+    shed: Shed,
 }
 
 impl Service {

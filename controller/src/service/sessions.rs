@@ -8,6 +8,7 @@ use tokio::sync::mpsc;
 
 use super::{Service, Silence, State};
 use crate::clients::ClientError;
+use crate::lag::Lag;
 use crate::limits::SESSION_QUEUE;
 use crate::name::GroupName;
 use crate::standing::Standing;
@@ -25,6 +26,7 @@ pub(super) struct Slot {
     pub(super) session: u64,
     /// The standing that the node was told last.
     pub(super) told: Standing,
+    lag: Lag,
 }
 
 /// An accepted stream.
@@ -84,7 +86,8 @@ impl Service {
         state.next_session += 1;
         let session = state.next_session;
         let told = self.standing(&state);
-        state.sessions.insert(client, Slot { pushes: sender, session, told });
+        let slot = Slot { pushes: sender, session, told, lag: Lag::default() };
+        state.sessions.insert(client, slot);
         self.count_clients(&state);
         let recovery = state.recovery(&self.clock);
         tracing::info!(client = name, incarnation, agent, "node connected");
@@ -139,6 +142,11 @@ impl Service {
 }
 
 impl State {
+    /// How far a node's messages are behind.
+    pub(super) fn lag(&mut self, client: ClientId) -> Option<&mut Lag> {
+        self.sessions.get_mut(&client).map(|slot| &mut slot.lag)
+    }
+
     /// Whether nodes may be spoken to.
     pub(super) fn may_speak(&self, now: Time) -> Result<(), Silence> {
         self.fence.silence(now).map_or(Ok(()), Err)

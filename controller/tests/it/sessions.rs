@@ -167,3 +167,28 @@ async fn a_node_that_started_once_with_a_clock_far_ahead_is_let_in_at_its_next_s
     }
     assert_eq!(charged(&lab, "web").await, 9_000_000, "what both charged counts");
 }
+
+#[tokio::test]
+async fn what_comes_too_late_to_be_of_use_is_shed_and_its_reports_are_counted() {
+    let lab = Lab::start().await;
+    lab.group("app", "100").await;
+    let mut node = Node::connect(&lab, "n1", 1).await.unwrap();
+    // All are sent now; by the node's clock some were sent longer ago than others, so that they waited for that long.
+    let sent = |sent_us, ru| v1::Renew {
+        entries: vec![entry("app", 50)],
+        reports: vec![report("app", 0, ru)],
+        sent_us,
+        answer_within_us: 60_000_000,
+        ..v1::Renew::default()
+    };
+    for (sent_us, ru, shed) in [(900_000_000, 1, false), (890_000_000, 2, false), (860_000_000, 3, true)] {
+        let granted = node.renew_as(sent(sent_us, ru)).await.unwrap();
+        assert_eq!((granted.shed, granted.entries.is_empty()), (shed, shed), "{granted:?}");
+    }
+    assert_eq!(lab.running.service().metrics.shed.get(), 1);
+    // One that does not tell is considered, whenever it comes.
+    let untold = v1::Renew { answer_within_us: 0, ..sent(1, 3) };
+    assert!(!node.renew_as(untold).await.unwrap().shed);
+    node.report(Vec::new()).await;
+    assert_eq!(charged(&lab, "app").await, 3_000_000);
+}

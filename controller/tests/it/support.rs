@@ -184,9 +184,13 @@ impl Node {
         entries: Vec<v1::RenewEntry>,
         reports: Vec<v1::Report>,
     ) -> Result<v1::Granted, Status> {
+        self.renew_as(v1::Renew { entries, reports, ..v1::Renew::default() }).await
+    }
+
+    /// The same with a message of which only the number is not told.
+    pub(crate) async fn renew_as(&mut self, renew: v1::Renew) -> Result<v1::Granted, Status> {
         self.seq += 1;
-        let renew = v1::Renew { seq: self.seq, entries, reports, node: None };
-        self.send(Some(Ask::Renew(renew))).await;
+        self.send(Some(Ask::Renew(v1::Renew { seq: self.seq, ..renew }))).await;
         loop {
             if let Answer::Granted(granted) = self.next().await? {
                 assert_eq!(granted.seq, self.seq);

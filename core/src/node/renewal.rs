@@ -48,6 +48,9 @@ pub(super) struct Renewal {
     patience: Patience,
     /// It gave the lease up: what is granted in return is not used.
     gave_up: bool,
+    /// The controller was behind and did not consider it: the next one goes out when it would have gone out without
+    /// that being said.
+    shed_until: Option<Time>,
     acked_seq: u64,
     renew_after: Span,
     ask_again_at: Time,
@@ -74,6 +77,7 @@ impl Renewal {
             awaiting: false,
             patience: Patience::new(),
             gave_up: false,
+            shed_until: None,
             acked_seq: 0,
             renew_after: Span::secs(1),
             ask_again_at: now,
@@ -167,7 +171,8 @@ impl NodeGroup {
             return Some(now);
         };
         if renewal.awaiting {
-            return Some(asked_at.after(renewal.wait(&self.config)));
+            let waits = asked_at.after(renewal.wait(&self.config));
+            return Some(renewal.shed_until.map_or(waits, |until| until.min(waits)));
         }
         let pressed = renewal.pressed || !self.waiters.is_empty();
         if self.budget.state() == LeaseState::Idle {
@@ -196,6 +201,7 @@ impl NodeGroup {
             renewal.patience.superseded(renewal.asked_seq, sent, in_vain);
         }
         (renewal.asked_seq, renewal.asked_at, renewal.awaiting) = (seq, Some(now), true);
+        renewal.shed_until = None;
         renewal.paid_until = renewal.paid_until.max(now).after(MIN_INTERVAL);
         (renewal.pressed, renewal.urgent, renewal.called) = (false, false, false);
         let acked_seq = renewal.acked_seq;
@@ -316,7 +322,21 @@ impl NodeGroup {
         if longer { Heard::Extended } else { Heard::Ignored }
     }
 
-    /// The controller wants rate back at once or, with the highest rate there is, calls: there are tokens. Where answers take longer than orders take to be repeated, a renewal in
+    /// The controller is behind and did not consider renewal `seq`. That tells how far, and no more: who asked again at
+    /// once would keep it behind.
+    pub fn on_shed(&mut self, now: Time, seq: u64) {
+        self.budget.advance(now);
+        let newest = self.renewal.asked_at.filter(|_| self.renewal.awaiting && seq == self.renewal.asked_seq);
+        if let Some(asked) = newest {
+            self.renewal.shed_until.get_or_insert(asked.after(self.renewal.wait(&self.config)));
+        }
+        if let Some(asked) = newest.or_else(|| self.renewal.patience.earlier(seq)) {
+            self.renewal.patience.answered(asked, now, &self.config);
+        }
+    }
+
+    /// The controller wants rate back at once or, with the highest rate there is, calls: there are tokens. Where answers
+    /// take longer than orders take to be repeated, a renewal in
     /// flight that told of no more than it asks for acknowledges it: with another for each, every answer would be late.
     pub fn on_lower(&mut self, now: Time, rate_at_most: Rate) {
         self.budget.advance(now);
@@ -329,6 +349,11 @@ impl NodeGroup {
         self.budget.lower(rate_at_most);
         let far = self.renewal.patience.round_trip().nearly_all() > REPEAT_AFTER;
         self.renewal.urgent |= lowers || !(far && self.renewal.awaiting);
+    }
+
+    /// How long the answer to a renewal is waited for before another is sent.
+    pub fn answer_wait(&self) -> Span {
+        self.renewal.wait(&self.config)
     }
 
     /// How long answers of the controller take.

@@ -212,7 +212,7 @@ fn renewal(seq: u64) -> RenewIn {
         let total = Consumption { charged, usage, operations: total.operations, ..Consumption::default() };
         ReportIn { group: report.group, incarnation: 0, total: Ok(total) }
     });
-    RenewIn { seq, entries: entries.collect(), reports: reports.collect(), node: None }
+    RenewIn { seq, entries: entries.collect(), reports: reports.collect(), ..RenewIn::default() }
 }
 
 fn fingerprint_hit(count: u64) -> Result<(), BenchError> {

@@ -23,4 +23,5 @@ pub mod script;
 pub mod settling;
 mod witness;
 mod words;
+mod work;
 pub mod world;

@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use tidegate_controller::service::{Answer, EntryIn, RenewIn, Renewed, Seen};
+use tidegate_controller::service::{Answer, EntryIn, RenewIn, Renewed, Seen, Sent};
 use tidegate_core::exchange::{Ask, Grant};
 use tidegate_core::group::GroupId;
 use tidegate_core::node::{Heard, LeaseState, NodeGroup};
@@ -16,11 +16,29 @@ use super::world::{Event, World};
 /// What travels.
 #[derive(Clone, Debug)]
 pub(super) enum Message {
-    Renew { connection: u64, seen: Seen, request: RenewIn },
+    Renew {
+        connection: u64,
+        seen: Seen,
+        request: RenewIn,
+    },
     Granted(Renewed),
-    Lower { group: GroupId, rate_at_most: Rate },
-    Changed { group: GroupId },
-    Bound { load: usize, group: GroupId },
+    /// Not considered, and for which groups the node had asked, as its session knows.
+    Shed {
+        seq: u64,
+        epoch: u64,
+        groups: Vec<GroupId>,
+    },
+    Lower {
+        group: GroupId,
+        rate_at_most: Rate,
+    },
+    Changed {
+        group: GroupId,
+    },
+    Bound {
+        load: usize,
+        group: GroupId,
+    },
 }
 
 /// One direction between a node and the controller. Each fault has a stream of random numbers of its own.
@@ -108,12 +126,13 @@ impl World {
         };
         let seq = state.seq + 1;
         let due = |group: &NodeGroup| group.due(now).is_some_and(|due| due <= now);
-        let mut asks = Vec::new();
+        let (mut asks, mut answer_within) = (Vec::new(), Span(0));
         let asked = state.groups.iter_mut().filter(|(_, group)| due(group));
         let entries: Vec<EntryIn> = asked
             .map(|(id, group)| {
                 let proof = state.proofs.get(id).cloned().unwrap_or_default();
                 let ask = group.ask(now, seq);
+                answer_within = group.answer_wait().max(answer_within);
                 let gave_up = group.state(now).lease == LeaseState::Idle
                     && ask == Ask { acked_seq: ask.acked_seq, returned: ask.returned, ..Ask::default() };
                 asks.push((*id, ask, gave_up));
@@ -138,7 +157,8 @@ impl World {
         let Some(state) = self.nodes.get_mut(node) else {
             return;
         };
-        let mut request = RenewIn { seq, entries, reports: state.reports.send(seq), node: None };
+        let sent = Some(Sent { at: now, answer_within });
+        let mut request = RenewIn { seq, entries, reports: state.reports.send(seq), node: None, sent };
         if let Some(random) = &mut state.lies {
             lies::distort(&mut request, random);
         }
@@ -167,23 +187,27 @@ impl World {
         self.carry(node, DOWN, |message| Event::ToNode { node, process, message }, message);
     }
 
-    /// A message of a node, by number, incarnation and process.
-    pub(super) fn at_controller(&mut self, from: (usize, u64, u64), message: Message) {
+    /// A message of a node, by number, incarnation and process. Whether the controller shed it.
+    pub(super) fn at_controller(&mut self, from: (usize, u64, u64), message: Message) -> bool {
         let (node, incarnation, process) = from;
         let Message::Renew { connection, seen, request } = message else {
-            return;
+            return false;
         };
+        let asked: Vec<GroupId> = request.entries.iter().filter_map(|entry| group(&entry.group)).collect();
         for entry in &request.entries {
             self.note(|| format!("n{node} asks   {} {}", entry.group, show_entry(entry)));
         }
         let old = self.nodes.get(node).is_some_and(|state| connection <= state.old_connection);
         let controller = if old { self.old.as_mut() } else { Some(&mut self.controller) };
-        let Some(controller) = controller else { return };
+        let Some(controller) = controller else { return false };
         let recovering = controller.is_recovering();
         let renewed = match controller.renew(node, incarnation, connection, (&seen, request)) {
             Ok(Some(renewed)) => renewed,
-            Ok(None) => return,
-            Err(Ended) => return self.at(self.now.after(BACKOFF), Event::StreamEnded { node, connection }),
+            Ok(None) => return false,
+            Err(Ended) => {
+                self.at(self.now.after(BACKOFF), Event::StreamEnded { node, connection });
+                return false;
+            }
         };
         for entry in &renewed.entries {
             self.note(|| format!("n{node} gets   {} {}", entry.group, show_answer(&entry.answer)));
@@ -194,9 +218,15 @@ impl World {
                 self.violate(broken);
             }
         }
-        let message = Message::Granted(renewed);
+        let shed = renewed.shed;
+        let message = if shed {
+            Message::Shed { seq: renewed.seq, epoch: renewed.epoch, groups: asked }
+        } else {
+            Message::Granted(renewed)
+        };
         self.carry(node, DOWN, |message| Event::ToNode { node, process, message }, message);
         self.push_lowers();
+        shed
     }
 
     pub(super) fn push_lowers(&mut self) {
@@ -260,7 +290,14 @@ impl World {
                     group.renew_now(now);
                 }
             }
-            Message::Granted(_) | Message::Renew { .. } => {}
+            Message::Shed { seq, epoch, groups } if epoch >= state.epoch => {
+                for id in groups {
+                    if let Some(group) = state.groups.get_mut(&id) {
+                        group.on_shed(now, seq);
+                    }
+                }
+            }
+            Message::Shed { .. } | Message::Granted(_) | Message::Renew { .. } => {}
         }
         self.step(node);
     }

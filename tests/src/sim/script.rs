@@ -7,14 +7,16 @@
 //! load NAME group=2 nodes=0..15 open=1250 [cost=1..9] [wait=10s] [from=..] [until=..] [turns=5s] [odd] [moves=5s] [settle=12]
 //!     [lasts=0ms..300ms] [actual=0..1500 | actual=5:9,180:1] [undone=50] [leaves=200]   how they end, see `settling`
 //! run 60s | trace on | trace off
+//! work renewal=1ms shed=20us | mark 2
 //! kill 3 | start 3 | controller crash | controller start | controller restart | remove 2
 //! report 2 | report load NAME | report messages | expect ...
 //! ```
 
+use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
 use tidegate_core::group::{GroupId, GroupSpec};
-use tidegate_core::units::{Ru, Span};
+use tidegate_core::units::{Ru, Span, Time};
 
 use super::disk::Death;
 use super::words::{Words, group_id, load, milli, number, range, span, spec};
@@ -25,7 +27,7 @@ use super::world::World;
 /// # Errors
 /// The line that could not be read or done, or an `expect` that did not hold.
 pub fn run(script: &str) -> Result<String, String> {
-    let mut run = Run { world: None, transcript: String::new() };
+    let mut run = Run { world: None, transcript: String::new(), marks: BTreeMap::new() };
     for (number, line) in script.lines().enumerate() {
         let line = line.split('#').next().unwrap_or_default().trim();
         if !line.is_empty() {
@@ -40,6 +42,8 @@ pub fn run(script: &str) -> Result<String, String> {
 struct Run {
     world: Option<World>,
     transcript: String,
+    /// Moments to measure from, and what was admitted by then.
+    marks: BTreeMap<GroupId, (Time, Ru)>,
 }
 
 impl Run {
@@ -93,6 +97,21 @@ impl Run {
                 Ok(())
             }
             ("controller", what) => self.controller(what),
+            ("work", _) => {
+                let takes = |key| words.get(key, Span(0), span);
+                let (renewal, shed) = (takes("renewal")?, takes("shed")?);
+                self.world()?.set_work(renewal, shed);
+                Ok(())
+            }
+            ("mark", id) => {
+                let id = group_id(id)?;
+                let world = self.world()?;
+                let now = world.now;
+                let admitted = world.bound(id).ok_or("no such group")?.admitted();
+                self.marks.insert(id, (now, admitted));
+                Ok(())
+            }
+            ("report", "work") => self.report_work(),
             ("report", "load") => self.report_load(rest.get(1).copied().unwrap_or_default()),
             ("report", "messages") => self.report_messages(),
             ("report", id) => self.report_group(group_id(id)?),
@@ -173,7 +192,27 @@ impl Run {
         Ok(())
     }
 
-    /// `expect used 2 >= 0.980`, `expect bound 2`, `expect p99 light <= 5ms`, `expect jain even >= 0.990`,
+    fn report_work(&mut self) -> Result<(), String> {
+        let work = self.world()?.work().ok_or("its work takes no time")?;
+        let _ = writeln!(
+            self.transcript,
+            "work: {} considered, {} shed, at most {} waited",
+            work.considered, work.shed, work.longest
+        );
+        Ok(())
+    }
+
+    /// What was used of the rate since the group was marked, in thousandths.
+    fn since(&mut self, id: GroupId) -> Result<u64, String> {
+        let (marked, before) = *self.marks.get(&id).ok_or("not marked")?;
+        let world = self.world()?;
+        let span = world.now.since(marked);
+        let limit = world.spec(id).and_then(GroupSpec::limit).ok_or("no limit")?;
+        let admitted = world.bound(id).ok_or("no such group")?.admitted() - before;
+        Ok(u64::try_from(i128::from(admitted.0) * 1_000 / i128::from(limit.over(span).0.max(1))).unwrap_or(0))
+    }
+
+    /// `expect used 2 >= 0.980`, `expect since 2 >= 0.980`, `expect bound 2`, `expect p99 light <= 5ms`, `expect jain even >= 0.990`,
     /// `expect messages <= 5.000`, `expect ledger 2`, `expect admitted big >= 10`.
     fn expect(&mut self, what: &str, args: &[&str]) -> Result<(), String> {
         let subject = args.first().copied().unwrap_or_default();
@@ -182,6 +221,14 @@ impl Run {
             "used" => {
                 let (used, ..) = self.used(group_id(subject)?)?;
                 (compare(used, args.get(1).copied(), milli(limit)?)?, thousandths(used))
+            }
+            "since" => {
+                let used = self.since(group_id(subject)?)?;
+                (compare(used, args.get(1).copied(), milli(limit)?)?, thousandths(used))
+            }
+            "shed" => {
+                let shed = self.world()?.work().map_or(0, |work| work.shed);
+                (compare(shed, args.first().copied(), number(limit).ok_or("how many?")?)?, shed.to_string())
             }
             "bound" => {
                 let id = group_id(subject)?;

@@ -19,6 +19,7 @@ use super::random::Random;
 use super::reports::Reports;
 use super::settling::Fate;
 use super::witness::Witness;
+use super::work::Work;
 
 #[derive(Clone, Debug)]
 pub(super) enum Event {
@@ -53,6 +54,8 @@ pub(super) enum Event {
         process: u64,
         message: Message,
     },
+    /// The controller is done with a message.
+    Served,
     /// The controller's background tasks.
     Upkeep,
     StartNode {
@@ -217,6 +220,8 @@ pub struct World {
     pub(super) was_below: BTreeSet<(GroupId, GroupId)>,
     pub(super) toll: Toll,
     pub(super) witness: Witness,
+    /// What the controller has to do, where that takes time.
+    pub(super) work: Option<Work>,
     /// Every message, when tracing.
     pub trace: Option<String>,
     /// Every operation, when recording.
@@ -298,6 +303,7 @@ impl World {
             was_below: BTreeSet::new(),
             toll: Toll::default(),
             witness: Witness::default(),
+            work: None,
             trace: None,
             log: None,
         };
@@ -397,13 +403,14 @@ impl World {
                 }
             }
             Event::ToController { node, incarnation, process, message } => {
-                self.at_controller((node, incarnation, process), message)
+                self.receive((node, incarnation, process), message);
             }
             Event::ToNode { node, process, message } => {
                 if self.nodes.get(node).is_some_and(|state| state.up && state.process == process) {
                     self.at_node(node, message);
                 }
             }
+            Event::Served => self.serve(),
             Event::Upkeep => {
                 if !self.stalled() {
                     self.controller.upkeep();

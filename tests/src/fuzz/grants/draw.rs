@@ -39,7 +39,10 @@ pub(super) fn renew(lab: &mut Lab, slot: usize, input: &mut Input<'_>) -> Option
         metered_cpu_ns: input.number(),
         resident_bytes: input.number(),
     });
-    Some(v1::Renew { seq, entries, reports, node })
+    // Read last, so that inputs of before mean what they meant.
+    let (sent_us, answer_within_us) =
+        if input.below(2) == 0 { (0, 0) } else { (input.number(), input.number()) };
+    Some(v1::Renew { seq, entries, reports, node, sent_us, answer_within_us })
 }
 
 /// The last message of a stream.

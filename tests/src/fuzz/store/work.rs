@@ -46,7 +46,8 @@ pub(super) fn renew(service: &Service, node: &str, incarnation: u64, groups: &[&
         groups.iter().map(|group| EntryIn { group: (*group).to_owned(), ask: Ok((ask, Vec::new())) });
     let reports =
         groups.iter().map(|group| ReportIn { group: (*group).to_owned(), incarnation: 0, total: Ok(total) });
-    let renewal = RenewIn { seq: 1, entries: entries.collect(), reports: reports.collect(), node: None };
+    let renewal =
+        RenewIn { seq: 1, entries: entries.collect(), reports: reports.collect(), ..RenewIn::default() };
     let renewed = service.renew(session.client, session.session, renewal);
     assert!(renewed.is_ok(), "the newest session is served");
 }
