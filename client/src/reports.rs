@@ -35,6 +35,8 @@ struct Progress {
     oldest: Option<(u64, Consumption)>,
     /// The newest message that carried a new total.
     newest: Option<(u64, Consumption)>,
+    /// What the controller could not count; it is told again when it has changed, or on the next stream.
+    refused: Option<Consumption>,
 }
 
 impl Progress {
@@ -45,6 +47,15 @@ impl Progress {
             self.newest = Some((seq, total));
             self.oldest = self.oldest.or(self.newest);
         }
+    }
+
+    /// The total that went out with message `seq` was not counted, nor were those before it.
+    fn refused(&mut self, seq: u64) {
+        let later = |sent: &(u64, Consumption)| sent.0 > seq;
+        let last = [self.newest, self.oldest].into_iter().flatten().find(|sent| !later(sent));
+        self.refused = last.map(|(_, total)| total).or(self.refused);
+        self.newest = self.newest.filter(later);
+        self.oldest = self.oldest.filter(later).or(self.newest);
     }
 
     /// Every message up to `seq` is on disk.
@@ -62,6 +73,8 @@ impl Progress {
 struct Ancestral {
     entry: Inherited,
     sent: Option<u64>,
+    /// The controller could not count it; it is told again on the next stream.
+    refused: bool,
 }
 
 /// Consumption that the controller has not confirmed to be on disk.
@@ -78,7 +91,8 @@ pub struct Unconfirmed {
 impl Reports {
     /// Begins with what earlier incarnations left in the journal.
     pub(crate) fn new(inherited: Vec<Inherited>) -> Self {
-        let inherited = inherited.into_iter().map(|entry| Ancestral { entry, sent: None }).collect();
+        let inherited =
+            inherited.into_iter().map(|entry| Ancestral { entry, sent: None, refused: false }).collect();
         Self { inherited, ..Self::default() }
     }
 
@@ -88,7 +102,7 @@ impl Reports {
         self.fell_asleep.clear();
         // Those never sent first; a total that never changes is confirmed by the first message that carried it.
         self.inherited.sort_by_key(|old| old.sent);
-        for old in self.inherited.iter_mut().take(limit) {
+        for old in self.inherited.iter_mut().filter(|old| !old.refused).take(limit) {
             old.sent.get_or_insert(seq);
             reports.push(convert::report(&old.entry.group, old.entry.incarnation, &old.entry.total));
         }
@@ -112,6 +126,9 @@ impl Reports {
             let progress = self.current.entry(cell.id()).or_insert(begun);
             // The journal never falls behind a report: a total must not shrink when the process dies.
             let total = cell.consumption(true);
+            if progress.refused == Some(total) {
+                continue;
+            }
             reports.push(convert::report(cell.name(), 0, &total));
             progress.sent(seq, total);
         }
@@ -121,6 +138,23 @@ impl Reports {
     /// Groups that the newest batch sent to sleep; told once.
     pub(crate) fn fell_asleep(&mut self) -> Vec<GroupName> {
         std::mem::take(&mut self.fell_asleep)
+    }
+
+    /// A report of message `seq` was not counted, so nothing that is said of the message speaks for it. `cell` is the
+    /// group's, where it has one.
+    pub(crate) fn refused(&mut self, seq: u64, report: &v1::RefusedReport, cell: Option<&GroupCell>) {
+        if report.incarnation == 0 {
+            if let Some(progress) = cell.and_then(|cell| self.current.get_mut(&cell.id())) {
+                progress.refused(seq);
+            }
+            return;
+        }
+        let named = |old: &&mut Ancestral| {
+            old.entry.incarnation == report.incarnation && *old.entry.group == *report.group
+        };
+        for old in self.inherited.iter_mut().filter(named) {
+            (old.sent, old.refused) = (None, true);
+        }
     }
 
     /// Every message up to `seq` is on the controller's disk.
@@ -141,10 +175,10 @@ impl Reports {
     /// The stream is gone, and with it whatever had not arrived.
     pub(crate) fn session_lost(&mut self) {
         for progress in self.current.values_mut() {
-            (progress.oldest, progress.newest) = (None, None);
+            (progress.oldest, progress.newest, progress.refused) = (None, None, None);
         }
         for old in &mut self.inherited {
-            old.sent = None;
+            (old.sent, old.refused) = (None, false);
         }
     }
 
@@ -229,6 +263,30 @@ mod tests {
         reports.collect(5, &cells, 10);
         reports.durable(5, None);
         assert!(!reports.pending(&cells) && reports.unconfirmed(&cells).is_empty());
+    }
+
+    #[test]
+    fn what_was_refused_is_never_confirmed_and_is_told_again_when_it_changed_or_the_stream_did() {
+        let shared = Shared::new(NodeConfig::default(), None);
+        let cells = cells(&shared, &["a", "b"]);
+        let mut reports = Reports::default();
+        charge(&cells[0], 5);
+        charge(&cells[1], 7);
+        assert_eq!(totals(&reports.collect(1, &cells, 10)), [("a", 5), ("b", 7)]);
+        let refused = v1::RefusedReport { group: "a".into(), ..v1::RefusedReport::default() };
+        reports.refused(1, &refused, Some(&cells[0]));
+        reports.durable(1, None);
+        assert_eq!(totals(&reports.collect(2, &cells, 10)), [], "not once a second for ever");
+        reports.durable(2, None);
+        let left = reports.unconfirmed(&cells);
+        assert_eq!(left.iter().map(|u| (&*u.group, u.ru)).collect::<Vec<_>>(), [("a", Ru(5))]);
+        charge(&cells[0], 1);
+        assert_eq!(totals(&reports.collect(3, &cells, 10)), [("a", 6)]);
+        reports.refused(3, &refused, Some(&cells[0]));
+        reports.session_lost();
+        assert_eq!(totals(&reports.collect(4, &cells, 10)), [("a", 6)]);
+        reports.durable(4, None);
+        assert!(!reports.pending(&cells));
     }
 
     #[test]

@@ -118,6 +118,8 @@ counters! {
     watch_refused,
     /// Journal writes that failed; what they would have kept is lost if the process dies.
     journal_failures,
+    /// Reports that the controller could not count; they are kept and told again when they have changed.
+    reports_refused,
     /// Operations admitted without waiting.
     admitted,
     /// Operations that had to wait.

@@ -18,6 +18,7 @@ impl Session {
             Some(Kind::Granted(granted)) => self.granted(stream, granted),
             Some(Kind::Lower(lower)) => self.lower(stream, &lower),
             Some(Kind::Farewell(farewell)) if stream.goodbye == Some(farewell.seq) => {
+                self.refused(farewell.seq, &farewell.refused);
                 self.hub.reports().durable(farewell.seq, self.hub.shared.journal.as_ref());
                 if self.leaving.take().is_some_and(|leaving| leaving.send(()).is_err()) {
                     tracing::debug!("nobody waited for the farewell");
@@ -49,6 +50,7 @@ impl Session {
         if !granted.standing.is_empty() {
             self.keep(&granted.standing);
         }
+        self.refused(granted.seq, &granted.refused);
         // A controller cannot have what was not sent.
         if granted.durable_seq <= self.seq {
             self.hub.reports().durable(granted.durable_seq, self.hub.shared.journal.as_ref());
@@ -93,6 +95,17 @@ impl Session {
             if cell.unanswered(granted.seq, MALFORMED_PAUSE) {
                 counters.malformed.add();
             }
+        }
+    }
+
+    /// Keeps what the controller could not count.
+    fn refused(&self, seq: u64, refused: &[v1::RefusedReport]) {
+        for report in refused {
+            self.hub.shared.counters.reports_refused.add();
+            let (group, incarnation, reason) = (&report.group, report.incarnation, &report.message);
+            tracing::error!(%group, incarnation, %reason, "the controller could not count a report");
+            let cell = self.hub.registry.get(group);
+            self.hub.reports().refused(seq, report, cell.as_deref());
         }
     }
 

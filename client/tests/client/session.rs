@@ -202,26 +202,23 @@ async fn out_of_turn_messages_change_nothing() {
             epoch: 1,
             entries: vec![grant.clone()],
             durable_seq: 0,
-            standing: Vec::new(),
-            shed: false,
+            ..Default::default()
         }),
         Reply::Granted(v1::Granted {
             seq: 1,
             epoch: 1,
             entries: vec![grant.clone()],
             durable_seq: 0,
-            standing: Vec::new(),
-            shed: false,
+            ..Default::default()
         }),
         Reply::Granted(v1::Granted {
             seq: 9_999,
             epoch: 1,
             entries: vec![grant],
             durable_seq: 0,
-            standing: Vec::new(),
-            shed: false,
+            ..Default::default()
         }),
-        Reply::Farewell(v1::Farewell { seq: 3 }),
+        Reply::Farewell(v1::Farewell { seq: 3, ..Default::default() }),
         Reply::Welcome(v1::Welcome::default()),
         Reply::Lower(v1::Lower {
             epoch: 1,

@@ -11,7 +11,7 @@ use tidegate_proto::v1;
 
 use crate::clients::NodeStats;
 use crate::limits::{MAX_ENTRIES, MAX_PROOF_BYTES};
-use crate::service::{Answer, EntryIn, EntryOut, RenewIn, Renewed, ReportIn, Sent};
+use crate::service::{Answer, EntryIn, EntryOut, RefusedReport, RenewIn, Renewed, ReportIn, Sent};
 
 /// Why a message as a whole is refused.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -180,7 +180,18 @@ pub(crate) fn granted(renewed: Renewed) -> v1::Granted {
         durable_seq: renewed.durable_seq,
         standing: renewed.standing.unwrap_or_default(),
         shed: renewed.shed,
+        refused: refused(renewed.refused),
     }
+}
+
+/// Encodes reports that were not counted.
+pub(crate) fn refused(refused: Vec<RefusedReport>) -> Vec<v1::RefusedReport> {
+    let encoded = refused.into_iter().map(|report| v1::RefusedReport {
+        group: report.group,
+        incarnation: report.incarnation,
+        message: report.message,
+    });
+    encoded.collect()
 }
 
 fn grant_entry(entry: EntryOut) -> v1::GrantEntry {

@@ -158,15 +158,14 @@ async fn farewell(service: &Arc<Service>, session: &Session, goodbye: v1::Goodby
     let seq = goodbye.seq;
     let reports =
         convert::reports(goodbye.reports).map_err(|error| Status::invalid_argument(error.to_string()))?;
-    if !service.goodbye(session.client, session.session, seq, &reports) {
-        return Err(replaced());
-    }
+    let refused = service.goodbye(session.client, session.session, seq, &reports).ok_or_else(replaced)?;
+    let refused = convert::refused(refused);
     let mut again = interval(duration(FLUSH_EVERY));
     loop {
         again.tick().await;
         let flushing = Arc::clone(service);
         if let Ok(Ok(())) = tokio::task::spawn_blocking(move || flushing.flush()).await {
-            return Ok(Answer::Farewell(v1::Farewell { seq }));
+            return Ok(Answer::Farewell(v1::Farewell { seq, refused }));
         }
     }
 }

@@ -75,6 +75,19 @@ pub struct Renewed {
     pub standing: Option<Vec<u8>>,
     /// Its turn came too late: entries were not considered.
     pub shed: bool,
+    /// Reports that were not counted, and are not among those on disk.
+    pub refused: Vec<RefusedReport>,
+}
+
+/// A report that was not counted and may be later.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RefusedReport {
+    /// The group as it was written.
+    pub group: String,
+    /// The incarnation as it was written.
+    pub incarnation: u64,
+    /// Why.
+    pub message: String,
 }
 
 /// The answer to an entry.
@@ -103,6 +116,25 @@ struct Caller {
     seq: u64,
 }
 
+/// Why a report was not counted.
+struct Uncounted {
+    /// As metrics call it.
+    reason: &'static str,
+    detail: String,
+    /// It never will be: the sender has no use for it any more.
+    forever: bool,
+}
+
+impl Uncounted {
+    fn for_now(reason: &'static str, detail: String) -> Self {
+        Self { reason, detail, forever: false }
+    }
+
+    fn forever(reason: &'static str, detail: String) -> Self {
+        Self { reason, detail, forever: true }
+    }
+}
+
 impl Service {
     /// Answers a renewal.
     pub fn renew(&self, client: ClientId, session: u64, request: RenewIn) -> Result<Renewed, SessionError> {
@@ -119,9 +151,7 @@ impl Service {
         known.node = request.node.unwrap_or(known.node);
         let (name, incarnation) = (known.name.clone(), known.number);
         let caller = Caller { client, name, incarnation, seq: request.seq };
-        for report in &request.reports {
-            self.count(&mut state, &caller, report, now, unix_us);
-        }
+        let refused = self.count_all(&mut state, &caller, &request.reports, now, unix_us);
         let shed = self.is_too_late(&mut state, client, now, &request);
         let considered = if shed { Vec::new() } else { request.entries };
         let answered = considered.into_iter().filter_map(|entry| {
@@ -133,7 +163,7 @@ impl Service {
         self.push_lowers(&mut state);
         self.metrics.renewals.inc();
         let standing = self.new_standing(&mut state, client);
-        Ok(Renewed { seq: request.seq, epoch: state.epoch, entries, durable_seq, standing, shed })
+        Ok(Renewed { seq: request.seq, epoch: state.epoch, entries, durable_seq, standing, shed, refused })
     }
 
     /// Whether a renewal has waited for its turn for more than half as long as its node waits for the answer. What a
@@ -156,53 +186,79 @@ impl Service {
         true
     }
 
-    /// Counts the last reports of a node and ends its leases. They are on disk after the next flush.
-    pub fn goodbye(&self, client: ClientId, session: u64, seq: u64, reports: &[ReportIn]) -> bool {
+    /// Counts the last reports of a node and ends its leases. They are on disk after the next flush, but for those that
+    /// are returned. `None`: the stream is not the node's newest.
+    pub fn goodbye(
+        &self,
+        client: ClientId,
+        session: u64,
+        seq: u64,
+        reports: &[ReportIn],
+    ) -> Option<Vec<RefusedReport>> {
         let (now, unix_us) = (self.clock.now(), self.clock.unix_us());
         let mut state = self.lock();
         if !Self::is_current(&state, client, session) {
-            return false;
+            return None;
         }
-        let Some(known) = state.clients.get(client) else {
-            return false;
-        };
+        let known = state.clients.get(client)?;
         let (name, incarnation) = (known.name.clone(), known.number);
         let caller = Caller { client, name, incarnation, seq };
-        for report in reports {
-            self.count(&mut state, &caller, report, now, unix_us);
-        }
+        let refused = self.count_all(&mut state, &caller, reports, now, unix_us);
         state.counted(client, seq);
         state.engine.release(now, client);
         self.push_lowers(&mut state);
-        true
+        Some(refused)
     }
 
-    /// Counts one report. What cannot be counted is said so in metrics and logs: the sender has no use for it.
-    fn count(&self, state: &mut State, caller: &Caller, report: &ReportIn, now: Time, unix_us: u64) {
-        let refuse = |reason: &'static str, detail: &dyn std::fmt::Display| {
-            self.metrics.refuse(reason);
-            tracing::warn!(client = caller.name, group = report.group, reason, %detail, "a report was not counted");
-        };
-        let total = match &report.total {
-            Ok(total) => total,
-            Err(message) => return refuse("malformed", message),
-        };
+    /// Counts reports; those that may count later are returned, for the node to keep.
+    fn count_all(
+        &self,
+        state: &mut State,
+        caller: &Caller,
+        reports: &[ReportIn],
+        now: Time,
+        unix_us: u64,
+    ) -> Vec<RefusedReport> {
+        let refused = reports.iter().filter_map(|report| {
+            let uncounted = self.count(state, caller, report, now, unix_us).err()?;
+            let client = caller.name.as_str();
+            self.metrics.refuse(uncounted.reason);
+            let (group, reason, detail) = (&report.group, uncounted.reason, &uncounted.detail);
+            tracing::warn!(client, %group, reason, %detail, "a report was not counted");
+            let (group, incarnation) = (report.group.clone(), report.incarnation);
+            (!uncounted.forever).then_some(RefusedReport { group, incarnation, message: uncounted.detail })
+        });
+        refused.collect()
+    }
+
+    /// Counts one report.
+    fn count(
+        &self,
+        state: &mut State,
+        caller: &Caller,
+        report: &ReportIn,
+        now: Time,
+        unix_us: u64,
+    ) -> Result<(), Uncounted> {
+        let total =
+            report.total.as_ref().map_err(|message| Uncounted::for_now("malformed", message.clone()))?;
         let Ok(Some(id)) = state.catalog.id_of(&report.group) else {
-            return refuse("unknown_group", &"the group does not exist");
+            return Err(Uncounted::forever("unknown_group", "the group does not exist".to_owned()));
         };
         let client = match report.incarnation {
             0 => caller.client,
             same if same == caller.incarnation => caller.client,
             newer if newer > caller.incarnation => {
-                return refuse("malformed", &"its incarnation is above that of the stream");
+                let message = "its incarnation is above that of the stream".to_owned();
+                return Err(Uncounted::for_now("malformed", message));
             }
-            older => match state.clients.identify(&caller.name, older, unix_us / 1_000) {
-                Ok(client) => client,
-                Err(error) => return refuse("folded", &error),
-            },
+            older => {
+                let known = state.clients.identify(&caller.name, older, unix_us / 1_000);
+                known.map_err(|error| Uncounted::forever("folded", error.to_string()))?
+            }
         };
         match state.ledger.report(client, id, total) {
-            Err(error) => refuse("backwards", &error),
+            Err(error) => return Err(Uncounted::for_now("backwards", error.to_string())),
             Ok(delta) if delta == Consumption::default() => {}
             Ok(delta) => {
                 state.history.add(id, unix_us / 1_000_000, &delta);
@@ -220,6 +276,7 @@ impl Service {
                 }
             }
         }
+        Ok(())
     }
 
     /// Answers one entry; `None` when it is stale.

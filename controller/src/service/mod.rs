@@ -53,7 +53,7 @@ use crate::watches::Watches;
 pub use bindings::{Bound, Resolved};
 pub use deletion::Deleted;
 pub use fence::Silence;
-pub use grants::{Answer, EntryIn, EntryOut, RenewIn, Renewed, ReportIn, Sent};
+pub use grants::{Answer, EntryIn, EntryOut, RefusedReport, RenewIn, Renewed, ReportIn, Sent};
 pub use groups::{GroupReply, Page};
 pub use rules::{GroupRule, RulesView};
 pub use sessions::{Push, Session, SessionError};

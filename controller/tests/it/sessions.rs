@@ -192,3 +192,26 @@ async fn what_comes_too_late_to_be_of_use_is_shed_and_its_reports_are_counted() 
     node.report(Vec::new()).await;
     assert_eq!(charged(&lab, "app").await, 3_000_000);
 }
+
+#[tokio::test]
+async fn what_was_not_counted_is_told_beside_what_is_on_disk() {
+    let lab = Lab::start().await;
+    lab.group("web", "1000").await;
+    lab.group("api", "1000").await;
+    let mut node = Node::connect(&lab, "node", 5).await.unwrap();
+    node.report(vec![report("web", 0, 9)]).await;
+    let mut huge = report("api", 0, 1);
+    huge.total.as_mut().unwrap().cpu_micro_ru = 1_000_000_000_000_000_001;
+    let reports = vec![report("web", 0, 8), huge.clone(), report("api", 6, 1), report("web", 4, 1)];
+    let granted = node.renew(Vec::new(), reports).await.unwrap();
+    let refused: Vec<_> = granted.refused.iter().map(|r| (r.group.as_str(), r.incarnation)).collect();
+    assert_eq!(refused, [("web", 0), ("api", 0), ("api", 6)]);
+    assert!(granted.refused[1].message.starts_with("cpu_micro_ru: 1000000000000000001"), "{granted:?}");
+    // A group that is gone, and what was folded, never count: there is nothing to keep.
+    let granted = node.renew(Vec::new(), vec![report("none", 0, 1)]).await.unwrap();
+    assert!(granted.refused.is_empty(), "{granted:?}");
+    node.send(Some(Ask::Goodbye(v1::Goodbye { seq: 50, reports: vec![huge, report("web", 0, 10)] }))).await;
+    let Ok(Answer::Farewell(farewell)) = node.next().await else { panic!("a farewell was expected") };
+    assert_eq!((farewell.seq, farewell.refused.len()), (50, 1));
+    assert_eq!(charged(&lab, "web").await, 11_000_000);
+}

@@ -243,7 +243,8 @@ impl State {
                 let (now, client) = (self.now(), self.client(hello));
                 self.engine.release(now, client);
                 self.goodbyes.push(goodbye.clone());
-                (!self.rude).then_some(Reply::Farewell(v1::Farewell { seq: goodbye.seq }))
+                (!self.rude)
+                    .then_some(Reply::Farewell(v1::Farewell { seq: goodbye.seq, ..Default::default() }))
             }
         };
         if let Some(reply) = reply {
