@@ -4,6 +4,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
+use tidegate_core::group::Fallback;
 use tidegate_core::node::NodeConfig;
 use tokio::sync::mpsc;
 use tonic::transport::Endpoint;
@@ -62,7 +63,8 @@ pub enum ConnectError {
     NoRuntime,
     /// No controller welcomed this node in time.
     #[error(
-        "no controller answered within {waited:?} ({last_error}); check the endpoints and that one is running"
+        "no controller answered within {waited:?} ({last_error}); check the endpoints and that one is running, or begin \
+         without one: ClientBuilder::start"
     )]
     Unreachable {
         /// How long was waited.
@@ -83,6 +85,7 @@ pub struct ClientBuilder {
     patience: Duration,
     drift_ppm: u32,
     idle_after: Duration,
+    fallback: Fallback,
     transport: Option<Arc<dyn Transport>>,
 }
 
@@ -99,6 +102,7 @@ impl ClientBuilder {
             patience: Duration::from_secs(5),
             drift_ppm: NodeConfig::default().drift_ppm,
             idle_after: duration(NodeConfig::default().idle_after),
+            fallback: NodeConfig::default().fallback,
             transport: None,
         }
     }
@@ -147,6 +151,15 @@ impl ClientBuilder {
         self
     }
 
+    /// What each group may admit from a second after its first use until the controller has said a word about it: for a
+    /// process that starts while the controller is away. `Fallback::Stop`, which refuses, unless told. Each such process
+    /// may admit so much for each of its groups; what a group's definition says takes its place with the first answer.
+    #[must_use]
+    pub fn fallback_until_connected(mut self, fallback: Fallback) -> Self {
+        self.fallback = fallback;
+        self
+    }
+
     /// Reaches the controller otherwise than by gRPC over plain TCP.
     #[must_use]
     pub fn transport(mut self, transport: impl Transport) -> Self {
@@ -154,7 +167,8 @@ impl ClientBuilder {
         self
     }
 
-    /// Starts the client without waiting for a controller. Groups are `Unavailable` until one answers.
+    /// Starts the client without waiting for a controller, which may come later. Until one answers, groups are
+    /// `Unavailable`, or admit by [`fallback_until_connected`](Self::fallback_until_connected).
     pub fn start(self) -> Result<Client, ConnectError> {
         let runtime = tokio::runtime::Handle::try_current().map_err(|_| ConnectError::NoRuntime)?;
         if self.endpoints.is_empty() {
@@ -181,6 +195,7 @@ impl ClientBuilder {
             drift_ppm: self.drift_ppm,
             max_waiters: self.limits.waiters,
             idle_after: span(self.idle_after),
+            fallback: self.fallback,
             ..NodeConfig::default()
         };
         let shared = Shared::new(config, journal);
@@ -202,9 +217,10 @@ impl ClientBuilder {
         Ok(Client::new(hub, orders, tasks, self.patience))
     }
 
-    /// Starts the client and waits until a controller has welcomed it and told the bindings.
+    /// Starts the client and waits until a controller has welcomed it and told the bindings. When none does in time,
+    /// that is an error, unless there is a fallback until then.
     pub async fn connect(self) -> Result<Client, ConnectError> {
-        let waited = self.patience;
+        let (waited, fallback) = (self.patience, self.fallback);
         let client = self.start()?;
         let (mut link, mut turn) = (client.hub().link.subscribe(), client.hub().turn.subscribe());
         // The bindings, too: until they are here, everyone would be charged to the default group.
@@ -220,6 +236,15 @@ impl ClientBuilder {
             return Ok(client);
         }
         let last_error = client.hub().link.borrow().last_error.clone();
+        if fallback != Fallback::Stop {
+            tracing::warn!(
+                ?waited,
+                ?fallback,
+                last_error,
+                "no controller yet; the fallback applies until one answers"
+            );
+            return Ok(client);
+        }
         Err(ConnectError::Unreachable { waited, last_error })
     }
 }

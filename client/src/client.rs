@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use tidegate_core::group::Fallback;
 use tidegate_core::node::LeaseState;
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::JoinHandle;
@@ -73,7 +74,8 @@ impl Client {
         ClientBuilder::new(endpoints, identity).connect().await
     }
 
-    /// The group `name`. Asks the controller unless the group is in use already.
+    /// The group `name`. Asks the controller unless the group is in use already; with a fallback until one is there,
+    /// waits a second at most.
     pub async fn group(&self, name: &str) -> Result<Group, GroupError> {
         let cell = self.hub().registry.get_or_make(&self.hub().shared, name)?;
         self.answered(cell).await
@@ -86,13 +88,14 @@ impl Client {
     }
 
     /// The group that pays for `user` of `tenant`, now and after every re-binding: user in tenant, else user, else
-    /// tenant, else the group `default`.
+    /// tenant, else the group `default`. With a fallback until the controller is there it is `default` until then, after
+    /// a second.
     pub async fn resolve(&self, tenant: &str, user: &str) -> Result<Resolved, GroupError> {
         let hub = self.hub();
         let mut turns = hub.turn.subscribe();
-        let waited = self.inner.patience;
-        // Charging the default group before the bindings are known would be wrong.
-        if !matches!(within(waited, turns.wait_for(|turn| *turn > 0)).await, Some(Ok(_))) {
+        let (waited, alone) = self.patience();
+        // Charging the default group before the bindings are known would be wrong, unless work is to go on alone.
+        if !matches!(within(waited, turns.wait_for(|turn| *turn > 0)).await, Some(Ok(_))) && !alone {
             return Err(GroupError::NoBindings { waited });
         }
         let turn = hub.turn();
@@ -117,9 +120,10 @@ impl Client {
     }
 
     async fn first_answer(&self, cell: Arc<GroupCell>) -> Result<Group, GroupError> {
-        let waited = self.inner.patience;
+        let (waited, alone) = self.patience();
         if let Some(answer) = cell.ask_first()
             && !matches!(within(waited, answer).await, Some(Ok(())))
+            && !alone
         {
             return Err(GroupError::Unavailable { group: cell.name().clone(), waited });
         }
@@ -129,6 +133,16 @@ impl Client {
             return Err(GroupError::UnknownGroup { group });
         }
         Ok(Group { cell })
+    }
+
+    /// How long the controller is waited for, and whether work goes on without it then: with a fallback no longer than
+    /// until that applies.
+    fn patience(&self) -> (Duration, bool) {
+        let config = &self.hub().shared.config;
+        match config.fallback {
+            Fallback::Stop => (self.inner.patience, false),
+            _ => (self.inner.patience.min(duration(config.reply_timeout)), true),
+        }
     }
 
     /// Whether a controller is there.

@@ -74,6 +74,7 @@ pub use resolved::Resolved;
 pub use session::convert::usage_message;
 pub use shared::Counts;
 pub use stats::ClientStats;
+pub use tidegate_core::group::Fallback;
 pub use tidegate_core::node::{LeaseState, NodeState};
 pub use tidegate_core::units::{Rate, Ru, Span};
 pub use tidegate_core::usage::{Consumption, RuParts, Usage};

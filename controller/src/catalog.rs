@@ -247,11 +247,25 @@ impl Catalog {
             }
         }
         match (spec.fallback, spec.limit()) {
-            (Fallback::Rate(each), Some(limit)) => {
-                let bound = limit + each.scale(i64::try_from(nodes).unwrap_or(i64::MAX), 1);
+            (_, Some(limit)) if spec.fallback_total.is_some() => {
+                let total = spec.fallback_total.unwrap_or_default();
                 warnings.push(format!(
-                    "group {name}: with fallback {each} per node, nodes that are cut off may together use {bound}: \
-                     the limit {limit} plus {nodes} connected nodes times {each}"
+                    "group {name}: with a fallback of {total} for all nodes, {} may be used while nodes are cut off or \
+                     the controller recovers: the limit {limit} and {total} more, however many nodes there are",
+                    limit + total
+                ));
+            }
+            (Fallback::Rate(each), Some(limit)) => {
+                let now = match nodes {
+                    0 => "no node is connected now".to_owned(),
+                    _ => {
+                        let bound = limit + each.scale(i64::try_from(nodes).unwrap_or(i64::MAX), 1);
+                        format!("{bound} with the {nodes} connected now")
+                    }
+                };
+                warnings.push(format!(
+                    "group {name}: with fallback {each} per node, the limit {limit} and {each} more for each node may be \
+                     used while nodes are cut off or the controller recovers ({now}); fallback_total bounds it for all"
                 ));
             }
             (Fallback::Unlimited, Some(limit)) => warnings.push(format!(
@@ -407,7 +421,15 @@ mod tests {
         let mut fallback = definition("e", "", "1");
         fallback.fallback = Fallback::Rate(Rate::whole(2));
         let text = catalog.warnings(GroupId(77), &fallback, 3).join("; ");
-        assert!(text.contains("use 7 RU/s"), "{text}");
+        assert!(text.contains("7 RU/s with the 3 connected now"), "{text}");
+        let text = catalog.warnings(GroupId(77), &fallback, 0).join("; ");
+        assert!(
+            text.contains("2 RU/s more for each node") && text.contains("no node is connected"),
+            "{text}"
+        );
+        fallback.fallback_total = Some(Rate::whole(5));
+        let text = catalog.warnings(GroupId(77), &fallback, 3).join("; ");
+        assert!(text.contains("6 RU/s may be used") && text.contains("however many"), "{text}");
     }
 
     #[test]

@@ -266,6 +266,14 @@ impl Clients {
         self.incarnations.get_mut(&id)
     }
 
+    /// Older incarnations of the node of `id`.
+    pub fn older_siblings(&self, id: ClientId) -> Vec<ClientId> {
+        let Some(client) = self.get(id) else { return Vec::new() };
+        let node = self.nodes.get(&client.name);
+        let older = node.into_iter().flat_map(|node| node.incarnations.range(..client.number));
+        older.map(|(_, id)| *id).collect()
+    }
+
     /// Other connected incarnations of the node of `id`.
     pub fn connected_siblings(&self, id: ClientId) -> Vec<ClientId> {
         let node = self.get(id).and_then(|client| self.nodes.get(&client.name));

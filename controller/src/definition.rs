@@ -42,8 +42,10 @@ pub struct Definition {
     pub ttl: Span,
     /// Renewal period.
     pub renew_every: Span,
-    /// What a node may admit past its lease.
+    /// What a node may admit without a lease.
     pub fallback: Fallback,
+    /// What all nodes together may admit without leases, divided among them.
+    pub fallback_total: Option<Rate>,
     /// Debt a node is expected to stay within.
     pub max_debt: Ru,
     /// For people.
@@ -82,6 +84,7 @@ impl Definition {
             ttl: spec.ttl,
             renew_every: spec.renew_every,
             fallback: Fallback::Unlimited,
+            fallback_total: None,
             max_debt: spec.max_debt,
             comment: "everyone who is bound to no other group".into(),
             revision: 0,
@@ -113,6 +116,7 @@ impl Definition {
             ttl,
             renew_every,
             fallback: fallback(&text.fallback)?,
+            fallback_total: optional(&text.fallback_total, parse_rate).in_field("fallback_total")?,
             max_debt: max_debt.unwrap_or(defaults.max_debt),
             comment: comment(&text.comment)?.into(),
             revision: text.revision,
@@ -147,8 +151,9 @@ impl Definition {
             fallback: match self.fallback {
                 Fallback::Stop => "stop".to_owned(),
                 Fallback::Unlimited => "unlimited".to_owned(),
-                Fallback::Rate(rate) => rate_text(rate),
+                Fallback::Rate(rate) | Fallback::Part(rate, _) => rate_text(rate),
             },
+            fallback_total: self.fallback_total.map(rate_text).unwrap_or_default(),
             max_debt: amount_text(self.max_debt),
             comment: self.comment.to_string(),
             revision: self.revision,
@@ -185,6 +190,7 @@ impl Definition {
             ttl: self.ttl,
             renew_every: self.renew_every,
             fallback: self.fallback,
+            fallback_total: self.fallback_total,
             max_debt: self.max_debt,
         }
     }
@@ -330,6 +336,7 @@ mod tests {
             ttl_us: 2_000_000,
             renew_us: 500_000,
             fallback: "7".into(),
+            fallback_total: "70.5".into(),
             max_debt: "0".into(),
             comment: "ä comment".into(),
             revision: 9,
@@ -378,6 +385,9 @@ mod tests {
             ("renew_us", GroupText { renew_us: 1, ..base.clone() }),
             ("renew_us", GroupText { renew_us: 2_500_001, ..base.clone() }),
             ("fallback", GroupText { fallback: "go".into(), ..base.clone() }),
+            ("fallback_total", GroupText { fallback_total: "0".into(), ..base.clone() }),
+            ("fallback_total", GroupText { fallback_total: "unlimited".into(), ..base.clone() }),
+            ("fallback_total", GroupText { fallback_total: "1000000001".into(), ..base.clone() }),
             ("max_debt", GroupText { max_debt: "-1".into(), ..base.clone() }),
             ("max_wait_us", GroupText { max_wait_us: 999, ..base.clone() }),
             ("max_wait_us", GroupText { max_wait_us: 3_600_000_001, ..base.clone() }),

@@ -34,8 +34,11 @@ pub struct GroupText {
     pub ttl_us: u64,
     /// Renewal period, 100000 to half of `ttl_us`. 0 is 1 s, or less for short leases.
     pub renew_us: u64,
-    /// Past the lease: "stop", "unlimited", or RU/s per node. Empty is "stop".
+    /// Without a lease, cut off or while the controller recovers: "stop", "unlimited", or RU/s per node. Empty is "stop".
     pub fallback: String,
+    /// RU/s that all nodes together may use without leases; each is told its part, at most `fallback` where that is a
+    /// rate. Empty is none: `fallback` applies to every node.
+    pub fallback_total: String,
     /// Debt in RU a node is expected to stay within. Empty is 1000.
     pub max_debt: String,
     /// Free text, up to 256 characters.
@@ -50,7 +53,7 @@ pub struct GroupText {
 }
 
 /// The fields an alteration may name.
-pub const ALTERABLE: [&str; 14] = [
+pub const ALTERABLE: [&str; 15] = [
     "parent",
     "ru_per_sec",
     "burst",
@@ -61,6 +64,7 @@ pub const ALTERABLE: [&str; 14] = [
     "ttl_us",
     "renew_us",
     "fallback",
+    "fallback_total",
     "max_debt",
     "comment",
     "query_limit",
@@ -83,6 +87,7 @@ impl GroupText {
                 "ttl_us" => merged.ttl_us = from.ttl_us,
                 "renew_us" => merged.renew_us = from.renew_us,
                 "fallback" => merged.fallback.clone_from(&from.fallback),
+                "fallback_total" => merged.fallback_total.clone_from(&from.fallback_total),
                 "max_debt" => merged.max_debt.clone_from(&from.max_debt),
                 "comment" => merged.comment.clone_from(&from.comment),
                 "query_limit" => merged.query_limit.clone_from(&from.query_limit),
@@ -106,6 +111,7 @@ impl GroupText {
             ("ttl_us", self.ttl_us == other.ttl_us),
             ("renew_us", self.renew_us == other.renew_us),
             ("fallback", self.fallback == other.fallback),
+            ("fallback_total", self.fallback_total == other.fallback_total),
             ("max_debt", self.max_debt == other.max_debt),
             ("comment", self.comment == other.comment),
             ("query_limit", self.query_limit == other.query_limit),
@@ -133,6 +139,7 @@ mod tests {
             ttl_us: 2,
             renew_us: 3,
             fallback: "g".into(),
+            fallback_total: "j".into(),
             max_debt: "h".into(),
             comment: "i".into(),
             revision: 4,

@@ -6,7 +6,7 @@
 use crate::division::Party;
 use crate::engine::Engine;
 use crate::exchange::{Grant, LeaseTerms};
-use crate::group::{ClientId, GroupId};
+use crate::group::{ClientId, Fallback, GroupId};
 use crate::lease::Lease;
 use crate::tree::{Chain, Group};
 use crate::units::{Rate, Ru, Span, Time};
@@ -34,6 +34,8 @@ pub(crate) struct Decision<'a> {
     pub now: Time,
     pub client: ClientId,
     pub group: GroupId,
+    /// What the node may admit without a lease.
+    pub fallback: Fallback,
 }
 
 impl Decision<'_> {
@@ -41,7 +43,7 @@ impl Decision<'_> {
         let Some(group) = self.engine.tree.at(self.chain.slot()) else {
             return Grant::UnknownGroup;
         };
-        let (ttl, renew_after, fallback) = (group.spec.ttl, group.spec.renew_after(), group.spec.fallback);
+        let (ttl, renew_after, fallback) = (group.spec.ttl, group.spec.renew_after(), self.fallback);
         let max_debt = group.spec.max_debt;
         lease.expires = self.now.after(self.engine.config.longest_use(ttl));
         lease.counted_at = self.now;
@@ -50,7 +52,7 @@ impl Decision<'_> {
             return Grant::Unlimited { ttl, renew_after, fallback };
         }
         lease.unlimited = false;
-        let recovering = self.now < self.engine.recovering_until;
+        let recovering = self.engine.recovers(self.chain, self.now).is_some();
         let target = if recovering { lease.held_rate } else { self.target(lease) };
         let free = self.free();
         let goes_on = lease.held_end.since(self.now).0 >= renew_after.0.saturating_mul(LEAST_GOING_ON);

@@ -63,8 +63,8 @@ impl Engine {
 
     fn create(&mut self, now: Time, id: GroupId, spec: GroupSpec) {
         let mut group = Group::new(now, id, spec);
-        if now < self.recovering_until {
-            group.pool.suspend_until(self.recovering_until);
+        if now < self.all_recover_until {
+            group.recover_until(self.all_recover_until);
         }
         self.tree.insert(group);
         if let Some(parent) = self.tree.parent(id).and_then(|parent| self.tree.chain(parent)) {
@@ -80,14 +80,13 @@ impl Engine {
         if moves {
             self.tree.detach(id);
         }
-        let recovering_until = self.recovering_until;
         if let Some(group) = self.tree.get_mut(id) {
             let had_limit = group.spec.limit().is_some();
             group.spec = spec;
             if !had_limit {
                 // What nodes may be spending without a limit is not in the ledger, so the new bucket starts empty.
                 group.pool = Pool::new(now, Ru::ZERO);
-                group.pool.suspend_until(recovering_until);
+                group.pool.suspend_until(group.recovering_until);
             }
         }
         if moves && let Some(parent) = parent_after {

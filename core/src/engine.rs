@@ -69,7 +69,11 @@ pub struct Engine {
     /// By client, so that one that leaves is found without a walk.
     pub(crate) holders: BTreeSet<(ClientId, GroupId)>,
     pub(crate) lowers: Vec<LowerOrder>,
+    /// Groups whose fallback is divided among nodes.
+    pub(crate) divided: BTreeSet<GroupId>,
+    /// When the last group has recovered, and until when all do, those that are still to come included.
     pub(crate) recovering_until: Time,
+    pub(crate) all_recover_until: Time,
 }
 
 impl Engine {
@@ -81,7 +85,9 @@ impl Engine {
             expiries: BTreeSet::new(),
             holders: BTreeSet::new(),
             lowers: Vec::new(),
+            divided: BTreeSet::new(),
             recovering_until: Time(0),
+            all_recover_until: Time(0),
         }
     }
 
@@ -89,19 +95,35 @@ impl Engine {
     /// stay empty and a client gets at most what it proves it holds, or holds of this engine's leases.
     pub fn recover_until(&mut self, until: Time) {
         self.recovering_until = self.recovering_until.max(until);
-        let until = self.recovering_until;
-        for group in self.tree.iter_mut() {
-            group.pool.suspend_until(until);
-            if group.live.is_awake() {
-                // The ledger has it, which is proof enough.
-                group.live.leases.values_mut().for_each(|lease| lease.proven = true);
+        self.all_recover_until = self.all_recover_until.max(until);
+        self.tree.iter_mut().for_each(|group| group.recover_until(until));
+    }
+
+    /// The same for one group and all above it, in which its leases count.
+    pub fn recover_group_until(&mut self, id: GroupId, until: Time) {
+        let Some(chain) = self.tree.chain(id) else { return };
+        self.recovering_until = self.recovering_until.max(until);
+        for slot in chain.up() {
+            if let Some(group) = self.tree.at_mut(slot) {
+                group.recover_until(until);
             }
         }
     }
 
-    /// When recovery ends; in the past when not recovering.
+    /// When the last group has recovered; in the past when none recovers.
     pub fn recovering_until(&self) -> Time {
         self.recovering_until
+    }
+
+    /// When everything that limits a group has recovered.
+    pub fn group_recovering_until(&self, id: GroupId) -> Time {
+        self.tree.chain(id).map_or(Time(0), |chain| self.tree.recovering_until(&chain))
+    }
+
+    /// The same for a chain, if that is to come. A level without a limit has nothing to wait for.
+    pub(crate) fn recovers(&self, chain: &Chain, now: Time) -> Option<Time> {
+        let until = if now < self.recovering_until { self.tree.recovering_until(chain) } else { Time(0) };
+        (now < until).then_some(until)
     }
 
     /// Answers one entry of a renewal. `None`: the entry is older than one already answered.
@@ -136,22 +158,27 @@ impl Engine {
         if ask.gives_up() && !known.is_some_and(|lease| lease.unlimited) && self.tree.is_limited(&chain) {
             self.drop_interest(&chain, group, client, &lease);
             self.drop_lease(&chain, group, client);
+            self.tell_fallback(now, &chain, client, (None, ask.acked_seq));
             self.assert_invariants();
             return Some(Grant::Leased(self.idle_terms(&chain)));
         }
-        if now < self.recovering_until && !self.readmit(now, &mut lease, known_client, proven) {
+        let fallback = self.tell_fallback(now, &chain, client, (Some(seq), ask.acked_seq));
+        let recovering = self.recovers(&chain, now);
+        if let Some(until) = recovering
+            && (!Self::readmit(now, until, &mut lease, known_client, proven)
+                || fallback.outweighs(lease.held_rate))
+        {
             self.drop_interest(&chain, group, client, &lease);
             self.drop_lease(&chain, group, client);
             self.assert_invariants();
-            return Some(Grant::Recovering {
-                ask_again: self.recovering_until.since(now).min(Span::secs(1)),
-            });
+            let ask_again = until.since(now).min(Span::secs(1));
+            return Some(Grant::Recovering { ask_again, fallback: Some(fallback) });
         }
         self.note_interest(&chain, group, client, &mut lease, ask);
-        let grant = Decision { engine: self, chain: &chain, now, client, group }.decide(&mut lease);
+        let grant = Decision { engine: self, chain: &chain, now, client, group, fallback }.decide(&mut lease);
         self.lay(&chain, group, client, lease);
         self.call(now, &chain, client);
-        if now < self.recovering_until {
+        if recovering.is_some() {
             // What nodes prove was leased under the definitions of before the restart.
             self.tree.excuse(&chain);
         }
@@ -160,19 +187,19 @@ impl Engine {
     }
 
     /// In recovery a node keeps at most what it had.
-    fn readmit(&self, now: Time, lease: &mut Lease, known_client: bool, proven: Option<Held>) -> bool {
+    fn readmit(now: Time, until: Time, lease: &mut Lease, known_client: bool, proven: Option<Held>) -> bool {
         if known_client {
-            return lease.proven;
+            // The ledger has it.
+            return true;
         }
         let Some(held) = proven else { return false };
         lease.held_rate = held.rate.max(Rate::ZERO);
         lease.held_cap = held.cap.or_zero();
         lease.lump = held.lump.or_zero();
         // The old grant has ended by the end of recovery, whatever its exact end.
-        (lease.held_until, lease.held_end) = (self.recovering_until, self.recovering_until);
+        (lease.held_until, lease.held_end) = (until, until);
         lease.counted_at = now;
         lease.tokens_max = lease.held_cap + lease.lump;
-        lease.proven = true;
         true
     }
 
@@ -348,6 +375,7 @@ impl Engine {
         for (client, id) in held {
             self.end(now, client, id);
         }
+        self.free_parts(client);
         self.assert_invariants();
     }
 

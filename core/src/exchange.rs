@@ -70,10 +70,13 @@ pub enum Grant {
     },
     /// The group does not exist.
     UnknownGroup,
-    /// The controller recovers from an unclean start and the node proved no lease.
+    /// The controller recovers from an unclean start: the node proved no lease, or one that is worth less than its
+    /// fallback.
     Recovering {
         /// Ask again after this long.
         ask_again: Span,
+        /// What the node may admit meanwhile; `None`: what it was told before.
+        fallback: Option<Fallback>,
     },
 }
 

@@ -55,7 +55,7 @@ impl Priority {
     }
 }
 
-/// What a node may admit for a group after its lease has ended.
+/// What a node may admit for a group while it has no lease: cut off, or while the controller recovers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Fallback {
     /// Nothing: waiters get `Unavailable`.
@@ -65,6 +65,23 @@ pub enum Fallback {
     Rate(Rate),
     /// Everything.
     Unlimited,
+    /// This rate, as a node's part of the group's, and for so long after the controller was heard last.
+    Part(Rate, Span),
+}
+
+impl Fallback {
+    /// The rate, where there is one.
+    pub fn rate(self) -> Option<Rate> {
+        match self {
+            Self::Stop | Self::Unlimited => None,
+            Self::Rate(rate) | Self::Part(rate, _) => Some(rate),
+        }
+    }
+
+    /// Whether it admits more than a lease on a rate would.
+    pub(crate) fn outweighs(self, leased: Rate) -> bool {
+        self == Self::Unlimited || self.rate().is_some_and(|rate| rate > leased)
+    }
 }
 
 /// The enforced part of a group's definition.
@@ -86,8 +103,11 @@ pub struct GroupSpec {
     pub ttl: Span,
     /// How often a client renews.
     pub renew_every: Span,
-    /// What a node may admit past its lease.
+    /// What a node may admit without a lease.
     pub fallback: Fallback,
+    /// What all nodes together may admit without leases; each is told its part, which is at most `fallback` where that is
+    /// a rate.
+    pub fallback_total: Option<Rate>,
     /// Debt a node is expected to stay within when operations cost more than estimated; stated, not enforced.
     pub max_debt: Ru,
 }
@@ -115,6 +135,7 @@ impl GroupSpec {
             ttl: Span::secs(5),
             renew_every: Span::secs(1),
             fallback: Fallback::Stop,
+            fallback_total: None,
             max_debt: Ru::whole(1_000),
         }
     }

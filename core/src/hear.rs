@@ -48,7 +48,7 @@ impl Engine {
                 && group.spec.limit().is_some()
             {
                 let room = (group.room() - hold).or_zero();
-                if now < self.recovering_until {
+                if now < group.recovering_until {
                     group.pool.trim(room);
                 } else {
                     group.pool.give_back(back, room);

@@ -68,6 +68,9 @@ impl Engine {
 }
 
 fn check_group(group: &Group) -> Result<(), String> {
+    if group.parts.as_ref().is_some_and(|parts| !parts.balances()) {
+        return Err(format!("the parts of the fallback do not add up: {:?}", group.parts));
+    }
     let live = &*group.live;
     let (Some(limit), Some(depth)) = (group.spec.limit(), group.spec.depth()) else {
         return Ok(());

@@ -50,8 +50,6 @@ pub(crate) struct Lease {
     pub lowered_at: Option<Time>,
     /// Metered only: nothing in the chain has a limit.
     pub unlimited: bool,
-    /// Carried over an unclean restart: may not grow while the controller recovers.
-    pub proven: bool,
 }
 
 impl Lease {

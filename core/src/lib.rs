@@ -30,6 +30,7 @@ pub mod ledger;
 mod live;
 pub mod node;
 mod ordered;
+mod parts;
 mod pool;
 pub mod ranks;
 mod recall;

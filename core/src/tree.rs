@@ -10,6 +10,7 @@ use crate::division::{Entry, Party};
 use crate::group::{GroupId, GroupSpec, Priority};
 use crate::index::{Index, Slot};
 use crate::live::Live;
+use crate::parts::Parts;
 use crate::pool::Pool;
 use crate::units::{Rate, Ru, Time};
 
@@ -46,8 +47,12 @@ pub(crate) struct Group {
     /// Deleted, but leases are still out; they count until they end.
     pub removed: bool,
     pub children: Children,
+    /// Until then leases of before an unclean start may be out here or below.
+    pub recovering_until: Time,
     /// Someone below lacks rate that others hold; until then nobody keeps more than their share.
     pub short_until: Time,
+    /// How its fallback is divided; almost no group divides one.
+    pub parts: Option<Box<Parts>>,
     pub live: Live,
 }
 
@@ -61,9 +66,17 @@ impl Group {
             pool: Pool::new(now, opening),
             removed: false,
             children: Children::default(),
+            recovering_until: Time(0),
             short_until: Time(0),
+            parts: None,
             live: Live::default(),
         }
+    }
+
+    /// Leases that nobody knows of may be out until then.
+    pub(crate) fn recover_until(&mut self, until: Time) {
+        self.recovering_until = self.recovering_until.max(until);
+        self.pool.suspend_until(self.recovering_until);
     }
 
     /// RU/s wanted below, as far as the group's limit lets it count.
@@ -109,8 +122,9 @@ impl Group {
 /// Where a group is kept says nothing of it.
 impl Hash for Group {
     fn hash<H: Hasher>(&self, state: &mut H) {
-        let Self { id, above: _, spec, pool, removed, children, short_until, live } = self;
-        (id, spec, pool, removed, children, short_until, live).hash(state);
+        let Self { id, above: _, spec, pool, removed, children, recovering_until, short_until, parts, live } =
+            self;
+        (id, spec, pool, removed, children, recovering_until, short_until, parts, live).hash(state);
     }
 }
 
@@ -159,6 +173,12 @@ impl Tree {
     /// Whether a group of a chain has a limit.
     pub(crate) fn is_limited(&self, chain: &Chain) -> bool {
         self.up(chain).any(|group| group.spec.limit().is_some())
+    }
+
+    /// When everything in a chain that has a limit has recovered.
+    pub(crate) fn recovering_until(&self, chain: &Chain) -> Time {
+        let limited = self.up(chain).filter(|group| group.spec.limit().is_some());
+        limited.map(|group| group.recovering_until).max().unwrap_or_default()
     }
 
     /// In the order of their ids.

@@ -55,8 +55,8 @@ pub struct Snapshot {
     pub pools: Vec<(GroupId, Ru)>,
     /// Leases that have not ended.
     pub leases: Vec<SavedLease>,
-    /// What is left of a recovery: nodes may hold leases that nobody has proven yet.
-    pub recovery: Span,
+    /// What is left of recoveries, by group: nodes may hold leases that nobody has proven yet.
+    pub recoveries: Vec<(GroupId, Span)>,
 }
 
 /// One lease in a snapshot.
@@ -112,7 +112,7 @@ impl Engine {
     /// What a clean shutdown saves.
     pub fn snapshot(&mut self, now: Time) -> Snapshot {
         self.expire(now);
-        let mut snapshot = Snapshot { recovery: self.recovering_until.since(now), ..Snapshot::default() };
+        let mut snapshot = Snapshot::default();
         let ids: Vec<GroupId> = self.tree.iter().map(|group| group.id).collect();
         for id in ids {
             let Some(group) = self.tree.get_mut(id) else {
@@ -121,9 +121,13 @@ impl Engine {
             if group.removed {
                 // There is no group to restore these to: the ancestors they count in recover until they have ended.
                 let longest = group.live.leases.values().map(|lease| lease.ends().since(now)).max();
-                snapshot.recovery = snapshot.recovery.max(longest.unwrap_or_default());
+                let left = longest.unwrap_or_default().max(group.recovering_until.since(now));
+                let kept = self.kept_above(id);
+                snapshot.recoveries.extend((left > Span(0)).then_some((kept, left)));
                 continue;
             }
+            let left = group.recovering_until.since(now);
+            snapshot.recoveries.extend((left > Span(0)).then_some((id, left)));
             group.advance(now);
             // One that is full is made full.
             if group.spec.depth().is_some_and(|depth| group.pool.tokens() < depth) {
@@ -142,6 +146,13 @@ impl Engine {
             ));
         }
         snapshot
+    }
+
+    /// The nearest group above a removed one that is there.
+    fn kept_above(&self, id: GroupId) -> GroupId {
+        let above = std::iter::successors(self.tree.parent(id), |id| self.tree.parent(*id));
+        let mut kept = above.filter(|id| self.tree.get(*id).is_some_and(|group| !group.removed));
+        kept.next().unwrap_or(GroupId::ROOT)
     }
 
     /// Puts a snapshot into an engine that holds the same definitions and no leases.
@@ -164,7 +175,6 @@ impl Engine {
                 expires: now.after(saved.remaining),
                 lump: saved.lump,
                 tokens_max: saved.cap + saved.lump,
-                proven: true,
                 counted_at: now,
                 ..Lease::default()
             };
@@ -172,8 +182,8 @@ impl Engine {
             self.tree.excuse(&chain);
             self.advance(&chain, now);
         }
-        if snapshot.recovery > Span(0) {
-            self.recover_until(now.after(snapshot.recovery));
+        for (id, left) in &snapshot.recoveries {
+            self.recover_group_until(*id, now.after(*left));
         }
         self.assert_invariants();
     }

@@ -173,8 +173,8 @@ fn repeated_and_reordered_renewals_are_not_answered() {
 #[test]
 fn in_recovery_nobody_gets_more_than_it_proves() {
     let mut engine = Engine::new(at(0), EngineConfig::default());
-    engine.recover_until(at(6_000));
     engine.put_group(at(0), GROUP, GroupSpec::capped(Rate::whole(100))).unwrap();
+    engine.recover_until(at(6_000));
     let newcomer = engine.renew(at(100), B, GROUP, 1, &waits(500, 50), None);
     assert!(matches!(newcomer, Some(Grant::Recovering { .. })), "{newcomer:?}");
     let held = Held { rate: Rate::whole(30), cap: Ru::whole(3), lump: Ru::whole(2) };

@@ -33,6 +33,7 @@ pub fn create_group_text(group: &v1::Group, dialect: SqlDialect) -> String {
         }
     }
     option("FALLBACK", &group.fallback.to_ascii_uppercase());
+    option("FALLBACK_TOTAL", &group.fallback_total);
     option("MAX_DEBT", &group.max_debt);
     if let Some(limit) = &group.query_limit {
         option("QUERY_LIMIT", &format!("({})", limit_text(limit, |name| quoted_name(name, dialect))));
@@ -166,6 +167,7 @@ mod tests {
             prop_oneof![Just("stop".to_owned()), rate()],
             or_empty(decimal().boxed()),
             "\\PC{0,40}",
+            or_empty(decimal().boxed()),
         );
         let numbers =
             (0..=10_000_u32, any::<u64>(), any::<u64>(), any::<u64>(), proptest::option::of(limit()));
@@ -181,6 +183,7 @@ mod tests {
             ttl_us,
             renew_us,
             fallback: texts.7,
+            fallback_total: texts.10,
             max_debt: texts.8,
             comment: texts.9,
             revision: 0,

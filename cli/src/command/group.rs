@@ -103,9 +103,12 @@ pub(crate) struct Settings {
     /// How often nodes renew, such as 1s; at most half of the ttl.
     #[arg(long, value_name = "TIME", value_parser = span)]
     renew: Option<Span>,
-    /// What a node may admit past its lease: stop, unlimited, or RU/s per node.
+    /// What a node may admit without a lease, cut off or while the controller recovers: stop, unlimited, or RU/s per node.
     #[arg(long, value_name = "WHAT")]
     fallback: Option<String>,
+    /// RU/s that all nodes together may use without leases, however many there are; '' is none.
+    #[arg(long, value_name = "RU/s")]
+    fallback_total: Option<String>,
     /// Debt a node is expected to stay within when operations cost more than estimated; stated, not enforced.
     #[arg(long, value_name = "RU", allow_negative_numbers = true)]
     max_debt: Option<String>,
@@ -150,6 +153,7 @@ impl Settings {
         text("burst_ru_per_sec", &mut group.burst_ru_per_sec, limit);
         text("priority", &mut group.priority, self.priority);
         text("fallback", &mut group.fallback, self.fallback);
+        text("fallback_total", &mut group.fallback_total, self.fallback_total);
         text("max_debt", &mut group.max_debt, self.max_debt);
         text("comment", &mut group.comment, self.comment);
         if let Some(weight) = self.weight {

@@ -114,6 +114,7 @@ impl PlannedGroup {
             ttl_us: TTL.0,
             renew_us: RENEW.0,
             fallback: "stop".to_owned(),
+            fallback_total: String::new(),
             max_debt: plain(self.max_debt.to_string()),
             comment: self.comment.to_owned(),
             revision: 0,

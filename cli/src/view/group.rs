@@ -21,6 +21,8 @@ pub(crate) struct GroupView {
     pub(crate) ttl_us: u64,
     pub(crate) renew_us: u64,
     pub(crate) fallback: String,
+    /// Empty for none.
+    pub(crate) fallback_total: String,
     pub(crate) max_debt: String,
     pub(crate) comment: String,
     pub(crate) revision: u64,
@@ -73,6 +75,7 @@ impl From<v1::Group> for GroupView {
             ttl_us: group.ttl_us,
             renew_us: group.renew_us,
             fallback: group.fallback,
+            fallback_total: group.fallback_total,
             max_debt: group.max_debt,
             comment: group.comment,
             revision: group.revision,
@@ -126,6 +129,7 @@ impl GroupView {
         line("ttl", Span(self.ttl_us).to_string());
         line("renewal", Span(self.renew_us).to_string());
         line("fallback (RU/s per node)", self.fallback.clone());
+        line("fallback of all nodes (RU/s)", self.fallback_total.clone());
         line("max debt (RU per node)", self.max_debt.clone());
         line("comment", self.comment.clone());
         line("query limit", self.query_limit.as_ref().map(|limit| limit.text.clone()).unwrap_or_default());

@@ -48,6 +48,8 @@ fn groups_are_created_altered_shown_and_deleted() {
         "1s",
         "--fallback",
         "10",
+        "--fallback-total",
+        "40",
         "--max-debt",
         "7",
     ]);
@@ -62,6 +64,7 @@ fn groups_are_created_altered_shown_and_deleted() {
         ("ttl_us", json!(4_000_000)),
         ("renew_us", json!(1_000_000)),
         ("fallback", json!("10")),
+        ("fallback_total", json!("40")),
         ("max_debt", json!("7")),
     ];
     for (field, value) in expected {

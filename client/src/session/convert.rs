@@ -58,9 +58,11 @@ pub(crate) fn grant(entry: &v1::GrantEntry) -> Result<Grant, GrantError> {
             fallback: of.fallback()?,
         }),
         v1::GrantStatus::UnknownGroup => Ok(Grant::UnknownGroup),
-        v1::GrantStatus::Recovering => {
-            Ok(Grant::Recovering { ask_again: of.span("ask_again_us", entry.ask_again_us)? })
-        }
+        v1::GrantStatus::Recovering => Ok(Grant::Recovering {
+            ask_again: of.span("ask_again_us", entry.ask_again_us)?,
+            // Earlier controllers do not say.
+            fallback: entry.fallback.as_ref().map(|_| of.fallback()).transpose()?,
+        }),
         v1::GrantStatus::Refused => {
             Err(GrantError::Refused { group: entry.group.clone(), message: entry.message.clone() })
         }
@@ -153,6 +155,11 @@ impl Fields<'_> {
 
     fn fallback(&self) -> Result<Fallback, GrantError> {
         use v1::fallback::Kind;
+        if self.0.fallback_part_us > 0 {
+            let rate = self.rate("fallback_part_rate", self.0.fallback_part_rate)?;
+            let lasts = self.span("fallback_part_us", self.0.fallback_part_us)?;
+            return Ok(if rate == Rate::ZERO { Fallback::Stop } else { Fallback::Part(rate, lasts) });
+        }
         match self.0.fallback.as_ref().and_then(|fallback| fallback.kind.as_ref()) {
             None | Some(Kind::Rate(0) | Kind::Unlimited(false)) => Ok(Fallback::Stop),
             Some(Kind::Rate(rate)) => self.rate("fallback.rate", *rate).map(Fallback::Rate),
@@ -199,9 +206,30 @@ mod tests {
     }
 
     #[test]
+    fn a_part_of_a_fallback_stands_in_its_place() {
+        let told = |entry: v1::GrantEntry| match grant(&entry) {
+            Ok(Grant::Leased(terms)) => Some(terms.fallback),
+            Ok(Grant::Recovering { fallback, .. }) => fallback,
+            other => panic!("{other:?}"),
+        };
+        let part = v1::GrantEntry { fallback_part_rate: 5, fallback_part_us: 9, ..leased() };
+        let recovering = |entry| v1::GrantEntry { status: v1::GrantStatus::Recovering.into(), ..entry };
+        assert_eq!(told(part.clone()), Some(Fallback::Part(Rate(5), Span(9))));
+        assert_eq!(told(v1::GrantEntry { fallback_part_rate: 0, ..part.clone() }), Some(Fallback::Stop));
+        assert_eq!(
+            told(v1::GrantEntry { fallback_part_us: 0, ..part.clone() }),
+            Some(Fallback::Rate(Rate(8)))
+        );
+        assert_eq!(told(recovering(part)), Some(Fallback::Part(Rate(5), Span(9))));
+        assert_eq!(told(recovering(v1::GrantEntry { fallback: None, ..leased() })), None);
+    }
+
+    #[test]
     fn fields_out_of_range_are_refused_by_name() {
         type Break = fn(&mut v1::GrantEntry);
-        let cases: [(&str, Break); 10] = [
+        let cases: [(&str, Break); 12] = [
+            ("fallback_part_rate", |e| (e.fallback_part_rate, e.fallback_part_us) = (-1, 1)),
+            ("fallback_part_us", |e| e.fallback_part_us = u64::MAX),
             ("rate", |e| e.rate = -1),
             ("rate", |e| e.rate = i64::MAX),
             ("cap_micro_ru", |e| e.cap_micro_ru = i64::MIN),

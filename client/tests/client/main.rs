@@ -3,6 +3,8 @@
 #[cfg(test)]
 mod admission;
 #[cfg(test)]
+mod alone;
+#[cfg(test)]
 mod cancel;
 #[cfg(test)]
 mod fake;

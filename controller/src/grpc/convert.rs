@@ -202,6 +202,12 @@ fn grant_entry(entry: EntryOut) -> v1::GrantEntry {
             return v1::GrantEntry { group: entry.group, status, message, ..v1::GrantEntry::default() };
         }
     };
+    let (fallback_part_rate, fallback_part_us) = match grant {
+        Grant::Leased(LeaseTerms { fallback, .. })
+        | Grant::Unlimited { fallback, .. }
+        | Grant::Recovering { fallback: Some(fallback), .. } => part(fallback),
+        Grant::UnknownGroup | Grant::Recovering { fallback: None, .. } => (0, 0),
+    };
     let encoded = match grant {
         Grant::Leased(terms) => leased(&terms),
         Grant::Unlimited { ttl, renew_after, fallback } => v1::GrantEntry {
@@ -219,16 +225,25 @@ fn grant_entry(entry: EntryOut) -> v1::GrantEntry {
             ),
             ..v1::GrantEntry::default()
         },
-        Grant::Recovering { ask_again } => v1::GrantEntry {
+        Grant::Recovering { ask_again, fallback } => v1::GrantEntry {
             status: v1::GrantStatus::Recovering.into(),
             ask_again_us: ask_again.0,
+            fallback: fallback.map(fallback_out),
             message:
                 "the controller recovers from an unclean stop; new leases are given when old ones have ended"
                     .to_owned(),
             ..v1::GrantEntry::default()
         },
     };
-    v1::GrantEntry { group: entry.group, proof, ..encoded }
+    v1::GrantEntry { group: entry.group, proof, fallback_part_rate, fallback_part_us, ..encoded }
+}
+
+/// The node's part of a group's fallback, and how long it lasts; zeros where it has none.
+fn part(fallback: Fallback) -> (i64, u64) {
+    match fallback {
+        Fallback::Part(rate, lasts) => (rate.0, lasts.0),
+        Fallback::Stop | Fallback::Rate(_) | Fallback::Unlimited => (0, 0),
+    }
 }
 
 fn leased(terms: &LeaseTerms) -> v1::GrantEntry {
@@ -269,6 +284,8 @@ fn fallback_out(fallback: Fallback) -> v1::Fallback {
     use v1::fallback::Kind;
     let kind = match fallback {
         Fallback::Stop => Kind::Rate(0),
+        // Told beside it: nodes that do not know of parts have none.
+        Fallback::Part(..) => Kind::Rate(0),
         Fallback::Rate(rate) => Kind::Rate(rate.0),
         Fallback::Unlimited => Kind::Unlimited(true),
     };

@@ -7,7 +7,7 @@ use std::ops::ControlFlow;
 use std::sync::{Arc, PoisonError};
 
 use tidegate_core::group::{ClientId, GroupId};
-use tidegate_core::units::Time;
+use tidegate_core::units::{Span, Time};
 use tidegate_core::usage::Consumption;
 
 use super::{Event, EventKind, Service, State};
@@ -20,7 +20,7 @@ use crate::limits::MAX_EVENT_PARTS;
 use crate::name::GroupName;
 use crate::store::records::{
     META_COST_ROLES, META_EPOCH, META_LONGEST_TTL, META_NEXT_CLIENT, META_NEXT_GROUP, META_NEXT_WATCH,
-    META_REVISION, StoredBinding, StoredGroup, consumption, consumption_bytes, group_key, ledger_key, number,
+    META_REVISION, StoredBinding, consumption, consumption_bytes, group_key, group_row, ledger_key, number,
     put_json, put_number, retired_key, retired_keys, retired_of, u64_key,
 };
 use crate::store::{Batch, StoreError, Table, Write};
@@ -145,7 +145,7 @@ impl Service {
     fn batch<T>(&self, state: &State, plan: &Plan<T>, actor: &Actor) -> Result<Batch, AdminError> {
         let mut batch = Batch::new();
         for edit in &plan.edits {
-            state.rows(edit, &mut batch)?;
+            state.rows(edit, &plan.edits, &mut batch)?;
         }
         batch.push(put_number(META_REVISION, state.revision + 1));
         state.audit.record(&mut batch, self.clock.unix_ms(), actor, plan.change.clone())?;
@@ -191,12 +191,12 @@ impl State {
         created.collect()
     }
 
-    /// The rows of an edit.
-    fn rows(&self, edit: &Edit, batch: &mut Batch) -> Result<(), StoreError> {
+    /// The rows of an edit, which is one of `all`.
+    fn rows(&self, edit: &Edit, all: &[Edit], batch: &mut Batch) -> Result<(), StoreError> {
         match edit {
             Edit::PutGroup(id, definition) => {
-                let stored = StoredGroup { id: id.0, group: definition.text() };
-                batch.push(put_json(Table::Groups, group_key(*id), &stored)?);
+                let longest = self.longest_of(*id).unwrap_or_default().max(definition.ttl);
+                batch.push(group_row(*id, definition, longest)?);
                 let next = u64::from(id.0) + 1;
                 if self.catalog.get(*id).is_none() {
                     batch.push(put_number(META_NEXT_GROUP, next));
@@ -205,6 +205,7 @@ impl State {
             }
             Edit::RemoveGroup(id) => {
                 batch.push(Write::Delete(Table::Groups, group_key(*id)));
+                batch.extend(self.row_of_parent(*id, all)?);
                 batch.push(Write::Delete(Table::Folded, group_key(*id)));
                 let Some(name) = self.catalog.name(*id) else { return Ok(()) };
                 self.retire(*id, name, batch)?;
@@ -233,6 +234,32 @@ impl State {
             Edit::Note => {}
         }
         Ok(())
+    }
+
+    /// The longest lease that may be out in a group.
+    fn longest_of(&self, id: GroupId) -> Option<Span> {
+        self.catalog.get(id).map(|definition| self.longest.of(id, definition.ttl))
+    }
+
+    /// The leases of a group that is removed count in the one above, as it is after all edits.
+    fn row_of_parent(&self, id: GroupId, all: &[Edit]) -> Result<Option<Write>, StoreError> {
+        let Some(parent) = self.catalog.parent(id) else { return Ok(None) };
+        let redefined = all.iter().find_map(|edit| match edit {
+            Edit::PutGroup(other, definition) if *other == parent => Some(definition.as_ref()),
+            _ => None,
+        });
+        let Some(definition) = redefined.or_else(|| self.catalog.get(parent)) else { return Ok(None) };
+        let out = [id, parent].into_iter().filter_map(|id| self.longest_of(id));
+        let longest = out.fold(definition.ttl, Span::max);
+        group_row(parent, definition, longest).map(Some)
+    }
+
+    /// The longest lease that may be out in any group, without those of `over`.
+    pub(super) fn longest_of_all(&self, over: &[GroupId]) -> Span {
+        let longest =
+            |id: GroupId, defined| if over.contains(&id) { defined } else { self.longest.of(id, defined) };
+        let groups = self.catalog.iter().map(|(id, definition)| longest(id, definition.ttl));
+        groups.fold(longest(GroupId::ROOT, Span(0)), Span::max)
     }
 
     /// How far a group that is removed was counted takes the place of its rows. Writes to a table stand together: the
@@ -282,12 +309,20 @@ impl State {
         match edit {
             Edit::PutGroup(id, definition) => {
                 self.longest_ttl = self.longest_ttl.max(definition.ttl);
+                if let Some(before) = self.longest_of(id).filter(|before| *before > definition.ttl) {
+                    self.longest.remember_from(now, id, before, self.engine.config());
+                }
                 let parent = definition.parent.as_ref().and_then(|parent| self.catalog.id(parent));
                 let spec = definition.spec(parent);
                 self.catalog.put(id, *definition);
                 self.engine.put_group(now, id, spec).map_err(refused)?;
             }
             Edit::RemoveGroup(id) => {
+                if let Some(before) = self.longest_of(id) {
+                    let above = self.catalog.parent(id).unwrap_or(GroupId::ROOT);
+                    self.longest.remember_from(now, above, before, self.engine.config());
+                    self.longest.forget(id);
+                }
                 if let Some(name) = self.catalog.name(id) {
                     self.watches.forget_group(name);
                 }

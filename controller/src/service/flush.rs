@@ -9,6 +9,7 @@ use std::sync::{Arc, PoisonError};
 
 use serde::Serialize;
 use tidegate_core::group::{ClientId, GroupId};
+use tidegate_core::units::{Rate, Time};
 use tidegate_core::usage::Consumption;
 
 use super::{Service, Silence, State};
@@ -17,8 +18,8 @@ use crate::history::{Bucket, Resolution};
 use crate::limits::HEARD_EVERY_MS;
 use crate::runaways::Runaway;
 use crate::store::records::{
-    META_CLEAN, META_NEXT_CLIENT, META_NEXT_WATCH, SavedLeases, consumption_bytes, ledger_key, pair_key,
-    put_json, put_number, u64_key,
+    META_CLEAN, META_LONGEST_TTL, META_NEXT_CLIENT, META_NEXT_WATCH, SavedLeases, consumption_bytes,
+    group_row, ledger_key, pair_key, put_json, put_number, u64_key,
 };
 use crate::store::{Batch, StoreError, Table, Write};
 use crate::watches::Watch;
@@ -35,6 +36,8 @@ struct Taken {
     watches: BTreeMap<u64, Option<Arc<Watch>>>,
     next_watch: u64,
     runaways: BTreeMap<u64, Option<Arc<Runaway>>>,
+    /// Zero is to be removed.
+    parts: Vec<(ClientId, GroupId, Rate)>,
 }
 
 impl Service {
@@ -44,14 +47,39 @@ impl Service {
         let _alone = self.flushing.lock().unwrap_or_else(PoisonError::into_inner);
         let flushed = self.flush_alone();
         self.tell_silence();
-        flushed
+        flushed.and_then(|()| self.forget_longer())
+    }
+
+    /// Leases that were longer than definitions say have ended: from here on the definitions count.
+    fn forget_longer(&self) -> Result<(), StoreError> {
+        let now = self.clock.now();
+        if self.lock().longest.over(now).is_empty() {
+            return Ok(());
+        }
+        // No change may be planned on what is written here.
+        let _in_order = self.changes.lock().unwrap_or_else(PoisonError::into_inner);
+        let (over, longest, batch) = {
+            let state = self.lock();
+            let over = state.longest.over(now);
+            let longest = state.longest_of_all(&over);
+            let defined = over.iter().filter_map(|id| Some((*id, state.catalog.get(*id)?)));
+            let rows = defined.map(|(id, definition)| group_row(id, definition, definition.ttl));
+            let mut batch: Batch = rows.collect::<Result<_, _>>()?;
+            batch.push(put_number(META_LONGEST_TTL, longest.0));
+            (over, longest, batch)
+        };
+        self.commit(&batch)?;
+        let mut state = self.lock();
+        over.into_iter().for_each(|id| state.longest.forget(id));
+        state.longest_ttl = longest;
+        Ok(())
     }
 
     /// The same, for callers that hold `flushing`.
     pub(super) fn flush_alone(&self) -> Result<(), StoreError> {
         let (taken, beat) = {
             let mut state = self.lock();
-            (state.take_unstored(), state.fence.beat())
+            (state.take_unstored(self.clock.now()), state.fence.beat())
         };
         if taken.is_empty() && beat.is_none() {
             return Ok(());
@@ -120,6 +148,7 @@ impl Taken {
             && self.history.is_empty()
             && self.watches.is_empty()
             && self.runaways.is_empty()
+            && self.parts.is_empty()
     }
 
     fn batch(&self) -> Result<Batch, StoreError> {
@@ -148,6 +177,10 @@ impl Taken {
             let text = record.as_ref().map(|record| record.text());
             batch.push(put_or_delete(Table::Runaways, *id, text.as_ref())?);
         }
+        batch.extend(self.parts.iter().map(|(client, group, rate)| match ledger_key(*client, *group) {
+            key if *rate == Rate::ZERO => Write::Delete(Table::Parts, key),
+            key => Write::Put(Table::Parts, key, rate.0.to_string().into_bytes()),
+        }));
         Ok(batch)
     }
 }
@@ -157,7 +190,7 @@ fn put_or_delete<T: Serialize>(table: Table, id: u64, row: Option<&T>) -> Result
 }
 
 impl State {
-    fn take_unstored(&mut self) -> Taken {
+    fn take_unstored(&mut self, now: Time) -> Taken {
         let seqs = std::mem::take(&mut self.unstored);
         let clients = seqs.keys().filter_map(|id| {
             let client = self.clients.get(*id)?;
@@ -179,10 +212,12 @@ impl State {
             watches: self.watches.take_dirty(),
             next_watch: self.watches.next_id(),
             runaways: self.runaways.take_dirty(),
+            parts: self.engine.take_parts(now),
         }
     }
 
     fn stored(&mut self, taken: Taken) {
+        self.engine.parts_taken(&taken.parts, true);
         for (id, (session, seq)) in taken.seqs {
             if Service::is_current(self, id, session)
                 && let Some(client) = self.clients.get_mut(id)
@@ -198,6 +233,7 @@ impl State {
     }
 
     fn not_stored(&mut self, taken: Taken) {
+        self.engine.parts_taken(&taken.parts, false);
         self.ledger.mark_dirty(taken.rows.iter().map(|(client, group, _)| (*client, *group)));
         self.history.mark_dirty(taken.history);
         self.watches.mark_dirty(taken.watches.into_keys());

@@ -302,10 +302,8 @@ impl Service {
             self.metrics.granted("unknown_group");
             return Some(Answer::Grant(Grant::UnknownGroup, Vec::new()));
         };
-        let held = match state.engine.recovering_until().since(now).0 {
+        let held = match state.engine.group_recovering_until(id).since(now).0 {
             0 => None,
-            // Where nothing limits there is nothing to overspend, and no reason to wait.
-            _ if state.catalog.effective_limit(id).is_none() => Some(Held::default()),
             _ => self.held(state.epoch, caller, id, ask, proof, unix_us),
         };
         let Some(grant) = state.engine.renew(now, caller.client, id, caller.seq, ask, held) else {

@@ -12,14 +12,15 @@ use tidegate_core::GroupError;
 use tidegate_core::engine::Engine;
 use tidegate_core::group::{ClientId, GroupId, GroupSpec};
 use tidegate_core::ledger::Ledger;
-use tidegate_core::units::{Span, Time};
+use tidegate_core::units::{Rate, Span, Time};
 use tidegate_core::usage::Consumption;
 use tidegate_core::view::Snapshot;
 use tokio::sync::{broadcast, watch as flag};
 
 use super::fence::Fence;
 use super::lineage::Lineage;
-use super::meta::{Meta, countable};
+use super::longest::Longest;
+use super::meta::{Meta, countable, possible};
 use super::{Service, ServiceConfig, State, fold};
 use crate::audit::Audit;
 use crate::bindings::{Bindings, Principal};
@@ -39,7 +40,7 @@ use crate::statements::Statements;
 use crate::store::records::{
     META_CLEAN, META_COST_ROLES, META_EPOCH, META_FENCE, META_LINEAGE, META_LONGEST_TTL, META_NEXT_CLIENT,
     META_NEXT_GROUP, META_NEXT_WATCH, META_PROOF_KEY, META_REVISION, SavedLeases, StoredBinding, StoredGroup,
-    bad, consumption, group_key, group_of, json, pair_key, pair_of, put_json, put_number, retired_of,
+    bad, consumption, group_of, group_row, json, number, pair_key, pair_of, put_json, put_number, retired_of,
     tombstone_of, u64_of,
 };
 use crate::store::{Batch, Store, StoreError, Table, Write};
@@ -66,15 +67,22 @@ impl Service {
             vec![put_number(META_EPOCH, epoch), Write::Delete(Table::Meta, META_CLEAN.to_vec())];
         first_batch.push(put_json(Table::Meta, META_LINEAGE.to_vec(), &lineage)?);
         first_batch.extend(fresh_key);
-        let catalog = load_catalog(&*store, &meta, config, &mut first_batch)?;
+        let (catalog, stored) = load_catalog(&*store, &meta, config, &mut first_batch)?;
         let costs = load_costs(&*store, &meta, first, &mut first_batch)?;
-        let longest_now = catalog.iter().map(|(_, definition)| definition.ttl).max().unwrap_or(Span(0));
-        let left = clean.as_ref().map_or(Span(0), SavedLeases::longest);
-        let longest_ttl = match &clean {
-            Some(_) => longest_now.max(left),
-            None => longest_now.max(meta.longest_ttl()?),
+        let before = match &clean {
+            Some(saved) => saved.longest(),
+            None => meta.longest_ttl()?,
         };
+        let longest_now = catalog.iter().map(|(_, definition)| definition.ttl).max().unwrap_or(Span(0));
+        let longest_ttl = longest_now.max(before);
         first_batch.push(put_number(META_LONGEST_TTL, longest_ttl.0));
+        let out = leases_out(&catalog, clean.as_ref(), &stored, before);
+        for (id, definition) in catalog.iter() {
+            let longest = out.get(&id).copied().unwrap_or(definition.ttl);
+            if stored.get(&id) != Some(&longest) {
+                first_batch.push(group_row(id, definition, longest)?);
+            }
+        }
         // After a clean stop no predecessor grants any more.
         let fence_before = if clean.is_none() { meta.fence()? } else { Span(0) };
         // Whoever starts after this one may have that predecessor, too: only a clean stop lets the stored fence shrink.
@@ -83,11 +91,25 @@ impl Service {
 
         let began_clean = clean.is_some();
         let mut engine = build_engine(now, config, &catalog)?;
+        let ended = |ttl: Span| now.after(config.engine.longest_use(ttl + fence_before));
+        let mut longest = Longest::default();
+        longest.remember(GroupId::ROOT, longest_ttl, ended(longest_ttl));
+        out.iter().for_each(|(id, ttl)| longest.remember(*id, *ttl, ended(*ttl)));
         match clean {
-            Some(saved) => engine.restore(now, &Snapshot::from(saved)),
+            Some(saved) => {
+                let all = saved.recovery_of_all();
+                engine.restore(now, &Snapshot::from(saved));
+                if all > Span(0) {
+                    engine.recover_until(now.after(all));
+                }
+            }
             None if first => {}
-            None => engine.recover_until(now.after(config.engine.longest_use(longest_ttl + fence_before))),
+            None => {
+                engine.recover_group_until(GroupId::ROOT, ended(longest_ttl));
+                out.iter().for_each(|(id, ttl)| engine.recover_group_until(*id, ended(*ttl)));
+            }
         }
+        load_parts(now, &*store, &mut engine, &mut first_batch)?;
         let predecessor_until = match fence_before {
             Span(0) => now,
             span => now.after(config.engine.longest_use(span)),
@@ -120,6 +142,7 @@ impl Service {
             set_back: None,
             longest_ttl,
             shed: Shed::default(),
+            longest,
             fence: Fence::new(now, config.fence, fence_stored, predecessor_until),
         };
         tracing::info!(epoch, first, recovery = %state.recovery(&clock), "store loaded");
@@ -170,11 +193,12 @@ fn load_catalog(
     meta: &Meta,
     config: ServiceConfig,
     first_batch: &mut Batch,
-) -> Result<Catalog, StoreError> {
+) -> Result<(Catalog, BTreeMap<GroupId, Span>), StoreError> {
     let next_id = meta.number(META_NEXT_GROUP)?.unwrap_or(0);
     let next_id =
         u32::try_from(next_id).map_err(|_| bad(Table::Meta, "the next group id is out of range"))?;
     let mut definitions: Vec<(GroupId, Definition)> = Vec::new();
+    let mut longest = BTreeMap::new();
     let default = Definition::default_group();
     each(store, Table::Groups, |key, value| {
         let (id, stored): (GroupId, StoredGroup) =
@@ -185,15 +209,38 @@ fn load_catalog(
         if stored.id != id.0 || id == GroupId::ROOT || (id == GroupId::DEFAULT) != (*name == default.name) {
             return Err(bad(Table::Groups, &format!("group {name} has the id of another")));
         }
+        if let Some(us) = stored.longest_ttl_us {
+            longest.insert(id, possible(Table::Groups, us, "a lease")?);
+        }
         definitions.push((id, definition));
         Ok(())
     })?;
     if definitions.iter().all(|(id, _)| *id != GroupId::DEFAULT) {
-        let stored = StoredGroup { id: GroupId::DEFAULT.0, group: default.text() };
-        first_batch.push(put_json(Table::Groups, group_key(GroupId::DEFAULT), &stored)?);
+        first_batch.push(group_row(GroupId::DEFAULT, &default, default.ttl)?);
+        longest.insert(GroupId::DEFAULT, default.ttl);
         definitions.push((GroupId::DEFAULT, default));
     }
-    Catalog::load(config.capacity, next_id, definitions).map_err(|reason| bad(Table::Groups, &reason))
+    let catalog = Catalog::load(config.capacity, next_id, definitions);
+    Ok((catalog.map_err(|reason| bad(Table::Groups, &reason))?, longest))
+}
+
+/// How long leases may be out at a start, by group. `before` counts for groups of which an earlier version has not
+/// stored it.
+fn leases_out(
+    catalog: &Catalog,
+    clean: Option<&SavedLeases>,
+    stored: &BTreeMap<GroupId, Span>,
+    before: Span,
+) -> BTreeMap<GroupId, Span> {
+    let left = clean.map(|saved| (saved.left(), saved.recovery_of_all()));
+    let out = catalog.iter().map(|(id, definition)| {
+        let out = match &left {
+            Some((left, all)) => left.get(&id).copied().unwrap_or_default().max(*all),
+            None => stored.get(&id).copied().unwrap_or(before),
+        };
+        (id, out.max(definition.ttl))
+    });
+    out.collect()
 }
 
 fn load_costs(
@@ -241,6 +288,26 @@ fn place(now: Time, engine: &mut Engine, catalog: &Catalog, id: GroupId) -> Resu
     let Some(definition) = catalog.get(id) else { return Ok(0) };
     engine.put_group(now, id, definition.spec(catalog.parent(id)))?;
     catalog.children(id).try_fold(1, |placed, child| Ok(placed + place(now, engine, catalog, child)?))
+}
+
+/// Parts of fallbacks that nodes may be using. Those of groups that are gone go, too.
+fn load_parts(
+    now: Time,
+    store: &dyn Store,
+    engine: &mut Engine,
+    first_batch: &mut Batch,
+) -> Result<(), StoreError> {
+    each(store, Table::Parts, |key, value| {
+        let ((client, group), rate) = (pair_of(Table::Parts, key)?, number(value)?);
+        let rate = i64::try_from(rate).ok().map(Rate).filter(|rate| *rate <= Rate::MAX);
+        let rate = rate.ok_or_else(|| bad(Table::Parts, "the part is more than any can be"))?;
+        if engine.group_view(group).is_some() {
+            engine.load_part(now, group, ClientId(client), rate);
+        } else {
+            first_batch.push(Write::Delete(Table::Parts, key.to_vec()));
+        }
+        Ok(())
+    })
 }
 
 /// Groups with restored leases.

@@ -65,12 +65,16 @@ impl Meta {
     }
 
     fn span(&self, key: &[u8], what: &str) -> Result<Span, StoreError> {
-        let stored = Span(self.number(key)?.unwrap_or(0));
-        if stored > LONGEST_USE {
-            return Err(bad(Table::Meta, &format!("{what} of {stored} is longer than any can be")));
-        }
-        Ok(stored)
+        possible(Table::Meta, self.number(key)?.unwrap_or(0), what)
     }
+}
+
+/// A stored length that a lease or a fence can have.
+pub(super) fn possible(table: Table, us: u64, what: &str) -> Result<Span, StoreError> {
+    if Span(us) > LONGEST_USE {
+        return Err(bad(table, &format!("{what} of {} is longer than any can be", Span(us))));
+    }
+    Ok(Span(us))
 }
 
 /// A number that counts from one up: nothing ever counted to a half of what fits.

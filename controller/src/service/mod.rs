@@ -16,6 +16,7 @@ mod grants;
 mod groups;
 mod lineage;
 mod load;
+mod longest;
 mod meta;
 mod rules;
 mod sessions;
@@ -63,6 +64,7 @@ pub use watch::{Event, EventKind, SnapshotView, Subscription, WatchError};
 
 use fence::Fence;
 use lineage::Lineage;
+use longest::Longest;
 use sessions::Slot;
 
 /// Settings the service needs.
@@ -128,8 +130,9 @@ struct State {
     began_clean: bool,
     /// The epoch that was raised to because this store is a copy, or was set back.
     set_back: Option<u64>,
-    /// Longest lease that may be out, whatever the definitions say now.
+    /// Longest lease that may be out, whatever the definitions say now: in all, and of each group.
     longest_ttl: Span,
+    longest: Longest,
     fence: Fence,
     shed: Shed,
 }
@@ -171,7 +174,7 @@ impl Service {
 }
 
 impl State {
-    /// Time left of the recovery from an unclean stop; zero when not recovering.
+    /// Time until all groups have recovered from an unclean stop; zero when none recovers.
     fn recovery(&self, clock: &Clock) -> Span {
         self.engine.recovering_until().since(clock.now())
     }

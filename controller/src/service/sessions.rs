@@ -81,6 +81,10 @@ impl Service {
             state.sessions.remove(&older);
             state.clients.disconnect(older);
         }
+        // Whoever comes under the identity of another process comes in its place.
+        for older in state.clients.older_siblings(client) {
+            state.engine.free_parts(older);
+        }
         state.heard(client, self.clock.now(), unix_ms);
         let (sender, pushes) = mpsc::channel(SESSION_QUEUE);
         state.next_session += 1;

@@ -12,13 +12,13 @@
 
 use std::sync::PoisonError;
 
-use tidegate_core::group::GroupSpec;
+use tidegate_core::group::{GroupId, GroupSpec};
 use tidegate_core::units::{Span, Time};
 
 use super::{Service, SessionError, State};
 use crate::standing::{Standing, Told};
-use crate::store::records::{META_EPOCH, META_LINEAGE, META_LONGEST_TTL, put_json, put_number};
-use crate::store::{StoreError, Table};
+use crate::store::records::{META_EPOCH, META_LINEAGE, META_LONGEST_TTL, group_row, put_json, put_number};
+use crate::store::{Batch, StoreError, Table};
 
 /// Epochs above this are not believed without a signature. An epoch grows by one with each unclean start: one start a
 /// second takes 34,000 years. Whoever claims the highest leaves 2^62 for all that follow.
@@ -65,7 +65,7 @@ impl Service {
         }
         // One after the other, so that the second finds the first done.
         let _in_order = self.changes.lock().unwrap_or_else(PoisonError::into_inner);
-        let (news, lineage, longest_ttl) = {
+        let (news, lineage, longest_ttl, rows) = {
             let state = self.lock();
             let Some(news) = self.news(&state, seen) else { return Ok(()) };
             let mut lineage = state.lineage.clone();
@@ -73,14 +73,19 @@ impl Service {
                 lineage.hear(instance, epoch);
             }
             let longest_ttl = news.recover.map_or(Span(0), |(ttl, _)| ttl).max(state.longest_ttl);
-            (news, lineage, longest_ttl)
+            // Whoever starts after this one has to wait for these leases in every group.
+            let groups = state.catalog.iter().filter(|_| news.recover.is_some());
+            let rows = groups.map(|(id, definition)| group_row(id, definition, longest_ttl));
+            let rows: Result<Batch, StoreError> = rows.collect();
+            (news, lineage, longest_ttl, rows)
         };
-        let stored = put_json(Table::Meta, META_LINEAGE.to_vec(), &lineage).and_then(|row| {
-            self.commit(&[
-                row,
-                put_number(META_EPOCH, news.epoch),
-                put_number(META_LONGEST_TTL, longest_ttl.0),
-            ])
+        let row = put_json(Table::Meta, META_LINEAGE.to_vec(), &lineage);
+        let stored = row.and_then(|row| {
+            let mut batch = rows?;
+            batch.push(row);
+            batch.push(put_number(META_EPOCH, news.epoch));
+            batch.push(put_number(META_LONGEST_TTL, longest_ttl.0));
+            self.commit(&batch)
         });
         stored.map_err(|error| behind(seen, &error))?;
         let now = self.clock.now();
@@ -91,6 +96,10 @@ impl Service {
             let from = if from == From::Now { now } else { Time(0) };
             let until = from.after(self.longest_use(&state, ttl));
             state.engine.recover_until(until);
+            let groups: Vec<GroupId> = state.catalog.iter().map(|(id, _)| id).collect();
+            for id in groups.into_iter().chain([GroupId::ROOT]) {
+                state.longest.remember(id, longest_ttl, until.max(now));
+            }
         }
         state.set_back = state.set_back.or(news.recover.map(|_| news.epoch));
         self.metrics.epoch.set(i64::try_from(news.epoch).unwrap_or(i64::MAX));

@@ -103,7 +103,7 @@ pub struct Status {
     pub revision: u64,
     /// Time since start.
     pub uptime: Span,
-    /// Time left of the recovery.
+    /// Time until all groups have recovered.
     pub recovery: Span,
     /// RU/s of the server.
     pub capacity: Option<Rate>,
@@ -118,6 +118,14 @@ pub struct Status {
 }
 
 impl Service {
+    /// Time until a group has recovered from an unclean stop; zero when it does not recover.
+    pub fn recovery_of(&self, group: &str) -> Result<Span, AdminError> {
+        let name = GroupName::parse(group).in_field("group")?;
+        let state = self.lock();
+        let id = state.catalog.require(&name)?;
+        Ok(state.engine.group_recovering_until(id).since(self.clock.now()))
+    }
+
     /// Consumption of one group, or of all that consumed anything; and whether rows were left out.
     pub fn usage(&self, group: &str, per_client: bool) -> Result<(Vec<UsageRow>, bool), AdminError> {
         let one = parse_group(group)?;
@@ -241,7 +249,8 @@ impl Service {
         let mut warnings = Vec::new();
         if recovery.0 > 0 {
             warnings.push(format!(
-                "recovering from an unclean stop for {recovery}: nodes keep what they prove to hold"
+                "recovering from an unclean stop for up to {recovery}: nodes keep what they prove to hold, or their \
+                 fallback"
             ));
         }
         warnings.extend(state.set_back.map(|epoch| {
@@ -340,9 +349,15 @@ impl State {
         let definition = self.catalog.get(id)?;
         let limit = self.catalog.effective_limit(id)?;
         let nodes = i64::try_from(nodes).unwrap_or(i64::MAX);
+        // Parts that were told before the total was lowered count.
+        if let Some(total) = definition.fallback_total {
+            return Some(limit + total.max(self.engine.parts_out(id)));
+        }
         match definition.fallback {
             Fallback::Stop => Some(limit),
-            Fallback::Rate(each) => Some(limit + Rate(Ru(each.0).scale(nodes, 1).0)),
+            Fallback::Rate(each) | Fallback::Part(each, _) => {
+                Some(limit + Rate(Ru(each.0).scale(nodes, 1).0))
+            }
             Fallback::Unlimited => None,
         }
     }

@@ -187,6 +187,7 @@ const fn definition(table: Table) -> TableDefinition<'static, &'static [u8], &'s
         Table::Audit => "audit",
         Table::Watches => "watches",
         Table::Runaways => "runaways",
+        Table::Parts => "parts",
     })
 }
 

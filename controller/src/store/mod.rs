@@ -46,6 +46,8 @@ pub enum Table {
     Watches,
     /// Records of runaways, oldest first.
     Runaways,
+    /// (client, group) to the part of the group's fallback that the client may be using.
+    Parts,
 }
 
 /// One change of one table.

@@ -4,6 +4,8 @@
 //! audit entries, watches and runaways are JSON, readable with any tool and open to new fields. Consumption is a fixed
 //! layout: one version byte, then every counter as 8 big-endian bytes in the order of `Consumption::to_words`.
 
+use std::collections::BTreeMap;
+
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use tidegate_core::group::{ClientId, GroupId};
@@ -14,6 +16,7 @@ use tidegate_core::view::{SavedLease, Snapshot};
 use super::{StoreError, Table, Write};
 use crate::bindings::Principal;
 use crate::clients::Tombstone;
+use crate::definition::Definition;
 use crate::group_text::GroupText;
 use crate::name::GroupName;
 
@@ -56,6 +59,16 @@ pub struct StoredGroup {
     pub id: u32,
     /// Its definition.
     pub group: GroupText,
+    /// Longest lease, in microseconds, that may be out in it, or of groups that were below it and were removed; `None`
+    /// in rows of earlier versions.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub longest_ttl_us: Option<u64>,
+}
+
+/// The row of a group of which leases of up to `longest` may be out.
+pub fn group_row(id: GroupId, definition: &Definition, longest: Span) -> Result<Write, StoreError> {
+    let stored = StoredGroup { id: id.0, group: definition.text(), longest_ttl_us: Some(longest.0) };
+    put_json(Table::Groups, group_key(id), &stored)
 }
 
 /// A binding as it is stored.
@@ -74,7 +87,7 @@ pub struct SavedLeases {
     pools: Vec<(u32, i64)>,
     /// Group, client, sequence number, rate, cap, lump, microseconds left.
     leases: Vec<(u32, u64, u64, i64, i64, i64, u64)>,
-    /// Microseconds left of a recovery.
+    /// Microseconds left of the recovery that ends last.
     recovery_us: u64,
     /// The seal that was put beside the store.
     #[serde(default)]
@@ -82,6 +95,9 @@ pub struct SavedLeases {
     /// When the store was closed, in milliseconds since the Unix epoch.
     #[serde(default)]
     closed_unix_ms: u64,
+    /// Group, microseconds left of its recovery. Earlier versions had one for all groups.
+    #[serde(default)]
+    recoveries: Vec<(u32, u64)>,
 }
 
 /// Age at which the mark of a clean stop is no longer believed: the longest lease there can be. By then all it lists
@@ -115,7 +131,24 @@ impl SavedLeases {
 
     /// Time left of the lease that ends last.
     pub fn longest(&self) -> Span {
-        Span(self.leases.iter().map(|(.., left)| *left).max().unwrap_or_default())
+        let left = self.left().into_values().max().unwrap_or_default();
+        left.max(Span(self.recovery_us))
+    }
+
+    /// By group, the time that leases of before may be out.
+    pub fn left(&self) -> BTreeMap<GroupId, Span> {
+        let mut left: BTreeMap<GroupId, Span> = BTreeMap::new();
+        let leases = self.leases.iter().map(|(group, .., us)| (*group, *us));
+        for (group, us) in leases.chain(self.recoveries.iter().copied()) {
+            let longest = left.entry(GroupId(group)).or_default();
+            *longest = Span(us).max(*longest);
+        }
+        left
+    }
+
+    /// What is left of the recovery of all groups, as an earlier version stored it.
+    pub fn recovery_of_all(&self) -> Span {
+        Span(if self.recoveries.is_empty() { self.recovery_us } else { 0 })
     }
 }
 
@@ -126,9 +159,10 @@ impl From<&Snapshot> for SavedLeases {
         Self {
             pools: snapshot.pools.iter().map(|(group, tokens)| (group.0, tokens.0)).collect(),
             leases: snapshot.leases.iter().map(lease).collect(),
-            recovery_us: snapshot.recovery.0,
             seal: String::new(),
             closed_unix_ms: 0,
+            recovery_us: snapshot.recoveries.iter().map(|(_, left)| left.0).max().unwrap_or_default(),
+            recoveries: snapshot.recoveries.iter().map(|(group, left)| (group.0, left.0)).collect(),
         }
     }
 }
@@ -147,7 +181,7 @@ impl From<SavedLeases> for Snapshot {
         Self {
             pools: saved.pools.into_iter().map(|(group, tokens)| (GroupId(group), Ru(tokens))).collect(),
             leases: saved.leases.into_iter().map(lease).collect(),
-            recovery: Span(saved.recovery_us),
+            recoveries: saved.recoveries.into_iter().map(|(group, us)| (GroupId(group), Span(us))).collect(),
         }
     }
 }

@@ -3,6 +3,8 @@
 #[cfg(test)]
 mod admin;
 #[cfg(test)]
+mod chains;
+#[cfg(test)]
 mod copies;
 #[cfg(test)]
 mod damage;

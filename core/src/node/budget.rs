@@ -4,6 +4,7 @@
 //! back stay counted against the cap until the controller has answered, because the message may still be on its
 //! way: at every instant what the node can spend plus what it has returned is within what the ledger counts.
 
+use super::NodeConfig;
 use crate::decide::LOCAL_CAP;
 use crate::exchange::{Held, LeaseTerms};
 use crate::group::Fallback;
@@ -19,13 +20,13 @@ pub enum LeaseState {
     Leased,
     /// A lease without a rate: metered, not throttled.
     Unlimited,
-    /// The lease ended; the fallback applies.
+    /// There is no lease: the fallback applies.
     Expired,
     /// Given up after a long silence; asked for again at the next operation.
     Idle,
     /// The controller does not know the group.
     Unknown,
-    /// The controller recovers and did not renew.
+    /// The controller recovers, and there is neither lease nor fallback.
     Recovering,
     /// Released for good.
     Closed,
@@ -80,6 +81,8 @@ pub(crate) struct Budget {
     /// An idle group is in use again and has asked for a lease: without an answer until then the fallback applies.
     answer_by: Option<Time>,
     fallback: Fallback,
+    /// A part of the group's fallback is used until then.
+    fallback_until: Time,
     drift_ppm: u32,
 }
 
@@ -88,9 +91,17 @@ impl Budget {
         Self { last: now, drift_ppm, ..Self::default() }
     }
 
+    /// That of a group of which nothing was heard: who has a fallback for that waits no longer than for an answer.
+    pub(crate) fn unheard(now: Time, config: &NodeConfig) -> Self {
+        let fallback = config.fallback;
+        let answer_by = (fallback != Fallback::Stop).then(|| now.after(config.reply_timeout));
+        Self { fallback, answer_by, ..Self::new(now, config.drift_ppm) }
+    }
+
     /// That of a group which gave its lease up.
-    pub(crate) fn idle(now: Time, drift_ppm: u32, fallback: Fallback) -> Self {
-        Self { state: LeaseState::Idle, fallback, ..Self::new(now, drift_ppm) }
+    pub(crate) fn idle(now: Time, drift_ppm: u32, fallback: (Fallback, Time)) -> Self {
+        let (fallback, fallback_until) = fallback;
+        Self { state: LeaseState::Idle, fallback, fallback_until, ..Self::new(now, drift_ppm) }
     }
 
     /// Neither tokens nor debt, and nothing to wait for.
@@ -104,9 +115,22 @@ impl Budget {
         self.answer_by.get_or_insert(answer_by);
     }
 
-    /// What applies when there is no lease.
-    pub(crate) fn fallback(&self) -> Fallback {
-        self.fallback
+    /// What applies when there is no lease, and how long a part of the group's does.
+    pub(crate) fn fallback(&self) -> (Fallback, Time) {
+        (self.fallback, self.fallback_until)
+    }
+
+    /// As told in the answer to a renewal that was sent at `asked`.
+    fn fall_back_to(&mut self, asked: Time, fallback: Fallback) {
+        self.fallback = fallback;
+        if let (LeaseState::Expired, Some(rate)) = (self.state, fallback.rate()) {
+            (self.cap, self.ledger_cap) = (rate.over(FALLBACK_CAP), rate.over(FALLBACK_CAP));
+            self.tokens = self.tokens.min(self.cap);
+        }
+        self.fallback_until = match fallback {
+            Fallback::Part(_, lasts) => asked.after(lasts),
+            _ => Time(0),
+        };
     }
 
     pub(crate) fn state(&self) -> LeaseState {
@@ -171,7 +195,7 @@ impl Budget {
         match (self.state, self.fallback) {
             // A clock that runs fast must not make more than the ledger leased.
             (LeaseState::Leased, _) => self.rate.scale(MICRO - i64::from(self.drift_ppm), MICRO),
-            (LeaseState::Expired, Fallback::Rate(rate)) => rate,
+            (LeaseState::Expired, fallback) => fallback.rate().unwrap_or_default(),
             _ => Rate::ZERO,
         }
     }
@@ -179,16 +203,22 @@ impl Budget {
     /// Brings tokens up to `now`; ends the lease when it is past.
     pub(crate) fn advance(&mut self, now: Time) {
         let now = now.max(self.last);
-        if let Some(end) = self.changes_at().filter(|end| now >= *end) {
+        while let Some(end) = self.changes_at().filter(|end| now >= *end) {
             self.earn(end);
+            if self.state == LeaseState::Expired {
+                self.fallback = Fallback::Stop;
+            }
             self.fall_back();
         }
         self.earn(now);
     }
 
-    /// When the fallback begins to apply, if nothing is heard until then.
+    /// When the fallback begins to apply, or a part of the group's does not apply any more, if nothing is heard until then.
     pub(crate) fn changes_at(&self) -> Option<Time> {
-        self.expires().or(self.answer_by)
+        match (self.state, self.fallback) {
+            (LeaseState::Expired, Fallback::Part(..)) => Some(self.fallback_until),
+            _ => self.expires().or(self.answer_by),
+        }
     }
 
     fn fall_back(&mut self) {
@@ -197,7 +227,7 @@ impl Budget {
         (self.running, self.told, self.refunded) = Default::default();
         (self.rate, self.cap, self.ledger_cap) = (Rate::ZERO, Ru::ZERO, Ru::ZERO);
         (self.state, self.answer_by) = (LeaseState::Expired, None);
-        if let Fallback::Rate(rate) = self.fallback {
+        if let Some(rate) = self.fallback.rate() {
             (self.cap, self.ledger_cap) = (rate.over(FALLBACK_CAP), rate.over(FALLBACK_CAP));
         }
     }
@@ -226,14 +256,20 @@ impl Budget {
         if self.is_free() {
             return true;
         }
-        self.spends() && self.debt == Ru::ZERO && self.available() >= cost
+        self.spends() && self.debt == Ru::ZERO && self.available() >= self.needed(cost)
+    }
+
+    /// What must be in hand for an operation to start. Nobody leases lumps at the fallback rate, so that an operation
+    /// larger than the bucket starts when that is full, and owes the rest.
+    fn needed(&self, cost: Ru) -> Ru {
+        if self.state == LeaseState::Expired { cost.min(self.cap().max(Ru(1))) } else { cost }
     }
 
     /// Operations take tokens, and tokens come.
-    fn spends(&self) -> bool {
+    pub(crate) fn spends(&self) -> bool {
         match self.state {
             LeaseState::Leased => true,
-            LeaseState::Expired => matches!(self.fallback, Fallback::Rate(_)),
+            LeaseState::Expired => self.fallback.rate().is_some(),
             _ => false,
         }
     }
@@ -351,18 +387,21 @@ impl Budget {
 
     /// When an operation will be covered without any message; `None` when it takes one.
     pub(crate) fn covered_at(&self, cost: Ru) -> Option<Time> {
+        let cost = self.needed(cost);
         if !self.spends() || self.never_covers(cost) {
             return None;
         }
         let missing = (cost + self.debt - self.tokens - self.lump).or_zero();
         let at = self.last.after(self.income().time_for(missing)?);
-        (self.state != LeaseState::Leased || at < self.expires).then_some(at)
+        self.changes_at().is_none_or(|end| at < end).then_some(at)
     }
 
     /// Takes out what is to be returned: all that is set aside, the tokens above `keep`, and the lump if asked.
+    /// Tokens of the fallback are nobody else's.
     pub(crate) fn give_back(&mut self, keep: Ru, lump_too: bool) -> Returned {
         self.assert_gathered();
-        let surplus = (self.tokens - keep.or_zero()).or_zero();
+        let own = self.state == LeaseState::Expired;
+        let surplus = if own { Ru::ZERO } else { (self.tokens - keep.or_zero()).or_zero() };
         self.tokens -= surplus;
         // A bucket deeper than others becomes as they are, so that the pool has room for what it gives back.
         let deeper = (self.cap - self.rate.over(LOCAL_CAP)).or_zero().min(surplus);
@@ -389,7 +428,7 @@ impl Budget {
     /// Gives everything up.
     pub(crate) fn abandon(&mut self, state: LeaseState) -> Returned {
         let returned = self.give_back(Ru::ZERO, true);
-        (self.rate, self.cap) = (Rate::ZERO, Ru::ZERO);
+        (self.rate, self.cap, self.tokens) = (Rate::ZERO, Ru::ZERO, Ru::ZERO);
         (self.running, self.told) = (Ru::ZERO, Ru::ZERO);
         (self.state, self.answer_by) = (state, None);
         returned
@@ -399,6 +438,10 @@ impl Budget {
     pub(crate) fn lease(&mut self, now: Time, asked: Time, terms: &LeaseTerms) {
         self.advance(now);
         self.assert_gathered();
+        if self.state == LeaseState::Expired && asked.after(terms.ttl) <= now {
+            // Over before it came. What the fallback has gathered stays.
+            return self.fall_back_to(asked, terms.fallback);
+        }
         if self.state != LeaseState::Leased {
             (self.tokens, self.lump, self.set_aside, self.cap) = Default::default();
             (self.ledger_lump, self.running, self.told, self.refunded) = Default::default();
@@ -409,7 +452,7 @@ impl Budget {
         self.in_flight = Ru::ZERO;
         self.cap = terms.cap;
         self.expires = asked.after(terms.ttl);
-        self.fallback = terms.fallback;
+        self.fall_back_to(asked, terms.fallback);
         self.set_excess_aside();
         let _full = self.add(terms.fill);
         let paid = terms.lump.min(self.debt);
@@ -449,9 +492,26 @@ impl Budget {
     pub(crate) fn unlimited(&mut self, now: Time, asked: Time, ttl: Span, fallback: Fallback) {
         self.advance(now);
         let (debt, last, drift_ppm) = (Ru::ZERO, self.last, self.drift_ppm);
-        *self = Self { debt, last, drift_ppm, expires: asked.after(ttl), fallback, ..Self::default() };
+        *self = Self { debt, last, drift_ppm, expires: asked.after(ttl), ..Self::default() };
+        self.fall_back_to(asked, fallback);
         self.state = LeaseState::Unlimited;
         self.advance(now);
+    }
+
+    /// The controller recovers and leases nothing: a lease in hand is spent until it ends, unless the fallback is worth
+    /// more.
+    pub(crate) fn recover(&mut self, now: Time, asked: Time, fallback: Option<Fallback>) {
+        self.advance(now);
+        if let Some(fallback) = fallback {
+            self.fall_back_to(asked, fallback);
+        }
+        match (self.state, self.fallback) {
+            (LeaseState::Leased, fallback) if !fallback.outweighs(self.rate) => {}
+            (LeaseState::Unlimited, _) => {}
+            (LeaseState::Expired, fallback) if fallback.rate().is_some() => {}
+            (_, Fallback::Stop) => self.stop(now, LeaseState::Recovering),
+            _ => self.fall_back(),
+        }
     }
 
     /// Nothing may be spent for this reason.

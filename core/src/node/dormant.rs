@@ -6,7 +6,7 @@ use super::renewal::Renewal;
 use super::{NodeConfig, NodeGroup};
 use crate::demand::Demand;
 use crate::group::Fallback;
-use crate::units::{Rate, Ru, Time};
+use crate::units::{Rate, Ru, Span, Time};
 use crate::usage::Consumption;
 use crate::waiters::Waiters;
 
@@ -15,8 +15,8 @@ use crate::waiters::Waiters;
 pub struct Dormant {
     /// Cumulative: a total that began again would be counted again.
     pub consumption: Consumption,
-    /// What applies until the next lease.
-    fallback: Fallback,
+    /// What applies until the next lease, and how long a part of the group's does.
+    fallback: (Fallback, Time),
     worst_debt: Ru,
     /// Newest renewal sent and newest one answered.
     asked_seq: u64,
@@ -27,18 +27,21 @@ pub struct Dormant {
 
 impl Dormant {
     /// Number of words.
-    pub const WORDS: usize = Consumption::WORDS + 6;
+    pub const WORDS: usize = Consumption::WORDS + 8;
 
     /// As numbers, most of which are small or zero.
     pub fn to_words(&self) -> [u64; Self::WORDS] {
-        let (kind, rate) = match self.fallback {
-            Fallback::Stop => (0, Rate::ZERO),
-            Fallback::Unlimited => (1, Rate::ZERO),
-            Fallback::Rate(rate) => (2, rate),
+        let (kind, rate, lasts) = match self.fallback.0 {
+            Fallback::Stop => (0, Rate::ZERO, Span(0)),
+            Fallback::Unlimited => (1, Rate::ZERO, Span(0)),
+            Fallback::Rate(rate) => (2, rate, Span(0)),
+            Fallback::Part(rate, lasts) => (3, rate, lasts),
         };
         let own = [
             kind,
             rate.0.cast_unsigned(),
+            lasts.0,
+            self.fallback.1.0,
             self.worst_debt.0.cast_unsigned(),
             self.asked_seq,
             self.acked_seq,
@@ -52,16 +55,18 @@ impl Dormant {
 
     /// From such numbers.
     pub fn from_words(words: [u64; Self::WORDS]) -> Self {
-        let [kind, rate, worst_debt, asked_seq, acked_seq, next_waiter, consumption @ ..] = words;
+        let [kind, rate, lasts, until, worst_debt, asked_seq, acked_seq, next_waiter, consumption @ ..] =
+            words;
         let fallback = match kind {
             1 => Fallback::Unlimited,
             2 => Fallback::Rate(Rate(rate.cast_signed())),
+            3 => Fallback::Part(Rate(rate.cast_signed()), Span(lasts)),
             _ => Fallback::Stop,
         };
         Self {
             // Never out of range: `to_words` wrote it.
             consumption: Consumption::from_words(consumption).unwrap_or_default(),
-            fallback,
+            fallback: (fallback, Time(until)),
             worst_debt: Ru(worst_debt.cast_signed()),
             asked_seq,
             acked_seq,

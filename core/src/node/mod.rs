@@ -17,6 +17,7 @@ pub use patience::RoundTrip;
 pub use renewal::Heard;
 
 use crate::demand::Demand;
+use crate::group::Fallback;
 use crate::units::{Rate, Ru, Span, Time};
 use crate::usage::Consumption;
 pub use crate::waiters::WaiterId;
@@ -38,6 +39,8 @@ pub struct NodeConfig {
     pub longest_wait: Span,
     /// A group without operations for this long gives its lease up.
     pub idle_after: Span,
+    /// What may be admitted before the controller has said a word about a group.
+    pub fallback: Fallback,
 }
 
 impl Default for NodeConfig {
@@ -48,6 +51,7 @@ impl Default for NodeConfig {
             reply_timeout: Span::secs(1),
             longest_wait: Span::secs(60),
             idle_after: Span::secs(60),
+            fallback: Fallback::Stop,
         }
     }
 }
@@ -133,7 +137,7 @@ impl NodeGroup {
     pub fn new(now: Time, config: NodeConfig) -> Self {
         Self {
             config,
-            budget: Budget::new(now, config.drift_ppm),
+            budget: Budget::unheard(now, &config),
             waiters: Waiters::default(),
             demand: Demand::default(),
             renewal: Renewal::new(now),
@@ -225,6 +229,7 @@ impl NodeGroup {
         self.budget.admit(cost);
         if self.budget.available() < self.budget.cap().scale(1, 8) {
             self.renewal.press();
+            self.worst_debt = self.worst_debt.max(self.budget.debt());
         }
         debug_assert!(self.budget.expires().is_none_or(|end| now < end), "I4: spent past the lease");
     }
@@ -290,7 +295,9 @@ impl NodeGroup {
         match self.budget.state() {
             LeaseState::Unknown => Some(Refusal::UnknownGroup),
             LeaseState::Closed => Some(Refusal::Unavailable { retry_after: Span::secs(1) }),
-            LeaseState::Leased if cost > self.max_fit => Some(Refusal::NeverFits { max: self.max_fit }),
+            LeaseState::Leased | LeaseState::Expired if cost > self.max_fit && self.budget.spends() => {
+                Some(Refusal::NeverFits { max: self.max_fit })
+            }
             _ => None,
         }
     }

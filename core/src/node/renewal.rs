@@ -297,9 +297,12 @@ impl NodeGroup {
                 self.budget.stop(now, LeaseState::Unknown);
                 self.renewal.ask_again_at = now.after(self.renewal.renew_after);
             }
-            Grant::Recovering { ask_again } => {
-                self.budget.stop(now, LeaseState::Recovering);
+            Grant::Recovering { ask_again, fallback } => {
+                self.budget.recover(now, asked, *fallback);
                 self.renewal.ask_again_at = now.after(*ask_again);
+                // Leases of before may have been renewed seldom: the next one is to be had when recovery is over.
+                let soon = (*ask_again).max(MIN_INTERVAL);
+                self.renewal.renew_after = self.renewal.renew_after.min(soon);
             }
         }
         Heard::Applied

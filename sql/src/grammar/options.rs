@@ -12,7 +12,7 @@ use crate::duration::parse_duration;
 use crate::error::SqlError;
 
 /// Options and the fields of the admin API they set. The first three are TiDB's, as is QUERY_LIMIT.
-const OPTIONS: [(&str, &str); 14] = [
+const OPTIONS: [(&str, &str); 15] = [
     ("RU_PER_SEC", "ru_per_sec"),
     ("PRIORITY", "priority"),
     ("BURSTABLE", "burstable"),
@@ -24,6 +24,7 @@ const OPTIONS: [(&str, &str); 14] = [
     ("TTL", "ttl_us"),
     ("RENEW", "renew_us"),
     ("FALLBACK", "fallback"),
+    ("FALLBACK_TOTAL", "fallback_total"),
     ("MAX_DEBT", "max_debt"),
     ("MAX_WAIT", "max_wait_us"),
     ("COMMENT", "comment"),
@@ -99,6 +100,7 @@ fn value(cursor: &mut Cursor<'_>, field: &str, group: &mut v1::Group) -> Result<
         "weight" => group.weight = cursor.integer("a whole number from 1 to 10000, or DEFAULT")?,
         "burst" => group.burst = amount(cursor, "a number of RU, or DEFAULT")?,
         "burst_ru_per_sec" => group.burst_ru_per_sec = amount(cursor, "a number of RU/s, or DEFAULT")?,
+        "fallback_total" => group.fallback_total = amount(cursor, "a number of RU/s, or DEFAULT")?,
         "max_debt" => group.max_debt = amount(cursor, "a number of RU, or DEFAULT")?,
         "ttl_us" => group.ttl_us = period(cursor)?,
         "renew_us" => group.renew_us = period(cursor)?,

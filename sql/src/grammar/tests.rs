@@ -60,7 +60,7 @@ fn groups_are_created_altered_and_dropped() {
 #[test]
 fn every_option_is_read() {
     let (group, fields) = altered(
-        "PARENT=top WEIGHT=3 BURST=.5, BURST_RU_PER_SEC=900, TTL='4s' RENEW=\"1.5s\" FALLBACK STOP MAX_DEBT=0 MAX_WAIT '3s' \
+        "PARENT=top WEIGHT=3 BURST=.5, BURST_RU_PER_SEC=900, TTL='4s' RENEW=\"1.5s\" FALLBACK STOP FALLBACK_TOTAL=40 MAX_DEBT=0 MAX_WAIT '3s' \
          COMMENT='it''s \\\\ free' BURSTABLE=MODERATED",
     );
     let expected = v1::Group {
@@ -71,6 +71,7 @@ fn every_option_is_read() {
         ttl_us: 4_000_000,
         renew_us: 1_500_000,
         fallback: "stop".into(),
+        fallback_total: "40".into(),
         max_debt: "0".into(),
         max_wait_us: 3_000_000,
         comment: "it's \\ free".into(),
@@ -79,7 +80,7 @@ fn every_option_is_read() {
         ..v1::Group::default()
     };
     assert_eq!(group, expected);
-    assert_eq!(fields.len(), 11);
+    assert_eq!(fields.len(), 12);
     for (text, burstable) in [
         ("", "moderated"),
         ("=TRUE", "moderated"),

@@ -41,7 +41,7 @@ impl<G: Iterator<Item = GroupText>> Stock<G> {
         let mut batch = Vec::with_capacity(ROWS);
         let mut next = FIRST;
         for group in self.groups {
-            let stored = StoredGroup { id: next, group };
+            let stored = StoredGroup { id: next, group, longest_ttl_us: None };
             batch.push(put_json(Table::Groups, group_key(GroupId(next)), &stored).map_err(write())?);
             next += 1;
             if batch.len() == ROWS {

@@ -183,6 +183,7 @@ impl Setting {
                 reply_timeout: Span::millis(500),
                 longest_wait: Span::millis(500),
                 idle_after: Span::secs(1),
+                ..NodeConfig::default()
             },
             drifts: [0; NODES],
             bounds: Bounds { ticks: 4, operations: 3, delays: 1, in_flight: 1, ..Bounds::default() },

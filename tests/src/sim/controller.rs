@@ -135,18 +135,6 @@ impl Controller {
         done.map(drop).map_err(|error| error.to_string())
     }
 
-    /// Gives the default group, which nothing here uses, the shortest lease there is, and starts anew in order. With
-    /// its five seconds every recovery would be longer than the groups of a plan need.
-    pub(super) fn shorten_recovery(&mut self) -> Result<(), String> {
-        let name = GroupName::default_group();
-        let short =
-            GroupText { name: name.to_string(), ttl_us: 500_000, renew_us: 250_000, ..GroupText::default() };
-        let mask = ["ttl_us", "renew_us"].map(str::to_owned);
-        let altered = self.service()?.alter_group(&actor(), &short, &mask, 0);
-        altered.map_err(|error| error.to_string())?;
-        self.stop().and_then(|()| self.start()).map_err(|error| error.to_string())
-    }
-
     /// Removes a group that nothing depends on.
     pub(super) fn remove_group(&self, id: GroupId) -> Result<(), String> {
         let removed = self.service()?.delete_group(&actor(), &name(id), "", 0, false);
@@ -208,9 +196,10 @@ impl Controller {
         self.fence.unwrap_or_default()
     }
 
-    /// Whether nodes get no more than they prove to hold.
-    pub(super) fn is_recovering(&self) -> bool {
-        self.service.as_ref().is_some_and(|service| service.status().recovery > Span(0))
+    /// Whether nodes get no more of a group than they prove to hold.
+    pub(super) fn is_recovering(&self, id: GroupId) -> bool {
+        let left = self.service.as_ref().and_then(|service| service.recovery_of(&name(id)).ok());
+        left.is_some_and(|left| left > Span(0))
     }
 
     /// What is to be pushed to nodes.
@@ -304,6 +293,7 @@ pub(super) fn text(id: GroupId, spec: &GroupSpec) -> GroupText {
         ttl: spec.ttl,
         renew_every: spec.renew_every.min(Span(spec.ttl.0 / 2)),
         fallback: spec.fallback,
+        fallback_total: spec.fallback_total,
         max_debt: spec.max_debt,
         comment: Box::default(),
         revision: 0,

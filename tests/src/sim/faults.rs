@@ -8,14 +8,6 @@ use super::random::Random;
 use super::world::{Event, World};
 
 impl World {
-    /// Lets the controller recover as long as the groups of the world need, and no longer.
-    ///
-    /// # Errors
-    /// What the controller says.
-    pub fn shorten_recovery(&mut self) -> Result<(), String> {
-        self.controller.shorten_recovery()
-    }
-
     /// How much faster than true time the clock of each node runs, in millionths.
     pub fn set_drifts(&mut self, drifts_ppm: &[i64]) {
         for (node, drift_ppm) in self.nodes.iter_mut().zip(drifts_ppm) {

@@ -3,8 +3,10 @@
 //! Written from the specification, not from the node's budget. A bucket fills at the leased rate on the node's own
 //! clock, less what that clock may be fast, up to its depth; lumps lie beside it and are spent first. Tokens given back
 //! count against the depth until the renewal that carried them, or a later one, is answered. A lease runs from the
-//! moment its renewal was sent, and past its end there is the fallback and nothing else. What the node lowers on its
-//! own is seen at its next renewal, so a node may hold less than this. Amounts are in millionths of a micro-RU.
+//! moment its renewal was sent, and past its end there is the fallback and nothing else. At that rate an operation larger
+//! than the bucket starts when it is full. A controller that recovers leaves a node what it has, lease or fallback. What
+//! the node lowers on its own is seen at its next renewal, so a node may hold less than this. Amounts are in millionths
+//! of a micro-RU.
 
 use std::collections::BTreeMap;
 
@@ -47,6 +49,8 @@ pub(super) struct Holding {
     counted_lump: i128,
     debt: i128,
     fallback: Fallback,
+    /// A part of the group's fallback lasts until then.
+    fallback_until: Time,
     last: Time,
     /// The newest renewal, when it was sent, and whether the node gave the lease up in it.
     asked: Option<(u64, Time, bool)>,
@@ -118,7 +122,7 @@ impl World {
 impl Holding {
     /// Of a group that was never granted anything.
     pub(super) fn new(now: Time, drift_ppm: u32) -> Self {
-        Self { last: now, drift_ppm, ..Self::default() }
+        Self { last: now, fallback_until: Time(u64::MAX), drift_ppm, ..Self::default() }
     }
 
     /// An operation was admitted with this estimate.
@@ -132,10 +136,11 @@ impl Holding {
         }
         let spends = match self.right {
             Right::Leased(_) => true,
-            Right::Past => matches!(self.fallback, Fallback::Rate(_)),
+            Right::Past => self.fallback.rate().is_some(),
             Right::None | Right::Free(_) => false,
         };
-        if !spends || self.debt > ROUNDING || self.available() + ROUNDING < fine(cost) {
+        let needed = if self.right == Right::Past { fine(cost).min(self.cap) } else { fine(cost) };
+        if !spends || self.debt > ROUNDING || self.available() + ROUNDING < needed {
             return Err(format!("I4: {cost} was admitted out of {self:?}"));
         }
         self.spend(fine(cost));
@@ -148,6 +153,13 @@ impl Holding {
             Right::Leased(end) if end > now => self.rate,
             _ => Rate::ZERO,
         }
+    }
+
+    /// The rate and the bucket of the fallback, where there is nothing else.
+    pub(super) fn falls_back(&mut self, now: Time) -> Option<(Rate, Ru)> {
+        self.advance(now);
+        let rate = self.fallback.rate().filter(|rate| self.right == Right::Past && *rate > Rate::ZERO)?;
+        Some((rate, rate.over(FALLBACK_BURST)))
     }
 
     /// The operation cost so much in the end.
@@ -220,9 +232,16 @@ impl Holding {
             Grant::Leased(terms) => self.leased(sent, terms),
             Grant::Unlimited { ttl, fallback, .. } => {
                 self.clear(Right::Free(sent.after(*ttl)), *fallback);
+                self.fall_back_to(sent, *fallback);
                 self.debt = 0;
             }
-            Grant::UnknownGroup | Grant::Recovering { .. } => self.clear(Right::None, Fallback::Stop),
+            Grant::UnknownGroup => self.clear(Right::None, Fallback::Stop),
+            Grant::Recovering { fallback, .. } => {
+                if let Some(fallback) = fallback {
+                    self.fall_back_to(sent, *fallback);
+                }
+                self.recover();
+            }
         }
         self.advance(now);
         Ok(())
@@ -250,11 +269,40 @@ impl Holding {
         Ok(())
     }
 
+    /// What applies without a lease, as the answer to a renewal that was sent then tells.
+    fn fall_back_to(&mut self, sent: Time, fallback: Fallback) {
+        self.fallback = fallback;
+        self.fallback_until = match fallback {
+            Fallback::Part(_, lasts) => sent.after(lasts),
+            _ => Time(u64::MAX),
+        };
+        if let (Right::Past, Some(rate)) = (self.right, fallback.rate()) {
+            self.cap = fine(rate.over(FALLBACK_BURST));
+            self.counted_cap = self.cap;
+            self.tokens = self.tokens.min(self.cap);
+        }
+    }
+
+    fn recover(&mut self) {
+        match (self.right, self.fallback, self.fallback.rate()) {
+            (Right::Leased(_), Fallback::Stop, _) | (Right::Free(_), ..) => {}
+            (Right::Leased(_), _, Some(rate)) if rate <= self.rate => {}
+            (Right::Past, _, Some(_)) => {}
+            (_, Fallback::Stop, _) => self.clear(Right::None, Fallback::Stop),
+            _ => self.fall_back(),
+        }
+    }
+
     fn leased(&mut self, sent: Time, terms: &LeaseTerms) {
+        if self.right == Right::Past && sent.after(terms.ttl) <= self.last {
+            // Over before it came.
+            return self.fall_back_to(sent, terms.fallback);
+        }
         if !matches!(self.right, Right::Leased(_)) {
             self.clear(Right::None, terms.fallback);
         }
-        (self.right, self.fallback) = (Right::Leased(sent.after(terms.ttl)), terms.fallback);
+        self.right = Right::Leased(sent.after(terms.ttl));
+        self.fall_back_to(sent, terms.fallback);
         self.counted_cap = fine(terms.cap).max(self.cap);
         (self.rate, self.cap, self.in_flight) = (terms.rate, fine(terms.cap), 0);
         let excess = (self.tokens - self.room()).max(0);
@@ -275,13 +323,17 @@ impl Holding {
             self.earn(end);
             self.fall_back();
         }
+        if self.right == Right::Past && self.fallback_until <= now {
+            self.earn(self.fallback_until);
+            self.clear(Right::Past, Fallback::Stop);
+        }
         self.earn(now);
     }
 
     fn earn(&mut self, until: Time) {
         let (rate, share) = match (self.right, self.fallback) {
             (Right::Leased(_), _) => (self.rate, MICRO - i64::from(self.drift_ppm)),
-            (Right::Past, Fallback::Rate(rate)) => (rate, MICRO),
+            (Right::Past, fallback) => (fallback.rate().unwrap_or_default(), MICRO),
             _ => (Rate::ZERO, MICRO),
         };
         let income = i128::from(rate.0) * i128::from(share) * i128::from(until.since(self.last).0);
@@ -291,7 +343,7 @@ impl Holding {
 
     fn fall_back(&mut self) {
         self.clear(Right::Past, self.fallback);
-        if let Fallback::Rate(rate) = self.fallback {
+        if let Some(rate) = self.fallback.rate() {
             self.cap = fine(rate.over(FALLBACK_BURST));
             self.counted_cap = self.cap;
         }
@@ -299,9 +351,19 @@ impl Holding {
 
     /// Nothing is left but debt.
     fn clear(&mut self, right: Right, fallback: Fallback) {
-        let Self { debt, last, asked, drift_ppm, .. } = *self;
+        let Self { fallback_until, debt, last, asked, drift_ppm, .. } = *self;
         let earlier = std::mem::take(&mut self.earlier);
-        *self = Self { right, fallback, debt, last, asked, earlier, drift_ppm, ..Self::default() };
+        *self = Self {
+            right,
+            fallback,
+            fallback_until,
+            debt,
+            last,
+            asked,
+            earlier,
+            drift_ppm,
+            ..Self::default()
+        };
     }
 
     fn is_free(&self) -> bool {

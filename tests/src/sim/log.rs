@@ -27,6 +27,19 @@ impl Entry {
     }
 }
 
+/// The least that was admitted to some loads in any whole second from `from` to `until`.
+pub(super) fn floor(log: &Log, counts: impl Fn(usize) -> bool, from: Time, until: Time) -> Ru {
+    let seconds = usize::try_from(until.since(from).0 / 1_000_000).unwrap_or_default();
+    let mut admitted = vec![Ru::ZERO; seconds];
+    for entry in log.admitted.iter().filter(|entry| counts(entry.load) && entry.at >= from) {
+        let second = usize::try_from(entry.at.since(from).0 / 1_000_000).unwrap_or(usize::MAX);
+        if let Some(sum) = admitted.get_mut(second) {
+            *sum += entry.cost;
+        }
+    }
+    admitted.into_iter().min().unwrap_or_default()
+}
+
 /// All operations of a run. One that still waits at the end is only in `arrived`.
 #[derive(Clone, Debug, Default)]
 pub struct Log {

@@ -9,6 +9,7 @@ mod definitions;
 pub mod disk;
 mod faults;
 mod holding;
+mod hunger;
 mod lies;
 mod lifecycle;
 pub mod load;

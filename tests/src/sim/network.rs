@@ -1,5 +1,6 @@
 //! The network between nodes and controller, and what each side does with a message.
 
+use std::collections::BTreeSet;
 use std::fmt::Write as _;
 
 use tidegate_controller::service::{Answer, EntryIn, RenewIn, Renewed, Seen, Sent};
@@ -200,7 +201,8 @@ impl World {
         let old = self.nodes.get(node).is_some_and(|state| connection <= state.old_connection);
         let controller = if old { self.old.as_mut() } else { Some(&mut self.controller) };
         let Some(controller) = controller else { return false };
-        let recovering = controller.is_recovering();
+        let recovering: BTreeSet<GroupId> =
+            asked.iter().copied().filter(|id| controller.is_recovering(*id)).collect();
         let renewed = match controller.renew(node, incarnation, connection, (&seen, request)) {
             Ok(Some(renewed)) => renewed,
             Ok(None) => return false,
@@ -213,6 +215,7 @@ impl World {
             self.note(|| format!("n{node} gets   {} {}", entry.group, show_answer(&entry.answer)));
             if let (Some(group), Answer::Grant(Grant::Leased(terms), _)) =
                 (group(&entry.group), &entry.answer)
+                && let recovering = recovering.contains(&group)
                 && let Err(broken) = self.witness.granted((node, incarnation, group), terms.rate, recovering)
             {
                 self.violate(broken);
@@ -340,6 +343,6 @@ fn show_grant(grant: &Grant) -> String {
         ),
         Grant::Unlimited { .. } => "unlimited".to_owned(),
         Grant::UnknownGroup => "unknown group".to_owned(),
-        Grant::Recovering { ask_again } => format!("recovering, again after {ask_again}"),
+        Grant::Recovering { ask_again, .. } => format!("recovering, again after {ask_again}"),
     }
 }

@@ -2,11 +2,11 @@
 
 use tidegate_core::group::GroupId;
 use tidegate_core::node::{Acquired, Dormant, NodeGroup, WaiterId};
-use tidegate_core::units::{Ru, Span};
+use tidegate_core::units::{Ru, Span, Time};
 use tidegate_core::usage::{Consumption, RuParts};
 
 use super::load::{Arrival, Load, Pattern};
-use super::log::Entry;
+use super::log::{Entry, floor};
 use super::settling::Fate;
 use super::world::{Event, Operation, World};
 
@@ -77,6 +77,7 @@ impl World {
     fn spent(&mut self, node: usize, operation: Operation) {
         let now = self.clock(node);
         self.judge_holding(node, operation.group, |holding| holding.admit(now, operation.cost));
+        self.fed(node, operation.group);
     }
 
     fn admitted(&mut self, node: usize, operation: Operation) {
@@ -170,6 +171,12 @@ impl World {
         self.next_of_closed(node, operation, Span(10_000));
     }
 
+    /// The least that a group's loads were admitted in any second since `from`, when recording began.
+    pub(super) fn floor(&self, id: GroupId, from: Time) -> Option<Ru> {
+        let of_group = |load: usize| self.loads.get(load).is_some_and(|load| load.group == id);
+        Some(floor(self.log.as_ref()?, of_group, from, self.now))
+    }
+
     /// The worker of a closed load has its next operation after a pause.
     pub(super) fn next_of_closed(&mut self, node: usize, operation: Operation, pause: Span) {
         let closed = |load: &Load| matches!(load.pattern, Pattern::Closed(_));
@@ -204,6 +211,7 @@ impl World {
                 if admitted { self.admitted(node, operation) } else { self.refused(node, operation) }
             }
         }
+        self.judge_hunger(node);
         self.renew(node);
         let Some(state) = self.nodes.get_mut(node) else {
             return;

@@ -15,6 +15,13 @@ use super::cap::{Capped, Limits};
 use super::measure::Bound;
 use super::world::World;
 
+/// The highest fallbacks that a group ever had: of each node, and of all together.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Fallbacks {
+    each: Rate,
+    total: Rate,
+}
+
 impl World {
     /// Nodes that are cut off may run groups at their fallback rates; without this none is expected to.
     pub fn allow_fallbacks(&mut self) {
@@ -112,26 +119,31 @@ impl World {
         if !self.fallbacks_count {
             return;
         }
-        let rate = match spec.fallback {
+        let each = match spec.fallback {
+            _ if spec.fallback_total.is_some() => Rate::ZERO,
             Fallback::Stop => Rate::ZERO,
-            Fallback::Rate(rate) => rate,
+            Fallback::Rate(rate) | Fallback::Part(rate, _) => rate,
             Fallback::Unlimited => Rate::MAX,
         };
         let highest = self.fallbacks.entry(id).or_default();
-        *highest = rate.max(*highest);
+        highest.each = each.max(highest.each);
+        // Divided among nodes, however many there are.
+        highest.total = spec.fallback_total.unwrap_or_default().max(highest.total);
+        let (now, nodes) = (self.now, i64::try_from(self.nodes.len()).unwrap_or(i64::MAX));
+        let of_all = |highest: &Fallbacks| highest.each.scale(nodes, 1) + highest.total;
         // Where it went, all that is below it went, too.
-        let some = self.fallbacks.iter().filter(|(_, rate)| **rate > Rate::ZERO).map(|(id, _)| *id);
+        let some =
+            self.fallbacks.iter().filter(|(_, highest)| of_all(highest) > Rate::ZERO).map(|(id, _)| *id);
         let below = some.filter(|other| self.chain(*other).contains(&id));
         let pairs: Vec<_> =
             below.flat_map(|below| self.chain(below).into_iter().map(move |id| (below, id))).collect();
         self.fell_back_in.extend(pairs);
-        let (now, nodes) = (self.now, i64::try_from(self.nodes.len()).unwrap_or(i64::MAX));
         for above in self.chain(id) {
             let under = self.fell_back_in.iter().filter(|(_, ancestor)| *ancestor == above);
             let sum = under.filter_map(|(below, _)| self.fallbacks.get(below));
-            let sum = sum.fold(0_i64, |sum, rate| sum.saturating_add(rate.0)).min(Rate::MAX.0);
+            let sum = sum.fold(0_i64, |sum, highest| sum.saturating_add(of_all(highest).0)).min(Rate::MAX.0);
             // On a clock that is fast.
-            let rate = Rate(sum).scale(nodes, 1).scale(1_002, 1_000);
+            let rate = Rate(sum).scale(1_002, 1_000);
             if let Some(capped) = self.bounds.get_mut(&above) {
                 capped.allow_fallbacks(now, rate);
             }

@@ -4,9 +4,10 @@
 //! ```text
 //! world seed=1 nodes=16 delay=500us..1500us
 //! group 2 rate=10000 [burst=..] [parent=..] [burstable=moderated:N|unlimited] [priority=..] [weight=..] [ttl=..] [fallback=..]
+//! [total=..]
 //! load NAME group=2 nodes=0..15 open=1250 [cost=1..9] [wait=10s] [from=..] [until=..] [turns=5s] [odd] [moves=5s] [settle=12]
 //!     [lasts=0ms..300ms] [actual=0..1500 | actual=5:9,180:1] [undone=50] [leaves=200]   how they end, see `settling`
-//! run 60s | trace on | trace off
+//! run 60s | trace on | trace off | record
 //! work renewal=1ms shed=20us | mark 2
 //! kill 3 | start 3 | controller crash | controller start | controller restart | remove 2
 //! report 2 | report load NAME | report messages | expect ...
@@ -19,6 +20,7 @@ use tidegate_core::group::{GroupId, GroupSpec};
 use tidegate_core::units::{Ru, Span, Time};
 
 use super::disk::Death;
+use super::log::Log;
 use super::words::{Words, group_id, load, milli, number, range, span, spec};
 use super::world::World;
 
@@ -27,7 +29,8 @@ use super::world::World;
 /// # Errors
 /// The line that could not be read or done, or an `expect` that did not hold.
 pub fn run(script: &str) -> Result<String, String> {
-    let mut run = Run { world: None, transcript: String::new(), marks: BTreeMap::new() };
+    let mut run =
+        Run { world: None, transcript: String::new(), marks: BTreeMap::new(), recorded_from: Time(0) };
     for (number, line) in script.lines().enumerate() {
         let line = line.split('#').next().unwrap_or_default().trim();
         if !line.is_empty() {
@@ -44,6 +47,8 @@ struct Run {
     transcript: String,
     /// Moments to measure from, and what was admitted by then.
     marks: BTreeMap<GroupId, (Time, Ru)>,
+    /// Operations are recorded since then.
+    recorded_from: Time,
 }
 
 impl Run {
@@ -80,6 +85,11 @@ impl Run {
                 let until = self.world()?.now.after(span(text).ok_or("how long?")?);
                 self.world()?.run(until);
                 self.flush_trace();
+                Ok(())
+            }
+            ("record", _) => {
+                self.recorded_from = self.world()?.now;
+                self.world()?.log = Some(Log::default());
                 Ok(())
             }
             ("trace", mode) => {
@@ -213,7 +223,8 @@ impl Run {
     }
 
     /// `expect used 2 >= 0.980`, `expect since 2 >= 0.980`, `expect bound 2`, `expect p99 light <= 5ms`, `expect jain even >= 0.990`,
-    /// `expect messages <= 5.000`, `expect ledger 2`, `expect admitted big >= 10`.
+    /// `expect messages <= 5.000`, `expect ledger 2`, `expect admitted big >= 10`, `expect floor 2 >= 95`: whole RU
+    /// in every second since `record`.
     fn expect(&mut self, what: &str, args: &[&str]) -> Result<(), String> {
         let subject = args.first().copied().unwrap_or_default();
         let limit = args.last().copied().unwrap_or_default();
@@ -251,6 +262,13 @@ impl Run {
             "messages" => {
                 let rate = self.world()?.messages_per_node_second();
                 (rate <= milli(limit)?, thousandths(rate))
+            }
+            "floor" => {
+                let from = self.recorded_from;
+                let floor = self.world()?.floor(group_id(subject)?, from).ok_or("record first")?;
+                let least = number(limit).ok_or("how much?")?;
+                let whole = u64::try_from(floor.0 / 1_000_000).unwrap_or_default();
+                (compare(whole, args.get(1).copied(), least)?, floor.to_string())
             }
             "ledger" => {
                 let (ledger, charged) = self.books(group_id(subject)?)?;

@@ -110,6 +110,9 @@ pub(super) fn spec(mut spec: GroupSpec, words: &Words<'_>) -> Result<GroupSpec, 
         "stop" => Some(Fallback::Stop),
         rate => micro(rate).map(|rate| Fallback::Rate(Rate(rate))),
     })?;
+    let total =
+        |text: &str| if text == "none" { Some(None) } else { micro(text).map(|rate| Some(Rate(rate))) };
+    spec.fallback_total = words.get("total", spec.fallback_total, total)?;
     Ok(spec)
 }
 
@@ -143,7 +146,7 @@ pub(super) fn show_micro(amount: i64) -> String {
 pub(super) fn show_spec(spec: &GroupSpec) -> String {
     let amount = |amount: Option<i64>, none: &str| amount.map_or_else(|| none.to_owned(), show_micro);
     format!(
-        "rate={} burst={} parent={} burstable={} priority={} weight={} ttl={}us fallback={} debt={}",
+        "rate={} burst={} parent={} burstable={} priority={} weight={} ttl={}us fallback={} total={} debt={}",
         amount(spec.rate.map(|rate| rate.0), "unlimited"),
         amount(spec.burst.map(|burst| burst.0), "default"),
         spec.parent.map_or_else(|| "top".to_owned(), |GroupId(parent)| parent.to_string()),
@@ -161,9 +164,10 @@ pub(super) fn show_spec(spec: &GroupSpec) -> String {
         spec.ttl.0,
         match spec.fallback {
             Fallback::Stop => "stop".to_owned(),
-            Fallback::Rate(rate) => show_micro(rate.0),
+            Fallback::Rate(rate) | Fallback::Part(rate, _) => show_micro(rate.0),
             Fallback::Unlimited => "unlimited".to_owned(),
         },
+        amount(spec.fallback_total.map(|total| total.0), "none"),
         show_micro(spec.max_debt.0),
     )
 }

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use tidegate_core::group::{GroupId, GroupSpec};
 use tidegate_core::node::{NodeConfig, NodeGroup, WaiterId};
-use tidegate_core::units::{Rate, Ru, Span, Time};
+use tidegate_core::units::{Ru, Span, Time};
 use tidegate_core::usage::Consumption;
 
 use super::cap::Capped;
@@ -15,6 +15,7 @@ use super::load::{Arrivals, Load};
 use super::log::Log;
 use super::measure::Waits;
 use super::network::{Faults, Link, Message};
+use super::promise::Fallbacks;
 use super::random::Random;
 use super::reports::Reports;
 use super::settling::Fate;
@@ -212,8 +213,8 @@ pub struct World {
     pub(super) retiring: BTreeMap<GroupId, Vec<Ru>>,
     /// Fallbacks count in the bounds.
     pub(super) fallbacks_count: bool,
-    /// The highest fallback of each group.
-    pub(super) fallbacks: BTreeMap<GroupId, Rate>,
+    /// The highest fallbacks of each group.
+    pub(super) fallbacks: BTreeMap<GroupId, Fallbacks>,
     /// Groups and all that they ever were below, themselves included.
     pub(super) fell_back_in: BTreeSet<(GroupId, GroupId)>,
     /// Which groups were charged to which ancestors; definitions move and go.
@@ -222,6 +223,9 @@ pub struct World {
     pub(super) witness: Witness,
     /// What the controller has to do, where that takes time.
     pub(super) work: Option<Work>,
+    /// Since when those who wait on a node for a group that falls back there were let in no more, and how long that may
+    /// take.
+    pub(super) hungry: BTreeMap<(usize, GroupId), (Time, Span)>,
     /// Every message, when tracing.
     pub trace: Option<String>,
     /// Every operation, when recording.
@@ -304,6 +308,7 @@ impl World {
             toll: Toll::default(),
             witness: Witness::default(),
             work: None,
+            hungry: BTreeMap::new(),
             trace: None,
             log: None,
         };

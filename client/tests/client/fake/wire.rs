@@ -40,7 +40,7 @@ pub(super) fn grant_entry(group: &str, grant: &Grant) -> v1::GrantEntry {
     let wire_fallback = |fallback| {
         let kind = match fallback {
             Fallback::Stop => v1::fallback::Kind::Rate(0),
-            Fallback::Rate(rate) => v1::fallback::Kind::Rate(rate.0),
+            Fallback::Rate(rate) | Fallback::Part(rate, _) => v1::fallback::Kind::Rate(rate.0),
             Fallback::Unlimited => v1::fallback::Kind::Unlimited(true),
         };
         Some(v1::Fallback { kind: Some(kind) })
@@ -63,9 +63,10 @@ pub(super) fn grant_entry(group: &str, grant: &Grant) -> v1::GrantEntry {
             entry.fallback = wire_fallback(*fallback);
         }
         Grant::UnknownGroup => entry.set_status(v1::GrantStatus::UnknownGroup),
-        Grant::Recovering { ask_again } => {
+        Grant::Recovering { ask_again, fallback } => {
             entry.set_status(v1::GrantStatus::Recovering);
             entry.ask_again_us = ask_again.0;
+            entry.fallback = fallback.and_then(wire_fallback);
         }
     }
     entry

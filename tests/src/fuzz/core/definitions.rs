@@ -28,6 +28,7 @@ pub(super) fn draw(input: &mut Input<'_>, parent: Option<GroupId>, fallbacks: bo
         priority: input.pick(&[Priority::Medium, Priority::High, Priority::Low]).unwrap_or_default(),
         weight: u32::try_from(input.between(1, u64::from(GroupSpec::MAX_WEIGHT))).unwrap_or(1),
         fallback,
+        fallback_total: (fallbacks && input.below(8) == 7).then(|| self::rate(input)),
         max_debt: Ru(input.amount(Ru::MAX.0)),
         ..periods(input)
     }

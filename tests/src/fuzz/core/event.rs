@@ -133,8 +133,8 @@ fn crash(system: &mut System) {
     system.ledger = system.stored.clone();
     system.epoch += 1;
     system.engine = Engine::new(system.now, system.config);
-    system.engine.recover_until(system.now.after(system.config.longest_use(system.longest_ttl)));
     system.define();
+    system.engine.recover_until(system.now.after(system.config.longest_use(system.longest_ttl)));
     cut_streams(system);
 }
 

@@ -179,6 +179,7 @@ pub(super) fn change(lab: &mut Lab, input: &mut Input<'_>) {
         weight: u32::from(input.byte()),
         ttl_us: input.pick(&[0, 500_000, 999_999, 60_000_000]).unwrap_or_default(),
         fallback: input.pick(&["", "5", "unlimited"]).unwrap_or_default().to_owned(),
+        fallback_total: input.pick(&["", "7"]).unwrap_or_default().to_owned(),
         ..GroupText::default()
     };
     if lab.service.create_group(&lab.actor, &text, false).is_err() {
@@ -192,6 +193,7 @@ pub(super) fn change(lab: &mut Lab, input: &mut Input<'_>) {
             "ttl_us",
             "renew_us",
             "fallback",
+            "fallback_total",
         ]
         .map(str::to_owned)
         .into();

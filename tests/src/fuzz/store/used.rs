@@ -17,7 +17,7 @@ use super::work;
 use crate::fuzz::memory::{MemoryStore, Rows};
 
 /// All tables.
-pub(super) const TABLES: [Table; 14] = [
+pub(super) const TABLES: [Table; 15] = [
     Table::Meta,
     Table::Groups,
     Table::Bindings,
@@ -32,6 +32,7 @@ pub(super) const TABLES: [Table; 14] = [
     Table::Audit,
     Table::Watches,
     Table::Runaways,
+    Table::Parts,
 ];
 
 /// Loads a store as the controller does.

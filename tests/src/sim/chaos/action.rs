@@ -69,6 +69,8 @@ pub enum Change {
     Ttl(Span),
     /// What nodes may admit past their leases.
     Fallback(Fallback),
+    /// What all nodes together may admit without leases.
+    FallbackTotal(Option<Rate>),
     /// Expected debt.
     MaxDebt(Ru),
     /// Depth of the bucket.
@@ -82,6 +84,7 @@ impl Change {
             Self::Priority(priority) => spec.priority = priority,
             Self::Ttl(ttl) => spec.ttl = ttl,
             Self::Fallback(fallback) => spec.fallback = fallback,
+            Self::FallbackTotal(total) => spec.fallback_total = total,
             Self::MaxDebt(debt) => spec.max_debt = debt,
             Self::Depth(burst) => spec.burst = burst,
         }
@@ -94,18 +97,20 @@ impl Change {
             Self::Priority(_) => "priority=",
             Self::Ttl(_) => "ttl=",
             Self::Fallback(_) => "fallback=",
+            Self::FallbackTotal(_) => "total=",
             Self::MaxDebt(_) => "debt=",
             Self::Depth(_) => "burst=",
         }
     }
 
     /// All that can be changed, to what a definition says.
-    fn all(spec: &GroupSpec) -> [Self; 6] {
+    fn all(spec: &GroupSpec) -> [Self; 7] {
         [
             Self::Weight(spec.weight),
             Self::Priority(spec.priority),
             Self::Ttl(spec.ttl),
             Self::Fallback(spec.fallback),
+            Self::FallbackTotal(spec.fallback_total),
             Self::MaxDebt(spec.max_debt),
             Self::Depth(spec.burst),
         ]

@@ -69,7 +69,10 @@ impl Plan {
         for _ in 0..random.between(1, 4) {
             let at = Time(random.between(200_000, self.calm_at.0));
             let id = self.pick(random);
-            let change = match random.below(6) {
+            let change = match random.below(7) {
+                6 => Change::FallbackTotal(
+                    random.one_in(2).then(|| Rate::whole(whole(random.between(1, 500)))),
+                ),
                 0 => Change::Weight(u32::try_from(random.between(1, 100)).unwrap_or(1)),
                 1 => Change::Priority(if random.one_in(2) { Priority::High } else { Priority::Low }),
                 2 => Change::Ttl(Span::millis(random.between(500, 4_000))),

@@ -30,6 +30,7 @@ impl Plan {
         let mut groups =
             if many { draw_tiny(&mut Random::new(seed, 8)) } else { draw_groups(&mut Random::new(seed, 8)) };
         draw_fallbacks(&mut Random::new(seed, 15), &mut groups);
+        draw_totals(&mut Random::new(seed, 30), &mut groups);
         let calm_at = Time(random.between(3_000_000, 15_000_000));
         let ids: Vec<GroupId> = groups.iter().map(|(id, _)| *id).collect();
         let loads = match many {
@@ -77,6 +78,18 @@ fn draw_fallbacks(random: &mut Random, groups: &mut [(GroupId, GroupSpec)]) {
             let part = i64::try_from(random.between(10, 200)).unwrap_or(100);
             if let Some(rate) = spec.rate.filter(|_| random.one_in(2)) {
                 spec.fallback = Fallback::Rate(rate.scale(1, part).max(Rate(1)));
+            }
+        }
+    }
+}
+
+/// In some runs, a fallback that the nodes of a group divide.
+fn draw_totals(random: &mut Random, groups: &mut [(GroupId, GroupSpec)]) {
+    if random.one_in(4) {
+        for (_, spec) in groups {
+            let part = i64::try_from(random.between(2, 50)).unwrap_or(10);
+            if let Some(rate) = spec.rate.filter(|_| random.one_in(2)) {
+                spec.fallback_total = Some(rate.scale(1, part).max(Rate(1)));
             }
         }
     }

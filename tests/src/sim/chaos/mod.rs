@@ -87,7 +87,6 @@ impl Plan {
     }
 
     fn drive(&self, world: &mut World) -> Result<Outcome, String> {
-        world.shorten_recovery()?;
         world.allow_fallbacks();
         for (id, spec) in &self.groups {
             world.put_group(*id, spec.clone())?;

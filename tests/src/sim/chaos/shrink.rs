@@ -77,6 +77,9 @@ impl Plan {
         if self.groups.iter().any(|(_, spec)| spec.fallback != Fallback::Stop) {
             with(&|plan| plan.groups.iter_mut().for_each(|(_, spec)| spec.fallback = Fallback::Stop));
         }
+        if self.groups.iter().any(|(_, spec)| spec.fallback_total.is_some()) {
+            with(&|plan| plan.groups.iter_mut().for_each(|(_, spec)| spec.fallback_total = None));
+        }
         if self.drifts.iter().any(|drift| *drift != 0) {
             with(&|plan| plan.drifts.fill(0));
         }

@@ -1,0 +1,53 @@
+//! A process that starts while the controller is away.
+
+use std::time::Duration;
+
+use tidegate_client::{Fallback, LeaseState, Rate, Refused, Ru};
+use tidegate_core::group::GroupSpec;
+
+use crate::fake::{Fake, eventually, piped};
+
+const SECOND: Duration = Duration::from_secs(1);
+
+/// A controller that has a group and is not there.
+fn away() -> Fake {
+    let fake = Fake::new();
+    fake.group("g", GroupSpec::capped(Rate::whole(1_000)));
+    fake.bind("acme", "alice", "g");
+    fake.go_down();
+    fake
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_process_that_starts_alone_admits_by_its_own_fallback_until_the_controller_comes() {
+    let fake = away();
+    let builder = piped(&fake).fallback_until_connected(Fallback::Rate(Rate::whole(10)));
+    let client = builder.connect().await.unwrap();
+    assert!(!client.is_connected());
+    let group = client.group("g").await.unwrap();
+    let begun = tokio::time::Instant::now();
+    for _ in 0..50 {
+        drop(group.acquire(Ru::whole(1), 5 * SECOND).await.unwrap());
+    }
+    let took = begun.elapsed();
+    assert!((4 * SECOND..7 * SECOND).contains(&took), "50 RU took {took:?} at 10 RU/s");
+    // Who pays is not known yet.
+    assert_eq!(client.resolve("acme", "alice").await.unwrap().group().name().to_string(), "default");
+    fake.come_back();
+    eventually("leased", || group.state().lease == LeaseState::Leased).await;
+    fake.until("reported", |state| state.total("g") == Ru::whole(50)).await;
+    eventually("bound", || {
+        client.resolve_now("acme", "alice").is_ok_and(|group| group.name().to_string() == "g")
+    })
+    .await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_process_that_starts_without_a_fallback_refuses_until_the_controller_comes() {
+    let fake = away();
+    let client = piped(&fake).start().unwrap();
+    let group = client.group_now("g").unwrap();
+    assert!(matches!(group.acquire(Ru::whole(1), 5 * SECOND).await, Err(Refused::Unavailable { .. })));
+    fake.come_back();
+    drop(group.acquire(Ru::whole(1), 5 * SECOND).await.unwrap());
+}

@@ -1,0 +1,53 @@
+//! A group with a fallback goes on where there is no lease: while nodes are cut off, and while the controller recovers.
+//!
+//! Whoever waits at the head of a node's queue is let in when the bucket of the fallback covers it, after what the node
+//! owes. Told by the messages that the node took in; what its budget says of itself counts for nothing here.
+
+use tidegate_core::group::GroupId;
+use tidegate_core::node::WaiterId;
+use tidegate_core::units::{Rate, Span};
+
+use super::world::World;
+
+/// An idle group waits a second for an answer before the fallback applies; the bucket begins empty, and wake-ups and
+/// clocks are not exact.
+const PATIENCE: Span = Span::millis(2_200);
+
+impl World {
+    /// Somebody was let in, or nobody waits: hunger begins anew.
+    pub(super) fn fed(&mut self, node: usize, group: GroupId) {
+        self.hungry.remove(&(node, group));
+    }
+
+    /// Looks at those who wait on a node.
+    pub(super) fn judge_hunger(&mut self, node: usize) {
+        let now = self.clock(node);
+        let Some(state) = self.nodes.get_mut(node).filter(|state| self.checked && state.lies.is_none())
+        else {
+            return;
+        };
+        let stopped_until = state.paused_until;
+        let mut heads: Vec<(GroupId, Rate, Span)> = Vec::new();
+        for (id, machine) in &mut state.groups {
+            let mut waiting = state.waiting.range((*id, WaiterId(0))..).take_while(|((of, _), _)| of == id);
+            let fallback = state.holdings.get_mut(id).and_then(|holding| holding.falls_back(now));
+            let (Some((_, head)), Some((rate, cap))) = (waiting.next(), fallback) else { continue };
+            let needed = head.cost.min(cap) + machine.state(now).debt;
+            heads.extend(rate.time_for(needed).map(|wait| (*id, rate, wait)));
+        }
+        self.hungry.retain(|(of, group), _| *of != node || heads.iter().any(|(id, ..)| id == group));
+        for (id, rate, wait) in heads {
+            // What was owed at the beginning counts, while it is paid.
+            let (since, longest) = self.hungry.entry((node, id)).or_insert((self.now, wait));
+            *longest = wait.max(*longest);
+            let (since, longest) = ((*since).max(stopped_until), *longest);
+            if self.now.since(since) > PATIENCE + longest {
+                self.violate(format!(
+                    "group {}: nobody was let in on node {node} for {} though its fallback is {rate}",
+                    id.0,
+                    self.now.since(since)
+                ));
+            }
+        }
+    }
+}
