@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use shuttle::future::{JoinHandle, spawn};
 use tidegate_core::exchange::{Ask, Grant, LeaseTerms};
-use tidegate_core::node::NodeConfig;
+use tidegate_core::node::{Heard, NodeConfig};
 use tidegate_core::units::{Ru, Span};
 use tidegate_core::usage::RuParts;
 
@@ -75,7 +75,8 @@ async fn session(hub: Arc<Hub>, mut answer: impl FnMut(u64, &Ask) -> Grant) {
             seq += 1;
             if let Some((ask, ..)) = cell.ask(seq) {
                 let grant = answer(seq, &ask);
-                assert!(cell.grant(seq, &grant, Vec::new()), "the newest answer is applied");
+                let heard = cell.grant(seq, &grant, Vec::new());
+                assert_eq!(heard, Heard::Applied, "the newest answer is applied");
             }
         }
         if hub.shared.due.is_empty() {
