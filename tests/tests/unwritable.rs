@@ -14,7 +14,7 @@ use tidegate_proto::v1::{CreateGroupRequest, GetGroupRequest, Group, UsageReques
 use tidegate_tests::process::chaos::{LOADED, judge};
 use tidegate_tests::process::cluster::{Cluster, Disk};
 use tidegate_tests::process::error::PATIENCE;
-use tidegate_tests::process::load::Work;
+use tidegate_tests::process::load::{Kind, Work};
 use tidegate_tests::process::log::{self, machine_micros};
 use tonic::{Code, Status};
 
@@ -26,7 +26,7 @@ const CLOSED: u32 = 0o555;
 async fn cluster(nodes: usize) -> (TempDir, Cluster) {
     let folder = tempfile::tempdir().unwrap();
     let load_node = Path::new(env!("CARGO_BIN_EXE_load-node"));
-    let work = Work { group: "load".to_owned(), burst: 1_000, wrong: false };
+    let work = Work { group: "load".to_owned(), burst: 1_000, kind: Kind::Mixed };
     let cluster = Cluster::new(folder.path(), load_node, nodes, vec![work]).await.unwrap();
     (folder, cluster)
 }

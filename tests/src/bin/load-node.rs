@@ -1,7 +1,7 @@
 //! A node that does nothing but be charged: in each group, operations of random cost one after another, all logged.
 //!
-//! `load-node ENDPOINT IDENTITY FOLDER WORK…`, with the works of `tidegate_tests::process::load`. Ends on SIGTERM once
-//! everything is reported; exit status 3 when something was not confirmed in time, 1 when anything else fails.
+//! `load-node [--no-journal] ENDPOINT IDENTITY FOLDER WORK…`, with the works of `tidegate_tests::process::load`. Ends on
+//! SIGTERM once everything is reported; exit status 3 when something was not confirmed in time, 1 when anything else fails.
 
 use std::env;
 use std::path::Path;
@@ -41,18 +41,23 @@ async fn main() -> ExitCode {
 
 async fn run() -> Result<ExitCode, Failure> {
     let args: Vec<String> = env::args().skip(1).collect();
-    let [endpoint, identity, folder, works @ ..] = args.as_slice() else {
-        return Err("usage: load-node ENDPOINT IDENTITY FOLDER WORK…".into());
+    let (journal, args) = match args.as_slice() {
+        [first, rest @ ..] if first == "--no-journal" => (false, rest),
+        all => (true, all),
+    };
+    let [endpoint, identity, folder, works @ ..] = args else {
+        return Err("usage: load-node [--no-journal] ENDPOINT IDENTITY FOLDER WORK…".into());
     };
     let folder = Path::new(folder);
     let mut term = signal(SignalKind::terminate())?;
     let clock = MachineClock::start()?;
-    let client = Client::builder([endpoint.as_str()], identity.as_str())
-        .journal_dir(folder)
-        .patience(PATIENCE)
-        .start()?;
+    let mut builder = Client::builder([endpoint.as_str()], identity.as_str()).patience(PATIENCE);
+    if journal {
+        builder = builder.journal_dir(folder);
+    }
+    let client = builder.start()?;
     let incarnation = client.stats().incarnation;
-    let log = Arc::new(Mutex::new(Log::open(&folder.join(format!("{identity}.log")), incarnation)?));
+    let log = Arc::new(Mutex::new(Log::open(&folder.join(format!("{identity}.log")), incarnation, journal)?));
     let mut tasks = JoinSet::new();
     for (purpose, work) in (0..).zip(works) {
         let (work, log) = (work.parse::<Work>()?, Arc::clone(&log));
@@ -66,6 +71,7 @@ async fn run() -> Result<ExitCode, Failure> {
     tasks.shutdown().await;
     let unconfirmed = client.shutdown().await.unconfirmed;
     if unconfirmed.is_empty() {
+        log.lock().unwrap_or_else(PoisonError::into_inner).confirmed()?;
         return Ok(ExitCode::SUCCESS);
     }
     eprintln!("load-node: not confirmed: {unconfirmed:?}");
@@ -85,7 +91,8 @@ async fn labour(
         let asked = machine_micros();
         match group.acquire(Ru(draw.estimate), WAIT).await {
             Ok(permit) => {
-                let admitted_us = clock.micros(permit.admitted_at());
+                // A purse pays by a clock that is behind, but not before it is asked.
+                let admitted_us = clock.micros(permit.admitted_at()).max(asked);
                 let operation = Operation {
                     admitted_us,
                     written_us: machine_micros(),

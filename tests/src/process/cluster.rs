@@ -50,6 +50,8 @@ pub struct Cluster {
     works: Vec<Work>,
     /// What the controller may write.
     pub disk: Disk,
+    /// Nodes that keep no journal, so that their threads pay from purses, and what they did not report dies with them.
+    pub without_journal: Vec<usize>,
     /// The controller, while it runs.
     pub controller: Option<Process>,
     /// The nodes, while they run.
@@ -85,6 +87,7 @@ impl Cluster {
             ports,
             works,
             disk: Disk::Free,
+            without_journal: Vec::new(),
             controller: None,
             nodes: (0..nodes).map(|_| None).collect(),
             links,
@@ -224,6 +227,9 @@ impl Cluster {
             return Ok(());
         };
         let mut command = Command::new(&self.load_node);
+        if self.without_journal.contains(&index) {
+            command.arg("--no-journal");
+        }
         command.arg(format!("http://{}", link.address())).arg(&name).arg(&self.folder);
         command.args(self.works.iter().map(ToString::to_string));
         *place = Some(Process::start(command, &name, &self.folder)?);

@@ -15,15 +15,26 @@ const PAUSE_EVERY: u64 = 200;
 /// Longest pause, in milliseconds.
 const PAUSE_MS: u64 = 600;
 
-/// The work of one group. As text: `name:burst` or `name:burst:wrong`.
+/// What kind of operations a work has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// Mostly small ones, some large ones, now and then a pause.
+    Mixed,
+    /// Small ones whose cost is estimated up to half too low or too high, now and then a pause.
+    Wrong,
+    /// Small ones without a pause: more than any cap at all times.
+    Steady,
+}
+
+/// The work of one group. As text: `name:burst`, `name:burst:wrong` or `name:burst:steady`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Work {
     /// The group.
     pub group: String,
     /// Depth of its bucket in RU; large operations cost a tenth to a quarter of it.
     pub burst: u64,
-    /// What operations cost is estimated up to half too low or too high; there are no large ones.
-    pub wrong: bool,
+    /// What its operations are like.
+    pub kind: Kind,
 }
 
 /// One operation to be run.
@@ -40,12 +51,13 @@ pub struct Draw {
 impl Work {
     /// The next operation.
     pub fn draw(&self, random: &mut Random) -> Draw {
-        let large = random.one_in(LARGE_EVERY) && !self.wrong;
+        let large = self.kind == Kind::Mixed && random.one_in(LARGE_EVERY);
         let micro = self.burst.saturating_mul(1_000_000);
         let (low, high) = if large { (micro / 10, micro / 4) } else { SMALL };
         let estimate = random.between(low, high);
-        let percent = if self.wrong { random.between(50, 150) } else { 100 };
-        let pause = if random.one_in(PAUSE_EVERY) { random.between(0, PAUSE_MS) } else { 0 };
+        let percent = if self.kind == Kind::Wrong { random.between(50, 150) } else { 100 };
+        let pauses = self.kind != Kind::Steady && random.one_in(PAUSE_EVERY);
+        let pause = if pauses { random.between(0, PAUSE_MS) } else { 0 };
         let number = |micro| i64::try_from(micro).unwrap_or(i64::MAX);
         Draw {
             estimate: number(estimate),
@@ -57,7 +69,12 @@ impl Work {
 
 impl fmt::Display for Work {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}:{}{}", self.group, self.burst, if self.wrong { ":wrong" } else { "" })
+        let kind = match self.kind {
+            Kind::Mixed => "",
+            Kind::Wrong => ":wrong",
+            Kind::Steady => ":steady",
+        };
+        write!(f, "{}:{}{kind}", self.group, self.burst)
     }
 }
 
@@ -66,13 +83,14 @@ impl FromStr for Work {
 
     fn from_str(text: &str) -> Result<Self, String> {
         let words: Vec<&str> = text.split(':').collect();
-        let (group, burst, wrong) = match *words.as_slice() {
-            [group, burst] => (group, burst, false),
-            [group, burst, "wrong"] => (group, burst, true),
-            _ => return Err(format!("{text}: write GROUP:BURST or GROUP:BURST:wrong")),
+        let (group, burst, kind) = match *words.as_slice() {
+            [group, burst] => (group, burst, Kind::Mixed),
+            [group, burst, "wrong"] => (group, burst, Kind::Wrong),
+            [group, burst, "steady"] => (group, burst, Kind::Steady),
+            _ => return Err(format!("{text}: write GROUP:BURST, GROUP:BURST:wrong or GROUP:BURST:steady")),
         };
         let burst = burst.parse().map_err(|error| format!("{text}: {error}"))?;
-        Ok(Self { group: group.to_owned(), burst, wrong })
+        Ok(Self { group: group.to_owned(), burst, kind })
     }
 }
 
@@ -82,7 +100,7 @@ mod tests {
 
     #[test]
     fn work_is_written_and_read() {
-        for text in ["load:1000", "dear:300:wrong"] {
+        for text in ["load:1000", "dear:300:wrong", "far:10:steady"] {
             assert_eq!(text.parse::<Work>().unwrap().to_string(), text);
         }
         assert!("load".parse::<Work>().is_err() && "load:x".parse::<Work>().is_err());
@@ -91,14 +109,17 @@ mod tests {
     #[test]
     fn operations_fit_the_bucket_and_estimates_are_wrong_when_told() {
         let mut random = Random::new(1, 1);
-        let work = Work { group: "g".to_owned(), burst: 100, wrong: false };
+        let work = Work { group: "g".to_owned(), burst: 100, kind: Kind::Mixed };
         let draws: Vec<Draw> = (0..10_000).map(|_| work.draw(&mut random)).collect();
         assert!(draws.iter().all(|draw| draw.estimate == draw.actual && draw.actual <= 25_000_000));
         assert!(draws.iter().any(|draw| draw.actual >= 10_000_000));
-        let wrong = Work { wrong: true, ..work };
+        let wrong = Work { kind: Kind::Wrong, ..work };
         let draws: Vec<Draw> = (0..1_000).map(|_| wrong.draw(&mut random)).collect();
         assert!(draws.iter().any(|draw| draw.actual > draw.estimate));
         assert!(draws.iter().any(|draw| draw.actual < draw.estimate));
         assert!(draws.iter().all(|draw| 2 * draw.actual + 1 >= draw.estimate && draw.actual > 0));
+        let steady = Work { kind: Kind::Steady, ..wrong };
+        let mut draws = (0..1_000).map(|_| steady.draw(&mut random));
+        assert!(draws.all(|draw| draw.actual <= 3_000_000 && draw.pause.is_zero()));
     }
 }

@@ -2,10 +2,11 @@
 //!
 //! A line is one of these; all times are microseconds of the machine's monotonic clock, the same for all processes:
 //!
-//! * `B incarnation .` when a process begins;
+//! * `B incarnation journal .` when a process begins, or `B incarnation none .` when it keeps no journal;
 //! * `A group admitted written estimate actual waited .` when an operation was admitted: when its tokens were taken,
 //!   when this line was about to be written, micro-RU taken and micro-RU it will be charged, microseconds waited;
-//! * `C group settled .` when it was charged.
+//! * `C group settled .` when it was charged;
+//! * `E .` when the process ends and the controller has confirmed all it charged.
 //!
 //! Operations of one group follow one another, so of each incarnation and group at most the last is admitted and not
 //! known to be charged. The moment that counts is `admitted`, when the node's state machine took the tokens, and not
@@ -24,6 +25,10 @@ use tokio::time::Instant;
 pub const CLOCK_ERROR_US: u64 = 20;
 /// Attempts to get such a reading; the best counts.
 const READINGS: u32 = 1_000;
+
+/// Words for a process with a journal and for one without.
+const JOURNAL: &str = "journal";
+const NO_JOURNAL: &str = "none";
 
 /// Microseconds on the monotonic clock of the machine.
 pub fn machine_micros() -> u64 {
@@ -88,10 +93,11 @@ impl Log {
     ///
     /// # Errors
     /// The file cannot be written.
-    pub fn open(path: &Path, incarnation: u64) -> io::Result<Self> {
+    pub fn open(path: &Path, incarnation: u64, journal: bool) -> io::Result<Self> {
         let mut file = OpenOptions::new().create(true).append(true).open(path)?;
+        let journal = if journal { JOURNAL } else { NO_JOURNAL };
         // A line that the last process did not finish is ended, so that it does not run into the next.
-        file.write_all(format!("\nB {incarnation} .\n").as_bytes())?;
+        file.write_all(format!("\nB {incarnation} {journal} .\n").as_bytes())?;
         Ok(Self(file))
     }
 
@@ -112,6 +118,14 @@ impl Log {
     pub fn charged(&mut self, group: &str, settled_us: u64) -> io::Result<()> {
         self.0.write_all(format!("C {group} {settled_us} .\n").as_bytes())
     }
+
+    /// The process ends, and all that was charged is confirmed.
+    ///
+    /// # Errors
+    /// The file cannot be written.
+    pub fn confirmed(&mut self) -> io::Result<()> {
+        self.0.write_all(b"E .\n")
+    }
 }
 
 /// What one incarnation did.
@@ -119,6 +133,8 @@ impl Log {
 pub struct Life {
     /// Its number.
     pub incarnation: u64,
+    /// A kill may have lost what it had not reported: it kept no journal, and did not end with everything confirmed.
+    pub may_lose: bool,
     /// Operations by group, in the order of their admission.
     pub groups: BTreeMap<String, Vec<Operation>>,
 }
@@ -134,6 +150,19 @@ impl Life {
     pub fn doubtful(&self, group: &str) -> Option<i64> {
         let last = self.operations(group).last()?;
         last.settled_us.is_none().then_some(last.actual)
+    }
+
+    /// Whether the ledger's operations and micro-RU of a group are what was charged for certain, or that and a last
+    /// operation; of a process that may lose, what the first of its operations came to, however many.
+    pub fn agrees(&self, group: &str, ledger: (u64, i64)) -> bool {
+        let certain = self.charged(group);
+        let possible = self.doubtful(group).map(|cost| (certain.0 + 1, certain.1 + cost));
+        if !self.may_lose || Some(ledger) == possible {
+            return ledger == certain || Some(ledger) == possible;
+        }
+        let certain = self.operations(group).iter().filter(|operation| operation.settled_us.is_some());
+        let reported = certain.take(usize::try_from(ledger.0).unwrap_or(usize::MAX));
+        ledger == reported.fold((0, 0), |(count, sum), operation| (count + 1, sum + operation.actual))
     }
 
     /// Operations of a group.
@@ -160,6 +189,7 @@ impl Life {
                     last.settled_us = number(settled);
                 }
             }
+            ["E", "."] => self.may_lose = false,
             _ => {}
         }
     }
@@ -174,9 +204,9 @@ pub fn read(path: &Path) -> io::Result<Vec<Life>> {
     for line in fs::read_to_string(path)?.lines() {
         let words: Vec<&str> = line.split(' ').collect();
         match (words.as_slice(), lives.last_mut()) {
-            (["B", incarnation, "."], _) => {
+            (["B", incarnation, journal, "."], _) => {
                 let incarnation = incarnation.parse().unwrap_or(0);
-                lives.push(Life { incarnation, ..Life::default() });
+                lives.push(Life { incarnation, may_lose: *journal == NO_JOURNAL, ..Life::default() });
             }
             (words, Some(life)) => life.take(words),
             _ => {}
@@ -197,21 +227,38 @@ mod tests {
     fn a_log_is_read_back_with_its_torn_end() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("node.log");
-        let mut log = Log::open(&path, 5).unwrap();
+        let mut log = Log::open(&path, 5, true).unwrap();
         log.admitted("a", &operation(10, 7)).unwrap();
         log.admitted("b", &operation(11, 8)).unwrap();
         log.charged("a", 15).unwrap();
         log.admitted("a", &operation(20, 9)).unwrap();
         // A whole line but for its end: the last number may be cut short.
         OpenOptions::new().append(true).open(&path).unwrap().write_all(b"A b 30 31 7 7 100").unwrap();
-        drop(Log::open(&path, 6).unwrap());
+        drop(Log::open(&path, 6, false).unwrap());
         let lives = read(&path).unwrap();
         assert_eq!(lives.len(), 2);
         assert_eq!((lives[0].charged("a"), lives[0].doubtful("a")), ((1, 7), Some(9)));
         assert_eq!((lives[0].charged("b"), lives[0].doubtful("b")), ((0, 0), Some(8)));
         assert_eq!(lives[0].operations("a")[0], Operation { settled_us: Some(15), ..operation(10, 7) });
-        assert_eq!(lives[1], Life { incarnation: 6, ..Life::default() });
+        assert_eq!(lives[1], Life { incarnation: 6, may_lose: true, ..Life::default() });
         assert_eq!((lives[1].charged("a"), lives[1].doubtful("a")), ((0, 0), None));
+    }
+
+    #[test]
+    fn a_ledger_has_all_of_a_process_with_a_journal_and_the_first_operations_of_one_without() {
+        let operation =
+            |actual, settled: bool| Operation { settled_us: settled.then_some(1), ..operation(1, actual) };
+        let operations = vec![operation(5, true), operation(7, true), operation(9, false)];
+        let groups = BTreeMap::from([("a".to_owned(), operations)]);
+        let agreeing = |may_lose: bool, groups: &BTreeMap<_, _>| {
+            let life = Life { incarnation: 1, may_lose, groups: groups.clone() };
+            let ledgers = [(0, 0), (1, 5), (1, 7), (2, 12), (3, 21), (3, 12), (4, 21)];
+            ledgers.map(|ledger| life.agrees("a", ledger))
+        };
+        assert_eq!(agreeing(false, &groups), [false, false, false, true, true, false, false]);
+        assert_eq!(agreeing(true, &groups), [true, true, false, true, true, false, false]);
+        let none = BTreeMap::new();
+        assert_eq!(agreeing(false, &none), agreeing(true, &none));
     }
 
     #[test]

@@ -19,10 +19,12 @@ pub mod things;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use super::load::Work;
+use super::load::{Kind, Work};
 
 /// Nodes of a run.
 pub const NODES: usize = 4;
+/// Nodes that keep no journal.
+pub const WITHOUT_JOURNAL: [usize; 1] = [NODES - 1];
 /// Lease length of every group, as text and in microseconds.
 pub const GROUP_TTL: &str = "800ms";
 /// The same in microseconds.
@@ -88,7 +90,7 @@ pub fn works() -> Vec<Work> {
     let work = |loaded: &Loaded| Work {
         group: loaded.name.to_owned(),
         burst: loaded.burst.unsigned_abs(),
-        wrong: loaded.wrong,
+        kind: if loaded.wrong { Kind::Wrong } else { Kind::Mixed },
     };
     charged().map(work).collect()
 }

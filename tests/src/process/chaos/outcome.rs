@@ -18,6 +18,8 @@ pub struct GroupFigures {
     pub charged: (Ru, Ru),
     /// In the ledger.
     pub ledger: Ru,
+    /// Charged by nodes without a journal that were killed before they could report it.
+    pub lost: Ru,
     /// Half, and 99 of 100, waited no longer.
     pub waits: (Span, Span),
 }
@@ -96,11 +98,11 @@ impl fmt::Display for Outcome {
             self.tally.clean_ends
         )?;
         for group in &self.groups {
-            let GroupFigures { name, operations, charged, ledger, waits } = group;
+            let GroupFigures { name, operations, charged, ledger, lost, waits } = group;
             let (sure, most) = charged;
             writeln!(
                 f,
-                "  {name}: {operations} operations, ledger {ledger}, logs {sure} to {most}; \
+                "  {name}: {operations} operations, ledger {ledger}, logs {sure} to {most}, {lost} lost without a journal; \
                  half waited up to {}, 99 of 100 up to {}",
                 waits.0, waits.1
             )?;

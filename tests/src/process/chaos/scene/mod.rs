@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use super::fault::Fault;
 use super::tally::{Silence, Stop, Tally};
-use super::{NODES, Settings, links, works};
+use super::{NODES, Settings, WITHOUT_JOURNAL, links, works};
 use crate::process::child::Process;
 use crate::process::cluster::{Cluster, ended_as_asked};
 use crate::process::error::{ClusterError, PATIENCE, io};
@@ -81,8 +81,10 @@ impl Scene {
         fs::create_dir_all(&settings.folder).map_err(io(format!("make {}", settings.folder.display())))?;
         let file = File::create(settings.folder.join("faults.log")).map_err(io("make faults.log"))?;
         let away = State { mode: Mode::Away(machine_micros()), starts: 0 };
+        let mut cluster = Cluster::new(&settings.folder, &settings.load_node, NODES, works()).await?;
+        cluster.without_journal = WITHOUT_JOURNAL.to_vec();
         Ok(Self {
-            cluster: Cluster::new(&settings.folder, &settings.load_node, NODES, works()).await?,
+            cluster,
             tally: Tally::new(file),
             starts: Arc::default(),
             controller: away,
