@@ -9,3 +9,4 @@ pub mod glance;
 pub mod load;
 pub mod log;
 pub mod proxy;
+pub mod trial;

@@ -1,0 +1,124 @@
+//! Trials of real processes on real sockets: what they admit of their cap at a distance, and over an outage of the
+//! controller. `trial --help` tells how to read the figures.
+
+use std::env;
+use std::error::Error;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::time::Duration;
+
+use clap::{Parser, Subcommand};
+use tidegate_tests::process::trial::outage::{self, FALLBACK};
+use tidegate_tests::process::trial::overload;
+use tidegate_tests::process::trial::round_trip::{self, Distance};
+use tidegate_tests::process::trial::{Admitted, NODES, RATE, Setting};
+
+/// Runs a controller and four nodes that ask for more than their cap of 1,000 RU/s, as processes of the profile of this
+/// one, and shows the RU that were admitted in each second.
+///
+/// Exit status: 0 when no window passed the bound, whatever share of the cap was used, which depends on the machine; 1
+/// when one did, or when a process did not do what it should; 2 when called wrongly. Build tidegate and load-node of the
+/// same profile first.
+#[derive(Parser)]
+#[command(name = "trial")]
+struct Options {
+    #[command(subcommand)]
+    trial: Trial,
+    /// Keeps store, logs and outputs in this folder, which must not exist.
+    #[arg(long, value_name = "FOLDER", global = true)]
+    keep: Option<PathBuf>,
+}
+
+#[derive(Subcommand)]
+enum Trial {
+    /// The controller is far away.
+    RoundTrip {
+        /// Round trip in milliseconds.
+        #[arg(long, value_name = "MS", default_value_t = 1_040)]
+        ms: u64,
+        /// Lease length in seconds.
+        #[arg(long, value_name = "S", default_value_t = 5)]
+        lease: u64,
+        /// How long the load runs, in seconds; the first ten are left out of the share.
+        #[arg(long, value_name = "S", default_value_t = 40)]
+        seconds: u64,
+    },
+    /// The controller of thousands of nodes gets a tenth of the processor time it needs, for a minute.
+    Overload {
+        /// Nodes, each with a connection of its own.
+        #[arg(long, value_name = "N", default_value_t = 10_000)]
+        nodes: usize,
+        /// Lease length in seconds.
+        #[arg(long, value_name = "S", default_value_t = 5)]
+        lease: u64,
+    },
+    /// The controller is killed, is away for five seconds and comes back, and the group has a fallback.
+    Outage,
+}
+
+#[tokio::main]
+async fn main() -> ExitCode {
+    match run(Options::parse()).await {
+        Ok(code) => code,
+        Err(error) => {
+            eprintln!("trial: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+async fn run(options: Options) -> Result<ExitCode, Box<dyn Error>> {
+    if let Some(folder) = options.keep.as_deref().filter(|folder| folder.exists()) {
+        return Err(format!("--keep {}: exists already; name a new directory", folder.display()).into());
+    }
+    let scratch = tempfile::Builder::new().prefix("tidegate-trial-").tempdir()?;
+    let folder = options.keep.unwrap_or_else(|| scratch.path().to_owned());
+    std::fs::create_dir_all(&folder)?;
+    let here = env::current_exe()?;
+    let setting = Setting { folder, load_node: here.parent().unwrap_or(Path::new(".")).join("load-node") };
+    let admitted = match options.trial {
+        Trial::RoundTrip { ms, lease, seconds } => {
+            let distance = Distance {
+                round_trip: Duration::from_millis(ms),
+                lease: Duration::from_secs(lease),
+                lasts: Duration::from_secs(seconds),
+            };
+            let outcome = round_trip::run(&setting, distance).await?;
+            println!("round trip {ms} ms, leases of {lease} s: {} of {RATE} RU/s used", outcome.mean);
+            outcome.admitted
+        }
+        Trial::Overload { nodes, lease } => {
+            let outcome = overload::run(&setting, nodes, Duration::from_secs(lease)).await?;
+            let (from, to) = outcome.overload;
+            println!("{nodes} nodes, {} RU/s, controller uses {:?} of a second", outcome.rate, outcome.needs);
+            println!("overload from {from} s to {to} s");
+            match outcome.recovered {
+                Some(seconds) => println!("nine tenths of the rate used {seconds} s after its end"),
+                None => println!("nine tenths of the rate were not used again"),
+            }
+            outcome.admitted
+        }
+        Trial::Outage => {
+            let outcome = outage::run(&setting).await?;
+            let least = outcome.least;
+            println!(
+                "killed at {} s, back at {} s, {NODES} nodes with a fallback of {FALLBACK} RU/s",
+                outcome.died, outcome.back
+            );
+            println!("worst second since the kill: {least}");
+            match outcome.recovered {
+                Some(seconds) => println!("nine tenths of the rate used {seconds} s after its return"),
+                None => println!("nine tenths of the rate were not used again"),
+            }
+            outcome.admitted
+        }
+    };
+    Ok(shown(&admitted))
+}
+
+fn shown(admitted: &Admitted) -> ExitCode {
+    let Admitted { series, worst, allowed } = admitted;
+    println!("RU in each second: {series}");
+    println!("worst window above rate * window: {worst}, of {allowed} that may be");
+    if worst > allowed { ExitCode::FAILURE } else { ExitCode::SUCCESS }
+}
