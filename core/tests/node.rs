@@ -471,6 +471,32 @@ fn an_idle_group_falls_back_when_nobody_answers() {
 }
 
 #[test]
+fn renewals_in_vain_make_no_idle_group_wait_longer_for_its_fallback() {
+    // The controller goes away while the group sleeps, twice for long enough that renewals wait longer and longer.
+    let mut node = idle(Fallback::Rate(Rate::whole(1)));
+    let mut seq = 10;
+    let mut from = 100_000;
+    for _ in 0..3 {
+        assert_eq!(node.fallback_wait(), Span::secs(1));
+        queued(node.acquire(at(from), Ru::whole(1), at(from + 60_000)));
+        let mut served = 0;
+        for ms in (from..from + 10_000).step_by(10) {
+            if node.due(at(ms)).is_some_and(|due| due <= at(ms)) {
+                seq += 1;
+                node.ask(at(ms), seq);
+            }
+            if served == 0 && node.poll(at(ms)).is_some() {
+                served = ms - from;
+            }
+        }
+        // An answer is waited for, then a second's worth is earned.
+        assert!((2_000..=2_010).contains(&served), "served after {served} ms");
+        assert!(node.answer_wait() > Span::secs(1), "nobody answers");
+        from += 10_000;
+    }
+}
+
+#[test]
 fn an_idle_group_that_is_only_charged_asks_for_a_lease_to_pay_from() {
     let mut node = idle(Fallback::Stop);
     node.settle(at(9_000), Ru::ZERO, &used(5));

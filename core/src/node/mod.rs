@@ -221,7 +221,7 @@ impl NodeGroup {
         self.renewal.note_arrival(now);
         if self.budget.state() == LeaseState::Idle {
             self.renewal.press();
-            self.budget.want(now.after(self.renewal.wait(&self.config)));
+            self.budget.want(now.after(self.fallback_wait()));
         }
     }
 

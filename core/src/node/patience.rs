@@ -87,10 +87,14 @@ impl Patience {
         }
     }
 
-    /// How long the answer to a renewal is waited for.
+    /// How long an answer usually takes at most. Who is not answered by then goes on without one, as far as it may.
+    pub(super) fn usual(&self, config: &NodeConfig) -> Span {
+        self.round_trip.nearly_all().max(config.reply_timeout).min(config.longest_wait)
+    }
+
+    /// How long the answer to a renewal is waited for before another is sent.
     pub(super) fn wait(&self, config: &NodeConfig) -> Span {
-        let usual = self.round_trip.nearly_all().max(config.reply_timeout);
-        let grown = Span(usual.0.saturating_mul(1 << self.in_vain));
+        let grown = Span(self.usual(config).0.saturating_mul(1 << self.in_vain));
         grown
             .min(self.ttl.map_or(config.longest_wait, |ttl| ttl.max(config.reply_timeout)))
             .min(config.longest_wait)

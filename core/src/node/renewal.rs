@@ -116,6 +116,11 @@ impl Renewal {
         self.patience.wait(config)
     }
 
+    /// How long an answer usually takes at most.
+    pub(super) fn usual_wait(&self, config: &NodeConfig) -> Span {
+        self.patience.usual(config)
+    }
+
     pub(super) fn press(&mut self) {
         self.pressed = true;
     }
@@ -352,6 +357,13 @@ impl NodeGroup {
         self.budget.lower(rate_at_most);
         let far = self.renewal.patience.round_trip().nearly_all() > REPEAT_AFTER;
         self.renewal.urgent |= lowers || !(far && self.renewal.awaiting);
+    }
+
+    /// How long the fallback of a group that slept waits for an answer: as long as one usually takes at most, however
+    /// many were waited for in vain. A second renewal may wait longer, so that a slow answer is told from a lost one;
+    /// whoever may go on without has no reason to.
+    pub fn fallback_wait(&self) -> Span {
+        self.renewal.usual_wait(&self.config)
     }
 
     /// How long the answer to a renewal is waited for before another is sent.
