@@ -9,9 +9,9 @@ use tidegate_core::units::{Rate, Span};
 
 use super::world::World;
 
-/// An idle group waits a second for an answer before the fallback applies; the bucket begins empty, and wake-ups and
-/// clocks are not exact.
-const PATIENCE: Span = Span::millis(2_200);
+/// Beside the wait for an answer that an idle group begins with and what its bucket, which begins empty, takes to cover
+/// an operation: wake-ups and clocks are not exact.
+const INEXACT: Span = Span::millis(1_200);
 
 impl World {
     /// Somebody was let in, or nobody waits: hunger begins anew.
@@ -33,7 +33,8 @@ impl World {
             let fallback = state.holdings.get_mut(id).and_then(|holding| holding.falls_back(now));
             let (Some((_, head)), Some((rate, cap))) = (waiting.next(), fallback) else { continue };
             let needed = head.cost.min(cap) + machine.state(now).debt;
-            heads.extend(rate.time_for(needed).map(|wait| (*id, rate, wait)));
+            let answer = machine.fallback_wait();
+            heads.extend(rate.time_for(needed).map(|covered| (*id, rate, answer + covered)));
         }
         self.hungry.retain(|(of, group), _| *of != node || heads.iter().any(|(id, ..)| id == group));
         for (id, rate, wait) in heads {
@@ -41,7 +42,7 @@ impl World {
             let (since, longest) = self.hungry.entry((node, id)).or_insert((self.now, wait));
             *longest = wait.max(*longest);
             let (since, longest) = ((*since).max(stopped_until), *longest);
-            if self.now.since(since) > PATIENCE + longest {
+            if self.now.since(since) > INEXACT + longest {
                 self.violate(format!(
                     "group {}: nobody was let in on node {node} for {} though its fallback is {rate}",
                     id.0,

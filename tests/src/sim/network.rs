@@ -134,8 +134,10 @@ impl World {
                 let proof = state.proofs.get(id).cloned().unwrap_or_default();
                 let ask = group.ask(now, seq);
                 answer_within = group.answer_wait().max(answer_within);
+                // With the lease goes what operations did not need of it.
+                let Ask { acked_seq, returned, refunded, .. } = ask;
                 let gave_up = group.state(now).lease == LeaseState::Idle
-                    && ask == Ask { acked_seq: ask.acked_seq, returned: ask.returned, ..Ask::default() };
+                    && ask == Ask { acked_seq, returned, refunded, ..Ask::default() };
                 asks.push((*id, ask, gave_up));
                 EntryIn { group: name(*id), ask: Ok((ask, proof)) }
             })
