@@ -2,12 +2,12 @@
 //! says so.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use tidegate_controller::Controller;
 use tidegate_controller::clock::Clock;
-use tidegate_controller::store::{Store, StoreError};
+use tidegate_controller::store::{Store, StoreError, Table, Visit, Write};
 use tidegate_core::units::Span;
 use tidegate_proto::v1;
 use tokio::time::sleep;
@@ -41,6 +41,57 @@ impl Hand {
         let clock = Clock::driven(Arc::clone(&self.0));
         let running = Controller::start_at(config, store, clock).await.unwrap();
         Lab { folder, running }
+    }
+}
+
+/// A disk that takes long for one commit, and fails after it.
+struct Slow {
+    disk: MemoryStore,
+    hand: Hand,
+    /// How long the next commit takes, in microseconds; afterwards nothing can be written.
+    takes: AtomicU64,
+    failed: AtomicBool,
+    /// Commits since then.
+    refused: AtomicU64,
+}
+
+impl Slow {
+    fn new(hand: &Hand) -> Self {
+        let (takes, failed, refused) = Default::default();
+        Self { disk: MemoryStore::default(), hand: hand.clone(), takes, failed, refused }
+    }
+}
+
+impl Store for Slow {
+    fn commit(&self, batch: &[Write]) -> Result<(), StoreError> {
+        if self.failed.load(Ordering::SeqCst) {
+            self.refused.fetch_add(1, Ordering::SeqCst);
+            return Err(StoreError::Failed {
+                operation: "commit a change",
+                reason: "input/output error".into(),
+            });
+        }
+        self.disk.commit(batch)?;
+        let takes = self.takes.swap(0, Ordering::SeqCst);
+        self.hand.move_on(takes);
+        self.failed.store(takes > 0, Ordering::SeqCst);
+        Ok(())
+    }
+
+    fn scan(&self, table: Table, from: &[u8], visit: &mut Visit<'_>) -> Result<(), StoreError> {
+        self.disk.scan(table, from, visit)
+    }
+
+    fn get(&self, table: Table, keys: &[Vec<u8>]) -> Result<Vec<Option<Vec<u8>>>, StoreError> {
+        self.disk.get(table, keys)
+    }
+
+    fn seal(&self) -> Result<String, StoreError> {
+        self.disk.seal()
+    }
+
+    fn break_seal(&self) -> Result<Option<String>, StoreError> {
+        self.disk.break_seal()
     }
 }
 
@@ -129,6 +180,23 @@ async fn a_disk_that_was_full_for_a_while_ends_grants_for_that_while() {
     assert_eq!(node.welcome.epoch, 1);
     assert!(node.renew(vec![entry("web", 300)], Vec::new()).await.unwrap().entries[0].rate > 0);
     lab.running.shutdown().await.unwrap();
+}
+
+#[tokio::test]
+async fn a_commit_counts_from_its_beginning_however_long_it_takes() {
+    for (takes, silent) in [(FENCE_US - 1, false), (FENCE_US, true)] {
+        let hand = Hand::default();
+        let store = Arc::new(Slow::new(&hand));
+        let lab = hand.fenced(Arc::clone(&store) as Arc<dyn Store>).await;
+        assert_eq!(lab.running.service().silence(), None);
+        store.takes.store(takes, Ordering::SeqCst);
+        // The store is written to by itself, one commit after the other; at the next one this one has been counted.
+        while store.refused.load(Ordering::SeqCst) == 0 {
+            sleep(Duration::from_millis(1)).await;
+        }
+        // A successor waits from when it took the store, which may have been just as that commit began.
+        assert_eq!(lab.running.service().silence().is_some(), silent);
+    }
 }
 
 #[tokio::test]
