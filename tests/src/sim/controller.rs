@@ -5,7 +5,7 @@ use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::Ordering;
 
 use tidegate_controller::audit::Actor;
 use tidegate_controller::clock::Clock;
@@ -29,7 +29,8 @@ pub(super) type LowerOrder = (usize, GroupId, Rate);
 pub(super) struct Controller {
     service: Option<Service>,
     pub(super) disk: Disk,
-    time: Arc<AtomicU64>,
+    /// True time; its machine's clock is ahead of it while a commit takes its time.
+    now: Cell<Time>,
     /// The newest stream of each node, by the number of its connection.
     streams: BTreeMap<usize, (u64, Session)>,
     random: Random,
@@ -47,7 +48,7 @@ impl Controller {
         let mut controller = Self {
             service: None,
             disk: Disk::default(),
-            time: Arc::default(),
+            now: Cell::new(Time(0)),
             streams: BTreeMap::new(),
             random: Random::new(seed, 2),
             fence,
@@ -58,7 +59,13 @@ impl Controller {
     }
 
     pub(super) fn set_time(&self, now: Time) {
-        self.time.store(now.0, Ordering::Relaxed);
+        self.now.set(now);
+        self.disk.clock().fetch_max(now.0, Ordering::Relaxed);
+    }
+
+    /// It is at a commit until then, and does nothing else.
+    pub(super) fn busy_until(&self) -> Time {
+        Time(self.disk.clock().load(Ordering::Relaxed))
     }
 
     pub(super) fn is_up(&self) -> bool {
@@ -72,9 +79,11 @@ impl Controller {
 
     /// Starts on what is on the disk.
     pub(super) fn start(&mut self) -> Result<(), StoreError> {
+        self.disk.clock().store(self.now.get().0, Ordering::Relaxed);
         let store = RedbStore::open_on(self.disk.clone(), self.disk.clone(), Path::new("simulated"))?;
         let config = ServiceConfig { fence: self.fence, ..ServiceConfig::default() };
-        self.service = Some(Service::load(Arc::new(store), config, Clock::driven(Arc::clone(&self.time)))?);
+        self.service =
+            Some(Service::load(Arc::new(store), config, Clock::driven(Arc::clone(self.disk.clock())))?);
         self.touched.set(true);
         Ok(())
     }
@@ -84,7 +93,7 @@ impl Controller {
         let successor = Self {
             service: None,
             disk: self.disk.move_on(&mut self.random),
-            time: Arc::clone(&self.time),
+            now: self.now.clone(),
             streams: BTreeMap::new(),
             random: self.random.clone(),
             fence: self.fence,
@@ -99,6 +108,7 @@ impl Controller {
         self.disk.die();
         self.streams.clear();
         self.service = None;
+        self.disk.clock().store(self.now.get().0, Ordering::Relaxed);
         self.disk.revive(death, &mut self.random);
     }
 

@@ -6,10 +6,12 @@
 
 use std::collections::BTreeSet;
 use std::io::{Error, ErrorKind, Result};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use redb::StorageBackend;
 use tidegate_controller::store::Seal;
+use tidegate_core::units::{Span, Time};
 
 use super::random::Random;
 
@@ -31,6 +33,8 @@ pub struct Disk {
     platter: Arc<Mutex<Platter>>,
     /// The machine it is attached to, as far as this handle knows.
     machine: u64,
+    /// The clock of that machine: it goes on while a sync takes its time.
+    clock: Arc<AtomicU64>,
 }
 
 #[derive(Debug, Default)]
@@ -48,6 +52,8 @@ struct Platter {
     dead: bool,
     /// Writes fail: the device is full or broken.
     failing: bool,
+    /// A sync takes so long, until then.
+    slow: Option<(Span, Time)>,
     /// Syncs until the process dies in one.
     syncs_left: Option<u32>,
     syncs: u64,
@@ -79,7 +85,19 @@ impl Disk {
         self.revive(Death::PowerCut, random);
         let mut platter = self.platter();
         platter.machine += 1;
-        Self { platter: Arc::clone(&self.platter), machine: platter.machine }
+        let now = self.clock.load(Ordering::Relaxed);
+        let clock = Arc::new(AtomicU64::new(now));
+        Self { platter: Arc::clone(&self.platter), machine: platter.machine, clock }
+    }
+
+    /// The clock of the machine it is attached to, in microseconds.
+    pub fn clock(&self) -> &Arc<AtomicU64> {
+        &self.clock
+    }
+
+    /// Until then every sync takes so long.
+    pub fn slow(&self, sync: Span, until: Time) {
+        self.platter().slow = Some((sync, until));
     }
 
     /// The process dies in the `nth` sync from now on, counted from 1.
@@ -87,9 +105,15 @@ impl Disk {
         self.platter().syncs_left = Some(nth.max(1));
     }
 
-    /// No sync is armed any more.
+    /// No sync is armed, or takes time, any more.
     pub fn disarm(&self) {
-        self.platter().syncs_left = None;
+        let mut platter = self.platter();
+        (platter.syncs_left, platter.slow) = (None, None);
+    }
+
+    /// Writes succeed again.
+    pub fn recover(&self) {
+        self.platter().failing = false;
     }
 
     /// From now on every write fails, until the controller starts again.
@@ -223,6 +247,11 @@ impl StorageBackend for Disk {
                 return Err(Error::other("the process died in this sync"));
             }
         }
+        if let Some((sync, until)) = platter.slow
+            && self.clock.load(Ordering::Relaxed) < until.0
+        {
+            self.clock.fetch_add(sync.0, Ordering::Relaxed);
+        }
         let unsynced = std::mem::take(&mut platter.unsynced);
         let Platter { written, synced, .. } = &mut *platter;
         synced.resize(written.len(), 0);
@@ -280,6 +309,20 @@ mod tests {
     }
 
     #[test]
+    fn a_slow_sync_takes_its_time_on_the_clock_of_its_machine() {
+        let disk = two_sectors();
+        disk.slow(Span(30), Time(50));
+        [30, 60, 60].into_iter().for_each(|now| {
+            disk.sync_data().unwrap();
+            assert_eq!(disk.clock().load(Ordering::Relaxed), now);
+        });
+        let next = disk.move_on(&mut Random::new(1, 0));
+        next.clock().store(70, Ordering::Relaxed);
+        assert_eq!(disk.clock().load(Ordering::Relaxed), 60);
+        assert!(disk.sync_data().is_err() && next.sync_data().is_ok());
+    }
+
+    #[test]
     fn what_was_synced_stays_and_an_armed_cut_falls_on_its_sync() {
         let disk = two_sectors();
         disk.sync_data().unwrap();
@@ -291,5 +334,7 @@ mod tests {
         assert_eq!(first_bytes(&disk).1, 1);
         disk.fail();
         assert_eq!(disk.write(0, &[3]).unwrap_err().kind(), ErrorKind::StorageFull);
+        disk.recover();
+        assert!(disk.write(0, &[3]).is_ok());
     }
 }

@@ -43,9 +43,30 @@ impl World {
         self.stalled_until = self.stalled_until.max(self.now.after(span));
     }
 
-    /// Whether the controller is stopped.
+    /// Whether the controller is stopped, or at a commit.
     pub(super) fn stalled(&self) -> bool {
+        self.free_at() > self.now
+    }
+
+    /// Whether it is stopped.
+    pub(super) fn frozen(&self) -> bool {
         self.stalled_until > self.now
+    }
+
+    /// When the controller goes on.
+    pub(super) fn free_at(&self) -> Time {
+        self.stalled_until.max(self.controller.busy_until())
+    }
+
+    /// The disk takes no writes for a while.
+    pub fn interrupt_disk(&mut self, span: Span) {
+        self.controller.disk.fail();
+        self.at(self.now.after(span), Event::DiskReturns);
+    }
+
+    /// For a while every sync of the disk takes this long.
+    pub fn slow_disk(&mut self, sync: Span, span: Span) {
+        self.controller.disk.slow(sync, self.now.after(span));
     }
 
     /// Whether an event waits for a controller that is stopped.
@@ -55,6 +76,16 @@ impl World {
                 self.nodes.get(*node).is_some_and(|state| *connection > state.old_connection)
             }
             Event::Upkeep => self.old.is_none(),
+            _ => false,
+        }
+    }
+
+    /// Whether an event is for the controller that another took over from.
+    pub(super) fn is_for_old(&self, event: &Event) -> bool {
+        match event {
+            Event::ToController { node, message: Message::Renew { connection, .. }, .. } => {
+                self.nodes.get(*node).is_some_and(|state| *connection <= state.old_connection)
+            }
             _ => false,
         }
     }

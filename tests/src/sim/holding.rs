@@ -47,6 +47,9 @@ pub(super) struct Holding {
     /// What the controller counts of the lump: what was told last, and what came since. What operations did not need goes
     /// back to it.
     counted_lump: i128,
+    /// What went back to the lump since the last renewal. A node that does not know the operation any more puts it into
+    /// the bucket instead.
+    gone_back: i128,
     debt: i128,
     fallback: Fallback,
     /// A part of the group's fallback lasts until then.
@@ -201,7 +204,9 @@ impl Holding {
         if let Right::Leased(_) = self.right {
             let lump = self.lump.min(fine(ask.held.lump));
             let surplus = (fine(ask.returned) - (self.lump - lump)).max(0);
-            (self.lump, self.counted_lump) = (lump, lump);
+            let elsewhere = (self.lump - lump).clamp(0, self.gone_back);
+            (self.lump, self.counted_lump, self.gone_back) = (lump, lump, 0);
+            self.tokens = (self.tokens + elsewhere).min(self.room());
             self.tokens = self.tokens.min(self.tokens + self.set_aside - surplus).max(0);
             self.set_aside = 0;
             self.in_flight += surplus;
@@ -394,6 +399,7 @@ impl Holding {
         let to_lump = (amount - paid).min(self.counted_lump - self.lump).max(0);
         self.debt -= paid;
         self.lump += to_lump;
+        self.gone_back += to_lump;
         self.add(amount - paid - to_lump);
     }
 

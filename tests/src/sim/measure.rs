@@ -126,6 +126,8 @@ pub struct Waits {
     pub refused: u64,
     /// RU admitted by node.
     pub by_node: BTreeMap<usize, Ru>,
+    /// Operations admitted by node.
+    pub count_by_node: BTreeMap<usize, u64>,
 }
 
 impl Waits {
@@ -136,6 +138,7 @@ impl Waits {
         *self.counts.entry(wait.0 / scale * scale).or_default() += 1;
         self.admitted += 1;
         *self.by_node.entry(node).or_default() += cost;
+        *self.count_by_node.entry(node).or_default() += 1;
     }
 
     /// The wait that this share (in thousandths) of the admitted operations did not exceed.

@@ -64,6 +64,8 @@ pub(super) enum Event {
         same: bool,
     },
     StartController,
+    /// The controller's disk takes writes again.
+    DiskReturns,
     /// A controller that another took over from ends.
     EndOld {
         /// Takeovers until then.
@@ -365,13 +367,19 @@ impl World {
             let Some((_, event)) = self.events.pop_first() else {
                 break;
             };
-            self.now = time;
-            self.controller.set_time(time);
+            self.set_time(time);
             self.handle(event);
             self.check();
         }
-        self.now = until;
-        self.controller.set_time(until);
+        self.set_time(until);
+    }
+
+    fn set_time(&mut self, now: Time) {
+        self.now = now;
+        self.controller.set_time(now);
+        if let Some(old) = &self.old {
+            old.set_time(now);
+        }
     }
 
     pub(super) fn handle(&mut self, event: Event) {
@@ -392,7 +400,13 @@ impl World {
             return;
         }
         if self.stalled() && self.is_for_controller(&event) {
-            self.at(self.stalled_until, event);
+            self.at(self.free_at(), event);
+            return;
+        }
+        // So does one that another took over from, while it is at a commit: its clock is ahead.
+        let old_until = self.old.as_ref().map_or(self.now, Controller::busy_until);
+        if old_until > self.now && self.is_for_old(&event) {
+            self.at(old_until, event);
             return;
         }
         match event {
@@ -430,6 +444,7 @@ impl World {
             Event::StartNode { node, same: false } => self.start_node(node),
             Event::StartNode { node, same: true } => self.start_node_again(node),
             Event::StartController => self.start_controller(),
+            Event::DiskReturns => self.controller.disk.recover(),
             Event::EndOld { number } if number == self.toll.takeovers => self.end_old(),
             Event::EndOld { .. } => {}
             Event::StreamEnded { node, connection } => {

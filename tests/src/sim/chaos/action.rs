@@ -31,6 +31,10 @@ pub enum Action {
     DieInSync(u32, Span),
     /// The controller's disk takes no more writes until it starts again.
     DiskFails,
+    /// The same, but it takes them again after this.
+    DiskPauses(Span),
+    /// Every sync of the disk takes so long, for so long.
+    DiskSlows(Span, Span),
     /// The controller is restarted in order.
     Restart,
     /// A group gets another rate.
@@ -153,6 +157,8 @@ impl Action {
                 world.controller.disk.die_in_sync(*nth);
             }
             Self::DiskFails => world.controller.disk.fail(),
+            Self::DiskPauses(span) => world.interrupt_disk(*span),
+            Self::DiskSlows(sync, span) => world.slow_disk(*sync, *span),
             Self::Restart if world.controller_is_up() && !world.stalled() => world.restart_controller(),
             Self::Pause(node, span) => world.pause(*node, *span),
             Self::Stall(span) => world.stall_controller(*span),
@@ -160,7 +166,7 @@ impl Action {
             Self::Reset(node) => world.reset_stream(*node),
             Self::Lie(node) => world.lie(*node),
             // One that is woken after another took over is not promised anything.
-            Self::TakeOver(stay, span) if world.controller_is_up() && !world.stalled() => {
+            Self::TakeOver(stay, span) if world.controller_is_up() && !world.frozen() => {
                 world.take_over(*stay, *span)
             }
             Self::Copy(stopped) if world.controller_is_up() && !world.stalled() => world.copy_store(*stopped),
@@ -204,6 +210,8 @@ impl fmt::Display for Action {
             Self::Crash(span, Death::PowerCut) => write!(f, "crash {}us power-cut", span.0),
             Self::DieInSync(nth, span) => write!(f, "die-in-sync {nth} {}us", span.0),
             Self::DiskFails => f.write_str("disk-fails"),
+            Self::DiskPauses(span) => write!(f, "disk-pauses {}us", span.0),
+            Self::DiskSlows(sync, span) => write!(f, "disk-slows {}us {}us", sync.0, span.0),
             Self::Restart => f.write_str("restart"),
             Self::Rate(id, rate) => write!(f, "rate {} {}", id.0, show_micro(rate.0)),
             Self::Burst(id, burstable) => {
@@ -258,6 +266,8 @@ impl FromStr for Action {
             },
             "die-in-sync" => Self::DieInSync(arg(&args, 0)?, time(1)?),
             "disk-fails" => Self::DiskFails,
+            "disk-pauses" => Self::DiskPauses(time(0)?),
+            "disk-slows" => Self::DiskSlows(time(0)?, time(1)?),
             "restart" => Self::Restart,
             "rate" => Self::Rate(group()?, Rate(micro(word(1)).ok_or("which rate?")?)),
             "burst" => Self::Burst(group()?, definition()?.burstable),

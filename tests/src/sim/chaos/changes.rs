@@ -105,7 +105,7 @@ impl Plan {
     }
 
     /// A group that is there from the beginning or created.
-    fn pick(&self, random: &mut Random) -> GroupId {
+    pub(super) fn pick(&self, random: &mut Random) -> GroupId {
         let ids = self.ids();
         ids.get(random.below(ids.len())).copied().unwrap_or(GroupId(2))
     }

@@ -9,7 +9,7 @@ use crate::sim::disk::Death;
 use crate::sim::load::{Load, Pattern};
 use crate::sim::network::Faults;
 use crate::sim::random::Random;
-use crate::sim::settling::Settling;
+use crate::sim::settling::{Actual, Settling};
 
 impl Plan {
     /// The plan of a seed.
@@ -58,6 +58,8 @@ impl Plan {
         if !many {
             plan.draw_changes(seed);
         }
+        draw_settling(&mut Random::new(seed, 21), &mut plan.loads);
+        plan.draw_trouble(seed, many);
         plan.actions.sort_by_key(|(at, _)| *at);
         plan
     }
@@ -92,6 +94,32 @@ fn draw_totals(random: &mut Random, groups: &mut [(GroupId, GroupSpec)]) {
                 spec.fallback_total = Some(rate.scale(1, part).max(Rate(1)));
             }
         }
+    }
+}
+
+/// In half of the runs, operations that end later than they begin, for a part of their estimate that may be nothing, or
+/// do not run at all.
+fn draw_settling(random: &mut Random, loads: &mut [Load]) {
+    if random.one_in(2) {
+        return;
+    }
+    for load in loads.iter_mut() {
+        if random.one_in(3) {
+            continue;
+        }
+        let longest = [0, 20_000, 300_000, 1_000_000, 5_000_000].get(random.below(5)).copied().unwrap_or(0);
+        let estimate = Ru::whole(i64::try_from(load.cost.1).unwrap_or(1));
+        load.settling = Settling {
+            lasts: (Span(random.between(0, longest)), Span(longest)),
+            actual: match random.below(4) {
+                0 => None,
+                1 => Some(Actual::Parts(0, 0)),
+                2 => Some(Actual::Mix(vec![(estimate.scale(1, 36), 9), (estimate, 1)])),
+                _ => Some(Actual::Parts(0, random.between(100, 3_000))),
+            },
+            undone: if random.one_in(3) { random.between(1, 500) } else { 0 },
+            leaves: if random.one_in(3) { random.between(1, 700) } else { 0 },
+        };
     }
 }
 

@@ -6,8 +6,10 @@
 mod action;
 mod changes;
 mod draw;
+mod shares;
 mod shrink;
 mod text;
+mod trouble;
 
 use tidegate_core::group::{GroupId, GroupSpec};
 use tidegate_core::units::{Rate, Ru, Span, Time};
@@ -48,6 +50,9 @@ pub struct Outcome {
 
 /// Time after the faults in which everyone must be served: recovery, one lease, and some renewals.
 const CALM: Span = Span::secs(14);
+
+/// Leases up to this are ended within that time.
+const SHORT_LEASE: Span = Span::secs(4);
 
 impl Plan {
     /// Runs the plan.
@@ -107,16 +112,28 @@ impl Plan {
         self.judge(world)
     }
 
-    /// Time after the faults: a successor waits for the fence of the one before, and recovers longer for it.
+    /// Time after the faults: a successor waits for the fence of the one before, and recovers longer for it; and what
+    /// was leased in the last moment may be out for as long as the longest lease.
     fn calm(&self) -> Span {
         let fence = self.fence.unwrap_or_default();
-        CALM + fence + fence
+        let created = self.actions.iter().filter_map(|(_, action)| match action {
+            Action::Create(_, spec) => Some(spec.ttl),
+            Action::Alter(_, Change::Ttl(ttl)) => Some(*ttl),
+            _ => None,
+        });
+        let longest = self.groups.iter().map(|(_, spec)| spec.ttl).chain(created).max().unwrap_or_default();
+        // Known to the controller until a clean stop: it may have recovered for that long in vain.
+        let beyond = Span(longest.0.saturating_sub(SHORT_LEASE.0));
+        CALM + fence + fence + beyond + beyond
     }
 
     fn judge(&self, world: &mut World) -> Result<Outcome, String> {
         let before: Vec<u64> = self.loads.iter().map(|load| admitted(world, load)).collect();
         let owed: Vec<Ru> = self.loads.iter().map(|load| world.owed(load.group)).collect();
-        world.run(self.calm_at.after(self.calm()));
+        let end = self.calm_at.after(self.calm());
+        world.run(Time(end.0 - shares::WINDOW.0));
+        let at_rest = shares::Served::of(&self.loads, world);
+        world.run(end);
         if let Some(violation) = &world.violation {
             return Err(violation.clone());
         }
@@ -148,6 +165,9 @@ impl Plan {
                     world.owed(load.group)
                 ));
             }
+        }
+        if !rebound {
+            self.judge_shares(world, &at_rest)?;
         }
         Ok(outcome)
     }
@@ -190,11 +210,16 @@ impl Plan {
     /// divide a rate, those who come last are left a sixteenth of it, by weight; and guarantees that do not fit under
     /// a limit are met in proportion.
     fn hopeless(&self, world: &World, load: &Load) -> bool {
+        self.hopeless_among(world, load, 1)
+    }
+
+    /// The same of each of so many clients that divide the group's share.
+    fn hopeless_among(&self, world: &World, load: &Load, clients: u64) -> bool {
         let mut level = Some(load.group);
         let cost = Ru::whole(i64::try_from(load.cost.1).unwrap_or(i64::MAX));
         let settled = load.dearest();
         let own = world.spec(load.group).and_then(GroupSpec::limit);
-        let (mut part, mut crowd) = (4, 1_u64);
+        let (mut part, mut crowd) = (4 * clients, clients);
         while let Some((id, spec)) = level.and_then(|id| Some((id, world.spec(id)?))) {
             let children = world.groups().into_iter().filter_map(|child| world.spec(child));
             let guarantees: Vec<_> =
@@ -211,7 +236,8 @@ impl Plan {
                 limit.is_some_and(|limit| limit.over(Span(CALM.0 / part)) < settled)
             };
             let slow = too_slow(spec.limit(), part) || too_slow(own, crowd.saturating_mul(4));
-            if slow || spec.depth().is_some_and(|depth| depth < cost) {
+            let far = spec.ttl.0 < self.delay.1.0 * trouble::LEASE_IN_DELAYS;
+            if slow || far || spec.depth().is_some_and(|depth| depth < cost) {
                 return true;
             }
             level = spec.parent;
