@@ -17,6 +17,7 @@ use crate::command::resolve::ResolveArgs;
 use crate::command::runaway::RunawayCommand;
 use crate::command::sql::SqlArgs;
 use crate::command::statement::StatementCommand;
+use crate::command::store::StoreCommand;
 use crate::command::top::TopArgs;
 use crate::command::usage::UsageArgs;
 use crate::command::watch::WatchCommand;
@@ -126,6 +127,9 @@ pub(crate) enum Command {
     Runaway(RunawayCommand),
     /// Show who changed what.
     Audit(AuditArgs),
+    /// Back up, restore and check the store of a controller.
+    #[command(subcommand)]
+    Store(StoreCommand),
     /// Show how the controller is.
     Status,
     /// Watch all groups.

@@ -61,6 +61,7 @@ fn run(cli: Cli) -> Result<ExitCode, CliError> {
             Command::Watch(command) => command::watch::run(command, &global).await,
             Command::Runaway(command) => command::runaway::run(command, &global).await,
             Command::Audit(args) => command::audit::run(args, &global).await,
+            Command::Store(command) => command::store::run(command, &global).await,
             Command::Status => command::status::run(&global).await,
             Command::Top(args) => command::top::run(args, &global).await,
             Command::Completions(args) => command::completions::run(&args),

@@ -17,7 +17,7 @@ pub fn rest(service: Arc<Service>) -> Router {
 /// What the gRPC listener serves, without health and reflection. Streams end when `stopped` shows true.
 pub fn grpc(service: &Arc<Service>, stopped: watch::Receiver<bool>) -> Router {
     Routes::new(grpc::grants(service, stopped.clone()))
-        .add_service(grpc::admin(service))
+        .add_service(grpc::admin(service, stopped.clone()))
         .add_service(grpc::statements(service, stopped))
         .into_axum_router()
 }

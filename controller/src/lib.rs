@@ -6,6 +6,7 @@
 pub mod audit;
 pub mod bindings;
 pub mod catalog;
+pub mod check;
 pub mod clients;
 pub mod clock;
 pub mod config;
@@ -32,6 +33,7 @@ pub mod name;
 pub mod proof;
 pub mod quantity;
 pub mod query_limit;
+pub mod restore;
 pub mod runaways;
 pub mod service;
 pub mod standing;

@@ -219,7 +219,7 @@ fn serve_grpc(
         .register_encoded_file_descriptor_set(tonic_health::pb::FILE_DESCRIPTOR_SET)
         .build_v1()
         .map_err(|error| StartError::Internal(error.to_string()))?;
-    let (grants, admin) = (grpc::grants(service, stopped.clone()), grpc::admin(service));
+    let (grants, admin) = (grpc::grants(service, stopped.clone()), grpc::admin(service, stopped.clone()));
     let statements = grpc::statements(service, stopped.clone());
     let incoming = TcpIncoming::from(listener).with_nodelay(Some(true));
     let service = Arc::clone(service);

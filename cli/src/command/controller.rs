@@ -13,7 +13,7 @@ use crate::output::print;
 use crate::stop;
 
 /// Name of the store in the data directory.
-const STORE: &str = "tidegate.redb";
+pub(crate) const STORE: &str = "tidegate.redb";
 /// Environment variable with the log filter, such as `debug` or `tidegate_controller=trace`.
 const LOG_FILTER: &str = "TIDEGATE_LOG";
 

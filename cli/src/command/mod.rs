@@ -15,6 +15,7 @@ pub(crate) mod runaway;
 pub(crate) mod sql;
 pub(crate) mod statement;
 pub(crate) mod status;
+pub(crate) mod store;
 pub(crate) mod top;
 pub(crate) mod usage;
 pub(crate) mod watch;

@@ -11,6 +11,7 @@ mod lease;
 mod node;
 mod runaway;
 mod statement;
+mod store;
 mod watch;
 
 pub(crate) use answer::AnswerView;
@@ -22,4 +23,5 @@ pub(crate) use lease::{GroupStateView, LeaseView};
 pub(crate) use node::NodeView;
 pub(crate) use runaway::RunawayView;
 pub(crate) use statement::StatementView;
+pub(crate) use store::StoreView;
 pub(crate) use watch::WatchView;

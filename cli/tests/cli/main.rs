@@ -15,4 +15,6 @@ mod runaways;
 #[cfg(test)]
 mod sql;
 #[cfg(test)]
+mod store;
+#[cfg(test)]
 mod support;

@@ -6,7 +6,8 @@ use tidegate_proto::v1;
 use tidegate_proto::v1::admin_server::Admin;
 use tonic::{Request, Response, Status};
 
-use super::{actor, admin_status, blocking, convert, shapes};
+use super::grants::Answers;
+use super::{Stopping, actor, admin_status, backup, blocking, convert, shapes};
 use crate::bindings::Principal;
 use crate::error::AdminError;
 use crate::service::Service;
@@ -14,6 +15,7 @@ use crate::service::Service;
 /// The adapter.
 pub(crate) struct AdminAdapter {
     pub(super) service: Arc<Service>,
+    pub(super) stopping: Stopping,
 }
 
 impl AdminAdapter {
@@ -37,6 +39,16 @@ fn reply<T>(message: T) -> Result<Response<T>, Status> {
 
 #[tonic::async_trait]
 impl Admin for AdminAdapter {
+    type BackupStream = Answers<v1::BackupPart>;
+
+    async fn backup(
+        &self,
+        request: Request<v1::BackupRequest>,
+    ) -> Result<Response<Self::BackupStream>, Status> {
+        backup::check_peer(request.remote_addr())?;
+        reply(backup::stream(self.stopping.clone(), Arc::clone(&self.service), actor(&request)))
+    }
+
     async fn create_group(
         &self,
         request: Request<v1::CreateGroupRequest>,

@@ -1,6 +1,7 @@
 //! gRPC adapters: decode, one call of the service, encode. No state, no policy.
 
 mod admin;
+mod backup;
 pub(crate) mod convert;
 mod grants;
 mod rules;
@@ -37,9 +38,9 @@ pub(crate) fn grants(service: &Arc<Service>, stopped: flag::Receiver<bool>) -> G
     GrantsServer::new(adapter).max_decoding_message_size(MAX_MESSAGE_BYTES)
 }
 
-/// The `Admin` service.
-pub(crate) fn admin(service: &Arc<Service>) -> AdminServer<AdminAdapter> {
-    let adapter = AdminAdapter { service: Arc::clone(service) };
+/// The `Admin` service. Its streams end when `stopped` shows true.
+pub(crate) fn admin(service: &Arc<Service>, stopped: flag::Receiver<bool>) -> AdminServer<AdminAdapter> {
+    let adapter = AdminAdapter { service: Arc::clone(service), stopping: Stopping(stopped) };
     AdminServer::new(adapter).max_decoding_message_size(MAX_MESSAGE_BYTES)
 }
 

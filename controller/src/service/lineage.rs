@@ -29,7 +29,7 @@ struct Other {
 
 /// Starts, oldest first.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) struct Lineage {
+pub(crate) struct Lineage {
     own: Vec<Start>,
     others: Vec<Other>,
 }

@@ -157,6 +157,7 @@ impl Service {
             state: Mutex::new(state),
             changes: Mutex::new(()),
             flushing: Mutex::new(fold::Folding::default()),
+            backing_up: Mutex::new(()),
             store,
             clock,
             prover,

@@ -4,6 +4,7 @@
 //! definitions is planned under the lock, stored without it, and then put in force, under a second mutex that keeps
 //! changes in order. Methods that change definitions or flush block on the disk; adapters run them on blocking threads.
 
+mod backup;
 mod bindings;
 mod change;
 mod costs;
@@ -62,8 +63,9 @@ pub use succession::{FARTHEST_EPOCH, Seen};
 pub use usage::{ClientRow, GroupRow, LeaseRow, LeaseTable, Status, UsageRow};
 pub use watch::{Event, EventKind, SnapshotView, Subscription, WatchError};
 
+pub(crate) use lineage::Lineage;
+
 use fence::Fence;
-use lineage::Lineage;
 use longest::Longest;
 use sessions::Slot;
 
@@ -83,6 +85,7 @@ pub struct Service {
     state: Mutex<State>,
     changes: Mutex<()>,
     flushing: Mutex<fold::Folding>,
+    backing_up: Mutex<()>,
     store: Arc<dyn Store>,
     clock: Clock,
     prover: Prover,

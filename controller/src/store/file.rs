@@ -14,14 +14,15 @@ use std::path::{Path, PathBuf};
 use std::sync::{PoisonError, RwLock};
 
 use redb::{
-    Builder, Database, DatabaseError, ReadableDatabase as _, StorageBackend, StorageError, TableDefinition,
-    TableError,
+    Builder, Database, DatabaseError, ReadTransaction, ReadableDatabase as _, StorageBackend, StorageError,
+    TableDefinition, TableError, TableHandle as _,
 };
 
-use super::guarded::{DAMAGED, Guarded};
+use super::guarded::{DAMAGED, Guarded, walled};
+use super::overlay::Overlay;
 use super::records::{FORMAT, META_FORMAT};
-use super::seal::{FileSeal, Seal, sync_folder};
-use super::{Store, StoreError, Table, Visit, Write};
+use super::seal::{FileSeal, NoSeal, Seal, sync_folder};
+use super::{Store, StoreError, Table, Visit, VisitAll, Write};
 
 /// The redb file.
 pub struct RedbStore {
@@ -61,6 +62,42 @@ impl RedbStore {
         }
         store.check_format(path)?;
         Ok(store)
+    }
+
+    /// Looks into the store at `path`, which nobody else has open, and changes nothing there: what is written goes to
+    /// memory.
+    ///
+    /// # Errors
+    /// There is no such file, it is in use, it is no store of this format, or it is damaged.
+    pub fn peek(path: &Path) -> Result<Self, StoreError> {
+        let medium = Overlay::open(path)
+            .map_err(|error| StoreError::Open { path: path.to_owned(), reason: error.to_string() })?;
+        if medium.is_empty() {
+            return Err(unreadable(path, "it is empty"));
+        }
+        Self::open_on(medium, NoSeal, path)
+    }
+
+    /// Checks every page against its checksum, and that the file holds no tables but those of its format. `None` when
+    /// all is well, otherwise what is not.
+    pub fn integrity(&mut self) -> Option<String> {
+        let open = self.database.get_mut().unwrap_or_else(PoisonError::into_inner);
+        let Some(database) = open else { return Some(DAMAGED.to_owned()) };
+        if let Err(reason) = database.check_pages() {
+            return Some(reason);
+        }
+        let names = database.call("list the tables", |database| {
+            let transaction = database.begin_read().map_err(failed("begin to read"))?;
+            let tables = transaction.list_tables().map_err(failed("list the tables"))?;
+            Ok(tables.map(|table| table.name().to_owned()).collect::<Vec<_>>())
+        });
+        match names {
+            Ok(names) => names
+                .iter()
+                .find(|name| Table::named(name).is_none())
+                .map(|name| format!("it holds a table {name}, which this version does not know")),
+            Err(error) => Some(error.to_string()),
+        }
     }
 
     fn over(
@@ -109,7 +146,7 @@ impl RedbStore {
 /// the keys and needs few pages at a time.
 const CACHE_BYTES: usize = 16 << 20;
 
-fn builder() -> Builder {
+pub(super) fn builder() -> Builder {
     let mut builder = Builder::new();
     builder.set_cache_size(CACHE_BYTES);
     builder
@@ -135,7 +172,7 @@ fn create(path: &Path) -> Result<(), StoreError> {
     sync_folder(path).map_err(|error| open(error.to_string()))
 }
 
-fn opened(
+pub(super) fn opened(
     path: &Path,
     open: impl FnOnce() -> Result<Database, DatabaseError>,
 ) -> Result<Guarded, StoreError> {
@@ -171,27 +208,11 @@ fn open_error(path: &Path, error: DatabaseError) -> StoreError {
     }
 }
 
-const fn definition(table: Table) -> TableDefinition<'static, &'static [u8], &'static [u8]> {
-    TableDefinition::new(match table {
-        Table::Meta => "meta",
-        Table::Groups => "groups",
-        Table::Bindings => "bindings",
-        Table::CostTables => "cost_tables",
-        Table::Clients => "clients",
-        Table::Tombstones => "tombstones",
-        Table::Ledger => "ledger",
-        Table::Folded => "folded",
-        Table::Retired => "retired",
-        Table::Minutes => "minutes",
-        Table::Hours => "hours",
-        Table::Audit => "audit",
-        Table::Watches => "watches",
-        Table::Runaways => "runaways",
-        Table::Parts => "parts",
-    })
+pub(super) const fn definition(table: Table) -> TableDefinition<'static, &'static [u8], &'static [u8]> {
+    TableDefinition::new(table.name())
 }
 
-fn failed<E: std::fmt::Display>(operation: &'static str) -> impl Fn(E) -> StoreError {
+pub(super) fn failed<E: std::fmt::Display>(operation: &'static str) -> impl Fn(E) -> StoreError {
     move |error| StoreError::Failed { operation, reason: error.to_string() }
 }
 
@@ -210,6 +231,13 @@ impl Store for RedbStore {
 
     fn get(&self, table: Table, keys: &[Vec<u8>]) -> Result<Vec<Option<Vec<u8>>>, StoreError> {
         self.call("read rows", |database| get(database, table, keys))
+    }
+
+    fn copy(&self, visit: &mut VisitAll<'_>) -> Result<(), StoreError> {
+        let begin = |database: &Database| database.begin_read().map_err(failed("begin to read"));
+        // The rows are visited while others use the file, and open it again should a commit of theirs fail.
+        let transaction = self.call("begin to read", begin)?;
+        walled("read all tables", || copy(&transaction, visit))
     }
 
     fn seal(&self) -> Result<String, StoreError> {
@@ -246,18 +274,37 @@ fn commit(database: &Database, batch: &[Write]) -> Result<(), StoreError> {
 
 fn scan(database: &Database, table: Table, from: &[u8], visit: &mut Visit<'_>) -> Result<(), StoreError> {
     let transaction = database.begin_read().map_err(failed("begin to read"))?;
+    visit_rows(&transaction, table, from, visit).map(drop)
+}
+
+fn copy(transaction: &ReadTransaction, visit: &mut VisitAll<'_>) -> Result<(), StoreError> {
+    for table in Table::ALL {
+        let mut visit = |key: &[u8], value: &[u8]| visit(table, key, value);
+        if visit_rows(transaction, table, &[], &mut visit)?.is_break() {
+            break;
+        }
+    }
+    Ok(())
+}
+
+fn visit_rows(
+    transaction: &ReadTransaction,
+    table: Table,
+    from: &[u8],
+    visit: &mut Visit<'_>,
+) -> Result<ControlFlow<()>, StoreError> {
     let rows = match transaction.open_table(definition(table)) {
         Ok(rows) => rows,
-        Err(TableError::TableDoesNotExist(_)) => return Ok(()),
+        Err(TableError::TableDoesNotExist(_)) => return Ok(ControlFlow::Continue(())),
         Err(error) => return Err(failed("open a table")(error)),
     };
     for row in rows.range(from..).map_err(failed("read a table"))? {
         let (key, value) = row.map_err(failed("read a row"))?;
         if let ControlFlow::Break(()) = visit(key.value(), value.value())? {
-            break;
+            return Ok(ControlFlow::Break(()));
         }
     }
-    Ok(())
+    Ok(ControlFlow::Continue(()))
 }
 
 fn get(database: &Database, table: Table, keys: &[Vec<u8>]) -> Result<Vec<Option<Vec<u8>>>, StoreError> {

@@ -10,6 +10,15 @@ use super::StoreError;
 /// What a panic of redb means.
 pub(super) const DAMAGED: &str = "its pages are damaged";
 
+/// One call behind the wall.
+pub(super) fn walled<T>(
+    operation: &'static str,
+    call: impl FnOnce() -> Result<T, StoreError>,
+) -> Result<T, StoreError> {
+    let damaged = |_| StoreError::Failed { operation, reason: DAMAGED.to_owned() };
+    catch_unwind(AssertUnwindSafe(call)).map_err(damaged)?
+}
+
 /// An open database.
 pub(super) struct Guarded(Option<Database>);
 
@@ -28,7 +37,17 @@ impl Guarded {
     ) -> Result<T, StoreError> {
         let damaged = || StoreError::Failed { operation, reason: DAMAGED.to_owned() };
         let database = self.0.as_ref().ok_or_else(damaged)?;
-        catch_unwind(AssertUnwindSafe(|| call(database))).unwrap_or_else(|_| Err(damaged()))
+        walled(operation, || call(database))
+    }
+
+    /// Compares every page with its checksum.
+    pub(super) fn check_pages(&mut self) -> Result<(), String> {
+        let database = self.0.as_mut().ok_or_else(|| DAMAGED.to_owned())?;
+        match catch_unwind(AssertUnwindSafe(|| database.check_integrity())) {
+            Ok(Ok(true)) => Ok(()),
+            Ok(Ok(false)) | Err(_) => Err(DAMAGED.to_owned()),
+            Ok(Err(error)) => Err(error.to_string()),
+        }
     }
 }
 

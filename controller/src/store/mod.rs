@@ -4,15 +4,19 @@
 //! tests can put a failing store in its place; `RedbStore` is the one that ships, `records` says what the bytes
 //! mean.
 
+mod draft;
 mod file;
 mod guarded;
+mod overlay;
 pub mod records;
 mod seal;
 
 use std::ops::ControlFlow;
 use std::path::PathBuf;
 
+pub use draft::{Draft, Row};
 pub use file::RedbStore;
+pub(crate) use seal::FileSeal;
 pub use seal::Seal;
 
 /// The tables.
@@ -48,6 +52,53 @@ pub enum Table {
     Runaways,
     /// (client, group) to the part of the group's fallback that the client may be using.
     Parts,
+}
+
+impl Table {
+    /// All of them.
+    pub const ALL: [Self; 15] = [
+        Self::Meta,
+        Self::Groups,
+        Self::Bindings,
+        Self::CostTables,
+        Self::Clients,
+        Self::Tombstones,
+        Self::Ledger,
+        Self::Folded,
+        Self::Retired,
+        Self::Minutes,
+        Self::Hours,
+        Self::Audit,
+        Self::Watches,
+        Self::Runaways,
+        Self::Parts,
+    ];
+
+    /// Its name in the file and in messages.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Meta => "meta",
+            Self::Groups => "groups",
+            Self::Bindings => "bindings",
+            Self::CostTables => "cost_tables",
+            Self::Clients => "clients",
+            Self::Tombstones => "tombstones",
+            Self::Ledger => "ledger",
+            Self::Folded => "folded",
+            Self::Retired => "retired",
+            Self::Minutes => "minutes",
+            Self::Hours => "hours",
+            Self::Audit => "audit",
+            Self::Watches => "watches",
+            Self::Runaways => "runaways",
+            Self::Parts => "parts",
+        }
+    }
+
+    /// The one of this name.
+    pub fn named(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|table| table.name() == name)
+    }
 }
 
 /// One change of one table.
@@ -132,6 +183,12 @@ pub enum StoreError {
         /// What the store said.
         reason: String,
     },
+    /// A file that is to be written is there already.
+    #[error("{path} is there already; choose another name, or replace it with --replace")]
+    Exists {
+        /// The file.
+        path: PathBuf,
+    },
     /// A row does not decode.
     #[error(
         "the store holds a row in {table:?} that does not decode: {reason}; restore the store from a backup"
@@ -147,6 +204,9 @@ pub enum StoreError {
 /// Called for each row of a scan with its key and its value; says whether to go on.
 pub type Visit<'a> = dyn FnMut(&[u8], &[u8]) -> Result<ControlFlow<()>, StoreError> + 'a;
 
+/// Called for each row of all tables with its key and its value; says whether to go on.
+pub type VisitAll<'a> = dyn FnMut(Table, &[u8], &[u8]) -> Result<ControlFlow<()>, StoreError> + 'a;
+
 /// Durable tables.
 pub trait Store: Send + Sync {
     /// Makes every change of the batch durable, or none.
@@ -157,6 +217,9 @@ pub trait Store: Send + Sync {
 
     /// The values of `keys`, in one consistent view.
     fn get(&self, table: Table, keys: &[Vec<u8>]) -> Result<Vec<Option<Vec<u8>>>, StoreError>;
+
+    /// Visits every row of every table, all as they were at one moment; commits go on meanwhile.
+    fn copy(&self, visit: &mut VisitAll<'_>) -> Result<(), StoreError>;
 
     /// Puts a seal beside the store, which no copy of the store carries along; the word for it.
     fn seal(&self) -> Result<String, StoreError>;

@@ -24,13 +24,13 @@ pub trait Seal: Send + Sync {
 
 /// A seal that is a file.
 #[derive(Debug)]
-pub(super) struct FileSeal {
+pub(crate) struct FileSeal {
     path: PathBuf,
 }
 
 impl FileSeal {
     /// The seal of the store at `path`.
-    pub(super) fn of(path: &Path) -> Self {
+    pub(crate) fn of(path: &Path) -> Self {
         let mut name = path.as_os_str().to_owned();
         name.push(".seal");
         Self { path: PathBuf::from(name) }
@@ -77,8 +77,21 @@ impl Seal for FileSeal {
     }
 }
 
+/// No seal: of a store that is only looked into.
+pub(super) struct NoSeal;
+
+impl Seal for NoSeal {
+    fn set(&self) -> io::Result<String> {
+        Ok(String::new())
+    }
+
+    fn take(&self) -> io::Result<Option<String>> {
+        Ok(None)
+    }
+}
+
 /// Makes what happened to names in the folder of `path` durable.
-pub(super) fn sync_folder(path: &Path) -> io::Result<()> {
+pub(crate) fn sync_folder(path: &Path) -> io::Result<()> {
     let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
     File::open(folder)?.sync_all()
 }

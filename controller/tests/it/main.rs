@@ -3,7 +3,11 @@
 #[cfg(test)]
 mod admin;
 #[cfg(test)]
+mod backup;
+#[cfg(test)]
 mod chains;
+#[cfg(test)]
+mod check;
 #[cfg(test)]
 mod copies;
 #[cfg(test)]

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use serde_json::Value;
 use tempfile::TempDir;
-use tidegate_controller::store::{Store, StoreError, Table, Visit, Write};
+use tidegate_controller::store::{Store, StoreError, Table, Visit, VisitAll, Write};
 use tidegate_controller::{Config, Controller, Running};
 use tidegate_proto::v1;
 use tidegate_proto::v1::admin_client::AdminClient;
@@ -264,6 +264,10 @@ impl Store for Faulty {
         self.inner.get(table, keys)
     }
 
+    fn copy(&self, visit: &mut VisitAll<'_>) -> Result<(), StoreError> {
+        self.inner.copy(visit)
+    }
+
     fn seal(&self) -> Result<String, StoreError> {
         self.inner.seal()
     }
@@ -306,6 +310,16 @@ impl Store for MemoryStore {
     fn get(&self, table: Table, keys: &[Vec<u8>]) -> Result<Vec<Option<Vec<u8>>>, StoreError> {
         let rows = self.0.lock().unwrap();
         Ok(keys.iter().map(|key| rows.get(&(table, key.clone())).cloned()).collect())
+    }
+
+    fn copy(&self, visit: &mut VisitAll<'_>) -> Result<(), StoreError> {
+        let rows = self.0.lock().unwrap().clone();
+        for ((table, key), value) in &rows {
+            if visit(*table, key, value)?.is_break() {
+                break;
+            }
+        }
+        Ok(())
     }
 
     fn seal(&self) -> Result<String, StoreError> {

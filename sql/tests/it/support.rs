@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use tempfile::TempDir;
-use tidegate_controller::store::{Store, StoreError, Table as Rows, Visit, Write};
+use tidegate_controller::store::{Store, StoreError, Table as Rows, Visit, VisitAll, Write};
 use tidegate_controller::{Config, Controller, Running};
 use tidegate_cost_model::SqlDialect;
 use tidegate_proto::v1;
@@ -56,6 +56,10 @@ impl Store for Forgetful {
 
     fn get(&self, _: Rows, keys: &[Vec<u8>]) -> Result<Vec<Option<Vec<u8>>>, StoreError> {
         Ok(vec![None; keys.len()])
+    }
+
+    fn copy(&self, _: &mut VisitAll<'_>) -> Result<(), StoreError> {
+        Ok(())
     }
 
     fn seal(&self) -> Result<String, StoreError> {

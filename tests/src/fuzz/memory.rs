@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, PoisonError};
 
-use tidegate_controller::store::{Store, StoreError, Table, Visit, Write};
+use tidegate_controller::store::{Store, StoreError, Table, Visit, VisitAll, Write};
 
 /// Rows by table and key.
 pub(super) type Rows = BTreeMap<(Table, Vec<u8>), Vec<u8>>;
@@ -52,6 +52,15 @@ impl Store for MemoryStore {
     fn get(&self, table: Table, keys: &[Vec<u8>]) -> Result<Vec<Option<Vec<u8>>>, StoreError> {
         let rows = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         Ok(keys.iter().map(|key| rows.get(&(table, key.clone())).cloned()).collect())
+    }
+
+    fn copy(&self, visit: &mut VisitAll<'_>) -> Result<(), StoreError> {
+        for ((table, key), value) in &self.rows() {
+            if visit(*table, key, value)?.is_break() {
+                break;
+            }
+        }
+        Ok(())
     }
 
     fn seal(&self) -> Result<String, StoreError> {

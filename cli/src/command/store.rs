@@ -1,0 +1,238 @@
+//! `tidegate store`: backup, restore and check of what a controller keeps.
+//!
+//! The file of a backup is written here, by the caller and with the caller's rights: a controller that wrote where a
+//! caller says would be everybody's hand on its machine.
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use clap::{Args, Subcommand};
+use tidegate_controller::check::{Checked, check};
+use tidegate_controller::restore::{CopyError, Over, backup, restore, whole};
+use tidegate_controller::store::{Draft, Row, Table as Rows};
+use tidegate_proto::v1;
+use tokio::task::spawn_blocking;
+use tokio::time::timeout;
+
+use crate::args::Global;
+use crate::command::controller::STORE;
+use crate::error::CliError;
+use crate::output::note;
+use crate::table::Table;
+use crate::view::StoreView;
+
+/// Longest wait for the next part of a backup. A controller whose disk is that slow has other troubles; half of it could
+/// be a long sync.
+const PART_WITHIN: Duration = Duration::from_secs(60);
+/// How the names of stores end; any other name that is not there yet is taken for a directory.
+const ENDING: &str = "redb";
+
+/// What to do with a store.
+#[derive(Debug, Subcommand)]
+pub(crate) enum StoreCommand {
+    /// Copy the store of the running controller into a file, while it goes on.
+    ///
+    /// The copy is of one moment: definitions, bindings, cost tables, audit log, and consumption counted until then. It is
+    /// written to a temporary name beside FILE, checked, and renamed, so that FILE is always whole. It holds the key that
+    /// signs leases: only its owner can read it (mode 0600), and the controller gives it to callers on its own machine
+    /// only.
+    #[command(after_help = "Examples:\n  \
+        tidegate store backup /backup/tidegate-$(date +%F).redb\n  \
+        tidegate store backup /backup/latest.redb --replace\n  \
+        tidegate store backup /backup/offline.redb --data /var/lib/tidegate   (no controller runs)")]
+    Backup(BackupArgs),
+    /// Put a backup in the place of a store, while no controller runs on it.
+    ///
+    /// The backup is checked first. The next start takes the store for the copy it is: it raises its epoch above what
+    /// nodes have seen and recovers for one lease length; nodes that run go on with it and need no restart. Lost are
+    /// changes of definitions since the backup, and RU counted since then of processes that have ended.
+    #[command(after_help = "Examples:\n  \
+        tidegate store restore /backup/latest.redb --data /var/lib/tidegate             (nothing is there yet)\n  \
+        tidegate store restore /backup/latest.redb --data /var/lib/tidegate --replace   (the store that is there stays\n  \
+        \x20                                                                                as tidegate.redb.replaced-1)")]
+    Restore(RestoreArgs),
+    /// Read every page and row of a store, and say what is damaged. The file is not changed.
+    ///
+    /// No controller may run on it: take a backup and check that. The exit status is 1 when something is damaged.
+    #[command(after_help = "Examples:\n  \
+        tidegate store check /backup/latest.redb\n  \
+        tidegate store check /var/lib/tidegate --output json")]
+    Check(CheckArgs),
+}
+
+/// Arguments of a backup.
+#[derive(Debug, Args)]
+pub(crate) struct BackupArgs {
+    /// Where the copy goes.
+    #[arg(value_name = "FILE")]
+    file: PathBuf,
+    /// Copy this store, or the one in this directory, instead of asking a controller; none may run on it.
+    #[arg(long, value_name = "PATH")]
+    data: Option<PathBuf>,
+    /// Let an older backup of the name FILE give way, once the new one is whole.
+    #[arg(long)]
+    replace: bool,
+}
+
+/// Arguments of a restore.
+#[derive(Debug, Args)]
+pub(crate) struct RestoreArgs {
+    /// The copy.
+    #[arg(value_name = "BACKUP")]
+    backup: PathBuf,
+    /// Directory of the controller's store, made when missing, or the file itself (any name that ends in .redb).
+    #[arg(long, value_name = "PATH")]
+    data: PathBuf,
+    /// Put a store that is there aside, as <name>.replaced-1 and so on.
+    #[arg(long)]
+    replace: bool,
+    /// With --replace: even if that store belongs to another cluster.
+    #[arg(long, requires = "replace")]
+    other_cluster: bool,
+}
+
+/// Arguments of a check.
+#[derive(Debug, Args)]
+pub(crate) struct CheckArgs {
+    /// The store, a backup, or the directory of a store.
+    #[arg(value_name = "PATH")]
+    path: PathBuf,
+}
+
+/// Runs the command.
+pub(crate) async fn run(command: StoreCommand, global: &Global) -> Result<(), CliError> {
+    match command {
+        StoreCommand::Backup(args) => run_backup(args, global).await,
+        StoreCommand::Restore(args) => run_restore(args, global).await,
+        StoreCommand::Check(args) => run_check(args, global).await,
+    }
+}
+
+async fn run_backup(args: BackupArgs, global: &Global) -> Result<(), CliError> {
+    let file = args.file.clone();
+    let checked = match args.data {
+        Some(data) => {
+            let store = store_at(&data);
+            blocking(move || backup(&store, &file, args.replace)).await?
+        }
+        None => receive(file, args.replace, global).await?,
+    };
+    let view = StoreView::of(&args.file, &checked);
+    global.output.show(&view, || format!("{}\n{}", view.backed_up(), table(&view)))
+}
+
+/// Writes what the controller streams.
+async fn receive(file: PathBuf, replace: bool, global: &Global) -> Result<Checked, CliError> {
+    // A name that cannot be had is said before the controller has any work with it.
+    let begun = file.clone();
+    let mut draft = blocking(move || Ok(Draft::begin(&begun, replace)?)).await?;
+    let admin = global.admin().await?;
+    let request = v1::BackupRequest {};
+    let mut parts = admin.calls().backup(request).await.map_err(admin.failed())?.into_inner();
+    loop {
+        let waited = timeout(PART_WITHIN, parts.message()).await;
+        let cut = |reason: String| CliError::Refused(format!("{}: no backup: {reason}", file.display()));
+        let part = waited
+            .map_err(|_| cut(format!("the controller sent nothing for {} s", PART_WITHIN.as_secs())))?
+            .map_err(admin.failed())?;
+        let part =
+            part.ok_or_else(|| cut("the controller broke off; is it stopping? try again".to_owned()))?;
+        if part.last {
+            // The mark of a clean stop is never there while a controller runs.
+            if part.rows_in_all != draft.rows() {
+                let (had, sent) = (draft.rows(), part.rows_in_all);
+                return Err(cut(format!("{had} of {sent} rows arrived; try again")));
+            }
+            break;
+        }
+        let rows: Result<Vec<Row>, CliError> =
+            part.rows.into_iter().map(|row| decoded(row, admin.endpoint())).collect();
+        let rows = rows?;
+        draft = blocking(move || {
+            draft.put(&rows)?;
+            Ok(draft)
+        })
+        .await?;
+    }
+    // What is damaged in a copy of it is damaged in the store.
+    let named = PathBuf::from(format!("the store of {}", admin.endpoint()));
+    blocking(move || {
+        let mut checked = Checked::default();
+        draft.finish(|path| {
+            checked = whole(path, &named)?;
+            Ok::<(), CopyError>(())
+        })?;
+        Ok(checked)
+    })
+    .await
+}
+
+fn decoded(row: v1::StoreRow, endpoint: &str) -> Result<Row, CliError> {
+    let table = Rows::named(&row.table).ok_or_else(|| {
+        CliError::Refused(format!(
+            "the controller at {endpoint} has a table {}, which this version does not know; use the `tidegate` of the \
+             controller's version",
+            row.table
+        ))
+    })?;
+    Ok((table, row.key, row.value))
+}
+
+async fn run_restore(args: RestoreArgs, global: &Global) -> Result<(), CliError> {
+    let store = store_at(&args.data);
+    if let Some(folder) = store.parent().filter(|folder| !folder.as_os_str().is_empty()) {
+        std::fs::create_dir_all(folder).map_err(CliError::file("make the data directory", folder))?;
+    }
+    let over = Over { store: args.replace, other_cluster: args.other_cluster };
+    let (from, to) = (args.backup.clone(), store.clone());
+    let restored = blocking(move || restore(&from, &to, over)).await?;
+    if let Some(aside) = &restored.aside {
+        note(&format!("the store that was there is now {}", aside.display()));
+    }
+    let view = StoreView::of(&store, &restored.checked);
+    global.output.show(&view, || format!("{}\n{}", view.restored(), table(&view)))
+}
+
+async fn run_check(args: CheckArgs, global: &Global) -> Result<(), CliError> {
+    let path = store_at(&args.path);
+    let named = path.clone();
+    let checked = blocking(move || Ok(check(&named)?)).await?;
+    let view = StoreView::of(&path, &checked);
+    global.output.show(&view, || format!("{}\n{}", view.found(), table(&view)))?;
+    if checked.is_whole() {
+        return Ok(());
+    }
+    for damage in &view.damage {
+        note(&format!("damaged: {damage}"));
+    }
+    Err(CliError::Content {
+        path,
+        message: format!("{} damages; restore it from a backup with `tidegate store restore`", view.damages),
+    })
+}
+
+fn table(view: &StoreView) -> String {
+    let mut table = Table::new(&["TABLE", ">ROWS"]);
+    for (name, rows) in &view.rows {
+        table.row([name.clone(), rows.to_string()]);
+    }
+    table.text()
+}
+
+/// The file that a path stands for.
+fn store_at(path: &Path) -> PathBuf {
+    let is_file = path.is_file() || path.extension().is_some_and(|ending| ending == ENDING) && !path.is_dir();
+    if is_file { path.to_owned() } else { path.join(STORE) }
+}
+
+/// Work on a disk.
+async fn blocking<T: Send + 'static>(
+    work: impl FnOnce() -> Result<T, CopyError> + Send + 'static,
+) -> Result<T, CliError> {
+    let done = spawn_blocking(work).await;
+    let done = done.map_err(|error| CliError::Process {
+        what: "work on the store".to_owned(),
+        reason: error.to_string(),
+    })?;
+    done.map_err(|error| CliError::Refused(error.to_string()))
+}

@@ -1,0 +1,97 @@
+//! One stream of the rows of the store.
+
+use std::net::SocketAddr;
+use std::ops::ControlFlow;
+use std::sync::Arc;
+
+use tidegate_core::units::Span;
+use tidegate_proto::v1;
+use tokio::runtime::Handle;
+use tokio::sync::mpsc::{self, Sender};
+use tokio::time::timeout;
+use tokio_stream::wrappers::ReceiverStream;
+use tonic::Status;
+
+use super::grants::Answers;
+use super::{Stopping, admin_status};
+use crate::audit::Actor;
+use crate::clock::duration;
+use crate::service::Service;
+use crate::store::Row;
+
+/// Parts that wait for the transport: a quarter of a megabyte each.
+const QUEUE: usize = 4;
+/// Longest wait for a caller that does not read. As long as it reads, the file keeps the pages of that moment; with half
+/// of it a disk that syncs slowly would lose its backup.
+const READ_WITHIN: Span = Span::secs(60);
+
+/// Refuses whoever is on another machine: the rows hold the key that signs leases and standings.
+pub(super) fn check_peer(peer: Option<SocketAddr>) -> Result<(), Status> {
+    if peer.is_some_and(|peer| peer.ip().to_canonical().is_loopback()) {
+        return Ok(());
+    }
+    let from = peer.map_or_else(|| "an unknown address".to_owned(), |peer| peer.ip().to_string());
+    Err(Status::permission_denied(format!(
+        "a backup holds the key that signs leases, and {from} is not the controller's machine; run `tidegate store \
+         backup` there, against its loopback address"
+    )))
+}
+
+/// The parts, the last of which says so.
+pub(super) fn stream(stopping: Stopping, service: Arc<Service>, actor: Actor) -> Answers<v1::BackupPart> {
+    let (answers, stream) = mpsc::channel(QUEUE);
+    let here = Handle::current();
+    tokio::task::spawn_blocking(move || serve(&here, stopping, service, &actor, &answers));
+    Box::pin(ReceiverStream::new(stream))
+}
+
+/// Runs a stream to its end. The service is let go of before `stopping`, which the shutdown waits for.
+fn serve(
+    here: &Handle,
+    mut stopping: Stopping,
+    service: Arc<Service>,
+    actor: &Actor,
+    answers: &Sender<Result<v1::BackupPart, Status>>,
+) {
+    let mut broken = false;
+    let mut send = |part: Result<v1::BackupPart, Status>| {
+        let sent = here.block_on(async {
+            tokio::select! {
+                () = stopping.requested() => false,
+                sent = timeout(duration(READ_WITHIN), answers.send(part)) => matches!(sent, Ok(Ok(()))),
+            }
+        });
+        broken |= !sent;
+        if sent { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
+    };
+    let done = service.backup(actor, |rows| {
+        let rows = rows.into_iter().map(row).collect();
+        send(Ok(v1::BackupPart { rows, ..v1::BackupPart::default() }))
+    });
+    let end = done.map(|rows_in_all| v1::BackupPart { rows: Vec::new(), last: true, rows_in_all });
+    drop(service);
+    // What was broken off has no last part.
+    if !broken {
+        let _ = here.block_on(timeout(duration(READ_WITHIN), answers.send(end.map_err(admin_status))));
+    }
+}
+
+fn row((table, key, value): Row) -> v1::StoreRow {
+    v1::StoreRow { table: table.name().to_owned(), key, value }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_the_controllers_own_machine_gets_the_key() {
+        for own in ["127.0.0.1:9", "127.4.5.6:9", "[::1]:9", "[::ffff:127.0.0.1]:9"] {
+            assert!(check_peer(own.parse().ok()).is_ok(), "{own}");
+        }
+        for other in ["10.0.0.1:9", "[::ffff:10.0.0.1]:9", "[2001:db8::1]:9", "nowhere"] {
+            let refused = check_peer(other.parse().ok()).unwrap_err();
+            assert_eq!(refused.code(), tonic::Code::PermissionDenied, "{other}");
+        }
+    }
+}

@@ -1,0 +1,209 @@
+//! Copies of a store that no controller uses: made, and put back.
+//!
+//! What is put back has no mark of a clean stop and no seal, so that the next start recovers, and raises its epoch above
+//! what nodes have seen. A store that gives way stays beside it.
+
+use std::fs;
+use std::io::ErrorKind;
+use std::ops::ControlFlow;
+use std::os::unix::fs::MetadataExt as _;
+use std::path::{Path, PathBuf};
+
+use crate::check::{Checked, Damage, check};
+use crate::store::records::META_PROOF_KEY;
+use crate::store::{Draft, FileSeal, RedbStore, Row, Seal as _, Store as _, StoreError, Table};
+
+/// Rows that are written at a time.
+const ROWS: usize = 4_096;
+/// Stores that were put aside, one after the other, under names of their own.
+const MOST_ASIDE: u32 = 1_000;
+
+/// Why a copy was not made or put back. Nothing was changed.
+#[derive(Debug, thiserror::Error)]
+pub enum CopyError {
+    /// A store cannot be read or written.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    /// The copy is damaged.
+    #[error(
+        "{path} is damaged in {count} places, first: {first}; `tidegate store check` lists them, use another copy"
+    )]
+    Damaged {
+        /// The file.
+        path: PathBuf,
+        /// How often.
+        count: u64,
+        /// The first damage.
+        first: String,
+    },
+    /// Both are one file.
+    #[error("{path} and the store are one file; name the backup and where it is to go")]
+    SameFile {
+        /// The backup.
+        path: PathBuf,
+    },
+    /// The store that is there belongs to others.
+    #[error(
+        "{backup} and the store {store} are of different clusters: they sign leases with different keys; check both \
+         names, or put it there with --other-cluster, after which nodes of the old cluster can prove nothing"
+    )]
+    OtherCluster {
+        /// The backup.
+        backup: PathBuf,
+        /// The store.
+        store: PathBuf,
+    },
+    /// The store that is there cannot be moved aside.
+    #[error("the store {path} cannot be put aside: {reason}")]
+    Aside {
+        /// The store.
+        path: PathBuf,
+        /// What the operating system said.
+        reason: String,
+    },
+}
+
+/// What may give way to a copy that is put back.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Over {
+    /// A store.
+    pub store: bool,
+    /// One of another cluster, too.
+    pub other_cluster: bool,
+}
+
+/// What was put back.
+#[derive(Clone, Debug)]
+pub struct Restored {
+    /// What the copy holds.
+    pub checked: Checked,
+    /// Where the store is that gave way.
+    pub aside: Option<PathBuf>,
+}
+
+/// Makes a copy of the store at `store`, which no controller uses; what it holds.
+///
+/// # Errors
+/// The store is in use or damaged, `file` is there and `replace` is not set, or the disk is full.
+pub fn backup(store: &Path, file: &Path, replace: bool) -> Result<Checked, CopyError> {
+    if is_same(store, file) {
+        return Err(CopyError::SameFile { path: file.to_owned() });
+    }
+    let draft = Draft::begin(file, replace)?;
+    copied(store, draft)
+}
+
+/// Puts the copy `backup` at `store`, where no controller is.
+///
+/// # Errors
+/// The copy is damaged or no store, the store is in use or may not give way, or the disk is full.
+pub fn restore(backup: &Path, store: &Path, over: Over) -> Result<Restored, CopyError> {
+    if is_same(backup, store) {
+        return Err(CopyError::SameFile { path: backup.to_owned() });
+    }
+    let checked = whole(backup, backup)?;
+    let there = fs::symlink_metadata(store).is_ok();
+    if there && !over.store {
+        return Err(StoreError::Exists { path: store.to_owned() }.into());
+    }
+    // Open until the end, so that no controller starts on it meanwhile.
+    let _open = if there { before(backup, &checked, store, over)? } else { None };
+    let mut draft = Draft::beside(store, there)?;
+    fill(&mut draft, backup)?;
+    let mut aside = None;
+    draft.finish(|path| {
+        whole(path, backup)?;
+        FileSeal::of(store).take().map_err(|error| kept(store, &error))?;
+        aside = there.then(|| put_aside(store)).transpose()?;
+        Ok::<(), CopyError>(())
+    })?;
+    Ok(Restored { checked, aside })
+}
+
+/// The store that is to give way, open if it can be.
+fn before(
+    backup: &Path,
+    checked: &Checked,
+    store: &Path,
+    over: Over,
+) -> Result<Option<RedbStore>, CopyError> {
+    let open = match RedbStore::peek(store) {
+        Ok(open) => open,
+        Err(error @ (StoreError::Locked { .. } | StoreError::Open { .. })) => return Err(error.into()),
+        // That it cannot be read may be why a copy is put back.
+        Err(_) => return Ok(None),
+    };
+    let key = open.get(Table::Meta, &[META_PROOF_KEY.to_vec()]);
+    let key = key.unwrap_or_default().into_iter().flatten().next();
+    if key.is_some_and(|key| key != checked.key) && !over.other_cluster {
+        return Err(CopyError::OtherCluster { backup: backup.to_owned(), store: store.to_owned() });
+    }
+    Ok(Some(open))
+}
+
+fn copied(from: &Path, mut draft: Draft) -> Result<Checked, CopyError> {
+    fill(&mut draft, from)?;
+    let mut checked = Checked::default();
+    draft.finish(|path| {
+        checked = whole(path, from)?;
+        Ok::<(), CopyError>(())
+    })?;
+    Ok(checked)
+}
+
+fn fill(draft: &mut Draft, from: &Path) -> Result<(), CopyError> {
+    let store = RedbStore::peek(from)?;
+    let mut rows: Vec<Row> = Vec::with_capacity(ROWS);
+    store.copy(&mut |table, key, value| {
+        rows.push((table, key.to_vec(), value.to_vec()));
+        if rows.len() == ROWS {
+            draft.put(&rows)?;
+            rows.clear();
+        }
+        Ok(ControlFlow::Continue(()))
+    })?;
+    Ok(draft.put(&rows)?)
+}
+
+/// What a store holds, if nothing is wrong with it. In errors it goes by the name of what it is a copy of.
+///
+/// # Errors
+/// It is damaged, in use, of another format, or no store.
+pub fn whole(path: &Path, named: &Path) -> Result<Checked, CopyError> {
+    let checked = check(path)?;
+    let Some(Damage { place, reason }) = checked.damage.first() else { return Ok(checked) };
+    let first = if place.is_empty() { reason.clone() } else { format!("{place}: {reason}") };
+    let count = checked.more.saturating_add(u64::try_from(checked.damage.len()).unwrap_or(u64::MAX));
+    Err(CopyError::Damaged { path: named.to_owned(), count, first })
+}
+
+/// Gives the store another name. It keeps its own as well where there are links, so that there is always one.
+fn put_aside(store: &Path) -> Result<PathBuf, CopyError> {
+    for number in 1..=MOST_ASIDE {
+        let mut name = store.as_os_str().to_owned();
+        name.push(format!(".replaced-{number}"));
+        let aside = PathBuf::from(name);
+        match fs::hard_link(store, &aside) {
+            Ok(()) => return Ok(aside),
+            Err(error) if error.kind() == ErrorKind::AlreadyExists => {}
+            // Some file systems have no links.
+            Err(_) if fs::symlink_metadata(&aside).is_ok() => {}
+            Err(_) => {
+                return fs::rename(store, &aside).map(|()| aside).map_err(|error| kept(store, &error));
+            }
+        }
+    }
+    Err(CopyError::Aside {
+        path: store.to_owned(),
+        reason: format!("{MOST_ASIDE} of them are there already; delete some"),
+    })
+}
+
+fn kept(store: &Path, error: &std::io::Error) -> CopyError {
+    CopyError::Aside { path: store.to_owned(), reason: error.to_string() }
+}
+
+fn is_same(one: &Path, other: &Path) -> bool {
+    let id = |path: &Path| fs::metadata(path).map(|data| (data.dev(), data.ino()));
+    matches!((id(one), id(other)), (Ok(one), Ok(other)) if one == other)
+}
