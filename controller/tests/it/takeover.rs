@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use tidegate_controller::Controller;
 use tidegate_controller::clock::Clock;
-use tidegate_controller::store::{Store, StoreError, Table, Visit, Write};
+use tidegate_controller::store::{Store, StoreError, Table, Visit, VisitAll, Write};
 use tidegate_core::units::Span;
 use tidegate_proto::v1;
 use tokio::time::sleep;
@@ -84,6 +84,10 @@ impl Store for Slow {
 
     fn get(&self, table: Table, keys: &[Vec<u8>]) -> Result<Vec<Option<Vec<u8>>>, StoreError> {
         self.disk.get(table, keys)
+    }
+
+    fn copy(&self, visit: &mut VisitAll<'_>) -> Result<(), StoreError> {
+        self.disk.copy(visit)
     }
 
     fn seal(&self) -> Result<String, StoreError> {
