@@ -189,6 +189,22 @@ fn in_recovery_nobody_gets_more_than_it_proves() {
 }
 
 #[test]
+fn what_a_node_proves_counts_in_full_until_recovery_is_over() {
+    // The limit was lowered just before the crash: the node may use what it holds until it hears of less.
+    let mut engine = engine(40);
+    engine.recover_until(at(6_000));
+    let held = Held { rate: Rate::whole(80), cap: Ru::whole(10), lump: Ru::whole(25) };
+    let ask = Ask { acked_seq: 9, held, ..waits(500, 50) };
+    let kept = leased(engine.renew(at(100), A, GROUP, 10, &ask, Some(held)));
+    assert!(kept.rate <= Rate::whole(40), "{kept:?}");
+    assert_eq!(engine.group_view(GROUP).unwrap().held, kept.cap.max(held.cap) + held.lump);
+    engine.expire(at(5_999));
+    assert_eq!(committed(&engine, GROUP), Rate::whole(80), "the answer may be lost");
+    engine.expire(at(6_000));
+    assert!(committed(&engine, GROUP) <= Rate::whole(40));
+}
+
+#[test]
 fn in_recovery_nobody_holds_less_than_nothing() {
     let mut engine = engine(100);
     engine.recover_until(at(6_000));
@@ -289,6 +305,20 @@ fn a_clean_restart_waits_for_the_leases_of_removed_groups() {
 }
 
 #[test]
+fn a_limit_that_comes_back_begins_with_an_empty_bucket() {
+    let mut engine = engine(100);
+    let limited = GroupSpec::capped(Rate::whole(100));
+    engine.put_group(at(1_000), GROUP, GroupSpec::unlimited()).unwrap();
+    // Nobody counts what this node spends.
+    let free = engine.renew(at(1_000), A, GROUP, 1, &wants(500), None);
+    assert!(matches!(free, Some(Grant::Unlimited { .. })), "{free:?}");
+    engine.put_group(at(2_000), GROUP, limited).unwrap();
+    assert_eq!(engine.group_view(GROUP).unwrap().pool, Ru::ZERO);
+    let terms = leased(engine.renew(at(2_010), B, GROUP, 1, &waits(500, 50), None));
+    assert!(terms.fill + terms.lump <= Ru::whole(1), "10 ms are worth no more: {terms:?}");
+}
+
+#[test]
 fn definitions_that_cannot_hold_are_refused() {
     let mut engine = engine(100);
     let below = |parent| GroupSpec { parent: Some(parent), ..GroupSpec::unlimited() };
@@ -367,6 +397,18 @@ fn a_clean_restart_keeps_leases_and_pools() {
     assert!(restarted.renew(at(800), A, GROUP, 6, &holds(wants(10), 5, &terms), None).is_some());
     restarted.expire(at(7_000));
     assert_eq!(committed(&restarted, GROUP), Rate::ZERO);
+}
+
+#[test]
+fn an_operation_that_can_never_fit_takes_nobodys_turn() {
+    let mut engine = engine(10);
+    let large = |ru| Ask { head: Ru::whole(ru), ..waits(0, ru) };
+    let hopeless = leased(engine.renew(at(0), A, GROUP, 1, &large(11), None));
+    assert_eq!(hopeless.max_fit, Ru::whole(10));
+    assert_eq!(hopeless.lump, Ru::ZERO);
+    // Nobody is before this one, and the pool covers it.
+    let first = leased(engine.renew(at(10), B, GROUP, 1, &large(7), None));
+    assert!(first.lump >= Ru::whole(7), "{first:?}");
 }
 
 #[test]

@@ -1,5 +1,6 @@
 //! What survives a clean and an unclean stop.
 
+use tidegate_core::units::Span;
 use tidegate_proto::v1;
 
 use crate::support::{Lab, Node, charged, entry, group, report};
@@ -46,6 +47,28 @@ async fn a_clean_restart_continues_leases_under_the_same_epoch() {
     let mut other = Node::connect(&lab, "other", 1).await.unwrap();
     let granted = other.renew(vec![entry("web", 2_000)], Vec::new()).await.unwrap();
     assert!(only(&granted).rate <= 1_000_000_000 - held, "{granted:?} {held}");
+}
+
+#[tokio::test]
+async fn a_crash_after_a_clean_stop_waits_for_the_leases_that_the_stop_left() {
+    let lab = Lab::start().await;
+    let lasts = |seconds: u64, group: v1::Group| v1::Group { ttl_us: seconds * 1_000_000, ..group };
+    let web = lasts(60, group("web", "1000"));
+    let mut admin = lab.admin().await;
+    admin
+        .create_group(v1::CreateGroupRequest { group: Some(web.clone()), if_not_exists: false })
+        .await
+        .unwrap();
+    let mut node = Node::connect(&lab, "node", 1).await.unwrap();
+    node.renew(vec![entry("web", 300)], Vec::new()).await.unwrap();
+    let update_mask = ["ttl_us", "renew_us"].map(str::to_owned).to_vec();
+    let alter = v1::AlterGroupRequest { group: Some(lasts(1, web)), update_mask, ..Default::default() };
+    admin.alter_group(alter).await.unwrap();
+
+    let lab = lab.restart().await.crash().await;
+    let recovers = lab.running.service().recovery_of("web").unwrap();
+    // What is left of a minute, and not the second that leases last now.
+    assert!(recovers > Span::secs(2), "{recovers}");
 }
 
 #[tokio::test]
