@@ -12,7 +12,7 @@ use crate::process::log::{CLOCK_ERROR_US, Life, Operation};
 use crate::sim::measure::{Bound, Waits};
 
 /// How far times of two processes may be apart, in microseconds: both clocks' errors, and whole microseconds.
-const APART_US: u64 = 2 * (CLOCK_ERROR_US + 1);
+pub const APART_US: u64 = 2 * (CLOCK_ERROR_US + 1);
 /// Between a change of a link and its record, in microseconds.
 const RECORD_US: u64 = 1_000;
 
@@ -103,7 +103,7 @@ fn movements(logs: &Logs, groups: &[&str], surcharges: bool) -> Vec<(u64, i64)> 
 }
 
 /// The excess over the cap in the worst window.
-fn worst(movements: &[(u64, i64)], steps: &[(u64, Rate)]) -> Ru {
+pub fn worst(movements: &[(u64, i64)], steps: &[(u64, Rate)]) -> Ru {
     let mut steps = steps.iter().peekable();
     let first = movements.first().map_or(0, |(at, _)| *at);
     let mut bound = Bound::new(Time(first), Rate::ZERO);
