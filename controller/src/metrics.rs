@@ -95,6 +95,8 @@ pub struct Metrics {
     pub epoch: Gauge,
     /// Times a node had seen a controller that the store does not know.
     pub set_back: Counter,
+    /// Controllers on copies of the store that ran at the same time.
+    pub twins: Counter,
     commit_seconds: Option<Histogram>,
     /// Commits that failed.
     pub commit_failures: Counter,
@@ -199,6 +201,11 @@ impl Metrics {
             "set_back",
             "Times nodes had seen a controller that the store does not know: it is a copy or was set back",
             metrics.set_back.clone(),
+        );
+        registry.register(
+            "twins",
+            "Controllers that nodes showed to run on copies of the store at the same time as this one",
+            metrics.twins.clone(),
         );
         registry.register("store_commit_seconds", "Time of a store commit", seconds);
         registry.register(

@@ -2,7 +2,8 @@
 //!
 //! A controller that lost its store may have a successor that it cannot hear of. Only one of them can write to the
 //! store, so whoever has not written for the length of the fence is silent, and whoever starts after an unclean stop is
-//! silent for the length of its predecessor's fence: until then that one may still be granting.
+//! silent for the length of its predecessor's fence: until then that one may still be granting. A controller that yields
+//! to another on a copy of its store is silent, too.
 
 use tidegate_core::units::{Span, Time};
 
@@ -24,6 +25,12 @@ pub enum Silence {
          again"
     )]
     Predecessor(Span),
+    /// Another controller runs on a copy of this store.
+    #[error(
+        "another controller runs on a copy of the store of this one and began earlier; this one is silent for {0}, and \
+         for longer if nodes tell of the other again: stop one of them; leases stay valid until they end, connect again"
+    )]
+    Twin(Span),
 }
 
 /// The fence of a controller, and what is left of its predecessor's.
@@ -38,6 +45,8 @@ pub(super) struct Fence {
     /// The newest commit failed.
     failed: bool,
     predecessor_until: Time,
+    /// A controller that leads, on a copy of the store, is taken to live until then.
+    twin_until: Time,
     /// As it was told last.
     told: Option<Silence>,
 }
@@ -45,7 +54,15 @@ pub(super) struct Fence {
 impl Fence {
     /// Whoever starts has just written.
     pub(super) fn new(now: Time, span: Option<Span>, stored: Span, predecessor_until: Time) -> Self {
-        Self { span, stored, confirmed: now, failed: false, predecessor_until, told: None }
+        Self {
+            span,
+            stored,
+            confirmed: now,
+            failed: false,
+            predecessor_until,
+            twin_until: Time(0),
+            told: None,
+        }
     }
 
     /// A commit that began then is on disk.
@@ -64,6 +81,11 @@ impl Fence {
         self.failed
     }
 
+    /// Another controller leads until then.
+    pub(super) fn yield_until(&mut self, until: Time) {
+        self.twin_until = until;
+    }
+
     /// What to store when there is nothing else to store: a successor reads it.
     pub(super) fn beat(&self) -> Option<Write> {
         self.span.map(|_| put_number(META_FENCE, self.stored.0))
@@ -74,6 +96,10 @@ impl Fence {
         let left = self.predecessor_until.since(now);
         if left > Span(0) {
             return Some(Silence::Predecessor(left));
+        }
+        let left = self.twin_until.since(now);
+        if left > Span(0) {
+            return Some(Silence::Twin(left));
         }
         self.span.filter(|span| now.since(self.confirmed) >= *span).map(Silence::CutOff)
     }
@@ -114,6 +140,14 @@ mod tests {
         assert_eq!(fence.turn(Time(3_000_001)), None);
         fence.confirm(Time(3_000_001));
         assert_eq!(fence.turn(Time(3_000_002)), Some(None));
+    }
+
+    #[test]
+    fn who_yields_is_silent_until_the_other_may_be_gone() {
+        let mut fence = Fence::new(Time(0), None, FENCE, Time(0));
+        fence.yield_until(Time(100));
+        assert_eq!(fence.turn(Time(40)), Some(Some(Silence::Twin(Span(60)))));
+        assert_eq!(fence.silence(Time(100)), None);
     }
 
     #[test]

@@ -114,7 +114,9 @@ impl Service {
         if let Some(silence) = turned {
             self.metrics.silent.set(i64::from(silence.is_some()));
             match silence {
-                Some(silence @ Silence::CutOff(_)) => tracing::error!("no grants: {silence}"),
+                Some(silence @ (Silence::CutOff(_) | Silence::Twin(_))) => {
+                    tracing::error!("no grants: {silence}")
+                }
                 Some(silence @ Silence::Predecessor(_)) => tracing::warn!("no grants yet: {silence}"),
                 None => tracing::info!("nodes are let in"),
             }

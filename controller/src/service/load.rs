@@ -21,6 +21,7 @@ use super::fence::Fence;
 use super::lineage::Lineage;
 use super::longest::Longest;
 use super::meta::{Meta, countable, possible};
+use super::rivals::Rivals;
 use super::{Service, ServiceConfig, State, fold};
 use crate::audit::Audit;
 use crate::bindings::{Bindings, Principal};
@@ -137,6 +138,7 @@ impl Service {
             revision,
             epoch,
             lineage,
+            rivals: Rivals::new(instance, clock.unix_ms()),
             is_new: first,
             began_clean,
             set_back: None,

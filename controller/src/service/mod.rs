@@ -19,6 +19,7 @@ mod lineage;
 mod load;
 mod longest;
 mod meta;
+mod rivals;
 mod rules;
 mod sessions;
 mod statements;
@@ -67,6 +68,7 @@ pub(crate) use lineage::Lineage;
 
 use fence::Fence;
 use longest::Longest;
+use rivals::Rivals;
 use sessions::Slot;
 
 /// Settings the service needs.
@@ -127,6 +129,7 @@ struct State {
     /// Leadership epoch. It is raised when a node has seen one that is as high, of a controller on a copy of the store.
     epoch: u64,
     lineage: Lineage,
+    rivals: Rivals,
     /// No controller had used the store before this one.
     is_new: bool,
     /// The one before this stopped in order, and its leases were taken up.

@@ -90,12 +90,12 @@ impl Service {
         state.next_session += 1;
         let session = state.next_session;
         let told = self.standing(&state);
+        let standing = told.sign(&self.prover);
         let slot = Slot { pushes: sender, session, told, lag: Lag::default() };
         state.sessions.insert(client, slot);
         self.count_clients(&state);
         let recovery = state.recovery(&self.clock);
         tracing::info!(client = name, incarnation, agent, "node connected");
-        let standing = told.sign(&self.prover);
         Ok(Session { client, session, epoch: state.epoch, standing, recovery, pushes })
     }
 
@@ -118,7 +118,12 @@ impl Service {
     pub(super) fn new_standing(&self, state: &mut State, client: ClientId) -> Option<Vec<u8>> {
         let now = self.standing(state);
         let slot = state.sessions.get_mut(&client)?;
-        (std::mem::replace(&mut slot.told, now) != now).then(|| now.sign(&self.prover))
+        if now.says_the_same(&slot.told) {
+            return None;
+        }
+        let standing = now.sign(&self.prover);
+        slot.told = now;
+        Some(standing)
     }
 
     /// Hands the engine's orders to lower to the streams. One that is lost only delays: the lease runs out.

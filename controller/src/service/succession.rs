@@ -15,6 +15,7 @@ use std::sync::PoisonError;
 use tidegate_core::group::{GroupId, GroupSpec};
 use tidegate_core::units::{Span, Time};
 
+use super::rivals::Rivals;
 use super::{Service, SessionError, State};
 use crate::standing::{Standing, Told};
 use crate::store::records::{META_EPOCH, META_LINEAGE, META_LONGEST_TTL, group_row, put_json, put_number};
@@ -38,7 +39,7 @@ pub struct Seen {
 }
 
 /// What comes of it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 struct News {
     /// The epoch to lead from now on.
     epoch: u64,
@@ -46,6 +47,15 @@ struct News {
     recover: Option<(Span, From)>,
     /// A start on a copy that is to be remembered.
     other: Option<(u64, u64)>,
+    /// What is known of others that run now, after what the node brings.
+    rivals: Option<Rivals>,
+}
+
+impl News {
+    /// Whether a start has to know it.
+    fn is_kept(&self, epoch: u64) -> bool {
+        epoch != self.epoch || self.recover.is_some() || self.other.is_some()
+    }
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -66,8 +76,12 @@ impl Service {
         // One after the other, so that the second finds the first done.
         let _in_order = self.changes.lock().unwrap_or_else(PoisonError::into_inner);
         let (news, lineage, longest_ttl, rows) = {
-            let state = self.lock();
+            let mut state = self.lock();
             let Some(news) = self.news(&state, seen) else { return Ok(()) };
+            if !news.is_kept(state.epoch) {
+                self.meet(&mut state, node, news.rivals);
+                return Ok(());
+            }
             let mut lineage = state.lineage.clone();
             if let Some((instance, epoch)) = news.other {
                 lineage.hear(instance, epoch);
@@ -90,6 +104,7 @@ impl Service {
         stored.map_err(|error| behind(seen, &error))?;
         let now = self.clock.now();
         let mut state = self.lock();
+        self.meet(&mut state, node, news.rivals);
         let before = std::mem::replace(&mut state.epoch, news.epoch);
         (state.lineage, state.longest_ttl) = (lineage, longest_ttl);
         if let Some((ttl, from)) = news.recover {
@@ -120,6 +135,13 @@ impl Service {
     fn news(&self, state: &State, seen: &Seen) -> Option<News> {
         let told = Told::read(&self.prover, &seen.standing);
         let (mut epoch, mut recover, mut other) = (state.epoch, None, None);
+        let rivals = match &told {
+            Some(Told::Signed(standing)) => {
+                let is_before = state.lineage.is_own(standing.instance);
+                state.rivals.after(standing, is_before, self.clock.now())
+            }
+            Some(Told::Foreign(_)) | None => None,
+        };
         match told {
             Some(Told::Signed(standing)) if standing.instance == self.instance => {}
             Some(Told::Signed(standing)) if state.lineage.is_own(standing.instance) => {
@@ -145,8 +167,34 @@ impl Service {
         if seen.epoch > epoch && seen.epoch <= FARTHEST_EPOCH {
             epoch = seen.epoch.saturating_add(1);
         }
-        let news = epoch != state.epoch || recover.is_some() || other.is_some();
-        news.then_some(News { epoch, recover, other })
+        let news = News { epoch, recover, other, rivals };
+        (news.is_kept(state.epoch) || news.rivals.is_some()).then_some(news)
+    }
+
+    /// Takes in which controllers run at the same time, and yields if one of them leads.
+    fn meet(&self, state: &mut State, node: &str, rivals: Option<Rivals>) {
+        let Some(rivals) = rivals else { return };
+        let now = self.clock.now();
+        let before = std::mem::replace(&mut state.rivals, rivals).twin(now);
+        let Some(twin) = state.rivals.twin(now) else { return };
+        if before.is_none_or(|before| before.instance != twin.instance) {
+            self.metrics.twins.inc();
+            let (instance, leads) = (format!("{:016x}", twin.instance), twin.leads);
+            tracing::error!(
+                client = node,
+                instance,
+                leads,
+                "another controller runs on a copy of this store; of the two the one that began later falls silent: \
+                 stop one of them"
+            );
+        }
+        if twin.leads {
+            state.fence.yield_until(twin.until());
+            // Who speaks again does not know what the other leased meanwhile.
+            let ttl = state.longest_ttl.max(twin.longest_ttl.min(LONGEST_TTL));
+            let until = twin.until().after(self.longest_use(state, ttl));
+            state.engine.recover_until(until);
+        }
     }
 
     /// The longest lease of an earlier start on this store, where this one does not recover for as long.
@@ -164,7 +212,15 @@ impl Service {
 
     /// What this controller says of itself, for nodes to keep.
     pub(super) fn standing(&self, state: &State) -> Standing {
-        Standing { instance: self.instance, epoch: state.epoch, longest_ttl: state.longest_ttl }
+        let (began_unix_ms, rivals) = state.rivals.said();
+        Standing {
+            instance: self.instance,
+            epoch: state.epoch,
+            longest_ttl: state.longest_ttl,
+            began_unix_ms,
+            at_us: self.clock.now().0,
+            rivals,
+        }
     }
 }
 

@@ -259,6 +259,13 @@ impl Service {
                  was raised to {epoch}, and definitions changed since the copy are lost"
             )
         }));
+        warnings.extend(state.rivals.twin(self.clock.now()).filter(|twin| !twin.leads).map(|twin| {
+            format!(
+                "another controller (instance {:016x}) runs on a copy of this store and began later: it falls silent \
+                 when nodes tell it; stop it, or this one if the other shall lead",
+                twin.instance
+            )
+        }));
         warnings.extend(state.fence.silence(self.clock.now()).map(|silence| format!("no grants: {silence}")));
         let failures = self.metrics.commit_failures.get();
         if failures > 0 {

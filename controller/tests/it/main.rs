@@ -35,4 +35,6 @@ mod support;
 #[cfg(test)]
 mod takeover;
 #[cfg(test)]
+mod twins;
+#[cfg(test)]
 mod watch;
