@@ -342,6 +342,47 @@ impl Clients {
     }
 }
 
+/// What was forgotten of a node: the tombstones that refuse late reports, and the ids of its incarnations.
+pub type Forgotten = (Vec<Tombstone>, Vec<ClientId>);
+
+impl Clients {
+    /// The incarnations of a node that are known.
+    pub fn of(&self, name: &str) -> impl Iterator<Item = (ClientId, &Incarnation)> {
+        let ids = self.nodes.get(name).into_iter().flat_map(|node| node.incarnations.values());
+        ids.filter_map(|id| Some((*id, self.get(*id)?)))
+    }
+
+    /// Forgets all incarnations of a node. One that is ahead of the clock, by however little, is shut out alone, so that
+    /// the next start is let in whatever its number. `None` when too many of those are shut out already.
+    pub fn forget(&mut self, name: &str, unix_ms: u64) -> Option<Forgotten> {
+        let node = self.nodes.get_mut(name)?;
+        let ahead = |number: u64| number / 1_000 > unix_ms;
+        let fresh = node.incarnations.keys().filter(|number| ahead(**number));
+        if node.folded_ahead.len() + fresh.count() > MAX_FOLDED_AHEAD {
+            return None;
+        }
+        let mut tombstones = Vec::new();
+        let forgotten = std::mem::take(&mut node.incarnations);
+        for number in forgotten.keys() {
+            if ahead(*number) {
+                node.folded_ahead.insert(*number);
+                tombstones.push(Tombstone::Only(*number));
+            } else {
+                node.oldest = node.oldest.max(number.saturating_add(1));
+            }
+        }
+        if node.oldest > 0 {
+            tombstones.push(Tombstone::Below(node.oldest));
+        }
+        let ids: Vec<ClientId> = forgotten.into_values().collect();
+        for id in &ids {
+            self.disconnect(*id);
+            self.incarnations.remove(id);
+        }
+        Some((tombstones, ids))
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -381,6 +422,35 @@ mod tests {
     const NOW_MS: u64 = 1_795_000_000_000;
     const START: u64 = NOW_MS * 1_000;
     const YEAR: u64 = 365 * 86_400_000_000;
+
+    #[test]
+    fn a_node_that_is_forgotten_starts_again_and_reports_nothing_twice() {
+        const HOUR: u64 = 3_600_000_000;
+        for ahead in [HOUR, 20 * HOUR, YEAR, u64::MAX - START] {
+            let mut clients = Clients::new(1);
+            clients.identify("a", START - HOUR, NOW_MS).unwrap();
+            let wrong = clients.hello("a", START + ahead, "x", NOW_MS).unwrap();
+            clients.disconnect(wrong);
+            let (tombstones, ids) = clients.forget("a", NOW_MS).unwrap();
+            let expected = [Tombstone::Only(START + ahead), Tombstone::Below(START - HOUR + 1)];
+            assert_eq!((tombstones.as_slice(), ids.len()), (expected.as_slice(), 2), "{ahead}");
+            assert_eq!((clients.of("a").count(), clients.iter().count(), clients.connected()), (0, 0, 0));
+            for late in [START + ahead, START - HOUR] {
+                let refused = clients.identify("a", late, NOW_MS);
+                assert!(matches!(refused, Err(ClientError::Folded { .. })), "{late}: {refused:?}");
+            }
+            // The clock is right again, long before the number of the start that was forgotten.
+            assert!(clients.hello("a", START + 1, "x", NOW_MS).is_ok(), "{ahead}");
+        }
+        let mut clients = Clients::new(1);
+        for extra in 1..=MAX_FOLDED_AHEAD as u64 {
+            clients.identify("a", START + extra * HOUR, NOW_MS).unwrap();
+        }
+        assert!(clients.forget("a", NOW_MS).is_some());
+        clients.identify("a", START + 99 * HOUR, NOW_MS).unwrap();
+        assert_eq!(clients.forget("a", NOW_MS), None, "there is no room for its tombstone");
+        assert_eq!((clients.of("a").count(), clients.forget("b", NOW_MS)), (1, None));
+    }
 
     #[test]
     fn a_start_that_was_ahead_of_the_clock_is_replaced_by_the_next_one() {

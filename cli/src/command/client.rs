@@ -8,18 +8,32 @@ use crate::args::Global;
 use crate::error::CliError;
 use crate::output::note;
 use crate::table::Table;
-use crate::view::NodeView;
+use crate::view::{ForgottenView, NodeView};
 
 /// What to do with clients.
 #[derive(Debug, Subcommand)]
 pub(crate) enum ClientCommand {
     /// List nodes, connected or not.
     List,
+    /// Forget a node that has ended, with all its starts.
+    ///
+    /// What it was charged stays counted; should it report once more, that is refused, so that nothing counts twice. Its
+    /// next start is let in whatever its number, also after one whose clock was ahead. Refused while the node is
+    /// connected, was heard within the last minute, or has a lease. Nodes that are silent for seven days are forgotten
+    /// without this.
+    #[command(after_help = "Example:\n  tidegate client forget node-7")]
+    Forget {
+        /// The node, as `tidegate client list` names it.
+        #[arg(value_name = "NAME")]
+        name: String,
+    },
 }
 
 /// Runs the command.
 pub(crate) async fn run(command: ClientCommand, global: &Global) -> Result<(), CliError> {
-    let ClientCommand::List = command;
+    if let ClientCommand::Forget { name } = command {
+        return forget(name, global).await;
+    }
     let admin = global.admin().await?;
     let request = v1::ListClientsRequest {};
     let reply = admin.calls().list_clients(request).await.map_err(admin.failed())?.into_inner();
@@ -56,4 +70,14 @@ pub(crate) async fn run(command: ClientCommand, global: &Global) -> Result<(), C
         }
         table.text()
     })
+}
+
+async fn forget(name: String, global: &Global) -> Result<(), CliError> {
+    let admin = global.admin().await?;
+    let request = v1::ForgetClientRequest { client: name.clone() };
+    let reply = admin.calls().forget_client(request).await.map_err(admin.failed())?.into_inner();
+    let view = ForgottenView { client: name, incarnations: reply.incarnations };
+    global
+        .output
+        .show(&view, || format!("client {} forgotten, {} starts of it", view.client, view.incarnations))
 }

@@ -20,7 +20,7 @@ pub(crate) use consumption::{ConsumptionView, ru_text};
 pub(crate) use cost_table::CostTableView;
 pub(crate) use group::GroupView;
 pub(crate) use lease::{GroupStateView, LeaseView};
-pub(crate) use node::NodeView;
+pub(crate) use node::{ForgottenView, NodeView};
 pub(crate) use runaway::RunawayView;
 pub(crate) use statement::StatementView;
 pub(crate) use store::StoreView;

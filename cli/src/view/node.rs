@@ -18,6 +18,14 @@ pub(crate) struct NodeView {
     pub(crate) resident_bytes: u64,
 }
 
+/// A node that was forgotten.
+#[derive(Clone, Debug, Serialize)]
+pub(crate) struct ForgottenView {
+    pub(crate) client: String,
+    /// How many starts of it were known.
+    pub(crate) incarnations: u32,
+}
+
 impl From<v1::ClientInfo> for NodeView {
     fn from(client: v1::ClientInfo) -> Self {
         let node = client.node.unwrap_or_default();

@@ -201,6 +201,16 @@ impl Admin for AdminAdapter {
         reply(v1::ListClientsReply { clients: rows.into_iter().map(shapes::client).collect(), truncated })
     }
 
+    async fn forget_client(
+        &self,
+        request: Request<v1::ForgetClientRequest>,
+    ) -> Result<Response<v1::ForgetClientReply>, Status> {
+        let actor = actor(&request);
+        let client = request.into_inner().client;
+        let incarnations = self.call(move |service| service.forget_client(&actor, &client)).await?;
+        reply(v1::ForgetClientReply { incarnations: u32::try_from(incarnations).unwrap_or(u32::MAX) })
+    }
+
     async fn list_leases(
         &self,
         request: Request<v1::ListLeasesRequest>,

@@ -69,6 +69,7 @@ fn api() -> OpenApiRouter {
         .routes(routes!(usage::usage))
         .routes(routes!(usage::history))
         .routes(routes!(usage::clients))
+        .routes(routes!(usage::forget))
         .routes(routes!(usage::leases))
         .routes(routes!(system::status))
         .routes(routes!(system::audit))
@@ -115,6 +116,7 @@ mod tests {
             ("/v1/usage", vec!["get"]),
             ("/v1/usage/{group}/history", vec!["get"]),
             ("/v1/clients", vec!["get"]),
+            ("/v1/clients/{name}", vec!["delete"]),
             ("/v1/leases", vec!["get"]),
             ("/v1/status", vec!["get"]),
             ("/v1/audit", vec!["get"]),

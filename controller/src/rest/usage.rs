@@ -10,7 +10,7 @@ use utoipa::{IntoParams, ToSchema};
 
 use super::blocking;
 use super::error::{ApiError, ErrorBody};
-use super::extract::{Named, Params};
+use super::extract::{By, Named, Params};
 use super::shapes::{ClientShape, ConsumptionShape, GroupStateShape, LeaseShape, UsageRowShape};
 use crate::service::Service;
 
@@ -103,6 +103,26 @@ pub(super) struct ClientsAnswer {
 pub(super) async fn clients(Extension(service): Shared) -> Json<ClientsAnswer> {
     let (rows, truncated) = service.clients();
     Json(ClientsAnswer { clients: rows.into_iter().map(ClientShape::from).collect(), truncated })
+}
+
+/// A node that is forgotten.
+#[derive(Serialize, ToSchema)]
+pub(super) struct ForgottenAnswer {
+    /// How many starts of it were known.
+    incarnations: usize,
+}
+
+/// Forgets a node that is silent for a minute and has no lease. What it was charged stays counted.
+#[utoipa::path(delete, path = "/v1/clients/{name}", params(("name" = String, Path)),
+    responses((status = 200, body = ForgottenAnswer), (status = 400, body = ErrorBody), (status = 404, body = ErrorBody),
+        (status = 409, body = ErrorBody), (status = 503, body = ErrorBody)))]
+pub(super) async fn forget(
+    Extension(service): Shared,
+    By(actor): By,
+    Named(name): Named,
+) -> Result<Json<ForgottenAnswer>, ApiError> {
+    let incarnations = blocking(service, move |service| service.forget_client(&actor, &name)).await?;
+    Ok(Json(ForgottenAnswer { incarnations }))
 }
 
 #[derive(Default, Deserialize, IntoParams)]

@@ -1,4 +1,5 @@
-//! Folding: the consumption of incarnations that are silent for long joins the totals of their groups.
+//! Folding: the consumption of incarnations that are silent for long, or that an operator forgets, joins the totals of
+//! their groups.
 //!
 //! The tombstone goes into memory first, so that nothing more is counted for a folded incarnation; what was counted is
 //! flushed; then rows, totals and tombstone change in one transaction. A failed transaction is tried again.
@@ -8,15 +9,27 @@ use std::ops::ControlFlow;
 use std::sync::PoisonError;
 
 use tidegate_core::group::{ClientId, GroupId};
+use tidegate_core::units::{Span, Time};
 
-use super::Service;
+use super::change::{Edit, Plan};
 use super::load::each;
+use super::{Service, State};
+use crate::audit::{Actor, Change};
 use crate::clients::Tombstone;
+use crate::clock::Clock;
+use crate::error::{AdminError, InField};
+use crate::limits::MAX_FOLDED_AHEAD;
+use crate::name::client_id;
 use crate::store::records::{
     consumption, consumption_bytes, group_key, ledger_key, pair_key, pair_of, put_tombstone, retired_of,
     u64_key,
 };
 use crate::store::{Batch, StoreError, Table, Write};
+
+/// Silence after which a node may be forgotten: the longest lease there can be. One that runs renews more often; one that is
+/// cut off for longer has no lease, and what it has not told by then is refused when it comes back. With half of it a lease
+/// could be in use, with twice of it an operator waits for nothing.
+const FORGET_AFTER: Span = Span::secs(60);
 
 /// Incarnations that report no more and whose rows are still apart.
 #[derive(Debug, Default)]
@@ -39,13 +52,51 @@ impl Service {
                 }
             }
         }
+        self.settle(&mut folding)
+    }
+
+    /// Forgets a node: what it was charged joins the totals, and late reports of it are refused. How many incarnations of
+    /// it there were.
+    ///
+    /// # Errors
+    /// It is not known, or it may still report.
+    pub fn forget_client(&self, actor: &Actor, name: &str) -> Result<usize, AdminError> {
+        let name = client_id(name).in_field("client")?;
+        let incarnations = self.change(actor, |state| {
+            let incarnations = state.may_forget(&name, &self.clock)?;
+            let subject = format!("client {name}");
+            let before = format!("{{\"incarnations\":{incarnations}}}");
+            let change = Change { action: "forget client", subject, before, ..Change::default() };
+            Ok(Plan { edits: vec![Edit::Note], change, reply: incarnations })
+        })?;
+        let mut folding = self.flushing.lock().unwrap_or_else(PoisonError::into_inner);
+        {
+            let mut state = self.lock();
+            // It may have come back, or have been folded, while the note was written.
+            state.may_forget(&name, &self.clock)?;
+            let forgotten = state.clients.forget(&name, self.clock.unix_ms());
+            let (tombstones, ids) = forgotten.ok_or_else(|| AdminError::Refused {
+                message: format!(
+                    "{MAX_FOLDED_AHEAD} starts of client {name} that were ahead of the clock are shut out already, \
+                     which is the limit; give the node another id"
+                ),
+            })?;
+            folding.tombstones.extend(tombstones.into_iter().map(|tombstone| (name.clone(), tombstone)));
+            folding.clients.extend(ids);
+        }
+        self.settle(&mut folding)?;
+        Ok(incarnations)
+    }
+
+    /// Brings what is to be folded to disk. What fails is tried again.
+    fn settle(&self, folding: &mut Folding) -> Result<(), StoreError> {
         if folding.clients.is_empty() {
             return Ok(());
         }
         self.flush_alone()?;
-        let batch = self.folded(&folding)?;
+        let batch = self.folded(folding)?;
         self.commit(&batch)?;
-        let folded = std::mem::take(&mut *folding);
+        let folded = std::mem::take(folding);
         tracing::info!(incarnations = folded.clients.len(), "folded the consumption of silent nodes");
         self.lock().ledger.forget(&folded.clients);
         Ok(())
@@ -85,5 +136,41 @@ impl Service {
         // In their order, the highest below which all were folded comes last.
         batch.extend(folding.tombstones.iter().map(|(name, tombstone)| put_tombstone(name, *tombstone)));
         Ok(batch)
+    }
+}
+
+impl State {
+    /// How many incarnations of a node there are to forget, if none may report any more.
+    fn may_forget(&self, name: &str, clock: &Clock) -> Result<usize, AdminError> {
+        let refused = |message: String| Err(AdminError::Refused { message });
+        let (now, unix_ms) = (clock.now(), clock.unix_ms());
+        let mut count = 0;
+        for (id, known) in self.clients.of(name) {
+            count += 1;
+            if known.connected {
+                return refused(format!(
+                    "client {name} is connected; stop the node, and repeat this a minute later"
+                ));
+            }
+            let silent = match known.heard {
+                Some(heard) => now.since(heard),
+                // Not in this run.
+                None => Span(unix_ms.saturating_sub(known.heard_unix_ms).saturating_mul(1_000))
+                    .max(now.since(Time(0))),
+            };
+            let ends = self.active.iter().flat_map(|group| self.engine.leases(*group));
+            let ends = ends.filter(|lease| lease.client == id).map(|lease| lease.expires.since(now)).max();
+            let wait = Span(FORGET_AFTER.0.saturating_sub(silent.0)).max(ends.unwrap_or_default());
+            if wait > Span(0) {
+                return refused(format!(
+                    "client {name} was heard {silent} ago and may still report or use a lease; stop the node, and \
+                     repeat this in {wait}"
+                ));
+            }
+        }
+        if count == 0 {
+            return Err(AdminError::NotFound { what: format!("client {name}") });
+        }
+        Ok(count)
     }
 }

@@ -1,12 +1,19 @@
 //! Incarnations that are silent for long.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use tidegate_controller::audit::Actor;
+use tidegate_controller::clock::Clock;
+use tidegate_controller::error::AdminError;
+use tidegate_controller::service::{RenewIn, ReportIn, Service, ServiceConfig, Session};
 use tidegate_controller::store::records::{consumption_bytes, ledger_key, put_json, u64_key};
 use tidegate_controller::store::{RedbStore, Store, Table, Write};
 use tidegate_core::group::{ClientId, GroupId};
 use tidegate_core::units::Ru;
 use tidegate_core::usage::{Consumption, RuParts};
 
-use crate::support::{Lab, Node, charged, report, store_path};
+use crate::support::{Lab, MemoryStore, Node, charged, report, store_path};
 
 #[tokio::test]
 async fn silent_incarnations_are_folded_and_report_no_more() {
@@ -33,4 +40,73 @@ async fn silent_incarnations_are_folded_and_report_no_more() {
     assert_eq!(charged(&lab, "default").await, 42_000_000);
     let (_, page) = lab.http_text("GET", "/metrics", "text/plain", b"").await;
     assert!(page.contains("tidegate_refused_total{reason=\"folded\"} 1\n"), "{page}");
+}
+
+/// A node that has told of 5 RU in a start a number of hours ahead of the clock, a while ago; the clock of all.
+fn ahead(hours: u64) -> (Service, Arc<AtomicU64>, Arc<MemoryStore>, u64) {
+    let (now, store) = (Arc::new(AtomicU64::new(0)), Arc::new(MemoryStore::default()));
+    let service = started(&store, &now);
+    let number = service.clock().unix_us() + hours * 3_600_000_000;
+    let session = service.hello("node", number, "test").unwrap();
+    tell(&service, &session, 1, number, 5);
+    (service, now, store, number)
+}
+
+fn started(store: &Arc<MemoryStore>, now: &Arc<AtomicU64>) -> Service {
+    let store = Arc::clone(store) as Arc<dyn Store>;
+    Service::load(store, ServiceConfig::default(), Clock::driven(Arc::clone(now))).unwrap()
+}
+
+/// Reports what a start was charged in all.
+fn tell(service: &Service, session: &Session, seq: u64, incarnation: u64, ru: i64) {
+    let charged = RuParts { write: Ru::whole(ru), ..RuParts::default() };
+    let total = Ok(Consumption { charged, operations: 1, ..Consumption::default() });
+    let report = ReportIn { group: "default".into(), incarnation, total };
+    let request = RenewIn { seq, reports: vec![report], ..RenewIn::default() };
+    service.renew(session.client, session.session, request).unwrap();
+}
+
+fn counted(service: &Service) -> Ru {
+    let (rows, _) = service.usage("default", false).unwrap();
+    rows[0].total.charged.write
+}
+
+#[test]
+fn a_node_is_forgotten_when_it_may_not_report_any_more_and_counts_exactly_once() {
+    let actor = Actor::new(None, "test");
+    let forget = |service: &Service| service.forget_client(&actor, "node");
+    let pass = |now: &AtomicU64, seconds: u64| now.fetch_add(seconds * 1_000_000, Ordering::SeqCst);
+    for hours in [0, 20, 24 * 365] {
+        let (service, now, store, number) = ahead(hours);
+        let said = |error: AdminError| error.to_string();
+        assert!(said(forget(&service).unwrap_err()).contains("is connected; stop the node"));
+        let again = service.hello("node", number, "test").unwrap();
+        service.disconnect(again.client, again.session);
+        pass(&now, 59);
+        let early = said(forget(&service).unwrap_err());
+        assert!(early.contains("may still report") && early.contains("repeat this in 1s"), "{early}");
+        // Nor does a crash make anybody forget that.
+        service.flush().unwrap();
+        drop(service);
+        let service = started(&store, &now);
+        pass(&now, 1);
+        assert_eq!(forget(&service).unwrap(), 1, "{hours}");
+        assert_eq!((counted(&service), service.clients().0.len()), (Ru::whole(5), 0));
+        assert!(matches!(forget(&service), Err(AdminError::NotFound { .. })));
+        assert!(matches!(service.forget_client(&actor, "a b"), Err(AdminError::Invalid { .. })));
+        let audit = service.audit_log(0, 10).unwrap();
+        assert_eq!((audit[0].action.as_str(), audit[0].subject.as_str()), ("forget client", "client node"));
+        let mut service = service;
+        for crashed in [false, true] {
+            if crashed {
+                service = started(&store, &now);
+            }
+            // Its clock is right now. What it brings of the start that was forgotten is refused.
+            let right = service.clock().unix_us();
+            let session = service.hello("node", right, "test").unwrap();
+            tell(&service, &session, 1, number, 9);
+            assert_eq!(counted(&service), Ru::whole(5));
+            assert!(service.hello("node", number, "test").is_err(), "nor is that start let in again");
+        }
+    }
 }
