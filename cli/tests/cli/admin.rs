@@ -219,3 +219,13 @@ fn a_reader_that_goes_away_ends_top_quietly() {
     let output = top.wait_with_output().unwrap();
     assert_eq!((output.status.code(), output.stderr.len()), (Some(0), 0), "{}", crate::support::err(&output));
 }
+
+#[test]
+fn a_node_is_forgotten_by_its_name_or_not_at_all() {
+    let controller = Controller::start();
+    let unknown = controller.refused(&["client", "forget", "nobody"]);
+    assert!(unknown.contains("client nobody does not exist"), "{unknown}");
+    let odd = controller.refused(&["client", "forget", "a b"]);
+    assert!(odd.contains("client: ") && odd.contains("[A-Za-z0-9._-]"), "{odd}");
+    assert!(!controller.ok(&["audit"]).contains("forget"), "nothing was done");
+}
