@@ -93,7 +93,7 @@ pub(crate) fn table(samples: &[GroupSample]) -> String {
             whole(&sample.pool),
             sample.waiting.to_string(),
             sample.leases.to_string(),
-            (sample.total.total_micro_ru / 1_000_000).to_string(),
+            (sample.total.total_micro_ru.0 / 1_000_000).to_string(),
             sample.total.throttled.to_string(),
         ]);
     }

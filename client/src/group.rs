@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use tidegate_core::node::NodeState;
 use tidegate_core::units::{Ru, Time};
-use tidegate_core::usage::{Consumption, RuParts, Usage};
+use tidegate_core::usage::{RuParts, Total, Usage};
 use tokio::time::Instant;
 
 use crate::cell::{Entered, GroupCell};
@@ -183,7 +183,7 @@ impl Group {
     }
 
     /// What this node consumed in the group since it started.
-    pub fn consumption(&self) -> Consumption {
+    pub fn consumption(&self) -> Total {
         self.cell.consumption(false)
     }
 }

@@ -76,5 +76,5 @@ pub use shared::Counts;
 pub use stats::ClientStats;
 pub use tidegate_core::group::Fallback;
 pub use tidegate_core::node::{LeaseState, NodeState};
-pub use tidegate_core::units::{Rate, Ru, Span};
-pub use tidegate_core::usage::{Consumption, RuParts, Usage};
+pub use tidegate_core::units::{Rate, Ru, RuTotal, Span};
+pub use tidegate_core::usage::{Consumption, RuParts, Total, Usage};

@@ -128,7 +128,7 @@ mod tests {
     use tidegate_core::exchange::Grant;
     use tidegate_core::group::Fallback;
     use tidegate_core::node::{Heard, NodeConfig};
-    use tidegate_core::units::{Ru, Span};
+    use tidegate_core::units::{Ru, RuTotal, Span};
     use tidegate_core::usage::{Consumption, RuParts};
 
     use super::*;
@@ -165,10 +165,14 @@ mod tests {
         assert_eq!((registry.len(), shared.roll.len()), (1, 0));
 
         let again = registry.get_or_make(&shared, "G").unwrap();
-        assert_eq!((again.consumption(false).ru(), shared.roll.len()), (Ru(7), 0), "looking wakes nobody");
+        assert_eq!(
+            (again.consumption(false).ru(), shared.roll.len()),
+            (RuTotal(7), 0),
+            "looking wakes nobody"
+        );
         again.charge(&Consumption { charged: RuParts::flat(Ru(5)), ..used });
         let total = again.consumption(false);
-        assert_eq!((total.ru(), total.operations, shared.roll.len()), (Ru(12), 2, 1));
+        assert_eq!((total.ru(), total.operations, shared.roll.len()), (RuTotal(12), 2, 1));
         assert!(Arc::ptr_eq(&again, &registry.get("g").unwrap()));
     }
 }

@@ -6,8 +6,8 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use tidegate_core::units::Ru;
-use tidegate_core::usage::Consumption;
+use tidegate_core::units::RuTotal;
+use tidegate_core::usage::Total;
 use tidegate_proto::v1;
 
 use crate::cell::GroupCell;
@@ -29,19 +29,19 @@ pub(crate) struct Reports {
 /// What is known of one group's total.
 #[derive(Debug, Default)]
 struct Progress {
-    durable: Consumption,
+    durable: Total,
     /// Oldest message on the live stream that is not durable and carried a total, and that total. Kept beside the
     /// newest, so that a group that is always busy is confirmed, too.
-    oldest: Option<(u64, Consumption)>,
+    oldest: Option<(u64, Total)>,
     /// The newest message that carried a new total.
-    newest: Option<(u64, Consumption)>,
+    newest: Option<(u64, Total)>,
     /// What the controller could not count; it is told again when it has changed, or on the next stream.
-    refused: Option<Consumption>,
+    refused: Option<Total>,
 }
 
 impl Progress {
     /// `total` goes out with message `seq`.
-    fn sent(&mut self, seq: u64, total: Consumption) {
+    fn sent(&mut self, seq: u64, total: Total) {
         // An unchanged total is confirmed by the first message that carried it.
         if self.newest.is_none_or(|(_, sent)| sent != total) {
             self.newest = Some((seq, total));
@@ -51,7 +51,7 @@ impl Progress {
 
     /// The total that went out with message `seq` was not counted, nor were those before it.
     fn refused(&mut self, seq: u64) {
-        let later = |sent: &(u64, Consumption)| sent.0 > seq;
+        let later = |sent: &(u64, Total)| sent.0 > seq;
         let last = [self.newest, self.oldest].into_iter().flatten().find(|sent| !later(sent));
         self.refused = last.map(|(_, total)| total).or(self.refused);
         self.newest = self.newest.filter(later);
@@ -85,7 +85,7 @@ pub struct Unconfirmed {
     /// The incarnation that consumed it; 0 is the current one.
     pub incarnation: u64,
     /// RU charged beyond what is confirmed.
-    pub ru: Ru,
+    pub ru: RuTotal,
 }
 
 impl Reports {
@@ -215,7 +215,7 @@ impl Reports {
         }
     }
 
-    fn of(&self, cell: &GroupCell) -> Consumption {
+    fn of(&self, cell: &GroupCell) -> Total {
         self.current.get(&cell.id()).map_or_else(|| cell.confirmed(), |progress| progress.durable)
     }
 }
@@ -223,7 +223,8 @@ impl Reports {
 #[cfg(test)]
 mod tests {
     use tidegate_core::node::NodeConfig;
-    use tidegate_core::usage::RuParts;
+    use tidegate_core::units::Ru;
+    use tidegate_core::usage::{Consumption, RuParts};
 
     use super::*;
     use crate::shared::Shared;
@@ -259,7 +260,7 @@ mod tests {
         reports.session_lost();
         reports.durable(4, None);
         let left = reports.unconfirmed(&cells);
-        assert_eq!(left.iter().map(|u| (&*u.group, u.ru)).collect::<Vec<_>>(), [("b", Ru(7))]);
+        assert_eq!(left.iter().map(|u| (&*u.group, u.ru)).collect::<Vec<_>>(), [("b", RuTotal(7))]);
         reports.collect(5, &cells, 10);
         reports.durable(5, None);
         assert!(!reports.pending(&cells) && reports.unconfirmed(&cells).is_empty());
@@ -279,7 +280,7 @@ mod tests {
         assert_eq!(totals(&reports.collect(2, &cells, 10)), [], "not once a second for ever");
         reports.durable(2, None);
         let left = reports.unconfirmed(&cells);
-        assert_eq!(left.iter().map(|u| (&*u.group, u.ru)).collect::<Vec<_>>(), [("a", Ru(5))]);
+        assert_eq!(left.iter().map(|u| (&*u.group, u.ru)).collect::<Vec<_>>(), [("a", RuTotal(5))]);
         charge(&cells[0], 1);
         assert_eq!(totals(&reports.collect(3, &cells, 10)), [("a", 6)]);
         reports.refused(3, &refused, Some(&cells[0]));
@@ -319,9 +320,9 @@ mod tests {
                 let confirmed = seq.saturating_sub(lag + seq % 3);
                 reports.durable(confirmed, None);
                 let told =
-                    carried.iter().rev().find(|(seq, _)| *seq <= confirmed).map_or(Ru(0), |(_, ru)| *ru);
+                    carried.iter().rev().find(|(seq, _)| *seq <= confirmed).map_or(RuTotal(0), |(_, ru)| *ru);
                 let total = carried.last().unwrap().1;
-                let left = reports.unconfirmed(&cells).first().map_or(Ru(0), |left| left.ru);
+                let left = reports.unconfirmed(&cells).first().map_or(RuTotal(0), |left| left.ru);
                 assert!(
                     left >= total - told,
                     "{left:?} left of {total:?}, {told:?} confirmed by {confirmed}"
@@ -341,7 +342,7 @@ mod tests {
             reports.durable(seq.saturating_sub(5), None);
         }
         let left = reports.unconfirmed(&cells)[0].ru;
-        assert!(left <= Ru(11), "{left:?} of 20 not confirmed");
+        assert!(left <= RuTotal(11), "{left:?} of 20 not confirmed");
         reports.durable(20, None);
         assert_eq!(reports.count(&cells), 0);
     }

@@ -17,7 +17,7 @@ pub(crate) struct Roll(Mutex<Names>);
 struct Names {
     awake: BTreeMap<u64, Weak<GroupCell>>,
     /// CPU metered in groups that sleep, in nanoseconds.
-    asleep_cpu_ns: u64,
+    asleep_cpu_ns: u128,
 }
 
 impl Names {
@@ -32,14 +32,14 @@ impl Roll {
     }
 
     /// `cell` wakes, or is new; until now it used this much CPU.
-    pub(crate) fn woke(&self, cell: &Arc<GroupCell>, cpu_ns: u64) {
+    pub(crate) fn woke(&self, cell: &Arc<GroupCell>, cpu_ns: u128) {
         let mut names = self.lock();
         names.asleep_cpu_ns = names.asleep_cpu_ns.saturating_sub(cpu_ns);
         names.awake.insert(cell.id(), Arc::downgrade(cell));
     }
 
     /// `cell` sleeps.
-    pub(crate) fn slept(&self, cell: &GroupCell, cpu_ns: u64) {
+    pub(crate) fn slept(&self, cell: &GroupCell, cpu_ns: u128) {
         let mut names = self.lock();
         names.asleep_cpu_ns = names.asleep_cpu_ns.saturating_add(cpu_ns);
         names.awake.remove(&cell.id());
@@ -66,6 +66,8 @@ impl Roll {
         let (awake, asleep) = (names.awake(), names.asleep_cpu_ns);
         // Groups change the roll under their own locks.
         drop(names);
-        awake.iter().map(|cell| cell.consumption(false).usage.cpu_ns).fold(asleep, u64::saturating_add)
+        let awake = awake.iter().map(|cell| cell.consumption(false).usage.cpu_ns);
+        // 584 years of one processor: what the operating system says of the process has 64 bits, too.
+        u64::try_from(awake.fold(asleep, u128::saturating_add)).unwrap_or(u64::MAX)
     }
 }

@@ -7,7 +7,7 @@
 use std::collections::BTreeMap;
 
 use tidegate_core::group::GroupId;
-use tidegate_core::usage::Consumption;
+use tidegate_core::usage::Total;
 
 use crate::limits::{HOURS_KEPT_S, MINUTES_KEPT_S};
 use crate::store::Table;
@@ -70,7 +70,7 @@ pub struct Bucket {
 #[derive(Clone, Copy, Debug, Default)]
 struct Open {
     start_unix_s: u64,
-    amount: Consumption,
+    amount: Total,
     /// Changed since it was last given to be stored.
     dirty: bool,
 }
@@ -98,7 +98,7 @@ pub struct History {
     /// Groups of which an open bucket changed; some more than once.
     dirty: Vec<GroupId>,
     /// Closed buckets that are not stored yet.
-    closed: BTreeMap<Bucket, Consumption>,
+    closed: BTreeMap<Bucket, Total>,
     newest_unix_s: u64,
     /// The hour of the open ones.
     hour_unix_s: u64,
@@ -106,14 +106,14 @@ pub struct History {
 
 impl History {
     /// Takes up a stored bucket that is still open.
-    pub fn resume(&mut self, bucket: Bucket, amount: Consumption) {
+    pub fn resume(&mut self, bucket: Bucket, amount: Total) {
         self.newest_unix_s = self.newest_unix_s.max(bucket.start_unix_s);
         let open = self.open.entry(bucket.group).or_default().of(bucket.resolution);
         *open = Open { start_unix_s: bucket.start_unix_s, amount, dirty: false };
     }
 
     /// Counts consumption that was reported at `unix_s`.
-    pub fn add(&mut self, group: GroupId, unix_s: u64, delta: &Consumption) {
+    pub fn add(&mut self, group: GroupId, unix_s: u64, delta: &Total) {
         self.newest_unix_s = self.newest_unix_s.max(unix_s);
         let buckets = self.open.entry(group).or_default();
         if !(buckets.minute.dirty || buckets.hour.dirty) {
@@ -129,13 +129,13 @@ impl History {
                 }
                 *open = Open { start_unix_s, ..Open::default() };
             }
-            open.amount = open.amount.plus(delta);
+            open.amount.add(delta);
             open.dirty = true;
         }
     }
 
     /// Takes back what `take_dirty` gave, because storing it failed. What changed since then is newer and stays.
-    pub fn mark_dirty(&mut self, buckets: BTreeMap<Bucket, Consumption>) {
+    pub fn mark_dirty(&mut self, buckets: BTreeMap<Bucket, Total>) {
         for (bucket, amount) in buckets {
             match self.open.get_mut(&bucket.group).map(|buckets| buckets.of(bucket.resolution)) {
                 Some(open) if open.start_unix_s == bucket.start_unix_s => {
@@ -148,7 +148,7 @@ impl History {
     }
 
     /// Buckets that changed since the last call, with their amounts; closed buckets are let go.
-    pub fn take_dirty(&mut self) -> BTreeMap<Bucket, Consumption> {
+    pub fn take_dirty(&mut self) -> BTreeMap<Bucket, Total> {
         let mut changed = std::mem::take(&mut self.closed);
         for group in std::mem::take(&mut self.dirty) {
             let Some(buckets) = self.open.get_mut(&group) else { continue };
@@ -171,12 +171,12 @@ impl History {
 #[cfg(test)]
 mod tests {
     use tidegate_core::units::Ru;
-    use tidegate_core::usage::RuParts;
+    use tidegate_core::usage::{Consumption, RuParts};
 
     use super::*;
 
-    fn ru(micro: i64) -> Consumption {
-        Consumption { charged: RuParts::flat(Ru(micro)), ..Consumption::default() }
+    fn ru(micro: i64) -> Total {
+        Consumption { charged: RuParts::flat(Ru(micro)), ..Consumption::default() }.into()
     }
 
     fn bucket(resolution: Resolution, start_unix_s: u64) -> Bucket {

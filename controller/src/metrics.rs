@@ -16,7 +16,7 @@ use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::histogram::{Histogram, exponential_buckets};
 use prometheus_client::registry::Registry;
-use tidegate_core::units::{MICRO, Rate, Ru};
+use tidegate_core::units::{MICRO, Rate, Ru, RuTotal};
 
 use crate::limits::MAX_GROUP_SERIES;
 
@@ -125,8 +125,8 @@ pub struct Charges {
 
 impl Charges {
     /// Counts a charge.
-    pub fn add(&self, amount: Ru) {
-        self.sum.inc_by(float(amount.0));
+    pub fn add(&self, amount: RuTotal) {
+        self.sum.inc_by(float_total(amount));
         if let Some(overflow) = &self.overflow {
             overflow.inc();
         }
@@ -297,6 +297,12 @@ fn float(micro: i64) -> f64 {
     micro as f64 / MICRO as f64
 }
 
+/// A total in RU, for display.
+#[expect(clippy::cast_precision_loss, reason = "a metric is an approximation; nothing is computed from it")]
+fn float_total(total: RuTotal) -> f64 {
+    total.0 as f64 / MICRO as f64
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -305,9 +311,9 @@ mod tests {
     fn series_per_group_are_bounded() {
         let metrics = Metrics::new();
         for group in 0..MAX_GROUP_SERIES + 5 {
-            metrics.charges(&format!("g{group}")).add(Ru::whole(1));
+            metrics.charges(&format!("g{group}")).add(RuTotal(1_000_000));
         }
-        metrics.charges("g0").add(Ru(500_000));
+        metrics.charges("g0").add(RuTotal(500_000));
         let sample = |name: &str| GroupSample {
             name: name.to_owned(),
             committed: Rate::whole(7),

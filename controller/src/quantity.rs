@@ -4,7 +4,12 @@
 //! decimal and a unit ("5s", "100ms", "1.5s", "250us", "2m", "1h"). Parsing is by digits, never through a float, so
 //! what is written is what is enforced. Signs, exponents, "NaN" and "inf" are refused.
 
-use tidegate_core::units::{MICRO, Rate, Ru, Span};
+use std::fmt;
+
+use serde::de::Error as _;
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+use tidegate_core::units::{MICRO, Rate, Ru, RuTotal, Span};
+use utoipa::ToSchema;
 
 /// Why a text is no quantity.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -39,6 +44,42 @@ const RATE: &str = "a rate such as \"2000\", \"0.5\" or \"2000 RU/s\"";
 const LIMIT: &str = "a rate such as \"2000\", \"0.5\" or \"2000 RU/s\", or \"unlimited\"";
 const AMOUNT: &str = "an amount such as \"10\", \"0.5\" or \"10 RU\"";
 const SPAN: &str = "a duration such as \"5s\", \"100ms\" or \"1.5s\"";
+
+/// A counter in JSON: a number, and from 2^53 on, where readers who take numbers for doubles would round it, its digits
+/// as text.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, ToSchema)]
+#[schema(value_type = u64)]
+pub struct Count(pub u128);
+
+impl Serialize for Count {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        match u64::try_from(self.0) {
+            Ok(number) if number < 1 << f64::MANTISSA_DIGITS => serializer.serialize_u64(number),
+            _ => serializer.collect_str(&self.0),
+        }
+    }
+}
+
+impl<'de> Deserialize<'de> for Count {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        #[derive(Deserialize)]
+        #[serde(untagged)]
+        enum Written {
+            Number(u64),
+            Text(String),
+        }
+        match Written::deserialize(deserializer)? {
+            Written::Number(number) => Ok(Self(number.into())),
+            Written::Text(text) => text.parse().map(Self).map_err(D::Error::custom),
+        }
+    }
+}
+
+impl fmt::Display for Count {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
 
 /// A positive rate, up to [`Rate::MAX`].
 pub fn parse_rate(text: &str) -> Result<Rate, QuantityError> {
@@ -96,6 +137,11 @@ pub fn limit_text(rate: Option<Rate>) -> String {
 /// An amount without its unit, as the API shows it.
 pub fn amount_text(amount: Ru) -> String {
     amount.number().to_string()
+}
+
+/// A total without its unit, as the API shows it.
+pub fn total_text(total: RuTotal) -> String {
+    total.number().to_string()
 }
 
 fn positive_rate(text: &str, expected: &'static str) -> Result<Rate, QuantityError> {
@@ -237,5 +283,19 @@ mod tests {
         fn any_text_is_parsed_or_refused(text in "\\PC{0,40}") {
             let _ = (parse_rate(&text), parse_amount(&text), parse_span(&text), parse_limit(&text));
         }
+    }
+
+    #[test]
+    fn counters_are_numbers_while_a_double_has_them_exactly() {
+        for (count, json) in [
+            (0, "0"),
+            ((1 << 53) - 1, "9007199254740991"),
+            (1 << 53, "\"9007199254740992\""),
+            (u128::from(u64::MAX) + 1, "\"18446744073709551616\""),
+        ] {
+            assert_eq!(serde_json::to_string(&Count(count)).unwrap(), json);
+            assert_eq!(serde_json::from_str::<Count>(json).unwrap(), Count(count));
+        }
+        assert!(serde_json::from_str::<Count>("-1").is_err());
     }
 }

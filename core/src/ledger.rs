@@ -13,7 +13,7 @@ use std::fmt;
 use std::hash::{Hash, Hasher};
 
 use crate::group::{ClientId, GroupId};
-use crate::usage::Consumption;
+use crate::usage::Total;
 
 /// Why a report was not counted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -38,27 +38,27 @@ impl std::error::Error for LedgerError {}
 #[derive(Clone, Debug, Default, Hash)]
 struct Row {
     /// As it was reported.
-    total: Consumption,
+    total: Total,
     /// The part of it that was counted for a removed group of the same name.
-    before: Option<Box<Consumption>>,
+    before: Option<Box<Total>>,
     /// In the list of rows to be stored.
     dirty: bool,
 }
 
 impl Row {
     /// What counts for the group.
-    fn charged(&self) -> Consumption {
+    fn charged(&self) -> Total {
         let before = self.before.as_deref().copied().unwrap_or_default();
         // Never less than before: reports of less are refused.
         self.total.minus(&before).unwrap_or_default()
     }
 }
 
-/// Consumption by client incarnation and group.
+/// Total by client incarnation and group.
 #[derive(Clone, Debug, Default)]
 pub struct Ledger {
     rows: BTreeMap<(GroupId, ClientId), Row>,
-    totals: BTreeMap<GroupId, Consumption>,
+    totals: BTreeMap<GroupId, Total>,
     /// Each once, in the order in which they changed.
     dirty: Vec<(GroupId, ClientId)>,
 }
@@ -78,9 +78,9 @@ impl Ledger {
     /// # Errors
     /// [`LedgerError::Backwards`] when a row has less than was counted before.
     pub fn load(
-        folded: impl Iterator<Item = (GroupId, Consumption)>,
-        before: impl Iterator<Item = (ClientId, GroupId, Consumption)>,
-        rows: impl Iterator<Item = (ClientId, GroupId, Consumption)>,
+        folded: impl Iterator<Item = (GroupId, Total)>,
+        before: impl Iterator<Item = (ClientId, GroupId, Total)>,
+        rows: impl Iterator<Item = (ClientId, GroupId, Total)>,
     ) -> Result<Self, LedgerError> {
         let mut ledger = Self::default();
         for (group, total) in folded {
@@ -97,7 +97,7 @@ impl Ledger {
     }
 
     /// The first report of `client` to `group` counts from here.
-    pub fn begin_at(&mut self, client: ClientId, group: GroupId, total: Consumption) {
+    pub fn begin_at(&mut self, client: ClientId, group: GroupId, total: Total) {
         let row = Row { total, before: Some(Box::new(total)), dirty: false };
         self.rows.entry((group, client)).or_insert(row);
     }
@@ -106,15 +106,10 @@ impl Ledger {
     ///
     /// # Errors
     /// [`LedgerError::Backwards`] when a counter fell; nothing is counted then.
-    pub fn report(
-        &mut self,
-        client: ClientId,
-        group: GroupId,
-        total: &Consumption,
-    ) -> Result<Consumption, LedgerError> {
+    pub fn report(&mut self, client: ClientId, group: GroupId, total: &Total) -> Result<Total, LedgerError> {
         let row = self.rows.entry((group, client)).or_default();
         let new = total.minus(&row.total).ok_or(LedgerError::Backwards)?;
-        if new != Consumption::default() {
+        if new != Total::default() {
             row.total = *total;
             if !std::mem::replace(&mut row.dirty, true) {
                 self.dirty.push((group, client));
@@ -124,13 +119,12 @@ impl Ledger {
         Ok(new)
     }
 
-    fn add(&mut self, group: GroupId, new: &Consumption) {
-        let total = self.totals.entry(group).or_default();
-        *total = total.plus(new);
+    fn add(&mut self, group: GroupId, new: &Total) {
+        self.totals.entry(group).or_default().add(new);
     }
 
     /// All that was ever charged to a group.
-    pub fn total(&self, group: GroupId) -> Consumption {
+    pub fn total(&self, group: GroupId) -> Total {
         self.totals.get(&group).copied().unwrap_or_default()
     }
 
@@ -140,28 +134,27 @@ impl Ledger {
     }
 
     /// What each client charged to a group.
-    pub fn charged(&self, group: GroupId) -> impl Iterator<Item = (ClientId, Consumption)> {
+    pub fn charged(&self, group: GroupId) -> impl Iterator<Item = (ClientId, Total)> {
         let charged = self.rows_of(group).map(|(client, row)| (client, row.charged()));
-        charged.filter(|(_, charged)| *charged != Consumption::default())
+        charged.filter(|(_, charged)| *charged != Total::default())
     }
 
     /// What each client reported of a group, and of those before it under its name.
-    pub fn reported(&self, group: GroupId) -> impl Iterator<Item = (ClientId, &Consumption)> {
+    pub fn reported(&self, group: GroupId) -> impl Iterator<Item = (ClientId, &Total)> {
         self.rows_of(group).map(|(client, row)| (client, &row.total))
     }
 
     /// What clients charged together, by group.
-    pub fn charged_by(&self, clients: &BTreeSet<ClientId>) -> BTreeMap<GroupId, Consumption> {
-        let mut sums: BTreeMap<GroupId, Consumption> = BTreeMap::new();
+    pub fn charged_by(&self, clients: &BTreeSet<ClientId>) -> BTreeMap<GroupId, Total> {
+        let mut sums: BTreeMap<GroupId, Total> = BTreeMap::new();
         for ((group, _), row) in self.rows.iter().filter(|((_, client), _)| clients.contains(client)) {
-            let sum = sums.entry(*group).or_default();
-            *sum = sum.plus(&row.charged());
+            sums.entry(*group).or_default().add(&row.charged());
         }
         sums
     }
 
     /// Rows changed since the last call, as they were reported.
-    pub fn take_dirty(&mut self) -> Vec<(ClientId, GroupId, Consumption)> {
+    pub fn take_dirty(&mut self) -> Vec<(ClientId, GroupId, Total)> {
         let dirty = std::mem::take(&mut self.dirty);
         let row = |(group, client)| {
             let row = self.rows.get_mut(&(group, client))?;
@@ -201,10 +194,10 @@ mod tests {
 
     use super::*;
     use crate::units::Ru;
-    use crate::usage::RuParts;
+    use crate::usage::{Consumption, RuParts};
 
-    fn charged(ru: i64, operations: u64) -> Consumption {
-        Consumption { charged: RuParts::flat(Ru(ru)), operations, ..Consumption::default() }
+    fn charged(ru: i64, operations: u64) -> Total {
+        Consumption { charged: RuParts::flat(Ru(ru)), operations, ..Consumption::default() }.into()
     }
 
     #[test]
@@ -212,7 +205,7 @@ mod tests {
         let (a, b, group) = (ClientId(1), ClientId(2), GroupId(7));
         let mut ledger = Ledger::default();
         assert_eq!(ledger.report(a, group, &charged(10, 1)), Ok(charged(10, 1)));
-        assert_eq!(ledger.report(a, group, &charged(10, 1)), Ok(Consumption::default()));
+        assert_eq!(ledger.report(a, group, &charged(10, 1)), Ok(Total::default()));
         assert_eq!(ledger.report(a, group, &charged(35, 4)), Ok(charged(25, 3)));
         assert_eq!(ledger.report(a, group, &charged(10, 1)), Err(LedgerError::Backwards));
         assert_eq!(ledger.report(b, group, &charged(5, 1)), Ok(charged(5, 1)));
@@ -259,7 +252,7 @@ mod tests {
         ledger.forget(&[client].into());
         assert_eq!((ledger.total(group), ledger.charged(group).count()), (charged(10, 1), 0));
         ledger.forget_group(group);
-        assert_eq!(ledger.total(group), Consumption::default());
+        assert_eq!(ledger.total(group), Total::default());
     }
 
     #[test]

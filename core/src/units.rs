@@ -1,6 +1,6 @@
 //! Exact integer units of the core: request units, rates and time.
 //!
-//! `Ru` is micro-RU, `Rate` is micro-RU per second, `Time` and `Span` are microseconds. Time is always an
+//! `Ru` is micro-RU in 64 bits, `RuTotal` in 128, `Rate` is micro-RU per second, `Time` and `Span` are microseconds. Time is always an
 //! argument, never read. `Accrual` turns a rate and a span into RU and keeps the division remainder, so that
 //! refilling in many small steps gives exactly what one large step gives.
 
@@ -13,6 +13,10 @@ pub const MICRO: i64 = 1_000_000;
 /// Request units, in micro-RU. Negative values are debt.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Ru(pub i64);
+
+/// What was charged over any time, in micro-RU: 10^9 RU/s over 100 years are 3.2 * 10^24, and 2^128 is 3.4 * 10^38.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct RuTotal(pub u128);
 
 /// Request units per second, in micro-RU per second. Never negative in a definition or a lease.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -47,6 +51,21 @@ impl Ru {
     /// Whether this is more than nothing.
     pub const fn is_positive(self) -> bool {
         self.0 > 0
+    }
+}
+
+impl RuTotal {
+    /// The nearest amount of 64 bits, for what is not counted by it: rates and bounds.
+    pub fn clamped(self) -> Ru {
+        Ru(i64::try_from(self.0).unwrap_or(i64::MAX))
+    }
+}
+
+impl From<Ru> for RuTotal {
+    /// Debt counts as nothing.
+    #[inline]
+    fn from(ru: Ru) -> Self {
+        Self(u128::from(ru.or_zero().0.unsigned_abs()))
     }
 }
 
@@ -227,12 +246,17 @@ macro_rules! arithmetic {
         }
     )*};
 }
-arithmetic!(Ru, Rate, Span);
+arithmetic!(Ru, RuTotal, Rate, Span);
 
 /// Writes a micro quantity as a decimal without trailing zeros.
 fn write_micro(f: &mut fmt::Formatter<'_>, micro: i64, unit: &str) -> fmt::Result {
-    let (sign, magnitude) = if micro < 0 { ("-", micro.unsigned_abs()) } else { ("", micro.unsigned_abs()) };
-    let (whole, mut part) = (magnitude / MICRO.unsigned_abs(), magnitude % MICRO.unsigned_abs());
+    let sign = if micro < 0 { "-" } else { "" };
+    write_magnitude(f, sign, u128::from(micro.unsigned_abs()), unit)
+}
+
+fn write_magnitude(f: &mut fmt::Formatter<'_>, sign: &str, micro: u128, unit: &str) -> fmt::Result {
+    let million = u128::from(MICRO.unsigned_abs());
+    let (whole, mut part) = (micro / million, micro % million);
     if part == 0 {
         return write!(f, "{sign}{whole}{unit}");
     }
@@ -254,6 +278,19 @@ macro_rules! number {
     )*};
 }
 number!(Ru Rate);
+
+impl RuTotal {
+    /// The number alone, for where the unit stands beside it already.
+    pub fn number(self) -> impl fmt::Display {
+        fmt::from_fn(move |f| write_magnitude(f, "", self.0, ""))
+    }
+}
+
+impl fmt::Display for RuTotal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write_magnitude(f, "", self.0, " RU")
+    }
+}
 
 impl fmt::Display for Ru {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -332,6 +369,8 @@ mod tests {
             (Rate::whole(20).to_string(), "20 RU/s"),
             (Ru(-1_020_000).number().to_string(), "-1.02"),
             (Rate::whole(20).number().to_string(), "20"),
+            (RuTotal(u128::from(u64::MAX) * 1_000_000 + 10).to_string(), "18446744073709551615.00001 RU"),
+            (RuTotal(3_500_000).number().to_string(), "3.5"),
             (Span::millis(100).to_string(), "100ms"),
             (Span(1_500_000).to_string(), "1.5s"),
             (Span(17).to_string(), "17us"),

@@ -1,45 +1,37 @@
-//! What an operation used and what it was charged: plain counters that only grow.
+//! What an operation used and what it was charged, and the totals of both, which only grow.
 //!
-//! `Usage` is the resource vector a meter fills in; a cost model prices it. `Consumption` is the running total a
-//! node reports for a group: RU charged (with its parts) and the usage behind it. All fields are cumulative in a
-//! report, so repeating one is harmless.
+//! `Usage` is the resource vector a meter fills in; a cost model prices it. `Consumption` is one operation's, or that of
+//! a few: 64 bits a counter. `Total` is what a node reports for a group and what a controller adds up: RU charged (with
+//! its parts) and the usage behind it, in 128 bits a counter, as 10^9 RU/s are more than 64 bits of micro-RU in five
+//! hours. All fields of a report are cumulative, so repeating one is harmless.
 
-use crate::units::Ru;
+use crate::units::{Ru, RuTotal};
 
 macro_rules! counters {
-    ($(#[$doc:meta])* $name:ident { $($(#[$field_doc:meta])* $field:ident,)* }) => {
+    ($(#[$doc:meta])* $name:ident [$fields:ident] { $($(#[$field_doc:meta])* $field:ident,)* }) => {
+        /// Number of counters of a usage vector.
+        pub const $fields: usize = [$(stringify!($field),)*].len();
+
         $(#[$doc])*
         #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-        pub struct $name {
-            $($(#[$field_doc])* pub $field: u64,)*
+        pub struct $name<N> {
+            $($(#[$field_doc])* pub $field: N,)*
         }
-        impl $name {
-            /// Number of fields.
-            pub const FIELDS: usize = [$(stringify!($field),)*].len();
-
+        impl<N: Copy> $name<N> {
             /// The values, in declaration order.
             #[inline]
-            pub const fn to_array(&self) -> [u64; Self::FIELDS] {
+            pub const fn to_array(&self) -> [N; $fields] {
                 [$(self.$field,)*]
             }
 
             /// From values in declaration order.
-            pub const fn from_array(values: [u64; Self::FIELDS]) -> Self {
+            pub const fn from_array(values: [N; $fields]) -> Self {
                 let [$($field,)*] = values;
                 Self { $($field,)* }
             }
 
-            /// Field by field sum, saturating.
-            #[must_use]
-            pub fn plus(&self, other: &Self) -> Self {
-                Self { $($field: self.$field.saturating_add(other.$field),)* }
-            }
-            /// Field by field difference; `None` when any field would go below zero.
-            pub fn minus(&self, other: &Self) -> Option<Self> {
-                Some(Self { $($field: self.$field.checked_sub(other.$field)?,)* })
-            }
             /// Names and values, in declaration order.
-            pub fn fields(&self) -> impl Iterator<Item = (&'static str, u64)> {
+            pub fn fields(&self) -> impl Iterator<Item = (&'static str, N)> {
                 [$(stringify!($field),)*].into_iter().zip(self.to_array())
             }
         }
@@ -48,7 +40,7 @@ macro_rules! counters {
 
 counters! {
     /// Resources used by one operation, or the sum over many.
-    Usage {
+    Resources [USAGE_FIELDS] {
         /// CPU time, in nanoseconds.
         cpu_ns,
         /// Read requests.
@@ -72,31 +64,59 @@ counters! {
     }
 }
 
-/// RU charged, by the resource that caused it. The parts add up to the charge exactly.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-pub struct RuParts {
-    /// For CPU time.
-    pub cpu: Ru,
-    /// For reads: requests, batches and bytes.
-    pub read: Ru,
-    /// For writes: requests, batches and bytes, times replicas.
-    pub write: Ru,
-    /// For network: ingress, egress and cross-zone bytes.
-    pub network: Ru,
-    /// Charged without a usage vector: a flat estimate, a dropped permit, a direct charge.
-    pub flat: Ru,
+/// Resources used by one operation.
+pub type Usage = Resources<u64>;
+
+impl Usage {
+    /// Number of fields.
+    pub const FIELDS: usize = USAGE_FIELDS;
+
+    /// Field by field sum, saturating.
+    #[must_use]
+    pub fn plus(&self, other: &Self) -> Self {
+        let mut sum = self.to_array();
+        sum.iter_mut().zip(other.to_array()).for_each(|(sum, more)| *sum = sum.saturating_add(more));
+        Self::from_array(sum)
+    }
+
+    /// Field by field difference; `None` when any field would go below zero.
+    pub fn minus(&self, other: &Self) -> Option<Self> {
+        let mut left = self.to_array();
+        for (left, less) in left.iter_mut().zip(other.to_array()) {
+            *left = left.checked_sub(less)?;
+        }
+        Some(Self::from_array(left))
+    }
 }
 
-impl RuParts {
+/// RU charged, by the resource that caused it. The parts add up to the charge exactly.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct Parts<A> {
+    /// For CPU time.
+    pub cpu: A,
+    /// For reads: requests, batches and bytes.
+    pub read: A,
+    /// For writes: requests, batches and bytes, times replicas.
+    pub write: A,
+    /// For network: ingress, egress and cross-zone bytes.
+    pub network: A,
+    /// Charged without a usage vector: a flat estimate, a dropped permit, a direct charge.
+    pub flat: A,
+}
+
+/// What one operation was charged.
+pub type RuParts = Parts<Ru>;
+
+impl<A: Copy + Default + std::ops::Add<Output = A>> Parts<A> {
     /// The charge.
     #[inline]
-    pub fn total(&self) -> Ru {
+    pub fn total(&self) -> A {
         self.cpu + self.read + self.write + self.network + self.flat
     }
 
     /// A charge without a usage vector behind it.
-    pub fn flat(ru: Ru) -> Self {
-        Self { flat: ru, ..Self::default() }
+    pub fn flat(amount: A) -> Self {
+        Self { flat: amount, ..Self::default() }
     }
 
     /// Part by part sum.
@@ -110,99 +130,149 @@ impl RuParts {
             flat: self.flat + other.flat,
         }
     }
+}
 
-    /// Part by part difference; `None` when any part would go below zero.
-    pub fn minus(&self, other: &Self) -> Option<Self> {
-        let part = |a: Ru, b: Ru| (a >= b).then(|| a - b);
-        Some(Self {
-            cpu: part(self.cpu, other.cpu)?,
-            read: part(self.read, other.read)?,
-            write: part(self.write, other.write)?,
-            network: part(self.network, other.network)?,
-            flat: part(self.flat, other.flat)?,
-        })
+/// What was consumed: amounts `A` and counters `N`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct Account<A, N> {
+    /// RU charged.
+    pub charged: Parts<A>,
+    /// What a second cost table, priced in parallel, would have charged.
+    pub shadow: A,
+    /// Operations settled or charged.
+    pub operations: N,
+    /// Operations refused or timed out while waiting.
+    pub throttled: N,
+    /// Time operations waited for admission, in microseconds.
+    pub waited_us: N,
+    /// Resources used.
+    pub usage: Resources<N>,
+}
+
+/// What one operation consumed, or a few together.
+pub type Consumption = Account<Ru, u64>;
+
+/// Cumulative consumption of one client incarnation in one group, or a sum of such. Reports stay below 2^96 in every
+/// counter ([`Total::LIMIT`]), so that no sum of them comes near 2^128.
+pub type Total = Account<RuTotal, u128>;
+
+impl<A: Copy + Default + std::ops::Add<Output = A>, N> Account<A, N> {
+    /// RU charged.
+    #[inline]
+    pub fn ru(&self) -> A {
+        self.charged.total()
     }
 }
 
-/// Cumulative consumption of one client incarnation in one group, or a sum of such.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-pub struct Consumption {
-    /// RU charged.
-    pub charged: RuParts,
-    /// What a second cost table, priced in parallel, would have charged.
-    pub shadow: Ru,
-    /// Operations settled or charged.
-    pub operations: u64,
-    /// Operations refused or timed out while waiting.
-    pub throttled: u64,
-    /// Time operations waited for admission, in microseconds.
-    pub waited_us: u64,
-    /// Resources used.
-    pub usage: Usage,
-}
-
-impl Consumption {
+impl Total {
     /// Number of words.
-    pub const WORDS: usize = 9 + Usage::FIELDS;
+    pub const WORDS: usize = 9 + USAGE_FIELDS;
+    /// No counter of a report may reach this: 2^96, in micro-RU 7.9 * 10^22 RU, which 10^9 RU/s take 2.5 million years
+    /// to reach. With 2^128 the sum of two reports could overflow; with 2^64 a total ends after five hours at that rate.
+    pub const LIMIT: u128 = 1 << 96;
 
-    /// All counters, in declaration order, which is that of stores and journals. No amount is below zero; one that
-    /// were counts as none.
-    pub fn to_words(&self) -> [u64; Self::WORDS] {
+    /// All counters, in declaration order, which is that of stores and journals.
+    pub fn to_words(&self) -> [u128; Self::WORDS] {
         let Self { charged, shadow, operations, throttled, waited_us, usage } = self;
-        let RuParts { cpu, read, write, network, flat } = charged;
-        let amounts =
-            [cpu, read, write, network, flat, shadow].map(|ru| u64::try_from(ru.0).unwrap_or_default());
+        let Parts { cpu, read, write, network, flat } = charged;
+        let amounts = [cpu, read, write, network, flat, shadow].map(|ru| ru.0);
         let mut words = [0; Self::WORDS];
         let all = amounts.into_iter().chain([*operations, *throttled, *waited_us]).chain(usage.to_array());
         words.iter_mut().zip(all).for_each(|(word, value)| *word = value);
         words
     }
 
-    /// From counters in declaration order; `None` when an amount is out of range.
-    pub fn from_words(words: [u64; Self::WORDS]) -> Option<Self> {
+    /// From counters in declaration order.
+    pub fn from_words(words: [u128; Self::WORDS]) -> Self {
         let [cpu, read, write, network, flat, shadow, operations, throttled, waited_us, usage @ ..] = words;
-        let ru = |word: u64| i64::try_from(word).ok().map(Ru);
-        let charged = RuParts {
-            cpu: ru(cpu)?,
-            read: ru(read)?,
-            write: ru(write)?,
-            network: ru(network)?,
-            flat: ru(flat)?,
-        };
-        let shadow = ru(shadow)?;
-        Some(Self { charged, shadow, operations, throttled, waited_us, usage: Usage::from_array(usage) })
+        let [cpu, read, write, network, flat, shadow] =
+            [cpu, read, write, network, flat, shadow].map(RuTotal);
+        let charged = Parts { cpu, read, write, network, flat };
+        Self { charged, shadow, operations, throttled, waited_us, usage: Resources::from_array(usage) }
     }
 
-    /// RU charged.
+    /// Counts what an operation consumed. An amount below zero counts as none.
     #[inline]
-    pub fn ru(&self) -> Ru {
-        self.charged.total()
+    pub fn count(&mut self, more: &Consumption) {
+        // No process comes near the end of 128 bits by steps of 64, so nothing is spent on looking for it.
+        let ru = |sum: &mut RuTotal, more: Ru| sum.0 = sum.0.wrapping_add(RuTotal::from(more).0);
+        let number = |sum: &mut u128, more: u64| *sum = sum.wrapping_add(u128::from(more));
+        ru(&mut self.charged.cpu, more.charged.cpu);
+        ru(&mut self.charged.read, more.charged.read);
+        ru(&mut self.charged.write, more.charged.write);
+        ru(&mut self.charged.network, more.charged.network);
+        ru(&mut self.charged.flat, more.charged.flat);
+        ru(&mut self.shadow, more.shadow);
+        number(&mut self.operations, more.operations);
+        number(&mut self.throttled, more.throttled);
+        number(&mut self.waited_us, more.waited_us);
+        number(&mut self.usage.cpu_ns, more.usage.cpu_ns);
+        number(&mut self.usage.read_requests, more.usage.read_requests);
+        number(&mut self.usage.read_batches, more.usage.read_batches);
+        number(&mut self.usage.read_bytes, more.usage.read_bytes);
+        number(&mut self.usage.write_requests, more.usage.write_requests);
+        number(&mut self.usage.write_batches, more.usage.write_batches);
+        number(&mut self.usage.write_bytes, more.usage.write_bytes);
+        number(&mut self.usage.net_in_bytes, more.usage.net_in_bytes);
+        number(&mut self.usage.net_out_bytes, more.usage.net_out_bytes);
+        number(&mut self.usage.cross_zone_bytes, more.usage.cross_zone_bytes);
+    }
+
+    /// Adds field by field. Sums of reports end far below the end of 128 bits.
+    #[inline]
+    pub fn add(&mut self, more: &Self) {
+        self.charged = self.charged.plus(&more.charged);
+        self.shadow += more.shadow;
+        self.operations = self.operations.saturating_add(more.operations);
+        self.throttled = self.throttled.saturating_add(more.throttled);
+        self.waited_us = self.waited_us.saturating_add(more.waited_us);
+        let mut usage = self.usage.to_array();
+        usage.iter_mut().zip(more.usage.to_array()).for_each(|(sum, more)| *sum = sum.saturating_add(more));
+        self.usage = Resources::from_array(usage);
     }
 
     /// Field by field sum.
     #[must_use]
-    #[inline]
-    pub fn plus(&self, other: &Self) -> Self {
-        Self {
-            charged: self.charged.plus(&other.charged),
-            shadow: self.shadow + other.shadow,
-            operations: self.operations.saturating_add(other.operations),
-            throttled: self.throttled.saturating_add(other.throttled),
-            waited_us: self.waited_us.saturating_add(other.waited_us),
-            usage: self.usage.plus(&other.usage),
-        }
+    pub fn plus(mut self, other: &Self) -> Self {
+        self.add(other);
+        self
     }
 
     /// Field by field difference; `None` when any field would go below zero.
     pub fn minus(&self, other: &Self) -> Option<Self> {
+        self.with(other, u128::checked_sub)
+    }
+
+    // Field by field, as an iterator over all of them takes several times as many instructions.
+    #[inline]
+    fn with(&self, other: &Self, each: impl Fn(u128, u128) -> Option<u128>) -> Option<Self> {
+        let ru = |one: RuTotal, two: RuTotal| each(one.0, two.0).map(RuTotal);
+        let mut usage = self.usage.to_array();
+        for (one, two) in usage.iter_mut().zip(other.usage.to_array()) {
+            *one = each(*one, two)?;
+        }
         Some(Self {
-            charged: self.charged.minus(&other.charged)?,
-            shadow: (self.shadow >= other.shadow).then(|| self.shadow - other.shadow)?,
-            operations: self.operations.checked_sub(other.operations)?,
-            throttled: self.throttled.checked_sub(other.throttled)?,
-            waited_us: self.waited_us.checked_sub(other.waited_us)?,
-            usage: self.usage.minus(&other.usage)?,
+            charged: Parts {
+                cpu: ru(self.charged.cpu, other.charged.cpu)?,
+                read: ru(self.charged.read, other.charged.read)?,
+                write: ru(self.charged.write, other.charged.write)?,
+                network: ru(self.charged.network, other.charged.network)?,
+                flat: ru(self.charged.flat, other.charged.flat)?,
+            },
+            shadow: ru(self.shadow, other.shadow)?,
+            operations: each(self.operations, other.operations)?,
+            throttled: each(self.throttled, other.throttled)?,
+            waited_us: each(self.waited_us, other.waited_us)?,
+            usage: Resources::from_array(usage),
         })
+    }
+}
+
+impl From<Consumption> for Total {
+    fn from(consumption: Consumption) -> Self {
+        let mut total = Self::default();
+        total.count(&consumption);
+        total
     }
 }
 
@@ -212,7 +282,7 @@ mod tests {
 
     #[test]
     fn words_are_in_the_order_of_stores_and_journals() {
-        let consumption = Consumption {
+        let consumption = Total::from(Consumption {
             charged: RuParts { cpu: Ru(1), read: Ru(2), write: Ru(3), network: Ru(4), flat: Ru(5) },
             shadow: Ru(6),
             operations: 7,
@@ -230,25 +300,42 @@ mod tests {
                 net_out_bytes: 18,
                 cross_zone_bytes: 19,
             },
-        };
-        let mut words = consumption.to_words();
+        });
+        let words = consumption.to_words();
         assert!(words.into_iter().eq(1..=19), "{words:?}");
-        assert_eq!(Consumption::from_words(words), Some(consumption));
-        words[5] = u64::MAX;
-        assert_eq!(Consumption::from_words(words), None);
+        assert_eq!(Total::from_words(words), consumption);
     }
 
     #[test]
     fn minus_undoes_plus_and_refuses_to_go_below_zero() {
-        let a = Consumption {
+        let a = Total::from(Consumption {
             charged: RuParts { cpu: Ru(3), write: Ru(4), ..RuParts::default() },
             operations: 2,
             usage: Usage { cpu_ns: 9, net_out_bytes: 1, ..Usage::default() },
             ..Consumption::default()
-        };
-        let b = Consumption { charged: RuParts::flat(Ru(5)), throttled: 1, ..Consumption::default() };
+        });
+        let b = Consumption { charged: RuParts::flat(Ru(5)), throttled: 1, ..Consumption::default() }.into();
         assert_eq!(a.plus(&b).minus(&b), Some(a));
         assert_eq!(a.minus(&b), None);
-        assert_eq!(a.ru(), Ru(7));
+        assert_eq!(a.ru(), RuTotal(7));
+    }
+
+    #[test]
+    fn a_total_counts_past_every_edge_of_64_bits() {
+        let most = Consumption {
+            charged: RuParts { cpu: Ru(i64::MAX), write: Ru::MAX, ..RuParts::flat(Ru(-1)) },
+            shadow: Ru(i64::MAX),
+            operations: u64::MAX,
+            usage: Usage { read_bytes: u64::MAX, ..Usage::default() },
+            ..Consumption::default()
+        };
+        let mut total = Total::default();
+        (0..1_000).for_each(|_| total.count(&most));
+        let of_i64 = 1_000 * u128::from(i64::MAX.unsigned_abs());
+        assert_eq!((total.charged.cpu, total.shadow), (RuTotal(of_i64), RuTotal(of_i64)));
+        assert_eq!(total.ru(), RuTotal(of_i64 + 1_000_000_000_000_000_000_000));
+        assert_eq!((total.charged.flat, total.operations), (RuTotal(0), 1_000 * u128::from(u64::MAX)));
+        assert_eq!(total.usage.read_bytes, 1_000 * u128::from(u64::MAX));
+        assert_eq!(total.minus(&Total::from(most)).unwrap().plus(&Total::from(most)), total);
     }
 }

@@ -1,5 +1,9 @@
-//! `tidegate.v1`, the wire protocol: generated code only. The `.proto` files under `proto/` hold the documentation
+//! `tidegate.v1`, the wire protocol: generated code, and how counters of 128 bits are in it. The `.proto` files under `proto/` hold the documentation
 //! of every message, with units.
+
+mod consumption;
+
+pub use consumption::WORDS;
 
 /// Version 1 of the protocol.
 pub mod v1 {

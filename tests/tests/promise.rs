@@ -20,7 +20,7 @@ use tidegate_core::group::{Burstable, ClientId, GroupId, GroupSpec};
 use tidegate_core::ledger::Ledger;
 use tidegate_core::node::{Acquired, NodeConfig, NodeGroup};
 use tidegate_core::units::{Rate, Ru, Span, Time};
-use tidegate_core::usage::{Consumption, RuParts};
+use tidegate_core::usage::{Consumption, RuParts, Total};
 use tidegate_tests::sim::measure::Bound;
 
 const PARENT: GroupId = GroupId(2);
@@ -86,7 +86,7 @@ fn ops() -> impl Strategy<Value = Vec<Op>> {
 
 #[derive(Clone, Debug)]
 enum Message {
-    Ask { node: usize, incarnation: u64, group: GroupId, seq: u64, ask: Ask, total: Consumption },
+    Ask { node: usize, incarnation: u64, group: GroupId, seq: u64, ask: Ask, total: Box<Total> },
     Grant { node: usize, incarnation: u64, epoch: u64, group: GroupId, seq: u64, grant: Grant },
     Lower { node: usize, incarnation: u64, epoch: u64, group: GroupId, rate: Rate },
 }
@@ -112,7 +112,7 @@ struct System {
     network: Vec<Message>,
     bounds: BTreeMap<GroupId, Bound>,
     charged: BTreeMap<GroupId, Ru>,
-    unreported: Vec<(ClientId, GroupId, Consumption)>,
+    unreported: Vec<(ClientId, GroupId, Total)>,
     overrun: BTreeMap<GroupId, Ru>,
     proofs: BTreeMap<(usize, u64, GroupId), Held>,
 }
@@ -255,7 +255,7 @@ impl System {
         let (seq, incarnation) = (self.nodes[node].seq, self.nodes[node].incarnation);
         let (now, group) = self.group(node, id);
         let (ask, total) = (group.ask(now, seq), *group.consumption());
-        self.network.push(Message::Ask { node, incarnation, group: id, seq, ask, total });
+        self.network.push(Message::Ask { node, incarnation, group: id, seq, ask, total: Box::new(total) });
     }
 
     fn deliver(&mut self, message: Message) {
@@ -365,7 +365,7 @@ impl System {
                 .map_err(|refused| TestCaseError::fail(refused.to_string()))?;
         }
         for (id, charged) in &self.charged {
-            prop_assert_eq!(self.ledger.total(*id).ru(), *charged, "I6: group {}", id.0);
+            prop_assert_eq!(self.ledger.total(*id).ru(), (*charged).into(), "I6: group {}", id.0);
         }
         Ok(())
     }

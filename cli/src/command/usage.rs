@@ -9,7 +9,7 @@ use crate::clock::utc_text;
 use crate::error::CliError;
 use crate::output::note;
 use crate::table::Table;
-use crate::view::{ConsumptionView, ru_text};
+use crate::view::{ConsumptionView, total_text};
 
 /// What to show.
 #[derive(Debug, Args)]
@@ -142,13 +142,13 @@ async fn history(group: String, step: Step, global: &Global) -> Result<(), CliEr
 /// The cells of a consumption.
 fn amounts(total: &ConsumptionView) -> [String; 8] {
     [
-        ru_text(total.total_micro_ru),
-        ru_text(total.cpu_micro_ru),
-        ru_text(total.read_micro_ru),
-        ru_text(total.write_micro_ru),
-        ru_text(total.network_micro_ru),
+        total_text(total.total_micro_ru),
+        total_text(total.cpu_micro_ru),
+        total_text(total.read_micro_ru),
+        total_text(total.write_micro_ru),
+        total_text(total.network_micro_ru),
         total.operations.to_string(),
         total.throttled.to_string(),
-        (total.waited_us / 1_000).to_string(),
+        (total.waited_us.0 / 1_000).to_string(),
     ]
 }

@@ -4,6 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use serde::Serialize;
+use tidegate_controller::quantity::Count;
 
 /// One start of one node, in one group.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -14,14 +15,14 @@ pub(crate) struct Account {
 }
 
 /// Charges in micro-RU.
-pub(crate) type Charges = BTreeMap<Account, i64>;
+pub(crate) type Charges = BTreeMap<Account, u128>;
 
 /// A group's two sums.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub(crate) struct LedgerRow {
     pub(crate) group: String,
-    pub(crate) nodes_micro_ru: i64,
-    pub(crate) controller_micro_ru: i64,
+    pub(crate) nodes_micro_ru: Count,
+    pub(crate) controller_micro_ru: Count,
     /// Every single account is equal, not only the sums.
     pub(crate) equal: bool,
 }
@@ -34,12 +35,12 @@ pub(crate) fn compare(nodes: &Charges, controller: &Charges) -> Vec<LedgerRow> {
         let of = |charges: &Charges| charges.get(account).copied().unwrap_or_default();
         let row = rows.entry(&account.group).or_insert_with(|| LedgerRow {
             group: account.group.clone(),
-            nodes_micro_ru: 0,
-            controller_micro_ru: 0,
+            nodes_micro_ru: Count(0),
+            controller_micro_ru: Count(0),
             equal: true,
         });
-        row.nodes_micro_ru = row.nodes_micro_ru.saturating_add(of(nodes));
-        row.controller_micro_ru = row.controller_micro_ru.saturating_add(of(controller));
+        row.nodes_micro_ru.0 += of(nodes);
+        row.controller_micro_ru.0 += of(controller);
         row.equal &= of(nodes) == of(controller);
     }
     rows.into_values().collect()
@@ -49,8 +50,8 @@ pub(crate) fn compare(nodes: &Charges, controller: &Charges) -> Vec<LedgerRow> {
 mod tests {
     use super::*;
 
-    fn charges(rows: &[(&str, &str, u64, i64)]) -> Charges {
-        let entry = |(group, client, incarnation, ru): &(&str, &str, u64, i64)| {
+    fn charges(rows: &[(&str, &str, u64, u128)]) -> Charges {
+        let entry = |(group, client, incarnation, ru): &(&str, &str, u64, u128)| {
             let account = Account {
                 group: (*group).to_owned(),
                 client: (*client).to_owned(),
@@ -68,7 +69,7 @@ mod tests {
         let swapped = charges(&[("a", "n1", 1, 7), ("a", "n1", 2, 5), ("b", "n2", 1, 1)]);
         let rows = compare(&nodes, &swapped);
         assert_eq!(rows.iter().map(|row| row.equal).collect::<Vec<_>>(), [false, true]);
-        assert_eq!((rows[0].nodes_micro_ru, rows[0].controller_micro_ru), (12, 12));
+        assert_eq!((rows[0].nodes_micro_ru, rows[0].controller_micro_ru), (Count(12), Count(12)));
     }
 
     #[test]

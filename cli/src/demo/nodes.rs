@@ -174,7 +174,7 @@ impl Nodes {
         for (group, counters) in &last.groups {
             let account =
                 Account { group: group.clone(), client: last.client.clone(), incarnation: last.incarnation };
-            self.left.charges.insert(account, counters.charged_micro_ru);
+            self.left.charges.insert(account, counters.charged_micro_ru.0);
         }
         self.left.finals.push(last);
         Ok(())

@@ -3,7 +3,8 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::io::{IsTerminal as _, Write as _, stderr};
 
-use tidegate_core::units::{Rate, Ru};
+use tidegate_controller::quantity::Count;
+use tidegate_core::units::{Rate, RuTotal};
 
 use crate::clock::monotonic_us;
 use crate::output::note;
@@ -20,7 +21,7 @@ pub(crate) struct Progress {
     /// Lines of the table that is on the screen.
     drawn: usize,
     /// Totals by group, newest last.
-    before: VecDeque<(u64, BTreeMap<String, i64>)>,
+    before: VecDeque<(u64, BTreeMap<String, u128>)>,
 }
 
 impl Progress {
@@ -48,7 +49,7 @@ impl Progress {
     /// The state of all groups.
     pub(crate) fn show(&mut self, second: u64, of: u64, mut samples: Vec<GroupSample>) {
         self.rates(&mut samples);
-        samples.retain(|sample| sample.cap != "unlimited" || sample.total.operations > 0);
+        samples.retain(|sample| sample.cap != "unlimited" || sample.total.operations > Count(0));
         if !self.redraw {
             note(&compact(second, &samples));
             return;
@@ -68,12 +69,12 @@ impl Progress {
             let span = i64::try_from(now.saturating_sub(*then)).unwrap_or(i64::MAX);
             for sample in samples.iter_mut() {
                 let since = totals.get(&sample.group).copied().unwrap_or_default();
-                let grown = Ru(sample.total.total_micro_ru.saturating_sub(since));
+                let grown = RuTotal(sample.total.total_micro_ru.0.saturating_sub(since)).clamped();
                 let rate = Rate(grown.scale(1_000_000, span.max(1)).0);
                 sample.live_ru_per_sec = rate.number().to_string();
             }
         }
-        let total = |sample: &GroupSample| (sample.group.clone(), sample.total.total_micro_ru);
+        let total = |sample: &GroupSample| (sample.group.clone(), sample.total.total_micro_ru.0);
         self.before.push_back((now, samples.iter().map(total).collect()));
         if self.before.len() > LOOK_BACK {
             self.before.pop_front();

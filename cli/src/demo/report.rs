@@ -6,14 +6,15 @@
 //! owe its largest surcharge. After a lowered cap the old rate counts until the last old lease has ended.
 
 use serde::Serialize;
-use tidegate_core::units::{Rate, Ru, Span};
+use tidegate_core::units::{Rate, Ru, RuTotal, Span};
 
 use super::evidence::{Event, Evidence};
 use super::excess::{ExcessMeter, RateStep};
 use super::ledger::LedgerRow;
 use super::plan::Plan;
 use crate::table::Table;
-use crate::view::{ConsumptionView, ru_text};
+use crate::view::{ConsumptionView, total_text};
+use tidegate_controller::quantity::Count;
 
 /// Name of the row for the whole server.
 const SERVER: &str = "(server)";
@@ -86,9 +87,9 @@ pub(crate) struct GroupRow {
     pub(crate) refused: u64,
     pub(crate) wait_p50_us: u64,
     pub(crate) wait_p99_us: u64,
-    pub(crate) cpu_micro_ru: i64,
-    pub(crate) io_micro_ru: i64,
-    pub(crate) network_micro_ru: i64,
+    pub(crate) cpu_micro_ru: Count,
+    pub(crate) io_micro_ru: Count,
+    pub(crate) network_micro_ru: Count,
 }
 
 /// A statement without its literals.
@@ -205,9 +206,9 @@ impl Report {
         for row in self.groups.iter().filter(|row| row.group != SERVER) {
             table.row([
                 row.group.clone(),
-                whole(row.cpu_micro_ru),
-                whole(row.io_micro_ru),
-                tenths(row.network_micro_ru),
+                whole(RuTotal(row.cpu_micro_ru.0).clamped().0),
+                whole(RuTotal(row.io_micro_ru.0).clamped().0),
+                tenths(RuTotal(row.network_micro_ru.0).clamped().0),
             ]);
         }
         table.text()
@@ -235,8 +236,8 @@ impl Report {
         for row in &self.ledger {
             table.row([
                 row.group.clone(),
-                ru_text(row.nodes_micro_ru),
-                ru_text(row.controller_micro_ru),
+                total_text(row.nodes_micro_ru),
+                total_text(row.controller_micro_ru),
                 if row.equal { "yes" } else { "NO" }.to_owned(),
             ]);
         }
@@ -259,9 +260,9 @@ fn named(group: &str) -> GroupRow {
         refused: 0,
         wait_p50_us: 0,
         wait_p99_us: 0,
-        cpu_micro_ru: 0,
-        io_micro_ru: 0,
-        network_micro_ru: 0,
+        cpu_micro_ru: Count(0),
+        io_micro_ru: Count(0),
+        network_micro_ru: Count(0),
     }
 }
 
@@ -308,7 +309,7 @@ fn judge(row: &mut GroupRow, findings: &Findings<'_>, events: &[Event], span_us:
     (row.wait_p50_us, row.wait_p99_us) = (of.wait_us(0.5), of.wait_us(0.99));
     if let Some((_, consumed)) = findings.consumed.iter().find(|(group, _)| *group == name) {
         row.cpu_micro_ru = consumed.cpu_micro_ru;
-        row.io_micro_ru = consumed.read_micro_ru.saturating_add(consumed.write_micro_ru);
+        row.io_micro_ru = Count(consumed.read_micro_ru.0 + consumed.write_micro_ru.0);
         row.network_micro_ru = consumed.network_micro_ru;
     }
     if name == SERVER {
@@ -430,8 +431,12 @@ mod tests {
 
     #[test]
     fn a_ledger_that_differs_fails_the_demo() {
-        let differs =
-            LedgerRow { group: "shop".to_owned(), nodes_micro_ru: 1, controller_micro_ru: 2, equal: false };
+        let differs = LedgerRow {
+            group: "shop".to_owned(),
+            nodes_micro_ru: Count(1),
+            controller_micro_ru: Count(2),
+            equal: false,
+        };
         let report = report(&plan(), "", &[], vec![differs]);
         assert!(report.bounds_held && !report.passed());
         assert!(report.text().contains("0.000001"), "{}", report.text());

@@ -179,7 +179,7 @@ async fn books(admin: &Admin) -> Result<(Charges, Vec<(String, ConsumptionView)>
             continue;
         }
         let account = Account { group: row.group, client: row.client, incarnation: row.incarnation };
-        charges.insert(account, total.total_micro_ru);
+        charges.insert(account, total.total_micro_ru.0);
     }
     Ok((charges, consumed))
 }

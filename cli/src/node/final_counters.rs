@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 use serde::{Deserialize, Serialize};
+use tidegate_controller::quantity::Count;
 
 use crate::error::CliError;
 
@@ -32,8 +33,8 @@ pub(crate) struct FinalCounters {
 /// Charges in one group, in micro-RU.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct CountersOf {
-    pub(crate) charged_micro_ru: i64,
-    pub(crate) operations: u64,
+    pub(crate) charged_micro_ru: Count,
+    pub(crate) operations: Count,
 }
 
 impl FinalCounters {

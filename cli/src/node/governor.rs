@@ -11,6 +11,7 @@ use std::time::Duration;
 
 use rusqlite::Connection;
 use tidegate_client::{Client, Group, Refused, Resolved, Ru, RuParts, Usage};
+use tidegate_controller::quantity::Count;
 use tidegate_cost_model::{Aim, CostTable, Estimator, Fingerprint, Fingerprinter, SqlDialect, Template};
 
 use super::admission_log::AdmissionLog;
@@ -163,7 +164,7 @@ impl Governor {
         let groups = self.groups.lock().unwrap_or_else(PoisonError::into_inner);
         let counters = |group: &Group| {
             let consumed = group.consumption();
-            CountersOf { charged_micro_ru: consumed.ru().0, operations: consumed.operations }
+            CountersOf { charged_micro_ru: Count(consumed.ru().0), operations: Count(consumed.operations) }
         };
         let templates = self.templates.lock().unwrap_or_else(PoisonError::into_inner);
         let unconfirmed = shutdown.unconfirmed.iter();

@@ -1,65 +1,62 @@
 //! Cumulative consumption: RU by cause, operations, waiting, and the resources behind it.
 
 use serde::Serialize;
-use tidegate_core::units::Ru;
+use tidegate_controller::quantity::Count;
+use tidegate_core::units::{Ru, RuTotal};
+use tidegate_core::usage::Total;
 use tidegate_proto::v1;
 
 /// Consumption. The parts add up to `total_micro_ru`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub(crate) struct ConsumptionView {
-    pub(crate) total_micro_ru: i64,
-    pub(crate) cpu_micro_ru: i64,
-    pub(crate) read_micro_ru: i64,
-    pub(crate) write_micro_ru: i64,
-    pub(crate) network_micro_ru: i64,
-    pub(crate) flat_micro_ru: i64,
-    pub(crate) shadow_micro_ru: i64,
-    pub(crate) operations: u64,
-    pub(crate) throttled: u64,
-    pub(crate) waited_us: u64,
-    pub(crate) cpu_ns: u64,
-    pub(crate) read_requests: u64,
-    pub(crate) read_batches: u64,
-    pub(crate) read_bytes: u64,
-    pub(crate) write_requests: u64,
-    pub(crate) write_batches: u64,
-    pub(crate) write_bytes: u64,
-    pub(crate) net_in_bytes: u64,
-    pub(crate) net_out_bytes: u64,
-    pub(crate) cross_zone_bytes: u64,
+    pub(crate) total_micro_ru: Count,
+    pub(crate) cpu_micro_ru: Count,
+    pub(crate) read_micro_ru: Count,
+    pub(crate) write_micro_ru: Count,
+    pub(crate) network_micro_ru: Count,
+    pub(crate) flat_micro_ru: Count,
+    pub(crate) shadow_micro_ru: Count,
+    pub(crate) operations: Count,
+    pub(crate) throttled: Count,
+    pub(crate) waited_us: Count,
+    pub(crate) cpu_ns: Count,
+    pub(crate) read_requests: Count,
+    pub(crate) read_batches: Count,
+    pub(crate) read_bytes: Count,
+    pub(crate) write_requests: Count,
+    pub(crate) write_batches: Count,
+    pub(crate) write_bytes: Count,
+    pub(crate) net_in_bytes: Count,
+    pub(crate) net_out_bytes: Count,
+    pub(crate) cross_zone_bytes: Count,
 }
 
 impl From<v1::Consumption> for ConsumptionView {
     fn from(total: v1::Consumption) -> Self {
-        let parts = [
-            total.cpu_micro_ru,
-            total.read_micro_ru,
-            total.write_micro_ru,
-            total.network_micro_ru,
-            total.flat_micro_ru,
-        ];
-        let usage = total.usage.unwrap_or_default();
+        // A controller sends none that is out of range.
+        let total = Total::from_words(total.to_words().unwrap_or_default());
+        let Total { charged, shadow, operations, throttled, waited_us, usage } = total;
         Self {
-            total_micro_ru: parts.into_iter().fold(0, i64::saturating_add),
-            cpu_micro_ru: total.cpu_micro_ru,
-            read_micro_ru: total.read_micro_ru,
-            write_micro_ru: total.write_micro_ru,
-            network_micro_ru: total.network_micro_ru,
-            flat_micro_ru: total.flat_micro_ru,
-            shadow_micro_ru: total.shadow_micro_ru,
-            operations: total.operations,
-            throttled: total.throttled,
-            waited_us: total.waited_us,
-            cpu_ns: usage.cpu_ns,
-            read_requests: usage.read_requests,
-            read_batches: usage.read_batches,
-            read_bytes: usage.read_bytes,
-            write_requests: usage.write_requests,
-            write_batches: usage.write_batches,
-            write_bytes: usage.write_bytes,
-            net_in_bytes: usage.net_in_bytes,
-            net_out_bytes: usage.net_out_bytes,
-            cross_zone_bytes: usage.cross_zone_bytes,
+            total_micro_ru: Count(total.ru().0),
+            cpu_micro_ru: Count(charged.cpu.0),
+            read_micro_ru: Count(charged.read.0),
+            write_micro_ru: Count(charged.write.0),
+            network_micro_ru: Count(charged.network.0),
+            flat_micro_ru: Count(charged.flat.0),
+            shadow_micro_ru: Count(shadow.0),
+            operations: Count(operations),
+            throttled: Count(throttled),
+            waited_us: Count(waited_us),
+            cpu_ns: Count(usage.cpu_ns),
+            read_requests: Count(usage.read_requests),
+            read_batches: Count(usage.read_batches),
+            read_bytes: Count(usage.read_bytes),
+            write_requests: Count(usage.write_requests),
+            write_batches: Count(usage.write_batches),
+            write_bytes: Count(usage.write_bytes),
+            net_in_bytes: Count(usage.net_in_bytes),
+            net_out_bytes: Count(usage.net_out_bytes),
+            cross_zone_bytes: Count(usage.cross_zone_bytes),
         }
     }
 }
@@ -73,4 +70,9 @@ impl From<Option<v1::Consumption>> for ConsumptionView {
 /// Micro-RU as decimal RU without the unit.
 pub(crate) fn ru_text(micro_ru: i64) -> String {
     Ru(micro_ru).number().to_string()
+}
+
+/// A total of micro-RU as decimal RU without the unit.
+pub(crate) fn total_text(micro_ru: Count) -> String {
+    RuTotal(micro_ru.0).number().to_string()
 }

@@ -23,7 +23,7 @@ use std::sync::{Arc, PoisonError};
 use tidegate_core::node::{Acquired, LeaseState, NodeGroup, NodeState, Refusal, WaiterId};
 use tidegate_core::ranks::Ranks;
 use tidegate_core::units::{Rate, Ru, Span, Time};
-use tidegate_core::usage::{Consumption, Usage};
+use tidegate_core::usage::{Consumption, Total, Usage};
 use tidegate_cost_model::Charge;
 use tokio::sync::oneshot;
 
@@ -77,7 +77,7 @@ pub(crate) struct CellState {
     /// Where the driver's agenda has the group.
     scheduled: Option<Time>,
     /// What it had consumed when it woke, which is on the controller's disk.
-    confirmed: Consumption,
+    confirmed: Total,
     /// Who wants to know of the next answer.
     listening: Vec<oneshot::Sender<()>>,
 }
@@ -449,7 +449,7 @@ impl GroupCell {
     }
 
     /// Cumulative consumption; with `kept`, the journal is brought up to it first.
-    pub(crate) fn consumption(self: &Arc<Self>, kept: bool) -> Consumption {
+    pub(crate) fn consumption(self: &Arc<Self>, kept: bool) -> Total {
         let mut phase = self.lock();
         let now = self.shared.clock.now();
         let Some(state) = phase.state() else {
@@ -464,13 +464,13 @@ impl GroupCell {
     }
 
     /// What it had consumed when it fell asleep last, which is on the controller's disk.
-    pub(crate) fn confirmed(&self) -> Consumption {
+    pub(crate) fn confirmed(&self) -> Total {
         let mut phase = self.lock();
         phase.state().map(|state| state.confirmed).unwrap_or_else(|| phase.dormant().consumption)
     }
 
     /// Empties the journal slot when all that was ever consumed is `durable`. A charge after that writes it again.
-    pub(crate) fn forget_journal(&self, durable: &Consumption) {
+    pub(crate) fn forget_journal(&self, durable: &Total) {
         // With a journal there are no purses, and a group that sleeps has emptied its slot.
         if let Some(state) = self.lock().state()
             && state.node.consumption() == durable

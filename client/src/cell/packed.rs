@@ -1,7 +1,7 @@
 //! Numbers in few bytes: which of them are not zero, a bit each in the first four bytes, and those in LEB128.
 
 /// `words`, of which there are at most 32.
-pub(crate) fn pack(words: &[u64]) -> Box<[u8]> {
+pub(crate) fn pack(words: &[u128]) -> Box<[u8]> {
     let mut bytes = vec![0; 4];
     let mut present = 0_u32;
     for (index, word) in words.iter().enumerate().filter(|(_, word)| **word != 0) {
@@ -18,7 +18,7 @@ pub(crate) fn pack(words: &[u64]) -> Box<[u8]> {
 }
 
 /// The words again; zeros of no bytes.
-pub(crate) fn unpack<const N: usize>(bytes: &[u8]) -> [u64; N] {
+pub(crate) fn unpack<const N: usize>(bytes: &[u8]) -> [u128; N] {
     let (present, rest) = bytes.split_first_chunk().unwrap_or((&[0; 4], &[]));
     let present = u32::from_le_bytes(*present);
     let mut rest = rest.iter();
@@ -27,7 +27,7 @@ pub(crate) fn unpack<const N: usize>(bytes: &[u8]) -> [u64; N] {
     for (_, word) in words.iter_mut().enumerate().filter(|(index, _)| is_present(index)) {
         let mut shift = 0;
         for byte in rest.by_ref() {
-            *word |= u64::from(byte & 0x7f) << shift;
+            *word |= u128::from(byte & 0x7f) << shift;
             shift += 7;
             if byte & 0x80 == 0 {
                 break;
@@ -45,7 +45,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_is_packed_comes_back(words: [u64; 32], gone: u32) {
+        fn what_is_packed_comes_back(words: [u128; 32], gone: u32) {
             let mut words = words;
             words.iter_mut().enumerate().filter(|(at, _)| gone & (1 << at) != 0).for_each(|(_, word)| *word = 0);
             prop_assert_eq!(unpack::<32>(&pack(&words)), words);

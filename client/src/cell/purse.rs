@@ -10,7 +10,7 @@
 use std::sync::atomic::Ordering::Relaxed;
 
 use tidegate_core::node::{Batch, Spent};
-use tidegate_core::units::{Ru, Span, Time};
+use tidegate_core::units::{MICRO, Ru, Span, Time};
 use tidegate_core::usage::{Consumption, RuParts, Usage};
 use tidegate_cost_model::Charge;
 
@@ -56,15 +56,20 @@ pub(crate) struct Purse {
     usage: [AtomicU64; Usage::FIELDS],
 }
 
+/// Charges above this, in micro-RU (10^6 RU), go to the group: nine million of the largest fit into a sum of 64 bits, and
+/// a purse is emptied with each renewal of its lease, so that no sum reaches its end. With a thousand times as much nine
+/// thousand would; with a thousandth, operations of a thousand RU would take the lock.
+const LARGEST: i64 = 1_000_000 * MICRO;
+
 #[inline]
 fn add(sum: &AtomicU64, amount: u64) {
-    sum.store(sum.load(Relaxed).saturating_add(amount), Relaxed);
+    sum.store(sum.load(Relaxed).wrapping_add(amount), Relaxed);
 }
 
 #[inline]
 fn add_ru(sum: &AtomicI64, amount: Ru) {
     if amount != Ru::ZERO {
-        sum.store(sum.load(Relaxed).saturating_add(amount.0), Relaxed);
+        sum.store(sum.load(Relaxed).wrapping_add(amount.0), Relaxed);
     }
 }
 
@@ -81,13 +86,20 @@ fn take_ru(sum: &AtomicI64) -> Ru {
 }
 
 impl Purse {
+    /// Demand is not accounted for to the micro-RU, so its sum may end where 64 bits do.
+    #[inline]
+    fn arrive(&self, cost: Ru) {
+        self.arrived.store(self.arrived.load(Relaxed).saturating_add(cost.0), Relaxed);
+    }
+
     /// Pays for an operation; `None` when the group has to decide.
     #[inline(always)]
     pub(crate) fn spend(&self, cost: Ru, clock: &Clock) -> Option<Tick> {
         if !self.bias.enter() {
             return None;
         }
-        let left = self.tokens.load(Relaxed).saturating_sub(cost.0);
+        // Neither is below zero.
+        let left = self.tokens.load(Relaxed).wrapping_sub(cost.0);
         if left < 0 {
             self.bias.leave();
             return None;
@@ -98,7 +110,7 @@ impl Purse {
         if paid {
             self.tokens.store(left, Relaxed);
             add(&self.admitted, 1);
-            add_ru(&self.arrived, cost);
+            self.arrive(cost);
         }
         self.bias.leave();
         paid.then_some(now)
@@ -115,7 +127,7 @@ impl Purse {
         let refused = alike() && now.0 < self.until.load(Relaxed);
         if refused {
             add(&self.refused, 1);
-            add_ru(&self.arrived, cost);
+            self.arrive(cost);
         }
         self.bias.leave();
         refused.then(|| Time(self.retry_at.load(Relaxed)).since(clock.time(now)))
@@ -140,10 +152,11 @@ impl Purse {
 
     #[inline]
     fn settle_with(&self, estimate: Ru, charge: &Charge, clock: &Clock, also: impl FnOnce()) -> bool {
-        if !self.bias.enter() {
+        if charge.total.0 | charge.shadow.0 > LARGEST || !self.bias.enter() {
             return false;
         }
-        let left = self.tokens.load(Relaxed).saturating_sub((charge.total - estimate).0);
+        // Charges are below LARGEST here, and estimates and tokens at most Ru::MAX: nothing of it nears 64 bits.
+        let left = self.tokens.load(Relaxed).wrapping_sub(charge.total.0.wrapping_sub(estimate.0));
         let fits = if charge.total > estimate {
             left >= 0 && clock.tick().0 < self.until.load(Relaxed)
         } else {
@@ -188,7 +201,7 @@ impl Purse {
         self.until.store(until.0, Relaxed);
         self.refuse_to.store(-1, Relaxed);
         self.tokens.store((batch.tokens - cost).0, Relaxed);
-        add_ru(&self.arrived, cost);
+        self.arrive(cost);
         add(&self.admitted, 1);
         self.bias.lift();
     }

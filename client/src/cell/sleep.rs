@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use tidegate_core::node::{Dormant, NodeGroup};
 use tidegate_core::units::Time;
-use tidegate_core::usage::Consumption;
+use tidegate_core::usage::Total;
 
 use super::packed::{pack, unpack};
 use super::{CellState, GroupCell};
@@ -48,16 +48,17 @@ impl GroupCell {
         let Phase { state, rest } = phase;
         state.get_or_insert_with(|| {
             let [machine @ .., id, version] = unpack::<WORDS>(&std::mem::take(rest));
+            let slot = [id, version].map(|word| u64::try_from(word).unwrap_or_default());
             let dormant = Dormant::from_words(machine);
             self.shared.roll.woke(self, dormant.consumption.usage.cpu_ns);
             let mut node = NodeGroup::awaken(now, self.shared.config, &dormant);
             node.expect_round_trip(self.shared.round_trip());
-            Box::new(CellState::new(node, Slot::from_words([id, version])))
+            Box::new(CellState::new(node, Slot::from_words(slot)))
         })
     }
 
     /// Sends the group to sleep if it has nothing to do and all it ever consumed is `durable`. Whether it sleeps.
-    pub(crate) fn try_sleep(self: &Arc<Self>, durable: &Consumption) -> bool {
+    pub(crate) fn try_sleep(self: &Arc<Self>, durable: &Total) -> bool {
         let mut phase = self.lock();
         let Some(state) = phase.state() else {
             return true;
@@ -70,7 +71,7 @@ impl GroupCell {
         }
         self.empty_slot(state);
         let slot = state.slot.as_ref().map(Slot::to_words).unwrap_or_default();
-        let words: Vec<u64> = dormant.to_words().into_iter().chain(slot).collect();
+        let words: Vec<u128> = dormant.to_words().into_iter().chain(slot.map(u128::from)).collect();
         *phase = Phase::asleep(pack(&words));
         self.shared.roll.slept(self, dormant.consumption.usage.cpu_ns);
         true

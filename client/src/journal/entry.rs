@@ -1,9 +1,10 @@
 //! The two payloads of the journal: the file's header and one group's cumulative consumption.
 //!
-//! Header: magic, format, incarnation of the newest start, client identity. Entry: incarnation, the counters of
-//! `Consumption` in a fixed order, group name. All integers are little endian and 8 bytes wide.
+//! Header: magic, format, incarnation of the newest start, client identity. Entry: incarnation, the counters of `Total`
+//! in a fixed order, group name. All integers are little endian and 8 bytes wide; where a counter has no room in that, a
+//! zero byte, which no name has, and the upper halves of all counters stand before the name.
 
-use tidegate_core::usage::Consumption;
+use tidegate_core::usage::Total;
 
 use crate::names::GroupName;
 
@@ -24,7 +25,7 @@ pub(super) struct Header {
 pub(super) struct Entry {
     pub(super) incarnation: u64,
     pub(super) group: GroupName,
-    pub(super) total: Consumption,
+    pub(super) total: Total,
 }
 
 impl Header {
@@ -48,10 +49,15 @@ impl Header {
 }
 
 impl Entry {
-    pub(super) fn encode(incarnation: u64, group: &GroupName, total: &Consumption) -> Vec<u8> {
+    pub(super) fn encode(incarnation: u64, group: &GroupName, total: &Total) -> Vec<u8> {
         let mut bytes = Vec::with_capacity(super::slot::PAYLOAD_BYTES);
         bytes.extend(incarnation.to_le_bytes());
-        bytes.extend(total.to_words().into_iter().flat_map(u64::to_le_bytes));
+        let words = total.to_words();
+        bytes.extend(words.iter().flat_map(|word| word.to_le_bytes().into_iter().take(8)));
+        if words.iter().any(|word| word >> 64 != 0) {
+            bytes.push(0);
+            bytes.extend(words.iter().flat_map(|word| word.to_le_bytes().into_iter().skip(8)));
+        }
         bytes.extend(group.as_bytes());
         bytes
     }
@@ -60,11 +66,17 @@ impl Entry {
     pub(super) fn decode(payload: &[u8]) -> Option<Self> {
         let mut reader = Reader(payload);
         let incarnation = reader.u64()?;
-        let mut words = [0; Consumption::WORDS];
+        let mut words = [0; Total::WORDS];
         for word in &mut words {
-            *word = reader.u64()?;
+            *word = u128::from(reader.u64()?);
         }
-        let total = Consumption::from_words(words)?;
+        if let Some(wide) = reader.0.strip_prefix(&[0]) {
+            reader = Reader(wide);
+            for word in &mut words {
+                *word |= u128::from(reader.u64()?) << 64;
+            }
+        }
+        let total = Total::from_words(words);
         let group = GroupName::new(std::str::from_utf8(reader.0).ok()?).ok()?;
         Some(Self { incarnation, group, total })
     }
@@ -84,7 +96,7 @@ impl Reader<'_> {
 #[cfg(test)]
 mod tests {
     use tidegate_core::units::Ru;
-    use tidegate_core::usage::{RuParts, Usage};
+    use tidegate_core::usage::{Consumption, RuParts, Usage};
 
     use super::*;
     use crate::journal::slot::PAYLOAD_BYTES;
@@ -93,21 +105,21 @@ mod tests {
     #[test]
     fn entries_survive_the_round_trip() {
         let group = GroupName::new(&"g".repeat(MAX_GROUP_NAME)).unwrap();
-        let total = Consumption {
+        let total = Total::from(Consumption {
             charged: RuParts { cpu: Ru(1), read: Ru(2), write: Ru(3), network: Ru(4), flat: Ru(i64::MAX) },
             shadow: Ru(6),
             operations: 7,
             throttled: 8,
             waited_us: u64::MAX,
             usage: Usage { cpu_ns: 10, write_bytes: 11, cross_zone_bytes: 12, ..Usage::default() },
-        };
-        let bytes = Entry::encode(9, &group, &total);
-        assert!(bytes.len() <= PAYLOAD_BYTES, "{} bytes", bytes.len());
-        assert_eq!(Entry::decode(&bytes), Some(Entry { incarnation: 9, group, total }));
-        assert_eq!(Entry::decode(&bytes[..100]), None);
-        let mut negative = bytes;
-        negative[15] = 0xff;
-        assert_eq!(Entry::decode(&negative), None);
+        });
+        let wide = Total::from_words(total.to_words().map(|word| word + (1 << 90)));
+        for total in [total, wide] {
+            let bytes = Entry::encode(9, &group, &total);
+            assert!(bytes.len() <= PAYLOAD_BYTES, "{} bytes", bytes.len());
+            assert_eq!(Entry::decode(&bytes), Some(Entry { incarnation: 9, group: group.clone(), total }));
+            assert_eq!(Entry::decode(&bytes[..100]), None);
+        }
     }
 
     #[test]

@@ -18,7 +18,7 @@ use std::os::unix::fs::FileExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 
-use tidegate_core::usage::Consumption;
+use tidegate_core::usage::Total;
 
 use crate::names::{GroupName, Identity};
 use entry::{Entry, Header};
@@ -85,7 +85,7 @@ pub enum JournalError {
 pub(crate) struct Inherited {
     pub(crate) incarnation: u64,
     pub(crate) group: GroupName,
-    pub(crate) total: Consumption,
+    pub(crate) total: Total,
     pub(crate) slot: SlotId,
 }
 
@@ -180,7 +180,7 @@ impl Journal {
         &self,
         slot: &mut Slot,
         group: &GroupName,
-        total: &Consumption,
+        total: &Total,
     ) -> Result<(), JournalError> {
         let fail = |error| JournalError::Io { path: self.path.clone(), action: "write a slot", error };
         let version = slot.version.saturating_add(1);

@@ -1,7 +1,7 @@
 //! Journals across simulated kills, torn writes and foreign files.
 
 use tidegate_core::units::Ru;
-use tidegate_core::usage::RuParts;
+use tidegate_core::usage::{Consumption, RuParts};
 
 use super::*;
 
@@ -13,8 +13,8 @@ fn group(name: &str) -> GroupName {
     GroupName::new(name).unwrap()
 }
 
-fn total(ru: i64) -> Consumption {
-    Consumption { charged: RuParts::flat(Ru(ru)), operations: 1, ..Consumption::default() }
+fn total(ru: i64) -> Total {
+    Consumption { charged: RuParts::flat(Ru(ru)), operations: 1, ..Consumption::default() }.into()
 }
 
 fn open(dir: &Path, wall_us: u64) -> (Journal, Vec<Inherited>) {
@@ -35,7 +35,8 @@ fn what_was_written_is_inherited_until_dropped() {
 
     let (journal, inherited) = open(dir.path(), 50);
     assert_eq!(journal.incarnation(), 101, "grows although the wall clock stepped back");
-    let seen: Vec<_> = inherited.iter().map(|i| (i.incarnation, &*i.group, i.total.ru().0)).collect();
+    let seen: Vec<_> =
+        inherited.iter().map(|i| (i.incarnation, &*i.group, i.total.ru().clamped().0)).collect();
     assert_eq!(seen, [(100, "a", 5), (100, "b", 9)]);
     journal.drop_slot(inherited[0].slot).unwrap();
     let mut reused = journal.claim(&group("c")).unwrap();
@@ -44,7 +45,8 @@ fn what_was_written_is_inherited_until_dropped() {
     drop(journal);
 
     let (_journal, inherited) = open(dir.path(), 1_000);
-    let seen: Vec<_> = inherited.iter().map(|i| (i.incarnation, &*i.group, i.total.ru().0)).collect();
+    let seen: Vec<_> =
+        inherited.iter().map(|i| (i.incarnation, &*i.group, i.total.ru().clamped().0)).collect();
     assert_eq!(seen, [(101, "c", 1), (100, "b", 9)]);
 }
 
@@ -60,7 +62,7 @@ fn a_torn_slot_falls_back_to_the_previous_total() {
     journal.file.write_all_at(&[0xee; 200], offset(slot.id()) + 100).unwrap();
     drop(journal);
     let (_journal, inherited) = open(dir.path(), 2);
-    assert_eq!(inherited.iter().map(|i| i.total.ru()).collect::<Vec<_>>(), [Ru(10)]);
+    assert_eq!(inherited.iter().map(|i| i.total.ru().clamped()).collect::<Vec<_>>(), [Ru(10)]);
 }
 
 #[test]

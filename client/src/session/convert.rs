@@ -6,7 +6,7 @@
 use tidegate_core::exchange::{Ask, Grant, LeaseTerms};
 use tidegate_core::group::Fallback;
 use tidegate_core::units::{Rate, Ru, Span};
-use tidegate_core::usage::{Consumption, Usage};
+use tidegate_core::usage::{Total, Usage};
 use tidegate_proto::v1;
 
 use crate::names::GroupName;
@@ -99,23 +99,9 @@ pub(crate) fn renew_entry(group: &GroupName, ask: &Ask, proof: &[u8]) -> v1::Ren
 }
 
 /// Writes a report; `incarnation` is 0 for the current one.
-pub(crate) fn report(group: &GroupName, incarnation: u64, total: &Consumption) -> v1::Report {
-    v1::Report { group: group.to_string(), incarnation, total: Some(consumption(total)) }
-}
-
-fn consumption(total: &Consumption) -> v1::Consumption {
-    v1::Consumption {
-        cpu_micro_ru: total.charged.cpu.0,
-        read_micro_ru: total.charged.read.0,
-        write_micro_ru: total.charged.write.0,
-        network_micro_ru: total.charged.network.0,
-        flat_micro_ru: total.charged.flat.0,
-        shadow_micro_ru: total.shadow.0,
-        operations: total.operations,
-        throttled: total.throttled,
-        waited_us: total.waited_us,
-        usage: Some(usage_message(&total.usage)),
-    }
+pub(crate) fn report(group: &GroupName, incarnation: u64, total: &Total) -> v1::Report {
+    let total = v1::Consumption::from_words(&total.to_words());
+    v1::Report { group: group.to_string(), incarnation, total: Some(total) }
 }
 
 /// Resources used, as a message of the wire: for reports of other kinds than a group's consumption.

@@ -20,7 +20,10 @@ async fn an_operation_is_admitted_settled_and_reported() {
     let charge = permit.settle(&Usage { cpu_ns: 6_000_000, net_out_bytes: 100, ..Usage::default() });
     assert!(charge.cpu.is_positive(), "{charge:?}");
     let consumed = group.consumption();
-    assert_eq!((consumed.ru(), consumed.operations, consumed.usage.cpu_ns), (charge.total(), 1, 6_000_000));
+    assert_eq!(
+        (consumed.ru().clamped(), consumed.operations, consumed.usage.cpu_ns),
+        (charge.total(), 1, 6_000_000)
+    );
     fake.until("reported", |state| state.total("g") == charge.total()).await;
     assert_eq!(client.stats().metered_cpu_ns, 6_000_000);
     assert_eq!(client.stats().groups, 1);
@@ -41,7 +44,10 @@ async fn an_operation_pays_as_it_runs_and_counts_once() {
     assert_eq!(group.state().available, full - Ru::whole(6), "what is above it is paid at once");
     assert_eq!(permit.settle(&third).total(), Ru::whole(3));
     let consumed = group.consumption();
-    assert_eq!((consumed.ru(), consumed.operations, consumed.usage.cpu_ns), (Ru::whole(9), 1, 27_000_000));
+    assert_eq!(
+        (consumed.ru().clamped(), consumed.operations, consumed.usage.cpu_ns),
+        (Ru::whole(9), 1, 27_000_000)
+    );
     assert_eq!(group.state().available, full - Ru::whole(9));
 }
 
@@ -57,7 +63,7 @@ async fn what_must_not_wait_is_owed_and_paid_before_anyone_is_admitted() {
     assert!(state.debt.is_positive() && group.try_acquire(Ru::whole(1)).is_err(), "{state:?}");
     assert_eq!(group.consumption().operations, 1);
     drop(group.owe());
-    assert_eq!((group.consumption().operations, group.consumption().ru()), (2, Ru::whole(2_000)));
+    assert_eq!((group.consumption().operations, group.consumption().ru().clamped()), (2, Ru::whole(2_000)));
     group.acquire(Ru::whole(1), Duration::from_secs(10)).await.unwrap().cancel();
 }
 
@@ -78,17 +84,17 @@ async fn drop_charges_the_estimate_and_cancel_gives_it_back() {
     let fake = Fake::new();
     let (_client, group) = client_and_group(&fake, GroupSpec::capped(Rate::whole(1_000))).await;
     drop(group.acquire(Ru::whole(7), SECOND).await.unwrap());
-    assert_eq!(group.consumption().charged, RuParts::flat(Ru::whole(7)));
+    assert_eq!(group.consumption().charged.flat, Ru::whole(7).into());
     let before = group.state().available;
     group.acquire(Ru::whole(5), SECOND).await.unwrap().cancel();
     assert!(group.state().available >= before);
-    assert_eq!((group.consumption().ru(), group.consumption().operations), (Ru::whole(7), 1));
+    assert_eq!((group.consumption().ru().clamped(), group.consumption().operations), (Ru::whole(7), 1));
     let negative = RuParts { cpu: Ru(-5), ..RuParts::flat(Ru::whole(2)) };
     let charged = group.acquire(Ru::whole(1), SECOND).await.unwrap().settle_ru(negative);
     assert_eq!(charged, RuParts::flat(Ru::whole(2)));
     assert_eq!(group.charge_ru(RuParts::flat(Ru::whole(3))), RuParts::flat(Ru::whole(3)));
     assert_eq!(group.charge(&Usage::default()).total(), Ru::ZERO);
-    assert_eq!((group.consumption().ru(), group.consumption().operations), (Ru::whole(12), 4));
+    assert_eq!((group.consumption().ru().clamped(), group.consumption().operations), (Ru::whole(12), 4));
 }
 
 #[tokio::test(start_paused = true)]
@@ -157,7 +163,7 @@ async fn an_unlimited_group_is_metered_and_not_throttled() {
     for _ in 0..100 {
         drop(group.try_acquire(Ru::whole(1_000_000)).unwrap());
     }
-    assert_eq!(group.consumption().ru(), Ru::whole(100_000_000));
+    assert_eq!(group.consumption().ru().clamped(), Ru::whole(100_000_000));
 }
 
 #[tokio::test(start_paused = true)]
@@ -184,7 +190,7 @@ async fn ten_thousand_waiters_are_served_in_order() {
     assert_eq!(group.state().waiting, 0);
     let counts = client.stats().counts;
     assert!(counts.queued > 5_000, "{counts:?}");
-    assert_eq!(group.consumption().ru(), Ru::whole(10_000));
+    assert_eq!(group.consumption().ru().clamped(), Ru::whole(10_000));
 }
 
 #[tokio::test(start_paused = true)]
@@ -229,7 +235,7 @@ async fn the_shadow_table_is_counted_and_not_charged() {
     let usage = Usage { cpu_ns: 4_000_000, ..Usage::default() };
     assert_eq!(permit.price(&usage).total(), Ru::whole(4));
     assert_eq!(permit.settle(&usage).total(), Ru::whole(4));
-    assert_eq!(group.consumption().shadow, Ru::whole(8));
+    assert_eq!(group.consumption().shadow.clamped(), Ru::whole(8));
     // A table that cannot be used changes nothing.
     fake.set_cost_tables(v1::CostTables { active: Some(table("Bad Name", "x")), shadow: None });
     eventually("it was refused", || client.stats().counts.watch_refused == 1).await;

@@ -1,15 +1,23 @@
 //! Consumption across a kill of the node: reported exactly once, under its own incarnation.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
-use tidegate_client::{Client, ConnectError, JournalError, Ru, RuParts};
+use tidegate_client::{Client, ConnectError, JournalError, Ru, RuParts, RuTotal, Total};
 use tidegate_core::group::GroupSpec;
 use tidegate_core::units::Rate;
+use tidegate_proto::v1;
 use tokio::io::{AsyncBufReadExt as _, BufReader};
 
 use crate::fake::{Fake, eventually, listen, piped};
 
 const SECOND: Duration = Duration::from_secs(1);
+
+/// What was reported under all incarnations.
+fn counted(totals: &BTreeMap<(u64, String), v1::Consumption>) -> Total {
+    let of_one = |total: &v1::Consumption| Total::from_words(total.to_words().unwrap());
+    totals.values().map(of_one).fold(Total::default(), |sum, total| sum.plus(&total))
+}
 
 #[tokio::test(start_paused = true)]
 async fn consumption_survives_a_kill_exactly_once() {
@@ -170,4 +178,37 @@ async fn a_process_killed_in_full_flight_loses_and_repeats_nothing() {
         (Ru::whole(settled)..=Ru::whole(settled + 1)).contains(&total),
         "{settled} settled, {total} reported"
     );
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_process_charges_past_every_edge_of_64_bits_and_its_heir_tells_all_of_it() {
+    let (before, after) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let fake = Fake::new();
+    fake.group("g", GroupSpec::unlimited());
+    let client = piped(&fake).journal_dir(before.path()).connect().await.unwrap();
+    let group = client.group("g").await.unwrap();
+    // 10^12 RU is the largest charge; the tenth is past 2^63 micro-RU, the nineteenth past 2^64.
+    for charges in 1..=20_u128 {
+        group.charge_ru(RuParts { cpu: Ru(1), ..RuParts::flat(Ru::MAX) });
+        let total = group.consumption();
+        assert_eq!(total.charged.flat, RuTotal(charges * 1_000_000_000_000_000_000));
+        assert_eq!((total.charged.cpu, total.operations), (RuTotal(charges), charges));
+        if charges % 3 == 0 {
+            fake.until("it is reported", |state| counted(&state.totals) == total).await;
+        }
+    }
+    fake.state().mute = true;
+    fake.go_down();
+    eventually("the loss is noticed", || !client.stats().link.connected).await;
+    group.charge_ru(RuParts::flat(Ru(7)));
+    let total = group.consumption();
+    let file = "node-1.journal";
+    std::fs::copy(before.path().join(file), after.path().join(file)).unwrap();
+    drop((client, group));
+
+    fake.state().mute = false;
+    fake.come_back();
+    let heir = piped(&fake).journal_dir(after.path()).connect().await.unwrap();
+    assert_eq!(heir.shutdown().await.unconfirmed, []);
+    assert_eq!(counted(&fake.state().totals), total);
 }

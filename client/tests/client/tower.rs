@@ -32,7 +32,7 @@ fn ru(headers: &HeaderMap, name: &str) -> f64 {
     headers.get(name).unwrap_or_else(|| panic!("no {name} in {headers:?}")).to_str().unwrap().parse().unwrap()
 }
 
-fn consumed(client: &Client, tenant: &str) -> tidegate_client::Consumption {
+fn consumed(client: &Client, tenant: &str) -> tidegate_client::Total {
     client.resolve_now(tenant, "").unwrap().consumption()
 }
 

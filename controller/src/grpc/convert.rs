@@ -6,7 +6,7 @@
 use tidegate_core::exchange::{Ask, Grant, Held, LeaseTerms};
 use tidegate_core::group::Fallback;
 use tidegate_core::units::{Rate, Ru, Span, Time};
-use tidegate_core::usage::{Consumption, RuParts, Usage};
+use tidegate_core::usage::{Total, Usage};
 use tidegate_proto::v1;
 
 use crate::clients::NodeStats;
@@ -105,21 +105,8 @@ fn rate(field: &'static str, micro_ru_per_s: i64) -> Result<Rate, String> {
     Some(Rate(micro_ru_per_s)).filter(|rate| (Rate::ZERO..=Rate::MAX).contains(rate)).ok_or_else(out_of_range)
 }
 
-fn consumption_in(total: &v1::Consumption) -> Result<Consumption, String> {
-    Ok(Consumption {
-        charged: RuParts {
-            cpu: amount("cpu_micro_ru", total.cpu_micro_ru)?,
-            read: amount("read_micro_ru", total.read_micro_ru)?,
-            write: amount("write_micro_ru", total.write_micro_ru)?,
-            network: amount("network_micro_ru", total.network_micro_ru)?,
-            flat: amount("flat_micro_ru", total.flat_micro_ru)?,
-        },
-        shadow: amount("shadow_micro_ru", total.shadow_micro_ru)?,
-        operations: total.operations,
-        throttled: total.throttled,
-        waited_us: total.waited_us,
-        usage: usage_in(total.usage.unwrap_or_default()),
-    })
+fn consumption_in(total: &v1::Consumption) -> Result<Total, String> {
+    total.to_words().map(Total::from_words)
 }
 
 /// Decodes resources used.
@@ -139,20 +126,8 @@ pub(super) fn usage_in(usage: v1::Usage) -> Usage {
 }
 
 /// Encodes consumption.
-pub(crate) fn consumption(total: &Consumption) -> v1::Consumption {
-    let Consumption { charged, shadow, operations, throttled, waited_us, usage } = total;
-    v1::Consumption {
-        cpu_micro_ru: charged.cpu.0,
-        read_micro_ru: charged.read.0,
-        write_micro_ru: charged.write.0,
-        network_micro_ru: charged.network.0,
-        flat_micro_ru: charged.flat.0,
-        shadow_micro_ru: shadow.0,
-        operations: *operations,
-        throttled: *throttled,
-        waited_us: *waited_us,
-        usage: Some(usage_out(usage)),
-    }
+pub(crate) fn consumption(total: &Total) -> v1::Consumption {
+    v1::Consumption::from_words(&total.to_words())
 }
 
 /// Encodes resources used.

@@ -1,11 +1,11 @@
 //! JSON shapes of answers. Rates are decimal text in RU/s, amounts decimal text in RU; names carry all other units.
 
 use serde::Serialize;
-use tidegate_core::usage::{Consumption, Usage};
+use tidegate_core::usage::{Resources, Total};
 use utoipa::ToSchema;
 
 use crate::group_text::GroupText;
-use crate::quantity::{amount_text, rate_text};
+use crate::quantity::{Count, amount_text, rate_text, total_text};
 use crate::service::{ClientRow, GroupRow, LeaseRow, Status, UsageRow};
 
 /// A group and what an operator should know about it.
@@ -56,9 +56,9 @@ pub(super) struct ConsumptionShape {
     flat_ru: String,
     /// What the shadow cost table would have charged.
     shadow_ru: String,
-    operations: u64,
-    throttled: u64,
-    waited_us: u64,
+    operations: Count,
+    throttled: Count,
+    waited_us: Count,
     usage: UsageShape,
 }
 
@@ -66,39 +66,40 @@ pub(super) struct ConsumptionShape {
 #[derive(Serialize, ToSchema)]
 #[schema(as = Usage)]
 pub(super) struct UsageShape {
-    cpu_ns: u64,
-    read_requests: u64,
-    read_batches: u64,
-    read_bytes: u64,
-    write_requests: u64,
-    write_batches: u64,
-    write_bytes: u64,
-    net_in_bytes: u64,
-    net_out_bytes: u64,
-    cross_zone_bytes: u64,
+    cpu_ns: Count,
+    read_requests: Count,
+    read_batches: Count,
+    read_bytes: Count,
+    write_requests: Count,
+    write_batches: Count,
+    write_bytes: Count,
+    net_in_bytes: Count,
+    net_out_bytes: Count,
+    cross_zone_bytes: Count,
 }
 
-impl From<&Consumption> for ConsumptionShape {
-    fn from(total: &Consumption) -> Self {
-        let Consumption { charged, shadow, operations, throttled, waited_us, usage } = total;
+impl From<&Total> for ConsumptionShape {
+    fn from(total: &Total) -> Self {
+        let Total { charged, shadow, operations, throttled, waited_us, usage } = total;
         Self {
-            ru: amount_text(total.ru()),
-            cpu_ru: amount_text(charged.cpu),
-            read_ru: amount_text(charged.read),
-            write_ru: amount_text(charged.write),
-            network_ru: amount_text(charged.network),
-            flat_ru: amount_text(charged.flat),
-            shadow_ru: amount_text(*shadow),
-            operations: *operations,
-            throttled: *throttled,
-            waited_us: *waited_us,
+            ru: total_text(total.ru()),
+            cpu_ru: total_text(charged.cpu),
+            read_ru: total_text(charged.read),
+            write_ru: total_text(charged.write),
+            network_ru: total_text(charged.network),
+            flat_ru: total_text(charged.flat),
+            shadow_ru: total_text(*shadow),
+            operations: Count(*operations),
+            throttled: Count(*throttled),
+            waited_us: Count(*waited_us),
             usage: UsageShape::from(usage),
         }
     }
 }
 
-impl From<&Usage> for UsageShape {
-    fn from(usage: &Usage) -> Self {
+impl<N: Copy + Into<u128>> From<&Resources<N>> for UsageShape {
+    fn from(usage: &Resources<N>) -> Self {
+        let usage = Resources::from_array(usage.to_array().map(|number| Count(number.into())));
         Self {
             cpu_ns: usage.cpu_ns,
             read_requests: usage.read_requests,

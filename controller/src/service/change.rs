@@ -8,7 +8,7 @@ use std::sync::{Arc, PoisonError};
 
 use tidegate_core::group::{ClientId, GroupId};
 use tidegate_core::units::{Span, Time};
-use tidegate_core::usage::Consumption;
+use tidegate_core::usage::Total;
 
 use super::{Event, EventKind, Service, State};
 use crate::audit::{Actor, Change};
@@ -156,7 +156,7 @@ impl Service {
     fn counted_before(
         &self,
         created: &[(GroupId, GroupName)],
-    ) -> Result<Vec<(ClientId, GroupId, Consumption)>, StoreError> {
+    ) -> Result<Vec<(ClientId, GroupId, Total)>, StoreError> {
         let mut before = Vec::new();
         for (id, name) in created {
             let mut visit = |key: &[u8], value: &[u8]| {

@@ -10,7 +10,7 @@ use std::sync::{Arc, PoisonError};
 use serde::Serialize;
 use tidegate_core::group::{ClientId, GroupId};
 use tidegate_core::units::{Rate, Time};
-use tidegate_core::usage::Consumption;
+use tidegate_core::usage::Total;
 
 use super::{Service, Silence, State};
 use crate::clients::StoredClient;
@@ -27,8 +27,8 @@ use crate::watches::Watch;
 /// What is on its way to disk.
 #[derive(Default)]
 struct Taken {
-    rows: Vec<(ClientId, GroupId, Consumption)>,
-    history: BTreeMap<Bucket, Consumption>,
+    rows: Vec<(ClientId, GroupId, Total)>,
+    history: BTreeMap<Bucket, Total>,
     seqs: BTreeMap<ClientId, (u64, u64)>,
     clients: Vec<(ClientId, StoredClient)>,
     next_client: u64,

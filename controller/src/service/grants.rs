@@ -6,7 +6,7 @@
 use tidegate_core::exchange::{Ask, Grant, Held};
 use tidegate_core::group::{ClientId, GroupId};
 use tidegate_core::units::{Ru, Span, Time};
-use tidegate_core::usage::Consumption;
+use tidegate_core::usage::Total;
 
 use super::{Service, SessionError, State};
 use crate::clients::NodeStats;
@@ -57,7 +57,7 @@ pub struct ReportIn {
     /// The incarnation; 0 is that of the stream.
     pub incarnation: u64,
     /// Cumulative consumption.
-    pub total: Result<Consumption, String>,
+    pub total: Result<Total, String>,
 }
 
 /// The answer to a renewal.
@@ -259,7 +259,7 @@ impl Service {
         };
         match state.ledger.report(client, id, total) {
             Err(error) => return Err(Uncounted::for_now("backwards", error.to_string())),
-            Ok(delta) if delta == Consumption::default() => {}
+            Ok(delta) if delta == Total::default() => {}
             Ok(delta) => {
                 state.history.add(id, unix_us / 1_000_000, &delta);
                 let live = state.live.entry(id).or_insert_with(|| {
@@ -267,9 +267,9 @@ impl Service {
                     let name = state.catalog.name(id).map_or("", GroupName::as_str);
                     (Live::default(), self.metrics.charges(name))
                 });
-                live.0.add(now, delta.ru());
+                live.0.add(now, delta.ru().clamped());
                 live.1.add(delta.ru());
-                state.live_clients.entry((id, client)).or_default().add(now, delta.ru());
+                state.live_clients.entry((id, client)).or_default().add(now, delta.ru().clamped());
                 if client != caller.client {
                     // An earlier incarnation is stored as known together with its rows.
                     state.unstored.entry(client).or_default();

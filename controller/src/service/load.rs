@@ -13,7 +13,7 @@ use tidegate_core::engine::Engine;
 use tidegate_core::group::{ClientId, GroupId, GroupSpec};
 use tidegate_core::ledger::Ledger;
 use tidegate_core::units::{Rate, Span, Time};
-use tidegate_core::usage::Consumption;
+use tidegate_core::usage::Total;
 use tidegate_core::view::Snapshot;
 use tokio::sync::{broadcast, watch as flag};
 
@@ -321,7 +321,7 @@ fn engine_groups(catalog: &Catalog, engine: &Engine) -> BTreeSet<GroupId> {
 
 /// The ledger, and the groups in it.
 fn load_ledger(store: &dyn Store, catalog: &Catalog) -> Result<(Ledger, BTreeSet<GroupId>), StoreError> {
-    let mut rows: Vec<(ClientId, GroupId, Consumption)> = Vec::new();
+    let mut rows: Vec<(ClientId, GroupId, Total)> = Vec::new();
     each(store, Table::Ledger, |key, value| {
         let ((client, group), total) = (pair_of(Table::Ledger, key)?, consumption(Table::Ledger, value)?);
         // Others were stored while their group was being deleted.
@@ -330,7 +330,7 @@ fn load_ledger(store: &dyn Store, catalog: &Catalog) -> Result<(Ledger, BTreeSet
         }
         Ok(())
     })?;
-    let mut folded: Vec<(GroupId, Consumption)> = Vec::new();
+    let mut folded: Vec<(GroupId, Total)> = Vec::new();
     each(store, Table::Folded, |key, value| {
         let (group, total) = (group_of(Table::Folded, key)?, consumption(Table::Folded, value)?);
         if catalog.get(group).is_some() {
@@ -338,7 +338,7 @@ fn load_ledger(store: &dyn Store, catalog: &Catalog) -> Result<(Ledger, BTreeSet
         }
         Ok(())
     })?;
-    let mut before: Vec<(ClientId, GroupId, Consumption)> = Vec::new();
+    let mut before: Vec<(ClientId, GroupId, Total)> = Vec::new();
     each(store, Table::Retired, |key, value| {
         let ((name, client), total) = (retired_of(key)?, consumption(Table::Retired, value)?);
         before.extend(catalog.id(&name).map(|group| (client, group, total)));

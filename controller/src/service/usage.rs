@@ -7,7 +7,7 @@ use std::ops::ControlFlow;
 
 use tidegate_core::group::{ClientId, Fallback, GroupId};
 use tidegate_core::units::{Rate, Ru, Span};
-use tidegate_core::usage::Consumption;
+use tidegate_core::usage::Total;
 use tidegate_core::view::{GroupView, LeaseView};
 
 use super::groups::page_limit;
@@ -35,7 +35,7 @@ pub struct UsageRow {
     /// RU/s of the last seconds.
     pub live: Rate,
     /// Since the group was created.
-    pub total: Consumption,
+    pub total: Total,
 }
 
 /// A node.
@@ -137,7 +137,7 @@ impl Service {
                 break;
             }
             let total = state.ledger.total(id);
-            if one.is_none() && total == Consumption::default() {
+            if one.is_none() && total == Total::default() {
                 continue;
             }
             let live = state.live.get(&id).map_or(Rate::ZERO, |(live, _)| live.rate(now));
@@ -162,7 +162,7 @@ impl Service {
         resolution: &str,
         from_unix_s: u64,
         to_unix_s: u64,
-    ) -> Result<Vec<(u64, Consumption)>, AdminError> {
+    ) -> Result<Vec<(u64, Total)>, AdminError> {
         let resolution = match resolution {
             "" | "minute" => Resolution::Minute,
             "hour" => Resolution::Hour,

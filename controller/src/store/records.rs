@@ -2,7 +2,8 @@
 //!
 //! Keys are big-endian, so that their order is the order of the numbers. Definitions, bindings, clients, cost tables,
 //! audit entries, watches and runaways are JSON, readable with any tool and open to new fields. Consumption is a fixed
-//! layout: one version byte, then every counter as 8 big-endian bytes in the order of `Consumption::to_words`.
+//! layout: one version byte, then every counter in the order of `Total::to_words`, in version 1 as 8 big-endian bytes,
+//! and in version 2, for what that has no room for, as 16.
 
 use std::collections::BTreeMap;
 
@@ -10,7 +11,7 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use tidegate_core::group::{ClientId, GroupId};
 use tidegate_core::units::{Rate, Ru, Span};
-use tidegate_core::usage::Consumption;
+use tidegate_core::usage::Total;
 use tidegate_core::view::{SavedLease, Snapshot};
 
 use super::{StoreError, Table, Write};
@@ -48,9 +49,15 @@ pub const META_CLEAN: &[u8] = b"clean";
 /// Keys of the name and version of the active and the shadow cost table.
 pub const META_COST_ROLES: &[u8] = b"cost_roles";
 
-/// Bytes of a stored consumption.
-pub const CONSUMPTION_BYTES: usize = 1 + 8 * Consumption::WORDS;
+/// Bytes of a stored consumption of which every counter fits into 63 bits: what all versions read.
+pub const CONSUMPTION_BYTES: usize = 1 + 8 * Total::WORDS;
+/// Bytes of any other.
+const WIDE_BYTES: usize = 1 + 16 * Total::WORDS;
 const CONSUMPTION_VERSION: u8 = 1;
+const WIDE_VERSION: u8 = 2;
+/// The first counters are amounts of RU, which version 1 has below 2^63.
+const AMOUNTS: usize = 6;
+const MOST_NARROW: u64 = i64::MAX.unsigned_abs();
 
 /// A group as it is stored.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -294,25 +301,42 @@ pub fn retired_of(key: &[u8]) -> Result<(GroupName, ClientId), StoreError> {
 }
 
 /// Consumption as bytes.
-pub fn consumption_bytes(consumption: &Consumption) -> Vec<u8> {
+pub fn consumption_bytes(total: &Total) -> Vec<u8> {
+    let words = total.to_words();
+    let narrow = words.map(|word| u64::try_from(word).ok().filter(|word| *word <= MOST_NARROW));
     let mut bytes = Vec::with_capacity(CONSUMPTION_BYTES);
-    bytes.push(CONSUMPTION_VERSION);
-    for counter in consumption.to_words() {
-        bytes.extend_from_slice(&counter.to_be_bytes());
+    if narrow.iter().all(Option::is_some) {
+        bytes.push(CONSUMPTION_VERSION);
+        narrow.iter().flatten().for_each(|word| bytes.extend_from_slice(&word.to_be_bytes()));
+    } else {
+        bytes.push(WIDE_VERSION);
+        words.iter().for_each(|word| bytes.extend_from_slice(&word.to_be_bytes()));
     }
     bytes
 }
 
 /// Reads what [`consumption_bytes`] wrote.
-pub fn consumption(table: Table, bytes: &[u8]) -> Result<Consumption, StoreError> {
+pub fn consumption(table: Table, bytes: &[u8]) -> Result<Total, StoreError> {
     let (version, rest) = bytes.split_first().ok_or_else(|| bad(table, "the row is empty"))?;
-    if *version != CONSUMPTION_VERSION || bytes.len() != CONSUMPTION_BYTES {
-        return Err(bad(table, &format!("consumption of version {version} with {} bytes", bytes.len())));
+    let mut words = [0; Total::WORDS];
+    match (*version, bytes.len()) {
+        (CONSUMPTION_VERSION, CONSUMPTION_BYTES) => {
+            let (chunks, _) = rest.as_chunks();
+            words.iter_mut().zip(chunks).for_each(|(word, chunk)| *word = u64::from_be_bytes(*chunk).into());
+            let (amounts, _) = words.split_at(AMOUNTS);
+            if amounts.iter().any(|word| *word > MOST_NARROW.into()) {
+                return Err(bad(table, "an amount is out of range"));
+            }
+        }
+        (WIDE_VERSION, WIDE_BYTES) => {
+            let (chunks, _) = rest.as_chunks();
+            words.iter_mut().zip(chunks).for_each(|(word, chunk)| *word = u128::from_be_bytes(*chunk));
+        }
+        (version, bytes) => {
+            return Err(bad(table, &format!("consumption of version {version} with {bytes} bytes")));
+        }
     }
-    let mut words = [0; Consumption::WORDS];
-    let (chunks, _) = rest.as_chunks::<8>();
-    words.iter_mut().zip(chunks).for_each(|(word, chunk)| *word = u64::from_be_bytes(*chunk));
-    Consumption::from_words(words).ok_or_else(|| bad(table, "an amount is out of range"))
+    Ok(Total::from_words(words))
 }
 
 /// A row that does not decode.
@@ -324,22 +348,33 @@ pub fn bad(table: Table, reason: &str) -> StoreError {
 mod tests {
     use super::*;
 
-    /// From one on in the order of the words; the last is the largest there is.
-    fn sample() -> Consumption {
-        let mut words: [u64; Consumption::WORDS] = std::array::from_fn(|place| place as u64 + 1);
-        words[Consumption::WORDS - 1] = u64::MAX;
-        Consumption::from_words(words).unwrap()
+    /// From one on in the order of the words; the last is given.
+    fn sample(last: u128) -> Total {
+        let mut words: [u128; Total::WORDS] = std::array::from_fn(|place| place as u128 + 1);
+        words[Total::WORDS - 1] = last;
+        Total::from_words(words)
     }
 
     #[test]
     fn consumption_round_trips_and_damage_is_noticed() {
-        let bytes = consumption_bytes(&sample());
+        let most = i64::MAX as u128;
+        let bytes = consumption_bytes(&sample(most));
         assert_eq!((bytes.len(), CONSUMPTION_BYTES), (153, 153), "another length is another version");
-        assert_eq!(consumption(Table::Ledger, &bytes).unwrap(), sample());
+        assert_eq!(consumption(Table::Ledger, &bytes).unwrap(), sample(most));
+        for wide in [most + 1, u128::from(u64::MAX) + 1, u128::MAX] {
+            let bytes = consumption_bytes(&sample(wide));
+            assert_eq!((bytes.len(), bytes[0]), (305, 2), "what has no room is never cut");
+            assert_eq!(consumption(Table::Ledger, &bytes).unwrap(), sample(wide));
+            assert!(consumption(Table::Ledger, &bytes[..304]).is_err());
+        }
+        // As earlier versions wrote counters.
+        let mut earlier = bytes.clone();
+        earlier[152 - 7..].fill(0xff);
+        assert_eq!(consumption(Table::Ledger, &earlier).unwrap(), sample(u64::MAX.into()));
         assert!(consumption(Table::Ledger, &bytes[1..]).is_err());
         assert!(consumption(Table::Ledger, &[]).is_err());
         let mut newer = bytes.clone();
-        newer[0] = 2;
+        newer[0] = 3;
         assert!(consumption(Table::Ledger, &newer).is_err());
         let mut negative = bytes;
         negative[1] = 0xff;

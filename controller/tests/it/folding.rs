@@ -10,7 +10,7 @@ use tidegate_controller::service::{RenewIn, ReportIn, Service, ServiceConfig, Se
 use tidegate_controller::store::records::{consumption_bytes, ledger_key, put_json, u64_key};
 use tidegate_controller::store::{RedbStore, Store, Table, Write};
 use tidegate_core::group::{ClientId, GroupId};
-use tidegate_core::units::Ru;
+use tidegate_core::units::{Ru, RuTotal};
 use tidegate_core::usage::{Consumption, RuParts};
 
 use crate::support::{Lab, MemoryStore, Node, charged, report, store_path};
@@ -24,8 +24,11 @@ async fn silent_incarnations_are_folded_and_report_no_more() {
         let charged = RuParts { write: Ru::whole(40), ..RuParts::default() };
         let total = Consumption { charged, operations: 40, ..Consumption::default() };
         let client = serde_json::json!({"name": "node", "incarnation": 3, "heard_unix_ms": 1});
-        let row =
-            Write::Put(Table::Ledger, ledger_key(ClientId(9), GroupId::DEFAULT), consumption_bytes(&total));
+        let row = Write::Put(
+            Table::Ledger,
+            ledger_key(ClientId(9), GroupId::DEFAULT),
+            consumption_bytes(&total.into()),
+        );
         store.commit(&[put_json(Table::Clients, u64_key(9), &client).unwrap(), row]).unwrap();
     }
     let lab = Lab::at(lab.folder).await;
@@ -60,13 +63,13 @@ fn started(store: &Arc<MemoryStore>, now: &Arc<AtomicU64>) -> Service {
 /// Reports what a start was charged in all.
 fn tell(service: &Service, session: &Session, seq: u64, incarnation: u64, ru: i64) {
     let charged = RuParts { write: Ru::whole(ru), ..RuParts::default() };
-    let total = Ok(Consumption { charged, operations: 1, ..Consumption::default() });
+    let total = Ok(Consumption { charged, operations: 1, ..Consumption::default() }.into());
     let report = ReportIn { group: "default".into(), incarnation, total };
     let request = RenewIn { seq, reports: vec![report], ..RenewIn::default() };
     service.renew(session.client, session.session, request).unwrap();
 }
 
-fn counted(service: &Service) -> Ru {
+fn counted(service: &Service) -> RuTotal {
     let (rows, _) = service.usage("default", false).unwrap();
     rows[0].total.charged.write
 }
@@ -91,7 +94,7 @@ fn a_node_is_forgotten_when_it_may_not_report_any_more_and_counts_exactly_once()
         let service = started(&store, &now);
         pass(&now, 1);
         assert_eq!(forget(&service).unwrap(), 1, "{hours}");
-        assert_eq!((counted(&service), service.clients().0.len()), (Ru::whole(5), 0));
+        assert_eq!((counted(&service), service.clients().0.len()), (Ru::whole(5).into(), 0));
         assert!(matches!(forget(&service), Err(AdminError::NotFound { .. })));
         assert!(matches!(service.forget_client(&actor, "a b"), Err(AdminError::Invalid { .. })));
         let audit = service.audit_log(0, 10).unwrap();
@@ -105,7 +108,7 @@ fn a_node_is_forgotten_when_it_may_not_report_any_more_and_counts_exactly_once()
             let right = service.clock().unix_us();
             let session = service.hello("node", right, "test").unwrap();
             tell(&service, &session, 1, number, 9);
-            assert_eq!(counted(&service), Ru::whole(5));
+            assert_eq!(counted(&service), Ru::whole(5).into());
             assert!(service.hello("node", number, "test").is_err(), "nor is that start let in again");
         }
     }

@@ -19,6 +19,8 @@ mod folding;
 #[cfg(test)]
 mod junk;
 #[cfg(test)]
+mod large;
+#[cfg(test)]
 mod recovery;
 #[cfg(test)]
 mod rest;

@@ -12,7 +12,7 @@ use crate::support::{Lab, Node, charged, config, report, store_path};
 
 fn written(ru: i64) -> Vec<u8> {
     let charged = RuParts { write: Ru::whole(ru), ..RuParts::default() };
-    consumption_bytes(&Consumption { charged, ..Consumption::default() })
+    consumption_bytes(&Consumption { charged, ..Consumption::default() }.into())
 }
 
 #[tokio::test]

@@ -136,7 +136,10 @@ async fn repeated_reports_are_counted_once_and_a_farewell_means_that_they_are_st
     let history =
         v1::UsageHistoryRequest { group: "web".into(), resolution: "hour".into(), ..Default::default() };
     let points = lab.admin().await.usage_history(history).await.unwrap().into_inner().points;
-    assert_eq!(points.iter().map(|point| point.amount.unwrap().write_micro_ru).sum::<i64>(), 12_000_000);
+    assert_eq!(
+        points.iter().map(|point| point.amount.as_ref().unwrap().write_micro_ru).sum::<i64>(),
+        12_000_000
+    );
 }
 
 #[tokio::test]
@@ -201,12 +204,12 @@ async fn what_was_not_counted_is_told_beside_what_is_on_disk() {
     let mut node = Node::connect(&lab, "node", 5).await.unwrap();
     node.report(vec![report("web", 0, 9)]).await;
     let mut huge = report("api", 0, 1);
-    huge.total.as_mut().unwrap().cpu_micro_ru = 1_000_000_000_000_000_001;
+    huge.total.as_mut().unwrap().cpu_micro_ru = -1;
     let reports = vec![report("web", 0, 8), huge.clone(), report("api", 6, 1), report("web", 4, 1)];
     let granted = node.renew(Vec::new(), reports).await.unwrap();
     let refused: Vec<_> = granted.refused.iter().map(|r| (r.group.as_str(), r.incarnation)).collect();
     assert_eq!(refused, [("web", 0), ("api", 0), ("api", 6)]);
-    assert!(granted.refused[1].message.starts_with("cpu_micro_ru: 1000000000000000001"), "{granted:?}");
+    assert!(granted.refused[1].message.starts_with("cpu_micro_ru: -1"), "{granted:?}");
     // A group that is gone, and what was folded, never count: there is nothing to keep.
     let granted = node.renew(Vec::new(), vec![report("none", 0, 1)]).await.unwrap();
     assert!(granted.refused.is_empty(), "{granted:?}");

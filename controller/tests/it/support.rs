@@ -230,7 +230,7 @@ pub(crate) fn report(group: &str, incarnation: u64, ru: u32) -> v1::Report {
 pub(crate) async fn charged(lab: &Lab, group: &str) -> i64 {
     let request = v1::UsageRequest { group: group.to_owned(), per_client: false };
     let rows = lab.admin().await.usage(request).await.unwrap().into_inner().rows;
-    rows[0].total.unwrap().write_micro_ru
+    rows[0].total.as_ref().unwrap().write_micro_ru
 }
 
 /// A store that takes no writes at times: its disk is full, or at another machine.

@@ -60,7 +60,7 @@ impl NodeGroup {
         if spent.refused > 0 {
             self.renewal.press();
         }
-        self.consumption = self.consumption.plus(&spent.actual);
-        self.consumption.throttled = self.consumption.throttled.saturating_add(spent.refused);
+        self.consumption.count(&spent.actual);
+        self.consumption.throttled = self.consumption.throttled.saturating_add(u128::from(spent.refused));
     }
 }

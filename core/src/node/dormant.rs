@@ -7,14 +7,14 @@ use super::{NodeConfig, NodeGroup};
 use crate::demand::Demand;
 use crate::group::Fallback;
 use crate::units::{Rate, Ru, Span, Time};
-use crate::usage::Consumption;
+use crate::usage::Total;
 use crate::waiters::Waiters;
 
 /// The rest of a machine that sleeps.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Dormant {
     /// Cumulative: a total that began again would be counted again.
-    pub consumption: Consumption,
+    pub consumption: Total,
     /// What applies until the next lease, and how long a part of the group's does.
     fallback: (Fallback, Time),
     worst_debt: Ru,
@@ -27,10 +27,10 @@ pub struct Dormant {
 
 impl Dormant {
     /// Number of words.
-    pub const WORDS: usize = Consumption::WORDS + 8;
+    pub const WORDS: usize = Total::WORDS + 8;
 
     /// As numbers, most of which are small or zero.
-    pub fn to_words(&self) -> [u64; Self::WORDS] {
+    pub fn to_words(&self) -> [u128; Self::WORDS] {
         let (kind, rate, lasts) = match self.fallback.0 {
             Fallback::Stop => (0, Rate::ZERO, Span(0)),
             Fallback::Unlimited => (1, Rate::ZERO, Span(0)),
@@ -48,15 +48,18 @@ impl Dormant {
             self.next_waiter,
         ];
         let mut words = [0; Self::WORDS];
-        let all = own.into_iter().chain(self.consumption.to_words());
+        let all = own.into_iter().map(u128::from).chain(self.consumption.to_words());
         words.iter_mut().zip(all).for_each(|(word, value)| *word = value);
         words
     }
 
     /// From such numbers.
-    pub fn from_words(words: [u64; Self::WORDS]) -> Self {
-        let [kind, rate, lasts, until, worst_debt, asked_seq, acked_seq, next_waiter, consumption @ ..] =
-            words;
+    pub fn from_words(words: [u128; Self::WORDS]) -> Self {
+        let [kind, rate, lasts, until, worst_debt, asked, acked, waiter, consumption @ ..] = words;
+        // Never out of range: `to_words` wrote them.
+        let own = [kind, rate, lasts, until, worst_debt, asked, acked, waiter];
+        let [kind, rate, lasts, until, worst_debt, asked_seq, acked_seq, next_waiter] =
+            own.map(|word| u64::try_from(word).unwrap_or_default());
         let fallback = match kind {
             1 => Fallback::Unlimited,
             2 => Fallback::Rate(Rate(rate.cast_signed())),
@@ -64,8 +67,7 @@ impl Dormant {
             _ => Fallback::Stop,
         };
         Self {
-            // Never out of range: `to_words` wrote it.
-            consumption: Consumption::from_words(consumption).unwrap_or_default(),
+            consumption: Total::from_words(consumption),
             fallback: (fallback, Time(until)),
             worst_debt: Ru(worst_debt.cast_signed()),
             asked_seq,

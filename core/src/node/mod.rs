@@ -19,7 +19,7 @@ pub use renewal::Heard;
 use crate::demand::Demand;
 use crate::group::Fallback;
 use crate::units::{Rate, Ru, Span, Time};
-use crate::usage::Consumption;
+use crate::usage::{Consumption, Total};
 pub use crate::waiters::WaiterId;
 use crate::waiters::{Waiter, Waiters};
 use renewal::Renewal;
@@ -125,7 +125,7 @@ pub struct NodeGroup {
     waiters: Waiters,
     demand: Demand,
     renewal: Renewal,
-    consumption: Consumption,
+    consumption: Total,
     max_fit: Ru,
     max_debt: Ru,
     /// The most that was ever owed, for the stated overrun.
@@ -141,7 +141,7 @@ impl NodeGroup {
             waiters: Waiters::default(),
             demand: Demand::default(),
             renewal: Renewal::new(now),
-            consumption: Consumption::default(),
+            consumption: Total::default(),
             max_fit: Ru::MAX,
             max_debt: Ru::ZERO,
             worst_debt: Ru::ZERO,
@@ -256,7 +256,7 @@ impl NodeGroup {
             self.budget.spend(difference);
             self.worst_debt = self.worst_debt.max(self.budget.debt());
         }
-        self.consumption = self.consumption.plus(actual);
+        self.consumption.count(actual);
     }
 
     /// Counts an operation that nobody asked admission for.
@@ -276,7 +276,8 @@ impl NodeGroup {
         }
         if self.budget.covers(waiter.cost) {
             self.waiters.leave(first);
-            self.consumption.waited_us = self.consumption.waited_us.saturating_add(now.since(waiter.since).0);
+            self.consumption.waited_us =
+                self.consumption.waited_us.saturating_add(u128::from(now.since(waiter.since).0));
             self.spend(now, waiter.cost);
             return Some((first, Ok(())));
         }
@@ -286,7 +287,8 @@ impl NodeGroup {
         }
         let waiter = self.waiters.leave(late)?;
         self.consumption.throttled += 1;
-        self.consumption.waited_us = self.consumption.waited_us.saturating_add(now.since(waiter.since).0);
+        self.consumption.waited_us =
+            self.consumption.waited_us.saturating_add(u128::from(now.since(waiter.since).0));
         Some((late, Err(self.refusal(now, waiter.cost))))
     }
 
@@ -353,7 +355,7 @@ impl NodeGroup {
     }
 
     /// Cumulative consumption of this incarnation.
-    pub fn consumption(&self) -> &Consumption {
+    pub fn consumption(&self) -> &Total {
         &self.consumption
     }
 

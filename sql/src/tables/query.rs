@@ -195,11 +195,13 @@ fn settle(rows: &mut [Vec<Value>], index: usize, declared: Option<Kind>) -> Kind
             Value::Text(_) => texts = true,
         }
     }
-    let kind = declared.unwrap_or(match (texts, floats, ints) {
+    let found = match (texts, floats, ints) {
         (true, ..) | (false, false, false) => Kind::Text,
         (false, true, _) => Kind::Float,
         (false, false, true) => Kind::Int,
-    });
+    };
+    // An integer that is more than 64 bits comes as a double.
+    let kind = declared.filter(|declared| (*declared, floats) != (Kind::Int, true)).unwrap_or(found);
     for value in rows.iter_mut().filter_map(|row| row.get_mut(index)) {
         let brought = match (kind, &*value) {
             (Kind::Float, Value::Int(number)) => Value::Float(*number as f64),

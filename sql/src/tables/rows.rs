@@ -105,30 +105,23 @@ pub(super) fn statement(row: &v1::StatementRow) -> Row {
 }
 
 pub(super) fn usage(row: &v1::UsageRow) -> Row {
-    let total = row.total.unwrap_or_default();
-    let parts = [
-        total.cpu_micro_ru,
-        total.read_micro_ru,
-        total.write_micro_ru,
-        total.network_micro_ru,
-        total.flat_micro_ru,
-    ];
+    // A controller sends none that is out of range.
+    let words = row.total.as_ref().map(|total| total.to_words().unwrap_or_default()).unwrap_or_default();
+    let [parts @ .., shadow] = *words.first_chunk::<6>().unwrap_or(&[0; 6]);
+    let [operations, throttled, waited_us, cpu_ns, counts @ ..] =
+        words.last_chunk::<13>().copied().unwrap_or_default();
     let whole = row.client.is_empty();
     let mut cells = vec![
         text(&row.group),
         optional(&row.client),
         if whole { Value::Null } else { int(row.incarnation) },
         row.live_ru_per_sec.parse().map_or(Value::Null, Value::Float),
-        ru(parts.into_iter().fold(0, i64::saturating_add)),
+        scaled(parts.iter().sum(), MICRO),
     ];
-    cells.extend(parts.map(ru));
-    cells.extend([
-        ru(total.shadow_micro_ru),
-        int(total.operations),
-        int(total.throttled),
-        seconds(total.waited_us),
-    ]);
-    cells.extend(used(&total.usage.unwrap_or_default()));
+    cells.extend(parts.map(|part| scaled(part, MICRO)));
+    cells.extend([scaled(shadow, MICRO), large(operations), large(throttled), scaled(waited_us, MICRO)]);
+    cells.push(scaled(cpu_ns, NANO));
+    cells.extend(counts.map(large));
     cells
 }
 
@@ -187,6 +180,15 @@ fn optional(value: &str) -> Value {
 
 fn int(value: u64) -> Value {
     Value::Int(i64::try_from(value).unwrap_or(i64::MAX))
+}
+
+/// A counter that may be more than an integer of SQL, and is the nearest double then: a total is never cut.
+fn large(value: u128) -> Value {
+    i64::try_from(value).map_or(scaled(value, 1.0), Value::Int)
+}
+
+fn scaled(value: u128, by: f64) -> Value {
+    Value::Float(value as f64 / by)
 }
 
 fn ru(micro: i64) -> Value {

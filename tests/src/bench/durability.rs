@@ -102,7 +102,7 @@ impl Ledger {
             let reports = (0..GROUPS).map(|number| ReportIn {
                 group: messages::group_name(number),
                 incarnation: 0,
-                total: Ok(total),
+                total: Ok(total.into()),
             });
             let request = RenewIn { seq: self.seq, reports: reports.collect(), ..RenewIn::default() };
             let renewed = self.service.renew(*client, *session, request);

@@ -2,7 +2,7 @@
 
 use tidegate_core::group::GroupId;
 use tidegate_core::node::{LeaseState, NodeState};
-use tidegate_core::units::{Rate, Ru};
+use tidegate_core::units::{Rate, Ru, RuTotal};
 
 use super::Model;
 use super::setting::NODES;
@@ -116,7 +116,7 @@ impl Model {
                 }
             }
             for (id, _) in &self.setting.groups {
-                let charged: Ru =
+                let charged: RuTotal =
                     reports.iter().filter(|(_, group, _)| group == id).map(|(.., total)| total.ru()).sum();
                 let counted = ledger.total(*id).ru();
                 if counted != charged {

@@ -3,7 +3,7 @@
 use tidegate_core::exchange::Grant;
 use tidegate_core::node::{Acquired, Heard, NodeConfig, NodeGroup};
 use tidegate_core::units::{Ru, Time};
-use tidegate_core::usage::{Consumption, RuParts};
+use tidegate_core::usage::{Consumption, RuParts, Total};
 
 use super::Model;
 use super::state::{Down, Node, Order, State, Up, client};
@@ -221,7 +221,7 @@ impl Model {
         };
         state.books.change(|books| {
             let total = *machine.group.consumption();
-            if total != Consumption::default() {
+            if total != Total::default() {
                 books.dead.push((client(node, machine.incarnation), group, total));
             }
             if let Some(debt) = books.dead_debt.get_mut(node) {

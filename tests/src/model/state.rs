@@ -8,7 +8,7 @@ use tidegate_core::group::{ClientId, GroupId};
 use tidegate_core::ledger::Ledger;
 use tidegate_core::node::{NodeGroup, WaiterId};
 use tidegate_core::units::{Rate, Ru, Span, Time};
-use tidegate_core::usage::Consumption;
+use tidegate_core::usage::Total;
 
 use super::Model;
 use super::link::Link;
@@ -43,9 +43,9 @@ pub(super) struct Controller {
 pub(super) struct Books {
     pub(super) ledger: Ledger,
     /// Rows on disk.
-    pub(super) stored: BTreeMap<(ClientId, GroupId), Consumption>,
+    pub(super) stored: BTreeMap<(ClientId, GroupId), Total>,
     /// What incarnations had charged when they ended; their journals report it.
-    pub(super) dead: Vec<(ClientId, GroupId, Consumption)>,
+    pub(super) dead: Vec<(ClientId, GroupId, Total)>,
     /// The most that ended incarnations ever owed, by node.
     pub(super) dead_debt: [Ru; NODES],
 }
@@ -80,7 +80,7 @@ pub(super) struct Claim {
 #[derive(Clone, Debug, Hash)]
 pub(super) struct Up {
     pub(super) client: ClientId,
-    pub(super) total: Consumption,
+    pub(super) total: Total,
     /// `None` is a goodbye.
     pub(super) renewal: Option<(u64, Ask, Option<Claim>)>,
 }

@@ -1,7 +1,7 @@
 //! What was charged and what is in the ledger, and what was owed.
 
 use tidegate_core::group::GroupId;
-use tidegate_core::units::Ru;
+use tidegate_core::units::{Ru, RuTotal};
 
 use super::world::World;
 
@@ -103,7 +103,7 @@ impl World {
     }
 
     /// What the ledger has of a group in all, and the sum over all nodes.
-    pub fn totals(&self, id: GroupId) -> (Ru, Ru) {
+    pub fn totals(&self, id: GroupId) -> (RuTotal, RuTotal) {
         self.controller.totals(id)
     }
 

@@ -17,7 +17,7 @@ use tidegate_controller::service::{
 };
 use tidegate_controller::store::{RedbStore, StoreError};
 use tidegate_core::group::{Burstable, GroupId, GroupSpec};
-use tidegate_core::units::{Rate, Ru, Span, Time};
+use tidegate_core::units::{Rate, Ru, RuTotal, Span, Time};
 
 use super::disk::{Death, Disk};
 use super::random::Random;
@@ -235,15 +235,15 @@ impl Controller {
         let rows = self.service.as_ref().and_then(|service| service.usage(&name(id), true).ok());
         let by_node = rows.into_iter().flat_map(|(rows, _)| rows).filter_map(|row| {
             let node = row.client?.0.strip_prefix("node-")?.parse().ok()?;
-            counts(node).then(|| row.total.ru())
+            counts(node).then(|| row.total.ru().clamped())
         });
         by_node.sum()
     }
 
     /// What the ledger has of a group in all, and the sum over all nodes; nothing is folded in a run.
-    pub(super) fn totals(&self, id: GroupId) -> (Ru, Ru) {
+    pub(super) fn totals(&self, id: GroupId) -> (RuTotal, RuTotal) {
         let rows = self.service.as_ref().and_then(|service| service.usage(&name(id), true).ok());
-        let (mut total, mut sum) = (Ru::ZERO, Ru::ZERO);
+        let (mut total, mut sum) = (RuTotal(0), RuTotal(0));
         for row in rows.into_iter().flat_map(|(rows, _)| rows) {
             let side = if row.client.is_none() { &mut total } else { &mut sum };
             *side += row.total.ru();

@@ -23,7 +23,7 @@ pub(super) fn distort(request: &mut RenewIn, random: &mut Random) {
         if random.one_in(3) {
             let charged = RuParts::flat(Ru(any(random).max(0)));
             report.total =
-                Ok(Consumption { charged, operations: random.bits() >> 1, ..Consumption::default() });
+                Ok(Consumption { charged, operations: random.bits() >> 1, ..Consumption::default() }.into());
         }
     }
     if random.one_in(50) {

@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 use tidegate_controller::service::ReportIn;
 use tidegate_core::group::GroupId;
 use tidegate_core::units::Ru;
-use tidegate_core::usage::Consumption;
+use tidegate_core::usage::Total;
 
 use super::controller::name;
 
@@ -19,20 +19,20 @@ pub(super) struct Reports(BTreeMap<(u64, GroupId), Progress>);
 
 #[derive(Clone, Debug, Default)]
 struct Progress {
-    total: Consumption,
-    durable: Consumption,
+    total: Total,
+    durable: Total,
     /// What went out with which message.
-    sent: BTreeMap<u64, Consumption>,
+    sent: BTreeMap<u64, Total>,
 }
 
 impl Reports {
     /// A group's total under an incarnation has grown to this.
-    pub(super) fn set(&mut self, incarnation: u64, group: GroupId, total: Consumption) {
+    pub(super) fn set(&mut self, incarnation: u64, group: GroupId, total: Total) {
         self.0.entry((incarnation, group)).or_default().total = total;
     }
 
     /// All totals of an incarnation.
-    pub(super) fn of(&self, incarnation: u64) -> BTreeMap<GroupId, Consumption> {
+    pub(super) fn of(&self, incarnation: u64) -> BTreeMap<GroupId, Total> {
         let own = self.0.range((incarnation, GroupId(0))..=(incarnation, GroupId(u32::MAX)));
         own.map(|((_, group), progress)| (*group, progress.total)).collect()
     }
@@ -64,12 +64,16 @@ impl Reports {
 
     /// What was charged to a group under all incarnations.
     pub(super) fn charged(&self, id: GroupId) -> Ru {
-        self.0.iter().filter(|((_, group), _)| *group == id).map(|(_, progress)| progress.total.ru()).sum()
+        self.0
+            .iter()
+            .filter(|((_, group), _)| *group == id)
+            .map(|(_, progress)| progress.total.ru().clamped())
+            .sum()
     }
 
     /// The part of it that the controller said is on disk.
     pub(super) fn durable_of(&self, id: GroupId) -> Ru {
         let own = self.0.iter().filter(|((_, group), _)| *group == id);
-        own.map(|(_, progress)| progress.durable.ru()).sum()
+        own.map(|(_, progress)| progress.durable.ru().clamped()).sum()
     }
 }

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use tidegate_core::group::{GroupId, GroupSpec};
 use tidegate_core::node::{NodeConfig, NodeGroup, WaiterId};
 use tidegate_core::units::{Ru, Span, Time};
-use tidegate_core::usage::Consumption;
+use tidegate_core::usage::Total;
 
 use super::cap::Capped;
 use super::controller::Controller;
@@ -109,7 +109,7 @@ pub(super) struct Node {
     pub(super) proofs: BTreeMap<GroupId, Vec<u8>>,
     pub(super) reports: Reports,
     /// What this incarnation had charged before it was killed and started again.
-    pub(super) before: BTreeMap<GroupId, Consumption>,
+    pub(super) before: BTreeMap<GroupId, Total>,
     /// Groups that users were bound to, as far as the node has heard, by load.
     pub(super) bindings: BTreeMap<usize, GroupId>,
     pub(super) waiting: BTreeMap<(GroupId, WaiterId), Operation>,

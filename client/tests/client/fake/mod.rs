@@ -263,8 +263,8 @@ impl State {
         assert!(reports.len() <= limit, "{} reports in one message", reports.len());
         for report in reports {
             let incarnation = if report.incarnation == 0 { hello.incarnation } else { report.incarnation };
-            let total = report.total.unwrap();
-            let before = self.totals.insert((incarnation, report.group.clone()), total);
+            let total = report.total.clone().unwrap();
+            let before = self.totals.insert((incarnation, report.group.clone()), total.clone());
             assert!(
                 before.is_none_or(|before| charged(&before) <= charged(&total)),
                 "a total shrank: {report:?}"

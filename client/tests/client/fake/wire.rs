@@ -4,15 +4,12 @@ use tidegate_client::Ru;
 use tidegate_core::exchange::{Ask, Grant, Held};
 use tidegate_core::group::Fallback;
 use tidegate_core::units::Rate;
+use tidegate_core::usage::Total;
 use tidegate_proto::v1;
 
 /// RU of a report.
 pub(crate) fn charged(total: &v1::Consumption) -> Ru {
-    Ru(total.cpu_micro_ru
-        + total.read_micro_ru
-        + total.write_micro_ru
-        + total.network_micro_ru
-        + total.flat_micro_ru)
+    Total::from_words(total.to_words().expect("a client sends none that is out of range")).ru().clamped()
 }
 
 pub(super) fn ask(entry: &v1::RenewEntry) -> Ask {

@@ -69,7 +69,9 @@ impl Stage {
         loop {
             let (rows, _) =
                 self.site.controller()?.service().usage(group, false).map_err(failed("read usage"))?;
-            let total = rows.first().map(|row| (row.total.charged.total().0, row.total.usage.cpu_ns));
+            let total = rows.first().map(|row| {
+                (row.total.ru().clamped().0, u64::try_from(row.total.usage.cpu_ns).unwrap_or(u64::MAX))
+            });
             if total.is_some() && total == last {
                 return Ok(total.unwrap_or_default());
             }

@@ -1,7 +1,7 @@
 //! The verdict on a run.
 
 use tidegate_core::units::{Rate, Ru, Span};
-use tidegate_core::usage::Consumption;
+use tidegate_core::usage::Total;
 
 use super::system::{NODES, System};
 
@@ -46,7 +46,7 @@ fn counted_once(system: &mut System) {
         assert_eq!(row.unwrap_or_default(), *total, "I6: group {}, {client:?}", id.0);
     }
     for id in system.specs.keys().copied() {
-        let sum = system.ledger.charged(id).fold(Consumption::default(), |sum, (_, row)| sum.plus(&row));
+        let sum = system.ledger.charged(id).fold(Total::default(), |sum, (_, row)| sum.plus(&row));
         assert_eq!(system.ledger.total(id), sum, "I6: the total of group {}", id.0);
     }
 }

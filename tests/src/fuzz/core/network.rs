@@ -4,7 +4,7 @@ use tidegate_core::exchange::{Ask, Grant, Held};
 use tidegate_core::group::{ClientId, GroupId};
 use tidegate_core::node::Heard;
 use tidegate_core::units::Rate;
-use tidegate_core::usage::Consumption;
+use tidegate_core::usage::Total;
 
 use super::system::{Proof, System};
 
@@ -14,7 +14,7 @@ const MOST_UNDER_WAY: usize = 48;
 /// A message of or to an honest node.
 #[derive(Clone, Debug)]
 pub(super) enum Message {
-    Ask { node: usize, incarnation: u64, group: GroupId, seq: u64, ask: Ask, total: Consumption },
+    Ask { node: usize, incarnation: u64, group: GroupId, seq: u64, ask: Ask, total: Box<Total> },
     Grant { node: usize, incarnation: u64, epoch: u64, group: GroupId, seq: u64, grant: Grant },
     Lower { node: usize, incarnation: u64, epoch: u64, group: GroupId, rate: Rate },
 }
@@ -34,7 +34,7 @@ impl System {
         let (seq, incarnation) = (node.seq, node.incarnation);
         let Some((now, machine)) = self.machine(index, id) else { return };
         let (ask, total) = (machine.ask(now, seq), *machine.consumption());
-        self.send(Message::Ask { node: index, incarnation, group: id, seq, ask, total });
+        self.send(Message::Ask { node: index, incarnation, group: id, seq, ask, total: Box::new(total) });
     }
 
     pub(super) fn deliver(&mut self, message: Message) {
@@ -64,7 +64,7 @@ impl System {
         group: GroupId,
         seq: u64,
         ask: &Ask,
-        total: &Consumption,
+        total: &Total,
     ) {
         let client = ClientId(node as u64 * 1_000 + incarnation);
         // An older report than one already counted is refused, whole.

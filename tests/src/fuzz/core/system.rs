@@ -7,7 +7,7 @@ use tidegate_core::exchange::Held;
 use tidegate_core::group::{ClientId, GroupId, GroupSpec};
 use tidegate_core::ledger::Ledger;
 use tidegate_core::units::{Rate, Ru, Span, Time};
-use tidegate_core::usage::Consumption;
+use tidegate_core::usage::Total;
 
 use super::definitions::{self, GROUPS};
 use super::liar::Liar;
@@ -51,7 +51,7 @@ pub(super) struct System {
     /// What honest nodes admitted.
     pub(super) bounds: BTreeMap<GroupId, Bound>,
     /// What each incarnation of an honest node that ended has charged, as its journal would report it.
-    pub(super) charged: BTreeMap<(ClientId, GroupId), Consumption>,
+    pub(super) charged: BTreeMap<(ClientId, GroupId), Total>,
     pub(super) overrun: BTreeMap<GroupId, Ru>,
 }
 

@@ -3,8 +3,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use tidegate_controller::service::UsageRow;
-use tidegate_core::units::Ru;
-use tidegate_core::usage::{Consumption, RuParts, Usage};
+use tidegate_core::units::RuTotal;
+use tidegate_core::usage::{Parts, Resources, Total};
 use tidegate_proto::v1;
 
 /// Group, node, incarnation.
@@ -13,19 +13,19 @@ pub(super) type Row = (String, String, u64);
 /// The model.
 #[derive(Default)]
 pub(super) struct Books {
-    counted: BTreeMap<Row, Consumption>,
-    on_disk: BTreeMap<Row, Consumption>,
+    counted: BTreeMap<Row, Total>,
+    on_disk: BTreeMap<Row, Total>,
     /// What was reported of groups that were deleted, and counts for no other of their names.
-    retired: BTreeMap<Row, Consumption>,
+    retired: BTreeMap<Row, Total>,
 }
 
 impl Books {
     /// What an incarnation has reported of a group, and of those before it under its name.
-    pub(super) fn of(&self, row: &Row) -> Consumption {
+    pub(super) fn of(&self, row: &Row) -> Total {
         self.counted.get(row).copied().unwrap_or_else(|| self.before(row))
     }
 
-    fn before(&self, row: &Row) -> Consumption {
+    fn before(&self, row: &Row) -> Total {
         self.retired.get(row).copied().unwrap_or_default()
     }
 
@@ -63,9 +63,9 @@ impl Books {
     /// # Panics
     /// When the controller's answer about usage is another.
     pub(super) fn compare(&self, rows: &[UsageRow]) {
-        let nothing = Consumption::default();
-        let mut told: BTreeMap<Row, Consumption> = BTreeMap::new();
-        let mut totals: BTreeMap<String, Consumption> = BTreeMap::new();
+        let nothing = Total::default();
+        let mut told: BTreeMap<Row, Total> = BTreeMap::new();
+        let mut totals: BTreeMap<String, Total> = BTreeMap::new();
         for row in rows {
             match &row.client {
                 Some((name, number)) => {
@@ -91,12 +91,13 @@ impl Books {
     }
 }
 
-/// A total as the protocol defines it: amounts are 0 to 10^18.
-fn decoded(total: &v1::Consumption) -> Option<Consumption> {
-    let ru = |micro: i64| (Ru::ZERO..=Ru::MAX).contains(&Ru(micro)).then_some(Ru(micro));
+/// A total as the protocol defines it: amounts are not below zero.
+fn decoded(total: &v1::Consumption) -> Option<Total> {
+    assert!(total.exact.is_none(), "none is drawn");
+    let ru = |micro: i64| u128::try_from(micro).ok().map(RuTotal);
     let usage = total.usage.unwrap_or_default();
-    Some(Consumption {
-        charged: RuParts {
+    Some(Total {
+        charged: Parts {
             cpu: ru(total.cpu_micro_ru)?,
             read: ru(total.read_micro_ru)?,
             write: ru(total.write_micro_ru)?,
@@ -104,20 +105,20 @@ fn decoded(total: &v1::Consumption) -> Option<Consumption> {
             flat: ru(total.flat_micro_ru)?,
         },
         shadow: ru(total.shadow_micro_ru)?,
-        operations: total.operations,
-        throttled: total.throttled,
-        waited_us: total.waited_us,
-        usage: Usage {
-            cpu_ns: usage.cpu_ns,
-            read_requests: usage.read_requests,
-            read_batches: usage.read_batches,
-            read_bytes: usage.read_bytes,
-            write_requests: usage.write_requests,
-            write_batches: usage.write_batches,
-            write_bytes: usage.write_bytes,
-            net_in_bytes: usage.net_in_bytes,
-            net_out_bytes: usage.net_out_bytes,
-            cross_zone_bytes: usage.cross_zone_bytes,
+        operations: total.operations.into(),
+        throttled: total.throttled.into(),
+        waited_us: total.waited_us.into(),
+        usage: Resources {
+            cpu_ns: usage.cpu_ns.into(),
+            read_requests: usage.read_requests.into(),
+            read_batches: usage.read_batches.into(),
+            read_bytes: usage.read_bytes.into(),
+            write_requests: usage.write_requests.into(),
+            write_batches: usage.write_batches.into(),
+            write_bytes: usage.write_bytes.into(),
+            net_in_bytes: usage.net_in_bytes.into(),
+            net_out_bytes: usage.net_out_bytes.into(),
+            cross_zone_bytes: usage.cross_zone_bytes.into(),
         },
     })
 }

@@ -139,11 +139,11 @@ fn reports(lab: &Lab, name: &str, incarnation: u64, input: &mut Input<'_>) -> Ve
         };
         let number = if of == 0 { incarnation } else { of };
         let known = lab.books.of(&(group.to_ascii_lowercase(), name.to_owned(), number));
-        let more = i64::from(input.byte()) * 500_000;
+        let more = u128::from(input.byte()) * 500_000;
         let mut total = v1::Consumption {
-            write_micro_ru: known.charged.write.0.saturating_add(more),
-            cpu_micro_ru: known.charged.cpu.0,
-            operations: known.operations.saturating_add(1),
+            write_micro_ru: i64::try_from(known.charged.write.0 + more).unwrap_or(i64::MAX),
+            cpu_micro_ru: known.charged.cpu.clamped().0,
+            operations: u64::try_from(known.operations + 1).unwrap_or(u64::MAX),
             ..v1::Consumption::default()
         };
         match input.below(12) {

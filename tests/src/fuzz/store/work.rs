@@ -44,8 +44,11 @@ pub(super) fn renew(service: &Service, node: &str, incarnation: u64, groups: &[&
     let total = Consumption { charged: RuParts::flat(Ru::whole(3)), operations: 1, ..Consumption::default() };
     let entries =
         groups.iter().map(|group| EntryIn { group: (*group).to_owned(), ask: Ok((ask, Vec::new())) });
-    let reports =
-        groups.iter().map(|group| ReportIn { group: (*group).to_owned(), incarnation: 0, total: Ok(total) });
+    let reports = groups.iter().map(|group| ReportIn {
+        group: (*group).to_owned(),
+        incarnation: 0,
+        total: Ok(total.into()),
+    });
     let renewal =
         RenewIn { seq: 1, entries: entries.collect(), reports: reports.collect(), ..RenewIn::default() };
     let renewed = service.renew(session.client, session.session, renewal);
