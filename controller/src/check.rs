@@ -23,7 +23,7 @@ use crate::runaways::Runaway;
 use crate::service::{Lineage, Service, ServiceConfig};
 use crate::store::records::{
     META_CLEAN, META_COST_ROLES, META_EPOCH, META_LINEAGE, META_NEXT_CLIENT, META_NEXT_GROUP, META_PROOF_KEY,
-    META_REVISION, SavedLeases, StoredBinding, StoredGroup, bad, consumption, group_of, json, number,
+    META_REVISION, NOBODY, SavedLeases, StoredBinding, StoredGroup, bad, consumption, group_of, json, number,
     pair_of, retired_of, tombstone_of, u64_of,
 };
 use crate::store::{RedbStore, Store as _, StoreError, Table};
@@ -206,6 +206,14 @@ impl Seen {
             Table::Runaways => {
                 u64_of(table, key)?;
                 Runaway::load(&json(table, value)?).map_err(|error| bad(table, &error.to_string()))?;
+            }
+            Table::Apart => {
+                let (client, group) = pair_of(table, key)?;
+                consumption(table, value)?;
+                if client != NOBODY.0 {
+                    self.known_client(table, client)?;
+                }
+                checked.leftover += u64::from(!self.groups.contains_key(&group));
             }
             Table::Parts => {
                 let (_, group) = pair_of(table, key)?;

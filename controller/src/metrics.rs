@@ -91,6 +91,8 @@ pub struct Metrics {
     pub recovering: Gauge,
     /// 1 while nodes are not spoken to, since there may be another controller.
     pub silent: Gauge,
+    /// Reports that were counted apart.
+    pub apart: Counter,
     /// Leadership epoch.
     pub epoch: Gauge,
     /// Times a node had seen a controller that the store does not know.
@@ -231,6 +233,11 @@ impl Metrics {
             "runaways_evicted",
             "Records of runaways that made room for others",
             self.runaways_evicted.clone(),
+        );
+        registry.register(
+            "reports_apart",
+            "Reports of more than any process can have used, counted apart",
+            self.apart.clone(),
         );
         registry.register("statements", "Rows of statement statistics", self.statements.clone());
         registry.register(

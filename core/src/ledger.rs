@@ -5,6 +5,9 @@
 //! dirty rows in one transaction; after a crash the rows and totals fall back together and the next reports bring
 //! both forward again.
 //!
+//! What a report claims beyond what any process can have used since the last is counted apart: in the row, so that the
+//! next report begins behind it, and in a sum of its own, not in the group's total.
+//!
 //! Nodes report by the name of a group. One that is created again under the name of a removed one begins, client by
 //! client, where the counting for that one ended, so that nothing is counted for both.
 
@@ -13,6 +16,8 @@ use std::fmt;
 use std::hash::{Hash, Hasher};
 
 use crate::group::{ClientId, GroupId};
+use crate::plausible::Paid;
+use crate::units::Time;
 use crate::usage::Total;
 
 /// Why a report was not counted.
@@ -34,13 +39,25 @@ impl fmt::Display for LedgerError {
 
 impl std::error::Error for LedgerError {}
 
+/// What became of a report.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Reported {
+    /// This was new, and counts.
+    Counted(Total),
+    /// This was new, and is more than any process can have used since the last report.
+    Apart(Total),
+}
+
 /// What a client incarnation charged to a group.
-#[derive(Clone, Debug, Default, Hash)]
+#[derive(Clone, Debug)]
 struct Row {
     /// As it was reported.
     total: Total,
     /// The part of it that was counted for a removed group of the same name.
     before: Option<Box<Total>>,
+    /// The part of it that is counted apart.
+    apart: Option<Box<Total>>,
+    paid: Paid,
     /// In the list of rows to be stored.
     dirty: bool,
 }
@@ -48,9 +65,21 @@ struct Row {
 impl Row {
     /// What counts for the group.
     fn charged(&self) -> Total {
-        let before = self.before.as_deref().copied().unwrap_or_default();
+        let less = self.before.as_deref().copied().unwrap_or_default().plus(&self.apart());
         // Never less than before: reports of less are refused.
-        self.total.minus(&before).unwrap_or_default()
+        self.total.minus(&less).unwrap_or_default()
+    }
+
+    fn apart(&self) -> Total {
+        self.apart.as_deref().copied().unwrap_or_default()
+    }
+}
+
+/// Until when it is paid for says nothing as long as nobody lies.
+impl Hash for Row {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        let Self { total, before, apart, paid: _, dirty } = self;
+        (total, before, apart, dirty).hash(state);
     }
 }
 
@@ -59,6 +88,8 @@ impl Row {
 pub struct Ledger {
     rows: BTreeMap<(GroupId, ClientId), Row>,
     totals: BTreeMap<GroupId, Total>,
+    /// What is counted apart, by group.
+    apart: BTreeMap<GroupId, Total>,
     /// Each once, in the order in which they changed.
     dirty: Vec<(GroupId, ClientId)>,
 }
@@ -66,61 +97,114 @@ pub struct Ledger {
 /// The order of what is to be stored says nothing.
 impl Hash for Ledger {
     fn hash<H: Hasher>(&self, state: &mut H) {
-        let Self { rows, totals, dirty: _ } = self;
-        (rows, totals).hash(state);
+        let Self { rows, totals, apart, dirty: _ } = self;
+        (rows, totals, apart).hash(state);
     }
 }
 
 impl Ledger {
     /// A ledger as it was stored: for each group the sum of rows that were folded away, what was counted for removed
-    /// groups of the same names, and rows.
+    /// groups of the same names, and rows. Rows are taken as they are: what a report may add is counted from `now` on.
     ///
     /// # Errors
     /// [`LedgerError::Backwards`] when a row has less than was counted before.
     pub fn load(
+        now: Time,
         folded: impl Iterator<Item = (GroupId, Total)>,
         before: impl Iterator<Item = (ClientId, GroupId, Total)>,
         rows: impl Iterator<Item = (ClientId, GroupId, Total)>,
     ) -> Result<Self, LedgerError> {
         let mut ledger = Self::default();
         for (group, total) in folded {
-            ledger.add(group, &total);
+            ledger.totals.entry(group).or_default().add(&total);
         }
         for (client, group, total) in before {
-            ledger.begin_at(client, group, total);
+            ledger.begin_at(now, client, group, total);
         }
         for (client, group, total) in rows {
-            ledger.report(client, group, &total)?;
+            let new = ledger.take_up(now, client, group, &total)?;
+            ledger.totals.entry(group).or_default().add(&new);
         }
         ledger.take_dirty();
         Ok(ledger)
     }
 
+    /// So much of what was loaded of `client` is counted apart; of none that has a row when it was folded.
+    ///
+    /// # Errors
+    /// [`LedgerError::Backwards`] when the row has less.
+    pub fn load_apart(
+        &mut self,
+        client: Option<ClientId>,
+        group: GroupId,
+        apart: &Total,
+    ) -> Result<(), LedgerError> {
+        if let Some(client) = client {
+            let row = self.rows.get_mut(&(group, client)).ok_or(LedgerError::Backwards)?;
+            row.charged().minus(apart).ok_or(LedgerError::Backwards)?;
+            row.apart = Some(Box::new(*apart));
+            let total = self.totals.entry(group).or_default();
+            *total = total.minus(apart).ok_or(LedgerError::Backwards)?;
+        }
+        self.apart.entry(group).or_default().add(apart);
+        Ok(())
+    }
+
     /// The first report of `client` to `group` counts from here.
-    pub fn begin_at(&mut self, client: ClientId, group: GroupId, total: Total) {
-        let row = Row { total, before: Some(Box::new(total)), dirty: false };
+    pub fn begin_at(&mut self, now: Time, client: ClientId, group: GroupId, total: Total) {
+        let row =
+            Row { total, before: Some(Box::new(total)), apart: None, paid: Paid::since(now), dirty: false };
         self.rows.entry((group, client)).or_insert(row);
     }
 
-    /// Counts a cumulative report; returns what was new in it.
+    /// Counts a cumulative report.
     ///
     /// # Errors
     /// [`LedgerError::Backwards`] when a counter fell; nothing is counted then.
-    pub fn report(&mut self, client: ClientId, group: GroupId, total: &Total) -> Result<Total, LedgerError> {
-        let row = self.rows.entry((group, client)).or_default();
+    pub fn report(
+        &mut self,
+        now: Time,
+        client: ClientId,
+        group: GroupId,
+        total: &Total,
+    ) -> Result<Reported, LedgerError> {
+        let new = self.take_up(now, client, group, total)?;
+        let Some(row) = self.rows.get_mut(&(group, client)).filter(|_| new != Total::default()) else {
+            return Ok(Reported::Counted(new));
+        };
+        if row.paid.take(now, &new) {
+            self.totals.entry(group).or_default().add(&new);
+            return Ok(Reported::Counted(new));
+        }
+        row.apart = Some(Box::new(row.apart().plus(&new)));
+        self.apart.entry(group).or_default().add(&new);
+        Ok(Reported::Apart(new))
+    }
+
+    /// Brings a row up to `total`; returns what was new in it.
+    fn take_up(
+        &mut self,
+        now: Time,
+        client: ClientId,
+        group: GroupId,
+        total: &Total,
+    ) -> Result<Total, LedgerError> {
+        let fresh = || Row {
+            total: Total::default(),
+            before: None,
+            apart: None,
+            paid: Paid::since(now),
+            dirty: false,
+        };
+        let row = self.rows.entry((group, client)).or_insert_with(fresh);
         let new = total.minus(&row.total).ok_or(LedgerError::Backwards)?;
         if new != Total::default() {
             row.total = *total;
             if !std::mem::replace(&mut row.dirty, true) {
                 self.dirty.push((group, client));
             }
-            self.add(group, &new);
         }
         Ok(new)
-    }
-
-    fn add(&mut self, group: GroupId, new: &Total) {
-        self.totals.entry(group).or_default().add(new);
     }
 
     /// All that was ever charged to a group.
@@ -128,14 +212,35 @@ impl Ledger {
         self.totals.get(&group).copied().unwrap_or_default()
     }
 
+    /// What is counted apart of a group.
+    pub fn apart(&self, group: GroupId) -> Total {
+        self.apart.get(&group).copied().unwrap_or_default()
+    }
+
+    /// Groups of which something is counted apart.
+    pub fn groups_apart(&self) -> impl Iterator<Item = (GroupId, &Total)> {
+        self.apart.iter().map(|(group, apart)| (*group, apart))
+    }
+
+    /// What is counted apart of a client in a group.
+    pub fn apart_of(&self, client: ClientId, group: GroupId) -> Option<&Total> {
+        self.rows.get(&(group, client))?.apart.as_deref()
+    }
+
     fn rows_of(&self, group: GroupId) -> impl Iterator<Item = (ClientId, &Row)> {
         let rows = self.rows.range((group, ClientId(0))..=(group, ClientId(u64::MAX)));
         rows.map(|((_, client), row)| (*client, row))
     }
 
+    /// What each client charged to a group, and what is counted apart of it.
+    pub fn accounts(&self, group: GroupId) -> impl Iterator<Item = (ClientId, Total, Total)> {
+        let accounts = self.rows_of(group).map(|(client, row)| (client, row.charged(), row.apart()));
+        accounts.filter(|(_, charged, apart)| (*charged, *apart) != Default::default())
+    }
+
     /// What each client charged to a group.
     pub fn charged(&self, group: GroupId) -> impl Iterator<Item = (ClientId, Total)> {
-        let charged = self.rows_of(group).map(|(client, row)| (client, row.charged()));
+        let charged = self.accounts(group).map(|(client, charged, _)| (client, charged));
         charged.filter(|(_, charged)| *charged != Total::default())
     }
 
@@ -149,6 +254,17 @@ impl Ledger {
         let mut sums: BTreeMap<GroupId, Total> = BTreeMap::new();
         for ((group, _), row) in self.rows.iter().filter(|((_, client), _)| clients.contains(client)) {
             sums.entry(*group).or_default().add(&row.charged());
+        }
+        sums
+    }
+
+    /// What is counted apart of clients together, by group.
+    pub fn apart_by(&self, clients: &BTreeSet<ClientId>) -> BTreeMap<GroupId, Total> {
+        let mut sums: BTreeMap<GroupId, Total> = BTreeMap::new();
+        for ((group, client), row) in &self.rows {
+            if let Some(apart) = row.apart.as_deref().filter(|_| clients.contains(client)) {
+                sums.entry(*group).or_default().add(apart);
+            }
         }
         sums
     }
@@ -185,6 +301,7 @@ impl Ledger {
         self.rows.retain(|(id, _), _| *id != group);
         self.dirty.retain(|(id, _)| *id != group);
         self.totals.remove(&group);
+        self.apart.remove(&group);
     }
 }
 
@@ -196,6 +313,8 @@ mod tests {
     use crate::units::Ru;
     use crate::usage::{Consumption, RuParts};
 
+    const NOW: Time = Time(1_000_000);
+
     fn charged(ru: i64, operations: u64) -> Total {
         Consumption { charged: RuParts::flat(Ru(ru)), operations, ..Consumption::default() }.into()
     }
@@ -204,11 +323,11 @@ mod tests {
     fn repeated_late_and_skipped_reports_are_counted_once() {
         let (a, b, group) = (ClientId(1), ClientId(2), GroupId(7));
         let mut ledger = Ledger::default();
-        assert_eq!(ledger.report(a, group, &charged(10, 1)), Ok(charged(10, 1)));
-        assert_eq!(ledger.report(a, group, &charged(10, 1)), Ok(Total::default()));
-        assert_eq!(ledger.report(a, group, &charged(35, 4)), Ok(charged(25, 3)));
-        assert_eq!(ledger.report(a, group, &charged(10, 1)), Err(LedgerError::Backwards));
-        assert_eq!(ledger.report(b, group, &charged(5, 1)), Ok(charged(5, 1)));
+        assert_eq!(ledger.report(NOW, a, group, &charged(10, 1)), Ok(Reported::Counted(charged(10, 1))));
+        assert_eq!(ledger.report(NOW, a, group, &charged(10, 1)), Ok(Reported::Counted(Total::default())));
+        assert_eq!(ledger.report(NOW, a, group, &charged(35, 4)), Ok(Reported::Counted(charged(25, 3))));
+        assert_eq!(ledger.report(NOW, a, group, &charged(10, 1)), Err(LedgerError::Backwards));
+        assert_eq!(ledger.report(NOW, b, group, &charged(5, 1)), Ok(Reported::Counted(charged(5, 1))));
         assert_eq!(ledger.total(group), charged(40, 5));
         assert_eq!(ledger.charged(group).count(), 2);
     }
@@ -217,14 +336,17 @@ mod tests {
     fn a_ledger_that_fell_back_to_its_last_commit_is_brought_forward_by_the_next_reports() {
         let (client, group) = (ClientId(1), GroupId(7));
         let mut ledger = Ledger::default();
-        let _ = ledger.report(client, group, &charged(10, 1));
+        let _ = ledger.report(NOW, client, group, &charged(10, 1));
         let stored = ledger.take_dirty();
         assert!(ledger.take_dirty().is_empty());
-        let _ = ledger.report(client, group, &charged(30, 2));
-        let mut after_crash = Ledger::load(empty(), empty(), stored.into_iter()).unwrap();
+        let _ = ledger.report(NOW, client, group, &charged(30, 2));
+        let mut after_crash = Ledger::load(NOW, empty(), empty(), stored.into_iter()).unwrap();
         assert_eq!(after_crash.take_dirty(), []);
         assert_eq!(after_crash.total(group), charged(10, 1));
-        assert_eq!(after_crash.report(client, group, &charged(42, 3)), Ok(charged(32, 2)));
+        assert_eq!(
+            after_crash.report(NOW, client, group, &charged(42, 3)),
+            Ok(Reported::Counted(charged(32, 2)))
+        );
         assert_eq!(after_crash.total(group), charged(42, 3));
     }
 
@@ -232,10 +354,10 @@ mod tests {
     fn a_row_is_stored_once_for_all_its_changes_and_again_when_storing_failed() {
         let (client, group) = (ClientId(1), GroupId(7));
         let mut ledger = Ledger::default();
-        let _ = ledger.report(client, group, &charged(10, 1));
-        let _ = ledger.report(client, group, &charged(20, 2));
+        let _ = ledger.report(NOW, client, group, &charged(10, 1));
+        let _ = ledger.report(NOW, client, group, &charged(20, 2));
         assert_eq!(ledger.take_dirty(), [(client, group, charged(20, 2))]);
-        let _ = ledger.report(client, group, &charged(30, 3));
+        let _ = ledger.report(NOW, client, group, &charged(30, 3));
         ledger.mark_dirty([(client, group), (ClientId(9), group)].into_iter());
         assert_eq!(ledger.take_dirty(), [(client, group, charged(30, 3))]);
         ledger.mark_dirty(once((client, group)));
@@ -247,7 +369,7 @@ mod tests {
     fn forgetting_a_client_keeps_the_total() {
         let (client, group) = (ClientId(1), GroupId(7));
         let mut ledger = Ledger::default();
-        let _ = ledger.report(client, group, &charged(10, 1));
+        let _ = ledger.report(NOW, client, group, &charged(10, 1));
         assert_eq!(ledger.charged_by(&[client].into()), [(group, charged(10, 1))].into());
         ledger.forget(&[client].into());
         assert_eq!((ledger.total(group), ledger.charged(group).count()), (charged(10, 1), 0));
@@ -259,17 +381,17 @@ mod tests {
     fn a_group_that_is_there_again_counts_only_what_is_new() {
         let (a, b, first, second) = (ClientId(1), ClientId(2), GroupId(7), GroupId(8));
         let mut ledger = Ledger::default();
-        let _ = ledger.report(a, first, &charged(10, 1));
+        let _ = ledger.report(NOW, a, first, &charged(10, 1));
         let before: Vec<_> = ledger.reported(first).map(|(client, total)| (client, *total)).collect();
         ledger.forget_group(first);
         for (client, total) in before {
-            ledger.begin_at(client, second, total);
+            ledger.begin_at(NOW, client, second, total);
         }
         assert_eq!((ledger.total(second), ledger.charged(second).count()), (charged(0, 0), 0));
-        assert_eq!(ledger.report(a, second, &charged(10, 1)), Ok(charged(0, 0)));
-        assert_eq!(ledger.report(a, second, &charged(9, 1)), Err(LedgerError::Backwards));
-        assert_eq!(ledger.report(a, second, &charged(14, 3)), Ok(charged(4, 2)));
-        assert_eq!(ledger.report(b, second, &charged(5, 1)), Ok(charged(5, 1)));
+        assert_eq!(ledger.report(NOW, a, second, &charged(10, 1)), Ok(Reported::Counted(charged(0, 0))));
+        assert_eq!(ledger.report(NOW, a, second, &charged(9, 1)), Err(LedgerError::Backwards));
+        assert_eq!(ledger.report(NOW, a, second, &charged(14, 3)), Ok(Reported::Counted(charged(4, 2))));
+        assert_eq!(ledger.report(NOW, b, second, &charged(5, 1)), Ok(Reported::Counted(charged(5, 1))));
         assert_eq!(ledger.total(second), charged(9, 3));
         assert_eq!(ledger.charged(second).collect::<Vec<_>>(), [(a, charged(4, 2)), (b, charged(5, 1))]);
         assert_eq!(ledger.charged_by(&[a].into()), [(second, charged(4, 2))].into());
@@ -277,10 +399,36 @@ mod tests {
         let stored = ledger.take_dirty();
         assert_eq!(stored, [(a, second, charged(14, 3)), (b, second, charged(5, 1))]);
         let before = || once((a, second, charged(10, 1)));
-        let loaded = Ledger::load(empty(), before(), stored.into_iter()).unwrap();
+        let loaded = Ledger::load(NOW, empty(), before(), stored.into_iter()).unwrap();
         assert_eq!(loaded.total(second), charged(9, 3));
         assert_eq!(loaded.charged(second).next(), Some((a, charged(4, 2))));
         let less = once((a, second, charged(9, 1)));
-        assert_eq!(Ledger::load(empty(), before(), less).err(), Some(LedgerError::Backwards));
+        assert_eq!(Ledger::load(NOW, empty(), before(), less).err(), Some(LedgerError::Backwards));
+    }
+
+    #[test]
+    fn what_no_process_can_use_is_counted_apart_and_once() {
+        let (liar, honest, group) = (ClientId(1), ClientId(2), GroupId(7));
+        let (lie, next) = (charged(Ru::MAX.0, 1), charged(Ru::MAX.0 + 9, 4));
+        let mut ledger = Ledger::default();
+        assert_eq!(ledger.report(NOW, liar, group, &lie), Ok(Reported::Apart(lie)));
+        assert_eq!(ledger.report(NOW, liar, group, &lie), Ok(Reported::Counted(Total::default())));
+        assert_eq!(ledger.report(NOW, honest, group, &charged(5, 1)), Ok(Reported::Counted(charged(5, 1))));
+        assert_eq!(ledger.report(NOW, liar, group, &next), Ok(Reported::Counted(charged(9, 3))));
+        let accounts = [(liar, charged(9, 3), lie), (honest, charged(5, 1), Total::default())];
+        assert_eq!(ledger.accounts(group).collect::<Vec<_>>(), accounts);
+        assert_eq!((ledger.total(group), ledger.apart(group)), (charged(14, 4), lie));
+        // A start changes none of it, and folding keeps both sums.
+        let rows = ledger.take_dirty();
+        let mut loaded = Ledger::load(NOW, empty(), empty(), rows.into_iter()).unwrap();
+        assert_eq!(loaded.load_apart(Some(liar), group, ledger.apart_of(liar, group).unwrap()), Ok(()));
+        assert_eq!(loaded.accounts(group).collect::<Vec<_>>(), accounts);
+        assert_eq!((loaded.total(group), loaded.apart(group)), (charged(14, 4), lie));
+        assert_eq!(loaded.load_apart(Some(honest), group, &lie), Err(LedgerError::Backwards));
+        assert_eq!(loaded.apart_by(&[liar, honest].into()), [(group, lie)].into());
+        loaded.forget(&[liar, honest].into());
+        assert_eq!((loaded.total(group), loaded.apart(group)), (charged(14, 4), lie));
+        loaded.forget_group(group);
+        assert_eq!(loaded.groups_apart().count(), 0);
     }
 }

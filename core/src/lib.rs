@@ -31,6 +31,7 @@ mod live;
 pub mod node;
 mod ordered;
 mod parts;
+mod plausible;
 mod pool;
 pub mod ranks;
 mod recall;

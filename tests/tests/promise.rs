@@ -263,7 +263,7 @@ impl System {
             Message::Ask { node, incarnation, group, seq, ask, total } => {
                 let client = ClientId(node as u64 * 1_000 + incarnation);
                 // An older report than one already counted is refused, whole.
-                let _ = self.ledger.report(client, group, &total);
+                let _ = self.ledger.report(self.now, client, group, &total);
                 let proven = self.proofs.get(&(node, incarnation, group)).map(|held| Held {
                     rate: held.rate.min(ask.held.rate),
                     cap: held.cap.min(ask.held.cap),
@@ -361,7 +361,7 @@ impl System {
         }
         for (client, id, total) in std::mem::take(&mut self.unreported) {
             self.ledger
-                .report(client, id, &total)
+                .report(self.now, client, id, &total)
                 .map_err(|refused| TestCaseError::fail(refused.to_string()))?;
         }
         for (id, charged) in &self.charged {

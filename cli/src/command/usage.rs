@@ -46,6 +46,8 @@ struct UsageView {
     incarnation: u64,
     live_ru_per_sec: String,
     total: ConsumptionView,
+    /// Reported, and more than any process can have used; not in the total.
+    apart_ru: String,
 }
 
 #[derive(Serialize)]
@@ -75,6 +77,7 @@ async fn totals(args: UsageArgs, global: &Global) -> Result<(), CliError> {
         incarnation: row.incarnation,
         live_ru_per_sec: row.live_ru_per_sec,
         total: row.total.into(),
+        apart_ru: row.apart_ru,
     };
     let views: Vec<UsageView> = reply.rows.into_iter().map(view).collect();
     global.output.show(&views, || {
@@ -84,6 +87,8 @@ async fn totals(args: UsageArgs, global: &Global) -> Result<(), CliError> {
         }
         headers.extend([">RU/s NOW", ">RU TOTAL", ">CPU RU", ">READ RU", ">WRITE RU", ">NETWORK RU", ">OPS"]);
         headers.extend([">REFUSED", ">WAITED (ms)"]);
+        let apart = views.iter().any(|view| !matches!(view.apart_ru.as_str(), "" | "0"));
+        headers.extend(apart.then_some(">APART RU"));
         let mut table = Table::new(&headers);
         for view in &views {
             let mut cells = vec![view.group.clone()];
@@ -97,6 +102,7 @@ async fn totals(args: UsageArgs, global: &Global) -> Result<(), CliError> {
             }
             cells.push(view.live_ru_per_sec.clone());
             cells.extend(amounts(&view.total));
+            cells.extend(apart.then(|| view.apart_ru.clone()));
             table.row(cells);
         }
         table.text()

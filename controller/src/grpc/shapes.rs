@@ -10,7 +10,7 @@ use crate::bindings::Principal;
 use crate::cost_tables::{CostTables, TableShape, shape};
 use crate::group_text::GroupText;
 use crate::name::GroupName;
-use crate::quantity::{amount_text, rate_text};
+use crate::quantity::{amount_text, rate_text, total_text};
 use crate::service::{ClientRow, GroupReply, GroupRow, LeaseRow, Status, UsageRow};
 
 pub(super) fn group_in(group: v1::Group) -> GroupText {
@@ -100,6 +100,7 @@ pub(super) fn usage_row(row: UsageRow) -> v1::UsageRow {
         incarnation,
         live_ru_per_sec: rate_text(row.live),
         total: Some(consumption(&row.total)),
+        apart_ru: total_text(row.apart.ru()),
     }
 }
 

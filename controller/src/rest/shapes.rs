@@ -126,6 +126,8 @@ pub(super) struct UsageRowShape {
     live_ru_per_sec: String,
     /// Since the group was created.
     total: ConsumptionShape,
+    /// Reported since then, and more than any process can have used in the time; not in `total`.
+    apart_ru: String,
 }
 
 impl From<UsageRow> for UsageRowShape {
@@ -137,6 +139,7 @@ impl From<UsageRow> for UsageRowShape {
             incarnation,
             live_ru_per_sec: rate_text(row.live),
             total: ConsumptionShape::from(&row.total),
+            apart_ru: total_text(row.apart.ru()),
         }
     }
 }

@@ -3,6 +3,7 @@
 //! A plan is a list of edits, which are both stored rows and steps in memory. Revision, counters and the audit entry
 //! join the same transaction. When the store fails nothing is in force and the caller is told.
 
+use std::iter::once;
 use std::ops::ControlFlow;
 use std::sync::{Arc, PoisonError};
 
@@ -20,8 +21,8 @@ use crate::limits::MAX_EVENT_PARTS;
 use crate::name::GroupName;
 use crate::store::records::{
     META_COST_ROLES, META_EPOCH, META_LONGEST_TTL, META_NEXT_CLIENT, META_NEXT_GROUP, META_NEXT_WATCH,
-    META_REVISION, StoredBinding, consumption, consumption_bytes, group_key, group_row, ledger_key, number,
-    put_json, put_number, retired_key, retired_keys, retired_of, u64_key,
+    META_REVISION, NOBODY, StoredBinding, consumption, consumption_bytes, group_key, group_row, ledger_key,
+    number, put_json, put_number, retired_key, retired_keys, retired_of, u64_key,
 };
 use crate::store::{Batch, StoreError, Table, Write};
 use crate::watches::Watch;
@@ -94,7 +95,7 @@ impl Service {
         for (client, group, total) in before {
             // One that was folded meanwhile reports no more.
             if state.clients.get(client).is_some() {
-                state.ledger.begin_at(client, group, total);
+                state.ledger.begin_at(now, client, group, total);
             }
         }
         self.metrics.changes.inc();
@@ -267,6 +268,9 @@ impl State {
     fn retire(&self, id: GroupId, name: &GroupName, batch: &mut Batch) -> Result<(), StoreError> {
         let reported = || self.ledger.reported(id);
         batch.extend(reported().map(|(client, _)| Write::Delete(Table::Ledger, ledger_key(client, id))));
+        // What was folded of it is under no client.
+        let apart = once(NOBODY).chain(reported().map(|(client, _)| client));
+        batch.extend(apart.map(|client| Write::Delete(Table::Apart, ledger_key(client, id))));
         batch.extend(reported().map(|(client, total)| {
             Write::Put(Table::Retired, retired_key(name, client), consumption_bytes(total))
         }));

@@ -28,6 +28,8 @@ use crate::watches::Watch;
 #[derive(Default)]
 struct Taken {
     rows: Vec<(ClientId, GroupId, Total)>,
+    /// What is counted apart of rows.
+    apart: Vec<(ClientId, GroupId, Total)>,
     history: BTreeMap<Bucket, Total>,
     seqs: BTreeMap<ClientId, (u64, u64)>,
     clients: Vec<(ClientId, StoredClient)>,
@@ -158,6 +160,9 @@ impl Taken {
         for (client, group, total) in &self.rows {
             batch.push(Write::Put(Table::Ledger, ledger_key(*client, *group), consumption_bytes(total)));
         }
+        for (client, group, apart) in &self.apart {
+            batch.push(Write::Put(Table::Apart, ledger_key(*client, *group), consumption_bytes(apart)));
+        }
         for (bucket, amount) in &self.history {
             let key = pair_key(bucket.start_unix_s, bucket.group);
             batch.push(Write::Put(bucket.resolution.table(), key, consumption_bytes(amount)));
@@ -205,7 +210,11 @@ impl State {
         // In the order of the keys, so that neighbours go to the same page.
         let mut rows = self.ledger.take_dirty();
         rows.sort_unstable_by_key(|(client, group, _)| (*client, *group));
+        let apart = rows.iter().filter_map(|(client, group, _)| {
+            Some((*client, *group, *self.ledger.apart_of(*client, *group)?))
+        });
         Taken {
+            apart: apart.collect(),
             clients,
             rows,
             history: self.history.take_dirty(),

@@ -4,12 +4,13 @@
 //! The tombstone goes into memory first, so that nothing more is counted for a folded incarnation; what was counted is
 //! flushed; then rows, totals and tombstone change in one transaction. A failed transaction is tried again.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ops::ControlFlow;
 use std::sync::PoisonError;
 
 use tidegate_core::group::{ClientId, GroupId};
 use tidegate_core::units::{Span, Time};
+use tidegate_core::usage::Total;
 
 use super::change::{Edit, Plan};
 use super::load::each;
@@ -21,8 +22,8 @@ use crate::error::{AdminError, InField};
 use crate::limits::MAX_FOLDED_AHEAD;
 use crate::name::client_id;
 use crate::store::records::{
-    consumption, consumption_bytes, group_key, ledger_key, pair_key, pair_of, put_tombstone, retired_of,
-    u64_key,
+    NOBODY, consumption, consumption_bytes, group_key, ledger_key, pair_key, pair_of, put_tombstone,
+    retired_of, u64_key,
 };
 use crate::store::{Batch, StoreError, Table, Write};
 
@@ -102,9 +103,27 @@ impl Service {
         Ok(())
     }
 
+    /// Writes that add sums to rows of groups.
+    fn add_to(
+        &self,
+        table: Table,
+        key: impl Fn(GroupId) -> Vec<u8>,
+        sums: BTreeMap<GroupId, Total>,
+        batch: &mut Batch,
+    ) -> Result<(), StoreError> {
+        let keys: Vec<_> = sums.keys().map(|group| key(*group)).collect();
+        let before = self.store.get(table, &keys)?;
+        for ((group, sum), before) in sums.into_iter().zip(before) {
+            let before = before.map(|bytes| consumption(table, &bytes)).transpose()?;
+            let after = before.unwrap_or_default().plus(&sum);
+            batch.push(Write::Put(table, key(group), consumption_bytes(&after)));
+        }
+        Ok(())
+    }
+
     /// The transaction that folds.
     fn folded(&self, folding: &Folding) -> Result<Batch, StoreError> {
-        let mut batch = Batch::new();
+        let (mut batch, mut apart) = (Batch::new(), Batch::new());
         for client in &folding.clients {
             let mut visit = |key: &[u8], _: &[u8]| {
                 let (holder, group) = pair_of(Table::Ledger, key)?;
@@ -112,6 +131,7 @@ impl Service {
                     return Ok(ControlFlow::Break(()));
                 }
                 batch.push(Write::Delete(Table::Ledger, ledger_key(*client, group)));
+                apart.push(Write::Delete(Table::Apart, ledger_key(*client, group)));
                 Ok(ControlFlow::Continue(()))
             };
             self.store.scan(Table::Ledger, &pair_key(client.0, GroupId::ROOT), &mut visit)?;
@@ -125,14 +145,13 @@ impl Service {
             Ok(())
         })?;
         // Everything they reported is stored: what is in memory is what is on disk.
-        let sums = self.lock().ledger.charged_by(&folding.clients);
-        let keys: Vec<_> = sums.keys().map(|group| group_key(*group)).collect();
-        let before = self.store.get(Table::Folded, &keys)?;
-        for ((group, sum), before) in sums.into_iter().zip(before) {
-            let before = before.map(|bytes| consumption(Table::Folded, &bytes)).transpose()?;
-            let after = before.unwrap_or_default().plus(&sum);
-            batch.push(Write::Put(Table::Folded, group_key(group), consumption_bytes(&after)));
-        }
+        let (sums, sums_apart) = {
+            let ledger = &self.lock().ledger;
+            (ledger.charged_by(&folding.clients), ledger.apart_by(&folding.clients))
+        };
+        self.add_to(Table::Folded, group_key, sums, &mut batch)?;
+        batch.append(&mut apart);
+        self.add_to(Table::Apart, |group| ledger_key(NOBODY, group), sums_apart, &mut batch)?;
         // In their order, the highest below which all were folded comes last.
         batch.extend(folding.tombstones.iter().map(|(name, tombstone)| put_tombstone(name, *tombstone)));
         Ok(batch)

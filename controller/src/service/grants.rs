@@ -5,6 +5,7 @@
 
 use tidegate_core::exchange::{Ask, Grant, Held};
 use tidegate_core::group::{ClientId, GroupId};
+use tidegate_core::ledger::Reported;
 use tidegate_core::units::{Ru, Span, Time};
 use tidegate_core::usage::Total;
 
@@ -115,6 +116,10 @@ struct Caller {
     incarnation: u64,
     seq: u64,
 }
+
+/// A claim that is counted apart is logged once in this time: a node sends thousands of reports a second. The metric
+/// counts all of them.
+const SAID_EVERY: Span = Span::secs(10);
 
 /// Why a report was not counted.
 struct Uncounted {
@@ -257,10 +262,17 @@ impl Service {
                 known.map_err(|error| Uncounted::forever("folded", error.to_string()))?
             }
         };
-        match state.ledger.report(client, id, total) {
+        match state.ledger.report(now, client, id, total) {
             Err(error) => return Err(Uncounted::for_now("backwards", error.to_string())),
-            Ok(delta) if delta == Total::default() => {}
-            Ok(delta) => {
+            Ok(Reported::Counted(delta)) if delta == Total::default() => {}
+            Ok(Reported::Apart(claim)) => {
+                state.charged.insert(id);
+                if client != caller.client {
+                    state.unstored.entry(client).or_default();
+                }
+                self.set_apart(state, caller, &report.group, &claim, now);
+            }
+            Ok(Reported::Counted(delta)) => {
                 state.history.add(id, unix_us / 1_000_000, &delta);
                 let live = state.live.entry(id).or_insert_with(|| {
                     state.charged.insert(id);
@@ -277,6 +289,19 @@ impl Service {
             }
         }
         Ok(())
+    }
+
+    /// A node claims what no process can have used: counted, and said at most every [`SAID_EVERY`].
+    fn set_apart(&self, state: &mut State, caller: &Caller, group: &str, claim: &Total, now: Time) {
+        self.metrics.apart.inc();
+        if state.said_apart.is_none_or(|said| now.since(said) >= SAID_EVERY) {
+            state.said_apart = Some(now);
+            let (client, incarnation) = (caller.name.as_str(), caller.incarnation);
+            tracing::warn!(
+                client, incarnation, %group, claim = %claim.ru(),
+                "a report is more than any process can have used: counted apart; see `tidegate usage --per-client`"
+            );
+        }
     }
 
     /// Answers one entry; `None` when it is stale.

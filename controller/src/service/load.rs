@@ -40,9 +40,9 @@ use crate::runaways::{Runaway, Runaways};
 use crate::statements::Statements;
 use crate::store::records::{
     META_CLEAN, META_COST_ROLES, META_EPOCH, META_FENCE, META_LINEAGE, META_LONGEST_TTL, META_NEXT_CLIENT,
-    META_NEXT_GROUP, META_NEXT_WATCH, META_PROOF_KEY, META_REVISION, SavedLeases, StoredBinding, StoredGroup,
-    bad, consumption, group_of, group_row, json, number, pair_key, pair_of, put_json, put_number, retired_of,
-    tombstone_of, u64_of,
+    META_NEXT_GROUP, META_NEXT_WATCH, META_PROOF_KEY, META_REVISION, NOBODY, SavedLeases, StoredBinding,
+    StoredGroup, bad, consumption, group_of, group_row, json, number, pair_key, pair_of, put_json,
+    put_number, retired_of, tombstone_of, u64_of,
 };
 use crate::store::{Batch, Store, StoreError, Table, Write};
 use crate::watches::{Watch, Watches};
@@ -116,12 +116,13 @@ impl Service {
             span => now.after(config.engine.longest_use(span)),
         };
         store.commit(&first_batch)?;
-        let (ledger, charged) = load_ledger(&*store, &catalog)?;
+        let (ledger, charged) = load_ledger(now, &*store, &catalog)?;
         let state = State {
             active: engine_groups(&catalog, &engine),
             engine,
             ledger,
             charged,
+            said_apart: None,
             bindings: Arc::new(load_bindings(&*store, &catalog)?),
             watches: load_watches(&*store, &meta, &catalog)?,
             runaways: load_runaways(&*store)?,
@@ -320,7 +321,11 @@ fn engine_groups(catalog: &Catalog, engine: &Engine) -> BTreeSet<GroupId> {
 }
 
 /// The ledger, and the groups in it.
-fn load_ledger(store: &dyn Store, catalog: &Catalog) -> Result<(Ledger, BTreeSet<GroupId>), StoreError> {
+fn load_ledger(
+    now: Time,
+    store: &dyn Store,
+    catalog: &Catalog,
+) -> Result<(Ledger, BTreeSet<GroupId>), StoreError> {
     let mut rows: Vec<(ClientId, GroupId, Total)> = Vec::new();
     each(store, Table::Ledger, |key, value| {
         let ((client, group), total) = (pair_of(Table::Ledger, key)?, consumption(Table::Ledger, value)?);
@@ -346,9 +351,18 @@ fn load_ledger(store: &dyn Store, catalog: &Catalog) -> Result<(Ledger, BTreeSet
     })?;
     let charged =
         rows.iter().map(|(_, group, _)| *group).chain(folded.iter().map(|(group, _)| *group)).collect();
-    let ledger = Ledger::load(folded.into_iter(), before.into_iter(), rows.into_iter());
-    let ledger =
+    let ledger = Ledger::load(now, folded.into_iter(), before.into_iter(), rows.into_iter());
+    let mut ledger =
         ledger.map_err(|_| bad(Table::Ledger, "a row has less than was counted before its group"))?;
+    each(store, Table::Apart, |key, value| {
+        let ((client, group), apart) = (pair_of(Table::Apart, key)?, consumption(Table::Apart, value)?);
+        let client = Some(ClientId(client)).filter(|client| *client != NOBODY);
+        if catalog.get(group).is_none() {
+            return Ok(());
+        }
+        let loaded = ledger.load_apart(client, group, &apart);
+        loaded.map_err(|_| bad(Table::Apart, "a row has more than was reported"))
+    })?;
     Ok((ledger, charged))
 }
 

@@ -34,7 +34,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tidegate_core::engine::{Engine, EngineConfig};
 use tidegate_core::group::{ClientId, GroupId};
 use tidegate_core::ledger::Ledger;
-use tidegate_core::units::{Rate, Span};
+use tidegate_core::units::{Rate, Span, Time};
 use tokio::sync::{broadcast, watch as flag};
 
 use crate::audit::Audit;
@@ -114,6 +114,8 @@ struct State {
     history: History,
     /// Groups that have, or lately had, leases: reading never walks the idle ones.
     active: BTreeSet<GroupId>,
+    /// When a claim that is counted apart was logged last.
+    said_apart: Option<Time>,
     /// Groups that were ever charged.
     charged: BTreeSet<GroupId>,
     /// Of groups that were charged lately.

@@ -24,6 +24,8 @@ use crate::store::records::{consumption, json, pair_key, u64_key};
 
 /// Entries of the audit log in an answer that names no limit.
 const AUDIT_PAGE: u32 = 100;
+/// Groups with claims counted apart that the status names. One liar may name all groups; with none nobody looks.
+const MOST_WARNED: usize = 20;
 
 /// Consumption of a group, or of one node in it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -36,6 +38,8 @@ pub struct UsageRow {
     pub live: Rate,
     /// Since the group was created.
     pub total: Total,
+    /// Reported since then, and more than any process can have used: not in `total`.
+    pub apart: Total,
 }
 
 /// A node.
@@ -136,17 +140,23 @@ impl Service {
             if rows.len() > MAX_ROWS {
                 break;
             }
-            let total = state.ledger.total(id);
-            if one.is_none() && total == Total::default() {
+            let (total, apart) = (state.ledger.total(id), state.ledger.apart(id));
+            if one.is_none() && (total, apart) == Default::default() {
                 continue;
             }
             let live = state.live.get(&id).map_or(Rate::ZERO, |(live, _)| live.rate(now));
-            rows.push(UsageRow { group: name.clone(), client: None, live, total });
+            rows.push(UsageRow { group: name.clone(), client: None, live, total, apart });
             if per_client {
-                let by_client = state.ledger.charged(id).filter_map(|(client, total)| {
+                let by_client = state.ledger.accounts(id).filter_map(|(client, total, apart)| {
                     let live =
                         state.live_clients.get(&(id, client)).map_or(Rate::ZERO, |live| live.rate(now));
-                    Some(UsageRow { group: name.clone(), client: Some(state.identity(client)?), live, total })
+                    Some(UsageRow {
+                        group: name.clone(),
+                        client: Some(state.identity(client)?),
+                        live,
+                        total,
+                        apart,
+                    })
                 });
                 rows.extend(by_client);
             }
@@ -267,6 +277,15 @@ impl Service {
             )
         }));
         warnings.extend(state.fence.silence(self.clock.now()).map(|silence| format!("no grants: {silence}")));
+        let apart =
+            state.ledger.groups_apart().filter_map(|(id, apart)| Some((state.catalog.name(id)?, apart)));
+        warnings.extend(apart.take(MOST_WARNED).map(|(group, apart)| {
+            format!(
+                "group {group}: {} were reported beyond what any process can have used, and are counted apart; see \
+                 `tidegate usage --group {group} --per-client` for the node that claims them",
+                apart.ru()
+            )
+        }));
         let failures = self.metrics.commit_failures.get();
         if failures > 0 {
             warnings.push(format!(

@@ -52,11 +52,13 @@ pub enum Table {
     Runaways,
     /// (client, group) to the part of the group's fallback that the client may be using.
     Parts,
+    /// (client, group) to what was reported and can not have been used; of folded clients together under no client.
+    Apart,
 }
 
 impl Table {
     /// All of them.
-    pub const ALL: [Self; 15] = [
+    pub const ALL: [Self; 16] = [
         Self::Meta,
         Self::Groups,
         Self::Bindings,
@@ -72,6 +74,7 @@ impl Table {
         Self::Watches,
         Self::Runaways,
         Self::Parts,
+        Self::Apart,
     ];
 
     /// Its name in the file and in messages.
@@ -92,6 +95,7 @@ impl Table {
             Self::Watches => "watches",
             Self::Runaways => "runaways",
             Self::Parts => "parts",
+            Self::Apart => "apart",
         }
     }
 

@@ -274,6 +274,9 @@ pub fn pair_of(table: Table, key: &[u8]) -> Result<(u64, GroupId), StoreError> {
     Ok((u64_of(table, number)?, group_of(table, group)?))
 }
 
+/// No client has this number: what is left of folded ones is kept under it.
+pub const NOBODY: ClientId = ClientId(0);
+
 /// Key of a row of the ledger.
 pub fn ledger_key(client: ClientId, group: GroupId) -> Vec<u8> {
     pair_key(client.0, group)

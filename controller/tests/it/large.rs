@@ -87,3 +87,83 @@ async fn a_total_out_of_range_is_refused_by_name_and_not_confirmed() {
     let granted = node.renew(Vec::new(), vec![wrong]).await.unwrap();
     assert!(granted.refused[0].message.starts_with("flat_micro_ru: -1"), "{granted:?}");
 }
+
+/// RU of a group that are counted apart, of all nodes and node by node.
+async fn apart(lab: &Lab, group: &str) -> Vec<(String, String)> {
+    let request = v1::UsageRequest { group: group.to_owned(), per_client: true };
+    let rows = lab.admin().await.usage(request).await.unwrap().into_inner().rows;
+    rows.into_iter().map(|row| (row.client, row.apart_ru)).collect()
+}
+
+#[tokio::test]
+async fn a_claim_that_no_process_can_have_used_is_counted_apart_for_good() {
+    let lab = Lab::start().await;
+    lab.group("web", "1000").await;
+    let mut liar = Node::connect(&lab, "liar", 5).await.unwrap();
+    let mut honest = Node::connect(&lab, "honest", 5).await.unwrap();
+    let words = |micro: u128| std::array::from_fn(|at| if at == 2 { micro } else { 0 });
+    let lie = 1_000_000_000_000_000_000;
+    honest.report(vec![report("web", 0, &words(5))]).await;
+    // It is on disk and told so: the liar need not repeat it. What follows it counts.
+    liar.report(vec![report("web", 0, &words(lie))]).await;
+    liar.report(vec![report("web", 0, &words(lie)), report("web", 0, &words(lie + 7))]).await;
+    let rows = |sum: &str, honest: &str, liar: &str| {
+        let row = |client: &str, apart: &str| (client.to_owned(), apart.to_owned());
+        vec![row("", sum), row("honest", honest), row("liar", liar)]
+    };
+    let mut lab = lab;
+    for _ in 0..2 {
+        assert_eq!(words_of(&lab).await, words(12));
+        let mut shown = apart(&lab, "web").await;
+        shown.sort();
+        assert_eq!(shown, rows("1000000000000", "0", "1000000000000"));
+        let (_, status) = lab.http("GET", "/v1/status", None).await;
+        let warned = status["warnings"].to_string();
+        assert!(warned.contains("group web: 1000000000000 RU were reported beyond"), "{status}");
+        lab = lab.crash().await;
+    }
+    let (_, usage) = lab.http("GET", "/v1/usage?group=web", None).await;
+    assert_eq!(usage["rows"][0]["apart_ru"], "1000000000000", "{usage}");
+    lab.delete("web").await;
+    lab.group("web", "1000").await;
+    let lab = lab.crash().await;
+    assert_eq!(apart(&lab, "web").await, [(String::new(), "0".to_owned())], "of another group of the name");
+}
+
+async fn words_of(lab: &Lab) -> [u128; Total::WORDS] {
+    words(lab, "web").await
+}
+
+#[tokio::test]
+async fn what_is_counted_apart_outlasts_folding_and_is_noticed() {
+    let lab = Lab::start().await;
+    let mut liar = Node::connect(&lab, "liar", 5).await.unwrap();
+    let mut lie = [3; Total::WORDS];
+    lie[0] = 1 << 90;
+    liar.report(vec![report("default", 0, &lie)]).await;
+    let (_, page) = lab.http_text("GET", "/metrics", "text/plain", b"").await;
+    assert!(page.contains("tidegate_reports_apart_total 1\n"), "{page}");
+    drop(liar);
+    lab.running.shutdown().await.unwrap();
+    {
+        let store = RedbStore::open(&store_path(&lab.folder)).unwrap();
+        let mut client = None;
+        let mut find = |key: &[u8], _: &[u8]| {
+            client = Some(key.to_vec());
+            Ok(std::ops::ControlFlow::Continue(()))
+        };
+        store.scan(Table::Clients, &[], &mut find).unwrap();
+        let silent = serde_json::json!({"name": "liar", "incarnation": 5, "heard_unix_ms": 1});
+        store.commit(&[put_json(Table::Clients, client.unwrap(), &silent).unwrap()]).unwrap();
+    }
+    let lab = Lab::at(lab.folder).await;
+    lab.running.service().tidy().unwrap();
+    assert!(lab.running.service().clients().0.is_empty(), "folded");
+    let lab = lab.crash().await;
+    let whole = [(
+        String::new(),
+        format!("{}.{:06}", ((1_u128 << 90) + 12) / 1_000_000, ((1_u128 << 90) + 12) % 1_000_000),
+    )];
+    assert_eq!(apart(&lab, "default").await, whole);
+    assert_eq!(words(&lab, "default").await, [0; Total::WORDS]);
+}

@@ -2,7 +2,7 @@
 
 use tidegate_core::group::GroupId;
 use tidegate_core::node::{LeaseState, NodeState};
-use tidegate_core::units::{Rate, Ru, RuTotal};
+use tidegate_core::units::{Rate, Ru, RuTotal, Time};
 
 use super::Model;
 use super::setting::NODES;
@@ -111,7 +111,7 @@ impl Model {
         for (when, ledger) in [("", state.books.ledger.clone()), ("after a crash, ", state.books.loaded())] {
             let mut ledger = ledger;
             for (client, group, total) in &reports {
-                if let Err(refused) = ledger.report(*client, *group, total) {
+                if let Err(refused) = ledger.report(Time(0), *client, *group, total) {
                     return Err(format!("I6: {when}the last report of {client:?} is refused: {refused}"));
                 }
             }

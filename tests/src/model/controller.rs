@@ -3,8 +3,9 @@
 use tidegate_core::engine::Engine;
 use tidegate_core::exchange::{Ask, Grant, Held};
 use tidegate_core::group::ClientId;
-use tidegate_core::ledger::Ledger;
+use tidegate_core::ledger::{Ledger, Reported};
 use tidegate_core::units::{MICRO, Span, Time};
+use tidegate_core::usage::Total;
 
 use super::Model;
 use super::state::{Books, Claim, Controller, Down, Order, State, Up, client, node_of};
@@ -19,7 +20,7 @@ impl Books {
     pub(super) fn loaded(&self) -> Ledger {
         let rows = self.stored.iter().map(|((client, group), total)| (*client, *group, *total));
         // No group was there before, so that no row is refused; were one, the books would not balance.
-        Ledger::load(std::iter::empty(), std::iter::empty(), rows).unwrap_or_default()
+        Ledger::load(Time(0), std::iter::empty(), std::iter::empty(), rows).unwrap_or_default()
     }
 
     fn commit(&mut self) {
@@ -67,11 +68,11 @@ impl Model {
             .books
             .ledger
             .clone()
-            .report(up.client, group, &up.total)
-            .is_ok_and(|new| new != Default::default())
+            .report(Time(0), up.client, group, &up.total)
+            .is_ok_and(|new| new != Reported::Counted(Total::default()))
         {
             // A late report is lower than one before and changes nothing.
-            state.books.change(|books| books.ledger.report(up.client, group, &up.total)).ok();
+            state.books.change(|books| books.ledger.report(Time(0), up.client, group, &up.total)).ok();
         }
         let Some((seq, ask, proof)) = up.renewal else {
             return self.steer(state, |controller| controller.engine.release(now, up.client));

@@ -121,7 +121,10 @@ fn goodbye(system: &mut System, index: usize) {
         let (client, clock) = (node.client(), node.clock(now));
         for (id, machine) in &mut node.groups {
             machine.release(clock);
-            system.ledger.report(client, *id, machine.consumption()).expect("reports of a node grow");
+            system
+                .ledger
+                .report(system.now, client, *id, machine.consumption())
+                .expect("reports of a node grow");
         }
         system.engine.release(now, client);
     }

@@ -38,7 +38,10 @@ fn counted_once(system: &mut System) {
     for ((client, id), total) in &charged {
         let known = system.ledger.charged(*id).find(|(holder, _)| holder == client).map(|(_, row)| row);
         if known != Some(*total) {
-            system.ledger.report(*client, *id, total).expect("the last report of a node is its highest");
+            system
+                .ledger
+                .report(system.now, *client, *id, total)
+                .expect("the last report of a node is its highest");
         }
     }
     for ((client, id), total) in &charged {

@@ -67,7 +67,7 @@ impl System {
             waited_us: input.number(),
             usage: Usage { cpu_ns: input.number(), net_out_bytes: input.number(), ..Usage::default() },
         };
-        let _ = self.ledger.report(liar.client, id, &total.into());
+        let _ = self.ledger.report(self.now, liar.client, id, &total.into());
     }
 
     /// It says goodbye, and perhaps goes on.

@@ -68,7 +68,7 @@ impl System {
     ) {
         let client = ClientId(node as u64 * 1_000 + incarnation);
         // An older report than one already counted is refused, whole.
-        let _ = self.ledger.report(client, group, total);
+        let _ = self.ledger.report(self.now, client, group, total);
         let proof = self.nodes.get(node).filter(|node| node.incarnation == incarnation);
         let proof = proof.and_then(|node| node.proofs.get(&group)).copied();
         let proven = proof.and_then(|proof| self.believe(&proof, ask.held));

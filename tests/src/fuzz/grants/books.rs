@@ -69,9 +69,9 @@ impl Books {
         for row in rows {
             match &row.client {
                 Some((name, number)) => {
-                    told.insert((row.group.to_string(), name.clone(), *number), row.total);
+                    told.insert((row.group.to_string(), name.clone(), *number), row.total.plus(&row.apart));
                 }
-                None => drop(totals.insert(row.group.to_string(), row.total)),
+                None => drop(totals.insert(row.group.to_string(), row.total.plus(&row.apart))),
             }
         }
         told.retain(|_, total| *total != nothing);

@@ -17,7 +17,7 @@ use super::work;
 use crate::fuzz::memory::{MemoryStore, Rows};
 
 /// All tables.
-pub(super) const TABLES: [Table; 15] = [
+pub(super) const TABLES: [Table; 16] = [
     Table::Meta,
     Table::Groups,
     Table::Bindings,
@@ -33,6 +33,7 @@ pub(super) const TABLES: [Table; 15] = [
     Table::Watches,
     Table::Runaways,
     Table::Parts,
+    Table::Apart,
 ];
 
 /// Loads a store as the controller does.
