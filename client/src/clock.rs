@@ -28,6 +28,12 @@ impl Clock {
         self.coarse.tick(self)
     }
 
+    /// This clock and one that no time server slews, read at the same moment; `None` where there is none, or the process
+    /// is held up between the readings.
+    pub(crate) fn beside_raw(&self) -> Option<(Time, Time)> {
+        raw::beside(|| self.now())
+    }
+
     /// How late [`Clock::tick`] is at most while every processor runs.
     pub(crate) fn lag(&self) -> Span {
         self.coarse.lag()
@@ -84,6 +90,37 @@ impl Clock {
             Some(instant) => tokio::time::sleep_until(instant).await,
             None => std::future::pending().await,
         }
+    }
+}
+
+/// The clock of the machine that nobody adjusts.
+#[cfg(all(target_os = "linux", not(any(test, feature = "test-util"))))]
+mod raw {
+    use rustix::time::{ClockId, clock_gettime};
+    use tidegate_core::slew::READING;
+    use tidegate_core::units::Time;
+
+    /// Each try takes a tenth of a microsecond: one that fails was interrupted.
+    const TRIES: usize = 3;
+
+    #[expect(clippy::cast_sign_loss, reason = "the raw clock starts at zero")]
+    pub(super) fn beside(now: impl Fn() -> Time) -> Option<(Time, Time)> {
+        (0..TRIES).find_map(|_| {
+            let (used, raw) = (now(), clock_gettime(ClockId::MonotonicRaw));
+            let raw =
+                (raw.tv_sec as u64).saturating_mul(1_000_000).saturating_add(raw.tv_nsec as u64 / 1_000);
+            (now().since(used) < READING).then_some((used, Time(raw)))
+        })
+    }
+}
+
+/// Where there is none, or tests move time.
+#[cfg(not(all(target_os = "linux", not(any(test, feature = "test-util")))))]
+mod raw {
+    use tidegate_core::units::Time;
+
+    pub(super) fn beside(_: impl Fn() -> Time) -> Option<(Time, Time)> {
+        None
     }
 }
 

@@ -5,7 +5,8 @@ use std::sync::{Arc, PoisonError};
 
 use tidegate_core::node::{NodeConfig, RoundTrip};
 
-use tidegate_core::units::Span;
+use tidegate_core::slew::Slew;
+use tidegate_core::units::{Span, Time};
 
 use crate::clock::Clock;
 use crate::journal::Journal;
@@ -31,6 +32,8 @@ pub(crate) struct Shared {
     pub(crate) settled: Notify,
     /// How long answers of the controller take.
     round_trip: Mutex<RoundTrip>,
+    /// How far the clock runs off the machine's raw one.
+    slew: Mutex<Slew>,
 }
 
 impl Shared {
@@ -47,6 +50,7 @@ impl Shared {
             closing: AtomicBool::new(false),
             settled: Notify::new(),
             round_trip: Mutex::default(),
+            slew: Mutex::default(),
         })
     }
 
@@ -58,6 +62,33 @@ impl Shared {
     /// An answer took so long.
     pub(crate) fn answered_within(&self, span: Span) {
         self.round_trip.lock().unwrap_or_else(PoisonError::into_inner).measured(span);
+    }
+
+    /// How far the clock runs off, in ppm, where that is more than leases allow for.
+    pub(crate) fn slewed_by(&self) -> Option<u32> {
+        self.slew.lock().unwrap_or_else(PoisonError::into_inner).beyond(self.config.drift_ppm)
+    }
+
+    /// Compares the clock with the raw one, both as they are read now. When that tells more than leases in hand were
+    /// counted with, all groups ask for new ones.
+    pub(crate) fn compare_clocks(&self, (used, raw): (Time, Time)) {
+        let before = self.slewed_by();
+        self.slew.lock().unwrap_or_else(PoisonError::into_inner).look(used, raw);
+        let after = self.slewed_by();
+        match (before, after) {
+            (_, Some(ppm)) if after > before => {
+                let allowed = self.config.drift_ppm;
+                tracing::warn!(
+                    ppm,
+                    allowed,
+                    "this machine's clock is slewed by more than leases allow for: they are cut by as much; limit it, \
+                     for chrony with maxslewrate"
+                );
+                self.roll.awake().iter().for_each(|cell| cell.renew_now());
+            }
+            (Some(_), None) => tracing::info!("this machine's clock is slewed no more"),
+            _ => {}
+        }
     }
 
     pub(crate) fn is_closing(&self) -> bool {
@@ -147,5 +178,43 @@ impl Counter {
 
     pub(crate) fn get(&self) -> u64 {
         self.0.load(Ordering::Relaxed)
+    }
+}
+
+#[cfg(all(test, not(shuttle)))]
+mod tests {
+    use tidegate_core::exchange::{Grant, LeaseTerms};
+    use tidegate_core::units::{Rate, Ru};
+
+    use super::*;
+    use crate::names::GroupName;
+
+    #[tokio::test(start_paused = true)]
+    async fn a_slewed_clock_has_leases_asked_for_again_and_cut() {
+        let config = NodeConfig { drift_ppm: 1_000, ..NodeConfig::default() };
+        let shared = Shared::new(config, None);
+        let cell = crate::cell::GroupCell::new(0, GroupName::new("g").unwrap(), Arc::clone(&shared), None);
+        let terms = LeaseTerms {
+            rate: Rate::whole(10),
+            cap: Ru::whole(10),
+            ttl: Span::secs(10),
+            renew_after: Span::secs(5),
+            ..LeaseTerms::default()
+        };
+        let granted = |seq| {
+            assert!(cell.ask(seq).is_some(), "nothing is due");
+            cell.grant(seq, &Grant::Leased(terms), Vec::new());
+            cell.node_state().expires_in.unwrap()
+        };
+        let true_clock = granted(1);
+        assert_eq!(true_clock, Span::secs(10));
+        shared.compare_clocks((Time(0), Time(0)));
+        shared.compare_clocks((Time(1_000_500), Time(1_000_000)));
+        assert_eq!(shared.slewed_by(), None, "500 ppm are allowed");
+        // Slow by a twelfth: a lease of ten seconds would be used for almost eleven.
+        shared.compare_clocks((Time(1_917_167), Time(2_000_000)));
+        assert!(shared.slewed_by().is_some_and(|ppm| (83_333..84_000).contains(&ppm)));
+        let cut = granted(2);
+        assert!((Span::millis(9_160)..=Span::millis(9_167)).contains(&cut), "{cut}");
     }
 }

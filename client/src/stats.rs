@@ -29,6 +29,9 @@ pub struct ClientStats {
     pub process: Option<ProcessTotals>,
     /// CPU metered in all groups, in nanoseconds.
     pub metered_cpu_ns: u64,
+    /// How far the machine's clock ran off its raw one in the last minute, in ppm; `None` while that is no more than
+    /// leases allow for.
+    pub clock_slew_ppm: Option<u32>,
 }
 
 impl ClientStats {
@@ -49,6 +52,7 @@ impl ClientStats {
             shadow_table: tables.shadow.as_ref().map(named),
             process: hub.process.read(hub.shared.clock.now()),
             metered_cpu_ns,
+            clock_slew_ppm: hub.shared.slewed_by(),
         }
     }
 

@@ -35,6 +35,7 @@ mod plausible;
 mod pool;
 pub mod ranks;
 mod recall;
+pub mod slew;
 mod tree;
 pub mod units;
 pub mod usage;

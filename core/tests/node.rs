@@ -598,3 +598,18 @@ fn a_call_is_answered_at_once_but_never_asks_anew() {
     assert!(node.due(at(70)).is_some_and(|due| due <= at(70)), "{:?}", node.due(at(70)));
     assert_eq!(node.ask(at(70), 3).head, Ru::whole(50));
 }
+
+#[test]
+fn a_fast_clock_earns_no_more_than_a_true_one() {
+    let mut node = node(terms(1_000, 10_000, 0));
+    let before = node.state(at(0)).available;
+    node.on_slewed_clock(at(0), Some(83_400));
+    // Three seconds of true time, in steps, on a clock that shows more.
+    let earned =
+        (1..=300_u64).map(|step| node.state(at(step * 10 * 1_083 / 1_000)).available).last().unwrap();
+    assert!(earned - before <= Ru::whole(3_000), "{}", earned - before);
+    assert!(earned - before > Ru::whole(2_950), "{}", earned - before);
+    node.on_slewed_clock(at(3_249), None);
+    let from = node.state(at(3_249)).available;
+    assert_eq!(node.state(at(3_349)).available - from, Ru::whole(100), "the clock is true again");
+}

@@ -26,7 +26,10 @@ impl GroupCell {
 
     /// Applies a grant, as far as it is not stale.
     pub(crate) fn grant(self: &Arc<Self>, seq: u64, grant: &Grant, proof: Vec<u8>) -> Heard {
+        let slewed = self.shared.slewed_by();
+        let grant = &grant.on_slewed_clock(slewed.unwrap_or_default());
         let heard = self.if_awake(|state, now| {
+            state.node.on_slewed_clock(now, slewed);
             let heard = state.node.on_grant(now, seq, grant);
             if heard == Heard::Applied {
                 state.proof = proof;

@@ -13,6 +13,9 @@ impl Session {
     /// Sends one `Renew` for the groups that are due and the reports that are not durable, if there are any.
     pub(super) fn renew(&mut self, stream: &mut Stream) -> Result<(), String> {
         let hub = &self.hub;
+        if let Some(clocks) = hub.shared.clock.beside_raw() {
+            hub.shared.compare_clocks(clocks);
+        }
         let now = hub.shared.clock.now();
         let seq = self.seq.saturating_add(1);
         let mut groups = BTreeMap::new();

@@ -104,6 +104,12 @@ impl Budget {
         Self { state: LeaseState::Idle, fallback, fallback_until, ..Self::new(now, drift_ppm) }
     }
 
+    /// This node's clock may run off by so much from now on.
+    pub(crate) fn drift_by(&mut self, now: Time, ppm: u32) {
+        self.advance(now);
+        self.drift_ppm = ppm;
+    }
+
     /// Neither tokens nor debt, and nothing to wait for.
     pub(crate) fn is_empty(&self) -> bool {
         let Self { tokens, drawn, lump, refunded, debt, set_aside, .. } = *self;

@@ -349,6 +349,12 @@ impl NodeGroup {
         (self.budget.state() != LeaseState::Unlimited).then(|| self.budget.remaining())
     }
 
+    /// The clock that `now` is read from runs off by so many ppm, or by no more than it may: what a lease earns is
+    /// counted as if it were fast. What is granted is for the caller to shorten, see [`crate::slew`].
+    pub fn on_slewed_clock(&mut self, now: Time, beyond: Option<u32>) {
+        self.budget.drift_by(now, beyond.unwrap_or_default().max(self.config.drift_ppm));
+    }
+
     /// The end of the lease, while there is one.
     pub fn lease_end(&self) -> Option<Time> {
         self.budget.expires()

@@ -1,0 +1,133 @@
+//! How far a clock that time servers adjust runs off one that nobody adjusts.
+//!
+//! Leases are counted on a clock that NTP may slew: chrony by up to 83,333 ppm. Whoever counts on it reads it beside the
+//! machine's raw clock now and then; what the two differ by over a window is how fast it is slewed, within the raw
+//! clock's own error (100 ppm is much for a crystal). In: microseconds of both clocks, read together. Out: ppm, the
+//! worst of the last minute or two, since a lease that began in a slew is as long as a minute.
+
+use crate::exchange::{Grant, LeaseTerms};
+use crate::units::{MICRO, Span, Time};
+
+/// Readings closer than this tell nothing. With a tenth of it a delay between two readings would be taken for a slew of
+/// thousands of ppm; with ten times of it ten seconds of a slew pass unseen.
+const WINDOW: Span = Span::secs(1);
+/// What a difference may owe to the two clocks not being read at the same moment, in microseconds: the reader sees to
+/// that. With ten times of it a slew of 2,000 ppm would pass.
+pub const READING: Span = Span(100);
+/// What may be missing of what was seen: both readings of a window, 200 ppm of it, and the raw clock's own error.
+const UNSURE_PPM: u32 = 300;
+/// What was noticed counts this long at least, and at most twice as long: the longest lease.
+const KEPT: Span = Span::secs(60);
+/// No more is believed: half of a lease is left. A clock that is set, not slewed, shows any number.
+const MOST_PPM: u64 = 500_000;
+
+/// Compares two clocks.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Slew {
+    /// The last reading of both.
+    from: Option<(Time, Time)>,
+    /// The worst since `turned`, and in the time before.
+    worst: [u32; 2],
+    turned: Time,
+}
+
+impl Slew {
+    /// Takes both clocks as they are read now: the one that is used, and the raw one.
+    pub fn look(&mut self, used: Time, raw: Time) {
+        let (from_used, from_raw) = *self.from.get_or_insert((used, raw));
+        let (by_used, by_raw) = (used.since(from_used), raw.since(from_raw));
+        if by_raw < WINDOW {
+            return;
+        }
+        self.from = Some((used, raw));
+        let off = by_used.0.abs_diff(by_raw.0).saturating_sub(2 * READING.0);
+        let ppm = u128::from(off) * u128::from(MICRO.unsigned_abs()) / u128::from(by_raw.0);
+        let ppm = u32::try_from(ppm.min(MOST_PPM.into())).unwrap_or_default();
+        if raw.since(self.turned) >= KEPT {
+            self.worst = [0, self.worst[0]];
+            self.turned = raw;
+        }
+        self.worst[0] = self.worst[0].max(ppm);
+    }
+
+    /// How far the clock that is used may run off, in ppm, where more than `allowed` was seen.
+    pub fn beyond(&self, allowed: u32) -> Option<u32> {
+        let seen = self.worst.into_iter().max().filter(|worst| *worst > allowed);
+        seen.map(|worst| worst.saturating_add(UNSURE_PPM))
+    }
+}
+
+impl Grant {
+    /// As it is to be counted on a clock that is off by so many ppm: a slow one would use it for longer than it lasts.
+    #[must_use]
+    pub fn on_slewed_clock(self, ppm: u32) -> Self {
+        let shorter = |ttl: Span| {
+            let left = MICRO.unsigned_abs().saturating_sub(ppm.into());
+            Span(
+                ttl.0 / MICRO.unsigned_abs() * left
+                    + ttl.0 % MICRO.unsigned_abs() * left / MICRO.unsigned_abs(),
+            )
+        };
+        match self {
+            Self::Leased(terms) => Self::Leased(LeaseTerms { ttl: shorter(terms.ttl), ..terms }),
+            Self::Unlimited { ttl, renew_after, fallback } => {
+                Self::Unlimited { ttl: shorter(ttl), renew_after, fallback }
+            }
+            Self::UnknownGroup | Self::Recovering { .. } => self,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Reads both clocks each second of true time, of which the used one runs `ppm` fast.
+    fn run(slew: &mut Slew, used: &mut u64, seconds: std::ops::Range<u64>, ppm: i64) {
+        for second in seconds {
+            *used = used.saturating_add_signed(MICRO + ppm);
+            slew.look(Time(*used), Time((second + 1) * 1_000_000));
+        }
+    }
+
+    #[test]
+    fn a_slew_is_noticed_within_a_second_and_kept_for_a_minute() {
+        for ppm in [83_333, -83_333, 2_000, -2_000] {
+            let (mut slew, mut used) = (Slew::default(), 5_000_000);
+            run(&mut slew, &mut used, 0..10, 40);
+            assert_eq!(slew.beyond(1_000), None, "what discipline does");
+            run(&mut slew, &mut used, 10..11, ppm);
+            let noticed = slew.beyond(1_000).unwrap();
+            let truly: u32 = ppm.unsigned_abs().try_into().unwrap();
+            assert!((truly..truly + 400).contains(&noticed), "{ppm}: {noticed}");
+            run(&mut slew, &mut used, 11..71, 0);
+            assert_eq!(slew.beyond(1_000), Some(noticed), "a lease of a minute began in it");
+            run(&mut slew, &mut used, 71..140, 0);
+            assert_eq!(slew.beyond(1_000), None);
+        }
+    }
+
+    #[test]
+    fn readings_that_are_close_or_apart_a_little_are_no_slew() {
+        let mut slew = Slew::default();
+        let mut true_time = 0;
+        for step in [1, 10, 1_000, 900_000, 1_000_000, 1_000_000, 60_000_000] {
+            true_time += step;
+            slew.look(Time(true_time + 90), Time(true_time));
+            slew.look(Time(true_time), Time(true_time));
+        }
+        assert_eq!(slew.beyond(0), None);
+        // One that is set has no rate: the most is believed, and nothing overflows.
+        slew.look(Time(u64::MAX), Time(true_time + 2_000_000));
+        slew.look(Time(0), Time(u64::MAX));
+        assert_eq!(slew.beyond(0), Some(500_300));
+    }
+
+    #[test]
+    fn a_lease_is_shorter_by_what_the_clock_may_be_slow() {
+        let leased = |ttl| Grant::Leased(LeaseTerms { ttl, ..LeaseTerms::default() });
+        for (ppm, ttl, left) in [(80_000, 5_000_000, 4_600_000), (500_000, 3, 1), (0, 7, 7)] {
+            assert_eq!(leased(Span(ttl)).on_slewed_clock(ppm), leased(Span(left)));
+        }
+    }
+}
