@@ -51,13 +51,14 @@ pub(super) async fn put(
     Ok(answer(&costs))
 }
 
-/// Prices no table in parallel any more.
-#[utoipa::path(delete, path = "/v1/cost-tables/shadow",
-    responses((status = 200, body = CostTablesAnswer), (status = 503, body = ErrorBody)))]
-pub(super) async fn drop_shadow(
+/// Prices no table in parallel any more. Only the shadow can go.
+#[utoipa::path(delete, path = "/v1/cost-tables/{role}", params(("role" = String, Path, description = "shadow")),
+    responses((status = 200, body = CostTablesAnswer), (status = 400, body = ErrorBody), (status = 503, body = ErrorBody)))]
+pub(super) async fn drop_role(
     Extension(service): Shared,
     By(actor): By,
+    Named(role): Named,
 ) -> Result<Json<CostTablesAnswer>, ApiError> {
-    let costs = blocking(service, move |service| service.put_cost_table(&actor, "shadow", None)).await?;
+    let costs = blocking(service, move |service| service.put_cost_table(&actor, &role, None)).await?;
     Ok(answer(&costs))
 }

@@ -64,8 +64,7 @@ fn api() -> OpenApiRouter {
         .routes(routes!(bindings::list, bindings::bind, bindings::unbind))
         .routes(routes!(bindings::resolve))
         .routes(routes!(costs::list))
-        .routes(routes!(costs::put))
-        .routes(routes!(costs::drop_shadow))
+        .routes(routes!(costs::put, costs::drop_role))
         .routes(routes!(usage::usage))
         .routes(routes!(usage::history))
         .routes(routes!(usage::clients))
@@ -111,8 +110,7 @@ mod tests {
             ("/v1/bindings", vec!["get", "put", "delete"]),
             ("/v1/resolve", vec!["get"]),
             ("/v1/cost-tables", vec!["get"]),
-            ("/v1/cost-tables/{role}", vec!["put"]),
-            ("/v1/cost-tables/shadow", vec!["delete"]),
+            ("/v1/cost-tables/{role}", vec!["put", "delete"]),
             ("/v1/usage", vec!["get"]),
             ("/v1/usage/{group}/history", vec!["get"]),
             ("/v1/clients", vec!["get"]),

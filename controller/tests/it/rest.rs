@@ -103,7 +103,7 @@ async fn the_openapi_document_lists_what_is_served() {
     let (status, document) = lab.http("GET", "/openapi.json", None).await;
     assert_eq!(status, 200);
     let paths = document["paths"].as_object().unwrap();
-    assert_eq!(paths.len(), 17);
+    assert_eq!(paths.len(), 16);
     for (path, methods) in paths {
         let real =
             path.replace("{name}", "no-such").replace("{group}", "no-such").replace("{role}", "active");
@@ -261,4 +261,21 @@ async fn statements_and_watches_over_rest() {
         assert!(page.contains(line), "{line}: {page}");
     }
     assert_eq!(lab.http("DELETE", "/v1/statements", None).await.1, json!({"removed": 1}));
+}
+
+#[tokio::test]
+async fn a_shadow_cost_table_is_put_and_dropped() {
+    let lab = Lab::start().await;
+    let (_, tables) = lab.http("GET", "/v1/cost-tables", None).await;
+    let mut table = tables["active"].clone();
+    table["name"] = json!("trial");
+    for (role, version) in [("shadow", 1), ("active", 2)] {
+        table["version"] = json!(version);
+        let path = format!("/v1/cost-tables/{role}");
+        let (status, put) = lab.http("PUT", &path, Some(&table.to_string())).await;
+        assert_eq!((status, &put[role]["version"]), (200, &json!(version)), "{put}");
+    }
+    let (status, dropped) = lab.http("DELETE", "/v1/cost-tables/shadow", None).await;
+    assert_eq!((status, &dropped["shadow"]), (200, &json!(null)), "{dropped}");
+    assert_eq!(lab.http("POST", "/v1/cost-tables/shadow", Some("{}")).await.0, 405);
 }
