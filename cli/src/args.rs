@@ -1,6 +1,10 @@
 //! The command line: global options and commands.
 
-use clap::{Args, Parser, Subcommand};
+use std::ffi::OsString;
+
+use clap::error::ErrorKind;
+use clap::parser::ValueSource;
+use clap::{ArgMatches, Args, CommandFactory as _, FromArgMatches as _, Parser, Subcommand};
 
 use crate::admin::Admin;
 use crate::command::audit::AuditArgs;
@@ -49,6 +53,45 @@ pub(crate) struct Cli {
     #[command(subcommand)]
     pub(crate) command: Command,
 }
+
+/// Reads the command line, or ends the process with help or with what is wrong.
+pub(crate) fn parse() -> Cli {
+    read(std::env::args_os()).unwrap_or_else(|error| error.exit())
+}
+
+fn read(arguments: impl IntoIterator<Item = OsString>) -> Result<Cli, clap::Error> {
+    let mut command = Cli::command();
+    let mut matches = command.try_get_matches_from_mut(arguments)?;
+    if let Some(name) = empty_argument(&command, &matches) {
+        let message =
+            format!("{name} is empty: name a value, or leave it out (is a shell variable not set?)");
+        return Err(command.error(ErrorKind::InvalidValue, message));
+    }
+    Cli::from_arg_matches_mut(&mut matches).map_err(|error| error.format(&mut command))
+}
+
+/// The first argument that was given and is empty, as an unset variable of a shell is. It says nothing, and must not
+/// lift a limit, or stand for all groups or tenants. Free text may be empty.
+fn empty_argument(command: &clap::Command, matches: &ArgMatches) -> Option<String> {
+    let empty = |argument: &&clap::Arg| {
+        let id = argument.get_id().as_str();
+        let given = matches.value_source(id) == Some(ValueSource::CommandLine);
+        let blank = |value: &std::ffi::OsStr| value.to_str().is_some_and(|text| text.trim().is_empty());
+        let values = matches.try_get_raw(id).ok().flatten();
+        id != FREE_TEXT && given && values.into_iter().flatten().any(blank)
+    };
+    let here = command.get_arguments().find(empty).map(|argument| match argument.get_long() {
+        Some(long) => format!("--{long}"),
+        None => format!("<{}>", argument.get_id().as_str().to_uppercase()),
+    });
+    here.or_else(|| {
+        let (name, below) = matches.subcommand()?;
+        empty_argument(command.find_subcommand(name)?, below)
+    })
+}
+
+/// The argument that says something when it is empty.
+const FREE_TEXT: &str = "comment";
 
 /// Options of every command.
 #[derive(Debug, Args)]
@@ -140,9 +183,36 @@ pub(crate) enum Command {
 
 #[cfg(test)]
 mod tests {
-    use clap::CommandFactory as _;
-
     use super::*;
+
+    #[test]
+    fn an_argument_that_is_empty_is_refused_by_name() {
+        for (line, name) in [
+            ("group create g --rate ", "--rate"),
+            ("group alter g --parent ", "--parent"),
+            ("group alter g --burst ", "--burst"),
+            ("group alter g --fallback-total ", "--fallback-total"),
+            ("group alter g --fallback ", "--fallback"),
+            ("group alter g --max-debt ", "--max-debt"),
+            ("group show ", "<NAME>"),
+            ("bind add g --user u --tenant ", "--tenant"),
+            ("bind list ", "<GROUP>"),
+            ("statement reset --group ", "--group"),
+            ("controller --capacity ", "--capacity"),
+            ("node --sql x --user ", "--user"),
+            ("status --endpoint ", "--endpoint"),
+        ] {
+            for value in ["", "\t"] {
+                let line = line.split(' ').map(|word| if word.is_empty() { value } else { word });
+                let arguments = ["tidegate"].into_iter().chain(line).map(OsString::from);
+                let error = read(arguments).unwrap_err();
+                let said = error.to_string();
+                assert!(said.contains(&format!("{name} is empty")) && error.exit_code() == 2, "{said}");
+            }
+        }
+        let free = ["tidegate", "group", "alter", "g", "--comment", ""].map(OsString::from);
+        assert!(read(free).is_ok());
+    }
 
     #[test]
     fn the_command_line_is_consistent() {

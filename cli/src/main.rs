@@ -20,13 +20,11 @@ mod view;
 
 use std::process::ExitCode;
 
-use clap::Parser as _;
-
 use args::{Cli, Command};
 use error::CliError;
 
 fn main() -> ExitCode {
-    let cli = Cli::parse();
+    let cli = args::parse();
     match run(cli) {
         Ok(code) => code,
         Err(error) if error.is_closed_pipe() => ExitCode::SUCCESS,

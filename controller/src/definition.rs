@@ -9,7 +9,7 @@ use tidegate_core::group::{Burstable, Fallback, GroupId, GroupSpec, Priority};
 use tidegate_core::units::{Rate, Ru, Span};
 
 use crate::error::{AdminError, InField};
-use crate::group_text::GroupText;
+use crate::group_text::{DEFAULT, GroupText, NONE, TOP};
 use crate::limits::MAX_COMMENT;
 use crate::name::GroupName;
 use crate::quantity::{amount_text, cut, limit_text, parse_amount, parse_limit, parse_rate, rate_text};
@@ -93,21 +93,22 @@ impl Definition {
         }
     }
 
-    /// Checks a definition field by field. Rules between groups are the catalog's.
+    /// Checks a definition field by field. Rules between groups are the catalog's. Empty texts are defaults, as in rows
+    /// that are stored; which of them a request may hold is [`GroupText::emptied`]'s to say.
     pub fn parse(text: &GroupText) -> Result<Self, AdminError> {
         let defaults = GroupSpec::unlimited();
-        let parent = (!text.parent.is_empty()).then(|| GroupName::parse(&text.parent).in_field("parent"));
-        let rate = parse_limit(&text.ru_per_sec).in_field("ru_per_sec")?;
-        let burst = optional(&text.burst, parse_amount).in_field("burst")?;
+        let parent = open(&text.parent, TOP, GroupName::parse).in_field("parent")?;
+        let rate = open(&text.ru_per_sec, "unlimited", parse_limit).in_field("ru_per_sec")?.flatten();
+        let burst = open(&text.burst, DEFAULT, parse_amount).in_field("burst")?;
         if burst.is_some_and(|burst| !burst.is_positive()) {
             return Err(AdminError::invalid("burst", "0 RU is out of range: 0.000001 RU or more"));
         }
         let (ttl, renew_every) = periods(text)?;
         let query_limit = text.query_limit.as_ref().map(QueryLimit::parse).transpose()?;
-        let max_debt = optional(&text.max_debt, parse_amount).in_field("max_debt")?;
+        let max_debt = open(&text.max_debt, DEFAULT, parse_amount).in_field("max_debt")?;
         Ok(Self {
             name: GroupName::parse(&text.name).in_field("name")?,
-            parent: parent.transpose()?,
+            parent,
             rate,
             burst,
             burstable: bursting(text, rate)?,
@@ -116,7 +117,7 @@ impl Definition {
             ttl,
             renew_every,
             fallback: fallback(&text.fallback)?,
-            fallback_total: optional(&text.fallback_total, parse_rate).in_field("fallback_total")?,
+            fallback_total: open(&text.fallback_total, NONE, parse_rate).in_field("fallback_total")?,
             max_debt: max_debt.unwrap_or(defaults.max_debt),
             comment: comment(&text.comment)?.into(),
             revision: text.revision,
@@ -196,12 +197,14 @@ impl Definition {
     }
 }
 
-fn optional<T, E>(text: &str, parse: impl Fn(&str) -> Result<T, E>) -> Result<Option<T>, E> {
-    if text.trim().is_empty() { Ok(None) } else { parse(text).map(Some) }
+/// What a field that may be left open says: nothing, or `word`, which says so by name.
+fn open<T, E>(text: &str, word: &str, parse: impl Fn(&str) -> Result<T, E>) -> Result<Option<T>, E> {
+    let said = text.trim();
+    if said.is_empty() || said.eq_ignore_ascii_case(word) { Ok(None) } else { parse(text).map(Some) }
 }
 
 fn bursting(text: &GroupText, rate: Option<Rate>) -> Result<Bursting, AdminError> {
-    let cap = optional(&text.burst_ru_per_sec, parse_rate).in_field("burst_ru_per_sec")?;
+    let cap = open(&text.burst_ru_per_sec, DEFAULT, parse_rate).in_field("burst_ru_per_sec")?;
     let kind = text.burstable.to_ascii_lowercase();
     if kind != "moderated" && cap.is_some() {
         let message = format!("{} needs burstable \"moderated\"", cut(&text.burst_ru_per_sec));
@@ -350,6 +353,20 @@ mod tests {
     }
 
     #[test]
+    fn what_is_left_open_can_be_said_by_name() {
+        let text = GroupText {
+            parent: "/".into(),
+            ru_per_sec: "Unlimited".into(),
+            burst: "default".into(),
+            burst_ru_per_sec: " Default ".into(),
+            fallback_total: "none".into(),
+            max_debt: "default".into(),
+            ..named("a")
+        };
+        assert_eq!(Definition::parse(&text).unwrap(), Definition::parse(&named("a")).unwrap());
+    }
+
+    #[test]
     fn an_open_moderated_limit_follows_the_rate() {
         let text = GroupText { ru_per_sec: "10".into(), burstable: "moderated".into(), ..named("a") };
         let spec = Definition::parse(&text).unwrap().spec(None);
@@ -361,7 +378,7 @@ mod tests {
         let base = named("a");
         let table: Vec<(&str, GroupText)> = vec![
             ("name", named("a b")),
-            ("parent", GroupText { parent: "/".into(), ..base.clone() }),
+            ("parent", GroupText { parent: "//".into(), ..base.clone() }),
             ("ru_per_sec", GroupText { ru_per_sec: "0".into(), ..base.clone() }),
             ("ru_per_sec", GroupText { ru_per_sec: "NaN".into(), ..base.clone() }),
             ("ru_per_sec", GroupText { ru_per_sec: "-5".into(), ..base.clone() }),

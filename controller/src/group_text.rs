@@ -1,13 +1,33 @@
 //! A group definition as text: the shape of REST bodies, of stored rows and of the audit log.
 //!
 //! Rates are decimal RU/s, amounts decimal RU, both text and exact to a millionth; `*_us` is microseconds. An empty
-//! text or a zero is "the default", so that a short body is a complete definition. Field names equal those of
-//! `tidegate.v1.Group`.
+//! text or a zero is "the default", so that a short body is a complete definition; but a limit is lifted by name only,
+//! because a variable that was never set is empty, too. Field names equal those of `tidegate.v1.Group`.
 
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
 use crate::query_limit::QueryLimitText;
+
+/// As `parent`: no group above. No name of a group can be that.
+pub const TOP: &str = "/";
+/// As an amount or a rate that follows the limit when it is left open.
+pub const DEFAULT: &str = "default";
+/// As `fallback_total`: none.
+pub const NONE: &str = "none";
+
+/// What to write where nothing is not enough.
+const STATED: [(&str, &str); 9] = [
+    ("parent", "the group above, or \"/\" for none"),
+    ("ru_per_sec", "a rate such as \"2000 RU/s\", or \"unlimited\""),
+    ("burst", "an amount such as \"500 RU\", or \"default\" for one second of the limit"),
+    ("burstable", "\"off\", \"moderated\" or \"unlimited\""),
+    ("burst_ru_per_sec", "a rate such as \"3000 RU/s\", or \"default\" for twice ru_per_sec"),
+    ("priority", "\"low\", \"medium\" or \"high\""),
+    ("fallback", "\"stop\", \"unlimited\", or a rate such as \"100 RU/s\""),
+    ("fallback_total", "a rate such as \"1000 RU/s\", or \"none\""),
+    ("max_debt", "an amount such as \"1000 RU\", or \"default\""),
+];
 
 /// The definition of a resource group.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
@@ -16,15 +36,16 @@ use crate::query_limit::QueryLimitText;
 pub struct GroupText {
     /// 1 to 64 characters of `[a-z0-9._-]`, starting with a letter or a digit; upper case is folded.
     pub name: String,
-    /// Name of the group above; empty for none.
+    /// Name of the group above, or "/" for none. Empty is none in a new group.
     pub parent: String,
-    /// Guarantee in RU/s and, unless burstable, cap. Empty or "unlimited" is unlimited.
+    /// Guarantee in RU/s and, unless burstable, cap; or "unlimited". Required in a new group.
     pub ru_per_sec: String,
-    /// Bucket depth in RU. Empty is one second of the limit.
+    /// Bucket depth in RU. "default", or empty in a new group, is one second of the limit.
     pub burst: String,
     /// "off", "moderated" or "unlimited". Empty is "off".
     pub burstable: String,
-    /// With burstable "moderated": the most RU/s the group may use. Empty is twice `ru_per_sec`.
+    /// With burstable "moderated": the most RU/s the group may use. "default", or empty in a new group, is twice
+    /// `ru_per_sec`.
     pub burst_ru_per_sec: String,
     /// "low", "medium" or "high". Empty is "medium".
     pub priority: String,
@@ -37,7 +58,7 @@ pub struct GroupText {
     /// Without a lease, cut off or while the controller recovers: "stop", "unlimited", or RU/s per node. Empty is "stop".
     pub fallback: String,
     /// RU/s that all nodes together may use without leases; each is told its part, at most `fallback` where that is a
-    /// rate. Empty is none: `fallback` applies to every node.
+    /// rate. "none", or empty in a new group, is none: `fallback` applies to every node.
     pub fallback_total: String,
     /// Debt in RU a node is expected to stay within. Empty is 1000.
     pub max_debt: String,
@@ -98,6 +119,22 @@ impl GroupText {
         Ok(merged)
     }
 
+    /// The first field that is empty here and says something in `before`, and what to write instead.
+    pub fn emptied(&self, before: &Self) -> Option<(&'static str, &'static str)> {
+        let empty = |group: &Self, field: &str| match field {
+            "parent" => group.parent.trim().is_empty(),
+            "ru_per_sec" => group.ru_per_sec.trim().is_empty(),
+            "burst" => group.burst.trim().is_empty(),
+            "burstable" => group.burstable.trim().is_empty(),
+            "burst_ru_per_sec" => group.burst_ru_per_sec.trim().is_empty(),
+            "priority" => group.priority.trim().is_empty(),
+            "fallback" => group.fallback.trim().is_empty(),
+            "fallback_total" => group.fallback_total.trim().is_empty(),
+            _ => group.max_debt.trim().is_empty(),
+        };
+        STATED.into_iter().find(|(field, _)| empty(self, field) && !empty(before, field))
+    }
+
     /// Names of the fields in which two definitions differ; the revision is not compared.
     pub fn differing(&self, other: &Self) -> Vec<&'static str> {
         let pairs = [
@@ -155,6 +192,32 @@ mod tests {
         assert_eq!(other.merged(&base, &["query_limit".to_owned()]).unwrap().query_limit, None);
         assert_eq!(base.merged(&other, &["name".to_owned()]), Err("name"));
         assert_eq!(base.merged(&other, &ALTERABLE.map(str::to_owned)).unwrap(), other);
+    }
+
+    #[test]
+    fn a_field_that_was_set_is_not_emptied_unseen() {
+        let before = GroupText { ru_per_sec: "unlimited".into(), ..GroupText::default() };
+        for (field, _) in STATED {
+            let set = GroupText {
+                parent: "a".into(),
+                ru_per_sec: "unlimited".into(),
+                burst: "1".into(),
+                burstable: "off".into(),
+                burst_ru_per_sec: "1".into(),
+                priority: "low".into(),
+                fallback: "stop".into(),
+                fallback_total: "1".into(),
+                max_debt: "1".into(),
+                ..GroupText::default()
+            };
+            for nothing in ["", " "] {
+                let from = GroupText { fallback_total: nothing.into(), ..GroupText::default() };
+                let merged = set.merged(&from, &[field.to_owned()]).unwrap();
+                assert_eq!(merged.emptied(&set).map(|(field, _)| field), Some(field), "{nothing:?}");
+                assert_eq!(merged.emptied(&merged), None);
+            }
+        }
+        assert_eq!(before.emptied(&before), None);
     }
 
     #[test]

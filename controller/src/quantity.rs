@@ -86,10 +86,9 @@ pub fn parse_rate(text: &str) -> Result<Rate, QuantityError> {
     positive_rate(text, RATE)
 }
 
-/// A positive rate, or "unlimited" or nothing for `None`.
+/// A positive rate, or "unlimited" for `None`. Nothing is neither: an unset variable must not lift a limit.
 pub fn parse_limit(text: &str) -> Result<Option<Rate>, QuantityError> {
     match text.trim() {
-        "" => Ok(None),
         word if word.eq_ignore_ascii_case("unlimited") => Ok(None),
         _ => positive_rate(text, LIMIT).map(Some),
     }
@@ -254,7 +253,7 @@ mod tests {
     #[test]
     fn limits_amounts_and_spans() {
         assert_eq!(parse_limit("Unlimited"), Ok(None));
-        assert_eq!(parse_limit(""), Ok(None));
+        assert!(parse_limit("").is_err() && parse_limit(" ").is_err());
         assert_eq!(parse_limit("3"), Ok(Some(Rate::whole(3))));
         assert_eq!(parse_amount("0"), Ok(Ru::ZERO));
         assert_eq!(parse_amount("1.5 RU"), Ok(Ru(1_500_000)));

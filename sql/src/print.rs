@@ -11,7 +11,8 @@ use crate::duration::duration_text;
 pub fn create_group_text(group: &v1::Group, dialect: SqlDialect) -> String {
     let mut options = Vec::new();
     let mut option = |name: &str, value: &str| {
-        if !value.is_empty() {
+        // Words of the API for what is left open anyway.
+        if !["", "default", "none"].contains(&value) {
             options.push(format!("{name}={value}"));
         }
     };
@@ -21,7 +22,7 @@ pub fn create_group_text(group: &v1::Group, dialect: SqlDialect) -> String {
     option("BURSTABLE", &group.burstable.to_ascii_uppercase());
     option("BURST_RU_PER_SEC", &group.burst_ru_per_sec);
     option("BURST", &group.burst);
-    if !group.parent.is_empty() {
+    if !["", "/"].contains(&group.parent.as_str()) {
         option("PARENT", &quoted_name(&group.parent, dialect));
     }
     if group.weight > 0 {

@@ -2,6 +2,7 @@
 
 use clap::{Args, Subcommand};
 use serde::Serialize;
+use tidegate_controller::group_text::DEFAULT;
 use tidegate_controller::quantity::parse_span;
 use tidegate_core::units::Span;
 use tidegate_proto::v1;
@@ -38,7 +39,8 @@ pub(crate) enum GroupCommand {
     #[command(after_help = "Examples:\n  \
         tidegate group alter shop --rate 1500\n  \
         tidegate group alter shop --rate 1500 --expect-revision 7\n  \
-        tidegate group alter shop --parent ''          (move it to the top)\n  \
+        tidegate group alter shop --parent /           (move it to the top)\n  \
+        tidegate group alter shop --rate unlimited     (a limit is lifted by name only)\n  \
         tidegate group alter shop --query-limit \"EXEC_ELAPSED='60s', ACTION=KILL, WATCH=SIMILAR DURATION='10m'\"\n  \
         tidegate group alter shop --query-limit none")]
     Alter {
@@ -79,17 +81,17 @@ pub(crate) enum GroupCommand {
 /// Settings of a group. The controller checks them and knows the defaults.
 #[derive(Debug, Default, Args)]
 pub(crate) struct Settings {
-    /// The group above; its rate caps everything below it.
+    /// The group above, or / for none; its rate caps everything below it.
     #[arg(long, value_name = "GROUP")]
     parent: Option<String>,
-    /// Guarantee and, unless burstable, cap: '2000', '0.5', '2000 RU/s' or 'unlimited'.
+    /// Guarantee and, unless burstable, cap: '2000', '0.5', '2000 RU/s' or 'unlimited'. A new group needs one.
     #[arg(long, value_name = "RU/s", allow_negative_numbers = true)]
     rate: Option<String>,
-    /// Depth of the bucket, such as '500' or '500 RU'; one second of the rate by default.
+    /// Depth of the bucket, such as '500' or '500 RU'; 'default' is one second of the rate.
     #[arg(long, value_name = "RU", allow_negative_numbers = true)]
     burst: Option<String>,
     /// Borrow what the groups above have left: off, moderated, moderated:RU/s or unlimited.
-    #[arg(long, value_name = "HOW")]
+    #[arg(long, value_name = "HOW", value_parser = bursting)]
     burstable: Option<String>,
     /// Who borrows first: low, medium or high.
     #[arg(long, value_name = "P")]
@@ -106,7 +108,7 @@ pub(crate) struct Settings {
     /// What a node may admit without a lease, cut off or while the controller recovers: stop, unlimited, or RU/s per node.
     #[arg(long, value_name = "WHAT")]
     fallback: Option<String>,
-    /// RU/s that all nodes together may use without leases, however many there are; '' is none.
+    /// RU/s that all nodes together may use without leases, however many there are; or none.
     #[arg(long, value_name = "RU/s")]
     fallback_total: Option<String>,
     /// Debt a node is expected to stay within when operations cost more than estimated; stated, not enforced.
@@ -122,6 +124,16 @@ pub(crate) struct Settings {
     /// SWITCH_GROUP(group); WATCH=EXACT or SIMILAR, and its DURATION. Or none. SQL gateways enforce it.
     #[arg(long, value_name = "RULE")]
     query_limit: Option<QueryLimitText>,
+}
+
+fn bursting(text: &str) -> Result<String, String> {
+    match text.split_once(':') {
+        Some((_, limit)) if limit.trim().is_empty() => {
+            Err("nothing stands behind the colon: write moderated:3000, or moderated for twice the rate"
+                .to_owned())
+        }
+        _ => Ok(text.to_owned()),
+    }
 }
 
 fn span(text: &str) -> Result<Span, String> {
@@ -142,7 +154,8 @@ impl Settings {
         let (how, limit) = match self.burstable {
             Some(how) => match how.split_once(':') {
                 Some((how, limit)) => (Some(how.to_owned()), Some(limit.to_owned())),
-                None => (Some(how), None),
+                // Without a limit behind it there is none, or it follows the rate; also where one was set before.
+                None => (Some(how), Some(DEFAULT.to_owned())),
             },
             None => (None, None),
         };
@@ -199,6 +212,14 @@ struct Deleted {
 
 /// Runs the command.
 pub(crate) async fn run(command: GroupCommand, global: &Global) -> Result<(), CliError> {
+    if let GroupCommand::Create { name, settings, .. } = &command
+        && settings.rate.is_none()
+    {
+        let message = format!(
+            "group {name} needs a limit: add --rate, such as --rate '2000 RU/s', or --rate unlimited for none"
+        );
+        return Err(CliError::Usage(message));
+    }
     let admin = global.admin().await?;
     match command {
         GroupCommand::Create { name, settings, if_not_exists } => {

@@ -13,7 +13,9 @@ use super::blocking;
 use super::error::{ApiError, ErrorBody};
 use super::extract::{Body, By, Named, Params, malformed};
 use super::shapes::{DeletedAnswer, GroupAnswer, GroupsAnswer};
+use crate::error::AdminError;
 use crate::group_text::GroupText;
+use crate::quantity::cut;
 use crate::service::{GroupReply, Service};
 
 type Shared = Extension<Arc<Service>>;
@@ -94,8 +96,17 @@ pub(super) async fn alter(
     Params(params): Params<AlterParams>,
     Body(mut fields): Body<Map<String, Value>>,
 ) -> Result<Json<GroupAnswer>, ApiError> {
-    // The name is in the path; the revision is the controller's.
-    fields.remove("name");
+    // The name is in the path, so that another one would be a wish that is not fulfilled; the revision is the
+    // controller's.
+    if let Some(other) = fields.remove("name")
+        && !other.as_str().is_some_and(|other| other.eq_ignore_ascii_case(&name))
+    {
+        let message = format!(
+            "{} is not the group of the path, {name}; a group keeps its name",
+            cut(&other.to_string())
+        );
+        return Err(AdminError::invalid("name", message).into());
+    }
     fields.remove("revision");
     let mask: Vec<String> = fields.keys().cloned().collect();
     fields.insert("name".to_owned(), Value::String(name));

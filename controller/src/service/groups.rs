@@ -43,6 +43,8 @@ impl Service {
         if_not_exists: bool,
     ) -> Result<GroupReply, AdminError> {
         let mut definition = Definition::parse(text)?;
+        // A group without a cap is asked for, and does not come of a variable that was never set.
+        refuse_emptied(text, &GroupText { ru_per_sec: "unlimited".to_owned(), ..GroupText::default() })?;
         self.change(actor, |state| {
             if let Some(id) = state.catalog.id(&definition.name) {
                 return existing(state, id, &definition, if_not_exists);
@@ -75,6 +77,7 @@ impl Service {
                     format!("{:?} cannot be altered; these can: {}", cut(field), ALTERABLE.join(", "));
                 AdminError::invalid("update_mask", message)
             })?;
+            refuse_emptied(&merged, &before.text())?;
             let mut definition = Definition::parse(&merged)?;
             state.catalog.check(id, &definition)?;
             if definition == *before {
@@ -126,6 +129,14 @@ pub(super) fn page_limit(limit: u32, default: u32, most: u32) -> Result<usize, A
     }
     let limit = if limit == 0 { default } else { limit };
     usize::try_from(limit).map_err(|error| AdminError::invalid("limit", error))
+}
+
+/// Refuses a text that is empty where `before` says something.
+fn refuse_emptied(text: &GroupText, before: &GroupText) -> Result<(), AdminError> {
+    match text.emptied(before) {
+        Some((field, write)) => Err(AdminError::invalid(field, format!("is empty; write {write}"))),
+        None => Ok(()),
+    }
 }
 
 /// A group that is to be created and is there already.

@@ -18,7 +18,7 @@ async fn groups_and_bindings_over_rest() {
     let again =
         lab.http("POST", "/v1/groups?if_not_exists=true", Some(r#"{"name":"web","ru_per_sec":"100"}"#)).await;
     assert_eq!((again.0, &again.1["changed"]), (200, &json!(false)));
-    assert_eq!(lab.http("POST", "/v1/groups", Some(r#"{"name":"web"}"#)).await.0, 409);
+    assert_eq!(lab.http("POST", "/v1/groups", Some(r#"{"name":"web","ru_per_sec":"1"}"#)).await.0, 409);
 
     let path = format!("/v1/groups/web?expected_revision={revision}");
     let (status, altered) = lab.http("PATCH", &path, Some(r#"{"weight":7,"comment":"x"}"#)).await;
@@ -127,8 +127,16 @@ async fn bad_requests_get_the_right_code_and_field() {
         ("POST", "/v1/groups", r#"{"name":"a","ru_per_sec":"0"}"#, 400, "invalid", "ru_per_sec"),
         ("POST", "/v1/groups", r#"{"name":"a","ru_per_sec":"NaN"}"#, 400, "invalid", "ru_per_sec"),
         ("POST", "/v1/groups", r#"{"name":"a","ru_per_sec":"1000000001"}"#, 400, "invalid", "ru_per_sec"),
+        ("POST", "/v1/groups", r#"{"name":"a"}"#, 400, "invalid", "ru_per_sec"),
+        ("POST", "/v1/groups", r#"{"name":"a","ru_per_sec":""}"#, 400, "invalid", "ru_per_sec"),
+        ("POST", "/v1/groups", r#"{"name":"a","ru_per_sec":" "}"#, 400, "invalid", "ru_per_sec"),
+        ("PATCH", "/v1/groups/default", r#"{"ru_per_sec":""}"#, 400, "invalid", "ru_per_sec"),
+        ("PATCH", "/v1/groups/default", r#"{"fallback":""}"#, 400, "invalid", "fallback"),
+        ("PATCH", "/v1/groups/default", r#"{"max_debt":""}"#, 400, "invalid", "max_debt"),
+        ("PATCH", "/v1/groups/default", r#"{"name":"other","weight":3}"#, 400, "invalid", "name"),
+        ("DELETE", "/v1/cost-tables/active", "", 400, "invalid", "table"),
         ("POST", "/v1/groups", r#"{"name":"a b"}"#, 400, "invalid", "name"),
-        ("POST", "/v1/groups", r#"{"name":"a","parent":"none"}"#, 400, "invalid", "parent"),
+        ("POST", "/v1/groups", r#"{"name":"a","ru_per_sec":"1","parent":"none"}"#, 400, "invalid", "parent"),
         ("POST", "/v1/groups", r#"{"name":"a","ru_per_sec":5}"#, 400, "invalid", ""),
         ("POST", "/v1/groups", r#"{"name":"a","colour":"red"}"#, 400, "invalid", ""),
         ("POST", "/v1/groups", r#"{"name":"a","weight":-1}"#, 400, "invalid", ""),
@@ -203,7 +211,7 @@ async fn bad_requests_get_the_right_code_and_field() {
 async fn statements_and_watches_over_rest() {
     let lab = Lab::start().await;
     let limit = r#"{"exec_elapsed_us":60000000,"rows":5,"action":"kill","watch":"similar"}"#;
-    let body = format!(r#"{{"name":"web","query_limit":{limit}}}"#);
+    let body = format!(r#"{{"name":"web","ru_per_sec":"unlimited","query_limit":{limit}}}"#);
     let (status, made) = lab.http("POST", "/v1/groups", Some(&body)).await;
     assert_eq!((status, &made["group"]["query_limit"]["rows"]), (200, &json!(5)), "{made}");
     let (status, altered) = lab.http("PATCH", "/v1/groups/web", Some(r#"{"query_limit":null}"#)).await;
@@ -261,6 +269,43 @@ async fn statements_and_watches_over_rest() {
         assert!(page.contains(line), "{line}: {page}");
     }
     assert_eq!(lab.http("DELETE", "/v1/statements", None).await.1, json!({"removed": 1}));
+}
+
+#[tokio::test]
+async fn a_limit_is_lifted_by_name_only() {
+    let lab = Lab::start().await;
+    lab.group("top", "100").await;
+    let body = r#"{"name":"web","parent":"top","ru_per_sec":"10","burst":"5","burstable":"moderated",
+        "burst_ru_per_sec":"20","fallback_total":"3"}"#;
+    assert_eq!(lab.http("POST", "/v1/groups", Some(body)).await.0, 200);
+    for (field, word, then) in [
+        ("burst_ru_per_sec", "default", ""),
+        ("burst", "default", ""),
+        ("fallback_total", "none", ""),
+        ("burstable", "off", "off"),
+        ("parent", "/", ""),
+        ("ru_per_sec", "unlimited", "unlimited"),
+    ] {
+        let path = "/v1/groups/web";
+        let before = lab.http("GET", path, None).await.1["group"].clone();
+        let (status, error) = lab.http("PATCH", path, Some(&json!({ field: "" }).to_string())).await;
+        assert_eq!((status, &error["error"]["field"]), (400, &json!(field)), "{error}");
+        assert!(error["error"]["message"].as_str().unwrap().contains(word), "{error}");
+        assert_eq!(lab.http("GET", path, None).await.1["group"], before);
+        let request = v1::AlterGroupRequest {
+            group: Some(v1::Group { name: "web".into(), ..v1::Group::default() }),
+            update_mask: vec![field.into()],
+            expected_revision: 0,
+        };
+        let refused = lab.admin().await.alter_group(request).await.unwrap_err();
+        assert_eq!(refused.code(), tonic::Code::InvalidArgument, "{field}: {refused}");
+        let (status, altered) = lab.http("PATCH", path, Some(&json!({ field: word }).to_string())).await;
+        assert_eq!((status, &altered["group"][field]), (200, &json!(then)), "{altered}");
+    }
+    // What was read can be written back, open fields included.
+    let read = lab.http("GET", "/v1/groups/web", None).await.1["group"].to_string();
+    let (status, same) = lab.http("PATCH", "/v1/groups/web", Some(&read)).await;
+    assert_eq!((status, &same["changed"]), (200, &json!(false)), "{same}");
 }
 
 #[tokio::test]

@@ -122,7 +122,7 @@ async fn a_longest_wait_is_told_and_taken_back() {
     assert!(next(&mut rules).await.groups.is_empty());
     for max_wait_us in [2_500_000, 1_000, 0] {
         let request = v1::AlterGroupRequest {
-            group: Some(v1::Group { max_wait_us, ..group("web", "") }),
+            group: Some(v1::Group { max_wait_us, ..group("web", "unlimited") }),
             update_mask: vec!["max_wait_us".into()],
             ..Default::default()
         };

@@ -54,6 +54,7 @@ pub(super) fn options(cursor: &mut Cursor<'_>) -> Result<(Box<v1::Group>, Vec<&'
     let bursts_otherwise = fields.contains(&"burstable") && group.burstable != "moderated";
     if bursts_otherwise && !fields.contains(&"burst_ru_per_sec") {
         fields.push("burst_ru_per_sec");
+        "default".clone_into(&mut group.burst_ru_per_sec);
     }
     Ok((group, fields))
 }
@@ -94,14 +95,18 @@ fn value(cursor: &mut Cursor<'_>, field: &str, group: &mut v1::Group) -> Result<
             priority.clone_into(&mut group.priority);
         }
         "query_limit" => group.query_limit = query_limit::rule(cursor)?,
-        "parent" if cursor.take(&["NULL"]) => group.parent.clear(),
+        "parent" if cursor.take(&["NULL"]) => "/".clone_into(&mut group.parent),
         "parent" => group.parent = cursor.group()?,
         "weight" if cursor.take(&["DEFAULT"]) => group.weight = 0,
         "weight" => group.weight = cursor.integer("a whole number from 1 to 10000, or DEFAULT")?,
-        "burst" => group.burst = amount(cursor, "a number of RU, or DEFAULT")?,
-        "burst_ru_per_sec" => group.burst_ru_per_sec = amount(cursor, "a number of RU/s, or DEFAULT")?,
-        "fallback_total" => group.fallback_total = amount(cursor, "a number of RU/s, or DEFAULT")?,
-        "max_debt" => group.max_debt = amount(cursor, "a number of RU, or DEFAULT")?,
+        "burst" => group.burst = amount(cursor, "a number of RU, or DEFAULT", "default")?,
+        "burst_ru_per_sec" => {
+            group.burst_ru_per_sec = amount(cursor, "a number of RU/s, or DEFAULT", "default")?
+        }
+        "fallback_total" => {
+            group.fallback_total = amount(cursor, "a number of RU/s, or DEFAULT", "none")?;
+        }
+        "max_debt" => group.max_debt = amount(cursor, "a number of RU, or DEFAULT", "default")?,
         "ttl_us" => group.ttl_us = period(cursor)?,
         "renew_us" => group.renew_us = period(cursor)?,
         "max_wait_us" => group.max_wait_us = period(cursor)?,
@@ -123,9 +128,9 @@ fn rate(cursor: &mut Cursor<'_>, what: &str, words: &[&str]) -> Result<String, S
     cursor.decimal(what)
 }
 
-/// A number, or nothing for the default.
-fn amount(cursor: &mut Cursor<'_>, what: &str) -> Result<String, SqlError> {
-    if cursor.take(&["DEFAULT"]) { Ok(String::new()) } else { cursor.decimal(what) }
+/// A number, or the word of the API for the default.
+fn amount(cursor: &mut Cursor<'_>, what: &str, default: &str) -> Result<String, SqlError> {
+    if cursor.take(&["DEFAULT"]) { Ok(default.to_owned()) } else { cursor.decimal(what) }
 }
 
 /// Microseconds, or 0 for the default.

@@ -45,7 +45,11 @@ fn groups_are_created_altered_and_dropped() {
     assert_eq!(
         parse("ALTER RESOURCE GROUP IF EXISTS default BURST=DEFAULT"),
         Statement::AlterGroup {
-            group: Box::new(v1::Group { name: "default".into(), ..v1::Group::default() }),
+            group: Box::new(v1::Group {
+                name: "default".into(),
+                burst: "default".into(),
+                ..v1::Group::default()
+            }),
             fields: vec!["burst"],
             if_exists: true,
         }
@@ -92,6 +96,9 @@ fn every_option_is_read() {
         assert_eq!(group.burstable, burstable, "{text}");
         assert_eq!(fields.contains(&"burst_ru_per_sec"), burstable != "moderated", "{text}");
     }
+    let (open, _) = altered("PARENT=NULL FALLBACK_TOTAL=DEFAULT MAX_DEBT=DEFAULT BURSTABLE=OFF");
+    let words = [open.parent, open.fallback_total, open.max_debt, open.burst_ru_per_sec];
+    assert_eq!(words, ["/", "none", "default", "default"], "what is lifted is said by name");
     assert_eq!(altered("PARENT=NULL FALLBACK=12.5 TTL=DEFAULT WEIGHT DEFAULT").0.fallback, "12.5");
 }
 
