@@ -95,6 +95,15 @@ impl Admin {
         move |status| {
             let message = status.message().to_owned();
             match status.code() {
+                // The controller is there and says itself what it cannot do now, such as write to a full disk.
+                Code::Unavailable if status.source().is_none() && !message.is_empty() => {
+                    CliError::Refused(message)
+                }
+                // The first byte of a page, read as the flag before a message.
+                _ if message.contains("invalid compression flag") => CliError::Endpoint {
+                    endpoint: endpoint.clone(),
+                    reason: "what answers there does not speak gRPC, as REST does not".to_owned(),
+                },
                 Code::Unavailable | Code::DeadlineExceeded | Code::Cancelled => CliError::Unreachable {
                     endpoint: endpoint.clone(),
                     reason: status.source().map_or(message, root_cause),
@@ -152,5 +161,14 @@ mod tests {
         );
         assert!(broken.contains("is it running?"), "{broken}");
         assert_eq!(said(Status::unknown("group x is in use")), "group x is in use");
+    }
+
+    #[tokio::test]
+    async fn what_the_controller_says_itself_is_told_as_it_says_it() {
+        let full = "the store failed: no space left on device; the change is not in force";
+        assert_eq!(said(Status::unavailable(full)), full);
+        let page =
+            said(Status::internal("protocol error: received message with invalid compression flag: 123"));
+        assert!(page.contains("does not speak gRPC") && page.contains("http://127.0.0.1:7420"), "{page}");
     }
 }
