@@ -41,9 +41,10 @@ pub(crate) struct NodeArgs {
     /// The SQLite database; one in memory when left out.
     #[arg(long, value_name = "FILE")]
     db: Option<PathBuf>,
-    /// Identity of this node, the same from start to start and no other process's.
-    #[arg(long, value_name = "NAME", default_value = "sql-node")]
-    identity: String,
+    /// Identity of this node, the same from start to start and no other process's. Left out, it is made of the name of
+    /// this host and, without a journal, the number of this process.
+    #[arg(long, value_name = "NAME")]
+    identity: Option<String>,
     /// Keep consumption in a file in this directory, which is made when absent, so that it survives a crash.
     #[arg(long, value_name = "DIR")]
     journal: Option<PathBuf>,
@@ -68,6 +69,18 @@ fn wait(text: &str) -> Result<Duration, String> {
     parse_span(text).map(|span| Duration::from_micros(span.0)).map_err(|error| error.to_string())
 }
 
+/// An identity that no other process has: a second one under the same would end the first. What a journal holds is
+/// reported under the identity that wrote it, so that one is the host's, and the same from start to start.
+fn own_identity(journal: bool) -> String {
+    let host = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
+    let known = |c: &char| c.is_ascii_alphanumeric() || "._-".contains(*c);
+    let host: String = host.trim().chars().filter(known).take(LONGEST_HOST).collect();
+    if journal { format!("sql-node-{host}") } else { format!("sql-node-{host}-{}", std::process::id()) }
+}
+
+/// Characters of a host's name in an identity, which has 64 in all.
+const LONGEST_HOST: usize = 40;
+
 /// What one statement cost.
 #[derive(Serialize)]
 struct Line {
@@ -88,7 +101,8 @@ struct Line {
 
 /// Runs the command.
 pub(crate) async fn run(args: NodeArgs, global: &Global) -> Result<(), CliError> {
-    let mut builder = Client::builder([&global.endpoint], &args.identity)
+    let identity = args.identity.clone().unwrap_or_else(|| own_identity(args.journal.is_some()));
+    let mut builder = Client::builder([&global.endpoint], &identity)
         .agent(concat!("tidegate-node/", env!("CARGO_PKG_VERSION")));
     if let Some(journal) = &args.journal {
         std::fs::create_dir_all(journal).map_err(CliError::file("make the directory", journal))?;
@@ -104,7 +118,7 @@ pub(crate) async fn run(args: NodeArgs, global: &Global) -> Result<(), CliError>
         (Some(workload), Some(database)) => worker::run(&governor, workload, database).await,
         _ => statements(&governor, &args, global.output).await,
     };
-    let last = governor.finish(&args.identity).await;
+    let last = governor.finish(&identity).await;
     if let Some(path) = &args.final_counters {
         last.write(path)?;
     }

@@ -165,6 +165,8 @@ fn statements_run_governed_and_are_accounted_for() {
         .stdout(Stdio::piped())
         .spawn()
         .unwrap();
+    // Nobody named it, so that it has a name of its own.
+    let pid = format!("-{}", node.id());
     let sql = "create table t(a); insert into t values (1), (2); -- done\nselect a from t; select nothing;";
     node.stdin.take().unwrap().write_all(sql.as_bytes()).unwrap();
     let output = node.wait_with_output().unwrap();
@@ -177,14 +179,15 @@ fn statements_run_governed_and_are_accounted_for() {
     assert!(lines[3]["error"].as_str().unwrap().contains("nothing"));
     let charged: i64 = lines.iter().map(|line| line["charged_micro_ru"].as_i64().unwrap()).sum();
 
+    let identity = controller.json(&["client", "list"])[0]["client"].as_str().unwrap().to_owned();
+    assert!(identity.starts_with("sql-node-") && identity.ends_with(&pid), "{identity}");
     let usage = controller.json(&["usage", "shop", "--per-client"]);
     let rows = usage.as_array().unwrap();
-    let of_node = rows.iter().find(|row| row["client"] == json!("sql-node")).unwrap();
+    let of_node = rows.iter().find(|row| row["client"] == json!(identity)).unwrap();
     assert_eq!(of_node["total"]["total_micro_ru"], json!(charged));
     assert_eq!(of_node["total"]["operations"], json!(4));
     assert!(controller.ok(&["usage"]).contains("RU TOTAL"));
     assert!(controller.json(&["usage", "shop", "--history", "minute"]).is_array());
-    assert_eq!(controller.json(&["client", "list"])[0]["client"], json!("sql-node"));
     assert!(controller.json(&["lease", "list"])["groups"].is_array());
     assert!(controller.ok(&["client", "list"]).starts_with("CLIENT"));
     assert!(controller.ok(&["lease", "list", "shop"]).starts_with("GROUP"));
