@@ -214,11 +214,15 @@ fn serve_grpc(
     listener: TcpListener,
     stopped: flag::Receiver<bool>,
 ) -> Result<JoinHandle<()>, StartError> {
-    let reflection = tonic_reflection::server::Builder::configure()
-        .register_encoded_file_descriptor_set(tidegate_proto::DESCRIPTORS)
-        .register_encoded_file_descriptor_set(tonic_health::pb::FILE_DESCRIPTOR_SET)
-        .build_v1()
-        .map_err(|error| StartError::Internal(error.to_string()))?;
+    let described = || {
+        tonic_reflection::server::Builder::configure()
+            .register_encoded_file_descriptor_set(tidegate_proto::DESCRIPTORS)
+            .register_encoded_file_descriptor_set(tonic_health::pb::FILE_DESCRIPTOR_SET)
+    };
+    let unbuilt = |error: tonic_reflection::server::Error| StartError::Internal(error.to_string());
+    let reflection = described().build_v1().map_err(unbuilt)?;
+    // What tools of before v1 ask for.
+    let reflection_of_before = described().build_v1alpha().map_err(unbuilt)?;
     let (grants, admin) = (grpc::grants(service, stopped.clone()), grpc::admin(service, stopped.clone()));
     let statements = grpc::statements(service, stopped.clone());
     let incoming = TcpIncoming::from(listener).with_nodelay(Some(true));
@@ -232,6 +236,7 @@ fn serve_grpc(
             .http2_keepalive_timeout(Some(KEEPALIVE))
             .add_service(health)
             .add_service(reflection)
+            .add_service(reflection_of_before)
             .add_service(grants)
             .add_service(admin)
             .add_service(statements);
