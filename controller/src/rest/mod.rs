@@ -5,7 +5,9 @@
 
 mod bindings;
 mod costs;
+mod document;
 mod error;
+mod exposition;
 mod extract;
 mod groups;
 mod shapes;
@@ -17,10 +19,11 @@ mod watches;
 use std::sync::Arc;
 
 use axum::extract::DefaultBodyLimit;
-use axum::http::{StatusCode, header};
+use axum::http::{HeaderMap, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
 use axum::{Extension, Json, Router};
+use serde_json::json;
 use utoipa::OpenApi;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
@@ -42,9 +45,11 @@ struct Document;
 /// The routes of one controller.
 pub(crate) fn router(service: Arc<Service>) -> Router {
     let (routes, document) = api().split_for_parts();
-    let document = Arc::new(document);
+    let document = Arc::new(document::complete(&document));
     routes
         .route("/metrics", get(metrics))
+        .route("/healthz", get(|| async { Json(json!({"status": "ok"})) }))
+        .route("/readyz", get(ready))
         .route("/openapi.json", get(move || async move { Json((*document).clone()) }))
         .fallback(|| async {
             ApiError::new(StatusCode::NOT_FOUND, "not_found", "no such path; see /openapi.json")
@@ -77,11 +82,24 @@ fn api() -> OpenApiRouter {
         .routes(routes!(watches::runaways))
 }
 
-async fn metrics(Extension(service): Extension<Arc<Service>>) -> Response {
-    const TEXT: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
+async fn metrics(Extension(service): Extension<Arc<Service>>, headers: HeaderMap) -> Response {
     match service.metrics_page() {
-        Ok(page) => ([(header::CONTENT_TYPE, TEXT)], page).into_response(),
+        Ok(page) => {
+            let (content_type, page) = exposition::shaped(&headers, page);
+            ([(header::CONTENT_TYPE, content_type)], page).into_response()
+        }
         Err(error) => ApiError::from(AdminError::Internal(error.to_string())).into_response(),
+    }
+}
+
+/// Whether nodes are granted anything: a controller that is silent answers, and must get no traffic.
+async fn ready(Extension(service): Extension<Arc<Service>>) -> Response {
+    match service.silence() {
+        None => Json(json!({"status": "ok"})).into_response(),
+        Some(silence) => {
+            let message = format!("nothing is granted: {silence}");
+            ApiError::new(StatusCode::SERVICE_UNAVAILABLE, "unavailable", message).into_response()
+        }
     }
 }
 

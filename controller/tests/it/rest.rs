@@ -94,7 +94,8 @@ async fn everything_can_be_read() {
         (&json!(1), &json!(1), &json!(0))
     );
     let (_, page) = lab.http_text("GET", "/metrics", "text/plain", b"").await;
-    assert!(page.contains("tidegate_groups 1\n") && page.ends_with("# EOF\n"), "{page}");
+    assert!(page.contains("# TYPE tidegate_changes_total counter\n") && !page.contains("# EOF"), "{page}");
+    assert!(page.contains("tidegate_groups 1\n"), "{page}");
 }
 
 #[tokio::test]
@@ -323,4 +324,12 @@ async fn a_shadow_cost_table_is_put_and_dropped() {
     let (status, dropped) = lab.http("DELETE", "/v1/cost-tables/shadow", None).await;
     assert_eq!((status, &dropped["shadow"]), (200, &json!(null)), "{dropped}");
     assert_eq!(lab.http("POST", "/v1/cost-tables/shadow", Some("{}")).await.0, 405);
+}
+
+#[tokio::test]
+async fn a_controller_that_serves_is_alive_and_ready() {
+    let lab = Lab::start().await;
+    for path in ["/healthz", "/readyz"] {
+        assert_eq!(lab.http("GET", path, None).await, (200, json!({"status": "ok"})), "{path}");
+    }
 }

@@ -1,0 +1,310 @@
+//! The OpenAPI document: what the handlers declare, completed by what their types cannot say.
+//!
+//! Declared are paths, parameters, fields and what they mean. Added here are ranges, patterns and words of fields, errors
+//! that every path of a kind has, and names that are unique over all paths. `tests/api` holds it against the tools of
+//! others and against what the controller answers.
+
+#![expect(
+    clippy::indexing_slicing,
+    reason = "a field of a JSON object is made where it is absent; the one document there is, is built in a test"
+)]
+
+use serde_json::{Map, Value, json};
+use utoipa::openapi::OpenApi;
+
+/// Names of groups, and nothing for none.
+const GROUP: &str = "^([A-Za-z0-9][A-Za-z0-9._-]{0,63})?$";
+/// Names of groups, required.
+const NAME: &str = "^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$";
+/// Tenants and users, and nothing for none.
+const PRINCIPAL: &str = "^[A-Za-z0-9._@-]{0,64}$";
+/// A positive rate: RU/s, exact to a millionth, with or without the unit.
+const RATE: &str = "([1-9][0-9]{0,8}(\\.[0-9]{1,6})?|0\\.[0-9]{0,5}[1-9])( ?RU/s)?";
+/// A positive amount of RU.
+const AMOUNT: &str = "([1-9][0-9]{0,11}(\\.[0-9]{1,6})?|0\\.[0-9]{0,5}[1-9])( ?RU)?";
+
+/// RU per unit of a resource, as a decimal or a fraction.
+const PRICE: &str = "^([0-9]{1,6}(\\.[0-9]{1,9})?|1/[1-9][0-9]{0,8})$";
+/// The resources, by field name of `tidegate.v1.Usage`.
+const UNITS: [&str; 10] = [
+    "cpu_ns",
+    "read_requests",
+    "read_batches",
+    "read_bytes",
+    "write_requests",
+    "write_batches",
+    "write_bytes",
+    "net_in_bytes",
+    "net_out_bytes",
+    "cross_zone_bytes",
+];
+
+/// The document as it is served.
+pub(super) fn complete(document: &OpenApi) -> Value {
+    let mut document = serde_json::to_value(document).unwrap_or_default();
+    document["servers"] = json!([{"url": "/", "description": "The controller that served this document"}]);
+    document["info"]["contact"] = json!({"name": "Whoever runs this controller"});
+    // Nobody is asked who they are; the listener is for one machine unless it is opened on purpose.
+    document["security"] = json!([]);
+    let mut tags = Vec::new();
+    for (path, operations) in entries(&mut document["paths"]) {
+        let tag = path.split('/').nth(2).unwrap_or(path).to_owned();
+        for (method, operation) in entries(operations) {
+            complete_operation(&tag, method, operation);
+        }
+        if !tags.contains(&tag) {
+            tags.push(tag);
+        }
+    }
+    document["tags"] = tags.iter().map(|tag| json!({"name": tag, "description": about(tag)})).collect();
+    let schemas = &mut document["components"]["schemas"];
+    for (_, schema) in entries(schemas) {
+        for (_, field) in schema.get_mut("properties").map(entries).into_iter().flatten() {
+            widen(field);
+        }
+    }
+    // Beyond what every reader of JSON takes exactly, a counter is text.
+    let exact = (1_u64 << f64::MANTISSA_DIGITS) - 1;
+    schemas["Count"] = json!({
+        "description": "A counter: a number, and from 2^53 on its digits as text.",
+        "oneOf": [{"type": "integer", "minimum": 0, "maximum": exact}, {"type": "string", "pattern": "^[0-9]{16,39}$"}],
+    });
+    for (schema, field, said) in fields() {
+        extend(&mut schemas[schema]["properties"][field], said);
+    }
+    // Writes name what they need; what is read and what is changed need not hold everything.
+    for (changed, new, required) in [
+        ("Group", "NewGroup", json!(["name", "ru_per_sec"])),
+        ("Binding", "NewBinding", json!(["group"])),
+        ("CostTable", "NewCostTable", json!(["name", "version"])),
+        ("Watch", "NewWatch", json!(["group", "match", "digest"])),
+    ] {
+        let mut schema = schemas[changed].clone();
+        for field in required.as_array().into_iter().flatten().filter_map(Value::as_str) {
+            extend(&mut schema["properties"][field], json!({}));
+        }
+        schema["required"] = required;
+        schemas[new] = schema;
+    }
+    // The name is in the path.
+    schemas["GroupChange"] = schemas["Group"].clone();
+    schemas["GroupChange"]["minProperties"] = json!(1);
+    if let Some(fields) = schemas["GroupChange"]["properties"].as_object_mut() {
+        fields.remove("name");
+        fields.remove("revision");
+    }
+    let set = |field: &str| json!({"required": [field], "properties": {field: {"minLength": 1}}});
+    schemas["NewBinding"]["anyOf"] = json!([set("tenant"), set("user")]);
+    let digits = |way: &str, count: u8| {
+        let pattern = format!("^[0-9A-Fa-f]{{{count}}}$");
+        json!({"required": ["match"], "properties": {"match": {"const": way}, "digest": {"pattern": pattern}}})
+    };
+    schemas["NewWatch"]["oneOf"] = json!([digits("exact", 64), digits("similar", 16)]);
+    extend(&mut schemas["NewGroup"]["properties"]["name"], json!({"pattern": NAME}));
+    extend(&mut schemas["NewGroup"]["properties"]["ru_per_sec"], json!({"pattern": limit(false)}));
+    extend(&mut schemas["NewCostTable"]["properties"]["version"], json!({"minimum": 1}));
+    for (path, method, schema) in [
+        ("/v1/groups", "post", "NewGroup"),
+        ("/v1/groups/{name}", "patch", "GroupChange"),
+        ("/v1/bindings", "put", "NewBinding"),
+        ("/v1/cost-tables/{role}", "put", "NewCostTable"),
+        ("/v1/watches", "post", "NewWatch"),
+    ] {
+        let body = &mut document["paths"][path][method]["requestBody"]["content"]["application/json"];
+        body["schema"] = json!({"$ref": format!("#/components/schemas/{schema}")});
+    }
+    document
+}
+
+fn complete_operation(tag: &str, method: &str, operation: &mut Value) {
+    let function = operation["operationId"].as_str().unwrap_or(method).to_owned();
+    operation["operationId"] = json!(format!("{}_{function}", tag.replace('-', "_")));
+    operation["tags"] = json!([tag]);
+    if operation["description"].is_null() {
+        operation["description"] = operation["summary"].clone();
+    }
+    let mut errors = vec!["400"];
+    if operation.get("requestBody").is_some() {
+        errors.extend(["413", "415"]);
+    }
+    // The store is asked.
+    errors.extend(["500", "503"]);
+    let error = json!({"content": {"application/json": {"schema": {"$ref": "#/components/schemas/Error"}}}});
+    for status in errors {
+        if operation["responses"].get(status).is_none() {
+            operation["responses"][status] = error.clone();
+        }
+    }
+    for (status, response) in entries(&mut operation["responses"]) {
+        response["description"] = json!(meaning(status));
+    }
+    let parameters = operation.get_mut("parameters").and_then(Value::as_array_mut);
+    for parameter in parameters.into_iter().flatten() {
+        widen(&mut parameter["schema"]);
+        let name = parameter["name"].as_str().unwrap_or_default();
+        if let Some(said) = parameter_schema(method, name) {
+            extend(&mut parameter["schema"], said);
+        }
+        if parameter["description"].is_null() {
+            parameter["description"] = json!("The group.");
+        }
+    }
+}
+
+/// What a status means on every path, as in docs/admin-api.md.
+fn meaning(status: &str) -> &'static str {
+    match status {
+        "200" => "Done.",
+        "400" => "Malformed, unknown or out of range.",
+        "404" => "There is no such group or path.",
+        "409" => "There already, in use, not for this group, or a limit is reached.",
+        "412" => "Changed since it was read.",
+        "413" => "The body is too large.",
+        "415" => "The body is not application/json.",
+        "500" => "A fault of the controller.",
+        _ => "Not now: the store failed, or the controller is not ready. Nothing was changed.",
+    }
+}
+
+fn about(tag: &str) -> &'static str {
+    match tag {
+        "groups" => "Resource groups.",
+        "bindings" | "resolve" => "Who is charged to which group.",
+        "cost-tables" => "Prices of resources.",
+        "usage" => "What was consumed.",
+        "clients" | "leases" => "Nodes, and what they hold.",
+        "statements" => "What statements cost.",
+        "watches" | "runaways" => "Statements that are convicted.",
+        _ => "The controller.",
+    }
+}
+
+fn parameter_schema(method: &str, name: &str) -> Option<Value> {
+    let orders =
+        ["", "ru", "average_ru", "max_ru", "calls", "rows", "elapsed", "waited", "errors", "throttled"];
+    Some(match name {
+        "limit" => json!({"maximum": 1000}),
+        "name" => json!({"pattern": NAME}),
+        "group" | "after" | "force_to" => json!({"pattern": GROUP}),
+        "tenant" | "user" | "after_tenant" | "after_user" => json!({"pattern": PRINCIPAL}),
+        "role" if method == "delete" => json!({"enum": ["shadow"]}),
+        "role" => json!({"enum": ["active", "shadow"]}),
+        "order" => json!({"enum": orders}),
+        "resolution" => json!({"enum": ["", "minute", "hour"]}),
+        _ => return None,
+    })
+}
+
+/// A rate, `unlimited`, or, where it may be left open, nothing.
+fn limit(open: bool) -> String {
+    format!("^({RATE}|unlimited{})$", if open { "|" } else { "" })
+}
+
+/// What is known about fields beyond their type.
+fn fields() -> Vec<(&'static str, &'static str, Value)> {
+    let words = |words: &[&str]| json!({"enum": words});
+    let open = |text: &str, word: &str| json!({"pattern": format!("^({text}|{word})?$")});
+    let to = |least: u64, most: u64| json!({"anyOf": [{"const": 0}, {"minimum": least, "maximum": most}]});
+    vec![
+        ("Group", "parent", json!({"pattern": "^(/|[A-Za-z0-9][A-Za-z0-9._-]{0,63})?$"})),
+        ("Group", "ru_per_sec", json!({"pattern": limit(true)})),
+        ("Group", "burst", open(AMOUNT, "default")),
+        ("Group", "burstable", words(&["", "off", "moderated", "unlimited"])),
+        ("Group", "burst_ru_per_sec", open(RATE, "default")),
+        ("Group", "priority", words(&["", "low", "medium", "high"])),
+        ("Group", "weight", json!({"maximum": 10_000})),
+        ("Group", "ttl_us", to(500_000, 60_000_000)),
+        ("Group", "renew_us", to(100_000, 30_000_000)),
+        ("Group", "fallback", json!({"pattern": format!("^({RATE}|stop|unlimited)?$")})),
+        ("Group", "fallback_total", open(RATE, "none")),
+        ("Group", "max_debt", open(&format!("0|{AMOUNT}"), "default")),
+        ("Group", "comment", json!({"maxLength": 256, "pattern": "^[^\\u0000-\\u001f\\u007f-\\u009f]*$"})),
+        ("Group", "max_wait_us", to(1_000, 3_600_000_000)),
+        ("QueryLimit", "exec_elapsed_us", to(10_000, 2_592_000_000_000)),
+        ("QueryLimit", "ru", json!({"pattern": format!("^({AMOUNT})?$")})),
+        ("QueryLimit", "rows", json!({"maximum": 1_000_000_000_000_000_u64})),
+        ("QueryLimit", "action", words(&["", "dryrun", "cooldown", "kill", "switch_group"])),
+        ("QueryLimit", "switch_group", json!({"pattern": GROUP})),
+        ("QueryLimit", "watch", words(&["", "exact", "similar"])),
+        ("QueryLimit", "watch_us", to(1_000, 31_536_000_000_000)),
+        ("Binding", "tenant", json!({"pattern": PRINCIPAL})),
+        ("Binding", "user", json!({"pattern": PRINCIPAL})),
+        ("Binding", "group", json!({"pattern": NAME})),
+        ("CostTable", "name", json!({"pattern": "^[a-z0-9_.-]{1,64}$"})),
+        (
+            "CostTable",
+            "ru_per_unit",
+            json!({
+                "propertyNames": {"enum": UNITS},
+                "additionalProperties": {"type": "string", "pattern": PRICE},
+            }),
+        ),
+        ("CostTable", "replicas", json!({"maximum": 1_000})),
+        ("Watch", "group", json!({"pattern": NAME})),
+        ("Watch", "match", words(&["exact", "similar"])),
+        ("Watch", "digest", json!({"pattern": "^([0-9A-Fa-f]{16}|[0-9A-Fa-f]{64})$"})),
+        ("Watch", "action", words(&["", "dryrun", "cooldown", "kill", "switch_group"])),
+        ("Watch", "switch_group", json!({"pattern": GROUP})),
+        ("Watch", "text", json!({"maxLength": 8_192})),
+        ("ResolvedAnswer", "matched", words(&["user in tenant", "user", "tenant", "default"])),
+    ]
+}
+
+/// The range of an integer as JSON has it: all of what the type holds, which the format `int64` does not.
+fn widen(field: &mut Value) {
+    let most = match (field["type"].as_str(), field["format"].as_str()) {
+        (Some("integer"), Some("int32")) => json!(u32::MAX),
+        (Some("integer"), _) => json!(u64::MAX),
+        _ => return,
+    };
+    if let Some(field) = field.as_object_mut() {
+        field.remove("format");
+        field.insert("minimum".to_owned(), json!(0));
+        field.insert("maximum".to_owned(), most);
+    }
+}
+
+/// Adds what is known about a field. What it is when it is left out is in its description then.
+fn extend(schema: &mut Value, said: Value) {
+    if let (Some(schema), Value::Object(said)) = (schema.as_object_mut(), said) {
+        schema.remove("default");
+        schema.extend(said);
+    }
+}
+
+fn entries(value: &mut Value) -> impl Iterator<Item = (&String, &mut Value)> {
+    value.as_object_mut().into_iter().flat_map(Map::iter_mut)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::*;
+
+    #[test]
+    fn the_document_is_complete() {
+        let document = complete(&super::super::api().split_for_parts().1);
+        let mut ids = BTreeSet::new();
+        for (path, operations) in document["paths"].as_object().unwrap() {
+            for (method, operation) in operations.as_object().unwrap() {
+                assert!(ids.insert(operation["operationId"].to_string()), "{method} {path}");
+                assert!(operation["description"].is_string() && operation["tags"].is_array(), "{path}");
+                for (status, response) in operation["responses"].as_object().unwrap() {
+                    assert!(response["description"].is_string(), "{method} {path} {status}");
+                }
+                if operation.get("requestBody").is_some() {
+                    assert!(operation["responses"]["415"].is_object(), "{method} {path}");
+                }
+            }
+        }
+        // What is said here about fields is said about fields that there are.
+        for (schema, field, _) in fields() {
+            assert!(
+                document["components"]["schemas"][schema]["properties"][field]["type"].is_string(),
+                "{field}"
+            );
+        }
+        assert!(!document.to_string().contains("int64"), "64-bit numbers of JSON are not signed here");
+    }
+}
