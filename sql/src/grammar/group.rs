@@ -21,7 +21,11 @@ pub(super) fn create(cursor: &mut Cursor<'_>) -> Result<Statement, SqlError> {
 /// Behind `ALTER RESOURCE GROUP`.
 pub(super) fn alter(cursor: &mut Cursor<'_>) -> Result<Statement, SqlError> {
     let if_exists = cursor.take(&["IF", "EXISTS"]);
-    let (group, fields) = definition(cursor)?;
+    let (mut group, fields) = definition(cursor)?;
+    // What bursts otherwise leaves no limit behind; that is said by name.
+    if fields.contains(&"burst_ru_per_sec") && group.burst_ru_per_sec.is_empty() {
+        "default".clone_into(&mut group.burst_ru_per_sec);
+    }
     Ok(Statement::AlterGroup { group, fields, if_exists })
 }
 

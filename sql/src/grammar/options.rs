@@ -54,7 +54,6 @@ pub(super) fn options(cursor: &mut Cursor<'_>) -> Result<(Box<v1::Group>, Vec<&'
     let bursts_otherwise = fields.contains(&"burstable") && group.burstable != "moderated";
     if bursts_otherwise && !fields.contains(&"burst_ru_per_sec") {
         fields.push("burst_ru_per_sec");
-        "default".clone_into(&mut group.burst_ru_per_sec);
     }
     Ok((group, fields))
 }
