@@ -83,7 +83,7 @@ pub(crate) struct RestoreArgs {
     /// Directory of the controller's store, made when missing, or the file itself (any name that ends in .redb).
     #[arg(long, value_name = "PATH")]
     data: PathBuf,
-    /// Put a store that is there aside, as <name>.replaced-1 and so on.
+    /// Put a store that is there aside, as tidegate.redb.replaced-1 and so on.
     #[arg(long)]
     replace: bool,
     /// With --replace: even if that store belongs to another cluster.
