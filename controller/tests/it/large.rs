@@ -24,14 +24,17 @@ async fn words(lab: &Lab, group: &str) -> [u128; Total::WORDS] {
     rows[0].total.as_ref().unwrap().to_words().unwrap()
 }
 
-/// A controller whose ledger has a node's incarnation 3 with these counters.
-async fn lab_with(counters: u128) -> Lab {
+/// A moment that is ahead of every test: who was heard then has not been silent.
+const LATELY_MS: u64 = 1 << 45;
+
+/// A controller whose ledger has a node's incarnation 3 with these counters, heard at this time last.
+async fn lab_with(counters: u128, heard_unix_ms: u64) -> Lab {
     let lab = Lab::start().await;
     lab.running.shutdown().await.unwrap();
     {
         let store = RedbStore::open(&store_path(&lab.folder)).unwrap();
         let total = Total::from_words([counters; Total::WORDS]);
-        let client = serde_json::json!({"name": "node", "incarnation": 3, "heard_unix_ms": 1});
+        let client = serde_json::json!({"name": "node", "incarnation": 3, "heard_unix_ms": heard_unix_ms});
         let key = ledger_key(ClientId(9), GroupId::DEFAULT);
         let row = Write::Put(Table::Ledger, key, consumption_bytes(&total));
         store.commit(&[put_json(Table::Clients, u64_key(9), &client).unwrap(), row]).unwrap();
@@ -44,7 +47,7 @@ async fn a_process_counts_past_every_edge_of_64_bits() {
     let edges =
         [Ru::MAX.0.unsigned_abs().into(), i64::MAX.unsigned_abs().into(), u128::from(u64::MAX), 1 << 95];
     for edge in edges {
-        let lab = lab_with(edge - 1_000).await;
+        let lab = lab_with(edge - 1_000, LATELY_MS).await;
         let mut node = Node::connect(&lab, "node", 3).await.unwrap();
         let after: [u128; Total::WORDS] = std::array::from_fn(|at| edge + at as u128);
         node.report(vec![report("default", 0, &after), report("default", 0, &after)]).await;
@@ -69,7 +72,7 @@ async fn a_process_counts_past_every_edge_of_64_bits() {
 #[tokio::test]
 async fn what_was_counted_past_64_bits_is_folded_whole() {
     let counters = u128::from(u64::MAX) + 5;
-    let lab = lab_with(counters).await;
+    let lab = lab_with(counters, 1).await;
     lab.running.service().tidy().unwrap();
     assert!(lab.running.service().clients().0.is_empty(), "folded");
     let lab = lab.crash().await;
