@@ -57,7 +57,7 @@ pub(super) fn look(group: &Group) {
 pub(super) async fn end(world: World, group: &Group, charged: i64) {
     world.end().await;
     assert_quiet(&group.cell);
-    assert_eq!(group.consumption().ru().0, charged);
+    assert_eq!(group.consumption().ru(), Ru(charged).into());
     assert_eq!(group.state().available.0, POOL - charged);
 }
 
@@ -268,7 +268,7 @@ fn purses_end_with_the_lease() {
             }
             world.end().await;
             assert_quiet(&group.cell);
-            assert_eq!(group.consumption().ru().0, admitted.load(Ordering::Relaxed));
+            assert_eq!(group.consumption().ru(), Ru(admitted.load(Ordering::Relaxed)).into());
         });
     });
 }
@@ -307,7 +307,7 @@ fn closing_shuts_the_purses() {
             assert!(matches!(group.try_acquire(Ru(1)), Err(Refused::ShutDown { .. })));
             let charged = 2 + charged_by(workers).await;
             assert_quiet(&group.cell);
-            assert_eq!(group.consumption().ru().0, charged);
+            assert_eq!(group.consumption().ru(), Ru(charged).into());
             world.end().await;
         });
     });
