@@ -4,7 +4,8 @@
 //! Dekker's handshake made asymmetric: the owner says that it is inside and then looks whether it is barred; the other
 //! side bars it and then looks whether it is inside. Between the two steps each needs a full barrier. The owner's is one
 //! for the compiler only, because the other side runs `membarrier(2)`, which makes all threads of the process execute
-//! one. Where the kernel has no such call, the owner executes its own.
+//! one. Where the kernel has no such call, the owner executes its own. Where it refuses the call after it had granted it,
+//! as in a sandbox that is set up late, owners are kept out for good.
 
 use std::sync::atomic::Ordering;
 
@@ -71,15 +72,30 @@ pub(crate) fn barrier_of_others() {
     barrier::of_others();
 }
 
+/// Whether owners may be let in. Once the kernel has refused a barrier it never is again.
+pub(crate) fn is_sound() -> bool {
+    barrier::is_sound()
+}
+
 #[cfg(all(target_os = "linux", not(all(test, shuttle))))]
 mod barrier {
     use std::sync::LazyLock;
     use std::sync::atomic::{AtomicBool, Ordering, compiler_fence, fence};
+    use std::time::Duration;
 
     use rustix::thread::{MembarrierCommand, membarrier};
 
+    /// How often a refused barrier is asked for again. The kernel documents no passing failure for a registered process,
+    /// so one would do; a hundred cost microseconds, once.
+    const TRIES: u32 = 100;
+    /// How long an owner that went in without a barrier of its own may take to be seen, where the kernel executes none
+    /// for it. Its store waits in the store buffer of a processor, which is empty within a microsecond, or when the
+    /// thread is switched out. A thousand times as long; the one who waits holds a group's lock, once for each group.
+    const DRAINED: Duration = Duration::from_millis(1);
+
     /// Whether the kernel makes other threads execute barriers. Who reads `false` executes one, which is right, too.
     static ASYMMETRIC: AtomicBool = AtomicBool::new(false);
+    static REFUSED: AtomicBool = AtomicBool::new(false);
     static REGISTERED: LazyLock<bool> = LazyLock::new(|| {
         let registered = membarrier(MembarrierCommand::RegisterPrivateExpedited).is_ok();
         ASYMMETRIC.store(registered, Ordering::Relaxed);
@@ -88,6 +104,10 @@ mod barrier {
 
     pub(super) fn prepare() {
         LazyLock::force(&REGISTERED);
+    }
+
+    pub(super) fn is_sound() -> bool {
+        !REFUSED.load(Ordering::Relaxed)
     }
 
     #[inline]
@@ -101,12 +121,38 @@ mod barrier {
 
     pub(super) fn of_others() {
         if *REGISTERED {
-            // Does not fail once the process is registered. Without it nobody knows whether an owner is inside.
-            while membarrier(MembarrierCommand::PrivateExpedited).is_err() {
-                std::thread::yield_now();
+            if is_sound() && !executed(|| membarrier(MembarrierCommand::PrivateExpedited)) {
+                ASYMMETRIC.store(false, Ordering::Relaxed);
+                REFUSED.store(true, Ordering::Relaxed);
+                tracing::error!(
+                    "the kernel refuses membarrier(2), which it granted to this process before (a sandbox that was set up \
+                     later?): threads admit under the group's lock from here on; allow the call, or set the sandbox up first"
+                );
+            }
+            if !is_sound() {
+                drain();
             }
         }
         fence(Ordering::SeqCst);
+    }
+
+    #[expect(
+        clippy::disallowed_methods,
+        reason = "no state shows that a store buffer is empty; only time empties it"
+    )]
+    fn drain() {
+        std::thread::sleep(DRAINED);
+    }
+
+    /// Whether the kernel executes the barrier within some tries.
+    pub(super) fn executed<E>(mut barrier: impl FnMut() -> Result<(), E>) -> bool {
+        (0..TRIES).any(|_| {
+            let done = barrier().is_ok();
+            if !done {
+                std::thread::yield_now();
+            }
+            done
+        })
     }
 }
 
@@ -115,6 +161,10 @@ mod barrier {
     use std::sync::atomic::{Ordering, fence};
 
     pub(super) fn prepare() {}
+
+    pub(super) fn is_sound() -> bool {
+        true
+    }
 
     pub(super) fn of_owner() {
         fence(Ordering::SeqCst);
@@ -135,6 +185,20 @@ mod tests {
     use super::*;
 
     const LONG: Duration = Duration::from_secs(2);
+
+    #[test]
+    #[cfg(target_os = "linux")]
+    fn a_barrier_that_is_refused_for_good_ends() {
+        let mut asked = 0;
+        let mut refuse_until = |last: u32| {
+            barrier::executed(|| {
+                asked += 1;
+                if asked < last { Err(()) } else { Ok(()) }
+            })
+        };
+        assert!(refuse_until(3), "one that is refused in passing is executed");
+        assert!(!refuse_until(u32::MAX));
+    }
 
     /// A line of memory that both sides write, so that stores queue up behind it in their processor and what is read
     /// after them comes first: only a barrier keeps the order.

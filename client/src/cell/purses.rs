@@ -55,6 +55,9 @@ impl Purses {
     }
 
     fn with_mine(&self, open: &mut Open, change: impl FnOnce(&Purse)) -> bool {
+        if !bias::is_sound() {
+            return false;
+        }
         let purses = self.0.get_or_init(|| {
             bias::prepare();
             (0..seats()).map(|_| Purse::default()).collect()
