@@ -4,8 +4,8 @@
 use sqlparser::tokenizer::{Location, Token, TokenWithSpan, Word};
 use tidegate_cost_model::SqlDialect;
 
-use crate::error::SqlError;
-use crate::tokens::{is_code, syntax};
+use crate::error::{SqlError, cut};
+use crate::tokens::{byte_at, is_code, syntax};
 
 /// Reads one statement.
 #[derive(Clone)]
@@ -155,7 +155,58 @@ impl<'t> Cursor<'t> {
 
     /// The name of a group, in lower case.
     pub(crate) fn group(&mut self) -> Result<String, SqlError> {
+        self.refuse_variable()?;
         Ok(self.name("the name of a resource group")?.text.to_ascii_lowercase())
+    }
+
+    /// The name of a group, or an empty one in quotes, which is that of everyone who is bound to no other.
+    pub(crate) fn group_or_default(&mut self) -> Result<String, SqlError> {
+        let empty = match (self.peek(), self.ahead(1)) {
+            (Some(Token::Word(Word { value, quote_style: Some(_), .. })), _) => value.is_empty().then_some(1),
+            (Some(Token::DoubleQuotedString(text) | Token::SingleQuotedString(text)), _) => {
+                text.is_empty().then_some(1)
+            }
+            // PostgreSQL has no backticks.
+            (Some(Token::Char('`')), Some(Token::Char('`'))) => Some(2),
+            _ => None,
+        };
+        let Some(tokens) = empty else { return self.group() };
+        self.at += tokens;
+        Ok("default".to_owned())
+    }
+
+    /// Variables have their values in the database, where tidegate does not look.
+    pub(crate) fn refuse_variable(&self) -> Result<(), SqlError> {
+        let name = match (self.peek(), self.ahead(1)) {
+            (Some(Token::Word(Word { value, quote_style: None, .. })), _) if value.starts_with('@') => value,
+            (Some(Token::AtSign), Some(Token::Word(Word { value, .. }))) => value,
+            _ => return Ok(()),
+        };
+        let what = format!("the variable {}", cut(name));
+        Err(SqlError::unsupported(what, "write its value into the statement"))
+    }
+
+    /// Hexadecimal digits, in quotes or, as TiDB takes them, without.
+    pub(crate) fn digits(&mut self, what: &str) -> Result<&'t str, SqlError> {
+        self.refuse_variable()?;
+        let bare = match self.peek() {
+            Some(Token::Word(Word { quote_style: None, .. }) | Token::Number(..)) => self.place(),
+            Some(Token::Word(Word { value, quote_style: Some(_), .. })) => {
+                self.skip();
+                return Ok(value);
+            }
+            _ => None,
+        };
+        let Some(start) = bare else { return self.string(what) };
+        // What begins with a digit is more than one token: 12e4, or a number and a word.
+        let rest = self.text.get(byte_at(self.text, start)..).unwrap_or_default();
+        let length = rest.bytes().take_while(u8::is_ascii_alphanumeric).count();
+        let digits = rest.get(..length).unwrap_or_default();
+        let end = byte_at(self.text, start) + length;
+        while self.place().is_some_and(|place| byte_at(self.text, place) < end) {
+            self.skip();
+        }
+        Ok(digits)
     }
 
     /// A string, in whatever quotes the dialect has for one. Double quotes are taken as well, since TiDB prints them.

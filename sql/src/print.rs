@@ -175,10 +175,14 @@ mod tests {
         (texts, numbers).prop_map(|(texts, (weight, ttl_us, renew_us, max_wait_us, query_limit))| v1::Group {
             name: texts.0,
             parent: texts.1,
-            ru_per_sec: texts.2,
             burst: texts.3,
+            // Above no rate there is nothing to burst to.
+            burstable: match (texts.2.as_str(), texts.4, texts.5.as_str()) {
+                ("unlimited", "moderated", "") => "unlimited".to_owned(),
+                (_, burstable, _) => burstable.to_owned(),
+            },
+            ru_per_sec: texts.2,
             burst_ru_per_sec: texts.5,
-            burstable: texts.4.to_owned(),
             priority: texts.6.to_owned(),
             weight,
             ttl_us,

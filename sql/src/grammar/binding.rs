@@ -7,7 +7,7 @@ use sqlparser::tokenizer::Token;
 use tidegate_cost_model::SqlDialect;
 
 use crate::cursor::{Cursor, Name, is_keyword};
-use crate::error::SqlError;
+use crate::error::{SqlError, cut};
 use crate::statement::{Principal, Statement};
 
 /// A whole `ALTER ..` or `CREATE USER ..`.
@@ -35,17 +35,20 @@ pub(super) fn statement(cursor: &mut Cursor<'_>) -> Result<Option<Statement>, Sq
         principal.tenant = cursor.name("the name of a database")?.folded(cursor.dialect);
     }
     if !cursor.sees_all(&["RESOURCE", "GROUP"]) {
-        let message =
-            "expected RESOURCE GROUP; what else is altered goes to the database in a statement of its own";
-        return Err(cursor.error(message));
+        return Err(beside());
     }
     cursor.expect(&["RESOURCE", "GROUP"])?;
-    let group = cursor.group()?;
+    let group = cursor.group_or_default()?;
     if cursor.peek().is_some() {
-        let message = "expected the end of the statement; what else is altered goes to the database alone";
-        return Err(cursor.error(message));
+        return Err(beside());
     }
     Ok(Some(Statement::Bind { principal, group }))
+}
+
+/// Half of it would be done by tidegate and half by the database, and one of them may fail.
+fn beside() -> SqlError {
+    let instead = "send that to the database, and RESOURCE GROUP alone, as two statements";
+    SqlError::unsupported("another change beside RESOURCE GROUP", instead)
 }
 
 fn names_a_group(cursor: &Cursor<'_>) -> bool {
@@ -96,8 +99,9 @@ fn user(cursor: &mut Cursor<'_>) -> Result<String, SqlError> {
             };
         }
         if host != "%" && !host.eq_ignore_ascii_case("localhost") {
-            let message = "tidegate binds a user wherever it comes from; leave the host out, or write '%'";
-            return Err(cursor.error_before(message));
+            let what = format!("a user of one host ({})", cut(&host));
+            let instead = "tidegate binds a user wherever it comes from; leave the host out, or write '%'";
+            return Err(SqlError::unsupported(what, instead));
         }
     }
     if name.text.is_empty() {

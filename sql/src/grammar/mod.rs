@@ -34,7 +34,7 @@ pub(crate) fn statement(mut cursor: Cursor<'_>) -> Result<Option<Statement>, Sql
     } else if words.take(&["SHOW", "RESOURCE", "GROUPS"]) {
         words.end().map(|()| Some(Statement::ShowGroups))
     } else if words.take(&["SET", "RESOURCE", "GROUP"]) {
-        let name = words.group()?;
+        let name = words.group_or_default()?;
         words.end().map(|()| Some(Statement::SetGroup { name }))
     } else if words.take(&["QUERY", "WATCH"]) {
         watch::statement(words).map(Some)

@@ -54,10 +54,12 @@ pub(super) fn rule(cursor: &mut Cursor<'_>) -> Result<Option<v1::QueryLimit>, Sq
         }
     }
     if ![Part::Elapsed, Part::Ru, Part::Rows].iter().any(|part| seen.contains(part)) {
-        return Err(cursor.expected("a limit as well: EXEC_ELAPSED, RU or ROWS"));
+        let instead = "write EXEC_ELAPSED, RU or ROWS as well";
+        return Err(SqlError::unsupported("a QUERY_LIMIT without a limit", instead));
     }
     if !seen.contains(&Part::Action) {
-        return Err(cursor.expected("ACTION = DRYRUN, COOLDOWN, KILL or SWITCH_GROUP(..) as well"));
+        let instead = "write ACTION = DRYRUN, COOLDOWN, KILL or SWITCH_GROUP(..) as well";
+        return Err(SqlError::unsupported("a QUERY_LIMIT without an ACTION", instead));
     }
     if brackets {
         cursor.skip();
@@ -122,7 +124,12 @@ pub(super) fn action(cursor: &mut Cursor<'_>) -> Result<(String, String), SqlErr
 
 /// A duration, or `None` for UNLIMITED.
 pub(super) fn watch_duration(cursor: &mut Cursor<'_>) -> Result<Option<u64>, SqlError> {
-    if cursor.take(&["UNLIMITED"]) {
+    let quoted = matches!(cursor.peek(), Some(Token::SingleQuotedString(text) | Token::DoubleQuotedString(text))
+        if text.eq_ignore_ascii_case("UNLIMITED"));
+    if quoted {
+        cursor.skip();
+    }
+    if quoted || cursor.take(&["UNLIMITED"]) {
         return Ok(None);
     }
     positive(cursor, "a duration such as '10m', or UNLIMITED").map(Some)

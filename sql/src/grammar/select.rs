@@ -72,21 +72,26 @@ fn judge(cursor: &Cursor<'_>, query: &Query) -> Result<Option<Statement>, SqlErr
         (None, Some(theirs)) if seen.function => {
             Err(SqlError::Mixed { ours: format!("{FUNCTION}()"), theirs: cut(theirs) })
         }
-        (None, None) if seen.function => Err(cursor.error(&format!(
-            "SELECT {FUNCTION}() stands alone, or in a query of tidegate's tables; leave the rest out"
-        ))),
+        (None, None) if seen.function => ours_alone(cursor, Vec::new()),
         (None, _) => Ok(None),
-        (Some(_), None) => {
-            if let Some(Token::Placeholder(_) | Token::Question) =
-                cursor.rest().find(|token| matches!(token, Token::Placeholder(_) | Token::Question))
-            {
-                let instead = "write the values into the text";
-                return Err(SqlError::unsupported("a parameter in a query of tidegate's tables", instead));
-            }
-            let tables = seen.ours.into_iter().collect();
-            Ok(Some(Statement::Select(Select::new(cursor.tokens(), tables, cursor.dialect))))
-        }
+        (Some(_), None) => ours_alone(cursor, seen.ours.into_iter().collect()),
     }
+}
+
+/// A query of these tables of ours, or of none, which tidegate evaluates.
+fn ours_alone(cursor: &Cursor<'_>, tables: Vec<VirtualTable>) -> Result<Option<Statement>, SqlError> {
+    if cursor.rest().any(|token| matches!(token, Token::Placeholder(_) | Token::Question)) {
+        let instead = "write the values into the text";
+        return Err(SqlError::unsupported("a parameter in a query that tidegate answers", instead));
+    }
+    // The table that has one row and is none.
+    let tokens = match cursor.tokens() {
+        [query @ .., from, dual] if is_keyword(&from.token, "FROM") && is_keyword(&dual.token, "DUAL") => {
+            query
+        }
+        all => all,
+    };
+    Ok(Some(Statement::Select(Select::new(tokens, tables, cursor.dialect))))
 }
 
 /// `SELECT CURRENT_RESOURCE_GROUP() [[AS] name] [FROM DUAL]`, and nothing else: the name of its column.

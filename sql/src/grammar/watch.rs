@@ -67,7 +67,7 @@ fn add(cursor: &mut Cursor<'_>) -> Result<Statement, SqlError> {
 /// Behind `SQL`.
 fn text(cursor: &mut Cursor<'_>) -> Result<WatchedText, SqlError> {
     if cursor.take(&["DIGEST"]) {
-        let digest = cursor.string("a digest in quotes")?.to_ascii_lowercase();
+        let digest = cursor.digits("a digest")?.to_ascii_lowercase();
         let matching = match digest.len() {
             SIMILAR_DIGITS => "similar",
             EXACT_DIGITS => "exact",
@@ -86,6 +86,7 @@ fn text(cursor: &mut Cursor<'_>) -> Result<WatchedText, SqlError> {
     plan_is_not_watched(cursor)?;
     let matching = cursor.choice(&[("EXACT", "exact"), ("SIMILAR", "similar")])?;
     cursor.expect(&["TO"])?;
+    cursor.refuse_variable()?;
     let text = cursor.string("a statement in quotes")?;
     match split(text, cursor.dialect).as_deref() {
         Ok([_]) => {}

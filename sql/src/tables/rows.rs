@@ -24,7 +24,8 @@ pub(super) fn group(group: &v1::Group) -> Row {
         text(&group.name),
         if unlimited { text("UNLIMITED") } else { text(&group.ru_per_sec) },
         text(&group.priority.to_ascii_uppercase()),
-        text(&group.burstable.to_ascii_uppercase()),
+        // As TiDB has it: without a rate there is no bound to what it bursts to.
+        if unlimited { text("UNLIMITED") } else { text(&group.burstable.to_ascii_uppercase()) },
         group.query_limit.as_ref().map_or(Value::Null, |limit| Value::Text(query_limit_text(limit))),
         Value::Null,
     ]

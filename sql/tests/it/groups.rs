@@ -34,7 +34,10 @@ async fn groups_come_change_and_go() {
 
     assert_eq!(
         lab.rows("select * from information_schema.resource_groups order by name").await,
-        ["default|UNLIMITED|MEDIUM|OFF|NULL|NULL", "shop|0.5|HIGH|OFF|EXEC_ELAPSED='20s', ACTION=KILL|NULL"]
+        [
+            "default|UNLIMITED|MEDIUM|UNLIMITED|NULL|NULL",
+            "shop|0.5|HIGH|OFF|EXEC_ELAPSED='20s', ACTION=KILL|NULL"
+        ]
     );
     let shown = lab.rows("SHOW RESOURCE GROUPS").await;
     assert_eq!(shown.len(), 2);
