@@ -41,6 +41,8 @@ pub(super) enum Answer {
     Done {
         /// Rows.
         affected: u64,
+        /// What there is to be known beside it.
+        warnings: usize,
     },
     /// A result.
     Rows(Table),
@@ -62,7 +64,7 @@ pub(super) fn columns(columns: &[Column], first: u8, audience: Audience) -> Vec<
         packets.column(column, audience.capabilities);
     }
     if !audience.capabilities.has(Capabilities::DEPRECATE_EOF) {
-        packets.end_of(audience.status);
+        packets.end_of(audience.status, 0);
     }
     packets.bytes
 }
@@ -73,7 +75,7 @@ impl Answer {
         let mut packets = Packets::new(first);
         match self {
             Self::Refused(refusal) => packets.error(refusal, true),
-            Self::Done { affected } => packets.ok(0x00, *affected, audience.status),
+            Self::Done { affected, warnings } => packets.ok(0x00, *affected, audience.status, *warnings),
             Self::Rows(table) => packets.table(table, audience),
         }
         if packets.bytes.len() <= ANSWER_LIMIT {
@@ -140,19 +142,20 @@ impl Packets {
         self.finish();
     }
 
-    fn ok(&mut self, first: u8, affected: u64, status: Status) {
+    fn ok(&mut self, first: u8, affected: u64, status: Status, warnings: usize) {
         self.begin();
         self.bytes.push(first);
         self.lenenc(affected);
         self.lenenc(0);
         self.bytes.extend(status.lasting().0.to_le_bytes());
-        self.bytes.extend([0; 2]);
+        self.bytes.extend(counted(warnings));
         self.finish();
     }
 
-    fn end_of(&mut self, status: Status) {
+    fn end_of(&mut self, status: Status, warnings: usize) {
         self.begin();
-        self.bytes.extend([0xfe, 0, 0]);
+        self.bytes.push(0xfe);
+        self.bytes.extend(counted(warnings));
         self.bytes.extend(status.lasting().0.to_le_bytes());
         self.finish();
     }
@@ -170,7 +173,7 @@ impl Packets {
             self.column(column, capabilities);
         }
         if ends {
-            self.end_of(status);
+            self.end_of(status, 0);
         }
         for row in &table.rows {
             // A row stops the answer from growing without end; the caller sees that it is too long.
@@ -193,7 +196,8 @@ impl Packets {
             }
             self.finish();
         }
-        if ends { self.end_of(status) } else { self.ok(0xfe, 0, status) }
+        let warnings = table.notes.len();
+        if ends { self.end_of(status, warnings) } else { self.ok(0xfe, 0, status, warnings) }
     }
 
     /// Of the types that the columns have; what is of another is none.
@@ -270,6 +274,11 @@ impl Packets {
             }
         }
     }
+}
+
+/// A number of warnings, as far as the protocol counts.
+fn counted(warnings: usize) -> [u8; 2] {
+    u16::try_from(warnings).unwrap_or(u16::MAX).to_le_bytes()
 }
 
 /// The beginning of `text` of at most `limit` bytes, in whole characters.

@@ -132,7 +132,7 @@ impl Link {
                     4 => Decision::Go,
                     0 => Decision::Go,
                     1 => Decision::Remember(decision),
-                    2 => Decision::Answer(Answer::Done { affected: 1 }),
+                    2 => Decision::Answer(Answer::Done { affected: 1, warnings: 0 }),
                     _ => Decision::Explain(b"select 1".to_vec()),
                 })?;
             }

@@ -45,6 +45,7 @@ mod step;
 #[cfg(test)]
 mod tests;
 mod thread;
+mod warnings;
 
 pub(crate) use control::Control;
 pub(crate) use serve::{Shared, serve};

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use tidegate_cost_model::SqlDialect;
-use tidegate_sql::{Answer as Own, Statement};
+use tidegate_sql::{Answer as Own, Diagnostics, Statement};
 
 use super::super::answer::{Answer, Refusal};
 use super::super::asked::{Asked, Remembered};
@@ -12,6 +12,7 @@ use super::super::command::Command;
 use super::super::fault::Fault;
 use super::super::machine::Decision;
 use super::super::own;
+use super::super::warnings::Warnings;
 use super::{Admitted, Broken, End, Pending, Session};
 use crate::govern::{Admission, Denied, Running, Subject, parse_own};
 use crate::session::Read;
@@ -68,6 +69,7 @@ impl Session {
                         self.shared.listening.governor.apply(change, subject);
                         self.chosen.clone_from(&subject.chosen);
                     }
+                    self.warnings = Some(Warnings::of(&answer));
                     self.machine.decide(Decision::Answer(own::answer(answer)))?;
                     return Ok(Poll::Ready(None));
                 }
@@ -116,6 +118,13 @@ impl Session {
         }
         if asked.may_be_ours {
             asked.may_be_ours = false;
+            if asked.command == Command::Query
+                && let Some(warnings) = &self.warnings
+                && let Some(question) = Diagnostics::parse(&asked.text)
+            {
+                let answer = Answer::Rows(warnings.answer(&question));
+                return self.machine.decide(Decision::Answer(answer));
+            }
             match parse_own(&asked.text, SqlDialect::MySql) {
                 Ok(None) => {}
                 Ok(Some(Statement::ExplainRu(inner))) if asked.command == Command::Query => {
@@ -123,10 +132,12 @@ impl Session {
                     asked.explains = Some(inner.into_bytes());
                 }
                 Ok(Some(Statement::ExplainRu(inner))) if asked.command == Command::Prepare => {
+                    self.warnings = None;
                     let known = governor.known(SqlDialect::MySql, inner.as_bytes(), true);
                     return self.machine.decide(Decision::Prepare(known.into(), inner.into_bytes()));
                 }
                 Ok(Some(statement)) if asked.command == Command::Prepare => {
+                    self.warnings = None;
                     let ours = Some(Arc::new(statement));
                     let remembered = Remembered { known: asked.known(), ours };
                     return self.machine.decide(Decision::PrepareOurs(remembered));
@@ -139,6 +150,7 @@ impl Session {
             }
         }
         if asked.command == Command::Prepare {
+            self.warnings = None;
             // Parsing is counted with the first execution.
             return self.machine.decide(Decision::Remember(asked.known().into()));
         }
@@ -169,6 +181,7 @@ impl Session {
     }
 
     fn go(&mut self, asked: Asked, running: Box<Running>) -> Result<(), Fault> {
+        self.warnings = None;
         if let Some(naming) = asked.renames(self.machine.knows_names()) {
             self.machine.will_name(naming);
         }
@@ -180,6 +193,8 @@ impl Session {
     }
 
     fn deny(&mut self, denied: &Denied) -> Result<(), Fault> {
-        self.machine.decide(Decision::Answer(Answer::Refused(Refusal::from(denied))))
+        let refusal = Refusal::from(denied);
+        self.warnings = Some(Warnings::of_error(&refusal));
+        self.machine.decide(Decision::Answer(Answer::Refused(refusal)))
     }
 }

@@ -22,6 +22,7 @@ use super::machine::{INPUT_LIMIT, Machine};
 use super::opening::Opened;
 use super::serve::Shared;
 use super::step::{self, Bytes, Event, Side, StatementEnds, Step};
+use super::warnings::Warnings;
 use crate::govern::{Backend, Denied, Login, Progress, Running, Subject, explained};
 use crate::seats::Seat;
 use crate::session::{Ends, Later, Link, LinkError, Over, Pace, Read};
@@ -105,6 +106,8 @@ pub(super) struct Session {
     pace: Pace,
     ends: Ends,
     must_end: Option<Refusal>,
+    /// What the last statement left to be known, where it was the gateway that answered it.
+    warnings: Option<Warnings>,
 }
 
 impl Session {
@@ -126,6 +129,7 @@ impl Session {
             pace: Pace::new(),
             ends: Ends::new(&shared.listening, seat),
             must_end: None,
+            warnings: None,
             shared,
         }
     }
@@ -268,7 +272,7 @@ impl Session {
             user: login.user,
             application: login.program_name.unwrap_or_default(),
         };
-        self.chosen = None;
+        (self.chosen, self.warnings) = (None, None);
         self.look_up(None);
     }
 
@@ -277,6 +281,12 @@ impl Session {
         self.count_answered();
         self.pace.ended();
         let explains = self.admitted.front().is_some_and(|admitted| admitted.explains);
+        // What it was interrupted for is not the server's to tell.
+        if let Some(Killed { refusal, .. }) = self.admitted.front().and_then(|first| first.killed.as_ref())
+            && ends.error == Some(refusal.code)
+        {
+            self.warnings = Some(Warnings::of_error(refusal));
+        }
         self.answered = self.take_ended(ends);
         if explains && let Some(ended) = self.count_answered() {
             self.machine.explain(&Answer::Rows(explained(&ended)));

@@ -74,7 +74,7 @@ proptest! {
         let mut count = 0_u8;
         let mut link = logged_in(plain, move |_| {
             count = count.wrapping_add(1);
-            let answer = Decision::Answer(Answer::Done { affected: 1 });
+            let answer = Decision::Answer(Answer::Done { affected: 1, warnings: 0 });
             (count & refused == 0).then_some(answer)
         });
         for (place, (side, bytes)) in speeches.into_iter().enumerate() {

@@ -48,7 +48,7 @@ fn a_session_that_begins_anew_has_no_names() {
 fn a_statement_that_does_not_go_on_gives_no_name() {
     let mut link = logged_in(Settings::default(), |asked| {
         let refused = asked.sql.starts_with("prepare");
-        refused.then_some(super::Decision::Answer(super::Answer::Done { affected: 0 }))
+        refused.then_some(super::Decision::Answer(super::Answer::Done { affected: 0, warnings: 0 }))
     });
     link.hear(Side::Client, &packet(0, b"\x03prepare s from 'select 1'")).unwrap();
     link.hear(Side::Client, &packet(0, b"\x0e")).unwrap();

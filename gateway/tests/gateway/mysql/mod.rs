@@ -9,3 +9,4 @@ mod sha2;
 mod shares;
 pub(crate) mod stage;
 mod tls;
+mod warnings;

@@ -1,0 +1,82 @@
+//! What the gateway's own answers leave to be known, as clients ask for it.
+
+use std::process::Command;
+
+use mysql_async::Conn;
+use mysql_async::prelude::Queryable as _;
+use tidegate_tests::servers::ROOT;
+
+use super::stage::{Stage, error, ruled, value};
+use crate::common::says;
+
+async fn shown(session: &mut Conn, question: &str) -> Vec<(String, u16, String)> {
+    session.query(question).await.unwrap()
+}
+
+/// Level and code of each.
+async fn warnings(session: &mut Conn) -> Vec<(String, u16)> {
+    shown(session, "show warnings").await.into_iter().map(|(level, code, _)| (level, code)).collect()
+}
+
+fn one(level: &str, code: u16) -> Vec<(String, u16)> {
+    vec![(level.to_owned(), code)]
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn warnings_are_those_of_the_last_statement_whoever_answered_it() {
+    let stage = Stage::new().await;
+    let mut admin = stage.admin().await;
+    admin.query_drop("select cast('x' as int)").await.unwrap();
+    assert_eq!(warnings(&mut admin).await, one("Warning", 1292), "the server's");
+    admin.query_drop("create resource group g ru_per_sec = 5").await.unwrap();
+    assert_eq!(admin.get_warnings(), 0);
+    assert_eq!(warnings(&mut admin).await, [], "what the server said before is of another statement");
+    admin.query_drop("create resource group if not exists g ru_per_sec = 7").await.unwrap();
+    assert_eq!(admin.get_warnings(), 1);
+    for question in ["show warnings", "/* app */ SHOW WARNINGS LIMIT 1;", "show warnings limit 0, 5"] {
+        let shown = shown(&mut admin, question).await;
+        let [(level, code, message)] = shown.as_slice() else { panic!("{shown:?}") };
+        assert_eq!((level.as_str(), *code), ("Note", 8248));
+        assert!(message.contains("g exists already"), "{message}");
+    }
+    assert_eq!(shown(&mut admin, "show errors").await, []);
+    assert_eq!(value::<u32>(&mut admin, "show count(*) warnings").await, 1);
+    assert_eq!(value::<u32>(&mut admin, "select @@warning_count").await, 1);
+    assert_eq!(value::<u32>(&mut admin, "select @@error_count").await, 0);
+    admin.exec_drop("drop resource group if exists nothing", ()).await.unwrap();
+    assert_eq!((admin.get_warnings(), warnings(&mut admin).await), (1, one("Note", 8249)));
+    // Errors are among them.
+    assert_eq!(error(admin.query_drop("create resource group g ru_per_sec = 7").await).0, 8248);
+    assert_eq!(warnings(&mut admin).await, one("Error", 8248));
+    assert_eq!(value::<u32>(&mut admin, "show count(*) errors").await, 1);
+    // And the server's again, which are those of the last statement that reads a table.
+    admin.query_drop("select count(*) from seq_1_to_2").await.unwrap();
+    assert_eq!(warnings(&mut admin).await, []);
+    assert!(admin.query_drop("select nothing").await.is_err());
+    assert_eq!(warnings(&mut admin).await, one("Error", 1054));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_runaway_and_a_refused_statement_leave_the_error_that_was_told() {
+    let stage = Stage::new().await;
+    let (_admin, mut ann) = ruled(&stage, "exec_elapsed = '300ms', action = kill").await;
+    assert_eq!(error(ann.query_drop("select sleep(60)").await).0, 8253);
+    assert_eq!(warnings(&mut ann).await, one("Error", 8253));
+    assert_eq!(error(ann.query_drop("create resource group mine ru_per_sec = 1").await).0, 1227);
+    assert_eq!(warnings(&mut ann).await, one("Error", 1227));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_mariadb_client_shows_the_notes_of_the_gateway() {
+    let stage = Stage::new().await;
+    drop(stage.admin().await);
+    let (user, password) = ROOT;
+    let mut client = Command::new("mariadb");
+    client.args(["--no-defaults", "-h127.0.0.1", "--show-warnings", "--force", "-vvv"]);
+    client.args([&format!("-u{user}"), &format!("-p{password}"), &format!("-P{}", stage.port()), "shop"]);
+    let script = b"drop resource group if exists nothing; drop resource group nothing; select 40 + 2;";
+    let said = tokio::task::block_in_place(|| String::from_utf8(says(&mut client, script)).unwrap());
+    assert!(said.contains("0 rows affected, 1 warning"), "{said}");
+    assert!(said.contains("Note (Code 8249): ") && said.contains("nothing does not exist"), "{said}");
+    assert!(said.contains("ERROR 8249 (HY000)") && said.matches("(Code ").count() == 1, "{said}");
+}
