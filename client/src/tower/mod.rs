@@ -10,8 +10,8 @@
 //! # }
 //! ```
 //!
-//! Per request: tenant and user are taken from the headers `x-tenant` and `x-user` (or by a closure), the group that
-//! pays for them admits an estimate, the inner service runs with its CPU metered over every poll, and the response
+//! Per request: tenant and user are taken from the headers `x-tenant` and `x-user` (or by a closure), which are refused
+//! when they are malformed, the group that pays for them admits an estimate, the inner service runs with its CPU metered over every poll, and the response
 //! body is metered (bytes, and CPU unless it is known to be short) until it ends. Then the permit is settled. A request
 //! that is given up, by the caller or with an error, is charged for what it used until then.
 //!
@@ -55,22 +55,33 @@ pub struct Subject {
     pub user: String,
 }
 
+/// Longest tenant or user in a header, in bytes: as long as the controller takes for a binding, so that no longer one
+/// is bound to anything.
+const LONGEST_NAME: usize = 64;
+
 impl Subject {
-    /// From the headers `x-tenant` and `x-user`. Trust them only behind a proxy that sets them.
-    pub fn from_headers(request: &Parts) -> Self {
+    /// From the headers `x-tenant` and `x-user`. Trust them only behind a proxy that sets them. Without them it is
+    /// nobody in particular, who pays with the group `default`.
+    ///
+    /// `None` where one of them is empty, given twice, longer than 64 bytes, or not in visible ASCII: whoever sends such
+    /// a thing must not leave a tenant's limit by it.
+    pub fn from_headers(request: &Parts) -> Option<Self> {
         let header = |name| {
-            let value = request.headers.get(name).and_then(|value| value.to_str().ok());
-            value.unwrap_or_default().to_owned()
+            let mut values = request.headers.get_all(name).iter();
+            let Some(value) = values.next() else { return Some(String::new()) };
+            let text = value.to_str().ok()?;
+            let plain = !text.is_empty() && text.len() <= LONGEST_NAME && values.next().is_none();
+            plain.then(|| text.to_owned())
         };
-        Self { tenant: header("x-tenant"), user: header("x-user") }
+        Some(Self { tenant: header("x-tenant")?, user: header("x-user")? })
     }
 }
 
 /// Governs a service.
 ///
-/// A refused request never reaches it: HTTP gets 429 (throttled), 503 (no lease), 422 (never fits) or 403 (unknown
-/// group); gRPC, told by the content type `application/grpc`, gets RESOURCE_EXHAUSTED, UNAVAILABLE, OUT_OF_RANGE or
-/// PERMISSION_DENIED.
+/// A refused request never reaches it: HTTP gets 429 (throttled), 503 (no lease), 422 (never fits), 403 (unknown
+/// group) or 400 (malformed headers); gRPC, told by the content type `application/grpc`, gets RESOURCE_EXHAUSTED,
+/// UNAVAILABLE, OUT_OF_RANGE, PERMISSION_DENIED or INVALID_ARGUMENT.
 #[derive(Clone)]
 pub struct GovernLayer {
     client: Client,
@@ -80,7 +91,9 @@ pub struct GovernLayer {
 /// What a layer is told to do.
 #[derive(Clone)]
 struct Policy {
-    subject: Arc<dyn Fn(&Parts) -> Subject + Send + Sync>,
+    subject: Arc<dyn Fn(&Parts) -> Option<Subject> + Send + Sync>,
+    /// Who pays where there is no subject; without it such requests are refused.
+    otherwise: Option<Arc<str>>,
     estimator: Arc<Estimator>,
     wait: Duration,
 }
@@ -91,16 +104,27 @@ impl GovernLayer {
     pub fn new(client: Client) -> Self {
         let policy = Policy {
             subject: Arc::new(Subject::from_headers),
+            otherwise: None,
             estimator: Arc::new(Estimator::new(Estimate::default())),
             wait: Duration::from_secs(1),
         };
         Self { client, policy }
     }
 
-    /// Tells who a request is for.
+    /// Tells who a request is for; `None` where that cannot be told, which is refused.
     #[must_use]
-    pub fn subject(mut self, tell: impl Fn(&Parts) -> Subject + Send + Sync + 'static) -> Self {
-        self.policy.subject = Arc::new(tell);
+    pub fn subject<S: Into<Option<Subject>>>(
+        mut self,
+        tell: impl Fn(&Parts) -> S + Send + Sync + 'static,
+    ) -> Self {
+        self.policy.subject = Arc::new(move |request| tell(request).into());
+        self
+    }
+
+    /// Has this group pay for requests of whom it cannot be told who they are for, instead of refusing them.
+    #[must_use]
+    pub fn otherwise(mut self, group: &str) -> Self {
+        self.policy.otherwise = Some(group.into());
         self
     }
 

@@ -6,6 +6,7 @@
 //! | no lease, shutting down | 503 | UNAVAILABLE |
 //! | never fits | 422 | OUT_OF_RANGE |
 //! | unknown group | 403 | PERMISSION_DENIED |
+//! | malformed tenant or user | 400 | INVALID_ARGUMENT |
 //! | estimate out of range | 500 | INTERNAL |
 //!
 //! `retry-after` is in seconds, rounded up; gRPC also gets `retry-after-ms`. RU are decimals such as `1.5`.
@@ -36,6 +37,8 @@ pub(super) enum Denied {
     Refused(Refused),
     /// There is no group to ask.
     NoGroup(GroupError),
+    /// It cannot be told who it is for.
+    NoSubject,
 }
 
 impl Denied {
@@ -48,6 +51,7 @@ impl Denied {
             Self::Refused(Refused::UnknownGroup { .. }) | Self::NoGroup(GroupError::UnknownGroup { .. }) => {
                 (StatusCode::FORBIDDEN, Code::PermissionDenied)
             }
+            Self::NoSubject => (StatusCode::BAD_REQUEST, Code::InvalidArgument),
             Self::Refused(Refused::InvalidCost { .. }) => (StatusCode::INTERNAL_SERVER_ERROR, Code::Internal),
             Self::Refused(Refused::Unavailable { .. } | Refused::ShutDown { .. }) | Self::NoGroup(_) => {
                 (StatusCode::SERVICE_UNAVAILABLE, Code::Unavailable)
@@ -59,13 +63,18 @@ impl Denied {
         match self {
             Self::Refused(refused) => refused.to_string(),
             Self::NoGroup(error) => error.to_string(),
+            Self::NoSubject => {
+                "the headers do not say who the request is for; send x-tenant and x-user once each, in visible ASCII, \
+                 or leave them out"
+                    .to_owned()
+            }
         }
     }
 
     fn retry_after(&self) -> Option<Duration> {
         match self {
             Self::Refused(refused) => refused.retry_after(),
-            Self::NoGroup(_) => None,
+            Self::NoGroup(_) | Self::NoSubject => None,
         }
     }
 }

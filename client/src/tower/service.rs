@@ -89,8 +89,12 @@ where
 }
 
 fn find_group(client: &Client, policy: &Policy, parts: &Parts) -> Result<Group, Denied> {
-    let subject = (policy.subject)(parts);
-    client.resolve_now(&subject.tenant, &subject.user).map_err(Denied::NoGroup)
+    let found = match ((policy.subject)(parts), &policy.otherwise) {
+        (Some(subject), _) => client.resolve_now(&subject.tenant, &subject.user),
+        (None, Some(group)) => client.group_now(group),
+        (None, None) => return Err(Denied::NoSubject),
+    };
+    found.map_err(Denied::NoGroup)
 }
 
 async fn admit<'g>(policy: &Policy, group: &'g Group, cost: Ru) -> Result<Permit<'g>, Refused> {

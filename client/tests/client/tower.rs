@@ -75,7 +75,9 @@ async fn refused_http_requests_get_their_status_and_never_run() {
     let serve = |layer: GovernLayer| Router::new().route("/", get(|| async { "ran" })).layer(layer);
     let layer = GovernLayer::new(client.clone()).wait(Duration::ZERO);
     let ask = |routes: Router, tenant: &'static str| {
-        routes.oneshot(Request::get("/").header("x-tenant", tenant).body(Body::empty()).unwrap())
+        let request = Request::get("/");
+        let request = if tenant.is_empty() { request } else { request.header("x-tenant", tenant) };
+        routes.oneshot(request.body(Body::empty()).unwrap())
     };
     let dear = serve(layer.clone().estimate(Estimate::Fixed(Ru::whole(1_000))));
     let response = ask(dear, "").await.unwrap();
@@ -185,4 +187,41 @@ async fn a_tonic_service_is_governed_and_refuses_with_grpc_codes() {
     for header in ["retry-after", "retry-after-ms"] {
         assert!(status.metadata().get(header).is_some(), "{:?}", status.metadata());
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_malformed_header_is_refused_or_charged_to_a_group_of_ones_choice_and_never_to_default() {
+    let fake = Fake::new();
+    let client = governed(&fake, Rate::whole(1_000)).await;
+    let layer = GovernLayer::new(client.clone());
+    let serve = |layer: GovernLayer| Router::new().route("/", get(|| async { "ran" })).layer(layer);
+    let long = "x".repeat(65);
+    let cases: [&[(&str, &[u8])]; 6] = [
+        &[("x-tenant", b"ac\xffme")],
+        &[("x-tenant", b"")],
+        &[("x-tenant", b"acme"), ("x-tenant", b"default")],
+        &[("x-tenant", long.as_bytes())],
+        &[("x-tenant", b"acme"), ("x-user", b"\x80")],
+        &[("x-user", b"")],
+    ];
+    for headers in cases {
+        let request = || {
+            let request = Request::get("/");
+            let request =
+                headers.iter().fold(request, |request, (name, value)| request.header(*name, *value));
+            request.body(Body::empty()).unwrap()
+        };
+        let response = serve(layer.clone()).oneshot(request()).await.unwrap();
+        assert_eq!(response.status(), StatusCode::BAD_REQUEST, "{headers:?}");
+        let before = consumed(&client, "acme").operations;
+        let response = serve(layer.clone().otherwise("acme")).oneshot(request()).await.unwrap();
+        assert_eq!(response.status(), StatusCode::OK, "{headers:?}");
+        drop(response);
+        assert_eq!(consumed(&client, "acme").operations, before + 1, "{headers:?}");
+    }
+    assert_eq!(consumed(&client, "").operations, 0);
+    // A closure may say so, too.
+    let none = serve(layer.subject(|_| None::<Subject>));
+    let response = none.oneshot(Request::get("/").body(Body::empty()).unwrap()).await.unwrap();
+    assert_eq!(response.status(), StatusCode::BAD_REQUEST);
 }
