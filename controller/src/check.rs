@@ -22,11 +22,11 @@ use crate::proof::KEY_BYTES;
 use crate::runaways::Runaway;
 use crate::service::{Lineage, Service, ServiceConfig};
 use crate::store::records::{
-    META_CLEAN, META_COST_ROLES, META_EPOCH, META_LINEAGE, META_NEXT_CLIENT, META_NEXT_GROUP, META_PROOF_KEY,
-    META_REVISION, NOBODY, SavedLeases, StoredBinding, StoredGroup, bad, consumption, group_of, json, number,
-    pair_of, retired_of, tombstone_of, u64_of,
+    META_CLEAN, META_COMMIT, META_COST_ROLES, META_EPOCH, META_LINEAGE, META_NEXT_CLIENT, META_NEXT_GROUP,
+    META_PROOF_KEY, META_REVISION, NOBODY, SavedLeases, StoredBinding, StoredGroup, bad, consumption,
+    group_of, json, number, pair_of, retired_of, tombstone_of, u64_of,
 };
-use crate::store::{RedbStore, Store as _, StoreError, Table};
+use crate::store::{RedbStore, Store as _, StoreError, Table, last_commit_of};
 use crate::watches::Watch;
 
 /// Damages that are kept; more are counted. A file with as many is not mended by hand.
@@ -306,6 +306,7 @@ fn meta(checked: &mut Checked, key: &[u8], value: &[u8]) -> Result<(), StoreErro
             }
         }
         META_COST_ROLES => drop(json::<Roles>(table, value)?),
+        META_COMMIT => last_commit_of(value)?,
         _ => drop(number(value)?),
     }
     Ok(())

@@ -11,7 +11,9 @@ use std::path::{Path, PathBuf};
 
 use crate::check::{Checked, Damage, check};
 use crate::store::records::META_PROOF_KEY;
-use crate::store::{Draft, FileSeal, RedbStore, Row, Seal as _, Store as _, StoreError, Table};
+use crate::store::{
+    Draft, FileSeal, RedbStore, Row, Seal as _, Store as _, StoreError, Table, forget_last_commit,
+};
 
 /// Rows that are written at a time.
 const ROWS: usize = 4_096;
@@ -114,6 +116,7 @@ pub fn restore(backup: &Path, store: &Path, over: Over) -> Result<Restored, Copy
     draft.finish(|path| {
         whole(path, backup)?;
         FileSeal::of(store).take().map_err(|error| kept(store, &error))?;
+        forget_last_commit(store).map_err(|error| kept(store, &error))?;
         aside = there.then(|| put_aside(store)).transpose()?;
         Ok::<(), CopyError>(())
     })?;

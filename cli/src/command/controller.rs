@@ -1,7 +1,9 @@
 //! `tidegate controller`: runs a controller until it is told to stop.
 
+use std::fs::DirBuilder;
 use std::io;
 use std::net::SocketAddr;
+use std::os::unix::fs::DirBuilderExt as _;
 use std::path::{Path, PathBuf};
 
 use clap::{Args, ValueEnum};
@@ -126,8 +128,13 @@ fn overlaid(mut file: toml::Table, args: &ControllerArgs) -> Result<toml::Table,
     Ok(file)
 }
 
+/// Makes a folder for a store, which holds the key that signs leases: its owner's alone. One that is there stays as it is.
+pub(crate) fn own_folder(path: &Path) -> io::Result<()> {
+    DirBuilder::new().recursive(true).mode(0o700).create(path)
+}
+
 fn store_in(data: &Path) -> Result<String, CliError> {
-    std::fs::create_dir_all(data).map_err(CliError::file("make the data directory", data))?;
+    own_folder(data).map_err(CliError::file("make the data directory", data))?;
     let store = data.join(STORE);
     let text =
         store.to_str().ok_or_else(|| CliError::Usage(format!("--data {}: not UTF-8", data.display())))?;

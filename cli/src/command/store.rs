@@ -15,7 +15,7 @@ use tokio::task::spawn_blocking;
 use tokio::time::timeout;
 
 use crate::args::Global;
-use crate::command::controller::STORE;
+use crate::command::controller::{STORE, own_folder};
 use crate::error::CliError;
 use crate::output::note;
 use crate::table::Table;
@@ -181,7 +181,7 @@ fn decoded(row: v1::StoreRow, endpoint: &str) -> Result<Row, CliError> {
 async fn run_restore(args: RestoreArgs, global: &Global) -> Result<(), CliError> {
     let store = store_at(&args.data);
     if let Some(folder) = store.parent().filter(|folder| !folder.as_os_str().is_empty()) {
-        std::fs::create_dir_all(folder).map_err(CliError::file("make the data directory", folder))?;
+        own_folder(folder).map_err(CliError::file("make the data directory", folder))?;
     }
     let over = Over { store: args.replace, other_cluster: args.other_cluster };
     let (from, to) = (args.backup.clone(), store.clone());

@@ -6,7 +6,8 @@ use super::Service;
 use super::change::{Edit, Plan};
 use crate::audit::{Actor, Change};
 use crate::error::AdminError;
-use crate::store::Row;
+use crate::store::records::META_COMMIT;
+use crate::store::{Row, Table};
 
 /// Bytes of keys and values after which a part is full: with the longest row far below what a message may be. Half of it
 /// would be twice the messages for nothing.
@@ -38,6 +39,10 @@ impl Service {
         }
         let (mut rows, mut bytes, mut total) = (Vec::new(), 0, 0_u64);
         let copied = self.store.copy(&mut |table, key, value| {
+            if table == Table::Meta && key == META_COMMIT {
+                // Of this file alone.
+                return Ok(ControlFlow::Continue(()));
+            }
             bytes += key.len() + value.len();
             total = total.saturating_add(1);
             rows.push((table, key.to_vec(), value.to_vec()));

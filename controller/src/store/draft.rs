@@ -10,9 +10,10 @@ use std::path::{Path, PathBuf};
 
 use redb::WriteTransaction;
 
-use super::file::{RedbStore, builder, definition, failed, opened};
+use super::file::{RedbStore, definition, failed};
 use super::guarded::{Guarded, walled};
-use super::records::META_CLEAN;
+use super::opening::{builder, opened};
+use super::records::{META_CLEAN, META_COMMIT};
 use super::seal::sync_folder;
 use super::{StoreError, Table};
 
@@ -67,7 +68,8 @@ impl Draft {
         Ok(draft)
     }
 
-    /// Adds rows. The mark of a clean stop is left out: it is good for the original only.
+    /// Adds rows. The mark of a clean stop and the number of the last commit are left out: they are of the original
+    /// only.
     ///
     /// # Errors
     /// The disk is full, or fails.
@@ -137,7 +139,7 @@ impl Draft {
 }
 
 fn is_mark(table: Table, key: &[u8]) -> bool {
-    table == Table::Meta && key == META_CLEAN
+    table == Table::Meta && (key == META_CLEAN || key == META_COMMIT)
 }
 
 impl Drop for Draft {
@@ -157,8 +159,9 @@ mod tests {
     use crate::store::Store as _;
     use crate::store::records::{FORMAT, META_FORMAT};
 
-    fn rows() -> [Row; 3] {
+    fn rows() -> [Row; 4] {
         [
+            (Table::Meta, META_COMMIT.to_vec(), b"0 5".to_vec()),
             (Table::Meta, META_CLEAN.to_vec(), b"{}".to_vec()),
             (Table::Meta, META_FORMAT.to_vec(), FORMAT.to_string().into_bytes()),
             (Table::Groups, b"a".to_vec(), b"1".to_vec()),
@@ -180,7 +183,7 @@ mod tests {
         let path = folder.path().join("copy");
         let mut draft = Draft::begin(&path, false).unwrap();
         draft.put(&rows()).unwrap();
-        assert_eq!(draft.rows(), 2, "the mark of a clean stop stays behind");
+        assert_eq!(draft.rows(), 2, "the mark of a clean stop and of a commit stay behind");
         assert!(!path.exists());
         draft.finish(unverified).unwrap();
         assert_eq!(names(folder.path()), ["copy"]);

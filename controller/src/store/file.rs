@@ -4,6 +4,9 @@
 //! is always a whole store and an empty or foreign file is an error, never a reason to start afresh. Every commit is
 //! followed by fsync (redb's immediate durability).
 //!
+//! Every opening first reads the file through as it is (`Overlay`): each page that is in use must have its checksum, and
+//! the last commit must be there that was acknowledged (`Note`). From then on each block must be what it was (`Blocks`).
+//!
 //! After a failed write redb refuses everything until the file is opened anew, so that is done before the next call:
 //! a disk that was full for a while costs the calls of that while only.
 
@@ -11,17 +14,21 @@ use std::fs;
 use std::io::ErrorKind;
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
-use std::sync::{PoisonError, RwLock};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 
 use redb::{
-    Builder, Database, DatabaseError, ReadTransaction, ReadableDatabase as _, StorageBackend, StorageError,
-    TableDefinition, TableError, TableHandle as _,
+    Database, ReadTransaction, ReadableDatabase as _, StorageBackend, TableDefinition, TableError,
+    TableHandle as _,
 };
 
+use super::blocks::Blocks;
 use super::guarded::{DAMAGED, Guarded, walled};
-use super::overlay::Overlay;
-use super::records::{FORMAT, META_FORMAT};
-use super::seal::{FileSeal, NoSeal, Seal, sync_folder};
+use super::note::{CommitMark, Note};
+use super::opening::{
+    builder, create, doubted, doubting, format_row, last_commit, missed, opened, sound, unreadable,
+};
+use super::records::{FORMAT, META_COMMIT, META_FORMAT};
+use super::seal::{FileSeal, NoSeal, Seal};
 use super::{Store, StoreError, Table, Visit, VisitAll, Write};
 
 /// The redb file.
@@ -31,6 +38,17 @@ pub struct RedbStore {
     /// `None` after a failed commit, until the file is opened anew.
     database: RwLock<Option<Guarded>>,
     seal: Box<dyn Seal>,
+    /// Of a store that is a file in use.
+    numbered: Option<Numbered>,
+}
+
+/// The number of the last commit.
+struct Numbered {
+    path: PathBuf,
+    note: Note,
+    /// Commits are made and noted one after the other.
+    turn: Mutex<()>,
+    last: Mutex<CommitMark>,
 }
 
 impl RedbStore {
@@ -41,9 +59,14 @@ impl RedbStore {
             create(path)?;
         }
         let named = path.to_owned();
-        let store = Self::over(FileSeal::of(path), move || opened(&named, || builder().open(&named)))?;
+        let store = Self::over(FileSeal::of(path), move || sound(&named))?;
         store.check_format(path)?;
-        Ok(store)
+        let note = Note::of(path);
+        let last = Mutex::new(CommitMark::begin(store.last_commit()?));
+        Ok(Self {
+            numbered: Some(Numbered { path: path.to_owned(), note, turn: Mutex::default(), last }),
+            ..store
+        })
     }
 
     /// Opens the store on a medium that is no file, creating it when the medium is empty. Simulations and fuzzing put
@@ -70,12 +93,17 @@ impl RedbStore {
     /// # Errors
     /// There is no such file, it is in use, it is no store of this format, or it is damaged.
     pub fn peek(path: &Path) -> Result<Self, StoreError> {
-        let medium = Overlay::open(path)
-            .map_err(|error| StoreError::Open { path: path.to_owned(), reason: error.to_string() })?;
-        if medium.is_empty() {
-            return Err(unreadable(path, "it is empty"));
-        }
-        Self::open_on(medium, NoSeal, path)
+        let blocks = Arc::new(Blocks::default());
+        let (medium, in_order) = doubted(path, &blocks)?;
+        let named = path.to_owned();
+        let open = move || {
+            let doubting = doubting(in_order);
+            Ok(opened(&named, || doubting.create_with_backend(medium.clone()))?.watched(Arc::clone(&blocks)))
+        };
+        let store = Self::over(NoSeal, open)?;
+        store.check_format(path)?;
+        missed(path, &Note::of(path), store.last_commit()?)?;
+        Ok(store)
     }
 
     /// Checks every page against its checksum, and that the file holds no tables but those of its format. `None` when
@@ -100,12 +128,12 @@ impl RedbStore {
         }
     }
 
-    fn over(
+    pub(super) fn over(
         seal: impl Seal + 'static,
         open: impl Fn() -> Result<Guarded, StoreError> + Send + Sync + 'static,
     ) -> Result<Self, StoreError> {
         let database = RwLock::new(Some(open()?));
-        Ok(Self { again: Box::new(open), database, seal: Box::new(seal) })
+        Ok(Self { again: Box::new(open), database, seal: Box::new(seal), numbered: None })
     }
 
     /// One call on the open file.
@@ -123,8 +151,36 @@ impl RedbStore {
         match &*closed {
             // Someone else was quicker.
             Some(database) => database.call(operation, call),
-            None => closed.insert((self.again)()?).call(operation, call),
+            None => closed.insert(self.opened_again()?).call(operation, call),
         }
+    }
+
+    /// The file, opened anew. The commit that failed may be in it, and none that was acknowledged may be missing.
+    fn opened_again(&self) -> Result<Guarded, StoreError> {
+        let open = (self.again)()?;
+        if let Some(Numbered { path, last, .. }) = &self.numbered {
+            let found = open.call("read the number of the last commit", last_commit)?;
+            let mut last = lock(last);
+            match found {
+                Some(found) if found.lacks(*last) => return Err(unreadable(path, &found.told(*last))),
+                Some(found) if last.lacks(found) => *last = found,
+                _ => {}
+            }
+        }
+        Ok(open)
+    }
+
+    /// A commit. After one that failed the file is opened anew.
+    fn committed<T>(&self, call: impl FnOnce(&Database) -> Result<T, StoreError>) -> Result<T, StoreError> {
+        let result = self.call("commit a change", call);
+        if result.is_err() {
+            *self.database.write().unwrap_or_else(PoisonError::into_inner) = None;
+        }
+        result
+    }
+
+    fn last_commit(&self) -> Result<Option<CommitMark>, StoreError> {
+        self.call("read the number of the last commit", last_commit)
     }
 
     fn check_format(&self, path: &Path) -> Result<(), StoreError> {
@@ -142,70 +198,8 @@ impl RedbStore {
     }
 }
 
-/// Memory for pages of the file. A scan at start would otherwise leave all of it there; what is written is in order of
-/// the keys and needs few pages at a time.
-const CACHE_BYTES: usize = 16 << 20;
-
-pub(super) fn builder() -> Builder {
-    let mut builder = Builder::new();
-    builder.set_cache_size(CACHE_BYTES);
-    builder
-}
-
-/// Builds an empty store beside `path` and moves it there.
-fn create(path: &Path) -> Result<(), StoreError> {
-    let open = |reason: String| StoreError::Open { path: path.to_owned(), reason };
-    let mut name = path.as_os_str().to_owned();
-    name.push(".new");
-    let fresh = PathBuf::from(name);
-    // Left behind by a start that was cut off; the controller never reads it.
-    if let Err(error) = fs::remove_file(&fresh)
-        && error.kind() != ErrorKind::NotFound
-    {
-        return Err(open(error.to_string()));
-    }
-    let (named, new) = (path.to_owned(), fresh.clone());
-    let store = RedbStore::over(FileSeal::of(path), move || opened(&named, || builder().create(&new)))?;
-    store.commit(&[format_row()])?;
-    drop(store);
-    fs::rename(&fresh, path).map_err(|error| open(error.to_string()))?;
-    sync_folder(path).map_err(|error| open(error.to_string()))
-}
-
-pub(super) fn opened(
-    path: &Path,
-    open: impl FnOnce() -> Result<Database, DatabaseError>,
-) -> Result<Guarded, StoreError> {
-    let opened = Guarded::open(open).ok_or_else(|| unreadable(path, DAMAGED))?;
-    opened.map_err(|error| open_error(path, error))
-}
-
-fn format_row() -> Write {
-    Write::Put(Table::Meta, META_FORMAT.to_vec(), FORMAT.to_string().into_bytes())
-}
-
-fn unreadable(path: &Path, reason: &str) -> StoreError {
-    StoreError::Unreadable { path: path.to_owned(), reason: reason.to_owned() }
-}
-
-fn open_error(path: &Path, error: DatabaseError) -> StoreError {
-    let owned = path.to_owned();
-    match error {
-        DatabaseError::DatabaseAlreadyOpen => StoreError::Locked { path: owned },
-        DatabaseError::Storage(StorageError::Io(io)) if io.kind() == ErrorKind::InvalidData => {
-            unreadable(path, "it is not a redb file or its header is damaged")
-        }
-        DatabaseError::Storage(StorageError::Io(io)) if io.kind() == ErrorKind::UnexpectedEof => {
-            unreadable(path, "it ends too early")
-        }
-        DatabaseError::Storage(StorageError::Io(io)) => {
-            StoreError::Open { path: owned, reason: io.to_string() }
-        }
-        DatabaseError::UpgradeRequired(version) => {
-            StoreError::Format { path: owned, found: format!("redb {version}"), expected: FORMAT }
-        }
-        other => unreadable(path, &other.to_string()),
-    }
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 pub(super) const fn definition(table: Table) -> TableDefinition<'static, &'static [u8], &'static [u8]> {
@@ -218,11 +212,21 @@ pub(super) fn failed<E: std::fmt::Display>(operation: &'static str) -> impl Fn(E
 
 impl Store for RedbStore {
     fn commit(&self, batch: &[Write]) -> Result<(), StoreError> {
-        let result = self.call("commit a change", |database| commit(database, batch));
-        if result.is_err() {
-            *self.database.write().unwrap_or_else(PoisonError::into_inner) = None;
+        let Some(Numbered { note, turn, last, .. }) = &self.numbered else {
+            return self.committed(|database| commit(database, batch, None));
+        };
+        let _turn = lock(turn);
+        let mark = self.committed(|database| {
+            let mark = lock(last).next();
+            commit(database, batch, Some(mark))?;
+            *lock(last) = mark;
+            Ok(mark)
+        })?;
+        // It is on disk; that this is noted nowhere is no reason to say that it is not.
+        if let Err(error) = note.write(mark) {
+            tracing::warn!(%error, path = %note.path().display(), "the last commit could not be noted");
         }
-        result
+        Ok(())
     }
 
     fn scan(&self, table: Table, from: &[u8], visit: &mut Visit<'_>) -> Result<(), StoreError> {
@@ -237,7 +241,11 @@ impl Store for RedbStore {
         let begin = |database: &Database| database.begin_read().map_err(failed("begin to read"));
         // The rows are visited while others use the file, and open it again should a commit of theirs fail.
         let transaction = self.call("begin to read", begin)?;
-        walled("read all tables", || copy(&transaction, visit))
+        let copied = walled("read all tables", || copy(&transaction, visit));
+        match &*self.database.read().unwrap_or_else(PoisonError::into_inner) {
+            Some(database) => database.told("read all tables", copied),
+            None => copied,
+        }
     }
 
     fn seal(&self) -> Result<String, StoreError> {
@@ -249,7 +257,7 @@ impl Store for RedbStore {
     }
 }
 
-fn commit(database: &Database, batch: &[Write]) -> Result<(), StoreError> {
+fn commit(database: &Database, batch: &[Write], mark: Option<CommitMark>) -> Result<(), StoreError> {
     let transaction = database.begin_write().map_err(failed("begin a change"))?;
     // A table is opened once for all writes to it that follow each other.
     for writes in batch.chunk_by(|one, next| one.table() == next.table()) {
@@ -268,6 +276,10 @@ fn commit(database: &Database, batch: &[Write]) -> Result<(), StoreError> {
                 }
             }
         }
+    }
+    if let Some(mark) = mark {
+        let mut rows = transaction.open_table(definition(Table::Meta)).map_err(failed("open a table"))?;
+        rows.insert(META_COMMIT, mark.text().as_bytes()).map_err(failed("write a row"))?;
     }
     transaction.commit().map_err(failed("commit a change"))
 }
@@ -307,7 +319,11 @@ fn visit_rows(
     Ok(ControlFlow::Continue(()))
 }
 
-fn get(database: &Database, table: Table, keys: &[Vec<u8>]) -> Result<Vec<Option<Vec<u8>>>, StoreError> {
+pub(super) fn get(
+    database: &Database,
+    table: Table,
+    keys: &[Vec<u8>],
+) -> Result<Vec<Option<Vec<u8>>>, StoreError> {
     let transaction = database.begin_read().map_err(failed("begin to read"))?;
     let rows = match transaction.open_table(definition(table)) {
         Ok(rows) => rows,

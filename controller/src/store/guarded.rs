@@ -2,10 +2,12 @@
 //! while opening, in any call, and while closing. Here that becomes an error of the call.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
 
 use redb::Database;
 
 use super::StoreError;
+use super::blocks::Blocks;
 
 /// What a panic of redb means.
 pub(super) const DAMAGED: &str = "its pages are damaged";
@@ -15,18 +17,28 @@ pub(super) fn walled<T>(
     operation: &'static str,
     call: impl FnOnce() -> Result<T, StoreError>,
 ) -> Result<T, StoreError> {
-    let damaged = |_| StoreError::Failed { operation, reason: DAMAGED.to_owned() };
-    catch_unwind(AssertUnwindSafe(call)).map_err(damaged)?
+    catch_unwind(AssertUnwindSafe(call)).map_err(|_| damaged(operation, DAMAGED))?
 }
 
-/// An open database.
-pub(super) struct Guarded(Option<Database>);
+fn damaged(operation: &'static str, reason: &str) -> StoreError {
+    StoreError::Damaged { operation, reason: reason.to_owned() }
+}
+
+/// An open database, and the blocks of its file if they are watched.
+pub(super) struct Guarded(Option<Database>, Option<Arc<Blocks>>);
 
 impl Guarded {
     /// Opens; `None` when redb panicked.
     pub(super) fn open<E>(open: impl FnOnce() -> Result<Database, E>) -> Option<Result<Self, E>> {
         let opened = catch_unwind(AssertUnwindSafe(open)).ok()?;
-        Some(opened.map(|database| Self(Some(database))))
+        Some(opened.map(|database| Self(Some(database), None)))
+    }
+
+    /// The same over blocks that are watched.
+    pub(super) fn watched(self, blocks: Arc<Blocks>) -> Self {
+        let mut this = self;
+        this.1 = Some(blocks);
+        this
     }
 
     /// One call. redb takes back a transaction that a panic has cut off.
@@ -35,9 +47,21 @@ impl Guarded {
         operation: &'static str,
         call: impl FnOnce(&Database) -> Result<T, StoreError>,
     ) -> Result<T, StoreError> {
-        let damaged = || StoreError::Failed { operation, reason: DAMAGED.to_owned() };
-        let database = self.0.as_ref().ok_or_else(damaged)?;
-        walled(operation, || call(database))
+        let database = self.0.as_ref().ok_or_else(|| damaged(operation, DAMAGED))?;
+        self.told(operation, walled(operation, || call(database)))
+    }
+
+    /// The result of a call, unless damage was met by then: it is the reason of whatever failed, and what was read
+    /// beside it may be less than there was.
+    pub(super) fn told<T>(
+        &self,
+        operation: &'static str,
+        result: Result<T, StoreError>,
+    ) -> Result<T, StoreError> {
+        match self.1.as_ref().and_then(|blocks| blocks.damage()) {
+            Some(reason) => Err(damaged(operation, reason)),
+            None => result,
+        }
     }
 
     /// Compares every page with its checksum.

@@ -4,9 +4,12 @@
 //! tests can put a failing store in its place; `RedbStore` is the one that ships, `records` says what the bytes
 //! mean.
 
+mod blocks;
 mod draft;
 mod file;
 mod guarded;
+mod note;
+mod opening;
 mod overlay;
 pub mod records;
 mod seal;
@@ -16,6 +19,7 @@ use std::path::PathBuf;
 
 pub use draft::{Draft, Row};
 pub use file::RedbStore;
+pub(crate) use note::{forget as forget_last_commit, read_row as last_commit_of};
 pub(crate) use seal::FileSeal;
 pub use seal::Seal;
 
@@ -185,6 +189,17 @@ pub enum StoreError {
         /// What was tried.
         operation: &'static str,
         /// What the store said.
+        reason: String,
+    },
+    /// What is on the disk is not what was written there.
+    #[error(
+        "the store is damaged, it failed to {operation}: {reason}; stop the controller, check the disk, and put a backup \
+         back with `tidegate store restore`"
+    )]
+    Damaged {
+        /// What was tried.
+        operation: &'static str,
+        /// What is wrong.
         reason: String,
     },
     /// A file that is to be written is there already.

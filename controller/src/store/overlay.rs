@@ -3,6 +3,9 @@
 //! redb repairs a file when it opens one that was not closed in order. A copy that is checked must not change, and a
 //! store whose controller died must not lose what a repair would drop, so the repair happens here, in pages that nobody
 //! keeps. The file is locked as a reader locks it: not while a controller has it, and no controller meanwhile.
+//!
+//! redb trusts a file that was closed in order and compares no page of it with its checksum. `doubt` makes it repair the
+//! file in any case, which begins with every page that is in use, before anything in them is made sense of.
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -14,13 +17,22 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use redb::backends::FileBackend;
 use redb::{BackendError, StorageBackend};
 
+use super::blocks::{Blocks, Watched};
+
+/// What a file of redb begins with, and the byte after it with what it says of its end.
+const MAGIC: [u8; 9] = *b"redb\x1a\x0a\xa9\x0d\x0a";
+/// Of that byte: it was not closed in order.
+const RECOVER: u8 = 2;
+/// Of that byte: the last commit is whole, as is the one that closes it.
+const WHOLE: u8 = 4;
+
 /// Bytes of a piece of the file that is kept in memory as a whole once a byte of it is written.
 const PIECE: usize = 4_096;
 
 /// The file and what was written over it.
 #[derive(Clone, Debug)]
 pub(super) struct Overlay {
-    file: Arc<FileBackend>,
+    file: Arc<Watched<FileBackend>>,
     above: Arc<Mutex<Above>>,
 }
 
@@ -34,15 +46,31 @@ struct Above {
 }
 
 impl Overlay {
-    pub(super) fn open(path: &Path) -> Result<Self> {
+    /// `blocks` learns what the file holds.
+    pub(super) fn open(path: &Path, blocks: Arc<Blocks>) -> Result<Self> {
         let file = File::open(path)?;
         if !file.metadata()?.is_file() {
             return Err(Error::new(ErrorKind::InvalidInput, "it is not a file"));
         }
-        let file = FileBackend::new(file).map_err(Error::other)?;
+        let file = Watched::new(FileBackend::new(file).map_err(Error::other)?, blocks);
         let len = file.len()?;
         let above = Above { len, shown: len, pieces: BTreeMap::new() };
         Ok(Self { file: Arc::new(file), above: Arc::new(Mutex::new(above)) })
+    }
+
+    /// Lets the file, if it is one of redb, look as if it had not been closed in order; whether it was.
+    pub(super) fn doubt(&self) -> Result<bool> {
+        let mut begin = [0; MAGIC.len() + 1];
+        if self.len()? < begin.len() as u64 {
+            return Ok(false);
+        }
+        self.read(0, &mut begin)?;
+        let [magic @ .., end] = begin;
+        if magic != MAGIC {
+            return Ok(false);
+        }
+        self.write(MAGIC.len() as u64, &[(end | RECOVER) & !WHOLE])?;
+        Ok(end & RECOVER == 0)
     }
 
     pub(super) fn is_empty(&self) -> bool {
@@ -56,7 +84,7 @@ impl Overlay {
 
 impl Above {
     /// The piece at a number, as it shows now.
-    fn piece(&self, file: &FileBackend, number: u64) -> Result<Box<[u8; PIECE]>> {
+    fn piece(&self, file: &Watched<FileBackend>, number: u64) -> Result<Box<[u8; PIECE]>> {
         if let Some(piece) = self.pieces.get(&number) {
             return Ok(piece.clone());
         }
@@ -188,7 +216,7 @@ mod tests {
         let path = folder.path().join("file");
         let bytes: Vec<u8> = (0..10_000_u32).map(|number| (number % 251) as u8).collect();
         fs::write(&path, &bytes).unwrap();
-        let overlay = Overlay::open(&path).unwrap();
+        let overlay = Overlay::open(&path, Arc::default()).unwrap();
         let read = |offset, len| {
             let mut out = vec![0; len];
             overlay.read(offset, &mut out).map(|()| out)
@@ -206,6 +234,6 @@ mod tests {
         expected.resize(9_000, 0);
         assert_eq!(read(0, 9_000).unwrap(), expected);
         assert_eq!(fs::read(&path).unwrap(), bytes);
-        assert!(Overlay::open(folder.path()).is_err());
+        assert!(Overlay::open(folder.path(), Arc::default()).is_err());
     }
 }

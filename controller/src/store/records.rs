@@ -46,6 +46,8 @@ pub const META_LINEAGE: &[u8] = b"lineage";
 pub const META_PROOF_KEY: &[u8] = b"proof_key";
 /// Key of the leases saved by a clean shutdown; its presence is the clean mark.
 pub const META_CLEAN: &[u8] = b"clean";
+/// Key of the last commit: which opening of the file made it, and its number.
+pub const META_COMMIT: &[u8] = b"commit";
 /// Keys of the name and version of the active and the shadow cost table.
 pub const META_COST_ROLES: &[u8] = b"cost_roles";
 

@@ -7,7 +7,7 @@
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, ErrorKind, Read as _, Write as _};
-use std::os::unix::fs::MetadataExt as _;
+use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 
 /// Longest content of a seal that is read; what is longer was not written here.
@@ -55,7 +55,7 @@ impl Seal for FileSeal {
     fn set(&self) -> io::Result<String> {
         self.remove()?;
         let content = format!("{:032x}", rand::random::<u128>());
-        let mut file = OpenOptions::new().write(true).create_new(true).open(&self.path)?;
+        let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&self.path)?;
         file.write_all(content.as_bytes())?;
         file.sync_all()?;
         sync_folder(&self.path)?;

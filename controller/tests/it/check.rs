@@ -54,7 +54,7 @@ async fn a_used_store_is_whole_and_is_not_changed_by_looking() {
     assert_eq!((rows(Table::Groups), rows(Table::Bindings), rows(Table::Ledger)), (2, 1, 1));
     assert_eq!((rows(Table::Retired), rows(Table::Clients), rows(Table::Audit)), (1, 1, 4));
     assert!(fs::read(&path).unwrap() == before, "a check changes nothing");
-    assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1);
+    assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 2, "the store and the note of its last commit");
 }
 
 #[tokio::test]

@@ -15,6 +15,8 @@ mod damage;
 #[cfg(test)]
 mod faults;
 #[cfg(test)]
+mod flips;
+#[cfg(test)]
 mod folding;
 #[cfg(test)]
 mod junk;
