@@ -27,6 +27,10 @@ pub struct AuditEntry {
     pub before: String,
     /// The state after as JSON; empty when there is none.
     pub after: String,
+    /// Id of the first entry of the same change: what was changed together has it in common. 0 in entries of versions
+    /// that did not say it.
+    #[serde(default)]
+    pub change: u64,
 }
 
 /// Who asks for a change.
@@ -50,7 +54,7 @@ impl Actor {
 }
 
 /// What happened to what.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Change {
     /// Such as "create group".
     pub action: &'static str,
@@ -79,34 +83,39 @@ impl Audit {
         self.next_id
     }
 
-    /// Adds the entry to the batch of the change, and drops the one that is too old. The id counts as used once
+    /// Adds the entries of one change to its batch, and drops those that are too old. The ids count as used once
     /// `advance` is called, after the batch is stored.
     pub fn record(
         &self,
         batch: &mut Batch,
         unix_ms: u64,
         actor: &Actor,
-        change: Change,
+        changes: Vec<Change>,
     ) -> Result<(), StoreError> {
-        let entry = AuditEntry {
-            id: self.next_id,
-            unix_ms,
-            actor: actor.0.clone(),
-            action: change.action.to_owned(),
-            subject: change.subject,
-            before: bounded(change.before),
-            after: bounded(change.after),
-        };
-        batch.push(put_json(Table::Audit, u64_key(entry.id), &entry)?);
-        if let Some(oldest) = self.next_id.checked_sub(MAX_AUDIT) {
+        let mut last = self.next_id;
+        for (id, change) in (self.next_id..).zip(changes) {
+            let entry = AuditEntry {
+                id,
+                unix_ms,
+                actor: actor.0.clone(),
+                action: change.action.to_owned(),
+                subject: change.subject,
+                before: bounded(change.before),
+                after: bounded(change.after),
+                change: self.next_id,
+            };
+            batch.push(put_json(Table::Audit, u64_key(id), &entry)?);
+            last = id;
+        }
+        if let Some(oldest) = last.checked_sub(MAX_AUDIT) {
             batch.push(Write::DeleteBelow(Table::Audit, u64_key(oldest.saturating_add(1))));
         }
         Ok(())
     }
 
-    /// The entry was stored.
-    pub fn advance(&mut self) {
-        self.next_id = self.next_id.saturating_add(1);
+    /// So many entries were stored.
+    pub fn advance(&mut self, entries: usize) {
+        self.next_id = self.next_id.saturating_add(u64::try_from(entries).unwrap_or(u64::MAX));
     }
 }
 
@@ -130,9 +139,9 @@ mod tests {
     fn old_entries_are_dropped() {
         let mut batch = Batch::new();
         let actor = Actor::new(None, "p");
-        Audit::new(1).record(&mut batch, 0, &actor, Change::default()).unwrap();
+        Audit::new(1).record(&mut batch, 0, &actor, vec![Change::default()]).unwrap();
         assert_eq!(batch.len(), 1);
-        Audit::new(MAX_AUDIT + 5).record(&mut batch, 0, &actor, Change::default()).unwrap();
+        Audit::new(MAX_AUDIT + 5).record(&mut batch, 0, &actor, vec![Change::default()]).unwrap();
         assert_eq!(batch.last(), Some(&Write::DeleteBelow(Table::Audit, u64_key(6))));
     }
 }

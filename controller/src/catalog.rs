@@ -166,6 +166,11 @@ impl Catalog {
         if let Some(target) = definition.switch_group() {
             self.check_switch("query_limit.switch_group", &definition.name, target)?;
         }
+        self.check_place(id, definition)
+    }
+
+    /// Whether `definition` may stand as group `id` where it says. The parent's id if it has one.
+    pub fn check_place(&self, id: GroupId, definition: &Definition) -> Result<Option<GroupId>, AdminError> {
         let Some(parent_name) = &definition.parent else {
             return Ok(None);
         };
@@ -316,6 +321,16 @@ impl Catalog {
         if let Some(entry) = self.entries.remove(&id) {
             self.ids.remove(&entry.definition.name);
         }
+    }
+
+    /// Takes back ids that were given to groups which are gone again and which nobody was told of.
+    pub(crate) fn rewind(&mut self, next_id: u32) {
+        self.next_id = next_id;
+    }
+
+    /// The id of the next new group, whether there is room for one or not.
+    pub(crate) fn upcoming(&self) -> u32 {
+        self.next_id
     }
 
     /// Adds to, or takes from, the sum of guarantees.

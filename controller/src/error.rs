@@ -3,6 +3,7 @@
 //! One enum for every admin call. Adapters map the variants to gRPC codes and HTTP statuses; the text is the same
 //! everywhere: it names the thing, the value and what to do.
 
+use crate::limits::MAX_NAMES_LISTED;
 use crate::name::{GroupName, NameError};
 use crate::quantity::QuantityError;
 use crate::store::StoreError;
@@ -64,6 +65,22 @@ pub enum AdminError {
         /// What it is.
         actual: u64,
     },
+    /// Somebody changed a definition since the caller made a plan.
+    #[error("the definitions are at revision {actual}, not {expected}; somebody changed them, so plan again")]
+    Stale {
+        /// What the caller expected.
+        expected: u64,
+        /// What it is.
+        actual: u64,
+    },
+    /// Steps of one change; none of it was made.
+    #[error("{}", told(.faults, .count))]
+    Several {
+        /// The first of them.
+        faults: Vec<Fault>,
+        /// How many there are.
+        count: usize,
+    },
     /// A limit of the controller is reached.
     #[error("the limit of {limit} {what} is reached; delete some first")]
     Full {
@@ -80,6 +97,27 @@ pub enum AdminError {
     Internal(String),
 }
 
+/// What is wrong with one of many steps.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Fault {
+    /// The field, such as `steps[3].group.burst`; without a field, the step.
+    pub field: String,
+    /// The kind of error.
+    pub code: &'static str,
+    /// What is wrong and what to do.
+    pub message: String,
+}
+
+fn told(faults: &[Fault], count: &usize) -> String {
+    let listed =
+        faults.iter().take(MAX_NAMES_LISTED).map(|fault| format!("{}: {}", fault.field, fault.message));
+    let mut text = listed.collect::<Vec<_>>().join("; ");
+    if *count > faults.len().min(MAX_NAMES_LISTED) {
+        text.push_str(&format!("; and {} more", count - faults.len().min(MAX_NAMES_LISTED)));
+    }
+    text
+}
+
 impl AdminError {
     /// A field that is malformed or out of range.
     pub fn invalid(field: impl Into<String>, message: impl ToString) -> Self {
@@ -94,7 +132,8 @@ impl AdminError {
             Self::AlreadyExists { .. } => "already_exists",
             Self::InUse { .. } => "in_use",
             Self::Refused { .. } => "refused",
-            Self::Revision { .. } => "revision",
+            Self::Revision { .. } | Self::Stale { .. } => "revision",
+            Self::Several { faults, .. } => faults.first().map_or("invalid", |fault| fault.code),
             Self::Full { .. } => "full",
             Self::Store(_) => "unavailable",
             Self::Internal(_) => "internal",
@@ -105,7 +144,16 @@ impl AdminError {
     pub fn field(&self) -> Option<&str> {
         match self {
             Self::Invalid { field, .. } => Some(field),
+            Self::Several { faults, .. } => faults.first().map(|fault| fault.field.as_str()),
             _ => None,
+        }
+    }
+
+    /// What is wrong with each of many steps.
+    pub fn faults(&self) -> &[Fault] {
+        match self {
+            Self::Several { faults, .. } => faults,
+            _ => &[],
         }
     }
 }

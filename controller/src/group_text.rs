@@ -121,6 +121,11 @@ impl GroupText {
 
     /// The first field that is empty here and says something in `before`, and what to write instead.
     pub fn emptied(&self, before: &Self) -> Option<(&'static str, &'static str)> {
+        self.all_emptied(before).next()
+    }
+
+    /// The fields that are empty here and say something in `before`, and what to write instead.
+    pub fn all_emptied(&self, before: &Self) -> impl Iterator<Item = (&'static str, &'static str)> {
         let empty = |group: &Self, field: &str| match field {
             "parent" => group.parent.trim().is_empty(),
             "ru_per_sec" => group.ru_per_sec.trim().is_empty(),
@@ -132,7 +137,7 @@ impl GroupText {
             "fallback_total" => group.fallback_total.trim().is_empty(),
             _ => group.max_debt.trim().is_empty(),
         };
-        STATED.into_iter().find(|(field, _)| empty(self, field) && !empty(before, field))
+        STATED.into_iter().filter(move |(field, _)| empty(self, field) && !empty(before, field))
     }
 
     /// Names of the fields in which two definitions differ; the revision is not compared.

@@ -38,5 +38,6 @@ pub mod runaways;
 pub mod service;
 pub mod standing;
 pub mod statements;
+pub mod step;
 pub mod store;
 pub mod watches;

@@ -103,6 +103,13 @@ pub const MAX_FOLDED_AHEAD: usize = 64;
 /// Incarnations folded in one commit, so that the lock is held shortly.
 pub const FOLD_BATCH: usize = 256;
 
+/// Steps of one change, and what is pruned with them. Twice as many would not fit a message; half would split what an
+/// operator wants to be whole, such as 5,000 tenants with a group and a binding each.
+pub const MAX_STEPS: usize = 10_000;
+/// Faults of the steps of one change that a dry run lists; beyond, they are counted. Twice as many would be read by
+/// nobody; half would send people through a large file twice.
+pub const MAX_FAULTS: usize = 1_000;
+
 /// Groups with a Prometheus series of their own; the rest share one.
 pub const MAX_GROUP_SERIES: usize = 1_000;
 

@@ -16,6 +16,8 @@ pub(crate) struct AuditView {
     pub(crate) before: Value,
     /// `null` when there is none.
     pub(crate) after: Value,
+    /// What was changed together has it in common.
+    pub(crate) change: u64,
 }
 
 impl From<v1::AuditEntry> for AuditView {
@@ -28,6 +30,7 @@ impl From<v1::AuditEntry> for AuditView {
             subject: entry.subject,
             before: state(entry.before),
             after: state(entry.after),
+            change: entry.change,
         }
     }
 }

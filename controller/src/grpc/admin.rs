@@ -7,7 +7,7 @@ use tidegate_proto::v1::admin_server::Admin;
 use tonic::{Request, Response, Status};
 
 use super::grants::Answers;
-use super::{Stopping, actor, admin_status, backup, blocking, convert, shapes};
+use super::{Stopping, actor, admin_status, backup, blocking, convert, shapes, steps};
 use crate::bindings::Principal;
 use crate::error::AdminError;
 use crate::service::Service;
@@ -149,6 +149,13 @@ impl Admin for AdminAdapter {
             group: resolved.group.to_string(),
             matched: resolved.matched.as_str().to_owned(),
         })
+    }
+
+    async fn apply(&self, request: Request<v1::ApplyRequest>) -> Result<Response<v1::ApplyReply>, Status> {
+        let actor = actor(&request);
+        let wish = steps::wish(request.into_inner()).map_err(admin_status)?;
+        let applied = self.call(move |service| service.apply(&actor, &wish)).await?;
+        reply(steps::reply(applied))
     }
 
     async fn put_cost_table(

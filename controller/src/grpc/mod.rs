@@ -9,6 +9,7 @@ mod session;
 mod shapes;
 mod statement_shapes;
 mod statements;
+mod steps;
 mod watch;
 
 use std::sync::Arc;
@@ -83,15 +84,15 @@ async fn blocking<T: Send + 'static>(
 }
 
 fn admin_status(error: AdminError) -> Status {
-    let code = match error {
-        AdminError::Invalid { .. } => Code::InvalidArgument,
-        AdminError::NoGroup { .. } | AdminError::NotFound { .. } => Code::NotFound,
-        AdminError::AlreadyExists { .. } => Code::AlreadyExists,
-        AdminError::InUse { .. } | AdminError::Refused { .. } => Code::FailedPrecondition,
-        AdminError::Revision { .. } => Code::Aborted,
-        AdminError::Full { .. } => Code::ResourceExhausted,
-        AdminError::Store(_) => Code::Unavailable,
-        AdminError::Internal(_) => Code::Internal,
+    let code = match error.code() {
+        "invalid" => Code::InvalidArgument,
+        "not_found" => Code::NotFound,
+        "already_exists" => Code::AlreadyExists,
+        "in_use" | "refused" => Code::FailedPrecondition,
+        "revision" => Code::Aborted,
+        "full" => Code::ResourceExhausted,
+        "unavailable" => Code::Unavailable,
+        _ => Code::Internal,
     };
     Status::new(code, error.to_string())
 }

@@ -177,5 +177,6 @@ pub(super) fn audit_entry(entry: AuditEntry) -> v1::AuditEntry {
         subject: entry.subject,
         before: entry.before,
         after: entry.after,
+        change: entry.change,
     }
 }

@@ -13,23 +13,14 @@ use super::error::{ApiError, ErrorBody};
 use super::extract::{Body, By, Params};
 use crate::bindings::Principal;
 use crate::service::Service;
+use crate::step::BindingText;
 
 type Shared = Extension<Arc<Service>>;
-
-/// Who is charged to which group. At least one of tenant and user is set.
-#[derive(Default, Serialize, Deserialize, ToSchema)]
-#[serde(default, deny_unknown_fields)]
-#[schema(as = Binding)]
-pub(super) struct BindingShape {
-    tenant: String,
-    user: String,
-    group: String,
-}
 
 /// A part of the list of bindings.
 #[derive(Serialize, ToSchema)]
 pub(super) struct BindingsAnswer {
-    bindings: Vec<BindingShape>,
+    bindings: Vec<BindingText>,
     /// There are more after the last one.
     more: bool,
 }
@@ -59,7 +50,7 @@ pub(super) async fn list(
     let after =
         if from_start { None } else { Some(Principal::parse(&params.after_tenant, &params.after_user)?) };
     let (bound, more) = service.bindings(&params.group, after.as_ref(), params.limit)?;
-    let bindings = bound.iter().map(|bound| BindingShape {
+    let bindings = bound.iter().map(|bound| BindingText {
         tenant: bound.principal.tenant().to_owned(),
         user: bound.principal.user().to_owned(),
         group: bound.group.to_string(),
@@ -77,13 +68,13 @@ pub(super) struct BoundAnswer {
 }
 
 /// Binds a principal to a group, in place of what it was bound to.
-#[utoipa::path(put, path = "/v1/bindings", request_body = BindingShape,
+#[utoipa::path(put, path = "/v1/bindings", request_body = BindingText,
     responses((status = 200, body = BoundAnswer), (status = 400, body = ErrorBody), (status = 404, body = ErrorBody),
         (status = 409, body = ErrorBody), (status = 413, body = ErrorBody), (status = 503, body = ErrorBody)))]
 pub(super) async fn bind(
     Extension(service): Shared,
     By(actor): By,
-    Body(b): Body<BindingShape>,
+    Body(b): Body<BindingText>,
 ) -> Result<Json<BoundAnswer>, ApiError> {
     let bound = blocking(service, move |service| service.bind(&actor, &b.tenant, &b.user, &b.group)).await?;
     let (previous, changed) = bound;

@@ -86,6 +86,18 @@ pub(super) fn complete(document: &OpenApi) -> Value {
         schema["required"] = required;
         schemas[new] = schema;
     }
+    // A step defines a thing as a write of its own does.
+    for holder in ["Step", "CostTableRole"] {
+        let text = ["Group", "Binding", "CostTable", "Watch"]
+            .iter()
+            .fold(schemas[holder].to_string(), |text, name| {
+                text.replace(&format!("schemas/{name}\""), &format!("schemas/New{name}\""))
+            });
+        schemas[holder] = serde_json::from_str(&text).unwrap_or_default();
+    }
+    schemas["DeleteGroup"]["required"] = json!(["name"]);
+    schemas["CostTableRole"]["required"] = json!(["role"]);
+    schemas["WatchId"]["required"] = json!(["id"]);
     // The name is in the path.
     schemas["GroupChange"] = schemas["Group"].clone();
     schemas["GroupChange"]["minProperties"] = json!(1);
@@ -170,6 +182,7 @@ fn about(tag: &str) -> &'static str {
     match tag {
         "groups" => "Resource groups.",
         "bindings" | "resolve" => "Who is charged to which group.",
+        "apply" => "Many definitions in one change.",
         "cost-tables" => "Prices of resources.",
         "usage" => "What was consumed.",
         "clients" | "leases" => "Nodes, and what they hold.",
@@ -246,6 +259,16 @@ fn fields() -> Vec<(&'static str, &'static str, Value)> {
         ("Watch", "action", words(&["", "dryrun", "cooldown", "kill", "switch_group"])),
         ("Watch", "switch_group", json!({"pattern": GROUP})),
         ("Watch", "text", json!({"maxLength": 8_192})),
+        ("ApplyRequest", "steps", json!({"maxItems": crate::limits::MAX_STEPS})),
+        ("CostTableRole", "role", words(&["active", "shadow"])),
+        ("DeleteGroup", "name", json!({"pattern": NAME})),
+        ("DeleteGroup", "force_to", json!({"pattern": GROUP})),
+        ("Principal", "tenant", json!({"pattern": PRINCIPAL})),
+        ("Principal", "user", json!({"pattern": PRINCIPAL})),
+        ("Prune", "under", json!({"pattern": GROUP})),
+        ("WatchId", "id", json!({"minimum": 1})),
+        ("Outcome", "kind", words(&["group", "binding", "cost_table", "watch"])),
+        ("Outcome", "outcome", words(&["created", "altered", "unchanged", "deleted"])),
         ("ResolvedAnswer", "matched", words(&["user in tenant", "user", "tenant", "default"])),
     ]
 }

@@ -41,14 +41,13 @@ impl ApiError {
 
 impl From<AdminError> for ApiError {
     fn from(error: AdminError) -> Self {
-        let status = match error {
-            AdminError::Invalid { .. } => StatusCode::BAD_REQUEST,
-            AdminError::NoGroup { .. } | AdminError::NotFound { .. } => StatusCode::NOT_FOUND,
-            AdminError::AlreadyExists { .. } | AdminError::InUse { .. } => StatusCode::CONFLICT,
-            AdminError::Refused { .. } | AdminError::Full { .. } => StatusCode::CONFLICT,
-            AdminError::Revision { .. } => StatusCode::PRECONDITION_FAILED,
-            AdminError::Store(_) => StatusCode::SERVICE_UNAVAILABLE,
-            AdminError::Internal(_) => StatusCode::INTERNAL_SERVER_ERROR,
+        let status = match error.code() {
+            "invalid" => StatusCode::BAD_REQUEST,
+            "not_found" => StatusCode::NOT_FOUND,
+            "already_exists" | "in_use" | "refused" | "full" => StatusCode::CONFLICT,
+            "revision" => StatusCode::PRECONDITION_FAILED,
+            "unavailable" => StatusCode::SERVICE_UNAVAILABLE,
+            _ => StatusCode::INTERNAL_SERVER_ERROR,
         };
         let field = error.field().map(str::to_owned);
         Self {

@@ -3,6 +3,7 @@
 //! Every handler is decode, one call of the service, encode. Errors are `{"error":{"code","message","field"?}}` with the
 //! fitting status. Routes and document come from the same declarations, so that neither can lack what the other has.
 
+mod apply;
 mod bindings;
 mod costs;
 mod document;
@@ -68,6 +69,7 @@ fn api() -> OpenApiRouter {
         .routes(routes!(groups::read, groups::alter, groups::delete))
         .routes(routes!(bindings::list, bindings::bind, bindings::unbind))
         .routes(routes!(bindings::resolve))
+        .routes(routes!(apply::apply))
         .routes(routes!(costs::list))
         .routes(routes!(costs::put, costs::drop_role))
         .routes(routes!(usage::usage))
@@ -127,6 +129,7 @@ mod tests {
             ("/v1/groups/{name}", vec!["get", "patch", "delete"]),
             ("/v1/bindings", vec!["get", "put", "delete"]),
             ("/v1/resolve", vec!["get"]),
+            ("/v1/apply", vec!["post"]),
             ("/v1/cost-tables", vec!["get"]),
             ("/v1/cost-tables/{role}", vec!["put", "delete"]),
             ("/v1/usage", vec!["get"]),

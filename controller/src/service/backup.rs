@@ -30,7 +30,7 @@ impl Service {
         };
         let noted = self.change(actor, |_| {
             let change = Change { action: "backup store", subject: "store".to_owned(), ..Change::default() };
-            Ok(Plan { edits: vec![Edit::Note], change, reply: () })
+            Ok(Plan { edits: vec![Edit::Note], changes: vec![change], reply: () })
         });
         // A full disk is a reason to make a copy elsewhere, and not one against it.
         if let Err(error) = noted.and_then(|()| Ok(self.flush()?)) {

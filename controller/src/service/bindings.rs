@@ -55,7 +55,7 @@ impl Service {
             };
             Ok(Plan {
                 edits: vec![Edit::Bind(principal.clone(), group.clone())],
-                change,
+                changes: vec![change],
                 reply: (previous, true),
             })
         })
@@ -74,7 +74,7 @@ impl Service {
                 before: quoted(group),
                 after: String::new(),
             };
-            Ok(Plan { edits: vec![Edit::Unbind(principal.clone())], change, reply: true })
+            Ok(Plan { edits: vec![Edit::Unbind(principal.clone())], changes: vec![change], reply: true })
         })
     }
 

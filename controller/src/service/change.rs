@@ -1,8 +1,9 @@
 //! How definitions change: plan under the lock, store, put in force.
 //!
-//! A plan is a list of edits, which are both stored rows and steps in memory. Revision, counters and the audit entry
+//! A plan is a list of edits, which are both stored rows and steps in memory. Revision, counters and the audit entries
 //! join the same transaction. When the store fails nothing is in force and the caller is told.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::iter::once;
 use std::ops::ControlFlow;
 use std::sync::{Arc, PoisonError};
@@ -41,17 +42,35 @@ pub(super) enum Edit {
     Note,
 }
 
-/// What a request comes to: steps, the audit entry and the answer. Without steps nothing changes.
+impl Edit {
+    /// The group that it defines.
+    fn puts(&self) -> Option<(GroupId, &Definition)> {
+        match self {
+            Self::PutGroup(id, definition) => Some((*id, definition)),
+            _ => None,
+        }
+    }
+
+    /// The group that it removes.
+    fn removes(&self) -> Option<GroupId> {
+        match self {
+            Self::RemoveGroup(id) => Some(*id),
+            _ => None,
+        }
+    }
+}
+
+/// What a request comes to: steps, the audit entries and the answer. Without steps nothing changes.
 pub(super) struct Plan<T> {
     pub(super) edits: Vec<Edit>,
-    pub(super) change: Change,
+    pub(super) changes: Vec<Change>,
     pub(super) reply: T,
 }
 
 impl<T> Plan<T> {
     /// Nothing to do.
     pub(super) fn nothing(reply: T) -> Self {
-        Self { edits: Vec::new(), change: Change::default(), reply }
+        Self { edits: Vec::new(), changes: Vec::new(), reply }
     }
 }
 
@@ -60,12 +79,12 @@ impl Service {
     pub(super) fn change<T>(
         &self,
         actor: &Actor,
-        plan: impl FnOnce(&State) -> Result<Plan<T>, AdminError>,
+        plan: impl FnOnce(&mut State) -> Result<Plan<T>, AdminError>,
     ) -> Result<T, AdminError> {
         let _in_order = self.changes.lock().unwrap_or_else(PoisonError::into_inner);
         let (plan, batch, created) = {
-            let state = self.lock();
-            let plan = plan(&state)?;
+            let mut state = self.lock();
+            let plan = plan(&mut state)?;
             if plan.edits.is_empty() {
                 return Ok(plan.reply);
             }
@@ -75,12 +94,14 @@ impl Service {
         };
         let before = self.counted_before(&created)?;
         self.commit(&batch)?;
-        tracing::info!(
-            actor = actor.as_str(), action = plan.change.action, subject = %plan.change.subject, "definitions changed"
-        );
+        for change in &plan.changes {
+            tracing::info!(
+                actor = actor.as_str(), action = change.action, subject = %change.subject, "definitions changed"
+            );
+        }
         let now = self.clock.now();
         let mut state = self.lock();
-        state.audit.advance();
+        state.audit.advance(plan.changes.len());
         state.revision += 1;
         let event = Event { revision: state.revision, kinds: kinds(&state, &plan.edits) };
         let rules_change = plan.edits.iter().any(|edit| state.changes_rules(edit));
@@ -146,10 +167,12 @@ impl Service {
     fn batch<T>(&self, state: &State, plan: &Plan<T>, actor: &Actor) -> Result<Batch, AdminError> {
         let mut batch = Batch::new();
         for edit in &plan.edits {
-            state.rows(edit, &plan.edits, &mut batch)?;
+            state.rows(edit, &mut batch)?;
         }
+        batch.extend(state.heirs(&plan.edits)?);
+        batch.extend(state.counters(&plan.edits));
         batch.push(put_number(META_REVISION, state.revision + 1));
-        state.audit.record(&mut batch, self.clock.unix_ms(), actor, plan.change.clone())?;
+        state.audit.record(&mut batch, self.clock.unix_ms(), actor, plan.changes.clone())?;
         Ok(batch)
     }
 
@@ -192,21 +215,15 @@ impl State {
         created.collect()
     }
 
-    /// The rows of an edit, which is one of `all`.
-    fn rows(&self, edit: &Edit, all: &[Edit], batch: &mut Batch) -> Result<(), StoreError> {
+    /// The rows of an edit, without what several edits have in common.
+    fn rows(&self, edit: &Edit, batch: &mut Batch) -> Result<(), StoreError> {
         match edit {
             Edit::PutGroup(id, definition) => {
                 let longest = self.longest_of(*id).unwrap_or_default().max(definition.ttl);
                 batch.push(group_row(*id, definition, longest)?);
-                let next = u64::from(id.0) + 1;
-                if self.catalog.get(*id).is_none() {
-                    batch.push(put_number(META_NEXT_GROUP, next));
-                }
-                batch.push(put_number(META_LONGEST_TTL, self.longest_ttl.max(definition.ttl).0));
             }
             Edit::RemoveGroup(id) => {
                 batch.push(Write::Delete(Table::Groups, group_key(*id)));
-                batch.extend(self.row_of_parent(*id, all)?);
                 batch.push(Write::Delete(Table::Folded, group_key(*id)));
                 let Some(name) = self.catalog.name(*id) else { return Ok(()) };
                 self.retire(*id, name, batch)?;
@@ -226,8 +243,6 @@ impl State {
             }
             Edit::PutWatch(watch) => {
                 batch.push(put_json(Table::Watches, u64_key(watch.id), &watch.text())?);
-                let next = self.watches.next_id().max(watch.id.saturating_add(1));
-                batch.push(put_number(META_NEXT_WATCH, next));
             }
             Edit::RemoveWatches(ids) => {
                 batch.extend(ids.iter().map(|id| Write::Delete(Table::Watches, u64_key(*id))));
@@ -242,17 +257,47 @@ impl State {
         self.catalog.get(id).map(|definition| self.longest.of(id, definition.ttl))
     }
 
-    /// The leases of a group that is removed count in the one above, as it is after all edits.
-    fn row_of_parent(&self, id: GroupId, all: &[Edit]) -> Result<Option<Write>, StoreError> {
-        let Some(parent) = self.catalog.parent(id) else { return Ok(None) };
-        let redefined = all.iter().find_map(|edit| match edit {
-            Edit::PutGroup(other, definition) if *other == parent => Some(definition.as_ref()),
+    /// The leases of groups that are removed count in the nearest one above that stays, as it is after all edits: the
+    /// rows of those.
+    fn heirs(&self, edits: &[Edit]) -> Result<Batch, StoreError> {
+        let removed: BTreeSet<GroupId> = edits.iter().filter_map(Edit::removes).collect();
+        let mut heirs: BTreeMap<GroupId, Span> = BTreeMap::new();
+        for id in &removed {
+            let above = self.catalog.path(*id).into_iter().find(|step| !removed.contains(step));
+            let Some(heir) = above else { continue };
+            let longest = heirs.entry(heir).or_default();
+            *longest = self.longest_of(*id).unwrap_or_default().max(*longest);
+        }
+        if heirs.is_empty() {
+            return Ok(Batch::new());
+        }
+        let redefined: BTreeMap<GroupId, &Definition> = edits.iter().filter_map(Edit::puts).collect();
+        let row = |(heir, longest): (GroupId, Span)| {
+            let definition = redefined.get(&heir).copied().or_else(|| self.catalog.get(heir))?;
+            let out = [longest, self.longest_of(heir).unwrap_or_default()];
+            Some(group_row(heir, definition, out.into_iter().fold(definition.ttl, Span::max)))
+        };
+        heirs.into_iter().filter_map(row).collect()
+    }
+
+    /// The counters that are stored with these edits.
+    fn counters(&self, edits: &[Edit]) -> Batch {
+        let puts = || edits.iter().filter_map(Edit::puts);
+        let mut batch = Batch::new();
+        if let Some(last) = puts().map(|(id, _)| id).filter(|id| self.catalog.get(*id).is_none()).max() {
+            batch.push(put_number(META_NEXT_GROUP, u64::from(last.0) + 1));
+        }
+        if let Some(longest) = puts().map(|(_, definition)| definition.ttl).max() {
+            batch.push(put_number(META_LONGEST_TTL, self.longest_ttl.max(longest).0));
+        }
+        let watches = edits.iter().filter_map(|edit| match edit {
+            Edit::PutWatch(watch) => Some(watch.id.saturating_add(1)),
             _ => None,
         });
-        let Some(definition) = redefined.or_else(|| self.catalog.get(parent)) else { return Ok(None) };
-        let out = [id, parent].into_iter().filter_map(|id| self.longest_of(id));
-        let longest = out.fold(definition.ttl, Span::max);
-        group_row(parent, definition, longest).map(Some)
+        if let Some(next) = watches.max() {
+            batch.push(put_number(META_NEXT_WATCH, self.watches.next_id().max(next)));
+        }
+        batch
     }
 
     /// The longest lease that may be out in any group, without those of `over`.

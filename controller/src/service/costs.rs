@@ -34,7 +34,7 @@ impl Service {
                 before: before.map(json).unwrap_or_default(),
                 after: table.as_ref().map(json).unwrap_or_default(),
             };
-            Ok(Plan { edits: vec![Edit::Costs(Arc::clone(&after))], change, reply: after })
+            Ok(Plan { edits: vec![Edit::Costs(Arc::clone(&after))], changes: vec![change], reply: after })
         })
     }
 

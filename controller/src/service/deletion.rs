@@ -11,6 +11,7 @@ use super::{Service, State};
 use crate::audit::{Actor, Change};
 use crate::bindings::Principal;
 use crate::catalog::Catalog;
+use crate::definition::Definition;
 use crate::error::{AdminError, InField};
 use crate::limits::MAX_NAMES_LISTED;
 use crate::name::GroupName;
@@ -65,22 +66,22 @@ impl Service {
 }
 
 /// What uses a group that is to be deleted.
-struct Users {
-    principals: Vec<Principal>,
-    children: BTreeSet<GroupId>,
+pub(super) struct Users {
+    pub(super) principals: Vec<Principal>,
+    pub(super) children: BTreeSet<GroupId>,
     /// Groups whose runaways are switched to it.
-    switching: BTreeSet<GroupId>,
+    pub(super) switching: BTreeSet<GroupId>,
     /// Watches of other groups that switch to it themselves.
-    watches: Vec<Arc<Watch>>,
+    pub(super) watches: Vec<Arc<Watch>>,
 }
 
 impl Users {
-    fn count(&self) -> usize {
+    pub(super) fn count(&self) -> usize {
         self.principals.len() + self.children.len() + self.switching.len() + self.watches.len()
     }
 
     /// The first of them, for people.
-    fn names(&self, catalog: &Catalog) -> Vec<String> {
+    pub(super) fn names(&self, catalog: &Catalog) -> Vec<String> {
         let name = |id: &GroupId| catalog.name(*id).map(ToString::to_string).unwrap_or_default();
         let principals = self.principals.iter().map(ToString::to_string);
         let children = self.children.iter().map(|child| format!("group {}", name(child)));
@@ -117,7 +118,8 @@ impl State {
                 if users.principals.len() + users.children.len() > 0 {
                     warnings.extend(self.generosity(id, name, to, target));
                 }
-                edits.extend(self.redefined(&users, target)?);
+                let redefined = self.redefined(&users, target)?.into_iter();
+                edits.extend(redefined.map(|(id, definition)| Edit::PutGroup(id, Box::new(definition))));
                 let principals = users.principals.into_iter();
                 edits.extend(principals.map(|principal| Edit::Bind(principal, target.clone())));
                 edits.extend(users.watches.iter().map(|watch| {
@@ -130,7 +132,11 @@ impl State {
         let before = self.catalog.get(id).map(json).unwrap_or_default();
         let after = target.map(|target| format!("{{\"moved_to\":\"{target}\"}}")).unwrap_or_default();
         let change = Change { action: "delete group", subject: name.to_string(), before, after };
-        Ok(Plan { edits, change, reply: Deleted { moved, moved_count, warnings, existed: true } })
+        Ok(Plan {
+            edits,
+            changes: vec![change],
+            reply: Deleted { moved, moved_count, warnings, existed: true },
+        })
     }
 
     fn users(&self, id: GroupId, name: &GroupName) -> Users {
@@ -144,7 +150,7 @@ impl State {
     }
 
     /// The group that takes over: another one, and none that is below the deleted one.
-    fn checked_target(
+    pub(super) fn checked_target(
         &self,
         id: GroupId,
         name: &GroupName,
@@ -176,7 +182,13 @@ impl State {
     }
 
     /// A warning when what is moved gets a higher limit, or none.
-    fn generosity(&self, from: GroupId, name: &GroupName, to: GroupId, target: &GroupName) -> Option<String> {
+    pub(super) fn generosity(
+        &self,
+        from: GroupId,
+        name: &GroupName,
+        to: GroupId,
+        target: &GroupName,
+    ) -> Option<String> {
         let before = self.catalog.effective_limit(from)?;
         match self.catalog.effective_limit(to) {
             Some(after) if after <= before => None,
@@ -190,7 +202,11 @@ impl State {
     }
 
     /// Children with another parent, and rules that switch elsewhere.
-    fn redefined(&self, users: &Users, target: &GroupName) -> Result<Vec<Edit>, AdminError> {
+    pub(super) fn redefined(
+        &self,
+        users: &Users,
+        target: &GroupName,
+    ) -> Result<Vec<(GroupId, Definition)>, AdminError> {
         let redefined = users.children.union(&users.switching).filter_map(|id| {
             let mut definition = self.catalog.get(*id)?.clone();
             if users.children.contains(id) {
@@ -206,7 +222,7 @@ impl State {
         });
         let checked = redefined.map(|(id, definition)| {
             self.catalog.check(id, &definition)?;
-            Ok(Edit::PutGroup(id, Box::new(definition)))
+            Ok((id, definition))
         });
         checked.collect()
     }

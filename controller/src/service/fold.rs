@@ -68,7 +68,7 @@ impl Service {
             let subject = format!("client {name}");
             let before = format!("{{\"incarnations\":{incarnations}}}");
             let change = Change { action: "forget client", subject, before, ..Change::default() };
-            Ok(Plan { edits: vec![Edit::Note], change, reply: incarnations })
+            Ok(Plan { edits: vec![Edit::Note], changes: vec![change], reply: incarnations })
         })?;
         let mut folding = self.flushing.lock().unwrap_or_else(PoisonError::into_inner);
         {

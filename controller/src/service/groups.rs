@@ -132,7 +132,7 @@ pub(super) fn page_limit(limit: u32, default: u32, most: u32) -> Result<usize, A
 }
 
 /// Refuses a text that is empty where `before` says something.
-fn refuse_emptied(text: &GroupText, before: &GroupText) -> Result<(), AdminError> {
+pub(super) fn refuse_emptied(text: &GroupText, before: &GroupText) -> Result<(), AdminError> {
     match text.emptied(before) {
         Some((field, write)) => Err(AdminError::invalid(field, format!("is empty; write {write}"))),
         None => Ok(()),
@@ -191,7 +191,7 @@ impl State {
         };
         let warnings = self.warnings(id, &definition);
         let reply = GroupReply { group: definition.text(), warnings, changed: true };
-        Plan { edits: vec![Edit::PutGroup(id, Box::new(definition))], change, reply }
+        Plan { edits: vec![Edit::PutGroup(id, Box::new(definition))], changes: vec![change], reply }
     }
 }
 

@@ -4,6 +4,7 @@
 //! definitions is planned under the lock, stored without it, and then put in force, under a second mutex that keeps
 //! changes in order. Methods that change definitions or flush block on the disk; adapters run them on blocking threads.
 
+mod apply;
 mod backup;
 mod bindings;
 mod change;
@@ -53,6 +54,7 @@ use crate::statements::Statements;
 use crate::store::Store;
 use crate::watches::Watches;
 
+pub use apply::{Applied, Done, Outcome, Wish};
 pub use bindings::{Bound, Resolved};
 pub use deletion::Deleted;
 pub use fence::Silence;

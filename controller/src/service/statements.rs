@@ -56,7 +56,7 @@ impl Service {
         let subject = group.as_ref().map_or_else(|| "all".to_owned(), |group| format!("group {group}"));
         self.change(actor, |_| {
             let change = Change { action: "reset statements", subject, ..Change::default() };
-            Ok(Plan { edits: vec![Edit::Note], change, reply: () })
+            Ok(Plan { edits: vec![Edit::Note], changes: vec![change], reply: () })
         })?;
         Ok(self.statements().reset(group.as_ref(), self.clock.unix_ms()))
     }

@@ -51,7 +51,11 @@ impl Service {
                 before: known.map(|known| json(known)).unwrap_or_default(),
                 after: json(&watch),
             };
-            Ok(Plan { edits: vec![Edit::PutWatch(Box::new(watch.clone()))], change, reply: watch })
+            Ok(Plan {
+                edits: vec![Edit::PutWatch(Box::new(watch.clone()))],
+                changes: vec![change],
+                reply: watch,
+            })
         })
     }
 
@@ -84,7 +88,7 @@ impl Service {
                 after: String::new(),
             };
             let ids = gone.iter().map(|watch| watch.id).collect();
-            Ok(Plan { edits: vec![Edit::RemoveWatches(ids)], change, reply: gone.len() })
+            Ok(Plan { edits: vec![Edit::RemoveWatches(ids)], changes: vec![change], reply: gone.len() })
         })
     }
 

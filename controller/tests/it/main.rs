@@ -3,6 +3,8 @@
 #[cfg(test)]
 mod admin;
 #[cfg(test)]
+mod apply;
+#[cfg(test)]
 mod backup;
 #[cfg(test)]
 mod chains;
