@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use crate::govern::Policy;
+use crate::proxied::Networks;
 use crate::upstream::{Protocol, Upstream};
 
 /// Where clients connect, and which database they reach there.
@@ -43,11 +44,19 @@ pub struct Config {
     pub threads: Option<NonZeroUsize>,
     /// Sessions at once over all listeners; more are told that there are too many.
     pub max_sessions: usize,
+    /// Load balancers, whose connections begin with a PROXY header that names the client.
+    pub proxies: Networks,
+    /// Connections that the kernel keeps until they are accepted, for each listener; its own limit is
+    /// `net.core.somaxconn`.
+    pub backlog: u32,
     /// From the first byte of a connection to a successful login.
     pub login_timeout: Duration,
     /// Silence of a client or a database after which the kernel asks whether it is still there, in whole seconds from
     /// one to 32,767. One that does not answer is gone after twice that.
     pub keepalive: Duration,
+    /// The statement of a client that closes its connection, or says that it sends no more, is killed, or leaves the
+    /// queue; otherwise it is run to its end, as the server does.
+    pub kill_abandoned: bool,
     /// How long statements may run on when the gateway shuts down.
     pub grace: Duration,
     /// TLS for clients that want it.
@@ -74,8 +83,13 @@ impl Default for Config {
             policy: Policy::default(),
             threads: None,
             max_sessions: 2_000,
+            proxies: Networks::default(),
+            // Twice the sessions, and the kernel's own limit since Linux 5.4. A burst of more loses connections, each
+            // for a second or more, until a client's kernel asks again; twice of it needs another `somaxconn`.
+            backlog: 4_096,
             login_timeout: Duration::from_secs(60),
             keepalive: Duration::from_secs(60),
+            kill_abandoned: false,
             grace: Duration::from_secs(10),
             certificate: None,
             self_signed: true,

@@ -1,14 +1,18 @@
 //! Where the clients of one upstream come in.
 
+use std::io::ErrorKind;
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::net::TcpListener;
+use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::Semaphore;
 
 use crate::clock;
+use crate::complaints::{Complaints, Kind};
 use crate::keepalive::Keepalive;
 use crate::metrics::Metrics;
+use crate::proxied::{self, Networks};
 use crate::seats::{Seat, Seats};
 use crate::stream::Stream;
 use crate::workers::Workers;
@@ -28,6 +32,17 @@ pub(crate) struct Door {
     pub(crate) seats: Arc<Seats>,
     pub(crate) metrics: Arc<Metrics>,
     pub(crate) keepalive: Keepalive,
+    pub(crate) porch: Arc<Porch>,
+}
+
+/// What is asked of a connection before its protocol begins.
+#[derive(Debug)]
+pub(crate) struct Porch {
+    /// Connections from here begin with a PROXY header.
+    pub(crate) proxies: Networks,
+    /// From the first byte to a login.
+    pub(crate) login_timeout: Duration,
+    pub(crate) complaints: Arc<Complaints>,
 }
 
 impl Door {
@@ -35,13 +50,13 @@ impl Door {
     /// why there is none.
     pub(crate) async fn accept<F, S>(self, serve: F)
     where
-        F: Fn(Stream, Result<Arc<Seat>, String>) -> S + Clone + Send + 'static,
+        F: Fn(Stream, SocketAddr, Result<Arc<Seat>, String>) -> S + Clone + Send + Sync + 'static,
         S: Future<Output = ()> + Send,
     {
         let refused = Arc::new(Semaphore::new(MAX_REFUSED));
         loop {
-            let tcp = match self.listener.accept().await {
-                Ok((tcp, _)) => tcp,
+            let (tcp, peer) = match self.listener.accept().await {
+                Ok(accepted) => accepted,
                 Err(error) => {
                     tracing::warn!(%error, "a connection could not be accepted");
                     tokio::time::sleep(ACCEPT_PAUSE).await;
@@ -57,14 +72,18 @@ impl Door {
                     continue;
                 }
             };
-            let serve = serve.clone();
+            let (serve, porch) = (serve.clone(), Arc::clone(&self.porch));
             if let Some((seat, gave_way)) = self.seats.enter() {
                 if gave_way {
                     self.metrics.turned_away.inc();
                 }
                 let seat = Arc::new(seat);
                 self.workers.serve(tcp, move |tcp| async move {
-                    let served = serve(Stream::Tcp(tcp), Ok(Arc::clone(&seat)));
+                    let served = async {
+                        if let Some((tcp, client)) = porch.admit(tcp, peer).await {
+                            serve(Stream::Tcp(tcp), client, Ok(Arc::clone(&seat))).await;
+                        }
+                    };
                     if seat.unless_lost(served).await.is_none() {
                         tracing::debug!("a connection that took long to log in gave way");
                     }
@@ -77,9 +96,90 @@ impl Door {
                 format!("the gateway serves {max} sessions already; close some, or raise max_sessions");
             let Ok(turn) = Arc::clone(&refused).acquire_owned().await else { return };
             self.workers.serve(tcp, move |tcp| async move {
-                clock::within(REFUSAL, serve(Stream::Tcp(tcp), Err(reason))).await;
+                let refused = async {
+                    if let Some((tcp, client)) = porch.admit(tcp, peer).await {
+                        serve(Stream::Tcp(tcp), client, Err(reason)).await;
+                    }
+                };
+                clock::within(REFUSAL, refused).await;
                 drop(turn);
             });
+        }
+    }
+}
+
+impl Porch {
+    /// The connection and whose it is, once a balancer in front of the gateway has told.
+    async fn admit(&self, mut tcp: TcpStream, peer: SocketAddr) -> Option<(TcpStream, SocketAddr)> {
+        if !self.proxies.contains(peer.ip()) {
+            return Some((tcp, peer));
+        }
+        match clock::within(self.login_timeout, proxied::client(&mut tcp)).await {
+            Some(Ok(client)) => Some((tcp, client.unwrap_or(peer))),
+            // Balancers look in whether somebody is there.
+            Some(Err(error)) if error.kind() == ErrorKind::UnexpectedEof => None,
+            Some(Err(error)) => {
+                if let Some(left_out) = self.complaints.told(peer.ip(), Kind::Header) {
+                    tracing::warn!(%peer, %error, left_out, "a connection of a balancer is closed");
+                }
+                None
+            }
+            None => None,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tidegate_tests::servers::HaProxy;
+    use tokio::io::AsyncWriteExt as _;
+    use tokio::task::spawn_blocking;
+
+    use super::*;
+
+    fn porch(networks: &[&str]) -> Porch {
+        let proxies = Networks::parse(networks.iter().copied()).unwrap();
+        Porch { proxies, login_timeout: Duration::from_secs(60), complaints: Arc::default() }
+    }
+
+    #[tokio::test]
+    async fn a_connection_is_its_clients_where_a_balancer_tells() {
+        for option in ["send-proxy", "send-proxy-v2"] {
+            let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+            let port = listener.local_addr().unwrap().port();
+            let balancer = spawn_blocking(move || HaProxy::start(port, option).unwrap()).await.unwrap();
+            let client = TcpStream::connect(("127.0.0.1", balancer.port())).await.unwrap();
+            // Whether the balancer is up was asked with a connection, too.
+            let found = async {
+                loop {
+                    let (tcp, peer) = listener.accept().await.unwrap();
+                    let told = porch(&["::1", "127.0.0.0/8"]).admit(tcp, peer).await;
+                    if told.is_some_and(|(_, told)| told == client.local_addr().unwrap()) {
+                        return;
+                    }
+                }
+            };
+            clock::within(Duration::from_secs(60), found).await.expect(option);
+        }
+    }
+
+    #[tokio::test]
+    async fn who_may_not_tell_is_not_asked_and_who_must_and_does_not_is_sent_away() {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        for (networks, said, admitted) in [
+            (&["10.0.0.0/8"][..], &b"PROXY TCP4 10.9.9.9 127.0.0.1 9 9\r\n"[..], true),
+            (&["127.0.0.1"], b"PROXY TCP4 10.9.9.9 127.0.0.1 9 9\r\n", true),
+            (&["127.0.0.1"], b"\0\0\0\x08\x04\xd2\x16\x2f and more", false),
+            (&["127.0.0.1"], b"", false),
+        ] {
+            let mut client = TcpStream::connect(listener.local_addr().unwrap()).await.unwrap();
+            client.write_all(said).await.unwrap();
+            client.shutdown().await.unwrap();
+            let (tcp, peer) = listener.accept().await.unwrap();
+            let told = porch(networks).admit(tcp, peer).await.map(|(_, told)| told);
+            let may_tell = networks == ["127.0.0.1"];
+            let expected = if may_tell { "10.9.9.9:9".parse().unwrap() } else { peer };
+            assert_eq!(told, admitted.then_some(expected), "{said:?}");
         }
     }
 }

@@ -6,16 +6,17 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tidegate_client::{Client, ConnectError, Unconfirmed};
-use tokio::net::TcpListener;
+use tokio::net::{TcpListener, TcpSocket};
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 use tokio_rustls::TlsAcceptor;
 use tonic::transport::{Channel, Endpoint};
 
 use crate::clock;
+use crate::complaints::Complaints;
 use crate::config::{Config, Listener};
 use crate::descriptors;
-use crate::door::Door;
+use crate::door::{Door, Porch};
 use crate::govern::{Governor, Tasks};
 use crate::keepalive::Keepalive;
 use crate::metrics::Metrics;
@@ -97,10 +98,10 @@ impl Gateway {
         let mut bound = Vec::new();
         for Listener { listen, upstream } in &config.listeners {
             let connector = tls::connector(upstream.tls, config.authorities.as_deref())?;
-            bound.push((bind(*listen, config.allow_remote).await?, upstream.clone(), connector));
+            bound.push((bind(*listen, &config)?, upstream.clone(), connector));
         }
         let metrics_listener = match config.metrics {
-            Some(address) => Some(bind(address, config.allow_remote).await?),
+            Some(address) => Some(bind(address, &config)?),
             None => None,
         };
         let mut builder = Client::builder(&config.endpoints, &config.identity)
@@ -118,6 +119,12 @@ impl Gateway {
         descriptors::warn_if_few(seats.max());
         let workers = Arc::new(Workers::start(config.threads).map_err(StartError::Threads)?);
         let keepalive = Keepalive::after(config.keepalive);
+        let complaints = Arc::<Complaints>::default();
+        let porch = Arc::new(Porch {
+            proxies: config.proxies.clone(),
+            login_timeout: config.login_timeout,
+            complaints: Arc::clone(&complaints),
+        });
         let (mut addresses, mut accepting) = (Vec::new(), Vec::new());
         for (listener, upstream, connector) in bound {
             if let Ok(address) = listener.local_addr() {
@@ -130,6 +137,7 @@ impl Gateway {
                 seats: Arc::clone(&seats),
                 metrics: Arc::clone(&metrics),
                 keepalive,
+                porch: Arc::clone(&porch),
             };
             let protocol = upstream.protocol;
             let own = self_signed.as_ref().filter(|_| protocol == Protocol::MySql);
@@ -141,15 +149,17 @@ impl Gateway {
                 connector,
                 login_timeout: config.login_timeout,
                 keepalive,
+                kills_abandoned: config.kill_abandoned,
+                complaints: Arc::clone(&complaints),
                 closing: closed.clone(),
             };
             accepting.push(match protocol {
                 Protocol::Postgres => {
                     let shared =
                         Arc::new(postgres::Shared { listening, cancels: postgres::Cancels::default() });
-                    tokio::spawn(
-                        door.accept(move |stream, seat| postgres::serve(Arc::clone(&shared), stream, seat)),
-                    )
+                    tokio::spawn(door.accept(move |stream, client, seat| {
+                        postgres::serve(Arc::clone(&shared), stream, client, seat)
+                    }))
                 }
                 Protocol::MySql => {
                     let control =
@@ -157,9 +167,9 @@ impl Gateway {
                     let local_infile = config.local_infile;
                     let self_signed = self_signed.is_some();
                     let shared = Arc::new(mysql::Shared { listening, control, self_signed, local_infile });
-                    tokio::spawn(
-                        door.accept(move |stream, seat| mysql::serve(Arc::clone(&shared), stream, seat)),
-                    )
+                    tokio::spawn(door.accept(move |stream, client, seat| {
+                        mysql::serve(Arc::clone(&shared), stream, client, seat)
+                    }))
                 }
             });
         }
@@ -203,11 +213,20 @@ fn own_certificate(config: &Config) -> Result<Option<TlsAcceptor>, TlsError> {
 }
 
 /// A listener, on loopback unless more is allowed.
-async fn bind(address: SocketAddr, allow_remote: bool) -> Result<TcpListener, StartError> {
-    if !address.ip().is_loopback() && !allow_remote {
+fn bind(address: SocketAddr, config: &Config) -> Result<TcpListener, StartError> {
+    if !address.ip().is_loopback() && !config.allow_remote {
         return Err(StartError::Remote { address });
     }
-    TcpListener::bind(address).await.map_err(|reason| StartError::Listen { address, reason })
+    listen(address, config.backlog).map_err(|reason| StartError::Listen { address, reason })
+}
+
+/// As the standard library's listener, which has a queue of 128.
+fn listen(address: SocketAddr, backlog: u32) -> io::Result<TcpListener> {
+    let socket = if address.is_ipv4() { TcpSocket::new_v4() } else { TcpSocket::new_v6() }?;
+    // A gateway that starts again takes its port while connections of the last one linger.
+    socket.set_reuseaddr(true)?;
+    socket.bind(address)?;
+    socket.listen(backlog)
 }
 
 /// One channel for the admin API, to whichever controller answers.
@@ -222,5 +241,32 @@ fn channel(endpoints: &[String]) -> Result<Channel, ConnectError> {
         [] => Err(ConnectError::NoEndpoint),
         [one] => Ok(one.connect_lazy()),
         _ => Ok(Channel::balance_list(parsed.into_iter())),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::TcpStream;
+
+    use super::*;
+
+    /// Until the kernel takes none, as nobody accepts; a connection that waits for room is not made meanwhile.
+    fn taken(listener: &TcpListener, most: usize) -> usize {
+        let address = listener.local_addr().unwrap();
+        // A second is when the kernel asks again for room.
+        let connect = || TcpStream::connect_timeout(&address, Duration::from_millis(500)).ok();
+        let connections: Vec<TcpStream> = (0..most).map_while(|_| connect()).collect();
+        connections.len()
+    }
+
+    #[tokio::test]
+    async fn a_burst_of_connections_waits_to_be_accepted_and_is_not_lost() {
+        let config = Config::default();
+        let address = "127.0.0.1:0".parse().unwrap();
+        // Each takes two descriptors, and most machines give 1,024.
+        assert_eq!(taken(&bind(address, &config).unwrap(), 400), 400);
+        // The kernel takes one more than it is told.
+        let short = Config { backlog: 7, ..config };
+        assert_eq!(taken(&bind(address, &short).unwrap(), 400), 8);
     }
 }

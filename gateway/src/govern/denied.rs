@@ -84,13 +84,14 @@ impl Denied {
         self
     }
 
-    /// No group could be found for the login.
-    pub(crate) fn no_group(error: &GroupError) -> Self {
-        Self {
-            code: Code::UNAVAILABLE,
-            message: error.to_string(),
-            hint: "The statement did not run.".to_owned(),
-        }
+    /// No group could be found for the login, after so long.
+    pub(crate) fn no_group(error: &GroupError, time: Duration) -> Self {
+        let away = matches!(error, GroupError::NoBindings { .. } | GroupError::Unavailable { .. });
+        let hint = match back_within(None, time).filter(|_| away) {
+            Some(after) => format!("The statement did not run. {}", retry_after(after)),
+            None => "The statement did not run.".to_owned(),
+        };
+        Self { code: Code::UNAVAILABLE, message: error.to_string(), hint }
     }
 
     /// Somebody cancelled it while it waited for admission.
@@ -178,6 +179,8 @@ mod tests {
         assert_eq!(back_within(Some(Duration::from_millis(100)), s(10)), Some(s(10)));
         assert_eq!(back_within(Some(s(20)), s(1)), Some(s(20)));
         assert_eq!(back_within(None, s(3_600)), Some(s(10)));
+        let denied = Denied::no_group(&GroupError::NoBindings { waited: s(5) }, s(5));
+        assert_eq!(denied.hint, "The statement did not run. Retry after 5.0 s.");
     }
 
     #[test]

@@ -138,8 +138,9 @@ impl Governor {
 
     /// The governed side of a session, once the bindings are known.
     pub(crate) async fn subject(&self, login: Login) -> Result<Subject, Denied> {
+        let began = clock::now();
         let bound = self.client.resolve(&login.tenant, &login.user).await;
-        let bound = bound.map_err(|error| Denied::no_group(&error))?;
+        let bound = bound.map_err(|error| Denied::no_group(&error, began.elapsed()))?;
         let is_admin = self.policy.admins.contains(&login.tenant, &login.user);
         let switches = self.policy.switchers.contains(&login.tenant, &login.user);
         let may_switch = is_admin || switches || self.policy.anybody_switches;

@@ -2,7 +2,7 @@
 //!
 //! Logged in as the user of the upstream's URL, who needs `CONNECTION ADMIN` to kill others' statements and `PROCESS` to
 //! see their threads (MySQL: `CONNECTION_ADMIN`, and to read two columns of `performance_schema.threads`). Opened when
-//! first needed, at most [`MAX_CONNECTIONS`].
+//! first needed, at most [`MAX_CONNECTIONS`], and kept for [`KEPT`].
 
 use std::fmt;
 use std::path::Path;
@@ -17,6 +17,10 @@ use crate::upstream::{Place, TlsMode, Upstream};
 
 /// Connections at once; each takes one of the server's.
 const MAX_CONNECTIONS: usize = 4;
+/// How long one is kept without use: logins come in bunches, and each would open one again. Half of it does so for an
+/// application that opens sessions every few seconds; twice it holds a place at the server for longer.
+const KEPT: Duration = Duration::from_secs(30);
+const KEPT_CHECK: Duration = Duration::from_secs(5);
 /// Longest wait for an answer, the connection included.
 const PATIENCE: Duration = Duration::from_secs(5);
 /// The statement had ended, and its connection too (`ER_NO_SUCH_THREAD`).
@@ -61,7 +65,12 @@ impl Control {
         if upstream.user.is_empty() {
             return None;
         }
-        let constraints = PoolConstraints::new(0, MAX_CONNECTIONS)?;
+        // They leave nothing behind in a session that another would have to be rid of.
+        let pool = PoolOpts::default()
+            .with_constraints(PoolConstraints::new(0, MAX_CONNECTIONS)?)
+            .with_inactive_connection_ttl(KEPT)
+            .with_ttl_check_interval(KEPT_CHECK)
+            .with_reset_connection(false);
         let opts = OptsBuilder::default()
             .user(Some(&upstream.user))
             .pass(Some(&*upstream.password))
@@ -69,7 +78,7 @@ impl Control {
             .stmt_cache_size(0)
             .tcp_keepalive(Some(keepalive.silence()))
             .ssl_opts(tls(upstream.tls, authorities))
-            .pool_opts(PoolOpts::default().with_constraints(constraints));
+            .pool_opts(pool);
         let opts = match &upstream.place {
             Place::Tcp { host, port } => opts.ip_or_hostname(host.clone()).tcp_port(*port),
             Place::Unix(path) => opts.socket(path.to_str()),

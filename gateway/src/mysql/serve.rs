@@ -1,6 +1,7 @@
 //! A connection from its first byte to its last: opening, session.
 
 use std::io;
+use std::net::SocketAddr;
 use std::sync::Arc;
 
 use super::answer::Refusal;
@@ -9,6 +10,7 @@ use super::opening;
 use super::session::{End, Session};
 use super::settings::{ClientTls, Settings};
 use crate::clock;
+use crate::complaints::Kind;
 use crate::seats::Seat;
 use crate::session::Listening;
 use crate::stream::Stream;
@@ -55,7 +57,13 @@ impl Shared {
 }
 
 /// Serves one client to its end; without a seat it is told why.
-pub(crate) async fn serve(shared: Arc<Shared>, mut client: Stream, seat: Result<Arc<Seat>, String>) {
+pub(crate) async fn serve(
+    shared: Arc<Shared>,
+    mut client: Stream,
+    address: SocketAddr,
+    seat: Result<Arc<Seat>, String>,
+) {
+    let complaints = Arc::clone(&shared.listening.complaints);
     let seat = match seat {
         Ok(seat) => seat,
         Err(message) => {
@@ -69,7 +77,9 @@ pub(crate) async fn serve(shared: Arc<Shared>, mut client: Stream, seat: Result<
         Err(error) => {
             let message =
                 format!("the gateway cannot reach the database at {}: {error}", shared.listening.upstream);
-            tracing::warn!("{message}");
+            if let Some(left_out) = complaints.told(address.ip(), Kind::Upstream) {
+                tracing::warn!(client = %address, left_out, "{message}");
+            }
             shared.listening.governor.metrics().upstream_failures.inc();
             // ER_UNKNOWN_ERROR: there is none for this that clients do not take for their own.
             let refusal = Refusal { code: 1105, state: *b"HY000", message };
@@ -83,9 +93,15 @@ pub(crate) async fn serve(shared: Arc<Shared>, mut client: Stream, seat: Result<
         Some(Err(error)) => return tracing::debug!(%error, "a connection without a login"),
         None => return tracing::debug!("a connection that did not log in in time"),
     };
-    match Session::new(shared, opened, seat).run().await {
-        Ok(End::Told(refusal)) => tracing::debug!(why = refusal.message, "session ended"),
-        Ok(end) => tracing::debug!(?end, "session ended"),
-        Err(broken) => tracing::info!(%broken, "session broken off"),
+    match Session::new(shared, (opened, address.ip()), seat).run().await {
+        Ok(End::Told(refusal) | End::Runaway(refusal)) => {
+            tracing::debug!(client = %address, why = refusal.message, "session ended");
+        }
+        Ok(end) => tracing::debug!(client = %address, ?end, "session ended"),
+        Err(broken) => {
+            if let Some(left_out) = complaints.told(address.ip(), Kind::Session) {
+                tracing::info!(client = %address, %broken, left_out, "session broken off");
+            }
+        }
     }
 }

@@ -30,6 +30,11 @@ pub(crate) fn fatal(sqlstate: &str, message: &str) -> Vec<u8> {
     notice_like(b'E', "FATAL", sqlstate, message, "")
 }
 
+/// The same before protocol 3: a text without a length.
+pub(super) fn old_fatal(message: &str) -> Vec<u8> {
+    format!("EFATAL:  {message}\n\0").into_bytes()
+}
+
 /// An offer of mechanisms without those that are bound to TLS; `None` when it is none, or has none.
 pub(super) fn without_binding(body: &[u8]) -> Option<Vec<u8>> {
     // Each name ends with a zero byte, and the list with another.

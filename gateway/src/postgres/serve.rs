@@ -1,6 +1,7 @@
 //! A connection from its first byte to its last: opening, login upstream, session.
 
 use std::io;
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -12,8 +13,9 @@ use super::cancel::{self, Cancels};
 use super::key::Key;
 use super::message;
 use super::session::{End, Fault, Session};
-use super::startup::{self, Opening, Startup};
+use super::startup::{self, Opening, Refused, Startup};
 use crate::clock;
+use crate::complaints::Kind;
 use crate::govern::Login;
 use crate::seats::Seat;
 use crate::session::Listening;
@@ -59,7 +61,12 @@ impl Shared {
 }
 
 /// Serves one client to its end; without a seat it is told why, once it has said that it speaks the protocol.
-pub(crate) async fn serve(shared: Arc<Shared>, stream: Stream, seat: Result<Arc<Seat>, String>) {
+pub(crate) async fn serve(
+    shared: Arc<Shared>,
+    stream: Stream,
+    client_address: SocketAddr,
+    seat: Result<Arc<Seat>, String>,
+) {
     let opening = startup::open(stream, shared.listening.acceptor.as_ref());
     let (mut client, opening) = match clock::within(shared.listening.login_timeout, opening).await {
         Some(Ok(opened)) => opened,
@@ -68,27 +75,42 @@ pub(crate) async fn serve(shared: Arc<Shared>, stream: Stream, seat: Result<Arc<
     };
     match opening {
         Opening::Gone => {}
+        Opening::Refused(Refused { sqlstate, message, old }) => {
+            tracing::debug!(client = %client_address, message, "a client was not let in");
+            let told = if old { message::old_fatal(&message) } else { message::fatal(sqlstate, &message) };
+            client.end(&told).await;
+        }
         Opening::Cancel(key) => {
             shared.cancels.tell(&key);
-            if let Err(error) = shared.cancel(key).await {
-                tracing::warn!(%error, "a request to cancel did not reach the server");
+            if let Err(error) = Arc::clone(&shared).cancel(key).await
+                && let Some(left_out) = shared.listening.complaints.told(client_address.ip(), Kind::Control)
+            {
+                tracing::warn!(%error, left_out, "a request to cancel did not reach the server");
             }
             client.end(&[]).await;
         }
         Opening::Login(startup) => match seat {
-            Ok(seat) => login(shared, client, startup, seat).await,
+            Ok(seat) => login(shared, (client, client_address), startup, seat).await,
             Err(reason) => client.end(&message::fatal("53300", &reason)).await,
         },
     }
 }
 
-async fn login(shared: Arc<Shared>, mut client: Stream, startup: Startup, seat: Arc<Seat>) {
+async fn login(
+    shared: Arc<Shared>,
+    (mut client, address): (Stream, SocketAddr),
+    startup: Startup,
+    seat: Arc<Seat>,
+) {
+    let complaints = Arc::clone(&shared.listening.complaints);
     let server = match shared.connect().await {
         Ok(server) => server,
         Err(error) => {
             let words =
                 format!("the gateway cannot reach the database at {}: {error}", shared.listening.upstream);
-            tracing::warn!("{words}");
+            if let Some(left_out) = complaints.told(address.ip(), Kind::Upstream) {
+                tracing::warn!(client = %address, left_out, "{words}");
+            }
             shared.listening.governor.metrics().upstream_failures.inc();
             return client.end(&message::fatal("08006", &words)).await;
         }
@@ -96,10 +118,17 @@ async fn login(shared: Arc<Shared>, mut client: Stream, startup: Startup, seat: 
     let login = Login { tenant: startup.database, user: startup.user, application: startup.application };
     let (user, tenant) = (login.user.clone(), login.tenant.clone());
     let session = Session::new(shared, (client, server), login, &startup.packet, seat);
+    let client = address;
     match session.run().await {
-        Ok(end @ (End::Client | End::Server)) => tracing::debug!(user, tenant, ?end, "session ended"),
-        Ok(End::Told(over)) => tracing::debug!(user, tenant, why = over.words(), "session ended"),
-        Err(fault @ Fault::Client(_)) => tracing::info!(user, tenant, %fault, "session broken off"),
-        Err(fault) => tracing::debug!(user, tenant, %fault, "session broken off"),
+        Ok(end @ (End::Client | End::Server | End::Runaway)) => {
+            tracing::debug!(%client, user, tenant, ?end, "session ended");
+        }
+        Ok(End::Told(over)) => tracing::debug!(%client, user, tenant, why = over.words(), "session ended"),
+        Err(fault @ Fault::Client(_)) => {
+            if let Some(left_out) = complaints.told(client.ip(), Kind::Session) {
+                tracing::info!(%client, user, tenant, %fault, left_out, "session broken off");
+            }
+        }
+        Err(fault) => tracing::debug!(%client, user, tenant, %fault, "session broken off"),
     }
 }

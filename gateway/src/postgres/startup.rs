@@ -2,8 +2,9 @@
 //! cancel a statement, and the startup packet with the login.
 
 use std::io;
+use std::task::Poll;
 
-use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _, ReadBuf};
 use tokio_rustls::TlsAcceptor;
 
 use super::cancel;
@@ -18,8 +19,6 @@ const MAX_PACKET: usize = 10_000;
 const MAJOR: u32 = 3;
 const SSL: u32 = 80_877_103;
 const GSS: u32 = 80_877_104;
-/// Requests for encryption in a row; two are usual.
-const MAX_REQUESTS: usize = 4;
 /// First byte of a connection that is under TLS from its beginning.
 const TLS_HANDSHAKE: u8 = 22;
 
@@ -30,8 +29,19 @@ pub(super) enum Opening {
     Login(Startup),
     /// Somebody wants the statement of this server process cancelled.
     Cancel(Key),
+    /// The client is told why it is not let in.
+    Refused(Refused),
     /// The client went away.
     Gone,
+}
+
+/// Why a first packet is refused, as PostgreSQL tells it: with an error that ends the connection.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Refused {
+    pub(super) sqlstate: &'static str,
+    pub(super) message: String,
+    /// The client speaks a protocol before 3, whose errors are a text.
+    pub(super) old: bool,
 }
 
 /// A startup packet.
@@ -53,21 +63,36 @@ pub(super) enum Packet {
     Gss,
     Cancel(Key),
     Startup(Startup),
+    Refused(Refused),
 }
 
 /// Reads the first packets; `secure` puts the connection under TLS, if there is a certificate.
 pub(super) async fn open(stream: Stream, secure: Option<&TlsAcceptor>) -> io::Result<(Stream, Opening)> {
     let mut stream = direct(stream, secure).await?;
-    for _ in 0..MAX_REQUESTS {
+    // Each is asked for once, and under TLS there is nothing to ask for.
+    let (mut ssl, mut gss) = (stream.is_secure(), stream.is_secure());
+    loop {
         let Some(bytes) = packet(&mut stream).await? else {
             return Ok((stream, Opening::Gone));
         };
         match read(&bytes)? {
             Packet::Startup(startup) => return Ok((stream, Opening::Login(startup))),
             Packet::Cancel(key) => return Ok((stream, Opening::Cancel(key))),
+            Packet::Refused(refused) => return Ok((stream, Opening::Refused(refused))),
+            Packet::Ssl if ssl => return Ok((stream, Opening::Refused(unsupported(SSL)))),
+            Packet::Gss if gss => return Ok((stream, Opening::Refused(unsupported(GSS)))),
+            // Whoever sits in between may have put it there, to be taken for what comes under TLS.
+            request @ (Packet::Ssl | Packet::Gss) if has_more(&mut stream).await => {
+                if secure.is_none() || request == Packet::Gss {
+                    stream.send(b"N").await?;
+                }
+                return Ok((stream, Opening::Refused(ahead())));
+            }
             Packet::Ssl => {
+                ssl = true;
                 stream = match (stream, secure) {
                     (Stream::Tcp(mut tcp), Some(acceptor)) => {
+                        gss = true;
                         tcp.write_all(b"S").await?;
                         Stream::TlsFromClient(Box::new(acceptor.accept(tcp).await?))
                     }
@@ -77,10 +102,21 @@ pub(super) async fn open(stream: Stream, secure: Option<&TlsAcceptor>) -> io::Re
                     }
                 }
             }
-            Packet::Gss => stream.send(b"N").await?,
+            Packet::Gss => {
+                gss = true;
+                stream.send(b"N").await?;
+            }
         }
     }
-    Err(invalid("more requests for encryption than make sense"))
+}
+
+/// Whether the client has said more without waiting for the answer.
+async fn has_more(stream: &mut Stream) -> bool {
+    let Stream::Tcp(tcp) = stream else { return false };
+    let mut byte = [0];
+    let mut byte = ReadBuf::new(&mut byte);
+    let seen = std::future::poll_fn(|cx| Poll::Ready(tcp.poll_peek(cx, &mut byte))).await;
+    matches!(seen, Poll::Ready(Ok(count)) if count > 0)
 }
 
 /// Puts the connection under TLS that begins with it, without a request. As at the server, such a client has to name
@@ -127,18 +163,23 @@ pub(super) fn read(bytes: &[u8]) -> io::Result<Packet> {
             key.map(Packet::Cancel)
                 .ok_or_else(|| invalid("the key in the request to cancel is shorter or longer than any"))
         }
-        version if version >> 16 == MAJOR => login(bytes).map(Packet::Startup),
-        _ => Err(invalid("the protocol version is not 3")),
+        version if version >> 16 == MAJOR => Ok(login(bytes).map_or_else(Packet::Refused, Packet::Startup)),
+        version => Ok(Packet::Refused(unsupported(version))),
     }
 }
 
-fn login(packet: &[u8]) -> io::Result<Startup> {
+fn login(packet: &[u8]) -> Result<Startup, Refused> {
+    let refused = |sqlstate, what: &str| {
+        let message = format!("the startup packet {what}");
+        Refused { sqlstate, message, old: false }
+    };
+    let layout = |what: &str| refused("08P01", what);
     let mut rest = packet.get(8..).unwrap_or_default();
     let (mut user, mut database, mut application) = (None, None, String::new());
     while let Some((name, after)) = c_string(rest)
         && !name.is_empty()
     {
-        let (value, after) = c_string(after).ok_or_else(|| invalid("a startup parameter has no value"))?;
+        let (value, after) = c_string(after).ok_or_else(|| layout("has a parameter without a value"))?;
         match name {
             b"user" => user = Some(String::from_utf8_lossy(value).into_owned()),
             b"database" => database = Some(String::from_utf8_lossy(value).into_owned()),
@@ -147,10 +188,24 @@ fn login(packet: &[u8]) -> io::Result<Startup> {
         }
         rest = after;
     }
-    let user =
-        user.filter(|user| !user.is_empty()).ok_or_else(|| invalid("the startup packet names no user"))?;
+    if rest != [0] {
+        return Err(layout("does not end with a zero byte behind its last parameter"));
+    }
+    let user = user.filter(|user| !user.is_empty());
+    let user = user.ok_or_else(|| refused("28000", "names no user; give one"))?;
     let database = database.filter(|database| !database.is_empty()).unwrap_or_else(|| user.clone());
     Ok(Startup { packet: packet.to_vec(), user, database, application })
+}
+
+fn unsupported(version: u32) -> Refused {
+    let (major, minor) = (version >> 16, version & 0xffff);
+    let message = format!("frontend protocol {major}.{minor} is not spoken here; use {MAJOR}.0");
+    Refused { sqlstate: "0A000", message, old: major < MAJOR }
+}
+
+fn ahead() -> Refused {
+    let message = "there is data behind the request for encryption, before its answer; wait for that";
+    Refused { sqlstate: "08P01", message: message.to_owned(), old: false }
 }
 
 fn invalid(what: &str) -> io::Error {
@@ -190,15 +245,20 @@ mod tests {
             assert_eq!((key.pid(), key.bytes(), cancel::packet(&key)), (7, &body[..], request));
             assert_eq!(format!("{key:?}"), "Key of process 7");
         }
-        for bad in [
-            framed(cancel::CODE, &[1]),
-            framed(cancel::CODE, &[1; 7]),
-            framed(cancel::CODE, &[1; 261]),
-            framed(2 << 16, b""),
-            framed(3 << 16, b"user\0"),
-            framed(3 << 16, b"\0"),
+        for bad in [&[1][..], &[1; 7], &[1; 261]] {
+            assert!(read(&framed(cancel::CODE, bad)).is_err(), "{bad:?}");
+        }
+        for (code, body, sqlstate) in [
+            (2 << 16, &b""[..], "0A000"),
+            (4 << 16, b"user\0ann\0\0", "0A000"),
+            (3 << 16, b"user\0", "08P01"),
+            (3 << 16, b"user\0ann\0", "08P01"),
+            (3 << 16, b"user\0ann\0\0x", "08P01"),
+            (3 << 16, b"\0", "28000"),
+            (3 << 16, b"user\0\0\0", "28000"),
         ] {
-            assert!(read(&bad).is_err(), "{bad:?}");
+            let Packet::Refused(refused) = read(&framed(code, body)).unwrap() else { panic!("{body:?}") };
+            assert_eq!(refused.sqlstate, sqlstate, "{body:?}");
         }
     }
 }

@@ -1,24 +1,49 @@
 //! A session's two connections, and the bytes that have come in or go out.
+//!
+//! A client that closes, or says that it sends no more, still has what it has sent done, as it would by the server
+//! itself: when all of that is on its way, the server is told the same, ends what it is at, and closes.
 
 use std::io;
-use std::task::{Context, Poll};
+use std::pin::Pin;
+use std::task::{Context, Poll, ready};
+use std::time::Duration;
 
-use tokio::io::AsyncWriteExt as _;
+use tokio::io::{AsyncWrite as _, AsyncWriteExt as _};
 
 use crate::buffer::{Inbox, Outbox};
 use crate::clock;
 use crate::govern::Proof;
 use crate::stream::{GOODBYE, Stream};
 
+/// How long a client may take for the end of a result whose server has ended the session: what is in the kernel's
+/// buffers and in ours, some MB. Half of it cuts results over slow lines; a client that reads nothing holds a place for
+/// so long.
+const RESULT: Duration = Duration::from_secs(10);
+
 /// See the module.
 #[derive(Debug)]
 pub(crate) struct Link {
     client: Stream,
     server: Stream,
+    /// A client that closes has its statement killed.
+    kills_abandoned: bool,
+    /// The client sends no more.
+    client_ended: bool,
+    /// Nothing more is to go to the server.
+    server_ends: Ending,
     pub(crate) from_client: Inbox,
     pub(crate) to_client: Outbox,
     pub(crate) from_server: Inbox,
     pub(crate) to_server: Outbox,
+}
+
+/// How far the server is told that no more comes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Ending {
+    No,
+    /// Once what is on its way has gone out.
+    Wanted,
+    Told,
 }
 
 /// What became of a read.
@@ -42,11 +67,14 @@ pub(crate) enum LinkError {
 }
 
 impl Link {
-    /// A link with nothing on its way.
-    pub(crate) fn new(client: Stream, server: Stream) -> Self {
+    /// A link with nothing on its way; `kills_abandoned` when a client that closes is one that is gone.
+    pub(crate) fn new(client: Stream, server: Stream, kills_abandoned: bool) -> Self {
         Self {
             client,
             server,
+            kills_abandoned,
+            client_ended: false,
+            server_ends: Ending::No,
             from_client: Inbox::new(),
             to_client: Outbox::default(),
             from_server: Inbox::new(),
@@ -59,9 +87,13 @@ impl Link {
         self.server.proof()
     }
 
-    /// Reads once from the client.
+    /// Reads once from the client, when all that it sent is on its way.
     pub(crate) fn poll_client(&mut self, cx: &mut Context<'_>) -> Poll<Result<Read, LinkError>> {
-        self.from_client.poll_read(cx, &mut self.client).map(|read| outcome(read).map_err(LinkError::Client))
+        let read = self.poll_waiting_client(cx);
+        if self.client_ended {
+            self.end_server();
+        }
+        read
     }
 
     /// Reads once from the server.
@@ -69,9 +101,26 @@ impl Link {
         self.from_server.poll_read(cx, &mut self.server).map(|read| outcome(read).map_err(LinkError::Server))
     }
 
-    /// While the client's side waits: takes what it sends as far as there is room, and sees that it goes away.
+    /// While the client's side waits: takes what it sends as far as there is room, and sees that it goes away. Who does
+    /// so and is to be served all the same says nothing more.
     pub(crate) fn poll_waiting_client(&mut self, cx: &mut Context<'_>) -> Poll<Result<Read, LinkError>> {
-        if self.from_client.is_full() { Poll::Pending } else { self.poll_client(cx) }
+        if self.client_ended || self.from_client.is_full() {
+            return Poll::Pending;
+        }
+        let read = ready!(self.from_client.poll_read(cx, &mut self.client));
+        let read = outcome(read).map_err(LinkError::Client)?;
+        if read == Read::Closed && !self.kills_abandoned {
+            self.client_ended = true;
+            return Poll::Pending;
+        }
+        Poll::Ready(Ok(read))
+    }
+
+    /// Tells the server that no more comes, once what is on its way has gone out.
+    pub(crate) fn end_server(&mut self) {
+        if self.server_ends == Ending::No {
+            self.server_ends = Ending::Wanted;
+        }
     }
 
     /// Sends what is to go out. True when an outbox that was full has room again.
@@ -81,21 +130,39 @@ impl Link {
             sent.map_err(LinkError::Client)?;
         }
         // What the server said before it closed is still to be read, and tells more.
-        if let Poll::Ready(Err(_)) = self.to_server.poll_write(cx, &mut self.server) {
-            self.to_server = Outbox::default();
+        match self.to_server.poll_write(cx, &mut self.server) {
+            Poll::Ready(Err(_)) => self.to_server = Outbox::default(),
+            Poll::Ready(Ok(())) if self.server_ends == Ending::Wanted => {
+                if Pin::new(&mut self.server).poll_shutdown(cx).is_ready() {
+                    self.server_ends = Ending::Told;
+                }
+            }
+            Poll::Ready(Ok(())) | Poll::Pending => {}
         }
         Ok(full && self.to_client.room() > 0 && self.to_server.room() > 0)
     }
 
     /// Gives both sides a moment to take what is left for them, and says goodbye: TLS tells an end that was meant from
-    /// one that was cut.
-    pub(crate) async fn last_words(&mut self) {
-        let said = async {
-            let client = finish(&mut self.to_client, &mut self.client);
-            let server = finish(&mut self.to_server, &mut self.server);
-            tokio::join!(client, server)
-        };
-        clock::within(GOODBYE, said).await;
+    /// one that was cut. What the server said before it ended the session is worth more of the client's time.
+    pub(crate) async fn last_words(&mut self, server_ended: bool) {
+        let client = finish(&mut self.to_client, &mut self.client);
+        let server = finish(&mut self.to_server, &mut self.server);
+        let patience = if server_ended { RESULT } else { GOODBYE };
+        tokio::join!(clock::within(patience, client), clock::within(GOODBYE, server));
+    }
+
+    /// The same to the client alone, for whom there is nothing more: the server is still at something.
+    pub(crate) async fn dismiss_client(&mut self) {
+        clock::within(GOODBYE, finish(&mut self.to_client, &mut self.client)).await;
+        self.client_ended = true;
+        self.end_server();
+    }
+
+    /// What the server says goes nowhere, as its client was dismissed.
+    pub(crate) fn poll_dismissed(&mut self, cx: &mut Context<'_>) {
+        self.to_client = Outbox::default();
+        // Nothing is left for the client, and a server that takes no more tells so when it is read.
+        drop(self.poll_write(cx));
     }
 }
 
@@ -117,8 +184,6 @@ fn outcome(read: io::Result<usize>) -> io::Result<Read> {
 
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
-
     use tidegate_tests::servers::Certificates;
     use tokio::io::AsyncReadExt as _;
     use tokio::net::{TcpSocket, TcpStream};
@@ -156,7 +221,7 @@ mod tests {
         let certificates = Certificates::new("DNS:localhost").unwrap();
         let (mut client, from_client) = secured(&certificates).await;
         let (to_server, mut server) = secured(&certificates).await;
-        let mut link = Link::new(from_client, to_server);
+        let mut link = Link::new(from_client, to_server, false);
         let sent: Vec<u8> = (0..60_000_u32).map(|n| n.to_le_bytes()[0]).collect();
         link.to_client.add(&sent);
         link.to_server.add(&sent);

@@ -9,6 +9,7 @@ use tokio::sync::watch;
 use tokio_rustls::{TlsAcceptor, TlsConnector};
 
 use super::Later;
+use crate::complaints::Complaints;
 use crate::govern::{Governor, Unowned};
 use crate::keepalive::Keepalive;
 use crate::stream::Stream;
@@ -26,6 +27,9 @@ pub(crate) struct Listening {
     /// From the first byte to a successful login.
     pub(crate) login_timeout: Duration,
     pub(crate) keepalive: Keepalive,
+    /// A client that closes has its statement killed.
+    pub(crate) kills_abandoned: bool,
+    pub(crate) complaints: Arc<Complaints>,
     pub(crate) closing: watch::Receiver<bool>,
 }
 

@@ -4,11 +4,15 @@ use std::io::{Read as _, Write as _};
 use std::process::{Child, Stdio};
 use std::time::Duration;
 
+use tidegate_gateway::Config;
+use tidegate_tests::servers::ROOT;
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::TcpStream;
 use tokio::task::block_in_place;
-use tokio::time::Instant;
+use tokio::time::{Instant, timeout};
 
 use crate::common::eventually;
-use crate::scene::Scene;
+use crate::scene::{Scene, message, packet};
 
 /// What is taken or sent before somebody is gone.
 const SOME: usize = 1_000_000;
@@ -77,7 +81,11 @@ async fn a_client_that_vanishes_leaves_nothing_behind_and_has_paid() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_client_that_vanishes_while_it_waits_for_admission_waits_no_longer() {
-    for scene in Scene::both(|config| config.policy.max_wait = Duration::from_secs(60)).await {
+    let impatient = |config: &mut Config| {
+        config.policy.max_wait = Duration::from_secs(60);
+        config.kill_abandoned = true;
+    };
+    for scene in Scene::both(impatient).await {
         scene.group("1").await;
         // A minute's worth and more, which the group owes then.
         let heavy = scene.pick(
@@ -98,6 +106,83 @@ async fn a_client_that_vanishes_while_it_waits_for_admission_waits_no_longer() {
         assert!(began.elapsed() < Duration::from_secs(20), "{}: {:?}", scene.name(), began.elapsed());
         heavy.kill().unwrap();
         heavy.wait().unwrap();
+    }
+}
+
+/// A session with nobody between that has just sent a statement.
+async fn asked(scene: &Scene, sql: &str) -> TcpStream {
+    let sql = sql.as_bytes();
+    let bytes = scene.pick(message(b'Q', &[sql, b"\0"].concat()), packet(0, &[b"\x03", sql].concat()));
+    let mut session = scene.raw().await;
+    session.write_all(&bytes).await.unwrap();
+    session
+}
+
+/// A table of texts for ann and for those sessions.
+async fn table(scene: &Scene) {
+    scene.open_to_raw().await;
+    assert_eq!(scene.says("create table t (a text)").matches("ERROR").count(), 0);
+    if let Scene::Postgres(stage) = scene {
+        let root = crate::postgres::stage::login(stage.postgres.port(), "shop", ROOT).await;
+        root.batch_execute("grant all on t to raw").await.unwrap();
+    }
+}
+
+const QUICK: &str = "insert into t values ('quick')";
+const SLOW: [&str; 2] = [
+    "insert into t select 'slow' from pg_sleep(2)",
+    "insert into t select 'slow' from dual where sleep(2) = 0",
+];
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_a_client_sent_is_done_though_it_says_no_more() {
+    for scene in Scene::both(|config| config.policy.max_wait = Duration::from_secs(60)).await {
+        let name = scene.name();
+        table(&scene).await;
+        for round in 0..30 {
+            let mut session = asked(&scene, QUICK).await;
+            session.shutdown().await.unwrap();
+            // It hears the answer, and the end behind it.
+            let mut answer = Vec::new();
+            let read = timeout(Duration::from_secs(60), session.read_to_end(&mut answer)).await;
+            read.unwrap_or_else(|_| panic!("{name}, {round}: it goes on")).unwrap();
+            assert!(answer.len() > 8, "{name}, {round}: {answer:?}");
+            drop(asked(&scene, QUICK).await);
+        }
+        drop(asked(&scene, scene.pick(SLOW[0], SLOW[1])).await);
+        eventually("all of it is done", async || {
+            let counts = "select concat(a, ' ', count(*)) from t group by a order by a";
+            scene.says(counts) == "quick 60\nslow 1\n"
+        })
+        .await;
+        eventually("all are gone", async || scene.sessions("raw").await == 0).await;
+        // So is what has to wait for its group.
+        scene.group("100").await;
+        scene.admin("alter user raw resource group anns").await;
+        scene.says(scene.pick(
+            "select count(*) from (select generate_series(1, 1500000)) g",
+            "select count(*) from seq_1_to_3000 a, seq_1_to_2500 b where a.seq <> b.seq",
+        ));
+        drop(asked(&scene, "insert into t values ('waited')").await);
+        eventually("it is done", async || scene.says("select a from t where a = 'waited'") == "waited\n")
+            .await;
+        assert!(scene.settles().await, "{name}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_statement_of_a_client_that_closes_is_killed_where_that_is_wanted() {
+    for scene in Scene::both(|config| config.kill_abandoned = true).await {
+        table(&scene).await;
+        let hours = scene.pick(
+            "insert into t select 'hours' from pg_sleep(7200)",
+            "insert into t select 'hours' from dual where sleep(7200) = 0",
+        );
+        let session = asked(&scene, hours).await;
+        eventually("it runs", async || scene.sessions("raw").await == 1).await;
+        drop(session);
+        eventually("it is killed", async || scene.sessions("raw").await == 0).await;
+        assert_eq!(scene.says("select count(*) from t"), "0\n", "{}", scene.name());
     }
 }
 

@@ -19,6 +19,8 @@ mod postgres;
 #[cfg(test)]
 mod pressure;
 #[cfg(test)]
+mod proxied;
+#[cfg(test)]
 mod replicas;
 #[cfg(test)]
 mod scene;

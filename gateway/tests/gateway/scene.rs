@@ -25,13 +25,18 @@ const GROUP: &str = "anns";
 impl Scene {
     /// Both, with these settings of the gateway.
     pub(crate) async fn both(change: impl Fn(&mut Config)) -> [Self; 2] {
-        let postgres = postgres::stage::Stage::with(&change).await;
-        let mysql = mysql::stage::Stage::with(&change).await;
-        let both = [Self::Postgres(postgres), Self::MySql(mysql)];
+        let both = Self::both_unasked(change).await;
         for scene in &both {
             eventually("the first lease is there", async || scene.answers()).await;
         }
         both
+    }
+
+    /// The same where the gateway answers nobody at its own port, so that the first lease may not be there yet.
+    pub(crate) async fn both_unasked(change: impl Fn(&mut Config)) -> [Self; 2] {
+        let postgres = postgres::stage::Stage::with(&change).await;
+        let mysql = mysql::stage::Stage::with(&change).await;
+        [Self::Postgres(postgres), Self::MySql(mysql)]
     }
 
     /// For messages of assertions.
@@ -81,7 +86,11 @@ impl Scene {
 
     /// `psql` or `mariadb` with one statement of ann's, through the gateway; large results come as they are.
     pub(crate) fn client(&self, sql: &str) -> Command {
-        let port = self.port().to_string();
+        self.client_at(self.port(), sql)
+    }
+
+    fn client_at(&self, port: u16, sql: &str) -> Command {
+        let port = port.to_string();
         let mut client = match self {
             Self::Postgres(stage) => {
                 let mut psql = stage.postgres.program("psql");
@@ -102,7 +111,12 @@ impl Scene {
 
     /// What that prints, errors behind.
     pub(crate) fn says(&self, sql: &str) -> String {
-        let output = block_in_place(|| self.client(sql).output().unwrap());
+        self.says_at(self.port(), sql)
+    }
+
+    /// The same at another port that leads to the gateway.
+    pub(crate) fn says_at(&self, port: u16, sql: &str) -> String {
+        let output = block_in_place(|| self.client_at(port, sql).output().unwrap());
         String::from_utf8_lossy(&[output.stdout, output.stderr].concat()).into_owned()
     }
 

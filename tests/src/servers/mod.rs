@@ -2,6 +2,7 @@
 //! end. They run as `nobody` when this is root, as both refuse to be root or should not be.
 
 mod certificates;
+mod haproxy;
 mod mariadb;
 mod mysql;
 mod npm;
@@ -19,6 +20,7 @@ use std::time::Duration;
 use tempfile::TempDir;
 
 pub use certificates::Certificates;
+pub use haproxy::HaProxy;
 pub use mariadb::MariaDb;
 pub use mysql::MySql;
 pub use postgres::Postgres;

@@ -10,7 +10,9 @@ use std::time::Duration;
 use clap::{Args, ValueEnum};
 use serde::Deserialize;
 use tidegate_controller::quantity::parse_span;
-use tidegate_gateway::{Certificate, Config, InTransaction, Listener, Policy, Principals, Upstream};
+use tidegate_gateway::{
+    Certificate, Config, InTransaction, Listener, Networks, Policy, Principals, Upstream,
+};
 
 use crate::error::CliError;
 
@@ -67,6 +69,14 @@ pub(super) struct Settings {
     /// Sessions at once, 1 to 1000000 [default: 2000].
     #[arg(long, value_name = "N")]
     max_sessions: Option<u32>,
+    /// Load balancers, whose connections begin with a PROXY header (version 1 or 2) that names the client: addresses and
+    /// networks such as 10.0.0.0/8; separated by commas.
+    #[arg(long, value_delimiter = ',', value_name = "NETWORK")]
+    proxy_from: Vec<String>,
+    /// Connections that the kernel keeps until they are accepted, 1 to 65535; net.core.somaxconn is its own limit
+    /// [default: 4096].
+    #[arg(long, value_name = "N")]
+    backlog: Option<u16>,
     /// From the first byte of a connection to a login [default: 60s].
     #[arg(long, value_name = "TIME")]
     login_timeout: Option<Time>,
@@ -74,6 +84,9 @@ pub(super) struct Settings {
     /// that without an answer [default: 60s].
     #[arg(long, value_name = "TIME")]
     keepalive: Option<Time>,
+    /// Kill the statement of a client that closes its connection; otherwise it runs to its end, as at the server.
+    #[arg(long)]
+    kill_abandoned: bool,
     /// How long statements may run on at shutdown [default: 10s].
     #[arg(long, value_name = "TIME")]
     grace: Option<Time>,
@@ -172,8 +185,11 @@ impl Settings {
             anybody_switches: self.anybody_switches || file.anybody_switches,
             threads: self.threads.or(file.threads),
             max_sessions: self.max_sessions.or(file.max_sessions),
+            proxy_from: list(self.proxy_from, file.proxy_from),
+            backlog: self.backlog.or(file.backlog),
             login_timeout: self.login_timeout.or(file.login_timeout),
             keepalive: self.keepalive.or(file.keepalive),
+            kill_abandoned: self.kill_abandoned || file.kill_abandoned,
             grace: self.grace.or(file.grace),
             tls_cert: self.tls_cert.or(file.tls_cert),
             tls_key: self.tls_key.or(file.tls_key),
@@ -205,6 +221,7 @@ impl Settings {
         let threads = self.threads.map(|threads| in_range("threads", threads, MAX_THREADS)).transpose()?;
         let sessions =
             self.max_sessions.map(|most| in_range("max-sessions", most, MAX_SESSIONS)).transpose()?;
+        let backlog = self.backlog.map(|most| in_range("backlog", most, u16::MAX)).transpose()?;
         let keepalive = time(self.keepalive, defaults.keepalive);
         if !KEEPALIVE.contains(&keepalive) {
             return Err(usage(format!("keepalive: {keepalive:?} is out of range: 1s to 1h")));
@@ -223,8 +240,11 @@ impl Settings {
             threads: threads.and_then(|threads| NonZeroUsize::new(usize::from(threads))),
             max_sessions: sessions
                 .map_or(defaults.max_sessions, |most| usize::try_from(most).unwrap_or(usize::MAX)),
+            proxies: Networks::parse(self.proxy_from.iter().map(String::as_str)).map_err(usage)?,
+            backlog: backlog.map_or(defaults.backlog, u32::from),
             login_timeout: time(self.login_timeout, defaults.login_timeout),
             keepalive,
+            kill_abandoned: self.kill_abandoned,
             grace: time(self.grace, defaults.grace),
             certificate,
             self_signed: !self.no_self_signed,
@@ -310,8 +330,11 @@ mod tests {
         anybody_switches = true
         threads = 4
         max_sessions = 10
+        proxy_from = ["10.0.0.0/8", "::1"]
+        backlog = 1024
         login_timeout = "5s"
         keepalive = "30s"
+        kill_abandoned = true
         grace = "1m"
         tls_cert = "cert.pem"
         tls_key = "key.pem"
@@ -330,7 +353,7 @@ mod tests {
              --identity gw-1 --journal /var/lib/tidegate --max-wait 3s --in-transaction owe-some --max-debt 2s \
              --admit-without-lease --admin root,ann@shop --switcher bob --anybody-switches --threads 4 \
              --max-sessions 10 --login-timeout 5s --keepalive 30s --grace 1m --tls-cert cert.pem --tls-key key.pem \
-             --no-self-signed --upstream-ca ca.pem --metrics 127.0.0.1:7431 --allow-remote --refuse-local-infile",
+             --proxy-from 10.0.0.0/8,::1 --backlog 1024 --kill-abandoned --no-self-signed --upstream-ca ca.pem --metrics 127.0.0.1:7431 --allow-remote --refuse-local-infile",
         );
         let file = Settings::parse(FILE).unwrap();
         assert_eq!(file, flags);
@@ -339,6 +362,8 @@ mod tests {
         assert_eq!(config.listeners.len(), 2);
         assert_eq!((config.grace, config.max_sessions), (Duration::from_secs(60), 10));
         assert_eq!(config.keepalive, Duration::from_secs(30));
+        assert_eq!((config.backlog, config.kill_abandoned), (1_024, true));
+        assert_eq!(config.proxies, Networks::parse(["10.0.0.0/8", "::1"]).unwrap());
         let debt = (config.policy.in_transaction, config.policy.max_debt);
         assert_eq!(debt, (InTransaction::OweSome, Duration::from_secs(2)));
         assert!(!config.self_signed && Config::default().self_signed);
@@ -389,6 +414,8 @@ mod tests {
             refused("--upstream postgres://a --keepalive 10ms").contains("10ms is out of range: 1s to 1h")
         );
         assert!(refused("--upstream postgres://a --tls-cert c").contains("give both"));
+        assert!(refused("--upstream postgres://a --backlog 0").contains("1 to 65535"));
+        assert!(refused("--upstream postgres://a --proxy-from lb").contains("\"lb\" is no address"));
         assert!(
             refused("--upstream postgres://a --listen 127.0.0.1:1 --listen 127.0.0.1:2").contains("2 times")
         );

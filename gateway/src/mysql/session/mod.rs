@@ -8,6 +8,7 @@ mod judging;
 mod watching;
 
 use std::collections::VecDeque;
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
@@ -36,6 +37,8 @@ pub(super) enum End {
     Server,
     /// The client is told why.
     Told(Refusal),
+    /// So is the client of a runaway that the server does not kill.
+    Runaway(Refusal),
 }
 
 /// Why a session broke off.
@@ -87,6 +90,8 @@ struct Killed {
 pub(super) struct Session {
     shared: Arc<Shared>,
     link: Link,
+    /// Where it comes from.
+    client: IpAddr,
     machine: Machine<Remembered>,
     /// In the order in which the server gets them.
     admitted: VecDeque<Admitted>,
@@ -108,13 +113,16 @@ pub(super) struct Session {
     must_end: Option<Refusal>,
     /// What the last statement left to be known, where it was the gateway that answered it.
     warnings: Option<Warnings>,
+    /// The client is gone already.
+    dismissed: bool,
 }
 
 impl Session {
     /// The rest of a connection whose login is on its way.
-    pub(super) fn new(shared: Arc<Shared>, opened: Opened, seat: Arc<Seat>) -> Self {
+    pub(super) fn new(shared: Arc<Shared>, (opened, client): (Opened, IpAddr), seat: Arc<Seat>) -> Self {
         Self {
-            link: Link::new(opened.client, opened.server),
+            link: Link::new(opened.client, opened.server, shared.listening.kills_abandoned),
+            client,
             machine: opened.machine,
             admitted: VecDeque::new(),
             answered: None,
@@ -130,6 +138,7 @@ impl Session {
             ends: Ends::new(&shared.listening, seat),
             must_end: None,
             warnings: None,
+            dismissed: false,
             shared,
         }
     }
@@ -138,16 +147,37 @@ impl Session {
     pub(super) async fn run(mut self) -> Result<End, Broken> {
         let end = std::future::poll_fn(|cx| self.poll(cx)).await;
         let told = match &end {
-            Ok(End::Told(refusal)) => Some(refusal.clone()),
+            Ok(End::Told(refusal) | End::Runaway(refusal)) => Some(refusal.clone()),
             Err(Broken::Protocol(fault)) => Some(Refusal::from(fault)),
             _ => None,
         };
         if let Some(packet) = told.and_then(|refusal| self.machine.farewell(&refusal)) {
             self.link.to_client.add(&packet);
         }
-        self.link.last_words().await;
+        if matches!(end, Ok(End::Runaway(_))) {
+            self.dismissed = true;
+            self.link.dismiss_client().await;
+            // What the server goes on with is charged until it ends.
+            std::future::poll_fn(|cx| self.poll_dismissed(cx)).await;
+        }
+        self.link.last_words(matches!(end, Ok(End::Server))).await;
         self.finish(matches!(end, Ok(End::Server))).await;
         end
+    }
+
+    /// Ready when the server has come to the end, or is gone.
+    fn poll_dismissed(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        loop {
+            let goes_on = matches!(self.poll_server(cx), Ok(None)) && !self.machine.awaits_nothing();
+            self.link.poll_dismissed(cx);
+            self.count_answered();
+            if !goes_on {
+                return Poll::Ready(());
+            }
+            if !self.poll_watch(cx) {
+                return Poll::Pending;
+            }
+        }
     }
 
     async fn finish(&mut self, server_is_gone: bool) {
@@ -192,7 +222,7 @@ impl Session {
 
     fn poll_end(&mut self, cx: &mut Context<'_>) -> Option<End> {
         if let Some(refusal) = self.must_end.take() {
-            return Some(End::Told(refusal));
+            return Some(End::Runaway(refusal));
         }
         let idle = self.machine.is_idle() && self.pending.is_none();
         let over = self.ends.poll(cx, idle)?;

@@ -8,6 +8,7 @@ use super::super::control::ControlError;
 use super::super::step;
 use super::super::thread;
 use super::{Killed, Session};
+use crate::complaints::Kind;
 use crate::govern::{Progress, Server, Verdict};
 use crate::session::Due;
 
@@ -20,7 +21,7 @@ impl Session {
             tracing::debug!("the upstream URL names no user; costs are estimated");
             return;
         }
-        let (shared, connection) = (Arc::clone(&self.shared), self.connection);
+        let (shared, connection, client) = (Arc::clone(&self.shared), self.connection, self.client);
         let is_mariadb = login.server_version.contains("MariaDB");
         let server = if is_mariadb { Server::MariaDb } else { Server::MySql };
         self.finding = Some(Box::pin(async move {
@@ -28,7 +29,9 @@ impl Session {
             match control.thread(connection, is_mariadb).await {
                 Ok(found) => thread::backend(&found?, server, &shared.listening.unowned),
                 Err(error) => {
-                    tracing::warn!(%error, "the server's thread is not known; costs are estimated");
+                    if let Some(left_out) = shared.listening.complaints.told(client, Kind::Control) {
+                        tracing::warn!(%error, left_out, "the server's thread is not known; costs are estimated");
+                    }
                     None
                 }
             }
@@ -110,8 +113,10 @@ impl Session {
     fn kill_ended(&mut self, done: Result<(), ControlError>) {
         let killed = self.admitted.front_mut().and_then(|admitted| admitted.killed.as_mut());
         let (Err(error), Some(killed)) = (done, killed) else { return };
-        killed.failed += 1;
-        if killed.failed < MOST_KILLS {
+        killed.failed = killed.failed.saturating_add(1);
+        if self.dismissed {
+            tracing::debug!(%error, "a runaway without a client could not be killed; it is tried again");
+        } else if killed.failed < MOST_KILLS {
             tracing::warn!(%error, "a runaway could not be killed; it is tried again");
         } else {
             tracing::warn!(%error, "a runaway could not be killed; its session ends");

@@ -318,6 +318,11 @@ impl<R, O> Conversation<R, O> {
         self.units.front().is_some_and(|unit| unit.killed.is_some())
     }
 
+    /// Whether the client has got whole messages only, so that another may follow.
+    pub(crate) fn is_between_messages(&self) -> bool {
+        self.server_rest == 0
+    }
+
     /// The unit at the front is being cancelled; the client is told this in place of the server's words.
     pub(crate) fn killed(&mut self, error: Vec<u8>) {
         if let Some(unit) = self.units.front_mut() {

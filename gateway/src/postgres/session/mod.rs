@@ -36,6 +36,8 @@ pub(super) enum End {
     Server,
     /// The client is told why.
     Told(Over),
+    /// So is the client of a runaway that survives being cancelled.
+    Runaway,
 }
 
 /// Why a session broke off.
@@ -50,6 +52,14 @@ pub(super) enum Fault {
     /// Either connection.
     #[error(transparent)]
     Link(#[from] LinkError),
+}
+
+/// A runaway that the server is asked to cancel.
+struct Killed {
+    /// What its client is told.
+    denied: Denied,
+    /// How often the server was asked.
+    cancels: u32,
 }
 
 type Talk = Conversation<Box<Running>, Statement>;
@@ -69,6 +79,12 @@ pub(super) struct Session {
     described: Option<(Arc<Statement>, Answer)>,
     /// Asks the server to cancel what runs; the client's side waits for it, so that it hits nothing else.
     cancelling: Option<Later<io::Result<()>>>,
+    /// The statement that the server is at is to end.
+    killed: Option<Killed>,
+    /// It does not, and its session ends in its place.
+    must_end: bool,
+    /// The client is gone already.
+    dismissed: bool,
     wanted_cancel: Arc<Request>,
     pace: Pace,
     ends: Ends,
@@ -84,7 +100,7 @@ impl Session {
         seat: Arc<Seat>,
     ) -> Self {
         let unbound = server.is_secure() && !client.is_secure();
-        let mut link = Link::new(client, server);
+        let mut link = Link::new(client, server, shared.listening.kills_abandoned);
         link.to_server.add(startup);
         let unknown = shared.listening.governor.known(SqlDialect::PostgreSql, b"", false);
         let mut talk = Conversation::new(unknown);
@@ -101,6 +117,9 @@ impl Session {
             answered: None,
             described: None,
             cancelling: None,
+            killed: None,
+            must_end: false,
+            dismissed: false,
             wanted_cancel: Arc::default(),
             pace: Pace::new(),
             ends: Ends::new(&shared.listening, seat),
@@ -118,9 +137,38 @@ impl Session {
             };
             self.link.to_client.add(&message::fatal(sqlstate, over.words()));
         }
-        self.link.last_words().await;
+        if matches!(end, Ok(End::Runaway)) {
+            self.dismiss().await;
+        }
+        self.link.last_words(matches!(end, Ok(End::Server))).await;
         self.finish().await;
         end
+    }
+
+    /// Sends the client of a runaway away. What the server goes on with is charged, and asked to end, until it does.
+    async fn dismiss(&mut self) {
+        if let Some(killed) = self.killed.as_ref().filter(|_| self.talk.is_between_messages()) {
+            let told = message::fatal(killed.denied.code.postgres_state, &killed.denied.message);
+            self.link.to_client.add(&told);
+        }
+        self.dismissed = true;
+        self.link.dismiss_client().await;
+        std::future::poll_fn(|cx| self.poll_dismissed(cx)).await;
+    }
+
+    /// Ready when the server has come to the end, or is gone.
+    fn poll_dismissed(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        loop {
+            let goes_on = matches!(self.poll_server(cx), Ok(None)) && !self.talk.is_quiet();
+            self.link.poll_dismissed(cx);
+            self.count_answered();
+            if !goes_on {
+                return Poll::Ready(());
+            }
+            if !self.poll_watch(cx) {
+                return Poll::Pending;
+            }
+        }
     }
 
     async fn finish(&mut self) {
@@ -158,6 +206,9 @@ impl Session {
             moved |= self.link.poll_write(cx)?;
             // Behind the client's side, which may have begun a statement.
             moved |= self.poll_watch(cx);
+            if self.must_end {
+                return Poll::Ready(Ok(End::Runaway));
+            }
             let idle = self.talk.is_quiet() && self.pending.is_none();
             if let Some(over) = self.ends.poll(cx, idle) {
                 return Poll::Ready(Ok(End::Told(over)));
@@ -212,6 +263,7 @@ impl Session {
     fn ended(&mut self, unit: Unit<Box<Running>>) {
         self.count_answered();
         self.pace.ended();
+        self.killed = None;
         self.reset(&unit);
         let Some(explains) = unit.explained.clone().filter(|_| !unit.failed) else {
             self.answered = Some(unit);

@@ -4,9 +4,12 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use super::super::message;
-use super::Session;
+use super::{Killed, Session};
 use crate::govern::Verdict;
 use crate::session::Due;
+
+/// Attempts, a second apart, after which a statement that catches its cancel loses its client, as with MySQL.
+const MOST_CANCELS: u32 = 3;
 
 impl Session {
     /// Looks at the statement that runs, when it is time. True when something changed.
@@ -48,6 +51,7 @@ impl Session {
         self.pace.obey(&verdict, running.cools_down(), spared, running.patience());
         if let Verdict::Dies(denied) = verdict {
             self.talk.killed(message::error(&denied));
+            self.killed = Some(Killed { denied, cancels: 0 });
             self.cancel();
         }
         if due == Due::Time && self.pace.asks_again() && self.talk.is_killed() {
@@ -55,9 +59,16 @@ impl Session {
         }
     }
 
+    /// Asks the server for the end of what it is at. A statement may catch that and go on: then its client is sent away.
     fn cancel(&mut self) {
-        if let (Some(key), None) = (self.talk.key(), &self.cancelling) {
-            self.cancelling = Some(Box::pin(Arc::clone(&self.shared).cancel(key.clone())));
+        let (Some(key), Some(killed), None) = (self.talk.key(), &mut self.killed, &self.cancelling) else {
+            return;
+        };
+        if killed.cancels == MOST_CANCELS && !self.dismissed {
+            tracing::warn!(user = self.login.user, "a runaway survives being cancelled; its session ends");
+            self.must_end = true;
         }
+        killed.cancels = killed.cancels.saturating_add(1);
+        self.cancelling = Some(Box::pin(Arc::clone(&self.shared).cancel(key.clone())));
     }
 }

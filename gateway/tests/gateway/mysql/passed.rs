@@ -84,8 +84,8 @@ async fn a_refused_file_is_an_error_and_the_session_goes_on() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_client_that_leaves_in_the_middle_leaves_nothing_behind() {
-    let stage = Stage::new().await;
+async fn a_client_that_leaves_in_the_middle_leaves_nothing_behind_where_that_is_wanted() {
+    let stage = Stage::with(|config| config.kill_abandoned = true).await;
     let mut ann = stage.ann().await;
     let id: u64 = value(&mut ann, "select connection_id()").await;
     let running =
@@ -140,4 +140,23 @@ async fn two_thousand_sessions_at_once_get_their_own_answers() {
 
 async fn login_as_ann(port: u16, own: u32) -> (u32, Conn) {
     (own, login(port, "shop", ("ann", "ann")).await)
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn logins_one_after_the_other_share_the_gateway_s_own_connection() {
+    const LOGINS: u64 = 20;
+    let stage = Stage::new().await;
+    let mut root = login(stage.server.port(), "shop", ROOT).await;
+    stage.ann().await.disconnect().await.unwrap();
+    let made =
+        "select variable_value from information_schema.global_status where variable_name = 'connections'";
+    let before: u64 = value::<String>(&mut root, made).await.parse().unwrap();
+    for _ in 0..LOGINS {
+        let mut ann = stage.ann().await;
+        assert_eq!(value::<u32>(&mut ann, "select 40 + 2").await, 42);
+        ann.disconnect().await.unwrap();
+    }
+    let after: u64 = value::<String>(&mut root, made).await.parse().unwrap();
+    // As many of its own as there may be, and none for each login.
+    assert!((LOGINS..=LOGINS + 4).contains(&(after - before)), "{}", after - before);
 }

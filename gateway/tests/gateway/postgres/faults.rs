@@ -26,8 +26,8 @@ async fn a_database_that_is_killed_ends_its_sessions_and_serves_again() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_client_that_vanishes_leaves_no_statement_behind() {
-    let stage = Stage::new().await;
+async fn a_client_that_vanishes_leaves_no_statement_behind_where_that_is_wanted() {
+    let stage = Stage::with(|config| config.kill_abandoned = true).await;
     let root = stage.direct().await;
     let mut psql = stage.postgres.program("psql");
     psql.args(["-X", "-h", "127.0.0.1", "-p", &stage.port().to_string(), "-U", "ann", "shop"]);
@@ -65,6 +65,74 @@ async fn nonsense_is_cut_off_and_nobody_else_notices() {
     assert_eq!(value(&ann, "select 1").await, "1");
 }
 
+/// Severity and SQLSTATE of the error that ends a connection which begins like this; what stands before it.
+async fn end_of(port: u16, first: &[u8]) -> (String, Option<(String, String)>) {
+    let mut stream = TcpStream::connect(("127.0.0.1", port)).await.unwrap();
+    stream.write_all(first).await.unwrap();
+    drop(stream.shutdown().await);
+    let mut said = Vec::new();
+    // Bytes that were not read reset a connection that is closed.
+    drop(stream.read_to_end(&mut said).await);
+    let Some(at) = said.iter().position(|byte| *byte == b'E') else {
+        return (String::from_utf8_lossy(&said).into_owned(), None);
+    };
+    if said[at + 1..].starts_with(b"FATAL:  ") {
+        // As it was before protocol 3.
+        return (String::new(), Some(("FATAL".to_owned(), "old".to_owned())));
+    }
+    let fields: Vec<String> =
+        said[at + 5..].split(|byte| *byte == 0).map(|field| String::from_utf8_lossy(field).into()).collect();
+    let field = |kind: char| fields.iter().find_map(|field| field.strip_prefix(kind)).unwrap().to_owned();
+    (String::from_utf8_lossy(&said[..at]).into_owned(), Some((field('V'), field('C'))))
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_bad_beginning_is_refused_as_the_server_does() {
+    let stage = Stage::new().await;
+    let framed = |code: u32, body: &[u8]| {
+        [&u32::try_from(body.len() + 8).unwrap().to_be_bytes()[..], &code.to_be_bytes(), body].concat()
+    };
+    let (ssl, gss) = (framed(80_877_103, b""), framed(80_877_104, b""));
+    let login = framed(3 << 16, b"user\0ann\0database\0shop\0\0");
+    for (first, refused) in [
+        (framed(2 << 16, b"user\0ann\0\0"), true),
+        (framed(4 << 16, b"user\0ann\0\0"), true),
+        (framed(0xffff_ffff, b""), true),
+        (framed(3 << 16, b"user\0"), true),
+        (framed(3 << 16, b"user\0ann\0"), true),
+        (framed(3 << 16, b"user\0ann\0\0rest"), true),
+        (framed(3 << 16, b"database\0shop\0\0"), true),
+        (framed(3 << 16, b"\0"), true),
+        // At once, so that the second is there before the first is answered.
+        ([&ssl[..], &ssl].concat(), true),
+        ([&ssl[..], &login].concat(), true),
+        (vec![0, 0, 0, 7, 0, 3, 0], false),
+        (vec![0, 0, 0x30, 0, 0, 3, 0, 0], false),
+        (vec![0, 0], false),
+        (framed(80_877_102, &[1]), false),
+    ] {
+        let direct = end_of(stage.postgres.port(), &first).await;
+        let through = end_of(stage.port(), &first).await;
+        assert_eq!(direct.1.is_some(), refused, "{first:?}: {direct:?}");
+        assert_eq!(direct, through, "{first:?}");
+    }
+    // The server would go on to GSSAPI, which the gateway declines.
+    let (before, told) = end_of(stage.port(), &[&gss[..], &login].concat()).await;
+    assert_eq!((before.as_str(), told.unwrap().1.as_str()), ("N", "08P01"));
+    // One after the other.
+    for (request, ports) in [(&ssl, &[stage.postgres.port(), stage.port()][..]), (&gss, &[stage.port()])] {
+        for port in ports.iter().copied() {
+            let mut stream = TcpStream::connect(("127.0.0.1", port)).await.unwrap();
+            stream.write_all(request).await.unwrap();
+            assert_eq!(stream.read_u8().await.unwrap(), b'N');
+            stream.write_all(request).await.unwrap();
+            let mut said = Vec::new();
+            stream.read_to_end(&mut said).await.unwrap();
+            assert!(said.windows(7).any(|part| part == b"C0A000\0"), "{port}: {said:?}");
+        }
+    }
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn sessions_are_bounded_and_the_next_is_told() {
     let stage = Stage::with(|config| config.max_sessions = 2).await;
@@ -82,7 +150,13 @@ async fn sessions_are_bounded_and_the_next_is_told() {
 async fn without_a_controller_statements_fail_clearly_or_run_as_told() {
     let mut stage = Stage::with(|config| config.endpoints = vec!["http://127.0.0.1:9".to_owned()]).await;
     let ann = login(stage.port(), "shop", ("ann", "ann")).await;
-    assert_eq!(state(ann.simple_query("select 1").await), "57P03");
+    let error = ann.simple_query("select 1").await.unwrap_err();
+    let error = error.as_db_error().unwrap();
+    assert_eq!(error.code().code(), "57P03");
+    // Who has waited for so long in vain is not sent back at once.
+    let hint = error.hint().unwrap();
+    let after: f64 = hint.rsplit_once("after ").unwrap().1.trim_end_matches(" s.").parse().unwrap();
+    assert!((4.5..=10.0).contains(&after), "{hint}");
     drop(ann);
     tokio::task::block_in_place(|| stage.postgres.kill());
 }

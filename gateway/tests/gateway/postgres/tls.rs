@@ -56,7 +56,8 @@ impl Stage {
         root.batch_execute("create user ann password 'ann'").await.unwrap();
         root.batch_execute("create database shop owner ann").await.unwrap();
         let (controller, folder) = common::controller().await;
-        let settings = config(&controller, postgres.port(), &certificates, certificates.authority());
+        let mut settings = config(&controller, postgres.port(), &certificates, certificates.authority());
+        settings.kill_abandoned = true;
         let gateway = Gateway::start(settings).await.unwrap();
         Self { postgres, gateway, controller, certificates, _folder: folder }
     }
