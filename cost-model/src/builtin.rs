@@ -89,6 +89,10 @@ mod tests {
             ("ten point gets of 1 KiB, 0.490625 RU each", reads(10, 7, 10 * KIB), 4_906_250, 0),
             ("ten prewrites of 1 KiB on 3 replicas, 8.1 RU each", writes(10, 7, 10 * KIB), 0, 81_000_000),
             ("ten commits of 34 bytes, 5.2 RU each", writes(10, 7, 340), 0, 51_996_094),
+            ("ten rows inserted by TiDB, 10.6 RU each", writes(20, 14, 1_300), 0, 105_808_594),
+            ("a row alone with PostgreSQL", writes(1, 1, 8 * KIB), 0, 30_000_000),
+            ("a row alone with MariaDB", writes(1, 1, 4 * KIB), 0, 18_000_000),
+            ("a row alone with MySQL", writes(1, 1, KIB / 2), 0, 7_500_000),
             ("a scan that answers 4 MiB, without its request", reads(0, 0, 4 * KIB * KIB), 64_000_000, 0),
         ] {
             let parts = CostTable::tidb_v1().price(&usage);
