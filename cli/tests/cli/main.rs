@@ -11,6 +11,8 @@ mod demo;
 #[cfg(test)]
 mod gateway;
 #[cfg(test)]
+mod node;
+#[cfg(test)]
 mod runaways;
 #[cfg(test)]
 mod sql;

@@ -5,3 +5,4 @@ mod both;
 mod memory;
 mod secrets;
 mod stage;
+mod still;

@@ -1,0 +1,38 @@
+//! `tidegate node` against a real controller process.
+
+use serde_json::Value;
+
+use crate::support::{Controller, out};
+
+#[test]
+fn a_statement_dearer_than_the_burst_runs_every_time_and_the_rest_is_owed() {
+    const BURST: i64 = 2_000_000;
+    let controller = Controller::start();
+    controller.ok(&["group", "create", "small", "--rate", "20", "--burst", "2"]);
+    controller.ok(&["bind", "add", "small", "--user", "ann"]);
+    // Several times 6 ms of CPU, which the burst buys.
+    let dear = "with recursive n(i) as (select 1 union all select i + 1 from n where i < 400000) select count(*) from n;";
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("work.sql");
+    std::fs::write(&file, dear.repeat(3)).unwrap();
+    let output = controller.run(&[
+        "--output",
+        "json",
+        "node",
+        "--user",
+        "ann",
+        "--max-wait",
+        "5m",
+        "--sql",
+        file.to_str().unwrap(),
+    ]);
+    let lines: Vec<Value> = out(&output).lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    assert!(output.status.success() && lines.len() == 3, "{lines:?}");
+    for (run, line) in lines.iter().enumerate() {
+        let micro = |name: &str| line[name].as_i64().unwrap();
+        assert_eq!(line["error"], "", "{line}");
+        // What it cost before is more than the group can ever hold.
+        assert!(micro("charged_micro_ru") > 2 * BURST && micro("estimate_micro_ru") <= BURST, "{line}");
+        assert!(run == 0 || micro("waited_us") > 0, "what is owed is paid first: {line}");
+    }
+}
