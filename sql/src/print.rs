@@ -178,7 +178,7 @@ mod tests {
             burst: texts.3,
             // Above no rate there is nothing to burst to.
             burstable: match (texts.2.as_str(), texts.4, texts.5.as_str()) {
-                ("unlimited", "moderated", "") => "unlimited".to_owned(),
+                ("unlimited", "moderated", "") => "off".to_owned(),
                 (_, burstable, _) => burstable.to_owned(),
             },
             ru_per_sec: texts.2,

@@ -50,10 +50,11 @@ pub(super) fn options(cursor: &mut Cursor<'_>) -> Result<(Box<v1::Group>, Vec<&'
             break;
         }
     }
-    // As TiDB prints its group `default`: above no rate there is nothing to burst to.
+    // As TiDB prints its group `default`: above no rate there is nothing to burst to. Should it get a rate later, that is
+    // its cap until somebody says otherwise.
     if group.ru_per_sec == "unlimited" && group.burstable == "moderated" && group.burst_ru_per_sec.is_empty()
     {
-        "unlimited".clone_into(&mut group.burstable);
+        "off".clone_into(&mut group.burstable);
     }
     // The most a group may burst to has a meaning with MODERATED only, and would be refused beside the others.
     let bursts_otherwise = fields.contains(&"burstable") && group.burstable != "moderated";
