@@ -121,6 +121,11 @@ impl Budget {
         self.answer_by.get_or_insert(answer_by);
     }
 
+    /// By when an idle group should have an answer.
+    pub(crate) fn answer_by(&self) -> Option<Time> {
+        self.answer_by
+    }
+
     /// What applies when there is no lease, and how long a part of the group's does.
     pub(crate) fn fallback(&self) -> (Fallback, Time) {
         (self.fallback, self.fallback_until)

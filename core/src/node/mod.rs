@@ -308,21 +308,15 @@ impl NodeGroup {
         if let Some(refusal) = self.hopeless(cost) {
             return refusal;
         }
-        let next_ask = self.renewal.soonest_ask(now);
-        match self.budget.state() {
-            LeaseState::Leased => {
-                let queued =
-                    self.waiters.backlog() + cost + self.budget.debt() - self.budget.available().or_zero();
-                let refill = self.budget.income().time_for(queued);
-                let retry_after = refill.map_or(next_ask, |span| span.max(Span(1)));
-                Refusal::Throttled { retry_after: retry_after.min(Span::secs(3600)) }
-            }
-            LeaseState::Expired if self.budget.income() > Rate::ZERO => {
-                let refill = self.budget.income().time_for(self.waiters.backlog() + cost);
-                Refusal::Throttled { retry_after: refill.unwrap_or(next_ask) }
-            }
-            _ => Refusal::Unavailable { retry_after: next_ask },
+        let has_income = self.budget.state() == LeaseState::Leased || self.budget.income() > Rate::ZERO;
+        if !has_income {
+            return Refusal::Unavailable { retry_after: self.until_answer(now) };
         }
+        let queued = self.waiters.backlog() + cost + self.budget.debt() - self.budget.available().or_zero();
+        let refill = self.budget.income().time_for(queued);
+        // Where nothing comes in, the next answer may change that.
+        let retry_after = refill.map_or_else(|| self.until_answer(now), |span| span.max(Span(1)));
+        Refusal::Throttled { retry_after: retry_after.min(Span::secs(3600)) }
     }
 
     /// When `poll` or `due` next has something, if nothing else happens.

@@ -21,6 +21,11 @@ const LEAST_INTERVAL: Span = Span::millis(10);
 const SURPLUS_INTERVAL: Span = Span::millis(250);
 /// A load that is offered less than one part in this many of before has gone elsewhere.
 const GONE: i64 = 4;
+/// Who waits for an answer that may come at any time tries again after this at the soonest.
+const SOON: Span = Span::millis(10);
+/// And after this where none came in time: half of it would have all clients of a controller that is away ask twice a
+/// second each; with twice of it they stand still for two seconds after its return.
+const WITHOUT_ANSWER: Span = Span::secs(1);
 /// Tokens kept when surplus is returned, as time at the leased rate.
 const KEEP: Span = Span::millis(250);
 
@@ -138,11 +143,6 @@ impl Renewal {
     /// The controller said that asking again is useless for now, and the rate has settled: it stays as it is.
     pub(super) fn saturated(&self, now: Time) -> bool {
         self.ask_again_at > now && !self.rising
-    }
-
-    /// Time to the soonest renewal that could change anything.
-    pub(super) fn soonest_ask(&self, now: Time) -> Span {
-        self.earliest().since(now).max(Span::millis(10))
     }
 
     fn earliest(&self) -> Time {
@@ -369,6 +369,18 @@ impl NodeGroup {
     /// How long the answer to a renewal is waited for before another is sent.
     pub fn answer_wait(&self) -> Span {
         self.renewal.wait(&self.config)
+    }
+
+    /// Time until an answer of the controller may change anything. One that is late may never come: who tries again then
+    /// shall not do so in a loop.
+    pub(super) fn until_answer(&self, now: Time) -> Span {
+        let wait = self.renewal.wait(&self.config);
+        let asked = self.renewal.asked_at.filter(|_| self.renewal.awaiting);
+        let due = self.budget.answer_by().or(asked.map(|at| at.after(wait)));
+        match due {
+            Some(due) if now < due => due.since(now).max(SOON),
+            _ => self.renewal.earliest().since(now).max(wait).max(WITHOUT_ANSWER),
+        }
     }
 
     /// How long answers of the controller take.

@@ -1,0 +1,90 @@
+//! What a node tells of when trying again may help.
+
+use tidegate_core::exchange::{Grant, LeaseTerms};
+use tidegate_core::group::Fallback;
+use tidegate_core::node::{NodeConfig, NodeGroup, Refusal};
+use tidegate_core::units::{Rate, Ru, Span, Time};
+use tidegate_core::usage::{Consumption, RuParts};
+
+fn at(ms: u64) -> Time {
+    Time(ms * 1_000)
+}
+
+/// A lease of half an RU/s, or of none.
+fn terms(rate: i64, fallback: Fallback) -> LeaseTerms {
+    LeaseTerms {
+        rate: Rate(rate),
+        cap: Ru(500_000),
+        lump: Ru(100_000),
+        ttl: Span::secs(5),
+        renew_after: Span::secs(1),
+        max_fit: Ru::whole(1_000),
+        max_debt: Ru::whole(100),
+        fallback,
+        ..LeaseTerms::default()
+    }
+}
+
+/// A node that asked at 0 ms, was granted at 1 ms, and owes 3 RU since.
+fn owing(terms: LeaseTerms) -> NodeGroup {
+    let mut node = NodeGroup::new(at(0), NodeConfig { drift_ppm: 0, ..NodeConfig::default() });
+    node.ask(at(0), 1);
+    node.on_grant(at(1), 1, &Grant::Leased(terms));
+    assert_eq!(node.try_acquire(at(1), Ru(100_000)), Ok(()));
+    let used = RuParts::flat(Ru(3_100_000));
+    node.settle(at(1), Ru(100_000), &Consumption { charged: used, operations: 1, ..Consumption::default() });
+    node
+}
+
+/// When trying again may help, and whether a lease is what is missing.
+fn refused(node: &mut NodeGroup, now: Time) -> (Span, bool) {
+    match node.try_acquire(now, Ru(1)) {
+        Err(Refusal::Throttled { retry_after }) => (retry_after, false),
+        Err(Refusal::Unavailable { retry_after }) => (retry_after, true),
+        other => panic!("not refused: {other:?}"),
+    }
+}
+
+#[test]
+fn what_is_owed_is_waited_for_with_a_lease_and_with_a_fallback() {
+    let fallback = Fallback::Rate(Rate(500_000));
+    let mut node = owing(terms(500_000, fallback));
+    let (wait, _) = refused(&mut node, at(2));
+    assert!(Span::millis(5_990) <= wait && wait <= Span::millis(6_010), "{wait}");
+    // The lease has ended, and half of the debt is paid; the fallback pays the rest.
+    let (wait, unavailable) = refused(&mut node, at(5_101));
+    assert!(!unavailable && Span::millis(500) <= wait && wait <= Span::millis(1_500), "{wait}");
+}
+
+#[test]
+fn without_a_rate_the_next_answer_is_waited_for() {
+    let mut node = owing(terms(0, Fallback::Stop));
+    let (wait, unavailable) = refused(&mut node, at(2));
+    assert!(!unavailable && wait >= Span::secs(1), "{wait}");
+    // It is on its way, and may take so long.
+    node.ask(at(20), 2);
+    let (wait, _) = refused(&mut node, at(21));
+    assert!(wait >= Span::millis(10), "{wait}");
+}
+
+#[test]
+fn nobody_hammers_a_controller_that_is_away() {
+    let mut never = NodeGroup::new(at(0), NodeConfig::default());
+    let mut left = owing(terms(500_000, Fallback::Stop));
+    left.on_session_lost(at(10));
+    for (node, now) in [(&mut never, 0), (&mut left, 6_000)] {
+        let mut tries = 0;
+        let (begin, end) = (at(now), at(now + 60_000));
+        let mut time = begin;
+        while time < end {
+            let (wait, unavailable) = refused(node, time);
+            assert!(unavailable, "there is no lease");
+            time = time.after(wait);
+            tries += 1;
+            if tries % 2 == 0 {
+                node.ask(time, 10 + tries);
+            }
+        }
+        assert!(tries <= 62, "{tries} tries in a minute");
+    }
+}
