@@ -4,21 +4,29 @@
 //! Series per group are bounded: the first [`MAX_GROUP_SERIES`] groups that are charged have their own, the rest share
 //! the label `_other`, which is no valid group name.
 
+mod charges;
+mod process;
+
 use std::collections::BTreeSet;
 use std::fmt;
 use std::sync::atomic::AtomicU64;
 use std::sync::{Mutex, PoisonError};
 
 use prometheus_client::encoding::EncodeLabelSet;
-use prometheus_client::encoding::text::encode;
+use prometheus_client::encoding::text::{encode_eof, encode_registry};
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::histogram::{Histogram, exponential_buckets};
 use prometheus_client::registry::Registry;
-use tidegate_core::units::{MICRO, Rate, Ru, RuTotal};
+use tidegate_core::units::{MICRO, Rate, Ru};
 
 use crate::limits::MAX_GROUP_SERIES;
+
+pub use charges::Charges;
+
+use charges::GroupCounters;
+use process::Process;
 
 /// Label of the groups that have no series of their own.
 const OTHER: &str = "_other";
@@ -32,6 +40,12 @@ type FloatGauge = Gauge<f64, AtomicU64>;
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
 pub struct GroupLabel {
     group: String,
+}
+
+/// One label: which version of the controller.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+pub struct BuildLabel {
+    version: &'static str,
 }
 
 /// One label: what a grant said.
@@ -50,6 +64,20 @@ pub struct ReasonLabel {
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
 pub struct ActionLabel {
     action: &'static str,
+}
+
+/// Two labels: which listener, and why.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+pub struct TurnedAwayLabel {
+    surface: &'static str,
+    reason: &'static str,
+}
+
+/// Two labels: which listener, and how it was answered.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+pub struct RequestLabel {
+    surface: &'static str,
+    outcome: &'static str,
 }
 
 /// All metrics.
@@ -72,7 +100,11 @@ pub struct Metrics {
     pub lowers_dropped: Counter,
     /// Leases that ended without a goodbye.
     pub expired: Counter,
-    charged: Family<GroupLabel, Counter<f64, AtomicU64>>,
+    counters: GroupCounters,
+    limit: Family<GroupLabel, FloatGauge>,
+    build: Family<BuildLabel, Gauge>,
+    process: Process,
+    process_registry: Registry,
     overflow: Counter,
     committed: Family<GroupLabel, FloatGauge>,
     pool: Family<GroupLabel, FloatGauge>,
@@ -104,6 +136,8 @@ pub struct Metrics {
     pub commit_failures: Counter,
     /// Definition changes made.
     pub changes: Counter,
+    turned_away: Family<TurnedAwayLabel, Counter>,
+    requests: Family<RequestLabel, Counter>,
     convictions: Family<ActionLabel, Counter>,
     /// Statements watched.
     pub watches: Gauge,
@@ -117,24 +151,6 @@ pub struct Metrics {
     pub statements_evicted: Counter,
 }
 
-/// Counts the charges of one group.
-#[derive(Clone, Debug)]
-pub struct Charges {
-    sum: Counter<f64, AtomicU64>,
-    /// Counts as well, for a group without a series of its own.
-    overflow: Option<Counter>,
-}
-
-impl Charges {
-    /// Counts a charge.
-    pub fn add(&self, amount: RuTotal) {
-        self.sum.inc_by(float_total(amount));
-        if let Some(overflow) = &self.overflow {
-            overflow.inc();
-        }
-    }
-}
-
 /// A group's state in the grant engine.
 #[derive(Clone, Debug)]
 pub struct GroupSample {
@@ -146,6 +162,8 @@ pub struct GroupSample {
     pub pool: Ru,
     /// RU/s asked for.
     pub demand: Rate,
+    /// RU/s it is limited to; `None` is no limit.
+    pub limit: Option<Rate>,
 }
 
 impl Metrics {
@@ -170,7 +188,7 @@ impl Metrics {
             metrics.lowers_dropped.clone(),
         );
         registry.register("leases_expired", "Leases that ended without a goodbye", metrics.expired.clone());
-        registry.register("ru_charged", "RU charged, by group", metrics.charged.clone());
+        metrics.counters.register(registry);
         registry.register(
             "group_series_overflow",
             "Charges counted under group _other",
@@ -179,6 +197,14 @@ impl Metrics {
         registry.register("group_committed_ru_per_second", "RU/s leased out", metrics.committed.clone());
         registry.register("group_pool_ru", "RU accrued and not given out", metrics.pool.clone());
         registry.register("group_demand_ru_per_second", "RU/s asked for", metrics.demand.clone());
+        registry.register(
+            "group_limit_ru_per_second",
+            "Most RU/s of the group: its own limit or a lower one above it; absent where there is none",
+            metrics.limit.clone(),
+        );
+        registry.register("build_info", "1, with the version of the controller", metrics.build.clone());
+        metrics.build.get_or_create(&BuildLabel { version: env!("CARGO_PKG_VERSION") }).set(1);
+        metrics.process_registry = metrics.process.registry();
         registry.register("clients", "Nodes connected", metrics.clients.clone());
         registry.register("watchers", "Watch streams open", metrics.watchers.clone());
         registry.register(
@@ -216,6 +242,16 @@ impl Metrics {
             metrics.commit_failures.clone(),
         );
         registry.register("changes", "Definition changes made", metrics.changes.clone());
+        registry.register(
+            "turned_away",
+            "Connections and requests that were closed or refused before they were served, by listener and reason",
+            metrics.turned_away.clone(),
+        );
+        registry.register(
+            "requests",
+            "Requests, by listener and how they were answered",
+            metrics.requests.clone(),
+        );
         metrics.register_statements();
         metrics
     }
@@ -247,6 +283,16 @@ impl Metrics {
         );
     }
 
+    /// Counts a connection or a request that a listener closed or refused.
+    pub fn turned_away(&self, surface: &'static str, reason: &'static str) {
+        self.turned_away.get_or_create(&TurnedAwayLabel { surface, reason }).inc();
+    }
+
+    /// Counts a request.
+    pub fn requested(&self, surface: &'static str, outcome: &'static str) {
+        self.requests.get_or_create(&RequestLabel { surface, outcome }).inc();
+    }
+
     /// Counts a conviction.
     pub fn convicted(&self, action: &'static str) {
         self.convictions.get_or_create(&ActionLabel { action }).inc();
@@ -272,7 +318,7 @@ impl Metrics {
         };
         let overflow = (!own).then(|| self.overflow.clone());
         let group = if own { group } else { OTHER }.to_owned();
-        Charges { sum: self.charged.get_or_create(&GroupLabel { group }).clone(), overflow }
+        self.counters.of(&GroupLabel { group }, overflow)
     }
 
     /// Counts the time of a commit.
@@ -284,16 +330,22 @@ impl Metrics {
 
     /// The page in Prometheus' text format, with these groups' states.
     pub fn page(&self, groups: &[GroupSample]) -> Result<String, fmt::Error> {
-        let families = [&self.committed, &self.pool, &self.demand];
+        let families = [&self.committed, &self.pool, &self.demand, &self.limit];
         families.iter().for_each(|family| family.clear());
         for sample in groups.iter().take(MAX_GROUP_SERIES) {
             let label = GroupLabel { group: sample.name.clone() };
             self.committed.get_or_create(&label).set(float(sample.committed.0));
             self.pool.get_or_create(&label).set(float(sample.pool.0));
             self.demand.get_or_create(&label).set(float(sample.demand.0));
+            if let Some(limit) = sample.limit {
+                self.limit.get_or_create(&label).set(float(limit.0));
+            }
         }
         let mut page = String::new();
-        encode(&mut page, &self.registry)?;
+        self.process.look();
+        encode_registry(&mut page, &self.registry)?;
+        encode_registry(&mut page, &self.process_registry)?;
+        encode_eof(&mut page)?;
         Ok(page)
     }
 }
@@ -304,33 +356,46 @@ fn float(micro: i64) -> f64 {
     micro as f64 / MICRO as f64
 }
 
-/// A total in RU, for display.
-#[expect(clippy::cast_precision_loss, reason = "a metric is an approximation; nothing is computed from it")]
-fn float_total(total: RuTotal) -> f64 {
-    total.0 as f64 / MICRO as f64
-}
-
 #[cfg(test)]
 mod tests {
+    use tidegate_core::units::RuTotal;
+    use tidegate_core::usage::{Parts, Total};
+
     use super::*;
 
     #[test]
     fn series_per_group_are_bounded() {
         let metrics = Metrics::new();
+        let charge = |micro: u128| Total {
+            charged: Parts { flat: RuTotal(micro), ..Parts::default() },
+            operations: 2,
+            throttled: 1,
+            waited_us: 250_000,
+            ..Total::default()
+        };
         for group in 0..MAX_GROUP_SERIES + 5 {
-            metrics.charges(&format!("g{group}")).add(RuTotal(1_000_000));
+            metrics.charges(&format!("g{group}")).add(&charge(1_000_000));
         }
-        metrics.charges("g0").add(RuTotal(500_000));
+        metrics.charges("g0").add(&charge(500_000));
         let sample = |name: &str| GroupSample {
             name: name.to_owned(),
             committed: Rate::whole(7),
             pool: Ru::ZERO,
             demand: Rate::ZERO,
+            limit: (name == "old").then(|| Rate::whole(9)),
         };
         let page = metrics.page(&[sample("old")]).unwrap();
         assert!(page.contains("tidegate_ru_charged_total{group=\"g0\"} 1.5"), "{page}");
         assert!(page.contains("tidegate_ru_charged_total{group=\"_other\"} 5.0"));
         assert!(page.contains("tidegate_group_series_overflow_total 5"));
+        assert!(page.contains("tidegate_operations_total{group=\"g0\"} 4\n"), "{page}");
+        assert!(page.contains("tidegate_throttled_total{group=\"g0\"} 2\n"));
+        assert!(page.contains("tidegate_wait_seconds_total{group=\"g0\"} 0.5\n"));
+        assert!(page.contains("tidegate_group_limit_ru_per_second{group=\"old\"} 9.0"));
+        assert!(
+            page.contains(&format!("tidegate_build_info{{version=\"{}\"}} 1\n", env!("CARGO_PKG_VERSION")))
+        );
+        assert!(page.contains("\nprocess_cpu_seconds_total ") && page.ends_with("# EOF\n"));
         assert!(page.contains("tidegate_group_committed_ru_per_second{group=\"old\"} 7.0"));
         assert!(!metrics.page(&[sample("new")]).unwrap().contains("\"old\""));
     }

@@ -280,7 +280,7 @@ impl Service {
                     (Live::default(), self.metrics.charges(name))
                 });
                 live.0.add(now, delta.ru().clamped());
-                live.1.add(delta.ru());
+                live.1.add(&delta);
                 state.live_clients.entry((id, client)).or_default().add(now, delta.ru().clamped());
                 if client != caller.client {
                     // An earlier incarnation is stored as known together with its rows.

@@ -335,7 +335,9 @@ impl Service {
             let views = state.active.iter().filter_map(|id| {
                 let view = state.engine.group_view(*id).filter(|view| view.leases > 0)?;
                 let (committed, pool, demand) = (view.committed, view.pool, view.demand);
-                Some(GroupSample { name: state.catalog.name(*id)?.to_string(), committed, pool, demand })
+                let (name, limit) =
+                    (state.catalog.name(*id)?.to_string(), state.catalog.effective_limit(*id));
+                Some(GroupSample { name, committed, pool, demand, limit })
             });
             views.take(MAX_GROUP_SERIES).collect()
         };

@@ -1,0 +1,102 @@
+//! What the operating system says of the process, under the names that every Prometheus client uses.
+//!
+//! *Source:* proc(5), and Prometheus' "Writing client libraries", standard and runtime collectors. Where there is no such
+//! file system, the series are not there.
+
+use std::fs;
+use std::sync::atomic::AtomicU64;
+
+use prometheus_client::metrics::counter::Counter;
+use prometheus_client::metrics::gauge::Gauge;
+use prometheus_client::registry::Registry;
+
+type FloatGauge = Gauge<f64, AtomicU64>;
+
+/// Ticks of a second in proc(5): the kernel's interface has this number on every architecture that matters here, whatever
+/// its clock runs at.
+const TICKS: f64 = 100.0;
+/// Where fields of `stat` are behind the name in parentheses, counted from 0.
+const USER_TIME: usize = 11;
+const SYSTEM_TIME: usize = 12;
+const START_TIME: usize = 19;
+const VIRTUAL_BYTES: usize = 20;
+
+/// The series.
+#[derive(Default)]
+pub(super) struct Process {
+    cpu: Counter<f64, AtomicU64>,
+    resident: Gauge,
+    virtual_memory: Gauge,
+    open_fds: Gauge,
+    max_fds: Gauge,
+    start: FloatGauge,
+}
+
+impl Process {
+    /// Its registry, which has no prefix.
+    pub(super) fn registry(&self) -> Registry {
+        let mut registry = Registry::default();
+        registry.register("process_cpu_seconds", "User and system CPU time spent", self.cpu.clone());
+        registry.register("process_resident_memory_bytes", "Resident memory", self.resident.clone());
+        registry.register("process_virtual_memory_bytes", "Virtual memory", self.virtual_memory.clone());
+        registry.register("process_open_fds", "Open file descriptors", self.open_fds.clone());
+        registry.register("process_max_fds", "Most file descriptors that may be open", self.max_fds.clone());
+        registry.register(
+            "process_start_time_seconds",
+            "Start of the process since the Unix epoch",
+            self.start.clone(),
+        );
+        registry
+    }
+
+    /// Reads all of it anew.
+    pub(super) fn look(&self) {
+        let stat = fs::read_to_string("/proc/self/stat").unwrap_or_default();
+        let (_, behind) = stat.rsplit_once(") ").unwrap_or_default();
+        let fields: Vec<f64> =
+            behind.split(' ').map(|field| field.trim().parse().unwrap_or_default()).collect();
+        let field = |at: usize| fields.get(at).copied().unwrap_or_default();
+        let spent = (field(USER_TIME) + field(SYSTEM_TIME)) / TICKS;
+        self.cpu.inc_by((spent - self.cpu.get()).max(0.0));
+        let boot = line("/proc/stat", "btime ").and_then(|seconds| seconds.parse::<f64>().ok());
+        self.start.set(boot.unwrap_or_default() + field(START_TIME) / TICKS);
+        let bytes = behind.split(' ').nth(VIRTUAL_BYTES).and_then(|bytes| bytes.parse().ok());
+        self.virtual_memory.set(bytes.unwrap_or_default());
+        let resident = line("/proc/self/status", "VmRSS:");
+        let resident = resident.and_then(|text| text.strip_suffix(" kB")?.trim().parse::<i64>().ok());
+        self.resident.set(resident.unwrap_or_default().saturating_mul(1_024));
+        let open = fs::read_dir("/proc/self/fd").map_or(0, Iterator::count);
+        self.open_fds.set(i64::try_from(open).unwrap_or(i64::MAX));
+        let most = line("/proc/self/limits", "Max open files");
+        let most = most.and_then(|text| text.split_whitespace().next()?.parse().ok());
+        self.max_fds.set(most.unwrap_or(i64::MAX));
+    }
+}
+
+/// What stands behind the begin of a line.
+fn line(path: &str, begin: &str) -> Option<String> {
+    let text = fs::read_to_string(path).ok()?;
+    let rest = text.lines().find_map(|line| line.strip_prefix(begin))?;
+    Some(rest.trim().to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_process_is_seen_as_it_is() {
+        let process = Process::default();
+        process.look();
+        let before = process.cpu.get();
+        let held: Vec<u8> = vec![7; 32 << 20];
+        while process.cpu.get() < before + 0.02 {
+            std::hint::black_box(held.iter().map(|byte| u64::from(*byte)).sum::<u64>());
+            process.look();
+        }
+        assert!(process.resident.get() > 32 << 20 && process.virtual_memory.get() >= process.resident.get());
+        assert!(process.open_fds.get() > 0 && process.max_fds.get() >= process.open_fds.get());
+        // After 2020, in seconds.
+        assert!(process.start.get() > 1.5e9, "{}", process.start.get());
+    }
+}
