@@ -27,6 +27,7 @@ pub use server::{Controller, Running, StartError, StopError};
 pub mod history;
 pub mod limited;
 pub mod limits;
+mod listener;
 pub mod live;
 pub mod metrics;
 pub mod name;

@@ -2,6 +2,7 @@
 //! telling the rules nor deleting a group walks all groups.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Bound;
 
 use tidegate_core::group::GroupId;
 
@@ -39,9 +40,10 @@ impl Limited {
         }
     }
 
-    /// Groups that gateways are told of, in order of their ids.
-    pub fn groups(&self) -> impl Iterator<Item = GroupId> {
-        self.groups.iter().copied()
+    /// Groups that gateways are told of behind one, or all, in order of their ids.
+    pub fn groups_after(&self, last: Option<GroupId>) -> impl Iterator<Item = GroupId> {
+        let from = last.map_or(Bound::Unbounded, Bound::Excluded);
+        self.groups.range((from, Bound::Unbounded)).copied()
     }
 
     /// Groups whose runaways are switched to this one.

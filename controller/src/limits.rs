@@ -29,16 +29,23 @@ pub const MAX_MESSAGE_BYTES: usize = 4 * 1024 * 1024;
 pub const MAX_ENTRIES: usize = 4_096;
 /// Bytes of a proof; longer ones are refused unread.
 pub const MAX_PROOF_BYTES: usize = 256;
-/// Messages waiting for a node that reads slowly; past it a push is dropped, which only delays convergence.
+/// Pushes waiting for a node that reads slowly; past it a push is dropped, which only delays convergence.
 pub const SESSION_QUEUE: usize = 64;
+/// Messages of any stream that wait for its peer to read. More would be held for each peer that does not; the transport
+/// has a buffer of its own.
+pub const ANSWER_QUEUE: usize = 1;
+/// Time a peer has to take the next message of a stream. Half of it would end streams over a short stall of a network;
+/// twice of it is what is held for a peer that does not read.
+pub const READ_WITHIN: Span = Span::secs(30);
 /// Definition changes waiting for a watcher that reads slowly; past it the watcher is dropped and resyncs.
 pub const WATCH_QUEUE: usize = 1_024;
 /// Parts of one change that are told one by one; past it watchers take a snapshot instead.
 pub const MAX_EVENT_PARTS: usize = 10_000;
 /// Watchers at once.
 pub const MAX_WATCHERS: usize = 20_000;
-/// Bindings in one part of a watch snapshot, so that a part stays below [`MAX_MESSAGE_BYTES`].
-pub const SNAPSHOT_PART: usize = 10_000;
+/// Bindings in one part of a watch snapshot: some kilobytes, since a part or two are held for each peer, and a thousand
+/// of them may begin at once. Half of it is twice the messages for nothing.
+pub const SNAPSHOT_PART: usize = 64;
 
 /// Watched statements. Beyond, the identified one that would end first goes; each costs up to 9 KiB of memory.
 pub const MAX_WATCHES: usize = 10_000;
@@ -67,8 +74,8 @@ pub const MAX_ROWS_LIMIT: u64 = 1_000_000_000_000_000;
 pub const WATCH_RANGE: (Span, Span) = (Span::millis(1), Span::secs(365 * 24 * 3_600));
 /// Time within which equal convictions are one record: ten minutes.
 pub const CONVICTION_WINDOW_MS: u64 = 10 * 60 * 1_000;
-/// Rules and watches in one part of what gateways are told, so that a part stays below [`MAX_MESSAGE_BYTES`].
-pub const RULES_PART: usize = 2_000;
+/// Rules and watches in one part of what gateways are told, as [`SNAPSHOT_PART`] for bindings.
+pub const RULES_PART: usize = 64;
 /// Time between two tellings of all rules; changes within it are told together.
 pub const RULES_EVERY: Span = Span::millis(50);
 /// More time between them for each rule and watch, so that a long list takes a bounded share of a stream.

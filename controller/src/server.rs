@@ -9,8 +9,8 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::pin::pin;
 use std::sync::Arc;
-use std::time::Duration;
 
+use axum::Router;
 use tidegate_core::engine::EngineConfig;
 use tidegate_core::units::Span;
 use tidegate_proto::v1::admin_server::AdminServer;
@@ -20,20 +20,17 @@ use tokio::net::TcpListener;
 use tokio::sync::watch as flag;
 use tokio::task::JoinHandle;
 use tokio::time::{MissedTickBehavior, interval, sleep_until, timeout};
-use tonic::transport::Server;
-use tonic::transport::server::TcpIncoming;
+use tonic::service::Routes;
 use tonic_health::server::{HealthReporter, health_reporter};
 
 use crate::clock::{Clock, duration};
 use crate::config::{Config, ConfigError};
 use crate::grpc::{AdminAdapter, GrantsAdapter, StatementsAdapter};
 use crate::limits::{DRAIN_WITHIN, FLUSH_EVERY, TIDY_EVERY};
+use crate::listener::{self, Bodies, Door, Hosts, Surface};
 use crate::service::{Service, ServiceConfig};
 use crate::store::{RedbStore, Store, StoreError};
 use crate::{grpc, rest};
-
-/// Time between HTTP/2 pings on an idle connection, and time to answer one.
-const KEEPALIVE: Duration = Duration::from_secs(10);
 
 /// Why a controller did not start.
 #[derive(Debug, thiserror::Error)]
@@ -120,8 +117,8 @@ impl Controller {
         clock: Clock,
     ) -> Result<Running, StartError> {
         config.check().map_err(StartError::Config)?;
-        let grpc = listen("grpc_listen", config.grpc_listen).await?;
-        let http = listen("http_listen", config.http_listen).await?;
+        let grpc = listen("grpc_listen", config.grpc_listen)?;
+        let http = listen("http_listen", config.http_listen)?;
         let local = |key, address, listener: &TcpListener| {
             listener.local_addr().map_err(|reason| StartError::Listen { key, address, reason })
         };
@@ -135,10 +132,27 @@ impl Controller {
         let service = Arc::new(loaded.map_err(|error| damaged(error.to_string()))?);
 
         let (stopping, stopped) = flag::channel(false);
-        let servers =
-            vec![serve_grpc(&service, grpc, stopped.clone())?, serve_rest(&service, http, stopped.clone())];
+        let bodies = Arc::new(Bodies::default());
+        let door = |surface, router, hosts, other| Door {
+            surface,
+            router,
+            metrics: Arc::clone(&service.metrics),
+            bodies: Arc::clone(&bodies),
+            hosts,
+            most: Surface::most(surface),
+            other,
+        };
+        let (routes, health) = grpc_routes(&service, &stopped)?;
+        let grpc_door = door(Surface::Grpc, routes, Hosts::Any, rest_addr);
+        let hosts = Hosts::of(rest_addr, &config.http_hosts);
+        let rest_door = door(Surface::Rest, rest::router(Arc::clone(&service)), hosts, grpc_addr);
+        let servers = vec![
+            tokio::spawn(grpc_door.serve(grpc, stopped.clone())),
+            tokio::spawn(rest_door.serve(http, stopped.clone())),
+        ];
         let (until, of) = (|| stopped.clone(), || Arc::clone(&service));
-        let upkeep = vec![expire(of(), until()), flush(of(), until()), tidy(of(), until())];
+        let health = tell_health(of(), health, until());
+        let upkeep = vec![expire(of(), until()), flush(of(), until()), tidy(of(), until()), health];
         tracing::info!(%grpc_addr, %rest_addr, "controller started");
         Ok(Running { grpc_addr, rest_addr, service, stopping, servers, upkeep })
     }
@@ -205,75 +219,52 @@ impl Drop for Running {
     }
 }
 
-async fn listen(key: &'static str, address: SocketAddr) -> Result<TcpListener, StartError> {
-    TcpListener::bind(address).await.map_err(|reason| StartError::Listen { key, address, reason })
+fn listen(key: &'static str, address: SocketAddr) -> Result<TcpListener, StartError> {
+    listener::open(address).map_err(|reason| StartError::Listen { key, address, reason })
 }
 
-fn serve_grpc(
+/// What the gRPC listener serves, and who is told of its health.
+fn grpc_routes(
     service: &Arc<Service>,
-    listener: TcpListener,
-    stopped: flag::Receiver<bool>,
-) -> Result<JoinHandle<()>, StartError> {
+    stopped: &flag::Receiver<bool>,
+) -> Result<(Router, HealthReporter), StartError> {
     let described = || {
         tonic_reflection::server::Builder::configure()
             .register_encoded_file_descriptor_set(tidegate_proto::DESCRIPTORS)
             .register_encoded_file_descriptor_set(tonic_health::pb::FILE_DESCRIPTOR_SET)
     };
     let unbuilt = |error: tonic_reflection::server::Error| StartError::Internal(error.to_string());
-    let reflection = described().build_v1().map_err(unbuilt)?;
-    // What tools of before v1 ask for.
-    let reflection_of_before = described().build_v1alpha().map_err(unbuilt)?;
-    let (grants, admin) = (grpc::grants(service, stopped.clone()), grpc::admin(service, stopped.clone()));
-    let statements = grpc::statements(service, stopped.clone());
-    let incoming = TcpIncoming::from(listener).with_nodelay(Some(true));
-    let service = Arc::clone(service);
-    Ok(tokio::spawn(async move {
-        let (reporter, health) = health_reporter();
-        reporter.set_serving::<AdminServer<AdminAdapter>>().await;
-        reporter.set_serving::<StatementsServer<StatementsAdapter>>().await;
-        let server = Server::builder()
-            .http2_keepalive_interval(Some(KEEPALIVE))
-            .http2_keepalive_timeout(Some(KEEPALIVE))
-            .add_service(health)
-            .add_service(reflection)
-            .add_service(reflection_of_before)
-            .add_service(grants)
-            .add_service(admin)
-            .add_service(statements);
-        tokio::select! {
-            biased;
-            () = tell_health(&service, &reporter) => {}
-            ended = server.serve_with_incoming_shutdown(incoming, requested(stopped)) => {
-                if let Err(error) = ended {
-                    tracing::error!(%error, "the gRPC server ended");
-                }
-            }
-        }
-    }))
+    let (reporter, health) = health_reporter();
+    let routes = Routes::new(health)
+        .add_service(described().build_v1().map_err(unbuilt)?)
+        // What tools of before v1 ask for.
+        .add_service(described().build_v1alpha().map_err(unbuilt)?)
+        .add_service(grpc::grants(service, stopped.clone()))
+        .add_service(grpc::admin(service, stopped.clone()))
+        .add_service(grpc::statements(service, stopped.clone()));
+    Ok((routes.prepare().into_axum_router(), reporter))
 }
 
-/// Tells health checks, for as long as it is polled, whether nodes are spoken to.
-async fn tell_health(service: &Service, reporter: &HealthReporter) {
-    let mut again = interval(duration(FLUSH_EVERY));
-    loop {
-        again.tick().await;
-        match service.silence() {
-            None => reporter.set_serving::<GrantsServer<GrantsAdapter>>().await,
-            Some(_) => reporter.set_not_serving::<GrantsServer<GrantsAdapter>>().await,
-        }
-    }
-}
-
-fn serve_rest(
-    service: &Arc<Service>,
-    listener: TcpListener,
+/// Tells health checks whether nodes are spoken to.
+fn tell_health(
+    service: Arc<Service>,
+    reporter: HealthReporter,
     stopped: flag::Receiver<bool>,
 ) -> JoinHandle<()> {
-    let router = rest::router(Arc::clone(service)).into_make_service_with_connect_info::<SocketAddr>();
     tokio::spawn(async move {
-        let server = axum::serve(listener, router).with_graceful_shutdown(requested(stopped));
-        if let Err(error) = server.await {
-            tracing::error!(%error, "the REST server ended");
+        reporter.set_serving::<AdminServer<AdminAdapter>>().await;
+        reporter.set_serving::<StatementsServer<StatementsAdapter>>().await;
+        let mut stop = pin!(requested(stopped));
+        let mut again = interval(duration(FLUSH_EVERY));
+        loop {
+            tokio::select! {
+                () = &mut stop => return,
+                _ = again.tick() => {}
+            }
+            match service.silence() {
+                None => reporter.set_serving::<GrantsServer<GrantsAdapter>>().await,
+                Some(_) => reporter.set_not_serving::<GrantsServer<GrantsAdapter>>().await,
+            }
         }
     })
 }

@@ -5,6 +5,7 @@
 //! identified one that ends first goes, never one that an operator added. What changed is handed out once, to be stored.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Bound;
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
@@ -254,6 +255,11 @@ impl Watches {
     /// All, in order of their ids.
     pub fn iter(&self) -> impl Iterator<Item = &Arc<Watch>> {
         self.watches.values()
+    }
+
+    /// Those behind an id, in order of their ids.
+    pub fn after(&self, id: u64) -> impl Iterator<Item = &Arc<Watch>> {
+        self.watches.range((Bound::Excluded(id), Bound::Unbounded)).map(|(_, watch)| watch)
     }
 
     /// Those of one group.

@@ -15,6 +15,8 @@ mod node;
 #[cfg(test)]
 mod runaways;
 #[cfg(test)]
+mod sockets;
+#[cfg(test)]
 mod sql;
 #[cfg(test)]
 mod store;

@@ -61,6 +61,33 @@ impl Controller {
         Self::begun(command, data)
     }
 
+    /// The same with at most so many file descriptors, and a log in its directory.
+    pub(crate) fn with_descriptors(most: u32) -> Self {
+        let data = tempfile::tempdir().unwrap();
+        let inner = command(data.path(), &[]);
+        let mut command = Command::new("bash");
+        command.args(["-c", &format!("ulimit -n {most}; exec \"$0\" \"$@\"")]).arg(inner.get_program());
+        command.args(inner.get_args()).stdin(Stdio::piped()).stdout(Stdio::piped());
+        for (name, value) in inner.get_envs() {
+            match value {
+                Some(value) => command.env(name, value),
+                None => command.env_remove(name),
+            };
+        }
+        command.stderr(File::create(data.path().join("log")).unwrap());
+        Self::begun(command, data)
+    }
+
+    /// What it has logged by now.
+    pub(crate) fn log(&self) -> String {
+        std::fs::read_to_string(self.data.path().join("log")).unwrap()
+    }
+
+    /// Its process.
+    pub(crate) fn id(&self) -> u32 {
+        self.process.id()
+    }
+
     fn begun(mut command: Command, data: TempDir) -> Self {
         let mut process = command.spawn().unwrap();
         let mut lines = BufReader::new(process.stdout.take().unwrap()).lines();
@@ -90,7 +117,9 @@ impl Controller {
         let mut process = listening(self.data.path(), listen).stderr(Stdio::null()).spawn().unwrap();
         // It listens once it says so, and says all of it.
         let lines = BufReader::new(process.stdout.take().unwrap()).lines();
-        assert_eq!(lines.take(2).map(Result::unwrap).filter(|line| line.contains("http://")).count(), 2);
+        let lines: Vec<String> = lines.take(2).map(Result::unwrap).collect();
+        assert_eq!(lines.iter().filter(|line| line.contains("http://")).count(), 2);
+        lines[1].strip_prefix("rest ").unwrap().clone_into(&mut self.rest);
         self.process = process;
     }
 

@@ -33,6 +33,8 @@ pub struct Config {
     pub grpc_listen: SocketAddr,
     /// Where REST, `/metrics` and `/openapi.json` listen.
     pub http_listen: SocketAddr,
+    /// Names by which REST is asked for besides those of loopback, while it listens there: of proxies.
+    pub http_hosts: Vec<String>,
     /// Listening beyond the own machine is intended.
     pub allow_remote: bool,
     /// RU/s of the whole server; `None` is no limit.
@@ -52,6 +54,7 @@ impl Default for Config {
             store: PathBuf::from("tidegate.redb"),
             grpc_listen: SocketAddr::new(local, GRPC_PORT),
             http_listen: SocketAddr::new(local, HTTP_PORT),
+            http_hosts: Vec::new(),
             allow_remote: false,
             capacity: None,
             drift_ppm: 1_000,
@@ -98,6 +101,7 @@ impl Config {
             store: reader.path("store").unwrap_or(defaults.store),
             grpc_listen: reader.address("grpc_listen").unwrap_or(defaults.grpc_listen),
             http_listen: reader.address("http_listen").unwrap_or(defaults.http_listen),
+            http_hosts: reader.hosts("http_hosts").unwrap_or(defaults.http_hosts),
             allow_remote: reader.switch("allow_remote").unwrap_or(defaults.allow_remote),
             capacity: reader.limit("capacity").unwrap_or(defaults.capacity),
             drift_ppm: reader.number("drift_ppm", 0, MAX_DRIFT_PPM).unwrap_or(defaults.drift_ppm),
@@ -149,6 +153,7 @@ mod tests {
             store = "/var/lib/tidegate/store"
             grpc_listen = "0.0.0.0:1"
             http_listen = "[::]:2"
+            http_hosts = ["rates.example"]
             allow_remote = true
             capacity = "20000 RU/s"
             drift_ppm = 500
@@ -160,6 +165,7 @@ mod tests {
             store: "/var/lib/tidegate/store".into(),
             grpc_listen: "0.0.0.0:1".parse().unwrap(),
             http_listen: "[::]:2".parse().unwrap(),
+            http_hosts: vec!["rates.example".to_owned()],
             allow_remote: true,
             capacity: Some(Rate::whole(20_000)),
             drift_ppm: 500,
@@ -179,12 +185,22 @@ mod tests {
             drift_ppm = 100001
             margin = "1 day"
             fence = "500ms"
+            http_hosts = ["http://rates.example"]
             colour = "red"
         "#;
         let errors: Vec<String> = Config::parse(text).unwrap_err().iter().map(ToString::to_string).collect();
-        assert_eq!(errors.len(), 8, "{errors:#?}");
-        let keys =
-            ["store", "grpc_listen", "http_listen", "capacity", "drift_ppm", "margin", "fence", "colour"];
+        assert_eq!(errors.len(), 9, "{errors:#?}");
+        let keys = [
+            "store",
+            "grpc_listen",
+            "http_listen",
+            "http_hosts",
+            "capacity",
+            "drift_ppm",
+            "margin",
+            "fence",
+            "colour",
+        ];
         for key in keys {
             assert!(errors.iter().any(|error| error.starts_with(&format!("{key}: "))), "{key}: {errors:#?}");
         }

@@ -9,6 +9,9 @@ use toml::{Table, Value};
 use super::ConfigError;
 use crate::quantity::{cut, parse_limit, parse_span};
 
+/// Names by which REST may be asked for: a proxy has a few. Each request is compared with all of them.
+const MAX_HOSTS: usize = 64;
+
 /// A table of which settings are taken.
 pub(super) struct Reader {
     table: Table,
@@ -39,6 +42,24 @@ impl Reader {
         let wrong = |_| format!("{:?} is not an address such as \"127.0.0.1:7420\"", cut(&text));
         let address = text.parse().map_err(wrong);
         self.checked(key, address)
+    }
+
+    pub(super) fn hosts(&mut self, key: &'static str) -> Option<Vec<String>> {
+        let expected = "names in quotes, such as [\"rates.example\"]";
+        let values = match self.take(key)? {
+            Value::Array(values) => values,
+            other => return self.checked(key, Err(mismatch(&other, expected))),
+        };
+        let hosts = values.into_iter().map(|value| match value {
+            Value::String(name) if is_host(&name) => Ok(name),
+            other => Err(mismatch(&other, &format!("{expected}, without a scheme, a port or a path"))),
+        });
+        let hosts: Result<Vec<String>, String> = hosts.collect();
+        let hosts = hosts.and_then(|hosts| match hosts.len() {
+            count if count > MAX_HOSTS => Err(format!("{count} names are too many: at most {MAX_HOSTS}")),
+            _ => Ok(hosts),
+        });
+        self.checked(key, hosts)
     }
 
     pub(super) fn switch(&mut self, key: &'static str) -> Option<bool> {
@@ -86,6 +107,15 @@ impl Reader {
     fn checked<T, E: ToString>(&mut self, key: &'static str, value: Result<T, E>) -> Option<T> {
         value.map_err(|error| self.errors.push(ConfigError::Value { key, message: error.to_string() })).ok()
     }
+}
+
+/// A name as DNS has it.
+fn is_host(name: &str) -> bool {
+    let part = |part: &str| {
+        (1..=63).contains(&part.len())
+            && part.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'-' || byte == b'_')
+    };
+    name.len() <= 253 && name.split('.').all(part)
 }
 
 fn mismatch(value: &Value, expected: &str) -> String {

@@ -19,8 +19,8 @@ use crate::clock::duration;
 use crate::service::Service;
 use crate::store::Row;
 
-/// Parts that wait for the transport: a quarter of a megabyte each.
-const QUEUE: usize = 4;
+/// Parts that wait for the transport: a quarter of a megabyte each. One backup runs at a time.
+const QUEUE: usize = 2;
 /// Longest wait for a caller that does not read. As long as it reads, the file keeps the pages of that moment; with half
 /// of it a disk that syncs slowly would lose its backup.
 const READ_WITHIN: Span = Span::secs(60);

@@ -5,13 +5,12 @@ use std::sync::Arc;
 
 use tidegate_proto::v1;
 use tidegate_proto::v1::grants_server::Grants;
-use tokio::sync::mpsc;
 use tokio_stream::Stream;
 use tokio_stream::wrappers::ReceiverStream;
 use tonic::{Request, Response, Status, Streaming};
 
+use super::reader::Reader;
 use super::{Stopping, session, watch};
-use crate::limits::SESSION_QUEUE;
 use crate::service::Service;
 
 /// Answers one stream.
@@ -32,18 +31,18 @@ impl Grants for GrantsAdapter {
         &self,
         request: Request<Streaming<v1::ClientMessage>>,
     ) -> Result<Response<Self::SessionStream>, Status> {
-        let (answers, stream) = mpsc::channel(SESSION_QUEUE);
+        let (peer, stream) = Reader::of(request.extensions(), &self.service.metrics);
         let (service, stopping) = (Arc::clone(&self.service), self.stopping.clone());
-        tokio::spawn(session::serve(stopping, service, request.into_inner(), answers));
+        tokio::spawn(session::serve(stopping, service, request.into_inner(), peer));
         Ok(Response::new(Box::pin(ReceiverStream::new(stream))))
     }
 
     async fn watch(&self, request: Request<v1::WatchRequest>) -> Result<Response<Self::WatchStream>, Status> {
+        let (peer, stream) = Reader::of(request.extensions(), &self.service.metrics);
         let have = request.into_inner();
         let subscription = self.service.subscribe(have.have_instance, have.have_revision);
         let subscription = subscription.map_err(|error| Status::resource_exhausted(error.to_string()))?;
-        let (answers, stream) = mpsc::channel(watch::QUEUE);
-        tokio::spawn(watch::serve(self.stopping.clone(), Arc::clone(&self.service), subscription, answers));
+        tokio::spawn(watch::serve(self.stopping.clone(), Arc::clone(&self.service), subscription, peer));
         Ok(Response::new(Box::pin(ReceiverStream::new(stream))))
     }
 }

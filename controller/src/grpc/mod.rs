@@ -4,6 +4,7 @@ mod admin;
 mod backup;
 pub(crate) mod convert;
 mod grants;
+mod reader;
 mod rules;
 mod session;
 mod shapes;

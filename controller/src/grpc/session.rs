@@ -6,12 +6,12 @@
 use std::sync::Arc;
 
 use tidegate_proto::{PROTOCOL_VERSIONS, v1};
-use tokio::sync::mpsc::Sender;
 use tokio::time::{interval, timeout};
 use tonic::{Status, Streaming};
 use v1::client_message::Kind as Ask;
 use v1::server_message::Kind as Answer;
 
+use super::reader::Reader;
 use super::{Stopping, convert, session_status};
 use crate::clock::duration;
 use crate::limits::{FLUSH_EVERY, HELLO_WITHIN, MAX_AGENT, MAX_ENTRIES};
@@ -19,14 +19,14 @@ use crate::name;
 use crate::service::{Push, Seen, Service, Session, SessionError};
 use crate::standing::MAX_STANDING_BYTES;
 
-type Answers = Sender<Result<v1::ServerMessage, Status>>;
+type Peer = Reader<v1::ServerMessage>;
 
 /// Runs a stream to its end.
 pub(super) async fn serve(
     mut stopping: Stopping,
     service: Arc<Service>,
     mut asks: Streaming<v1::ClientMessage>,
-    answers: Answers,
+    peer: Peer,
 ) {
     let accepted = tokio::select! {
         accepted = accept(&service, &mut asks) => accepted,
@@ -34,17 +34,17 @@ pub(super) async fn serve(
     };
     let (mut session, welcome) = match accepted {
         Ok(accepted) => accepted,
-        Err(status) => return end(&answers, status).await,
+        Err(status) => return peer.end(status).await,
     };
     let (client, number) = (session.client, session.session);
-    let result = match send(&answers, Answer::Welcome(welcome)).await {
-        Ok(()) => run(&service, &mut stopping, &mut asks, &answers, &mut session).await,
+    let result = match send(&peer, Answer::Welcome(welcome)).await {
+        Ok(()) => run(&service, &mut stopping, &mut asks, &peer, &mut session).await,
         Err(status) => Err(status),
     };
     service.disconnect(client, number);
     if let Err(status) = result {
         tracing::debug!(client = client.0, %status, "a grant stream ended");
-        end(&answers, status).await;
+        peer.end(status).await;
     }
 }
 
@@ -114,7 +114,7 @@ async fn run(
     service: &Arc<Service>,
     stopping: &mut Stopping,
     asks: &mut Streaming<v1::ClientMessage>,
-    answers: &Answers,
+    peer: &Peer,
     session: &mut Session,
 ) -> Result<(), Status> {
     loop {
@@ -136,13 +136,13 @@ async fn run(
                 }
                 Some(Some(Ask::Goodbye(goodbye))) => {
                     let farewell = farewell(service, session, goodbye).await?;
-                    return send(answers, farewell).await;
+                    return send(peer, farewell).await;
                 }
                 Some(Some(Ask::Hello(_))) => return Err(Status::invalid_argument("a session has one hello only")),
                 Some(None) => return Err(Status::invalid_argument("a message of an unknown kind")),
             },
         };
-        send(answers, answer).await?;
+        send(peer, answer).await?;
     }
 }
 
@@ -178,14 +178,8 @@ fn replaced() -> Status {
     session_status(&SessionError::Replaced)
 }
 
-async fn send(answers: &Answers, kind: Answer) -> Result<(), Status> {
-    let sent = answers.send(Ok(v1::ServerMessage { kind: Some(kind) })).await;
-    sent.map_err(|_| Status::cancelled("the node went away"))
-}
-
-/// The node may be gone, and then nobody wants to know.
-async fn end(answers: &Answers, status: Status) {
-    let _ = answers.send(Err(status)).await;
+async fn send(peer: &Peer, kind: Answer) -> Result<(), Status> {
+    peer.tell(v1::ServerMessage { kind: Some(kind) }).await
 }
 
 #[cfg(test)]

@@ -4,11 +4,11 @@ use std::sync::Arc;
 
 use tidegate_proto::v1;
 use tidegate_proto::v1::statements_server::Statements;
-use tokio::sync::mpsc;
 use tokio_stream::wrappers::ReceiverStream;
 use tonic::{Request, Response, Status};
 
 use super::grants::Answers;
+use super::reader::Reader;
 use super::{Stopping, actor, admin_status, blocking, rules, statement_shapes as shapes};
 use crate::service::Service;
 
@@ -33,10 +33,10 @@ impl Statements for StatementsAdapter {
     async fn rules(&self, request: Request<v1::RulesRequest>) -> Result<Response<Self::RulesStream>, Status> {
         let changes = self.service.follow_rules();
         let changes = changes.map_err(|error| Status::resource_exhausted(error.to_string()))?;
+        let (peer, stream) = Reader::of(request.extensions(), &self.service.metrics);
         let gateway = crate::quantity::cut(&request.into_inner().gateway);
         tracing::info!(gateway, "a gateway follows the rules");
-        let (answers, stream) = mpsc::channel(rules::QUEUE);
-        tokio::spawn(rules::serve(self.stopping.clone(), Arc::clone(&self.service), changes, answers));
+        tokio::spawn(rules::serve(self.stopping.clone(), Arc::clone(&self.service), changes, peer));
         reply(Box::pin(ReceiverStream::new(stream)))
     }
 

@@ -2,27 +2,26 @@
 //!
 //! Only the last message of a snapshot and of a change carries the new revision; the others carry the one before, so
 //! that a node that is cut off in the middle asks for the whole again.
+//!
+//! A part of a snapshot is read from the present bindings when the one before it was taken, so that nothing is held for
+//! who reads slowly. What changed since the stream began is in later parts already and follows once more as changes,
+//! in order, which lead to the same.
 
 use std::sync::Arc;
 
 use tidegate_proto::v1;
 use tokio::sync::broadcast::error::RecvError;
-use tokio::sync::mpsc::Sender;
-use tokio::time::{MissedTickBehavior, interval, timeout};
+use tokio::time::{MissedTickBehavior, interval};
 use tonic::Status;
 use v1::watch_event::Kind;
 
+use super::reader::Reader;
 use super::{Stopping, shapes};
-use crate::bindings::Principal;
 use crate::clock::duration;
-use crate::limits::{DRAIN_WITHIN, HEARTBEAT_EVERY, SNAPSHOT_PART};
-use crate::name::GroupName;
-use crate::service::{Event, EventKind, Service, SnapshotView, Subscription};
+use crate::limits::{HEARTBEAT_EVERY, SNAPSHOT_PART};
+use crate::service::{Event, EventKind, Service, Subscription};
 
-/// Messages that wait for the transport.
-pub(super) const QUEUE: usize = 4;
-/// Heartbeats a watcher may fall behind before it is dropped.
-const PATIENCE: u32 = 6;
+type Peer = Reader<v1::WatchEvent>;
 
 /// What a message tells the state of.
 #[derive(Clone, Copy)]
@@ -33,29 +32,22 @@ struct At {
     revision: u64,
 }
 
-type Answers = Sender<Result<v1::WatchEvent, Status>>;
-
 /// Runs a stream to its end. The service is let go of before `stopping`, which the shutdown waits for.
-pub(super) async fn serve(
-    mut stopping: Stopping,
-    service: Arc<Service>,
-    mut from: Subscription,
-    answers: Answers,
-) {
+pub(super) async fn serve(mut stopping: Stopping, service: Arc<Service>, mut from: Subscription, peer: Peer) {
     let ended = tokio::select! {
         () = stopping.requested() => Status::unavailable("the controller is shutting down; watch again"),
-        ended = run(&service, &mut from, &answers) => ended,
+        ended = run(&service, &mut from, &peer) => ended,
     };
-    // The node may be gone or asleep, and then nobody wants to know.
-    let _ = timeout(duration(DRAIN_WITHIN), answers.send(Err(ended))).await;
+    drop(service);
+    peer.end(ended).await;
 }
 
-async fn run(service: &Service, from: &mut Subscription, answers: &Answers) -> Status {
+async fn run(service: &Service, from: &mut Subscription, peer: &Peer) -> Status {
     let mut at = At { instance: from.instance, revision: from.revision };
-    if let Some(snapshot) = from.snapshot.take()
-        && let Err(status) = send_snapshot(answers, at, &snapshot).await
+    if !from.is_current
+        && let Err(status) = send_snapshot(service, peer, at).await
     {
-        return slow(service, status);
+        return status;
     }
     let mut heartbeat = interval(duration(HEARTBEAT_EVERY));
     heartbeat.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -63,7 +55,7 @@ async fn run(service: &Service, from: &mut Subscription, answers: &Answers) -> S
         let sent = tokio::select! {
             event = from.events.recv() => match event {
                 Ok(event) => {
-                    let sent = send_event(answers, at, &event).await;
+                    let sent = send_event(peer, at, &event).await;
                     at.revision = event.revision;
                     sent
                 }
@@ -73,47 +65,44 @@ async fn run(service: &Service, from: &mut Subscription, answers: &Answers) -> S
                 }
                 Err(RecvError::Closed) => Err(Status::unavailable("the controller is shutting down; watch again")),
             },
-            _ = heartbeat.tick() => send(answers, at, Kind::Heartbeat(v1::Heartbeat {})).await,
+            _ = heartbeat.tick() => send(peer, at, Kind::Heartbeat(v1::Heartbeat {})).await,
         };
         if let Err(status) = sent {
-            return slow(service, status);
+            return status;
         }
     }
 }
 
-/// Counts a watcher that is dropped for reading too slowly.
-fn slow(service: &Service, status: Status) -> Status {
-    if status.code() == tonic::Code::ResourceExhausted {
-        service.metrics.watchers_dropped.inc();
-    }
-    status
-}
-
-async fn send_snapshot(answers: &Answers, at: At, snapshot: &SnapshotView) -> Result<(), Status> {
-    let mut rest = snapshot.bindings.iter().peekable();
+async fn send_snapshot(service: &Service, peer: &Peer, at: At) -> Result<(), Status> {
+    let mut last = None;
     loop {
-        let part: Vec<v1::Binding> = rest.by_ref().take(SNAPSHOT_PART).map(binding).collect();
-        let more = rest.peek().is_some();
-        let part = v1::Snapshot {
-            bindings: part,
-            cost_tables: (!more).then(|| shapes::cost_tables(&snapshot.costs)),
-            more,
+        let (part, told) = {
+            let view = service.told();
+            let mut rest = view.bindings.after(last.as_ref()).peekable();
+            let part: Vec<_> = rest.by_ref().take(SNAPSHOT_PART).collect();
+            let more = rest.peek().is_some();
+            let bindings = part.iter().map(|(principal, group)| shapes::binding(principal, group)).collect();
+            let cost_tables = (!more).then(|| shapes::cost_tables(&view.costs));
+            let told = part.last().map(|(principal, _)| (*principal).clone());
+            (v1::Snapshot { bindings, cost_tables, more }, told)
         };
-        send(answers, if more { At { revision: 0, ..at } } else { at }, Kind::Snapshot(part)).await?;
+        last = told;
+        let more = part.more;
+        send(peer, if more { At { revision: 0, ..at } } else { at }, Kind::Snapshot(part)).await?;
         if !more {
             return Ok(());
         }
     }
 }
 
-async fn send_event(answers: &Answers, before: At, event: &Event) -> Result<(), Status> {
+async fn send_event(peer: &Peer, before: At, event: &Event) -> Result<(), Status> {
     let last = event.kinds.len().saturating_sub(1);
     for (place, kind) in event.kinds.iter().enumerate() {
         let at = if place == last { At { revision: event.revision, ..before } } else { before };
         let Some(message) = encode(kind) else {
             return Err(Status::aborted("much changed at once; watch again for a snapshot"));
         };
-        send(answers, at, message).await?;
+        send(peer, at, message).await?;
     }
     Ok(())
 }
@@ -138,17 +127,6 @@ fn encode(kind: &EventKind) -> Option<Kind> {
     }
 }
 
-fn binding((principal, group): (&Principal, &GroupName)) -> v1::Binding {
-    shapes::binding(principal, group)
-}
-
-/// Sends, or gives up on a watcher that does not read.
-async fn send(answers: &Answers, at: At, kind: Kind) -> Result<(), Status> {
-    let patience = duration(HEARTBEAT_EVERY) * PATIENCE;
-    let event = v1::WatchEvent { revision: at.revision, instance: at.instance, kind: Some(kind) };
-    match timeout(patience, answers.send(Ok(event))).await {
-        Ok(Ok(())) => Ok(()),
-        Ok(Err(_)) => Err(Status::cancelled("the node went away")),
-        Err(_) => Err(Status::resource_exhausted("the stream was not read; watch again for a snapshot")),
-    }
+async fn send(peer: &Peer, at: At, kind: Kind) -> Result<(), Status> {
+    peer.tell(v1::WatchEvent { revision: at.revision, instance: at.instance, kind: Some(kind) }).await
 }

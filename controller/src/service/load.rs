@@ -153,7 +153,7 @@ impl Service {
     }
 
     fn assemble(store: Arc<dyn Store>, clock: Clock, instance: u64, prover: Prover, state: State) -> Self {
-        let metrics = Metrics::new();
+        let metrics = Arc::new(Metrics::new());
         metrics.epoch.set(i64::try_from(state.epoch).unwrap_or(i64::MAX));
         let statements = Statements::new(clock.unix_ms());
         let service = Self {

@@ -60,7 +60,7 @@ pub use deletion::Deleted;
 pub use fence::Silence;
 pub use grants::{Answer, EntryIn, EntryOut, RefusedReport, RenewIn, Renewed, ReportIn, Sent};
 pub use groups::{GroupReply, Page};
-pub use rules::{GroupRule, RulesView};
+pub use rules::{GroupRule, RulesView, Told};
 pub use sessions::{Push, Session, SessionError};
 pub use succession::{FARTHEST_EPOCH, Seen};
 pub use usage::{ClientRow, GroupRow, LeaseRow, LeaseTable, Status, UsageRow};
@@ -100,7 +100,7 @@ pub struct Service {
     rules: flag::Sender<u64>,
     statements: Mutex<Statements>,
     /// Counters of everything that happens here.
-    pub metrics: Metrics,
+    pub metrics: Arc<Metrics>,
 }
 
 /// Everything that changes.

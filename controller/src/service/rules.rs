@@ -5,6 +5,7 @@
 
 use std::sync::Arc;
 
+use tidegate_core::group::GroupId;
 use tidegate_core::units::Span;
 use tokio::sync::watch as flag;
 
@@ -23,9 +24,31 @@ pub struct RulesView {
     pub watches: Vec<Arc<Watch>>,
 }
 
+/// How far a list of rules was told.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Told {
+    /// The last group.
+    pub group: Option<GroupId>,
+    /// The id of the last watch; 0 is none.
+    pub watch: u64,
+}
+
+impl Told {
+    /// Behind these as well.
+    #[must_use]
+    pub fn and(self, view: &RulesView) -> Self {
+        Self {
+            group: view.groups.last().map(|rule| rule.id).or(self.group),
+            watch: view.watches.last().map_or(self.watch, |watch| watch.id),
+        }
+    }
+}
+
 /// What gateways go by in one group.
 #[derive(Clone, Debug)]
 pub struct GroupRule {
+    /// Its id.
+    pub id: GroupId,
     /// The group.
     pub group: GroupName,
     /// Its rule against runaways.
@@ -43,23 +66,26 @@ impl Service {
         Ok(self.rules.subscribe())
     }
 
-    /// The rules and the watch list as they are now.
-    pub fn rules(&self) -> RulesView {
+    /// The rules and the watch list behind a place, as they are now, at most so many; the groups first. Parts of one list
+    /// may be of different moments: what changed between them is told again.
+    pub fn rules(&self, from: Told, most: usize) -> RulesView {
         let unix_ms = self.clock.unix_ms();
         let state = self.lock();
         let rule = |id| {
             let definition = state.catalog.get(id)?;
             Some(GroupRule {
+                id,
                 group: definition.name.clone(),
                 limit: definition.query_limit.clone(),
                 max_wait: definition.max_wait,
             })
         };
+        let groups = state.catalog.limited().groups_after(from.group).filter_map(rule);
+        let groups: Vec<GroupRule> = groups.take(most).collect();
         let lasting = |watch: &&Arc<Watch>| watch.end_unix_ms == 0 || unix_ms < watch.end_unix_ms;
-        RulesView {
-            groups: state.catalog.limited().groups().filter_map(rule).collect(),
-            watches: state.watches.iter().filter(lasting).cloned().collect(),
-        }
+        let room = most - groups.len();
+        let watches = state.watches.after(from.watch).filter(lasting).take(room).cloned().collect();
+        RulesView { groups, watches }
     }
 
     /// Lets the streams know.

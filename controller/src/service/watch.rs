@@ -35,7 +35,7 @@ pub enum EventKind {
     Resync,
 }
 
-/// The state a watcher starts from.
+/// What watchers are told, as it is now.
 #[derive(Clone, Debug)]
 pub struct SnapshotView {
     /// All bindings.
@@ -48,10 +48,10 @@ pub struct SnapshotView {
 pub struct Subscription {
     /// Which start of which controller tells; a revision says nothing without it.
     pub instance: u64,
-    /// Revision of the snapshot, or of what the watcher has.
+    /// Revision from which the changes lead on.
     pub revision: u64,
-    /// The whole state; `None` when the watcher is current.
-    pub snapshot: Option<SnapshotView>,
+    /// The watcher needs no snapshot.
+    pub is_current: bool,
     /// Changes after `revision`.
     pub events: broadcast::Receiver<Arc<Event>>,
 }
@@ -71,11 +71,15 @@ impl Service {
         if self.events.receiver_count() >= MAX_WATCHERS {
             return Err(WatchError::TooMany);
         }
-        // Under the lock, so that no change falls between the snapshot and the stream.
+        // Under the lock, so that no change falls between the revision and the stream.
         let events = self.events.subscribe();
-        let current = state.lineage.is_current(have_instance, have_revision, state.revision);
-        let snapshot = (!current)
-            .then(|| SnapshotView { bindings: Arc::clone(&state.bindings), costs: Arc::clone(&state.costs) });
-        Ok(Subscription { instance: self.instance, revision: state.revision, snapshot, events })
+        let is_current = state.lineage.is_current(have_instance, have_revision, state.revision);
+        Ok(Subscription { instance: self.instance, revision: state.revision, is_current, events })
+    }
+
+    /// What watchers are told, as it is now. While it is held, a change copies all bindings.
+    pub fn told(&self) -> SnapshotView {
+        let state = self.lock();
+        SnapshotView { bindings: Arc::clone(&state.bindings), costs: Arc::clone(&state.costs) }
     }
 }

@@ -115,7 +115,7 @@ impl Lab {
     ) -> (u16, String) {
         let mut stream = TcpStream::connect(self.running.rest_addr).await.unwrap();
         let head = format!(
-            "{method} {path} HTTP/1.1\r\nhost: x\r\nconnection: close\r\nx-tidegate-actor: tester\r\n\
+            "{method} {path} HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\nx-tidegate-actor: tester\r\n\
              content-type: {media}\r\ncontent-length: {}\r\n\r\n",
             body.len()
         );

@@ -1,0 +1,300 @@
+//! Bodies of requests: the bytes that all of them hold together, and the time each of them takes.
+//!
+//! A REST body is held until it is answered. A gRPC stream has no end, so each of its messages counts from its first
+//! byte to its last. Small ones are held outside of the budget: whoever fills it with large ones does not keep the
+//! renewals of nodes out.
+
+use std::error::Error;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::task::{Context, Poll, ready};
+use std::time::Duration;
+
+use axum::body::{Body, Bytes};
+use http_body::{Body as HttpBody, Frame, SizeHint};
+use tokio::time::{Instant, Sleep, sleep_until};
+use tonic::Status;
+
+use super::Surface;
+
+/// Bytes that unfinished bodies hold together. Half of it is eight of the largest at once; twice of it would be a part of
+/// a small machine's memory that anybody can take.
+const BUDGET: usize = 64 << 20;
+/// Bytes of one body that are free. Half of it is less than a renewal of a thousand groups; twice of it, times all
+/// connections, would be the larger budget.
+const FREE: usize = 64 << 10;
+/// Time from the first byte of a body, or of a message, to its last. With half of it 4 MiB need more than 2 Mbit/s;
+/// twice of it is what a slow sender could hold the budget for.
+const WITHIN: Duration = Duration::from_secs(30);
+
+/// What all bodies hold.
+#[derive(Debug, Default)]
+pub(crate) struct Bodies {
+    held: AtomicUsize,
+}
+
+impl Bodies {
+    /// Bytes of the budget that are held.
+    #[cfg(test)]
+    pub(super) fn held(&self) -> usize {
+        self.held.load(Ordering::Relaxed)
+    }
+
+    fn take(&self, bytes: usize) -> bool {
+        let taken = self.held.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |held| {
+            held.checked_add(bytes).filter(|held| *held <= BUDGET)
+        });
+        taken.is_ok()
+    }
+}
+
+/// Bytes of the budget that one body holds, until this is dropped.
+#[derive(Debug)]
+struct Hold {
+    bodies: Arc<Bodies>,
+    /// All of its bytes, and those of the budget.
+    bytes: usize,
+    taken: usize,
+}
+
+impl Hold {
+    fn grow(&mut self, bytes: usize) -> bool {
+        self.bytes = self.bytes.saturating_add(bytes);
+        let more = self.bytes.saturating_sub(FREE).saturating_sub(self.taken);
+        let grown = more == 0 || self.bodies.take(more);
+        if grown {
+            self.taken += more;
+        }
+        grown
+    }
+
+    fn clear(&mut self) {
+        self.bodies.held.fetch_sub(self.taken, Ordering::Relaxed);
+        (self.bytes, self.taken) = (0, 0);
+    }
+}
+
+impl Drop for Hold {
+    fn drop(&mut self) {
+        self.clear();
+    }
+}
+
+/// Why a body was not taken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub(crate) enum BodyError {
+    /// Too many large ones at once.
+    #[error("large requests hold all of the {} MiB that there are for them; try again in a second", BUDGET >> 20)]
+    Full,
+    /// It took too long.
+    #[error("the request was not there within {} s; send it faster, or in parts", WITHIN.as_secs())]
+    Slow,
+}
+
+impl BodyError {
+    /// As metrics name it.
+    fn reason(self) -> &'static str {
+        match self {
+            Self::Full => "bodies",
+            Self::Slow => "slow_body",
+        }
+    }
+
+    /// The one at the bottom of an error.
+    pub(crate) fn below(error: &(dyn Error + 'static)) -> Option<Self> {
+        let mut next = Some(error);
+        while let Some(error) = next {
+            if let Some(found) = error.downcast_ref() {
+                return Some(*found);
+            }
+            next = error.source();
+        }
+        None
+    }
+
+    fn status(self) -> Status {
+        match self {
+            Self::Full => Status::resource_exhausted(self.to_string()),
+            Self::Slow => Status::deadline_exceeded(self.to_string()),
+        }
+    }
+}
+
+/// Where messages of a gRPC body begin and end: one byte, four of its length, and so many bytes.
+#[derive(Debug, Default)]
+struct Messages {
+    head: [u8; 5],
+    /// Bytes of the head that are there.
+    filled: usize,
+    /// Bytes of the message that are missing.
+    missing: usize,
+}
+
+impl Messages {
+    /// Passes bytes on; whether a message has begun and not ended.
+    fn pass(&mut self, mut bytes: &[u8]) -> bool {
+        while !bytes.is_empty() {
+            let part = self.missing.min(bytes.len());
+            if let Some(rest) = bytes.get(part..).filter(|_| part > 0) {
+                (self.missing, bytes) = (self.missing - part, rest);
+                continue;
+            }
+            if let Some((byte, rest)) = bytes.split_first() {
+                if let Some(place) = self.head.get_mut(self.filled) {
+                    *place = *byte;
+                }
+                (self.filled, bytes) = (self.filled + 1, rest);
+            }
+            if self.filled == self.head.len() {
+                let [_, length @ ..] = self.head;
+                self.missing = usize::try_from(u32::from_be_bytes(length)).unwrap_or(usize::MAX);
+                self.filled = 0;
+            }
+        }
+        self.filled > 0 || self.missing > 0
+    }
+}
+
+/// A body that holds a part of the budget, and has so long.
+pub(super) struct Held<B> {
+    body: B,
+    hold: Hold,
+    /// Of gRPC.
+    messages: Option<Messages>,
+    /// `None` between messages.
+    due: Option<Pin<Box<Sleep>>>,
+    refused: Box<dyn Fn(&'static str) + Send + Sync>,
+}
+
+impl<B> Held<B> {
+    pub(super) fn new(
+        body: B,
+        surface: Surface,
+        bodies: &Arc<Bodies>,
+        refused: impl Fn(&'static str) + Send + Sync + 'static,
+    ) -> Self {
+        Self {
+            body,
+            hold: Hold { bodies: Arc::clone(bodies), bytes: 0, taken: 0 },
+            messages: (surface == Surface::Grpc).then(Messages::default),
+            due: Some(Box::pin(sleep_until(Instant::now() + WITHIN))),
+            refused: Box::new(refused),
+        }
+    }
+
+    fn refuse(&self, error: BodyError) -> Box<dyn Error + Send + Sync> {
+        (self.refused)(error.reason());
+        if self.messages.is_some() { Box::new(error.status()) } else { Box::new(error) }
+    }
+
+    fn passed(&mut self, bytes: &[u8]) -> Result<(), Box<dyn Error + Send + Sync>> {
+        if !self.hold.grow(bytes.len()) {
+            return Err(self.refuse(BodyError::Full));
+        }
+        if let Some(messages) = &mut self.messages {
+            if !messages.pass(bytes) {
+                self.hold.clear();
+                self.due = None;
+            } else if self.due.is_none() {
+                self.due = Some(Box::pin(sleep_until(Instant::now() + WITHIN)));
+            }
+        }
+        Ok(())
+    }
+}
+
+impl<B> HttpBody for Held<B>
+where
+    B: HttpBody<Data = Bytes> + Unpin,
+    B::Error: Into<Box<dyn Error + Send + Sync>>,
+{
+    type Data = Bytes;
+    type Error = Box<dyn Error + Send + Sync>;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, Self::Error>>> {
+        let this = &mut *self;
+        let Poll::Ready(frame) = Pin::new(&mut this.body).poll_frame(context) else {
+            if let Some(due) = &mut this.due {
+                ready!(due.as_mut().poll(context));
+                return Poll::Ready(Some(Err(this.refuse(BodyError::Slow))));
+            }
+            return Poll::Pending;
+        };
+        Poll::Ready(match frame {
+            Some(Ok(frame)) => {
+                let passed = frame.data_ref().map_or(Ok(()), |bytes| this.passed(bytes));
+                Some(passed.map(|()| frame))
+            }
+            Some(Err(error)) => Some(Err(error.into())),
+            None => {
+                this.due = None;
+                None
+            }
+        })
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.body.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.body.size_hint()
+    }
+}
+
+/// As the routes take it.
+pub(super) fn boxed<B>(held: Held<B>) -> Body
+where
+    B: HttpBody<Data = Bytes> + Send + Unpin + 'static,
+    B::Error: Into<Box<dyn Error + Send + Sync>>,
+{
+    Body::new(held)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn hold(bodies: &Arc<Bodies>) -> Hold {
+        Hold { bodies: Arc::clone(bodies), bytes: 0, taken: 0 }
+    }
+
+    #[test]
+    fn large_bodies_share_a_budget_that_small_ones_do_not_need() {
+        let bodies = Arc::new(Bodies::default());
+        let mut held: Vec<Hold> = Vec::new();
+        for _ in 0..100 {
+            let mut next = hold(&bodies);
+            if !(0..4).all(|_| next.grow(1 << 20)) {
+                break;
+            }
+            held.push(next);
+        }
+        assert_eq!(held.len(), 16, "64 MiB by 4 MiB, less what is free");
+        let mut small = hold(&bodies);
+        assert!(small.grow(FREE) && !small.grow(4 << 20));
+        drop((held, small));
+        assert_eq!(bodies.held.load(Ordering::Relaxed), 0);
+    }
+
+    #[test]
+    fn messages_end_where_their_lengths_say() {
+        let mut bytes = Vec::new();
+        for length in [0_u8, 3, 200] {
+            bytes.extend([0, 0, 0, 0, length]);
+            bytes.extend(std::iter::repeat_n(7, usize::from(length)));
+        }
+        for step in 1..=bytes.len() {
+            let mut messages = Messages::default();
+            let open: Vec<bool> = bytes.chunks(step).map(|chunk| messages.pass(chunk)).collect();
+            assert_eq!(open.last(), Some(&false), "{step}");
+            assert!(messages.pass(&[0, 0]));
+        }
+        let mut messages = Messages::default();
+        assert!(messages.pass(&[0, 255, 255, 255, 255]) && messages.missing == u32::MAX as usize);
+    }
+}

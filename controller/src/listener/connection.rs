@@ -1,0 +1,336 @@
+//! One connection, from its first byte to its last.
+
+use std::convert::Infallible;
+use std::net::SocketAddr;
+use std::pin::{Pin, pin};
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use axum::body::{Body, Bytes};
+use axum::extract::ConnectInfo;
+use axum::http::uri::Authority;
+use axum::http::{Request, Response, StatusCode, header};
+use http_body::{Body as HttpBody, Frame, SizeHint};
+use hyper::body::Incoming;
+use hyper::service::service_fn;
+use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
+use hyper_util::server::conn::auto::Builder;
+use tokio::io::AsyncWriteExt as _;
+use tokio::net::TcpStream;
+use tokio::sync::{Notify, watch as flag};
+use tokio::time::{Instant, sleep, timeout, timeout_at};
+use tonic::Code;
+use tonic::transport::server::TcpConnectInfo;
+use tower::ServiceExt as _;
+
+use super::bodies::{Held, boxed};
+use super::{Door, Surface, refusal};
+
+/// Time to say anything, and then to send the head of a first request. Half of it is short for a path that loses packets;
+/// twice of it is what a slow sender could hold a connection for.
+const HEAD_WITHIN: Duration = Duration::from_secs(10);
+/// Time from the head of a request to the head of its answer. Half of it is short for a disk that hangs; with twice of it
+/// whoever never ends a request holds its place for minutes.
+const ANSWER_WITHIN: Duration = Duration::from_secs(60);
+/// Time without a request, or with a part of one's head, after which a connection ends. Half of it would end those of scrapers that come every minute;
+/// with twice of it the places of a burst stay taken for minutes.
+const IDLE: Duration = Duration::from_secs(90);
+/// Time between HTTP/2 pings.
+const KEEPALIVE: Duration = Duration::from_secs(10);
+/// Time to answer one: as long as a peer has to read what was sent before it. With half of it a thousand nodes that
+/// connect at once to a busy controller are cut off, and connect again.
+const PONG_WITHIN: Duration = Duration::from_secs(30);
+/// Requests and streams of one connection at a time. A node has two streams and a gateway three; an operator's tools a
+/// few. Half of it would be short for a proxy that shares a connection among nodes; twice of it doubles what one
+/// connection can make the controller hold.
+const MOST_STREAMS: u32 = 128;
+/// Bytes of a request's head. Half of it is less than some proxies add in cookies.
+const MOST_HEAD: u32 = 16 << 10;
+/// Bytes that HTTP/1 reads ahead; at least a head.
+const READ_AHEAD: usize = 32 << 10;
+/// Bytes that a peer may send of one stream, and of all of a connection, before they are read. Half of it slows a large
+/// body down at a distance; twice of it is held for peers that send what nobody asked for.
+const WINDOWS: (u32, u32) = (128 << 10, 256 << 10);
+/// Bytes of answers that wait in a stream for its peer. With half of it a message has more parts; twice of it is held for
+/// each stream that is not read.
+const SEND_AHEAD: usize = 16 << 10;
+/// Time between looks at a connection that has begun to say something.
+const LOOK_AGAIN: Duration = Duration::from_millis(20);
+/// Bytes by which the two protocols are told apart: HTTP/2 begins with `PRI`.
+const TELLING: usize = 3;
+
+/// What the handlers of a connection share.
+#[derive(Debug)]
+pub(crate) struct Connection {
+    /// Requests that are not answered to their end.
+    open: flag::Sender<usize>,
+    cut: Notify,
+}
+
+impl Connection {
+    fn new() -> Self {
+        Self { open: flag::Sender::new(0), cut: Notify::new() }
+    }
+
+    /// Ends the connection: one of its streams is not read, and what is held for it is held until then.
+    pub(crate) fn cut(&self) {
+        self.cut.notify_one();
+    }
+
+    /// Waits until no request was open for a while; why that is no use any more.
+    fn idle(&self, surface: Surface) -> impl Future<Output = &'static str> + use<> {
+        // At once: a request may be answered before this is looked at.
+        idle(self.open.subscribe(), surface)
+    }
+}
+
+async fn idle(mut open: flag::Receiver<usize>, surface: Surface) -> &'static str {
+    // A node may connect before it has anything to ask; HTTP/1 has no other way to tell a slow head from none.
+    if surface == Surface::Rest && timeout(HEAD_WITHIN, open.changed()).await.is_err() {
+        return "slow_head";
+    }
+    loop {
+        // The sender is this.
+        let _ = open.wait_for(|open| *open == 0).await;
+        tokio::select! {
+            () = sleep(IDLE) => return "idle",
+            _ = open.changed() => {}
+        }
+    }
+}
+
+/// A request that is open.
+struct Busy(Arc<Connection>);
+
+impl Busy {
+    fn new(connection: &Arc<Connection>) -> Self {
+        connection.open.send_modify(|open| *open = open.saturating_add(1));
+        Self(Arc::clone(connection))
+    }
+}
+
+impl Drop for Busy {
+    fn drop(&mut self) {
+        self.0.open.send_modify(|open| *open = open.saturating_sub(1));
+    }
+}
+
+/// Serves a connection to its end.
+pub(super) async fn serve(
+    door: &Arc<Door>,
+    mut stream: TcpStream,
+    peer: SocketAddr,
+    mut stopped: flag::Receiver<bool>,
+) {
+    let surface = door.surface;
+    let turned_away = |reason| door.metrics.turned_away(surface.name(), reason);
+    let first = tokio::select! {
+        first = timeout(HEAD_WITHIN, first_bytes(&stream)) => first,
+        _ = stopped.wait_for(|stopped| *stopped) => return,
+    };
+    let word = match first {
+        Err(_) => return turned_away("silent"),
+        Ok(None) => return,
+        Ok(Some([0x16, 3, _])) => Some(refusal::no_tls()),
+        Ok(Some(first)) if surface == Surface::Grpc && first != *b"PRI" => {
+            Some(refusal::not_grpc(door.other))
+        }
+        Ok(Some(_)) => None,
+    };
+    if let Some(word) = word {
+        turned_away("wrong_protocol");
+        let _ = timeout(HEAD_WITHIN, stream.write_all(&word)).await;
+        return linger(stream).await;
+    }
+    let _ = stream.set_nodelay(true);
+    let local = stream.local_addr().ok();
+    let connection = Arc::new(Connection::new());
+    let shared = Arc::clone(&connection);
+    let handled = Arc::clone(door);
+    let service = service_fn(move |request: Request<Incoming>| {
+        let (door, connection) = (Arc::clone(&handled), Arc::clone(&shared));
+        async move { Ok::<_, Infallible>(answer(&door, &connection, request, local, peer).await) }
+    });
+    let builder = builder(surface);
+    let mut serving = pin!(builder.serve_connection(TokioIo::new(stream), service));
+    let mut idle = pin!(connection.idle(surface));
+    let mut ending: Option<Instant> = None;
+    loop {
+        tokio::select! {
+            _ = serving.as_mut() => return,
+            _ = stopped.wait_for(|stopped| *stopped), if ending.is_none() => {
+                serving.as_mut().graceful_shutdown();
+                ending = Some(Instant::now() + ANSWER_WITHIN);
+            }
+            reason = idle.as_mut(), if ending.is_none() => {
+                turned_away(reason);
+                serving.as_mut().graceful_shutdown();
+                ending = Some(Instant::now() + KEEPALIVE);
+            }
+            () = connection.cut.notified() => return turned_away("unread"),
+            () = until(ending), if ending.is_some() => return,
+        }
+    }
+}
+
+async fn until(end: Option<Instant>) {
+    if let Some(end) = end {
+        let _ = timeout_at(end, std::future::pending::<()>()).await;
+    }
+}
+
+/// The first bytes, which stay to be read; `None` when the peer went away.
+async fn first_bytes(stream: &TcpStream) -> Option<[u8; TELLING]> {
+    let mut first = [0; TELLING];
+    loop {
+        match stream.peek(&mut first).await.ok()? {
+            0 => return None,
+            TELLING => return Some(first),
+            // More would be no news to the socket.
+            _ => sleep(LOOK_AGAIN).await,
+        }
+    }
+}
+
+/// Lets the peer read what it was told: closing a socket with unread bytes takes the answer back.
+async fn linger(mut stream: TcpStream) {
+    let _ = stream.shutdown().await;
+    let mut rest = [0; 1_024];
+    let read = async {
+        // No more than a head of what was meant for another.
+        for _ in 0..MOST_HEAD / 1_024 {
+            if stream.readable().await.is_err() || matches!(stream.try_read(&mut rest), Ok(0)) {
+                return;
+            }
+        }
+    };
+    let _ = timeout(Duration::from_secs(1), read).await;
+}
+
+fn builder(surface: Surface) -> Builder<TokioExecutor> {
+    let mut builder = Builder::new(TokioExecutor::new());
+    if surface == Surface::Grpc {
+        builder = builder.http2_only();
+    }
+    builder.http1().timer(TokioTimer::new()).header_read_timeout(None).max_buf_size(READ_AHEAD);
+    builder
+        .http2()
+        .timer(TokioTimer::new())
+        .keep_alive_interval(KEEPALIVE)
+        .keep_alive_timeout(PONG_WITHIN)
+        .max_concurrent_streams(MOST_STREAMS)
+        .max_header_list_size(MOST_HEAD)
+        .initial_stream_window_size(WINDOWS.0)
+        .initial_connection_window_size(WINDOWS.1)
+        .max_send_buf_size(SEND_AHEAD);
+    builder
+}
+
+/// One request.
+async fn answer(
+    door: &Arc<Door>,
+    connection: &Arc<Connection>,
+    request: Request<Incoming>,
+    local: Option<SocketAddr>,
+    peer: SocketAddr,
+) -> Response<Body> {
+    let busy = Busy::new(connection);
+    let surface = door.surface;
+    let response = match refused(door, &request) {
+        Some(response) => response,
+        None => {
+            let metrics = Arc::clone(&door.metrics);
+            let turned_away = move |reason| metrics.turned_away(surface.name(), reason);
+            let mut request = request.map(|body| boxed(Held::new(body, surface, &door.bodies, turned_away)));
+            let extensions = request.extensions_mut();
+            extensions.insert(TcpConnectInfo { local_addr: local, remote_addr: Some(peer) });
+            extensions.insert(ConnectInfo(peer));
+            extensions.insert(Arc::clone(connection));
+            match timeout(ANSWER_WITHIN, door.router.clone().oneshot(request)).await {
+                Ok(Ok(response)) => response,
+                Ok(Err(never)) => match never {},
+                Err(_) => {
+                    door.metrics.turned_away(surface.name(), "slow_answer");
+                    late(surface)
+                }
+            }
+        }
+    };
+    door.metrics.requested(surface.name(), outcome(surface, &response));
+    response.map(|body| Body::new(Answer { body, _busy: busy }))
+}
+
+/// The answer to what is not served at all.
+fn refused(door: &Door, request: &Request<Incoming>) -> Option<Response<Body>> {
+    let kind = request.headers().get(header::CONTENT_TYPE).and_then(|kind| kind.to_str().ok());
+    let is_grpc = kind.is_some_and(|kind| kind.starts_with("application/grpc"));
+    match door.surface {
+        Surface::Grpc if !is_grpc => Some(refusal::no_message(door.other)),
+        Surface::Rest if is_grpc => Some(refusal::not_rest(door.other)),
+        Surface::Grpc => None,
+        Surface::Rest => {
+            // HTTP/2 has it in the place of the host of the URI.
+            let named = request.uri().authority().map(Authority::as_str);
+            let host = named.or_else(|| request.headers().get(header::HOST)?.to_str().ok());
+            if door.hosts.take(host) {
+                return None;
+            }
+            let named = host.unwrap_or("no host");
+            let message = format!(
+                "{} is not a name of this listener, which is for its own machine; ask for localhost, or add the name to \
+                 http_hosts if a proxy asks by it",
+                crate::quantity::cut(named)
+            );
+            Some(refusal::rest(StatusCode::MISDIRECTED_REQUEST, "misdirected", &message))
+        }
+    }
+}
+
+fn late(surface: Surface) -> Response<Body> {
+    let message =
+        format!("no answer within {} s; whether it was done shows when you look", ANSWER_WITHIN.as_secs());
+    match surface {
+        Surface::Grpc => refusal::grpc(Code::DeadlineExceeded, &message),
+        Surface::Rest => refusal::rest(StatusCode::SERVICE_UNAVAILABLE, "unavailable", &message),
+    }
+}
+
+/// How a request was answered: a call that ends later with an error has begun well.
+fn outcome(surface: Surface, response: &Response<Body>) -> &'static str {
+    let status = response.status();
+    let grpc = response.headers().get("grpc-status").and_then(|code| code.to_str().ok()?.parse::<i32>().ok());
+    match (surface, grpc.map(Code::from_i32)) {
+        (Surface::Rest, _) | (_, None) if status.is_server_error() => "failed",
+        (Surface::Rest, _) | (_, None) if status.is_client_error() => "refused",
+        (Surface::Rest, _) | (_, None | Some(Code::Ok)) => "ok",
+        (_, Some(Code::Unknown | Code::Internal | Code::Unavailable | Code::DataLoss)) => "failed",
+        (_, Some(_)) => "refused",
+    }
+}
+
+/// An answer's body; the request is open until its end.
+struct Answer {
+    body: Body,
+    _busy: Busy,
+}
+
+impl HttpBody for Answer {
+    type Data = Bytes;
+    type Error = axum::Error;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, axum::Error>>> {
+        Pin::new(&mut self.body).poll_frame(context)
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.body.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.body.size_hint()
+    }
+}

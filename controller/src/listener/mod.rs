@@ -1,0 +1,202 @@
+//! The sockets: who may connect, for how long, and how much of what was sent is held, before anybody is known.
+//!
+//! Both listeners are served alike. A connection must say something soon, in the listener's protocol; a request's head,
+//! its body and its answer have a time each, and so has a connection without requests. Connections and the bytes of
+//! bodies have budgets. What is over is answered in the protocol where that can be, closed, and counted by its reason.
+//! Out of file descriptors, accepting pauses instead of spinning.
+
+mod bodies;
+mod connection;
+mod hosts;
+mod refusal;
+#[cfg(test)]
+mod tests;
+
+use std::collections::BTreeMap;
+use std::io;
+use std::net::{IpAddr, SocketAddr};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use axum::Router;
+use tokio::net::{TcpListener, TcpSocket, TcpStream};
+use tokio::sync::watch as flag;
+use tokio::task::JoinSet;
+use tokio::time::{Instant, sleep};
+
+use crate::limits::MAX_WATCHERS;
+use crate::metrics::Metrics;
+
+pub(crate) use bodies::{Bodies, BodyError};
+pub(crate) use connection::Connection;
+pub(crate) use hosts::Hosts;
+
+/// Connections that the system may hold until they are accepted; `net.core.somaxconn` caps it. With half of it a burst
+/// of a thousand nodes waits for a retransmission; twice of it is no use beside the cap.
+const BACKLOG: u32 = 4_096;
+/// Connections of the gRPC listener: two of each node that may watch. One that is idle costs some tens of kilobytes; with
+/// twice of it they could take gigabytes.
+const MOST_GRPC: usize = 2 * MAX_WATCHERS;
+/// Connections of the REST listener: people, scrapers and proxies. Half of it is less than what a proxy with a few
+/// hundred workers keeps; twice of it is nobody's need.
+const MOST_REST: usize = 1_024;
+/// One address may take this part of all connections, so that there is room for another: a half, since all nodes may
+/// come from behind one address.
+const PART_OF_ONE_PEER: usize = 2;
+/// Pause after an accept that failed for want of descriptors or memory. Half of it polls for nothing; with twice of it a
+/// descriptor that came free waits noticeably.
+const PAUSE: Duration = Duration::from_millis(100);
+/// Time between two lines of the log that say so.
+const SAY_EVERY: Duration = Duration::from_secs(10);
+
+/// What a listener serves.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Surface {
+    /// gRPC, over HTTP/2.
+    Grpc,
+    /// REST, over HTTP/1.1 or HTTP/2.
+    Rest,
+}
+
+impl Surface {
+    /// As metrics and logs name it.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::Grpc => "grpc",
+            Self::Rest => "rest",
+        }
+    }
+
+    /// Connections at once.
+    pub(crate) fn most(self) -> usize {
+        match self {
+            Self::Grpc => MOST_GRPC,
+            Self::Rest => MOST_REST,
+        }
+    }
+}
+
+/// Opens a listening socket.
+pub(crate) fn open(address: SocketAddr) -> io::Result<TcpListener> {
+    let socket = if address.is_ipv4() { TcpSocket::new_v4() } else { TcpSocket::new_v6() }?;
+    socket.set_reuseaddr(true)?;
+    socket.bind(address)?;
+    socket.listen(BACKLOG)
+}
+
+/// A listener with everything its connections share.
+pub(crate) struct Door {
+    pub(crate) surface: Surface,
+    pub(crate) router: Router,
+    pub(crate) metrics: Arc<Metrics>,
+    pub(crate) bodies: Arc<Bodies>,
+    pub(crate) hosts: Hosts,
+    /// Connections at once.
+    pub(crate) most: usize,
+    /// Where the other surface is, for who meant that one.
+    pub(crate) other: SocketAddr,
+}
+
+/// How many connections there are, in all and from each address.
+#[derive(Debug, Default)]
+struct Open {
+    all: usize,
+    peers: BTreeMap<IpAddr, usize>,
+}
+
+/// A connection's place among those that may be open.
+struct Place {
+    open: Arc<Mutex<Open>>,
+    peer: IpAddr,
+}
+
+impl Place {
+    fn take(open: &Arc<Mutex<Open>>, peer: IpAddr, most: usize) -> Option<Self> {
+        let mut counts = open.lock().unwrap_or_else(PoisonError::into_inner);
+        let of_peer = counts.peers.get(&peer).copied().unwrap_or_default();
+        if counts.all >= most || of_peer >= most.div_ceil(PART_OF_ONE_PEER) {
+            return None;
+        }
+        counts.all += 1;
+        counts.peers.insert(peer, of_peer + 1);
+        Some(Self { open: Arc::clone(open), peer })
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        let mut counts = self.open.lock().unwrap_or_else(PoisonError::into_inner);
+        counts.all = counts.all.saturating_sub(1);
+        if let Some(of_peer) = counts.peers.get_mut(&self.peer) {
+            *of_peer = of_peer.saturating_sub(1);
+            if *of_peer == 0 {
+                counts.peers.remove(&self.peer);
+            }
+        }
+    }
+}
+
+impl Door {
+    /// Serves until `stopped` shows true, and then until every connection has ended.
+    pub(crate) async fn serve(self, listener: TcpListener, mut stopped: flag::Receiver<bool>) {
+        let door = Arc::new(self);
+        let (open, mut connections) = (Arc::default(), JoinSet::new());
+        let until = stopped.clone();
+        let mut said: Option<Instant> = None;
+        loop {
+            let accepted = tokio::select! {
+                // An error means that the sender is gone, which comes to the same.
+                _ = stopped.wait_for(|stopped| *stopped) => break,
+                Some(_) = connections.join_next() => continue,
+                accepted = listener.accept() => accepted,
+            };
+            match accepted {
+                Ok((stream, peer)) => door.admit(stream, peer, &open, &mut connections, &until),
+                Err(error) => door.pause(&error, &mut said).await,
+            }
+        }
+        drop(listener);
+        while connections.join_next().await.is_some() {}
+    }
+
+    fn admit(
+        self: &Arc<Self>,
+        stream: TcpStream,
+        peer: SocketAddr,
+        open: &Arc<Mutex<Open>>,
+        connections: &mut JoinSet<()>,
+        until: &flag::Receiver<bool>,
+    ) {
+        let Some(place) = Place::take(open, peer.ip().to_canonical(), self.most) else {
+            self.metrics.turned_away(self.surface.name(), "full");
+            return refusal::full(self.surface, &stream);
+        };
+        let (door, until) = (Arc::clone(self), until.clone());
+        connections.spawn(async move {
+            connection::serve(&door, stream, peer, until).await;
+            drop(place);
+        });
+    }
+
+    async fn pause(&self, error: &io::Error, said: &mut Option<Instant>) {
+        // A peer that went away before it was accepted is no reason to wait.
+        let of_the_peer = [
+            io::ErrorKind::ConnectionAborted,
+            io::ErrorKind::ConnectionReset,
+            io::ErrorKind::ConnectionRefused,
+        ];
+        if of_the_peer.contains(&error.kind()) {
+            return;
+        }
+        self.metrics.turned_away(self.surface.name(), "not_accepted");
+        let now = Instant::now();
+        if said.is_none_or(|said| now.duration_since(said) >= SAY_EVERY) {
+            *said = Some(now);
+            tracing::error!(
+                surface = self.surface.name(), %error,
+                "no connection can be accepted; raise the limit of open files (ulimit -n, LimitNOFILE=) if it is too small"
+            );
+        }
+        sleep(PAUSE).await;
+    }
+}

@@ -1,0 +1,89 @@
+//! What is said to whoever is not served, in the protocol they speak.
+
+use std::net::SocketAddr;
+
+use axum::body::Body;
+use axum::http::{HeaderValue, Response, StatusCode, header};
+use serde_json::json;
+use tokio::net::TcpStream;
+use tonic::{Code, Status};
+
+use super::Surface;
+
+/// An empty SETTINGS frame, with which every HTTP/2 server begins.
+const SETTINGS: [u8; 9] = [0, 0, 0, 4, 0, 0, 0, 0, 0];
+/// HTTP/2's code for a peer that asks too much.
+const ENHANCE_YOUR_CALM: u8 = 11;
+
+/// There are too many connections.
+pub(super) fn full(surface: Surface, stream: &TcpStream) {
+    let message = "too many connections; close some, or try again later";
+    let bytes = match surface {
+        Surface::Rest => plain(StatusCode::SERVICE_UNAVAILABLE, "unavailable", message),
+        Surface::Grpc => goaway(message),
+    };
+    // Whoever does not take it at once is closed without a word.
+    let _ = stream.try_write(&bytes);
+}
+
+/// What a caller that speaks HTTP/1 is told by the gRPC listener.
+pub(super) fn not_grpc(rest: SocketAddr) -> Vec<u8> {
+    plain(StatusCode::MISDIRECTED_REQUEST, "misdirected", &misdirected(rest))
+}
+
+/// What a caller that speaks TLS is told: it cannot read it, but whoever looks at the bytes can.
+pub(super) fn no_tls() -> Vec<u8> {
+    plain(
+        StatusCode::BAD_REQUEST,
+        "invalid",
+        "this listener does not speak TLS; use http://, or put a proxy in front of it",
+    )
+}
+
+fn misdirected(rest: SocketAddr) -> String {
+    format!("this is the gRPC listener of a tidegate controller; REST is at http://{rest}")
+}
+
+/// As an HTTP/1 message.
+fn plain(status: StatusCode, code: &str, message: &str) -> Vec<u8> {
+    let body = json!({"error": {"code": code, "message": message}}).to_string();
+    format!(
+        "HTTP/1.1 {status}\r\ncontent-type: application/json\r\ncontent-length: {}\r\nconnection: close\r\n\r\n{body}",
+        body.len()
+    )
+    .into_bytes()
+}
+
+/// As an HTTP/2 connection that ends before its first stream.
+fn goaway(message: &str) -> Vec<u8> {
+    let length = u8::try_from(8 + message.len()).unwrap_or(u8::MAX);
+    let text = message.bytes().take(usize::from(length - 8));
+    let head = [0, 0, length, 7, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, ENHANCE_YOUR_CALM];
+    SETTINGS.into_iter().chain(head).chain(text).collect()
+}
+
+/// An answer of REST.
+pub(super) fn rest(status: StatusCode, code: &str, message: &str) -> Response<Body> {
+    let body = json!({"error": {"code": code, "message": message}}).to_string();
+    let mut response = Response::new(Body::from(body));
+    *response.status_mut() = status;
+    response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
+    response
+}
+
+/// An answer of gRPC.
+pub(super) fn grpc(code: Code, message: &str) -> Response<Body> {
+    Status::new(code, message).into_http::<Body>()
+}
+
+/// What a gRPC caller is told by the REST listener.
+pub(super) fn not_rest(grpc_addr: SocketAddr) -> Response<Body> {
+    let message =
+        format!("this is the REST listener of a tidegate controller; gRPC is at http://{grpc_addr}");
+    grpc(Code::Unimplemented, &message)
+}
+
+/// What a caller without gRPC is told by the gRPC listener.
+pub(super) fn no_message(rest_addr: SocketAddr) -> Response<Body> {
+    rest(StatusCode::MISDIRECTED_REQUEST, "misdirected", &misdirected(rest_addr))
+}

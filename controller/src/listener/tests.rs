@@ -1,0 +1,230 @@
+//! Both listeners over real sockets and driven time: what is not served, and what is said then.
+
+use std::net::{IpAddr, SocketAddr};
+use std::sync::{Arc, PoisonError};
+
+use axum::Router;
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::TcpStream;
+use tokio::sync::watch;
+use tokio::task::JoinHandle;
+
+use super::{Bodies, Door, Hosts, Place, Surface, open};
+use crate::clock::Clock;
+use crate::metrics::Metrics;
+use crate::service::{Service, ServiceConfig};
+use crate::store::RedbStore;
+
+/// A listener, and what it counts.
+struct Site {
+    address: SocketAddr,
+    metrics: Arc<Metrics>,
+    bodies: Arc<Bodies>,
+    stop: watch::Sender<bool>,
+    serving: JoinHandle<()>,
+    _folder: tempfile::TempDir,
+}
+
+impl Site {
+    fn open(surface: Surface, most: usize) -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let store = Arc::new(RedbStore::open(&folder.path().join("store")).unwrap());
+        let service = Arc::new(Service::load(store, ServiceConfig::default(), Clock::start()).unwrap());
+        let (stop, stopped) = watch::channel(false);
+        let router: Router = match surface {
+            Surface::Rest => crate::inside::rest(Arc::clone(&service)),
+            Surface::Grpc => crate::inside::grpc(&service, stopped.clone()),
+        };
+        let listener = open("127.0.0.1:0".parse().unwrap()).unwrap();
+        let address = listener.local_addr().unwrap();
+        let (metrics, bodies) = (Arc::clone(&service.metrics), Arc::new(Bodies::default()));
+        let door = Door {
+            surface,
+            router,
+            metrics: Arc::clone(&metrics),
+            bodies: Arc::clone(&bodies),
+            hosts: Hosts::of(address, &["rates.example".to_owned()]),
+            most,
+            other: "127.0.0.1:99".parse().unwrap(),
+        };
+        let serving = tokio::spawn(door.serve(listener, stopped));
+        Self { address, metrics, bodies, stop, serving, _folder: folder }
+    }
+
+    async fn connect(&self) -> TcpStream {
+        TcpStream::connect(self.address).await.unwrap()
+    }
+
+    /// Sends bytes on a new connection, and reads until the listener ends it.
+    async fn say(&self, bytes: &[u8]) -> String {
+        let mut stream = self.connect().await;
+        stream.write_all(bytes).await.unwrap();
+        rest_of(&mut stream).await
+    }
+
+    fn turned_away(&self, surface: Surface, reason: &str) -> bool {
+        let name = surface.name();
+        let line = format!("tidegate_turned_away_total{{surface=\"{name}\",reason=\"{reason}\"}} ");
+        self.metrics.page(&[]).unwrap().contains(&line)
+    }
+
+    async fn close(self) {
+        self.stop.send_replace(true);
+        self.serving.await.unwrap();
+    }
+}
+
+async fn rest_of(stream: &mut TcpStream) -> String {
+    let mut rest = Vec::new();
+    let _ = stream.read_to_end(&mut rest).await;
+    String::from_utf8_lossy(&rest).into_owned()
+}
+
+fn get(host: &str) -> String {
+    format!("GET /healthz HTTP/1.1\r\nhost: {host}\r\n\r\n")
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_is_not_finished_in_time_is_cut_and_counted() {
+    let site = Site::open(Surface::Rest, 99);
+    for (sent, reason) in [
+        ("", "silent"),
+        ("GE", "silent"),
+        ("GET /healthz HTTP/1.1\r\nhost: localhost\r\nx-slow: ", "slow_head"),
+        (&get("localhost"), "idle"),
+    ] {
+        let said = site.say(sent.as_bytes()).await;
+        assert_eq!(said.contains("200 OK"), reason == "idle", "{reason}: {said}");
+        assert!(site.turned_away(Surface::Rest, reason), "{reason}");
+    }
+    let head = "POST /v1/groups HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\ncontent-length: 99\r\n\r\n{";
+    let said = site.say(head.as_bytes()).await;
+    assert!(said.contains("408 ") && said.contains("was not there within 30 s"), "{said}");
+    assert!(site.turned_away(Surface::Rest, "slow_body"));
+    site.close().await;
+
+    let site = Site::open(Surface::Grpc, 99);
+    let preface = "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
+    assert!(site.say(b"").await.is_empty() && site.turned_away(Surface::Grpc, "silent"));
+    // Settings, and the head of a request that does not end; pings are not answered.
+    let half = b"\0\0\0\x04\0\0\0\0\0\0\0\x01\x01\0\0\0\0\x01\x83";
+    site.say(&[preface.as_bytes(), half].concat()).await;
+    site.close().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_listener_says_what_it_is_to_whoever_meant_another() {
+    let grpc = Site::open(Surface::Grpc, 99);
+    for sent in [get("localhost").as_bytes(), b"POST /v1/groups HTTP/1.0\r\n\r\n"] {
+        let said = grpc.say(sent).await;
+        assert!(
+            said.starts_with("HTTP/1.1 421 ") && said.contains("REST is at http://127.0.0.1:99"),
+            "{said}"
+        );
+    }
+    let hello = [0x16, 3, 1, 2, 0, 1, 0, 1];
+    assert!(grpc.say(&hello).await.contains("does not speak TLS"));
+    assert!(grpc.turned_away(Surface::Grpc, "wrong_protocol"));
+    grpc.close().await;
+    let rest = Site::open(Surface::Rest, 99);
+    assert!(rest.say(&hello).await.contains("does not speak TLS"));
+    let channel = tonic::transport::Channel::from_shared(format!("http://{}", rest.address)).unwrap();
+    let mut admin = tidegate_proto::v1::admin_client::AdminClient::new(channel.connect_lazy());
+    let error = admin.status(tidegate_proto::v1::StatusRequest {}).await.unwrap_err();
+    assert_eq!(error.code(), tonic::Code::Unimplemented);
+    assert!(
+        error.message().contains("REST listener")
+            && error.message().contains("gRPC is at http://127.0.0.1:99")
+    );
+    drop(admin);
+    rest.close().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_name_that_is_not_the_listeners_own_is_refused() {
+    let site = Site::open(Surface::Rest, 99);
+    for (host, served) in [
+        ("localhost:1", true),
+        ("127.0.0.1", true),
+        ("rates.example", true),
+        ("evil.example", false),
+        ("", false),
+    ] {
+        let request = get(host).replace("\r\n\r\n", "\r\nconnection: close\r\n\r\n");
+        let said = site.say(request.as_bytes()).await;
+        assert_eq!(said.contains(" 200 OK"), served, "{host}: {said}");
+        assert!(served || said.contains("421 ") && said.contains("http_hosts"), "{host}: {said}");
+    }
+    let said = site.say(b"GET /v1/groups HTTP/1.0\r\n\r\n").await;
+    assert!(said.contains("421 ") && said.contains("no host"), "{said}");
+    site.close().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn beyond_its_places_a_listener_says_so_and_closes() {
+    for surface in [Surface::Rest, Surface::Grpc] {
+        let site = Site::open(surface, 4);
+        let mut held = Vec::new();
+        for _ in 0..2 {
+            held.push(site.connect().await);
+        }
+        let said = site.say(b"").await;
+        assert!(said.contains("too many connections"), "{said:?}");
+        assert!(site.turned_away(surface, "full"));
+        drop(held);
+        // Their places are free once they are seen to be gone.
+        loop {
+            let mut stream = site.connect().await;
+            stream.write_all(b"x").await.unwrap();
+            if !rest_of(&mut stream).await.contains("too many") {
+                break;
+            }
+        }
+        site.close().await;
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn large_bodies_that_are_held_take_no_more_than_their_budget() {
+    let site = Site::open(Surface::Rest, 999);
+    let length = 3_900_000;
+    let head = format!(
+        "POST /v1/groups HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\ncontent-length: {length}\r\n\r\n"
+    );
+    let part = vec![b' '; length - 1];
+    let mut held = Vec::new();
+    let mut refused = 0;
+    for _ in 0..24 {
+        let mut stream = site.connect().await;
+        stream.write_all(head.as_bytes()).await.unwrap();
+        // One that is refused is not read on.
+        if stream.write_all(&part).await.is_err() {
+            refused += 1;
+            continue;
+        }
+        held.push(stream);
+    }
+    for mut stream in held {
+        let said = rest_of(&mut stream).await;
+        refused += usize::from(said.contains("503 ") && said.contains("large requests hold all"));
+    }
+    assert!(refused >= 7, "{refused}");
+    assert!(site.turned_away(Surface::Rest, "bodies"));
+    assert_eq!(site.bodies.held(), 0);
+    site.close().await;
+}
+
+#[test]
+fn one_address_takes_half_of_the_places_and_all_take_no_more_than_there_are() {
+    let open = Arc::default();
+    let peer = |last| IpAddr::from([10, 0, 0, last]);
+    let own: Vec<_> = (0..9).filter_map(|_| Place::take(&open, peer(1), 10)).collect();
+    assert_eq!(own.len(), 5);
+    let others: Vec<_> = (2..20).filter_map(|last| Place::take(&open, peer(last), 10)).collect();
+    assert_eq!(others.len(), 5);
+    drop(others);
+    assert!(Place::take(&open, peer(1), 10).is_none() && Place::take(&open, peer(2), 10).is_some());
+    drop(own);
+    let counts = open.lock().unwrap_or_else(PoisonError::into_inner);
+    assert!(counts.all == 0 && counts.peers.is_empty());
+}
