@@ -37,6 +37,7 @@ pub struct GroupText {
     /// 1 to 64 characters of `[a-z0-9._-]`, starting with a letter or a digit; upper case is folded.
     pub name: String,
     /// Name of the group above, or "/" for none. Empty is none in a new group.
+    #[serde(skip_serializing_if = "String::is_empty")]
     pub parent: String,
     /// Guarantee in RU/s and, unless burstable, cap; or "unlimited". Required in a new group.
     pub ru_per_sec: String,

@@ -24,6 +24,7 @@ pub struct QueryLimitText {
     /// Time since admission, 10000 to 2592000000000. 0 is no limit.
     pub exec_elapsed_us: u64,
     /// RU charged so far, above 0. Empty is no limit.
+    #[serde(skip_serializing_if = "String::is_empty")]
     pub ru: String,
     /// Rows sent to the client, up to 1000000000000000. 0 is no limit.
     pub rows: u64,

@@ -3,17 +3,19 @@
 use std::convert::Infallible;
 use std::net::SocketAddr;
 
-use axum::Json;
-use axum::extract::rejection::{JsonRejection, PathRejection, QueryRejection};
+use axum::body::Bytes;
+use axum::extract::rejection::{BytesRejection, PathRejection, QueryRejection};
 use axum::extract::{ConnectInfo, FromRequest, FromRequestParts, Path, Query, Request};
-use axum::http::StatusCode;
 use axum::http::request::Parts;
+use axum::http::{HeaderMap, StatusCode, header};
 use serde::de::DeserializeOwned;
 
+use super::decode;
 use super::error::ApiError;
 use crate::audit::Actor;
 use crate::grpc::ACTOR_HEADER;
 use crate::limits::MAX_MESSAGE_BYTES;
+use crate::listener::BodyError;
 
 /// Characters of a decoder's message that are told: the names of all fields and what is wrong with one.
 const LONGEST_MESSAGE: usize = 600;
@@ -25,23 +27,35 @@ impl<S: Send + Sync, T: DeserializeOwned> FromRequest<S> for Body<T> {
     type Rejection = ApiError;
 
     async fn from_request(request: Request, state: &S) -> Result<Self, ApiError> {
-        let Json(body) = Json::from_request(request, state).await.map_err(|rejection: JsonRejection| {
+        if !is_json(request.headers()) {
+            let message = "send the body with content-type: application/json";
+            return Err(ApiError::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, "media_type", message));
+        }
+        let bytes = Bytes::from_request(request, state).await.map_err(|rejection: BytesRejection| {
             let status = rejection.status();
-            if status == StatusCode::PAYLOAD_TOO_LARGE {
-                let message = format!("the body is larger than {MAX_MESSAGE_BYTES} bytes");
-                return ApiError::new(status, "too_large", message);
+            match BodyError::below(&rejection) {
+                Some(error @ BodyError::Full) => {
+                    ApiError::new(StatusCode::SERVICE_UNAVAILABLE, "unavailable", error.to_string())
+                }
+                Some(error @ BodyError::Slow) => {
+                    ApiError::new(StatusCode::REQUEST_TIMEOUT, "slow", error.to_string())
+                }
+                None if status == StatusCode::PAYLOAD_TOO_LARGE => {
+                    let message = format!("the body is larger than {MAX_MESSAGE_BYTES} bytes");
+                    ApiError::new(status, "too_large", message)
+                }
+                None => malformed(&rejection.body_text()),
             }
-            if status == StatusCode::UNSUPPORTED_MEDIA_TYPE {
-                return ApiError::new(
-                    status,
-                    "media_type",
-                    "send the body with content-type: application/json",
-                );
-            }
-            malformed(&rejection.body_text())
         })?;
-        Ok(Self(body))
+        Ok(Self(decode::json(&bytes)?))
     }
+}
+
+/// `application/json`, or any other that is JSON by its name.
+fn is_json(headers: &HeaderMap) -> bool {
+    let kind = headers.get(header::CONTENT_TYPE).and_then(|kind| kind.to_str().ok()).unwrap_or_default();
+    let kind = kind.split(';').next().unwrap_or_default().trim().to_ascii_lowercase();
+    kind == "application/json" || (kind.starts_with("application/") && kind.ends_with("+json"))
 }
 
 /// Query parameters; unknown ones are refused.
@@ -52,7 +66,8 @@ impl<S: Send + Sync, T: DeserializeOwned> FromRequestParts<S> for Params<T> {
 
     async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, ApiError> {
         let query = Query::from_request_parts(parts, state).await;
-        let Query(params) = query.map_err(|rejection: QueryRejection| malformed(&rejection.body_text()))?;
+        let Query(params) =
+            query.map_err(|rejection: QueryRejection| decode::parameter(&rejection.body_text()))?;
         Ok(Self(params))
     }
 }

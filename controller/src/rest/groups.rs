@@ -9,10 +9,10 @@ use serde::Deserialize;
 use serde_json::{Map, Value};
 use utoipa::IntoParams;
 
-use super::blocking;
 use super::error::{ApiError, ErrorBody};
-use super::extract::{Body, By, Named, Params, malformed};
+use super::extract::{Body, By, Named, Params};
 use super::shapes::{DeletedAnswer, GroupAnswer, GroupsAnswer};
+use super::{blocking, decode};
 use crate::error::AdminError;
 use crate::group_text::GroupText;
 use crate::quantity::cut;
@@ -59,8 +59,11 @@ pub(super) async fn create(
     Extension(service): Shared,
     By(actor): By,
     Params(params): Params<CreateParams>,
-    Body(group): Body<GroupText>,
+    Body(fields): Body<Map<String, Value>>,
 ) -> Result<Json<GroupAnswer>, ApiError> {
+    refuse_empty(&fields, "parent", "the group above, or \"/\" for none")?;
+    refuse_empty_limit(&fields)?;
+    let group: GroupText = decode::of(Value::Object(fields))?;
     let created =
         blocking(service, move |service| service.create_group(&actor, &group, params.if_not_exists));
     Ok(answer(created.await?))
@@ -108,10 +111,10 @@ pub(super) async fn alter(
         return Err(AdminError::invalid("name", message).into());
     }
     fields.remove("revision");
+    refuse_empty_limit(&fields)?;
     let mask: Vec<String> = fields.keys().cloned().collect();
     fields.insert("name".to_owned(), Value::String(name));
-    let group: GroupText =
-        serde_json::from_value(Value::Object(fields)).map_err(|error| malformed(&error.to_string()))?;
+    let group: GroupText = decode::of(Value::Object(fields))?;
     let altered = blocking(service, move |service| {
         service.alter_group(&actor, &group, &mask, params.expected_revision)
     });
@@ -151,6 +154,28 @@ pub(super) async fn delete(
         moved_count: deleted.moved_count,
         warnings: deleted.warnings,
     }))
+}
+
+/// A variable that was never set is empty, too: it must not take a group out from under another.
+fn refuse_empty(fields: &Map<String, Value>, field: &str, instead: &str) -> Result<(), AdminError> {
+    match fields.get(field) {
+        Some(Value::String(text)) if text.trim().is_empty() => {
+            Err(AdminError::invalid(field, format!("is empty; write {instead}, or leave it out")))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Nor must it take a limit out of a rule.
+fn refuse_empty_limit(fields: &Map<String, Value>) -> Result<(), AdminError> {
+    let rule = fields.get("query_limit").and_then(Value::as_object);
+    let empty = rule.and_then(|rule| refuse_empty(rule, "ru", "an amount such as \"500 RU\"").err());
+    empty.map_or(Ok(()), |_| {
+        Err(AdminError::invalid(
+            "query_limit.ru",
+            "is empty; write an amount such as \"500 RU\", or leave it out",
+        ))
+    })
 }
 
 fn answer(reply: GroupReply) -> Json<GroupAnswer> {

@@ -6,6 +6,7 @@
 mod apply;
 mod bindings;
 mod costs;
+mod decode;
 mod document;
 mod error;
 mod exposition;
