@@ -14,7 +14,7 @@ use tidegate_core::usage::Total;
 
 use super::{Service, Silence, State};
 use crate::clients::StoredClient;
-use crate::history::{Bucket, Resolution};
+use crate::history::Bucket;
 use crate::limits::HEARD_EVERY_MS;
 use crate::runaways::Runaway;
 use crate::store::records::{
@@ -100,12 +100,11 @@ impl Service {
 
     /// Drops history that is too old and folds incarnations that are silent for long.
     pub fn tidy(&self) -> Result<(), StoreError> {
-        let unix_s = self.clock.unix_ms() / 1_000;
         self.lock().tidy_idle(&self.clock);
-        let old = Resolution::ALL.map(|resolution| {
-            let oldest = resolution.start(unix_s.saturating_sub(resolution.kept_s()));
-            Write::DeleteBelow(resolution.table(), pair_key(oldest, GroupId::ROOT))
-        });
+        let old = {
+            let mut pruned = self.pruned.lock().unwrap_or_else(PoisonError::into_inner);
+            self.prune(&mut pruned)?
+        };
         self.commit(&old)?;
         self.fold()
     }

@@ -161,6 +161,7 @@ impl Service {
             changes: Mutex::new(()),
             flushing: Mutex::new(fold::Folding::default()),
             backing_up: Mutex::new(()),
+            pruned: Mutex::default(),
             store,
             clock,
             prover,

@@ -20,6 +20,7 @@ mod lineage;
 mod load;
 mod longest;
 mod meta;
+mod prune;
 mod rivals;
 mod rules;
 mod sessions;
@@ -90,6 +91,7 @@ pub struct Service {
     changes: Mutex<()>,
     flushing: Mutex<fold::Folding>,
     backing_up: Mutex<()>,
+    pruned: Mutex<prune::Pruned>,
     store: Arc<dyn Store>,
     clock: Clock,
     prover: Prover,

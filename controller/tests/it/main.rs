@@ -21,6 +21,8 @@ mod flips;
 #[cfg(test)]
 mod folding;
 #[cfg(test)]
+mod history;
+#[cfg(test)]
 mod junk;
 #[cfg(test)]
 mod large;
@@ -38,6 +40,8 @@ mod sessions;
 mod statements;
 #[cfg(test)]
 mod support;
+#[cfg(test)]
+mod surfaces;
 #[cfg(test)]
 mod takeover;
 #[cfg(test)]

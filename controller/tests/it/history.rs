@@ -1,0 +1,73 @@
+//! The history under a wall clock that was wrong.
+
+use std::ops::ControlFlow;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use tidegate_controller::clock::Clock;
+use tidegate_controller::service::{Service, ServiceConfig};
+use tidegate_controller::store::records::{CONSUMPTION_BYTES, pair_key};
+use tidegate_controller::store::{Store, Table, Write};
+use tidegate_core::group::GroupId;
+
+use crate::support::MemoryStore;
+
+const DAY_US: u64 = 24 * 3_600 * 1_000_000;
+
+/// A controller whose wall clock is so many days ahead, and what moves its time.
+fn started(store: &Arc<MemoryStore>, days: u64) -> (Service, Arc<AtomicU64>) {
+    let now = Arc::new(AtomicU64::new(days * DAY_US));
+    let store = Arc::clone(store) as Arc<dyn Store>;
+    (Service::load(store, ServiceConfig::default(), Clock::driven(Arc::clone(&now))).unwrap(), now)
+}
+
+/// Rows of a resolution that are stored.
+fn rows(store: &MemoryStore, table: Table) -> usize {
+    let mut count = 0;
+    let mut visit = |_: &[u8], _: &[u8]| {
+        count += 1;
+        Ok(ControlFlow::Continue(()))
+    };
+    store.scan(table, &[], &mut visit).unwrap();
+    count
+}
+
+#[test]
+fn a_wall_clock_that_was_a_year_ahead_takes_little_history_with_it() {
+    let store = Arc::new(MemoryStore::default());
+    let (service, _) = started(&store, 0);
+    let hour = service.clock().unix_ms() / 3_600_000;
+    let mut consumption = vec![0; CONSUMPTION_BYTES];
+    consumption[0] = 1;
+    let row = |table, hours: u64| {
+        Write::Put(table, pair_key((hour - hours) * 3_600, GroupId::DEFAULT), consumption.clone())
+    };
+    let minutes = (0..20).map(|hours| row(Table::Minutes, hours));
+    store
+        .commit(&minutes.chain((0..80).map(|days| row(Table::Hours, days * 24))).collect::<Vec<_>>())
+        .unwrap();
+    drop(service);
+
+    let (ahead, now) = started(&store, 400);
+    for _ in 0..60 {
+        ahead.tidy().unwrap();
+        now.fetch_add(60 * 1_000_000, Ordering::Relaxed);
+    }
+    drop(ahead);
+    assert_eq!(
+        (rows(&store, Table::Minutes), rows(&store, Table::Hours)),
+        (18, 79),
+        "an hour of a wrong clock"
+    );
+    let (again, now) = started(&store, 0);
+    again.tidy().unwrap();
+    assert_eq!((rows(&store, Table::Minutes), rows(&store, Table::Hours)), (18, 79));
+    assert_eq!(again.usage_history("default", "minute", 0, 0).unwrap().len(), 18);
+    // What is old by a clock that is right goes.
+    now.fetch_add(2 * DAY_US, Ordering::Relaxed);
+    again.tidy().unwrap();
+    assert_eq!((rows(&store, Table::Minutes), rows(&store, Table::Hours)), (0, 79));
+    now.fetch_add(90 * DAY_US, Ordering::Relaxed);
+    again.tidy().unwrap();
+    assert_eq!(rows(&store, Table::Hours), 0);
+}

@@ -1,0 +1,71 @@
+//! What tools of others ask for: reflection of both versions, and whether a controller is ready.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use tidegate_controller::{Config, Controller};
+use tidegate_core::units::Span;
+use tokio::time::{Instant, timeout};
+use tokio_stream::once;
+
+use crate::support::{Faulty, Lab, MemoryStore, PATIENCE, config};
+
+/// The names of all services, as one version of reflection tells them.
+macro_rules! services {
+    ($lab:expr, $version:ident) => {{
+        use tonic_reflection::pb::$version::ServerReflectionRequest;
+        use tonic_reflection::pb::$version::server_reflection_client::ServerReflectionClient;
+        use tonic_reflection::pb::$version::server_reflection_request::MessageRequest;
+        use tonic_reflection::pb::$version::server_reflection_response::MessageResponse;
+        let request = ServerReflectionRequest {
+            host: String::new(),
+            message_request: Some(MessageRequest::ListServices(String::new())),
+        };
+        let mut client = ServerReflectionClient::new($lab.channel().await);
+        let mut answers = client.server_reflection_info(once(request)).await.unwrap().into_inner();
+        let answer = timeout(PATIENCE, answers.message()).await.unwrap().unwrap().unwrap();
+        let Some(MessageResponse::ListServicesResponse(list)) = answer.message_response else {
+            panic!("a list was expected: {answer:?}")
+        };
+        let mut names: Vec<String> = list.service.into_iter().map(|service| service.name).collect();
+        names.sort();
+        names
+    }};
+}
+
+#[tokio::test]
+async fn tools_of_before_and_after_v1_find_the_services() {
+    let lab = Lab::start().await;
+    let names = services!(lab, v1);
+    for name in ["grpc.health.v1.Health", "tidegate.v1.Admin", "tidegate.v1.Grants", "tidegate.v1.Statements"]
+    {
+        assert!(names.iter().any(|found| found == name), "{name}: {names:?}");
+    }
+    let before = services!(lab, v1alpha);
+    assert!(before.iter().any(|name| name == "tidegate.v1.Admin"), "{before:?}");
+}
+
+#[tokio::test]
+async fn who_may_grant_nothing_is_not_ready_and_says_why() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = Arc::new(Faulty::over(Arc::new(MemoryStore::default())));
+    let config = Config { fence: Some(Span::secs(1)), ..config(&folder) };
+    let running = Controller::start_with(config, Arc::clone(&store) as _).await.unwrap();
+    let lab = Lab { folder, running };
+    let begun = Instant::now();
+    let ready = async |wanted: u16| loop {
+        let (status, body) = lab.http("GET", "/readyz", None).await;
+        if status == wanted {
+            return body;
+        }
+        assert!(begun.elapsed() < PATIENCE, "{wanted}: {status} {body}");
+    };
+    ready(200).await;
+    store.full.store(true, Ordering::SeqCst);
+    let said = ready(503).await;
+    let message = said["error"]["message"].as_str().unwrap();
+    assert!(said["error"]["code"] == "unavailable" && message.starts_with("nothing is granted: "), "{said}");
+    assert_eq!(lab.http("GET", "/healthz", None).await.0, 200, "the process serves");
+    store.full.store(false, Ordering::SeqCst);
+    ready(200).await;
+}
