@@ -191,13 +191,33 @@ impl Catalog {
             let cycle = format!("{} -> {} -> {}", definition.name, names.join(" -> "), definition.name);
             return refuse(format!("{parent_name} is below this group; the cycle would be {cycle}"));
         }
-        let depth = path.len() + self.height(id);
+        let depth = path.len() + self.height(id, |_| 0);
         if depth > MAX_DEPTH {
             return refuse(format!(
                 "{parent_name} would make the tree {depth} groups deep; at most {MAX_DEPTH}"
             ));
         }
         Ok(Some(parent))
+    }
+
+    /// Whether groups that were deleted and still have leases leave a group room below `parent`, where it may stand
+    /// otherwise. `deleted_below` says how many levels of them are right below a group.
+    pub fn check_room(
+        &self,
+        id: GroupId,
+        parent: GroupId,
+        deleted_below: impl Fn(GroupId) -> usize,
+    ) -> Result<(), AdminError> {
+        let depth = self.path(parent).len() + self.height(id, deleted_below);
+        if depth <= MAX_DEPTH {
+            return Ok(());
+        }
+        let parent = self.name(parent).map_or("/", GroupName::as_str);
+        let message = format!(
+            "{parent} would make the tree {depth} groups deep with deleted groups whose leases have not ended; at most \
+             {MAX_DEPTH}: try again when they have, which takes one length of a lease"
+        );
+        Err(AdminError::invalid("parent", message))
     }
 
     /// Whether runaways of group `from` may be switched to `target`, which `field` names.
@@ -219,12 +239,15 @@ impl Catalog {
         above.take(MAX_DEPTH + 1).collect()
     }
 
-    /// Levels of the subtree of a group, itself included; 1 for a new one.
-    fn height(&self, id: GroupId) -> usize {
+    /// Levels of the subtree of a group, itself included and with those that `beside` says are right below a group; 1 for
+    /// a new one.
+    fn height(&self, id: GroupId, beside: impl Fn(GroupId) -> usize) -> usize {
         let mut level: Vec<GroupId> = vec![id];
-        let mut height = 0;
-        while !level.is_empty() && height <= MAX_DEPTH {
-            height += 1;
+        let (mut above, mut height) = (0, 0);
+        while !level.is_empty() && above <= MAX_DEPTH {
+            above += 1;
+            let deepest = level.iter().map(|group| beside(*group)).max().unwrap_or_default();
+            height = height.max(above + deepest);
             level = level.iter().flat_map(|group| self.children(*group)).collect();
         }
         height

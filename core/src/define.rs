@@ -130,6 +130,13 @@ impl Engine {
         Ok(())
     }
 
+    /// Levels of removed groups right below a group, which count until their leases have ended.
+    pub fn removed_below(&self, id: GroupId) -> usize {
+        let children = self.tree.get(id).into_iter().flat_map(|group| group.children.iter());
+        let removed = children.filter(|child| self.tree.get(**child).is_some_and(|child| child.removed));
+        removed.map(|child| self.tree.height(*child)).max().unwrap_or_default()
+    }
+
     /// Forgets a removed group when nothing below it is leased any more, and then those above it that waited for that.
     pub(crate) fn drop_if_gone(&mut self, id: GroupId) {
         let mut level = Some(id);

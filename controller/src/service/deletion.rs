@@ -221,7 +221,7 @@ impl State {
             Some((*id, definition))
         });
         let checked = redefined.map(|(id, definition)| {
-            self.catalog.check(id, &definition)?;
+            self.check(id, &definition)?;
             Ok((id, definition))
         });
         checked.collect()

@@ -50,7 +50,7 @@ impl Service {
                 return existing(state, id, &definition, if_not_exists);
             }
             let id = state.catalog.next_id()?;
-            state.catalog.check(id, &definition)?;
+            state.check(id, &definition)?;
             definition.revision = state.revision + 1;
             Ok(state.put_plan("create group", id, definition, None))
         })
@@ -79,7 +79,7 @@ impl Service {
             })?;
             refuse_emptied(&merged, &before.text())?;
             let mut definition = Definition::parse(&merged)?;
-            state.catalog.check(id, &definition)?;
+            state.check(id, &definition)?;
             if definition == *before {
                 let warnings = state.warnings(id, &definition);
                 return Ok(Plan::nothing(GroupReply { group: definition.text(), warnings, changed: false }));
@@ -161,6 +161,20 @@ fn existing(
 }
 
 impl State {
+    /// Whether a definition may stand as group `id`, in the catalog and in the grant engine.
+    pub(super) fn check(&self, id: GroupId, definition: &Definition) -> Result<(), AdminError> {
+        self.catalog.check(id, definition)?;
+        self.check_place(id, definition)
+    }
+
+    /// Whether it may stand where it says, in both.
+    pub(super) fn check_place(&self, id: GroupId, definition: &Definition) -> Result<(), AdminError> {
+        match self.catalog.check_place(id, definition)? {
+            None => Ok(()),
+            Some(parent) => self.catalog.check_room(id, parent, |group| self.engine.removed_below(group)),
+        }
+    }
+
     /// The definition, if it still is at the revision the caller read.
     pub(super) fn expect_revision(&self, id: GroupId, expected: u64) -> Result<&Definition, AdminError> {
         let missing = || AdminError::Internal(format!("group id {} has no definition", id.0));

@@ -14,6 +14,7 @@ mod check;
 mod copies;
 #[cfg(test)]
 mod damage;
+mod depth;
 #[cfg(test)]
 mod faults;
 #[cfg(test)]

@@ -95,13 +95,13 @@ fn check_groups(draft: &Draft<'_>, steps: &[(String, Wanted)], deletes: bool, fa
         {
             faults.add(place, &error);
         }
-        match catalog.check_place(id, definition) {
+        match draft.state.check_place(id, definition) {
             Err(AdminError::Invalid { field, message }) if deletes => {
                 let hint = "groups that this change deletes count until their leases have ended: delete them in one before";
                 faults.add(place, &AdminError::Invalid { field, message: format!("{message} ({hint})") });
             }
             Err(error) => faults.add(place, &error),
-            Ok(_) => {}
+            Ok(()) => {}
         }
     }
 }
@@ -179,8 +179,8 @@ fn ordered(draft: &mut Draft<'_>, mut waiting: Vec<(GroupId, Definition)>) -> Ve
         let before = waiting.len();
         let mut still = Vec::new();
         for (id, definition) in waiting {
-            match draft.state.catalog.check_place(id, &definition) {
-                Ok(_) => put(draft, id, definition),
+            match draft.state.check_place(id, &definition) {
+                Ok(()) => put(draft, id, definition),
                 Err(_) => still.push((id, definition)),
             }
         }
