@@ -18,7 +18,7 @@ use crate::bindings::Principal;
 use crate::cost_tables::CostTables;
 use crate::definition::Definition;
 use crate::error::AdminError;
-use crate::limits::MAX_EVENT_PARTS;
+use crate::limits::{MAX_EVENT_PARTS, MAX_NAMES_LISTED};
 use crate::name::GroupName;
 use crate::store::records::{
     META_COST_ROLES, META_EPOCH, META_LONGEST_TTL, META_NEXT_CLIENT, META_NEXT_GROUP, META_NEXT_WATCH,
@@ -94,10 +94,14 @@ impl Service {
         };
         let before = self.counted_before(&created)?;
         self.commit(&batch)?;
-        for change in &plan.changes {
+        // The audit log has all of them.
+        for change in plan.changes.iter().take(MAX_NAMES_LISTED) {
             tracing::info!(
                 actor = actor.as_str(), action = change.action, subject = %change.subject, "definitions changed"
             );
+        }
+        if let Some(more) = plan.changes.len().checked_sub(MAX_NAMES_LISTED).filter(|more| *more > 0) {
+            tracing::info!(actor = actor.as_str(), more, "definitions changed in the same change");
         }
         let now = self.clock.now();
         let mut state = self.lock();

@@ -178,6 +178,11 @@ async fn pruning_takes_what_is_not_named_in_its_scope_and_never_the_default_grou
     let steps = vec![below("top", "", "9")];
     let refused = try_apply(&lab, Wish { steps, prune: groups, ..Wish::default() }).unwrap_err();
     assert_eq!((refused.code(), fields(&refused)), ("in_use", vec!["prune", "prune"]));
+    for under in ["top", "nowhere", "\u{84}"] {
+        let nothing = Prune { under: under.into(), ..Prune::default() };
+        let refused = try_apply(&lab, Wish { prune: nothing, ..Wish::default() }).unwrap_err();
+        assert_eq!((refused.code(), refused.field()), ("invalid", Some("prune.under")), "{under:?}");
+    }
     let under = Prune { groups: true, bindings: true, under: "TOP".into(), ..Prune::default() };
     let steps = vec![below("top", "", "9")];
     let pruned = try_apply(&lab, Wish { steps, prune: under, ..Wish::default() }).unwrap();

@@ -35,10 +35,14 @@ impl Draft<'_> {
     /// What no step names, in the scope of `prune`.
     pub(super) fn unnamed(&self, prune: &Prune, steps: &[(String, Wanted)]) -> Result<Pruned, AdminError> {
         let mut pruned = Pruned::default();
-        if !prune.is_any() {
-            return Ok(pruned);
-        }
         let scope = self.scope(&prune.under)?;
+        if !prune.is_any() {
+            if prune.under.is_empty() {
+                return Ok(pruned);
+            }
+            let message = "is where nothing is pruned; say what is: groups, bindings, watches";
+            return Err(AdminError::invalid("prune.under", message));
+        }
         let named: Named = Named::of(steps);
         if prune.bindings {
             let live = self.state.bindings.iter().filter(|(principal, _)| self.bound(principal).is_some());
