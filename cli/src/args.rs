@@ -7,12 +7,15 @@ use clap::parser::ValueSource;
 use clap::{ArgMatches, Args, CommandFactory as _, FromArgMatches as _, Parser, Subcommand};
 
 use crate::admin::Admin;
+use crate::command::apply::ApplyArgs;
 use crate::command::audit::AuditArgs;
 use crate::command::bind::BindCommand;
 use crate::command::client::ClientCommand;
 use crate::command::completions::CompletionsArgs;
 use crate::command::controller::ControllerArgs;
 use crate::command::cost_table::CostTableCommand;
+use crate::command::diff::DiffArgs;
+use crate::command::edit::EditCommand;
 use crate::command::gateway::GatewayArgs;
 use crate::command::group::GroupCommand;
 use crate::command::lease::LeaseCommand;
@@ -138,6 +141,13 @@ pub(crate) enum Command {
     Node(NodeArgs),
     /// Show it all at work: a controller, three nodes with real SQL workloads, four tenants, and a report.
     Demo(DemoArgs),
+    /// Make what files define true, all of it in one change.
+    Apply(ApplyArgs),
+    /// Show what `apply` would change.
+    Diff(DiffArgs),
+    /// Edit a definition in an editor.
+    #[command(subcommand)]
+    Edit(EditCommand),
     /// Create, alter, delete and show resource groups.
     #[command(subcommand)]
     Group(GroupCommand),

@@ -58,6 +58,9 @@ pub(crate) enum CliError {
         /// What is wrong and what to write.
         message: String,
     },
+    /// Files that define something.
+    #[error(transparent)]
+    Manifest(#[from] crate::manifest::Faults),
     /// The command was called wrongly in a way that the parser cannot see.
     #[error("{0}")]
     Usage(String),

@@ -9,6 +9,7 @@ mod clock;
 mod command;
 mod demo;
 mod error;
+mod manifest;
 mod node;
 mod output;
 mod query_limit;
@@ -47,6 +48,9 @@ fn run(cli: Cli) -> Result<ExitCode, CliError> {
             Command::Gateway(args) => command::gateway::run(args, &global).await,
             Command::Node(args) => command::node::run(args, &global).await,
             Command::Demo(args) => return demo::run(args, &global).await,
+            Command::Apply(args) => command::apply::run(args, &global).await,
+            Command::Diff(args) => return command::diff::run(args, &global).await,
+            Command::Edit(command) => command::edit::run(command, &global).await,
             Command::Group(command) => command::group::run(command, &global).await,
             Command::Bind(command) => command::bind::run(command, &global).await,
             Command::Resolve(args) => command::resolve::run(args, &global).await,

@@ -3,9 +3,11 @@
 use clap::{Args, Subcommand};
 use serde::Serialize;
 use tidegate_proto::v1;
+use tidegate_proto::v1::step::Kind;
 
 use crate::admin::Admin;
 use crate::args::Global;
+use crate::command::apply::steps;
 use crate::error::CliError;
 use crate::output::Output;
 use crate::table::Table;
@@ -27,11 +29,14 @@ pub(crate) enum BindCommand {
         #[command(flatten)]
         who: Who,
     },
-    /// Remove a binding.
-    #[command(after_help = "Example:\n  tidegate bind remove --tenant storefront --user analyst")]
+    /// Remove bindings: all that are named, or none.
+    #[command(after_help = "Examples:\n  \
+        tidegate bind remove --tenant storefront --user analyst\n  \
+        tidegate bind remove --tenant storefront --tenant marketing     (in one change)\n  \
+        tidegate bind remove --tenant storefront --user ann --user bob  (both of this tenant)")]
     Remove {
         #[command(flatten)]
-        who: Who,
+        who: Several,
     },
     /// List bindings.
     List {
@@ -51,6 +56,35 @@ pub(crate) struct Who {
     /// The user.
     #[arg(long, default_value = "", hide_default_value = true)]
     user: String,
+}
+
+/// Tenants, users, or users of one tenant.
+#[derive(Debug, Args)]
+#[group(required = true, multiple = true)]
+pub(crate) struct Several {
+    /// A tenant.
+    #[arg(long = "tenant", value_name = "TENANT")]
+    tenants: Vec<String>,
+    /// A user.
+    #[arg(long = "user", value_name = "USER")]
+    users: Vec<String>,
+}
+
+impl Several {
+    /// Each tenant and user of a binding.
+    fn principals(&self) -> Result<Vec<Who>, CliError> {
+        let nobody = [String::new()];
+        let all = |names: &[String]| if names.is_empty() { nobody.to_vec() } else { names.to_vec() };
+        if self.tenants.len() > 1 && self.users.len() > 1 {
+            let message = "several tenants and several users: which user of which tenant? remove those of one tenant \
+                           at a time";
+            return Err(CliError::Usage(message.to_owned()));
+        }
+        let users = all(&self.users);
+        let of =
+            |tenant: String| users.iter().map(move |user| Who { tenant: tenant.clone(), user: user.clone() });
+        Ok(all(&self.tenants).into_iter().flat_map(of).collect())
+    }
 }
 
 #[derive(Serialize)]
@@ -79,10 +113,25 @@ struct Unbound {
 
 /// Runs the command.
 pub(crate) async fn run(command: BindCommand, global: &Global) -> Result<(), CliError> {
+    let principals = match &command {
+        BindCommand::Remove { who } => who.principals()?,
+        _ => Vec::new(),
+    };
     let admin = global.admin().await?;
     match command {
         BindCommand::Add { group, who } => add(&admin, group, who, global.output).await,
-        BindCommand::Remove { who } => remove(&admin, who, global.output).await,
+        BindCommand::Remove { .. } => {
+            let mut principals = principals;
+            match (principals.pop(), principals.is_empty()) {
+                (Some(who), true) => remove(&admin, who, global.output).await,
+                (last, _) => {
+                    let unbind = |who: Who| {
+                        Kind::DeleteBinding(v1::UnbindRequest { tenant: who.tenant, user: who.user })
+                    };
+                    steps(principals.into_iter().chain(last).map(unbind).collect(), global).await
+                }
+            }
+        }
         BindCommand::List { group } => {
             let views = list(&admin, &group).await?;
             global.output.show(&views, || {

@@ -4,6 +4,7 @@ use clap::Subcommand;
 use tidegate_core::units::Span;
 use tidegate_proto::v1;
 
+use crate::admin::Admin;
 use crate::args::Global;
 use crate::error::CliError;
 use crate::output::note;
@@ -15,26 +16,30 @@ use crate::view::{ForgottenView, NodeView};
 pub(crate) enum ClientCommand {
     /// List nodes, connected or not.
     List,
-    /// Forget a node that has ended, with all its starts.
+    /// Forget nodes that have ended, with all their starts.
     ///
     /// What it was charged stays counted; should it report once more, that is refused, so that nothing counts twice. Its
     /// next start is let in whatever its number, also after one whose clock was ahead. Refused while the node is
     /// connected, was heard within the last minute, or has a lease. Nodes that are silent for seven days are forgotten
     /// without this.
-    #[command(after_help = "Example:\n  tidegate client forget node-7")]
+    ///
+    /// Several are forgotten one by one, in order; the first that is refused ends it, and what was done is told.
+    #[command(
+        after_help = "Examples:\n  tidegate client forget node-7\n  tidegate client forget node-7 node-8"
+    )]
     Forget {
-        /// The node, as `tidegate client list` names it.
-        #[arg(value_name = "NAME")]
-        name: String,
+        /// The nodes, as `tidegate client list` names them.
+        #[arg(value_name = "NAME", required = true)]
+        names: Vec<String>,
     },
 }
 
 /// Runs the command.
 pub(crate) async fn run(command: ClientCommand, global: &Global) -> Result<(), CliError> {
-    if let ClientCommand::Forget { name } = command {
-        return forget(name, global).await;
-    }
     let admin = global.admin().await?;
+    if let ClientCommand::Forget { names } = command {
+        return forget(&admin, names, global).await;
+    }
     let request = v1::ListClientsRequest {};
     let reply = admin.calls().list_clients(request).await.map_err(admin.failed())?.into_inner();
     if reply.truncated {
@@ -72,12 +77,29 @@ pub(crate) async fn run(command: ClientCommand, global: &Global) -> Result<(), C
     })
 }
 
-async fn forget(name: String, global: &Global) -> Result<(), CliError> {
-    let admin = global.admin().await?;
-    let request = v1::ForgetClientRequest { client: name.clone() };
-    let reply = admin.calls().forget_client(request).await.map_err(admin.failed())?.into_inner();
-    let view = ForgottenView { client: name, incarnations: reply.incarnations };
-    global
-        .output
-        .show(&view, || format!("client {} forgotten, {} starts of it", view.client, view.incarnations))
+async fn forget(admin: &Admin, names: Vec<String>, global: &Global) -> Result<(), CliError> {
+    let single = names.len() == 1;
+    let mut views = Vec::new();
+    let mut result = Ok(());
+    for client in names {
+        let request = v1::ForgetClientRequest { client: client.clone() };
+        match admin.calls().forget_client(request).await {
+            Ok(reply) => {
+                views.push(ForgottenView { client, incarnations: reply.into_inner().incarnations });
+            }
+            Err(status) => {
+                result = Err(admin.failed()(status));
+                break;
+            }
+        }
+    }
+    let line = |view: &ForgottenView| {
+        format!("client {} forgotten, {} starts of it\n", view.client, view.incarnations)
+    };
+    match views.as_slice() {
+        [] => {}
+        [view] if single => global.output.show(view, || line(view))?,
+        views => global.output.show(&views, || views.iter().map(line).collect())?,
+    }
+    result
 }

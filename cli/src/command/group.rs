@@ -6,9 +6,11 @@ use tidegate_controller::group_text::DEFAULT;
 use tidegate_controller::quantity::parse_span;
 use tidegate_core::units::Span;
 use tidegate_proto::v1;
+use tidegate_proto::v1::step::Kind;
 
 use crate::admin::Admin;
 use crate::args::Global;
+use crate::command::apply::steps;
 use crate::error::CliError;
 use crate::output::{note, print};
 use crate::query_limit::QueryLimitText;
@@ -52,13 +54,15 @@ pub(crate) enum GroupCommand {
         #[arg(long, value_name = "N", default_value_t = 0, hide_default_value = true)]
         expect_revision: u64,
     },
-    /// Delete a group.
+    /// Delete groups: all that are named, or none.
     #[command(after_help = "Examples:\n  \
         tidegate group delete old\n  \
+        tidegate group delete old older oldest         (in one change)\n  \
         tidegate group delete old --force-to default   (move its bindings and children first)")]
     Delete {
-        /// The group.
-        name: String,
+        /// The groups.
+        #[arg(value_name = "NAME", required = true)]
+        names: Vec<String>,
         /// Move bindings and children to this group first, and let rules and watches switch to it.
         #[arg(long, value_name = "GROUP", default_value = "", hide_default_value = true)]
         force_to: String,
@@ -220,6 +224,13 @@ pub(crate) async fn run(command: GroupCommand, global: &Global) -> Result<(), Cl
         );
         return Err(CliError::Usage(message));
     }
+    if let GroupCommand::Delete { names, expect_revision, .. } = &command
+        && names.len() > 1
+        && *expect_revision != 0
+    {
+        let message = "--expect-revision is of one group; delete that one by itself".to_owned();
+        return Err(CliError::Usage(message));
+    }
     let admin = global.admin().await?;
     match command {
         GroupCommand::Create { name, settings, if_not_exists } => {
@@ -239,15 +250,19 @@ pub(crate) async fn run(command: GroupCommand, global: &Global) -> Result<(), Cl
             let reply = admin.calls().alter_group(request).await.map_err(admin.failed())?;
             changed(&admin, global, reply.into_inner(), "altered")
         }
-        GroupCommand::Delete { name, force_to, expect_revision, if_exists } => {
-            let request = v1::DeleteGroupRequest {
+        GroupCommand::Delete { names, force_to, expect_revision, if_exists } => {
+            let request = |name: &String| v1::DeleteGroupRequest {
                 name: name.clone(),
-                force_to,
+                force_to: force_to.clone(),
                 expected_revision: expect_revision,
                 if_exists,
             };
-            let reply = admin.calls().delete_group(request).await.map_err(admin.failed())?;
-            deleted(global, &name, reply.into_inner())
+            let [name] = names.as_slice() else {
+                let kinds = names.iter().map(|name| Kind::DeleteGroup(request(name)));
+                return steps(kinds.collect(), global).await;
+            };
+            let reply = admin.calls().delete_group(request(name)).await.map_err(admin.failed())?;
+            deleted(global, name, reply.into_inner())
         }
         GroupCommand::List => list(&admin, global).await,
         GroupCommand::Show { name } => show(&admin, name, global).await,

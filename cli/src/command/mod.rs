@@ -1,11 +1,14 @@
 //! The commands, one file each: arguments, the call, the answer.
 
+pub(crate) mod apply;
 pub(crate) mod audit;
 pub(crate) mod bind;
 pub(crate) mod client;
 pub(crate) mod completions;
 pub(crate) mod controller;
 pub(crate) mod cost_table;
+pub(crate) mod diff;
+pub(crate) mod edit;
 pub(crate) mod gateway;
 pub(crate) mod group;
 pub(crate) mod lease;

@@ -6,11 +6,13 @@ use tidegate_controller::quantity::parse_span;
 use tidegate_core::units::Span;
 use tidegate_cost_model::{SqlDialect, Template};
 use tidegate_proto::v1;
+use tidegate_proto::v1::step::Kind;
 use tidegate_sql::exact_digest;
 
 use crate::admin::Admin;
 use crate::args::Global;
 use crate::clock::unix_ms;
+use crate::command::apply::steps;
 use crate::error::CliError;
 use crate::view::WatchView;
 
@@ -23,8 +25,10 @@ pub(crate) enum WatchCommand {
         tidegate watch add --group shop --sql 'select * from orders' --dialect postgresql --match similar \\\n      \
         --switch-group slow")]
     Add(AddArgs),
-    /// End one watch, or all of a group.
-    #[command(after_help = "Examples:\n  tidegate watch remove 7\n  tidegate watch remove --group shop")]
+    /// End watches, or all of a group: all that are named, or none.
+    #[command(
+        after_help = "Examples:\n  tidegate watch remove 7\n  tidegate watch remove 7 8 12\n  tidegate watch remove --group shop"
+    )]
     Remove(RemoveArgs),
     /// List watched statements.
     List {
@@ -99,9 +103,9 @@ pub(crate) enum Matching {
 #[derive(Debug, Args)]
 #[group(required = true, multiple = false)]
 pub(crate) struct RemoveArgs {
-    /// The number of a watch.
+    /// The numbers of watches.
     #[arg(value_name = "ID", value_parser = clap::value_parser!(u64).range(1..))]
-    id: Option<u64>,
+    ids: Vec<u64>,
     /// All of this group.
     #[arg(long)]
     group: Option<String>,
@@ -124,9 +128,13 @@ pub(crate) async fn run(command: WatchCommand, global: &Global) -> Result<(), Cl
             add(&global.admin().await?, watch, global).await
         }
         WatchCommand::Remove(args) => {
+            if args.ids.len() > 1 {
+                let end = |id| Kind::DeleteWatch(v1::RemoveWatchRequest { id, group: String::new() });
+                return steps(args.ids.into_iter().map(end).collect(), global).await;
+            }
             let admin = global.admin().await?;
             let request = v1::RemoveWatchRequest {
-                id: args.id.unwrap_or_default(),
+                id: args.ids.first().copied().unwrap_or_default(),
                 group: args.group.unwrap_or_default(),
             };
             let reply = admin.statements().remove_watch(request).await.map_err(admin.failed())?;

@@ -3,11 +3,15 @@
 #[cfg(test)]
 mod admin;
 #[cfg(test)]
+mod apply;
+#[cfg(test)]
 mod calls;
 #[cfg(test)]
 mod controller;
 #[cfg(test)]
 mod demo;
+#[cfg(test)]
+mod edit;
 #[cfg(test)]
 mod gateway;
 #[cfg(test)]

@@ -1,0 +1,136 @@
+//! `tidegate diff`: what `apply` would change, as diff(1) shows it.
+
+use std::io::{self, IsTerminal as _};
+use std::process::ExitCode;
+
+use clap::Args;
+use serde_json::{Map, Value};
+use tidegate_proto::v1;
+
+use super::apply::{From, made, print_some};
+use crate::args::Global;
+use crate::error::CliError;
+use crate::manifest::{Comments, document, unified};
+use crate::output::note;
+
+/// What is compared.
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:\n  \
+    tidegate diff -f groups.yaml\n  \
+    tidegate diff -f definitions/ --prune groups,bindings --under analytics\n\n\
+    Exit status: 0 nothing differs, 1 something does, 2 it failed.")]
+pub(crate) struct DiffArgs {
+    #[command(flatten)]
+    from: From,
+}
+
+/// Runs the command. As with diff(1), a failure is status 2.
+pub(crate) async fn run(args: DiffArgs, global: &Global) -> Result<ExitCode, CliError> {
+    match differences(&args, global).await {
+        Ok(text) if text.is_empty() => Ok(ExitCode::SUCCESS),
+        Ok(text) => {
+            print_some(&if is_coloured() { coloured(&text) } else { text })?;
+            Ok(ExitCode::from(1))
+        }
+        Err(error) => {
+            note(&format!("tidegate: {error}"));
+            Ok(ExitCode::from(2))
+        }
+    }
+}
+
+async fn differences(args: &DiffArgs, global: &Global) -> Result<String, CliError> {
+    let objects = args.from.objects()?;
+    let mut request = args.from.request(&objects)?;
+    request.dry_run = true;
+    let admin = global.admin().await?;
+    let reply = made(&admin, request, &objects).await?;
+    let mut text = String::new();
+    // The first outcomes are those of the objects, in order.
+    for (index, outcome) in reply.outcomes.iter().enumerate() {
+        let from = objects.get(index);
+        let name = from.map_or_else(|| "(not in the files)".to_owned(), |object| object.file.clone());
+        let live = format!("live/{} {}", outcome.kind, outcome.name);
+        text.push_str(&unified(
+            (&live, &state(outcome, &outcome.before)),
+            (&name, &state(outcome, &outcome.after)),
+        ));
+    }
+    Ok(text)
+}
+
+/// A state as a document; nothing where there was or is none.
+fn state(outcome: &v1::Outcome, json: &str) -> String {
+    let kind = match outcome.kind.as_str() {
+        "group" => "Group",
+        "binding" => "Binding",
+        "cost_table" => "CostTable",
+        _ => "Watch",
+    };
+    match serde_json::from_str(json) {
+        Ok(Value::Object(mut fields)) => {
+            if kind == "CostTable" {
+                // The log has the table, and the name which role it has.
+                let role = outcome.name.split(' ').next().unwrap_or_default();
+                fields.insert("role".to_owned(), Value::from(role));
+            }
+            document(kind, &fields, Comments::None)
+        }
+        // Of a binding the log has the group.
+        Ok(Value::String(group)) => document(kind, &binding(&outcome.name, &group), Comments::None),
+        _ => String::new(),
+    }
+}
+
+/// The fields of a binding that is named like `user ann in tenant acme`.
+fn binding(name: &str, group: &str) -> Map<String, Value> {
+    let words: Vec<&str> = name.split(' ').collect();
+    let parts = words.windows(2).filter_map(|pair| match pair {
+        [part @ ("tenant" | "user"), name] => Some((*part, *name)),
+        _ => None,
+    });
+    let fields = parts.chain([("group", group)]);
+    fields.map(|(name, value)| (name.to_owned(), Value::from(value))).collect()
+}
+
+/// Whether colours are wanted: by a terminal, unless NO_COLOR says otherwise.
+fn is_coloured() -> bool {
+    let refused = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
+    io::stdout().is_terminal() && !refused
+}
+
+fn coloured(text: &str) -> String {
+    let line = |line: &str| {
+        let colour = match line.as_bytes() {
+            [b'-', b'-', b'-', ..] | [b'+', b'+', b'+', ..] => "1",
+            [b'@', ..] => "36",
+            [b'-', ..] => "31",
+            [b'+', ..] => "32",
+            _ => return format!("{line}\n"),
+        };
+        format!("\u{1b}[{colour}m{line}\u{1b}[0m\n")
+    };
+    text.lines().map(line).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_state_is_a_document_and_colours_are_around_lines() {
+        let outcome = |kind: &str, name: &str| v1::Outcome {
+            kind: kind.into(),
+            name: name.into(),
+            ..v1::Outcome::default()
+        };
+        assert_eq!(
+            state(&outcome("group", "a"), r#"{"name":"a","parent":""}"#),
+            "kind: Group\nname: a\nparent: /\n"
+        );
+        let bound = state(&outcome("binding", "user u in tenant t"), "\"shop\"");
+        assert_eq!(bound, "kind: Binding\ntenant: t\nuser: u\ngroup: shop\n");
+        assert_eq!(state(&outcome("group", "a"), ""), "");
+        assert_eq!(coloured("-a\n b\n"), "\u{1b}[31m-a\u{1b}[0m\n b\n");
+    }
+}

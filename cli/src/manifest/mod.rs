@@ -1,0 +1,44 @@
+//! Definitions in files: documents of YAML or JSON, one for each group, binding, cost table and watch.
+//!
+//! A document says its `kind` and has the fields that REST and `--output json` have, so that what is listed can be applied.
+//! Whatever is wrong with all files is told at once, each with its place. Everything is bounded: see [`limits`].
+
+mod diff;
+mod fault;
+mod fields;
+mod json;
+pub(crate) mod limits;
+mod node;
+mod object;
+mod read;
+mod source;
+mod write;
+
+pub(crate) use diff::unified;
+pub(crate) use fault::{Fault, Faults};
+pub(crate) use object::Object;
+pub(crate) use read::documents;
+pub(crate) use source::{Source, sources};
+pub(crate) use write::{Comments, document};
+
+use object::objects;
+
+/// Reads all sources; every fault of all of them is told.
+pub(crate) fn manifest(sources: &[Source]) -> Result<Vec<Object>, Faults> {
+    let mut faults = Faults::default();
+    let mut all = Vec::new();
+    for source in sources {
+        match documents(source) {
+            Ok(documents) => all.extend(objects(source, &documents, &mut faults)),
+            Err(wrong) => wrong.into_iter().for_each(|fault| faults.add(fault)),
+        }
+    }
+    object::refuse_twice(&all, &mut faults);
+    if all.is_empty() && faults.is_empty() {
+        for source in sources {
+            let message = "no document is in it; is it the right file?".to_owned();
+            faults.add(Fault { file: source.name.clone(), line: 1, place: String::new(), message });
+        }
+    }
+    faults.result(all)
+}

@@ -1,0 +1,169 @@
+//! From a state as JSON to YAML that every reader takes for the same.
+//!
+//! A text is written without quotes only where readers of YAML 1.1 and 1.2 agree that it is one: letters, digits and a few
+//! signs, no number, no `on`, `no` or `null`. In quotes it is written as in JSON.
+
+use std::fmt::Write as _;
+
+use serde_json::{Map, Value};
+
+use super::fields::Takes;
+use super::object::SORTS;
+use super::read::DISPUTED;
+
+/// Whether fields are explained.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Comments {
+    None,
+    /// What each field of a group takes.
+    Fields,
+}
+
+/// What each field of a group takes.
+const FIELDS: [(&str, &str); 15] = [
+    ("parent", "the group above, or / for none"),
+    ("ru_per_sec", "guarantee and, unless burstable, cap: RU/s, or unlimited"),
+    ("burst", "bucket depth in RU; default is one second of the limit"),
+    ("burstable", "off, moderated or unlimited"),
+    ("burst_ru_per_sec", "with moderated: the most RU/s; default is twice ru_per_sec"),
+    ("priority", "low, medium or high"),
+    ("weight", "1 to 10000"),
+    ("ttl_us", "lease length, 500000 to 60000000"),
+    ("renew_us", "renewal period, 100000 to half of ttl_us"),
+    ("fallback", "without a lease: stop, unlimited, or RU/s per node"),
+    ("fallback_total", "without leases, of all nodes together: RU/s, or none"),
+    ("max_debt", "RU a node is expected to owe at most; default is 1000"),
+    ("comment", "up to 256 characters"),
+    ("max_wait_us", "longest wait at a gateway, 1000 to 3600000000; 0 is the gateway's own"),
+    ("query_limit", "rule against runaway statements, or null for none"),
+];
+
+/// What an empty text of a group says by name, so that what is written can be applied anywhere.
+const NAMED: [(&str, &str); 5] = [
+    ("parent", "/"),
+    ("burst", "default"),
+    ("burst_ru_per_sec", "default"),
+    ("fallback_total", "none"),
+    ("max_debt", "default"),
+];
+
+/// A document of this kind with the fields of a state. What the controller sets is left out.
+pub(crate) fn document(kind: &str, state: &Map<String, Value>, comments: Comments) -> String {
+    let mut text = format!("kind: {kind}\n");
+    for (name, value) in in_order(kind, state) {
+        let value = if kind == "Group" { named(name, value) } else { value.clone() };
+        if comments == Comments::Fields
+            && let Some((_, about)) = FIELDS.iter().find(|(field, _)| *field == name)
+        {
+            let _ = writeln!(text, "# {about}");
+        }
+        field(&mut text, name, &value, 0);
+    }
+    if kind == "Group" && comments == Comments::Fields && !state.contains_key("query_limit") {
+        field(&mut text, "query_limit", &Value::Null, 0);
+    }
+    text
+}
+
+/// The fields that a document may have, in the order in which people read them.
+fn in_order<'s>(
+    kind: &str,
+    state: &'s Map<String, Value>,
+) -> impl Iterator<Item = (&'static str, &'s Value)> {
+    let known = SORTS.into_iter().find(|(name, ..)| *name == kind);
+    let fields = known.map(|(_, fields, _)| fields).unwrap_or_default();
+    let written = fields.iter().filter(|(_, takes)| *takes != Takes::Told);
+    written.filter_map(|(name, _)| Some((*name, state.get(*name)?)))
+}
+
+fn named(name: &str, value: &Value) -> Value {
+    let said = NAMED.iter().find(|(field, _)| *field == name && value.as_str() == Some(""));
+    said.map_or_else(|| value.clone(), |(_, word)| Value::from(*word))
+}
+
+fn field(text: &mut String, name: &str, value: &Value, indent: usize) {
+    let _ = write!(text, "{:indent$}{}:", "", scalar(name));
+    match value {
+        Value::Object(fields) if !fields.is_empty() => {
+            text.push('\n');
+            fields.iter().for_each(|(name, value)| field(text, name, value, indent + 2));
+        }
+        Value::String(value) => {
+            let _ = writeln!(text, " {}", scalar(value));
+        }
+        // Numbers, `null`, `true` and what is empty are as in JSON.
+        other => {
+            let _ = writeln!(text, " {other}");
+        }
+    }
+}
+
+/// A text, in quotes unless it needs none.
+fn scalar(text: &str) -> String {
+    let begins = text.bytes().next().is_some_and(|byte| byte.is_ascii_alphabetic());
+    let plain = text.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"._-/".contains(&byte));
+    let lower = text.to_ascii_lowercase();
+    // What readers of YAML 1.1 take for a truth, nothing or a number.
+    let word = ["y", "n", "yes", "no", "on", "off", "true", "false", "null", "nan", "inf"];
+    let slash = text == "/";
+    if slash || (begins && plain && !word.contains(&lower.as_str())) {
+        return text.to_owned();
+    }
+    let quoted = Value::from(text).to_string();
+    // As they are they would end a line for readers of YAML 1.1.
+    DISPUTED
+        .iter()
+        .fold(quoted, |quoted, sign| quoted.replace(*sign, &format!("\\u{:04x}", u32::from(*sign))))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::{Source, manifest};
+    use super::*;
+
+    fn state(json: Value) -> Map<String, Value> {
+        let Value::Object(state) = json else { panic!() };
+        state
+    }
+
+    #[test]
+    fn texts_that_readers_differ_in_are_in_quotes() {
+        for (text, written) in [
+            ("shop", "shop"),
+            ("/", "/"),
+            ("a.b-c_d", "a.b-c_d"),
+            ("off", "\"off\""),
+            ("No", "\"No\""),
+            ("null", "\"null\""),
+            ("5", "\"5\""),
+            ("1:30", "\"1:30\""),
+            ("0x1f", "\"0x1f\""),
+            ("", "\"\""),
+            ("a: b", "\"a: b\""),
+            ("a #b", "\"a #b\""),
+            ("- a", "\"- a\""),
+            ("a\u{2028}b\u{85}", r#""a\u2028b\u0085""#),
+            ("a\tb\"\\", r#""a\tb\"\\""#),
+        ] {
+            assert_eq!(scalar(text), written, "{text:?}");
+        }
+    }
+
+    #[test]
+    fn what_is_written_reads_back() {
+        let json = serde_json::json!({
+            "name": "shop", "parent": "", "ru_per_sec": "2000", "burst": "", "burstable": "off",
+            "priority": "medium", "weight": 2, "comment": "50 % off: \"yes\" # no", "revision": 9,
+            "query_limit": {"ru": "5", "action": "kill", "rows": 7},
+        });
+        for comments in [Comments::None, Comments::Fields] {
+            let text = document("Group", &state(json.clone()), comments);
+            let read = manifest(&[Source { name: "f".into(), text: text.clone() }]).unwrap();
+            let tidegate_proto::v1::step::Kind::Group(group) = &read[0].kind else { panic!() };
+            assert_eq!((group.parent.as_str(), group.burst.as_str(), group.weight), ("/", "default", 2));
+            assert_eq!(group.comment, "50 % off: \"yes\" # no", "{text}");
+            assert_eq!(group.query_limit.as_ref().unwrap().rows, 7);
+            assert!(!text.contains("revision"));
+        }
+    }
+}
