@@ -28,6 +28,7 @@ use crate::command::store::StoreCommand;
 use crate::command::top::TopArgs;
 use crate::command::usage::UsageArgs;
 use crate::command::watch::WatchCommand;
+use crate::completion::CompleteArgs;
 use crate::demo::DemoArgs;
 use crate::error::CliError;
 use crate::output::Output;
@@ -81,7 +82,7 @@ fn empty_argument(command: &clap::Command, matches: &ArgMatches) -> Option<Strin
         let given = matches.value_source(id) == Some(ValueSource::CommandLine);
         let blank = |value: &std::ffi::OsStr| value.to_str().is_some_and(|text| text.trim().is_empty());
         let values = matches.try_get_raw(id).ok().flatten();
-        id != FREE_TEXT && given && values.into_iter().flatten().any(blank)
+        !FREE_TEXT.contains(&id) && given && values.into_iter().flatten().any(blank)
     };
     let here = command.get_arguments().find(empty).map(|argument| match argument.get_long() {
         Some(long) => format!("--{long}"),
@@ -93,8 +94,8 @@ fn empty_argument(command: &clap::Command, matches: &ArgMatches) -> Option<Strin
     })
 }
 
-/// The argument that says something when it is empty.
-const FREE_TEXT: &str = "comment";
+/// Arguments that say something when they are empty: free text, and the words of a line that is being written.
+const FREE_TEXT: [&str; 2] = ["comment", "words"];
 
 /// Options of every command.
 #[derive(Debug, Args)]
@@ -189,6 +190,9 @@ pub(crate) enum Command {
     Top(TopArgs),
     /// Print a completion script.
     Completions(CompletionsArgs),
+    /// Tell the script of a shell what may follow.
+    #[command(hide = true)]
+    Complete(CompleteArgs),
 }
 
 #[cfg(test)]

@@ -7,6 +7,7 @@ mod admin;
 mod args;
 mod clock;
 mod command;
+mod completion;
 mod demo;
 mod error;
 mod manifest;
@@ -22,6 +23,7 @@ mod view;
 use std::process::ExitCode;
 
 use args::{Cli, Command};
+use clap::CommandFactory as _;
 use error::CliError;
 
 fn main() -> ExitCode {
@@ -37,6 +39,10 @@ fn main() -> ExitCode {
 }
 
 fn run(cli: Cli) -> Result<ExitCode, CliError> {
+    if let Command::Complete(args) = cli.command {
+        completion::run(args, Cli::command());
+        return Ok(ExitCode::SUCCESS);
+    }
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .enable_all()
         .build()
@@ -67,6 +73,8 @@ fn run(cli: Cli) -> Result<ExitCode, CliError> {
             Command::Status => command::status::run(&global).await,
             Command::Top(args) => command::top::run(args, &global).await,
             Command::Completions(args) => command::completions::run(&args),
+            // Done before, without a runtime.
+            Command::Complete(_) => Ok(()),
         }
         .map(|()| ExitCode::SUCCESS)
     });

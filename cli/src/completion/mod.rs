@@ -1,0 +1,144 @@
+//! Completions of shells: commands and options from the command line itself, names from the controller.
+//!
+//! The script of a shell asks this binary for what may follow. What the two say to each other is defined here and stays:
+//! `tidegate complete -- WORDS..`, the last of which is the one that is completed, and a line for each candidate, with
+//! what it is behind a tab. Nothing else is ever printed, and a controller that is away costs a quarter of a second.
+
+mod names;
+mod script;
+
+use std::ffi::OsString;
+use std::io::Write as _;
+
+use clap::Args;
+use clap::builder::StyledStr;
+use clap_complete::engine::{ArgValueCompleter, CompletionCandidate, complete};
+
+pub(crate) use script::{Scripted, script};
+
+use names::Names;
+
+/// What has been written so far.
+#[derive(Debug, Args)]
+pub(crate) struct CompleteArgs {
+    /// The command line, of which the last word is completed.
+    #[arg(last = true)]
+    words: Vec<OsString>,
+}
+
+/// Arguments that are names: of which command, which argument, and of what.
+const NAMED: [(&[&str], &str, Names); 24] = [
+    (&["group", "create"], "parent", Names::Groups),
+    (&["group", "alter"], "name", Names::Groups),
+    (&["group", "alter"], "parent", Names::Groups),
+    (&["group", "delete"], "names", Names::Groups),
+    (&["group", "delete"], "force_to", Names::Groups),
+    (&["group", "show"], "name", Names::Groups),
+    (&["edit", "group"], "name", Names::Groups),
+    (&["apply"], "under", Names::Groups),
+    (&["diff"], "under", Names::Groups),
+    (&["bind", "add"], "group", Names::Groups),
+    (&["bind", "add"], "tenant", Names::Tenants),
+    (&["bind", "remove"], "tenants", Names::Tenants),
+    (&["bind", "remove"], "users", Names::Users),
+    (&["bind", "list"], "group", Names::Groups),
+    (&["resolve"], "tenant", Names::Tenants),
+    (&["resolve"], "user", Names::Users),
+    (&["usage"], "group", Names::Groups),
+    (&["lease", "list"], "group", Names::Groups),
+    (&["client", "forget"], "names", Names::Clients),
+    (&["watch", "add"], "group", Names::Groups),
+    (&["watch", "add"], "switch_group", Names::Groups),
+    (&["watch", "list"], "group", Names::Groups),
+    (&["statement", "list"], "group", Names::Groups),
+    (&["runaway", "list"], "group", Names::Groups),
+];
+
+/// Prints what may follow. Whatever fails is nothing to follow: a shell is no place for an error.
+pub(crate) fn run(args: CompleteArgs, command: clap::Command) {
+    let endpoint = names::endpoint(&args.words);
+    let mut command = named(command, &endpoint);
+    let last = args.words.len().saturating_sub(1);
+    let here = std::env::current_dir().ok();
+    let candidates = complete(&mut command, args.words, last, here.as_deref()).unwrap_or_default();
+    let mut out = std::io::stdout().lock();
+    for candidate in candidates.iter().filter(|candidate| !candidate.is_hide_set()) {
+        // A reader that is gone wants no more.
+        let _ = out.write_all(&line(candidate));
+    }
+    let _ = out.flush();
+}
+
+/// The command with its names looked up at the controller.
+fn named(command: clap::Command, endpoint: &str) -> clap::Command {
+    NAMED.into_iter().fold(command, |command, (path, argument, names)| {
+        let endpoint = endpoint.to_owned();
+        let completer = ArgValueCompleter::new(move |current: &std::ffi::OsStr| {
+            let begin = current.to_string_lossy();
+            let found = names.find(&endpoint).into_iter();
+            found.filter(|name| name.starts_with(&*begin)).map(CompletionCandidate::new).collect()
+        });
+        with(command, path, argument, completer)
+    })
+}
+
+fn with(
+    command: clap::Command,
+    path: &'static [&'static str],
+    argument: &'static str,
+    completer: ArgValueCompleter,
+) -> clap::Command {
+    match path {
+        [] => command.mut_arg(argument, |arg| arg.add(completer)),
+        [first, rest @ ..] => command.mut_subcommand(*first, |below| with(below, rest, argument, completer)),
+    }
+}
+
+/// A candidate and what it is, on one line.
+fn line(candidate: &CompletionCandidate) -> Vec<u8> {
+    use std::os::unix::ffi::OsStrExt as _;
+    let mut line = candidate.get_value().as_bytes().to_vec();
+    if let Some(help) = candidate.get_help().map(StyledStr::to_string) {
+        let first = help.lines().next().unwrap_or_default().replace('\t', " ");
+        line.push(b'\t');
+        line.extend(first.into_bytes());
+    }
+    line.push(b'\n');
+    line
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory as _;
+
+    use super::*;
+    use crate::args::Cli;
+
+    #[test]
+    fn every_name_is_an_argument_of_a_command() {
+        for (path, argument, _) in NAMED {
+            let mut command = &Cli::command();
+            for step in path {
+                command = command.find_subcommand(step).unwrap();
+            }
+            assert!(command.get_arguments().any(|arg| arg.get_id() == argument), "{path:?} {argument}");
+        }
+    }
+
+    #[test]
+    fn commands_and_options_follow_with_what_they_are() {
+        let follows = |words: &[&str]| -> String {
+            let words: Vec<OsString> = words.iter().map(OsString::from).collect();
+            let last = words.len() - 1;
+            let found =
+                complete(&mut named(Cli::command(), "http://127.0.0.1:1"), words, last, None).unwrap();
+            found.iter().map(|found| String::from_utf8(line(found)).unwrap()).collect()
+        };
+        assert!(follows(&["tidegate", "gro"]).contains("group\tCreate, alter, delete and show"));
+        assert!(
+            follows(&["tidegate", "group", "alter", "shop", "--prio"]).contains("--priority\tWho borrows")
+        );
+        assert_eq!(follows(&["tidegate", "group", "show", ""]).matches("shop").count(), 0, "nothing listens");
+        assert!(!follows(&["tidegate", ""]).contains("complete\t"), "what scripts call is not for people");
+    }
+}

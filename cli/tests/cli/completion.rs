@@ -1,0 +1,113 @@
+//! Completions: scripts that shells read, and names from a real controller within a moment.
+
+use std::fs;
+use std::net::TcpListener;
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+use crate::support::{Controller, out, run, tidegate};
+
+/// What may follow these words, without what it is.
+fn follows(endpoint: &str, words: &[&str]) -> Vec<String> {
+    let mut command = tidegate();
+    command.env("TIDEGATE_ENDPOINT", endpoint).args(["complete", "--", "tidegate"]).args(words);
+    let output = command.output().unwrap();
+    assert!(output.status.success() && output.stderr.is_empty(), "{output:?}");
+    out(&output).lines().map(|line| line.split('\t').next().unwrap().to_owned()).collect()
+}
+
+/// Runs a script in a shell, if there is such a shell.
+fn shell(name: &str, arguments: &[&str], script: &str) -> Option<String> {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("script");
+    fs::write(&file, script).unwrap();
+    let mut command = Command::new(name);
+    command.args(arguments).arg(&file).stdin(Stdio::null());
+    let output = command.output().ok()?;
+    assert!(output.status.success(), "{name}: {}", String::from_utf8_lossy(&output.stderr));
+    Some(String::from_utf8(output.stdout).unwrap())
+}
+
+#[test]
+fn names_of_the_controller_follow_where_they_belong() {
+    let controller = Controller::start();
+    for name in ["shop", "shelf", "other"] {
+        controller.ok(&["group", "create", name, "--rate", "1"]);
+    }
+    controller.ok(&["bind", "add", "shop", "--tenant", "storefront", "--user", "ann"]);
+    let at = |words: &[&str]| follows(&controller.endpoint, words);
+    assert_eq!(at(&["group", "show", "sh"]), ["shelf", "shop"]);
+    assert_eq!(at(&["group", "delete", "shop", "o"]), ["other"]);
+    assert_eq!(at(&["group", "alter", "shop", "--parent", "oth"]), ["other"]);
+    assert_eq!(at(&["group", "alter", "shop", "--parent=oth"]), ["--parent=other"]);
+    assert_eq!(at(&["resolve", "--tenant", ""]), ["storefront"]);
+    assert_eq!(at(&["bind", "remove", "--user", ""]), ["ann"]);
+    assert_eq!(at(&["edit", "group", "she"]), ["shelf"]);
+    assert!(at(&["gro"]).contains(&"group".to_owned()));
+    let elsewhere =
+        follows("http://127.0.0.1:1", &["--endpoint", &controller.endpoint, "group", "show", "she"]);
+    assert_eq!(elsewhere, ["shelf"]);
+}
+
+#[test]
+#[expect(clippy::disallowed_methods, reason = "how long a shell waits is what is asked here")]
+fn a_controller_that_is_away_costs_a_moment_and_says_nothing() {
+    // One that takes connections and never answers is the worst; the time of a command that asks nobody is subtracted.
+    // The bound leaves room for what else the machine does: without a limit it would be three seconds and more.
+    let silent = TcpListener::bind("127.0.0.1:0").unwrap();
+    let silent = format!("http://{}", silent.local_addr().unwrap());
+    let least = |words: &[&str], endpoint: &str| {
+        let timed = |_| {
+            let begin = Instant::now();
+            assert!(follows(endpoint, words).iter().all(|name| name != "shop"));
+            begin.elapsed()
+        };
+        (0..5).map(timed).min().unwrap()
+    };
+    let nobody = least(&["gro"], &silent);
+    for endpoint in [silent.as_str(), "http://127.0.0.1:1", "nonsense"] {
+        let asked = least(&["group", "show", ""], endpoint);
+        assert!(asked.saturating_sub(nobody) < Duration::from_secs(2), "{endpoint}: {asked:?}, {nobody:?}");
+    }
+}
+
+#[test]
+fn shells_read_their_scripts() {
+    for (name, arguments) in [("bash", ["-n"].as_slice()), ("zsh", &["-n"]), ("fish", &["--no-execute"])] {
+        let script = out(&run(&["completions", name]));
+        assert!(script.contains("complete --") || script.contains("complete -c"), "{script}");
+        shell(name, arguments, &script);
+    }
+    for other in ["elvish", "powershell"] {
+        assert!(out(&run(&["completions", other])).contains("tidegate"));
+    }
+}
+
+#[test]
+fn bash_completes_names_options_and_what_it_takes_apart() {
+    let controller = Controller::start();
+    controller.ok(&["group", "create", "shop", "--rate", "1"]);
+    let script = out(&run(&["completions", "bash"]));
+    // As bash calls it: the words taken apart at `=` and `:`, and the last part of the last word.
+    let ask = r#"
+ask() {
+    COMP_LINE="$1" COMP_POINT=${#1} COMP_WORDS=("${@:2}") COMP_CWORD=$(($# - 2))
+    _tidegate "$TIDEGATE" "${COMP_WORDS[COMP_CWORD]}" "" 2>/dev/null
+    printf '%s,' "${COMPREPLY[@]}"; echo
+}
+ask 'tidegate group show sh' tidegate group show sh
+ask 'tidegate group alter x --parent=sh' tidegate group alter x --parent = sh
+ask 'tidegate group alter x --parent=' tidegate group alter x --parent = ''
+ask "tidegate group create x --rate '5 RU/s' --parent s" tidegate group create x --rate "'5 RU/s'" --parent s
+ask 'tidegate group ' tidegate group ''
+"#;
+    let head = format!(
+        "export TIDEGATE_ENDPOINT={} TIDEGATE={}\ncompopt() {{ :; }}\n",
+        controller.endpoint,
+        env!("CARGO_BIN_EXE_tidegate")
+    );
+    let told = shell("bash", &[], &format!("{head}{script}{ask}")).unwrap();
+    let lines: Vec<&str> = told.lines().collect();
+    assert_eq!(lines[..4], ["shop,", "shop,", "default,shop,", "shop,"], "{told}");
+    assert!(lines[4].contains("create,alter,delete,list,show,"), "{told}");
+}
