@@ -15,6 +15,7 @@ use crate::command::completions::CompletionsArgs;
 use crate::command::controller::ControllerArgs;
 use crate::command::cost_table::CostTableCommand;
 use crate::command::diff::DiffArgs;
+use crate::command::doctor::DoctorArgs;
 use crate::command::edit::EditCommand;
 use crate::command::gateway::GatewayArgs;
 use crate::command::group::GroupCommand;
@@ -188,6 +189,8 @@ pub(crate) enum Command {
     Status,
     /// Watch all groups.
     Top(TopArgs),
+    /// Look for what this machine lacks, and say what to do.
+    Doctor(DoctorArgs),
     /// Print a completion script.
     Completions(CompletionsArgs),
     /// Tell the script of a shell what may follow.

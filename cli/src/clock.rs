@@ -16,11 +16,25 @@ pub(crate) fn unix_ms() -> u64 {
     micros(ClockId::Realtime) / 1_000
 }
 
+/// Nanoseconds of the clock that is kept in step.
+pub(crate) fn monotonic_ns() -> u64 {
+    nanos(ClockId::Monotonic)
+}
+
+/// Nanoseconds of the oscillator, which nobody steers.
+pub(crate) fn monotonic_raw_ns() -> u64 {
+    nanos(ClockId::MonotonicRaw)
+}
+
 fn micros(clock: ClockId) -> u64 {
+    nanos(clock) / 1_000
+}
+
+fn nanos(clock: ClockId) -> u64 {
     let reading = clock_gettime(clock);
     let seconds = u64::try_from(reading.tv_sec).unwrap_or_default();
     let nanos = u64::try_from(reading.tv_nsec).unwrap_or_default();
-    seconds.saturating_mul(1_000_000).saturating_add(nanos / 1_000)
+    seconds.saturating_mul(1_000_000_000).saturating_add(nanos)
 }
 
 /// `unix_ms` as `2026-01-31 23:59:58Z`.

@@ -9,6 +9,7 @@ mod clock;
 mod command;
 mod completion;
 mod demo;
+mod doctor;
 mod error;
 mod manifest;
 mod node;
@@ -56,6 +57,7 @@ fn run(cli: Cli) -> Result<ExitCode, CliError> {
             Command::Demo(args) => return demo::run(args, &global).await,
             Command::Apply(args) => command::apply::run(args, &global).await,
             Command::Diff(args) => return command::diff::run(args, &global).await,
+            Command::Doctor(args) => return command::doctor::run(args, &global).await,
             Command::Edit(command) => command::edit::run(command, &global).await,
             Command::Group(command) => command::group::run(command, &global).await,
             Command::Bind(command) => command::bind::run(command, &global).await,

@@ -12,8 +12,10 @@
 //! Where switches cannot be seen (not Linux, `perf_event_paranoid` above 2, a seccomp filter, a forked child, the first
 //! readings of a thread, a thread that is ending), each reading is a system call.
 //!
-//! The only unsafe code of the workspace is here: a system call, two mappings, and a word in each that the kernel writes.
+//! The only unsafe code of the workspace is here: two system calls, two mappings, and a word in each that the kernel
+//! writes. One of the calls asks how the wall clock is kept: see [`discipline`].
 
+mod discipline;
 mod kernel;
 #[cfg(target_os = "linux")]
 mod switches;
@@ -21,6 +23,8 @@ mod switches;
 #[path = "no_switches.rs"]
 mod switches;
 mod thread;
+
+pub use discipline::{Discipline, discipline};
 
 use thread::THREAD;
 

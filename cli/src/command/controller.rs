@@ -17,7 +17,7 @@ use crate::stop;
 /// Name of the store in the data directory.
 pub(crate) const STORE: &str = "tidegate.redb";
 /// Environment variable with the log filter, such as `debug` or `tidegate_controller=trace`.
-const LOG_FILTER: &str = "TIDEGATE_LOG";
+pub(crate) const LOG_FILTER: &str = "TIDEGATE_LOG";
 
 /// Settings of a controller. Flags override the file.
 #[derive(Debug, Args)]

@@ -8,6 +8,7 @@ pub(crate) mod completions;
 pub(crate) mod controller;
 pub(crate) mod cost_table;
 pub(crate) mod diff;
+pub(crate) mod doctor;
 pub(crate) mod edit;
 pub(crate) mod gateway;
 pub(crate) mod group;

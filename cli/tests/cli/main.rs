@@ -13,6 +13,8 @@ mod controller;
 #[cfg(test)]
 mod demo;
 #[cfg(test)]
+mod doctor;
+#[cfg(test)]
 mod edit;
 #[cfg(test)]
 mod gateway;

@@ -1,0 +1,139 @@
+//! The clocks: leases are measured by the monotonic one, which may run at another speed than those of other machines by
+//! `drift_ppm`; the wall clock dates the audit log and numbers the starts of nodes.
+
+use std::time::Duration;
+
+use tidegate_cpu_clock::{Discipline, discipline};
+
+use super::Finding;
+use crate::clock::{monotonic_ns, monotonic_raw_ns, unix_ms};
+
+const AREA: &str = "clock";
+/// How long the speed of the clock is looked at. Half of it would double what reading a clock costs in ppm.
+const LOOK: Duration = Duration::from_millis(200);
+/// 2025: no machine that runs this has an earlier date.
+const EARLIEST_MS: u64 = 1_735_689_600_000;
+
+/// What is known about the clocks.
+#[derive(Clone, Debug)]
+pub(crate) struct ClockFacts {
+    pub(crate) unix_ms: u64,
+    /// `None` where the kernel does not tell.
+    pub(crate) discipline: Option<Discipline>,
+    /// How much faster the monotonic clock ran than the oscillator, in parts per billion.
+    pub(crate) slew_ppb: i64,
+    /// Where the kernel reads time, such as `tsc`; empty where it does not tell.
+    pub(crate) source: String,
+}
+
+/// Looks at the clocks for a moment.
+pub(crate) async fn gather() -> ClockFacts {
+    let begin = (monotonic_ns(), monotonic_raw_ns());
+    tokio::time::sleep(LOOK).await;
+    let end = (monotonic_ns(), monotonic_raw_ns());
+    let (steered, raw) = (end.0.saturating_sub(begin.0), end.1.saturating_sub(begin.1));
+    let source = std::fs::read_to_string("/sys/devices/system/clocksource/clocksource0/current_clocksource");
+    ClockFacts {
+        unix_ms: unix_ms(),
+        discipline: discipline(),
+        slew_ppb: faster(steered, raw),
+        source: source.unwrap_or_default().trim().to_owned(),
+    }
+}
+
+fn faster(steered_ns: u64, raw_ns: u64) -> i64 {
+    let difference = i128::from(steered_ns) - i128::from(raw_ns);
+    i64::try_from(difference * 1_000_000_000 / i128::from(raw_ns.max(1))).unwrap_or(i64::MAX)
+}
+
+/// Judges the clocks for nodes whose clocks may differ by `drift_ppm`.
+pub(crate) fn judge(facts: &ClockFacts, drift_ppm: u32) -> Vec<Finding> {
+    let mut findings = Vec::new();
+    if facts.unix_ms < EARLIEST_MS {
+        let found = format!("the date is wrong: {}", crate::clock::utc_text(facts.unix_ms));
+        findings.push(Finding::failed(AREA, found, "set it, and let chrony or systemd-timesyncd keep it"));
+    }
+    findings.push(match facts.discipline {
+        None => Finding::warning(
+            AREA,
+            "the kernel does not tell whether the clock is synchronised",
+            "look on the host: a container may not ask",
+        ),
+        Some(told) if told.synchronised => Finding::ok(
+            AREA,
+            format!("synchronised, at most {} ms off", told.max_error_us / 1_000),
+        ),
+        Some(_) => Finding::warning(
+            AREA,
+            "not synchronised: dates in the audit log may be wrong, and a node whose clock is a day ahead is shut out \
+             once it is right",
+            "run chrony or systemd-timesyncd; timedatectl shows it",
+        ),
+    });
+    let kept = facts.discipline.map_or(0, |told| told.frequency_ppb);
+    let speed = [facts.slew_ppb, kept].into_iter().max_by_key(|ppb| ppb.unsigned_abs()).unwrap_or_default();
+    let ppm = speed / 1_000;
+    findings.push(if speed.unsigned_abs() > u64::from(drift_ppm) * 1_000 {
+        Finding::failed(
+            AREA,
+            format!(
+                "runs {ppm:+} ppm from its oscillator, above drift_ppm = {drift_ppm}: leases are not safe"
+            ),
+            "let the clock be stepped instead of slewed, or raise drift_ppm on the controller",
+        )
+    } else {
+        Finding::ok(AREA, format!("runs {ppm:+} ppm from its oscillator, within drift_ppm = {drift_ppm}"))
+    });
+    if matches!(facts.source.as_str(), "hpet" | "acpi_pm" | "jiffies" | "pit") {
+        findings.push(Finding::warning(
+            AREA,
+            format!("time is read from {}, which takes a system call of a microsecond", facts.source),
+            "boot with clocksource=tsc if the processor's own clock can be trusted",
+        ));
+    }
+    findings
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::Verdict;
+    use super::*;
+
+    fn facts() -> ClockFacts {
+        let discipline = Discipline { synchronised: true, frequency_ppb: -12_000, max_error_us: 5_000 };
+        ClockFacts {
+            unix_ms: EARLIEST_MS + 1,
+            discipline: Some(discipline),
+            slew_ppb: 0,
+            source: "tsc".into(),
+        }
+    }
+
+    fn verdicts(facts: &ClockFacts, drift_ppm: u32) -> Vec<Verdict> {
+        judge(facts, drift_ppm).iter().map(|finding| finding.verdict).collect()
+    }
+
+    #[test]
+    fn a_clock_is_judged_by_what_is_known_about_it() {
+        assert_eq!(verdicts(&facts(), 1_000), [Verdict::Ok, Verdict::Ok]);
+        let told = Discipline { synchronised: false, frequency_ppb: 0, max_error_us: 16_000_000 };
+        let loose = ClockFacts { discipline: Some(told), ..facts() };
+        assert_eq!(verdicts(&loose, 1_000), [Verdict::Warning, Verdict::Ok]);
+        assert_eq!(
+            verdicts(&ClockFacts { discipline: None, ..facts() }, 1_000),
+            [Verdict::Warning, Verdict::Ok]
+        );
+        let slewed = ClockFacts { slew_ppb: -1_001_000, ..facts() };
+        assert_eq!(verdicts(&slewed, 1_000), [Verdict::Ok, Verdict::Failed]);
+        assert_eq!(verdicts(&slewed, 1_002), [Verdict::Ok, Verdict::Ok]);
+        let early = ClockFacts { unix_ms: 0, source: "hpet".into(), ..facts() };
+        assert_eq!(verdicts(&early, 1_000), [Verdict::Failed, Verdict::Ok, Verdict::Ok, Verdict::Warning]);
+    }
+
+    #[test]
+    fn the_speed_is_in_parts_per_billion() {
+        assert_eq!(faster(1_000_500, 1_000_000), 500_000);
+        assert_eq!(faster(999_999_000, 1_000_000_000), -1_000);
+        assert_eq!(faster(0, 0), 0);
+    }
+}

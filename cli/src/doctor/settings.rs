@@ -1,0 +1,170 @@
+//! The settings that a controller would have, each with where it comes from.
+
+use std::path::{Path, PathBuf};
+
+use tidegate_controller::{Config, ConfigError};
+
+use super::Finding;
+use crate::command::controller::STORE;
+
+const AREA: &str = "settings";
+/// Bytes of a file of settings; a real one has a few hundred.
+const MAX_FILE: u64 = 1_024 * 1_024;
+
+/// What was given.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct SettingFacts {
+    /// The file and its text, or why it cannot be read.
+    pub(crate) file: Option<(PathBuf, Result<String, String>)>,
+    /// Flag, setting and value.
+    pub(crate) flags: Vec<(&'static str, &'static str, String)>,
+    /// `TIDEGATE_LOG`, and what is wrong with it.
+    pub(crate) log: Option<(String, Result<(), String>)>,
+    pub(crate) endpoint: String,
+    pub(crate) endpoint_from: &'static str,
+}
+
+/// Reads a file of settings.
+pub(crate) fn read(path: &Path) -> Result<String, String> {
+    let length = std::fs::metadata(path).map_err(|error| error.to_string())?.len();
+    if length > MAX_FILE {
+        return Err(format!("it has {length} bytes, which no settings have"));
+    }
+    std::fs::read_to_string(path).map_err(|error| error.to_string())
+}
+
+/// The store of a directory of data.
+pub(crate) fn store_in(data: &Path) -> String {
+    data.join(STORE).display().to_string()
+}
+
+/// Judges the settings, and what they come to; the defaults where they are wrong.
+pub(crate) fn judge(facts: &SettingFacts) -> (Vec<Finding>, Config) {
+    let mut findings = Vec::new();
+    let mut table = toml::Table::new();
+    let mut origin = String::from("(no file)");
+    if let Some((path, text)) = &facts.file {
+        origin = path.display().to_string();
+        let read = text.as_ref().map_err(Clone::clone);
+        let parsed =
+            read.and_then(|text| text.parse::<toml::Table>().map_err(|error| error.message().to_owned()));
+        match parsed {
+            Ok(parsed) => table = parsed,
+            Err(error) => {
+                let remedy = "name a file of settings in TOML; `tidegate controller --help` shows one";
+                findings.push(Finding::failed(AREA, format!("{origin}: {error}"), remedy));
+            }
+        }
+    }
+    let from_file: Vec<String> = table.keys().cloned().collect();
+    for (_, setting, value) in &facts.flags {
+        table.insert((*setting).to_owned(), toml::Value::String(value.clone()));
+    }
+    // What is wrong is told, and the rest is judged without it.
+    let config = loop {
+        let errors = match Config::parse(&table.to_string()) {
+            Ok(config) => break config,
+            Err(errors) => errors,
+        };
+        let before = table.len();
+        for error in &errors {
+            let remedy = format!("correct it in {origin} or in the flags");
+            findings.push(Finding::failed(AREA, error.to_string(), remedy));
+            if let ConfigError::Unknown { key, .. } = error {
+                table.remove(key);
+            }
+            if let ConfigError::Value { key, .. } = error {
+                table.remove(*key);
+            }
+        }
+        if table.len() == before {
+            table.clear();
+        }
+    };
+    let from = |setting: &str| {
+        let flag = facts.flags.iter().find(|(_, name, _)| *name == setting);
+        match flag {
+            _ if !table.contains_key(setting) => "default".to_owned(),
+            Some((flag, ..)) => (*flag).to_owned(),
+            None if from_file.iter().any(|name| name == setting) => origin.clone(),
+            None => "default".to_owned(),
+        }
+    };
+    let shown = [
+        ("store", config.store.display().to_string()),
+        ("grpc_listen", config.grpc_listen.to_string()),
+        ("http_listen", config.http_listen.to_string()),
+        ("capacity", config.capacity.map_or_else(|| "unlimited".to_owned(), |rate| rate.to_string())),
+        ("drift_ppm", config.drift_ppm.to_string()),
+        ("margin", config.margin.to_string()),
+        ("fence", config.fence.map_or_else(|| "none".to_owned(), |fence| fence.to_string())),
+    ];
+    findings.extend(
+        shown.map(|(setting, value)| Finding::ok(AREA, format!("{setting} = {value} ({})", from(setting)))),
+    );
+    findings.push(Finding::ok(AREA, format!("endpoint = {} ({})", facts.endpoint, facts.endpoint_from)));
+    match &facts.log {
+        Some((text, Err(error))) => findings.push(Finding::failed(
+            AREA,
+            format!("TIDEGATE_LOG={text}: {error}"),
+            "write a filter such as info or tidegate_controller=debug, or unset it",
+        )),
+        Some((text, Ok(()))) => {
+            findings.push(Finding::ok(AREA, format!("log filter = {text} (TIDEGATE_LOG)")));
+        }
+        None => {}
+    }
+    (findings, config)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::Verdict;
+    use super::*;
+
+    fn judged(facts: &SettingFacts) -> (Vec<String>, Vec<String>, Config) {
+        let (findings, config) = judge(facts);
+        let (failed, ok): (Vec<_>, Vec<_>) =
+            findings.into_iter().partition(|finding| finding.verdict == Verdict::Failed);
+        let texts = |findings: Vec<Finding>| findings.into_iter().map(|finding| finding.found).collect();
+        (texts(failed), texts(ok), config)
+    }
+
+    #[test]
+    fn each_value_says_where_it_comes_from() {
+        let text = "grpc_listen = \"127.0.0.1:1\"\ndrift_ppm = 7\n".to_owned();
+        let facts = SettingFacts {
+            file: Some(("/etc/t.toml".into(), Ok(text))),
+            flags: vec![("--listen", "grpc_listen", "127.0.0.1:2".into())],
+            ..SettingFacts::default()
+        };
+        let (failed, ok, config) = judged(&facts);
+        assert!(failed.is_empty(), "{failed:?}");
+        for line in [
+            "grpc_listen = 127.0.0.1:2 (--listen)",
+            "drift_ppm = 7 (/etc/t.toml)",
+            "http_listen = 127.0.0.1:7421 (default)",
+        ] {
+            assert!(ok.iter().any(|found| found == line), "{line}: {ok:?}");
+        }
+        assert_eq!(config.grpc_listen.port(), 2);
+    }
+
+    #[test]
+    fn what_is_wrong_is_told_and_the_rest_is_judged_with_the_defaults() {
+        let wrong = |text: &str| {
+            let file = Some(("f".into(), Ok(text.to_owned())));
+            judged(&SettingFacts { file, ..SettingFacts::default() })
+        };
+        let (failed, _, config) = wrong("colour = \"red\"\nmargin = \"1 day\"\ndrift_ppm = 7\n");
+        assert_eq!((failed.len(), config.drift_ppm), (2, 7));
+        assert_eq!(wrong("grpc_listen = ").0.len(), 1);
+        let missing = SettingFacts {
+            file: Some(("f".into(), Err("no such file".into()))),
+            log: Some(("x=y=z".into(), Err("bad".into()))),
+            ..SettingFacts::default()
+        };
+        let (failed, _, config) = judged(&missing);
+        assert_eq!((failed.len(), config), (2, Config::default()));
+    }
+}
