@@ -88,10 +88,13 @@ pub struct GovernLayer {
     policy: Policy,
 }
 
+/// Says who a request is for.
+type Tell = dyn Fn(&Parts) -> Option<Subject> + Send + Sync;
+
 /// What a layer is told to do.
 #[derive(Clone)]
 struct Policy {
-    subject: Arc<dyn Fn(&Parts) -> Option<Subject> + Send + Sync>,
+    subject: Arc<Tell>,
     /// Who pays where there is no subject; without it such requests are refused.
     otherwise: Option<Arc<str>>,
     estimator: Arc<Estimator>,
