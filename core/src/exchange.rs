@@ -24,8 +24,15 @@ pub struct Ask {
     pub demand: Rate,
     /// RU waiting for admission.
     pub backlog: Ru,
-    /// Cost of the first waiter; zero without waiters.
+    /// Cost of the first waiter that needs a lump or, where none does, of the first; zero without waiters.
     pub head: Ru,
+    /// RU/s offered in operations that fit the bucket, over the last renewals.
+    pub steady: Rate,
+    /// RU waiting in operations that pass the first waiter, which needs a lump.
+    pub beside: Ru,
+    /// How long an answer takes to come: tokens that are there by then are of use in it. Zero: lumps are not to come
+    /// with a time from which they may be spent.
+    pub ahead: Span,
     /// Debt not yet repaid.
     pub debt: Ru,
     /// Operations waiting for admission.
@@ -91,6 +98,8 @@ pub struct LeaseTerms {
     pub fill: Ru,
     /// Tokens beside the bucket, spent first, not refilled.
     pub lump: Ru,
+    /// The lump may be spent from so long after its receipt on: the pool covers it by then.
+    pub lump_after: Span,
     /// Lease length, from the moment the node sent its renewal.
     pub ttl: Span,
     /// Renew again after this long if nothing happens.
@@ -107,4 +116,6 @@ pub struct LeaseTerms {
     pub ack_now: bool,
     /// Others wait for tokens: give back surplus early.
     pub scarce: bool,
+    /// Others wait for a lump: give it back as soon as there is some.
+    pub lump_wanted: bool,
 }

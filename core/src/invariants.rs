@@ -2,7 +2,7 @@
 
 use crate::engine::Engine;
 use crate::tree::Group;
-use crate::units::{Rate, Ru};
+use crate::units::Rate;
 
 impl Engine {
     /// Checks the invariants of every group; cheap enough for tests, absent from release builds.
@@ -78,9 +78,12 @@ fn check_group(group: &Group) -> Result<(), String> {
     if live.committed > limit.max(live.committed_legacy) || live.committed < Rate::ZERO {
         return Err(format!("I1: committed {} is above the limit {limit}", live.committed));
     }
-    let held = group.pool.tokens() + live.held;
-    if held > depth.max(live.held_legacy) || group.pool.tokens() < Ru::ZERO {
+    let held = group.pool.tokens().or_zero() + live.held;
+    if held > depth.max(live.held_legacy) {
         return Err(format!("I2: pool and held {held} are above the depth {depth}"));
+    }
+    if group.pool.is_late() {
+        return Err(format!("I2: what was granted ahead has not come in time: {:?}", group.pool));
     }
     if !group.pool.balances() {
         return Err(format!("I3: the books do not balance: {:?}", group.pool));

@@ -4,7 +4,7 @@
 //! at its old value until the node has acknowledged it, or until the older grant has ended.
 
 use crate::fill::Member;
-use crate::units::{Rate, Ru, Time};
+use crate::units::{Rate, Ru, Span, Time};
 
 /// What the ledger knows of one client in one group.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
@@ -37,15 +37,23 @@ pub(crate) struct Lease {
     pub entered: bool,
     /// The rate under which the group lists it; `None` while it does not.
     pub listed: Option<Rate>,
-    /// As reported.
+    /// As reported, and its average over the last renewals.
     pub demand: Rate,
+    pub average: Rate,
     pub backlog: Ru,
     pub head: Ru,
+    /// RU/s offered in operations that need no lump, and what of them waits beside one that does.
+    pub steady: Rate,
+    pub beside: Ru,
+    /// How long before it is needed an answer is of use.
+    pub ahead: Span,
     pub largest: Ru,
     pub debt: Ru,
     pub waiting: u64,
     /// When the first waiter began to wait for a lump; its place in the queue.
     pub queued_since: Option<Time>,
+    /// When it asks again, as it was told while it waits for a lump.
+    pub asks_at: Time,
     /// When it was last told to lower itself.
     pub lowered_at: Option<Time>,
     /// Metered only: nothing in the chain has a limit.

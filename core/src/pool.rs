@@ -14,6 +14,9 @@ pub(crate) struct Pool {
     tokens: Ru,
     accrual: Accrual,
     last: Time,
+    /// The rate at which what was granted ahead comes at least, and when all of it must be there, where that is known.
+    pledge: Rate,
+    due: Option<Time>,
     books: Books,
 }
 
@@ -38,11 +41,12 @@ impl Books {
 }
 
 impl Pool {
-    /// A pool with tokens in it, accruing from `now`.
+    /// A pool with tokens in it, accruing from `now`. One that owes must have all that is not leased out: nobody knows how
+    /// soon it is needed.
     pub(crate) fn new(now: Time, tokens: Ru) -> Self {
         let mut books = Books::default();
         books.credit(tokens);
-        Self { tokens, last: now, books, ..Self::default() }
+        Self { tokens, last: now, pledge: Rate::MAX, books, ..Self::default() }
     }
 
     /// Tokens in hand.
@@ -70,9 +74,44 @@ impl Pool {
 
     /// Takes tokens out for a node.
     pub(crate) fn grant(&mut self, amount: Ru) {
-        debug_assert!(amount >= Ru::ZERO && amount <= self.tokens, "grant {amount} of {}", self.tokens);
+        debug_assert!(
+            amount >= Ru::ZERO && amount <= self.tokens.or_zero(),
+            "grant {amount} of {}",
+            self.tokens
+        );
         self.tokens -= amount;
         self.books.debit(amount);
+    }
+
+    /// Grants what need not be there yet, to be spent after so long: tokens are negative until it has come. It comes in
+    /// time if nobody is leased more than now.
+    pub(crate) fn grant_ahead(&mut self, now: Time, amount: Ru, after: Span) {
+        let pledged = self.pledged();
+        self.tokens -= amount;
+        self.books.debit(amount);
+        let owed = (Ru::ZERO - self.tokens).or_zero();
+        // One micro-RU more for what the division of the accrual carries on.
+        let rate = (i128::from(owed.0) + 1) * i128::from(MICRO);
+        let rate = (rate + i128::from(after.0) - 1) / i128::from(after.0.max(1));
+        // No less than for what was granted ahead before, and may have to be there sooner.
+        self.pledge = Rate(i64::try_from(rate).unwrap_or(Rate::MAX.0)).max(pledged).min(Rate::MAX);
+        self.due = Some(self.due.unwrap_or_default().max(now.after(after)));
+    }
+
+    /// The rate that must not be leased out, so that what was granted ahead comes in time. It stays as it is when tokens
+    /// come back: these may be those that had more time.
+    pub(crate) fn pledged(&self) -> Rate {
+        if self.tokens < Ru::ZERO { self.pledge } else { Rate::ZERO }
+    }
+
+    /// Whether what was granted ahead has not come in time.
+    pub(crate) fn is_late(&self) -> bool {
+        self.tokens < Ru::ZERO && self.due.is_some_and(|due| due <= self.last)
+    }
+
+    /// What was granted ahead comes when it can: the limit by which it was reckoned is not in force any more.
+    pub(crate) fn excuse(&mut self) {
+        self.due = None;
     }
 
     /// Puts back tokens that a node returned or never received; what is above `room` is discarded.
@@ -85,6 +124,7 @@ impl Pool {
     /// Starts accruing only at `from`, empty.
     pub(crate) fn suspend_until(&mut self, from: Time) {
         self.trim(Ru::ZERO);
+        self.excuse();
         self.last = self.last.max(from);
     }
 
@@ -103,7 +143,9 @@ impl Pool {
 /// nothing else count as the same state in a search.
 impl Hash for Pool {
     fn hash<H: Hasher>(&self, state: &mut H) {
-        (self.tokens, self.accrual, self.last, self.imbalance()).hash(state);
+        // Where nothing is owed, what was pledged once says nothing.
+        let owes = (self.pledged(), self.due.filter(|_| self.tokens < Ru::ZERO));
+        (self.tokens, self.accrual, self.last, owes, self.imbalance()).hash(state);
     }
 }
 

@@ -13,6 +13,10 @@ const MOST_LOOKED_AT: usize = 8;
 /// A holder is told again only after this.
 pub(crate) const REPEAT_AFTER: Span = Span::millis(200);
 
+/// The first in the queue is called when it would ask so much later than the pool covers it. With half of it there are
+/// more messages and no more use; with twice of it tokens lie for that long at each turn.
+const CALLED_BEFORE: Span = Span::millis(20);
+
 impl Lease {
     fn told_lately(&self, now: Time) -> bool {
         self.lowered_at.is_some_and(|when| now.since(when) < REPEAT_AFTER)
@@ -41,17 +45,21 @@ impl Engine {
         }
     }
 
-    /// Calls the first of those who wait for a lump when the pool covers it, because what others returned or refunded
-    /// came sooner than it was told to expect. A lower to any rate lowers nothing, and is answered by a renewal.
+    /// Calls the first of those who wait for a lump when the pool covers it, or will before it asks again: because what
+    /// others returned or refunded came sooner than it was told to expect, or those before it took less. A lower to any
+    /// rate lowers nothing, and is answered by a renewal.
     pub(crate) fn call(&mut self, now: Time, chain: &Chain, asker: ClientId) {
         for slot in chain.up() {
             let Some(group) = self.tree.at(slot) else { return };
             let Some((&(_, client, id), need)) = group.live.queue.first_key_value() else { continue };
-            if client == asker || group.spec.limit().is_none() || group.pool.tokens() < *need {
-                continue;
-            }
+            let Some(limit) = group.spec.limit().filter(|_| client != asker) else { continue };
+            let missing = *need - group.pool.tokens();
+            let covered = (limit - group.live.committed).time_for(missing).map(|span| now.after(span));
             let lease = self.tree.get_mut(id).and_then(|group| group.live.leases.get_mut(&client));
-            if let Some(lease) = lease.filter(|lease| lease.lowered_at.is_none()) {
+            let late = |lease: &Lease| covered.is_some_and(|at| at.after(CALLED_BEFORE) < lease.asks_at);
+            if let Some(lease) =
+                lease.filter(|lease| lease.lowered_at.is_none() && (!missing.is_positive() || late(lease)))
+            {
                 lease.lowered_at = Some(now);
                 self.lowers.push(LowerOrder { client, group: id, rate_at_most: Rate::MAX });
             }

@@ -51,6 +51,8 @@ pub(crate) struct Group {
     pub recovering_until: Time,
     /// Someone below lacks rate that others hold; until then nobody keeps more than their share.
     pub short_until: Time,
+    /// Operations that take lumps came lately; until then rate that is not needed adds up to theirs.
+    pub lumps_until: Time,
     /// How its fallback is divided; almost no group divides one.
     pub parts: Option<Box<Parts>>,
     pub live: Live,
@@ -68,6 +70,7 @@ impl Group {
             children: Children::default(),
             recovering_until: Time(0),
             short_until: Time(0),
+            lumps_until: Time(0),
             parts: None,
             live: Live::default(),
         }
@@ -122,9 +125,21 @@ impl Group {
 /// Where a group is kept says nothing of it.
 impl Hash for Group {
     fn hash<H: Hasher>(&self, state: &mut H) {
-        let Self { id, above: _, spec, pool, removed, children, recovering_until, short_until, parts, live } =
-            self;
-        (id, spec, pool, removed, children, recovering_until, short_until, parts, live).hash(state);
+        let Self {
+            id,
+            above: _,
+            spec,
+            pool,
+            removed,
+            children,
+            recovering_until,
+            short_until,
+            lumps_until,
+            parts,
+            live,
+        } = self;
+        (id, spec, pool, removed, children, recovering_until, short_until, lumps_until, parts, live)
+            .hash(state);
     }
 }
 
@@ -373,6 +388,7 @@ impl Tree {
     pub(crate) fn excuse(&mut self, chain: &Chain) {
         for slot in chain.up() {
             if let Some(group) = self.at_mut(slot).filter(|group| group.live.is_awake()) {
+                group.pool.excuse();
                 let live = &mut *group.live;
                 (live.committed_legacy, live.held_legacy) = (live.committed, live.held);
             }

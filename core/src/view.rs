@@ -83,7 +83,7 @@ impl Engine {
     pub fn group_view(&self, id: GroupId) -> Option<GroupView> {
         self.tree.get(id).filter(|group| !group.removed).map(|group| GroupView {
             committed: group.live.committed,
-            pool: group.pool.tokens(),
+            pool: group.pool.tokens().or_zero(),
             held: group.live.held,
             demand: group.demand(),
             leases: group.live.leases.len(),

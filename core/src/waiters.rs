@@ -1,6 +1,9 @@
 //! The queue of operations that wait for admission on a node: first come, first served, each with a deadline.
+//!
+//! Operations that need a lump are told apart from those that fit the bucket, so that these need not wait for tokens
+//! that are not theirs. Who may go before whom is for the node to say.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use crate::ranks::Ranks;
 use crate::units::{Ru, Time};
@@ -20,13 +23,17 @@ pub(crate) struct Waiter {
 /// Waiting operations in the order of arrival.
 #[derive(Clone, Debug, Default, Hash)]
 pub(crate) struct Waiters {
-    queue: Ranks<WaiterId, Waiter>,
+    /// Those that fit the bucket, as far as is known, and those that do not.
+    small: Ranks<WaiterId, Waiter>,
+    large: BTreeMap<WaiterId, Waiter>,
     /// Deadlines that came in ascending order, as those of operations with the same patience do.
     in_order: Ranks<(Time, WaiterId), ()>,
     /// Deadlines that came after a later one.
     early: BTreeSet<(Time, WaiterId)>,
     next: u64,
     backlog: Ru,
+    /// The part of it that fits the bucket.
+    small_backlog: Ru,
 }
 
 impl Waiters {
@@ -41,11 +48,11 @@ impl Waiters {
     }
 
     pub(crate) fn len(&self) -> usize {
-        self.queue.len()
+        self.small.len() + self.large.len()
     }
 
     pub(crate) fn is_empty(&self) -> bool {
-        self.queue.is_empty()
+        self.small.is_empty() && self.large.is_empty()
     }
 
     /// RU waiting.
@@ -53,7 +60,12 @@ impl Waiters {
         self.backlog
     }
 
-    pub(crate) fn join(&mut self, waiter: Waiter) -> WaiterId {
+    /// RU waiting in operations that fit the bucket.
+    pub(crate) fn small_backlog(&self) -> Ru {
+        self.small_backlog
+    }
+
+    pub(crate) fn join(&mut self, waiter: Waiter, large: bool) -> WaiterId {
         let id = WaiterId(self.next);
         self.next += 1;
         self.backlog += waiter.cost;
@@ -63,12 +75,19 @@ impl Waiters {
         } else {
             self.early.insert(by_deadline);
         }
-        self.queue.join(id, waiter);
+        if large {
+            self.large.insert(id, waiter);
+        } else {
+            self.small.join(id, waiter);
+            self.small_backlog += waiter.cost;
+        }
         id
     }
 
     pub(crate) fn leave(&mut self, id: WaiterId) -> Option<Waiter> {
-        let waiter = self.queue.leave(id)?;
+        let small = self.small.leave(id);
+        self.small_backlog -= small.map_or(Ru::ZERO, |waiter| waiter.cost);
+        let waiter = small.or_else(|| self.large.remove(&id))?;
         let by_deadline = (waiter.deadline, id);
         if self.in_order.leave(by_deadline).is_none() {
             self.early.remove(&by_deadline);
@@ -77,8 +96,27 @@ impl Waiters {
         Some(waiter)
     }
 
+    /// One that seemed to fit the bucket does not.
+    pub(crate) fn enlarge(&mut self, id: WaiterId) {
+        if let Some(waiter) = self.small.leave(id) {
+            self.small_backlog -= waiter.cost;
+            self.large.insert(id, waiter);
+        }
+    }
+
+    /// The first of all.
     pub(crate) fn first(&self) -> Option<(WaiterId, Waiter)> {
-        self.queue.first().map(|(id, waiter)| (id, *waiter))
+        [self.first_small(), self.first_large()].into_iter().flatten().min_by_key(|(id, _)| *id)
+    }
+
+    /// The first of those that fit the bucket.
+    pub(crate) fn first_small(&self) -> Option<(WaiterId, Waiter)> {
+        self.small.first().map(|(id, waiter)| (id, *waiter))
+    }
+
+    /// The first of those that do not.
+    pub(crate) fn first_large(&self) -> Option<(WaiterId, Waiter)> {
+        self.large.first_key_value().map(|(id, waiter)| (*id, *waiter))
     }
 
     /// The waiter whose deadline comes first.
@@ -96,7 +134,7 @@ mod tests {
     fn leaving_keeps_the_order_the_backlog_and_the_deadlines() {
         let mut waiters = Waiters::default();
         let join = |w: &mut Waiters, cost, deadline| {
-            w.join(Waiter { cost: Ru(cost), deadline: Time(deadline), since: Time(0) })
+            w.join(Waiter { cost: Ru(cost), deadline: Time(deadline), since: Time(0) }, cost == 2)
         };
         let (a, b, c) = (join(&mut waiters, 1, 30), join(&mut waiters, 2, 10), join(&mut waiters, 4, 20));
         assert_eq!(waiters.backlog(), Ru(7));
@@ -111,7 +149,7 @@ mod tests {
         /// Against a map: who is first, whose deadline is next, and how much waits.
         #[test]
         fn any_order_of_coming_and_going(steps in proptest::collection::vec((0_u8..4, 0_u64..500), 0..600)) {
-            let (mut waiters, mut all) = (Waiters::default(), std::collections::BTreeMap::new());
+            let (mut waiters, mut all) = (Waiters::default(), BTreeMap::new());
             for (kind, number) in steps {
                 let leaver = match kind {
                     0 | 1 => None,
@@ -122,7 +160,7 @@ mod tests {
                     assert_eq!(waiters.leave(id), all.remove(&id));
                 } else {
                     let waiter = Waiter { cost: Ru(1), deadline: Time(number), since: Time(0) };
-                    all.insert(waiters.join(waiter), waiter);
+                    all.insert(waiters.join(waiter, kind == 1), waiter);
                 }
                 assert_eq!(waiters.first(), all.first_key_value().map(|(id, waiter)| (*id, *waiter)));
                 let urgent = all.iter().map(|(id, waiter)| (waiter.deadline, *id)).min();

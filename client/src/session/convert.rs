@@ -43,6 +43,7 @@ pub(crate) fn grant(entry: &v1::GrantEntry) -> Result<Grant, GrantError> {
             cap: of.ru("cap_micro_ru", entry.cap_micro_ru)?,
             fill: of.ru("fill_micro_ru", entry.fill_micro_ru)?,
             lump: of.ru("lump_micro_ru", entry.lump_micro_ru)?,
+            lump_after: of.span("lump_after_us", entry.lump_after_us)?,
             ttl: of.span("ttl_us", entry.ttl_us)?,
             renew_after: of.span("renew_after_us", entry.renew_after_us)?,
             ask_again: of.span("ask_again_us", entry.ask_again_us)?,
@@ -51,6 +52,7 @@ pub(crate) fn grant(entry: &v1::GrantEntry) -> Result<Grant, GrantError> {
             fallback: of.fallback()?,
             ack_now: entry.ack_now,
             scarce: entry.scarce,
+            lump_wanted: entry.lump_wanted,
         })),
         v1::GrantStatus::Unlimited => Ok(Grant::Unlimited {
             ttl: of.span("ttl_us", entry.ttl_us)?,
@@ -95,6 +97,9 @@ pub(crate) fn renew_entry(group: &GroupName, ask: &Ask, proof: &[u8]) -> v1::Ren
         refunded_micro_ru: ask.refunded.0.clamp(0, Ru::MAX.0),
         running_micro_ru: ask.running.0.clamp(0, Ru::MAX.0),
         largest_micro_ru: ask.largest.0.clamp(0, Ru::MAX.0),
+        steady_rate: ask.steady.0.clamp(0, Rate::MAX.0),
+        beside_micro_ru: ask.beside.0.clamp(0, Ru::MAX.0),
+        ahead_us: ask.ahead.0,
     }
 }
 

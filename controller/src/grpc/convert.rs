@@ -92,6 +92,9 @@ fn ask(entry: &v1::RenewEntry) -> Result<Ask, String> {
         refunded: amount("refunded_micro_ru", entry.refunded_micro_ru)?,
         running: amount("running_micro_ru", entry.running_micro_ru)?,
         largest: amount("largest_micro_ru", entry.largest_micro_ru)?,
+        steady: rate("steady_rate", entry.steady_rate)?,
+        beside: amount("beside_micro_ru", entry.beside_micro_ru)?,
+        ahead: Span(entry.ahead_us),
     })
 }
 
@@ -228,6 +231,7 @@ fn leased(terms: &LeaseTerms) -> v1::GrantEntry {
         cap,
         fill,
         lump,
+        lump_after,
         ttl,
         renew_after,
         ask_again,
@@ -236,6 +240,7 @@ fn leased(terms: &LeaseTerms) -> v1::GrantEntry {
         fallback,
         ack_now,
         scarce,
+        lump_wanted,
     } = *terms;
     v1::GrantEntry {
         status: v1::GrantStatus::Leased.into(),
@@ -243,6 +248,7 @@ fn leased(terms: &LeaseTerms) -> v1::GrantEntry {
         cap_micro_ru: cap.0,
         fill_micro_ru: fill.0,
         lump_micro_ru: lump.0,
+        lump_after_us: lump_after.0,
         ttl_us: ttl.0,
         renew_after_us: renew_after.0,
         ask_again_us: ask_again.0,
@@ -251,6 +257,7 @@ fn leased(terms: &LeaseTerms) -> v1::GrantEntry {
         fallback: Some(fallback_out(fallback)),
         ack_now,
         scarce,
+        lump_wanted,
         ..v1::GrantEntry::default()
     }
 }
@@ -308,11 +315,15 @@ mod tests {
 
     #[test]
     fn a_node_is_told_every_term_of_its_lease() {
-        let flags = |ack_now, scarce| {
-            let entry = leased(&LeaseTerms { ack_now, scarce, ..LeaseTerms::default() });
-            (entry.ack_now, entry.scarce)
+        let flags = |ack_now, scarce, lump_wanted| {
+            let entry = leased(&LeaseTerms { ack_now, scarce, lump_wanted, ..LeaseTerms::default() });
+            (entry.ack_now, entry.scarce, entry.lump_wanted)
         };
-        assert_eq!([flags(true, false), flags(false, true)], [(true, false), (false, true)]);
+        for one in [(true, false, false), (false, true, false), (false, false, true)] {
+            assert_eq!(flags(one.0, one.1, one.2), one);
+        }
+        let ahead = leased(&LeaseTerms { lump_after: Span(7), ..LeaseTerms::default() });
+        assert_eq!(ahead.lump_after_us, 7);
     }
 
     #[test]

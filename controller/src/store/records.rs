@@ -119,10 +119,12 @@ impl SavedLeases {
     /// Whether every rate and amount is one that can have been granted.
     pub fn in_range(&self) -> bool {
         let (rates, amounts) = (Rate::ZERO.0..=Rate::MAX.0, Ru::ZERO.0..=Ru::MAX.0);
+        // A pool that granted ahead of its time owes.
+        let pools = -Ru::MAX.0..=Ru::MAX.0;
         let lease = |(_, _, _, rate, cap, lump, _): &(u32, u64, u64, i64, i64, i64, u64)| {
             rates.contains(rate) && amounts.contains(cap) && amounts.contains(lump)
         };
-        self.leases.iter().all(lease) && self.pools.iter().all(|(_, tokens)| amounts.contains(tokens))
+        self.leases.iter().all(lease) && self.pools.iter().all(|(_, tokens)| pools.contains(tokens))
     }
 
     /// Good for a store that was closed now, and has this seal beside it.

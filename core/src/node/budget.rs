@@ -62,6 +62,9 @@ pub(crate) struct Budget {
     /// In the hands of threads that spend on their own: tokens all the same.
     drawn: Ru,
     lump: Ru,
+    /// The part of it that may be spent only from then on.
+    pending: Ru,
+    pending_until: Time,
     /// What the ledger counts of the lump: what was there when the node last told, and what came since.
     ledger_lump: Ru,
     /// Taken by operations that have not ended: what these do not need comes back.
@@ -107,6 +110,9 @@ impl Budget {
     /// This node's clock may run off by so much from now on.
     pub(crate) fn drift_by(&mut self, now: Time, ppm: u32) {
         self.advance(now);
+        if self.pending.is_positive() && ppm > self.drift_ppm {
+            self.pending_until = now.after(by_a_fast_clock(self.pending_until.since(now), ppm));
+        }
         self.drift_ppm = ppm;
     }
 
@@ -181,6 +187,11 @@ impl Budget {
         self.lump.is_positive() && useless
     }
 
+    /// When a lump that has come may be spent, if that is still to come.
+    pub(crate) fn pending_until(&self) -> Option<Time> {
+        self.pending.is_positive().then_some(self.pending_until)
+    }
+
     /// Room for tokens in the bucket.
     fn room(&self) -> Ru {
         (self.cap() - self.drawn).or_zero()
@@ -188,7 +199,7 @@ impl Budget {
 
     /// Tokens and lump, less debt.
     pub(crate) fn available(&self) -> Ru {
-        self.tokens + self.lump - self.debt
+        self.tokens + self.lump - self.pending - self.debt
     }
 
     /// The same with what threads have drawn.
@@ -234,7 +245,7 @@ impl Budget {
 
     fn fall_back(&mut self) {
         (self.tokens, self.lump, self.set_aside, self.in_flight) = Default::default();
-        (self.drawn, self.ledger_lump) = Default::default();
+        (self.drawn, self.ledger_lump, self.pending) = Default::default();
         (self.running, self.told, self.refunded) = Default::default();
         (self.rate, self.cap, self.ledger_cap) = (Rate::ZERO, Ru::ZERO, Ru::ZERO);
         (self.state, self.answer_by) = (LeaseState::Expired, None);
@@ -248,6 +259,9 @@ impl Budget {
         if until > self.last {
             let earned = self.accrual.take(self.income(), until.since(self.last));
             self.last = until;
+            if until >= self.pending_until {
+                self.pending = Ru::ZERO;
+            }
             let _full = self.add(earned);
         }
         debug_assert!(self.tokens <= self.room() && self.tokens >= Ru::ZERO, "I4: {self:?}");
@@ -299,14 +313,36 @@ impl Budget {
         if self.is_free() {
             return;
         }
-        let from_lump = cost.min(self.lump);
+        let from_lump = cost.min(self.lump - self.pending);
         let from_tokens = (cost - from_lump).min(self.tokens);
         self.lump -= from_lump;
         self.tokens -= from_tokens;
         self.debt += cost - from_lump - from_tokens;
     }
 
-    /// The same for an operation that begins: it may not need all of it.
+    /// Whether the bucket alone covers an operation: the lump is another's.
+    pub(crate) fn bucket_covers(&self, cost: Ru) -> bool {
+        self.state == LeaseState::Leased && self.debt == Ru::ZERO && self.tokens >= cost
+    }
+
+    /// Whether the lump alone does: the bucket is another's.
+    pub(crate) fn lump_covers(&self, cost: Ru) -> bool {
+        self.debt == Ru::ZERO && self.lump - self.pending >= cost
+    }
+
+    /// Whether the lump alone does, as soon as all of it may be spent.
+    pub(crate) fn awaits_lump(&self, cost: Ru) -> bool {
+        self.pending.is_positive() && self.lump >= cost
+    }
+
+    /// Starts an operation with tokens of the bucket.
+    pub(crate) fn admit_from_bucket(&mut self, cost: Ru) {
+        let lump = (std::mem::take(&mut self.lump), std::mem::take(&mut self.pending));
+        self.admit(cost);
+        (self.lump, self.pending) = lump;
+    }
+
+    /// Takes tokens for an operation that begins: it may not need all of it.
     pub(crate) fn admit(&mut self, cost: Ru) {
         if self.is_free() {
             return;
@@ -396,6 +432,11 @@ impl Budget {
         cost > self.cap() + self.lump
     }
 
+    /// Whether an operation is larger than a bucket usually is, so that lumps or a deeper one serve it.
+    pub(crate) fn takes_lumps(&self, cost: Ru) -> bool {
+        cost > self.rate.over(LOCAL_CAP).min(self.cap)
+    }
+
     /// When an operation will be covered without any message; `None` when it takes one.
     pub(crate) fn covered_at(&self, cost: Ru) -> Option<Time> {
         let cost = self.needed(cost);
@@ -403,8 +444,32 @@ impl Budget {
             return None;
         }
         let missing = (cost + self.debt - self.tokens - self.lump).or_zero();
+        let covered = |missing| Some(self.last.after(self.income().time_for(missing)?));
+        let mut at = covered(missing)?;
+        if self.pending.is_positive() {
+            // The bucket alone may be sooner than what is still to come of the lump.
+            let alone =
+                Some(missing + self.pending).filter(|_| cost <= self.cap() + self.lump - self.pending);
+            let with = at.max(self.pending_until);
+            at = alone.and_then(covered).map_or(with, |alone| alone.min(with));
+        }
+        self.changes_at().is_none_or(|end| at < end).then_some(at)
+    }
+
+    /// When the bucket alone will cover it.
+    pub(crate) fn bucket_covers_at(&self, cost: Ru) -> Option<Time> {
+        if self.state != LeaseState::Leased || cost > self.cap() {
+            return None;
+        }
+        let missing = (cost + self.debt - self.tokens).or_zero();
         let at = self.last.after(self.income().time_for(missing)?);
         self.changes_at().is_none_or(|end| at < end).then_some(at)
+    }
+
+    /// When the lump alone will, if no more comes.
+    pub(crate) fn lump_covers_at(&self, cost: Ru) -> Option<Time> {
+        let at = if self.pending.is_positive() { self.pending_until.max(self.last) } else { self.last };
+        (self.debt == Ru::ZERO && self.lump >= cost).then_some(at)
     }
 
     /// Takes out what is to be returned: all that is set aside, the tokens above `keep`, and the lump if asked.
@@ -421,6 +486,7 @@ impl Budget {
         let surplus = surplus + std::mem::take(&mut self.set_aside);
         self.in_flight += surplus - deeper;
         let lump = if lump_too { std::mem::take(&mut self.lump) } else { Ru::ZERO };
+        self.pending = self.pending.min(self.lump);
         self.tokens = self.tokens.min(self.cap());
         self.ledger_lump = self.lump;
         let largest = self.largest().min(self.running);
@@ -456,6 +522,7 @@ impl Budget {
         if self.state != LeaseState::Leased {
             (self.tokens, self.lump, self.set_aside, self.cap) = Default::default();
             (self.ledger_lump, self.running, self.told, self.refunded) = Default::default();
+            self.pending = Ru::ZERO;
         }
         (self.state, self.answer_by) = (LeaseState::Leased, None);
         self.rate = terms.rate;
@@ -466,9 +533,15 @@ impl Budget {
         self.fall_back_to(asked, terms.fallback);
         self.set_excess_aside();
         let _full = self.add(terms.fill);
-        let paid = terms.lump.min(self.debt);
+        // What is not there yet pays nothing.
+        let paid = if terms.lump_after.0 > 0 { Ru::ZERO } else { terms.lump.min(self.debt) };
         self.debt -= paid;
         self.lump += terms.lump - paid;
+        if terms.lump_after.0 > 0 {
+            self.pending = (self.pending + terms.lump).min(self.lump);
+            let wait = by_a_fast_clock(terms.lump_after, self.drift_ppm);
+            self.pending_until = self.pending_until.max(now.after(wait));
+        }
         self.ledger_lump += terms.lump;
         self.advance(now);
     }
@@ -531,4 +604,10 @@ impl Budget {
         let (debt, last, drift_ppm) = (self.debt, self.last, self.drift_ppm);
         *self = Self { debt, last, drift_ppm, state, ..Self::default() };
     }
+}
+
+/// A span that has passed when a clock shows this, however fast it may be.
+fn by_a_fast_clock(span: Span, ppm: u32) -> Span {
+    let more = (u128::from(span.0) * u128::from(ppm)).div_ceil(MICRO.unsigned_abs().into()) + 1;
+    Span(u64::try_from(u128::from(span.0) + more).unwrap_or(u64::MAX))
 }

@@ -102,6 +102,7 @@ impl NodeGroup {
             budget: Budget::idle(now, config.drift_ppm, rest.fallback),
             waiters: Waiters::from_id(rest.next_waiter),
             demand: Demand::default(),
+            large_demand: Demand::default(),
             renewal: Renewal::resumed(now, rest.asked_seq, rest.acked_seq),
             consumption: rest.consumption,
             max_fit: Ru::MAX,

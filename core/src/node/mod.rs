@@ -8,6 +8,7 @@ mod budget;
 mod dormant;
 mod patience;
 mod renewal;
+mod turn;
 
 pub use batch::{Batch, Spent};
 use budget::Budget;
@@ -23,6 +24,7 @@ use crate::usage::{Consumption, Total};
 pub use crate::waiters::WaiterId;
 use crate::waiters::{Waiter, Waiters};
 use renewal::Renewal;
+use turn::{From, Turn};
 
 /// Settings of a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -124,6 +126,8 @@ pub struct NodeGroup {
     budget: Budget,
     waiters: Waiters,
     demand: Demand,
+    /// The part of it that did not fit the bucket.
+    large_demand: Demand,
     renewal: Renewal,
     consumption: Total,
     max_fit: Ru,
@@ -140,6 +144,7 @@ impl NodeGroup {
             budget: Budget::unheard(now, &config),
             waiters: Waiters::default(),
             demand: Demand::default(),
+            large_demand: Demand::default(),
             renewal: Renewal::new(now),
             consumption: Total::default(),
             max_fit: Ru::MAX,
@@ -159,6 +164,10 @@ impl NodeGroup {
             self.spend(now, cost);
             return Ok(());
         }
+        if self.passes(cost) {
+            self.budget.admit_from_bucket(cost);
+            return Ok(());
+        }
         self.consumption.throttled += 1;
         self.renewal.press();
         Err(self.refusal(now, cost))
@@ -170,10 +179,11 @@ impl NodeGroup {
     /// [`Refusal`], with when to try again.
     pub fn check(&mut self, now: Time, cost: Ru) -> Result<(), Refusal> {
         self.budget.advance(now);
-        if self.waiters.is_empty() && self.budget.covers(cost.or_zero()) {
+        let cost = cost.or_zero();
+        if self.waiters.is_empty() && self.budget.covers(cost) || self.passes(cost) {
             return Ok(());
         }
-        Err(self.refusal(now, cost.or_zero()))
+        Err(self.refusal(now, cost))
     }
 
     /// Takes `cost`, or waits for it until `deadline` behind those who came before.
@@ -187,11 +197,13 @@ impl NodeGroup {
             self.spend(now, cost);
             return Ok(Acquired::Now);
         }
+        if self.passes(cost) {
+            self.budget.admit_from_bucket(cost);
+            return Ok(Acquired::Now);
+        }
         self.renewal.press();
-        if self.waiters.is_empty()
-            && self.budget.state() == LeaseState::Leased
-            && self.budget.never_covers(cost)
-        {
+        let large = self.is_large(cost);
+        if large && self.waits_for_lump().is_none() {
             self.renewal.ask_soon(now);
         }
         let refusal = self.refusal(now, cost);
@@ -212,7 +224,10 @@ impl NodeGroup {
             self.consumption.throttled += 1;
             return Err(Refusal::TooManyWaiters { limit: self.config.max_waiters });
         }
-        Ok(Acquired::Queued(self.waiters.join(Waiter { cost, deadline, since: now })))
+        if large {
+            self.large_demand.arrived(now, cost);
+        }
+        Ok(Acquired::Queued(self.waiters.join(Waiter { cost, deadline, since: now }, large)))
     }
 
     fn arrive(&mut self, now: Time, cost: Ru) {
@@ -252,6 +267,7 @@ impl NodeGroup {
         let estimate = estimate.or_zero();
         let difference = actual.ru() - estimate;
         self.budget.refund(estimate, (Ru::ZERO - difference).or_zero());
+        self.renewal.settled(now);
         if difference.is_positive() {
             self.budget.spend(difference);
             self.worst_debt = self.worst_debt.max(self.budget.debt());
@@ -268,18 +284,27 @@ impl NodeGroup {
     /// The next waiter that is done, and how. Call until it returns `None`.
     pub fn poll(&mut self, now: Time) -> Option<(WaiterId, Result<(), Refusal>)> {
         self.budget.advance(now);
-        let (first, waiter) = self.waiters.first()?;
-        if let Some(outcome) = self.hopeless(waiter.cost) {
-            self.waiters.leave(first);
-            self.consumption.throttled += 1;
-            return Some((first, Err(outcome)));
+        self.sort_waiters(now);
+        let firsts = [self.waiters.first()?, self.waiters.first_large().or(self.waiters.first())?];
+        for (first, waiter) in firsts {
+            if let Some(outcome) = self.hopeless(waiter.cost) {
+                self.waiters.leave(first);
+                self.consumption.throttled += 1;
+                return Some((first, Err(outcome)));
+            }
         }
-        if self.budget.covers(waiter.cost) {
-            self.waiters.leave(first);
+        if let Some(Turn { id, cost, from }) = self.turn() {
+            let since = self.waiters.leave(id).map_or(now, |waiter| waiter.since);
             self.consumption.waited_us =
-                self.consumption.waited_us.saturating_add(u128::from(now.since(waiter.since).0));
-            self.spend(now, waiter.cost);
-            return Some((first, Ok(())));
+                self.consumption.waited_us.saturating_add(u128::from(now.since(since).0));
+            match from {
+                From::Bucket => self.budget.admit_from_bucket(cost),
+                From::Both | From::Lump => self.spend(now, cost),
+            }
+            if self.waiters.is_empty() && self.budget.takes_lumps(cost) {
+                self.renewal.served(now);
+            }
+            return Some((id, Ok(())));
         }
         let (deadline, late) = self.waiters.most_urgent()?;
         if deadline > now {
@@ -312,8 +337,13 @@ impl NodeGroup {
         if !has_income {
             return Refusal::Unavailable { retry_after: self.until_answer(now) };
         }
-        let queued = self.waiters.backlog() + cost + self.budget.debt() - self.budget.available().or_zero();
-        let refill = self.budget.income().time_for(queued);
+        let leased = self.budget.state() == LeaseState::Leased;
+        let beside = self.waits_for_lump().is_some();
+        let waiting = if beside { self.waiters.small_backlog() } else { self.waiters.backlog() };
+        let queued = waiting + cost + self.budget.debt() - self.budget.available().or_zero();
+        // Tokens of the bucket never cover it: the controller has to be asked. Who owes pays first.
+        let asks = leased && self.budget.debt() == Ru::ZERO && self.budget.never_covers(cost);
+        let refill = self.budget.income().time_for(queued).filter(|_| !asks);
         // Where nothing comes in, the next answer may change that.
         let retry_after = refill.map_or_else(|| self.until_answer(now), |span| span.max(Span(1)));
         Refusal::Throttled { retry_after: retry_after.min(Span::secs(3600)) }
@@ -327,9 +357,8 @@ impl NodeGroup {
     /// When `poll` next has something, if nothing else happens: the first waiter is covered, one runs out of time,
     /// or the lease ends under the waiters.
     pub fn next_poll(&self) -> Option<Time> {
-        let (_, first) = self.waiters.first()?;
-        let late = self.waiters.most_urgent().map(|(deadline, _)| deadline);
-        [self.budget.covered_at(first.cost), late, self.budget.changes_at()].into_iter().flatten().min()
+        let (late, _) = self.waiters.most_urgent()?;
+        [self.next_turn(), Some(late), self.budget.changes_at()].into_iter().flatten().min()
     }
 
     /// The largest operation that can ever be admitted, as the controller said last.

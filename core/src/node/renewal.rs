@@ -19,6 +19,9 @@ const MIN_INTERVAL_BURST: Span = Span::millis(300);
 const LEAST_INTERVAL: Span = Span::millis(10);
 /// A full bucket is worth a message only after this.
 const SURPLUS_INTERVAL: Span = Span::millis(250);
+/// The same while someone waits for a lump, to which it all adds up. With twice of it operations of 0.4 to 0.9 burst use
+/// 0.965 of the rate instead of 0.979; with three quarters of it nodes beside them send more than five messages a second.
+const LUMP_WANTED_INTERVAL: Span = Span::millis(130);
 /// A load that is offered less than one part in this many of before has gone elsewhere.
 const GONE: i64 = 4;
 /// Who waits for an answer that may come at any time tries again after this at the soonest.
@@ -51,6 +54,8 @@ pub(super) struct Renewal {
     paid_until: Time,
     awaiting: bool,
     patience: Patience,
+    /// A lump has just served the last that waited: another like it may come at once, and be told of along.
+    served_until: Time,
     /// It gave the lease up: what is granted in return is not used.
     gave_up: bool,
     /// The controller was behind and did not consider it: the next one goes out when it would have gone out without
@@ -69,6 +74,8 @@ pub(super) struct Renewal {
     called: bool,
     /// Others wait for tokens.
     scarce: bool,
+    /// They wait for a lump.
+    lump_wanted: bool,
     /// The newest grant raised the rate by more than a trifle: the share is still being found.
     rising: bool,
 }
@@ -81,6 +88,7 @@ impl Renewal {
             paid_until: Time(0),
             awaiting: false,
             patience: Patience::new(),
+            served_until: Time(0),
             gave_up: false,
             shed_until: None,
             acked_seq: 0,
@@ -92,6 +100,7 @@ impl Renewal {
             urgent: false,
             called: false,
             scarce: false,
+            lump_wanted: false,
             rising: true,
         }
     }
@@ -134,6 +143,16 @@ impl Renewal {
     /// controller's advice on when to ask again was not about it.
     pub(super) fn ask_soon(&mut self, now: Time) {
         self.ask_again_at = self.ask_again_at.min(now);
+    }
+
+    /// The last that waited was served.
+    pub(super) fn served(&mut self, now: Time) {
+        self.served_until = now.after(MIN_INTERVAL);
+    }
+
+    /// An operation has ended: another that its connection sends is told of along with what it did not need.
+    pub(super) fn settled(&mut self, now: Time) {
+        self.served_until = self.served_until.min(now.after(LEAST_INTERVAL));
     }
 
     pub(super) fn note_arrival(&mut self, now: Time) {
@@ -184,21 +203,27 @@ impl NodeGroup {
             return (pressed || self.budget.debt().is_positive()).then(|| renewal.earliest());
         }
         let regular = asked_at.after(renewal.renew_after);
-        let early = pressed.then(|| if renewal.called { renewal.allowed() } else { renewal.earliest() });
+        let early = pressed.then(|| {
+            let early = if renewal.called { renewal.allowed() } else { renewal.earliest() };
+            let early = self.budget.pending_until().map_or(early, |until| early.max(until));
+            if self.waiters.is_empty() { early.max(renewal.served_until) } else { early }
+        });
         let full = if renewal.scarce { self.budget.full_at() } else { None };
-        let surplus = full.map(|at| at.max(asked_at.after(SURPLUS_INTERVAL)));
+        let apart = if renewal.lump_wanted { LUMP_WANTED_INTERVAL } else { SURPLUS_INTERVAL };
+        let surplus = full.map(|at| at.max(asked_at.after(apart)));
         // Whoever waits, here or elsewhere, can use what there is no use for as it is.
-        let first = self.waiters.first().map(|(_, first)| first.cost);
+        let first = self.waits_for_lump().or(self.waiters.first()).map(|(_, first)| first.cost);
         let wanted = renewal.scarce || first.is_some();
         let useless = self.budget.refunded_elsewhere().is_positive() || self.budget.has_left_over(first);
         let refund = wanted && useless;
-        let refund = refund.then(|| renewal.allowed());
+        let refund = refund.then(|| renewal.allowed().max(renewal.served_until));
         [Some(regular), early, surplus, refund].into_iter().flatten().min()
     }
 
     /// The group's entry in the renewal `seq`, which is sent now.
     pub fn ask(&mut self, now: Time, seq: u64) -> Ask {
         self.budget.advance(now);
+        self.sort_waiters(now);
         debug_assert!(seq > self.renewal.asked_seq, "sequence numbers grow");
         let renewal = &mut self.renewal;
         if let Some(sent) = renewal.asked_at.filter(|_| renewal.awaiting) {
@@ -218,6 +243,10 @@ impl NodeGroup {
             return Ask { acked_seq, returned, refunded, ..Ask::default() };
         }
         let demand = self.offered(now);
+        let lump_for = self.waits_for_lump();
+        let head = lump_for.or(self.waiters.first()).map_or(Ru::ZERO, |(_, first)| first.cost);
+        let beside = if lump_for.is_some() { self.waits_beside() } else { Ru::ZERO };
+        let steady = self.offered_small(now);
         let Returned { tokens: returned, refunded, running, largest, held } = self.yield_surplus(now);
         Ask {
             acked_seq,
@@ -228,7 +257,10 @@ impl NodeGroup {
             largest,
             demand,
             backlog: self.waiters.backlog() + self.budget.debt(),
-            head: self.waiters.first().map_or(Ru::ZERO, |(_, first)| first.cost),
+            head,
+            beside,
+            steady,
+            ahead: self.renewal.patience.round_trip().smoothed().unwrap_or_default(),
             debt: self.budget.debt(),
             waiting: self.waiters.len() as u64,
         }
@@ -247,12 +279,14 @@ impl NodeGroup {
 
     /// Lowers the rate to what is used and takes out what others can use better.
     fn yield_surplus(&mut self, now: Time) -> Returned {
-        if let Some((_, first)) = self.waiters.first() {
-            // What cannot add up to the first waiter's cost is returned, so that two nodes never wait for what the
-            // other holds.
-            let hopeless = self.budget.never_covers(first.cost);
-            let keep = if hopeless { Ru::ZERO } else { Ru::MAX };
-            return self.budget.give_back(keep, hopeless);
+        if self.waits_for_lump().is_some() {
+            // What cannot add up to its cost is returned, so that two nodes never wait for what the other holds; those
+            // beside it keep theirs.
+            let keep = self.budget.rate().over(KEEP).min(self.budget.cap().scale(1, 2));
+            return self.budget.give_back(keep, true);
+        }
+        if !self.waiters.is_empty() {
+            return self.budget.give_back(Ru::MAX, false);
         }
         if !self.renewal.scarce {
             return self.budget.give_back(Ru::MAX, true);
@@ -288,7 +322,7 @@ impl NodeGroup {
                 (self.max_fit, self.max_debt) = (terms.max_fit, terms.max_debt);
                 self.renewal.renew_after = terms.renew_after;
                 self.renewal.ask_again_at = asked.after(terms.ask_again);
-                self.renewal.scarce = terms.scarce;
+                (self.renewal.scarce, self.renewal.lump_wanted) = (terms.scarce, terms.lump_wanted);
                 self.renewal.urgent |= terms.ack_now || self.budget.set_aside().is_positive();
             }
             Grant::Unlimited { ttl, renew_after, fallback } => {

@@ -29,6 +29,16 @@ impl Noise {
         (self.0 >> 33) % end.max(1)
     }
 
+    /// The gaps of a Poisson process with this mean, to a thousandth of it.
+    fn gap(&mut self, mean: Span) -> Span {
+        // How long a chance of one in a thousand takes to come.
+        let mut thousandths = 1;
+        while self.below(1_000) != 0 {
+            thousandths += 1;
+        }
+        Span(mean.0 * thousandths / 1_000)
+    }
+
     fn draw<T: Copy>(&mut self, of: &[(u64, T)]) -> T {
         let mut left = self.below(of.iter().map(|(weight, _)| weight).sum());
         let drawn = of.iter().find(|(weight, _)| {
@@ -62,6 +72,8 @@ pub(crate) struct Load {
     pub(crate) mix: Vec<(u64, Op)>,
     /// Estimates are the mean of what operations cost, an eighth of it the last one, as a node learns it.
     pub(crate) learns: bool,
+    /// Operations come this far apart in the mean, whatever becomes of those before.
+    pub(crate) apart: Option<Span>,
 }
 
 #[derive(Debug)]
@@ -77,7 +89,7 @@ enum Event {
 struct Node {
     group: NodeGroup,
     seq: u64,
-    waiting: BTreeMap<WaiterId, (usize, Op)>,
+    waiting: BTreeMap<WaiterId, (usize, Op, Time)>,
     wake: Option<Time>,
 }
 
@@ -101,6 +113,10 @@ pub(crate) struct Fleet {
     worst: i128,
     pub(crate) charged: Ru,
     pub(crate) messages: u64,
+    /// How long operations of each load waited.
+    waits: BTreeMap<usize, Vec<Span>>,
+    /// Every operation that came: when, of which load, and its cost.
+    arrived: Vec<(Time, usize, Ru)>,
 }
 
 impl Fleet {
@@ -134,6 +150,8 @@ impl Fleet {
             worst: 0,
             charged: Ru::ZERO,
             messages: 0,
+            waits: BTreeMap::new(),
+            arrived: Vec::new(),
         }
     }
 
@@ -178,7 +196,9 @@ impl Fleet {
                 let mean = self.means.entry((load, node)).or_insert(op.actual);
                 *mean += (op.actual - *mean).scale(1, 8);
                 self.count(op.actual - op.estimate);
-                self.at(now.after(PAUSE), Event::Next { load, node });
+                if self.loads[load].apart.is_none() {
+                    self.at(now.after(PAUSE), Event::Next { load, node });
+                }
                 self.step(node);
             }
             Event::Ask { node, seq, ask } => {
@@ -209,22 +229,28 @@ impl Fleet {
     }
 
     fn submit(&mut self, load: usize, node: usize) {
+        if let Some(mean) = self.loads[load].apart {
+            let gap = self.noise.gap(mean);
+            self.at(self.now.after(gap), Event::Next { load, node });
+        }
         let of = &self.loads[load];
         let mut op = self.noise.draw(&of.mix);
         if let Some(mean) = self.means.get(&(load, node)).filter(|_| of.learns) {
             op.estimate = *mean;
         }
+        self.arrived.push((self.now, load, op.estimate));
         match self.nodes[node].group.acquire(self.now, op.estimate, Time(u64::MAX)) {
-            Ok(Acquired::Now) => self.admitted(load, node, op),
+            Ok(Acquired::Now) => self.admitted(load, node, op, self.now),
             Ok(Acquired::Queued(id)) => {
-                self.nodes[node].waiting.insert(id, (load, op));
+                self.nodes[node].waiting.insert(id, (load, op, self.now));
             }
             Err(refusal) => panic!("{refusal:?}"),
         }
         self.step(node);
     }
 
-    fn admitted(&mut self, load: usize, node: usize, op: Op) {
+    fn admitted(&mut self, load: usize, node: usize, op: Op, since: Time) {
+        self.waits.entry(load).or_default().push(self.now.since(since));
         self.count(op.estimate);
         let runs = Span(op.runs.0 / 10 + self.noise.below(op.runs.0 * 19 / 10 + 1));
         self.at(self.now.after(runs), Event::End { load, node, op });
@@ -239,9 +265,9 @@ impl Fleet {
 
     fn step(&mut self, node: usize) {
         while let Some((id, outcome)) = self.nodes[node].group.poll(self.now) {
-            let (load, op) = self.nodes[node].waiting.remove(&id).unwrap();
+            let (load, op, since) = self.nodes[node].waiting.remove(&id).unwrap();
             outcome.unwrap();
-            self.admitted(load, node, op);
+            self.admitted(load, node, op, since);
         }
         let state = &mut self.nodes[node];
         if state.group.due(self.now).is_some_and(|due| due <= self.now) {
@@ -258,6 +284,26 @@ impl Fleet {
             state.wake = Some(next);
             self.at(next, Event::Wake { node });
         }
+    }
+
+    /// The wait that 99 of 100 of a load's operations did not exceed; and with one bucket and one queue for all, without
+    /// any delay. And how many there were.
+    pub(crate) fn waits(&self, load: usize) -> (Span, Span, usize) {
+        let p99 = |waits: &[Span]| {
+            let mut waits = waits.to_vec();
+            waits.sort_unstable();
+            waits[(waits.len() - 1) * 99 / 100]
+        };
+        let (mut ideal, mut now, mut tokens) = (Vec::new(), Time(0), self.burst);
+        for (at, of, cost) in &self.arrived {
+            let free = now.max(*at);
+            tokens = (tokens + self.rate.over(free.since(now))).min(self.burst);
+            let wait = self.rate.time_for(*cost - tokens).unwrap();
+            now = free.after(wait);
+            tokens = tokens + self.rate.over(wait) - *cost;
+            ideal.extend((*of == load).then(|| now.since(*at)));
+        }
+        (p99(&self.waits[&load]), p99(&ideal), self.waits[&load].len())
     }
 
     /// RU charged, in thousandths of what the rate yields.

@@ -80,6 +80,8 @@ pub struct Scenario {
     pub changes: Vec<(Time, Change)>,
     /// Width of a bin in the figure.
     pub bin: Span,
+    /// One-way delay between node and centre.
+    pub delay: (Span, Span),
 }
 
 impl Scenario {

@@ -7,11 +7,13 @@ use tidegate_core::group::GroupId;
 use tidegate_core::units::{Span, Time};
 
 use super::caps::Caps;
-use super::scenario::{Change, Scenario, Shift, Stretch};
+use super::scenario::{Change, DELAY, Scenario, Shift, Stretch};
 use crate::sim::load::{Load, Pattern};
 use crate::sim::settling::Settling;
 
 const RATE: u64 = 10_000;
+/// One way, where the centre is far away.
+const FAR: (Span, Span) = (Span::millis(149), Span::millis(151));
 
 /// A moment, in milliseconds.
 const fn ms(milliseconds: u64) -> Time {
@@ -59,6 +61,7 @@ fn scenario(name: &'static str, title: &'static str, setup: &'static str, loads:
         stretches: Vec::new(),
         changes: Vec::new(),
         bin: Span::millis(250),
+        delay: DELAY,
     }
 }
 
@@ -77,6 +80,9 @@ pub fn all() -> Vec<Scenario> {
         centre_away(),
         cap_changes(),
         large_operations(),
+        heavy_tail(),
+        far_operations(),
+        far_tiny_rate(),
     ]
 }
 
@@ -298,5 +304,53 @@ fn large_operations() -> Scenario {
         waits: &["small"],
         bin: Span::secs(1),
         ..scenario("large-operations", "Operations of up to 0.9 of the burst", setup, vec![big, small])
+    }
+}
+
+fn heavy_tail() -> Scenario {
+    let setup = "A cap of 1,000 RU/s and eight nodes that offer 0.8 of it: half in operations of 1 RU, a quarter in some of 10 \
+                 to 50, a quarter in some of 100 to 700. All may wait a minute. 120 s. Waits are those of operations of 1 RU.";
+    let part = |label: &str, ru_per_sec, cost| Load {
+        cost,
+        max_wait: Span::secs(60),
+        ..load(label, (0, 7), ru_per_sec)
+    };
+    Scenario {
+        nodes: 8,
+        caps: Caps::new(1_000, []),
+        end: s(120),
+        saturated: false,
+        waits: &["small"],
+        bin: Span::secs(1),
+        ..scenario(
+            "heavy-tail",
+            "Small operations beside a heavy tail, 0.8 of the cap offered",
+            setup,
+            vec![part("small", 50, (1, 1)), part("medium", 25, (10, 50)), part("large", 25, (100, 700))],
+        )
+    }
+}
+
+fn far_operations() -> Scenario {
+    let setup = "The same with a round trip of 300 ms, for 120 s.";
+    Scenario {
+        name: "far-operations",
+        title: "Operations of up to 0.9 of the burst, far away",
+        setup,
+        end: s(120),
+        settled: Some(s(30)),
+        delay: FAR,
+        ..large_operations()
+    }
+}
+
+fn far_tiny_rate() -> Scenario {
+    let setup = "A cap of 5 RU/s and 8 nodes with two workers each, as above, with a round trip of 300 ms.";
+    Scenario {
+        name: "far-tiny-rate",
+        title: "Fewer RU/s than clients, far away",
+        setup,
+        delay: FAR,
+        ..tiny_rate()
     }
 }

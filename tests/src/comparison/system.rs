@@ -3,7 +3,7 @@
 use tidegate_core::group::{GroupId, GroupSpec};
 use tidegate_core::units::{Rate, Span};
 
-use super::scenario::{Change, DELAY, SEED, Scenario};
+use super::scenario::{Change, SEED, Scenario};
 use crate::rivals::Rival;
 use crate::rivals::arena::Arena;
 use crate::rivals::cockroach::Cockroach;
@@ -82,7 +82,7 @@ fn ticks(nodes: usize) -> Vec<Span> {
 }
 
 fn rival<R: Rival>(scenario: &Scenario, rival: R) -> Run {
-    let mut arena = Arena::new(rival, SEED, scenario.nodes, DELAY);
+    let mut arena = Arena::new(rival, SEED, scenario.nodes, scenario.delay);
     for load in &scenario.loads {
         arena.add_load(load.clone());
     }
@@ -104,7 +104,7 @@ fn rival<R: Rival>(scenario: &Scenario, rival: R) -> Run {
 fn tidegate(scenario: &Scenario, first: u64) -> Result<Run, String> {
     let group = GroupId(2);
     let spec = |rate: u64| GroupSpec::capped(Rate::whole(i64::try_from(rate).unwrap_or(i64::MAX)));
-    let mut world = World::new(SEED, scenario.nodes, DELAY)?;
+    let mut world = World::new(SEED, scenario.nodes, scenario.delay)?;
     world.log = Some(Log::default());
     world.put_group(group, spec(first))?;
     for load in &scenario.loads {

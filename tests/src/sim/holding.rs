@@ -2,7 +2,8 @@
 //!
 //! Written from the specification, not from the node's budget. A bucket fills at the leased rate on the node's own
 //! clock, less what that clock may be fast, up to its depth; lumps lie beside it and are spent first. Tokens given back
-//! count against the depth until the renewal that carried them, or a later one, is answered. A lease runs from the
+//! count against the depth until the renewal that carried them, or a later one, is answered. A lump that was granted ahead
+//! of its time lies there unspent until then. A lease runs from the
 //! moment its renewal was sent, and past its end there is the fallback and nothing else. At that rate an operation larger
 //! than the bucket starts when it is full. A controller that recovers leaves a node what it has, lease or fallback. What
 //! the node lowers on its own is seen at its next renewal, so a node may hold less than this. Amounts are in millionths
@@ -44,6 +45,12 @@ pub(super) struct Holding {
     /// Above a lowered cap: returned with the next renewal.
     set_aside: i128,
     lump: i128,
+    /// What of it is ahead of its time, until then.
+    ahead: i128,
+    ahead_until: Time,
+    /// What operations took of the bucket that may have been of the lump: whoever passes one that waits for a lump leaves
+    /// that alone.
+    passed: i128,
     /// What the controller counts of the lump: what was told last, and what came since. What operations did not need goes
     /// back to it.
     counted_lump: i128,
@@ -128,11 +135,11 @@ impl Holding {
         Self { last: now, fallback_until: Time(u64::MAX), drift_ppm, ..Self::default() }
     }
 
-    /// An operation was admitted with this estimate.
+    /// An operation was admitted with this estimate, while others of the group waited or not.
     ///
     /// # Errors
     /// The node had no right to.
-    pub(super) fn admit(&mut self, now: Time, cost: Ru) -> Result<(), String> {
+    pub(super) fn admit(&mut self, now: Time, cost: Ru, passes: bool) -> Result<(), String> {
         self.advance(now);
         if self.is_free() {
             return Ok(());
@@ -146,7 +153,15 @@ impl Holding {
         if !spends || self.debt > ROUNDING || self.available() + ROUNDING < needed {
             return Err(format!("I4: {cost} was admitted out of {self:?}"));
         }
-        self.spend(fine(cost));
+        if passes {
+            // Out of the bucket: what it may have left of the lump is found at the next renewal.
+            let from_tokens = fine(cost).min(self.tokens);
+            self.passed += from_tokens.min(self.lump - self.ahead);
+            self.tokens -= from_tokens;
+            self.spend(fine(cost) - from_tokens);
+        } else {
+            self.spend(fine(cost));
+        }
         Ok(())
     }
 
@@ -204,8 +219,9 @@ impl Holding {
         if let Right::Leased(_) = self.right {
             let lump = self.lump.min(fine(ask.held.lump));
             let surplus = (fine(ask.returned) - (self.lump - lump)).max(0);
-            let elsewhere = (self.lump - lump).clamp(0, self.gone_back);
-            (self.lump, self.counted_lump, self.gone_back) = (lump, lump, 0);
+            let elsewhere = (self.lump - lump).clamp(0, self.gone_back + self.passed);
+            (self.lump, self.counted_lump, self.gone_back, self.passed) = (lump, lump, 0, 0);
+            self.ahead = self.ahead.min(lump);
             self.tokens = (self.tokens + elsewhere).min(self.room());
             self.tokens = self.tokens.min(self.tokens + self.set_aside - surplus).max(0);
             self.set_aside = 0;
@@ -314,10 +330,19 @@ impl Holding {
         self.tokens -= excess;
         self.set_aside += excess;
         self.add(fine(terms.fill));
-        let paid = fine(terms.lump).min(self.debt);
+        let early = terms.lump_after > Span(0);
+        let paid = if early { 0 } else { fine(terms.lump).min(self.debt) };
         self.debt -= paid;
         self.lump += fine(terms.lump) - paid;
         self.counted_lump += fine(terms.lump);
+        if early {
+            // A clock that is as fast as it may be.
+            let fast = u64::try_from(MICRO).unwrap_or_default() + u64::from(self.drift_ppm);
+            let wait = u128::from(terms.lump_after.0) * u128::from(fast) / MICRO.unsigned_abs() as u128;
+            self.ahead += fine(terms.lump);
+            self.ahead_until =
+                self.ahead_until.max(self.last.after(Span(u64::try_from(wait).unwrap_or(u64::MAX))));
+        }
     }
 
     fn advance(&mut self, now: Time) {
@@ -343,6 +368,9 @@ impl Holding {
         };
         let income = i128::from(rate.0) * i128::from(share) * i128::from(until.since(self.last).0);
         self.last = self.last.max(until);
+        if self.last >= self.ahead_until {
+            self.ahead = 0;
+        }
         self.add(income / i128::from(MICRO) + i128::from(income > 0));
     }
 
@@ -385,7 +413,7 @@ impl Holding {
     }
 
     fn available(&self) -> i128 {
-        self.tokens + self.lump - self.debt
+        self.tokens + self.lump - self.ahead - self.debt
     }
 
     fn add(&mut self, amount: i128) {
@@ -404,7 +432,7 @@ impl Holding {
     }
 
     fn spend(&mut self, cost: i128) {
-        let from_lump = cost.min(self.lump);
+        let from_lump = cost.min(self.lump - self.ahead);
         let from_tokens = (cost - from_lump).min(self.tokens);
         self.lump -= from_lump;
         self.tokens -= from_tokens;

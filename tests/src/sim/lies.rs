@@ -2,7 +2,7 @@
 
 use tidegate_controller::service::RenewIn;
 use tidegate_core::exchange::{Ask, Held};
-use tidegate_core::units::{Rate, Ru};
+use tidegate_core::units::{Rate, Ru, Span};
 use tidegate_core::usage::{Consumption, RuParts};
 
 use super::random::Random;
@@ -44,7 +44,7 @@ fn forge(ask: &mut Ask, proof: &mut [u8], random: &mut Random) {
 
 fn distort_ask(ask: &mut Ask, random: &mut Random) {
     for _ in 0..random.between(1, 3) {
-        match random.below(12) {
+        match random.below(15) {
             0 => ask.held = Held::default(),
             1 => ask.held = Held { rate: Rate(any(random)), cap: Ru(any(random)), lump: Ru(any(random)) },
             2 => ask.returned = Ru(any(random)),
@@ -56,6 +56,9 @@ fn distort_ask(ask: &mut Ask, random: &mut Random) {
             8 => ask.refunded = Ru(any(random)),
             9 => ask.running = Ru(any(random)),
             10 => ask.largest = Ru(any(random)),
+            11 => ask.steady = Rate(any(random)),
+            12 => ask.beside = Ru(any(random)),
+            13 => ask.ahead = Span(random.bits()),
             _ => ask.waiting = random.bits(),
         }
     }

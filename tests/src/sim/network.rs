@@ -335,11 +335,12 @@ fn show_ask(ask: &Ask) -> String {
 fn show_grant(grant: &Grant) -> String {
     match grant {
         Grant::Leased(terms) => format!(
-            "{} cap {} fill {} lump {}, again after {}{}",
+            "{} cap {} fill {} lump {}{}, again after {}{}",
             terms.rate,
             terms.cap,
             terms.fill,
             terms.lump,
+            if terms.lump_after.0 > 0 { format!(" in {}", terms.lump_after) } else { String::new() },
             terms.ask_again,
             if terms.ack_now { ", acknowledge now" } else { "" }
         ),

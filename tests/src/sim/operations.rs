@@ -1,5 +1,7 @@
 //! Operations in the simulated world: they arrive, are admitted or refused, are settled, and nodes act.
 
+use std::collections::BTreeMap;
+
 use tidegate_core::group::GroupId;
 use tidegate_core::node::{Acquired, Dormant, NodeGroup, WaiterId};
 use tidegate_core::units::{Ru, Span, Time};
@@ -53,7 +55,8 @@ impl World {
         }
         match group.acquire(now, operation.cost, now.after(load.max_wait)) {
             Ok(Acquired::Now) => {
-                self.spent(node, operation);
+                let passes = waits(&state.waiting, operation.group);
+                self.spent(node, operation, passes);
                 self.admitted(node, operation);
             }
             Ok(Acquired::Queued(id)) => {
@@ -73,10 +76,10 @@ impl World {
         bound.copied().unwrap_or(load.group)
     }
 
-    /// I4 of an operation that was just let in.
-    fn spent(&mut self, node: usize, operation: Operation) {
+    /// I4 of an operation that was just let in, before others that wait or not.
+    fn spent(&mut self, node: usize, operation: Operation, passes: bool) {
         let now = self.clock(node);
-        self.judge_holding(node, operation.group, |holding| holding.admit(now, operation.cost));
+        self.judge_holding(node, operation.group, |holding| holding.admit(now, operation.cost, passes));
         self.fed(node, operation.group);
     }
 
@@ -196,7 +199,8 @@ impl World {
             for (id, group) in &mut state.groups {
                 while let Some((waiter, outcome)) = group.poll(now) {
                     if let Some(operation) = state.waiting.remove(&(*id, waiter)) {
-                        done.push((operation, outcome.is_ok()));
+                        let passes = waits(&state.waiting, *id);
+                        done.push((operation, outcome.is_ok(), passes));
                     }
                 }
             }
@@ -205,9 +209,9 @@ impl World {
             }
             // All are let in before any is settled.
             done.iter()
-                .filter(|(_, admitted)| *admitted)
-                .for_each(|(operation, _)| self.spent(node, *operation));
-            for (operation, admitted) in done {
+                .filter(|(_, admitted, _)| *admitted)
+                .for_each(|(operation, _, passes)| self.spent(node, *operation, *passes));
+            for (operation, admitted, _) in done {
                 if admitted { self.admitted(node, operation) } else { self.refused(node, operation) }
             }
         }
@@ -228,4 +232,9 @@ impl World {
             self.at(next, Event::Wake { node });
         }
     }
+}
+
+/// Whether an operation of a group waits.
+fn waits(waiting: &BTreeMap<(GroupId, WaiterId), Operation>, group: GroupId) -> bool {
+    waiting.range((group, WaiterId(0))..).next().is_some_and(|((of, _), _)| *of == group)
 }

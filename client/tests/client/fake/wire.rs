@@ -3,7 +3,7 @@
 use tidegate_client::Ru;
 use tidegate_core::exchange::{Ask, Grant, Held};
 use tidegate_core::group::Fallback;
-use tidegate_core::units::Rate;
+use tidegate_core::units::{Rate, Span};
 use tidegate_core::usage::Total;
 use tidegate_proto::v1;
 
@@ -29,6 +29,9 @@ pub(super) fn ask(entry: &v1::RenewEntry) -> Ask {
         refunded: Ru(entry.refunded_micro_ru),
         running: Ru(entry.running_micro_ru),
         largest: Ru(entry.largest_micro_ru),
+        steady: Rate(entry.steady_rate),
+        beside: Ru(entry.beside_micro_ru),
+        ahead: Span(entry.ahead_us),
     }
 }
 
@@ -48,10 +51,11 @@ pub(super) fn grant_entry(group: &str, grant: &Grant) -> v1::GrantEntry {
             (entry.rate, entry.cap_micro_ru) = (terms.rate.0, terms.cap.0);
             (entry.fill_micro_ru, entry.lump_micro_ru) = (terms.fill.0, terms.lump.0);
             (entry.ttl_us, entry.renew_after_us) = (terms.ttl.0, terms.renew_after.0);
-            entry.ask_again_us = terms.ask_again.0;
+            (entry.ask_again_us, entry.lump_after_us) = (terms.ask_again.0, terms.lump_after.0);
             (entry.max_fit_micro_ru, entry.max_debt_micro_ru) = (terms.max_fit.0, terms.max_debt.0);
             entry.fallback = wire_fallback(terms.fallback);
             (entry.ack_now, entry.scarce) = (terms.ack_now, terms.scarce);
+            entry.lump_wanted = terms.lump_wanted;
             entry.proof = format!("proof of {group}").into_bytes();
         }
         Grant::Unlimited { ttl, renew_after, fallback } => {

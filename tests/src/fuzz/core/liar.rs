@@ -2,7 +2,7 @@
 
 use tidegate_core::exchange::{Ask, Grant, Held, LeaseTerms};
 use tidegate_core::group::{ClientId, GroupId};
-use tidegate_core::units::{Rate, Ru};
+use tidegate_core::units::{Rate, Ru, Span};
 use tidegate_core::usage::{Consumption, RuParts, Usage};
 
 use super::system::{Proof, System};
@@ -109,6 +109,9 @@ fn believable(liar: &Liar, input: &mut Input<'_>) -> Ask {
         refunded: if input.flag() { terms.lump } else { Ru::ZERO },
         running: Ru(input.amount(Ru::MAX.0)),
         largest: backlog,
+        steady: Rate(input.amount(Rate::MAX.0)),
+        beside: backlog.scale(1, 2),
+        ahead: Span(input.number()),
     }
 }
 
@@ -125,5 +128,8 @@ fn anything(input: &mut Input<'_>) -> Ask {
         refunded: Ru(input.hostile()),
         running: Ru(input.hostile()),
         largest: Ru(input.hostile()),
+        steady: Rate(input.hostile()),
+        beside: Ru(input.hostile()),
+        ahead: Span(input.number()),
     }
 }

@@ -93,7 +93,7 @@ fn entry(lab: &Lab, name: &str, input: &mut Input<'_>) -> v1::RenewEntry {
 
 /// Changes an entry in one way or none.
 fn lie(entry: &mut v1::RenewEntry, input: &mut Input<'_>) {
-    match input.below(27) {
+    match input.below(30) {
         0 => entry.held_rate = input.hostile(),
         1 => entry.held_cap_micro_ru = input.hostile(),
         2 => entry.held_lump_micro_ru = input.hostile(),
@@ -107,6 +107,9 @@ fn lie(entry: &mut v1::RenewEntry, input: &mut Input<'_>) {
         24 => entry.refunded_micro_ru = input.hostile(),
         25 => entry.running_micro_ru = input.hostile(),
         26 => entry.largest_micro_ru = input.hostile(),
+        27 => entry.steady_rate = input.hostile(),
+        28 => entry.beside_micro_ru = input.hostile(),
+        29 => entry.ahead_us = input.number(),
         10 => entry.proof = input.piece().to_vec(),
         11 => {
             let at = input.below(entry.proof.len());

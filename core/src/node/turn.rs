@@ -1,0 +1,115 @@
+//! Whose turn it is among the operations that wait on a node.
+//!
+//! First come, first served, with one exception: an operation that the bucket can never cover waits for a lump, which
+//! the controller hands out in its own order. Meanwhile those behind it that fit the bucket go on, with tokens that the
+//! controller leases for them beside it, and never with the lump. They cannot starve it: no tokens of the bucket would
+//! ever cover it, and what is leased beside it is at most half of the client's share (`decide.rs`), so that it waits at
+//! most twice as long as it would in front of everybody.
+
+use super::NodeGroup;
+use super::budget::LeaseState;
+use crate::units::{Rate, Ru, Time};
+use crate::waiters::{Waiter, WaiterId};
+
+/// An operation, and what it takes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Turn {
+    pub id: WaiterId,
+    pub cost: Ru,
+    pub from: From,
+}
+
+/// What an operation may take.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum From {
+    /// The lump, and then the bucket.
+    Both,
+    /// The bucket: the lump is of another.
+    Bucket,
+    /// The lump: another came before, and the bucket is its.
+    Lump,
+}
+
+impl NodeGroup {
+    /// Tells those apart that need a lump as the bucket is. Before there was a lease nobody knew.
+    pub(super) fn sort_waiters(&mut self, now: Time) {
+        while let Some((id, first)) = self.waiters.first_small()
+            && self.is_large(first.cost)
+        {
+            self.large_demand.arrived(now, first.cost);
+            self.waiters.enlarge(id);
+        }
+    }
+
+    /// Whether an operation needs a lump, as the bucket is.
+    pub(super) fn is_large(&self, cost: Ru) -> bool {
+        self.budget.state() == LeaseState::Leased && cost > self.budget.cap()
+    }
+
+    /// The first that waits for a lump which has not come.
+    pub(super) fn waits_for_lump(&self) -> Option<(WaiterId, Waiter)> {
+        self.waiters.first_large().filter(|(_, first)| self.budget.never_covers(first.cost))
+    }
+
+    /// The first that waits for a lump, which has come or not: the bucket is of no use to it.
+    fn leaves_the_bucket(&self) -> Option<WaiterId> {
+        let (id, first) = self.waiters.first_large()?;
+        (self.budget.never_covers(first.cost) || self.budget.awaits_lump(first.cost)).then_some(id)
+    }
+
+    /// Whether an operation that comes now passes all that wait.
+    pub(super) fn passes(&self, cost: Ru) -> bool {
+        self.waiters.first_small().is_none()
+            && self.leaves_the_bucket().is_some()
+            && self.budget.bucket_covers(cost)
+    }
+
+    /// Who may start now.
+    pub(super) fn turn(&self) -> Option<Turn> {
+        self.order().into_iter().flatten().find(|turn| match turn.from {
+            From::Both => self.budget.covers(turn.cost),
+            From::Bucket => self.budget.bucket_covers(turn.cost),
+            From::Lump => self.budget.lump_covers(turn.cost),
+        })
+    }
+
+    /// When there is a turn, if nothing else happens.
+    pub(super) fn next_turn(&self) -> Option<Time> {
+        let at = |turn: Turn| match turn.from {
+            From::Both => self.budget.covered_at(turn.cost),
+            From::Bucket => self.budget.bucket_covers_at(turn.cost),
+            From::Lump => self.budget.lump_covers_at(turn.cost),
+        };
+        self.order().into_iter().flatten().filter_map(at).min()
+    }
+
+    /// The first of either size that may start when it is covered, the one that goes before the other in front.
+    fn order(&self) -> [Option<Turn>; 2] {
+        let turn = |(id, Waiter { cost, .. }), from| Some(Turn { id, cost, from });
+        if self.budget.state() != LeaseState::Leased {
+            // Nobody leases lumps for the fallback.
+            return [self.waiters.first().and_then(|first| turn(first, From::Both)), None];
+        }
+        match (self.waiters.first_large(), self.waiters.first_small()) {
+            (None, None) => [None, None],
+            (Some(one), None) | (None, Some(one)) => [turn(one, From::Both), None],
+            (Some(large), Some(small)) if small.0 < large.0 => {
+                [turn(large, From::Lump), turn(small, From::Bucket)]
+            }
+            (Some(large), Some(small)) => {
+                let passes = self.leaves_the_bucket().is_some();
+                [turn(large, From::Both), turn(small, From::Bucket).filter(|_| passes)]
+            }
+        }
+    }
+
+    /// RU/s offered in operations that fit the bucket.
+    pub(super) fn offered_small(&mut self, now: Time) -> Rate {
+        (self.demand.rate(now) - self.large_demand.rate(now)).max(Rate::ZERO)
+    }
+
+    /// RU that wait in operations that pass the one that waits for a lump.
+    pub(super) fn waits_beside(&self) -> Ru {
+        if self.waits_for_lump().is_some() { self.waiters.small_backlog() } else { Ru::ZERO }
+    }
+}
