@@ -97,7 +97,7 @@ impl Admin {
             match status.code() {
                 // The controller is there and says itself what it cannot do now, such as write to a full disk.
                 Code::Unavailable if status.source().is_none() && !message.is_empty() => {
-                    CliError::Refused(message)
+                    CliError::Unavailable(message)
                 }
                 // The first byte of a page, read as the flag before a message.
                 _ if message.contains("invalid compression flag") => CliError::Endpoint {
@@ -112,6 +112,7 @@ impl Admin {
                 _ if let Some(cause) = status.source() => {
                     CliError::Unreachable { endpoint: endpoint.clone(), reason: root_cause(cause) }
                 }
+                Code::InvalidArgument => CliError::Invalid(message),
                 Code::Unimplemented => CliError::Refused(format!(
                     "the server at {endpoint} is no tidegate controller of this version ({message}); check --endpoint"
                 )),

@@ -2,11 +2,10 @@
 
 use std::ffi::OsString;
 
-use clap::error::ErrorKind;
-use clap::parser::ValueSource;
-use clap::{ArgMatches, Args, CommandFactory as _, FromArgMatches as _, Parser, Subcommand};
+use clap::{Args, FromArgMatches as _, Parser, Subcommand};
 
 use crate::admin::Admin;
+use crate::call;
 use crate::command::apply::ApplyArgs;
 use crate::command::audit::AuditArgs;
 use crate::command::bind::BindCommand;
@@ -25,6 +24,7 @@ use crate::command::resolve::ResolveArgs;
 use crate::command::runaway::RunawayCommand;
 use crate::command::sql::SqlArgs;
 use crate::command::statement::StatementCommand;
+use crate::command::status::StatusArgs;
 use crate::command::store::StoreCommand;
 use crate::command::top::TopArgs;
 use crate::command::usage::UsageArgs;
@@ -33,6 +33,7 @@ use crate::completion::CompleteArgs;
 use crate::demo::DemoArgs;
 use crate::error::CliError;
 use crate::output::Output;
+use crate::screen::Color;
 
 /// Resource-unit admission control: caps what tenants and users spend, across all nodes, and accounts for it.
 ///
@@ -61,42 +62,18 @@ pub(crate) struct Cli {
 
 /// Reads the command line, or ends the process with help or with what is wrong.
 pub(crate) fn parse() -> Cli {
-    read(std::env::args_os()).unwrap_or_else(|error| error.exit())
+    read(std::env::args_os().collect()).unwrap_or_else(|error| error.exit())
 }
 
-fn read(arguments: impl IntoIterator<Item = OsString>) -> Result<Cli, clap::Error> {
-    let mut command = Cli::command();
-    let mut matches = command.try_get_matches_from_mut(arguments)?;
-    if let Some(name) = empty_argument(&command, &matches) {
-        let message =
-            format!("{name} is empty: name a value, or leave it out (is a shell variable not set?)");
-        return Err(command.error(ErrorKind::InvalidValue, message));
-    }
+fn read(arguments: Vec<OsString>) -> Result<Cli, clap::Error> {
+    let mut command = call::command(&arguments);
+    let mut matches = command.try_get_matches_from_mut(arguments).map_err(call::explained)?;
+    call::check(&mut command, &matches)?;
     Cli::from_arg_matches_mut(&mut matches).map_err(|error| error.format(&mut command))
 }
 
-/// The first argument that was given and is empty, as an unset variable of a shell is. It says nothing, and must not
-/// lift a limit, or stand for all groups or tenants. Free text may be empty.
-fn empty_argument(command: &clap::Command, matches: &ArgMatches) -> Option<String> {
-    let empty = |argument: &&clap::Arg| {
-        let id = argument.get_id().as_str();
-        let given = matches.value_source(id) == Some(ValueSource::CommandLine);
-        let blank = |value: &std::ffi::OsStr| value.to_str().is_some_and(|text| text.trim().is_empty());
-        let values = matches.try_get_raw(id).ok().flatten();
-        !FREE_TEXT.contains(&id) && given && values.into_iter().flatten().any(blank)
-    };
-    let here = command.get_arguments().find(empty).map(|argument| match argument.get_long() {
-        Some(long) => format!("--{long}"),
-        None => format!("<{}>", argument.get_id().as_str().to_uppercase()),
-    });
-    here.or_else(|| {
-        let (name, below) = matches.subcommand()?;
-        empty_argument(command.find_subcommand(name)?, below)
-    })
-}
-
-/// Arguments that say something when they are empty: free text, and the words of a line that is being written.
-const FREE_TEXT: [&str; 2] = ["comment", "words"];
+/// Heading of the options of every command, behind a command's own.
+const EVERYWHERE: &str = "Options of every command";
 
 /// Options of every command.
 #[derive(Debug, Args)]
@@ -107,12 +84,31 @@ pub(crate) struct Global {
         global = true,
         env = "TIDEGATE_ENDPOINT",
         default_value = "http://127.0.0.1:7420",
-        value_name = "URL"
+        value_name = "URL",
+        help_heading = EVERYWHERE
     )]
     pub(crate) endpoint: String,
-    /// Tables for people or JSON for programs.
-    #[arg(long, global = true, value_enum, default_value_t, value_name = "SHAPE")]
+    /// Tables for people, or what programs read.
+    #[arg(
+        short,
+        long,
+        global = true,
+        value_enum,
+        default_value_t,
+        value_name = "SHAPE",
+        help_heading = EVERYWHERE
+    )]
     pub(crate) output: Output,
+    /// When to use colour; NO_COLOR is heeded.
+    #[arg(
+        long,
+        global = true,
+        value_enum,
+        default_value_t,
+        value_name = "WHEN",
+        help_heading = EVERYWHERE
+    )]
+    pub(crate) color: Color,
     /// Who is named in the audit log.
     #[arg(
         long,
@@ -120,7 +116,8 @@ pub(crate) struct Global {
         env = "USER",
         default_value = "unknown",
         value_name = "NAME",
-        hide_env_values = true
+        hide_env_values = true,
+        help_heading = EVERYWHERE
     )]
     pub(crate) actor: String,
 }
@@ -186,7 +183,7 @@ pub(crate) enum Command {
     #[command(subcommand)]
     Store(StoreCommand),
     /// Show how the controller is.
-    Status,
+    Status(StatusArgs),
     /// Watch all groups.
     Top(TopArgs),
     /// Look for what this machine lacks, and say what to do.
@@ -201,6 +198,13 @@ pub(crate) enum Command {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    fn wrong(line: &str) -> String {
+        let arguments = ["tidegate"].into_iter().chain(line.split(' ')).map(OsString::from).collect();
+        let error = read(arguments).unwrap_err();
+        assert_eq!(error.exit_code(), 2, "{line}");
+        error.to_string()
+    }
 
     #[test]
     fn an_argument_that_is_empty_is_refused_by_name() {
@@ -220,19 +224,56 @@ mod tests {
             ("status --endpoint ", "--endpoint"),
         ] {
             for value in ["", "\t"] {
-                let line = line.split(' ').map(|word| if word.is_empty() { value } else { word });
-                let arguments = ["tidegate"].into_iter().chain(line).map(OsString::from);
-                let error = read(arguments).unwrap_err();
-                let said = error.to_string();
-                assert!(said.contains(&format!("{name} is empty")) && error.exit_code() == 2, "{said}");
+                let said = wrong(&format!("{line}{value}"));
+                assert!(said.contains(&format!("{name} is empty")), "{said}");
             }
         }
         let free = ["tidegate", "group", "alter", "g", "--comment", ""].map(OsString::from);
-        assert!(read(free).is_ok());
+        assert!(read(free.into()).is_ok());
+    }
+
+    #[test]
+    fn options_that_a_command_would_ignore_are_refused() {
+        for (line, name) in [
+            ("controller --endpoint http://127.0.0.1:1", "--endpoint"),
+            ("--endpoint http://127.0.0.1:1 controller", "--endpoint"),
+            ("controller -o json", "--output"),
+            ("gateway --actor ann", "--actor"),
+            ("demo --endpoint http://127.0.0.1:1", "--endpoint"),
+            ("store check x --endpoint http://127.0.0.1:1", "--endpoint"),
+            ("completions bash --output yaml", "--output"),
+        ] {
+            let said = wrong(line);
+            assert!(said.contains(&format!("{name} says nothing to")), "{said}");
+        }
+        assert!(wrong("bind add g --user u -o name").contains("prints no names"));
+        let line = ["tidegate", "controller", "--help"].map(OsString::from);
+        let help = read(line.into()).unwrap_err().to_string();
+        assert!(!help.contains("--endpoint") && help.contains("--color"), "{help}");
+    }
+
+    #[test]
+    fn a_number_below_zero_is_a_value_that_is_wrong_and_not_an_option() {
+        assert!(wrong("audit --limit -1").contains("invalid value '-1' for '--limit <N>'"));
+        assert!(wrong("group create g --rate 1 --weight -1").contains("invalid value '-1' for '--weight"));
+        let said = wrong("group create g --rate 1 --ttl -5s");
+        assert!(said.contains("'--option=-5s'") && !said.contains("-- -5"), "{said}");
+        let said = wrong("group create g --rate 1 -x");
+        assert!(said.contains("unexpected argument '-x'"), "{said}");
+    }
+
+    #[test]
+    fn a_commands_own_options_stand_before_those_of_every_command() {
+        let line = ["tidegate", "group", "create", "--help"].map(OsString::from);
+        let help = read(line.into()).unwrap_err().to_string();
+        let at = |text: &str| help.find(text).unwrap_or_else(|| panic!("{text}: {help}"));
+        assert!(at("--query-limit") < at("--if-not-exists"));
+        assert!(at("--if-not-exists") < at(EVERYWHERE) && at(EVERYWHERE) < at("--endpoint"));
+        assert!(at("--endpoint") < at("--color") && at(EVERYWHERE) < at("--actor"));
     }
 
     #[test]
     fn the_command_line_is_consistent() {
-        Cli::command().debug_assert();
+        call::command(&[]).debug_assert();
     }
 }

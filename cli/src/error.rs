@@ -30,6 +30,12 @@ pub(crate) enum CliError {
     /// The controller said no; its text says why and what to do.
     #[error("{0}")]
     Refused(String),
+    /// The controller is there and cannot do it now, such as write to a full disk.
+    #[error("{0}")]
+    Unavailable(String),
+    /// What was asked is not what may be asked, whatever there is; the text says why and what to write.
+    #[error("{0}")]
+    Invalid(String),
     /// The controller answered with something else than its protocol says.
     #[error(
         "the controller at {endpoint} left out {what}; check that it is the same version as this command"
@@ -90,9 +96,14 @@ impl CliError {
     /// Exit status of the process.
     pub(crate) fn exit_code(&self) -> u8 {
         match self {
-            Self::Usage(_) | Self::Endpoint { .. } => 2,
+            Self::Usage(_) | Self::Invalid(_) | Self::Endpoint { .. } => 2,
             _ => 1,
         }
+    }
+
+    /// It may be gone at the next look, without anyone calling otherwise.
+    pub(crate) fn passes(&self) -> bool {
+        matches!(self, Self::Unreachable { .. } | Self::Unavailable(_))
     }
 
     /// The reader of the output went away, as `head` does; nothing is wrong.

@@ -5,20 +5,28 @@
 
 mod admin;
 mod args;
+mod call;
 mod clock;
 mod command;
 mod completion;
 mod demo;
 mod doctor;
 mod error;
+mod flags;
+mod follow;
 mod manifest;
 mod node;
 mod output;
+mod page;
+mod plain;
 mod query_limit;
 mod sample;
+mod screen;
 mod sql;
 mod stop;
 mod table;
+mod terminal;
+mod top;
 mod view;
 
 use std::process::ExitCode;
@@ -29,6 +37,7 @@ use error::CliError;
 
 fn main() -> ExitCode {
     let cli = args::parse();
+    screen::choose(cli.global.color);
     match run(cli) {
         Ok(code) => code,
         Err(error) if error.is_closed_pipe() => ExitCode::SUCCESS,
@@ -44,6 +53,7 @@ fn run(cli: Cli) -> Result<ExitCode, CliError> {
         completion::run(args, Cli::command());
         return Ok(ExitCode::SUCCESS);
     }
+    stop::with_parent()?;
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .enable_all()
         .build()
@@ -72,7 +82,7 @@ fn run(cli: Cli) -> Result<ExitCode, CliError> {
             Command::Runaway(command) => command::runaway::run(command, &global).await,
             Command::Audit(args) => command::audit::run(args, &global).await,
             Command::Store(command) => command::store::run(command, &global).await,
-            Command::Status => command::status::run(&global).await,
+            Command::Status(args) => command::status::run(args, &global).await,
             Command::Top(args) => command::top::run(args, &global).await,
             Command::Completions(args) => command::completions::run(&args),
             // Done before, without a runtime.

@@ -1,18 +1,19 @@
 //! One look at all groups of a controller, for `top` and for the demo's progress: definitions, leases and usage in
-//! three calls.
+//! three calls. What a parent shows includes the groups below it, as its cap does.
 
 use std::collections::BTreeMap;
 
-use serde::Serialize;
+use serde::{Serialize, Serializer};
+use tidegate_controller::quantity::{Count, parse_rate};
+use tidegate_core::units::Rate;
 use tidegate_proto::v1;
 
 use crate::admin::Admin;
 use crate::command::group;
 use crate::error::CliError;
-use crate::table::Table;
 use crate::view::ConsumptionView;
 
-/// A group as it is now. Rates are RU/s and amounts RU, as decimal text.
+/// A group as it is now. Rates are RU/s and amounts RU, as decimal text; its own, without the groups below it.
 #[derive(Clone, Debug, Default, Serialize)]
 pub(crate) struct GroupSample {
     pub(crate) group: String,
@@ -28,6 +29,28 @@ pub(crate) struct GroupSample {
     /// Operations waiting now.
     pub(crate) waiting: u64,
     pub(crate) total: ConsumptionView,
+    /// Itself and all below it.
+    pub(crate) with_children: Sums,
+}
+
+/// Sums over a group and all below it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub(crate) struct Sums {
+    #[serde(rename = "live_ru_per_sec", serialize_with = "decimal")]
+    pub(crate) live: Rate,
+    #[serde(serialize_with = "decimal")]
+    pub(crate) leased: Rate,
+    #[serde(serialize_with = "decimal")]
+    pub(crate) demand: Rate,
+    pub(crate) leases: u64,
+    pub(crate) waiting: u64,
+    pub(crate) total_micro_ru: Count,
+    pub(crate) operations: Count,
+    pub(crate) throttled: Count,
+}
+
+fn decimal<S: Serializer>(rate: &Rate, to: S) -> Result<S::Ok, S::Error> {
+    to.collect_str(&rate.number())
 }
 
 /// Reads all groups.
@@ -55,7 +78,9 @@ pub(crate) async fn sample(admin: &Admin) -> Result<Vec<GroupSample>, CliError> 
             sample.total = row.total.into();
         }
     }
-    Ok(samples.into_values().collect())
+    let mut samples: Vec<GroupSample> = samples.into_values().collect();
+    sum_up(&mut samples);
+    Ok(samples)
 }
 
 fn defined(group: v1::Group) -> (String, GroupSample) {
@@ -69,42 +94,123 @@ fn defined(group: v1::Group) -> (String, GroupSample) {
     (group.name, sample)
 }
 
-/// The samples as a table for people.
-pub(crate) fn table(samples: &[GroupSample]) -> String {
-    let mut table = Table::new(&[
-        "GROUP",
-        ">CAP (RU/s)",
-        ">ADMITTED (RU/s)",
-        ">LEASED (RU/s)",
-        ">DEMAND (RU/s)",
-        ">POOL (RU)",
-        ">WAITING",
-        ">LEASES",
-        ">TOTAL (RU)",
-        ">REFUSED",
-    ]);
-    for sample in samples {
-        table.row([
-            sample.group.clone(),
-            whole(&sample.cap),
-            whole(&sample.live_ru_per_sec),
-            whole(&sample.leased),
-            whole(&sample.demand),
-            whole(&sample.pool),
-            sample.waiting.to_string(),
-            sample.leases.to_string(),
-            (sample.total.total_micro_ru.0 / 1_000_000).to_string(),
-            sample.total.throttled.to_string(),
-        ]);
+/// Fills what each group has with all below it.
+pub(crate) fn sum_up(samples: &mut [GroupSample]) {
+    let places: BTreeMap<String, usize> =
+        samples.iter().map(|sample| sample.group.clone()).zip(0..).collect();
+    let parents: Vec<Option<usize>> =
+        samples.iter().map(|sample| places.get(&sample.parent).copied()).collect();
+    let depth = |mut at: usize| {
+        // Groups never form a ring; an answer that says so must not hold anyone up.
+        let mut depth = 0_usize;
+        while let Some(Some(above)) = parents.get(at)
+            && depth < parents.len()
+        {
+            (at, depth) = (*above, depth.saturating_add(1));
+        }
+        depth
+    };
+    let mut deepest: Vec<(usize, usize)> = (0..samples.len()).map(|at| (depth(at), at)).collect();
+    deepest.sort_by_key(|(depth, at)| (std::cmp::Reverse(*depth), *at));
+    for sample in samples.iter_mut() {
+        sample.with_children = sample.own();
     }
-    table.text()
+    for (_, at) in deepest {
+        let (Some(below), Some(Some(above))) = (samples.get(at).cloned(), parents.get(at)) else {
+            continue;
+        };
+        if let Some(parent) = samples.get_mut(*above) {
+            let mut sums = parent.with_children.plus(&below.with_children);
+            // What the controller says of a group with leases has what is below it already.
+            if !parent.leased.is_empty() {
+                (sums.leased, sums.demand) = (parent.with_children.leased, parent.with_children.demand);
+            }
+            parent.with_children = sums;
+        }
+    }
 }
 
-/// A decimal cut to one digit after the point: a table that moves each second is for reading at a glance.
-pub(crate) fn whole(decimal: &str) -> String {
-    match decimal.split_once('.') {
-        Some((whole, part)) if whole.len() < 3 => format!("{whole}.{}", part.get(..1).unwrap_or("0")),
-        Some((whole, _)) => whole.to_owned(),
-        None => decimal.to_owned(),
+impl GroupSample {
+    fn own(&self) -> Sums {
+        let rate = |text: &str| parse_rate(text).unwrap_or(Rate::ZERO);
+        Sums {
+            live: rate(&self.live_ru_per_sec),
+            leased: rate(&self.leased),
+            demand: rate(&self.demand),
+            leases: self.leases.into(),
+            waiting: self.waiting,
+            total_micro_ru: self.total.total_micro_ru,
+            operations: self.total.operations,
+            throttled: self.total.throttled,
+        }
+    }
+
+    /// Whether it, or a group below it, was ever asked for anything, or holds a lease.
+    pub(crate) fn is_used(&self) -> bool {
+        let sums = self.with_children;
+        sums.operations.0 > 0 || sums.throttled.0 > 0 || sums.waiting > 0 || sums.leases > 0
+    }
+}
+
+impl Sums {
+    /// Both together.
+    pub(crate) fn plus(self, other: &Self) -> Self {
+        let sum = |one: Count, other: Count| Count(one.0.saturating_add(other.0));
+        Self {
+            live: self.live + other.live,
+            leased: self.leased + other.leased,
+            demand: self.demand + other.demand,
+            leases: self.leases.saturating_add(other.leases),
+            waiting: self.waiting.saturating_add(other.waiting),
+            total_micro_ru: sum(self.total_micro_ru, other.total_micro_ru),
+            operations: sum(self.operations, other.operations),
+            throttled: sum(self.throttled, other.throttled),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn group(name: &str, parent: &str, live: &str, micro_ru: u128) -> GroupSample {
+        GroupSample {
+            group: name.to_owned(),
+            parent: parent.to_owned(),
+            live_ru_per_sec: live.to_owned(),
+            waiting: 1,
+            total: ConsumptionView { total_micro_ru: Count(micro_ru), ..ConsumptionView::default() },
+            ..GroupSample::default()
+        }
+    }
+
+    #[test]
+    fn a_parent_has_all_below_it() {
+        let mut samples = [
+            group("a", "", "1", 1),
+            group("b", "a", "2.5", 10),
+            group("c", "b", "3", 100),
+            group("d", "", "9", 9),
+        ];
+        samples[0].leased = "50".to_owned();
+        samples[2].leased = "20".to_owned();
+        sum_up(&mut samples);
+        let of = |name: &str| samples.iter().find(|sample| sample.group == name).unwrap().with_children;
+        assert_eq!((of("a").live, of("a").total_micro_ru, of("a").waiting), (Rate(6_500_000), Count(111), 3));
+        assert_eq!((of("b").live, of("b").total_micro_ru), (Rate(5_500_000), Count(110)));
+        assert_eq!(
+            (of("a").leased, of("b").leased),
+            (Rate::whole(50), Rate::whole(20)),
+            "told, or from below"
+        );
+        assert_eq!(of("d").total_micro_ru, Count(9));
+        assert!(samples[0].is_used() && !GroupSample::default().is_used());
+    }
+
+    #[test]
+    fn groups_in_a_ring_hold_nobody_up() {
+        let mut samples = [group("a", "b", "1", 1), group("b", "a", "1", 1), group("c", "c", "1", 1)];
+        sum_up(&mut samples);
+        assert!(samples.iter().all(|sample| sample.with_children.waiting >= 1));
     }
 }

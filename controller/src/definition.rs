@@ -269,18 +269,22 @@ fn periods(text: &GroupText) -> Result<(Span, Span), AdminError> {
     let (shortest, longest) = GroupSpec::TTL_RANGE;
     let ttl = if text.ttl_us == 0 { defaults.ttl } else { Span(text.ttl_us) };
     if ttl < shortest || longest < ttl {
-        let message = format!("{} ({ttl}) is out of range: {} to {}", ttl.0, shortest.0, longest.0);
+        let message = out_of_range(ttl, shortest, longest);
         return Err(AdminError::invalid("ttl_us", message));
     }
     let most = Span(ttl.0 / 2);
     let renew =
         if text.renew_us == 0 { defaults.renew_every.min(Span(ttl.0 / 5)) } else { Span(text.renew_us) };
     if renew < MIN_RENEW || most < renew {
-        let message =
-            format!("{} ({renew}) is out of range: {} to half of ttl_us, {}", renew.0, MIN_RENEW.0, most.0);
+        let message = format!("{}, which is half of ttl_us", out_of_range(renew, MIN_RENEW, most));
         return Err(AdminError::invalid("renew_us", message));
     }
     Ok((ttl, renew))
+}
+
+/// For people, and in the microseconds of the API.
+fn out_of_range(span: Span, least: Span, most: Span) -> String {
+    format!("{span} is out of range: {least} to {most} ({} is not in {} to {} us)", span.0, least.0, most.0)
 }
 
 fn max_wait(us: u64) -> Result<Option<Span>, AdminError> {
@@ -288,7 +292,7 @@ fn max_wait(us: u64) -> Result<Option<Span>, AdminError> {
     match Span(us) {
         Span(0) => Ok(None),
         span if span < shortest || longest < span => {
-            let message = format!("{us} ({span}) is out of range: {} to {}", shortest.0, longest.0);
+            let message = out_of_range(span, shortest, longest);
             Err(AdminError::invalid("max_wait_us", message))
         }
         span => Ok(Some(span)),

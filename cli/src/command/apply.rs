@@ -273,7 +273,7 @@ pub(crate) fn show(reply: &v1::ApplyReply, dry_run: bool, global: &Global) -> Re
             let dry = if dry_run { " (dry run)" } else { "" };
             format!("{kind} {} {}{dry}\n", outcome.name, outcome.outcome)
         });
-        lines.collect()
+        lines.collect::<String>()
     })?;
     reply.warnings.iter().for_each(|warning| note(&format!("warning: {warning}")));
     Ok(())

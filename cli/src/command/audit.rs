@@ -3,10 +3,13 @@
 use clap::Args;
 use tidegate_proto::v1;
 
+use crate::admin::Admin;
 use crate::args::Global;
 use crate::clock::utc_text;
 use crate::error::CliError;
-use crate::table::Table;
+use crate::follow::{self, Follow, Shown};
+use crate::page::Page;
+use crate::table::{Column, Table};
 use crate::view::AuditView;
 
 /// Which entries.
@@ -19,17 +22,31 @@ pub(crate) struct AuditArgs {
     /// Only entries older than this id.
     #[arg(long, value_name = "ID", default_value_t = 0, hide_default_value = true)]
     before: u64,
+    #[command(flatten)]
+    follow: Follow,
 }
 
 /// Runs the command.
 pub(crate) async fn run(args: AuditArgs, global: &Global) -> Result<(), CliError> {
-    let admin = global.admin().await?;
-    let request = v1::AuditLogRequest { limit: args.limit, before_id: args.before };
-    let reply = admin.calls().audit_log(request).await.map_err(admin.failed())?.into_inner();
-    let views: Vec<AuditView> = reply.entries.into_iter().map(Into::into).collect();
-    global.output.show(&views, || {
-        let mut table = Table::new(&[">ID", "TIME (UTC)", "ACTOR", "ACTION", "SUBJECT", "CHANGE"]);
-        for view in &views {
+    let read = async |admin: &Admin| {
+        let request = v1::AuditLogRequest { limit: args.limit, before_id: args.before };
+        let reply = admin.calls().audit_log(request).await.map_err(admin.failed())?.into_inner();
+        Ok(reply.entries.into_iter().map(AuditView::from).collect::<Vec<_>>())
+    };
+    follow::show(global, args.follow, read).await
+}
+
+impl Shown for Vec<AuditView> {
+    fn page(&self) -> Page {
+        let mut table = Table::new([
+            Column::number("ID").leaves(3),
+            Column::word("TIME (UTC)").leaves(2),
+            Column::text("ACTOR").leaves(1),
+            Column::word("ACTION"),
+            Column::name("SUBJECT"),
+            Column::text("CHANGE"),
+        ]);
+        for view in self {
             table.row([
                 view.id.to_string(),
                 utc_text(view.unix_ms),
@@ -39,6 +56,10 @@ pub(crate) async fn run(args: AuditArgs, global: &Global) -> Result<(), CliError
                 view.difference(),
             ]);
         }
-        table.text()
-    })
+        table.into()
+    }
+
+    fn names(&self) -> Vec<String> {
+        self.iter().map(|view| view.id.to_string()).collect()
+    }
 }

@@ -5,12 +5,16 @@ use serde::Serialize;
 use tidegate_proto::v1;
 use tidegate_proto::v1::step::Kind;
 
+use super::of_group::OfGroup;
 use crate::admin::Admin;
 use crate::args::Global;
 use crate::command::apply::steps;
 use crate::error::CliError;
+use crate::flags::in_flags;
+use crate::follow::{self, Follow, Shown};
 use crate::output::Output;
-use crate::table::Table;
+use crate::page::Page;
+use crate::table::{Column, Table};
 
 /// Bindings asked for in one page.
 const PAGE: u32 = 1_000;
@@ -37,12 +41,16 @@ pub(crate) enum BindCommand {
     Remove {
         #[command(flatten)]
         who: Several,
+        /// A missing binding is success, as it is where several are named.
+        #[arg(long)]
+        if_exists: bool,
     },
     /// List bindings.
     List {
-        /// Only those to this group.
-        #[arg(default_value = "", hide_default_value = true)]
-        group: String,
+        #[command(flatten)]
+        group: OfGroup,
+        #[command(flatten)]
+        follow: Follow,
     },
 }
 
@@ -113,42 +121,35 @@ struct Unbound {
 
 /// Runs the command.
 pub(crate) async fn run(command: BindCommand, global: &Global) -> Result<(), CliError> {
-    let principals = match &command {
-        BindCommand::Remove { who } => who.principals()?,
-        _ => Vec::new(),
-    };
-    let admin = global.admin().await?;
     match command {
-        BindCommand::Add { group, who } => add(&admin, group, who, global.output).await,
-        BindCommand::Remove { .. } => {
-            let mut principals = principals;
-            match (principals.pop(), principals.is_empty()) {
-                (Some(who), true) => remove(&admin, who, global.output).await,
-                (last, _) => {
-                    let unbind = |who: Who| {
-                        Kind::DeleteBinding(v1::UnbindRequest { tenant: who.tenant, user: who.user })
-                    };
-                    steps(principals.into_iter().chain(last).map(unbind).collect(), global).await
-                }
-            }
+        BindCommand::Add { group, who } => add(&global.admin().await?, group, who, global.output).await,
+        BindCommand::Remove { who, if_exists } => remove_all(who.principals()?, if_exists, global).await,
+        BindCommand::List { group, follow } => {
+            let group = group.name();
+            follow::show(global, follow, async |admin: &Admin| list(admin, &group).await).await
         }
-        BindCommand::List { group } => {
-            let views = list(&admin, &group).await?;
-            global.output.show(&views, || {
-                let mut table = Table::new(&["TENANT", "USER", "GROUP"]);
-                for view in &views {
-                    table.row([view.tenant.clone(), view.user.clone(), view.group.clone()]);
-                }
-                table.text()
-            })
+    }
+}
+
+impl Shown for Vec<BindingView> {
+    fn page(&self) -> Page {
+        let mut table = Table::new([Column::name("TENANT"), Column::name("USER"), Column::name("GROUP")]);
+        for view in self {
+            table.row([view.tenant.clone(), view.user.clone(), view.group.clone()]);
         }
+        table.into()
+    }
+
+    /// Tenant and user with a tab between, as either may hold any other sign.
+    fn names(&self) -> Vec<String> {
+        self.iter().map(|view| format!("{}\t{}", view.tenant, view.user)).collect()
     }
 }
 
 async fn add(admin: &Admin, group: String, who: Who, output: Output) -> Result<(), CliError> {
     let binding = v1::Binding { tenant: who.tenant.clone(), user: who.user.clone(), group: group.clone() };
     let request = v1::BindRequest { binding: Some(binding) };
-    let reply = admin.calls().bind(request).await.map_err(admin.failed())?.into_inner();
+    let reply = admin.calls().bind(request).await.map_err(admin.failed()).map_err(in_flags)?.into_inner();
     let view =
         Bound { changed: reply.changed, tenant: who.tenant, user: who.user, group, previous: reply.previous };
     output.show(&view, || {
@@ -161,10 +162,28 @@ async fn add(admin: &Admin, group: String, who: Who, output: Output) -> Result<(
     })
 }
 
-async fn remove(admin: &Admin, who: Who, output: Output) -> Result<(), CliError> {
+/// One is a call of its own, which says whether it was there; several are one change.
+async fn remove_all(mut principals: Vec<Who>, if_exists: bool, global: &Global) -> Result<(), CliError> {
+    match (principals.pop(), principals.is_empty()) {
+        (Some(who), true) => remove(&global.admin().await?, who, if_exists, global.output).await,
+        (last, _) => {
+            let unbind =
+                |who: Who| Kind::DeleteBinding(v1::UnbindRequest { tenant: who.tenant, user: who.user });
+            steps(principals.into_iter().chain(last).map(unbind).collect(), global).await
+        }
+    }
+}
+
+async fn remove(admin: &Admin, who: Who, if_exists: bool, output: Output) -> Result<(), CliError> {
     let request = v1::UnbindRequest { tenant: who.tenant.clone(), user: who.user.clone() };
-    let reply = admin.calls().unbind(request).await.map_err(admin.failed())?;
+    let reply = admin.calls().unbind(request).await.map_err(admin.failed()).map_err(in_flags)?;
     let view = Unbound { removed: reply.into_inner().removed, tenant: who.tenant, user: who.user };
+    if !view.removed && !if_exists {
+        let who = described(&view.tenant, &view.user);
+        return Err(CliError::Refused(format!(
+            "{who} has no binding; `tidegate bind list` shows those there are"
+        )));
+    }
     output.show(&view, || {
         let who = described(&view.tenant, &view.user);
         if view.removed { format!("binding of {who} removed") } else { format!("{who} had no binding") }

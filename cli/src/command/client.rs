@@ -1,21 +1,26 @@
 //! `tidegate client`: the nodes that hold leases.
 
 use clap::Subcommand;
+use serde::Serialize;
 use tidegate_core::units::Span;
 use tidegate_proto::v1;
 
 use crate::admin::Admin;
 use crate::args::Global;
 use crate::error::CliError;
-use crate::output::note;
-use crate::table::Table;
+use crate::follow::{self, Follow, Shown};
+use crate::page::Page;
+use crate::table::{Cell, Column, Table, Tone};
 use crate::view::{ForgottenView, NodeView};
 
 /// What to do with clients.
 #[derive(Debug, Subcommand)]
 pub(crate) enum ClientCommand {
     /// List nodes, connected or not.
-    List,
+    List {
+        #[command(flatten)]
+        follow: Follow,
+    },
     /// Forget nodes that have ended, with all their starts.
     ///
     /// What it was charged stays counted; should it report once more, that is refused, so that nothing counts twice. Its
@@ -36,48 +41,75 @@ pub(crate) enum ClientCommand {
 
 /// Runs the command.
 pub(crate) async fn run(command: ClientCommand, global: &Global) -> Result<(), CliError> {
-    let admin = global.admin().await?;
-    if let ClientCommand::Forget { names } = command {
-        return forget(&admin, names, global).await;
+    match command {
+        ClientCommand::List { follow } => follow::show(global, follow, list).await,
+        ClientCommand::Forget { names } => forget(names, global).await,
     }
-    let request = v1::ListClientsRequest {};
-    let reply = admin.calls().list_clients(request).await.map_err(admin.failed())?.into_inner();
-    if reply.truncated {
-        note("warning: there are more nodes than fit an answer");
-    }
-    let views: Vec<NodeView> = reply.clients.into_iter().map(Into::into).collect();
-    global.output.show(&views, || {
-        let mut table = Table::new(&[
-            "CLIENT",
-            ">INCARNATION",
-            "AGENT",
-            "CONNECTED",
-            ">SILENT",
-            ">LEASES",
-            ">MESSAGES",
-            ">CPU (ms)",
-            ">CPU METERED",
-            ">MEMORY (MiB)",
-        ]);
-        for view in &views {
-            table.row([
-                view.client.clone(),
-                view.incarnation.to_string(),
-                view.agent.clone(),
-                if view.connected { "yes" } else { "no" }.to_owned(),
-                Span::millis(view.silent_us / 1_000).to_string(),
-                view.leases.to_string(),
-                view.messages.to_string(),
-                (view.process_cpu_ns / 1_000_000).to_string(),
-                view.attributed(),
-                (view.resident_bytes / (1_024 * 1_024)).to_string(),
-            ]);
-        }
-        table.text()
-    })
 }
 
-async fn forget(admin: &Admin, names: Vec<String>, global: &Global) -> Result<(), CliError> {
+/// Nodes, and whether there are more than an answer holds.
+#[derive(Serialize)]
+#[serde(transparent)]
+struct Nodes {
+    nodes: Vec<NodeView>,
+    #[serde(skip)]
+    truncated: bool,
+}
+
+async fn list(admin: &Admin) -> Result<Nodes, CliError> {
+    let request = v1::ListClientsRequest {};
+    let reply = admin.calls().list_clients(request).await.map_err(admin.failed())?.into_inner();
+    Ok(Nodes { nodes: reply.clients.into_iter().map(Into::into).collect(), truncated: reply.truncated })
+}
+
+impl Shown for Nodes {
+    fn page(&self) -> Page {
+        let mut table = Table::new([
+            Column::name("CLIENT"),
+            Column::number("INCARNATION").wide(),
+            Column::text("AGENT").leaves(2),
+            Column::word("CONNECTED"),
+            Column::number("SILENT").leaves(1),
+            Column::number("LEASES"),
+            Column::number("MESSAGES").leaves(4),
+            Column::number("CPU (ms)").leaves(3),
+            Column::number("CPU METERED").leaves(3),
+            Column::number("MEMORY (MiB)").leaves(3),
+        ]);
+        for view in &self.nodes {
+            let connected = if view.connected { "yes" } else { "no" };
+            let tone = if view.connected { Tone::Plain } else { Tone::Faint };
+            table.cells([
+                Cell::new(&view.client, tone),
+                view.incarnation.to_string().into(),
+                view.agent.clone().into(),
+                Cell::new(connected, tone),
+                Span::millis(view.silent_us / 1_000).to_string().into(),
+                view.leases.to_string().into(),
+                view.messages.to_string().into(),
+                (view.process_cpu_ns / 1_000_000).to_string().into(),
+                view.attributed().into(),
+                (view.resident_bytes / (1_024 * 1_024)).to_string().into(),
+            ]);
+        }
+        table.into()
+    }
+
+    /// Each once, whatever its starts.
+    fn names(&self) -> Vec<String> {
+        let mut names: Vec<String> = self.nodes.iter().map(|node| node.client.clone()).collect();
+        names.dedup();
+        names
+    }
+
+    fn notes(&self) -> Vec<String> {
+        let note = "warning: there are more nodes than fit an answer".to_owned();
+        self.truncated.then_some(note).into_iter().collect()
+    }
+}
+
+async fn forget(names: Vec<String>, global: &Global) -> Result<(), CliError> {
+    let admin = global.admin().await?;
     let single = names.len() == 1;
     let mut views = Vec::new();
     let mut result = Ok(());
@@ -99,7 +131,7 @@ async fn forget(admin: &Admin, names: Vec<String>, global: &Global) -> Result<()
     match views.as_slice() {
         [] => {}
         [view] if single => global.output.show(view, || line(view))?,
-        views => global.output.show(&views, || views.iter().map(line).collect())?,
+        views => global.output.show(&views, || views.iter().map(line).collect::<String>())?,
     }
     result
 }

@@ -96,7 +96,7 @@ fn config(args: &ControllerArgs) -> Result<Config, CliError> {
         let lines: Vec<String> = errors.iter().map(|error| format!("\n  {error}")).collect();
         let hint =
             "\n  (flags: --listen is grpc_listen, --http is http_listen, --allow-remote is allow_remote)";
-        CliError::Refused(format!("{} in {origin}:{}{hint}", counted(errors.len()), lines.concat()))
+        CliError::Invalid(format!("{} in {origin}:{}{hint}", counted(errors.len()), lines.concat()))
     })
 }
 

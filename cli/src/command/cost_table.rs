@@ -1,6 +1,6 @@
 //! `tidegate cost-table`: what resources cost in RU.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use clap::Subcommand;
 use tidegate_cost_model::{CostTable, TableText};
@@ -9,21 +9,30 @@ use tidegate_proto::v1;
 use crate::admin::Admin;
 use crate::args::Global;
 use crate::error::CliError;
-use crate::table::Table;
+use crate::follow::{self, Follow, Shown};
+use crate::page::Page;
+use crate::sql::read as read_input;
+use crate::table::{Column, Table};
 use crate::view::CostTableView;
 
 /// What to do with cost tables.
 #[derive(Debug, Subcommand)]
 pub(crate) enum CostTableCommand {
     /// List every version stored and its role.
-    List,
+    List {
+        #[command(flatten)]
+        follow: Follow,
+    },
     /// Store a table and put it in force.
-    #[command(after_help = "Example:\n  tidegate cost-table put prices.toml --shadow\n\n\
+    #[command(after_help = "Examples:\n  \
+        tidegate cost-table put prices.toml --shadow\n  \
+        tidegate cost-table list -o json > tables.json && tidegate cost-table put tables.json\n\n\
         The file, TOML or JSON:\n  \
         name = \"mine\"\n  version = 1\n  replicas = 3\n  [coefficients]          # RU per unit; what is left out is free\n  \
-        cpu_ns = \"1/3000000\"\n  read_bytes = \"1/65536\"\n  write_bytes = \"1/1024\"")]
+        cpu_ns = \"1/3000000\"\n  read_bytes = \"1/65536\"\n  write_bytes = \"1/1024\"\n\n\
+        Or what `cost-table list -o json` prints: then the active and the shadow table are put in their roles.")]
     Put {
-        /// The table, as TOML, or as JSON when the name ends in .json.
+        /// The table, as TOML, or as JSON when it begins with { or [; the standard input for '-'.
         file: PathBuf,
         /// Price beside the active table and do not charge.
         #[arg(long)]
@@ -31,18 +40,37 @@ pub(crate) enum CostTableCommand {
     },
 }
 
+/// What a table is put in force for.
+const ACTIVE: &str = "active";
+const SHADOW: &str = "shadow";
+
 /// Runs the command.
 pub(crate) async fn run(command: CostTableCommand, global: &Global) -> Result<(), CliError> {
-    let views = match command {
-        CostTableCommand::List => list(&global.admin().await?).await?,
+    match command {
+        CostTableCommand::List { follow } => follow::show(global, follow, list).await,
         CostTableCommand::Put { file, shadow } => {
-            let table = read(&file)?;
-            put(&global.admin().await?, table, shadow).await?
+            // Every mistake is told before anything is sent.
+            let tables = read(&file, shadow)?;
+            let admin = global.admin().await?;
+            let mut views = Vec::new();
+            for (table, role) in tables {
+                views = put(&admin, table, role).await?;
+            }
+            global.output.list(&views, || views.names(), || views.page())
         }
-    };
-    global.output.show(&views, || {
-        let mut table = Table::new(&["TABLE", ">VERSION", "ROLE", ">REPLICAS", "RU PER UNIT"]);
-        for view in &views {
+    }
+}
+
+impl Shown for Vec<CostTableView> {
+    fn page(&self) -> Page {
+        let mut table = Table::new([
+            Column::name("TABLE"),
+            Column::number("VERSION"),
+            Column::word("ROLE"),
+            Column::number("REPLICAS"),
+            Column::prose("RU PER UNIT"),
+        ]);
+        for view in self {
             table.row([
                 view.name.clone(),
                 view.version.to_string(),
@@ -51,8 +79,12 @@ pub(crate) async fn run(command: CostTableCommand, global: &Global) -> Result<()
                 view.prices(),
             ]);
         }
-        table.text()
-    })
+        table.into()
+    }
+
+    fn names(&self) -> Vec<String> {
+        self.iter().map(|view| view.name.clone()).collect()
+    }
 }
 
 async fn list(admin: &Admin) -> Result<Vec<CostTableView>, CliError> {
@@ -64,8 +96,8 @@ async fn list(admin: &Admin) -> Result<Vec<CostTableView>, CliError> {
     };
     let view = |table: v1::CostTable| {
         let role = match (is(&in_force.active, &table), is(&in_force.shadow, &table)) {
-            (true, _) => "active",
-            (_, true) => "shadow",
+            (true, _) => ACTIVE,
+            (_, true) => SHADOW,
             _ => "stored",
         };
         CostTableView::new(table, role)
@@ -73,35 +105,106 @@ async fn list(admin: &Admin) -> Result<Vec<CostTableView>, CliError> {
     Ok(reply.all.into_iter().map(view).collect())
 }
 
-async fn put(admin: &Admin, table: v1::CostTable, shadow: bool) -> Result<Vec<CostTableView>, CliError> {
-    let request = v1::PutCostTableRequest {
-        table: Some(table),
-        role: if shadow { "shadow" } else { "active" }.to_owned(),
-    };
+async fn put(
+    admin: &Admin,
+    table: v1::CostTable,
+    role: &'static str,
+) -> Result<Vec<CostTableView>, CliError> {
+    let request = v1::PutCostTableRequest { table: Some(table), role: role.to_owned() };
     let reply = admin.calls().put_cost_table(request).await.map_err(admin.failed())?.into_inner();
-    let active = reply.active.map(|table| CostTableView::new(table, "active"));
-    let shadow = reply.shadow.map(|table| CostTableView::new(table, "shadow"));
+    let active = reply.active.map(|table| CostTableView::new(table, ACTIVE));
+    let shadow = reply.shadow.map(|table| CostTableView::new(table, SHADOW));
     Ok(active.into_iter().chain(shadow).collect())
 }
 
-/// Reads and checks a table, so that every mistake is told at once and before anything is sent.
-fn read(file: &PathBuf) -> Result<v1::CostTable, CliError> {
-    let text = std::fs::read_to_string(file).map_err(CliError::file("read", file))?;
+/// Reads and checks tables and their roles. With `shadow` there is one, whatever its role was.
+fn read(file: &Path, shadow: bool) -> Result<Vec<(v1::CostTable, &'static str)>, CliError> {
+    let text = read_input(Some(file))?;
     let wrong = |message: String| CliError::Content {
-        path: file.clone(),
+        path: file.to_owned(),
         message: message.trim().replace('\n', " | "),
     };
-    let table: TableText = if file.extension().is_some_and(|extension| extension == "json") {
-        serde_json::from_str(&text).map_err(|error| wrong(error.to_string()))?
+    let asked = if shadow { SHADOW } else { ACTIVE };
+    let begin: String = text.chars().filter(|c| !c.is_whitespace()).take(2).collect();
+    let is_json = begin.starts_with('{') || matches!(begin.as_str(), "[{" | "[]");
+    let tables = if is_json {
+        let value = serde_json::from_str(&text).map_err(|error| wrong(error.to_string()))?;
+        listed(value, asked).map_err(wrong)?
     } else {
-        toml::from_str(&text).map_err(|error| wrong(error.to_string()))?
+        vec![(toml::from_str(&text).map_err(|error| wrong(error.to_string()))?, asked)]
     };
-    let checked = CostTable::try_from(table).map_err(|errors| wrong(errors.to_string()))?;
-    let table = TableText::from(checked);
+    if tables.is_empty() || (shadow && tables.len() > 1) {
+        let message = format!("holds {} tables to put in force; leave one", tables.len());
+        return Err(wrong(message));
+    }
+    tables.into_iter().map(|(table, role)| Ok((checked(table).map_err(wrong)?, role))).collect()
+}
+
+/// The tables of a JSON document: one, for the role that is `asked`, or those of a list that have a role.
+fn listed(value: serde_json::Value, asked: &'static str) -> Result<Vec<(TableText, &'static str)>, String> {
+    let serde_json::Value::Array(mut list) = value else {
+        return Ok(vec![(one(value)?.0, asked)]);
+    };
+    if list.len() == 1 {
+        return list.pop().map(|table| Ok((one(table)?.0, asked))).into_iter().collect();
+    }
+    let mut tables = Vec::new();
+    for table in list {
+        match one(table)? {
+            (table, Some(role)) if role == ACTIVE => tables.push((table, ACTIVE)),
+            (table, Some(role)) if role == SHADOW => tables.push((table, SHADOW)),
+            (_, Some(_)) => {}
+            (table, None) => {
+                return Err(format!("table {} of a list needs a role: active, shadow or stored", table.name));
+            }
+        }
+    }
+    Ok(tables)
+}
+
+/// A table as it is written, or as `cost-table list` prints it, and the role that it says.
+fn one(mut value: serde_json::Value) -> Result<(TableText, Option<String>), String> {
+    let mut role = None;
+    if let Some(fields) = value.as_object_mut() {
+        role = fields.remove("role").and_then(|role| role.as_str().map(str::to_owned));
+        if let Some(prices) = fields.remove("ru_per_unit") {
+            fields.insert("coefficients".to_owned(), prices);
+        }
+    }
+    let table = serde_json::from_value(value).map_err(|error| error.to_string())?;
+    Ok((table, role))
+}
+
+fn checked(table: TableText) -> Result<v1::CostTable, String> {
+    let table = CostTable::try_from(table).map_err(|errors| errors.to_string())?;
+    let table = TableText::from(table);
     Ok(v1::CostTable {
         name: table.name,
         version: table.version,
         replicas: table.replicas,
         ru_per_unit: table.coefficients.into_iter().collect(),
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn a_list_puts_its_tables_in_their_roles_and_one_table_in_the_role_that_is_asked() {
+        let table = |name: &str, role: &str| json!({"name": name, "version": 1, "replicas": 1, "role": role, "ru_per_unit": {"cpu_ns": "1"}});
+        let names = |value| {
+            let read = listed(value, SHADOW).unwrap();
+            read.into_iter().map(|(table, role)| (table.name, role)).collect::<Vec<_>>()
+        };
+        let all = json!([table("a", "stored"), table("b", "active"), table("c", "shadow")]);
+        assert_eq!(names(all), [("b".to_owned(), ACTIVE), ("c".to_owned(), SHADOW)]);
+        assert_eq!(names(json!([table("a", "active")])), [("a".to_owned(), SHADOW)]);
+        assert_eq!(names(table("a", "stored")), [("a".to_owned(), SHADOW)]);
+        let nameless =
+            json!([table("a", "active"), {"name": "b", "version": 1, "replicas": 1, "coefficients": {}}]);
+        assert!(listed(nameless, ACTIVE).unwrap_err().contains("needs a role"));
+    }
 }

@@ -12,7 +12,10 @@ use crate::admin::Admin;
 use crate::args::Global;
 use crate::command::apply::steps;
 use crate::error::CliError;
-use crate::output::{note, print};
+use crate::flags::in_flags;
+use crate::follow::{self, Follow, Shown};
+use crate::output::note;
+use crate::page::Page;
 use crate::query_limit::QueryLimitText;
 use crate::view::GroupView;
 
@@ -74,11 +77,16 @@ pub(crate) enum GroupCommand {
         if_exists: bool,
     },
     /// List all groups.
-    List,
+    List {
+        #[command(flatten)]
+        follow: Follow,
+    },
     /// Show one group.
     Show {
         /// The group.
         name: String,
+        #[command(flatten)]
+        follow: Follow,
     },
 }
 
@@ -236,7 +244,8 @@ pub(crate) async fn run(command: GroupCommand, global: &Global) -> Result<(), Cl
         GroupCommand::Create { name, settings, if_not_exists } => {
             let (group, _) = settings.apply(name);
             let request = v1::CreateGroupRequest { group: Some(group), if_not_exists };
-            let reply = admin.calls().create_group(request).await.map_err(admin.failed())?;
+            let reply =
+                admin.calls().create_group(request).await.map_err(admin.failed()).map_err(in_flags)?;
             changed(&admin, global, reply.into_inner(), "created")
         }
         GroupCommand::Alter { name, settings, expect_revision } => {
@@ -247,7 +256,7 @@ pub(crate) async fn run(command: GroupCommand, global: &Global) -> Result<(), Cl
             }
             let request =
                 v1::AlterGroupRequest { group: Some(group), update_mask, expected_revision: expect_revision };
-            let reply = admin.calls().alter_group(request).await.map_err(admin.failed())?;
+            let reply = admin.calls().alter_group(request).await.map_err(admin.failed()).map_err(in_flags)?;
             changed(&admin, global, reply.into_inner(), "altered")
         }
         GroupCommand::Delete { names, force_to, expect_revision, if_exists } => {
@@ -261,27 +270,71 @@ pub(crate) async fn run(command: GroupCommand, global: &Global) -> Result<(), Cl
                 let kinds = names.iter().map(|name| Kind::DeleteGroup(request(name)));
                 return steps(kinds.collect(), global).await;
             };
-            let reply = admin.calls().delete_group(request(name)).await.map_err(admin.failed())?;
-            deleted(global, name, reply.into_inner())
+            let reply = admin.calls().delete_group(request(name)).await;
+            deleted(global, name, reply.map_err(admin.failed()).map_err(in_flags)?.into_inner())
         }
-        GroupCommand::List => list(&admin, global).await,
-        GroupCommand::Show { name } => show(&admin, name, global).await,
+        GroupCommand::List { follow } => follow::show(global, follow, list).await,
+        GroupCommand::Show { name, follow } => {
+            follow::show(global, follow, async |admin: &Admin| shown(admin, &name).await).await
+        }
     }
 }
 
-async fn list(admin: &Admin, global: &Global) -> Result<(), CliError> {
-    let (groups, warnings) = all(admin).await?;
-    warn(&warnings);
-    let views: Vec<GroupView> = groups.into_iter().map(Into::into).collect();
-    global.output.show(&views, || GroupView::table(&views))
+/// Groups and what the controller warns of.
+#[derive(Serialize)]
+#[serde(transparent)]
+struct Listed {
+    groups: Vec<GroupView>,
+    #[serde(skip)]
+    warnings: Vec<String>,
 }
 
-async fn show(admin: &Admin, name: String, global: &Global) -> Result<(), CliError> {
-    let request = v1::GetGroupRequest { name };
+impl Shown for Listed {
+    fn page(&self) -> Page {
+        GroupView::table(&self.groups).into()
+    }
+
+    fn names(&self) -> Vec<String> {
+        self.groups.iter().map(|group| group.name.clone()).collect()
+    }
+
+    fn notes(&self) -> Vec<String> {
+        warnings(&self.warnings)
+    }
+}
+
+/// One group and what the controller warns of.
+#[derive(Serialize)]
+#[serde(transparent)]
+struct One {
+    group: GroupView,
+    #[serde(skip)]
+    warnings: Vec<String>,
+}
+
+impl Shown for One {
+    fn page(&self) -> Page {
+        self.group.sheet().into()
+    }
+
+    fn names(&self) -> Vec<String> {
+        vec![self.group.name.clone()]
+    }
+
+    fn notes(&self) -> Vec<String> {
+        warnings(&self.warnings)
+    }
+}
+
+async fn list(admin: &Admin) -> Result<Listed, CliError> {
+    let (groups, warnings) = all(admin).await?;
+    Ok(Listed { groups: groups.into_iter().map(Into::into).collect(), warnings })
+}
+
+async fn shown(admin: &Admin, name: &str) -> Result<One, CliError> {
+    let request = v1::GetGroupRequest { name: name.to_owned() };
     let reply = admin.calls().get_group(request).await.map_err(admin.failed())?.into_inner();
-    warn(&reply.warnings);
-    let view = GroupView::from(admin.part(reply.group, "the group")?);
-    global.output.show(&view, || view.sheet())
+    Ok(One { group: admin.part(reply.group, "the group")?.into(), warnings: reply.warnings })
 }
 
 /// Every group, page by page, and the controller's warnings.
@@ -306,7 +359,8 @@ fn changed(admin: &Admin, global: &Global, reply: v1::GroupReply, done: &str) ->
         group: admin.part(reply.group, "the group")?.into(),
         warnings: reply.warnings,
     };
-    global.output.show(&view, || {
+    let names = || vec![view.group.name.clone()];
+    global.output.list(&view, names, || {
         let what = if view.changed { done } else { "unchanged" };
         format!("group {} {what}, revision {}", view.group.name, view.group.revision)
     })?;
@@ -336,15 +390,13 @@ fn deleted(global: &Global, name: &str, reply: v1::DeleteGroupReply) -> Result<(
 }
 
 /// Warnings go beside the result, so that JSON stays JSON.
-fn warn(warnings: &[String]) {
-    for warning in warnings {
-        note(&format!("warning: {warning}"));
-    }
+fn warn(of: &[String]) {
+    warnings(of).iter().for_each(|line| note(line));
 }
 
-/// Prints the warnings of a status.
-pub(crate) fn print_warnings(warnings: &[String]) -> Result<(), CliError> {
-    warnings.iter().try_for_each(|warning| print(&format!("warning: {warning}")))
+/// Lines that warn.
+pub(crate) fn warnings(of: &[String]) -> Vec<String> {
+    of.iter().map(|warning| format!("warning: {warning}")).collect()
 }
 
 #[cfg(test)]

@@ -5,10 +5,13 @@ use serde::Serialize;
 use tidegate_core::units::Span;
 use tidegate_proto::v1;
 
+use super::of_group::OfGroup;
+use crate::admin::Admin;
 use crate::args::Global;
 use crate::error::CliError;
-use crate::output::note;
-use crate::table::Table;
+use crate::follow::{self, Follow, Shown};
+use crate::page::Page;
+use crate::table::{Cell, Column, Table, Tone};
 use crate::view::{GroupStateView, LeaseView};
 
 /// What to do with leases.
@@ -16,9 +19,10 @@ use crate::view::{GroupStateView, LeaseView};
 pub(crate) enum LeaseCommand {
     /// List leases, and the pool of each group.
     List {
-        /// Only this group.
-        #[arg(default_value = "", hide_default_value = true)]
-        group: String,
+        #[command(flatten)]
+        group: OfGroup,
+        #[command(flatten)]
+        follow: Follow,
     },
 }
 
@@ -26,59 +30,86 @@ pub(crate) enum LeaseCommand {
 struct Leases {
     leases: Vec<LeaseView>,
     groups: Vec<GroupStateView>,
+    #[serde(skip)]
+    truncated: bool,
 }
 
 /// Runs the command.
 pub(crate) async fn run(command: LeaseCommand, global: &Global) -> Result<(), CliError> {
-    let LeaseCommand::List { group } = command;
-    let admin = global.admin().await?;
-    let request = v1::ListLeasesRequest { group };
-    let reply = admin.calls().list_leases(request).await.map_err(admin.failed())?.into_inner();
-    if reply.truncated {
-        note("warning: there are more leases than fit an answer; ask for one group");
-    }
-    let view = Leases {
-        leases: reply.leases.into_iter().map(Into::into).collect(),
-        groups: reply.groups.into_iter().map(Into::into).collect(),
+    let LeaseCommand::List { group, follow } = command;
+    let read = async |admin: &Admin| {
+        let request = v1::ListLeasesRequest { group: group.name() };
+        let reply = admin.calls().list_leases(request).await.map_err(admin.failed())?.into_inner();
+        Ok(Leases {
+            leases: reply.leases.into_iter().map(Into::into).collect(),
+            groups: reply.groups.into_iter().map(Into::into).collect(),
+            truncated: reply.truncated,
+        })
     };
-    global.output.show(&view, || format!("{}\n{}", leases(&view.leases), groups(&view.groups)))
+    follow::show(global, follow, read).await
 }
 
-fn leases(leases: &[LeaseView]) -> String {
-    let mut table = Table::new(&[
-        "GROUP",
-        "CLIENT",
-        ">RATE (RU/s)",
-        ">COMMITTED (RU/s)",
-        ">CAP (RU)",
-        ">LUMP (RU)",
-        ">DEMAND (RU/s)",
-        ">BACKLOG (RU)",
-        ">DEBT (RU)",
-        ">WAITING",
-        ">EXPIRES IN",
+impl Shown for Leases {
+    fn page(&self) -> Page {
+        Page::from(leases(&self.leases)).then("").then(groups(&self.groups))
+    }
+
+    /// The groups that are leased.
+    fn names(&self) -> Vec<String> {
+        let mut names: Vec<String> = self.leases.iter().map(|lease| lease.group.clone()).collect();
+        names.sort();
+        names.dedup();
+        names
+    }
+
+    fn notes(&self) -> Vec<String> {
+        let note = "warning: there are more leases than fit an answer; ask for one group".to_owned();
+        self.truncated.then_some(note).into_iter().collect()
+    }
+}
+
+fn leases(leases: &[LeaseView]) -> Table {
+    let mut table = Table::new([
+        Column::name("GROUP"),
+        Column::name("CLIENT"),
+        Column::number("RATE (RU/s)"),
+        Column::number("COMMITTED (RU/s)").leaves(3),
+        Column::number("CAP (RU)").leaves(5),
+        Column::number("LUMP (RU)").leaves(5),
+        Column::number("DEMAND (RU/s)").leaves(1),
+        Column::number("BACKLOG (RU)").leaves(4),
+        Column::number("DEBT (RU)").leaves(2),
+        Column::number("WAITING"),
+        Column::number("EXPIRES IN").leaves(3),
     ]);
     for lease in leases {
-        table.row([
-            lease.group.clone(),
-            lease.client.clone(),
-            lease.rate.clone(),
-            lease.committed.clone(),
-            lease.cap.clone(),
-            lease.lump.clone(),
-            lease.demand.clone(),
-            lease.backlog.clone(),
-            lease.debt.clone(),
-            lease.waiting.to_string(),
-            Span::millis(lease.expires_in_us / 1_000).to_string(),
+        let debt = if lease.debt == "0" { Tone::Plain } else { Tone::Warn };
+        table.cells([
+            lease.group.clone().into(),
+            lease.client.clone().into(),
+            lease.rate.clone().into(),
+            lease.committed.clone().into(),
+            lease.cap.clone().into(),
+            lease.lump.clone().into(),
+            lease.demand.clone().into(),
+            lease.backlog.clone().into(),
+            Cell::new(&lease.debt, debt),
+            Cell::warns(lease.waiting.into()),
+            Span::millis(lease.expires_in_us / 1_000).to_string().into(),
         ]);
     }
-    table.text()
+    table
 }
 
-fn groups(groups: &[GroupStateView]) -> String {
-    let mut table =
-        Table::new(&["GROUP", ">LEASED (RU/s)", ">POOL (RU)", ">DEMAND (RU/s)", ">LEASES", ">BOUND (RU/s)"]);
+fn groups(groups: &[GroupStateView]) -> Table {
+    let mut table = Table::new([
+        Column::name("GROUP"),
+        Column::number("LEASED (RU/s)"),
+        Column::number("POOL (RU)").leaves(1),
+        Column::number("DEMAND (RU/s)"),
+        Column::number("LEASES").leaves(2),
+        Column::number("BOUND (RU/s)").leaves(3),
+    ]);
     for group in groups {
         table.row([
             group.group.clone(),
@@ -89,5 +120,5 @@ fn groups(groups: &[GroupStateView]) -> String {
             group.bound_rate.clone(),
         ]);
     }
-    table.text()
+    table
 }

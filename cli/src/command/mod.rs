@@ -14,6 +14,7 @@ pub(crate) mod gateway;
 pub(crate) mod group;
 pub(crate) mod lease;
 pub(crate) mod node;
+mod of_group;
 pub(crate) mod resolve;
 pub(crate) mod runaway;
 pub(crate) mod sql;

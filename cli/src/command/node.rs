@@ -19,7 +19,7 @@ use crate::node::{AdmissionLog, Governor, NotRun, Ran};
 use crate::output::{Output, print};
 use crate::sql::{Statement, read, split};
 use crate::stop;
-use crate::view::ru_text;
+use crate::view::{millis, ru_text};
 
 /// How to run.
 #[derive(Debug, Args)]
@@ -253,11 +253,10 @@ fn refused(sql: String, who: &Resolved, not_run: &NotRun) -> Line {
 
 /// One statement: a line of JSON, or two lines of text.
 fn show(line: &Line, output: Output) -> Result<(), CliError> {
-    if output == Output::Json {
-        let text = serde_json::to_string(line).map_err(|error| CliError::Output(error.into()))?;
-        return print(&text);
+    if !output.is_for_people() {
+        return output.one(line, || "");
     }
-    let waited = format!("waited {} ms", line.waited_us / 1_000);
+    let waited = format!("waited {} ms", millis(line.waited_us.into()));
     let sql = line.sql.split_whitespace().collect::<Vec<_>>().join(" ");
     let cost = format!(
         "{} RU in {} (cpu {}, read {}, write {}, network {}; estimated {}), {waited}, {} rows, {} changed",

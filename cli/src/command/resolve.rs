@@ -4,8 +4,11 @@ use clap::Args;
 use serde::Serialize;
 use tidegate_proto::v1;
 
+use crate::admin::Admin;
 use crate::args::Global;
 use crate::error::CliError;
+use crate::follow::{self, Follow, Shown};
+use crate::page::Page;
 
 /// Whom to look up.
 #[derive(Debug, Args)]
@@ -17,6 +20,8 @@ pub(crate) struct ResolveArgs {
     /// The user.
     #[arg(long, default_value = "", hide_default_value = true)]
     user: String,
+    #[command(flatten)]
+    follow: Follow,
 }
 
 #[derive(Serialize)]
@@ -28,9 +33,20 @@ struct Resolved {
 
 /// Runs the command.
 pub(crate) async fn run(args: ResolveArgs, global: &Global) -> Result<(), CliError> {
-    let admin = global.admin().await?;
-    let request = v1::ResolveRequest { tenant: args.tenant, user: args.user };
-    let reply = admin.calls().resolve(request).await.map_err(admin.failed())?.into_inner();
-    let view = Resolved { group: reply.group, matched: reply.matched };
-    global.output.show(&view, || format!("{} (by {})", view.group, view.matched))
+    let read = async |admin: &Admin| {
+        let request = v1::ResolveRequest { tenant: args.tenant.clone(), user: args.user.clone() };
+        let reply = admin.calls().resolve(request).await.map_err(admin.failed())?.into_inner();
+        Ok(Resolved { group: reply.group, matched: reply.matched })
+    };
+    follow::show(global, args.follow, read).await
+}
+
+impl Shown for Resolved {
+    fn page(&self) -> Page {
+        format!("{} (by {})", self.group, self.matched).into()
+    }
+
+    fn names(&self) -> Vec<String> {
+        vec![self.group.clone()]
+    }
 }

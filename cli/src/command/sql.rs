@@ -13,7 +13,7 @@ use crate::admin::Admin;
 use crate::args::Global;
 use crate::clock::unix_ms;
 use crate::error::CliError;
-use crate::output::{Output, note, print};
+use crate::output::{Output, note};
 use crate::sql::read;
 use crate::view::AnswerView;
 
@@ -103,10 +103,10 @@ pub(crate) async fn run(args: SqlArgs, global: &Global) -> Result<(), CliError> 
 
 /// One statement: a line of JSON with its notes, or a text with the notes beside it.
 fn show(view: &AnswerView<'_>, output: Output) -> Result<(), CliError> {
-    if output == Output::Json {
-        return print(&serde_json::to_string(view).map_err(|error| CliError::Output(error.into()))?);
+    output.one(view, || view.page())?;
+    if !output.is_for_people() {
+        return Ok(());
     }
-    print(&view.text())?;
     view.notes.iter().for_each(|line| note(line));
     Ok(())
 }

@@ -6,10 +6,13 @@ use serde::Serialize;
 use tidegate_controller::statements::Order;
 use tidegate_proto::v1;
 
+use super::of_group::OfGroup;
+use crate::admin::Admin;
 use crate::args::Global;
 use crate::clock::utc_text;
 use crate::error::CliError;
-use crate::output::note;
+use crate::follow::{self, Follow, Shown};
+use crate::page::Page;
 use crate::view::StatementView;
 
 /// What to do with the statistics of statements.
@@ -18,23 +21,23 @@ pub(crate) enum StatementCommand {
     /// List statements by what they cost, over all gateways.
     #[command(after_help = "Examples:\n  \
         tidegate statement list\n  \
-        tidegate statement list --group shop --order average_ru --limit 20")]
+        tidegate statement list shop --order average_ru --limit 20")]
     List {
-        /// Only of this group.
-        #[arg(long, default_value = "", hide_default_value = true)]
-        group: String,
+        #[command(flatten)]
+        group: OfGroup,
         /// Most of this first.
         #[arg(long, value_name = "WHAT", default_value = "ru", value_parser = PossibleValuesParser::new(Order::NAMES))]
         order: String,
         /// How many.
         #[arg(long, value_name = "N", default_value_t = 50, value_parser = clap::value_parser!(u32).range(1..=1_000))]
         limit: u32,
+        #[command(flatten)]
+        follow: Follow,
     },
     /// Start counting anew.
     Reset {
-        /// Only this group.
-        #[arg(long, default_value = "", hide_default_value = true)]
-        group: String,
+        #[command(flatten)]
+        group: OfGroup,
     },
 }
 
@@ -53,15 +56,14 @@ struct ResetView {
 
 /// Runs the command.
 pub(crate) async fn run(command: StatementCommand, global: &Global) -> Result<(), CliError> {
-    let admin = global.admin().await?;
     match command {
-        StatementCommand::List { group, order, limit } => {
-            let request = v1::ListStatementsRequest { group, order, limit };
-            let reply = admin.statements().list_statements(request).await.map_err(admin.failed())?;
-            list(reply.into_inner(), global)
+        StatementCommand::List { group, order, limit, follow } => {
+            let request = v1::ListStatementsRequest { group: group.name(), order, limit };
+            follow::show(global, follow, async |admin: &Admin| list(admin, request.clone()).await).await
         }
         StatementCommand::Reset { group } => {
-            let request = v1::ResetStatementsRequest { group };
+            let admin = global.admin().await?;
+            let request = v1::ResetStatementsRequest { group: group.name() };
             let reply = admin.statements().reset_statements(request).await.map_err(admin.failed())?;
             let view = ResetView { removed: reply.into_inner().removed };
             global.output.show(&view, || format!("{} statements forgotten", view.removed))
@@ -69,20 +71,33 @@ pub(crate) async fn run(command: StatementCommand, global: &Global) -> Result<()
     }
 }
 
-fn list(reply: v1::ListStatementsReply, global: &Global) -> Result<(), CliError> {
-    let view = ListView {
+async fn list(admin: &Admin, request: v1::ListStatementsRequest) -> Result<ListView, CliError> {
+    let reply = admin.statements().list_statements(request).await.map_err(admin.failed())?.into_inner();
+    Ok(ListView {
         rows: reply.rows.into_iter().map(Into::into).collect(),
         total: reply.total,
         evicted: reply.evicted,
         since_unix_ms: reply.since_unix_ms,
-    };
-    global.output.show(&view, || StatementView::table(&view.rows))?;
-    note(&format!(
-        "{} of {} statements since {}; {} made room for others",
-        view.rows.len(),
-        view.total,
-        utc_text(view.since_unix_ms),
-        view.evicted
-    ));
-    Ok(())
+    })
+}
+
+impl Shown for ListView {
+    fn page(&self) -> Page {
+        StatementView::table(&self.rows).into()
+    }
+
+    /// Fingerprints, as `watch add --similar-to` takes them.
+    fn names(&self) -> Vec<String> {
+        self.rows.iter().map(|row| row.fingerprint.clone()).collect()
+    }
+
+    fn notes(&self) -> Vec<String> {
+        vec![format!(
+            "{} of {} statements since {}; {} made room for others",
+            self.rows.len(),
+            self.total,
+            utc_text(self.since_unix_ms),
+            self.evicted
+        )]
+    }
 }

@@ -1,17 +1,28 @@
 //! `tidegate status`: how the controller is.
 
+use clap::Args;
 use serde::Serialize;
 use tidegate_core::units::Span;
 use tidegate_proto::v1;
 
+use crate::admin::Admin;
 use crate::args::Global;
-use crate::command::group::print_warnings;
+use crate::command::group::warnings;
 use crate::error::CliError;
-use crate::output::Output;
-use crate::table::Table;
+use crate::follow::{self, Follow, Shown};
+use crate::page::Page;
+use crate::table::{Column, Table};
+
+/// How to look.
+#[derive(Debug, Args)]
+pub(crate) struct StatusArgs {
+    #[command(flatten)]
+    follow: Follow,
+}
 
 #[derive(Serialize)]
 struct StatusView {
+    endpoint: String,
     version: String,
     epoch: u64,
     revision: u64,
@@ -27,11 +38,15 @@ struct StatusView {
 }
 
 /// Runs the command.
-pub(crate) async fn run(global: &Global) -> Result<(), CliError> {
-    let admin = global.admin().await?;
+pub(crate) async fn run(args: StatusArgs, global: &Global) -> Result<(), CliError> {
+    follow::show(global, args.follow, read).await
+}
+
+async fn read(admin: &Admin) -> Result<StatusView, CliError> {
     let request = v1::StatusRequest {};
     let reply = admin.calls().status(request).await.map_err(admin.failed())?.into_inner();
-    let view = StatusView {
+    Ok(StatusView {
+        endpoint: admin.endpoint().to_owned(),
         version: reply.version,
         epoch: reply.epoch,
         revision: reply.revision,
@@ -42,28 +57,29 @@ pub(crate) async fn run(global: &Global) -> Result<(), CliError> {
         bindings: reply.bindings,
         clients: reply.clients,
         warnings: reply.warnings,
-    };
-    global.output.show(&view, || sheet(&view, &global.endpoint))?;
-    if global.output == Output::Table {
-        print_warnings(&view.warnings)?;
-    }
-    Ok(())
+    })
 }
 
-fn sheet(view: &StatusView, endpoint: &str) -> String {
-    let mut table = Table::new(&["CONTROLLER", endpoint]);
-    let mut line = |what: &str, value: String| table.row([what.to_owned(), value]);
-    line("version", view.version.clone());
-    line("uptime", Span::secs(view.uptime_us / 1_000_000).to_string());
-    line("epoch", view.epoch.to_string());
-    line("revision", view.revision.to_string());
-    let recovering =
-        format!("recovering from an unclean stop, {} left", Span::millis(view.recovery_us / 1_000));
-    line("state", if view.recovery_us > 0 { recovering } else { "serving".to_owned() });
-    let capacity = if view.capacity.is_empty() { "unlimited".to_owned() } else { view.capacity.clone() };
-    line("capacity (RU/s)", capacity);
-    line("groups", view.groups.to_string());
-    line("bindings", view.bindings.to_string());
-    line("clients", view.clients.to_string());
-    table.text()
+impl Shown for StatusView {
+    fn page(&self) -> Page {
+        let mut table = Table::new([Column::word("CONTROLLER"), Column::prose(&self.endpoint)]);
+        let mut line = |what: &str, value: String| table.row([what.to_owned(), value]);
+        line("version", self.version.clone());
+        line("uptime", Span::secs(self.uptime_us / 1_000_000).to_string());
+        line("epoch", self.epoch.to_string());
+        line("revision", self.revision.to_string());
+        let recovering =
+            format!("recovering from an unclean stop, {} left", Span::millis(self.recovery_us / 1_000));
+        line("state", if self.recovery_us > 0 { recovering } else { "serving".to_owned() });
+        let capacity = if self.capacity.is_empty() { "unlimited".to_owned() } else { self.capacity.clone() };
+        line("capacity (RU/s)", capacity);
+        line("groups", self.groups.to_string());
+        line("bindings", self.bindings.to_string());
+        line("clients", self.clients.to_string());
+        warnings(&self.warnings).into_iter().fold(table.into(), Page::then)
+    }
+
+    fn names(&self) -> Vec<String> {
+        vec![self.endpoint.clone()]
+    }
 }

@@ -18,6 +18,7 @@ use crate::args::Global;
 use crate::command::controller::{STORE, own_folder};
 use crate::error::CliError;
 use crate::output::note;
+use crate::page::Page;
 use crate::table::Table;
 use crate::view::StoreView;
 
@@ -118,7 +119,7 @@ async fn run_backup(args: BackupArgs, global: &Global) -> Result<(), CliError> {
         None => receive(file, args.replace, global).await?,
     };
     let view = StoreView::of(&args.file, &checked);
-    global.output.show(&view, || format!("{}\n{}", view.backed_up(), table(&view)))
+    global.output.show(&view, || Page::from(view.backed_up()).then(table(&view)))
 }
 
 /// Writes what the controller streams.
@@ -190,7 +191,7 @@ async fn run_restore(args: RestoreArgs, global: &Global) -> Result<(), CliError>
         note(&format!("the store that was there is now {}", aside.display()));
     }
     let view = StoreView::of(&store, &restored.checked);
-    global.output.show(&view, || format!("{}\n{}", view.restored(), table(&view)))
+    global.output.show(&view, || Page::from(view.restored()).then(table(&view)))
 }
 
 async fn run_check(args: CheckArgs, global: &Global) -> Result<(), CliError> {
@@ -198,7 +199,7 @@ async fn run_check(args: CheckArgs, global: &Global) -> Result<(), CliError> {
     let named = path.clone();
     let checked = blocking(move || Ok(check(&named)?)).await?;
     let view = StoreView::of(&path, &checked);
-    global.output.show(&view, || format!("{}\n{}", view.found(), table(&view)))?;
+    global.output.show(&view, || Page::from(view.found()).then(table(&view)))?;
     if checked.is_whole() {
         return Ok(());
     }
@@ -211,12 +212,12 @@ async fn run_check(args: CheckArgs, global: &Global) -> Result<(), CliError> {
     })
 }
 
-fn table(view: &StoreView) -> String {
-    let mut table = Table::new(&["TABLE", ">ROWS"]);
+fn table(view: &StoreView) -> Table {
+    let mut table = Table::new(["TABLE", ">ROWS"]);
     for (name, rows) in &view.rows {
         table.row([name.clone(), rows.to_string()]);
     }
-    table.text()
+    table
 }
 
 /// The file that a path stands for.

@@ -1,69 +1,97 @@
-//! `tidegate top`: all groups, refreshed.
+//! `tidegate top`: all groups, live on a terminal, or printed again and again.
 
 use std::io::IsTerminal as _;
 use std::time::Duration;
 
 use clap::Args;
-use tidegate_controller::quantity::parse_span;
 
 use crate::args::Global;
 use crate::clock::{unix_ms, utc_text};
 use crate::error::CliError;
-use crate::output::{Output, print};
-use crate::sample::{GroupSample, sample, table};
+use crate::follow::interval;
+use crate::output::note;
+use crate::page::Page;
+use crate::sample::{GroupSample, sample};
+use crate::stop;
+use crate::top::{self, Board, indented, table};
 
-/// Moves to the top left and clears the screen.
-const CLEAR: &str = "\x1b[H\x1b[2J";
-/// Shortest pause between looks; more often would measure itself.
-const MIN_INTERVAL: Duration = Duration::from_millis(100);
-
-/// How to refresh.
+/// How to look.
 #[derive(Debug, Args)]
 #[command(
-    after_help = "Examples:\n  tidegate top\n  tidegate top --interval 5s\n  tidegate top --once --output json"
+    after_help = "Examples:\n  tidegate top\n  tidegate top --interval 5s\n  tidegate top --once -o json\n\n\
+    Keys: q quits, ? shows all, arrows choose and sort, / filters, t is the tree, a all groups, p pauses.\n\
+    Without a terminal, or as JSON or YAML, it prints each look. JSON and YAML have all groups.\n\
+    Numbers of a group include the groups below it; in JSON they are `with_children`."
 )]
 pub(crate) struct TopArgs {
     /// Show one table and end.
     #[arg(long)]
     once: bool,
-    /// Time between refreshes, at least 100ms.
+    /// Groups that nobody used, too.
+    #[arg(long)]
+    all: bool,
+    /// Time between looks, at least 100ms.
     #[arg(long, value_name = "TIME", default_value = "1s", value_parser = interval)]
     interval: Duration,
-}
-
-fn interval(text: &str) -> Result<Duration, String> {
-    let span = parse_span(text).map_err(|error| error.to_string())?;
-    let interval = Duration::from_micros(span.0);
-    if interval < MIN_INTERVAL {
-        return Err(format!("{text:?} is shorter than {MIN_INTERVAL:?}"));
-    }
-    Ok(interval)
 }
 
 /// Runs the command.
 pub(crate) async fn run(args: TopArgs, global: &Global) -> Result<(), CliError> {
     let admin = global.admin().await?;
-    if args.once {
-        let samples = sample(&admin).await?;
-        return global.output.show(&samples, || table(&samples));
+    let mut board = Board::new(&global.endpoint, args.interval, args.all);
+    let terminal = std::io::stdout().is_terminal() && std::io::stdin().is_terminal();
+    if terminal && !args.once && global.output.is_for_people() {
+        return top::run(&admin, board).await;
     }
-    let redraw = std::io::stdout().is_terminal();
+    let first = sample(&admin).await?;
+    if args.once {
+        board.saw(first.clone(), unix_ms());
+        return global.output.list(&first, || names(&board), || page(&board, &first));
+    }
+    let ended = stop::requested(false);
+    tokio::pin!(ended);
     let mut ticks = tokio::time::interval(args.interval);
     ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+    let mut away = false;
     loop {
+        let look = async {
+            ticks.tick().await;
+            sample(&admin).await
+        };
         tokio::select! {
-            _ = ticks.tick() => show(&sample(&admin).await?, global, redraw)?,
-            ended = tokio::signal::ctrl_c() => return ended.map_err(CliError::Output),
+            looked = look => match looked {
+                Ok(samples) => {
+                    if std::mem::take(&mut away) {
+                        note("the controller is back");
+                    }
+                    board.saw(samples.clone(), unix_ms());
+                    let heading = format!("{}  {}\n", global.endpoint, utc_text(unix_ms()));
+                    let shown = || Page::from(heading).then(page(&board, &samples)).then("");
+                    global.output.one(&samples, shown)?;
+                }
+                Err(error) if error.passes() => {
+                    if !std::mem::replace(&mut away, true) {
+                        note(&format!("tidegate: {error}; trying again"));
+                    }
+                }
+                Err(error) => return Err(error),
+            },
+            stopped = &mut ended => return stopped,
         }
     }
 }
 
-/// One refresh; JSON is one line per refresh.
-fn show(samples: &[GroupSample], global: &Global, redraw: bool) -> Result<(), CliError> {
-    if global.output == Output::Json {
-        let line = serde_json::to_string(samples).map_err(|error| CliError::Output(error.into()))?;
-        return print(&line);
+fn names(board: &Board) -> Vec<String> {
+    board.rows().into_iter().map(|(_, sample)| sample.group.clone()).collect()
+}
+
+fn page(board: &Board, samples: &[GroupSample]) -> Page {
+    let rows = board.rows();
+    let unused = samples.len().saturating_sub(rows.len());
+    let rows = rows.into_iter().map(|(depth, sample)| (indented(depth, &sample.group), sample));
+    let page = Page::from(table(rows, None));
+    if unused == 0 {
+        return page;
     }
-    let clear = if redraw { CLEAR } else { "" };
-    print(&format!("{clear}{}  {}\n\n{}", global.endpoint, utc_text(unix_ms()), table(samples)))
+    page.then(format!("({unused} groups that nobody used are left out; --all shows them)"))
 }

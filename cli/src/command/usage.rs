@@ -4,12 +4,15 @@ use clap::{Args, ValueEnum};
 use serde::Serialize;
 use tidegate_proto::v1;
 
+use super::of_group::OfGroup;
+use crate::admin::Admin;
 use crate::args::Global;
 use crate::clock::utc_text;
 use crate::error::CliError;
-use crate::output::note;
-use crate::table::Table;
-use crate::view::{ConsumptionView, total_text};
+use crate::follow::{self, Follow, Shown};
+use crate::page::Page;
+use crate::table::{Cell, Column, Table, Tone};
+use crate::view::{ConsumptionView, millis, total_text};
 
 /// What to show.
 #[derive(Debug, Args)]
@@ -18,15 +21,16 @@ use crate::view::{ConsumptionView, total_text};
     tidegate usage shop --per-client\n  \
     tidegate usage shop --history minute --output json")]
 pub(crate) struct UsageArgs {
-    /// Only this group.
-    #[arg(default_value = "", hide_default_value = true)]
-    group: String,
+    #[command(flatten)]
+    group: OfGroup,
     /// Also a row per client and incarnation.
     #[arg(long, conflicts_with = "history")]
     per_client: bool,
     /// Consumption over time instead of totals: per minute (kept 24 h) or hour (kept 90 days). Needs a group.
-    #[arg(long, value_name = "STEP", requires = "group")]
+    #[arg(long, value_name = "STEP", requires = "of_group")]
     history: Option<Step>,
+    #[command(flatten)]
+    follow: Follow,
 }
 
 /// Length of a step of the history.
@@ -58,19 +62,33 @@ struct HistoryView {
 
 /// Runs the command.
 pub(crate) async fn run(args: UsageArgs, global: &Global) -> Result<(), CliError> {
+    let group = args.group.name();
     match args.history {
-        Some(step) => history(args.group, step, global).await,
-        None => totals(args, global).await,
+        Some(step) => {
+            let read = async |admin: &Admin| history(admin, &group, step).await;
+            follow::show(global, args.follow, read).await
+        }
+        None => {
+            let read = async |admin: &Admin| totals(admin, &group, args.per_client).await;
+            follow::show(global, args.follow, read).await
+        }
     }
 }
 
-async fn totals(args: UsageArgs, global: &Global) -> Result<(), CliError> {
-    let admin = global.admin().await?;
-    let request = v1::UsageRequest { group: args.group, per_client: args.per_client };
+/// Totals, and whether there are more than an answer holds.
+#[derive(Serialize)]
+#[serde(transparent)]
+struct Totals {
+    rows: Vec<UsageView>,
+    #[serde(skip)]
+    per_client: bool,
+    #[serde(skip)]
+    truncated: bool,
+}
+
+async fn totals(admin: &Admin, group: &str, per_client: bool) -> Result<Totals, CliError> {
+    let request = v1::UsageRequest { group: group.to_owned(), per_client };
     let reply = admin.calls().usage(request).await.map_err(admin.failed())?.into_inner();
-    if reply.truncated {
-        note("warning: there are more rows than fit an answer; ask for one group");
-    }
     let view = |row: v1::UsageRow| UsageView {
         group: row.group,
         client: row.client,
@@ -79,82 +97,111 @@ async fn totals(args: UsageArgs, global: &Global) -> Result<(), CliError> {
         total: row.total.into(),
         apart_ru: row.apart_ru,
     };
-    let views: Vec<UsageView> = reply.rows.into_iter().map(view).collect();
-    global.output.show(&views, || {
-        let mut headers = vec!["GROUP"];
-        if args.per_client {
-            headers.extend(["CLIENT", ">INCARNATION"]);
-        }
-        headers.extend([">RU/s NOW", ">RU TOTAL", ">CPU RU", ">READ RU", ">WRITE RU", ">NETWORK RU", ">OPS"]);
-        headers.extend([">REFUSED", ">WAITED (ms)"]);
-        let apart = views.iter().any(|view| !matches!(view.apart_ru.as_str(), "" | "0"));
-        headers.extend(apart.then_some(">APART RU"));
-        let mut table = Table::new(&headers);
-        for view in &views {
-            let mut cells = vec![view.group.clone()];
-            if args.per_client {
-                let incarnation =
-                    if view.client.is_empty() { String::new() } else { view.incarnation.to_string() };
-                cells.extend([
-                    if view.client.is_empty() { "(all)".to_owned() } else { view.client.clone() },
-                    incarnation,
-                ]);
-            }
-            cells.push(view.live_ru_per_sec.clone());
-            cells.extend(amounts(&view.total));
-            cells.extend(apart.then(|| view.apart_ru.clone()));
-            table.row(cells);
-        }
-        table.text()
-    })
+    let rows = reply.rows.into_iter().map(view).collect();
+    Ok(Totals { rows, per_client, truncated: reply.truncated })
 }
 
-async fn history(group: String, step: Step, global: &Global) -> Result<(), CliError> {
-    let admin = global.admin().await?;
+impl Shown for Totals {
+    fn page(&self) -> Page {
+        let mut columns = vec![Column::name("GROUP")];
+        if self.per_client {
+            columns.extend([Column::name("CLIENT"), Column::number("INCARNATION").leaves(4)]);
+        }
+        columns.push(Column::number("RU/s NOW").leaves(1));
+        columns.extend(amount_columns());
+        let apart = self.rows.iter().any(|row| !matches!(row.apart_ru.as_str(), "" | "0"));
+        columns.extend(apart.then(|| Column::number("APART RU")));
+        let mut table = Table::new(columns);
+        for row in &self.rows {
+            let mut cells: Vec<Cell> = vec![row.group.clone().into()];
+            if self.per_client && row.client.is_empty() {
+                cells.extend(["(all)".into(), "".into()]);
+            } else if self.per_client {
+                cells.extend([row.client.clone().into(), row.incarnation.to_string().into()]);
+            }
+            cells.push(row.live_ru_per_sec.clone().into());
+            cells.extend(amounts(&row.total));
+            cells.extend(apart.then(|| Cell::new(&row.apart_ru, Tone::Warn)));
+            table.cells(cells);
+        }
+        table.into()
+    }
+
+    /// The groups.
+    fn names(&self) -> Vec<String> {
+        let mut names: Vec<String> = self.rows.iter().map(|row| row.group.clone()).collect();
+        names.dedup();
+        names
+    }
+
+    fn notes(&self) -> Vec<String> {
+        let note = "warning: there are more rows than fit an answer; ask for one group".to_owned();
+        self.truncated.then_some(note).into_iter().collect()
+    }
+}
+
+async fn history(admin: &Admin, group: &str, step: Step) -> Result<Vec<HistoryView>, CliError> {
     let resolution = match step {
         Step::Minute => "minute",
         Step::Hour => "hour",
     };
-    let request =
-        v1::UsageHistoryRequest { group, resolution: resolution.to_owned(), from_unix_s: 0, to_unix_s: 0 };
+    let request = v1::UsageHistoryRequest {
+        group: group.to_owned(),
+        resolution: resolution.to_owned(),
+        from_unix_s: 0,
+        to_unix_s: 0,
+    };
     let reply = admin.calls().usage_history(request).await.map_err(admin.failed())?.into_inner();
     let view = |point: v1::HistoryPoint| HistoryView {
         start_unix_s: point.start_unix_s,
         amount: point.amount.into(),
     };
-    let views: Vec<HistoryView> = reply.points.into_iter().map(view).collect();
-    global.output.show(&views, || {
-        let headers = [
-            "FROM",
-            ">RU",
-            ">CPU RU",
-            ">READ RU",
-            ">WRITE RU",
-            ">NETWORK RU",
-            ">OPS",
-            ">REFUSED",
-            ">WAITED (ms)",
-        ];
-        let mut table = Table::new(&headers);
-        for view in &views {
-            let mut cells = vec![utc_text(view.start_unix_s.saturating_mul(1_000))];
-            cells.extend(amounts(&view.amount));
-            table.row(cells);
+    Ok(reply.points.into_iter().map(view).collect())
+}
+
+impl Shown for Vec<HistoryView> {
+    fn page(&self) -> Page {
+        let mut table = Table::new([Column::word("FROM (UTC)")].into_iter().chain(amount_columns()));
+        for view in self {
+            let from = utc_text(view.start_unix_s.saturating_mul(1_000));
+            table.cells([from.into()].into_iter().chain(amounts(&view.amount)));
         }
-        table.text()
-    })
+        table.into()
+    }
+
+    /// When each step begins, in seconds since 1970.
+    fn names(&self) -> Vec<String> {
+        self.iter().map(|view| view.start_unix_s.to_string()).collect()
+    }
+}
+
+/// The columns of a consumption. The parts add up to the total, so they are there or not together.
+fn amount_columns() -> [Column; 9] {
+    let part = |title| Column::number(title).leaves(3);
+    [
+        Column::number("RU TOTAL"),
+        part("CPU RU"),
+        part("READ RU"),
+        part("WRITE RU"),
+        part("NETWORK RU"),
+        part("FLAT RU"),
+        Column::number("OPS"),
+        Column::number("REFUSED"),
+        Column::number("WAITED (ms)"),
+    ]
 }
 
 /// The cells of a consumption.
-fn amounts(total: &ConsumptionView) -> [String; 8] {
+fn amounts(total: &ConsumptionView) -> [Cell; 9] {
     [
-        total_text(total.total_micro_ru),
-        total_text(total.cpu_micro_ru),
-        total_text(total.read_micro_ru),
-        total_text(total.write_micro_ru),
-        total_text(total.network_micro_ru),
-        total.operations.to_string(),
-        total.throttled.to_string(),
-        (total.waited_us.0 / 1_000).to_string(),
+        total_text(total.total_micro_ru).into(),
+        total_text(total.cpu_micro_ru).into(),
+        total_text(total.read_micro_ru).into(),
+        total_text(total.write_micro_ru).into(),
+        total_text(total.network_micro_ru).into(),
+        total_text(total.flat_micro_ru).into(),
+        total.operations.to_string().into(),
+        Cell::warns(total.throttled.0),
+        millis(total.waited_us.0).into(),
     ]
 }

@@ -9,11 +9,15 @@ use tidegate_proto::v1;
 use tidegate_proto::v1::step::Kind;
 use tidegate_sql::exact_digest;
 
+use super::of_group::OfGroup;
 use crate::admin::Admin;
 use crate::args::Global;
 use crate::clock::unix_ms;
 use crate::command::apply::steps;
 use crate::error::CliError;
+use crate::flags::in_flags;
+use crate::follow::{self, Follow, Shown};
+use crate::page::Page;
 use crate::view::WatchView;
 
 /// What to do with the watch list.
@@ -32,9 +36,10 @@ pub(crate) enum WatchCommand {
     Remove(RemoveArgs),
     /// List watched statements.
     List {
-        /// Only of this group.
-        #[arg(long, default_value = "", hide_default_value = true)]
-        group: String,
+        #[command(flatten)]
+        group: OfGroup,
+        #[command(flatten)]
+        follow: Follow,
     },
 }
 
@@ -141,30 +146,46 @@ pub(crate) async fn run(command: WatchCommand, global: &Global) -> Result<(), Cl
             let view = Removed { removed: reply.into_inner().removed };
             global.output.show(&view, || format!("{} watches removed", view.removed))
         }
-        WatchCommand::List { group } => {
-            let admin = global.admin().await?;
-            let request = v1::ListWatchesRequest { group };
-            let reply = admin.statements().list_watches(request).await.map_err(admin.failed())?;
-            let views: Vec<WatchView> = reply.into_inner().watches.into_iter().map(Into::into).collect();
-            global.output.show(&views, || WatchView::table(&views))
+        WatchCommand::List { group, follow } => {
+            let read = async |admin: &Admin| {
+                let request = v1::ListWatchesRequest { group: group.name() };
+                let reply = admin.statements().list_watches(request).await.map_err(admin.failed())?;
+                Ok(reply.into_inner().watches.into_iter().map(WatchView::from).collect::<Vec<_>>())
+            };
+            follow::show(global, follow, read).await
         }
     }
 }
 
 async fn add(admin: &Admin, watch: v1::Watch, global: &Global) -> Result<(), CliError> {
     let request = v1::AddWatchRequest { watch: Some(watch) };
-    let reply = admin.statements().add_watch(request).await.map_err(admin.failed())?.into_inner();
+    let reply =
+        admin.statements().add_watch(request).await.map_err(admin.failed()).map_err(in_flags)?.into_inner();
     let view = WatchView::from(admin.part(reply.watch, "the watch")?);
-    global.output.show(&view, || {
-        format!(
-            "watch {} of group {}: {} {}, {}",
-            view.id,
-            view.group,
-            view.matching,
-            view.digest,
-            view.until()
-        )
-    })
+    global.output.list(
+        &view,
+        || vec![view.id.to_string()],
+        || {
+            format!(
+                "watch {} of group {}: {} {}, {}",
+                view.id,
+                view.group,
+                view.matching,
+                view.digest,
+                view.until()
+            )
+        },
+    )
+}
+
+impl Shown for Vec<WatchView> {
+    fn page(&self) -> Page {
+        WatchView::table(self).into()
+    }
+
+    fn names(&self) -> Vec<String> {
+        self.iter().map(|view| view.id.to_string()).collect()
+    }
 }
 
 impl AddArgs {

@@ -105,6 +105,6 @@ async fn play(
     let own = args.sql.as_ref().map(|sql| (sql.as_path(), args.user.as_str()));
     let show = Show::run(stage, args.seconds, own, &mut progress, &mut interrupted).await?;
     let report = show.report(&mut progress).await?;
-    global.output.show(&report, || report.text())?;
+    global.output.show(&report, || report.page())?;
     Ok(if report.passed() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }

@@ -3,12 +3,14 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::io::{IsTerminal as _, Write as _, stderr};
 
-use tidegate_controller::quantity::Count;
 use tidegate_core::units::{Rate, RuTotal};
 
 use crate::clock::monotonic_us;
 use crate::output::note;
-use crate::sample::{GroupSample, table, whole};
+use crate::page::Page;
+use crate::sample::GroupSample;
+use crate::screen::Screen;
+use crate::top::{table, whole};
 
 /// Samples over which the admitted rate is shown; the controller's own figure looks back longer than a cap that was
 /// just lowered should.
@@ -49,15 +51,17 @@ impl Progress {
     /// The state of all groups.
     pub(crate) fn show(&mut self, second: u64, of: u64, mut samples: Vec<GroupSample>) {
         self.rates(&mut samples);
-        samples.retain(|sample| sample.cap != "unlimited" || sample.total.operations > Count(0));
+        samples.retain(|sample| sample.cap != "unlimited" || sample.is_used());
         if !self.redraw {
             note(&compact(second, &samples));
             return;
         }
-        let text = format!("second {second} of {of}\n{}", table(&samples));
+        let rows = samples.iter().map(|sample| (sample.group.clone(), sample));
+        let page = Page::from(format!("second {second} of {of}")).then(table(rows, None));
+        let lines = page.lines(&Screen::stderr(), false);
         let up = if self.drawn > 0 { format!("\x1b[{}A\x1b[J", self.drawn) } else { String::new() };
-        let _ = write!(stderr(), "{up}{text}");
-        self.drawn = text.lines().count();
+        let _ = writeln!(stderr(), "{up}{}", lines.join("\n"));
+        self.drawn = lines.len();
     }
 }
 
@@ -69,12 +73,12 @@ impl Progress {
             let span = i64::try_from(now.saturating_sub(*then)).unwrap_or(i64::MAX);
             for sample in samples.iter_mut() {
                 let since = totals.get(&sample.group).copied().unwrap_or_default();
-                let grown = RuTotal(sample.total.total_micro_ru.0.saturating_sub(since)).clamped();
-                let rate = Rate(grown.scale(1_000_000, span.max(1)).0);
-                sample.live_ru_per_sec = rate.number().to_string();
+                let total = sample.with_children.total_micro_ru.0;
+                let grown = RuTotal(total.saturating_sub(since)).clamped();
+                sample.with_children.live = Rate(grown.scale(1_000_000, span.max(1)).0);
             }
         }
-        let total = |sample: &GroupSample| (sample.group.clone(), sample.total.total_micro_ru.0);
+        let total = |sample: &GroupSample| (sample.group.clone(), sample.with_children.total_micro_ru.0);
         self.before.push_back((now, samples.iter().map(total).collect()));
         if self.before.len() > LOOK_BACK {
             self.before.pop_front();
@@ -88,10 +92,10 @@ fn compact(second: u64, samples: &[GroupSample]) -> String {
         format!(
             "{} {}/{} RU/s w{} l{}",
             sample.group,
-            whole(&sample.live_ru_per_sec),
+            whole(&sample.with_children.live.number().to_string()),
             whole(&sample.cap),
-            sample.waiting,
-            sample.leases
+            sample.with_children.waiting,
+            sample.with_children.leases
         )
     };
     let parts: Vec<String> = samples.iter().map(part).collect();

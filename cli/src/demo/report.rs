@@ -12,7 +12,8 @@ use super::evidence::{Event, Evidence};
 use super::excess::{ExcessMeter, RateStep};
 use super::ledger::LedgerRow;
 use super::plan::Plan;
-use crate::table::Table;
+use crate::page::Page;
+use crate::table::{Cell, Column, Table, Tone};
 use crate::view::{ConsumptionView, total_text};
 use tidegate_controller::quantity::Count;
 
@@ -137,7 +138,7 @@ impl Report {
     }
 
     /// For people.
-    pub(crate) fn text(&self) -> String {
+    pub(crate) fn page(&self) -> Page {
         let verdict = match (self.bounds_held, self.ledger_equal) {
             (true, true) => "every bound held, and every micro-RU charged on the nodes is in the ledger",
             (false, true) => "FAILED: a bound was passed",
@@ -150,59 +151,56 @@ impl Report {
             "tidegate demo: {:.1} s, {} starts of nodes, {} failed statements",
             self.seconds, self.node_starts, self.failed_statements
         );
-        [
-            heading,
-            format!(
-                "Caps: the most admitted above rate x time in any window, against burst + debt\n{}",
-                self.bounds()
-            ),
-            format!("What it was spent on\n{}", self.parts()),
-            format!("Dearest statements\n{}", self.templates()),
-            format!(
-                "Ledger: charged on the nodes (killed one included) and in the controller\n{}",
-                self.accounts()
-            ),
-            verdict.to_owned(),
-        ]
-        .join("\n\n")
-        .replace("\n\n\n", "\n\n")
+        let bounds = "\nCaps: the most admitted above rate x time in any window, against burst + debt";
+        let ledger = "\nLedger: charged on the nodes (killed one included) and in the controller";
+        Page::from(heading)
+            .then(bounds)
+            .then(self.bounds())
+            .then("\nWhat it was spent on")
+            .then(self.parts())
+            .then("\nDearest statements")
+            .then(self.templates())
+            .then(ledger)
+            .then(self.accounts())
+            .then("")
+            .then(verdict)
     }
 
-    fn bounds(&self) -> String {
-        let mut table = Table::new(&[
-            "GROUP",
-            ">CAP (RU/s)",
-            ">ADMITTED (RU/s)",
-            ">WORST EXCESS (RU)",
-            ">BOUND (RU)",
-            ">OF BOUND",
-            "HELD",
-            ">WAIT p50 (ms)",
-            ">WAIT p99 (ms)",
-            ">OPS",
-            ">REFUSED",
+    fn bounds(&self) -> Table {
+        let mut table = Table::new([
+            Column::name("GROUP"),
+            Column::number("CAP (RU/s)"),
+            Column::number("ADMITTED (RU/s)").leaves(4),
+            Column::number("WORST EXCESS (RU)"),
+            Column::number("BOUND (RU)"),
+            Column::number("OF BOUND").leaves(1),
+            Column::word("HELD"),
+            Column::number("WAIT p50 (ms)").leaves(3),
+            Column::number("WAIT p99 (ms)").leaves(2),
+            Column::number("OPS").leaves(3),
+            Column::number("REFUSED"),
         ]);
         for row in &self.groups {
             let share = row.worst_excess_micro_ru.saturating_mul(100).checked_div(row.bound_micro_ru);
-            table.row([
-                row.group.clone(),
-                row.cap.clone(),
-                format!("{:.0}", row.admitted_ru_per_sec),
-                whole(row.worst_excess_micro_ru),
-                whole(row.bound_micro_ru),
-                share.map(|percent| format!("{percent}%")).unwrap_or_default(),
-                if row.held { "yes" } else { "NO" }.to_owned(),
-                millis(row.wait_p50_us),
-                millis(row.wait_p99_us),
-                row.operations.to_string(),
-                row.refused.to_string(),
+            table.cells([
+                row.group.clone().into(),
+                row.cap.clone().into(),
+                format!("{:.0}", row.admitted_ru_per_sec).into(),
+                whole(row.worst_excess_micro_ru).into(),
+                whole(row.bound_micro_ru).into(),
+                share.map(|percent| format!("{percent}%")).unwrap_or_default().into(),
+                if row.held { "yes".into() } else { Cell::new("NO", Tone::Bad) },
+                millis(row.wait_p50_us).into(),
+                millis(row.wait_p99_us).into(),
+                row.operations.to_string().into(),
+                Cell::warns(row.refused.into()),
             ]);
         }
-        table.text()
+        table
     }
 
-    fn parts(&self) -> String {
-        let mut table = Table::new(&["GROUP", ">CPU (RU)", ">IO (RU)", ">NETWORK (RU)"]);
+    fn parts(&self) -> Table {
+        let mut table = Table::new(["GROUP", ">CPU (RU)", ">IO (RU)", ">NETWORK (RU)"]);
         for row in self.groups.iter().filter(|row| row.group != SERVER) {
             table.row([
                 row.group.clone(),
@@ -211,11 +209,11 @@ impl Report {
                 tenths(RuTotal(row.network_micro_ru.0).clamped().0),
             ]);
         }
-        table.text()
+        table
     }
 
-    fn templates(&self) -> String {
-        let mut table = Table::new(&["GROUP", ">RU", ">RUNS", ">RU/RUN", "STATEMENT"]);
+    fn templates(&self) -> Table {
+        let mut table = Table::new(["GROUP", ">RU", ">RUNS", ">RU/RUN", "STATEMENT"]);
         for row in &self.top_templates {
             let each = i64::try_from(row.runs).ok().and_then(|runs| row.micro_ru.checked_div(runs));
             let text: String = row.text.split_whitespace().collect::<Vec<_>>().join(" ");
@@ -228,11 +226,11 @@ impl Report {
                 format!("{}{cut}", text.chars().take(TEXT).collect::<String>()),
             ]);
         }
-        table.text()
+        table
     }
 
-    fn accounts(&self) -> String {
-        let mut table = Table::new(&["GROUP", ">NODES (RU)", ">CONTROLLER (RU)", "EQUAL"]);
+    fn accounts(&self) -> Table {
+        let mut table = Table::new(["GROUP", ">NODES (RU)", ">CONTROLLER (RU)", "EQUAL"]);
         for row in &self.ledger {
             table.row([
                 row.group.clone(),
@@ -241,7 +239,7 @@ impl Report {
                 if row.equal { "yes" } else { "NO" }.to_owned(),
             ]);
         }
-        table.text()
+        table
     }
 }
 
@@ -378,6 +376,10 @@ mod tests {
         })
     }
 
+    fn text(report: &Report) -> String {
+        report.page().lines(&crate::screen::Screen::default(), false).join("\n")
+    }
+
     fn row<'r>(report: &'r Report, group: &str) -> &'r GroupRow {
         report.groups.iter().find(|row| row.group == group).unwrap()
     }
@@ -392,10 +394,10 @@ mod tests {
         let held = report(&plan, &log(most), &[], vec![]);
         assert!(held.passed() && row(&held, "shop").bound_micro_ru == most, "{held:?}");
         assert_eq!(held.top_templates[0].text, "SELECT ?");
-        assert!(held.text().contains("every bound held"));
+        assert!(text(&held).contains("every bound held"));
         let passed = report(&plan, &log(most + 1), &[], vec![]);
         assert!(!passed.bounds_held && !row(&passed, "shop").held);
-        assert!(passed.text().contains("FAILED: a bound was passed"), "{}", passed.text());
+        assert!(text(&passed).contains("FAILED: a bound was passed"), "{}", text(&passed));
     }
 
     #[test]
@@ -439,6 +441,6 @@ mod tests {
         };
         let report = report(&plan(), "", &[], vec![differs]);
         assert!(report.bounds_held && !report.passed());
-        assert!(report.text().contains("0.000001"), "{}", report.text());
+        assert!(text(&report).contains("0.000001"), "{}", text(&report));
     }
 }

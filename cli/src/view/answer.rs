@@ -3,7 +3,8 @@
 use serde::Serialize;
 use tidegate_sql::{Answer, Column, Kind, SessionChange, Value};
 
-use crate::table::Table;
+use crate::page::Page;
+use crate::table::{Column as Shown, Table};
 
 /// What a statement gave. Which fields there are depends on the statement.
 #[derive(Serialize)]
@@ -55,23 +56,21 @@ impl<'s> AnswerView<'s> {
     }
 
     /// For people.
-    pub(crate) fn text(&self) -> String {
+    pub(crate) fn page(&self) -> Page {
         match (&self.columns, &self.session_group, self.affected) {
-            (Some(columns), ..) => self.table(columns),
-            (_, Some(group), _) => format!("session group {group}"),
-            (.., Some(1)) => "ok, 1 changed".to_owned(),
-            (.., affected) => format!("ok, {} changed", affected.unwrap_or_default()),
+            (Some(columns), ..) => self.table(columns).into(),
+            (_, Some(group), _) => format!("session group {group}").into(),
+            (.., Some(1)) => "ok, 1 changed".into(),
+            (.., affected) => format!("ok, {} changed", affected.unwrap_or_default()).into(),
         }
     }
 
-    fn table(&self, columns: &[ColumnView]) -> String {
-        let headers: Vec<String> = columns.iter().map(ColumnView::header).collect();
-        let headers: Vec<&str> = headers.iter().map(String::as_str).collect();
-        let mut table = Table::new(&headers);
+    fn table(&self, columns: &[ColumnView]) -> Table {
+        let mut table = Table::new(columns.iter().map(ColumnView::column));
         for row in self.rows.iter().flatten() {
             table.row(row.iter().map(shown));
         }
-        table.text()
+        table
     }
 }
 
@@ -88,10 +87,12 @@ impl From<Column> for ColumnView {
 }
 
 impl ColumnView {
-    /// Numbers stand to the right.
-    fn header(&self) -> String {
-        let number = matches!(self.kind, "int" | "float");
-        format!("{}{}", if number { ">" } else { "" }, self.name)
+    /// Numbers stand to the right. Somebody asked for each column, so none leaves.
+    fn column(&self) -> Shown {
+        match self.kind {
+            "int" | "float" => Shown::number(&self.name),
+            _ => Shown::text(&self.name),
+        }
     }
 }
 
@@ -116,6 +117,7 @@ fn shown(cell: &serde_json::Value) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::screen::Screen;
 
     #[test]
     fn tables_are_aligned_and_json_keeps_types() {
@@ -129,7 +131,7 @@ mod tests {
             notes: vec![],
         };
         let view = AnswerView::new("select", Answer::Table(table));
-        assert_eq!(view.text(), "name   ru\na b   0.5\nNULL   12\n");
+        assert_eq!(view.page().lines(&Screen::default(), false), ["name   ru", "a b   0.5", "NULL   12"]);
         let json = serde_json::to_value(&view).unwrap();
         assert_eq!(json["rows"], serde_json::json!([["a\nb", 0.5], [null, 12]]));
         assert_eq!(json["columns"][1]["kind"], "float");

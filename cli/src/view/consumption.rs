@@ -76,3 +76,25 @@ pub(crate) fn ru_text(micro_ru: i64) -> String {
 pub(crate) fn total_text(micro_ru: Count) -> String {
     RuTotal(micro_ru.0).number().to_string()
 }
+
+/// Microseconds as milliseconds, to a tenth where that says something: a wait of half a millisecond is none of 0.
+pub(crate) fn millis(us: u128) -> String {
+    if us >= 100_000 || us % 1_000 == 0 {
+        return (us / 1_000).to_string();
+    }
+    format!("{}.{}", us / 1_000, us % 1_000 / 100)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn short_times_keep_a_tenth() {
+        for (us, text) in
+            [(0, "0"), (640, "0.6"), (7_123, "7.1"), (31_000, "31"), (99_999, "99.9"), (123_456, "123")]
+        {
+            assert_eq!(millis(us), text);
+        }
+    }
+}

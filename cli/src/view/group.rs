@@ -5,7 +5,7 @@ use tidegate_core::units::Span;
 use tidegate_proto::v1;
 use tidegate_sql::query_limit_text;
 
-use crate::table::Table;
+use crate::table::{Column, Table};
 
 /// A group, field by field as the API spells it.
 #[derive(Clone, Debug, Serialize)]
@@ -87,17 +87,24 @@ impl From<v1::Group> for GroupView {
 
 impl GroupView {
     /// Many groups, a line each.
-    pub(crate) fn table(groups: &[Self]) -> String {
-        let mut table = Table::new(&[
-            "GROUP",
-            "PARENT",
-            ">RU/s",
-            ">BURST (RU)",
-            "BURSTABLE",
-            "PRIORITY",
-            ">WEIGHT",
-            ">TTL",
-            "COMMENT",
+    pub(crate) fn table(groups: &[Self]) -> Table {
+        let mut table = Table::new([
+            Column::name("GROUP"),
+            Column::name("PARENT").leaves(1),
+            Column::number("RU/s"),
+            Column::number("BURST (RU)").leaves(3),
+            Column::text("BURSTABLE").leaves(2),
+            Column::word("PRIORITY").leaves(4),
+            Column::number("WEIGHT").leaves(5),
+            Column::number("TTL").leaves(6),
+            Column::number("RENEWAL").wide(),
+            Column::number("FALLBACK (RU/s per node)").wide(),
+            Column::number("FALLBACK OF ALL (RU/s)").wide(),
+            Column::number("MAX DEBT (RU per node)").wide(),
+            Column::number("MAX WAIT").wide(),
+            Column::number("REVISION").wide(),
+            Column::text("QUERY LIMIT").wide(),
+            Column::text("COMMENT"),
         ]);
         for group in groups {
             table.row([
@@ -109,15 +116,22 @@ impl GroupView {
                 group.priority.clone(),
                 group.weight.to_string(),
                 Span(group.ttl_us).to_string(),
+                Span(group.renew_us).to_string(),
+                group.fallback.clone(),
+                group.fallback_total.clone(),
+                group.max_debt.clone(),
+                group.max_wait(),
+                group.revision.to_string(),
+                group.rule(),
                 group.comment.clone(),
             ]);
         }
-        table.text()
+        table
     }
 
     /// One group, a line per setting.
-    pub(crate) fn sheet(&self) -> String {
-        let mut table = Table::new(&["SETTING", "VALUE"]);
+    pub(crate) fn sheet(&self) -> Table {
+        let mut table = Table::new([Column::word("SETTING"), Column::prose("VALUE")]);
         let mut line = |setting: &str, value: String| table.row([setting.to_owned(), value]);
         line("group", self.name.clone());
         line("parent", self.parent.clone());
@@ -132,11 +146,19 @@ impl GroupView {
         line("fallback of all nodes (RU/s)", self.fallback_total.clone());
         line("max debt (RU per node)", self.max_debt.clone());
         line("comment", self.comment.clone());
-        line("query limit", self.query_limit.as_ref().map(|limit| limit.text.clone()).unwrap_or_default());
-        let max_wait = (self.max_wait_us > 0).then(|| Span(self.max_wait_us).to_string());
-        line("max wait at a gateway", max_wait.unwrap_or_default());
+        line("query limit", self.rule());
+        line("max wait at a gateway", self.max_wait());
         line("revision", self.revision.to_string());
-        table.text()
+        table
+    }
+
+    fn rule(&self) -> String {
+        self.query_limit.as_ref().map(|limit| limit.text.clone()).unwrap_or_default()
+    }
+
+    /// Empty for the gateway's own.
+    fn max_wait(&self) -> String {
+        if self.max_wait_us == 0 { String::new() } else { Span(self.max_wait_us).to_string() }
     }
 
     fn bursting(&self) -> String {

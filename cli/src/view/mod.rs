@@ -16,7 +16,7 @@ mod watch;
 
 pub(crate) use answer::AnswerView;
 pub(crate) use audit::AuditView;
-pub(crate) use consumption::{ConsumptionView, ru_text, total_text};
+pub(crate) use consumption::{ConsumptionView, millis, ru_text, total_text};
 pub(crate) use cost_table::CostTableView;
 pub(crate) use group::GroupView;
 pub(crate) use lease::{GroupStateView, LeaseView};

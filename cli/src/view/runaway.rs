@@ -5,7 +5,7 @@ use tidegate_proto::v1;
 
 use super::watch::done;
 use crate::clock::utc_text;
-use crate::table::{Table, one_line};
+use crate::table::{Column, Table};
 
 /// Equal convictions; what is said is that of the last.
 #[derive(Clone, Debug, Serialize)]
@@ -52,21 +52,20 @@ impl From<v1::Runaway> for RunawayView {
 
 impl RunawayView {
     /// Many records, a line each.
-    pub(crate) fn table(records: &[Self]) -> String {
-        let headers = [
-            "LAST (UTC)",
-            ">TIMES",
-            "GROUP",
-            "MATCH",
-            "ACTION",
-            "RULE",
-            "TENANT",
-            "USER",
-            "GATEWAY",
-            "FINGERPRINT",
-            "STATEMENT",
-        ];
-        let mut table = Table::new(&headers);
+    pub(crate) fn table(records: &[Self]) -> Table {
+        let mut table = Table::new([
+            Column::word("LAST (UTC)").leaves(4),
+            Column::number("TIMES"),
+            Column::name("GROUP"),
+            Column::word("MATCH").leaves(5),
+            Column::text("ACTION"),
+            Column::text("RULE").leaves(2),
+            Column::name("TENANT").leaves(3),
+            Column::name("USER").leaves(3),
+            Column::name("GATEWAY").leaves(6),
+            Column::word("FINGERPRINT").leaves(1),
+            Column::text("STATEMENT"),
+        ]);
         for record in records {
             table.row([
                 utc_text(record.last_unix_ms),
@@ -74,14 +73,14 @@ impl RunawayView {
                 record.group.clone(),
                 record.found.clone(),
                 done(&record.action, &record.switch_group),
-                one_line(&record.rule),
-                one_line(&record.tenant),
-                one_line(&record.user),
+                record.rule.clone(),
+                record.tenant.clone(),
+                record.user.clone(),
                 record.gateway.clone(),
                 record.fingerprint.clone(),
-                one_line(&record.template),
+                record.template.clone(),
             ]);
         }
-        table.text()
+        table
     }
 }

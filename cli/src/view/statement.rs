@@ -3,8 +3,8 @@
 use serde::Serialize;
 use tidegate_proto::v1;
 
-use super::ru_text;
-use crate::table::{Table, one_line};
+use super::{millis, ru_text};
+use crate::table::{Cell, Column, Table};
 
 /// One template in one group. The parts add up to `total_micro_ru`.
 #[derive(Clone, Debug, Serialize)]
@@ -63,37 +63,45 @@ impl From<v1::StatementRow> for StatementView {
 
 impl StatementView {
     /// Many statements, a line each.
-    pub(crate) fn table(rows: &[Self]) -> String {
-        let mut table = Table::new(&[
-            "GROUP",
-            "FINGERPRINT",
-            ">CALLS",
-            ">RU",
-            ">AVERAGE RU",
-            ">MOST RU",
-            ">ROWS",
-            ">ELAPSED (ms)",
-            ">WAITED (ms)",
-            ">ERRORS",
-            ">REFUSED",
-            "STATEMENT",
+    pub(crate) fn table(rows: &[Self]) -> Table {
+        let mut table = Table::new([
+            Column::name("GROUP"),
+            Column::word("FINGERPRINT").leaves(1),
+            Column::number("CALLS"),
+            Column::number("RU"),
+            Column::number("CPU RU").wide(),
+            Column::number("READ RU").wide(),
+            Column::number("WRITE RU").wide(),
+            Column::number("NETWORK RU").wide(),
+            Column::number("AVERAGE RU").leaves(2),
+            Column::number("MOST RU").leaves(4),
+            Column::number("ROWS").leaves(6),
+            Column::number("ELAPSED (ms)").leaves(5),
+            Column::number("WAITED (ms)").leaves(3),
+            Column::number("ERRORS").leaves(5),
+            Column::number("REFUSED").leaves(3),
+            Column::text("STATEMENT"),
         ]);
         for row in rows {
-            table.row([
-                row.group.clone(),
-                row.fingerprint.clone(),
-                row.calls.to_string(),
-                ru_text(row.total_micro_ru),
-                ru_text(row.average_micro_ru),
-                ru_text(row.max_micro_ru),
-                row.rows.to_string(),
-                (row.elapsed_us / 1_000).to_string(),
-                (row.waited_us / 1_000).to_string(),
-                row.errors.to_string(),
-                row.throttled.to_string(),
-                one_line(&row.template),
+            table.cells([
+                row.group.clone().into(),
+                row.fingerprint.clone().into(),
+                row.calls.to_string().into(),
+                ru_text(row.total_micro_ru).into(),
+                ru_text(row.cpu_micro_ru).into(),
+                ru_text(row.read_micro_ru).into(),
+                ru_text(row.write_micro_ru).into(),
+                ru_text(row.network_micro_ru).into(),
+                ru_text(row.average_micro_ru).into(),
+                ru_text(row.max_micro_ru).into(),
+                row.rows.to_string().into(),
+                millis(row.elapsed_us.into()).into(),
+                millis(row.waited_us.into()).into(),
+                Cell::warns(row.errors.into()),
+                Cell::warns(row.throttled.into()),
+                row.template.clone().into(),
             ]);
         }
-        table.text()
+        table
     }
 }

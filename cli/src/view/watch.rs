@@ -4,7 +4,7 @@ use serde::Serialize;
 use tidegate_proto::v1;
 
 use crate::clock::utc_text;
-use crate::table::{Table, one_line};
+use crate::table::{Column, Table};
 
 /// A statement that is convicted before it runs.
 #[derive(Clone, Debug, Serialize)]
@@ -45,10 +45,18 @@ impl From<v1::Watch> for WatchView {
 
 impl WatchView {
     /// Many watches, a line each.
-    pub(crate) fn table(watches: &[Self]) -> String {
-        let headers =
-            [">ID", "GROUP", "MATCH", "DIGEST", "ACTION", "UNTIL (UTC)", "SOURCE", "RULE", "STATEMENT"];
-        let mut table = Table::new(&headers);
+    pub(crate) fn table(watches: &[Self]) -> Table {
+        let mut table = Table::new([
+            Column::number("ID"),
+            Column::name("GROUP"),
+            Column::word("MATCH").leaves(3),
+            Column::name("DIGEST").leaves(2),
+            Column::text("ACTION"),
+            Column::word("UNTIL (UTC)").leaves(1),
+            Column::text("SOURCE").leaves(5),
+            Column::text("RULE").leaves(4),
+            Column::text("STATEMENT"),
+        ]);
         for watch in watches {
             table.row([
                 watch.id.to_string(),
@@ -58,11 +66,11 @@ impl WatchView {
                 done(&watch.action, &watch.switch_group),
                 watch.until(),
                 watch.source.clone(),
-                one_line(&watch.rule),
-                one_line(&watch.text),
+                watch.rule.clone(),
+                watch.text.clone(),
             ]);
         }
-        table.text()
+        table
     }
 
     /// When it ends.

@@ -92,8 +92,17 @@ fn groups_are_created_altered_shown_and_deleted() {
     assert_eq!(controller.json(&["group", "delete", "analytics", "--if-exists"])["deleted"], json!(false));
     let said = controller.refused(&["group", "show", "analytics"]);
     assert!(said.contains("group analytics does not exist"), "{said}");
-    let said = controller.refused(&["group", "create", "x", "--rate", "-5"]);
-    assert!(said.contains("ru_per_sec"), "{said}");
+    for (flag, value) in [
+        ("--rate", "-5"),
+        ("--ttl", "90s"),
+        ("--renew", "90s"),
+        ("--priority", "urgent"),
+        ("--max-wait", "1us"),
+    ] {
+        let rate = if flag == "--rate" { &[][..] } else { &["--rate", "5"] };
+        let said = controller.wrong(&[&["group", "create", "x", flag, value], rate].concat());
+        assert!(said.contains(&format!("{flag}: ")) && !said.contains("_us"), "{said}");
+    }
 }
 
 #[test]
@@ -110,8 +119,12 @@ fn bindings_decide_who_pays() {
     assert_eq!(controller.json(&["resolve", "--user", "eve"])["group"], json!("default"));
     assert_eq!(controller.json(&["bind", "list"]).as_array().unwrap().len(), 2);
     assert_eq!(controller.json(&["bind", "list", "shop"])[0]["tenant"], json!("store"));
+    assert_eq!(controller.ok(&["bind", "list", "--group", "shop", "-o", "name"]), "store\t\n");
     assert_eq!(controller.json(&["bind", "remove", "--tenant", "store"])["removed"], json!(true));
-    assert_eq!(controller.json(&["bind", "remove", "--tenant", "store"])["removed"], json!(false));
+    let said = controller.refused(&["bind", "remove", "--tenant", "store"]);
+    assert!(said.contains("tenant store has no binding"), "{said}");
+    let missing = controller.json(&["bind", "remove", "--tenant", "store", "--if-exists"]);
+    assert_eq!(missing["removed"], json!(false));
     assert_eq!(resolve("bob")["group"], json!("default"));
     let said = controller.refused(&["bind", "add", "nowhere", "--user", "ann"]);
     assert!(said.contains("nowhere"), "{said}");
@@ -200,7 +213,8 @@ fn a_look_at_the_controller() {
     let status = controller.json(&["status"]);
     assert_eq!((&status["groups"], &status["recovery_us"]), (&json!(2), &json!(0)));
     assert!(controller.ok(&["status"]).contains(&controller.endpoint));
-    let top = controller.ok(&["top", "--once"]);
+    assert!(controller.ok(&["top", "--once"]).contains("2 groups that nobody used are left out"));
+    let top = controller.ok(&["top", "--once", "--all"]);
     assert!(top.starts_with("GROUP") && top.contains("shop"), "{top}");
     assert_eq!(controller.json(&["top", "--once"]).as_array().unwrap().len(), 2);
     assert_eq!(controller.stop(), Some(0));
@@ -228,7 +242,111 @@ fn a_node_is_forgotten_by_its_name_or_not_at_all() {
     let controller = Controller::start();
     let unknown = controller.refused(&["client", "forget", "nobody"]);
     assert!(unknown.contains("client nobody does not exist"), "{unknown}");
-    let odd = controller.refused(&["client", "forget", "a b"]);
+    let odd = controller.wrong(&["client", "forget", "a b"]);
     assert!(odd.contains("client: ") && odd.contains("[A-Za-z0-9._-]"), "{odd}");
     assert!(!controller.ok(&["audit"]).contains("forget"), "nothing was done");
+}
+
+#[test]
+fn every_list_has_the_same_shapes() {
+    let controller = Controller::start();
+    controller.ok(&["group", "create", "shop", "--rate", "2000", "--comment", "a\u{202e}b"]);
+    controller.ok(&["bind", "add", "shop", "--tenant", "yes", "--user", "1e3"]);
+    for list in [
+        &["group", "list"][..],
+        &["group", "show", "shop"],
+        &["bind", "list"],
+        &["resolve", "--tenant", "yes"],
+        &["usage"],
+        &["client", "list"],
+        &["lease", "list"],
+        &["cost-table", "list"],
+        &["statement", "list"],
+        &["watch", "list"],
+        &["runaway", "list"],
+        &["audit"],
+        &["status"],
+        &["top", "--once"],
+    ] {
+        for shape in ["table", "wide", "json", "yaml", "name"] {
+            controller.ok(&[list, &["-o", shape]].concat());
+        }
+    }
+    assert_eq!(controller.ok(&["group", "list", "-o", "name"]), "default\nshop\n");
+    let wide = controller.ok(&["group", "list", "-o", "wide"]);
+    assert!(wide.contains("FALLBACK") && wide.contains("a\\u{202e}b"), "{wide}");
+    // What YAML 1.1 takes for a truth or a number stays text.
+    let yaml = controller.ok(&["bind", "list", "-o", "yaml"]);
+    assert!(["tenant: \"yes\"", "tenant: 'yes'"].iter().any(|text| yaml.contains(text)), "{yaml}");
+    assert!(["user: \"1e3\"", "user: '1e3'"].iter().any(|text| yaml.contains(text)), "{yaml}");
+    let coloured = controller.ok(&["group", "list", "--color", "always"]);
+    assert!(coloured.starts_with("\u{1b}[1mGROUP") && !controller.ok(&["group", "list"]).contains('\u{1b}'));
+}
+
+#[test]
+fn a_list_of_cost_tables_can_be_put_again() {
+    let controller = Controller::start();
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("tables.json");
+    let before = controller.ok(&["cost-table", "list", "-o", "json"]);
+    std::fs::write(&file, &before).unwrap();
+    controller.ok(&["cost-table", "put", file.to_str().unwrap()]);
+    assert_eq!(controller.ok(&["cost-table", "list", "-o", "json"]), before);
+    let next = before.replace("\"version\": 1", "\"version\": 2");
+    std::fs::write(&file, next).unwrap();
+    let put = controller.json(&["cost-table", "put", file.to_str().unwrap()]);
+    assert_eq!(put[0]["version"], json!(2));
+}
+
+#[test]
+fn a_watched_list_prints_what_changes_and_outlives_its_controller() {
+    let mut controller = Controller::start();
+    let mut watch = crate::support::tidegate()
+        .args([
+            "--endpoint",
+            &controller.endpoint,
+            "group",
+            "list",
+            "-o",
+            "json",
+            "-w",
+            "--interval",
+            "100ms",
+        ])
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let lines = |output: Box<dyn std::io::Read>| std::io::BufRead::lines(std::io::BufReader::new(output));
+    let mut seen = lines(Box::new(watch.stdout.take().unwrap()));
+    let mut told = lines(Box::new(watch.stderr.take().unwrap()));
+    let mut groups = || {
+        let look: serde_json::Value = serde_json::from_str(&seen.next().unwrap().unwrap()).unwrap();
+        look.as_array().unwrap().len()
+    };
+    assert_eq!(groups(), 1);
+    controller.ok(&["group", "create", "a", "--rate", "1"]);
+    assert_eq!(groups(), 2, "a line for a change, and none without");
+    controller.kill();
+    let away = told.next().unwrap().unwrap();
+    assert!(away.contains("cannot reach the controller") && away.ends_with("trying again"), "{away}");
+    controller.again();
+    assert_eq!(told.next().unwrap().unwrap(), "the controller is back");
+    controller.ok(&["group", "create", "b", "--rate", "1"]);
+    assert_eq!(groups(), 3);
+    rustix::process::kill_process(rustix::process::Pid::from_child(&watch), rustix::process::Signal::INT)
+        .unwrap();
+    assert_eq!(watch.wait().unwrap().code(), Some(0));
+}
+
+#[test]
+fn the_port_of_rest_is_named_as_what_it_is() {
+    let controller = Controller::start();
+    let output = crate::support::run(&["status", "--endpoint", &controller.rest]);
+    assert_eq!(output.status.code(), Some(2));
+    let said = crate::support::err(&output);
+    assert!(
+        said.contains("does not speak gRPC, as REST does not") && said.contains(&controller.rest),
+        "{said}"
+    );
 }

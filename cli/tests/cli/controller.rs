@@ -11,7 +11,7 @@ fn every_error_of_the_settings_is_told_at_once() {
     std::fs::write(&file, "capacity = \"lots\"\nmargin = 5\ncolour = \"red\"\n").unwrap();
     let output =
         run(&["controller", "--config", file.to_str().unwrap(), "--listen", "here", "--http", "0.0.0.0:0"]);
-    assert_eq!(output.status.code(), Some(1));
+    assert_eq!(output.status.code(), Some(2), "called wrongly");
     let said = err(&output);
     for key in ["capacity: ", "margin: ", "colour: ", "grpc_listen: ", "http_listen: "] {
         assert!(said.contains(key), "{key} is not in {said}");
@@ -35,7 +35,7 @@ fn listening_beyond_the_machine_must_be_meant() {
     let dir = tempfile::tempdir().unwrap();
     let data = dir.path().to_str().unwrap();
     let output = run(&["controller", "--data", data, "--listen", "0.0.0.0:0", "--http", "127.0.0.1:0"]);
-    assert_eq!(output.status.code(), Some(1));
+    assert_eq!(output.status.code(), Some(2));
     assert!(err(&output).contains("allow_remote"), "{}", err(&output));
 }
 

@@ -153,6 +153,13 @@ impl Controller {
         err(&output)
     }
 
+    /// Runs a command that is called wrongly, and returns what it says.
+    pub(crate) fn wrong(&self, arguments: &[&str]) -> String {
+        let output = self.run(arguments);
+        assert_eq!(output.status.code(), Some(2), "{arguments:?}: {}", out(&output));
+        err(&output)
+    }
+
     /// Ends it as a parent does, and returns its exit status.
     pub(crate) fn stop(mut self) -> Option<i32> {
         drop(self.process.stdin.take());

@@ -1,0 +1,160 @@
+//! What makes a call wrong beyond its grammar: an argument that is empty, an option that the command would ignore, a
+//! shape that it does not have; and how a negative number is told from an option.
+
+use std::ffi::OsString;
+
+use clap::builder::StyledStr;
+use clap::error::{ContextKind, ContextValue, ErrorKind};
+use clap::parser::ValueSource;
+use clap::{Arg, ArgMatches, ColorChoice, Command, CommandFactory as _};
+
+use crate::args::Cli;
+use crate::output::Output;
+
+/// Options of every command that say nothing to these: they ask no controller, or print no result.
+const IGNORED: [(&[&str], &[&str]); 7] = [
+    (&["controller"], &["endpoint", "output", "actor"]),
+    (&["gateway"], &["output", "actor"]),
+    (&["node"], &["actor"]),
+    (&["demo"], &["endpoint", "actor"]),
+    (&["completions"], &["endpoint", "output", "actor"]),
+    (&["store", "restore"], &["endpoint", "actor"]),
+    (&["store", "check"], &["endpoint", "actor"]),
+];
+
+/// Commands that print names with `-o name`.
+const NAMED: [&[&str]; 18] = [
+    &["group", "list"],
+    &["group", "show"],
+    &["group", "create"],
+    &["group", "alter"],
+    &["bind", "list"],
+    &["resolve"],
+    &["usage"],
+    &["client", "list"],
+    &["lease", "list"],
+    &["cost-table", "list"],
+    &["cost-table", "put"],
+    &["statement", "list"],
+    &["watch", "list"],
+    &["watch", "add"],
+    &["runaway", "list"],
+    &["audit"],
+    &["status"],
+    &["top"],
+];
+
+/// The command line, and in which colours it explains itself.
+pub(crate) fn command(arguments: &[OsString]) -> Command {
+    let mut command = with_values(Cli::command()).color(color(arguments));
+    for (path, ignored) in IGNORED {
+        command = hiding(command, path, ignored);
+    }
+    command
+}
+
+/// A number below zero is a value for each argument that takes one, and no option.
+fn with_values(command: Command) -> Command {
+    let value =
+        |arg: Arg| if arg.get_action().takes_values() { arg.allow_negative_numbers(true) } else { arg };
+    command.mut_args(value).mut_subcommands(with_values)
+}
+
+fn hiding(command: Command, path: &[&str], ignored: &[&'static str]) -> Command {
+    match path.split_first() {
+        Some((name, below)) => command.mut_subcommand(*name, |sub| hiding(sub, below, ignored)),
+        None => command.args(ignored.iter().map(|id| {
+            let arg = Arg::new(*id).long(*id).hide(true);
+            if *id == "output" { arg.short('o') } else { arg }
+        })),
+    }
+}
+
+/// The choice of `--color`, before anything is read: what is wrong is told in it.
+fn color(arguments: &[OsString]) -> ColorChoice {
+    let mut words = arguments.iter().filter_map(|word| word.to_str()).take_while(|word| *word != "--");
+    let mut chosen = ColorChoice::Auto;
+    while let Some(word) = words.next() {
+        let value = if word == "--color" { words.next() } else { word.strip_prefix("--color=") };
+        chosen = match value {
+            Some("always") => ColorChoice::Always,
+            Some("never") => ColorChoice::Never,
+            _ => chosen,
+        };
+    }
+    chosen
+}
+
+/// Refuses what the grammar lets through.
+pub(crate) fn check(command: &mut Command, matches: &ArgMatches) -> Result<(), clap::Error> {
+    if let Some(name) = empty_argument(command, matches) {
+        let message =
+            format!("{name} is empty: name a value, or leave it out (is a shell variable not set?)");
+        return Err(command.error(ErrorKind::InvalidValue, message));
+    }
+    let path = path(matches);
+    let ignored = IGNORED.iter().find(|(known, _)| *known == path).map_or(&[][..], |(_, ignored)| *ignored);
+    let given = |id: &&&str| matches.value_source(id) == Some(ValueSource::CommandLine);
+    if let Some(option) = ignored.iter().find(given) {
+        let message = format!("--{option} says nothing to `tidegate {}`: leave it out", path.join(" "));
+        return Err(command.error(ErrorKind::ArgumentConflict, message));
+    }
+    let shape = matches.try_get_one::<Output>("output").ok().flatten();
+    if shape == Some(&Output::Name) && !NAMED.contains(&path.as_slice()) {
+        let message = format!("`tidegate {}` prints no names: write -o table, json or yaml", path.join(" "));
+        return Err(command.error(ErrorKind::InvalidValue, message));
+    }
+    Ok(())
+}
+
+/// The commands that were named, from the outermost.
+fn path(matches: &ArgMatches) -> Vec<&str> {
+    let mut path = Vec::new();
+    let mut at = matches;
+    while let Some((name, below)) = at.subcommand() {
+        path.push(name);
+        at = below;
+    }
+    path
+}
+
+/// A value such as `-5s` looks like an option to the parser, whose remedy `-- -5` is none for an option's value.
+pub(crate) fn explained(mut error: clap::Error) -> clap::Error {
+    let looks_like_a_value = |text: &str| {
+        text.strip_prefix('-').is_some_and(|rest| rest.starts_with(|c: char| c.is_ascii_digit() || c == '.'))
+    };
+    let ContextValue::String(argument) =
+        error.get(ContextKind::InvalidArg).cloned().unwrap_or(ContextValue::None)
+    else {
+        return error;
+    };
+    if error.kind() == ErrorKind::UnknownArgument && looks_like_a_value(&argument) {
+        let tip = "a value that begins with '-' is written behind '=', such as '--option=-5s'";
+        let tips = ContextValue::StyledStrs(vec![StyledStr::from(tip)]);
+        error.insert(ContextKind::Suggested, tips);
+    }
+    error
+}
+
+/// The first argument that was given and is empty, as an unset variable of a shell is. It says nothing, and must not
+/// lift a limit, or stand for all groups or tenants. Free text may be empty.
+fn empty_argument(command: &Command, matches: &ArgMatches) -> Option<String> {
+    let empty = |argument: &&Arg| {
+        let id = argument.get_id().as_str();
+        let given = matches.value_source(id) == Some(ValueSource::CommandLine);
+        let blank = |value: &std::ffi::OsStr| value.to_str().is_some_and(|text| text.trim().is_empty());
+        let values = matches.try_get_raw(id).ok().flatten();
+        !FREE_TEXT.contains(&id) && given && values.into_iter().flatten().any(blank)
+    };
+    let here = command.get_arguments().find(empty).map(|argument| match argument.get_long() {
+        Some(long) => format!("--{long}"),
+        None => format!("<{}>", argument.get_id().as_str().to_uppercase()),
+    });
+    here.or_else(|| {
+        let (name, below) = matches.subcommand()?;
+        empty_argument(command.find_subcommand(name)?, below)
+    })
+}
+
+/// Arguments that say something when they are empty: free text, and the words of a line that is being written.
+const FREE_TEXT: [&str; 2] = ["comment", "words"];

@@ -1,0 +1,112 @@
+//! Errors in the words of the command line: the API says `ttl_us`, who called wrote `--ttl`.
+
+use crate::error::CliError;
+
+/// Fields of the API whose flag is called otherwise, and what it is called.
+const OTHERWISE: [(&str, &str); 6] = [
+    ("name", "the name"),
+    ("ru_per_sec", "--rate"),
+    ("burst_ru_per_sec", "--burstable"),
+    ("ttl_us", "--ttl"),
+    ("renew_us", "--renew"),
+    ("max_wait_us", "--max-wait"),
+];
+
+/// Fields that are one plain word; they are meant where they stand before the colon only.
+const WORDS: [&str; 11] = [
+    "parent",
+    "burst",
+    "burstable",
+    "priority",
+    "weight",
+    "fallback",
+    "comment",
+    "tenant",
+    "user",
+    "action",
+    "group",
+];
+
+/// An error of a command whose flags are the fields of a request.
+pub(crate) fn in_flags(error: CliError) -> CliError {
+    match error {
+        CliError::Invalid(message) => CliError::Invalid(spoken(&message)),
+        CliError::Refused(message) => CliError::Refused(spoken(&message)),
+        other => other,
+    }
+}
+
+fn spoken(message: &str) -> String {
+    if let Some((part, rest)) = message.strip_prefix("query_limit.").and_then(|rest| rest.split_once(": ")) {
+        // As it is written in the rule.
+        return format!("--query-limit, {}: {rest}", part.trim_end_matches("_us").to_uppercase());
+    }
+    let (first, rest) = match message.split_once(": ") {
+        Some((field, rest)) if field.chars().all(of_a_name) => (flag(field, true), rest),
+        _ => (None, message),
+    };
+    let rest = if first.is_some() { rest } else { message };
+    let mut text = first.map(|flag| format!("{flag}: ")).unwrap_or_default();
+    let mut word = String::new();
+    // The end closes the last word.
+    for c in rest.chars().map(Some).chain([None]) {
+        if let Some(c) = c.filter(|c| of_a_name(*c)) {
+            word.push(c);
+            continue;
+        }
+        text.push_str(&flag(&word, false).unwrap_or_else(|| word.clone()));
+        word.clear();
+        text.extend(c);
+    }
+    text
+}
+
+fn of_a_name(c: char) -> bool {
+    c.is_ascii_lowercase() || c == '_'
+}
+
+/// The flag for a field; for what could be a word of the sentence only when it stands `first`.
+fn flag(field: &str, first: bool) -> Option<String> {
+    let otherwise = OTHERWISE.iter().find(|(known, _)| *known == field).map(|(_, flag)| (*flag).to_owned());
+    let alike = || Some(format!("--{}", field.replace('_', "-")));
+    match field {
+        "expected_revision" => Some("--expect-revision".to_owned()),
+        "force_to" => alike(),
+        "fallback_total" | "max_debt" | "query_limit" | "switch_group" if first => alike(),
+        _ if field.contains('_') => otherwise,
+        _ if first && WORDS.contains(&field) => alike(),
+        _ if first => otherwise,
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn fields_become_flags_and_words_stay_words() {
+        for (said, shown) in [
+            ("ttl_us: 70s is out of range", "--ttl: 70s is out of range"),
+            ("renew_us: 40s is more than half of ttl_us, 5s", "--renew: 40s is more than half of --ttl, 5s"),
+            ("ru_per_sec: \"-5\" is no rate", "--rate: \"-5\" is no rate"),
+            (
+                "burst: the burst and the priority of a comment",
+                "--burst: the burst and the priority of a comment",
+            ),
+            ("name: \"A b\" is not a group", "the name: \"A b\" is not a group"),
+            (
+                "group a is used by b; or delete with force_to naming",
+                "group a is used by b; or delete with --force-to naming",
+            ),
+            (
+                "group a_b exists: ttl_us differs, query_limit too",
+                "group a_b exists: --ttl differs, query_limit too",
+            ),
+            ("query_limit.exec_elapsed_us: 1ms is short", "--query-limit, EXEC_ELAPSED: 1ms is short"),
+            ("", ""),
+        ] {
+            assert_eq!(spoken(said), shown);
+        }
+    }
+}

@@ -1,0 +1,357 @@
+//! What `top` shows and how it answers keys, without a terminal: samples and keys in, lines out.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use super::column::{Key, table};
+use crate::clock::utc_text;
+use crate::page::painted;
+use crate::sample::{GroupSample, Sums};
+use crate::screen::Screen;
+use crate::table::{Laid, Tone, cut_end};
+
+/// A key that was pressed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Press {
+    Char(char),
+    Up,
+    Down,
+    Left,
+    Right,
+    PageUp,
+    PageDown,
+    Home,
+    End,
+    Enter,
+    Escape,
+    Backspace,
+    /// Ctrl-C.
+    Interrupt,
+    /// Ctrl-Z.
+    Suspend,
+}
+
+/// What is to be done after a key.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Act {
+    /// Draw.
+    Draw,
+    /// Look at once, and from now on as often as the board says.
+    Look,
+    Suspend,
+    Quit,
+}
+
+/// Longest filter: that of a name.
+const LONGEST_FILTER: usize = 64;
+/// Rows that a page moves when the terminal did not say how many it has.
+const USUAL_ROWS: usize = 24;
+
+/// Times between looks that `+` and `-` go through.
+const INTERVALS: [Duration; 9] = [
+    Duration::from_millis(100),
+    Duration::from_millis(200),
+    Duration::from_millis(500),
+    Duration::from_secs(1),
+    Duration::from_secs(2),
+    Duration::from_secs(5),
+    Duration::from_secs(10),
+    Duration::from_secs(30),
+    Duration::from_secs(60),
+];
+
+/// The keys, as the help says them.
+const HELP: [(&str, &str); 13] = [
+    ("q, Ctrl-C", "quit"),
+    ("up, down, j, k", "choose a row"),
+    ("PgUp, PgDn", "a screen up or down"),
+    ("Home, End", "the first or last row"),
+    ("left, right", "sort by the column beside"),
+    ("r", "turn the order round"),
+    ("/", "show groups with this in their name; Enter keeps, Esc drops it"),
+    ("t", "tree, or all groups in one order"),
+    ("a", "groups without use, too, or not"),
+    ("p, blank", "pause"),
+    ("+, -", "look more or less often"),
+    ("Ctrl-Z", "suspend"),
+    ("?", "this"),
+];
+
+/// The state.
+#[derive(Clone, Debug)]
+pub(crate) struct Board {
+    endpoint: String,
+    interval: Duration,
+    samples: Vec<GroupSample>,
+    /// When they were taken.
+    unix_ms: u64,
+    /// Why they are old.
+    away: Option<String>,
+    sort: Key,
+    reverse: bool,
+    filter: String,
+    typing: bool,
+    tree: bool,
+    all: bool,
+    paused: bool,
+    help: bool,
+    /// The chosen group; the first row when it is not shown.
+    chosen: String,
+    /// The first row on the screen.
+    first: usize,
+    /// Rows that were on the screen.
+    page: usize,
+}
+
+/// A row: the group and how deep it stands.
+pub(crate) type Row<'s> = (usize, &'s GroupSample);
+
+impl Board {
+    /// A board without samples yet.
+    pub(crate) fn new(endpoint: &str, interval: Duration, all: bool) -> Self {
+        Self {
+            endpoint: endpoint.to_owned(),
+            interval,
+            samples: Vec::new(),
+            unix_ms: 0,
+            away: None,
+            sort: Key::default(),
+            reverse: false,
+            filter: String::new(),
+            typing: false,
+            tree: true,
+            all,
+            paused: false,
+            help: false,
+            chosen: String::new(),
+            first: 0,
+            page: USUAL_ROWS,
+        }
+    }
+
+    /// Time between looks.
+    pub(crate) fn interval(&self) -> Duration {
+        self.interval
+    }
+
+    /// Nothing is to be looked at.
+    pub(crate) fn is_paused(&self) -> bool {
+        self.paused
+    }
+
+    /// Takes a look.
+    pub(crate) fn saw(&mut self, samples: Vec<GroupSample>, unix_ms: u64) {
+        (self.samples, self.unix_ms, self.away) = (samples, unix_ms, None);
+    }
+
+    /// There was nothing to see.
+    pub(crate) fn missed(&mut self, error: String) {
+        self.away = Some(error);
+    }
+
+    /// Answers a key.
+    pub(crate) fn press(&mut self, press: Press) -> Act {
+        match press {
+            Press::Interrupt => return Act::Quit,
+            Press::Suspend => return Act::Suspend,
+            _ if self.typing => self.type_filter(press),
+            _ if self.help => self.help = false,
+            Press::Char('q') => return Act::Quit,
+            Press::Char('+' | '-') => {
+                self.change_interval(press == Press::Char('+'));
+                return Act::Look;
+            }
+            Press::Char('p' | ' ') => {
+                self.paused = !self.paused;
+                return Act::Look;
+            }
+            Press::Char('/') => self.typing = true,
+            Press::Char('t') => self.tree = !self.tree,
+            Press::Char('a') => self.all = !self.all,
+            Press::Char('r') => self.reverse = !self.reverse,
+            Press::Char('?' | 'h') => self.help = true,
+            Press::Left | Press::Right => self.sort = self.sort.beside(press == Press::Right),
+            Press::Escape => self.filter.clear(),
+            other => self.choose(other),
+        }
+        Act::Draw
+    }
+
+    fn type_filter(&mut self, press: Press) {
+        match press {
+            Press::Char(c) if self.filter.chars().count() < LONGEST_FILTER => self.filter.push(c),
+            Press::Backspace => drop(self.filter.pop()),
+            Press::Enter => self.typing = false,
+            Press::Escape => (self.typing, self.filter) = (false, String::new()),
+            other => self.choose(other),
+        }
+    }
+
+    /// `+` looks more often.
+    fn change_interval(&mut self, more: bool) {
+        let next = if more {
+            INTERVALS.into_iter().rev().find(|interval| *interval < self.interval)
+        } else {
+            INTERVALS.into_iter().find(|interval| *interval > self.interval)
+        };
+        self.interval = next.unwrap_or(self.interval);
+    }
+
+    fn choose(&mut self, press: Press) {
+        let rows = self.rows();
+        let at = rows.iter().position(|(_, sample)| sample.group == self.chosen).unwrap_or_default();
+        let last = rows.len().saturating_sub(1);
+        let to = match press {
+            Press::Up | Press::Char('k') => at.saturating_sub(1),
+            Press::Down | Press::Char('j') => at.saturating_add(1),
+            Press::PageUp => at.saturating_sub(self.page),
+            Press::PageDown => at.saturating_add(self.page),
+            Press::Home => 0,
+            Press::End => last,
+            _ => at,
+        };
+        if let Some((_, sample)) = rows.get(to.min(last)) {
+            self.chosen = sample.group.clone();
+        }
+    }
+
+    /// The rows in their order, with how deep each stands.
+    pub(crate) fn rows(&self) -> Vec<Row<'_>> {
+        let matches = |sample: &GroupSample| {
+            (self.all || sample.is_used()) && sample.group.contains(&self.filter.to_lowercase())
+        };
+        let order = |one: &&GroupSample, other: &&GroupSample| {
+            let order = self.sort.order(one, other);
+            if self.reverse { order.reverse() } else { order }
+        };
+        if !self.tree {
+            let mut rows: Vec<&GroupSample> = self.samples.iter().filter(|sample| matches(sample)).collect();
+            rows.sort_by(order);
+            return rows.into_iter().map(|sample| (0, sample)).collect();
+        }
+        let mut below: BTreeMap<&str, Vec<&GroupSample>> = BTreeMap::new();
+        let known: BTreeMap<&str, &GroupSample> =
+            self.samples.iter().map(|sample| (sample.group.as_str(), sample)).collect();
+        for sample in self.samples.iter().filter(|sample| matches(sample)) {
+            // With all above it, or nobody could tell where it stands.
+            let mut at = sample;
+            loop {
+                let above = known.get(at.parent.as_str()).copied();
+                let siblings = below.entry(above.map_or("", |above| &above.group)).or_default();
+                if siblings.iter().any(|other| other.group == at.group) {
+                    break;
+                }
+                siblings.push(at);
+                match above {
+                    Some(above) => at = above,
+                    None => break,
+                }
+            }
+        }
+        below.values_mut().for_each(|siblings| siblings.sort_by(order));
+        let mut rows = Vec::new();
+        let mut next: Vec<Row<'_>> = below.get("").into_iter().flatten().rev().map(|top| (0, *top)).collect();
+        while let Some((depth, sample)) = next.pop() {
+            rows.push((depth, sample));
+            let children = below.get(sample.group.as_str()).into_iter().flatten().rev();
+            next.extend(children.map(|child| (depth.saturating_add(1), *child)));
+        }
+        rows
+    }
+
+    /// The screen, at most as wide and as tall as it is.
+    pub(crate) fn lines(&mut self, screen: &Screen) -> Vec<String> {
+        let (columns, height) = (screen.columns.unwrap_or(usize::MAX), screen.rows.unwrap_or(USUAL_ROWS));
+        let tinted = |text: &str, tone: Tone| {
+            let text = cut_end(text, columns);
+            if screen.color { tone.paint(&text) } else { text }
+        };
+        if self.help {
+            let mut lines = vec![tinted("tidegate top: keys", Tone::Strong), String::new()];
+            lines.extend(HELP.iter().map(|(key, does)| tinted(&format!("{key:<16}{does}"), Tone::Plain)));
+            lines.extend([
+                String::new(),
+                tinted("numbers of a group include the groups below it", Tone::Faint),
+            ]);
+            lines.truncate(height);
+            return lines;
+        }
+        let rows = self.rows();
+        let chosen = rows.iter().position(|(_, sample)| sample.group == self.chosen).unwrap_or_default();
+        let named = rows.iter().map(|(depth, sample)| (indented(*depth, &sample.group), *sample));
+        let laid = table(named, Some((self.sort, self.reverse))).laid(screen.columns, false);
+        let mut lines = vec![tinted(&self.heading(), Tone::Strong)];
+        lines.push(match &self.away {
+            Some(error) => tinted(&format!("AWAY, trying again: {error}"), Tone::Bad),
+            None => tinted(&self.summary(rows.len(), &laid), Tone::Plain),
+        });
+        lines.extend(laid.head.iter().map(|line| painted(line, screen.color)));
+        let room = height.saturating_sub(lines.len()).saturating_sub(1);
+        let first = self.first.min(chosen).max(chosen.saturating_add(1).saturating_sub(room));
+        let first = first.min(laid.rows.len().saturating_sub(room));
+        for (index, row) in laid.rows.iter().enumerate().skip(first).take(room) {
+            let line = row.first().map(Vec::as_slice).unwrap_or_default();
+            lines.push(if index == chosen && screen.color {
+                Tone::Chosen.paint(&painted(line, false))
+            } else {
+                painted(line, screen.color)
+            });
+        }
+        if laid.rows.is_empty() && room > 0 {
+            lines.push(tinted(self.nothing(), Tone::Faint));
+        }
+        // The keys stand below all, wherever the rows end.
+        lines.resize(height.saturating_sub(1), String::new());
+        lines.push(tinted(&self.footer(), Tone::Faint));
+        lines.truncate(height);
+        (self.first, self.page) = (first, room.max(1));
+        lines
+    }
+
+    fn heading(&self) -> String {
+        let paused = if self.paused { "  PAUSED" } else { "" };
+        format!("{}{paused}  every {:?}  {}", self.endpoint, self.interval, utc_text(self.unix_ms))
+    }
+
+    fn summary(&self, shown: usize, laid: &Laid) -> String {
+        let known = |name: &str| self.samples.iter().any(|sample| sample.group == name);
+        let tops = self.samples.iter().filter(|sample| !known(&sample.parent));
+        let all = tops.fold(Sums::default(), |sums, sample| sums.plus(&sample.with_children));
+        let mut text = format!(
+            "{shown} of {} groups  {} RU/s  {} waiting  {} refused",
+            self.samples.len(),
+            super::column::whole(&all.live.number().to_string()),
+            all.waiting,
+            all.throttled.0
+        );
+        if !laid.hidden.is_empty() {
+            text.push_str(&format!("  (no room for {})", laid.hidden.join(", ")));
+        }
+        text
+    }
+
+    /// Why there is no row.
+    fn nothing(&self) -> &'static str {
+        match (self.samples.is_empty(), self.filter.is_empty()) {
+            (true, _) => "no groups",
+            (false, true) => "no group was used yet; a shows all",
+            (false, false) => "no such group; Esc drops the filter",
+        }
+    }
+
+    fn footer(&self) -> String {
+        if self.typing {
+            return format!("/{}_  (Enter keeps it, Esc drops it)", self.filter);
+        }
+        let filter = if self.filter.is_empty() { String::new() } else { format!("/{}  ", self.filter) };
+        format!("{filter}q quit  ? help  / filter  <- -> sort  r turn  t tree  a all  p pause  + -")
+    }
+}
+
+/// A name as it stands in a tree.
+pub(crate) fn indented(depth: usize, name: &str) -> String {
+    format!("{}{name}", "  ".repeat(depth))
+}
+
+#[cfg(test)]
+mod tests;
