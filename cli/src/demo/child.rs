@@ -1,5 +1,5 @@
-//! Child processes of the demo. None outlives it: each ends with its standard input, and is killed when its handle is
-//! dropped.
+//! Child processes of the demo. None outlives it: each ends in order with its standard input, is killed when its handle
+//! is dropped, and by the kernel when the demo is killed itself.
 
 use std::ffi::OsString;
 use std::fs::File;
@@ -11,6 +11,7 @@ use tokio::io::{AsyncBufReadExt as _, BufReader, Lines};
 use tokio::process::{Child as Process, ChildStdout, Command};
 
 use crate::error::CliError;
+use crate::stop;
 
 /// How long a child may take to say that it is ready, and to end when told.
 pub(crate) const WITHIN: Duration = Duration::from_secs(20);
@@ -37,6 +38,7 @@ impl Child {
         let errors = File::create(log).map_err(CliError::file("create", log))?;
         let mut process = Command::new(executable)
             .args(arguments.into_iter().map(Into::into))
+            .env(stop::PARENT, std::process::id().to_string())
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .stderr(errors)

@@ -85,3 +85,43 @@ fn an_interrupt_ends_the_demo_early_with_its_report() {
     assert!(out(&output).contains("every bound held"), "{}", out(&output));
     assert_eq!(temporary.path().read_dir().unwrap().count(), 0, "the directory of the demo is removed");
 }
+
+#[test]
+fn a_demo_that_is_killed_leaves_no_process_behind() {
+    let temporary = tempfile::tempdir().unwrap();
+    let mut demo = tidegate()
+        .args(["demo", "--seconds", "600", "--orders", ORDERS])
+        .env("TMPDIR", temporary.path())
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut told = BufReader::new(demo.stderr.take().unwrap()).lines().map(Result::unwrap);
+    told.find(|line| line.starts_with("   1 s")).unwrap();
+    let children = children(demo.id());
+    assert_eq!(children.len(), 4, "a controller and three nodes");
+    demo.kill().unwrap();
+    demo.wait().unwrap();
+    // The kernel has sent the signals before the demo could be waited for; that they act is a matter of moments.
+    let begun = std::time::Instant::now();
+    while children.iter().any(|pid| is_running(*pid)) {
+        assert!(begun.elapsed().as_secs() < 60, "{children:?}");
+        std::thread::yield_now();
+    }
+}
+
+/// Processes that `pid` has started.
+fn children(pid: u32) -> Vec<u32> {
+    let tasks = std::fs::read_dir(format!("/proc/{pid}/task")).unwrap();
+    let of =
+        |task: std::fs::DirEntry| std::fs::read_to_string(task.path().join("children")).unwrap_or_default();
+    let text: String = tasks.map(|task| of(task.unwrap())).collect();
+    text.split_whitespace().map(|pid| pid.parse().unwrap()).collect()
+}
+
+/// Neither gone nor waiting for somebody to ask how it ended.
+fn is_running(pid: u32) -> bool {
+    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+    stat.rsplit_once(") ").is_some_and(|(_, state)| !state.starts_with(['Z', 'X']))
+}
