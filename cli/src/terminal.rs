@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use crossterm::cursor::{Hide, MoveTo, Show};
 use crossterm::terminal::{
     BeginSynchronizedUpdate, Clear, ClearType, DisableLineWrap, EnableLineWrap, EndSynchronizedUpdate,
-    EnterAlternateScreen, LeaveAlternateScreen, disable_raw_mode, enable_raw_mode,
+    EnterAlternateScreen, LeaveAlternateScreen, disable_raw_mode, enable_raw_mode, size,
 };
 use crossterm::{execute, queue};
 
@@ -53,12 +53,17 @@ impl Terminal {
         let put = |out: &mut io::StdoutLock<'_>| {
             queue!(out, BeginSynchronizedUpdate)?;
             for (row, line) in lines.iter().enumerate() {
-                queue!(out, MoveTo(0, u16::try_from(row).unwrap_or(u16::MAX)))?;
+                // Cleared first: behind a line as wide as the terminal the cursor stands on its last sign.
+                let row = u16::try_from(row).unwrap_or(u16::MAX);
+                queue!(out, MoveTo(0, row), Clear(ClearType::UntilNewLine))?;
                 out.write_all(line.as_bytes())?;
-                queue!(out, Clear(ClearType::UntilNewLine))?;
             }
             let below = u16::try_from(lines.len()).unwrap_or(u16::MAX);
-            queue!(out, MoveTo(0, below), Clear(ClearType::FromCursorDown), EndSynchronizedUpdate)?;
+            // There is no row below the last, and the last would be taken for it.
+            if size().is_ok_and(|(_, rows)| below < rows) {
+                queue!(out, MoveTo(0, below), Clear(ClearType::FromCursorDown))?;
+            }
+            queue!(out, EndSynchronizedUpdate)?;
             out.flush()
         };
         put(&mut stdout().lock()).map_err(CliError::Output)

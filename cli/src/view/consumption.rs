@@ -82,6 +82,9 @@ pub(crate) fn millis(us: u128) -> String {
     if us >= 100_000 || us % 1_000 == 0 {
         return (us / 1_000).to_string();
     }
+    if us < 100 {
+        return "<0.1".to_owned();
+    }
     format!("{}.{}", us / 1_000, us % 1_000 / 100)
 }
 
@@ -91,9 +94,15 @@ mod tests {
 
     #[test]
     fn short_times_keep_a_tenth() {
-        for (us, text) in
-            [(0, "0"), (640, "0.6"), (7_123, "7.1"), (31_000, "31"), (99_999, "99.9"), (123_456, "123")]
-        {
+        for (us, text) in [
+            (0, "0"),
+            (9, "<0.1"),
+            (640, "0.6"),
+            (7_123, "7.1"),
+            (31_000, "31"),
+            (99_999, "99.9"),
+            (123_456, "123"),
+        ] {
             assert_eq!(millis(us), text);
         }
     }
