@@ -1,4 +1,4 @@
-//! An axum service governed by a controller on port 7300:
+//! An axum service governed by a controller on port 7420:
 //! `cargo run -p tidegate-client --example axum`, then `curl -i -H 'x-tenant: acme' localhost:8080/`.
 
 use axum::routing::get;

@@ -1,4 +1,4 @@
-//! A tonic service (gRPC health checks) governed by a controller on port 7300:
+//! A tonic service (gRPC health checks) governed by a controller on port 7420:
 //! `cargo run -p tidegate-client --example tonic`.
 
 use tidegate_client::Client;
