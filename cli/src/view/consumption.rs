@@ -79,7 +79,7 @@ pub(crate) fn total_text(micro_ru: Count) -> String {
 
 /// Microseconds as milliseconds, to a tenth where that says something: a wait of half a millisecond is none of 0.
 pub(crate) fn millis(us: u128) -> String {
-    if us >= 100_000 || us % 1_000 == 0 {
+    if us >= 100_000 || us.is_multiple_of(1_000) {
         return (us / 1_000).to_string();
     }
     if us < 100 {

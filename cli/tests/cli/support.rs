@@ -4,10 +4,13 @@ use std::fs::File;
 use std::io::{BufRead as _, BufReader};
 use std::path::Path;
 use std::process::{Child, Command, Output, Stdio};
+use std::thread;
+use std::time::Duration;
 
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 use tempfile::TempDir;
+use tokio::time::Instant;
 
 /// The binary with an environment of its own.
 pub(crate) fn tidegate() -> Command {
@@ -194,4 +197,14 @@ fn listening(data: &Path, address: &str) -> Command {
         .stdin(Stdio::piped())
         .stdout(Stdio::piped());
     command
+}
+
+/// Tries until it is so.
+#[track_caller]
+pub(crate) fn eventually(what: &str, mut check: impl FnMut() -> bool) {
+    let began = Instant::now();
+    while !check() {
+        assert!(began.elapsed() < Duration::from_secs(60), "never: {what}");
+        thread::park_timeout(Duration::from_millis(100));
+    }
 }

@@ -22,8 +22,9 @@ fn below(name: &str, parent: &str) -> v1::AlterGroupRequest {
     v1::AlterGroupRequest { group: Some(group), update_mask, ..v1::AlterGroupRequest::default() }
 }
 
-/// Seven groups, each in the one before, and `a` with `b` below it, which has a lease.
-async fn stage() -> (Lab, Node) {
+#[tokio::test]
+async fn a_group_is_not_moved_deeper_than_the_leases_of_deleted_ones_allow() {
+    // Seven groups, each in the one before, and `a` with `b` below it, which has a lease.
     let lab = Lab::start().await;
     let mut admin = lab.admin().await;
     for level in 1..=7 {
@@ -35,13 +36,6 @@ async fn stage() -> (Lab, Node) {
     let mut node = Node::connect(&lab, "node", 1).await.unwrap();
     node.renew(vec![entry("b", 5)], Vec::new()).await.unwrap();
     lab.delete("b").await;
-    (lab, node)
-}
-
-#[tokio::test]
-async fn a_group_is_not_moved_deeper_than_the_leases_of_deleted_ones_allow() {
-    let (lab, _node) = stage().await;
-    let mut admin = lab.admin().await;
     let refused = admin.alter_group(below("a", "p7")).await.unwrap_err();
     assert_eq!(refused.code(), tonic::Code::InvalidArgument, "{refused}");
     assert!(refused.message().contains("9 groups deep with deleted groups"), "{refused}");

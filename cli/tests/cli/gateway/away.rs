@@ -5,7 +5,8 @@ use std::time::Duration;
 use tidegate_tests::servers::ROOT;
 use tokio::time::Instant;
 
-use super::stage::{Stage, begun, eventually};
+use super::stage::{Stage, begun};
+use crate::support::eventually;
 
 const ANN: (&str, &str) = ("ann", "ann");
 const SUM: &str = "select 40 + 2;";

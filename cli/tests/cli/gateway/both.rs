@@ -4,7 +4,8 @@ use std::net::TcpStream;
 
 use tidegate_tests::servers::ROOT;
 
-use super::stage::{Stage, begun, eventually, text};
+use super::stage::{Stage, begun, text};
+use crate::support::eventually;
 
 const ANN: (&str, &str) = ("ann", "ann");
 

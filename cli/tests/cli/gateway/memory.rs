@@ -7,7 +7,8 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use super::stage::{Stage, begun, eventually};
+use super::stage::{Stage, begun};
+use crate::support::eventually;
 
 const ANN: (&str, &str) = ("ann", "ann");
 /// 200 MB each; the group pays for 4 MB in a second.

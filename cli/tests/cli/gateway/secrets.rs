@@ -6,8 +6,8 @@ use std::path::Path;
 
 use tidegate_tests::servers::ROOT;
 
-use super::stage::{Stage, eventually};
-use crate::support::{err, run};
+use super::stage::Stage;
+use crate::support::{err, eventually, run};
 
 /// All that is secret has this in it, or is this.
 const SECRET: &str = "canary";

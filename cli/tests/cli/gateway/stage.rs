@@ -6,12 +6,10 @@ use std::net::TcpStream;
 use std::path::PathBuf;
 use std::process::{Child, Command, Output, Stdio};
 use std::thread;
-use std::time::Duration;
 
 use rustix::process::{Pid, Signal, kill_process};
 use tempfile::TempDir;
 use tidegate_tests::servers::{MariaDb, Postgres, ROOT};
-use tokio::time::Instant;
 
 use crate::support::{Controller, tidegate};
 
@@ -164,16 +162,6 @@ impl Drop for Gateway {
         // One that has ended is as gone.
         drop(self.process.kill());
         drop(self.process.wait());
-    }
-}
-
-/// Tries until it is so.
-#[track_caller]
-pub(super) fn eventually(what: &str, mut check: impl FnMut() -> bool) {
-    let began = Instant::now();
-    while !check() {
-        assert!(began.elapsed() < Duration::from_secs(60), "never: {what}");
-        thread::park_timeout(Duration::from_millis(100));
     }
 }
 

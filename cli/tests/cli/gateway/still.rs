@@ -4,8 +4,7 @@ use std::fs::{File, read_to_string};
 use std::process::Stdio;
 use std::time::Duration;
 
-use super::stage::eventually;
-use crate::support::{Controller, tidegate};
+use crate::support::{Controller, eventually, tidegate};
 
 /// Longer than two of a client's probes, shorter than it waits for the answer to one.
 const STILL: Duration = Duration::from_secs(5);
@@ -25,13 +24,17 @@ fn a_controller_that_stands_still_for_seconds_loses_no_gateway() {
         .unwrap();
     let told = || read_to_string(&log).unwrap();
     eventually("it has a session", || told().contains("session open"));
-    controller.hold(true);
-    // The time is what is tested.
-    std::thread::sleep(STILL);
-    controller.hold(false);
+    stand_still(&controller);
     eventually("it is there", || controller.json(&["client", "list"])[0]["connected"] == true);
     gateway.kill().unwrap();
     gateway.wait().unwrap();
     let told = told();
     assert!(told.matches("session open").count() == 1 && !told.contains("no session"), "{told}");
+}
+
+#[expect(clippy::disallowed_methods, reason = "how long the controller stands still is what is tested")]
+fn stand_still(controller: &Controller) {
+    controller.hold(true);
+    std::thread::sleep(STILL);
+    controller.hold(false);
 }
