@@ -113,6 +113,10 @@ impl Admin {
                     CliError::Unreachable { endpoint: endpoint.clone(), reason: root_cause(cause) }
                 }
                 Code::InvalidArgument => CliError::Invalid(message),
+                // It says where gRPC is.
+                Code::Unimplemented if message.contains("the REST listener") => {
+                    CliError::Endpoint { endpoint: endpoint.clone(), reason: message }
+                }
                 Code::Unimplemented => CliError::Refused(format!(
                     "the server at {endpoint} is no tidegate controller of this version ({message}); check --endpoint"
                 )),

@@ -102,8 +102,8 @@ async fn put(admin: &Admin, given: &str, live: &mut v1::Group) -> Result<Put, Cl
             )))
         }
         Err(status) => match admin.failed()(status) {
-            CliError::Refused(reason) => Ok(Put::Refused(reason)),
-            lost @ CliError::Unreachable { .. } => Ok(Put::Refused(lost.to_string())),
+            CliError::Refused(reason) | CliError::Invalid(reason) => Ok(Put::Refused(reason)),
+            lost if lost.passes() => Ok(Put::Refused(lost.to_string())),
             other => Err(other),
         },
     }
