@@ -33,8 +33,8 @@ const HEAD_WITHIN: Duration = Duration::from_secs(10);
 /// Time from the head of a request to the head of its answer. Half of it is short for a disk that hangs; with twice of it
 /// whoever never ends a request holds its place for minutes.
 const ANSWER_WITHIN: Duration = Duration::from_secs(60);
-/// Time without a request, or with a part of one's head, after which a connection ends. Half of it would end those of scrapers that come every minute;
-/// with twice of it the places of a burst stay taken for minutes.
+/// Time without a request, or with a part of one's head, after which a connection ends. Half of it would end those of
+/// scrapers that come every minute; with twice of it the places of a burst stay taken for minutes.
 const IDLE: Duration = Duration::from_secs(90);
 /// Time between HTTP/2 pings.
 const KEEPALIVE: Duration = Duration::from_secs(10);
