@@ -9,7 +9,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use mysql_async::prelude::Queryable as _;
-use mysql_async::{Error, Opts, OptsBuilder, Pool, PoolConstraints, PoolOpts, SslOpts};
+use mysql_async::{Conn, Error, Opts, OptsBuilder, Pool, PoolConstraints, PoolOpts, SslOpts};
 
 use crate::clock;
 use crate::keepalive::Keepalive;
@@ -88,14 +88,13 @@ impl Control {
 
     /// Interrupts the statement that this connection runs.
     pub(super) async fn kill_query(&self, connection: u32) -> Result<(), ControlError> {
-        let killed = async {
-            let mut server = self.pool.get_conn().await?;
-            server.query_drop(format!("KILL QUERY {connection}")).await
-        };
-        match clock::within(PATIENCE, killed).await {
-            None => Err(ControlError::Silent),
-            Some(Err(Error::Server(error))) if error.code == NO_SUCH_THREAD => Ok(()),
-            Some(done) => Ok(done?),
+        let killed =
+            self.ask(
+                move |mut server| async move { server.query_drop(format!("KILL QUERY {connection}")).await },
+            );
+        match killed.await {
+            Err(ControlError::Server(Error::Server(error))) if error.code == NO_SUCH_THREAD => Ok(()),
+            done => done,
         }
     }
 
@@ -111,12 +110,24 @@ impl Control {
             ("THREAD_OS_ID", "performance_schema.threads", "PROCESSLIST_ID")
         };
         let query = format!("SELECT {column}, @@hostname FROM {table} WHERE {id} = {connection}");
-        let asked = async {
-            let mut server = self.pool.get_conn().await?;
-            server.query_first::<(Option<u32>, String), _>(query).await
-        };
-        let row = clock::within(PATIENCE, asked).await.ok_or(ControlError::Silent)??;
+        let asked =
+            self.ask(|mut server| async move { server.query_first::<(Option<u32>, String), _>(query).await });
+        let row = asked.await?;
         Ok(row.and_then(|(tid, host)| Some(Thread { tid: tid?, host })))
+    }
+
+    /// Asks on one of the connections, in a task that ends with the answer and not with who asked: a connection that is
+    /// dropped in the middle of a question, as by a session that ends meanwhile, is lost, and the next one logs in.
+    async fn ask<T, F>(&self, question: impl FnOnce(Conn) -> F + Send + 'static) -> Result<T, ControlError>
+    where
+        T: Send + 'static,
+        F: Future<Output = Result<T, Error>> + Send,
+    {
+        let pool = self.pool.clone();
+        let asked = async move { question(pool.get_conn().await?).await };
+        let answer = tokio::spawn(clock::within(PATIENCE, asked)).await;
+        // Only a runtime that shuts down ends the task before.
+        Ok(answer.ok().flatten().ok_or(ControlError::Silent)??)
     }
 }
 

@@ -158,5 +158,5 @@ async fn logins_one_after_the_other_share_the_gateway_s_own_connection() {
     }
     let after: u64 = value::<String>(&mut root, made).await.parse().unwrap();
     // None for each login; now and then one, as a connection that is on its way back is not there for the next.
-    assert!((LOGINS..LOGINS + LOGINS / 2).contains(&(after - before)), "{}", after - before);
+    assert!((LOGINS..=LOGINS + 4).contains(&(after - before)), "{}", after - before);
 }
