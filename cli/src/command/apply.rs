@@ -15,7 +15,7 @@ use crate::args::Global;
 use crate::error::CliError;
 use crate::manifest::limits::{MAX_ANSWER, MAX_MESSAGE};
 use crate::manifest::{Fault, Faults, Object, manifest, sources};
-use crate::output::{note, print};
+use crate::output::note;
 
 /// What is to be applied.
 #[derive(Debug, Args)]
@@ -287,11 +287,6 @@ pub(crate) async fn steps(kinds: Vec<Kind>, global: &Global) -> Result<(), CliEr
     let mut calls = admin.calls().max_decoding_message_size(MAX_ANSWER);
     let reply = calls.apply(request).await.map_err(|status| unknown(admin.failed()(status)))?;
     show(&reply.into_inner(), false, global)
-}
-
-/// Prints a text that may be long, or nothing.
-pub(crate) fn print_some(text: &str) -> Result<(), CliError> {
-    if text.is_empty() { Ok(()) } else { print(text) }
 }
 
 #[cfg(test)]

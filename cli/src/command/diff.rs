@@ -1,17 +1,18 @@
 //! `tidegate diff`: what `apply` would change, as diff(1) shows it.
 
-use std::io::{self, IsTerminal as _};
 use std::process::ExitCode;
 
 use clap::Args;
 use serde_json::{Map, Value};
 use tidegate_proto::v1;
 
-use super::apply::{From, made, print_some};
+use super::apply::{From, made};
 use crate::args::Global;
 use crate::error::CliError;
 use crate::manifest::{Comments, document, unified};
-use crate::output::note;
+use crate::output::{note, print, print_raw};
+use crate::plain;
+use crate::screen::Screen;
 
 /// What is compared.
 #[derive(Debug, Args)]
@@ -29,7 +30,12 @@ pub(crate) async fn run(args: DiffArgs, global: &Global) -> Result<ExitCode, Cli
     match differences(&args, global).await {
         Ok(text) if text.is_empty() => Ok(ExitCode::SUCCESS),
         Ok(text) => {
-            print_some(&if is_coloured() { coloured(&text) } else { text })?;
+            // What is on a terminal must not move its cursor, but for the colours.
+            if Screen::stdout().color {
+                print_raw(&coloured(&plain::lines(&text)))?
+            } else {
+                print(&text)?
+            }
             Ok(ExitCode::from(1))
         }
         Err(error) => {
@@ -91,12 +97,6 @@ fn binding(name: &str, group: &str) -> Map<String, Value> {
     });
     let fields = parts.chain([("group", group)]);
     fields.map(|(name, value)| (name.to_owned(), Value::from(value))).collect()
-}
-
-/// Whether colours are wanted: by a terminal, unless NO_COLOR says otherwise.
-fn is_coloured() -> bool {
-    let refused = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
-    io::stdout().is_terminal() && !refused
 }
 
 fn coloured(text: &str) -> String {

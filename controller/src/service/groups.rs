@@ -163,16 +163,19 @@ fn existing(
 impl State {
     /// Whether a definition may stand as group `id`, in the catalog and in the grant engine.
     pub(super) fn check(&self, id: GroupId, definition: &Definition) -> Result<(), AdminError> {
-        self.catalog.check(id, definition)?;
-        self.check_place(id, definition)
+        let parent = self.catalog.check(id, definition)?;
+        self.check_room(id, parent)
     }
 
     /// Whether it may stand where it says, in both.
     pub(super) fn check_place(&self, id: GroupId, definition: &Definition) -> Result<(), AdminError> {
-        match self.catalog.check_place(id, definition)? {
-            None => Ok(()),
-            Some(parent) => self.catalog.check_room(id, parent, |group| self.engine.removed_below(group)),
-        }
+        let parent = self.catalog.check_place(id, definition)?;
+        self.check_room(id, parent)
+    }
+
+    fn check_room(&self, id: GroupId, parent: Option<GroupId>) -> Result<(), AdminError> {
+        let Some(parent) = parent else { return Ok(()) };
+        self.catalog.check_room(id, parent, |group| self.engine.removed_below(group))
     }
 
     /// The definition, if it still is at the revision the caller read.

@@ -125,7 +125,8 @@ impl<B: StorageBackend> Watched<B> {
     }
 }
 
-fn outside() -> Error {
+/// What a read or a write past the end comes to.
+pub(super) fn outside() -> Error {
     Error::new(ErrorKind::UnexpectedEof, "past the end of the file")
 }
 

@@ -17,7 +17,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use redb::backends::FileBackend;
 use redb::{BackendError, StorageBackend};
 
-use super::blocks::{Blocks, Watched};
+use super::blocks::{Blocks, Watched, outside};
 
 /// What a file of redb begins with, and the byte after it with what it says of its end.
 const MAGIC: [u8; 9] = *b"redb\x1a\x0a\xa9\x0d\x0a";
@@ -112,10 +112,6 @@ fn parts(offset: u64, len: usize) -> impl Iterator<Item = (u64, usize, usize, us
         done += count;
         Some(part)
     })
-}
-
-fn outside() -> Error {
-    Error::new(ErrorKind::UnexpectedEof, "past the end of the file")
 }
 
 impl StorageBackend for Overlay {
