@@ -97,13 +97,53 @@ pub enum AdminError {
     Internal(String),
 }
 
+/// The kind of an error: what adapters map, each to the codes of its protocol.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ErrorKind {
+    /// The request is malformed.
+    Invalid,
+    /// What it names is not there.
+    NotFound,
+    /// What it creates is there already.
+    AlreadyExists,
+    /// Others use what it deletes.
+    InUse,
+    /// It is not allowed as things are.
+    Refused,
+    /// Somebody changed what it was made for.
+    Revision,
+    /// A limit is reached.
+    Full,
+    /// The store does not work.
+    Unavailable,
+    /// A mistake of the controller's own.
+    Internal,
+}
+
+impl ErrorKind {
+    /// A stable word for it.
+    pub fn code(self) -> &'static str {
+        match self {
+            Self::Invalid => "invalid",
+            Self::NotFound => "not_found",
+            Self::AlreadyExists => "already_exists",
+            Self::InUse => "in_use",
+            Self::Refused => "refused",
+            Self::Revision => "revision",
+            Self::Full => "full",
+            Self::Unavailable => "unavailable",
+            Self::Internal => "internal",
+        }
+    }
+}
+
 /// What is wrong with one of many steps.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Fault {
     /// The field, such as `steps[3].group.burst`; without a field, the step.
     pub field: String,
     /// The kind of error.
-    pub code: &'static str,
+    pub kind: ErrorKind,
     /// What is wrong and what to do.
     pub message: String,
 }
@@ -124,20 +164,25 @@ impl AdminError {
         Self::Invalid { field: field.into(), message: message.to_string() }
     }
 
+    /// The kind of error; of many steps that of the first fault.
+    pub fn kind(&self) -> ErrorKind {
+        match self {
+            Self::Invalid { .. } => ErrorKind::Invalid,
+            Self::NoGroup { .. } | Self::NotFound { .. } => ErrorKind::NotFound,
+            Self::AlreadyExists { .. } => ErrorKind::AlreadyExists,
+            Self::InUse { .. } => ErrorKind::InUse,
+            Self::Refused { .. } => ErrorKind::Refused,
+            Self::Revision { .. } | Self::Stale { .. } => ErrorKind::Revision,
+            Self::Several { faults, .. } => faults.first().map_or(ErrorKind::Invalid, |fault| fault.kind),
+            Self::Full { .. } => ErrorKind::Full,
+            Self::Store(_) => ErrorKind::Unavailable,
+            Self::Internal(_) => ErrorKind::Internal,
+        }
+    }
+
     /// A stable word for the kind of error.
     pub fn code(&self) -> &'static str {
-        match self {
-            Self::Invalid { .. } => "invalid",
-            Self::NoGroup { .. } | Self::NotFound { .. } => "not_found",
-            Self::AlreadyExists { .. } => "already_exists",
-            Self::InUse { .. } => "in_use",
-            Self::Refused { .. } => "refused",
-            Self::Revision { .. } | Self::Stale { .. } => "revision",
-            Self::Several { faults, .. } => faults.first().map_or("invalid", |fault| fault.code),
-            Self::Full { .. } => "full",
-            Self::Store(_) => "unavailable",
-            Self::Internal(_) => "internal",
-        }
+        self.kind().code()
     }
 
     /// The field at fault, if one is.

@@ -23,7 +23,7 @@ use tonic::{Code, Request, Status};
 
 use crate::audit::Actor;
 use crate::clients::ClientError;
-use crate::error::AdminError;
+use crate::error::{AdminError, ErrorKind};
 use crate::limits::MAX_MESSAGE_BYTES;
 use crate::service::{Service, SessionError};
 
@@ -85,15 +85,15 @@ async fn blocking<T: Send + 'static>(
 }
 
 fn admin_status(error: AdminError) -> Status {
-    let code = match error.code() {
-        "invalid" => Code::InvalidArgument,
-        "not_found" => Code::NotFound,
-        "already_exists" => Code::AlreadyExists,
-        "in_use" | "refused" => Code::FailedPrecondition,
-        "revision" => Code::Aborted,
-        "full" => Code::ResourceExhausted,
-        "unavailable" => Code::Unavailable,
-        _ => Code::Internal,
+    let code = match error.kind() {
+        ErrorKind::Invalid => Code::InvalidArgument,
+        ErrorKind::NotFound => Code::NotFound,
+        ErrorKind::AlreadyExists => Code::AlreadyExists,
+        ErrorKind::InUse | ErrorKind::Refused => Code::FailedPrecondition,
+        ErrorKind::Revision => Code::Aborted,
+        ErrorKind::Full => Code::ResourceExhausted,
+        ErrorKind::Unavailable => Code::Unavailable,
+        ErrorKind::Internal => Code::Internal,
     };
     Status::new(code, error.to_string())
 }

@@ -66,7 +66,7 @@ pub(super) fn reply(applied: Applied) -> v1::ApplyReply {
     });
     let faults = applied.faults.into_iter().map(|fault| v1::StepFault {
         field: fault.field,
-        code: fault.code.to_owned(),
+        code: fault.kind.code().to_owned(),
         message: fault.message,
     });
     v1::ApplyReply {

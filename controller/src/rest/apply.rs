@@ -100,8 +100,11 @@ fn answer(applied: Applied) -> ApplyAnswer {
         name: outcome.name,
     });
     let faults = applied.faults.into_iter();
-    let faults =
-        faults.map(|fault| FaultShape { field: fault.field, code: fault.code, message: fault.message });
+    let faults = faults.map(|fault| FaultShape {
+        field: fault.field,
+        code: fault.kind.code(),
+        message: fault.message,
+    });
     ApplyAnswer {
         outcomes: outcomes.collect(),
         revision: applied.revision,

@@ -6,7 +6,7 @@ use axum::response::{IntoResponse, Response};
 use serde::Serialize;
 use utoipa::ToSchema;
 
-use crate::error::AdminError;
+use crate::error::{AdminError, ErrorKind};
 
 /// Body of every answer that is not a success.
 #[derive(Debug, Serialize, ToSchema)]
@@ -41,13 +41,15 @@ impl ApiError {
 
 impl From<AdminError> for ApiError {
     fn from(error: AdminError) -> Self {
-        let status = match error.code() {
-            "invalid" => StatusCode::BAD_REQUEST,
-            "not_found" => StatusCode::NOT_FOUND,
-            "already_exists" | "in_use" | "refused" | "full" => StatusCode::CONFLICT,
-            "revision" => StatusCode::PRECONDITION_FAILED,
-            "unavailable" => StatusCode::SERVICE_UNAVAILABLE,
-            _ => StatusCode::INTERNAL_SERVER_ERROR,
+        let status = match error.kind() {
+            ErrorKind::Invalid => StatusCode::BAD_REQUEST,
+            ErrorKind::NotFound => StatusCode::NOT_FOUND,
+            ErrorKind::AlreadyExists | ErrorKind::InUse | ErrorKind::Refused | ErrorKind::Full => {
+                StatusCode::CONFLICT
+            }
+            ErrorKind::Revision => StatusCode::PRECONDITION_FAILED,
+            ErrorKind::Unavailable => StatusCode::SERVICE_UNAVAILABLE,
+            ErrorKind::Internal => StatusCode::INTERNAL_SERVER_ERROR,
         };
         let field = error.field().map(str::to_owned);
         Self {

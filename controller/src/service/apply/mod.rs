@@ -162,7 +162,7 @@ impl Faults {
             AdminError::Invalid { field, message } => (format!("{place}.{field}"), message.clone()),
             other => (place.to_owned(), other.to_string()),
         };
-        self.faults.push(Fault { field, code: error.code(), message });
+        self.faults.push(Fault { field, kind: error.kind(), message });
     }
 
     /// The error that holds all of them.
