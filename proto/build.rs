@@ -1,8 +1,70 @@
 //! Compiles the `.proto` files without protoc and keeps the descriptor set for gRPC reflection.
+//!
+//! With the feature `json` messages are JSON, too: bodies of REST, rows of the controller's store, output of the command
+//! line. So a field of a definition is declared once.
 
 use std::{env, error::Error, fs, path::PathBuf};
 
 use prost::Message as _;
+use tonic_prost_build::Builder;
+
+/// What callers write as JSON. A field that is left out has its default, and one that does not exist is an error.
+const WRITTEN: [&str; 11] = [
+    "ApplyRequest",
+    "Binding",
+    "CostTable",
+    "DeleteGroupRequest",
+    "Group",
+    "Prune",
+    "PutCostTableRequest",
+    "QueryLimit",
+    "RemoveWatchRequest",
+    "UnbindRequest",
+    "Watch",
+];
+
+/// What is only answered and stored, and may gain fields.
+const SHOWN: [&str; 29] = [
+    "AddWatchReply",
+    "ApplyReply",
+    "AuditEntry",
+    "AuditLogReply",
+    "BindReply",
+    "ClientInfo",
+    "ConvictRequest",
+    "CostTables",
+    "CostTablesReply",
+    "DeleteGroupReply",
+    "ForgetClientReply",
+    "GroupReply",
+    "GroupState",
+    "LeaseInfo",
+    "ListBindingsReply",
+    "ListClientsReply",
+    "ListGroupsReply",
+    "ListLeasesReply",
+    "ListRunawaysReply",
+    "ListWatchesReply",
+    "NodeStats",
+    "Outcome",
+    "RemoveWatchReply",
+    "ResetStatementsReply",
+    "ResolveReply",
+    "Runaway",
+    "StatusReply",
+    "StepFault",
+    "UnbindReply",
+];
+
+/// Fields whose JSON is not what their type says: left out when there is nothing, or in one with those around them.
+const FIELDS: [(&str, &str); 6] = [
+    ("ApplyRequest.steps", "#[schema(value_type = Vec<step::Kind>)]"),
+    ("ClientInfo.node", "#[serde(flatten)]"),
+    ("CostTablesReply.tables", "#[serde(flatten)]"),
+    ("Group.parent", "#[serde(skip_serializing_if = \"String::is_empty\")]"),
+    ("Group.query_limit", "#[serde(skip_serializing_if = \"Option::is_none\")]"),
+    ("QueryLimit.ru", "#[serde(skip_serializing_if = \"String::is_empty\")]"),
+];
 
 fn main() -> Result<(), Box<dyn Error>> {
     let files = ["grants", "statements", "admin"].map(|name| format!("proto/tidegate/v1/{name}.proto"));
@@ -10,7 +72,27 @@ fn main() -> Result<(), Box<dyn Error>> {
     let descriptors = protox::compile(files, ["proto"])?;
     let out = PathBuf::from(env::var("OUT_DIR")?);
     fs::write(out.join("descriptors.bin"), descriptors.encode_to_vec())?;
-    // A group is far larger than the other steps.
-    tonic_prost_build::configure().boxed(".tidegate.v1.Step.kind.group").compile_fds(descriptors)?;
+    // A group is far larger than the other steps. Maps are in order, so that equal tables are equal texts.
+    let builder = tonic_prost_build::configure()
+        .boxed(".tidegate.v1.Step.kind.group")
+        .btree_map(".tidegate.v1.CostTable.ru_per_unit");
+    let builder = if env::var_os("CARGO_FEATURE_JSON").is_some() { json(builder) } else { builder };
+    builder.compile_fds(descriptors)?;
     Ok(())
+}
+
+fn json(builder: Builder) -> Builder {
+    const DERIVED: &str = "#[derive(serde::Serialize, serde::Deserialize, utoipa::ToSchema)]";
+    let path = |name: &str| format!(".tidegate.v1.{name}");
+    let message = |builder: Builder, name: &str, attribute: &str| {
+        builder.message_attribute(path(name), DERIVED).message_attribute(path(name), attribute)
+    };
+    // A step is the one thing that it says, under the name of its kind.
+    let builder = message(builder, "Step", "#[serde(transparent)]")
+        .enum_attribute(path("Step.kind"), DERIVED)
+        .enum_attribute(path("Step.kind"), "#[serde(rename_all = \"snake_case\")] #[schema(as = Step)]");
+    let strict = "#[serde(default, deny_unknown_fields)]";
+    let builder = WRITTEN.iter().fold(builder, |builder, name| message(builder, name, strict));
+    let builder = SHOWN.iter().fold(builder, |builder, name| message(builder, name, "#[serde(default)]"));
+    FIELDS.iter().fold(builder, |builder, (field, attribute)| builder.field_attribute(path(field), attribute))
 }

@@ -3,35 +3,11 @@
 //! An entry is stored in the same transaction as the change it describes. Ids grow by one without gaps, so a page is
 //! a range of keys, and the oldest entries go when there are more than [`MAX_AUDIT`]. Time is Unix milliseconds.
 
-use serde::{Deserialize, Serialize};
-use utoipa::ToSchema;
+use tidegate_proto::v1::AuditEntry;
 
 use crate::limits::{MAX_ACTOR, MAX_AUDIT, MAX_AUDIT_TEXT};
 use crate::store::records::{put_json, u64_key};
 use crate::store::{Batch, StoreError, Table, Write};
-
-/// One change.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
-pub struct AuditEntry {
-    /// Grows by one from entry to entry.
-    pub id: u64,
-    /// When, in milliseconds since the Unix epoch.
-    pub unix_ms: u64,
-    /// Who: as stated by the caller, and the address it came from.
-    pub actor: String,
-    /// Such as "create group".
-    pub action: String,
-    /// What was changed.
-    pub subject: String,
-    /// The state before as JSON; empty when there was none.
-    pub before: String,
-    /// The state after as JSON; empty when there is none.
-    pub after: String,
-    /// Id of the first entry of the same change: what was changed together has it in common. 0 in entries of versions
-    /// that did not say it.
-    #[serde(default)]
-    pub change: u64,
-}
 
 /// Who asks for a change.
 #[derive(Clone, Debug, PartialEq, Eq)]

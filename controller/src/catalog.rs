@@ -385,16 +385,16 @@ impl Catalog {
 
 #[cfg(test)]
 mod tests {
+    use tidegate_proto::v1;
+
     use super::*;
-    use crate::group_text::GroupText;
-    use crate::query_limit::QueryLimitText;
 
     fn definition(name: &str, parent: &str, rate: &str) -> Definition {
-        let text = GroupText {
+        let text = v1::Group {
             name: name.into(),
             parent: parent.into(),
             ru_per_sec: rate.into(),
-            ..GroupText::default()
+            ..v1::Group::default()
         };
         Definition::parse(&text).unwrap()
     }
@@ -484,13 +484,13 @@ mod tests {
         let mut catalog = with(&[("a", "", "9"), ("b", "", "5")], None);
         let (a, b) = (id(&catalog, "a"), GroupName::parse("b").unwrap());
         let switching = |target: &str| {
-            let limit = QueryLimitText {
+            let limit = v1::QueryLimit {
                 rows: 1,
                 action: "switch_group".into(),
                 switch_group: target.into(),
-                ..QueryLimitText::default()
+                ..v1::QueryLimit::default()
             };
-            let text = GroupText { name: "a".into(), query_limit: Some(limit), ..GroupText::default() };
+            let text = v1::Group { name: "a".into(), query_limit: Some(limit), ..v1::Group::default() };
             Definition::parse(&text).unwrap()
         };
         for target in ["a", "nobody"] {

@@ -11,7 +11,6 @@ use std::sync::Arc;
 use tidegate_core::group::GroupId;
 use tidegate_cost_model::CostTable;
 
-use crate::audit::AuditEntry;
 use crate::bindings::Principal;
 use crate::clients::StoredClient;
 use crate::clock::Clock;
@@ -28,6 +27,7 @@ use crate::store::records::{
 };
 use crate::store::{RedbStore, Store as _, StoreError, Table, last_commit_of};
 use crate::watches::Watch;
+use tidegate_proto::v1::AuditEntry;
 
 /// Damages that are kept; more are counted. A file with as many is not mended by hand.
 const MOST: usize = 1_000;

@@ -7,28 +7,13 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 use tidegate_cost_model::{CostTable, TableText};
-use utoipa::ToSchema;
 
 use crate::error::AdminError;
 use crate::limits::MAX_COST_TABLES;
+use tidegate_proto::v1;
 
 /// Name and version of a table.
 pub type Key = (String, u32);
-
-/// A cost table as the API shows it.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
-#[serde(default, deny_unknown_fields)]
-#[schema(as = CostTable)]
-pub struct TableShape {
-    /// 1 to 64 of a-z, 0-9, `-`, `_` and `.`.
-    pub name: String,
-    /// From 1. A version cannot be changed once it is stored.
-    pub version: u32,
-    /// RU per unit of each resource: "0.125" or "1/65536". A resource that is missing is free of charge.
-    pub ru_per_unit: BTreeMap<String, String>,
-    /// Writes are multiplied by this, 1 to 1000. 0 is 1.
-    pub replicas: u32,
-}
 
 /// What a table is used for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -132,7 +117,7 @@ impl CostTables {
 }
 
 /// Checks a table; every error is reported at once.
-pub fn parse(shape: TableShape) -> Result<CostTable, AdminError> {
+pub fn parse(shape: v1::CostTable) -> Result<CostTable, AdminError> {
     let replicas = shape.replicas.max(1);
     let text =
         TableText { name: shape.name, version: shape.version, replicas, coefficients: shape.ru_per_unit };
@@ -140,9 +125,9 @@ pub fn parse(shape: TableShape) -> Result<CostTable, AdminError> {
 }
 
 /// A table as the API shows it.
-pub fn shape(table: &CostTable) -> TableShape {
+pub fn shape(table: &CostTable) -> v1::CostTable {
     let text = TableText::from(table.clone());
-    TableShape {
+    v1::CostTable {
         name: text.name,
         version: text.version,
         ru_per_unit: text.coefficients,
@@ -174,7 +159,7 @@ mod tests {
 
     fn table(name: &str, version: u32, price: &str) -> CostTable {
         let ru_per_unit = BTreeMap::from([("cpu_ns".to_owned(), price.to_owned())]);
-        parse(TableShape { name: name.into(), version, ru_per_unit, replicas: 0 }).unwrap()
+        parse(v1::CostTable { name: name.into(), version, ru_per_unit, replicas: 0 }).unwrap()
     }
 
     #[test]
@@ -202,7 +187,7 @@ mod tests {
             ("a", 1, "cpu_ns", "NaN"),
         ] {
             let ru_per_unit = BTreeMap::from([(field.to_owned(), price.to_owned())]);
-            let shape = TableShape { name: name.into(), version, ru_per_unit, replicas: 1 };
+            let shape = v1::CostTable { name: name.into(), version, ru_per_unit, replicas: 1 };
             assert_eq!(parse(shape).unwrap_err().field(), Some("table"));
         }
     }

@@ -1,4 +1,4 @@
-//! A resource group's definition, checked: `GroupText` in, `Definition` out, and back.
+//! A resource group's definition, checked: `v1::Group` in, `Definition` out, and back.
 //!
 //! Every field is refused with its name, its value and its range. What may be left open (burst depth, moderated
 //! limit) stays open, so that it follows the rate when that is altered.
@@ -9,11 +9,12 @@ use tidegate_core::group::{Burstable, Fallback, GroupId, GroupSpec, Priority};
 use tidegate_core::units::{Rate, Ru, Span};
 
 use crate::error::{AdminError, InField};
-use crate::group_text::{DEFAULT, GroupText, NONE, TOP};
+use crate::group_fields::{DEFAULT, NONE, TOP};
 use crate::limits::MAX_COMMENT;
 use crate::name::GroupName;
 use crate::quantity::{amount_text, cut, limit_text, parse_amount, parse_limit, parse_rate, rate_text};
 use crate::query_limit::QueryLimit;
+use tidegate_proto::v1;
 
 /// Shortest renewal period; shorter ones would be traffic without use.
 const MIN_RENEW: Span = Span::millis(100);
@@ -94,8 +95,8 @@ impl Definition {
     }
 
     /// Checks a definition field by field. Rules between groups are the catalog's. Empty texts are defaults, as in rows
-    /// that are stored; which of them a request may hold is [`GroupText::emptied`]'s to say.
-    pub fn parse(text: &GroupText) -> Result<Self, AdminError> {
+    /// that are stored; which of them a request may hold is [`v1::Group::emptied`]'s to say.
+    pub fn parse(text: &v1::Group) -> Result<Self, AdminError> {
         let defaults = GroupSpec::unlimited();
         let parent = open(&text.parent, TOP, GroupName::parse).in_field("parent")?;
         let rate = open(&text.ru_per_sec, "unlimited", parse_limit).in_field("ru_per_sec")?.flatten();
@@ -127,13 +128,13 @@ impl Definition {
     }
 
     /// The definition as text, defaults written out unless they follow the rate.
-    pub fn text(&self) -> GroupText {
+    pub fn text(&self) -> v1::Group {
         let (burstable, burst_rate) = match self.burstable {
             Bursting::Off => ("off", None),
             Bursting::Moderated(rate) => ("moderated", rate),
             Bursting::Unlimited => ("unlimited", None),
         };
-        GroupText {
+        v1::Group {
             name: self.name.to_string(),
             parent: self.parent.as_ref().map(ToString::to_string).unwrap_or_default(),
             ru_per_sec: limit_text(self.rate),
@@ -203,7 +204,7 @@ fn open<T, E>(text: &str, word: &str, parse: impl Fn(&str) -> Result<T, E>) -> R
     if said.is_empty() || said.eq_ignore_ascii_case(word) { Ok(None) } else { parse(text).map(Some) }
 }
 
-fn bursting(text: &GroupText, rate: Option<Rate>) -> Result<Bursting, AdminError> {
+fn bursting(text: &v1::Group, rate: Option<Rate>) -> Result<Bursting, AdminError> {
     let cap = open(&text.burst_ru_per_sec, DEFAULT, parse_rate).in_field("burst_ru_per_sec")?;
     let kind = text.burstable.to_ascii_lowercase();
     if kind != "moderated" && cap.is_some() {
@@ -264,7 +265,7 @@ fn fallback(text: &str) -> Result<Fallback, AdminError> {
 }
 
 /// Lease length and renewal period.
-fn periods(text: &GroupText) -> Result<(Span, Span), AdminError> {
+fn periods(text: &v1::Group) -> Result<(Span, Span), AdminError> {
     let defaults = GroupSpec::unlimited();
     let (shortest, longest) = GroupSpec::TTL_RANGE;
     let ttl = if text.ttl_us == 0 { defaults.ttl } else { Span(text.ttl_us) };
@@ -317,10 +318,9 @@ fn comment(text: &str) -> Result<&str, AdminError> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::query_limit::QueryLimitText;
 
-    fn named(name: &str) -> GroupText {
-        GroupText { name: name.to_owned(), ..GroupText::default() }
+    fn named(name: &str) -> v1::Group {
+        v1::Group { name: name.to_owned(), ..v1::Group::default() }
     }
 
     #[test]
@@ -332,7 +332,7 @@ mod tests {
 
     #[test]
     fn the_text_round_trips() {
-        let text = GroupText {
+        let text = v1::Group {
             parent: "top".into(),
             ru_per_sec: "100.5".into(),
             burst: "30".into(),
@@ -347,7 +347,7 @@ mod tests {
             max_debt: "0".into(),
             comment: "ä comment".into(),
             revision: 9,
-            query_limit: Some(QueryLimitText { rows: 7, action: "kill".into(), ..QueryLimitText::default() }),
+            query_limit: Some(v1::QueryLimit { rows: 7, action: "kill".into(), ..v1::QueryLimit::default() }),
             max_wait_us: 3_000_000,
             ..named("a")
         };
@@ -358,7 +358,7 @@ mod tests {
 
     #[test]
     fn what_is_left_open_can_be_said_by_name() {
-        let text = GroupText {
+        let text = v1::Group {
             parent: "/".into(),
             ru_per_sec: "Unlimited".into(),
             burst: "default".into(),
@@ -372,7 +372,7 @@ mod tests {
 
     #[test]
     fn an_open_moderated_limit_follows_the_rate() {
-        let text = GroupText { ru_per_sec: "10".into(), burstable: "moderated".into(), ..named("a") };
+        let text = v1::Group { ru_per_sec: "10".into(), burstable: "moderated".into(), ..named("a") };
         let spec = Definition::parse(&text).unwrap().spec(None);
         assert_eq!(spec.burstable, Burstable::Moderated(Rate::whole(20)));
     }
@@ -380,41 +380,41 @@ mod tests {
     #[test]
     fn bad_fields_are_refused_by_name() {
         let base = named("a");
-        let table: Vec<(&str, GroupText)> = vec![
+        let table: Vec<(&str, v1::Group)> = vec![
             ("name", named("a b")),
-            ("parent", GroupText { parent: "//".into(), ..base.clone() }),
-            ("ru_per_sec", GroupText { ru_per_sec: "0".into(), ..base.clone() }),
-            ("ru_per_sec", GroupText { ru_per_sec: "NaN".into(), ..base.clone() }),
-            ("ru_per_sec", GroupText { ru_per_sec: "-5".into(), ..base.clone() }),
-            ("burst", GroupText { burst: "0".into(), ..base.clone() }),
-            ("burstable", GroupText { burstable: "yes".into(), ..base.clone() }),
-            ("burstable", GroupText { burstable: "moderated".into(), ..base.clone() }),
-            ("burst_ru_per_sec", GroupText { burst_ru_per_sec: "5".into(), ..base.clone() }),
+            ("parent", v1::Group { parent: "//".into(), ..base.clone() }),
+            ("ru_per_sec", v1::Group { ru_per_sec: "0".into(), ..base.clone() }),
+            ("ru_per_sec", v1::Group { ru_per_sec: "NaN".into(), ..base.clone() }),
+            ("ru_per_sec", v1::Group { ru_per_sec: "-5".into(), ..base.clone() }),
+            ("burst", v1::Group { burst: "0".into(), ..base.clone() }),
+            ("burstable", v1::Group { burstable: "yes".into(), ..base.clone() }),
+            ("burstable", v1::Group { burstable: "moderated".into(), ..base.clone() }),
+            ("burst_ru_per_sec", v1::Group { burst_ru_per_sec: "5".into(), ..base.clone() }),
             (
                 "burst_ru_per_sec",
-                GroupText {
+                v1::Group {
                     ru_per_sec: "5".into(),
                     burstable: "moderated".into(),
                     burst_ru_per_sec: "4".into(),
                     ..base.clone()
                 },
             ),
-            ("priority", GroupText { priority: "urgent".into(), ..base.clone() }),
-            ("weight", GroupText { weight: 10_001, ..base.clone() }),
-            ("ttl_us", GroupText { ttl_us: 1, ..base.clone() }),
-            ("ttl_us", GroupText { ttl_us: u64::MAX, ..base.clone() }),
-            ("renew_us", GroupText { renew_us: 1, ..base.clone() }),
-            ("renew_us", GroupText { renew_us: 2_500_001, ..base.clone() }),
-            ("fallback", GroupText { fallback: "go".into(), ..base.clone() }),
-            ("fallback_total", GroupText { fallback_total: "0".into(), ..base.clone() }),
-            ("fallback_total", GroupText { fallback_total: "unlimited".into(), ..base.clone() }),
-            ("fallback_total", GroupText { fallback_total: "1000000001".into(), ..base.clone() }),
-            ("max_debt", GroupText { max_debt: "-1".into(), ..base.clone() }),
-            ("max_wait_us", GroupText { max_wait_us: 999, ..base.clone() }),
-            ("max_wait_us", GroupText { max_wait_us: 3_600_000_001, ..base.clone() }),
-            ("comment", GroupText { comment: "x".repeat(257), ..base.clone() }),
-            ("comment", GroupText { comment: "a\nb".into(), ..base.clone() }),
-            ("query_limit", GroupText { query_limit: Some(QueryLimitText::default()), ..base }),
+            ("priority", v1::Group { priority: "urgent".into(), ..base.clone() }),
+            ("weight", v1::Group { weight: 10_001, ..base.clone() }),
+            ("ttl_us", v1::Group { ttl_us: 1, ..base.clone() }),
+            ("ttl_us", v1::Group { ttl_us: u64::MAX, ..base.clone() }),
+            ("renew_us", v1::Group { renew_us: 1, ..base.clone() }),
+            ("renew_us", v1::Group { renew_us: 2_500_001, ..base.clone() }),
+            ("fallback", v1::Group { fallback: "go".into(), ..base.clone() }),
+            ("fallback_total", v1::Group { fallback_total: "0".into(), ..base.clone() }),
+            ("fallback_total", v1::Group { fallback_total: "unlimited".into(), ..base.clone() }),
+            ("fallback_total", v1::Group { fallback_total: "1000000001".into(), ..base.clone() }),
+            ("max_debt", v1::Group { max_debt: "-1".into(), ..base.clone() }),
+            ("max_wait_us", v1::Group { max_wait_us: 999, ..base.clone() }),
+            ("max_wait_us", v1::Group { max_wait_us: 3_600_000_001, ..base.clone() }),
+            ("comment", v1::Group { comment: "x".repeat(257), ..base.clone() }),
+            ("comment", v1::Group { comment: "a\nb".into(), ..base.clone() }),
+            ("query_limit", v1::Group { query_limit: Some(v1::QueryLimit::default()), ..base }),
         ];
         for (field, text) in table {
             assert_eq!(Definition::parse(&text).unwrap_err().field(), Some(field), "{text:?}");

@@ -1,43 +1,19 @@
-//! When a statement of a group is a runaway and what is done about it: `QueryLimitText` in, `QueryLimit` out, and back.
+//! When a statement of a group is a runaway and what is done about it: `v1::QueryLimit` in, `QueryLimit` out, and back.
 //!
 //! Limits are on elapsed time (microseconds), RU charged (decimal text) and rows; an empty text or a zero is no limit.
 //! At least one is set. Every field is refused with its name, its value and its range. Whether the group to switch to
 //! exists is the catalog's to say. *Source:* TiDB's `QUERY_LIMIT`, whose `PROCESSED_KEYS` is rows sent here.
 
-use serde::{Deserialize, Serialize};
 use tidegate_core::units::{Ru, Span};
-use utoipa::ToSchema;
 
 use crate::error::{AdminError, InField};
 use crate::limits::{MAX_ROWS_LIMIT, WATCH_RANGE};
 use crate::name::GroupName;
 use crate::quantity::{amount_text, cut, parse_amount};
+use tidegate_proto::v1;
 
 /// Shortest and longest time limit: below, a gateway cannot look often enough; above, no statement runs.
 const EXEC_RANGE: (Span, Span) = (Span::millis(10), Span::secs(30 * 24 * 3_600));
-
-/// A rule against runaway statements, as text. At least one of the three limits is set.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
-#[serde(default, deny_unknown_fields)]
-#[schema(as = QueryLimit)]
-pub struct QueryLimitText {
-    /// Time since admission, 10000 to 2592000000000. 0 is no limit.
-    pub exec_elapsed_us: u64,
-    /// RU charged so far, above 0. Empty is no limit.
-    #[serde(skip_serializing_if = "String::is_empty")]
-    pub ru: String,
-    /// Rows sent to the client, up to 1000000000000000. 0 is no limit.
-    pub rows: u64,
-    /// "dryrun", "cooldown", "kill" or "switch_group".
-    pub action: String,
-    /// With action "switch_group": the group that is charged from then on.
-    pub switch_group: String,
-    /// Later statements are convicted before they run when they have the same text ("exact") or the same template
-    /// ("similar"). Empty is none.
-    pub watch: String,
-    /// With watch: how long, 1000 to 31536000000000. 0 is for ever.
-    pub watch_us: u64,
-}
 
 /// A checked rule.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -78,7 +54,7 @@ pub enum Matching {
 
 impl QueryLimit {
     /// Checks a rule field by field.
-    pub fn parse(text: &QueryLimitText) -> Result<Self, AdminError> {
+    pub fn parse(text: &v1::QueryLimit) -> Result<Self, AdminError> {
         let (shortest, longest) = EXEC_RANGE;
         let exec_elapsed = (text.exec_elapsed_us != 0).then_some(Span(text.exec_elapsed_us));
         if exec_elapsed.is_some_and(|span| span < shortest || longest < span) {
@@ -108,9 +84,9 @@ impl QueryLimit {
     }
 
     /// The rule as text.
-    pub fn text(&self) -> QueryLimitText {
+    pub fn text(&self) -> v1::QueryLimit {
         let (watch, span) = self.watch.unzip();
-        QueryLimitText {
+        v1::QueryLimit {
             exec_elapsed_us: self.exec_elapsed.unwrap_or_default().0,
             ru: self.ru.map(amount_text).unwrap_or_default(),
             rows: self.rows.unwrap_or_default(),
@@ -197,7 +173,7 @@ impl Matching {
     }
 }
 
-fn watch(text: &QueryLimitText) -> Result<Option<(Matching, Option<Span>)>, AdminError> {
+fn watch(text: &v1::QueryLimit) -> Result<Option<(Matching, Option<Span>)>, AdminError> {
     let matching = Matching::parse("query_limit.watch", &text.watch)?;
     let span = (text.watch_us != 0).then_some(Span(text.watch_us));
     let (shortest, longest) = WATCH_RANGE;
@@ -223,13 +199,13 @@ fn out_of_range(field: &str, us: u64, shortest: Span, longest: Span) -> AdminErr
 mod tests {
     use super::*;
 
-    fn kill() -> QueryLimitText {
-        QueryLimitText { rows: 5, action: "kill".into(), ..QueryLimitText::default() }
+    fn kill() -> v1::QueryLimit {
+        v1::QueryLimit { rows: 5, action: "kill".into(), ..v1::QueryLimit::default() }
     }
 
     #[test]
     fn the_text_round_trips() {
-        let full = QueryLimitText {
+        let full = v1::QueryLimit {
             exec_elapsed_us: 60_000_000,
             ru: "1000.5".into(),
             rows: 50_000,
@@ -238,34 +214,34 @@ mod tests {
             watch: "similar".into(),
             watch_us: 600_000_000,
         };
-        for text in [full, kill(), QueryLimitText { watch: "exact".into(), ..kill() }] {
+        for text in [full, kill(), v1::QueryLimit { watch: "exact".into(), ..kill() }] {
             assert_eq!(QueryLimit::parse(&text).unwrap().text(), text);
         }
     }
 
     #[test]
     fn bad_fields_are_refused_by_name() {
-        let table: Vec<(&str, QueryLimitText)> = vec![
-            ("query_limit", QueryLimitText::default()),
-            ("query_limit", QueryLimitText { rows: 0, ..kill() }),
-            ("query_limit.exec_elapsed_us", QueryLimitText { exec_elapsed_us: 9_999, ..kill() }),
-            ("query_limit.exec_elapsed_us", QueryLimitText { exec_elapsed_us: 2_592_000_000_001, ..kill() }),
-            ("query_limit.ru", QueryLimitText { ru: "0".into(), ..kill() }),
-            ("query_limit.ru", QueryLimitText { ru: "-1".into(), ..kill() }),
-            ("query_limit.ru", QueryLimitText { ru: "much".into(), ..kill() }),
-            ("query_limit.rows", QueryLimitText { rows: u64::MAX, ..kill() }),
-            ("query_limit.action", QueryLimitText { action: String::new(), ..kill() }),
-            ("query_limit.action", QueryLimitText { action: "shoot".into(), ..kill() }),
-            ("query_limit.switch_group", QueryLimitText { switch_group: "a".into(), ..kill() }),
-            ("query_limit.switch_group", QueryLimitText { action: "switch_group".into(), ..kill() }),
+        let table: Vec<(&str, v1::QueryLimit)> = vec![
+            ("query_limit", v1::QueryLimit::default()),
+            ("query_limit", v1::QueryLimit { rows: 0, ..kill() }),
+            ("query_limit.exec_elapsed_us", v1::QueryLimit { exec_elapsed_us: 9_999, ..kill() }),
+            ("query_limit.exec_elapsed_us", v1::QueryLimit { exec_elapsed_us: 2_592_000_000_001, ..kill() }),
+            ("query_limit.ru", v1::QueryLimit { ru: "0".into(), ..kill() }),
+            ("query_limit.ru", v1::QueryLimit { ru: "-1".into(), ..kill() }),
+            ("query_limit.ru", v1::QueryLimit { ru: "much".into(), ..kill() }),
+            ("query_limit.rows", v1::QueryLimit { rows: u64::MAX, ..kill() }),
+            ("query_limit.action", v1::QueryLimit { action: String::new(), ..kill() }),
+            ("query_limit.action", v1::QueryLimit { action: "shoot".into(), ..kill() }),
+            ("query_limit.switch_group", v1::QueryLimit { switch_group: "a".into(), ..kill() }),
+            ("query_limit.switch_group", v1::QueryLimit { action: "switch_group".into(), ..kill() }),
             (
                 "query_limit.switch_group",
-                QueryLimitText { action: "switch_group".into(), switch_group: "a b".into(), ..kill() },
+                v1::QueryLimit { action: "switch_group".into(), switch_group: "a b".into(), ..kill() },
             ),
-            ("query_limit.watch", QueryLimitText { watch: "alike".into(), ..kill() }),
-            ("query_limit.watch_us", QueryLimitText { watch_us: 5_000, ..kill() }),
-            ("query_limit.watch_us", QueryLimitText { watch: "exact".into(), watch_us: 999, ..kill() }),
-            ("query_limit.watch_us", QueryLimitText { watch: "exact".into(), watch_us: u64::MAX, ..kill() }),
+            ("query_limit.watch", v1::QueryLimit { watch: "alike".into(), ..kill() }),
+            ("query_limit.watch_us", v1::QueryLimit { watch_us: 5_000, ..kill() }),
+            ("query_limit.watch_us", v1::QueryLimit { watch: "exact".into(), watch_us: 999, ..kill() }),
+            ("query_limit.watch_us", v1::QueryLimit { watch: "exact".into(), watch_us: u64::MAX, ..kill() }),
         ];
         for (field, text) in table {
             assert_eq!(QueryLimit::parse(&text).unwrap_err().field(), Some(field), "{text:?}");

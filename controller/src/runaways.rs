@@ -7,15 +7,13 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use serde::{Deserialize, Serialize};
-use utoipa::ToSchema;
-
 use crate::error::{AdminError, InField};
 use crate::limits::{CONVICTION_WINDOW_MS, MAX_CONVICTION_TEXT, MAX_RUNAWAYS, MAX_TEMPLATE};
 use crate::name::{GroupName, client_id};
 use crate::quantity::cut;
 use crate::query_limit::{Action, Matching};
 use crate::watches::{digest, is_blank};
+use tidegate_proto::v1;
 
 /// How a runaway was found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -24,36 +22,6 @@ pub enum Found {
     Identify,
     /// It was on the watch list.
     Watch,
-}
-
-/// A conviction as a gateway states it, as it is shown and as it is stored.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
-#[serde(default)]
-#[schema(as = Conviction)]
-pub struct ConvictionText {
-    /// The gateway.
-    pub gateway: String,
-    /// The group that was charged.
-    pub group: String,
-    /// "identify" or "watch".
-    #[serde(rename = "match")]
-    pub found: String,
-    /// What was done.
-    pub action: String,
-    /// The group it was switched to.
-    pub switch_group: String,
-    /// Of the template.
-    pub fingerprint: String,
-    /// The template.
-    pub template: String,
-    /// Of the statement's text.
-    pub text_sha256: String,
-    /// What was broken.
-    pub rule: String,
-    /// Who.
-    pub tenant: String,
-    /// Who.
-    pub user: String,
 }
 
 /// A checked conviction.
@@ -94,21 +62,6 @@ pub struct Runaway {
     pub repeats: u64,
 }
 
-/// A record as it is shown, and as it is stored under a number of its own.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
-#[serde(default)]
-#[schema(as = Runaway)]
-pub struct RunawayText {
-    /// The newest of the convictions.
-    pub conviction: ConvictionText,
-    /// The first.
-    pub first_unix_ms: u64,
-    /// The last.
-    pub last_unix_ms: u64,
-    /// How many, the first included.
-    pub repeats: u64,
-}
-
 type Key = (GroupName, Box<str>, Found);
 
 /// All records.
@@ -134,8 +87,8 @@ impl Found {
 
 impl Conviction {
     /// Checks a conviction field by field.
-    pub fn parse(text: &ConvictionText) -> Result<Self, AdminError> {
-        let found = match text.found.as_str() {
+    pub fn parse(text: &v1::ConvictRequest) -> Result<Self, AdminError> {
+        let found = match text.r#match.as_str() {
             "identify" => Found::Identify,
             "watch" => Found::Watch,
             other => {
@@ -169,11 +122,11 @@ impl Conviction {
     }
 
     /// The conviction as text.
-    pub fn text(&self) -> ConvictionText {
-        ConvictionText {
+    pub fn text(&self) -> v1::ConvictRequest {
+        v1::ConvictRequest {
             gateway: self.gateway.to_string(),
             group: self.group.to_string(),
-            found: self.found.as_str().to_owned(),
+            r#match: self.found.as_str().to_owned(),
             action: self.action.as_str().to_owned(),
             switch_group: self.action.switch_group().map(ToString::to_string).unwrap_or_default(),
             fingerprint: self.fingerprint.to_string(),
@@ -219,9 +172,9 @@ fn short<'t>(field: &str, text: &'t str) -> Result<&'t str, AdminError> {
 
 impl Runaway {
     /// The record as text.
-    pub fn text(&self) -> RunawayText {
-        RunawayText {
-            conviction: self.conviction.text(),
+    pub fn text(&self) -> v1::Runaway {
+        v1::Runaway {
+            conviction: Some(self.conviction.text()),
             first_unix_ms: self.first_unix_ms,
             last_unix_ms: self.last_unix_ms,
             repeats: self.repeats,
@@ -229,9 +182,11 @@ impl Runaway {
     }
 
     /// From what [`Self::text`] wrote.
-    pub fn load(stored: &RunawayText) -> Result<Self, AdminError> {
+    pub fn load(stored: &v1::Runaway) -> Result<Self, AdminError> {
         Ok(Self {
-            conviction: Conviction::parse(&stored.conviction)?,
+            conviction: Conviction::parse(
+                stored.conviction.as_ref().unwrap_or(&v1::ConvictRequest::default()),
+            )?,
             first_unix_ms: stored.first_unix_ms,
             last_unix_ms: stored.last_unix_ms,
             repeats: stored.repeats,
@@ -322,18 +277,18 @@ impl Runaways {
 mod tests {
     use super::*;
 
-    fn text(fingerprint: u64) -> ConvictionText {
-        ConvictionText {
+    fn text(fingerprint: u64) -> v1::ConvictRequest {
+        v1::ConvictRequest {
             gateway: "gw-1".into(),
             group: "web".into(),
-            found: "identify".into(),
+            r#match: "identify".into(),
             action: "kill".into(),
             fingerprint: format!("{fingerprint:016x}"),
             template: "SELECT ?".into(),
             text_sha256: "AB".repeat(32),
             rule: "ROWS = 6 (5)".into(),
             user: "ann".into(),
-            ..ConvictionText::default()
+            ..v1::ConvictRequest::default()
         }
     }
 
@@ -374,7 +329,7 @@ mod tests {
         let empty = "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855";
         for (fingerprint, text_sha256) in [("", ""), ("cbf29ce484222325", ""), ("CBF29CE484222325", empty)] {
             let (fingerprint, text_sha256) = (fingerprint.into(), text_sha256.into());
-            let unknown = ConvictionText { fingerprint, text_sha256, template: String::new(), ..text(1) };
+            let unknown = v1::ConvictRequest { fingerprint, text_sha256, template: String::new(), ..text(1) };
             let unknown = Conviction::parse(&unknown).unwrap();
             assert_eq!((&*unknown.fingerprint, &*unknown.text_sha256), ("", ""));
             let mut runaways = Runaways::default();
@@ -414,20 +369,20 @@ mod tests {
     #[test]
     fn bad_fields_are_refused_by_name() {
         let long = "x".repeat(MAX_CONVICTION_TEXT + 1);
-        let table: Vec<(&str, ConvictionText)> = vec![
-            ("gateway", ConvictionText { gateway: String::new(), ..text(1) }),
-            ("gateway", ConvictionText { gateway: "a b".into(), ..text(1) }),
-            ("group", ConvictionText { group: "a b".into(), ..text(1) }),
-            ("match", ConvictionText { found: "guess".into(), ..text(1) }),
-            ("action", ConvictionText { action: String::new(), ..text(1) }),
-            ("action", ConvictionText { action: "shoot".into(), ..text(1) }),
-            ("switch_group", ConvictionText { action: "switch_group".into(), ..text(1) }),
-            ("fingerprint", ConvictionText { fingerprint: "12".into(), ..text(1) }),
-            ("text_sha256", ConvictionText { text_sha256: "12".into(), ..text(1) }),
-            ("template", ConvictionText { template: "x".repeat(MAX_TEMPLATE + 1), ..text(1) }),
-            ("rule", ConvictionText { rule: long.clone(), ..text(1) }),
-            ("tenant", ConvictionText { tenant: long.clone(), ..text(1) }),
-            ("user", ConvictionText { user: long, ..text(1) }),
+        let table: Vec<(&str, v1::ConvictRequest)> = vec![
+            ("gateway", v1::ConvictRequest { gateway: String::new(), ..text(1) }),
+            ("gateway", v1::ConvictRequest { gateway: "a b".into(), ..text(1) }),
+            ("group", v1::ConvictRequest { group: "a b".into(), ..text(1) }),
+            ("match", v1::ConvictRequest { r#match: "guess".into(), ..text(1) }),
+            ("action", v1::ConvictRequest { action: String::new(), ..text(1) }),
+            ("action", v1::ConvictRequest { action: "shoot".into(), ..text(1) }),
+            ("switch_group", v1::ConvictRequest { action: "switch_group".into(), ..text(1) }),
+            ("fingerprint", v1::ConvictRequest { fingerprint: "12".into(), ..text(1) }),
+            ("text_sha256", v1::ConvictRequest { text_sha256: "12".into(), ..text(1) }),
+            ("template", v1::ConvictRequest { template: "x".repeat(MAX_TEMPLATE + 1), ..text(1) }),
+            ("rule", v1::ConvictRequest { rule: long.clone(), ..text(1) }),
+            ("tenant", v1::ConvictRequest { tenant: long.clone(), ..text(1) }),
+            ("user", v1::ConvictRequest { user: long, ..text(1) }),
         ];
         for (field, text) in table {
             assert_eq!(Conviction::parse(&text).unwrap_err().field(), Some(field), "{text:?}");

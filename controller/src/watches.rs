@@ -8,15 +8,13 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Bound;
 use std::sync::Arc;
 
-use serde::{Deserialize, Serialize};
-use utoipa::ToSchema;
-
 use crate::error::{AdminError, InField};
 use crate::limits::{MAX_WATCHES, WATCH_RANGE};
 use crate::name::GroupName;
 use crate::quantity::cut;
 use crate::query_limit::{Action, Matching, QueryLimit};
 use crate::runaways::{Conviction, template};
+use tidegate_proto::v1;
 
 /// Source of a watch that an operator added.
 pub const MANUAL: &str = "manual";
@@ -46,37 +44,6 @@ pub struct Watch {
     pub rule: Box<str>,
 }
 
-/// A watch as text: the shape of REST bodies, of stored rows and of the audit log.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
-#[serde(default, deny_unknown_fields)]
-#[schema(as = Watch)]
-pub struct WatchText {
-    /// Set by the controller; ignored in requests.
-    pub id: u64,
-    /// Only in this group.
-    pub group: String,
-    /// "exact": `digest` is the SHA-256 of the text, 64 hexadecimal digits. "similar": it is the fingerprint of the
-    /// template, 16 hexadecimal digits.
-    #[serde(rename = "match")]
-    pub matching: String,
-    /// See `match`.
-    pub digest: String,
-    /// The template, for people. Up to 8 KiB.
-    pub text: String,
-    /// "dryrun", "cooldown", "kill" or "switch_group". Empty is what the group's `query_limit` says.
-    pub action: String,
-    /// With action "switch_group": the group that is charged.
-    pub switch_group: String,
-    /// Set by the controller; ignored in requests.
-    pub start_unix_ms: u64,
-    /// Until, at most 365 days from now. 0 is for ever.
-    pub end_unix_ms: u64,
-    /// "manual", or the gateway that saw it. Set by the controller; ignored in requests.
-    pub source: String,
-    /// What was broken; empty when manual. Set by the controller; ignored in requests.
-    pub rule: String,
-}
-
 type Key = (GroupName, Matching, Box<str>);
 
 /// All watches.
@@ -100,7 +67,7 @@ impl Watch {
 
     /// A watch that an operator asks for, from now on; it is given its id when it is added. Whether its groups exist
     /// is the catalog's to say.
-    pub fn parse(text: &WatchText, unix_ms: u64) -> Result<Self, AdminError> {
+    pub fn parse(text: &v1::Watch, unix_ms: u64) -> Result<Self, AdminError> {
         let end = text.end_unix_ms;
         let latest = unix_ms.saturating_add(WATCH_RANGE.1.0 / 1_000);
         if end != 0 && (end <= unix_ms || latest < end) {
@@ -108,7 +75,7 @@ impl Watch {
                 format!("{end} is out of range: after now, {unix_ms}, up to {latest}, or 0 for ever");
             return Err(AdminError::invalid("end_unix_ms", message));
         }
-        let manual = WatchText {
+        let manual = v1::Watch {
             id: 0,
             text: template("text", &text.text)?.to_owned(),
             start_unix_ms: unix_ms,
@@ -131,11 +98,11 @@ impl Watch {
     }
 
     /// The watch as text.
-    pub fn text(&self) -> WatchText {
-        WatchText {
+    pub fn text(&self) -> v1::Watch {
+        v1::Watch {
             id: self.id,
             group: self.group.to_string(),
-            matching: self.matching.as_str().to_owned(),
+            r#match: self.matching.as_str().to_owned(),
             digest: self.digest.to_string(),
             text: self.text.to_string(),
             action: self.action.as_ref().map(Action::as_str).unwrap_or_default().to_owned(),
@@ -148,8 +115,8 @@ impl Watch {
     }
 
     /// From what [`Self::text`] wrote.
-    pub fn load(stored: &WatchText) -> Result<Self, AdminError> {
-        let matching = Matching::parse("match", &stored.matching)?;
+    pub fn load(stored: &v1::Watch) -> Result<Self, AdminError> {
+        let matching = Matching::parse("match", &stored.r#match)?;
         let matching = matching
             .ok_or_else(|| AdminError::invalid("match", "is missing; write \"exact\" or \"similar\""))?;
         Ok(Self {
@@ -406,7 +373,6 @@ impl Watches {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::query_limit::QueryLimitText;
     use crate::runaways::Found;
 
     /// SHA-256 of nothing.
@@ -510,12 +476,12 @@ mod tests {
     }
 
     fn limit(watch: &str, watch_us: u64, action: &str) -> QueryLimit {
-        let text = QueryLimitText {
+        let text = v1::QueryLimit {
             rows: 1,
             action: action.into(),
             watch: watch.into(),
             watch_us,
-            ..QueryLimitText::default()
+            ..v1::QueryLimit::default()
         };
         QueryLimit::parse(&text).unwrap()
     }
@@ -573,31 +539,31 @@ mod tests {
 
     #[test]
     fn bad_watches_are_refused_by_name() {
-        let good = WatchText {
+        let good = v1::Watch {
             id: 9,
             group: "a".into(),
-            matching: "similar".into(),
+            r#match: "similar".into(),
             digest: "00000000000000AB".into(),
             source: "me".into(),
             end_unix_ms: 11,
-            ..WatchText::default()
+            ..v1::Watch::default()
         };
         let parsed = Watch::parse(&good, 10).unwrap();
         assert_eq!((parsed.id, parsed.start_unix_ms, &*parsed.source, &*parsed.rule), (0, 10, MANUAL, ""));
-        let table: Vec<(&str, WatchText)> = vec![
-            ("group", WatchText { group: String::new(), ..good.clone() }),
-            ("match", WatchText { matching: String::new(), ..good.clone() }),
-            ("match", WatchText { matching: "like".into(), ..good.clone() }),
-            ("digest", WatchText { matching: "exact".into(), ..good.clone() }),
-            ("digest", WatchText { digest: String::new(), ..good.clone() }),
-            ("digest", WatchText { digest: "CBF29CE484222325".into(), ..good.clone() }),
-            ("digest", WatchText { matching: "exact".into(), digest: EMPTY.into(), ..good.clone() }),
-            ("text", WatchText { text: "x".repeat(9_000), ..good.clone() }),
-            ("action", WatchText { action: "shoot".into(), ..good.clone() }),
-            ("switch_group", WatchText { action: "switch_group".into(), ..good.clone() }),
-            ("switch_group", WatchText { switch_group: "b".into(), ..good.clone() }),
-            ("end_unix_ms", WatchText { end_unix_ms: 10, ..good.clone() }),
-            ("end_unix_ms", WatchText { end_unix_ms: u64::MAX, ..good }),
+        let table: Vec<(&str, v1::Watch)> = vec![
+            ("group", v1::Watch { group: String::new(), ..good.clone() }),
+            ("match", v1::Watch { r#match: String::new(), ..good.clone() }),
+            ("match", v1::Watch { r#match: "like".into(), ..good.clone() }),
+            ("digest", v1::Watch { r#match: "exact".into(), ..good.clone() }),
+            ("digest", v1::Watch { digest: String::new(), ..good.clone() }),
+            ("digest", v1::Watch { digest: "CBF29CE484222325".into(), ..good.clone() }),
+            ("digest", v1::Watch { r#match: "exact".into(), digest: EMPTY.into(), ..good.clone() }),
+            ("text", v1::Watch { text: "x".repeat(9_000), ..good.clone() }),
+            ("action", v1::Watch { action: "shoot".into(), ..good.clone() }),
+            ("switch_group", v1::Watch { action: "switch_group".into(), ..good.clone() }),
+            ("switch_group", v1::Watch { switch_group: "b".into(), ..good.clone() }),
+            ("end_unix_ms", v1::Watch { end_unix_ms: 10, ..good.clone() }),
+            ("end_unix_ms", v1::Watch { end_unix_ms: u64::MAX, ..good }),
         ];
         for (field, text) in table {
             assert_eq!(Watch::parse(&text, 10).unwrap_err().field(), Some(field), "{text:?}");

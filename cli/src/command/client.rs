@@ -11,7 +11,6 @@ use crate::error::CliError;
 use crate::follow::{self, Follow, Shown};
 use crate::page::Page;
 use crate::table::{Cell, Column, Table, Tone};
-use crate::view::{ForgottenView, NodeView};
 
 /// What to do with clients.
 #[derive(Debug, Subcommand)]
@@ -47,11 +46,25 @@ pub(crate) async fn run(command: ClientCommand, global: &Global) -> Result<(), C
     }
 }
 
+/// A node that was forgotten.
+#[derive(Clone, Debug, Serialize)]
+struct Forgotten {
+    client: String,
+    /// How many starts of it were known.
+    incarnations: u32,
+}
+
+/// Share of the process's CPU that some group was charged for, in percent; empty when it is not known.
+fn attributed(node: &v1::NodeStats) -> String {
+    let share = node.metered_cpu_ns.saturating_mul(100).checked_div(node.process_cpu_ns);
+    share.map(|percent| format!("{}%", percent.min(100))).unwrap_or_default()
+}
+
 /// Nodes, and whether there are more than an answer holds.
 #[derive(Serialize)]
 #[serde(transparent)]
 struct Nodes {
-    nodes: Vec<NodeView>,
+    nodes: Vec<v1::ClientInfo>,
     #[serde(skip)]
     truncated: bool,
 }
@@ -59,7 +72,7 @@ struct Nodes {
 async fn list(admin: &Admin) -> Result<Nodes, CliError> {
     let request = v1::ListClientsRequest {};
     let reply = admin.calls().list_clients(request).await.map_err(admin.failed())?.into_inner();
-    Ok(Nodes { nodes: reply.clients.into_iter().map(Into::into).collect(), truncated: reply.truncated })
+    Ok(Nodes { nodes: reply.clients, truncated: reply.truncated })
 }
 
 impl Shown for Nodes {
@@ -77,6 +90,7 @@ impl Shown for Nodes {
             Column::number("MEMORY (MiB)").leaves(3),
         ]);
         for view in &self.nodes {
+            let node = view.node.unwrap_or_default();
             let connected = if view.connected { "yes" } else { "no" };
             let tone = if view.connected { Tone::Plain } else { Tone::Faint };
             table.cells([
@@ -87,9 +101,9 @@ impl Shown for Nodes {
                 Span::millis(view.silent_us / 1_000).to_string().into(),
                 view.leases.to_string().into(),
                 view.messages.to_string().into(),
-                (view.process_cpu_ns / 1_000_000).to_string().into(),
-                view.attributed().into(),
-                (view.resident_bytes / (1_024 * 1_024)).to_string().into(),
+                (node.process_cpu_ns / 1_000_000).to_string().into(),
+                attributed(&node).into(),
+                (node.resident_bytes / (1_024 * 1_024)).to_string().into(),
             ]);
         }
         table.into()
@@ -117,7 +131,7 @@ async fn forget(names: Vec<String>, global: &Global) -> Result<(), CliError> {
         let request = v1::ForgetClientRequest { client: client.clone() };
         match admin.calls().forget_client(request).await {
             Ok(reply) => {
-                views.push(ForgottenView { client, incarnations: reply.into_inner().incarnations });
+                views.push(Forgotten { client, incarnations: reply.into_inner().incarnations });
             }
             Err(status) => {
                 result = Err(admin.failed()(status));
@@ -125,9 +139,8 @@ async fn forget(names: Vec<String>, global: &Global) -> Result<(), CliError> {
             }
         }
     }
-    let line = |view: &ForgottenView| {
-        format!("client {} forgotten, {} starts of it\n", view.client, view.incarnations)
-    };
+    let line =
+        |view: &Forgotten| format!("client {} forgotten, {} starts of it\n", view.client, view.incarnations);
     match views.as_slice() {
         [] => {}
         [view] if single => global.output.show(view, || line(view))?,

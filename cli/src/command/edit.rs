@@ -10,6 +10,7 @@ use std::process::{Command, ExitStatus};
 use clap::Subcommand;
 use serde_json::Value;
 use tempfile::{NamedTempFile, TempPath};
+use tidegate_controller::group_fields::{TOP, alterable};
 use tidegate_proto::v1;
 use tidegate_proto::v1::step::Kind;
 use tonic::Code;
@@ -19,7 +20,6 @@ use crate::args::Global;
 use crate::error::CliError;
 use crate::manifest::{Comments, Object, Source, document, manifest, unified};
 use crate::output::{note, print};
-use crate::view::GroupView;
 
 /// Begins a line that says why a text is opened again.
 const REASON: &str = "#! ";
@@ -87,7 +87,7 @@ async fn put(admin: &Admin, given: &str, live: &mut v1::Group) -> Result<Put, Cl
         Ok(wanted) => wanted,
         Err(reason) => return Ok(Put::Refused(reason)),
     };
-    let update_mask = FIELDS.map(str::to_owned).to_vec();
+    let update_mask = alterable().map(str::to_owned).collect();
     let request =
         v1::AlterGroupRequest { group: Some(wanted), update_mask, expected_revision: live.revision };
     match admin.calls().alter_group(request).await {
@@ -108,9 +108,6 @@ async fn put(admin: &Admin, given: &str, live: &mut v1::Group) -> Result<Put, Cl
         },
     }
 }
-
-/// Every field that is written.
-const FIELDS: [&str; 15] = tidegate_controller::group_text::ALTERABLE;
 
 /// The group of a text.
 fn wanted(given: &str, name: &str) -> Result<v1::Group, String> {
@@ -135,12 +132,12 @@ async fn read(admin: &Admin, name: &str) -> Result<v1::Group, CliError> {
 
 /// A group as people edit it.
 fn text(group: &v1::Group) -> String {
-    let mut view = serde_json::to_value(GroupView::from(group.clone())).unwrap_or_default();
-    if let Some(rule) = view.get_mut("query_limit").and_then(Value::as_object_mut) {
-        rule.remove("text");
+    let mut group = group.clone();
+    if group.parent.is_empty() {
+        TOP.clone_into(&mut group.parent);
     }
-    match view {
-        Value::Object(fields) => document("Group", &fields, Comments::Fields),
+    match serde_json::to_value(group) {
+        Ok(Value::Object(fields)) => document("Group", &fields, Comments::Fields),
         _ => String::new(),
     }
 }
@@ -195,7 +192,7 @@ fn is_empty(text: &str) -> bool {
 }
 
 fn done(admin: &Admin, reply: v1::GroupReply, global: &Global) -> Result<(), CliError> {
-    let view = GroupView::from(admin.part(reply.group, "the group")?);
+    let view = admin.part(reply.group, "the group")?;
     let what = if reply.changed { "altered" } else { "unchanged" };
     global.output.show(&view, || format!("group {} {what}, revision {}", view.name, view.revision))?;
     reply.warnings.iter().for_each(|warning| note(&format!("warning: {warning}")));

@@ -2,7 +2,7 @@
 
 use clap::{Args, Subcommand};
 use serde::Serialize;
-use tidegate_controller::group_text::DEFAULT;
+use tidegate_controller::group_fields::DEFAULT;
 use tidegate_controller::quantity::parse_span;
 use tidegate_core::units::Span;
 use tidegate_proto::v1;
@@ -17,7 +17,7 @@ use crate::follow::{self, Follow, Shown};
 use crate::output::note;
 use crate::page::Page;
 use crate::query_limit::QueryLimitText;
-use crate::view::GroupView;
+use crate::view;
 
 /// Groups asked for in one page.
 const PAGE: u32 = 1_000;
@@ -209,7 +209,7 @@ impl Settings {
 #[derive(Serialize)]
 struct Changed {
     changed: bool,
-    group: GroupView,
+    group: v1::Group,
     warnings: Vec<String>,
 }
 
@@ -284,14 +284,14 @@ pub(crate) async fn run(command: GroupCommand, global: &Global) -> Result<(), Cl
 #[derive(Serialize)]
 #[serde(transparent)]
 struct Listed {
-    groups: Vec<GroupView>,
+    groups: Vec<v1::Group>,
     #[serde(skip)]
     warnings: Vec<String>,
 }
 
 impl Shown for Listed {
     fn page(&self) -> Page {
-        GroupView::table(&self.groups).into()
+        view::groups(&self.groups).into()
     }
 
     fn names(&self) -> Vec<String> {
@@ -307,14 +307,14 @@ impl Shown for Listed {
 #[derive(Serialize)]
 #[serde(transparent)]
 struct One {
-    group: GroupView,
+    group: v1::Group,
     #[serde(skip)]
     warnings: Vec<String>,
 }
 
 impl Shown for One {
     fn page(&self) -> Page {
-        self.group.sheet().into()
+        view::group(&self.group).into()
     }
 
     fn names(&self) -> Vec<String> {
@@ -328,13 +328,13 @@ impl Shown for One {
 
 async fn list(admin: &Admin) -> Result<Listed, CliError> {
     let (groups, warnings) = all(admin).await?;
-    Ok(Listed { groups: groups.into_iter().map(Into::into).collect(), warnings })
+    Ok(Listed { groups, warnings })
 }
 
 async fn shown(admin: &Admin, name: &str) -> Result<One, CliError> {
     let request = v1::GetGroupRequest { name: name.to_owned() };
     let reply = admin.calls().get_group(request).await.map_err(admin.failed())?.into_inner();
-    Ok(One { group: admin.part(reply.group, "the group")?.into(), warnings: reply.warnings })
+    Ok(One { group: admin.part(reply.group, "the group")?, warnings: reply.warnings })
 }
 
 /// Every group, page by page, and the controller's warnings.
@@ -356,7 +356,7 @@ pub(crate) async fn all(admin: &Admin) -> Result<(Vec<v1::Group>, Vec<String>), 
 fn changed(admin: &Admin, global: &Global, reply: v1::GroupReply, done: &str) -> Result<(), CliError> {
     let view = Changed {
         changed: reply.changed,
-        group: admin.part(reply.group, "the group")?.into(),
+        group: admin.part(reply.group, "the group")?,
         warnings: reply.warnings,
     };
     let names = || vec![view.group.name.clone()];

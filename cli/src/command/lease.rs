@@ -12,7 +12,6 @@ use crate::error::CliError;
 use crate::follow::{self, Follow, Shown};
 use crate::page::Page;
 use crate::table::{Cell, Column, Table, Tone};
-use crate::view::{GroupStateView, LeaseView};
 
 /// What to do with leases.
 #[derive(Debug, Subcommand)]
@@ -28,8 +27,8 @@ pub(crate) enum LeaseCommand {
 
 #[derive(Serialize)]
 struct Leases {
-    leases: Vec<LeaseView>,
-    groups: Vec<GroupStateView>,
+    leases: Vec<v1::LeaseInfo>,
+    groups: Vec<v1::GroupState>,
     #[serde(skip)]
     truncated: bool,
 }
@@ -40,11 +39,7 @@ pub(crate) async fn run(command: LeaseCommand, global: &Global) -> Result<(), Cl
     let read = async |admin: &Admin| {
         let request = v1::ListLeasesRequest { group: group.name() };
         let reply = admin.calls().list_leases(request).await.map_err(admin.failed())?.into_inner();
-        Ok(Leases {
-            leases: reply.leases.into_iter().map(Into::into).collect(),
-            groups: reply.groups.into_iter().map(Into::into).collect(),
-            truncated: reply.truncated,
-        })
+        Ok(Leases { leases: reply.leases, groups: reply.groups, truncated: reply.truncated })
     };
     follow::show(global, follow, read).await
 }
@@ -68,7 +63,7 @@ impl Shown for Leases {
     }
 }
 
-fn leases(leases: &[LeaseView]) -> Table {
+fn leases(leases: &[v1::LeaseInfo]) -> Table {
     let mut table = Table::new([
         Column::name("GROUP"),
         Column::name("CLIENT"),
@@ -101,7 +96,7 @@ fn leases(leases: &[LeaseView]) -> Table {
     table
 }
 
-fn groups(groups: &[GroupStateView]) -> Table {
+fn groups(groups: &[v1::GroupState]) -> Table {
     let mut table = Table::new([
         Column::name("GROUP"),
         Column::number("LEASED (RU/s)"),

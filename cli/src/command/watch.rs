@@ -18,7 +18,7 @@ use crate::error::CliError;
 use crate::flags::in_flags;
 use crate::follow::{self, Follow, Shown};
 use crate::page::Page;
-use crate::view::WatchView;
+use crate::view;
 
 /// What to do with the watch list.
 #[derive(Debug, Subcommand)]
@@ -150,7 +150,7 @@ pub(crate) async fn run(command: WatchCommand, global: &Global) -> Result<(), Cl
             let read = async |admin: &Admin| {
                 let request = v1::ListWatchesRequest { group: group.name() };
                 let reply = admin.statements().list_watches(request).await.map_err(admin.failed())?;
-                Ok(reply.into_inner().watches.into_iter().map(WatchView::from).collect::<Vec<_>>())
+                Ok(reply.into_inner().watches)
             };
             follow::show(global, follow, read).await
         }
@@ -161,26 +161,26 @@ async fn add(admin: &Admin, watch: v1::Watch, global: &Global) -> Result<(), Cli
     let request = v1::AddWatchRequest { watch: Some(watch) };
     let reply =
         admin.statements().add_watch(request).await.map_err(admin.failed()).map_err(in_flags)?.into_inner();
-    let view = WatchView::from(admin.part(reply.watch, "the watch")?);
+    let watch = admin.part(reply.watch, "the watch")?;
     global.output.list(
-        &view,
-        || vec![view.id.to_string()],
+        &watch,
+        || vec![watch.id.to_string()],
         || {
             format!(
                 "watch {} of group {}: {} {}, {}",
-                view.id,
-                view.group,
-                view.matching,
-                view.digest,
-                view.until()
+                watch.id,
+                watch.group,
+                watch.r#match,
+                watch.digest,
+                view::until(&watch)
             )
         },
     )
 }
 
-impl Shown for Vec<WatchView> {
+impl Shown for Vec<v1::Watch> {
     fn page(&self) -> Page {
-        WatchView::table(self).into()
+        view::watches(self).into()
     }
 
     fn names(&self) -> Vec<String> {

@@ -138,6 +138,11 @@ impl Fields {
         self.maps.get(name)
     }
 
+    /// All numbers by name.
+    pub(super) fn numbers(&self) -> &BTreeMap<String, u64> {
+        &self.numbers
+    }
+
     /// All texts by name.
     pub(super) fn texts(&self) -> &BTreeMap<String, String> {
         &self.texts

@@ -1,7 +1,10 @@
 //! A document as what it defines: a group, a binding, a cost table or a watch.
 
 use std::collections::BTreeMap;
+use std::sync::LazyLock;
 
+use serde_json::Value as JsonValue;
+use tidegate_controller::group_fields;
 use tidegate_proto::v1;
 use tidegate_proto::v1::step::Kind;
 
@@ -25,26 +28,17 @@ pub(crate) struct Object {
 
 const KIND: (&str, Takes) = ("kind", Takes::Text);
 
-const GROUP: &[(&str, Takes)] = &[
-    KIND,
-    ("name", Takes::Text),
-    ("parent", Takes::Text),
-    ("ru_per_sec", Takes::Text),
-    ("burst", Takes::Text),
-    ("burstable", Takes::Text),
-    ("burst_ru_per_sec", Takes::Text),
-    ("priority", Takes::Text),
-    ("weight", Takes::Number),
-    ("ttl_us", Takes::Number),
-    ("renew_us", Takes::Number),
-    ("fallback", Takes::Text),
-    ("fallback_total", Takes::Text),
-    ("max_debt", Takes::Text),
-    ("comment", Takes::Text),
-    ("query_limit", Takes::Rule),
-    ("max_wait_us", Takes::Number),
-    ("revision", Takes::Told),
-];
+/// The fields of a group, as the controller lists them. What each takes is told by the message itself.
+static GROUP: LazyLock<Vec<(&'static str, Takes)>> = LazyLock::new(|| {
+    let blank = serde_json::to_value(v1::Group::default()).unwrap_or_default();
+    let takes = |name: &'static str| match name {
+        "query_limit" => (name, Takes::Rule),
+        _ if blank.get(name).is_some_and(JsonValue::is_number) => (name, Takes::Number),
+        _ => (name, Takes::Text),
+    };
+    let alterable = group_fields::alterable().map(takes);
+    [KIND, ("name", Takes::Text)].into_iter().chain(alterable).chain([("revision", Takes::Told)]).collect()
+});
 
 const BINDING: &[(&str, Takes)] =
     &[KIND, ("tenant", Takes::Text), ("user", Takes::Text), ("group", Takes::Text)];
@@ -79,12 +73,14 @@ type Known = &'static [(&'static str, Takes)];
 /// A kind, its fields, and those by which it is known where no `kind` says it, as in what `--output json` lists.
 pub(super) type Sort = (&'static str, Known, &'static [&'static str]);
 
-pub(super) const SORTS: [Sort; 4] = [
-    ("Group", GROUP, &["ru_per_sec"]),
-    ("CostTable", COST_TABLE, &["version", "ru_per_unit"]),
-    ("Watch", WATCH, &["digest", "match"]),
-    ("Binding", BINDING, &["tenant", "user", "group"]),
-];
+pub(super) fn sorts() -> [Sort; 4] {
+    [
+        ("Group", &GROUP, &["ru_per_sec"]),
+        ("CostTable", COST_TABLE, &["version", "ru_per_unit"]),
+        ("Watch", WATCH, &["digest", "match"]),
+        ("Binding", BINDING, &["tenant", "user", "group"]),
+    ]
+}
 
 /// What the documents of a source define. A document that is a list stands for its items.
 pub(super) fn objects(source: &Source, documents: &[Node], faults: &mut Faults) -> Vec<Object> {
@@ -131,7 +127,13 @@ fn object(source: &Source, number: usize, node: &Node, wrong: &mut Vec<Wrong>) -
         return None;
     }
     let kind = match sort {
-        "Group" => Kind::Group(Box::new(group(&fields))),
+        "Group" => match group(&fields) {
+            Ok(group) => Kind::Group(Box::new(group)),
+            Err(message) => {
+                wrong.push(Wrong { line: node.line, message });
+                return None;
+            }
+        },
         "CostTable" => Kind::CostTable(cost_table(&fields)),
         "Watch" => Kind::Watch(watch(&fields)),
         _ => Kind::Binding(binding(&fields)),
@@ -147,20 +149,20 @@ fn object(source: &Source, number: usize, node: &Node, wrong: &mut Vec<Wrong>) -
 
 /// The kind of a document, by what it says or by what it has.
 fn sort(line: usize, entries: &[Entry]) -> Result<(&'static str, Known), Wrong> {
-    let names = SORTS.map(|(name, ..)| name).join(", ");
+    let names = sorts().map(|(name, ..)| name).join(", ");
     if let Some(entry) = entries.iter().find(|entry| entry.name == "kind") {
         let said = match &entry.node.value {
             Value::Plain(text) | Value::Quoted(text) => text.as_str(),
             other => other.kind(),
         };
-        let known = SORTS.into_iter().find(|(name, ..)| *name == said);
+        let known = sorts().into_iter().find(|(name, ..)| *name == said);
         return known.map(|(name, fields, _)| (name, fields)).ok_or_else(|| Wrong {
             line: entry.node.line,
             message: format!("kind: {:?} is none of {names}", cut(said)),
         });
     }
     let has = |field: &&str| entries.iter().any(|entry| entry.name == *field);
-    let found = SORTS.into_iter().find(|(.., by)| {
+    let found = sorts().into_iter().find(|(.., by)| {
         // A binding has a group, and one of the two others.
         if by.len() == 3 {
             has(&"group") && by.iter().filter(|field| has(field)).count() > 1
@@ -173,27 +175,19 @@ fn sort(line: usize, entries: &[Entry]) -> Result<(&'static str, Known), Wrong> 
         .ok_or_else(|| Wrong { line, message: format!("kind: is missing; write one of {names}") })
 }
 
-fn group(fields: &Fields) -> v1::Group {
-    let text = |name: &str| fields.text_or_empty(name);
-    v1::Group {
-        name: text("name"),
-        parent: text("parent"),
-        ru_per_sec: text("ru_per_sec"),
-        burst: text("burst"),
-        burstable: text("burstable"),
-        burst_ru_per_sec: text("burst_ru_per_sec"),
-        priority: text("priority"),
-        weight: fields.small("weight"),
-        ttl_us: fields.number("ttl_us"),
-        renew_us: fields.number("renew_us"),
-        fallback: text("fallback"),
-        fallback_total: text("fallback_total"),
-        max_debt: text("max_debt"),
-        comment: text("comment"),
-        revision: 0,
-        query_limit: fields.map("query_limit").map(rule),
-        max_wait_us: fields.number("max_wait_us"),
-    }
+/// The message of the fields, by the names that they have in it.
+fn group(fields: &Fields) -> Result<v1::Group, String> {
+    let texts = fields.texts().iter().filter(|(name, _)| *name != KIND.0);
+    let texts = texts.map(|(name, text)| (name.clone(), JsonValue::from(text.as_str())));
+    let of = |most: u64| {
+        let numbers =
+            fields.numbers().iter().map(|(name, number)| (name.clone(), (*number).min(most).into()));
+        serde_json::from_value(JsonValue::Object(texts.clone().chain(numbers).collect()))
+    };
+    // One that is too large for its field is for the controller to refuse, which knows the range.
+    let group: v1::Group =
+        of(u64::MAX).or_else(|_| of(u32::MAX.into())).map_err(|error| error.to_string())?;
+    Ok(v1::Group { query_limit: fields.map("query_limit").map(rule), ..group })
 }
 
 fn rule(fields: &Fields) -> v1::QueryLimit {

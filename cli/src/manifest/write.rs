@@ -8,7 +8,7 @@ use std::fmt::Write as _;
 use serde_json::{Map, Value};
 
 use super::fields::Takes;
-use super::object::SORTS;
+use super::object::sorts;
 use super::read::DISPUTED;
 
 /// Whether fields are explained.
@@ -70,7 +70,7 @@ fn in_order<'s>(
     kind: &str,
     state: &'s Map<String, Value>,
 ) -> impl Iterator<Item = (&'static str, &'s Value)> {
-    let known = SORTS.into_iter().find(|(name, ..)| *name == kind);
+    let known = sorts().into_iter().find(|(name, ..)| *name == kind);
     let fields = known.map(|(_, fields, _)| fields).unwrap_or_default();
     let written = fields.iter().filter(|(_, takes)| *takes != Takes::Told);
     written.filter_map(|(name, _)| Some((*name, state.get(*name)?)))

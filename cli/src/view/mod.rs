@@ -1,4 +1,4 @@
-//! What commands show: one serialisable type per thing, with the field names that programs rely on.
+//! What commands show: messages of the API as they are, and types for what is shown in another way.
 //!
 //! `*_micro_ru` is millionths of a request unit, exact; rates and amounts in text are decimal RU/s and RU.
 
@@ -7,8 +7,6 @@ mod audit;
 mod consumption;
 mod cost_table;
 mod group;
-mod lease;
-mod node;
 mod runaway;
 mod statement;
 mod store;
@@ -18,10 +16,8 @@ pub(crate) use answer::AnswerView;
 pub(crate) use audit::AuditView;
 pub(crate) use consumption::{ConsumptionView, millis, ru_text, total_text};
 pub(crate) use cost_table::CostTableView;
-pub(crate) use group::GroupView;
-pub(crate) use lease::{GroupStateView, LeaseView};
-pub(crate) use node::{ForgottenView, NodeView};
+pub(crate) use group::{group, groups};
 pub(crate) use runaway::RunawayView;
 pub(crate) use statement::StatementView;
 pub(crate) use store::StoreView;
-pub(crate) use watch::WatchView;
+pub(crate) use watch::{until, watches};

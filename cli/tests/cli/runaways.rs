@@ -10,7 +10,7 @@ fn a_rule_is_set_shown_altered_and_removed() {
     let controller = Controller::start();
     let created = controller.json(&["group", "create", "shop", "--rate", "100", "--query-limit", RULE]);
     let limit = &created["group"]["query_limit"];
-    assert_eq!((&limit["exec_elapsed_us"], &limit["text"]), (&json!(60_000_000), &json!(RULE)));
+    assert_eq!((&limit["exec_elapsed_us"], &limit["watch"]), (&json!(60_000_000), &json!("similar")));
     assert!(controller.ok(&["group", "show", "shop"]).contains(RULE));
     controller.ok(&["group", "create", "slow", "--rate", "5"]);
     let switched = ["group", "alter", "shop", "--query-limit", "ROWS=5, ACTION=SWITCH_GROUP(slow)"];

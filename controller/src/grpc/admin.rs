@@ -7,10 +7,12 @@ use tidegate_proto::v1::admin_server::Admin;
 use tonic::{Request, Response, Status};
 
 use super::grants::Answers;
-use super::{Stopping, actor, admin_status, backup, blocking, convert, shapes, steps};
+use super::{Stopping, actor, admin_status, backup, blocking, convert};
 use crate::bindings::Principal;
 use crate::error::AdminError;
-use crate::service::Service;
+use crate::message;
+use crate::quantity::{rate_text, total_text};
+use crate::service::{Service, UsageRow};
 
 /// The adapter.
 pub(crate) struct AdminAdapter {
@@ -37,6 +39,18 @@ fn reply<T>(message: T) -> Result<Response<T>, Status> {
     Ok(Response::new(message))
 }
 
+fn usage_row(row: UsageRow) -> v1::UsageRow {
+    let (client, incarnation) = row.client.unwrap_or_default();
+    v1::UsageRow {
+        group: row.group.to_string(),
+        client,
+        incarnation,
+        live_ru_per_sec: rate_text(row.live),
+        total: Some(convert::consumption(&row.total)),
+        apart_ru: total_text(row.apart.ru()),
+    }
+}
+
 #[tonic::async_trait]
 impl Admin for AdminAdapter {
     type BackupStream = Answers<v1::BackupPart>;
@@ -55,10 +69,10 @@ impl Admin for AdminAdapter {
     ) -> Result<Response<v1::GroupReply>, Status> {
         let actor = actor(&request);
         let message = request.into_inner();
-        let group = shapes::group_in(required(message.group, "group")?);
+        let group = required(message.group, "group")?;
         let created =
             self.call(move |service| service.create_group(&actor, &group, message.if_not_exists)).await?;
-        reply(shapes::group_reply(created))
+        reply(message::group_reply(created))
     }
 
     async fn alter_group(
@@ -67,10 +81,10 @@ impl Admin for AdminAdapter {
     ) -> Result<Response<v1::GroupReply>, Status> {
         let actor = actor(&request);
         let message = request.into_inner();
-        let group = shapes::group_in(required(message.group, "group")?);
+        let group = required(message.group, "group")?;
         let (mask, expected) = (message.update_mask, message.expected_revision);
         let altered = self.call(move |service| service.alter_group(&actor, &group, &mask, expected)).await?;
-        reply(shapes::group_reply(altered))
+        reply(message::group_reply(altered))
     }
 
     async fn delete_group(
@@ -84,12 +98,7 @@ impl Admin for AdminAdapter {
                 service.delete_group(&actor, &m.name, &m.force_to, m.expected_revision, m.if_exists)
             })
             .await?;
-        reply(v1::DeleteGroupReply {
-            moved: deleted.moved,
-            warnings: deleted.warnings,
-            deleted: deleted.existed,
-            moved_count: u64::try_from(deleted.moved_count).unwrap_or(u64::MAX),
-        })
+        reply(message::deleted(deleted))
     }
 
     async fn get_group(
@@ -97,7 +106,7 @@ impl Admin for AdminAdapter {
         request: Request<v1::GetGroupRequest>,
     ) -> Result<Response<v1::GroupReply>, Status> {
         let found = self.service.group(&request.into_inner().name).map_err(admin_status)?;
-        reply(shapes::group_reply(found))
+        reply(message::group_reply(found))
     }
 
     async fn list_groups(
@@ -106,16 +115,14 @@ impl Admin for AdminAdapter {
     ) -> Result<Response<v1::ListGroupsReply>, Status> {
         let message = request.into_inner();
         let page = self.service.groups(&message.after, message.limit).map_err(admin_status)?;
-        let groups = page.groups.into_iter().map(shapes::group).collect();
-        reply(v1::ListGroupsReply { groups, next_after: page.next_after, warnings: page.warnings })
+        reply(message::groups_reply(page))
     }
 
     async fn bind(&self, request: Request<v1::BindRequest>) -> Result<Response<v1::BindReply>, Status> {
         let actor = actor(&request);
         let b = required(request.into_inner().binding, "binding")?;
         let bound = self.call(move |service| service.bind(&actor, &b.tenant, &b.user, &b.group)).await?;
-        let (previous, changed) = bound;
-        reply(v1::BindReply { previous: previous.map(|name| name.to_string()).unwrap_or_default(), changed })
+        reply(message::bind_reply(bound))
     }
 
     async fn unbind(&self, request: Request<v1::UnbindRequest>) -> Result<Response<v1::UnbindReply>, Status> {
@@ -135,8 +142,7 @@ impl Admin for AdminAdapter {
         let after = if from_start { None } else { Some(Principal::parse(&m.after_tenant, &m.after_user)) };
         let after = after.transpose().map_err(admin_status)?;
         let (bound, more) = self.service.bindings(&m.group, after.as_ref(), m.limit).map_err(admin_status)?;
-        let bindings = bound.iter().map(|bound| shapes::binding(&bound.principal, &bound.group)).collect();
-        reply(v1::ListBindingsReply { bindings, more })
+        reply(message::bindings_reply(&bound, more))
     }
 
     async fn resolve(
@@ -145,17 +151,14 @@ impl Admin for AdminAdapter {
     ) -> Result<Response<v1::ResolveReply>, Status> {
         let message = request.into_inner();
         let resolved = self.service.resolve(&message.tenant, &message.user).map_err(admin_status)?;
-        reply(v1::ResolveReply {
-            group: resolved.group.to_string(),
-            matched: resolved.matched.as_str().to_owned(),
-        })
+        reply(message::resolve_reply(resolved))
     }
 
     async fn apply(&self, request: Request<v1::ApplyRequest>) -> Result<Response<v1::ApplyReply>, Status> {
         let actor = actor(&request);
-        let wish = steps::wish(request.into_inner()).map_err(admin_status)?;
+        let wish = request.into_inner();
         let applied = self.call(move |service| service.apply(&actor, &wish)).await?;
-        reply(steps::reply(applied))
+        reply(message::apply_reply(applied))
     }
 
     async fn put_cost_table(
@@ -163,26 +166,23 @@ impl Admin for AdminAdapter {
         request: Request<v1::PutCostTableRequest>,
     ) -> Result<Response<v1::CostTables>, Status> {
         let actor = actor(&request);
-        let message = request.into_inner();
-        let table = message.table.map(shapes::table_in);
-        let costs = self.call(move |service| service.put_cost_table(&actor, &message.role, table)).await?;
-        reply(shapes::cost_tables(&costs))
+        let m = request.into_inner();
+        let costs = self.call(move |service| service.put_cost_table(&actor, &m.role, m.table)).await?;
+        reply(message::cost_tables(&costs))
     }
 
     async fn get_cost_tables(
         &self,
         _: Request<v1::GetCostTablesRequest>,
     ) -> Result<Response<v1::CostTablesReply>, Status> {
-        let costs = self.service.cost_tables();
-        let all = costs.all().map(|table| shapes::table(crate::cost_tables::shape(table))).collect();
-        reply(v1::CostTablesReply { tables: Some(shapes::cost_tables(&costs)), all })
+        reply(message::cost_tables_reply(&self.service.cost_tables()))
     }
 
     async fn usage(&self, request: Request<v1::UsageRequest>) -> Result<Response<v1::UsageReply>, Status> {
         let message = request.into_inner();
         let (rows, truncated) =
             self.service.usage(&message.group, message.per_client).map_err(admin_status)?;
-        reply(v1::UsageReply { rows: rows.into_iter().map(shapes::usage_row).collect(), truncated })
+        reply(v1::UsageReply { rows: rows.into_iter().map(usage_row).collect(), truncated })
     }
 
     async fn usage_history(
@@ -204,8 +204,7 @@ impl Admin for AdminAdapter {
         &self,
         _: Request<v1::ListClientsRequest>,
     ) -> Result<Response<v1::ListClientsReply>, Status> {
-        let (rows, truncated) = self.service.clients();
-        reply(v1::ListClientsReply { clients: rows.into_iter().map(shapes::client).collect(), truncated })
+        reply(message::clients_reply(self.service.clients()))
     }
 
     async fn forget_client(
@@ -215,7 +214,7 @@ impl Admin for AdminAdapter {
         let actor = actor(&request);
         let client = request.into_inner().client;
         let incarnations = self.call(move |service| service.forget_client(&actor, &client)).await?;
-        reply(v1::ForgetClientReply { incarnations: u32::try_from(incarnations).unwrap_or(u32::MAX) })
+        reply(message::forget_reply(incarnations))
     }
 
     async fn list_leases(
@@ -223,15 +222,11 @@ impl Admin for AdminAdapter {
         request: Request<v1::ListLeasesRequest>,
     ) -> Result<Response<v1::ListLeasesReply>, Status> {
         let table = self.service.leases(&request.into_inner().group).map_err(admin_status)?;
-        reply(v1::ListLeasesReply {
-            leases: table.leases.into_iter().map(shapes::lease).collect(),
-            groups: table.groups.into_iter().map(shapes::group_state).collect(),
-            truncated: table.truncated,
-        })
+        reply(message::leases_reply(table))
     }
 
     async fn status(&self, _: Request<v1::StatusRequest>) -> Result<Response<v1::StatusReply>, Status> {
-        reply(shapes::status(self.service.status()))
+        reply(message::status(self.service.status()))
     }
 
     async fn audit_log(
@@ -240,6 +235,6 @@ impl Admin for AdminAdapter {
     ) -> Result<Response<v1::AuditLogReply>, Status> {
         let message = request.into_inner();
         let entries = self.call(move |service| service.audit_log(message.before_id, message.limit)).await?;
-        reply(v1::AuditLogReply { entries: entries.into_iter().map(shapes::audit_entry).collect() })
+        reply(v1::AuditLogReply { entries })
     }
 }

@@ -7,10 +7,8 @@ mod grants;
 mod reader;
 mod rules;
 mod session;
-mod shapes;
 mod statement_shapes;
 mod statements;
-mod steps;
 mod watch;
 
 use std::sync::Arc;

@@ -14,117 +14,23 @@ use crate::error::{AdminError, InField};
 use crate::limits::{MAX_STATEMENT_COUNT, MAX_STATEMENT_ROWS};
 use crate::name::{GroupName, client_id};
 use crate::quantity::cut;
-use crate::query_limit::{Matching, QueryLimitText};
-use crate::runaways::{ConvictionText, RunawayText, template};
+use crate::query_limit::Matching;
+use crate::runaways::template;
 use crate::service::GroupRule;
 use crate::statements::{StatementReport, StatementRow, Sums};
-use crate::watches::{Watch, WatchText, digest};
-
-pub(super) fn limit_in(limit: v1::QueryLimit) -> QueryLimitText {
-    QueryLimitText {
-        exec_elapsed_us: limit.exec_elapsed_us,
-        ru: limit.ru,
-        rows: limit.rows,
-        action: limit.action,
-        switch_group: limit.switch_group,
-        watch: limit.watch,
-        watch_us: limit.watch_us,
-    }
-}
-
-pub(super) fn limit(limit: QueryLimitText) -> v1::QueryLimit {
-    v1::QueryLimit {
-        exec_elapsed_us: limit.exec_elapsed_us,
-        ru: limit.ru,
-        rows: limit.rows,
-        action: limit.action,
-        switch_group: limit.switch_group,
-        watch: limit.watch,
-        watch_us: limit.watch_us,
-    }
-}
+use crate::watches::{Watch, digest};
 
 pub(super) fn rule(rule: &GroupRule) -> v1::GroupRule {
     v1::GroupRule {
         group: rule.group.to_string(),
-        limit: rule.limit.as_ref().map(|rule| limit(rule.text())),
+        limit: rule.limit.as_ref().map(|rule| rule.text()),
         max_wait_us: rule.max_wait.unwrap_or_default().0,
-    }
-}
-
-pub(super) fn watch_in(watch: v1::Watch) -> WatchText {
-    WatchText {
-        id: watch.id,
-        group: watch.group,
-        matching: watch.r#match,
-        digest: watch.digest,
-        text: watch.text,
-        action: watch.action,
-        switch_group: watch.switch_group,
-        start_unix_ms: watch.start_unix_ms,
-        end_unix_ms: watch.end_unix_ms,
-        source: watch.source,
-        rule: watch.rule,
-    }
-}
-
-pub(super) fn watch(watch: WatchText) -> v1::Watch {
-    v1::Watch {
-        id: watch.id,
-        group: watch.group,
-        r#match: watch.matching,
-        digest: watch.digest,
-        text: watch.text,
-        action: watch.action,
-        switch_group: watch.switch_group,
-        start_unix_ms: watch.start_unix_ms,
-        end_unix_ms: watch.end_unix_ms,
-        source: watch.source,
-        rule: watch.rule,
     }
 }
 
 /// As gateways are told of it: without its text, which would be most of the list and is for people.
 pub(super) fn told_watch(told: &Watch) -> v1::Watch {
-    watch(Watch { text: Arc::default(), ..told.clone() }.text())
-}
-
-pub(super) fn conviction_in(conviction: v1::ConvictRequest) -> ConvictionText {
-    ConvictionText {
-        gateway: conviction.gateway,
-        group: conviction.group,
-        found: conviction.r#match,
-        action: conviction.action,
-        switch_group: conviction.switch_group,
-        fingerprint: conviction.fingerprint,
-        template: conviction.template,
-        text_sha256: conviction.text_sha256,
-        rule: conviction.rule,
-        tenant: conviction.tenant,
-        user: conviction.user,
-    }
-}
-
-pub(super) fn runaway(record: RunawayText) -> v1::Runaway {
-    let conviction = record.conviction;
-    v1::Runaway {
-        conviction: Some(v1::ConvictRequest {
-            gateway: conviction.gateway,
-            group: conviction.group,
-            r#match: conviction.found,
-            action: conviction.action,
-            switch_group: conviction.switch_group,
-            fingerprint: conviction.fingerprint,
-            template: conviction.template,
-            text_sha256: conviction.text_sha256,
-            rule: conviction.rule,
-            tenant: conviction.tenant,
-            user: conviction.user,
-        }),
-        first_unix_ms: record.first_unix_ms,
-        last_unix_ms: record.last_unix_ms,
-        repeats: record.repeats,
-    }
+    Watch { text: Arc::default(), ..told.clone() }.text()
 }
 
 /// Decodes a report.

@@ -10,6 +10,7 @@ use tonic::{Request, Response, Status};
 use super::grants::Answers;
 use super::reader::Reader;
 use super::{Stopping, actor, admin_status, blocking, rules, statement_shapes as shapes};
+use crate::message;
 use crate::service::Service;
 
 /// The adapter.
@@ -44,8 +45,7 @@ impl Statements for StatementsAdapter {
         &self,
         request: Request<v1::ConvictRequest>,
     ) -> Result<Response<v1::ConvictReply>, Status> {
-        let conviction = shapes::conviction_in(request.into_inner());
-        let watch = self.service.convict(&conviction).map_err(admin_status)?;
+        let watch = self.service.convict(&request.into_inner()).map_err(admin_status)?;
         reply(v1::ConvictReply { watch_id: watch.unwrap_or_default() })
     }
 
@@ -79,7 +79,7 @@ impl Statements for StatementsAdapter {
         let (actor, service) = (actor(&request), Arc::clone(&self.service));
         let group = request.into_inner().group;
         let removed = blocking(move || service.reset_statements(&actor, &group)).await?;
-        reply(v1::ResetStatementsReply { removed: count(removed) })
+        reply(message::reset_statements_reply(removed))
     }
 
     async fn add_watch(
@@ -88,9 +88,9 @@ impl Statements for StatementsAdapter {
     ) -> Result<Response<v1::AddWatchReply>, Status> {
         let (actor, service) = (actor(&request), Arc::clone(&self.service));
         let watch = request.into_inner().watch;
-        let watch = shapes::watch_in(watch.ok_or_else(|| Status::invalid_argument("watch: is missing"))?);
+        let watch = watch.ok_or_else(|| Status::invalid_argument("watch: is missing"))?;
         let added = blocking(move || service.add_watch(&actor, &watch)).await?;
-        reply(v1::AddWatchReply { watch: Some(shapes::watch(added.text())) })
+        reply(v1::AddWatchReply { watch: Some(added.text()) })
     }
 
     async fn remove_watch(
@@ -100,7 +100,7 @@ impl Statements for StatementsAdapter {
         let (actor, service) = (actor(&request), Arc::clone(&self.service));
         let m = request.into_inner();
         let removed = blocking(move || service.remove_watch(&actor, m.id, &m.group)).await?;
-        reply(v1::RemoveWatchReply { removed: count(removed) })
+        reply(message::remove_watch_reply(removed))
     }
 
     async fn list_watches(
@@ -108,7 +108,6 @@ impl Statements for StatementsAdapter {
         request: Request<v1::ListWatchesRequest>,
     ) -> Result<Response<v1::ListWatchesReply>, Status> {
         let watches = self.service.watches(&request.into_inner().group).map_err(admin_status)?;
-        let watches = watches.into_iter().map(shapes::watch).collect();
         reply(v1::ListWatchesReply { watches })
     }
 
@@ -117,8 +116,7 @@ impl Statements for StatementsAdapter {
         request: Request<v1::ListRunawaysRequest>,
     ) -> Result<Response<v1::ListRunawaysReply>, Status> {
         let m = request.into_inner();
-        let records = self.service.runaways(&m.group, m.limit).map_err(admin_status)?;
-        let runaways = records.into_iter().map(shapes::runaway).collect();
+        let runaways = self.service.runaways(&m.group, m.limit).map_err(admin_status)?;
         reply(v1::ListRunawaysReply { runaways })
     }
 }

@@ -15,10 +15,11 @@ use tokio::time::{MissedTickBehavior, interval};
 use tonic::Status;
 use v1::watch_event::Kind;
 
+use super::Stopping;
 use super::reader::Reader;
-use super::{Stopping, shapes};
 use crate::clock::duration;
 use crate::limits::{HEARTBEAT_EVERY, SNAPSHOT_PART};
+use crate::message;
 use crate::service::{Event, EventKind, Service, Subscription};
 
 type Peer = Reader<v1::WatchEvent>;
@@ -81,8 +82,8 @@ async fn send_snapshot(service: &Service, peer: &Peer, at: At) -> Result<(), Sta
             let mut rest = view.bindings.after(last.as_ref()).peekable();
             let part: Vec<_> = rest.by_ref().take(SNAPSHOT_PART).collect();
             let more = rest.peek().is_some();
-            let bindings = part.iter().map(|(principal, group)| shapes::binding(principal, group)).collect();
-            let cost_tables = (!more).then(|| shapes::cost_tables(&view.costs));
+            let bindings = part.iter().map(|(principal, group)| message::binding(principal, group)).collect();
+            let cost_tables = (!more).then(|| message::cost_tables(&view.costs));
             let told = part.last().map(|(principal, _)| (*principal).clone());
             (v1::Snapshot { bindings, cost_tables, more }, told)
         };
@@ -118,7 +119,7 @@ fn encode(kind: &EventKind) -> Option<Kind> {
                 group: group.as_ref().map(ToString::to_string).unwrap_or_default(),
             }),
         })),
-        EventKind::Costs(costs) => Some(Kind::CostTables(shapes::cost_tables(costs))),
+        EventKind::Costs(costs) => Some(Kind::CostTables(message::cost_tables(costs))),
         EventKind::Groups(groups) => {
             let groups = groups.iter().map(ToString::to_string).collect();
             Some(Kind::GroupsChanged(v1::GroupsChanged { groups }))

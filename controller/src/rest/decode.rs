@@ -130,12 +130,13 @@ fn between<'a>(text: &'a str, begin: &str, end: &str) -> Option<&'a str> {
 
 #[cfg(test)]
 mod tests {
+    use tidegate_proto::v1;
+
     use super::*;
-    use crate::group_text::GroupText;
 
     /// The field and what is said of it.
     fn told(body: &str) -> (String, String) {
-        let error = json::<GroupText>(body.as_bytes()).expect_err(body);
+        let error = json::<v1::Group>(body.as_bytes()).expect_err(body);
         (error.field().unwrap_or_default().to_owned(), error.to_string())
     }
 

@@ -59,9 +59,10 @@ pub(super) fn complete(document: &OpenApi) -> Value {
     document["tags"] = tags.iter().map(|tag| json!({"name": tag, "description": about(tag)})).collect();
     let schemas = &mut document["components"]["schemas"];
     for (_, schema) in entries(schemas) {
-        for (_, field) in schema.get_mut("properties").map(entries).into_iter().flatten() {
-            widen(field);
-        }
+        unescape(schema);
+        complete_fields(schema);
+        // One that has the fields of another in it.
+        schema.get_mut("allOf").and_then(Value::as_array_mut).into_iter().flatten().for_each(complete_fields);
     }
     // Beyond what every reader of JSON takes exactly, a counter is text.
     let exact = (1_u64 << f64::MANTISSA_DIGITS) - 1;
@@ -87,7 +88,7 @@ pub(super) fn complete(document: &OpenApi) -> Value {
         schemas[new] = schema;
     }
     // A step defines a thing as a write of its own does.
-    for holder in ["Step", "CostTableRole"] {
+    for holder in ["Step", "PutCostTableRequest"] {
         let text = ["Group", "Binding", "CostTable", "Watch"]
             .iter()
             .fold(schemas[holder].to_string(), |text, name| {
@@ -95,9 +96,9 @@ pub(super) fn complete(document: &OpenApi) -> Value {
             });
         schemas[holder] = serde_json::from_str(&text).unwrap_or_default();
     }
-    schemas["DeleteGroup"]["required"] = json!(["name"]);
-    schemas["CostTableRole"]["required"] = json!(["role"]);
-    schemas["WatchId"]["required"] = json!(["id"]);
+    schemas["DeleteGroupRequest"]["required"] = json!(["name"]);
+    schemas["PutCostTableRequest"]["required"] = json!(["role"]);
+    schemas["RemoveWatchRequest"]["required"] = json!(["id"]);
     // The name is in the path.
     schemas["GroupChange"] = schemas["Group"].clone();
     schemas["GroupChange"]["minProperties"] = json!(1);
@@ -260,17 +261,31 @@ fn fields() -> Vec<(&'static str, &'static str, Value)> {
         ("Watch", "switch_group", json!({"pattern": GROUP})),
         ("Watch", "text", json!({"maxLength": 8_192})),
         ("ApplyRequest", "steps", json!({"maxItems": crate::limits::MAX_STEPS})),
-        ("CostTableRole", "role", words(&["active", "shadow"])),
-        ("DeleteGroup", "name", json!({"pattern": NAME})),
-        ("DeleteGroup", "force_to", json!({"pattern": GROUP})),
-        ("Principal", "tenant", json!({"pattern": PRINCIPAL})),
-        ("Principal", "user", json!({"pattern": PRINCIPAL})),
+        ("PutCostTableRequest", "role", words(&["active", "shadow"])),
+        ("DeleteGroupRequest", "name", json!({"pattern": NAME})),
+        ("DeleteGroupRequest", "force_to", json!({"pattern": GROUP})),
+        ("UnbindRequest", "tenant", json!({"pattern": PRINCIPAL})),
+        ("UnbindRequest", "user", json!({"pattern": PRINCIPAL})),
         ("Prune", "under", json!({"pattern": GROUP})),
-        ("WatchId", "id", json!({"minimum": 1})),
+        ("RemoveWatchRequest", "id", json!({"minimum": 1})),
         ("Outcome", "kind", words(&["group", "binding", "cost_table", "watch"])),
         ("Outcome", "outcome", words(&["created", "altered", "unchanged", "deleted"])),
-        ("ResolvedAnswer", "matched", words(&["user in tenant", "user", "tenant", "default"])),
+        ("ResolveReply", "matched", words(&["user in tenant", "user", "tenant", "default"])),
     ]
+}
+
+fn complete_fields(schema: &mut Value) {
+    for (_, field) in schema.get_mut("properties").map(entries).into_iter().flatten() {
+        unescape(field);
+        widen(field);
+    }
+}
+
+/// A description is a comment of a `.proto` file, in which brackets are escaped for rustdoc.
+fn unescape(schema: &mut Value) {
+    if let Some(Value::String(description)) = schema.get_mut("description") {
+        *description = description.replace('\\', "");
+    }
 }
 
 /// The range of an integer as JSON has it: all of what the type holds, which the format `int64` does not.
@@ -325,7 +340,7 @@ mod tests {
         for (schema, field, _) in fields() {
             assert!(
                 document["components"]["schemas"][schema]["properties"][field]["type"].is_string(),
-                "{field}"
+                "{schema}.{field}"
             );
         }
         assert!(!document.to_string().contains("int64"), "64-bit numbers of JSON are not signed here");

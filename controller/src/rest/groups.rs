@@ -11,12 +11,12 @@ use utoipa::IntoParams;
 
 use super::error::{ApiError, ErrorBody};
 use super::extract::{Body, By, Named, Params};
-use super::shapes::{DeletedAnswer, GroupAnswer, GroupsAnswer};
 use super::{blocking, decode};
 use crate::error::AdminError;
-use crate::group_text::GroupText;
+use crate::message;
 use crate::quantity::cut;
 use crate::service::{GroupReply, Service};
+use tidegate_proto::v1;
 
 type Shared = Extension<Arc<Service>>;
 
@@ -33,13 +33,13 @@ pub(super) struct ListParams {
 
 /// Lists groups by name.
 #[utoipa::path(get, path = "/v1/groups", params(ListParams),
-    responses((status = 200, body = GroupsAnswer), (status = 400, body = ErrorBody)))]
+    responses((status = 200, body = v1::ListGroupsReply), (status = 400, body = ErrorBody)))]
 pub(super) async fn list(
     Extension(service): Shared,
     Params(params): Params<ListParams>,
-) -> Result<Json<GroupsAnswer>, ApiError> {
+) -> Result<Json<v1::ListGroupsReply>, ApiError> {
     let page = service.groups(&params.after, params.limit)?;
-    Ok(Json(GroupsAnswer { groups: page.groups, next_after: page.next_after, warnings: page.warnings }))
+    Ok(Json(message::groups_reply(page)))
 }
 
 #[derive(Deserialize, IntoParams)]
@@ -52,18 +52,18 @@ pub(super) struct CreateParams {
 }
 
 /// Creates a group.
-#[utoipa::path(post, path = "/v1/groups", params(CreateParams), request_body = GroupText,
-    responses((status = 200, body = GroupAnswer), (status = 400, body = ErrorBody), (status = 409, body = ErrorBody),
+#[utoipa::path(post, path = "/v1/groups", params(CreateParams), request_body = v1::Group,
+    responses((status = 200, body = v1::GroupReply), (status = 400, body = ErrorBody), (status = 409, body = ErrorBody),
         (status = 413, body = ErrorBody), (status = 503, body = ErrorBody)))]
 pub(super) async fn create(
     Extension(service): Shared,
     By(actor): By,
     Params(params): Params<CreateParams>,
     Body(fields): Body<Map<String, Value>>,
-) -> Result<Json<GroupAnswer>, ApiError> {
+) -> Result<Json<v1::GroupReply>, ApiError> {
     refuse_empty(&fields, "parent", "the group above, or \"/\" for none")?;
     refuse_empty_limit(&fields)?;
-    let group: GroupText = decode::of(Value::Object(fields))?;
+    let group: v1::Group = decode::of(Value::Object(fields))?;
     let created =
         blocking(service, move |service| service.create_group(&actor, &group, params.if_not_exists));
     Ok(answer(created.await?))
@@ -71,11 +71,11 @@ pub(super) async fn create(
 
 /// Reads a group.
 #[utoipa::path(get, path = "/v1/groups/{name}", params(("name" = String, Path)),
-    responses((status = 200, body = GroupAnswer), (status = 404, body = ErrorBody)))]
+    responses((status = 200, body = v1::GroupReply), (status = 404, body = ErrorBody)))]
 pub(super) async fn read(
     Extension(service): Shared,
     Named(name): Named,
-) -> Result<Json<GroupAnswer>, ApiError> {
+) -> Result<Json<v1::GroupReply>, ApiError> {
     Ok(answer(service.group(&name)?))
 }
 
@@ -89,8 +89,8 @@ pub(super) struct AlterParams {
 }
 
 /// Changes the fields that the body holds.
-#[utoipa::path(patch, path = "/v1/groups/{name}", params(("name" = String, Path), AlterParams), request_body = GroupText,
-    responses((status = 200, body = GroupAnswer), (status = 400, body = ErrorBody), (status = 404, body = ErrorBody),
+#[utoipa::path(patch, path = "/v1/groups/{name}", params(("name" = String, Path), AlterParams), request_body = v1::Group,
+    responses((status = 200, body = v1::GroupReply), (status = 400, body = ErrorBody), (status = 404, body = ErrorBody),
         (status = 412, body = ErrorBody), (status = 413, body = ErrorBody), (status = 503, body = ErrorBody)))]
 pub(super) async fn alter(
     Extension(service): Shared,
@@ -98,7 +98,7 @@ pub(super) async fn alter(
     Named(name): Named,
     Params(params): Params<AlterParams>,
     Body(mut fields): Body<Map<String, Value>>,
-) -> Result<Json<GroupAnswer>, ApiError> {
+) -> Result<Json<v1::GroupReply>, ApiError> {
     // The name is in the path, so that another one would be a wish that is not fulfilled; the revision is the
     // controller's.
     if let Some(other) = fields.remove("name")
@@ -114,7 +114,7 @@ pub(super) async fn alter(
     refuse_empty_limit(&fields)?;
     let mask: Vec<String> = fields.keys().cloned().collect();
     fields.insert("name".to_owned(), Value::String(name));
-    let group: GroupText = decode::of(Value::Object(fields))?;
+    let group: v1::Group = decode::of(Value::Object(fields))?;
     let altered = blocking(service, move |service| {
         service.alter_group(&actor, &group, &mask, params.expected_revision)
     });
@@ -136,24 +136,18 @@ pub(super) struct DeleteParams {
 
 /// Deletes a group.
 #[utoipa::path(delete, path = "/v1/groups/{name}", params(("name" = String, Path), DeleteParams),
-    responses((status = 200, body = DeletedAnswer), (status = 400, body = ErrorBody), (status = 404, body = ErrorBody),
+    responses((status = 200, body = v1::DeleteGroupReply), (status = 400, body = ErrorBody), (status = 404, body = ErrorBody),
         (status = 409, body = ErrorBody), (status = 412, body = ErrorBody), (status = 503, body = ErrorBody)))]
 pub(super) async fn delete(
     Extension(service): Shared,
     By(actor): By,
     Named(name): Named,
     Params(params): Params<DeleteParams>,
-) -> Result<Json<DeletedAnswer>, ApiError> {
+) -> Result<Json<v1::DeleteGroupReply>, ApiError> {
     let deleted = blocking(service, move |service| {
         service.delete_group(&actor, &name, &params.force_to, params.expected_revision, params.if_exists)
     });
-    let deleted = deleted.await?;
-    Ok(Json(DeletedAnswer {
-        deleted: deleted.existed,
-        moved: deleted.moved,
-        moved_count: deleted.moved_count,
-        warnings: deleted.warnings,
-    }))
+    Ok(Json(message::deleted(deleted.await?)))
 }
 
 /// A variable that was never set is empty, too: it must not take a group out from under another.
@@ -178,6 +172,6 @@ fn refuse_empty_limit(fields: &Map<String, Value>) -> Result<(), AdminError> {
     })
 }
 
-fn answer(reply: GroupReply) -> Json<GroupAnswer> {
-    Json(GroupAnswer { group: reply.group, warnings: reply.warnings, changed: reply.changed })
+fn answer(reply: GroupReply) -> Json<v1::GroupReply> {
+    Json(message::group_reply(reply))
 }

@@ -12,9 +12,11 @@ use super::blocking;
 use super::error::{ApiError, ErrorBody};
 use super::extract::{By, Params};
 use super::shapes::UsageShape;
+use crate::message;
 use crate::quantity::amount_text;
 use crate::service::Service;
 use crate::statements::StatementRow;
+use tidegate_proto::v1;
 
 type Shared = Extension<Arc<Service>>;
 
@@ -133,22 +135,15 @@ pub(super) struct ResetParams {
     group: String,
 }
 
-/// What was removed.
-#[derive(Serialize, ToSchema)]
-pub(super) struct RemovedAnswer {
-    /// How many there were.
-    pub(super) removed: usize,
-}
-
 /// Starts counting statements anew.
 #[utoipa::path(delete, path = "/v1/statements", params(ResetParams),
-    responses((status = 200, body = RemovedAnswer), (status = 400, body = ErrorBody), (status = 404, body = ErrorBody),
+    responses((status = 200, body = v1::ResetStatementsReply), (status = 400, body = ErrorBody), (status = 404, body = ErrorBody),
         (status = 503, body = ErrorBody)))]
 pub(super) async fn reset(
     Extension(service): Shared,
     By(actor): By,
     Params(params): Params<ResetParams>,
-) -> Result<Json<RemovedAnswer>, ApiError> {
+) -> Result<Json<v1::ResetStatementsReply>, ApiError> {
     let removed = blocking(service, move |service| service.reset_statements(&actor, &params.group)).await?;
-    Ok(Json(RemovedAnswer { removed }))
+    Ok(Json(message::reset_statements_reply(removed)))
 }

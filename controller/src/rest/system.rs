@@ -5,22 +5,22 @@
 use std::sync::Arc;
 
 use axum::{Extension, Json};
-use serde::{Deserialize, Serialize};
-use utoipa::{IntoParams, ToSchema};
+use serde::Deserialize;
+use utoipa::IntoParams;
 
 use super::blocking;
 use super::error::{ApiError, ErrorBody};
 use super::extract::Params;
-use super::shapes::StatusAnswer;
-use crate::audit::AuditEntry;
+use crate::message;
 use crate::service::Service;
+use tidegate_proto::v1;
 
 type Shared = Extension<Arc<Service>>;
 
 /// Reads the controller's state at a glance.
-#[utoipa::path(get, path = "/v1/status", responses((status = 200, body = StatusAnswer)))]
-pub(super) async fn status(Extension(service): Shared) -> Json<StatusAnswer> {
-    Json(StatusAnswer::from(service.status()))
+#[utoipa::path(get, path = "/v1/status", responses((status = 200, body = v1::StatusReply)))]
+pub(super) async fn status(Extension(service): Shared) -> Json<v1::StatusReply> {
+    Json(message::status(service.status()))
 }
 
 #[derive(Default, Deserialize, IntoParams)]
@@ -33,19 +33,13 @@ pub(super) struct AuditParams {
     limit: u32,
 }
 
-/// Changes, newest first.
-#[derive(Serialize, ToSchema)]
-pub(super) struct AuditAnswer {
-    entries: Vec<AuditEntry>,
-}
-
 /// Reads who changed what.
 #[utoipa::path(get, path = "/v1/audit", params(AuditParams),
-    responses((status = 200, body = AuditAnswer), (status = 400, body = ErrorBody), (status = 503, body = ErrorBody)))]
+    responses((status = 200, body = v1::AuditLogReply), (status = 400, body = ErrorBody), (status = 503, body = ErrorBody)))]
 pub(super) async fn audit(
     Extension(service): Shared,
     Params(params): Params<AuditParams>,
-) -> Result<Json<AuditAnswer>, ApiError> {
+) -> Result<Json<v1::AuditLogReply>, ApiError> {
     let entries = blocking(service, move |service| service.audit_log(params.before_id, params.limit)).await?;
-    Ok(Json(AuditAnswer { entries }))
+    Ok(Json(v1::AuditLogReply { entries }))
 }

@@ -11,8 +11,10 @@ use utoipa::{IntoParams, ToSchema};
 use super::blocking;
 use super::error::{ApiError, ErrorBody};
 use super::extract::{By, Named, Params};
-use super::shapes::{ClientShape, ConsumptionShape, GroupStateShape, LeaseShape, UsageRowShape};
+use super::shapes::{ConsumptionShape, UsageRowShape};
+use crate::message;
 use crate::service::Service;
+use tidegate_proto::v1;
 
 type Shared = Extension<Arc<Service>>;
 
@@ -90,39 +92,23 @@ pub(super) async fn history(
     Ok(Json(HistoryAnswer { points: points.collect() }))
 }
 
-/// Nodes.
-#[derive(Serialize, ToSchema)]
-pub(super) struct ClientsAnswer {
-    clients: Vec<ClientShape>,
-    /// There are more rows than fit an answer.
-    truncated: bool,
-}
-
 /// Lists nodes, newest first.
-#[utoipa::path(get, path = "/v1/clients", responses((status = 200, body = ClientsAnswer)))]
-pub(super) async fn clients(Extension(service): Shared) -> Json<ClientsAnswer> {
-    let (rows, truncated) = service.clients();
-    Json(ClientsAnswer { clients: rows.into_iter().map(ClientShape::from).collect(), truncated })
-}
-
-/// A node that is forgotten.
-#[derive(Serialize, ToSchema)]
-pub(super) struct ForgottenAnswer {
-    /// How many starts of it were known.
-    incarnations: usize,
+#[utoipa::path(get, path = "/v1/clients", responses((status = 200, body = v1::ListClientsReply)))]
+pub(super) async fn clients(Extension(service): Shared) -> Json<v1::ListClientsReply> {
+    Json(message::clients_reply(service.clients()))
 }
 
 /// Forgets a node that is silent for a minute and has no lease. What it was charged stays counted.
 #[utoipa::path(delete, path = "/v1/clients/{name}", params(("name" = String, Path)),
-    responses((status = 200, body = ForgottenAnswer), (status = 400, body = ErrorBody), (status = 404, body = ErrorBody),
+    responses((status = 200, body = v1::ForgetClientReply), (status = 400, body = ErrorBody), (status = 404, body = ErrorBody),
         (status = 409, body = ErrorBody), (status = 503, body = ErrorBody)))]
 pub(super) async fn forget(
     Extension(service): Shared,
     By(actor): By,
     Named(name): Named,
-) -> Result<Json<ForgottenAnswer>, ApiError> {
+) -> Result<Json<v1::ForgetClientReply>, ApiError> {
     let incarnations = blocking(service, move |service| service.forget_client(&actor, &name)).await?;
-    Ok(Json(ForgottenAnswer { incarnations }))
+    Ok(Json(message::forget_reply(incarnations)))
 }
 
 #[derive(Default, Deserialize, IntoParams)]
@@ -133,26 +119,12 @@ pub(super) struct LeaseParams {
     group: String,
 }
 
-/// Leases and the state of their groups.
-#[derive(Serialize, ToSchema)]
-pub(super) struct LeasesAnswer {
-    leases: Vec<LeaseShape>,
-    groups: Vec<GroupStateShape>,
-    /// There are more rows than fit an answer; ask for one group.
-    truncated: bool,
-}
-
 /// Lists leases.
 #[utoipa::path(get, path = "/v1/leases", params(LeaseParams),
-    responses((status = 200, body = LeasesAnswer), (status = 400, body = ErrorBody), (status = 404, body = ErrorBody)))]
+    responses((status = 200, body = v1::ListLeasesReply), (status = 400, body = ErrorBody), (status = 404, body = ErrorBody)))]
 pub(super) async fn leases(
     Extension(service): Shared,
     Params(params): Params<LeaseParams>,
-) -> Result<Json<LeasesAnswer>, ApiError> {
-    let table = service.leases(&params.group)?;
-    Ok(Json(LeasesAnswer {
-        leases: table.leases.into_iter().map(LeaseShape::from).collect(),
-        groups: table.groups.into_iter().map(GroupStateShape::from).collect(),
-        truncated: table.truncated,
-    }))
+) -> Result<Json<v1::ListLeasesReply>, ApiError> {
+    Ok(Json(message::leases_reply(service.leases(&params.group)?)))
 }

@@ -5,16 +5,15 @@
 use std::sync::Arc;
 
 use axum::{Extension, Json};
-use serde::{Deserialize, Serialize};
-use utoipa::{IntoParams, ToSchema};
+use serde::Deserialize;
+use utoipa::IntoParams;
 
 use super::blocking;
 use super::error::{ApiError, ErrorBody};
 use super::extract::{Body, By, Params};
-use super::statements::RemovedAnswer;
-use crate::runaways::RunawayText;
+use crate::message;
 use crate::service::Service;
-use crate::watches::WatchText;
+use tidegate_proto::v1;
 
 type Shared = Extension<Arc<Service>>;
 
@@ -26,40 +25,27 @@ pub(super) struct ListParams {
     group: String,
 }
 
-/// The watch list.
-#[derive(Serialize, ToSchema)]
-pub(super) struct WatchesAnswer {
-    /// In order of their ids.
-    watches: Vec<WatchText>,
-}
-
 /// Lists watched statements.
 #[utoipa::path(get, path = "/v1/watches", params(ListParams),
-    responses((status = 200, body = WatchesAnswer), (status = 400, body = ErrorBody), (status = 404, body = ErrorBody)))]
+    responses((status = 200, body = v1::ListWatchesReply), (status = 400, body = ErrorBody), (status = 404, body = ErrorBody)))]
 pub(super) async fn list(
     Extension(service): Shared,
     Params(params): Params<ListParams>,
-) -> Result<Json<WatchesAnswer>, ApiError> {
-    Ok(Json(WatchesAnswer { watches: service.watches(&params.group)? }))
-}
-
-/// A watched statement.
-#[derive(Serialize, ToSchema)]
-pub(super) struct WatchAnswer {
-    watch: WatchText,
+) -> Result<Json<v1::ListWatchesReply>, ApiError> {
+    Ok(Json(v1::ListWatchesReply { watches: service.watches(&params.group)? }))
 }
 
 /// Watches a statement, in place of a watch of the same.
-#[utoipa::path(post, path = "/v1/watches", request_body = WatchText,
-    responses((status = 200, body = WatchAnswer), (status = 400, body = ErrorBody), (status = 404, body = ErrorBody),
+#[utoipa::path(post, path = "/v1/watches", request_body = v1::Watch,
+    responses((status = 200, body = v1::AddWatchReply), (status = 400, body = ErrorBody), (status = 404, body = ErrorBody),
         (status = 409, body = ErrorBody), (status = 413, body = ErrorBody), (status = 503, body = ErrorBody)))]
 pub(super) async fn add(
     Extension(service): Shared,
     By(actor): By,
-    Body(watch): Body<WatchText>,
-) -> Result<Json<WatchAnswer>, ApiError> {
+    Body(watch): Body<v1::Watch>,
+) -> Result<Json<v1::AddWatchReply>, ApiError> {
     let added = blocking(service, move |service| service.add_watch(&actor, &watch)).await?;
-    Ok(Json(WatchAnswer { watch: added.text() }))
+    Ok(Json(v1::AddWatchReply { watch: Some(added.text()) }))
 }
 
 #[derive(Default, Deserialize, IntoParams)]
@@ -74,15 +60,15 @@ pub(super) struct RemoveParams {
 
 /// Ends watches.
 #[utoipa::path(delete, path = "/v1/watches", params(RemoveParams),
-    responses((status = 200, body = RemovedAnswer), (status = 400, body = ErrorBody), (status = 404, body = ErrorBody),
+    responses((status = 200, body = v1::RemoveWatchReply), (status = 400, body = ErrorBody), (status = 404, body = ErrorBody),
         (status = 503, body = ErrorBody)))]
 pub(super) async fn remove(
     Extension(service): Shared,
     By(actor): By,
     Params(p): Params<RemoveParams>,
-) -> Result<Json<RemovedAnswer>, ApiError> {
+) -> Result<Json<v1::RemoveWatchReply>, ApiError> {
     let removed = blocking(service, move |service| service.remove_watch(&actor, p.id, &p.group)).await?;
-    Ok(Json(RemovedAnswer { removed }))
+    Ok(Json(message::remove_watch_reply(removed)))
 }
 
 #[derive(Default, Deserialize, IntoParams)]
@@ -95,19 +81,12 @@ pub(super) struct RunawayParams {
     limit: u32,
 }
 
-/// Records of runaways.
-#[derive(Serialize, ToSchema)]
-pub(super) struct RunawaysAnswer {
-    /// Newest first.
-    runaways: Vec<RunawayText>,
-}
-
 /// Lists convicted statements.
 #[utoipa::path(get, path = "/v1/runaways", params(RunawayParams),
-    responses((status = 200, body = RunawaysAnswer), (status = 400, body = ErrorBody)))]
+    responses((status = 200, body = v1::ListRunawaysReply), (status = 400, body = ErrorBody)))]
 pub(super) async fn runaways(
     Extension(service): Shared,
     Params(params): Params<RunawayParams>,
-) -> Result<Json<RunawaysAnswer>, ApiError> {
-    Ok(Json(RunawaysAnswer { runaways: service.runaways(&params.group, params.limit)? }))
+) -> Result<Json<v1::ListRunawaysReply>, ApiError> {
+    Ok(Json(v1::ListRunawaysReply { runaways: service.runaways(&params.group, params.limit)? }))
 }

@@ -5,8 +5,9 @@ use std::sync::Arc;
 use super::Service;
 use super::change::{Edit, Plan};
 use crate::audit::{Actor, Change};
-use crate::cost_tables::{CostTables, Role, TableShape, parse, shape};
+use crate::cost_tables::{CostTables, Role, parse, shape};
 use crate::error::AdminError;
+use tidegate_proto::v1;
 
 impl Service {
     /// Gives a table a role. No table takes the shadow away.
@@ -14,7 +15,7 @@ impl Service {
         &self,
         actor: &Actor,
         role: &str,
-        table: Option<TableShape>,
+        table: Option<v1::CostTable>,
     ) -> Result<Arc<CostTables>, AdminError> {
         let role = Role::parse(role)?;
         let table = table.map(parse).transpose()?;

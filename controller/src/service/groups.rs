@@ -7,16 +7,17 @@ use super::{Service, State};
 use crate::audit::{Actor, Change};
 use crate::definition::Definition;
 use crate::error::{AdminError, InField};
-use crate::group_text::{ALTERABLE, GroupText};
+use crate::group_fields::{alterable, differing, emptied, merged};
 use crate::limits::MAX_PAGE;
 use crate::name::GroupName;
 use crate::quantity::cut;
+use tidegate_proto::v1;
 
 /// A group, with what an operator should know about it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct GroupReply {
     /// The definition.
-    pub group: GroupText,
+    pub group: v1::Group,
     /// What is allowed but doubtful.
     pub warnings: Vec<String>,
     /// The request changed something.
@@ -27,7 +28,7 @@ pub struct GroupReply {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Page {
     /// In order of their names.
-    pub groups: Vec<GroupText>,
+    pub groups: Vec<v1::Group>,
     /// Where to go on; empty at the end.
     pub next_after: String,
     /// Of the groups on this page.
@@ -39,12 +40,12 @@ impl Service {
     pub fn create_group(
         &self,
         actor: &Actor,
-        text: &GroupText,
+        text: &v1::Group,
         if_not_exists: bool,
     ) -> Result<GroupReply, AdminError> {
         let mut definition = Definition::parse(text)?;
         // A group without a cap is asked for, and does not come of a variable that was never set.
-        refuse_emptied(text, &GroupText { ru_per_sec: "unlimited".to_owned(), ..GroupText::default() })?;
+        refuse_emptied(text, &v1::Group { ru_per_sec: "unlimited".to_owned(), ..v1::Group::default() })?;
         self.change(actor, |state| {
             if let Some(id) = state.catalog.id(&definition.name) {
                 return existing(state, id, &definition, if_not_exists);
@@ -60,21 +61,20 @@ impl Service {
     pub fn alter_group(
         &self,
         actor: &Actor,
-        text: &GroupText,
+        text: &v1::Group,
         mask: &[String],
         expected_revision: u64,
     ) -> Result<GroupReply, AdminError> {
         let name = GroupName::parse(&text.name).in_field("name")?;
         if mask.is_empty() {
-            let message = format!("names no field; name those to change: {}", ALTERABLE.join(", "));
+            let message = format!("names no field; name those to change: {}", names());
             return Err(AdminError::invalid("update_mask", message));
         }
         self.change(actor, |state| {
             let id = state.catalog.require(&name)?;
             let before = state.expect_revision(id, expected_revision)?;
-            let merged = before.text().merged(text, mask).map_err(|field| {
-                let message =
-                    format!("{:?} cannot be altered; these can: {}", cut(field), ALTERABLE.join(", "));
+            let merged = merged(&before.text(), text, mask).map_err(|field| {
+                let message = format!("{:?} cannot be altered; these can: {}", cut(field), names());
                 AdminError::invalid("update_mask", message)
             })?;
             refuse_emptied(&merged, &before.text())?;
@@ -131,9 +131,14 @@ pub(super) fn page_limit(limit: u32, default: u32, most: u32) -> Result<usize, A
     usize::try_from(limit).map_err(|error| AdminError::invalid("limit", error))
 }
 
+/// What an alteration may name.
+fn names() -> String {
+    alterable().collect::<Vec<_>>().join(", ")
+}
+
 /// Refuses a text that is empty where `before` says something.
-pub(super) fn refuse_emptied(text: &GroupText, before: &GroupText) -> Result<(), AdminError> {
-    match text.emptied(before) {
+pub(super) fn refuse_emptied(text: &v1::Group, before: &v1::Group) -> Result<(), AdminError> {
+    match emptied(text, before).next() {
         Some((field, write)) => Err(AdminError::invalid(field, format!("is empty; write {write}"))),
         None => Ok(()),
     }
@@ -147,7 +152,7 @@ fn existing(
     if_not_exists: bool,
 ) -> Result<Plan<GroupReply>, AdminError> {
     let known = state.catalog.get(id).map(Definition::text).unwrap_or_default();
-    let fields = known.differing(&wanted.text());
+    let fields = differing(&known, &wanted.text());
     if if_not_exists && fields.is_empty() {
         let warnings = state.warnings(id, wanted);
         return Ok(Plan::nothing(GroupReply { group: known, warnings, changed: false }));

@@ -55,7 +55,7 @@ use crate::statements::Statements;
 use crate::store::Store;
 use crate::watches::Watches;
 
-pub use apply::{Applied, Done, Outcome, Wish};
+pub use apply::{Applied, Done, Outcome};
 pub use bindings::{Bound, Resolved};
 pub use deletion::Deleted;
 pub use fence::Silence;

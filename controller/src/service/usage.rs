@@ -12,7 +12,6 @@ use tidegate_core::view::{GroupView, LeaseView};
 
 use super::groups::page_limit;
 use super::{Service, State};
-use crate::audit::AuditEntry;
 use crate::clients::{Incarnation, NodeStats};
 use crate::error::{AdminError, InField};
 use crate::history::Resolution;
@@ -21,6 +20,7 @@ use crate::metrics::GroupSample;
 use crate::name::GroupName;
 use crate::store::Table;
 use crate::store::records::{consumption, json, pair_key, u64_key};
+use tidegate_proto::v1::AuditEntry;
 
 /// Entries of the audit log in an answer that names no limit.
 const AUDIT_PAGE: u32 = 100;

@@ -13,15 +13,16 @@ use crate::error::{AdminError, InField};
 use crate::excerpt::excerpt;
 use crate::limits::{MAX_STATEMENT_PAGE, MAX_WATCHES};
 use crate::name::GroupName;
-use crate::runaways::{Conviction, ConvictionText, Found, RunawayText};
-use crate::watches::{Watch, WatchText};
+use crate::runaways::{Conviction, Found};
+use crate::watches::Watch;
+use tidegate_proto::v1;
 
 /// Runaways in an answer that names no limit.
 const RUNAWAY_PAGE: u32 = 100;
 
 impl Service {
     /// Watches a statement, in place of a watch of the same.
-    pub fn add_watch(&self, actor: &Actor, text: &WatchText) -> Result<Watch, AdminError> {
+    pub fn add_watch(&self, actor: &Actor, text: &v1::Watch) -> Result<Watch, AdminError> {
         let unix_ms = self.clock.unix_ms();
         let wanted = Watch::parse(text, unix_ms)?;
         // No flush may store an older state of the same watch after this.
@@ -93,7 +94,7 @@ impl Service {
     }
 
     /// The watches of one group or all, in order of their ids. In a long list their texts are cut.
-    pub fn watches(&self, group: &str) -> Result<Vec<WatchText>, AdminError> {
+    pub fn watches(&self, group: &str) -> Result<Vec<v1::Watch>, AdminError> {
         let group = (!group.is_empty()).then(|| GroupName::parse(group).in_field("group")).transpose()?;
         let mut watches: Vec<Arc<Watch>> = {
             let state = self.lock();
@@ -108,14 +109,14 @@ impl Service {
         watches.sort_unstable_by_key(|watch| watch.id);
         let shown = watches.iter().map(|watch| {
             let text = excerpt(&watch.text, watches.len()).to_owned();
-            WatchText { text, ..watch.text() }
+            v1::Watch { text, ..watch.text() }
         });
         Ok(shown.collect())
     }
 
     /// Counts and keeps a conviction, and watches the statement when the group's rule says so. The id of the watch that
     /// covers it from now on.
-    pub fn convict(&self, text: &ConvictionText) -> Result<Option<u64>, AdminError> {
+    pub fn convict(&self, text: &v1::ConvictRequest) -> Result<Option<u64>, AdminError> {
         let conviction = Conviction::parse(text)?;
         let unix_ms = self.clock.unix_ms();
         let action = conviction.action.as_str();
@@ -144,13 +145,14 @@ impl Service {
 
     /// The newest records of one group or of all, newest first. The group may be gone. In a long list the templates are
     /// cut.
-    pub fn runaways(&self, group: &str, limit: u32) -> Result<Vec<RunawayText>, AdminError> {
+    pub fn runaways(&self, group: &str, limit: u32) -> Result<Vec<v1::Runaway>, AdminError> {
         let group = (!group.is_empty()).then(|| GroupName::parse(group).in_field("group")).transpose()?;
         let limit = page_limit(limit, RUNAWAY_PAGE, MAX_STATEMENT_PAGE)?;
         let records = self.lock().runaways.newest(group.as_ref(), limit);
         let shown = records.iter().map(|record| {
             let mut text = record.text();
-            text.conviction.template = excerpt(&record.conviction.template, records.len()).to_owned();
+            let template = excerpt(&record.conviction.template, records.len());
+            text.conviction.get_or_insert_default().template = template.to_owned();
             text
         });
         Ok(shown.collect())

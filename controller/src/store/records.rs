@@ -18,8 +18,8 @@ use super::{StoreError, Table, Write};
 use crate::bindings::Principal;
 use crate::clients::Tombstone;
 use crate::definition::Definition;
-use crate::group_text::GroupText;
 use crate::name::GroupName;
+use tidegate_proto::v1;
 
 /// Version of everything in this file.
 pub const FORMAT: u32 = 1;
@@ -67,7 +67,7 @@ pub struct StoredGroup {
     /// Its id.
     pub id: u32,
     /// Its definition.
-    pub group: GroupText,
+    pub group: v1::Group,
     /// Longest lease, in microseconds, that may be out in it, or of groups that were below it and were removed; `None`
     /// in rows of earlier versions.
     #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -9,42 +9,44 @@ use rand::{RngExt as _, SeedableRng as _};
 use tidegate_controller::Controller;
 use tidegate_controller::audit::Actor;
 use tidegate_controller::error::AdminError;
-use tidegate_controller::group_text::GroupText;
 use tidegate_controller::limits::MAX_STEPS;
-use tidegate_controller::service::{Applied, Done, Wish};
-use tidegate_controller::step::{BindingText, DeleteGroupText, Prune, Step};
+use tidegate_controller::service::{Applied, Done};
 use tidegate_controller::store::{RedbStore, Store};
-use tidegate_proto::v1;
 use tidegate_proto::v1::step::Kind;
+use tidegate_proto::v1::{self, ApplyRequest, Prune, Step};
 use tonic::Code;
 
 use crate::support::{Faulty, Lab, MemoryStore, config, group, store_path};
 
+fn step(kind: Kind) -> Step {
+    Step { kind: Some(kind) }
+}
+
 /// A group of a name below another, or at the top.
 fn below(name: &str, parent: &str, rate: &str) -> Step {
-    let text = GroupText {
+    let text = v1::Group {
         name: name.into(),
         parent: if parent.is_empty() { "/".into() } else { parent.into() },
         ru_per_sec: rate.into(),
-        ..GroupText::default()
+        ..v1::Group::default()
     };
-    Step::Group(Box::new(text))
+    step(Kind::Group(Box::new(text)))
 }
 
 fn bound(user: &str, group: &str) -> Step {
-    Step::Binding(BindingText { user: user.into(), group: group.into(), ..BindingText::default() })
+    step(Kind::Binding(v1::Binding { user: user.into(), group: group.into(), ..v1::Binding::default() }))
 }
 
 fn gone(name: &str) -> Step {
-    Step::DeleteGroup(DeleteGroupText { name: name.into(), ..DeleteGroupText::default() })
+    step(Kind::DeleteGroup(v1::DeleteGroupRequest { name: name.into(), ..v1::DeleteGroupRequest::default() }))
 }
 
-fn try_apply(lab: &Lab, wish: Wish) -> Result<Applied, AdminError> {
+fn try_apply(lab: &Lab, wish: ApplyRequest) -> Result<Applied, AdminError> {
     lab.running.service().apply(&Actor::new(Some("tester"), "here"), &wish)
 }
 
 fn apply(lab: &Lab, steps: Vec<Step>) -> Applied {
-    try_apply(lab, Wish { steps, ..Wish::default() }).unwrap()
+    try_apply(lab, ApplyRequest { steps, ..ApplyRequest::default() }).unwrap()
 }
 
 fn done(applied: &Applied) -> Vec<(&str, Done)> {
@@ -111,7 +113,8 @@ async fn every_fault_is_told_and_nothing_is_changed() {
         gone("used"),
         gone("missing"),
     ];
-    let error = try_apply(&lab, Wish { steps: steps.clone(), ..Wish::default() }).unwrap_err();
+    let error =
+        try_apply(&lab, ApplyRequest { steps: steps.clone(), ..ApplyRequest::default() }).unwrap_err();
     assert_eq!(
         fields(&error),
         [
@@ -124,7 +127,7 @@ async fn every_fault_is_told_and_nothing_is_changed() {
         ]
     );
     assert!(error.to_string().contains("the cycle would be a -> b -> a"), "{error}");
-    let planned = try_apply(&lab, Wish { steps, dry_run: true, ..Wish::default() }).unwrap();
+    let planned = try_apply(&lab, ApplyRequest { steps, dry_run: true, ..ApplyRequest::default() }).unwrap();
     assert_eq!((planned.fault_count, planned.faults.as_slice()), (6, error.faults()));
     assert_eq!(lab.running.service().status().revision, before);
     assert_eq!(tree(&lab).len(), 2);
@@ -137,13 +140,16 @@ async fn every_fault_is_told_and_nothing_is_changed() {
 async fn what_is_left_out_is_refused_where_it_would_lift_something() {
     let lab = Lab::start().await;
     apply(&lab, vec![below("top", "", "9"), below("web", "top", "5")]);
-    let text = |name: &str| GroupText { name: name.into(), ru_per_sec: "5".into(), ..GroupText::default() };
-    let group = |text: GroupText| Wish { steps: vec![Step::Group(Box::new(text))], ..Wish::default() };
+    let text = |name: &str| v1::Group { name: name.into(), ru_per_sec: "5".into(), ..v1::Group::default() };
+    let group = |text: v1::Group| ApplyRequest {
+        steps: vec![step(Kind::Group(Box::new(text)))],
+        ..ApplyRequest::default()
+    };
     let error = try_apply(&lab, group(text("web"))).unwrap_err();
     assert_eq!(fields(&error), ["steps[0].group.parent"]);
-    let unnamed = GroupText { ru_per_sec: String::new(), parent: "top".into(), ..text("web") };
+    let unnamed = v1::Group { ru_per_sec: String::new(), parent: "top".into(), ..text("web") };
     assert_eq!(fields(&try_apply(&lab, group(unnamed)).unwrap_err()), ["steps[0].group.ru_per_sec"]);
-    let named = GroupText { parent: "/".into(), ..text("web") };
+    let named = v1::Group { parent: "/".into(), ..text("web") };
     assert_eq!(done(&try_apply(&lab, group(named)).unwrap()), [("web", Done::Altered)]);
     // Where nothing is lifted, nothing needs to be named.
     assert_eq!(done(&try_apply(&lab, group(text("web"))).unwrap()), [("web", Done::Unchanged)]);
@@ -153,15 +159,17 @@ async fn what_is_left_out_is_refused_where_it_would_lift_something() {
 async fn a_dry_run_and_a_plan_for_an_older_revision_change_nothing() {
     let lab = Lab::start().await;
     let steps = || vec![below("web", "", "5")];
-    let plan = try_apply(&lab, Wish { steps: steps(), dry_run: true, ..Wish::default() }).unwrap();
+    let plan =
+        try_apply(&lab, ApplyRequest { steps: steps(), dry_run: true, ..ApplyRequest::default() }).unwrap();
     assert_eq!(done(&plan), [("web", Done::Created)]);
     assert!(tree(&lab).is_empty());
-    let seen = Wish { steps: steps(), expected_revision: plan.revision, ..Wish::default() };
+    let seen = ApplyRequest { steps: steps(), expected_revision: plan.revision, ..ApplyRequest::default() };
     lab.group("other", "1").await;
     let error = try_apply(&lab, seen).unwrap_err();
     assert_eq!((error.code(), tree(&lab).contains_key("web")), ("revision", false));
-    let plan = try_apply(&lab, Wish { steps: steps(), dry_run: true, ..Wish::default() }).unwrap();
-    let seen = Wish { steps: steps(), expected_revision: plan.revision, ..Wish::default() };
+    let plan =
+        try_apply(&lab, ApplyRequest { steps: steps(), dry_run: true, ..ApplyRequest::default() }).unwrap();
+    let seen = ApplyRequest { steps: steps(), expected_revision: plan.revision, ..ApplyRequest::default() };
     assert_eq!(try_apply(&lab, seen).unwrap().revision, plan.revision + 1);
 }
 
@@ -176,23 +184,26 @@ async fn pruning_takes_what_is_not_named_in_its_scope_and_never_the_default_grou
     // In use by a binding that is not in scope.
     let groups = Prune { groups: true, under: "top".into(), ..Prune::default() };
     let steps = vec![below("top", "", "9")];
-    let refused = try_apply(&lab, Wish { steps, prune: groups, ..Wish::default() }).unwrap_err();
+    let refused =
+        try_apply(&lab, ApplyRequest { steps, prune: Some(groups), ..ApplyRequest::default() }).unwrap_err();
     assert_eq!((refused.code(), fields(&refused)), ("in_use", vec!["prune", "prune"]));
     for under in ["top", "nowhere", "\u{84}"] {
         let nothing = Prune { under: under.into(), ..Prune::default() };
-        let refused = try_apply(&lab, Wish { prune: nothing, ..Wish::default() }).unwrap_err();
+        let refused =
+            try_apply(&lab, ApplyRequest { prune: Some(nothing), ..ApplyRequest::default() }).unwrap_err();
         assert_eq!((refused.code(), refused.field()), ("invalid", Some("prune.under")), "{under:?}");
     }
     let under = Prune { groups: true, bindings: true, under: "TOP".into(), ..Prune::default() };
     let steps = vec![below("top", "", "9")];
-    let pruned = try_apply(&lab, Wish { steps, prune: under, ..Wish::default() }).unwrap();
+    let pruned =
+        try_apply(&lab, ApplyRequest { steps, prune: Some(under), ..ApplyRequest::default() }).unwrap();
     assert_eq!(
         done(&pruned)[1..],
         [("user u", Done::Deleted), ("leaf", Done::Deleted), ("mid", Done::Deleted)]
     );
     assert_eq!(tree(&lab).into_keys().collect::<Vec<_>>(), ["aside", "top"]);
     let everything = Prune { groups: true, bindings: true, watches: true, ..Prune::default() };
-    try_apply(&lab, Wish { prune: everything, ..Wish::default() }).unwrap();
+    try_apply(&lab, ApplyRequest { prune: Some(everything), ..ApplyRequest::default() }).unwrap();
     let status = lab.running.service().status();
     assert_eq!((status.groups, status.bindings), (1, 0));
     let lab = lab.crash().await;
@@ -205,11 +216,18 @@ async fn several_groups_are_deleted_together_or_not_at_all() {
     let lab = Lab::start().await;
     apply(&lab, vec![below("a", "", "9"), below("b", "a", "3"), below("c", "b", "1"), below("d", "", "1")]);
     apply(&lab, vec![bound("u", "c")]);
-    let used = try_apply(&lab, Wish { steps: vec![gone("d"), gone("a"), gone("c")], ..Wish::default() });
+    let used = try_apply(
+        &lab,
+        ApplyRequest { steps: vec![gone("d"), gone("a"), gone("c")], ..ApplyRequest::default() },
+    );
     assert_eq!(fields(&used.unwrap_err()), ["steps[2].delete_group", "steps[1].delete_group"]);
     let forced = |name: &str| {
-        let text = DeleteGroupText { name: name.into(), force_to: "d".into(), ..DeleteGroupText::default() };
-        Step::DeleteGroup(text)
+        let text = v1::DeleteGroupRequest {
+            name: name.into(),
+            force_to: "d".into(),
+            ..v1::DeleteGroupRequest::default()
+        };
+        step(Kind::DeleteGroup(text))
     };
     apply(&lab, vec![forced("a"), forced("c")]);
     assert_eq!(tree(&lab), BTreeMap::from([("b".into(), "d".into()), ("d".into(), String::new())]));
@@ -260,13 +278,14 @@ async fn any_tree_becomes_any_other_in_one_change() {
             steps.swap(index, random.random_range(0..=index));
         }
         let prune = Prune { groups: true, ..Prune::default() };
-        let wish = Wish { steps, prune, ..Wish::default() };
+        let wish = ApplyRequest { steps, prune: Some(prune), ..ApplyRequest::default() };
         if let Err(error) = try_apply(&lab, wish.clone()) {
             // What is pruned is still there while the rest moves, and may be in its way.
             assert!(error.faults().iter().all(|fault| fault.message.contains("groups deep")), "{error}");
             let flat = names.iter().map(|name| below(name, "", "1")).collect();
             let prune = Prune { groups: true, ..Prune::default() };
-            try_apply(&lab, Wish { steps: flat, prune, ..Wish::default() }).unwrap();
+            try_apply(&lab, ApplyRequest { steps: flat, prune: Some(prune), ..ApplyRequest::default() })
+                .unwrap();
             try_apply(&lab, wish.clone()).unwrap_or_else(|error| panic!("round {round}: {error}"));
         }
         assert_eq!(tree(&lab), wanted, "round {round}");
@@ -285,8 +304,8 @@ async fn any_tree_becomes_any_other_in_one_change() {
 async fn leases_of_groups_that_go_together_are_remembered_by_the_one_that_stays() {
     let lab = Lab::start().await;
     let lasting = |name: &str, parent: &str, ttl_us| {
-        let Step::Group(text) = below(name, parent, "5") else { panic!() };
-        Step::Group(Box::new(GroupText { ttl_us, ..*text }))
+        let Some(Kind::Group(text)) = below(name, parent, "5").kind else { panic!() };
+        step(Kind::Group(Box::new(v1::Group { ttl_us, ..*text })))
     };
     apply(
         &lab,
@@ -314,7 +333,7 @@ async fn a_change_that_cannot_be_stored_is_not_in_force_in_any_part() {
     apply(&lab, vec![below("web", "", "5"), bound("u", "web")]);
     store.full.store(true, Ordering::SeqCst);
     let steps = || vec![below("web", "", "6"), below("new", "web", "1"), bound("u", "new")];
-    let error = try_apply(&lab, Wish { steps: steps(), ..Wish::default() }).unwrap_err();
+    let error = try_apply(&lab, ApplyRequest { steps: steps(), ..ApplyRequest::default() }).unwrap_err();
     assert_eq!(error.code(), "unavailable");
     assert_eq!(lab.running.service().resolve("", "u").unwrap().group.as_str(), "web");
     assert_eq!(lab.running.service().group("web").unwrap().group.ru_per_sec, "5");
@@ -327,20 +346,25 @@ async fn a_change_that_cannot_be_stored_is_not_in_force_in_any_part() {
 async fn too_many_steps_are_refused() {
     let lab = Lab::start().await;
     let steps = (0..=MAX_STEPS).map(|number| bound(&format!("u{number}"), "default")).collect();
-    let error = try_apply(&lab, Wish { steps, ..Wish::default() }).unwrap_err();
+    let error = try_apply(&lab, ApplyRequest { steps, ..ApplyRequest::default() }).unwrap_err();
     assert_eq!((error.field(), error.code()), (Some("steps"), "invalid"));
     let steps = (0..MAX_STEPS).map(|number| bound(&format!("u{number}"), "default")).collect();
     assert_eq!(apply(&lab, steps).outcomes.len(), MAX_STEPS);
     // What was bound together is unbound together.
     let prune = Prune { bindings: true, ..Prune::default() };
-    assert_eq!(try_apply(&lab, Wish { prune, ..Wish::default() }).unwrap().outcomes.len(), MAX_STEPS);
+    assert_eq!(
+        try_apply(&lab, ApplyRequest { prune: Some(prune), ..ApplyRequest::default() })
+            .unwrap()
+            .outcomes
+            .len(),
+        MAX_STEPS
+    );
 }
 
 #[tokio::test]
 async fn steps_come_over_grpc() {
     let lab = Lab::start().await;
     let mut admin = lab.admin().await;
-    let step = |kind| v1::Step { kind: Some(kind) };
     let table = v1::CostTable { name: "mine".into(), version: 1, ..v1::CostTable::default() };
     let watch = v1::Watch {
         group: "web".into(),
@@ -350,14 +374,14 @@ async fn steps_come_over_grpc() {
         ..v1::Watch::default()
     };
     let binding = v1::Binding { tenant: "t".into(), group: "web".into(), ..v1::Binding::default() };
-    let request = v1::ApplyRequest {
+    let request = ApplyRequest {
         steps: vec![
             step(Kind::Group(Box::new(group("web", "5")))),
             step(Kind::Binding(binding)),
             step(Kind::CostTable(v1::PutCostTableRequest { role: "shadow".into(), table: Some(table) })),
             step(Kind::Watch(watch)),
         ],
-        ..v1::ApplyRequest::default()
+        ..ApplyRequest::default()
     };
     let kinds = |reply: v1::ApplyReply| -> Vec<String> {
         reply.outcomes.into_iter().map(|outcome| format!("{} {}", outcome.kind, outcome.outcome)).collect()
@@ -369,7 +393,7 @@ async fn steps_come_over_grpc() {
     assert!(kinds(second).iter().all(|kind| kind.ends_with("unchanged")));
 
     let watch_id = lab.running.service().watches("").unwrap()[0].id;
-    let ends = v1::ApplyRequest {
+    let ends = ApplyRequest {
         steps: vec![
             step(Kind::DeleteWatch(v1::RemoveWatchRequest { id: watch_id, group: String::new() })),
             step(Kind::DeleteBinding(v1::UnbindRequest { tenant: "t".into(), user: String::new() })),
@@ -379,13 +403,13 @@ async fn steps_come_over_grpc() {
                 ..v1::DeleteGroupRequest::default()
             })),
         ],
-        ..v1::ApplyRequest::default()
+        ..ApplyRequest::default()
     };
     let reply = admin.apply(ends).await.unwrap().into_inner();
     assert!(kinds(reply).iter().all(|kind| kind.ends_with("deleted")));
-    let nothing = v1::ApplyRequest { steps: vec![v1::Step { kind: None }], ..v1::ApplyRequest::default() };
+    let nothing = ApplyRequest { steps: vec![Step { kind: None }], ..ApplyRequest::default() };
     assert_eq!(admin.apply(nothing).await.unwrap_err().code(), Code::InvalidArgument);
-    let stale = v1::ApplyRequest { expected_revision: 1, ..v1::ApplyRequest::default() };
+    let stale = ApplyRequest { expected_revision: 1, ..ApplyRequest::default() };
     assert_eq!(admin.apply(stale).await.unwrap_err().code(), Code::Aborted);
 }
 

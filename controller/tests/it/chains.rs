@@ -5,11 +5,11 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use tidegate_controller::audit::Actor;
 use tidegate_controller::clock::Clock;
-use tidegate_controller::group_text::GroupText;
 use tidegate_controller::service::{Service, ServiceConfig};
 use tidegate_controller::store::{Store, Table, Write};
 
 use crate::support::MemoryStore;
+use tidegate_proto::v1;
 
 /// A store, and the time.
 #[derive(Default)]
@@ -35,13 +35,13 @@ fn actor() -> Actor {
     Actor::new(None, "test")
 }
 
-fn group(name: &str, parent: &str, ttl_s: u64) -> GroupText {
-    GroupText {
+fn group(name: &str, parent: &str, ttl_s: u64) -> v1::Group {
+    v1::Group {
         name: name.into(),
         parent: parent.into(),
         ru_per_sec: "5".into(),
         ttl_us: ttl_s * 1_000_000,
-        ..GroupText::default()
+        ..v1::Group::default()
     }
 }
 

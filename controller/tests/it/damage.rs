@@ -4,13 +4,13 @@ use std::sync::Arc;
 
 use tidegate_controller::audit::Actor;
 use tidegate_controller::clock::Clock;
-use tidegate_controller::group_text::GroupText;
 use tidegate_controller::service::{EntryIn, RenewIn, Service, ServiceConfig};
 use tidegate_controller::store::{Store, StoreError, Table, Write};
 use tidegate_core::exchange::Ask;
 use tidegate_core::units::{Rate, Span};
 
 use crate::support::MemoryStore;
+use tidegate_proto::v1;
 
 fn load(store: &Arc<MemoryStore>) -> Result<Service, StoreError> {
     let config = ServiceConfig::default();
@@ -21,7 +21,7 @@ fn load(store: &Arc<MemoryStore>) -> Result<Service, StoreError> {
 fn used() -> Arc<MemoryStore> {
     let store = Arc::new(MemoryStore::default());
     let service = load(&store).unwrap();
-    let text = GroupText { name: "web".into(), ru_per_sec: "5".into(), ..GroupText::default() };
+    let text = v1::Group { name: "web".into(), ru_per_sec: "5".into(), ..v1::Group::default() };
     service.create_group(&Actor::new(None, "test"), &text, false).unwrap();
     service.shut_down().unwrap();
     store
@@ -84,7 +84,7 @@ fn the_longest_lease_is_taken_up_after_a_clean_and_an_unclean_stop() {
     let store = used();
     let service = load(&store).unwrap();
     let text =
-        GroupText { name: "slow".into(), ru_per_sec: "5".into(), ttl_us: 60_000_000, ..GroupText::default() };
+        v1::Group { name: "slow".into(), ru_per_sec: "5".into(), ttl_us: 60_000_000, ..v1::Group::default() };
     service.create_group(&Actor::new(None, "test"), &text, false).unwrap();
     let session = service.hello("node", 1, "test").unwrap();
     let ask = Ask { demand: Rate::whole(1), ..Ask::default() };

@@ -12,11 +12,11 @@ use rand::{RngExt as _, SeedableRng as _};
 use tidegate_controller::audit::Actor;
 use tidegate_controller::check::check;
 use tidegate_controller::clock::Clock;
-use tidegate_controller::group_text::GroupText;
 use tidegate_controller::service::{RenewIn, ReportIn, Service, ServiceConfig};
 use tidegate_controller::store::{RedbStore, Row, Store as _, StoreError, Table, Write};
 use tidegate_core::units::Ru;
 use tidegate_core::usage::{Consumption, RuParts};
+use tidegate_proto::v1;
 
 /// Turned bits, one in each copy.
 const FLIPS: usize = 1_000;
@@ -57,10 +57,10 @@ fn used(folder: &Path, in_order: bool) -> (PathBuf, String) {
     let service = load(&path).unwrap();
     let actor = Actor::new(None, "test");
     for number in 0..GROUPS {
-        let text = GroupText {
+        let text = v1::Group {
             name: format!("group-{number}"),
             ru_per_sec: (1_000 + number).to_string(),
-            ..GroupText::default()
+            ..v1::Group::default()
         };
         service.create_group(&actor, &text, false).unwrap();
         service.bind(&actor, &format!("tenant-{number}"), "", &text.name).unwrap();
@@ -170,7 +170,7 @@ fn before_and_after(folder: &Path) -> (PathBuf, Vec<u8>, Vec<u8>) {
     let path = folder.join("store");
     let service = load(&path).unwrap();
     let actor = Actor::new(None, "test");
-    let text = |name: &str| GroupText { name: name.into(), ru_per_sec: "5".into(), ..GroupText::default() };
+    let text = |name: &str| v1::Group { name: name.into(), ru_per_sec: "5".into(), ..v1::Group::default() };
     service.create_group(&actor, &text("first"), false).unwrap();
     let before = fs::read(&path).unwrap();
     service.create_group(&actor, &text("last"), false).unwrap();
@@ -219,7 +219,7 @@ fn a_kill_between_a_commit_and_its_note_is_no_damage() {
         for number in 0..3 {
             let note = fs::read(note_of(&path)).unwrap_or_default();
             let name = format!("group-{start}-{number}");
-            let text = GroupText { name, ru_per_sec: "5".into(), ..GroupText::default() };
+            let text = v1::Group { name, ru_per_sec: "5".into(), ..v1::Group::default() };
             service.create_group(&actor, &text, false).unwrap();
             let copy = folder.path().join("copy");
             fs::copy(&path, &copy).unwrap();

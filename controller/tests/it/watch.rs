@@ -5,7 +5,6 @@ use std::sync::Arc;
 use tidegate_controller::Controller;
 use tidegate_controller::audit::Actor;
 use tidegate_controller::bindings::Principal;
-use tidegate_controller::group_text::GroupText;
 use tidegate_controller::limits::{MAX_EVENT_PARTS, SNAPSHOT_PART, WATCH_QUEUE};
 use tidegate_controller::store::records::{StoredBinding, put_json};
 use tidegate_controller::store::{Store, Table};
@@ -95,7 +94,7 @@ async fn crowded(count: usize) -> Lab {
     let actor = Actor::new(None, "test");
     let first = start().await.unwrap();
     for name in ["crowd", "wide"] {
-        let text = GroupText { name: name.into(), ru_per_sec: "10".into(), ..GroupText::default() };
+        let text = v1::Group { name: name.into(), ru_per_sec: "10".into(), ..v1::Group::default() };
         first.service().create_group(&actor, &text, false).unwrap();
     }
     first.shutdown().await.unwrap();

@@ -7,7 +7,6 @@ use std::hint::black_box;
 
 use prost::Message as _;
 use tidegate_client::{Client, Group, Rate, Refused, Ru, RuParts, Usage, meter};
-use tidegate_controller::group_text::GroupText;
 use tidegate_controller::service::{Answer, EntryIn, RenewIn, ReportIn, Session};
 use tidegate_core::exchange::{Ask, Grant, Held};
 use tidegate_core::usage::Consumption;
@@ -100,7 +99,7 @@ struct Node {
 }
 
 fn leased(name: &str, rate: &str, burst: &str) -> Result<Node, BenchError> {
-    let text = GroupText { burst: burst.to_owned(), ttl_us: 60_000_000, ..capped(name, rate) };
+    let text = v1::Group { burst: burst.to_owned(), ttl_us: 60_000_000, ..capped(name, rate) };
     let site = Site::still(std::iter::once(text), Vec::new())?;
     let client = site.client("hotpath")?;
     let group = site.group(&client, name)?;
@@ -136,7 +135,7 @@ fn lookup(
     find: impl Fn(&Client, &str) -> Result<Group, BenchError>,
 ) -> Result<(), BenchError> {
     let names: Vec<String> = (0..GROUPS).map(messages::group_name).collect();
-    let texts = names.iter().map(|name| GroupText { ttl_us: 60_000_000, ..capped(name, "1000") });
+    let texts = names.iter().map(|name| v1::Group { ttl_us: 60_000_000, ..capped(name, "1000") });
     let bound = names.iter().enumerate().map(|(number, name)| (tenant(number), name.clone())).collect();
     let site = Site::still(texts, bound)?;
     let client = site.client("hotpath")?;

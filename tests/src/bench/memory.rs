@@ -5,7 +5,6 @@ use std::io::Write as _;
 use std::path::Path;
 
 use serde_json::Value;
-use tidegate_controller::group_text::GroupText;
 use tokio::runtime::Builder;
 
 use super::child::{ask, figure, read, spawn};
@@ -17,6 +16,7 @@ use super::setting::Setting;
 use super::site::{Site, capped};
 use super::stock::Stock;
 use super::stream::node::Nodes;
+use tidegate_proto::v1;
 
 /// Groups in use on a node.
 const GROUPS: usize = 100_000;
@@ -31,7 +31,7 @@ pub fn run(setting: &Setting) -> Result<Vec<Row>, BenchError> {
     let group = |number| capped(messages::group_name(number), "1000");
     let site = Site::with((0..groups).map(group), Vec::new())?;
     // Who renews often falls asleep soon.
-    let soon = |number| GroupText { ttl_us: 1_000_000, renew_us: 250_000, ..group(number) };
+    let soon = |number| v1::Group { ttl_us: 1_000_000, renew_us: 250_000, ..group(number) };
     let soon = Site::with((0..groups).map(soon), Vec::new())?;
     let folder = tempfile::tempdir().map_err(failed("make a directory"))?;
     let (mut in_use, mut asleep) = (Vec::new(), Vec::new());

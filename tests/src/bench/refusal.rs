@@ -6,7 +6,6 @@ use std::time::Duration;
 
 use governor::{Quota, RateLimiter};
 use tidegate_client::{Refused, Ru, RuParts};
-use tidegate_controller::group_text::GroupText;
 
 use super::clock::Stopwatch;
 use super::contest::{Work, contest};
@@ -14,6 +13,7 @@ use super::error::{BenchError, failed};
 use super::row::{Kind, Mark, NS, Row};
 use super::setting::Setting;
 use super::site::{Site, capped};
+use tidegate_proto::v1;
 
 /// Half the depth of the bucket, which takes a quarter of an hour to fill.
 const COST: Ru = Ru::whole(500);
@@ -21,7 +21,7 @@ const COST: Ru = Ru::whole(500);
 /// Measures the family.
 pub fn run(setting: &Setting) -> Result<Vec<Row>, BenchError> {
     let site = Site::start()?;
-    site.define(&GroupText { burst: "1000".to_owned(), ..capped("poor", "1") })?;
+    site.define(&v1::Group { burst: "1000".to_owned(), ..capped("poor", "1") })?;
     let client = site.client("bench-refusal")?;
     let group = site.group(&client, "poor")?;
     // Whatever is there, and as much again in debt: nothing is admitted while this is measured.

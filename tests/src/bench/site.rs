@@ -10,7 +10,6 @@ use std::time::Duration;
 use tempfile::TempDir;
 use tidegate_client::{Client, ClientBuilder, Group, Limits, Rate, RuParts, Span};
 use tidegate_controller::audit::Actor;
-use tidegate_controller::group_text::GroupText;
 use tidegate_controller::{Config, Controller, Running};
 use tokio::runtime::{Builder, Runtime};
 use tokio::time::interval;
@@ -18,6 +17,7 @@ use tokio::time::interval;
 use super::clock::Stopwatch;
 use super::error::{BenchError, failed};
 use super::stock::Stock;
+use tidegate_proto::v1;
 
 /// How long a group may take to get the rate a case needs.
 const PATIENCE: Duration = Duration::from_secs(20);
@@ -41,7 +41,7 @@ impl Site {
 
     /// A controller that finds these groups, and the tenants bound to them, in its store.
     pub fn with(
-        groups: impl Iterator<Item = GroupText>,
+        groups: impl Iterator<Item = v1::Group>,
         tenants: Vec<(String, String)>,
     ) -> Result<Self, BenchError> {
         let runtime = Builder::new_multi_thread().worker_threads(1).enable_all().build();
@@ -50,14 +50,14 @@ impl Site {
 
     /// The same, standing still but for the time that [`Site`] waits for it, so that a loop beside it runs alone.
     pub fn still(
-        groups: impl Iterator<Item = GroupText>,
+        groups: impl Iterator<Item = v1::Group>,
         tenants: Vec<(String, String)>,
     ) -> Result<Self, BenchError> {
         let runtime = Builder::new_current_thread().enable_all().build();
         Self::on(runtime.map_err(failed("start a runtime"))?, Stock { groups, tenants })
     }
 
-    fn on(runtime: Runtime, stock: Stock<impl Iterator<Item = GroupText>>) -> Result<Self, BenchError> {
+    fn on(runtime: Runtime, stock: Stock<impl Iterator<Item = v1::Group>>) -> Result<Self, BenchError> {
         let folder = tempfile::tempdir().map_err(failed("make a directory"))?;
         let store = folder.path().join("store.redb");
         stock.fill(&store)?;
@@ -77,7 +77,7 @@ impl Site {
     }
 
     /// Defines a group.
-    pub fn define(&self, text: &GroupText) -> Result<(), BenchError> {
+    pub fn define(&self, text: &v1::Group) -> Result<(), BenchError> {
         let made = self.controller()?.service().create_group(&actor(), text, false);
         made.map(drop).map_err(failed(format!("create group {}", text.name)))
     }
@@ -160,8 +160,8 @@ pub fn config(store: &Path) -> Config {
 }
 
 /// A group capped at `ru_per_sec`, everything else at its default.
-pub fn capped(name: impl Into<String>, ru_per_sec: &str) -> GroupText {
-    GroupText { name: name.into(), ru_per_sec: ru_per_sec.to_owned(), ..GroupText::default() }
+pub fn capped(name: impl Into<String>, ru_per_sec: &str) -> v1::Group {
+    v1::Group { name: name.into(), ru_per_sec: ru_per_sec.to_owned(), ..v1::Group::default() }
 }
 
 fn actor() -> Actor {

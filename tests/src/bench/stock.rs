@@ -5,7 +5,6 @@ use std::sync::Arc;
 
 use tidegate_controller::bindings::Principal;
 use tidegate_controller::clock::Clock;
-use tidegate_controller::group_text::GroupText;
 use tidegate_controller::service::{Service, ServiceConfig};
 use tidegate_controller::store::records::{
     META_NEXT_GROUP, StoredBinding, StoredGroup, group_key, put_json, put_number,
@@ -14,6 +13,7 @@ use tidegate_controller::store::{RedbStore, Store, Table};
 use tidegate_core::group::GroupId;
 
 use super::error::{BenchError, failed};
+use tidegate_proto::v1;
 
 /// Rows of one commit.
 const ROWS: usize = 50_000;
@@ -28,7 +28,7 @@ pub(super) struct Stock<G> {
     pub(super) tenants: Vec<(String, String)>,
 }
 
-impl<G: Iterator<Item = GroupText>> Stock<G> {
+impl<G: Iterator<Item = v1::Group>> Stock<G> {
     /// Writes all of it into a new store.
     pub(super) fn fill(self, path: &Path) -> Result<(), BenchError> {
         let write = || failed("fill a store");

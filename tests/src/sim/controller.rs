@@ -10,7 +10,7 @@ use std::sync::atomic::Ordering;
 use tidegate_controller::audit::Actor;
 use tidegate_controller::clock::Clock;
 use tidegate_controller::definition::{Bursting, Definition};
-use tidegate_controller::group_text::{ALTERABLE, GroupText};
+use tidegate_controller::group_fields::alterable;
 use tidegate_controller::name::GroupName;
 use tidegate_controller::service::{
     Push, RenewIn, Renewed, ReportIn, Seen, Service, ServiceConfig, Session, SessionError,
@@ -21,6 +21,7 @@ use tidegate_core::units::{Rate, Ru, RuTotal, Span, Time};
 
 use super::disk::{Death, Disk};
 use super::random::Random;
+use tidegate_proto::v1;
 
 /// A lease to be lowered: node, group, most it may use.
 pub(super) type LowerOrder = (usize, GroupId, Rate);
@@ -138,7 +139,7 @@ impl Controller {
         let text = text(id, spec);
         let known = service.group(&text.name).is_ok();
         let done = if known {
-            service.alter_group(&actor(), &text, &ALTERABLE.map(str::to_owned), 0)
+            service.alter_group(&actor(), &text, &alterable().map(str::to_owned).collect::<Vec<_>>(), 0)
         } else {
             service.create_group(&actor(), &text, false)
         };
@@ -152,9 +153,9 @@ impl Controller {
     }
 
     /// The stored definition of a group, as text.
-    pub(super) fn definition(&self, id: GroupId) -> Option<GroupText> {
+    pub(super) fn definition(&self, id: GroupId) -> Option<v1::Group> {
         let reply = self.service.as_ref()?.group(&name(id)).ok()?;
-        Some(GroupText { revision: 0, ..reply.group })
+        Some(v1::Group { revision: 0, ..reply.group })
     }
 
     /// Binds a user to a group.
@@ -286,7 +287,7 @@ pub(super) fn group(name: &str) -> Option<GroupId> {
 }
 
 /// The definition that says what a specification says.
-pub(super) fn text(id: GroupId, spec: &GroupSpec) -> GroupText {
+pub(super) fn text(id: GroupId, spec: &GroupSpec) -> v1::Group {
     let named = |id: GroupId| GroupName::parse(&name(id)).ok();
     let definition = Definition {
         name: named(id).unwrap_or_else(GroupName::default_group),

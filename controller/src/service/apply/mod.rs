@@ -17,20 +17,7 @@ use super::change::Plan;
 use crate::audit::{Actor, Change};
 use crate::error::{AdminError, Fault};
 use crate::limits::{MAX_FAULTS, MAX_STEPS};
-use crate::step::{Prune, Step};
-
-/// What is asked for.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Wish {
-    /// In any order.
-    pub steps: Vec<Step>,
-    /// What goes because no step names it.
-    pub prune: Prune,
-    /// Refuse unless the definitions are still at this revision; 0 does not check.
-    pub expected_revision: u64,
-    /// Only plan.
-    pub dry_run: bool,
-}
+use tidegate_proto::v1;
 
 /// What was done, or would be.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -106,7 +93,7 @@ impl Service {
     ///
     /// # Errors
     /// Says everything that stands against it.
-    pub fn apply(&self, actor: &Actor, wish: &Wish) -> Result<Applied, AdminError> {
+    pub fn apply(&self, actor: &Actor, wish: &v1::ApplyRequest) -> Result<Applied, AdminError> {
         if wish.steps.len() > MAX_STEPS {
             let message =
                 format!("{} are more than the {MAX_STEPS} of one change; make several", wish.steps.len());
@@ -114,6 +101,7 @@ impl Service {
         }
         let unix_ms = self.clock.unix_ms();
         let wanted = wanted::read(&wish.steps, unix_ms);
+        let prune = wish.prune.clone().unwrap_or_default();
         // No flush may store an older state of a watch after this.
         let _alone = self.flushing.lock().unwrap_or_else(PoisonError::into_inner);
         let result = self.change(actor, |state| {
@@ -122,7 +110,7 @@ impl Service {
                 return Err(AdminError::Stale { expected: wish.expected_revision, actual: revision });
             }
             let wanted = wanted?;
-            let planned = plan::plan(state, &wanted, &wish.prune)?;
+            let planned = plan::plan(state, &wanted, &prune)?;
             let mut applied = Applied { revision, warnings: planned.warnings, ..Applied::default() };
             let changed = !planned.edits.is_empty();
             let changes = planned.outcomes.iter().filter(|outcome| outcome.done != Done::Unchanged);
@@ -159,6 +147,7 @@ impl Faults {
             return;
         }
         let (field, message) = match error {
+            AdminError::Invalid { field, message } if field.is_empty() => (place.to_owned(), message.clone()),
             AdminError::Invalid { field, message } => (format!("{place}.{field}"), message.clone()),
             other => (place.to_owned(), other.to_string()),
         };

@@ -14,7 +14,7 @@ use crate::definition::Definition;
 use crate::error::AdminError;
 use crate::limits::MAX_FAULTS;
 use crate::name::GroupName;
-use crate::step::Prune;
+use tidegate_proto::v1::Prune;
 
 /// What steps come to.
 pub(super) struct Planned {

@@ -14,8 +14,8 @@ use crate::error::{AdminError, InField};
 use crate::limits::MAX_STEPS;
 use crate::name::GroupName;
 use crate::query_limit::{Action, Matching};
-use crate::step::Prune;
 use crate::watches::Watch;
+use tidegate_proto::v1::Prune;
 
 /// Where pruning ends.
 enum Scope {
@@ -36,7 +36,7 @@ impl Draft<'_> {
     pub(super) fn unnamed(&self, prune: &Prune, steps: &[(String, Wanted)]) -> Result<Pruned, AdminError> {
         let mut pruned = Pruned::default();
         let scope = self.scope(&prune.under)?;
-        if !prune.is_any() {
+        if !(prune.groups || prune.bindings || prune.watches) {
             if prune.under.is_empty() {
                 return Ok(pruned);
             }

@@ -11,11 +11,12 @@ use crate::bindings::Principal;
 use crate::cost_tables::{CostTables, Role, shape};
 use crate::definition::Definition;
 use crate::error::AdminError;
-use crate::group_text::GroupText;
+use crate::group_fields::{differing, emptied};
 use crate::limits::{MAX_BINDINGS, MAX_WATCHES};
 use crate::name::GroupName;
 use crate::watches::Watch;
 use tidegate_cost_model::CostTable;
+use tidegate_proto::v1;
 
 /// The name of a text as JSON; names need no escapes.
 fn quoted(group: &GroupName) -> String {
@@ -31,7 +32,7 @@ impl Draft<'_> {
     pub(super) fn put_group(
         &mut self,
         place: &str,
-        text: &GroupText,
+        text: &v1::Group,
         definition: &Definition,
         faults: &mut Faults,
     ) -> Option<Outcome> {
@@ -39,10 +40,10 @@ impl Draft<'_> {
         let id = catalog.id(&definition.name);
         let before = id.and_then(|id| catalog.get(id)).cloned();
         // What is lifted is asked for, and does not come of a variable that was never set; a cap is named always.
-        let new = || GroupText { ru_per_sec: "unlimited".to_owned(), ..GroupText::default() };
+        let new = || v1::Group { ru_per_sec: "unlimited".to_owned(), ..v1::Group::default() };
         let said = before.as_ref().map_or_else(new, Definition::text);
-        let lifted = said.differing(&definition.text());
-        let emptied = text.all_emptied(&said);
+        let lifted = differing(&said, &definition.text());
+        let emptied = emptied(text, &said);
         let emptied: Vec<_> =
             emptied.filter(|(field, _)| *field == "ru_per_sec" || lifted.contains(field)).collect();
         for (field, write) in &emptied {

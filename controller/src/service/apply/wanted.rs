@@ -7,16 +7,17 @@ use crate::bindings::Principal;
 use crate::cost_tables::{Role, parse};
 use crate::definition::Definition;
 use crate::error::{AdminError, InField};
-use crate::group_text::GroupText;
+use crate::group_fields::clear;
 use crate::name::GroupName;
 use crate::query_limit::Matching;
-use crate::step::{DeleteGroupText, Step};
 use crate::watches::Watch;
 use tidegate_cost_model::CostTable;
+use tidegate_proto::v1;
+use tidegate_proto::v1::step::Kind;
 
 /// What a step says, checked as far as it can be alone.
 pub(super) enum Wanted {
-    Group { text: Box<GroupText>, definition: Box<Definition> },
+    Group { text: Box<v1::Group>, definition: Box<Definition> },
     Binding(Principal, GroupName),
     CostTable(Role, Option<CostTable>),
     Watch(Box<Watch>),
@@ -42,13 +43,18 @@ pub(super) fn place(index: usize, kind: &str) -> String {
 }
 
 /// Reads all steps of a request at `unix_ms`.
-pub(super) fn read(steps: &[Step], unix_ms: u64) -> Result<Vec<(String, Wanted)>, AdminError> {
+pub(super) fn read(steps: &[v1::Step], unix_ms: u64) -> Result<Vec<(String, Wanted)>, AdminError> {
     let mut faults = Faults::default();
     let mut named: BTreeMap<Subject, usize> = BTreeMap::new();
     let mut all = Vec::with_capacity(steps.len());
     for (index, step) in steps.iter().enumerate() {
-        let place = place(index, step.kind());
-        match read_one(step, unix_ms) {
+        let Some(kind) = &step.kind else {
+            let error = AdminError::invalid("", "says nothing; set one of its fields");
+            faults.add(&format!("steps[{index}]"), &error);
+            continue;
+        };
+        let place = place(index, name(kind));
+        match read_one(kind, unix_ms) {
             Err(errors) => errors.iter().for_each(|error| faults.add(&place, error)),
             Ok(wanted) => {
                 let subject = wanted.subject();
@@ -75,17 +81,30 @@ fn twice(subject: &Subject, other: usize) -> AdminError {
     AdminError::invalid(field, format!("is what steps[{other}] is about, too; say one thing of it"))
 }
 
-fn read_one(step: &Step, unix_ms: u64) -> Result<Wanted, Vec<AdminError>> {
+/// The name of a step's kind, as fields of faults spell it.
+fn name(kind: &Kind) -> &'static str {
+    match kind {
+        Kind::Group(_) => "group",
+        Kind::Binding(_) => "binding",
+        Kind::CostTable(_) => "cost_table",
+        Kind::Watch(_) => "watch",
+        Kind::DeleteGroup(_) => "delete_group",
+        Kind::DeleteBinding(_) => "delete_binding",
+        Kind::DeleteWatch(_) => "delete_watch",
+    }
+}
+
+fn read_one(kind: &Kind, unix_ms: u64) -> Result<Wanted, Vec<AdminError>> {
     let one = |error| vec![error];
-    Ok(match step {
-        Step::Group(text) => Wanted::Group { definition: Box::new(definition(text)?), text: text.clone() },
-        Step::Binding(text) => {
+    Ok(match kind {
+        Kind::Group(text) => Wanted::Group { definition: Box::new(definition(text)?), text: text.clone() },
+        Kind::Binding(text) => {
             let principal = Principal::parse(&text.tenant, &text.user);
             let group = GroupName::parse(&text.group).in_field("group");
             let (principal, group) = both(principal, group)?;
             Wanted::Binding(principal, group)
         }
-        Step::CostTable(text) => {
+        Kind::CostTable(text) => {
             let table = text.table.clone().map(parse).transpose();
             let (role, table) = both(Role::parse(&text.role), table)?;
             if role == Role::Active && table.is_none() {
@@ -93,19 +112,22 @@ fn read_one(step: &Step, unix_ms: u64) -> Result<Wanted, Vec<AdminError>> {
             }
             Wanted::CostTable(role, table)
         }
-        Step::Watch(text) => Wanted::Watch(Box::new(Watch::parse(text, unix_ms).map_err(one)?)),
-        Step::DeleteGroup(text) => deletion(text)?,
-        Step::DeleteBinding(text) => {
+        Kind::Watch(text) => Wanted::Watch(Box::new(Watch::parse(text, unix_ms).map_err(one)?)),
+        Kind::DeleteGroup(text) => deletion(text)?,
+        Kind::DeleteBinding(text) => {
             Wanted::DeleteBinding(Principal::parse(&text.tenant, &text.user).map_err(one)?)
         }
-        Step::DeleteWatch(watch) if watch.id == 0 => {
+        Kind::DeleteWatch(watch) if !watch.group.is_empty() => {
+            return Err(one(AdminError::invalid("group", "is not for a step; name watches by their ids")));
+        }
+        Kind::DeleteWatch(watch) if watch.id == 0 => {
             return Err(one(AdminError::invalid("id", "is missing; list the watches to see their numbers")));
         }
-        Step::DeleteWatch(watch) => Wanted::DeleteWatch(watch.id),
+        Kind::DeleteWatch(watch) => Wanted::DeleteWatch(watch.id),
     })
 }
 
-fn deletion(text: &DeleteGroupText) -> Result<Wanted, Vec<AdminError>> {
+fn deletion(text: &v1::DeleteGroupRequest) -> Result<Wanted, Vec<AdminError>> {
     let force_to = Some(text.force_to.as_str()).filter(|target| !target.is_empty());
     let force_to = force_to.map(|target| GroupName::parse(target).in_field("force_to")).transpose();
     let (name, force_to) = both(GroupName::parse(&text.name).in_field("name"), force_to)?;
@@ -122,7 +144,7 @@ fn both<A, B>(a: Result<A, AdminError>, b: Result<B, AdminError>) -> Result<(A, 
 
 /// Checks a group field by field. What is wrong with one field is told, and the rest is checked with something harmless
 /// in its place.
-fn definition(text: &GroupText) -> Result<Definition, Vec<AdminError>> {
+fn definition(text: &v1::Group) -> Result<Definition, Vec<AdminError>> {
     let mut trial = text.clone();
     let mut errors = Vec::new();
     loop {
@@ -144,29 +166,16 @@ fn definition(text: &GroupText) -> Result<Definition, Vec<AdminError>> {
 }
 
 /// Puts something harmless into a field; whether there is such a field.
-fn harmless(text: &mut GroupText, field: &str) -> bool {
-    match field {
+fn harmless(text: &mut v1::Group, field: &str) -> bool {
+    let whole = field.split('.').next().unwrap_or(field);
+    match whole {
         "name" => "a".clone_into(&mut text.name),
-        "parent" => text.parent.clear(),
-        // Small, so that a burst above it is none of its faults.
+        // Small, so that a burst above it is not among its faults.
         "ru_per_sec" => "0.000001".clone_into(&mut text.ru_per_sec),
-        "burst" => text.burst.clear(),
-        "burstable" => {
-            text.burstable.clear();
-            text.burst_ru_per_sec.clear();
-        }
-        "burst_ru_per_sec" => text.burst_ru_per_sec.clear(),
-        "priority" => text.priority.clear(),
-        "weight" => text.weight = 0,
-        "ttl_us" => (text.ttl_us, text.renew_us) = (0, 0),
-        "renew_us" => text.renew_us = 0,
-        "fallback" => text.fallback.clear(),
-        "fallback_total" => text.fallback_total.clear(),
-        "max_debt" => text.max_debt.clear(),
-        "comment" => text.comment.clear(),
-        "max_wait_us" => text.max_wait_us = 0,
-        rule if rule.starts_with("query_limit") => text.query_limit = None,
-        _ => return false,
+        // Those are ranges of each other.
+        "burstable" => return clear(text, "burstable") && clear(text, "burst_ru_per_sec"),
+        "ttl_us" => return clear(text, "ttl_us") && clear(text, "renew_us"),
+        _ => return clear(text, whole),
     }
     true
 }
@@ -191,8 +200,8 @@ impl Wanted {
 mod tests {
     use super::*;
 
-    fn faults(step: Step) -> Vec<String> {
-        match read(&[step], 0) {
+    fn faults(kind: Kind) -> Vec<String> {
+        match read(&[v1::Step { kind: Some(kind) }], 0) {
             Err(AdminError::Several { faults, .. }) => faults.into_iter().map(|fault| fault.field).collect(),
             other => panic!("{:?}", other.map(|wanted| wanted.len())),
         }
@@ -200,7 +209,7 @@ mod tests {
 
     #[test]
     fn everything_wrong_with_a_group_is_told_at_once() {
-        let text = GroupText {
+        let text = v1::Group {
             name: "b c".into(),
             parent: "?".into(),
             ru_per_sec: "lots".into(),
@@ -216,9 +225,9 @@ mod tests {
             max_debt: "?".into(),
             comment: "a\nb".into(),
             max_wait_us: 1,
-            ..GroupText::default()
+            ..v1::Group::default()
         };
-        let mut found = faults(Step::Group(Box::new(text)));
+        let mut found = faults(Kind::Group(Box::new(text)));
         found.sort_unstable();
         let mut expected: Vec<String> = [
             "name",
@@ -243,16 +252,23 @@ mod tests {
     }
 
     #[test]
+    fn a_step_says_one_thing_that_steps_can_say() {
+        let of_group = v1::RemoveWatchRequest { group: "a".into(), ..v1::RemoveWatchRequest::default() };
+        assert_eq!(faults(Kind::DeleteWatch(of_group)), ["steps[0].delete_watch.group"]);
+        let Err(AdminError::Several { faults, .. }) = read(&[v1::Step::default()], 0) else { panic!() };
+        assert_eq!(faults[0].field, "steps[0]");
+    }
+
+    #[test]
     fn a_thing_is_named_by_one_step_only() {
         let step = |name: &str| {
-            let text = GroupText { name: name.into(), ru_per_sec: "1".into(), ..GroupText::default() };
-            Step::Group(Box::new(text))
+            let text = v1::Group { name: name.into(), ru_per_sec: "1".into(), ..v1::Group::default() };
+            Kind::Group(Box::new(text))
         };
-        let gone = Step::DeleteGroup(DeleteGroupText { name: "B".into(), ..DeleteGroupText::default() });
-        let Err(AdminError::Several { faults, .. }) = read(&[step("a"), step("b"), step("A"), gone], 0)
-        else {
-            panic!()
-        };
+        let gone = v1::DeleteGroupRequest { name: "B".into(), ..v1::DeleteGroupRequest::default() };
+        let steps = [step("a"), step("b"), step("A"), Kind::DeleteGroup(gone)];
+        let steps = steps.map(|kind| v1::Step { kind: Some(kind) });
+        let Err(AdminError::Several { faults, .. }) = read(&steps, 0) else { panic!() };
         let fields: Vec<&str> = faults.iter().map(|fault| fault.field.as_str()).collect();
         assert_eq!(fields, ["steps[2].group.name", "steps[3].delete_group.name"]);
     }

@@ -2,9 +2,6 @@
 
 use std::process::Command;
 
-use tidegate_controller::group_text::GroupText;
-use tidegate_controller::query_limit::QueryLimitText;
-
 use super::load::{mariadb as client, psql, said};
 use super::stage::{Stage, plenty};
 use crate::bench::error::{BenchError, failed};
@@ -12,6 +9,7 @@ use crate::bench::row::{Kind, MS, Mark, Row};
 use crate::bench::samples::Samples;
 use crate::bench::setting::Setting;
 use crate::servers::{MariaDb, Postgres, ROOT};
+use tidegate_proto::v1;
 
 const LIMIT_MS: u32 = 500;
 /// Database, tenant and group.
@@ -74,13 +72,13 @@ fn mariadb(setting: &Setting) -> Result<Vec<Row>, BenchError> {
 }
 
 /// A group whose statements are killed after [`LIMIT_MS`].
-fn strict() -> GroupText {
-    let query_limit = QueryLimitText {
+fn strict() -> v1::Group {
+    let query_limit = v1::QueryLimit {
         exec_elapsed_us: u64::from(LIMIT_MS) * 1_000,
         action: "kill".to_owned(),
-        ..QueryLimitText::default()
+        ..v1::QueryLimit::default()
     };
-    GroupText { query_limit: Some(query_limit), ..plenty(STRICT) }
+    v1::Group { query_limit: Some(query_limit), ..plenty(STRICT) }
 }
 
 /// Both, turn by turn, for each kind of runaway.

@@ -6,11 +6,11 @@ use std::thread;
 use std::time::Duration;
 
 use tempfile::TempDir;
-use tidegate_controller::group_text::GroupText;
 
 use crate::bench::error::{BenchError, failed};
 use crate::bench::site::Site;
 use crate::process::child::Process;
+use tidegate_proto::v1;
 
 /// Between two looks whether a port is served.
 const LOOK: Duration = Duration::from_millis(20);
@@ -26,7 +26,7 @@ pub(super) struct Stage {
 
 impl Stage {
     /// A controller with these groups, each bound to the tenant of its name.
-    pub(super) fn start(groups: Vec<GroupText>) -> Result<Self, BenchError> {
+    pub(super) fn start(groups: Vec<v1::Group>) -> Result<Self, BenchError> {
         let tenants = groups.iter().map(|group| (group.name.clone(), group.name.clone())).collect();
         let site = Site::with(groups.into_iter(), tenants)?;
         let folder = tempfile::tempdir().map_err(failed("make a directory"))?;
@@ -89,6 +89,6 @@ pub(super) fn free_port() -> Result<u16, BenchError> {
 }
 
 /// A group that nobody could empty.
-pub(super) fn plenty(name: &str) -> GroupText {
-    GroupText { burst: "1000000000".to_owned(), ..crate::bench::site::capped(name, "1000000000") }
+pub(super) fn plenty(name: &str) -> v1::Group {
+    v1::Group { burst: "1000000000".to_owned(), ..crate::bench::site::capped(name, "1000000000") }
 }

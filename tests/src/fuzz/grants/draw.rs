@@ -1,6 +1,5 @@
 //! Messages and changes drawn from an input: mostly what a node would say, with lies and nonsense in between.
 
-use tidegate_controller::group_text::GroupText;
 use tidegate_core::units::{Rate, Ru};
 use tidegate_proto::v1;
 
@@ -172,7 +171,7 @@ pub(super) fn change(lab: &mut Lab, input: &mut Input<'_>) {
         lab.prune();
         return;
     }
-    let text = GroupText {
+    let text = v1::Group {
         name,
         parent: input.pick(&["", "top", "child", "free", "nosuch"]).unwrap_or_default().to_owned(),
         ru_per_sec: input.pick(&RATES).unwrap_or_default().to_owned(),
@@ -183,7 +182,7 @@ pub(super) fn change(lab: &mut Lab, input: &mut Input<'_>) {
         ttl_us: input.pick(&[0, 500_000, 999_999, 60_000_000]).unwrap_or_default(),
         fallback: input.pick(&["", "5", "unlimited"]).unwrap_or_default().to_owned(),
         fallback_total: input.pick(&["", "7"]).unwrap_or_default().to_owned(),
-        ..GroupText::default()
+        ..v1::Group::default()
     };
     if lab.service.create_group(&lab.actor, &text, false).is_err() {
         let mask: Vec<String> = [

@@ -7,7 +7,6 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use axum::Router;
 use tidegate_controller::audit::Actor;
 use tidegate_controller::clock::Clock;
-use tidegate_controller::group_text::GroupText;
 use tidegate_controller::inside;
 use tidegate_controller::service::{Service, ServiceConfig};
 use tidegate_proto::v1;
@@ -49,11 +48,11 @@ impl Lab {
         let (service, grpc, stopping) = load(&store, &time);
         let actor = Actor::new(Some("fuzz"), "nowhere");
         for (name, parent, rate) in GROUPS {
-            let text = GroupText {
+            let text = v1::Group {
                 name: name.to_owned(),
                 parent: parent.to_owned(),
                 ru_per_sec: rate.to_owned(),
-                ..GroupText::default()
+                ..v1::Group::default()
             };
             service.create_group(&actor, &text, false).expect("a group");
         }

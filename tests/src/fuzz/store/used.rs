@@ -6,15 +6,12 @@ use std::sync::{Arc, OnceLock};
 
 use tidegate_controller::audit::Actor;
 use tidegate_controller::clock::Clock;
-use tidegate_controller::cost_tables::TableShape;
-use tidegate_controller::group_text::GroupText;
-use tidegate_controller::query_limit::QueryLimitText;
-use tidegate_controller::runaways::ConvictionText;
 use tidegate_controller::service::{Service, ServiceConfig};
 use tidegate_controller::store::{RedbStore, Store, StoreError, Table};
 
 use super::work;
 use crate::fuzz::memory::{MemoryStore, Rows};
+use tidegate_proto::v1;
 
 /// All tables.
 pub(super) const TABLES: [Table; 16] = [
@@ -47,25 +44,25 @@ fn fill(store: Arc<dyn Store>) {
     let service = load(store).expect("an empty store");
     let actor = Actor::new(Some("fuzz"), "nowhere");
     for (name, parent, rate) in [("top", "", "100"), ("child", "top", "60.5"), ("free", "", "unlimited")] {
-        let query_limit = (name == "child").then(|| QueryLimitText {
+        let query_limit = (name == "child").then(|| v1::QueryLimit {
             rows: 5,
             action: "switch_group".to_owned(),
             switch_group: "top".to_owned(),
             watch: "similar".to_owned(),
-            ..QueryLimitText::default()
+            ..v1::QueryLimit::default()
         });
-        let text = GroupText {
+        let text = v1::Group {
             name: name.to_owned(),
             parent: parent.to_owned(),
             ru_per_sec: rate.to_owned(),
             query_limit,
-            ..GroupText::default()
+            ..v1::Group::default()
         };
         service.create_group(&actor, &text, false).expect("a group");
     }
     service.bind(&actor, "tenant", "", "top").expect("a binding");
     service.bind(&actor, "tenant", "user", "child").expect("a binding");
-    let table = TableShape {
+    let table = v1::CostTable {
         name: "mine".to_owned(),
         version: 1,
         ru_per_unit: [("cpu_ns".to_owned(), "1/3000000".to_owned())].into(),
@@ -75,13 +72,13 @@ fn fill(store: Arc<dyn Store>) {
     for incarnation in 1..=2 {
         work::renew(&service, "node", incarnation, &["top", "child", "free", "default"]);
     }
-    let conviction = ConvictionText {
+    let conviction = v1::ConvictRequest {
         gateway: "gateway".to_owned(),
         group: "child".to_owned(),
-        found: "identify".to_owned(),
+        r#match: "identify".to_owned(),
         action: "kill".to_owned(),
         fingerprint: "00000000000000ab".to_owned(),
-        ..ConvictionText::default()
+        ..v1::ConvictRequest::default()
     };
     service.convict(&conviction).expect("a conviction").expect("a watch");
     service.shut_down().expect("a clean stop");

@@ -1,11 +1,11 @@
 //! A working day of a controller: a node comes and reports, an operator changes and reads, and all is stored.
 
 use tidegate_controller::audit::Actor;
-use tidegate_controller::group_text::GroupText;
 use tidegate_controller::service::{EntryIn, RenewIn, ReportIn, Service};
 use tidegate_core::exchange::Ask;
 use tidegate_core::units::{Rate, Ru};
 use tidegate_core::usage::{Consumption, RuParts};
+use tidegate_proto::v1;
 
 /// A step of the day.
 pub(super) type Step = fn(&Service);
@@ -15,7 +15,7 @@ pub(super) const DAY: [Step; 7] = [
     |service| renew(service, "late", u64::MAX, &["top", "child", "default", "gone"]),
     |service| drop(service.flush()),
     |service| {
-        let text = GroupText { name: "new".to_owned(), ru_per_sec: "5".to_owned(), ..GroupText::default() };
+        let text = v1::Group { name: "new".to_owned(), ru_per_sec: "5".to_owned(), ..v1::Group::default() };
         drop(service.create_group(&actor(), &text, true));
         drop(service.delete_group(&actor(), "child", "default", 0, true));
         drop(service.unbind(&actor(), "tenant", "user"));

@@ -1,0 +1,168 @@
+//! What the service answers as messages of `tidegate.v1`, for both adapters: gRPC sends them as they are, REST as JSON.
+
+use tidegate_core::units::Ru;
+use tidegate_proto::v1;
+
+use crate::bindings::Principal;
+use crate::cost_tables::{CostTables, shape};
+use crate::name::GroupName;
+use crate::quantity::{amount_text, rate_text};
+use crate::service::{
+    Applied, Bound, ClientRow, Deleted, GroupReply, GroupRow, LeaseRow, LeaseTable, Page, Resolved, Status,
+};
+
+pub(crate) fn group_reply(reply: GroupReply) -> v1::GroupReply {
+    v1::GroupReply { group: Some(reply.group), warnings: reply.warnings, changed: reply.changed }
+}
+
+pub(crate) fn bindings_reply(bound: &[Bound], more: bool) -> v1::ListBindingsReply {
+    let bindings = bound.iter().map(|Bound { principal, group }| binding(principal, group));
+    v1::ListBindingsReply { bindings: bindings.collect(), more }
+}
+
+pub(crate) fn binding(principal: &Principal, group: &GroupName) -> v1::Binding {
+    v1::Binding {
+        tenant: principal.tenant().to_owned(),
+        user: principal.user().to_owned(),
+        group: group.to_string(),
+    }
+}
+
+pub(crate) fn bind_reply((previous, changed): (Option<GroupName>, bool)) -> v1::BindReply {
+    v1::BindReply { previous: previous.map(|name| name.to_string()).unwrap_or_default(), changed }
+}
+
+pub(crate) fn resolve_reply(resolved: Resolved) -> v1::ResolveReply {
+    v1::ResolveReply { group: resolved.group.to_string(), matched: resolved.matched.as_str().to_owned() }
+}
+
+pub(crate) fn cost_tables(costs: &CostTables) -> v1::CostTables {
+    v1::CostTables { active: costs.active().map(shape), shadow: costs.shadow().map(shape) }
+}
+
+pub(crate) fn cost_tables_reply(costs: &CostTables) -> v1::CostTablesReply {
+    v1::CostTablesReply { tables: Some(cost_tables(costs)), all: costs.all().map(shape).collect() }
+}
+
+pub(crate) fn clients_reply((rows, truncated): (Vec<ClientRow>, bool)) -> v1::ListClientsReply {
+    v1::ListClientsReply { clients: rows.into_iter().map(client).collect(), truncated }
+}
+
+pub(crate) fn forget_reply(incarnations: usize) -> v1::ForgetClientReply {
+    v1::ForgetClientReply { incarnations: u32::try_from(incarnations).unwrap_or(u32::MAX) }
+}
+
+fn client(row: ClientRow) -> v1::ClientInfo {
+    v1::ClientInfo {
+        client: row.name,
+        incarnation: row.incarnation,
+        agent: row.agent,
+        connected: row.connected,
+        silent_us: row.silent.0,
+        leases: row.leases,
+        messages: row.messages,
+        node: Some(v1::NodeStats {
+            process_cpu_ns: row.node.process_cpu_ns,
+            metered_cpu_ns: row.node.metered_cpu_ns,
+            resident_bytes: row.node.resident_bytes,
+        }),
+    }
+}
+
+fn lease(row: LeaseRow) -> v1::LeaseInfo {
+    let limit = |rate| {
+        if row.lease.unlimited { "unlimited".to_owned() } else { rate_text(rate) }
+    };
+    v1::LeaseInfo {
+        group: row.group.to_string(),
+        client: row.client.0,
+        incarnation: row.client.1,
+        rate: limit(row.lease.rate),
+        committed: limit(row.lease.committed),
+        cap: amount_text(row.lease.cap),
+        lump: amount_text(row.lease.lump),
+        demand: rate_text(row.lease.demand),
+        backlog: amount_text(row.lease.backlog),
+        debt: amount_text(row.lease.debt),
+        waiting: row.lease.waiting,
+        expires_in_us: row.expires_in.0,
+    }
+}
+
+fn group_state(row: GroupRow) -> v1::GroupState {
+    v1::GroupState {
+        group: row.group.to_string(),
+        committed: rate_text(row.view.committed),
+        pool: amount_text(row.view.pool.max(Ru::ZERO)),
+        demand: rate_text(row.view.demand),
+        leases: u32::try_from(row.view.leases).unwrap_or(u32::MAX),
+        bound_rate: row.bound.map(rate_text).unwrap_or_default(),
+    }
+}
+
+pub(crate) fn status(status: Status) -> v1::StatusReply {
+    let count = |n: usize| u32::try_from(n).unwrap_or(u32::MAX);
+    v1::StatusReply {
+        version: env!("CARGO_PKG_VERSION").to_owned(),
+        epoch: status.epoch,
+        revision: status.revision,
+        uptime_us: status.uptime.0,
+        recovery_us: status.recovery.0,
+        capacity: status.capacity.map(rate_text).unwrap_or_default(),
+        groups: count(status.groups),
+        bindings: count(status.bindings),
+        clients: count(status.clients),
+        warnings: status.warnings,
+    }
+}
+
+pub(crate) fn groups_reply(page: Page) -> v1::ListGroupsReply {
+    v1::ListGroupsReply { groups: page.groups, next_after: page.next_after, warnings: page.warnings }
+}
+
+pub(crate) fn deleted(deleted: Deleted) -> v1::DeleteGroupReply {
+    v1::DeleteGroupReply {
+        moved: deleted.moved,
+        warnings: deleted.warnings,
+        deleted: deleted.existed,
+        moved_count: u64::try_from(deleted.moved_count).unwrap_or(u64::MAX),
+    }
+}
+
+pub(crate) fn leases_reply(table: LeaseTable) -> v1::ListLeasesReply {
+    v1::ListLeasesReply {
+        leases: table.leases.into_iter().map(lease).collect(),
+        groups: table.groups.into_iter().map(group_state).collect(),
+        truncated: table.truncated,
+    }
+}
+
+pub(crate) fn apply_reply(applied: Applied) -> v1::ApplyReply {
+    let outcomes = applied.outcomes.into_iter().map(|outcome| v1::Outcome {
+        kind: outcome.kind.to_owned(),
+        outcome: outcome.done.as_str().to_owned(),
+        before: outcome.before().to_owned(),
+        after: outcome.after().to_owned(),
+        name: outcome.name,
+    });
+    let faults = applied.faults.into_iter().map(|fault| v1::StepFault {
+        field: fault.field,
+        code: fault.kind.code().to_owned(),
+        message: fault.message,
+    });
+    v1::ApplyReply {
+        outcomes: outcomes.collect(),
+        revision: applied.revision,
+        warnings: applied.warnings,
+        faults: faults.collect(),
+        fault_count: u32::try_from(applied.fault_count).unwrap_or(u32::MAX),
+    }
+}
+
+pub(crate) fn remove_watch_reply(removed: usize) -> v1::RemoveWatchReply {
+    v1::RemoveWatchReply { removed: u64::try_from(removed).unwrap_or(u64::MAX) }
+}
+
+pub(crate) fn reset_statements_reply(removed: usize) -> v1::ResetStatementsReply {
+    v1::ResetStatementsReply { removed: u64::try_from(removed).unwrap_or(u64::MAX) }
+}
