@@ -8,7 +8,7 @@ use tidegate_core::units::{Ru, Time};
 use tidegate_core::usage::{RuParts, Total, Usage};
 use tokio::time::Instant;
 
-use crate::cell::{Entered, GroupCell};
+use crate::cell::{Entered, GroupCell, Wish};
 use crate::clock::{Clock, span};
 use crate::journal::JournalError;
 use crate::names::{GroupName, NameError};
@@ -108,27 +108,52 @@ impl Group {
     /// Refuses at once when the wait would be longer. Dropping the future gives up the place in the queue and
     /// whatever had just been given.
     pub async fn acquire(&self, cost: Ru, timeout: Duration) -> Result<Permit<'_>, Refused> {
-        self.acquire_until(cost, |clock| clock.now().after(span(timeout))).await
+        self.acquire_until(cost, false, |clock| clock.now().after(span(timeout))).await
     }
 
     /// As [`Group::acquire`], up to a moment of tokio's clock.
     pub async fn acquire_by(&self, cost: Ru, deadline: Instant) -> Result<Permit<'_>, Refused> {
-        self.acquire_until(cost, |clock| clock.at(deadline)).await
+        self.acquire_until(cost, false, |clock| clock.at(deadline)).await
+    }
+
+    /// As [`Group::acquire`], for a cost that is an estimate: of one above what the group can ever hold as much as fits
+    /// is taken, and what is missing is owed when the permit is settled. Waits at most `timeout` in all, and counts as
+    /// refused at most once.
+    pub async fn acquire_estimated(&self, cost: Ru, timeout: Duration) -> Result<Permit<'_>, Refused> {
+        self.acquire_until(cost, true, |clock| clock.now().after(span(timeout))).await
+    }
+
+    /// As [`Group::acquire_estimated`], up to a moment of tokio's clock.
+    pub async fn acquire_estimated_by(&self, cost: Ru, deadline: Instant) -> Result<Permit<'_>, Refused> {
+        self.acquire_until(cost, true, |clock| clock.at(deadline)).await
     }
 
     /// The deadline is worked out when the purse does not pay.
     async fn acquire_until(
         &self,
         cost: Ru,
+        estimated: bool,
         deadline: impl FnOnce(&Clock) -> Time,
     ) -> Result<Permit<'_>, Refused> {
         if let Some(at) = self.cell.pay(cost) {
             return Ok(Permit::new(&self.cell, cost, at));
         }
-        let clock = &self.cell.shared.clock;
-        match self.cell.enter(cost, deadline(clock))? {
-            Entered::Admitted(at) => Ok(Permit::new(&self.cell, cost, clock.tick_at(at))),
-            Entered::Queued(id, answer) => Waiting::new(&self.cell, id, cost, answer).await,
+        let mut wish = Wish { cost, deadline: deadline(&self.cell.shared.clock), estimated };
+        loop {
+            match self.enter(wish).await {
+                // Less each time, so that this ends.
+                Err(Refused::NeverFits { max, .. }) if estimated && max < wish.cost => wish.cost = max,
+                answer => return answer,
+            }
+        }
+    }
+
+    async fn enter(&self, wish: Wish) -> Result<Permit<'_>, Refused> {
+        match self.cell.enter(wish)? {
+            Entered::Admitted(at) => {
+                Ok(Permit::new(&self.cell, wish.cost, self.cell.shared.clock.tick_at(at)))
+            }
+            Entered::Queued(id, answer) => Waiting::new(&self.cell, id, wish.cost, answer).await,
         }
     }
 

@@ -18,6 +18,8 @@ pub(crate) struct Waiter {
     pub cost: Ru,
     pub deadline: Time,
     pub since: Time,
+    /// Where the cost never fits, what fits is asked for.
+    pub estimated: bool,
 }
 
 /// Waiting operations in the order of arrival.
@@ -134,7 +136,9 @@ mod tests {
     fn leaving_keeps_the_order_the_backlog_and_the_deadlines() {
         let mut waiters = Waiters::default();
         let join = |w: &mut Waiters, cost, deadline| {
-            w.join(Waiter { cost: Ru(cost), deadline: Time(deadline), since: Time(0) }, cost == 2)
+            let waiter =
+                Waiter { cost: Ru(cost), deadline: Time(deadline), since: Time(0), estimated: false };
+            w.join(waiter, cost == 2)
         };
         let (a, b, c) = (join(&mut waiters, 1, 30), join(&mut waiters, 2, 10), join(&mut waiters, 4, 20));
         assert_eq!(waiters.backlog(), Ru(7));
@@ -159,7 +163,7 @@ mod tests {
                 if let Some(id) = leaver {
                     assert_eq!(waiters.leave(id), all.remove(&id));
                 } else {
-                    let waiter = Waiter { cost: Ru(1), deadline: Time(number), since: Time(0) };
+                    let waiter = Waiter { cost: Ru(1), deadline: Time(number), since: Time(0), estimated: false };
                     all.insert(waiters.join(waiter, kind == 1), waiter);
                 }
                 assert_eq!(waiters.first(), all.first_key_value().map(|(id, waiter)| (*id, *waiter)));

@@ -254,6 +254,64 @@ fn a_waiter_leaves_at_its_deadline_or_when_cancelled() {
     assert_eq!(node.consumption().throttled, 1);
 }
 
+/// Admitted, out of time, cancelled, and hopeless for each reason there is: 40 ms of wait in each.
+#[test]
+fn what_a_waiter_waited_counts_however_its_wait_ends() {
+    type End = fn(&mut NodeGroup, WaiterId);
+    let ends: [(&str, u128, End); 6] = [
+        ("admitted", 0, |node, waiter| assert_eq!(node.poll(at(42)), Some((waiter, Ok(()))))),
+        ("out of time", 1, |node, waiter| {
+            assert!(matches!(node.poll(at(42)), Some((id, Err(Refusal::Throttled { .. }))) if id == waiter));
+        }),
+        ("cancelled", 0, |node, waiter| assert!(node.cancel(at(42), waiter))),
+        ("unknown group", 1, |node, waiter| {
+            node.ask(at(41), 2);
+            node.on_grant(at(42), 2, &Grant::UnknownGroup);
+            assert_eq!(node.poll(at(42)), Some((waiter, Err(Refusal::UnknownGroup))));
+        }),
+        ("never fits", 1, |node, waiter| {
+            node.ask(at(41), 2);
+            let max_fit = Ru::whole(1);
+            node.on_grant(at(42), 2, &Grant::Leased(LeaseTerms { max_fit, ..terms(100, 10, 0) }));
+            assert_eq!(node.poll(at(42)), Some((waiter, Err(Refusal::NeverFits { max: max_fit }))));
+        }),
+        ("closed", 1, |node, waiter| {
+            node.release(at(42));
+            assert!(
+                matches!(node.poll(at(42)), Some((id, Err(Refusal::Unavailable { .. }))) if id == waiter)
+            );
+        }),
+    ];
+    for (end, throttled, meet) in ends {
+        let (rate, deadline) = if end == "out of time" { (50, at(42)) } else { (100, at(9_000)) };
+        let mut node = node(terms(rate, 10, 0));
+        let waiter = queued(node.acquire(at(2), Ru::whole(4), deadline));
+        assert_eq!(node.poll(at(2)), None, "{end}");
+        meet(&mut node, waiter);
+        let counted = node.consumption();
+        assert_eq!((counted.waited_us, counted.throttled), (40_000, throttled), "{end}");
+        assert_eq!(node.state(at(42)).waiting, 0, "{end}");
+    }
+}
+
+/// Asked for again, as what fits; its waits before and behind that come together.
+#[test]
+fn an_estimate_that_never_fits_is_not_refused() {
+    let mut node = NodeGroup::new(at(0), NodeConfig { drift_ppm: 0, ..NodeConfig::default() });
+    let waiter = queued(node.acquire_estimated(at(0), Ru::whole(1_500), at(9_000)));
+    node.ask(at(0), 1);
+    node.on_grant(at(30), 1, &Grant::Leased(LeaseTerms { lump: Ru::whole(1_000), ..terms(100, 10, 0) }));
+    let never = Refusal::NeverFits { max: Ru::whole(1_000) };
+    assert_eq!(node.poll(at(30)), Some((waiter, Err(never))));
+    assert_eq!(node.acquire_estimated(at(30), Ru::whole(1_001), at(9_000)), Err(never));
+    assert_eq!((node.consumption().throttled, node.consumption().waited_us), (0, 30_000));
+    assert_eq!(node.acquire_estimated(at(30), Ru::whole(1_000), at(9_000)), Ok(Acquired::Now));
+    // Any other refusal of an estimate, and a cost that is none, count.
+    assert_eq!(node.acquire(at(30), Ru::whole(1_001), at(9_000)), Err(never));
+    node.acquire_estimated(at(30), Ru::whole(1_000), at(30)).unwrap_err();
+    assert_eq!(node.consumption().throttled, 2);
+}
+
 #[test]
 fn a_hopeless_wait_is_refused_at_once() {
     let saturated = LeaseTerms { ask_again: Span::secs(1), ..terms(10, 10, 0) };

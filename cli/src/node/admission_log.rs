@@ -58,7 +58,7 @@ impl AdmissionLog {
         max_wait: std::time::Duration,
     ) -> (Result<Permit<'static>, Refused>, u64) {
         let began = monotonic_us();
-        let mut admission = pin!(acquire(group, cost, max_wait));
+        let mut admission = pin!(group.acquire_estimated(cost, max_wait));
         poll_fn(|context| {
             self.with(|state| {
                 let Poll::Ready(answer) = admission.as_mut().poll(context) else {
@@ -101,14 +101,6 @@ impl AdmissionLog {
     fn with<R>(&self, act: impl FnOnce(&mut State) -> R) -> R {
         // A line is whole or an error is kept; a panic elsewhere leaves nothing half done.
         act(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner))
-    }
-}
-
-/// An estimate above what the group can ever hold is no reason to refuse: what is missing is owed.
-async fn acquire(group: &Group, cost: Ru, max_wait: std::time::Duration) -> Result<Permit<'_>, Refused> {
-    match group.acquire(cost, max_wait).await {
-        Err(Refused::NeverFits { max, .. }) if max < cost => group.acquire(max, max_wait).await,
-        answer => answer,
     }
 }
 

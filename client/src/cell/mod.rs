@@ -56,7 +56,7 @@ pub(crate) struct GroupCell {
 /// What the mutex guards.
 pub(crate) struct CellState {
     pub(crate) node: NodeGroup,
-    waiting: Ranks<WaiterId, oneshot::Sender<Answer>>,
+    waiting: Ranks<WaiterId, Place>,
     /// Permits not yet settled; those of open purses are not in it, and the sum may be below zero meanwhile.
     open: i64,
     open_purses: Open,
@@ -80,6 +80,21 @@ pub(crate) struct CellState {
     confirmed: Total,
     /// Who wants to know of the next answer.
     listening: Vec<oneshot::Sender<()>>,
+}
+
+/// What an operation asks for that may wait.
+#[derive(Clone, Copy)]
+pub(crate) struct Wish {
+    pub(crate) cost: Ru,
+    pub(crate) deadline: Time,
+    /// A cost that never fits is no refusal: what fits is asked for next.
+    pub(crate) estimated: bool,
+}
+
+/// Who waits.
+struct Place {
+    answer: oneshot::Sender<Answer>,
+    estimated: bool,
 }
 
 /// How an operation was let in.
@@ -207,18 +222,16 @@ impl GroupCell {
     }
 
     fn complete(&self, state: &mut CellState, id: WaiterId, answer: Answer) {
-        let admitted = answer.is_ok();
-        let Some(waiter) = state.waiting.leave(id) else {
+        let Some(place) = state.waiting.leave(id) else {
             tracing::error!(group = %self.name, "the core finished a waiter nobody knows");
             return;
         };
-        if admitted {
-            state.open = state.open.saturating_add(1);
-        } else {
-            self.shared.counters.refused.add();
+        match answer {
+            Ok(_) => state.open = state.open.saturating_add(1),
+            Err(refusal) => self.count_refused(refusal, place.estimated),
         }
         // The receiver leaves the map, under this lock, before it goes away.
-        if waiter.send(answer).is_err() {
+        if place.answer.send(answer).is_err() {
             tracing::error!(group = %self.name, "a waiter left without saying so");
         }
     }
@@ -260,22 +273,37 @@ impl GroupCell {
     }
 
     /// Takes `cost` at once, refuses, or queues until `deadline`; after [`GroupCell::pay`].
-    pub(crate) fn enter(self: &Arc<Self>, cost: Ru, deadline: Time) -> Result<Entered, Refused<&GroupName>> {
+    pub(crate) fn enter(self: &Arc<Self>, wish: Wish) -> Result<Entered, Refused<&GroupName>> {
+        let Wish { cost, deadline, estimated } = wish;
         self.valid(cost)?;
         let paid = |at| Ok(Entered::Admitted(at));
         self.fill_or(cost, paid, |state, now| {
             self.open_door()?;
-            match state.node.acquire(now, cost, deadline) {
+            let acquired = if estimated {
+                state.node.acquire_estimated(now, cost, deadline)
+            } else {
+                state.node.acquire(now, cost, deadline)
+            };
+            match acquired {
                 Ok(Acquired::Queued(id)) => {
                     self.shared.counters.queued.add();
-                    let (sender, receiver) = oneshot::channel();
-                    state.waiting.join(id, sender);
+                    let (answer, receiver) = oneshot::channel();
+                    state.waiting.join(id, Place { answer, estimated });
                     Ok(Entered::Queued(id, receiver))
                 }
                 Ok(Acquired::Now) => self.admitted(state, cost, Ok(now)).map(Entered::Admitted),
-                Err(refusal) => self.admitted(state, cost, Err(refusal)).map(Entered::Admitted),
+                Err(refusal) => {
+                    self.count_refused(refusal, estimated);
+                    Err(self.refused(cost, refusal))
+                }
             }
         })
+    }
+
+    fn count_refused(&self, refusal: Refusal, estimated: bool) {
+        if !(estimated && matches!(refusal, Refusal::NeverFits { .. })) {
+            self.shared.counters.refused.add();
+        }
     }
 
     fn admitted(&self, state: &mut CellState, cost: Ru, answer: Answer) -> Result<Time, Refused<&GroupName>> {

@@ -98,12 +98,11 @@ fn find_group(client: &Client, policy: &Policy, parts: &Parts) -> Result<Group, 
 }
 
 async fn admit<'g>(policy: &Policy, group: &'g Group, cost: Ru) -> Result<Permit<'g>, Refused> {
-    match group.acquire(cost, policy.wait).await {
+    if policy.estimator.is_guess() {
         // A few dear requests must not make the average one that can never run.
-        Err(Refused::NeverFits { max, .. }) if policy.estimator.is_guess() && max < cost => {
-            group.acquire(max, policy.wait).await
-        }
-        answer => answer,
+        group.acquire_estimated(cost, policy.wait).await
+    } else {
+        group.acquire(cost, policy.wait).await
     }
 }
 

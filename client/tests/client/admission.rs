@@ -6,6 +6,7 @@ use tidegate_client::{GroupError, LeaseState, Limits, Refused, Ru, RuParts, Usag
 use tidegate_core::group::GroupSpec;
 use tidegate_core::units::Rate;
 use tidegate_proto::v1;
+use tokio::time::Instant;
 
 use crate::fake::{Fake, client_and_group, eventually, piped};
 
@@ -130,6 +131,22 @@ async fn what_never_fits_and_what_makes_no_sense_is_told_apart() {
         assert!(matches!(group.check(cost), Err(Refused::InvalidCost { .. })));
         assert!(matches!(group.acquire(cost, SECOND).await, Err(Refused::InvalidCost { .. })));
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_estimate_above_what_fits_takes_that_and_counts_as_refused_at_most_once() {
+    let fake = Fake::new();
+    let (client, group) = client_and_group(&fake, GroupSpec::capped(Rate::whole(100))).await;
+    let counted = || (client.stats().counts.refused, group.consumption().throttled);
+    let permit = group.acquire_estimated(Ru::whole(5_000), SECOND).await.unwrap();
+    assert!(permit.estimate() < Ru::whole(5_000) && permit.estimate().is_positive(), "{permit:?}");
+    assert_eq!(counted(), (0, 0));
+    let began = Instant::now();
+    group.acquire_estimated(Ru::whole(5_000), SECOND / 2).await.unwrap_err();
+    assert!(began.elapsed() <= SECOND / 2, "{:?}", began.elapsed());
+    assert_eq!(counted(), (1, 1));
+    group.acquire(Ru::whole(5_000), SECOND).await.unwrap_err();
+    assert_eq!(counted(), (2, 2), "what is no estimate is refused");
 }
 
 #[tokio::test(start_paused = true)]

@@ -191,7 +191,25 @@ impl NodeGroup {
     /// # Errors
     /// [`Refusal`] at once when waiting is known to be useless.
     pub fn acquire(&mut self, now: Time, cost: Ru, deadline: Time) -> Result<Acquired, Refusal> {
-        let cost = cost.or_zero();
+        self.enter(now, Waiter { cost: cost.or_zero(), deadline, since: now, estimated: false })
+    }
+
+    /// As [`NodeGroup::acquire`], for a cost that is an estimate: one that never fits counts neither as refused nor as
+    /// demand, since the caller asks again for what fits.
+    ///
+    /// # Errors
+    /// [`Refusal`] at once when waiting is known to be useless.
+    pub fn acquire_estimated(&mut self, now: Time, cost: Ru, deadline: Time) -> Result<Acquired, Refusal> {
+        self.budget.advance(now);
+        let waiter = Waiter { cost: cost.or_zero(), deadline, since: now, estimated: true };
+        match self.hopeless(waiter.cost) {
+            Some(never @ Refusal::NeverFits { .. }) => Err(never),
+            _ => self.enter(now, waiter),
+        }
+    }
+
+    fn enter(&mut self, now: Time, waiter: Waiter) -> Result<Acquired, Refusal> {
+        let Waiter { cost, deadline, .. } = waiter;
         self.arrive(now, cost);
         if self.waiters.is_empty() && self.budget.covers(cost) {
             self.spend(now, cost);
@@ -227,7 +245,15 @@ impl NodeGroup {
         if large {
             self.large_demand.arrived(now, cost);
         }
-        Ok(Acquired::Queued(self.waiters.join(Waiter { cost, deadline, since: now }, large)))
+        Ok(Acquired::Queued(self.waiters.join(waiter, large)))
+    }
+
+    /// A waiter leaves, however its wait ends: what it waited is counted.
+    fn dismiss(&mut self, now: Time, id: WaiterId) -> Option<Waiter> {
+        let waiter = self.waiters.leave(id)?;
+        let waited = u128::from(now.since(waiter.since).0);
+        self.consumption.waited_us = self.consumption.waited_us.saturating_add(waited);
+        Some(waiter)
     }
 
     fn arrive(&mut self, now: Time, cost: Ru) {
@@ -252,7 +278,7 @@ impl NodeGroup {
     /// A waiter leaves the queue. False when it is not in it: `poll` has told its outcome.
     pub fn cancel(&mut self, now: Time, waiter: WaiterId) -> bool {
         self.budget.advance(now);
-        self.waiters.leave(waiter).is_some()
+        self.dismiss(now, waiter).is_some()
     }
 
     /// Undoes an admission whose operation never ran.
@@ -288,15 +314,15 @@ impl NodeGroup {
         let firsts = [self.waiters.first()?, self.waiters.first_large().or(self.waiters.first())?];
         for (first, waiter) in firsts {
             if let Some(outcome) = self.hopeless(waiter.cost) {
-                self.waiters.leave(first);
-                self.consumption.throttled += 1;
+                self.dismiss(now, first);
+                if !(waiter.estimated && matches!(outcome, Refusal::NeverFits { .. })) {
+                    self.consumption.throttled += 1;
+                }
                 return Some((first, Err(outcome)));
             }
         }
         if let Some(Turn { id, cost, from }) = self.turn() {
-            let since = self.waiters.leave(id).map_or(now, |waiter| waiter.since);
-            self.consumption.waited_us =
-                self.consumption.waited_us.saturating_add(u128::from(now.since(since).0));
+            self.dismiss(now, id);
             match from {
                 From::Bucket => self.budget.admit_from_bucket(cost),
                 From::Both | From::Lump => self.spend(now, cost),
@@ -310,10 +336,8 @@ impl NodeGroup {
         if deadline > now {
             return None;
         }
-        let waiter = self.waiters.leave(late)?;
+        let waiter = self.dismiss(now, late)?;
         self.consumption.throttled += 1;
-        self.consumption.waited_us =
-            self.consumption.waited_us.saturating_add(u128::from(now.since(waiter.since).0));
         Some((late, Err(self.refusal(now, waiter.cost))))
     }
 

@@ -232,9 +232,6 @@ impl Governor {
             let permit = payer.owe().into_owned();
             return Admission::Now(Box::new(request.run(group, payer, permit, Duration::ZERO)));
         }
-        if let Some(Refused::NeverFits { max, .. }) = obstacle {
-            request.estimate = max;
-        }
         // A hint at a group that does not exist is ignored, as TiDB does.
         let fallback = hinted.is_some().then(|| subject.group());
         Admission::Wait(Box::pin(request.wait(group, payer, fallback)))
@@ -359,12 +356,10 @@ impl Request {
         let governor = Arc::clone(&self.case.governor);
         let deadline = clock::after(began, governor.max_wait(group.name()));
         loop {
-            let answer = payer.acquire_by(self.estimate, deadline).await.map(Permit::into_owned);
+            let answer = payer.acquire_estimated_by(self.estimate, deadline).await.map(Permit::into_owned);
             let waited = began.elapsed();
             match answer {
                 Ok(permit) => return Ok(Box::new(self.run(group, payer, permit, waited))),
-                // The definition changed meanwhile; an estimate is no more than that.
-                Err(Refused::NeverFits { max, .. }) if max < self.estimate => self.estimate = max,
                 // The group it was switched to is gone meanwhile.
                 Err(Refused::UnknownGroup { .. }) if payer.name() != group.name() => payer = group.clone(),
                 Err(Refused::UnknownGroup { .. }) if fallback.is_some() => {
