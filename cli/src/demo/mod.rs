@@ -42,7 +42,7 @@ use stage::Stage;
     tidegate demo --seconds 60 --output json > report.json\n  \
     tidegate demo --sql mine.sql --user analyst      (your statements, governed as one of its users)\n\n\
     Users: checkout (group shop), analyst (analytics), board (dashboards, nested in analytics), mailer (bursty),\n\
-    nightly (batch); anyone else is in the group `default`. Tables: customer, item, orders, order_line, campaign_hit.\n\n\
+    nightly (batch), guest (trial); anyone else is in the group `default`. Tables: customer, item, orders, order_line, campaign_hit.\n\n\
     Exit status 0 means that every bound was held and the ledger is equal. Ctrl-C ends early, with the report.")]
 pub(crate) struct DemoArgs {
     /// How long the workload runs. At a third a node is killed and restarted, at two thirds a cap is lowered.

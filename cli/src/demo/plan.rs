@@ -3,7 +3,8 @@
 //! Each group gets a share of one core; its operations per second follow from the CPU of one, its offered RU/s from
 //! the RU of one, and its cap is set against that: `shop` is offered its cap on average and 1.5 times of it in the
 //! busy half of each wave, `analytics` and `dashboards` together a little more than the cap above both, `bursty` up to
-//! four times its guarantee in waves, `batch` four times its cap all the time.
+//! four times its guarantee in waves, `batch` four times its cap all the time, and `trial` six times its cap by callers
+//! who do not wait long, so that most of them are refused.
 
 use tidegate_core::units::{MICRO, Rate, Ru, Span};
 use tidegate_proto::v1;
@@ -20,8 +21,9 @@ pub(crate) const TTL: Span = Span::secs(2);
 const RENEW: Span = Span::millis(500);
 /// The longest a wave may last.
 const MAX_WAVE: Span = Span::secs(6);
-/// Longest wait of an operation: users give up, the batch is patient.
+/// Longest wait of an operation: users give up, those on trial soon, and the batch is patient.
 const MAX_WAIT: Span = Span::secs(3);
+const MAX_WAIT_TRIAL: Span = Span::millis(200);
 const MAX_WAIT_BATCH: Span = Span::secs(10);
 /// The bucket holds at least this many of the dearest operations.
 const BURST_OPERATIONS: i64 = 4;
@@ -131,6 +133,7 @@ struct Offers {
     boards: Offer,
     campaign: Offer,
     reprice: Offer,
+    trial: Offer,
 }
 
 impl Offers {
@@ -141,6 +144,7 @@ impl Offers {
             boards: Offer::new(costs, Job::Dashboard, 20, 40),
             campaign: Offer::new(costs, Job::Campaign, 40, 30),
             reprice: Offer::new(costs, Job::Reprice, 30, 15),
+            trial: Offer::new(costs, Job::Dashboard, 4, 8),
         }
     }
 
@@ -149,7 +153,7 @@ impl Offers {
         let (shop, reports, boards) = (&self.shop, &self.reports, &self.boards);
         let dearest_report = reports.cost.largest.max(boards.cost.largest);
         let above = (reports.rate() + boards.rate()).scale(9, 10);
-        let (campaign, reprice) = (&self.campaign, &self.reprice);
+        let (campaign, reprice, trial) = (&self.campaign, &self.reprice, &self.trial);
         let bursty = PlannedGroup::new("bursty", campaign.rate().scale(1, 2), campaign.cost.largest);
         let borrow_to = bursty.rate.scale(3, 1);
         vec![
@@ -178,6 +182,11 @@ impl Offers {
                 priority: "low",
                 ..PlannedGroup::new("batch", reprice.rate(), reprice.cost.largest)
             },
+            PlannedGroup {
+                comment: "offered six times its cap by callers who wait 0.2 s at most",
+                priority: "low",
+                ..PlannedGroup::new("trial", trial.rate(), trial.cost.largest)
+            },
         ]
     }
 
@@ -195,7 +204,7 @@ impl Offers {
                 max_wait_us: wait.0,
             };
         let (shop, reports, boards) = (&self.shop, &self.reports, &self.boards);
-        let (campaign, reprice) = (&self.campaign, &self.reprice);
+        let (campaign, reprice, trial) = (&self.campaign, &self.reprice, &self.trial);
         let (steady, patient) = ((100, 100), MAX_WAIT_BATCH);
         vec![
             (load("storefront", "checkout", Job::OrderEntry, 4, shop, (150, 50), MAX_WAIT), "shop"),
@@ -203,6 +212,7 @@ impl Offers {
             (load("insight", "board", Job::Dashboard, 2, boards, steady, MAX_WAIT), "dashboards"),
             (load("marketing", "mailer", Job::Campaign, 4, campaign, (200, 10), MAX_WAIT), "bursty"),
             (load("backoffice", "nightly", Job::Reprice, 3, reprice, (400, 400), patient), "batch"),
+            (load("newcomers", "guest", Job::Dashboard, 4, trial, (600, 600), MAX_WAIT_TRIAL), "trial"),
         ]
     }
 }

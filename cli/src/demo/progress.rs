@@ -86,15 +86,16 @@ impl Progress {
     }
 }
 
-/// One line: admitted of cap in RU/s, operations waiting, leases.
+/// One line: admitted of cap in RU/s, operations waiting, refused so far, leases.
 fn compact(second: u64, samples: &[GroupSample]) -> String {
     let part = |sample: &GroupSample| {
         format!(
-            "{} {}/{} RU/s w{} l{}",
+            "{} {}/{} RU/s w{} r{} l{}",
             sample.group,
             whole(&sample.with_children.live.number().to_string()),
             whole(&sample.cap),
             sample.with_children.waiting,
+            sample.with_children.throttled.0,
             sample.with_children.leases
         )
     };

@@ -41,10 +41,16 @@ fn the_demo_holds_its_bounds_and_keeps_its_books() {
     assert_eq!((&report["bounds_held"], &report["ledger_equal"]), (&true.into(), &true.into()));
     assert_eq!(report["node_starts"], 5, "three nodes, one of them twice, and one's own statements");
     let groups = report["groups"].as_array().unwrap();
-    assert_eq!(groups.len(), 6);
+    assert_eq!(groups.len(), 7);
     for group in groups {
         assert!(group["admitted_ru_per_sec"].as_f64().unwrap() > 0.0, "{group}");
         assert!(group["worst_excess_micro_ru"].as_i64() <= group["bound_micro_ru"].as_i64(), "{group}");
+    }
+    for group in
+        groups.iter().filter(|group| ["trial", "(server)"].contains(&group["group"].as_str().unwrap()))
+    {
+        let [refused, ran] = ["refused", "operations"].map(|count| group[count].as_u64().unwrap());
+        assert!(refused > 0 && ran > 0, "{group}");
     }
     assert!(groups[0]["cap"].as_str().unwrap().contains(" -> "));
     assert!(!report["top_templates"].as_array().unwrap().is_empty());
