@@ -27,6 +27,7 @@ pub(crate) const LOG_FILTER: &str = "TIDEGATE_LOG";
     tidegate controller --listen 127.0.0.1:0 --http 127.0.0.1:0   (free ports; the addresses are printed)\n\n\
     The file, with its defaults:\n  \
     store = \"tidegate.redb\"\n  grpc_listen = \"127.0.0.1:7420\"\n  http_listen = \"127.0.0.1:7421\"\n  \
+    http_hosts = []          # such as [\"rates.example\"]\n  \
     allow_remote = false\n  capacity = \"unlimited\"      # such as \"20000 RU/s\"\n  drift_ppm = 1000\n  \
     margin = \"50ms\"\n  \
     # fence = \"2s\"          # for storage that can move to another machine\n\n\
@@ -47,6 +48,20 @@ pub(crate) struct ControllerArgs {
     /// RU/s of the whole server, such as '20000 RU/s' or 'unlimited'.
     #[arg(long, value_name = "RU/s")]
     capacity: Option<String>,
+    /// Names by which REST is asked for besides those of loopback while it listens there, such as those of a proxy in
+    /// front of it; separated by commas.
+    #[arg(long, value_delimiter = ',', value_name = "NAME")]
+    http_host: Vec<String>,
+    /// How much faster or slower than this machine's a node's clock may run, in millionths [default: 1000].
+    #[arg(long, value_name = "PPM")]
+    drift_ppm: Option<u32>,
+    /// Added to the end of every lease here [default: 50ms].
+    #[arg(long, value_name = "TIME")]
+    margin: Option<String>,
+    /// Grant nothing when the store could not be written to for this long, 1s to 60s: for storage that can move to
+    /// another machine.
+    #[arg(long, value_name = "TIME")]
+    fence: Option<String>,
     /// Listen beyond the own machine. Callers are not authenticated: only on a network that is trusted.
     #[arg(long)]
     allow_remote: bool,
@@ -95,7 +110,7 @@ fn config(args: &ControllerArgs) -> Result<Config, CliError> {
     Config::parse(&merged).map_err(|errors| {
         let lines: Vec<String> = errors.iter().map(|error| format!("\n  {error}")).collect();
         let hint =
-            "\n  (flags: --listen is grpc_listen, --http is http_listen, --allow-remote is allow_remote)";
+            "\n  (flags: --listen is grpc_listen, --http is http_listen, --http-host is http_hosts, --data is for store)";
         CliError::Invalid(format!("{} in {origin}:{}{hint}", counted(errors.len()), lines.concat()))
     })
 }
@@ -109,11 +124,23 @@ fn overlaid(mut file: toml::Table, args: &ControllerArgs) -> Result<toml::Table,
     if let Some(data) = &args.data {
         set("store", toml::Value::String(store_in(data)?));
     }
-    let texts = [("grpc_listen", &args.listen), ("http_listen", &args.http), ("capacity", &args.capacity)];
+    let texts = [
+        ("grpc_listen", &args.listen),
+        ("http_listen", &args.http),
+        ("capacity", &args.capacity),
+        ("margin", &args.margin),
+        ("fence", &args.fence),
+    ];
     for (key, value) in texts {
         if let Some(value) = value {
             set(key, toml::Value::String(value.clone()));
         }
+    }
+    if let Some(drift) = args.drift_ppm {
+        set("drift_ppm", toml::Value::Integer(drift.into()));
+    }
+    if !args.http_host.is_empty() {
+        set("http_hosts", args.http_host.clone().into());
     }
     if let (Some(listen), None) = (&args.listen, &args.http)
         && listen.parse::<SocketAddr>().is_ok_and(|address| address.port() == 0)

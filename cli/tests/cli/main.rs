@@ -23,6 +23,8 @@ mod node;
 #[cfg(test)]
 mod runaways;
 #[cfg(test)]
+mod settings;
+#[cfg(test)]
 mod sockets;
 #[cfg(test)]
 mod sql;
