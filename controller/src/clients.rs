@@ -342,6 +342,11 @@ impl Clients {
     }
 }
 
+/// A start whose number is ahead of the clock, by however little.
+fn is_early(number: u64, unix_ms: u64) -> bool {
+    number / 1_000 > unix_ms
+}
+
 /// What was forgotten of a node: the tombstones that refuse late reports, and the ids of its incarnations.
 pub type Forgotten = (Vec<Tombstone>, Vec<ClientId>);
 
@@ -352,15 +357,22 @@ impl Clients {
         ids.filter_map(|id| Some((*id, self.get(*id)?)))
     }
 
+    /// Whether not too many starts of a node that were ahead of the clock are shut out already for it to be forgotten.
+    pub fn has_room_to_forget(&self, name: &str, unix_ms: u64) -> bool {
+        self.nodes.get(name).is_none_or(|node| {
+            let fresh = node.incarnations.keys().filter(|number| is_early(**number, unix_ms));
+            node.folded_ahead.len() + fresh.count() <= MAX_FOLDED_AHEAD
+        })
+    }
+
     /// Forgets all incarnations of a node. One that is ahead of the clock, by however little, is shut out alone, so that
     /// the next start is let in whatever its number. `None` when too many of those are shut out already.
     pub fn forget(&mut self, name: &str, unix_ms: u64) -> Option<Forgotten> {
-        let node = self.nodes.get_mut(name)?;
-        let ahead = |number: u64| number / 1_000 > unix_ms;
-        let fresh = node.incarnations.keys().filter(|number| ahead(**number));
-        if node.folded_ahead.len() + fresh.count() > MAX_FOLDED_AHEAD {
+        if !self.has_room_to_forget(name, unix_ms) {
             return None;
         }
+        let node = self.nodes.get_mut(name)?;
+        let ahead = |number: u64| is_early(number, unix_ms);
         let mut tombstones = Vec::new();
         let forgotten = std::mem::take(&mut node.incarnations);
         for number in forgotten.keys() {

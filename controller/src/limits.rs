@@ -107,6 +107,9 @@ pub const FOLD_AFTER_MS: u64 = 7 * 24 * 3_600 * 1_000;
 pub const AHEAD_MS: u64 = 24 * 3_600 * 1_000;
 /// Starts of one node that were ahead of the clock and folded; beyond, further ones are kept apart. Each is a stored row.
 pub const MAX_FOLDED_AHEAD: usize = 64;
+/// Nodes forgotten in one change. Half of it would split a scale-down of a large fleet; twice of it holds commits of
+/// consumption up for what nobody asks for.
+pub const MAX_FORGOTTEN: usize = 1_000;
 /// Incarnations folded in one commit, so that the lock is held shortly.
 pub const FOLD_BATCH: usize = 256;
 

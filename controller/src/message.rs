@@ -48,8 +48,10 @@ pub(crate) fn clients_reply((rows, truncated): (Vec<ClientRow>, bool)) -> v1::Li
     v1::ListClientsReply { clients: rows.into_iter().map(client).collect(), truncated }
 }
 
-pub(crate) fn forget_reply(incarnations: usize) -> v1::ForgetClientReply {
-    v1::ForgetClientReply { incarnations: u32::try_from(incarnations).unwrap_or(u32::MAX) }
+pub(crate) fn forget_reply(counts: &[usize]) -> v1::ForgetClientReply {
+    let of_each: Vec<u32> = counts.iter().map(|count| u32::try_from(*count).unwrap_or(u32::MAX)).collect();
+    let incarnations = of_each.iter().fold(0, |sum: u32, count| sum.saturating_add(*count));
+    v1::ForgetClientReply { incarnations, of_each }
 }
 
 fn client(row: ClientRow) -> v1::ClientInfo {

@@ -22,12 +22,10 @@ pub(crate) enum ClientCommand {
     },
     /// Forget nodes that have ended, with all their starts.
     ///
-    /// What it was charged stays counted; should it report once more, that is refused, so that nothing counts twice. Its
-    /// next start is let in whatever its number, also after one whose clock was ahead. Refused while the node is
-    /// connected, was heard within the last minute, or has a lease. Nodes that are silent for seven days are forgotten
-    /// without this.
-    ///
-    /// Several are forgotten one by one, in order; the first that is refused ends it, and what was done is told.
+    /// What a node was charged stays counted; should it report once more, that is refused, so that nothing counts twice.
+    /// Its next start is let in whatever its number, also after one whose clock was ahead. Refused while a node is
+    /// connected, was heard within the last minute, or has a lease: of several, all are forgotten or none. Nodes that are
+    /// silent for seven days are forgotten without this.
     #[command(
         after_help = "Examples:\n  tidegate client forget node-7\n  tidegate client forget node-7 node-8"
     )]
@@ -124,27 +122,23 @@ impl Shown for Nodes {
 
 async fn forget(names: Vec<String>, global: &Global) -> Result<(), CliError> {
     let admin = global.admin().await?;
-    let single = names.len() == 1;
-    let mut views = Vec::new();
-    let mut result = Ok(());
-    for client in names {
-        let request = v1::ForgetClientRequest { client: client.clone() };
-        match admin.calls().forget_client(request).await {
-            Ok(reply) => {
-                views.push(Forgotten { client, incarnations: reply.into_inner().incarnations });
-            }
-            Err(status) => {
-                result = Err(admin.failed()(status));
-                break;
-            }
-        }
-    }
-    let line =
-        |view: &Forgotten| format!("client {} forgotten, {} starts of it\n", view.client, view.incarnations);
+    let request = match names.as_slice() {
+        // As controllers of before know it.
+        [name] => v1::ForgetClientRequest { client: name.clone(), clients: Vec::new() },
+        _ => v1::ForgetClientRequest { client: String::new(), clients: names.clone() },
+    };
+    let reply = admin.calls().forget_client(request).await.map_err(admin.failed())?.into_inner();
+    let counts = if names.len() == 1 { vec![reply.incarnations] } else { reply.of_each };
+    let views: Vec<Forgotten> = names
+        .into_iter()
+        .zip(counts)
+        .map(|(client, incarnations)| Forgotten { client, incarnations })
+        .collect();
+    let line = |view: &Forgotten| {
+        format!("client {} forgotten, {} starts of it\n", view.client, view.incarnations)
+    };
     match views.as_slice() {
-        [] => {}
-        [view] if single => global.output.show(view, || line(view))?,
-        views => global.output.show(&views, || views.iter().map(line).collect::<String>())?,
+        [view] => global.output.show(view, || line(view)),
+        views => global.output.show(&views, || views.iter().map(line).collect::<String>()),
     }
-    result
 }

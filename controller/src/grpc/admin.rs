@@ -212,9 +212,12 @@ impl Admin for AdminAdapter {
         request: Request<v1::ForgetClientRequest>,
     ) -> Result<Response<v1::ForgetClientReply>, Status> {
         let actor = actor(&request);
-        let client = request.into_inner().client;
-        let incarnations = self.call(move |service| service.forget_client(&actor, &client)).await?;
-        reply(message::forget_reply(incarnations))
+        let v1::ForgetClientRequest { client, mut clients } = request.into_inner();
+        if clients.is_empty() || !client.is_empty() {
+            clients.insert(0, client);
+        }
+        let counts = self.call(move |service| service.forget_clients(&actor, &clients)).await?;
+        reply(message::forget_reply(&counts))
     }
 
     async fn list_leases(

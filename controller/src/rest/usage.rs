@@ -107,8 +107,8 @@ pub(super) async fn forget(
     By(actor): By,
     Named(name): Named,
 ) -> Result<Json<v1::ForgetClientReply>, ApiError> {
-    let incarnations = blocking(service, move |service| service.forget_client(&actor, &name)).await?;
-    Ok(Json(message::forget_reply(incarnations)))
+    let counts = blocking(service, move |service| service.forget_clients(&actor, &[name])).await?;
+    Ok(Json(message::forget_reply(&counts)))
 }
 
 #[derive(Default, Deserialize, IntoParams)]

@@ -19,7 +19,7 @@ use crate::audit::{Actor, Change};
 use crate::clients::Tombstone;
 use crate::clock::Clock;
 use crate::error::{AdminError, InField};
-use crate::limits::MAX_FOLDED_AHEAD;
+use crate::limits::{MAX_FOLDED_AHEAD, MAX_FORGOTTEN};
 use crate::name::client_id;
 use crate::store::records::{
     NOBODY, consumption, consumption_bytes, group_key, ledger_key, pair_key, pair_of, put_tombstone,
@@ -56,37 +56,49 @@ impl Service {
         self.settle(&mut folding)
     }
 
-    /// Forgets a node: what it was charged joins the totals, and late reports of it are refused. How many incarnations of
-    /// it there were.
+    /// Forgets nodes, all or none: what they were charged joins the totals, and late reports of them are refused. How
+    /// many incarnations of each there were.
     ///
     /// # Errors
-    /// It is not known, or it may still report.
-    pub fn forget_client(&self, actor: &Actor, name: &str) -> Result<usize, AdminError> {
-        let name = client_id(name).in_field("client")?;
-        let incarnations = self.change(actor, |state| {
-            let incarnations = state.may_forget(&name, &self.clock)?;
-            let subject = format!("client {name}");
-            let before = format!("{{\"incarnations\":{incarnations}}}");
-            let change = Change { action: "forget client", subject, before, ..Change::default() };
-            Ok(Plan { edits: vec![Edit::Note], changes: vec![change], reply: incarnations })
+    /// One of them is connected, was heard within a minute, has a lease, or is not known.
+    pub fn forget_clients(&self, actor: &Actor, names: &[String]) -> Result<Vec<usize>, AdminError> {
+        if names.len() > MAX_FORGOTTEN {
+            let many = format!("{} clients are too many at once: at most {MAX_FORGOTTEN}", names.len());
+            return Err(AdminError::invalid("clients", &many));
+        }
+        let field = if names.len() == 1 { "client" } else { "clients" };
+        let names: Vec<String> =
+            names.iter().map(|name| client_id(name).in_field(field)).collect::<Result<_, _>>()?;
+        let mut seen = BTreeSet::new();
+        if let Some(twice) = names.iter().find(|name| !seen.insert(*name)) {
+            return Err(AdminError::invalid("clients", &format!("client {twice} is named twice")));
+        }
+        let counts = self.change(actor, |state| {
+            let counts = state.may_forget(&names, &self.clock)?;
+            let note = |(name, incarnations): (&String, &usize)| Change {
+                action: "forget client",
+                subject: format!("client {name}"),
+                before: format!("{{\"incarnations\":{incarnations}}}"),
+                ..Change::default()
+            };
+            let changes = names.iter().zip(&counts).map(note).collect();
+            Ok(Plan { edits: vec![Edit::Note], changes, reply: counts })
         })?;
         let mut folding = self.flushing.lock().unwrap_or_else(PoisonError::into_inner);
         {
             let mut state = self.lock();
-            // It may have come back, or have been folded, while the note was written.
-            state.may_forget(&name, &self.clock)?;
-            let forgotten = state.clients.forget(&name, self.clock.unix_ms());
-            let (tombstones, ids) = forgotten.ok_or_else(|| AdminError::Refused {
-                message: format!(
-                    "{MAX_FOLDED_AHEAD} starts of client {name} that were ahead of the clock are shut out already, \
-                     which is the limit; give the node another id"
-                ),
-            })?;
-            folding.tombstones.extend(tombstones.into_iter().map(|tombstone| (name.clone(), tombstone)));
-            folding.clients.extend(ids);
+            // They may have come back, or have been folded, while the note was written.
+            state.may_forget(&names, &self.clock)?;
+            for name in names {
+                let Some((tombstones, ids)) = state.clients.forget(&name, self.clock.unix_ms()) else {
+                    return Err(no_room(&name));
+                };
+                folding.tombstones.extend(tombstones.into_iter().map(|tombstone| (name.clone(), tombstone)));
+                folding.clients.extend(ids);
+            }
         }
         self.settle(&mut folding)?;
-        Ok(incarnations)
+        Ok(counts)
     }
 
     /// Brings what is to be folded to disk. What fails is tried again.
@@ -158,38 +170,60 @@ impl Service {
     }
 }
 
+fn no_room(name: &str) -> AdminError {
+    let message = format!(
+        "{MAX_FOLDED_AHEAD} starts of client {name} that were ahead of the clock are shut out already, which is the limit; \
+         give the node another id"
+    );
+    AdminError::Refused { message }
+}
+
 impl State {
-    /// How many incarnations of a node there are to forget, if none may report any more.
-    fn may_forget(&self, name: &str, clock: &Clock) -> Result<usize, AdminError> {
-        let refused = |message: String| Err(AdminError::Refused { message });
+    /// How many incarnations of each node there are to forget, if none may report any more.
+    fn may_forget(&self, names: &[String], clock: &Clock) -> Result<Vec<usize>, AdminError> {
         let (now, unix_ms) = (clock.now(), clock.unix_ms());
-        let mut count = 0;
-        for (id, known) in self.clients.of(name) {
-            count += 1;
-            if known.connected {
-                return refused(format!(
-                    "client {name} is connected; stop the node, and repeat this a minute later"
-                ));
-            }
-            let silent = match known.heard {
-                Some(heard) => now.since(heard),
-                // Not in this run.
-                None => Span(unix_ms.saturating_sub(known.heard_unix_ms).saturating_mul(1_000))
-                    .max(now.since(Time(0))),
-            };
-            let ends = self.active.iter().flat_map(|group| self.engine.leases(*group));
-            let ends = ends.filter(|lease| lease.client == id).map(|lease| lease.expires.since(now)).max();
-            let wait = Span(FORGET_AFTER.0.saturating_sub(silent.0)).max(ends.unwrap_or_default());
-            if wait > Span(0) {
-                return refused(format!(
-                    "client {name} was heard {silent} ago and may still report or use a lease; stop the node, and \
-                     repeat this in {wait}"
-                ));
-            }
+        let wanted: BTreeSet<ClientId> =
+            names.iter().flat_map(|name| self.clients.of(name)).map(|(id, _)| id).collect();
+        let mut ends: BTreeMap<ClientId, Time> = BTreeMap::new();
+        let leases = self.active.iter().flat_map(|group| self.engine.leases(*group));
+        for lease in leases.filter(|lease| wanted.contains(&lease.client)) {
+            let end = ends.entry(lease.client).or_default();
+            *end = lease.expires.max(*end);
         }
-        if count == 0 {
-            return Err(AdminError::NotFound { what: format!("client {name}") });
-        }
-        Ok(count)
+        let of_node = |name: &String| {
+            let mut count = 0;
+            for (id, known) in self.clients.of(name) {
+                count += 1;
+                let silent = match known.heard {
+                    Some(heard) => now.since(heard),
+                    // Not in this run.
+                    None => Span(unix_ms.saturating_sub(known.heard_unix_ms).saturating_mul(1_000))
+                        .max(now.since(Time(0))),
+                };
+                let lease = ends.get(&id).map(|end| end.since(now)).unwrap_or_default();
+                may_forget(name, known.connected, silent, lease)?;
+            }
+            if count == 0 {
+                return Err(AdminError::NotFound { what: format!("client {name}") });
+            }
+            if self.clients.has_room_to_forget(name, unix_ms) { Ok(count) } else { Err(no_room(name)) }
+        };
+        names.iter().map(of_node).collect()
     }
+}
+
+/// Whether an incarnation may report no more, and has no lease.
+fn may_forget(name: &str, connected: bool, silent: Span, lease: Span) -> Result<(), AdminError> {
+    let refused = |message: String| Err(AdminError::Refused { message });
+    if connected {
+        return refused(format!("client {name} is connected; stop the node, and repeat this a minute later"));
+    }
+    let wait = Span(FORGET_AFTER.0.saturating_sub(silent.0)).max(lease);
+    if wait > Span(0) {
+        return refused(format!(
+            "client {name} was heard {silent} ago and may still report or use a lease; stop the node, and repeat this in \
+             {wait}"
+        ));
+    }
+    Ok(())
 }

@@ -77,7 +77,8 @@ fn counted(service: &Service) -> RuTotal {
 #[test]
 fn a_node_is_forgotten_when_it_may_not_report_any_more_and_counts_exactly_once() {
     let actor = Actor::new(None, "test");
-    let forget = |service: &Service| service.forget_client(&actor, "node");
+    let forget =
+        |service: &Service| service.forget_clients(&actor, &["node".to_owned()]).map(|counts| counts[0]);
     let pass = |now: &AtomicU64, seconds: u64| now.fetch_add(seconds * 1_000_000, Ordering::SeqCst);
     for hours in [0, 20, 24 * 365] {
         let (service, now, store, number) = ahead(hours);
@@ -96,7 +97,10 @@ fn a_node_is_forgotten_when_it_may_not_report_any_more_and_counts_exactly_once()
         assert_eq!(forget(&service).unwrap(), 1, "{hours}");
         assert_eq!((counted(&service), service.clients().0.len()), (Ru::whole(5).into(), 0));
         assert!(matches!(forget(&service), Err(AdminError::NotFound { .. })));
-        assert!(matches!(service.forget_client(&actor, "a b"), Err(AdminError::Invalid { .. })));
+        for names in [&["a b"][..], &["a", "a"], &["a"; 1_001]] {
+            let names: Vec<String> = names.iter().map(|name| (*name).to_owned()).collect();
+            assert!(matches!(service.forget_clients(&actor, &names), Err(AdminError::Invalid { .. })));
+        }
         let audit = service.audit_log(0, 10).unwrap();
         assert_eq!((audit[0].action.as_str(), audit[0].subject.as_str()), ("forget client", "client node"));
         let mut service = service;
@@ -112,4 +116,24 @@ fn a_node_is_forgotten_when_it_may_not_report_any_more_and_counts_exactly_once()
             assert!(service.hello("node", number, "test").is_err(), "nor is that start let in again");
         }
     }
+}
+
+#[test]
+fn of_several_nodes_all_are_forgotten_or_none() {
+    let (now, store) = (Arc::new(AtomicU64::new(0)), Arc::new(MemoryStore::default()));
+    let service = started(&store, &now);
+    let (actor, names) = (Actor::new(None, "test"), ["a".to_owned(), "b".to_owned()]);
+    let sessions = ["a", "b"].map(|name| service.hello(name, service.clock().unix_us(), "test").unwrap());
+    let leave = |session: &Session| service.disconnect(session.client, session.session);
+    leave(&sessions[0]);
+    now.fetch_add(60_000_000, Ordering::SeqCst);
+    let said = service.forget_clients(&actor, &names).unwrap_err().to_string();
+    assert!(said.contains("client b is connected"), "{said}");
+    let unknown = service.forget_clients(&actor, &["a".to_owned(), "c".to_owned()]);
+    assert!(matches!(unknown, Err(AdminError::NotFound { what }) if what == "client c"));
+    assert_eq!((service.clients().0.len(), service.audit_log(0, 10).unwrap().len()), (2, 0));
+    leave(&sessions[1]);
+    now.fetch_add(60_000_000, Ordering::SeqCst);
+    assert_eq!(service.forget_clients(&actor, &names).unwrap(), [1, 1]);
+    assert_eq!((service.clients().0.len(), service.audit_log(0, 10).unwrap().len()), (0, 2));
 }
