@@ -21,7 +21,7 @@ use crate::page::Page;
 use crate::screen::Screen;
 use crate::stop;
 use crate::table::{Tone, cut_end};
-use crate::terminal::Terminal;
+use crate::terminal::{Asked, Signals, Terminal};
 
 /// Shortest pause between looks; more often would measure itself.
 pub(crate) const MIN_INTERVAL: Duration = Duration::from_millis(100);
@@ -75,16 +75,15 @@ pub(crate) async fn show<V: Shown>(
         first.notes().iter().for_each(|line| note(line));
         return Ok(());
     }
+    let drawn = output.is_for_people() && Screen::stdout().is_terminal;
+    // What is printed may go on when the terminal is gone.
+    let mut signals = drawn.then(Signals::listen).transpose()?;
     let ended = stop::requested(false);
     tokio::pin!(ended);
     let mut ticks = tokio::time::interval(follow.interval);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     ticks.tick().await;
-    let mut watched = if output.is_for_people() && Screen::stdout().is_terminal {
-        Watched::drawn(global, follow.interval)?
-    } else {
-        Watched::printed(output)
-    };
+    let mut watched = if drawn { Watched::drawn(global, follow.interval)? } else { Watched::printed(output) };
     watched.saw(first)?;
     loop {
         let look = async {
@@ -97,11 +96,23 @@ pub(crate) async fn show<V: Shown>(
                 Err(error) if error.passes() => watched.missed(&error)?,
                 Err(error) => return Err(error),
             },
+            asked = heard(&mut signals) => match asked {
+                Asked::End => return watched.end(),
+                asked => watched.heed(asked)?,
+            },
             stopped = &mut ended => {
                 stopped?;
                 return watched.end();
             }
         }
+    }
+}
+
+/// The next signal; never, where none is listened for.
+async fn heard(signals: &mut Option<Signals>) -> Asked {
+    match signals {
+        Some(signals) => signals.next().await,
+        None => std::future::pending().await,
     }
 }
 
@@ -147,6 +158,18 @@ impl<V: Shown> Watched<V> {
             note(&format!("tidegate: {error}; trying again"));
         }
         self.away = Some(error.to_string());
+        self.draw()
+    }
+
+    /// A signal of the terminal.
+    fn heed(&mut self, asked: Asked) -> Result<(), CliError> {
+        if let Way::Drawn { terminal, .. } = &mut self.way {
+            match asked {
+                Asked::Suspend => return terminal.suspend(),
+                Asked::Resume => terminal.resume()?,
+                Asked::Draw | Asked::End => {}
+            }
+        }
         self.draw()
     }
 

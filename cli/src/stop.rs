@@ -50,17 +50,6 @@ pub(crate) async fn requested(parent: bool) -> Result<(), CliError> {
     }
 }
 
-/// Completes with SIGTERM, or when the terminal is gone. Ctrl-C is a key here.
-pub(crate) async fn terminated() -> Result<(), CliError> {
-    let mut terminate = signal(SignalKind::terminate()).map_err(CliError::Output)?;
-    let mut hang_up = signal(SignalKind::hangup()).map_err(CliError::Output)?;
-    tokio::select! {
-        _ = terminate.recv() => {}
-        _ = hang_up.recv() => {}
-    }
-    Ok(())
-}
-
 /// Completes at the end of the standard input. A thread of its own reads, since a read cannot be cancelled.
 fn stdin_ended() -> oneshot::Receiver<()> {
     let (sender, ended) = oneshot::channel();

@@ -1,5 +1,6 @@
 //! The whole terminal, while something is drawn on it again and again: the alternate screen, without a cursor, and, for
-//! keys, raw. It is given back as it was when this ends, whether by return, error, panic or SIGTERM.
+//! keys, raw. It is given back as it was when this ends, whether by return, error, panic or a signal, and while it is
+//! suspended.
 
 use std::io::{self, Write as _, stdout};
 use std::sync::Once;
@@ -11,6 +12,8 @@ use crossterm::terminal::{
     EnterAlternateScreen, LeaveAlternateScreen, disable_raw_mode, enable_raw_mode, size,
 };
 use crossterm::{execute, queue};
+use rustix::process::{Signal, getpid, kill_process};
+use tokio::signal::unix::{self, SignalKind};
 
 use crate::error::CliError;
 
@@ -48,8 +51,11 @@ impl Terminal {
         execute!(stdout(), EnterAlternateScreen, DisableLineWrap, Hide)
     }
 
-    /// Puts `lines`, which fit, in the place of what is there.
+    /// Puts `lines`, which fit, in the place of what is there. Nothing while it is suspended.
     pub(crate) fn draw(&mut self, lines: &[String]) -> Result<(), CliError> {
+        if !TAKEN.load(Ordering::SeqCst) {
+            return Ok(());
+        }
         let put = |out: &mut io::StdoutLock<'_>| {
             queue!(out, BeginSynchronizedUpdate)?;
             for (row, line) in lines.iter().enumerate() {
@@ -69,12 +75,73 @@ impl Terminal {
         put(&mut stdout().lock()).map_err(CliError::Output)
     }
 
-    /// Hands the terminal to the shell, until it says to go on.
+    /// Hands the terminal to the shell, until it says to go on, which [`Signals`] tell.
     pub(crate) fn suspend(&mut self) -> Result<(), CliError> {
-        use rustix::process::{Signal, getpid, kill_process};
         give_back();
-        kill_process(getpid(), Signal::TSTP).map_err(|error| CliError::Output(error.into()))?;
+        // Not SIGTSTP, which is heard here.
+        kill_process(getpid(), Signal::STOP).map_err(|error| CliError::Output(error.into()))
+    }
+
+    /// Takes the terminal again: it was somebody else's meanwhile, whoever stopped this.
+    pub(crate) fn resume(&mut self) -> Result<(), CliError> {
+        if self.keys {
+            // What is raw already is not made so again, but the shell may have undone it.
+            disable_raw_mode().map_err(CliError::Output)?;
+        }
         self.enter().map_err(CliError::Output)
+    }
+}
+
+/// What a signal asks of a program that has the terminal.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Asked {
+    /// The terminal has another size.
+    Draw,
+    /// Hand the terminal over.
+    Suspend,
+    /// Take it again.
+    Resume,
+    /// Give it back and end.
+    End,
+}
+
+/// The signals that ask something of a program that has the terminal. Heard from the moment this is made, so that none of
+/// them ends the program in the middle of taking it.
+#[derive(Debug)]
+pub(crate) struct Signals {
+    resized: unix::Signal,
+    stopped: unix::Signal,
+    resumed: unix::Signal,
+    interrupted: unix::Signal,
+    terminated: unix::Signal,
+    /// The terminal is gone.
+    hung_up: unix::Signal,
+}
+
+impl Signals {
+    /// Listens.
+    pub(crate) fn listen() -> Result<Self, CliError> {
+        let listen = |kind| unix::signal(kind).map_err(CliError::Output);
+        Ok(Self {
+            resized: listen(SignalKind::window_change())?,
+            stopped: listen(SignalKind::from_raw(Signal::TSTP.as_raw()))?,
+            resumed: listen(SignalKind::from_raw(Signal::CONT.as_raw()))?,
+            interrupted: listen(SignalKind::interrupt())?,
+            terminated: listen(SignalKind::terminate())?,
+            hung_up: listen(SignalKind::hangup())?,
+        })
+    }
+
+    /// The next.
+    pub(crate) async fn next(&mut self) -> Asked {
+        tokio::select! {
+            _ = self.resized.recv() => Asked::Draw,
+            _ = self.stopped.recv() => Asked::Suspend,
+            _ = self.resumed.recv() => Asked::Resume,
+            _ = self.interrupted.recv() => Asked::End,
+            _ = self.terminated.recv() => Asked::End,
+            _ = self.hung_up.recv() => Asked::End,
+        }
     }
 }
 

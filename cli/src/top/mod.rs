@@ -21,8 +21,7 @@ use crate::clock::unix_ms;
 use crate::error::CliError;
 use crate::sample::sample;
 use crate::screen::Screen;
-use crate::stop;
-use crate::terminal::Terminal;
+use crate::terminal::{Asked, Signals, Terminal};
 use board::{Act, Press};
 
 /// How long the thread that reads keys waits before it looks whether it is to end.
@@ -34,8 +33,7 @@ const EVENTS: usize = 64;
 pub(crate) async fn run(admin: &Admin, mut board: Board) -> Result<(), CliError> {
     // What cannot be had at all is told on the screen that stays.
     board.saw(sample(admin).await?, unix_ms());
-    let ended = stop::terminated();
-    tokio::pin!(ended);
+    let mut signals = Signals::listen()?;
     let mut terminal = Terminal::take(true)?;
     let mut keys = Keys::listen()?;
     let mut ticks = ticks(board.interval());
@@ -54,15 +52,19 @@ pub(crate) async fn run(admin: &Admin, mut board: Board) -> Result<(), CliError>
             },
             event = keys.events.recv() => match event {
                 None => return Ok(()),
-                Some(None) => {}
-                Some(Some(press)) => match board.press(press) {
+                Some(press) => match board.press(press) {
                     Act::Draw => {}
                     Act::Look => ticks = self::ticks(board.interval()),
                     Act::Suspend => terminal.suspend()?,
                     Act::Quit => return Ok(()),
                 },
             },
-            stopped = &mut ended => return stopped,
+            asked = signals.next() => match asked {
+                Asked::Draw => {}
+                Asked::Suspend => terminal.suspend()?,
+                Asked::Resume => terminal.resume()?,
+                Asked::End => return Ok(()),
+            },
         }
     }
 }
@@ -73,9 +75,9 @@ fn ticks(interval: Duration) -> tokio::time::Interval {
     ticks
 }
 
-/// Keys, and `None` for a terminal of another size, read by a thread until this is dropped.
+/// Keys, read by a thread until this is dropped.
 struct Keys {
-    events: mpsc::Receiver<Option<Press>>,
+    events: mpsc::Receiver<Press>,
     ended: Arc<AtomicBool>,
 }
 
@@ -91,15 +93,14 @@ impl Keys {
                     Ok(true) => crossterm::event::read(),
                     Err(error) => Err(error),
                 };
-                let heard = match event {
-                    Ok(Event::Resize(..)) => Some(None),
-                    Ok(Event::Key(key)) => pressed(key).map(Some),
+                let press = match event {
+                    Ok(Event::Key(key)) => pressed(key),
                     Ok(_) => None,
                     // The terminal is gone; the channel ends, and with it all.
                     Err(_) => return,
                 };
-                if let Some(heard) = heard
-                    && sender.blocking_send(heard).is_err()
+                if let Some(press) = press
+                    && sender.blocking_send(press).is_err()
                 {
                     return;
                 }

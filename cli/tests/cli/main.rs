@@ -32,3 +32,5 @@ mod sql;
 mod store;
 #[cfg(test)]
 mod support;
+#[cfg(test)]
+mod terminal;
