@@ -2,18 +2,23 @@
 
 use std::net::{IpAddr, SocketAddr};
 use std::sync::{Arc, PoisonError};
+use std::time::Duration;
 
 use axum::Router;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
+use tokio::time::{Instant, timeout};
 
 use super::{Bodies, Door, Hosts, Place, Surface, open};
-use crate::clock::Clock;
+use crate::bindings::Principal;
+use crate::clock::{Clock, duration};
+use crate::limits::{DRAIN_WITHIN, READ_WITHIN};
 use crate::metrics::Metrics;
 use crate::service::{Service, ServiceConfig};
-use crate::store::RedbStore;
+use crate::store::records::{StoredBinding, put_json};
+use crate::store::{RedbStore, Store as _, Table, Write};
 
 /// A listener, and what it counts.
 struct Site {
@@ -27,8 +32,19 @@ struct Site {
 
 impl Site {
     fn open(surface: Surface, most: usize) -> Self {
+        Self::holding(surface, most, &[])
+    }
+
+    /// The same, with rows in its store.
+    fn holding(surface: Surface, most: usize, rows: &[Write]) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let store = Arc::new(RedbStore::open(&folder.path().join("store")).unwrap());
+        if !rows.is_empty() {
+            // A first start makes it a controller's.
+            let first = Service::load(Arc::clone(&store) as _, ServiceConfig::default(), Clock::start());
+            first.unwrap().shut_down().unwrap();
+            store.commit(rows).unwrap();
+        }
         let service = Arc::new(Service::load(store, ServiceConfig::default(), Clock::start()).unwrap());
         let (stop, stopped) = watch::channel(false);
         let router: Router = match surface {
@@ -212,6 +228,85 @@ async fn large_bodies_that_are_held_take_no_more_than_their_budget() {
     assert!(site.turned_away(Surface::Rest, "bodies"));
     assert_eq!(site.bodies.held(), 0);
     site.close().await;
+}
+
+/// A frame of HTTP/2: its length, its kind, its flags, its stream.
+fn frame(kind: u8, flags: u8, stream: u8, payload: &[u8]) -> Vec<u8> {
+    let length = u16::try_from(payload.len()).unwrap().to_be_bytes();
+    [&[0], &length[..], &[kind, flags, 0, 0, 0, stream], payload].concat()
+}
+
+/// A call with an empty message on a connection whose streams may send nothing: their windows are 0.
+fn unread_call(path: &str) -> Vec<u8> {
+    let text = |text: &str| [&[u8::try_from(text.len()).unwrap()], text.as_bytes()].concat();
+    let block = [
+        &[0x83, 0x86, 0x04][..],
+        &text(path),
+        &[0x01],
+        &text("localhost"),
+        &[0x0f, 0x10],
+        &text("application/grpc"),
+        &[0x00],
+        &text("te"),
+        &text("trailers"),
+    ];
+    let window_of_none = frame(4, 0, 0, &[0, 4, 0, 0, 0, 0]);
+    let head = frame(1, 4, 1, &block.concat());
+    [&b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"[..], &window_of_none, &head, &frame(0, 1, 1, &[0; 5])].concat()
+}
+
+/// Answers the pings of a peer until it ends the connection.
+async fn stay_alive(mut stream: TcpStream) {
+    let mut head = [0; 9];
+    while stream.read_exact(&mut head).await.is_ok() {
+        let [a, b, c, kind, flags, ..] = head;
+        assert_ne!(kind, 0, "nothing may be sent");
+        let mut payload = vec![0; usize::from(a) << 16 | usize::from(b) << 8 | usize::from(c)];
+        // It may be cut in the middle of a word.
+        let heard = stream.read_exact(&mut payload).await.is_ok();
+        if heard && kind == 6 && flags & 1 == 0 {
+            let _ = stream.write_all(&frame(6, 1, 0, &payload)).await;
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_stream_that_is_not_read_is_ended_in_time_and_counted() {
+    // More than the transport takes for a peer that reads nothing.
+    let rows: Vec<Write> = (0..1_000)
+        .map(|number| {
+            let principal =
+                Principal::Tenant(format!("a-tenant-with-a-name-of-the-usual-length-{number:06}"));
+            let key = principal.key();
+            put_json(Table::Bindings, key, &StoredBinding { principal, group: "default".into() }).unwrap()
+        })
+        .collect();
+    let site = Site::holding(Surface::Grpc, 99, &rows);
+    let began = Instant::now();
+    let mut stream = site.connect().await;
+    stream.write_all(&unread_call("/tidegate.v1.Grants/Watch")).await.unwrap();
+    timeout(10 * duration(READ_WITHIN), stay_alive(stream)).await.unwrap();
+    let took = began.elapsed();
+    assert!(site.turned_away(Surface::Grpc, "unread"), "{took:?}");
+    assert_eq!(site.metrics.watchers_dropped.get(), 1);
+    let (least, most) = (duration(READ_WITHIN), duration(READ_WITHIN) + 2 * duration(DRAIN_WITHIN));
+    assert!((least..most).contains(&took), "{took:?}");
+    site.close().await;
+}
+
+#[tokio::test]
+async fn a_burst_of_connections_waits_in_the_queue_of_a_listener_that_is_busy() {
+    let system = std::fs::read_to_string("/proc/sys/net/core/somaxconn").unwrap();
+    let burst = system.trim().parse::<usize>().unwrap().min(400);
+    // It accepts none of them.
+    let listener = open("127.0.0.1:0".parse().unwrap()).unwrap();
+    let address = listener.local_addr().unwrap();
+    let mut waiting = Vec::new();
+    while waiting.len() < burst {
+        // Beyond a queue the kernel drops the first packet, and the client sends it again a second later.
+        let connected = timeout(Duration::from_millis(900), TcpStream::connect(address)).await;
+        waiting.push(connected.unwrap_or_else(|_| panic!("{} fit the queue", waiting.len())).unwrap());
+    }
 }
 
 #[test]
