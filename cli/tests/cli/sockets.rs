@@ -11,7 +11,7 @@ use tidegate_controller::bindings::Principal;
 use tidegate_controller::store::records::{StoredBinding, put_json};
 use tidegate_controller::store::{RedbStore, Store as _, Table};
 
-use crate::support::Controller;
+use crate::support::{Controller, eventually};
 
 /// A frame's head: its length, its kind, its flags, its stream.
 fn frame(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8> {
@@ -117,6 +117,35 @@ fn a_thousand_streams_that_are_not_read_take_little_memory() {
     let most = unread(&controller, "/tidegate.v1.Statements/Rules", 50, 20);
     assert!(most <= 150_000, "{before} kB before and {most} kB with 1,000 more");
     println!("{before} kB before, {most} kB with 1,000 streams that are not read");
+}
+
+/// Too little memory for all of them: a controller that holds what it is sent would be aborted.
+#[test]
+fn three_hundred_large_bodies_that_are_held_take_no_more_than_their_budget() {
+    const LENGTH: usize = 3_900_000;
+    let controller = Controller::limited("ulimit -v 1000000");
+    let before = most_kb(&controller);
+    let rest = controller.rest.strip_prefix("http://").unwrap();
+    let head = format!(
+        "POST /v1/groups HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\ncontent-length: {LENGTH}\r\n\r\n"
+    );
+    let part = vec![b' '; LENGTH - 1];
+    let mut held = Vec::new();
+    for _ in 0..300 {
+        let mut stream = TcpStream::connect(rest).unwrap();
+        stream.write_all(head.as_bytes()).unwrap();
+        // One that is refused is not read on.
+        if stream.write_all(&part).is_ok() {
+            held.push(stream);
+        }
+    }
+    // 64 MiB have room for 16 of them.
+    let refused = || metric(&controller, "tidegate_turned_away_total{surface=\"rest\",reason=\"bodies\"}");
+    eventually("all that do not fit are refused", || refused() >= 300 - 17);
+    let most = most_kb(&controller);
+    println!("{before} kB before, {most} kB with 300 bodies");
+    assert!(most <= 150_000, "{before} kB before and {most} kB with 300 bodies");
+    controller.ok(&["group", "create", "after", "--rate", "5"]);
 }
 
 /// Reads a connection until a million bytes have come; how many.

@@ -66,10 +66,15 @@ impl Controller {
 
     /// The same with at most so many file descriptors, and a log in its directory.
     pub(crate) fn with_descriptors(most: u32) -> Self {
+        Self::limited(&format!("ulimit -n {most}"))
+    }
+
+    /// The same with limits as bash sets them, and a log in its directory.
+    pub(crate) fn limited(limits: &str) -> Self {
         let data = tempfile::tempdir().unwrap();
         let inner = command(data.path(), &[]);
         let mut command = Command::new("bash");
-        command.args(["-c", &format!("ulimit -n {most}; exec \"$0\" \"$@\"")]).arg(inner.get_program());
+        command.args(["-c", &format!("{limits}; exec \"$0\" \"$@\"")]).arg(inner.get_program());
         command.args(inner.get_args()).stdin(Stdio::piped()).stdout(Stdio::piped());
         for (name, value) in inner.get_envs() {
             match value {
