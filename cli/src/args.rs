@@ -68,7 +68,7 @@ pub(crate) fn parse() -> Cli {
 fn read(arguments: Vec<OsString>) -> Result<Cli, clap::Error> {
     let mut command = call::command(&arguments);
     let mut matches = command.try_get_matches_from_mut(arguments).map_err(call::explained)?;
-    call::check(&mut command, &matches)?;
+    call::check(&command, &matches)?;
     Cli::from_arg_matches_mut(&mut matches).map_err(|error| error.format(&mut command))
 }
 

@@ -86,25 +86,30 @@ fn color(arguments: &[OsString]) -> ColorChoice {
 }
 
 /// Refuses what the grammar lets through.
-pub(crate) fn check(command: &mut Command, matches: &ArgMatches) -> Result<(), clap::Error> {
+pub(crate) fn check(command: &Command, matches: &ArgMatches) -> Result<(), clap::Error> {
+    let path = path(matches);
     if let Some(name) = empty_argument(command, matches) {
         let message =
             format!("{name} is empty: name a value, or leave it out (is a shell variable not set?)");
-        return Err(command.error(ErrorKind::InvalidValue, message));
+        return Err(named(command, &path).error(ErrorKind::InvalidValue, message));
     }
-    let path = path(matches);
     let ignored = IGNORED.iter().find(|(known, _)| *known == path).map_or(&[][..], |(_, ignored)| *ignored);
     let given = |id: &&&str| matches.value_source(id) == Some(ValueSource::CommandLine);
     if let Some(option) = ignored.iter().find(given) {
         let message = format!("--{option} says nothing to `tidegate {}`: leave it out", path.join(" "));
-        return Err(command.error(ErrorKind::ArgumentConflict, message));
+        return Err(named(command, &path).error(ErrorKind::ArgumentConflict, message));
     }
     let shape = matches.try_get_one::<Output>("output").ok().flatten();
     if shape == Some(&Output::Name) && !NAMED.contains(&path.as_slice()) {
         let message = format!("`tidegate {}` prints no names: write -o table, json or yaml", path.join(" "));
-        return Err(command.error(ErrorKind::InvalidValue, message));
+        return Err(named(command, &path).error(ErrorKind::InvalidValue, message));
     }
     Ok(())
+}
+
+/// The command at a path, whose usage is told.
+fn named(command: &Command, path: &[&str]) -> Command {
+    path.iter().fold(command, |at, name| at.find_subcommand(name).unwrap_or(at)).clone()
 }
 
 /// The commands that were named, from the outermost.

@@ -124,6 +124,9 @@ fn read(file: &Path, shadow: bool) -> Result<Vec<(v1::CostTable, &'static str)>,
         path: file.to_owned(),
         message: message.trim().replace('\n', " | "),
     };
+    if text.trim().is_empty() {
+        return Err(wrong("is empty; write a table, such as `cost-table list -o json` prints".to_owned()));
+    }
     let asked = if shadow { SHADOW } else { ACTIVE };
     let begin: String = text.chars().filter(|c| !c.is_whitespace()).take(2).collect();
     let is_json = begin.starts_with('{') || matches!(begin.as_str(), "[{" | "[]");

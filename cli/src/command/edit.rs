@@ -173,7 +173,11 @@ fn given_up(file: TempPath, keep: bool, reason: String) -> CliError {
         return CliError::Refused(reason);
     }
     match file.keep() {
-        Ok(path) => CliError::Refused(format!("{reason}; the text is in {}", path.display())),
+        Ok(path) => {
+            // What differs comes last, whole.
+            let (first, rest) = reason.split_at(reason.find('\n').unwrap_or(reason.len()));
+            CliError::Refused(format!("{first}; the text is in {}{rest}", path.display()))
+        }
         Err(error) => CliError::Refused(format!("{reason}; the text could not be kept: {error}")),
     }
 }

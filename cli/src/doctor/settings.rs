@@ -90,10 +90,13 @@ pub(crate) fn judge(facts: &SettingFacts) -> (Vec<Finding>, Config) {
             None => "default".to_owned(),
         }
     };
+    let hosts = config.http_hosts.join(", ");
     let shown = [
         ("store", config.store.display().to_string()),
         ("grpc_listen", config.grpc_listen.to_string()),
         ("http_listen", config.http_listen.to_string()),
+        ("http_hosts", if hosts.is_empty() { "none".to_owned() } else { hosts }),
+        ("allow_remote", config.allow_remote.to_string()),
         ("capacity", config.capacity.map_or_else(|| "unlimited".to_owned(), |rate| rate.to_string())),
         ("drift_ppm", config.drift_ppm.to_string()),
         ("margin", config.margin.to_string()),
@@ -148,6 +151,16 @@ mod tests {
             assert!(ok.iter().any(|found| found == line), "{line}: {ok:?}");
         }
         assert_eq!(config.grpc_listen.port(), 2);
+    }
+
+    #[test]
+    fn every_setting_is_shown() {
+        let errors = Config::parse("no_such_setting = 1").unwrap_err();
+        let [ConfigError::Unknown { known, .. }] = errors.as_slice() else { panic!("{errors:?}") };
+        let (_, ok, _) = judged(&SettingFacts::default());
+        for setting in known.split(", ") {
+            assert!(ok.iter().any(|found| found.starts_with(&format!("{setting} = "))), "{setting}: {ok:?}");
+        }
     }
 
     #[test]

@@ -338,23 +338,24 @@ mod tests {
 
     #[test]
     fn every_fault_is_told_with_its_line() {
-        let text = "kind: Group\nname: a\nru_per_sec: null\nwieght: 1\nweight: \"5\"\nttl_us: 1e6\nquery_limit:\n  ruu: 5\n\
+        let text = "kind: Group\nname: a\nru_per_sec: null\nwieght: 1\nweight: \"5\"\nttl_us: 1e6\nquery_limit:\n  ruu: 5\nrate: 5\n\
                     ---\nname: b\n---\nkind: Grup\n---\nkind: Binding\ngroup: [a]\nuser: {x: 1}\n---\nplain text\n---\n\
                     kind: Group\nname: A\nru_per_sec: 1\n";
         let said = refused(text);
         for part in [
-            "11 faults, nothing is changed:",
+            "12 faults, nothing is changed:",
             "f:3: document 1, group a: ru_per_sec: is empty",
             "f:4: document 1, group a: wieght: unknown field; the fields are kind, name,",
             "f:5: document 1, group a: weight: \"5\" is a text",
             "f:6: document 1, group a: ttl_us: 1e6 is no whole number",
             "f:8: document 1, group a: query_limit.ruu: unknown field",
-            "f:10: document 2: kind: is missing",
-            "f:12: document 3: kind: \"Grup\" is none of Group",
-            "f:15: document 4, binding of tenant : group: a list where a text belongs",
-            "f:16: document 4, binding of tenant : user: a map where a text belongs",
-            "f:18: document 5: is a text, not fields",
-            "f:20: document 6, group a: is in f:1, too",
+            "f:9: document 1, group a: rate: unknown field; here it is called ru_per_sec",
+            "f:11: document 2: kind: is missing",
+            "f:13: document 3: kind: \"Grup\" is none of Group",
+            "f:16: document 4, binding of tenant : group: a list where a text belongs",
+            "f:17: document 4, binding of tenant : user: a map where a text belongs",
+            "f:19: document 5: is a text, not fields",
+            "f:21: document 6, group a: is in f:1, too",
         ] {
             assert!(said.contains(part), "{part}: {said}");
         }

@@ -157,6 +157,9 @@ fn cost_tables_are_listed_and_replaced() {
     .unwrap();
     let said = controller.refused(&["cost-table", "put", path]);
     assert!(said.contains("prices.toml") && said.contains("cpu_ns") && said.contains("wind"), "{said}");
+    std::fs::write(&file, "\n").unwrap();
+    let said = controller.refused(&["cost-table", "put", path]);
+    assert!(said.contains("prices.toml: is empty"), "{said}");
     std::fs::write(
         &file,
         "name = \"mine\"\nversion = 1\nreplicas = 1\n[coefficients]\ncpu_ns = \"1/1000000\"\n",

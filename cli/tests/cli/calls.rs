@@ -76,6 +76,19 @@ fn mistakes_in_the_call_are_told_apart_from_failures() {
 }
 
 #[test]
+fn what_is_wrong_in_a_call_is_told_beside_the_usage_of_its_command() {
+    for (arguments, usage) in [
+        (&["group", "create", "g", "--rate", ""][..], "Usage: tidegate group create "),
+        (&["group", "delete", "g", "-o", "name"], "Usage: tidegate group delete "),
+        (&["store", "check", "s", "--actor", "ann"], "Usage: tidegate store check "),
+        (&["controller", "--endpoint", "http://127.0.0.1:1"], "Usage: tidegate controller "),
+    ] {
+        let said = err(&run(arguments));
+        assert!(said.contains(usage), "{arguments:?}: {said}");
+    }
+}
+
+#[test]
 fn a_controller_that_is_not_there_is_named_with_a_remedy() {
     // A port that was free a moment ago.
     let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();

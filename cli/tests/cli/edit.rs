@@ -39,7 +39,8 @@ fn rate(controller: &Controller) -> String {
 fn kept(output: &Output) -> String {
     let said = err(output);
     let path = said.split("the text is in ").nth(1).unwrap_or_else(|| panic!("{said}"));
-    fs::read_to_string(path.trim()).unwrap()
+    // What differs is behind it, on lines of its own.
+    fs::read_to_string(path.lines().next().unwrap()).unwrap()
 }
 
 fn drafts(folder: &Path) -> usize {
