@@ -1,17 +1,17 @@
-//! The client's direction: login, commands, files.
+//! The client's direction: commands and files. `logging_in` has what comes before.
 //!
 //! Nothing of a statement is passed before it was decided upon. Where it cannot be told what a packet would be to
 //! the server, it waits: a client cannot have a command taken for a password, or for a part of a file.
 
 use super::answer::{Answer, Audience, Refusal};
-use super::auth::{AUTH_LIMIT, Auth, Exchange};
+use super::auth::{AUTH_LIMIT, Auth};
 use super::capability::Capabilities;
 use super::command::{Command, Shape, sql, used_database};
 use super::ending::Ending;
 use super::fault::Fault;
 use super::frame::{HEADER, Header, MAX_PAYLOAD, arrived};
-use super::login::{Identity, NAME_LIMIT, PREAMBLE, Preamble};
-use super::machine::{After, Doing, Instead, LOOK_LIMIT, Machine, Secured};
+use super::login::{Identity, NAME_LIMIT};
+use super::machine::{After, Doing, Instead, LOOK_LIMIT, Machine};
 use super::outstanding::{Described, Kept, Kind, Response, Running, Told};
 use super::prepared::LAST_ID;
 use super::reader::Reader;
@@ -23,9 +23,6 @@ const PREPARE: u8 = 0x16;
 /// Code, id and flags of an execution, and those of the flags that ask for a cursor.
 const RUN_LOOK: usize = 6;
 const CURSORS: u8 = 0x07;
-
-/// Asks for the RSA key of `caching_sha2_password`.
-const REQUEST_KEY: &[u8] = &[0x02];
 
 /// First byte of what a replica tells of the events that it has (semi-synchronous replication).
 const REPLICA_MAGIC: u8 = 0xef;
@@ -88,117 +85,14 @@ impl<T: Clone> Machine<T> {
         }
     }
 
-    fn login<'a>(&mut self, input: &'a [u8]) -> Result<Step<'a, T>, Fault> {
-        let Some(header) = Header::parse(input) else { return Ok(Step::More) };
-        let Header { len, sequence } = header;
-        if len > AUTH_LIMIT {
-            return Err(Fault::LongLogin { len, limit: AUTH_LIMIT });
-        }
-        let payload = arrived(input, header);
-        if payload.len() < len {
-            return Ok(Step::More);
-        }
-        let preamble = Preamble::parse(payload).ok_or(Fault::Login { len })?;
-        let asked = preamble.capabilities();
-        if !asked.has(Capabilities::PROTOCOL_41) {
-            return Err(Fault::Login { len });
-        }
-        if len == PREAMBLE && asked.has(Capabilities::SSL) && !self.client_tls {
-            if !self.offers_tls {
-                return Err(Fault::ClientTls);
-            }
-            self.from_client.begin(header);
-            self.from_client.drain(payload);
-            self.doing = Doing::Securing;
-            return Ok(Step::Skip(HEADER + len));
-        }
-        let offered = self.greeting.as_ref().map(|greeting| greeting.offered).unwrap_or_default();
-        let secure = self.settings.server_tls;
-        if secure && !offered.has(Capabilities::SSL) {
-            return Err(Fault::ServerTls);
-        }
-        let forwarded = asked.and(Capabilities::UNDERSTOOD).with(Capabilities::SSL, secure);
-        match self.server_tls {
-            Secured::No if secure => {
-                self.server_tls = Secured::Asked;
-                return Ok(Step::Send(Side::Server, beginning(PREAMBLE, 1, &preamble, forwarded)));
-            }
-            Secured::Asked => {
-                self.server_tls = Secured::Yes;
-                return Ok(Step::StartTls(Side::Server));
-            }
-            Secured::No | Secured::Yes => {}
-        }
-        let identity = Identity::of_login(payload, asked)?;
-        self.capabilities = forwarded.and(offered);
-        self.outstanding
-            .push(Running::new(Command::ChangeUser, Response::Auth(Box::new(Auth::new(identity, true)))));
-        self.from_client.begin(header);
-        self.from_client.drain(payload.get(..PREAMBLE).unwrap_or_default());
-        self.doing = Doing::Passing(After::Auth);
-        let sequence = sequence.wrapping_add(self.shift());
-        Ok(Step::Swap(HEADER + PREAMBLE, beginning(len, sequence, &preamble, forwarded)))
-    }
-
-    fn auth<'a>(&mut self, input: &'a [u8]) -> Result<Step<'a, T>, Fault> {
-        let alone = self.outstanding.len() == 1;
-        let Some(Response::Auth(auth)) = self.outstanding.back_mut().map(|running| &mut running.response)
-        else {
-            // The server has decided.
-            self.doing = Doing::Command;
-            return self.command(input);
-        };
-        let Some(header) = Header::parse(input) else { return Ok(Step::More) };
-        if !(alone && auth.is_asked()) {
-            return Ok(Step::Wait);
-        }
-        if header.len > AUTH_LIMIT {
-            return Err(Fault::LongLogin { len: header.len, limit: AUTH_LIMIT });
-        }
-        if auth.exchange == Exchange::Wanted {
-            let payload = arrived(input, header);
-            if payload.len() < header.len {
-                return Ok(Step::More);
-            }
-            if payload.len() > 1 && payload.ends_with(&[0]) {
-                return Ok(self.password(header, payload));
-            }
-            // The client asks for the key itself, or has it already.
-            auth.exchange = Exchange::None;
-        }
-        auth.answer();
-        let shift = self.outstanding.front().map(|running| self.ahead_of(running)).unwrap_or_default();
-        if shift == 0 {
-            return Ok(self.pass(input, header, After::Auth));
-        }
-        self.from_client.begin(header);
-        self.doing = if header.len == 0 { Doing::Auth } else { Doing::Passing(After::Auth) };
-        let renumbered = Header { sequence: header.sequence.wrapping_add(shift), ..header };
-        Ok(Step::Swap(HEADER, Bytes(renumbered.to_bytes().to_vec())))
-    }
-
-    /// The client has sent the whole password as it is: the server is asked for the key that it wants it under.
-    fn password(&mut self, header: Header, payload: &[u8]) -> Step<'static, T> {
-        let Some(running) = self.outstanding.front_mut() else { return Step::Wait };
-        let Response::Auth(auth) = &mut running.response else { return Step::Wait };
-        auth.answer();
-        auth.exchange = Exchange::Key(Bytes(payload.to_vec()));
-        let shift = self.outstanding.front().map(|running| self.ahead_of(running)).unwrap_or_default();
-        self.from_client.begin(header);
-        self.from_client.drain(payload);
-        let asks = Header { len: REQUEST_KEY.len(), sequence: header.sequence.wrapping_add(shift) };
-        self.send(Side::Server, [&asks.to_bytes()[..], REQUEST_KEY].concat());
-        Step::Skip(HEADER + header.len)
-    }
-
-    fn ahead_of(&self, running: &Running<T>) -> u8 {
+    pub(super) fn ahead_of(&self, running: &Running<T>) -> u8 {
         match &running.response {
             Response::Auth(auth) => self.ahead(auth),
             Response::Reply(_) => 0,
         }
     }
 
-    fn command<'a>(&mut self, input: &'a [u8]) -> Result<Step<'a, T>, Fault> {
+    pub(super) fn command<'a>(&mut self, input: &'a [u8]) -> Result<Step<'a, T>, Fault> {
         let Some(header) = Header::parse(input) else { return Ok(Step::More) };
         if let Some(step) = self.end_of_unknown() {
             return Ok(step);
@@ -321,7 +215,7 @@ impl<T: Clone> Machine<T> {
     }
 
     /// Passes a packet that begins, as far as it has come.
-    fn pass(&mut self, input: &[u8], header: Header, after: After) -> Step<'static, T> {
+    pub(super) fn pass(&mut self, input: &[u8], header: Header, after: After) -> Step<'static, T> {
         self.from_client.begin(header);
         let taken = HEADER + self.from_client.drain(input.get(HEADER..).unwrap_or_default());
         self.passed(taken, after)
@@ -438,12 +332,6 @@ impl<T: Clone> Machine<T> {
             None => Ok(Step::More),
         }
     }
-}
-
-/// A header and the fixed part of a login.
-fn beginning(len: usize, sequence: u8, preamble: &Preamble, capabilities: Capabilities) -> Bytes {
-    let header = Header { len, sequence }.to_bytes();
-    Bytes([&header[..], &preamble.with(capabilities)].concat())
 }
 
 /// How much of a command has to be seen: text, a name, or the id of a statement.

@@ -28,6 +28,7 @@ mod from_server;
 #[cfg(feature = "fuzzing")]
 pub(crate) mod fuzzed;
 mod greeting;
+mod logging_in;
 mod login;
 mod machine;
 mod named;
