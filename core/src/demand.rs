@@ -5,6 +5,7 @@
 
 use crate::units::{MICRO, Rate, Ru, Span, Time};
 
+/// Load is summed in cells of this: the short window is three of them, the long one ten and the one that is filling.
 const CELL: Span = Span::millis(100);
 const CELLS: usize = 11;
 

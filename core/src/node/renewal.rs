@@ -14,6 +14,7 @@ use crate::units::{Rate, Ru, Span, Time};
 
 /// Early renewals come at most this often on average, and a few at once when the load jumps.
 const MIN_INTERVAL: Span = Span::millis(100);
+/// What a quiet time saves up of that: three in a row.
 const MIN_INTERVAL_BURST: Span = Span::millis(300);
 /// An early renewal follows the one before at the soonest after this: there must be something new to say.
 const LEAST_INTERVAL: Span = Span::millis(10);
