@@ -4,13 +4,16 @@
 //! see their threads (MySQL: `CONNECTION_ADMIN`, and to read two columns of `performance_schema.threads`). Opened when
 //! first needed, at most [`MAX_CONNECTIONS`], and kept for [`KEPT`].
 
+use std::collections::BTreeMap;
 use std::fmt;
 use std::path::Path;
+use std::sync::Arc;
 use std::time::Duration;
 
 use mysql_async::prelude::Queryable as _;
 use mysql_async::{Conn, Error, Opts, OptsBuilder, Pool, PoolConstraints, PoolOpts, SslOpts};
 
+use super::bunch::{Bunch, Turn};
 use crate::clock;
 use crate::keepalive::Keepalive;
 use crate::upstream::{Place, TlsMode, Upstream};
@@ -48,9 +51,13 @@ pub(super) struct Thread {
     pub(super) host: String,
 }
 
+/// What was found out about the thread of a connection.
+type Found = Result<Option<Thread>, Arc<ControlError>>;
+
 /// See the module.
 pub(crate) struct Control {
     pool: Pool,
+    threads: Arc<Bunch<Found>>,
 }
 
 impl fmt::Debug for Control {
@@ -83,15 +90,14 @@ impl Control {
             Place::Tcp { host, port } => opts.ip_or_hostname(host.clone()).tcp_port(*port),
             Place::Unix(path) => opts.socket(path.to_str()),
         };
-        Some(Self { pool: Pool::new(Opts::from(opts)) })
+        Some(Self { pool: Pool::new(Opts::from(opts)), threads: Arc::default() })
     }
 
     /// Interrupts the statement that this connection runs.
     pub(super) async fn kill_query(&self, connection: u32) -> Result<(), ControlError> {
-        let killed =
-            self.ask(
-                move |mut server| async move { server.query_drop(format!("KILL QUERY {connection}")).await },
-            );
+        let killed = ask(&self.pool, move |mut server| async move {
+            server.query_drop(format!("KILL QUERY {connection}")).await
+        });
         match killed.await {
             Err(ControlError::Server(Error::Server(error))) if error.code == NO_SUCH_THREAD => Ok(()),
             done => done,
@@ -103,32 +109,57 @@ impl Control {
         &self,
         connection: u32,
         is_mariadb: bool,
-    ) -> Result<Option<Thread>, ControlError> {
-        let (column, table, id) = if is_mariadb {
-            ("TID", "information_schema.PROCESSLIST", "ID")
-        } else {
-            ("THREAD_OS_ID", "performance_schema.threads", "PROCESSLIST_ID")
-        };
-        let query = format!("SELECT {column}, @@hostname FROM {table} WHERE {id} = {connection}");
-        let asked =
-            self.ask(|mut server| async move { server.query_first::<(Option<u32>, String), _>(query).await });
-        let row = asked.await?;
-        Ok(row.and_then(|(tid, host)| Some(Thread { tid: tid?, host })))
+    ) -> Result<Option<Thread>, Arc<ControlError>> {
+        let (told, turn) = self.threads.join(connection);
+        if let Some(turn) = turn {
+            tokio::spawn(find(self.pool.clone(), turn, is_mariadb));
+        }
+        told.await.unwrap_or_else(|_| Err(Arc::new(ControlError::Silent)))
     }
+}
 
-    /// Asks on one of the connections, in a task that ends with the answer and not with who asked: a connection that is
-    /// dropped in the middle of a question, as by a session that ends meanwhile, is lost, and the next one logs in.
-    async fn ask<T, F>(&self, question: impl FnOnce(Conn) -> F + Send + 'static) -> Result<T, ControlError>
-    where
-        T: Send + 'static,
-        F: Future<Output = Result<T, Error>> + Send,
-    {
-        let pool = self.pool.clone();
-        let asked = async move { question(pool.get_conn().await?).await };
-        let answer = tokio::spawn(clock::within(PATIENCE, asked)).await;
-        // Only a runtime that shuts down ends the task before.
-        Ok(answer.ok().flatten().ok_or(ControlError::Silent)??)
+/// Asks for the threads of all connections that wait for theirs.
+async fn find(pool: Pool, mut turn: Turn<Found>, is_mariadb: bool) {
+    let (id, column, table) = if is_mariadb {
+        ("ID", "TID", "information_schema.PROCESSLIST")
+    } else {
+        ("PROCESSLIST_ID", "THREAD_OS_ID", "performance_schema.threads")
+    };
+    while let Some(asked) = turn.next() {
+        let ids: Vec<String> = asked.iter().map(|(connection, _)| connection.to_string()).collect();
+        let query =
+            format!("SELECT {id}, {column}, @@hostname FROM {table} WHERE {id} IN ({})", ids.join(", "));
+        let rows =
+            ask(
+                &pool,
+                |mut server| async move { server.query::<(u32, Option<u32>, String), _>(query).await },
+            );
+        let threads = rows.await.map_err(Arc::new).map(|rows| {
+            let thread = |(id, tid, host): (u32, Option<u32>, String)| Some((id, Thread { tid: tid?, host }));
+            rows.into_iter().filter_map(thread).collect::<BTreeMap<_, _>>()
+        });
+        for (connection, tell) in asked {
+            // Who is gone meanwhile is told nothing.
+            drop(tell.send(match &threads {
+                Ok(threads) => Ok(threads.get(&connection).cloned()),
+                Err(error) => Err(Arc::clone(error)),
+            }));
+        }
     }
+}
+
+/// Asks on one of the connections, in a task that ends with the answer and not with who asked: a connection that is
+/// dropped in the middle of a question, as by a session that ends meanwhile, is lost, and the next one logs in.
+async fn ask<T, F>(pool: &Pool, question: impl FnOnce(Conn) -> F + Send + 'static) -> Result<T, ControlError>
+where
+    T: Send + 'static,
+    F: Future<Output = Result<T, Error>> + Send,
+{
+    let pool = pool.clone();
+    let asked = async move { question(pool.get_conn().await?).await };
+    let answer = tokio::spawn(clock::within(PATIENCE, asked)).await;
+    // Only a runtime that shuts down ends the task before.
+    Ok(answer.ok().flatten().ok_or(ControlError::Silent)??)
 }
 
 fn tls(mode: TlsMode, authorities: Option<&Path>) -> Option<SslOpts> {

@@ -15,6 +15,7 @@
 mod answer;
 mod asked;
 mod auth;
+mod bunch;
 mod capability;
 #[cfg(test)]
 mod captured;

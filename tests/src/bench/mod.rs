@@ -134,6 +134,12 @@ pub const FAMILIES: &[Family] = &[
         run: gateway::mysql,
     },
     Family {
+        name: "gateway-burst",
+        about: "500 clients that log in and ask at once, beside the server itself",
+        on_request: true,
+        run: gateway::burst,
+    },
+    Family {
         name: "gateway-cap",
         about: "a capped group over two gateways, and its neighbour",
         on_request: true,

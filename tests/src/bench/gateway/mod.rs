@@ -2,6 +2,7 @@
 //!
 //! Needs the Debian packages that an error names, and the `tidegate` binary beside this one.
 
+mod burst;
 mod cap;
 mod copy;
 mod cpu;
@@ -13,6 +14,7 @@ mod postgres;
 mod stage;
 mod transaction;
 
+pub use burst::run as burst;
 pub use cap::run as cap;
 pub use cpu::run as cpu;
 pub use kill::run as kill;
