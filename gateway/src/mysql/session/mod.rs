@@ -82,8 +82,8 @@ struct Answered {
 struct Killed {
     /// What its client is told.
     refusal: Refusal,
-    /// How often the server did not do it.
-    failed: u32,
+    /// How often it was asked to.
+    asked: u32,
 }
 
 /// See the module.

@@ -12,7 +12,8 @@ use crate::complaints::Kind;
 use crate::govern::{Progress, Server, Verdict};
 use crate::session::Due;
 
-/// Attempts, a second apart, after which a server that does not kill a statement loses its client.
+/// Attempts, a second apart, after which a statement that goes on loses its client: the server does not kill it, or it does
+/// not notice, as one that waits for a file.
 const MOST_KILLS: u32 = 3;
 
 impl Session {
@@ -87,7 +88,7 @@ impl Session {
         self.pace.obey(&verdict, admitted.running.cools_down(), spared, admitted.running.patience());
         if let Verdict::Dies(denied) = verdict {
             let refusal = Refusal::from(&denied);
-            admitted.killed = Some(Killed { refusal: refusal.clone(), failed: 0 });
+            admitted.killed = Some(Killed { refusal: refusal.clone(), asked: 0 });
             self.kill(seen.number, refusal);
         }
         if due == Due::Time
@@ -109,14 +110,13 @@ impl Session {
         }
     }
 
-    /// Tries again what the server did not do, and ends the session when that is in vain.
+    /// It is tried again as long as the statement goes on.
     fn kill_ended(&mut self, done: Result<(), ControlError>) {
         let killed = self.admitted.front_mut().and_then(|admitted| admitted.killed.as_mut());
         let (Err(error), Some(killed)) = (done, killed) else { return };
-        killed.failed = killed.failed.saturating_add(1);
         if self.dismissed {
             tracing::debug!(%error, "a runaway without a client could not be killed; it is tried again");
-        } else if killed.failed < MOST_KILLS {
+        } else if killed.asked < MOST_KILLS {
             tracing::warn!(%error, "a runaway could not be killed; it is tried again");
         } else {
             tracing::warn!(%error, "a runaway could not be killed; its session ends");
@@ -124,15 +124,21 @@ impl Session {
         }
     }
 
+    /// Asks the server for the end of what it is at. Where that is in vain, the client is sent away.
     fn interrupt(&mut self) {
-        if self.killing.is_none() {
-            let (shared, connection) = (Arc::clone(&self.shared), self.connection);
-            self.killing = Some(Box::pin(async move {
-                match &shared.control {
-                    Some(control) => control.kill_query(connection).await,
-                    None => Ok(()),
-                }
-            }));
+        let killed = self.admitted.front_mut().and_then(|admitted| admitted.killed.as_mut());
+        let (Some(killed), None) = (killed, &self.killing) else { return };
+        if killed.asked == MOST_KILLS && !self.dismissed {
+            tracing::warn!(user = self.login.user, "a runaway survives being killed; its session ends");
+            self.must_end = Some(killed.refusal.clone());
         }
+        killed.asked = killed.asked.saturating_add(1);
+        let (shared, connection) = (Arc::clone(&self.shared), self.connection);
+        self.killing = Some(Box::pin(async move {
+            match &shared.control {
+                Some(control) => control.kill_query(connection).await,
+                None => Ok(()),
+            }
+        }));
     }
 }

@@ -1,5 +1,7 @@
 //! Rules against runaway statements: found while they run, ended, and refused the next time.
 
+use std::os::unix::fs::PermissionsExt as _;
+use std::process::Command;
 use std::time::Duration;
 
 use mysql_async::prelude::Queryable as _;
@@ -211,6 +213,40 @@ async fn a_switched_statement_is_charged_to_the_other_group() {
     eventually("the other group pays", async || used(&mut root, "slow").await > before + 50.0).await;
     let more = used(&mut root, "r").await - own;
     assert!(more < 20.0, "{more} RU");
+}
+
+/// A statement of ann's that waits for a file as no kill reaches it, in a session with a rule against it.
+pub(super) async fn one_that_no_kill_reaches_loses_its_session(admin: &mut Conn, mut ann: Conn) {
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::set_permissions(folder.path(), std::fs::Permissions::from_mode(0o755)).unwrap();
+    let pipe = folder.path().join("pipe");
+    let made = Command::new("mkfifo").args(["-m", "644"]).arg(&pipe).status().unwrap();
+    assert!(made.success());
+    ann.query_drop("create table loaded (line text)").await.unwrap();
+    // The server opens it, which takes until somebody writes there.
+    let load = format!("load data infile '{}' into table loaded", pipe.display());
+    let waits = tokio::spawn(async move {
+        let answer = ann.query_drop(load).await;
+        (answer, ann.ping().await)
+    });
+    eventually("its session has ended", async || waits.is_finished()).await;
+    let (answer, later) = waits.await.unwrap();
+    assert_eq!(error(answer).0, 8253);
+    assert!(later.is_err(), "the session goes on");
+    let running = "select count(*) from information_schema.processlist where info like 'load data%'";
+    assert_eq!(value::<u32>(admin, running).await, 1, "a kill has reached it");
+    drop(std::fs::OpenOptions::new().write(true).open(&pipe).unwrap());
+    eventually("it comes to its end", async || value::<u32>(admin, running).await == 0).await;
+    let sessions = "select count(*) from information_schema.processlist where user = 'ann'";
+    eventually("its connection is gone", async || value::<u32>(admin, sessions).await == 0).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_runaway_that_no_kill_reaches_loses_its_session() {
+    let stage = Stage::new().await;
+    stage.server.root("grant file on *.* to ann").unwrap();
+    let (mut admin, ann) = ruled(&stage, "exec_elapsed = '300ms', action = kill").await;
+    one_that_no_kill_reaches_loses_its_session(&mut admin, ann).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -8,8 +8,9 @@ use tidegate_tests::servers::{MySql, ROOT};
 use tokio::task::block_in_place;
 
 use super::super::passed::SCRIPT;
+use super::super::runaways::one_that_no_kill_reaches_loses_its_session;
 use super::super::shares::beside;
-use super::super::stage::{login, value};
+use super::super::stage::{is_in, login, value};
 use super::{Stage, are_governed};
 use crate::common::{self, eventually};
 use crate::drivers::{self, python_with};
@@ -89,6 +90,19 @@ async fn its_statements_are_counted_by_the_kernel_and_governed() {
     assert!(ann.reset().await.unwrap());
     assert_eq!(value::<Option<u32>>(&mut ann, "select @mine").await, None);
     are_governed(&mut admin, &mut ann).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_runaway_that_no_kill_reaches_loses_its_session() {
+    let stage = Stage::of(|| MySql::newest_with(&["--secure-file-priv="])).await;
+    stage.server.root("grant file on *.* to ann").unwrap();
+    let (mut admin, mut ann) = (stage.session(ROOT).await, stage.session(("ann", "ann")).await);
+    let rule = "query_limit = (exec_elapsed = '300ms', action = kill)";
+    admin.query_drop(format!("create resource group strict ru_per_sec = 100000 {rule}")).await.unwrap();
+    admin.query_drop("alter user ann resource group strict").await.unwrap();
+    is_in(&mut ann, "strict").await;
+    eventually("the rule is known", async || ann.query_drop("select sleep(1)").await.is_err()).await;
+    one_that_no_kill_reaches_loses_its_session(&mut admin, ann).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
