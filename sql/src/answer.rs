@@ -50,6 +50,8 @@ pub enum Kind {
     Text,
     /// 64-bit integers with a sign.
     Int,
+    /// The same, and told to MySQL's clients as 32 bits: what its servers tell so, too.
+    Int32,
     /// 64-bit floating point numbers; amounts of RU are decimals to a millionth.
     Float,
     /// UTC, as text: `2026-01-31 23:59:58.250`.
@@ -61,7 +63,7 @@ pub enum Kind {
 pub enum Value {
     /// Nothing.
     Null,
-    /// In a column of [`Kind::Int`].
+    /// In a column of [`Kind::Int`] or [`Kind::Int32`].
     Int(i64),
     /// In a column of [`Kind::Float`].
     Float(f64),

@@ -2,8 +2,10 @@
 //!
 //! Where that statement was tidegate's, the server knows nothing of it, and whoever answered it answers these.
 
+use memchr::memmem;
 use tidegate_cost_model::SqlDialect;
 
+use crate::recognise::Words;
 use crate::tokens::{is_code, statements, tokenise};
 
 /// Longest text that is looked at, in bytes: comments of clients, and a few words.
@@ -37,6 +39,11 @@ pub enum Counted {
 impl Diagnostics {
     /// Reads a text; `None` when it is none of these alone.
     pub fn parse(text: &[u8]) -> Option<Self> {
+        let first = Words::of(text).next()?;
+        let shows = first.eq_ignore_ascii_case(b"SHOW");
+        if !shows && !(first.eq_ignore_ascii_case(b"SELECT") && memmem::find(text, b"@@").is_some()) {
+            return None;
+        }
         let text = std::str::from_utf8(text).ok().filter(|text| text.len() <= MAX_QUESTION)?;
         let tokens = tokenise(text, SqlDialect::MySql).ok()?;
         let parts = statements(&tokens);

@@ -78,7 +78,7 @@ impl From<Column> for ColumnView {
     fn from(column: Column) -> Self {
         let kind = match column.kind {
             Kind::Text => "text",
-            Kind::Int => "int",
+            Kind::Int | Kind::Int32 => "int",
             Kind::Float => "float",
             Kind::Timestamp => "timestamp",
         };

@@ -206,7 +206,7 @@ impl Packets {
         let fits = |cell: &(Option<&Value>, Kind)| {
             matches!(
                 cell,
-                (Some(Value::Int(_)), Kind::Int)
+                (Some(Value::Int(_)), Kind::Int | Kind::Int32)
                     | (Some(Value::Float(_)), Kind::Float)
                     | (Some(Value::Text(_)), Kind::Text)
             )
@@ -222,8 +222,11 @@ impl Packets {
         }
         self.bytes.push(0);
         self.bytes.extend(nulls);
-        for (value, _) in cells().filter(fits) {
+        for (value, kind) in cells().filter(fits) {
             match value {
+                Some(Value::Int(number)) if kind == Kind::Int32 => {
+                    self.bytes.extend(i32::try_from(*number).unwrap_or(i32::MAX).to_le_bytes());
+                }
                 Some(Value::Int(number)) => self.bytes.extend(number.to_le_bytes()),
                 Some(Value::Float(number)) => self.bytes.extend(number.to_le_bytes()),
                 Some(Value::Text(text)) => self.text(text),
@@ -237,6 +240,7 @@ impl Packets {
         let (kind, charset, length, flags, decimals) = match column.kind {
             Kind::Text => (0xfd, UTF8MB4, 4 * 1024, 0, 0),
             Kind::Int => (0x08, BINARY, 20, NUMBER, 0),
+            Kind::Int32 => (0x03, BINARY, 11, NUMBER, 0),
             Kind::Float => (0x05, BINARY, 22, NUMBER, 31),
             // With milliseconds.
             Kind::Timestamp => (0x0c, BINARY, 23, 0, 3),

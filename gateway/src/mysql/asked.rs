@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use tidegate_cost_model::{SqlDialect, Template};
-use tidegate_sql::{Naming, Statement as Own, may_name, may_rename};
+use tidegate_sql::{Diagnostics, Naming, Statement as Own, may_name, may_rename};
 
 use super::command::Command;
 use super::machine::Machine;
@@ -16,11 +16,13 @@ pub(super) struct Remembered {
     pub(super) known: Known,
     /// It is the gateway's.
     pub(super) ours: Option<Arc<Own>>,
+    /// It asks for what the statement before it left, whoever answered that.
+    pub(super) question: Option<Arc<Diagnostics>>,
 }
 
 impl From<Known> for Remembered {
     fn from(known: Known) -> Self {
-        Self { known, ours: None }
+        Self { known, ours: None, question: None }
     }
 }
 
@@ -42,6 +44,8 @@ pub(super) struct Asked {
     pub(super) may_be_ours: bool,
     /// It was prepared, and the gateway answers it itself.
     pub(super) ours: Option<Arc<Own>>,
+    /// It was prepared, and asks for what the statement before it left.
+    pub(super) question: Option<Arc<Diagnostics>>,
     /// What runs in its place, to tell what it costs.
     pub(super) explains: Option<Vec<u8>>,
     /// It runs as it is, to tell what it costs.
@@ -51,11 +55,11 @@ pub(super) struct Asked {
 impl Asked {
     pub(super) fn of(governor: &Governor, statement: &Statement<'_, Remembered>) -> Self {
         let text = statement.sql;
-        let (template, known, ours) = match &statement.template {
-            Some(Remembered { known, ours }) => {
-                (Arc::clone(&known.template), Some(known.clone()), ours.clone())
+        let (template, known, ours, question) = match &statement.template {
+            Some(Remembered { known, ours, question }) => {
+                (Arc::clone(&known.template), Some(known.clone()), ours.clone(), question.clone())
             }
-            None => (governor.template(SqlDialect::MySql, text), None, None),
+            None => (governor.template(SqlDialect::MySql, text), None, None, None),
         };
         Self {
             number: statement.number,
@@ -70,6 +74,7 @@ impl Asked {
             // One that is longer than what is seen of it is none of ours.
             may_be_ours: statement.whole && !text.is_empty(),
             ours,
+            question,
             explains: None,
             explained: statement.explained,
         }

@@ -47,7 +47,8 @@ impl Warnings {
                 Table {
                     columns: vec![
                         column("Level", Kind::Text),
-                        column("Code", Kind::Int),
+                        // A client that has cached the columns of a prepared question takes them for the server's.
+                        column("Code", Kind::Int32),
                         column("Message", Kind::Text),
                     ],
                     rows: rows.collect(),

@@ -117,7 +117,7 @@ pub(crate) fn row_description(columns: &[Column], formats: &[bool]) -> Vec<u8> {
     for (at, column) in columns.iter().enumerate() {
         let (oid, size): (u32, i16) = match column.kind {
             Kind::Text | Kind::Timestamp => (25, -1),
-            Kind::Int => (20, 8),
+            Kind::Int | Kind::Int32 => (20, 8),
             Kind::Float => (701, 8),
         };
         body.extend(column.name.bytes().filter(|byte| *byte != 0));

@@ -98,7 +98,7 @@ impl ToSql for Value {
 const fn declared(kind: Kind) -> &'static str {
     match kind {
         Kind::Text => "TEXT",
-        Kind::Int => "INTEGER",
+        Kind::Int | Kind::Int32 => "INTEGER",
         Kind::Float => "REAL",
         Kind::Timestamp => "TIMESTAMP_TEXT",
     }

@@ -116,15 +116,11 @@ impl Session {
             self.answer(subject.clone(), statement);
             return Ok(());
         }
+        if let Some(decision) = self.about_warnings(&asked) {
+            return self.machine.decide(decision);
+        }
         if asked.may_be_ours {
             asked.may_be_ours = false;
-            if asked.command == Command::Query
-                && let Some(warnings) = &self.warnings
-                && let Some(question) = Diagnostics::parse(&asked.text)
-            {
-                let answer = Answer::Rows(warnings.answer(&question));
-                return self.machine.decide(Decision::Answer(answer));
-            }
             match parse_own(&asked.text, SqlDialect::MySql) {
                 Ok(None) => {}
                 Ok(Some(Statement::ExplainRu(inner))) if asked.command == Command::Query => {
@@ -139,7 +135,7 @@ impl Session {
                 Ok(Some(statement)) if asked.command == Command::Prepare => {
                     self.warnings = None;
                     let ours = Some(Arc::new(statement));
-                    let remembered = Remembered { known: asked.known(), ours };
+                    let remembered = Remembered { ours, ..asked.known().into() };
                     return self.machine.decide(Decision::PrepareOurs(remembered));
                 }
                 Ok(Some(statement)) => {
@@ -171,6 +167,24 @@ impl Session {
             Admission::Denied(denied) => return self.deny(&denied),
         }
         Ok(())
+    }
+
+    /// What becomes of a question about what the last statement left to be known. Where that was the gateway's, so is the
+    /// answer; the server's own are its to tell. Who prepares one asks before they know whose it will be.
+    fn about_warnings(&self, asked: &Asked) -> Option<Decision<Remembered>> {
+        let parsed = || asked.may_be_ours.then(|| Diagnostics::parse(&asked.text)).flatten();
+        let answer = |question: &Diagnostics| {
+            self.warnings.as_ref().map(|left| Decision::Answer(Answer::Rows(left.answer(question))))
+        };
+        match asked.command {
+            Command::Query if self.warnings.is_some() => answer(&parsed()?),
+            Command::Execute => answer(asked.question.as_deref()?),
+            Command::Prepare => {
+                let question = Some(Arc::new(parsed()?));
+                Some(Decision::Remember(Remembered { question, ..asked.known().into() }))
+            }
+            _ => None,
+        }
     }
 
     /// The gateway answers the statement itself.

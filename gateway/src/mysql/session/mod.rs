@@ -318,6 +318,10 @@ impl Session {
             self.warnings = Some(Warnings::of_error(refusal));
         }
         self.answered = self.take_ended(ends);
+        if self.answered.is_none() && ends.error.is_some() {
+            // A question about warnings that the server does not prepare, as MySQL does none, leaves its error.
+            self.warnings = None;
+        }
         if explains && let Some(ended) = self.count_answered() {
             self.machine.explain(&Answer::Rows(explained(&ended)));
         }

@@ -2,8 +2,8 @@
 
 use std::process::Command;
 
-use mysql_async::Conn;
 use mysql_async::prelude::Queryable as _;
+use mysql_async::{Conn, Statement};
 use tidegate_tests::servers::ROOT;
 
 use super::stage::{Stage, error, ruled, value};
@@ -14,11 +14,11 @@ async fn shown(session: &mut Conn, question: &str) -> Vec<(String, u16, String)>
 }
 
 /// Level and code of each.
-async fn warnings(session: &mut Conn) -> Vec<(String, u16)> {
+pub(super) async fn warnings(session: &mut Conn) -> Vec<(String, u16)> {
     shown(session, "show warnings").await.into_iter().map(|(level, code, _)| (level, code)).collect()
 }
 
-fn one(level: &str, code: u16) -> Vec<(String, u16)> {
+pub(super) fn one(level: &str, code: u16) -> Vec<(String, u16)> {
     vec![(level.to_owned(), code)]
 }
 
@@ -54,6 +54,43 @@ async fn warnings_are_those_of_the_last_statement_whoever_answered_it() {
     assert_eq!(warnings(&mut admin).await, []);
     assert!(admin.query_drop("select nothing").await.is_err());
     assert_eq!(warnings(&mut admin).await, one("Error", 1054));
+}
+
+/// Level and code of each, over the binary protocol.
+async fn told(session: &mut Conn, question: &Statement) -> Vec<(String, u16)> {
+    let rows: Vec<(String, u16, String)> = session.exec(question, ()).await.unwrap();
+    rows.into_iter().map(|(level, code, _)| (level, code)).collect()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_prepared_question_about_warnings_is_answered_by_whom_the_statement_was() {
+    let stage = Stage::new().await;
+    let admin = &mut stage.admin().await;
+    let question = admin.prep("show warnings").await.unwrap();
+    let counts = admin.prep("select @@warning_count, @@error_count").await.unwrap();
+    assert_eq!(told(admin, &question).await, []);
+    admin.query_drop("create resource group g ru_per_sec = 5").await.unwrap();
+    for _ in 0..2 {
+        admin.query_drop("create resource group if not exists g ru_per_sec = 7").await.unwrap();
+        for _ in 0..2 {
+            assert_eq!(told(admin, &question).await, one("Note", 8248));
+            assert_eq!(admin.exec_first(&counts, ()).await.unwrap(), Some((1, 0)));
+        }
+        // The columns of the gateway's answers, which clients keep, are the server's.
+        admin.query_drop("drop table if exists nowhere").await.unwrap();
+        assert_eq!(told(admin, &question).await, one("Note", 1051));
+    }
+    admin.query_drop("drop resource group if exists nothing").await.unwrap();
+    // Who prepares a question asks nothing yet.
+    let errors = admin.prep("/* app */ SHOW ERRORS;").await.unwrap();
+    assert_eq!(told(admin, &errors).await, []);
+    assert_eq!(told(admin, &question).await, one("Note", 8249));
+    assert_eq!(error(admin.query_drop("drop resource group nothing").await).0, 8249);
+    assert_eq!(told(admin, &question).await, one("Error", 8249));
+    assert_eq!(told(admin, &errors).await, one("Error", 8249));
+    assert_eq!(admin.exec_first(&counts, ()).await.unwrap(), Some((1, 1)));
+    assert!(admin.query_drop("select nothing").await.is_err());
+    assert_eq!(told(admin, &errors).await, one("Error", 1054));
 }
 
 #[tokio::test(flavor = "multi_thread")]

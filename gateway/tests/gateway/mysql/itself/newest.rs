@@ -10,7 +10,8 @@ use tokio::task::block_in_place;
 use super::super::passed::SCRIPT;
 use super::super::runaways::one_that_no_kill_reaches_loses_its_session;
 use super::super::shares::beside;
-use super::super::stage::{is_in, login, value};
+use super::super::stage::{error, is_in, login, value};
+use super::super::warnings::{one, warnings};
 use super::{Stage, are_governed};
 use crate::common::{self, eventually};
 use crate::drivers::{self, python_with};
@@ -103,6 +104,19 @@ async fn a_runaway_that_no_kill_reaches_loses_its_session() {
     is_in(&mut ann, "strict").await;
     eventually("the rule is known", async || ann.query_drop("select sleep(1)").await.is_err()).await;
     one_that_no_kill_reaches_loses_its_session(&mut admin, ann).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_question_about_warnings_that_is_not_prepared_leaves_the_servers_error() {
+    let stage = Stage::of(MySql::newest).await;
+    let admin = &mut stage.session(ROOT).await;
+    for question in ["show warnings", "select @@warning_count"] {
+        admin.query_drop("drop resource group if exists nothing").await.unwrap();
+        assert_eq!(warnings(admin).await, one("Note", 8249));
+        // ER_UNSUPPORTED_PS
+        assert_eq!(error(admin.prep(question).await).0, 1295);
+        assert_eq!(warnings(admin).await, one("Error", 1295));
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]
