@@ -5,6 +5,8 @@
 use std::io;
 use std::path::PathBuf;
 
+use tidegate_client::ConnectError;
+
 /// A failed command.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum CliError {
@@ -78,7 +80,7 @@ pub(crate) enum CliError {
     Database(#[from] rusqlite::Error),
     /// The node's session.
     #[error(transparent)]
-    Connect(#[from] tidegate_client::ConnectError),
+    Connect(#[from] ConnectError),
     /// The node's group.
     #[error(transparent)]
     Group(#[from] tidegate_client::GroupError),
@@ -97,6 +99,9 @@ impl CliError {
     pub(crate) fn exit_code(&self) -> u8 {
         match self {
             Self::Usage(_) | Self::Invalid(_) | Self::Endpoint { .. } => 2,
+            Self::Connect(
+                ConnectError::NoEndpoint | ConnectError::Endpoint { .. } | ConnectError::Identity(_),
+            ) => 2,
             _ => 1,
         }
     }

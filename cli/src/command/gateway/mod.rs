@@ -5,7 +5,7 @@ mod settings;
 use std::path::PathBuf;
 
 use clap::Args;
-use tidegate_gateway::{Gateway, Upstream, raise_descriptor_limit};
+use tidegate_gateway::{Gateway, StartError, Upstream, raise_descriptor_limit};
 
 use super::controller::{LogFormat, start_log};
 use crate::args::Global;
@@ -55,7 +55,7 @@ pub(crate) async fn run(args: GatewayArgs, global: &Global) -> Result<(), CliErr
     }
     let upstreams: Vec<Upstream> =
         config.listeners.iter().map(|listener| listener.upstream.clone()).collect();
-    let gateway = Gateway::start(config).await.map_err(|error| CliError::Refused(error.to_string()))?;
+    let gateway = Gateway::start(config).await.map_err(refused)?;
     for (address, upstream) in gateway.addresses.iter().zip(&upstreams) {
         print(&format!("{address} to {upstream}"))?;
     }
@@ -71,4 +71,15 @@ pub(crate) async fn run(args: GatewayArgs, global: &Global) -> Result<(), CliErr
         unconfirmed.iter().map(|report| format!("{} in group {}", report.ru, report.group)).collect();
     let what = "the controller did not confirm".to_owned();
     Err(CliError::Process { what, reason: format!("{}; it may not be accounted for", reports.join(", ")) })
+}
+
+/// Settings that no gateway can have are a mistake in how it was called.
+fn refused(error: StartError) -> CliError {
+    match error {
+        StartError::NoListener | StartError::Remote { .. } => CliError::Invalid(error.to_string()),
+        StartError::Client(error) => CliError::Connect(error),
+        StartError::Listen { .. } | StartError::Tls(_) | StartError::Threads(_) => {
+            CliError::Refused(error.to_string())
+        }
+    }
 }

@@ -151,7 +151,7 @@ impl Settings {
     /// Reads a file. An error tells the line and never quotes it: it may hold a password.
     pub(super) fn read(path: &Path) -> Result<Self, CliError> {
         let text = std::fs::read_to_string(path).map_err(CliError::file("read", path))?;
-        Self::parse(&text).map_err(|message| CliError::Content { path: path.to_owned(), message })
+        Self::parse(&text).map_err(|message| CliError::Invalid(format!("{}: {message}", path.display())))
     }
 
     fn parse(text: &str) -> Result<Self, String> {

@@ -4,5 +4,6 @@ mod away;
 mod both;
 mod memory;
 mod secrets;
+mod settings;
 mod stage;
 mod still;
