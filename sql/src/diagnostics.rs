@@ -41,7 +41,8 @@ impl Diagnostics {
     pub fn parse(text: &[u8]) -> Option<Self> {
         let first = Words::of(text).next()?;
         let shows = first.eq_ignore_ascii_case(b"SHOW");
-        if !shows && !(first.eq_ignore_ascii_case(b"SELECT") && memmem::find(text, b"@@").is_some()) {
+        let selects = first.eq_ignore_ascii_case(b"SELECT") && memmem::find(text, b"@@").is_some();
+        if !(shows || selects) {
             return None;
         }
         let text = std::str::from_utf8(text).ok().filter(|text| text.len() <= MAX_QUESTION)?;
