@@ -3,7 +3,7 @@
 //!
 //! A [`Gateway`] passes the protocol through message by message. It never holds a whole result, adds no round trip,
 //! and leaves what it does not know as it is. `govern/` and `session/` are the same for every protocol; `postgres/` and
-//! `mysql/` know where a statement begins and ends. `docs/gateway.md` has settings, limits and what is not covered.
+//! `mysql/` know where a statement begins and ends. `docs/gateway.md` and those beside it have settings, limits and what is not covered.
 
 mod alarm;
 mod buffer;
