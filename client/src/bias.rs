@@ -62,9 +62,20 @@ impl Bias {
     }
 }
 
-/// To be called once before owners go in, so that they need no barrier of their own.
+/// Says that [`prepare`] will be called, so that nobody else waits for it.
+pub(crate) fn will_prepare() {
+    barrier::will_prepare();
+}
+
+/// To be called once before owners go in, so that they need no barrier of their own. The kernel takes up to some tens of
+/// milliseconds for it in a process with several threads.
 pub(crate) fn prepare() {
     barrier::prepare();
+}
+
+/// Whether owners may be let in already. Where nobody said that he prepares it, that is done now.
+pub(crate) fn is_prepared() -> bool {
+    barrier::is_prepared()
 }
 
 /// Stands between barring owners and looking whether they are inside.
@@ -96,14 +107,33 @@ mod barrier {
     /// Whether the kernel makes other threads execute barriers. Who reads `false` executes one, which is right, too.
     static ASYMMETRIC: AtomicBool = AtomicBool::new(false);
     static REFUSED: AtomicBool = AtomicBool::new(false);
+    /// Somebody prepares it, and has.
+    static BEGUN: AtomicBool = AtomicBool::new(false);
+    static PREPARED: AtomicBool = AtomicBool::new(false);
     static REGISTERED: LazyLock<bool> = LazyLock::new(|| {
         let registered = membarrier(MembarrierCommand::RegisterPrivateExpedited).is_ok();
         ASYMMETRIC.store(registered, Ordering::Relaxed);
         registered
     });
 
+    pub(super) fn will_prepare() {
+        BEGUN.store(true, Ordering::Relaxed);
+    }
+
     pub(super) fn prepare() {
         LazyLock::force(&REGISTERED);
+        PREPARED.store(true, Ordering::Release);
+    }
+
+    pub(super) fn is_prepared() -> bool {
+        if PREPARED.load(Ordering::Acquire) {
+            return true;
+        }
+        if BEGUN.load(Ordering::Relaxed) {
+            return false;
+        }
+        prepare();
+        true
     }
 
     pub(super) fn is_sound() -> bool {
@@ -160,7 +190,13 @@ mod barrier {
 mod barrier {
     use std::sync::atomic::{Ordering, fence};
 
+    pub(super) fn will_prepare() {}
+
     pub(super) fn prepare() {}
+
+    pub(super) fn is_prepared() -> bool {
+        true
+    }
 
     pub(super) fn is_sound() -> bool {
         true

@@ -18,7 +18,7 @@ use crate::reports::Reports;
 use crate::session::Session;
 use crate::shared::Shared;
 use crate::transport::{Grpc, Transport};
-use crate::{driver, watch};
+use crate::{bias, driver, watch};
 
 /// Longest description of the software, in characters; the controller cuts or refuses longer ones.
 const MAX_AGENT: usize = 64;
@@ -198,6 +198,9 @@ impl ClientBuilder {
             fallback: self.fallback,
             ..NodeConfig::default()
         };
+        // Whoever comes first to a busy group would wait for it, with the group's lock in hand.
+        bias::will_prepare();
+        drop(runtime.spawn_blocking(bias::prepare));
         let shared = Shared::new(config, journal);
         let reports = Reports::new(inherited);
         let hub = Hub::new(shared, identity, incarnation, self.limits.groups, reports);

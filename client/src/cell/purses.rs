@@ -55,13 +55,11 @@ impl Purses {
     }
 
     fn with_mine(&self, open: &mut Open, change: impl FnOnce(&Purse)) -> bool {
-        if !bias::is_sound() {
+        // The caller has the group's lock: nothing is waited for here.
+        if !bias::is_sound() || !bias::is_prepared() {
             return false;
         }
-        let purses = self.0.get_or_init(|| {
-            bias::prepare();
-            (0..seats()).map(|_| Purse::default()).collect()
-        });
+        let purses = self.0.get_or_init(|| (0..seats()).map(|_| Purse::default()).collect());
         let Some((seat, purse)) = seat().and_then(|seat| Some((seat, purses.get(seat)?))) else {
             return false;
         };
