@@ -134,9 +134,8 @@ async fn forget(names: Vec<String>, global: &Global) -> Result<(), CliError> {
         .zip(counts)
         .map(|(client, incarnations)| Forgotten { client, incarnations })
         .collect();
-    let line = |view: &Forgotten| {
-        format!("client {} forgotten, {} starts of it\n", view.client, view.incarnations)
-    };
+    let line =
+        |view: &Forgotten| format!("client {} forgotten, {} starts of it\n", view.client, view.incarnations);
     match views.as_slice() {
         [view] => global.output.show(view, || line(view)),
         views => global.output.show(&views, || views.iter().map(line).collect::<String>()),
