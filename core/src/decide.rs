@@ -10,11 +10,14 @@ use crate::group::{ClientId, Fallback, GroupId};
 use crate::lease::Lease;
 use crate::tree::{Chain, Group};
 use crate::units::{Rate, Ru, Span, Time};
+use crate::want::FAR;
 
-/// A node that waits for a lump asks again at the soonest after this.
-const LEAST_LUMP_WAIT: Span = Span::millis(10);
 /// The local bucket holds at most this much of the leased rate.
 pub(crate) const LOCAL_CAP: Span = Span::millis(500);
+/// And at least this much at a distance, where it is less by three quarters of a round trip while operations take
+/// lumps: what the pool earns until a lump is known to be spent needs the room. With half of it operations of 0.4 to
+/// 0.9 burst use 0.005 less at 500 ms, with twice of it 0.009 less.
+const LOCAL_CAP_FAR: Span = Span::millis(200);
 /// A lease above its target by less than one part in this many is left alone.
 const HYSTERESIS: i64 = 64;
 
@@ -24,24 +27,6 @@ const TRIFLE: i64 = 16;
 /// away. With half of it one renewal that is lost would end the lease, and the fallback would apply; with twice of it
 /// more is given up before others have heard of the change.
 const LEAST_GOING_ON: u64 = 2;
-/// Lumps are granted at most so long before the pool covers them, and never longer than a node waits until it renews,
-/// which is less than a lease: a controller that crashes meanwhile recovers for longer than that. With half of it the
-/// node at a round trip of a second asks in vain every second time; twice of it is longer than any renewal.
-const MOST_AHEAD_OF_TIME: Span = Span::secs(1);
-/// Lumps are granted ahead of their time to operations above one part in so many of the burst. Of smaller ones several
-/// fit beside each other, so that nobody has to be in time; and what is granted ahead keeps rate from being leased. With
-/// half of it eight nodes with operations of a ninth of the burst use 0.84 at 100 ms instead of 0.90; with twice of it those
-/// of 0.4 burst are not granted ahead.
-const LARGE_PART: i64 = 4;
-/// After an operation that took a lump, others are expected for so long, and rate that nobody needs adds up for them. With
-/// half of it a heavy tail finds the pool empty more often; with twice of it nodes go on for as long with less headroom
-/// than they could have.
-const LUMPS_LAST: Span = Span::secs(10);
-/// So long after operations above one part in so many of the burst. With half of it a tail of a tenth of the burst does not
-/// count; with twice of it a node with little rate, whose bucket holds no operation, lowers the headroom of all.
-const LUMP_PART: i64 = 16;
-/// Operations ahead in the queue that are added up to tell a waiting node when to ask again.
-const MOST_AHEAD: usize = 32;
 
 /// The place and time of a decision; the lease is out of the ledger while it is made.
 pub(crate) struct Decision<'a> {
@@ -73,10 +58,11 @@ impl Decision<'_> {
         let free = self.free();
         let goes_on = lease.held_end.since(self.now).0 >= renew_after.0.saturating_mul(LEAST_GOING_ON);
         let kept = if goes_on && !recovering { lease.held_rate } else { Rate::ZERO };
-        let fits = recovering || lease.head <= self.local_cap(target, lease.largest) + lease.lump;
+        let fits =
+            recovering || lease.head <= self.local_cap(target, lease.largest, lease.ahead) + lease.lump;
         let due = if fits { target } else { Self::beside(lease, target) };
         let rate = due.min(free.max(kept));
-        let lump = if recovering { Some(Ru::ZERO) } else { self.lump(lease, fits) };
+        let lump = if recovering { Some(Ru::ZERO) } else { self.lump(lease, fits, target) };
         let ahead = if lump.is_none() { self.ahead(lease, rate, renew_after) } else { None };
         let short = if fits { target - rate } else { Rate::ZERO };
         if !fits {
@@ -134,26 +120,14 @@ impl Decision<'_> {
         Grant::Leased(terms)
     }
 
-    /// What operations that fit the bucket get of a client's share while one waits for a lump: what they need, and never
-    /// more than half, so that the other half adds up to the lump.
+    /// What operations that fit the bucket get of a client's share while one waits for a lump: what they need, and
+    /// never more than half, so that the other half adds up to the lump.
     fn beside(lease: &Lease, target: Rate) -> Rate {
         (lease.steady.scale(9, 8) + Rate(lease.beside.0)).min(target.scale(1, 2))
     }
 
-    /// Operations of this size, that take lumps, are about.
-    fn expect_lumps(&mut self, head: Ru) {
-        for slot in self.chain.up() {
-            let group = self.engine.tree.at_mut(slot);
-            if let Some(group) =
-                group.filter(|group| group.spec.depth().is_some_and(|depth| head > depth.scale(1, LUMP_PART)))
-            {
-                group.lumps_until = self.now.after(LUMPS_LAST);
-            }
-        }
-    }
-
     /// The groups of the chain, from below.
-    fn up(&self) -> impl DoubleEndedIterator<Item = &Group> {
+    pub(crate) fn up(&self) -> impl DoubleEndedIterator<Item = &Group> {
         self.engine.tree.up(self.chain)
     }
 
@@ -208,8 +182,10 @@ impl Decision<'_> {
     /// When an operation larger than that half waits, the others leave room for it. Twice the largest operation where
     /// the client's part of the whole burst is as much: then there is room for what one does not need, while the next
     /// waits, since fewer tokens than that costs are there. Half and twice of it are measured in docs/algorithm.md.
-    fn local_cap(&self, rate: Rate, largest: Ru) -> Ru {
-        let (mut cap, mut large) = (rate.over(LOCAL_CAP), largest + largest);
+    fn local_cap(&self, rate: Rate, largest: Ru, ahead: Span) -> Ru {
+        let far = ahead >= FAR && self.expects_lumps();
+        let longest = if far { (LOCAL_CAP - Span(ahead.0 / 4 * 3)).max(LOCAL_CAP_FAR) } else { LOCAL_CAP };
+        let (mut cap, mut large) = (rate.over(longest), largest + largest);
         for group in self.up() {
             let (Some(limit), Some(depth)) = (group.spec.limit(), group.spec.depth()) else {
                 continue;
@@ -220,90 +196,6 @@ impl Decision<'_> {
             (cap, large) = (cap.min(part(left.min(depth.scale(1, 2)))), large.min(part(left)));
         }
         cap.max(large)
-    }
-
-    /// Tokens for the backlog, from the pools of the chain, shared among the backlogged. `None`: the first waiter
-    /// does not fit into the local bucket and the pools do not cover it yet.
-    fn lump(&self, lease: &Lease, fits: bool) -> Option<Ru> {
-        let (mut available, mut share) = (Ru::MAX, Ru::MAX);
-        for group in self.up() {
-            if group.spec.limit().is_none() {
-                continue;
-            }
-            let place = lease.queued_since.map(|since| (since, self.client, self.group));
-            let first =
-                group.live.queue.first_key_value().filter(|(first, _)| place.is_none_or(|p| **first < p));
-            let reserved = first.map_or(Ru::ZERO, |(_, need)| *need);
-            let free = (group.pool.tokens() - reserved).or_zero();
-            available = available.min(free);
-            share = share.min(Ru(free.0 / i64::try_from(group.live.backlogged.max(1)).unwrap_or(i64::MAX)));
-        }
-        let missing = (lease.backlog - lease.lump).or_zero();
-        if fits {
-            return Some(missing.min(share));
-        }
-        let needed = (lease.head - lease.lump).or_zero();
-        (available >= needed).then(|| needed.max(missing.min(share)))
-    }
-
-    /// A lump for the first in the queue that the pools do not cover yet, and how long that takes: no longer than the
-    /// round trip in which the node would ask again. All of it counts as held from now on, so there must be room for it;
-    /// and what it takes of the rate is not leased out until it has come (`Pool::pledged`).
-    fn ahead(&self, lease: &Lease, rate: Rate, most: Span) -> Option<(Ru, Span)> {
-        let place = (lease.queued_since.unwrap_or(self.now), self.client, self.group);
-        let needed = (lease.head - lease.lump).or_zero();
-        let own = lease.held_cap + lease.lump + lease.running;
-        let most = lease.ahead.min(most).min(MOST_AHEAD_OF_TIME);
-        if !self.is_granted_ahead(lease) {
-            return None;
-        }
-        let mut after = Span(0);
-        for group in self.up() {
-            let (Some(limit), Some(depth)) = (group.spec.limit(), group.spec.depth()) else { continue };
-            let first = group.live.queue.first_key_value().is_none_or(|(first, _)| place <= *first);
-            if !first || needed > depth - group.live.held - own {
-                return None;
-            }
-            let spare = limit - group.live.committed - rate.max(lease.held_rate);
-            // A micro-RU may still be on its way when time is up, as it is divided.
-            after = after.max(spare.time_for(needed - group.pool.tokens() + Ru(1))?);
-        }
-        (after.0 > 0 && after <= most).then_some((needed, after))
-    }
-
-    /// Whether a lump comes ahead of its time: to an operation that is large, over a distance that is worth it.
-    fn is_granted_ahead(&self, lease: &Lease) -> bool {
-        let large = |depth: Ru| lease.head > depth.scale(1, LARGE_PART);
-        lease.ahead >= LEAST_LUMP_WAIT && self.up().filter_map(|group| group.spec.depth()).all(large)
-    }
-
-    /// Time until the pools cover an operation and those ahead of it, as things are. The first in the queue asks
-    /// more often: surplus of others may serve it sooner.
-    fn lump_wait(&self, lease: &Lease, renew_every: Span) -> Span {
-        let place = (lease.queued_since.unwrap_or(self.now), self.client, self.group);
-        let (mut wait, mut first) = (LEAST_LUMP_WAIT, true);
-        for group in self.up() {
-            let Some(limit) = group.spec.limit() else { continue };
-            let ahead: Ru = group.live.queue.range(..place).take(MOST_AHEAD).map(|(_, need)| *need).sum();
-            first &= ahead == Ru::ZERO;
-            let missing = lease.head + ahead - group.pool.tokens();
-            wait = wait.max((limit - group.live.committed).time_for(missing).unwrap_or(renew_every));
-        }
-        if self.is_granted_ahead(lease) {
-            // A little later than is possible at all: who asks too soon waits for another round trip.
-            let in_time = Span(lease.ahead.0 - lease.ahead.0 / 8);
-            return (wait - in_time).max(LEAST_LUMP_WAIT).min(renew_every);
-        }
-        wait.min(if first { Span(renew_every.0 / 4) } else { renew_every })
-    }
-
-    fn enqueue(&mut self, lease: &mut Lease) {
-        let since = *lease.queued_since.get_or_insert(self.now);
-        for slot in self.chain.up() {
-            if let Some(group) = self.engine.tree.at_mut(slot) {
-                group.live.queue.insert((since, self.client, self.group), lease.head);
-            }
-        }
     }
 
     /// Whether a lease fits beside what others may be using, at every level. Where a definition was changed, nodes may
@@ -319,7 +211,7 @@ impl Decision<'_> {
     /// not fit is kept, if the older lease goes on.
     fn give(&mut self, lease: &mut Lease, lump: Ru, after: Span, goes_on: bool) {
         let kept = if goes_on { lease.held_cap } else { Ru::ZERO };
-        lease.cap = self.local_cap(lease.rate, lease.largest);
+        lease.cap = self.local_cap(lease.rate, lease.largest, lease.ahead);
         self.make_room(lease, lump);
         let mut excess = Ru::ZERO;
         let mut fill = lease.cap;
@@ -329,7 +221,7 @@ impl Decision<'_> {
             let room = (depth - group.live.held - lease.lump - lease.running - lump).or_zero();
             // Holding no more than before needs no room.
             lease.cap = lease.cap.min(room.max(kept));
-            excess = excess.max(lease.cap.max(lease.held_cap) + left - room);
+            excess = excess.max(lease.cap.max(lease.held_cap) + left + self.runs_over(lease, group) - room);
             fill = fill.min(left);
         }
         let fill = if after.0 > 0 { Ru::ZERO } else { fill.min(excess).or_zero().min(lease.cap) };
@@ -350,6 +242,20 @@ impl Decision<'_> {
         lease.lump += lump;
         (lease.fresh_lump, lease.fresh_fill) = (lump, fill);
         lease.tokens_max = (lease.tokens_max + lump + fill).min(lease.hold());
+    }
+
+    /// At a distance: what the pool earns in half of a round trip. Where that will not fit, because a lump is out and
+    /// not known to be spent, it moves into a bucket while it is there.
+    fn runs_over(&self, lease: &Lease, group: &Group) -> Ru {
+        let (Some(limit), true) = (group.spec.limit(), lease.ahead >= FAR && self.expects_lumps()) else {
+            return Ru::ZERO;
+        };
+        let need = group.live.queue.first_key_value().map_or(Ru::ZERO, |(_, need)| *need);
+        let Some(depth) = group.spec.depth() else { return Ru::ZERO };
+        if need.is_positive() && need <= depth - group.live.held - lease.hold() {
+            return Ru::ZERO;
+        }
+        (limit - group.live.committed - lease.committed()).max(Rate::ZERO).over(Span(lease.ahead.0 / 2))
     }
 
     /// A deeper bucket comes before room for what may come back.

@@ -14,6 +14,7 @@ use crate::group::{ClientId, GroupId};
 use crate::lease::Lease;
 use crate::tree::{Chain, Tree};
 use crate::units::{MICRO, Rate, Ru, Span, Time};
+use crate::want::{AVERAGED, covers, wanted};
 
 /// Settings of the whole controller.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -226,6 +227,7 @@ impl Engine {
         let others_queue = self.tree.up(chain).any(|group| !group.live.queue.is_empty());
         let offered = lease.steady;
         lease.average += Rate((offered - lease.average).0 / AVERAGED);
+        lease.covered = covers(lease);
         let lumps = self.tree.up(chain).any(|group| group.lumps_until > now);
         (lease.want, lease.entered) = (wanted(ask, lease, others_queue, lumps), true);
         let has_backlog = lease.backlog.is_positive();
@@ -413,32 +415,4 @@ impl Engine {
     pub(crate) fn max_fit(&self, chain: &Chain) -> Ru {
         self.tree.up(chain).filter_map(|group| group.spec.depth()).min().unwrap_or(Ru::MAX)
     }
-}
-
-/// From this round trip on, a rate that follows every gust of load is lost for longer than a gust lasts. With half or twice
-/// of it operations of 0.4 to 0.9 burst use the same at round trips of 100 ms and more.
-const FAR: Span = Span::millis(30);
-/// What a node is offered in operations that fit its bucket is averaged over about so many renewals. With half of it operations
-/// of 0.4 to 0.9 burst use 0.01 less at 300 ms; with twice of it small ones wait for as long again when their load rises.
-const AVERAGED: i64 = 8;
-
-/// What a node should have: twice what it is offered, so that ordinary growth and noise need no round trip. With a backlog at
-/// least half again what it has, so that a throttled closed loop can be discovered. Where operations take lumps, headroom is
-/// earned in vain: there it is as much as keeps small ones going, and the rest adds up in the pool.
-fn wanted(ask: &Ask, lease: &Lease, others_queue: bool, lumps: bool) -> Rate {
-    let offered = ask.demand.max(Rate::ZERO);
-    let doubled = offered + offered;
-    let wanted = if others_queue && ask.ahead >= FAR {
-        let throttled = if ask.backlog.is_positive() { lease.held_rate.scale(5, 4) } else { Rate::ZERO };
-        (lease.average.scale(9, 8) + Rate(ask.backlog.0)).max(throttled)
-    } else if ask.backlog.is_positive() {
-        doubled.max(lease.held_rate.scale(3, 2)).max(offered + Rate(ask.backlog.0))
-    } else if lumps && ask.ahead > Span(0) {
-        lease.average.scale(5, 4)
-    } else if others_queue {
-        offered.scale(4, 3)
-    } else {
-        doubled
-    };
-    wanted.min(Rate::MAX)
 }

@@ -41,6 +41,8 @@ pub(crate) struct Lease {
     pub demand: Rate,
     pub average: Rate,
     pub backlog: Ru,
+    /// What is leased was once more than the load, so that how much that is is known.
+    pub covered: bool,
     pub head: Ru,
     /// RU/s offered in operations that need no lump, and what of them waits beside one that does.
     pub steady: Rate,

@@ -28,6 +28,7 @@ mod invariants;
 mod lease;
 pub mod ledger;
 mod live;
+mod lumps;
 pub mod node;
 mod ordered;
 mod parts;
@@ -41,6 +42,7 @@ pub mod units;
 pub mod usage;
 pub mod view;
 mod waiters;
+mod want;
 
 pub use define::GroupError;
 pub use tree::MAX_DEPTH;
