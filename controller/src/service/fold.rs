@@ -71,7 +71,7 @@ impl Service {
             names.iter().map(|name| client_id(name).in_field(field)).collect::<Result<_, _>>()?;
         let mut seen = BTreeSet::new();
         if let Some(twice) = names.iter().find(|name| !seen.insert(*name)) {
-            return Err(AdminError::invalid("clients", &format!("client {twice} is named twice")));
+            return Err(AdminError::invalid("clients", format!("client {twice} is named twice")));
         }
         let counts = self.change(actor, |state| {
             let counts = state.may_forget(&names, &self.clock)?;
