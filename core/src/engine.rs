@@ -10,7 +10,7 @@ use std::collections::BTreeSet;
 
 use crate::decide::Decision;
 use crate::exchange::{Ask, Grant, Held, LeaseTerms};
-use crate::group::{ClientId, GroupId};
+use crate::group::{ClientId, Fallback, GroupId};
 use crate::lease::Lease;
 use crate::tree::{Chain, Tree};
 use crate::units::{MICRO, Rate, Ru, Span, Time};
@@ -159,9 +159,10 @@ impl Engine {
         if ask.gives_up() && !known.is_some_and(|lease| lease.unlimited) && self.tree.is_limited(&chain) {
             self.drop_interest(&chain, group, client, &lease);
             self.drop_lease(&chain, group, client);
-            self.tell_fallback(now, &chain, client, (None, ask.acked_seq));
+            // Who asks for nothing without having given up takes the answer: it is told what it was told before.
+            let fallback = self.tell_fallback(now, &chain, client, (None, ask.acked_seq));
             self.assert_invariants();
-            return Some(Grant::Leased(self.idle_terms(&chain)));
+            return Some(Grant::Leased(self.idle_terms(&chain, fallback)));
         }
         let fallback = self.tell_fallback(now, &chain, client, (Some(seq), ask.acked_seq));
         let recovering = self.recovers(&chain, now);
@@ -400,13 +401,13 @@ impl Engine {
     }
 
     /// Terms for a node that gave its lease up.
-    fn idle_terms(&self, chain: &Chain) -> LeaseTerms {
+    fn idle_terms(&self, chain: &Chain, fallback: Fallback) -> LeaseTerms {
         self.tree.at(chain.slot()).map_or_else(LeaseTerms::default, |group| LeaseTerms {
             ttl: group.spec.ttl,
             renew_after: group.spec.renew_every,
             max_fit: self.max_fit(chain),
             max_debt: group.spec.max_debt,
-            fallback: group.spec.fallback,
+            fallback,
             ..LeaseTerms::default()
         })
     }

@@ -255,6 +255,27 @@ fn parts_of_a_fallback_are_told_when_they_are_stored_and_freed_when_less_is_ackn
 }
 
 #[test]
+fn who_asks_for_nothing_is_told_its_part_and_not_the_fallback_of_each() {
+    let mut group = Divided::new(Fallback::Rate(Rate::whole(1_000)));
+    let nothing = |group: &mut Divided, ms, client| {
+        group.seq += 1;
+        let ask = Ask { acked_seq: group.seq - 1, ..Ask::default() };
+        assert!(ask.gives_up());
+        match group.engine.renew(at(ms), client, GROUP, group.seq, &ask, None) {
+            Some(Grant::Leased(terms)) => terms.fallback,
+            other => panic!("{other:?}"),
+        }
+    };
+    group.told(0, A, 0);
+    assert_eq!(nothing(&mut group, 10, A), Fallback::Stop, "nothing is on disk for it");
+    group.store(20);
+    let (told, _) = group.told(30, A, 0);
+    assert_eq!(told, 100);
+    let fallback = nothing(&mut group, 40, A);
+    assert_eq!(fallback.rate(), Some(Rate::whole(100)), "{fallback:?}");
+}
+
+#[test]
 fn the_part_of_a_node_that_is_cut_off_is_nobody_elses_until_it_cannot_be_in_use() {
     let mut group = Divided::new(Fallback::Stop);
     group.told(0, A, 0);
