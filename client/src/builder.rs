@@ -13,6 +13,7 @@ use crate::client::Client;
 use crate::clock::{duration, span, wall_micros, within};
 use crate::hub::Hub;
 use crate::journal::{Journal, JournalError};
+use crate::known::Known;
 use crate::names::{Identity, NameError};
 use crate::reports::Reports;
 use crate::session::Session;
@@ -121,7 +122,8 @@ impl ClientBuilder {
         self
     }
 
-    /// Keeps consumption in a file in this directory, so that it survives `kill -9`.
+    /// Keeps consumption in a file in this directory, so that it survives `kill -9`; and in another the fallbacks of the
+    /// groups in use, for a process that starts while no controller is there.
     #[must_use]
     pub fn journal_dir(mut self, dir: impl Into<PathBuf>) -> Self {
         self.journal_dir = Some(dir.into());
@@ -154,6 +156,7 @@ impl ClientBuilder {
     /// What each group may admit from a second after its first use until the controller has said a word about it: for a
     /// process that starts while the controller is away. `Fallback::Stop`, which refuses, unless told. Each such process
     /// may admit so much for each of its groups; what a group's definition says takes its place with the first answer.
+    /// With a journal, the fallback that the definition had when this node heard of it last comes first.
     #[must_use]
     pub fn fallback_until_connected(mut self, fallback: Fallback) -> Self {
         self.fallback = fallback;
@@ -201,7 +204,8 @@ impl ClientBuilder {
         // Whoever comes first to a busy group would wait for it, with the group's lock in hand.
         bias::will_prepare();
         drop(runtime.spawn_blocking(bias::prepare));
-        let shared = Shared::new(config, journal);
+        let known = self.journal_dir.as_ref().map(|dir| Known::open(dir, &identity));
+        let shared = Shared::with_known(config, journal, known);
         let reports = Reports::new(inherited);
         let hub = Hub::new(shared, identity, incarnation, self.limits.groups, reports);
         let (orders, received) = mpsc::channel(1);
@@ -221,7 +225,7 @@ impl ClientBuilder {
     }
 
     /// Starts the client and waits until a controller has welcomed it and told the bindings. When none does in time,
-    /// that is an error, unless there is a fallback until then.
+    /// that is an error, unless there is a fallback until then, or the journal's directory knows of one.
     pub async fn connect(self) -> Result<Client, ConnectError> {
         let (waited, fallback) = (self.patience, self.fallback);
         let client = self.start()?;
@@ -239,12 +243,14 @@ impl ClientBuilder {
             return Ok(client);
         }
         let last_error = client.hub().link.borrow().last_error.clone();
-        if fallback != Fallback::Stop {
+        let known = client.hub().shared.known.as_ref().is_some_and(|known| !known.is_empty());
+        if fallback != Fallback::Stop || known {
             tracing::warn!(
                 ?waited,
                 ?fallback,
+                known,
                 last_error,
-                "no controller yet; the fallback applies until one answers"
+                "no controller yet; until one answers, groups admit by their last known fallback, or this one"
             );
             return Ok(client);
         }

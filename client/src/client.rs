@@ -93,7 +93,7 @@ impl Client {
     pub async fn resolve(&self, tenant: &str, user: &str) -> Result<Resolved, GroupError> {
         let hub = self.hub();
         let mut turns = hub.turn.subscribe();
-        let (waited, alone) = self.patience();
+        let (waited, alone) = self.patience(self.hub().shared.config.fallback);
         // Charging the default group before the bindings are known would be wrong, unless work is to go on alone.
         if !matches!(within(waited, turns.wait_for(|turn| *turn > 0)).await, Some(Ok(_))) && !alone {
             return Err(GroupError::NoBindings { waited });
@@ -120,7 +120,7 @@ impl Client {
     }
 
     async fn first_answer(&self, cell: Arc<GroupCell>) -> Result<Group, GroupError> {
-        let (waited, alone) = self.patience();
+        let (waited, alone) = self.patience(self.hub().shared.fallback_of(cell.name()));
         if let Some(answer) = cell.ask_first()
             && !matches!(within(waited, answer).await, Some(Ok(())))
             && !alone
@@ -137,9 +137,9 @@ impl Client {
 
     /// How long the controller is waited for, and whether work goes on without it then: with a fallback no longer than
     /// until that applies.
-    fn patience(&self) -> (Duration, bool) {
+    fn patience(&self, fallback: Fallback) -> (Duration, bool) {
         let config = &self.hub().shared.config;
-        match config.fallback {
+        match fallback {
             Fallback::Stop => (self.inner.patience, false),
             _ => (self.inner.patience.min(duration(config.reply_timeout)), true),
         }

@@ -37,6 +37,7 @@ mod driver;
 mod group;
 mod hub;
 mod journal;
+mod known;
 pub mod meter;
 mod names;
 mod permit;

@@ -3,6 +3,7 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, PoisonError};
 
+use tidegate_core::group::Fallback;
 use tidegate_core::node::{NodeConfig, RoundTrip};
 
 use tidegate_core::slew::Slew;
@@ -10,6 +11,8 @@ use tidegate_core::units::{Span, Time};
 
 use crate::clock::Clock;
 use crate::journal::Journal;
+use crate::known::Known;
+use crate::names::GroupName;
 use crate::pricing::Prices;
 use crate::roll::Roll;
 use crate::schedule::{DueSet, Schedule};
@@ -25,6 +28,8 @@ pub(crate) struct Shared {
     pub(crate) roll: Roll,
     pub(crate) prices: Prices,
     pub(crate) journal: Option<Journal>,
+    /// What groups may admit without a controller, as the last one said.
+    pub(crate) known: Option<Known>,
     pub(crate) counters: Counters,
     /// Set once; nothing is admitted from then on.
     pub(crate) closing: AtomicBool,
@@ -37,7 +42,17 @@ pub(crate) struct Shared {
 }
 
 impl Shared {
+    #[cfg(test)]
     pub(crate) fn new(config: NodeConfig, journal: Option<Journal>) -> Arc<Self> {
+        Self::with_known(config, journal, None)
+    }
+
+    /// The same with what is known of groups.
+    pub(crate) fn with_known(
+        config: NodeConfig,
+        journal: Option<Journal>,
+        known: Option<Known>,
+    ) -> Arc<Self> {
         Arc::new(Self {
             clock: Clock::start(),
             config,
@@ -46,6 +61,7 @@ impl Shared {
             roll: Roll::default(),
             prices: Prices::default(),
             journal,
+            known,
             counters: Counters::default(),
             closing: AtomicBool::new(false),
             settled: Notify::new(),
@@ -89,6 +105,19 @@ impl Shared {
             (Some(_), None) => tracing::info!("this machine's clock is slewed no more"),
             _ => {}
         }
+    }
+
+    /// Brings what is known of groups to disk.
+    pub(crate) fn keep_known(&self, now: Time, ends: bool) {
+        if let Some(known) = &self.known {
+            known.save(now, ends);
+        }
+    }
+
+    /// What a group may admit until a controller has said a word about it.
+    pub(crate) fn fallback_of(&self, group: &GroupName) -> Fallback {
+        let known = self.known.as_ref().and_then(|known| known.of(group));
+        known.unwrap_or(self.config.fallback)
     }
 
     pub(crate) fn is_closing(&self) -> bool {

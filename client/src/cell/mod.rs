@@ -20,7 +20,7 @@ mod stress;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, PoisonError};
 
-use tidegate_core::node::{Acquired, LeaseState, NodeGroup, NodeState, Refusal, WaiterId};
+use tidegate_core::node::{Acquired, LeaseState, NodeConfig, NodeGroup, NodeState, Refusal, WaiterId};
 use tidegate_core::ranks::Ranks;
 use tidegate_core::units::{Rate, Ru, Span, Time};
 use tidegate_core::usage::{Consumption, Total, Usage};
@@ -111,7 +111,8 @@ impl std::fmt::Debug for GroupCell {
 
 impl GroupCell {
     pub(crate) fn new(id: u64, name: GroupName, shared: Arc<Shared>, slot: Option<Slot>) -> Arc<Self> {
-        let mut node = NodeGroup::new(shared.clock.now(), shared.config);
+        let config = NodeConfig { fallback: shared.fallback_of(&name), ..shared.config };
+        let mut node = NodeGroup::new(shared.clock.now(), config);
         node.expect_round_trip(shared.round_trip());
         let cell = Self::in_phase(id, name, shared, false, Phase::awake(CellState::new(node, slot)));
         cell.shared.roll.woke(&cell, 0);

@@ -78,6 +78,9 @@ impl Session {
                 Ok(grant) => match cell.grant(granted.seq, &grant, entry.proof) {
                     Heard::Applied => {
                         counters.grants.add();
+                        if let Some(known) = &self.hub.shared.known {
+                            known.hear(cell.name(), &grant);
+                        }
                         stream.urgent |= matches!(grant, Grant::Leased(terms) if terms.ack_now);
                     }
                     Heard::Extended => counters.late_grants.add(),

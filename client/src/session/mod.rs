@@ -241,6 +241,7 @@ impl Session {
     fn lost(&self, endpoint: &str, reason: String) {
         tracing::warn!(endpoint, %reason, "no session; leases are spent until they end");
         self.hub.shared.counters.session_failures.add();
+        self.hub.shared.keep_known(self.hub.shared.clock.now(), true);
         self.hub.reports().session_lost();
         for cell in self.hub.shared.roll.awake() {
             cell.session_lost();

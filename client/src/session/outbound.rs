@@ -17,6 +17,7 @@ impl Session {
             hub.shared.compare_clocks(clocks);
         }
         let now = hub.shared.clock.now();
+        hub.shared.keep_known(now, false);
         let seq = self.seq.saturating_add(1);
         let mut groups = BTreeMap::new();
         let (mut entries, mut answer_within) = (Vec::new(), Span(0));
@@ -84,6 +85,7 @@ impl Session {
         if self.leaving.is_none() || stream.goodbye.is_some() {
             return Ok(());
         }
+        self.hub.shared.keep_known(self.hub.shared.clock.now(), true);
         let cells = self.hub.shared.roll.awake();
         let mut left = self.hub.reports().count(&cells);
         loop {
