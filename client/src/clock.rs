@@ -34,6 +34,12 @@ impl Clock {
         raw::beside(|| self.now())
     }
 
+    /// A time that no time server slews, where there is one: what the controller compares its own with, to tell how long
+    /// a message was on its way.
+    pub(crate) fn steady(&self) -> Time {
+        raw::now().unwrap_or_else(|| self.now())
+    }
+
     /// How late [`Clock::tick`] is at most while every processor runs.
     pub(crate) fn lag(&self) -> Span {
         self.coarse.lag()
@@ -103,14 +109,22 @@ mod raw {
     /// Each try takes a tenth of a microsecond: one that fails was interrupted.
     const TRIES: usize = 3;
 
-    #[expect(clippy::cast_sign_loss, reason = "the raw clock starts at zero")]
     pub(super) fn beside(now: impl Fn() -> Time) -> Option<(Time, Time)> {
         (0..TRIES).find_map(|_| {
-            let (used, raw) = (now(), clock_gettime(ClockId::MonotonicRaw));
-            let raw =
-                (raw.tv_sec as u64).saturating_mul(1_000_000).saturating_add(raw.tv_nsec as u64 / 1_000);
-            (now().since(used) < READING).then_some((used, Time(raw)))
+            let (used, raw) = (now(), read());
+            (now().since(used) < READING).then_some((used, raw))
         })
+    }
+
+    #[expect(clippy::unnecessary_wraps, reason = "elsewhere there is none")]
+    pub(super) fn now() -> Option<Time> {
+        Some(read())
+    }
+
+    #[expect(clippy::cast_sign_loss, reason = "the raw clock starts at zero")]
+    fn read() -> Time {
+        let raw = clock_gettime(ClockId::MonotonicRaw);
+        Time((raw.tv_sec as u64).saturating_mul(1_000_000).saturating_add(raw.tv_nsec as u64 / 1_000))
     }
 }
 
@@ -120,6 +134,10 @@ mod raw {
     use tidegate_core::units::Time;
 
     pub(super) fn beside(_: impl Fn() -> Time) -> Option<(Time, Time)> {
+        None
+    }
+
+    pub(super) fn now() -> Option<Time> {
         None
     }
 }

@@ -1,9 +1,10 @@
 //! The controller's only clock.
 //!
-//! `now()` is microseconds since the controller started, on tokio's monotonic clock, which tests can pause. Nothing
-//! that outlives a process is kept on it: saved leases carry the time they have left. `unix_us()` is the wall clock;
-//! nothing about safety hangs on it but the end of a proof, which is checked conservatively. A simulation sets the
-//! time of a driven clock itself.
+//! `now()` is microseconds since the controller started, on the machine's raw clock, which no time server slews: pools
+//! accrue and leases end by it, whatever chrony does to the others. Where there is none, and in tests, which pause time,
+//! it is tokio's monotonic clock. Nothing that outlives a process is kept on it: saved leases carry the time they have
+//! left. `unix_us()` is the wall clock; nothing about safety hangs on it but the end of a proof, which is checked
+//! conservatively. A simulation sets the time of a driven clock itself.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -18,8 +19,41 @@ const DRIVEN_UNIX_US: u64 = 1_577_836_800_000_000;
 /// Reads time.
 #[derive(Clone, Debug)]
 pub struct Clock {
-    started: Instant,
+    started: Started,
     driven: Option<Driven>,
+}
+
+/// A moment on the machine's raw clock.
+#[cfg(all(target_os = "linux", not(test)))]
+#[derive(Clone, Copy, Debug)]
+struct Started(Duration);
+
+#[cfg(all(target_os = "linux", not(test)))]
+impl Started {
+    fn now() -> Self {
+        let raw = rustix::time::clock_gettime(rustix::time::ClockId::MonotonicRaw);
+        Self(Duration::try_from(raw).unwrap_or_default())
+    }
+
+    fn elapsed(self) -> Span {
+        span(Self::now().0.saturating_sub(self.0))
+    }
+}
+
+/// A moment on the clock that tests pause, or the only one there is.
+#[cfg(not(all(target_os = "linux", not(test))))]
+#[derive(Clone, Copy, Debug)]
+struct Started(Instant);
+
+#[cfg(not(all(target_os = "linux", not(test))))]
+impl Started {
+    fn now() -> Self {
+        Self(Instant::now())
+    }
+
+    fn elapsed(self) -> Span {
+        span(self.0.elapsed())
+    }
 }
 
 /// A time that someone sets.
@@ -32,7 +66,7 @@ struct Driven {
 impl Clock {
     /// A clock that shows zero now.
     pub fn start() -> Self {
-        Self { started: Instant::now(), driven: None }
+        Self { started: Started::now(), driven: None }
     }
 
     /// A clock that shows zero now and follows `now`, in microseconds, which must never go back.
@@ -49,7 +83,7 @@ impl Clock {
     /// Time since this clock was made.
     pub fn uptime(&self) -> Span {
         match &self.driven {
-            None => span(self.started.elapsed()),
+            None => self.started.elapsed(),
             Some(driven) => Span(driven.now.load(Ordering::Relaxed).saturating_sub(driven.started)),
         }
     }
@@ -69,13 +103,10 @@ impl Clock {
         self.unix_us() / 1_000
     }
 
-    /// The instant to sleep to for `time` to be reached. A driven clock is looked at again when it would be there had
-    /// it gone on.
+    /// The instant to sleep to for `time` to be reached, as far as timers keep pace with this clock: whoever sleeps looks
+    /// at it again.
     pub fn instant(&self, time: Time) -> Instant {
-        match &self.driven {
-            None => self.started + duration(Span(time.0)),
-            Some(_) => Instant::now() + duration(time.since(self.now())),
-        }
+        Instant::now() + duration(time.since(self.now()))
     }
 }
 

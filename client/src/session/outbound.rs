@@ -45,7 +45,7 @@ impl Session {
         hub.shared.counters.asks.add_many(entries.len() as u64);
         self.remember(stream, seq, Pending { sent: now, groups });
         stream.last_sent = Some(now);
-        let (sent_us, answer_within_us) = (now.0, answer_within.0);
+        let (sent_us, answer_within_us) = (hub.shared.clock.steady().0, answer_within.0);
         let renew = v1::Renew { seq, entries, reports, node: self.node_stats(), sent_us, answer_within_us };
         send(&stream.outbound, Kind::Renew(renew))
     }

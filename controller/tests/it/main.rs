@@ -11,6 +11,7 @@ mod chains;
 #[cfg(test)]
 mod check;
 #[cfg(test)]
+mod clock;
 mod copies;
 #[cfg(test)]
 mod damage;
