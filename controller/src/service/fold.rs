@@ -64,7 +64,7 @@ impl Service {
     pub fn forget_clients(&self, actor: &Actor, names: &[String]) -> Result<Vec<usize>, AdminError> {
         if names.len() > MAX_FORGOTTEN {
             let many = format!("{} clients are too many at once: at most {MAX_FORGOTTEN}", names.len());
-            return Err(AdminError::invalid("clients", &many));
+            return Err(AdminError::invalid("clients", many));
         }
         let field = if names.len() == 1 { "client" } else { "clients" };
         let names: Vec<String> =
