@@ -51,3 +51,49 @@ async fn a_process_that_starts_without_a_fallback_refuses_until_the_controller_c
     fake.come_back();
     drop(group.acquire(Ru::whole(1), 5 * SECOND).await.unwrap());
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_process_that_starts_alone_admits_by_what_its_node_heard_of_last() {
+    let dir = tempfile::tempdir().unwrap();
+    let fake = away();
+    let spec =
+        GroupSpec { fallback: Fallback::Rate(Rate::whole(10)), ..GroupSpec::capped(Rate::whole(1_000)) };
+    fake.group("g", spec);
+    fake.come_back();
+    let client = piped(&fake).journal_dir(dir.path()).connect().await.unwrap();
+    drop(client.group("g").await.unwrap().acquire(Ru::whole(1), SECOND).await.unwrap());
+    fake.until("reported", |state| state.total("g") == Ru::whole(1)).await;
+    // The controller goes, and the process with it, without a goodbye.
+    fake.state().mute = true;
+    fake.go_down();
+    eventually("the loss is noticed", || !client.stats().link.connected).await;
+    let files = || dir.path().read_dir().unwrap().map(|entry| entry.unwrap().path());
+    let known = files().find(|path| path.extension().is_some_and(|end| end == "definitions")).unwrap();
+    // What is in the folder is what a killed process leaves.
+    let after = |text: Option<&str>| {
+        let after = tempfile::tempdir().unwrap();
+        let copy = after.path().join(known.file_name().unwrap());
+        std::fs::copy(&known, &copy).unwrap();
+        text.map_or(Ok(()), |text| std::fs::write(copy, text)).unwrap();
+        after
+    };
+
+    let left = after(None);
+    let client = piped(&fake).journal_dir(left.path()).connect().await.unwrap();
+    assert!(!client.is_connected());
+    let group = client.group("g").await.unwrap();
+    let begun = tokio::time::Instant::now();
+    for _ in 0..50 {
+        drop(group.acquire(Ru::whole(1), 5 * SECOND).await.unwrap());
+    }
+    let took = begun.elapsed();
+    assert!((4 * SECOND..7 * SECOND).contains(&took), "50 RU took {took:?} at 10 RU/s");
+    // Of another group nothing is known.
+    let other = client.group_now("other").unwrap();
+    assert!(matches!(other.acquire(Ru::whole(1), 5 * SECOND).await, Err(Refused::Unavailable { .. })));
+    // One that is damaged is as good as none.
+    let damaged = after(Some("tidegate-definitions 1 "));
+    let client = piped(&fake).journal_dir(damaged.path()).start().unwrap();
+    let group = client.group_now("g").unwrap();
+    assert!(matches!(group.acquire(Ru::whole(1), 5 * SECOND).await, Err(Refused::Unavailable { .. })));
+}
