@@ -1,0 +1,56 @@
+//! What crates use of each other.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+
+use super::{CRATES, root};
+
+/// Our crates that each may use, as ARCHITECTURE.md says.
+fn allowed() -> BTreeMap<&'static str, &'static [&'static str]> {
+    BTreeMap::from([
+        ("core", [].as_slice()),
+        ("proto", &[]),
+        ("cpu-clock", &[]),
+        ("cost-model", &["core"]),
+        ("client", &["core", "cost-model", "cpu-clock", "proto"]),
+        ("controller", &["core", "cost-model", "proto"]),
+        ("sql", &["cost-model", "proto"]),
+        ("gateway", &["client", "cost-model", "proto", "sql"]),
+        ("cli", &["client", "controller", "core", "cost-model", "cpu-clock", "gateway", "proto", "sql"]),
+        ("tests", &["client", "controller", "core", "cost-model", "gateway", "proto", "sql"]),
+        ("fuzz", &["tests"]),
+    ])
+}
+
+fn dependencies(name: &str) -> Vec<String> {
+    let text = fs::read_to_string(root().join(name).join("Cargo.toml")).unwrap();
+    let manifest: toml::Table = text.parse().unwrap();
+    let table = manifest.get("dependencies").and_then(toml::Value::as_table);
+    table.map(|table| table.keys().cloned().collect()).unwrap_or_default()
+}
+
+#[test]
+fn a_crate_uses_what_stands_below_it() {
+    let allowed = allowed();
+    assert_eq!(allowed.keys().copied().collect::<BTreeSet<_>>(), BTreeSet::from(CRATES));
+    for (name, may) in allowed {
+        for used in dependencies(name) {
+            let Some(ours) = used.strip_prefix("tidegate-") else { continue };
+            assert!(may.contains(&ours), "{name} uses {ours}: against ARCHITECTURE.md, The house");
+        }
+    }
+}
+
+#[test]
+fn core_uses_nothing() {
+    assert_eq!(dependencies("core"), Vec::<String>::new());
+}
+
+#[test]
+fn every_crate_has_a_row_in_the_house() {
+    let text = fs::read_to_string(root().join("ARCHITECTURE.md")).unwrap();
+    // The fuzz targets are a workspace of their own, and a line each.
+    for name in CRATES.iter().filter(|name| **name != "fuzz") {
+        assert!(text.contains(&format!("| `{name}/` |")), "ARCHITECTURE.md, The house: no row for {name}/");
+    }
+}

@@ -1,0 +1,73 @@
+//! The rules of the house that no compiler knows: what crates may use, how large a file may get, what core may touch, what
+//! documents may name. STYLE.md and ARCHITECTURE.md state them for people.
+
+#![expect(clippy::unwrap_used, clippy::panic, reason = "helpers of tests fail as tests do")]
+
+mod crates;
+mod documents;
+mod sources;
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+/// The repository.
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("..")
+}
+
+/// Folders of the repository that are crates, the names of ARCHITECTURE.md.
+const CRATES: [&str; 11] = [
+    "cli",
+    "client",
+    "controller",
+    "core",
+    "cost-model",
+    "cpu-clock",
+    "fuzz",
+    "gateway",
+    "proto",
+    "sql",
+    "tests",
+];
+
+/// A file and its path from the root.
+struct File {
+    path: String,
+    text: String,
+}
+
+/// Files below a folder whose name ends so. What is built is not among them.
+fn files(folder: &str, ending: &str) -> Vec<File> {
+    let root = root();
+    let mut folders = vec![root.join(folder)];
+    let mut files = Vec::new();
+    while let Some(folder) = folders.pop() {
+        for entry in fs::read_dir(&folder).unwrap_or_else(|error| panic!("{}: {error}", folder.display())) {
+            let path = entry.unwrap().path();
+            let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+            if path.is_dir() && name != "target" {
+                folders.push(path);
+            } else if name.ends_with(ending) {
+                let text =
+                    fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
+                let path = path.strip_prefix(&root).unwrap().to_string_lossy().into_owned();
+                files.push(File { path, text });
+            }
+        }
+    }
+    assert!(!files.is_empty(), "no file below {folder} ends in {ending}");
+    files.sort_by(|one, other| one.path.cmp(&other.path));
+    files
+}
+
+/// Fails with all that was found, and what to do about it.
+fn none(found: &[String], remedy: &str) {
+    assert!(found.is_empty(), "{remedy}:\n{}", found.join("\n"));
+}
+
+/// A list of exceptions has none that nothing needs any more.
+fn all_needed(listed: impl IntoIterator<Item = &'static str>, met: &[String]) {
+    let idle: Vec<String> =
+        listed.into_iter().filter(|name| !met.iter().any(|met| met == name)).map(str::to_owned).collect();
+    none(&idle, "take these out of the list of exceptions, which nothing needs any more");
+}

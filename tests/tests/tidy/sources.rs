@@ -1,0 +1,130 @@
+//! Sources: what core may touch, how large files get, where tests may sleep, what constants say of themselves.
+
+use super::{CRATES, File, all_needed, files, none};
+
+/// Lines of code that a file may have: what one reads in one go. Tests at its end do not count.
+const LONGEST: usize = 400;
+
+/// Files that are longer, and why. None gets longer than it is.
+const LONGER: [(&str, usize, &str); 3] = [
+    ("client/src/cell/mod.rs", 445, "the one place that holds the lock: its methods are the transitions"),
+    (
+        "controller/src/service/load.rs",
+        440,
+        "one function for each table of the store, in the order of the start",
+    ),
+    (
+        "core/src/node/budget.rs",
+        460,
+        "tokens, lump and debt change together; cut apart, each half could break I4",
+    ),
+];
+
+/// Tests that sleep, and what for. Others wait for a state.
+const SLEEPS: [(&str, &str); 12] = [
+    ("cli/tests/cli/gateway/still.rs", "nothing happens for a while, which is what is tested"),
+    ("controller/tests/it/takeover.rs", "polls another process's clock"),
+    ("gateway/tests/gateway/common.rs", "polls a server that starts"),
+    ("gateway/tests/gateway/gone.rs", "a statement runs on for a while after its client is gone"),
+    ("gateway/tests/gateway/halves.rs", "paces load"),
+    ("gateway/tests/gateway/postgres/faults.rs", "a server is away for a while"),
+    ("gateway/tests/gateway/postgres/governed.rs", "a statement holds tokens for a while"),
+    ("gateway/tests/gateway/postgres/runaways.rs", "a statement runs for a while"),
+    ("gateway/tests/gateway/pressure.rs", "paces load"),
+    ("tests/tests/restore.rs", "polls a process"),
+    ("tests/tests/stopped.rs", "stops a process at a moment of its lease"),
+    ("tests/tests/unwritable.rs", "polls a process"),
+];
+
+/// Code before the tests of a file, line by line, without what is only comment.
+fn code(file: &File) -> impl Iterator<Item = &str> {
+    let lines = file.text.lines().take_while(|line| !line.starts_with("#[cfg(test)]"));
+    lines.filter(|line| !line.trim_start().starts_with("//") && !line.trim().is_empty())
+}
+
+fn sources() -> impl Iterator<Item = File> {
+    CRATES.into_iter().flat_map(|name| files(name, ".rs"))
+}
+
+#[test]
+fn core_touches_nothing_outside() {
+    let forbidden = [
+        "f32",
+        "f64",
+        "std::fs",
+        "std::env",
+        "std::net",
+        "std::thread",
+        "std::time",
+        "HashMap",
+        "HashSet",
+        "async ",
+    ];
+    let mut found = Vec::new();
+    for file in files("core/src", ".rs") {
+        for line in code(&file) {
+            let word = forbidden.iter().find(|word| line.contains(**word));
+            found.extend(word.map(|word| format!("{}: {word}: {}", file.path, line.trim())));
+        }
+    }
+    none(&found, "core is pure: no floats, clock, I/O, threads or maps without order (ARCHITECTURE.md)");
+}
+
+#[test]
+fn files_are_short() {
+    let (mut found, mut met) = (Vec::new(), Vec::new());
+    for file in sources() {
+        let lines = code(&file).count();
+        let longer = LONGER.iter().find(|(path, ..)| *path == file.path);
+        let most = longer.map_or(LONGEST, |(_, most, _)| *most);
+        if lines > LONGEST {
+            met.push(file.path.clone());
+        }
+        // Tests of one thing are a list.
+        let is_list = file.path.contains("/tests/") || file.path.ends_with("/tests.rs");
+        if lines > most && !is_list {
+            found.push(format!("{}: {lines} lines of code, at most {most}", file.path));
+        }
+    }
+    none(&found, "cut these files by noun");
+    all_needed(LONGER.map(|(path, ..)| path), &met);
+}
+
+#[test]
+fn tests_wait_for_states() {
+    let (mut found, mut met) = (Vec::new(), Vec::new());
+    let tests = sources().filter(|file| file.path.contains("/tests/"));
+    for file in tests.filter(|file| !file.path.starts_with("tests/tests/tidy/")) {
+        // Time that stands still until nothing can go on costs none.
+        let is_paused = file.text.contains("start_paused");
+        let sleeps = !is_paused
+            && code(&file).any(|line| line.contains("::sleep(") || line.trim_start().starts_with("sleep("));
+        if sleeps && SLEEPS.iter().any(|(path, _)| *path == file.path) {
+            met.push(file.path.clone());
+        } else if sleeps {
+            found.push(file.path.clone());
+        }
+    }
+    none(&found, "wait for a state, or say in SLEEPS what the time is for");
+    all_needed(SLEEPS.map(|(path, _)| path), &met);
+}
+
+#[test]
+fn numbers_of_policy_have_a_reason() {
+    let mut found = Vec::new();
+    for file in files("core/src", ".rs") {
+        let lines: Vec<&str> =
+            file.text.lines().take_while(|line| !line.starts_with("#[cfg(test)]")).collect();
+        for (at, line) in lines.iter().enumerate() {
+            let declared = line.trim_start().trim_start_matches("pub ").trim_start_matches("pub(crate) ");
+            let Some(rest) = declared.strip_prefix("const ") else { continue };
+            let is_number =
+                rest.contains("i64") || rest.contains("u64") || rest.contains("Span") || rest.contains("u32");
+            let above = at.checked_sub(1).and_then(|above| lines.get(above)).copied().unwrap_or_default();
+            if is_number && !rest.starts_with("fn ") && !above.trim_start().starts_with("//") {
+                found.push(format!("{}:{}: {}", file.path, at + 1, line.trim()));
+            }
+        }
+    }
+    none(&found, "say above each number why it is this one");
+}
