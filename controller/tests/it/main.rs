@@ -12,6 +12,7 @@ mod chains;
 mod check;
 #[cfg(test)]
 mod clock;
+#[cfg(test)]
 mod copies;
 #[cfg(test)]
 mod damage;
