@@ -95,7 +95,8 @@ impl Definition {
     }
 
     /// Checks a definition field by field. Rules between groups are the catalog's. Empty texts are defaults, as in rows
-    /// that are stored; which of them a request may hold is [`v1::Group::emptied`]'s to say.
+    /// that are stored; [`emptied`](crate::group_fields::emptied) tells which of them a
+    /// request may hold.
     pub fn parse(text: &v1::Group) -> Result<Self, AdminError> {
         let defaults = GroupSpec::unlimited();
         let parent = open(&text.parent, TOP, GroupName::parse).in_field("parent")?;
