@@ -10,7 +10,6 @@ use crate::group::{ClientId, Fallback, GroupId};
 use crate::lease::Lease;
 use crate::tree::{Chain, Group};
 use crate::units::{Rate, Ru, Span, Time};
-use crate::want::FAR;
 
 /// The local bucket holds at most this much of the leased rate.
 pub(crate) const LOCAL_CAP: Span = Span::millis(500);
@@ -58,8 +57,7 @@ impl Decision<'_> {
         let free = self.free();
         let goes_on = lease.held_end.since(self.now).0 >= renew_after.0.saturating_mul(LEAST_GOING_ON);
         let kept = if goes_on && !recovering { lease.held_rate } else { Rate::ZERO };
-        let fits =
-            recovering || lease.head <= self.local_cap(target, lease.largest, lease.ahead) + lease.lump;
+        let fits = recovering || lease.head <= self.local_cap(target, lease) + lease.lump;
         let due = if fits { target } else { Self::beside(lease, target) };
         let rate = due.min(free.max(kept));
         let lump = if recovering { Some(Ru::ZERO) } else { self.lump(lease, fits, target) };
@@ -182,10 +180,11 @@ impl Decision<'_> {
     /// When an operation larger than that half waits, the others leave room for it. Twice the largest operation where
     /// the client's part of the whole burst is as much: then there is room for what one does not need, while the next
     /// waits, since fewer tokens than that costs are there. Half and twice of it are measured in docs/algorithm.md.
-    fn local_cap(&self, rate: Rate, largest: Ru, ahead: Span) -> Ru {
-        let far = ahead >= FAR && self.expects_lumps();
-        let longest = if far { (LOCAL_CAP - Span(ahead.0 / 4 * 3)).max(LOCAL_CAP_FAR) } else { LOCAL_CAP };
-        let (mut cap, mut large) = (rate.over(longest), largest + largest);
+    fn local_cap(&self, rate: Rate, lease: &Lease) -> Ru {
+        let on_its_way = Span(lease.ahead.0 / 4 * 3);
+        let longest =
+            if self.is_far(lease) { (LOCAL_CAP - on_its_way).max(LOCAL_CAP_FAR) } else { LOCAL_CAP };
+        let (mut cap, mut large) = (rate.over(longest), lease.largest + lease.largest);
         for group in self.up() {
             let (Some(limit), Some(depth)) = (group.spec.limit(), group.spec.depth()) else {
                 continue;
@@ -211,7 +210,7 @@ impl Decision<'_> {
     /// not fit is kept, if the older lease goes on.
     fn give(&mut self, lease: &mut Lease, lump: Ru, after: Span, goes_on: bool) {
         let kept = if goes_on { lease.held_cap } else { Ru::ZERO };
-        lease.cap = self.local_cap(lease.rate, lease.largest, lease.ahead);
+        lease.cap = self.local_cap(lease.rate, lease);
         self.make_room(lease, lump);
         let mut excess = Ru::ZERO;
         let mut fill = lease.cap;
@@ -247,7 +246,7 @@ impl Decision<'_> {
     /// At a distance: what the pool earns in half of a round trip. Where that will not fit, because a lump is out and
     /// not known to be spent, it moves into a bucket while it is there.
     fn runs_over(&self, lease: &Lease, group: &Group) -> Ru {
-        let (Some(limit), true) = (group.spec.limit(), lease.ahead >= FAR && self.expects_lumps()) else {
+        let (Some(limit), true) = (group.spec.limit(), self.is_far(lease)) else {
             return Ru::ZERO;
         };
         let need = group.live.queue.first_key_value().map_or(Ru::ZERO, |(_, need)| *need);

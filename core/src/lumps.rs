@@ -44,14 +44,18 @@ impl Decision<'_> {
         }
     }
 
-    /// Operations that take lumps are about.
-    pub(crate) fn expects_lumps(&self) -> bool {
-        self.up().any(|group| group.lumps_until > self.now)
+    /// The client is far away, and operations that take lumps are about.
+    pub(crate) fn is_far(&self, lease: &Lease) -> bool {
+        lease.ahead >= FAR && self.up().any(|group| group.lumps_until > self.now)
     }
 
     /// Tokens for the backlog, from the pools of the chain, shared among the backlogged. `None`: the first waiter
     /// does not fit into the local bucket and the pools do not cover it yet.
     pub(crate) fn lump(&self, lease: &Lease, fits: bool, target: Rate) -> Option<Ru> {
+        let missing = (lease.backlog - lease.lump).or_zero();
+        if fits && missing == Ru::ZERO {
+            return Some(Ru::ZERO);
+        }
         let (mut pool, mut available, mut share) = (Ru::MAX, Ru::MAX, Ru::MAX);
         for group in self.up() {
             if group.spec.limit().is_none() {
@@ -66,7 +70,6 @@ impl Decision<'_> {
             available = available.min(free);
             share = share.min(Ru(free.0 / i64::try_from(group.live.backlogged.max(1)).unwrap_or(i64::MAX)));
         }
-        let missing = (lease.backlog - lease.lump).or_zero();
         if fits {
             let part =
                 if self.passes_the_queue(lease, target) { missing.scale(1, BACKLOG_PART) } else { Ru::ZERO };
@@ -80,7 +83,7 @@ impl Decision<'_> {
     /// late and then too much, and only where the client's share covers all that it wants. So all that it is granted is
     /// less than its share, and what the share of those in the queue yields is theirs.
     fn passes_the_queue(&self, lease: &Lease, target: Rate) -> bool {
-        lease.ahead >= FAR && target >= lease.want && self.expects_lumps()
+        target >= lease.want && self.is_far(lease)
     }
 
     /// A lump for the first in the queue that the pools do not cover yet, and how long that takes: no longer than the
