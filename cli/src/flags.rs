@@ -27,6 +27,13 @@ const WORDS: [&str; 11] = [
     "group",
 ];
 
+/// The field of the API that goes by the name of its flag, with underscores or dashes.
+pub(crate) fn field_of(name: &str) -> String {
+    let flag = format!("--{}", name.replace('_', "-"));
+    let otherwise = OTHERWISE.iter().find(|(_, known)| *known == flag);
+    otherwise.map_or_else(|| name.replace('-', "_"), |(field, _)| (*field).to_owned())
+}
+
 /// An error of a command whose flags are the fields of a request.
 pub(crate) fn in_flags(error: CliError) -> CliError {
     match error {

@@ -20,6 +20,7 @@ use tidegate_core::exchange::Grant;
 use tidegate_core::group::Fallback;
 use tidegate_core::units::{Rate, Span, Time};
 
+use crate::checksum::checksum;
 use crate::names::{GroupName, Identity};
 use crate::sync::{Mutex, MutexGuard};
 
@@ -214,13 +215,6 @@ fn parse(text: &str, identity: &Identity) -> Result<BTreeMap<GroupName, Fallback
         Some(fallbacks) if fallbacks.len() <= MAX_KEPT => Ok(fallbacks),
         _ => Err("it has lines that no version of this format writes".to_owned()),
     }
-}
-
-/// FNV-1a, 64 bits: tells torn from whole, and does not guard against someone who edits the file.
-fn checksum(bytes: &[u8]) -> u64 {
-    bytes
-        .iter()
-        .fold(0xcbf2_9ce4_8422_2325, |hash, byte| (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3))
 }
 
 #[cfg(test)]

@@ -29,6 +29,7 @@ mod bias;
 mod bindings;
 mod builder;
 mod cell;
+mod checksum;
 mod client;
 mod clock;
 #[cfg(all(test, shuttle))]

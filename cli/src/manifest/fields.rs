@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use super::node::{Entry, Node, Value};
+use crate::flags::field_of;
 
 /// What a field takes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -47,20 +48,6 @@ const RULE: &[(&str, Takes)] = &[
     ("text", Takes::Told),
 ];
 
-/// What a field is called that goes by the name of its flag.
-fn meant(name: &str) -> Option<&'static str> {
-    Some(match name {
-        "rate" => "ru_per_sec",
-        "ttl" => "ttl_us",
-        "renew" => "renew_us",
-        "max-wait" | "max_wait" => "max_wait_us",
-        "max-debt" => "max_debt",
-        "fallback-total" => "fallback_total",
-        "query-limit" => "query_limit",
-        _ => return None,
-    })
-}
-
 impl Fields {
     /// Reads the fields that `known` names.
     pub(super) fn read(entries: &[Entry], known: &[(&str, Takes)], wrong: &mut Vec<Wrong>) -> Self {
@@ -68,9 +55,11 @@ impl Fields {
         for Entry { name, line, node } in entries {
             let Some((_, takes)) = known.iter().find(|(other, _)| other == name) else {
                 let names: Vec<&str> = known.iter().map(|(name, _)| *name).collect();
-                let message = match meant(name).filter(|meant| names.contains(meant)) {
-                    Some(meant) => format!("{}: unknown field; here it is called {meant}", cut(name)),
-                    None => format!("{}: unknown field; the fields are {}", cut(name), names.join(", ")),
+                let meant = field_of(name);
+                let message = if names.contains(&meant.as_str()) {
+                    format!("{}: unknown field; here it is called {meant}", cut(name))
+                } else {
+                    format!("{}: unknown field; the fields are {}", cut(name), names.join(", "))
                 };
                 wrong.push(Wrong { line: *line, message });
                 continue;

@@ -7,6 +7,8 @@
 //! Layout of a copy, little endian: checksum u64, version u64 (grows by one from write to write, 0 never written),
 //! length u16, payload, zeros.
 
+use crate::checksum::checksum;
+
 /// Bytes of one copy; divides the page and sector size, so that a copy never straddles two of them.
 pub(super) const COPY_BYTES: usize = 512;
 /// Bytes of a record: two copies.
@@ -62,13 +64,6 @@ fn decode_copy(copy: &[u8]) -> Option<(u64, &[u8])> {
     let length = u16::from_le_bytes(copy.get(16..18)?.try_into().ok()?);
     let payload = copy.get(HEAD_BYTES..)?.get(..usize::from(length))?;
     (version > 0 && sum == checksum(copy.get(8..)?)).then_some((version, payload))
-}
-
-/// FNV-1a, 64 bits.
-fn checksum(bytes: &[u8]) -> u64 {
-    bytes
-        .iter()
-        .fold(0xcbf2_9ce4_8422_2325, |hash, byte| (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3))
 }
 
 #[cfg(test)]
