@@ -46,10 +46,10 @@ async fn a_transaction_owes_a_second_of_its_rate_and_then_waits() {
 async fn who_is_refused_inside_a_transaction_is_told_that_it_goes_on_and_can_end_it() {
     let stage = Stage::with(|config| config.policy.max_wait = Duration::from_millis(400)).await;
     let ann = stage.ann().await;
-    let _admin = put(&stage, &ann, "0.1").await;
+    let _admin = put(&stage, &ann, "1").await;
+    // What a beginning costs, a second pays, be it at half of the rate; what comes next leads to ten seconds of debt.
     eventually("a transaction is begun", async || ann.batch_execute("begin").await.is_ok()).await;
-    // Ten seconds of debt.
-    ann.batch_execute("create table made (a int)").await.unwrap();
+    ann.batch_execute("create table made (a int); select repeat('x', 600000)").await.unwrap();
     ann.simple_query(STATEMENT).await.unwrap_err();
     let refused = ann.simple_query("insert into made values (1)").await.unwrap_err();
     let refused = refused.as_db_error().unwrap();
