@@ -5,6 +5,7 @@ use std::num::NonZeroUsize;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use crate::gateway::StartError;
 use crate::govern::Policy;
 use crate::proxied::Networks;
 use crate::upstream::{Protocol, Upstream};
@@ -98,6 +99,15 @@ impl Default for Config {
             allow_remote: false,
             local_infile: true,
         }
+    }
+}
+
+impl Config {
+    /// An error for each address that other machines would reach though that is not allowed.
+    pub fn exposed(&self) -> Vec<StartError> {
+        let addresses = self.listeners.iter().map(|listener| listener.listen).chain(self.metrics);
+        let exposed = addresses.filter(|address| !self.allow_remote && !address.ip().is_loopback());
+        exposed.map(|address| StartError::Remote { address }).collect()
     }
 }
 

@@ -90,6 +90,9 @@ impl Gateway {
         if config.listeners.is_empty() {
             return Err(StartError::NoListener);
         }
+        if let Some(exposed) = config.exposed().into_iter().next() {
+            return Err(exposed);
+        }
         let acceptor = match &config.certificate {
             Some(certificate) => Some(tls::acceptor(&certificate.chain, &certificate.key)?),
             None => None,
@@ -98,10 +101,10 @@ impl Gateway {
         let mut bound = Vec::new();
         for Listener { listen, upstream } in &config.listeners {
             let connector = tls::connector(upstream.tls, config.authorities.as_deref())?;
-            bound.push((bind(*listen, &config)?, upstream.clone(), connector));
+            bound.push((bind(*listen, config.backlog)?, upstream.clone(), connector));
         }
         let metrics_listener = match config.metrics {
-            Some(address) => Some(bind(address, &config)?),
+            Some(address) => Some(bind(address, config.backlog)?),
             None => None,
         };
         let mut builder = Client::builder(&config.endpoints, &config.identity)
@@ -212,12 +215,8 @@ fn own_certificate(config: &Config) -> Result<Option<TlsAcceptor>, TlsError> {
     wanted.then(tls::self_signed).transpose()
 }
 
-/// A listener, on loopback unless more is allowed.
-fn bind(address: SocketAddr, config: &Config) -> Result<TcpListener, StartError> {
-    if !address.ip().is_loopback() && !config.allow_remote {
-        return Err(StartError::Remote { address });
-    }
-    listen(address, config.backlog).map_err(|reason| StartError::Listen { address, reason })
+fn bind(address: SocketAddr, backlog: u32) -> Result<TcpListener, StartError> {
+    listen(address, backlog).map_err(|reason| StartError::Listen { address, reason })
 }
 
 /// As the standard library's listener, which has a queue of 128.
@@ -261,12 +260,10 @@ mod tests {
 
     #[tokio::test]
     async fn a_burst_of_connections_waits_to_be_accepted_and_is_not_lost() {
-        let config = Config::default();
         let address = "127.0.0.1:0".parse().unwrap();
         // Each takes two descriptors, and most machines give 1,024.
-        assert_eq!(taken(&bind(address, &config).unwrap(), 400), 400);
+        assert_eq!(taken(&bind(address, Config::default().backlog).unwrap(), 400), 400);
         // The kernel takes one more than it is told.
-        let short = Config { backlog: 7, ..config };
-        assert_eq!(taken(&bind(address, &short).unwrap(), 400), 8);
+        assert_eq!(taken(&bind(address, 7).unwrap(), 400), 8);
     }
 }

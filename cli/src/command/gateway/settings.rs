@@ -201,46 +201,50 @@ impl Settings {
         }
     }
 
-    /// The gateway's settings; the controller is at `endpoint` when none is named.
+    /// The gateway's settings; the controller is at `endpoint` when none is named. An error names all that is wrong.
     pub(super) fn config(self, endpoint: &str) -> Result<Config, CliError> {
+        let mut faults = Faults::default();
         let defaults = Config::default();
         let time = |time: Option<Time>, default| time.map_or(default, |Time(span)| span);
         let policy = Policy {
-            max_wait: time(self.max_wait, Policy::default().max_wait),
+            max_wait: time(self.max_wait, defaults.policy.max_wait),
             in_transaction: match self.in_transaction.unwrap_or_default() {
                 WhileLocked::OweSome => InTransaction::OweSome,
                 WhileLocked::Owe => InTransaction::Owe,
                 WhileLocked::Wait => InTransaction::Wait,
             },
-            max_debt: time(self.max_debt, Policy::default().max_debt),
+            max_debt: time(self.max_debt, defaults.policy.max_debt),
             admit_without_lease: self.admit_without_lease,
-            admins: principals(&self.admin)?,
-            switchers: principals(&self.switcher)?,
+            admins: faults.principals("admin", &self.admin),
+            switchers: faults.principals("switcher", &self.switcher),
             anybody_switches: self.anybody_switches,
         };
-        let threads = self.threads.map(|threads| in_range("threads", threads, MAX_THREADS)).transpose()?;
-        let sessions =
-            self.max_sessions.map(|most| in_range("max-sessions", most, MAX_SESSIONS)).transpose()?;
-        let backlog = self.backlog.map(|most| in_range("backlog", most, u16::MAX)).transpose()?;
+        let threads = faults.in_range("threads", self.threads, MAX_THREADS);
+        let sessions = faults.in_range("max-sessions", self.max_sessions, MAX_SESSIONS);
+        let backlog = faults.in_range("backlog", self.backlog, u16::MAX);
         let keepalive = time(self.keepalive, defaults.keepalive);
         if !KEEPALIVE.contains(&keepalive) {
-            return Err(usage(format!("keepalive: {keepalive:?} is out of range: 1s to 1h")));
+            faults.add(format!("keepalive: {keepalive:?} is out of range: 1s to 1h"));
         }
         let certificate = match (self.tls_cert, self.tls_key) {
             (Some(chain), Some(key)) => Some(Certificate { chain, key }),
             (None, None) => None,
-            _ => return Err(CliError::Usage("tls-cert and tls-key go together; give both".to_owned())),
+            _ => {
+                faults.add("tls-cert and tls-key go together; give both");
+                None
+            }
         };
-        Ok(Config {
+        let proxies = Networks::parse(self.proxy_from.iter().map(String::as_str));
+        let config = Config {
             endpoints: if self.controller.is_empty() { vec![endpoint.to_owned()] } else { self.controller },
             identity: self.identity.unwrap_or(defaults.identity),
             journal: self.journal,
-            listeners: listeners(&self.upstream, &self.listen)?,
+            listeners: faults.listeners(&self.upstream, &self.listen),
             policy,
             threads: threads.and_then(|threads| NonZeroUsize::new(usize::from(threads))),
             max_sessions: sessions
                 .map_or(defaults.max_sessions, |most| usize::try_from(most).unwrap_or(usize::MAX)),
-            proxies: Networks::parse(self.proxy_from.iter().map(String::as_str)).map_err(usage)?,
+            proxies: faults.value(proxies).unwrap_or_default(),
             backlog: backlog.map_or(defaults.backlog, u32::from),
             login_timeout: time(self.login_timeout, defaults.login_timeout),
             keepalive,
@@ -252,7 +256,68 @@ impl Settings {
             metrics: self.metrics,
             allow_remote: self.allow_remote,
             local_infile: !self.refuse_local_infile,
-        })
+        };
+        config.exposed().into_iter().for_each(|fault| faults.add(fault));
+        faults.none()?;
+        Ok(config)
+    }
+}
+
+/// What is wrong with settings.
+#[derive(Debug, Default)]
+struct Faults(Vec<String>);
+
+impl Faults {
+    fn add(&mut self, fault: impl fmt::Display) {
+        self.0.push(fault.to_string());
+    }
+
+    fn value<T>(&mut self, value: Result<T, impl fmt::Display>) -> Option<T> {
+        value.map_err(|fault| self.add(fault)).ok()
+    }
+
+    fn principals(&mut self, flag: &str, names: &[String]) -> Principals {
+        let parsed = Principals::parse(names.iter().map(String::as_str));
+        self.value(parsed.map_err(|fault| format!("{flag}: {fault}"))).unwrap_or_default()
+    }
+
+    fn in_range<T>(&mut self, flag: &str, number: Option<T>, most: T) -> Option<T>
+    where
+        T: Copy + PartialOrd + From<u8> + fmt::Display,
+    {
+        let wrong = number.filter(|number| !(T::from(1)..=most).contains(number));
+        wrong.inspect(|number| self.add(format!("{flag}: {number} is out of range: 1 to {most}")));
+        number
+    }
+
+    fn listeners(&mut self, upstreams: &[String], listens: &[SocketAddr]) -> Vec<Listener> {
+        if upstreams.is_empty() {
+            self.add("no upstream; give --upstream postgres://host:5432, or name one in the file");
+        }
+        if listens.len() > upstreams.len() {
+            let (listens, upstreams) = (listens.len(), upstreams.len());
+            self.add(format!(
+                "{listens} times --listen for {upstreams} --upstream; give at most one for each"
+            ));
+        }
+        let listener = |(at, url): (usize, &String)| {
+            let upstream = self.value(Upstream::parse(url))?;
+            let default = SocketAddr::from((Ipv4Addr::LOCALHOST, Listener::default_port(upstream.protocol)));
+            Some(Listener { listen: listens.get(at).copied().unwrap_or(default), upstream })
+        };
+        upstreams.iter().enumerate().filter_map(listener).collect()
+    }
+
+    /// The error that names all of them; several have a line each.
+    fn none(self) -> Result<(), CliError> {
+        match self.0.as_slice() {
+            [] => Ok(()),
+            [fault] => Err(CliError::Usage(fault.clone())),
+            faults => {
+                let lines: Vec<String> = faults.iter().map(|fault| format!("\n  {fault}")).collect();
+                Err(CliError::Invalid(format!("{} errors in the settings:{}", faults.len(), lines.concat())))
+            }
+        }
     }
 }
 
@@ -264,39 +329,6 @@ fn without_url(message: &str) -> String {
         Some((before, behind)) if is_url => format!("{before}..{behind}"),
         _ => message.to_owned(),
     }
-}
-
-fn usage(error: impl fmt::Display) -> CliError {
-    CliError::Usage(error.to_string())
-}
-
-fn principals(names: &[String]) -> Result<Principals, CliError> {
-    Principals::parse(names.iter().map(String::as_str)).map_err(usage)
-}
-
-fn in_range<T: PartialOrd + From<u8> + fmt::Display>(name: &str, number: T, most: T) -> Result<T, CliError> {
-    if T::from(1) <= number && number <= most {
-        return Ok(number);
-    }
-    Err(CliError::Usage(format!("{name}: {number} is out of range: 1 to {most}")))
-}
-
-fn listeners(upstreams: &[String], listens: &[SocketAddr]) -> Result<Vec<Listener>, CliError> {
-    if upstreams.is_empty() {
-        return Err(usage("no upstream; give --upstream postgres://host:5432, or name one in the file"));
-    }
-    if listens.len() > upstreams.len() {
-        let (listens, upstreams) = (listens.len(), upstreams.len());
-        return Err(usage(format!(
-            "{listens} times --listen for {upstreams} --upstream; give at most one for each"
-        )));
-    }
-    let listener = |(at, url): (usize, &String)| {
-        let upstream = Upstream::parse(url).map_err(usage)?;
-        let default = SocketAddr::from((Ipv4Addr::LOCALHOST, Listener::default_port(upstream.protocol)));
-        Ok(Listener { listen: listens.get(at).copied().unwrap_or(default), upstream })
-    };
-    upstreams.iter().enumerate().map(listener).collect()
 }
 
 #[cfg(test)]
@@ -419,5 +451,15 @@ mod tests {
         assert!(
             refused("--upstream postgres://a --listen 127.0.0.1:1 --listen 127.0.0.1:2").contains("2 times")
         );
+        let several = refused(
+            "--upstream redis://a --upstream postgres://b --listen 127.0.0.1:1 --listen 0.0.0.0:1 --threads 0 \
+             --admin @shop --metrics 0.0.0.0:2",
+        );
+        let lines: Vec<&str> = several.lines().collect();
+        assert!(lines.len() == 6 && lines[0].ends_with("5 errors in the settings:"), "{several}");
+        let named = ["admin: ", "threads: 0", "redis", "0.0.0.0:1", "0.0.0.0:2"];
+        for (line, named) in lines[1..].iter().zip(named) {
+            assert!(line.contains(named), "{line} without {named}");
+        }
     }
 }
