@@ -1,5 +1,5 @@
 //! Runs every scenario of the comparison through tidegate and the other allocators, and writes the tables of
-//! `docs/comparison.md`, their summary in `docs/guarantees.md` and the figures beside them. `compare --help` tells the options.
+//! `docs/comparison.md`, their summary in `docs/checks.md` and the figures beside them. `compare --help` tells the options.
 
 use std::env;
 use std::fs;
@@ -14,7 +14,7 @@ use tidegate_tests::comparison::{figure, page, scenarios, table};
 
 const USAGE: &str = "usage: compare [--only NAME]... [--check] [--help]\n\
     runs the scenarios of docs/comparison.md, writes its tables and docs/figures/comparison-NAME.svg, and one table\n\
-    of all scenarios into docs/guarantees.md\n\
+    of all scenarios into docs/checks.md\n\
     --only NAME  this scenario (may be repeated); the tables of all scenarios are left as they are\n\
     --check      writes nothing; exits 1 and names the files that differ from what a run makes";
 
@@ -71,7 +71,7 @@ fn usage(problem: &str) -> ExitCode {
 fn compare(options: &Options) -> Result<Vec<PathBuf>, String> {
     let docs = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs");
     let read = |path: &Path| fs::read_to_string(path).map_err(|error| format!("{}: {error}", path.display()));
-    let (page_path, summary_path) = (docs.join("comparison.md"), docs.join("guarantees.md"));
+    let (page_path, summary_path) = (docs.join("comparison.md"), docs.join("checks.md"));
     let mut text = read(&page_path)?;
     let mut files = Vec::new();
     let mut all_marks: Vec<(Scenario, Vec<Mark>)> = Vec::new();
