@@ -9,7 +9,7 @@ use tokio::time::{Instant, Sleep};
 
 use crate::clock;
 
-/// See the module.
+/// A timer whose moment may move on at no cost.
 #[derive(Debug)]
 pub(crate) struct Alarm {
     timer: Pin<Box<Sleep>>,

@@ -32,7 +32,7 @@ pub(crate) enum Kind {
     Control,
 }
 
-/// See the module.
+/// When each peer and kind was last in the log, and how many lines were left out since.
 #[derive(Debug, Default)]
 pub(crate) struct Complaints(Mutex<HashMap<(Option<IpAddr>, Kind), Told, RandomState>>);
 

@@ -24,7 +24,7 @@ const REFUSAL: Duration = Duration::from_secs(3);
 /// After an accept that failed, such as for want of descriptors.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
-/// See the module.
+/// Accepts the clients of one upstream and hands each to a worker.
 pub(crate) struct Door {
     pub(crate) listener: TcpListener,
     pub(crate) workers: Arc<Workers>,

@@ -17,7 +17,7 @@ const PROBES: u32 = 4;
 const SHORTEST: Duration = Duration::from_secs(1);
 const LONGEST: Duration = Duration::from_secs(32_767);
 
-/// See the module.
+/// How long a peer may be silent.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Keepalive {
     silence: Duration,

@@ -21,7 +21,7 @@ use crate::clock;
 /// A login that has taken so long may have to give way; it takes milliseconds, and a second at a busy server.
 const LOGIN: Duration = Duration::from_secs(3);
 
-/// See the module.
+/// The seats of a gateway, free and taken.
 #[derive(Debug)]
 pub(crate) struct Seats {
     free: Arc<Semaphore>,

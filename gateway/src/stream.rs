@@ -15,7 +15,7 @@ use crate::govern::Proof;
 /// How long anybody may take for the last words.
 pub(crate) const GOODBYE: Duration = Duration::from_millis(100);
 
-/// See the module.
+/// A connection of either side.
 #[derive(Debug)]
 pub(crate) enum Stream {
     Tcp(TcpStream),

@@ -11,7 +11,7 @@ use std::thread;
 use tokio::runtime::{Builder, Handle};
 use tokio::sync::oneshot;
 
-/// See the module. Dropping them ends their sessions.
+/// The threads; dropping them ends their sessions.
 #[derive(Debug)]
 pub(crate) struct Workers {
     workers: Vec<Worker>,

@@ -12,7 +12,7 @@ use super::known::fingerprint;
 use super::rules::Action;
 use super::subject::Login;
 
-/// See the module.
+/// A statement, its login, and the governor that decides about it.
 #[derive(Clone, Debug)]
 pub(super) struct Case {
     pub(super) governor: Arc<Governor>,

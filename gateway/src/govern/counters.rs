@@ -11,7 +11,7 @@ use super::share::Counted;
 /// As much of the files as is looked at: four numbers of 20 digits with their names.
 const MAX_TEXT: usize = 128;
 
-/// See the module.
+/// The open files of one process or thread.
 #[derive(Debug)]
 pub(super) struct Counters {
     schedstat: File,

@@ -12,7 +12,7 @@ const MAX_FILES: usize = 64;
 /// In the path of each.
 const FOLDER: &str = "/pgsql_tmp/";
 
-/// See the module.
+/// The temporary files that a process has open, by device and inode.
 #[derive(Debug, Default)]
 pub(super) struct Spills(BTreeMap<(u64, u64), Spill>);
 

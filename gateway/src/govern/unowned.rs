@@ -6,12 +6,12 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use prometheus_client::metrics::counter::Counter;
 
-/// See the module. Both only grow.
+/// Bytes that came in without an owner, and bytes that a statement took since. Both only grow.
 #[derive(Debug, Default)]
 pub(crate) struct Unowned {
     given: AtomicU64,
     taken: AtomicU64,
-    /// The same of all servers, for whoever watches.
+    /// The same of all servers, for metrics.
     given_in_all: Counter,
     taken_in_all: Counter,
 }

@@ -26,7 +26,7 @@ impl From<Known> for Remembered {
     }
 }
 
-/// See the module.
+/// A statement that waits for a decision.
 #[derive(Debug)]
 pub(super) struct Asked {
     pub(super) number: u64,

@@ -54,7 +54,7 @@ pub(super) struct Thread {
 /// What was found out about the thread of a connection.
 type Found = Result<Option<Thread>, Arc<ControlError>>;
 
-/// See the module.
+/// The gateway's own connections to one server.
 pub(crate) struct Control {
     pool: Pool,
     threads: Arc<Bunch<Found>>,

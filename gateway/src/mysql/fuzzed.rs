@@ -22,7 +22,7 @@ impl From<Fault> for Broken {
     }
 }
 
-/// See the module.
+/// A machine between two buffers.
 pub(crate) struct Link {
     machine: Machine<u8>,
     from_client: Vec<u8>,

@@ -23,7 +23,7 @@ const INTEGER: u8 = 0x02;
 const BIT_STRING: u8 = 0x03;
 const SEQUENCE: u8 = 0x30;
 
-/// See the module. `None` when the key is none, or too short for the password.
+/// Encrypts a password; `None` when the text holds no key, or a key too short for the password.
 pub(super) fn encrypt(password: &[u8], scramble: &[u8], pem: &[u8]) -> Option<Vec<u8>> {
     let key = SubjectPublicKeyInfoDer::from_pem_slice(pem).ok()?;
     let (modulus, exponent) = numbers(&key)?;

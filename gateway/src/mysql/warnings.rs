@@ -9,7 +9,7 @@ const NOTE: u16 = 1003;
 /// And of a warning (`ER_UNKNOWN_ERROR`).
 const WARNING: u16 = 1105;
 
-/// See the module.
+/// The warnings of the gateway's last own answer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Warnings(Vec<Warning>);
 

@@ -15,7 +15,7 @@ const MOST_LOOKED_AT: usize = 64 * 1_024 + 5;
 /// What is asked for at once for the client.
 const ROOM: usize = 1_024;
 
-/// See the module.
+/// A conversation between two buffers.
 pub(crate) struct Talk {
     talk: Conversation<u8, ()>,
     known: Known,

@@ -10,7 +10,7 @@ use super::{Later, Listening};
 use crate::clock;
 use crate::seats::Seat;
 
-/// See the module.
+/// What ends a session from outside.
 pub(crate) struct Ends {
     closing: Later<()>,
     login: Option<Pin<Box<Sleep>>>,

@@ -20,7 +20,7 @@ use crate::stream::{GOODBYE, Stream};
 /// so long.
 const RESULT: Duration = Duration::from_secs(10);
 
-/// See the module.
+/// A client's connection and a server's.
 #[derive(Debug)]
 pub(crate) struct Link {
     client: Stream,

@@ -16,7 +16,7 @@ use crate::stream::Stream;
 use crate::tls;
 use crate::upstream::{Place, Upstream};
 
-/// See the module.
+/// What the sessions of one listener share.
 pub(crate) struct Listening {
     pub(crate) governor: Arc<Governor>,
     /// What sessions of the server wrote for others.

@@ -33,7 +33,7 @@ pub(crate) enum Due {
     Bytes,
 }
 
-/// See the module.
+/// When to look at a running statement next.
 #[derive(Debug)]
 pub(crate) struct Pace {
     alarm: Alarm,

@@ -13,7 +13,7 @@ use tokio::task::block_in_place;
 use crate::common::eventually;
 use crate::{mysql, postgres};
 
-/// See the module.
+/// A stage of PostgreSQL or of MySQL.
 pub(crate) enum Scene {
     Postgres(postgres::stage::Stage),
     MySql(mysql::stage::Stage),

@@ -23,7 +23,7 @@ const MAX_SESSIONS: u32 = 1_000_000;
 /// Shortest and longest silence after which a peer is asked; the kernel counts in seconds.
 const KEEPALIVE: RangeInclusive<Duration> = Duration::from_secs(1)..=Duration::from_secs(3_600);
 
-/// See the module. What is left out has its default.
+/// Settings from flags or from a file. What is left out has its default.
 #[derive(Clone, Debug, Default, PartialEq, Args, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub(super) struct Settings {

@@ -16,7 +16,7 @@ use crate::support::{Controller, tidegate};
 /// Who logs in, and how.
 pub(super) type Login<'a> = (&'a str, &'a str);
 
-/// See the module.
+/// The processes of a test; dropping it ends them.
 pub(super) struct Stage {
     pub(super) postgres: Postgres,
     pub(super) mariadb: MariaDb,

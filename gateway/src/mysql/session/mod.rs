@@ -86,7 +86,7 @@ struct Killed {
     asked: u32,
 }
 
-/// See the module.
+/// A MySQL client's session.
 pub(super) struct Session {
     shared: Arc<Shared>,
     link: Link,

@@ -109,7 +109,7 @@ pub(crate) enum Explained {
     Rows(Arc<[bool]>),
 }
 
-/// See the module.
+/// What is decided and charged as one: a simple query, or the messages of the extended protocol up to a `Sync`.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Unit<R> {
     /// Once it is admitted.
@@ -148,7 +148,7 @@ enum Expect {
     Ready,
 }
 
-/// See the module.
+/// The state of both sides of one session.
 #[derive(Debug)]
 pub(crate) struct Conversation<R, O> {
     ready: bool,

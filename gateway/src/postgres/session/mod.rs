@@ -64,7 +64,7 @@ struct Killed {
 
 type Talk = Conversation<Box<Running>, Statement>;
 
-/// See the module.
+/// A PostgreSQL client's session.
 pub(super) struct Session {
     shared: Arc<Shared>,
     link: Link,

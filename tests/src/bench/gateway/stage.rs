@@ -17,7 +17,7 @@ const LOOK: Duration = Duration::from_millis(20);
 /// Looks before it is given up.
 const LOOKS: u32 = 1_000;
 
-/// See the module.
+/// The processes of a benchmark.
 pub(super) struct Stage {
     pub(super) site: Site,
     processes: Vec<Process>,
