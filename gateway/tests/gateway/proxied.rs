@@ -36,7 +36,7 @@ async fn a_header_from_anybody_else_is_nonsense_to_the_protocol() {
     for scene in Scene::both(behind("10.0.0.0/8")).await {
         let balancer = block_in_place(|| HaProxy::start(scene.port(), "send-proxy").unwrap());
         let said = scene.says_at(balancer.port(), "select 40 + 2");
-        assert!(!said.contains("42"), "{}: {said}", scene.name());
+        assert_ne!(said, "42\n", "{}", scene.name());
         assert!(scene.answers(), "{}", scene.name());
     }
 }
