@@ -11,22 +11,23 @@ use std::sync::Arc;
 use tidegate_core::group::GroupId;
 use tidegate_cost_model::CostTable;
 
-use crate::bindings::Principal;
-use crate::clients::StoredClient;
 use crate::clock::Clock;
-use crate::cost_tables::Roles;
-use crate::definition::Definition;
+use crate::definitions::bindings::Principal;
+use crate::definitions::cost_tables::Roles;
+use crate::definitions::definition::Definition;
+use crate::leasing::clients::StoredClient;
+use crate::leasing::lineage::Lineage;
+use crate::leasing::proof::KEY_BYTES;
 use crate::name::GroupName;
-use crate::proof::KEY_BYTES;
-use crate::runaways::Runaway;
-use crate::service::{Lineage, Service, ServiceConfig};
+use crate::service::{Service, ServiceConfig};
+use crate::statements::runaways::Runaway;
+use crate::statements::watches::Watch;
 use crate::store::records::{
     META_CLEAN, META_COMMIT, META_COST_ROLES, META_EPOCH, META_LINEAGE, META_NEXT_CLIENT, META_NEXT_GROUP,
     META_PROOF_KEY, META_REVISION, NOBODY, SavedLeases, StoredBinding, StoredGroup, bad, consumption,
     group_of, json, number, pair_of, retired_of, tombstone_of, u64_of,
 };
 use crate::store::{RedbStore, Store as _, StoreError, Table, last_commit_of};
-use crate::watches::Watch;
 use tidegate_proto::v1::AuditEntry;
 
 /// Damages that are kept; more are counted. A file with as many is not mended by hand.

@@ -3,8 +3,8 @@
 use tidegate_core::units::Ru;
 use tidegate_proto::v1;
 
-use crate::bindings::Principal;
-use crate::cost_tables::{CostTables, shape};
+use crate::definitions::bindings::Principal;
+use crate::definitions::cost_tables::{CostTables, shape};
 use crate::name::GroupName;
 use crate::quantity::{amount_text, rate_text};
 use crate::service::{

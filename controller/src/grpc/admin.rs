@@ -8,7 +8,7 @@ use tonic::{Request, Response, Status};
 
 use super::grants::Answers;
 use super::{Stopping, actor, admin_status, backup, blocking, convert};
-use crate::bindings::Principal;
+use crate::definitions::bindings::Principal;
 use crate::error::AdminError;
 use crate::message;
 use crate::quantity::{rate_text, total_text};

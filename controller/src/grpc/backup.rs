@@ -14,8 +14,8 @@ use tonic::Status;
 
 use super::grants::Answers;
 use super::{Stopping, admin_status};
-use crate::audit::Actor;
 use crate::clock::duration;
+use crate::definitions::audit::Actor;
 use crate::service::Service;
 use crate::store::Row;
 

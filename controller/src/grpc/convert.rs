@@ -9,7 +9,7 @@ use tidegate_core::units::{Rate, Ru, Span, Time};
 use tidegate_core::usage::{Total, Usage};
 use tidegate_proto::v1;
 
-use crate::clients::NodeStats;
+use crate::leasing::clients::NodeStats;
 use crate::limits::{MAX_ENTRIES, MAX_PROOF_BYTES};
 use crate::service::{Answer, EntryIn, EntryOut, RefusedReport, RenewIn, Renewed, ReportIn, Sent};
 

@@ -19,9 +19,9 @@ use tidegate_proto::v1::statements_server::StatementsServer;
 use tokio::sync::watch as flag;
 use tonic::{Code, Request, Status};
 
-use crate::audit::Actor;
-use crate::clients::ClientError;
+use crate::definitions::audit::Actor;
 use crate::error::{AdminError, ErrorKind};
+use crate::leasing::clients::ClientError;
 use crate::limits::MAX_MESSAGE_BYTES;
 use crate::service::{Service, SessionError};
 

@@ -14,10 +14,10 @@ use v1::server_message::Kind as Answer;
 use super::reader::Reader;
 use super::{Stopping, convert, session_status};
 use crate::clock::duration;
+use crate::leasing::standing::MAX_STANDING_BYTES;
 use crate::limits::{FLUSH_EVERY, HELLO_WITHIN, MAX_AGENT, MAX_ENTRIES};
 use crate::name;
 use crate::service::{Push, Seen, Service, Session, SessionError};
-use crate::standing::MAX_STANDING_BYTES;
 
 type Peer = Reader<v1::ServerMessage>;
 

@@ -14,11 +14,11 @@ use crate::error::{AdminError, InField};
 use crate::limits::{MAX_STATEMENT_COUNT, MAX_STATEMENT_ROWS};
 use crate::name::{GroupName, client_id};
 use crate::quantity::cut;
-use crate::query_limit::Matching;
-use crate::runaways::template;
 use crate::service::GroupRule;
+use crate::statements::query_limit::Matching;
+use crate::statements::runaways::template;
+use crate::statements::watches::{Watch, digest};
 use crate::statements::{StatementReport, StatementRow, Sums};
-use crate::watches::{Watch, digest};
 
 pub(super) fn rule(rule: &GroupRule) -> v1::GroupRule {
     v1::GroupRule {

@@ -12,8 +12,8 @@ use tokio::task::JoinHandle;
 use tokio::time::{Instant, timeout};
 
 use super::{Bodies, Door, Hosts, Place, Surface, open};
-use crate::bindings::Principal;
 use crate::clock::{Clock, duration};
+use crate::definitions::bindings::Principal;
 use crate::limits::{DRAIN_WITHIN, READ_WITHIN};
 use crate::metrics::Metrics;
 use crate::service::{Service, ServiceConfig};

@@ -11,7 +11,7 @@ use utoipa::IntoParams;
 use super::blocking;
 use super::error::{ApiError, ErrorBody};
 use super::extract::{Body, By, Params};
-use crate::bindings::Principal;
+use crate::definitions::bindings::Principal;
 use crate::message;
 use crate::service::Service;
 use tidegate_proto::v1;

@@ -8,7 +8,7 @@ use tidegate_proto::v1;
 use super::blocking;
 use super::error::{ApiError, ErrorBody};
 use super::extract::{Body, By, Named};
-use crate::cost_tables::CostTables;
+use crate::definitions::cost_tables::CostTables;
 use crate::message;
 use crate::service::Service;
 

@@ -12,7 +12,7 @@ use serde::de::DeserializeOwned;
 
 use super::decode;
 use super::error::ApiError;
-use crate::audit::Actor;
+use crate::definitions::audit::Actor;
 use crate::grpc::ACTOR_HEADER;
 use crate::limits::MAX_MESSAGE_BYTES;
 use crate::listener::BodyError;

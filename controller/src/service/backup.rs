@@ -2,10 +2,10 @@
 
 use std::ops::ControlFlow;
 
-use super::Service;
-use super::change::{Edit, Plan};
-use crate::audit::{Actor, Change};
+use crate::definitions::audit::{Actor, Change};
+use crate::definitions::change::{Edit, Plan};
 use crate::error::AdminError;
+use crate::service::Service;
 use crate::store::records::META_COMMIT;
 use crate::store::{Row, Table};
 

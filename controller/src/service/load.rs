@@ -17,27 +17,28 @@ use tidegate_core::usage::Total;
 use tidegate_core::view::Snapshot;
 use tokio::sync::{broadcast, watch as flag};
 
-use super::fence::Fence;
-use super::lineage::Lineage;
-use super::longest::Longest;
 use super::meta::{Meta, countable, possible};
-use super::rivals::Rivals;
-use super::{Service, ServiceConfig, State, fold};
-use crate::audit::Audit;
-use crate::bindings::{Bindings, Principal};
-use crate::catalog::Catalog;
-use crate::clients::Clients;
+use crate::accounts::history::{Bucket, History, Resolution};
 use crate::clock::Clock;
-use crate::cost_tables::CostTables;
-use crate::definition::Definition;
-use crate::history::{Bucket, History, Resolution};
-use crate::lag::Shed;
+use crate::definitions::audit::Audit;
+use crate::definitions::bindings::{Bindings, Principal};
+use crate::definitions::catalog::Catalog;
+use crate::definitions::cost_tables::CostTables;
+use crate::definitions::definition::Definition;
+use crate::leasing::clients::Clients;
+use crate::leasing::fence::Fence;
+use crate::leasing::lag::Shed;
+use crate::leasing::lineage::Lineage;
+use crate::leasing::longest::Longest;
+use crate::leasing::proof::{KEY_BYTES, Prover};
+use crate::leasing::rivals::Rivals;
 use crate::limits::WATCH_QUEUE;
 use crate::metrics::Metrics;
 use crate::name::GroupName;
-use crate::proof::{KEY_BYTES, Prover};
-use crate::runaways::{Runaway, Runaways};
+use crate::service::{Service, ServiceConfig, State, fold};
 use crate::statements::Statements;
+use crate::statements::runaways::{Runaway, Runaways};
+use crate::statements::watches::{Watch, Watches};
 use crate::store::records::{
     META_CLEAN, META_COST_ROLES, META_EPOCH, META_FENCE, META_LINEAGE, META_LONGEST_TTL, META_NEXT_CLIENT,
     META_NEXT_GROUP, META_NEXT_WATCH, META_PROOF_KEY, META_REVISION, NOBODY, SavedLeases, StoredBinding,
@@ -45,7 +46,6 @@ use crate::store::records::{
     put_number, retired_of, tombstone_of, u64_of,
 };
 use crate::store::{Batch, Store, StoreError, Table, Write};
-use crate::watches::{Watch, Watches};
 
 impl Service {
     /// Loads the store, which must be open and of the right format. `clock` shows about zero.
@@ -468,7 +468,7 @@ fn next_audit_id(store: &dyn Store) -> Result<u64, StoreError> {
     Ok(newest + 1)
 }
 
-pub(super) fn each(
+pub(crate) fn each(
     store: &dyn Store,
     table: Table,
     mut row: impl FnMut(&[u8], &[u8]) -> Result<(), StoreError>,

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use tidegate_core::units::Span;
 
-use super::load::each;
+use crate::service::load::each;
 use crate::store::records::{
     META_CLEAN, META_EPOCH, META_FENCE, META_FORMAT, META_LONGEST_TTL, SavedLeases, bad, json, number,
 };
@@ -14,10 +14,10 @@ use crate::store::{Store, StoreError, Table};
 const LONGEST_USE: Span = Span::secs(600);
 
 /// Single values of the store.
-pub(super) struct Meta(BTreeMap<Vec<u8>, Vec<u8>>);
+pub(crate) struct Meta(BTreeMap<Vec<u8>, Vec<u8>>);
 
 impl Meta {
-    pub(super) fn load(store: &dyn Store) -> Result<Self, StoreError> {
+    pub(crate) fn load(store: &dyn Store) -> Result<Self, StoreError> {
         let mut values = BTreeMap::new();
         each(store, Table::Meta, |key, value| {
             values.insert(key.to_vec(), value.to_vec());
@@ -28,7 +28,7 @@ impl Meta {
 
     /// Whether no controller has ever used the store. Without its epoch a used one would be taken for new, and leases
     /// that are out would be given out again.
-    pub(super) fn is_new(&self) -> Result<bool, StoreError> {
+    pub(crate) fn is_new(&self) -> Result<bool, StoreError> {
         let used = self.0.keys().any(|key| key != META_FORMAT);
         if used && !self.0.contains_key(META_EPOCH) {
             return Err(bad(Table::Meta, "the epoch is missing"));
@@ -36,16 +36,16 @@ impl Meta {
         Ok(!used)
     }
 
-    pub(super) fn get(&self, key: &[u8]) -> Option<&Vec<u8>> {
+    pub(crate) fn get(&self, key: &[u8]) -> Option<&Vec<u8>> {
         self.0.get(key)
     }
 
-    pub(super) fn number(&self, key: &[u8]) -> Result<Option<u64>, StoreError> {
+    pub(crate) fn number(&self, key: &[u8]) -> Result<Option<u64>, StoreError> {
         self.0.get(key).map(|value| countable(Table::Meta, number(value)?)).transpose()
     }
 
     /// The leases of a clean stop.
-    pub(super) fn saved(&self) -> Result<Option<SavedLeases>, StoreError> {
+    pub(crate) fn saved(&self) -> Result<Option<SavedLeases>, StoreError> {
         let Some(value) = self.0.get(META_CLEAN) else { return Ok(None) };
         let saved: SavedLeases = json(Table::Meta, value)?;
         if !saved.in_range() {
@@ -55,12 +55,12 @@ impl Meta {
     }
 
     /// The longest lease that may be out, as the last run knew it.
-    pub(super) fn longest_ttl(&self) -> Result<Span, StoreError> {
+    pub(crate) fn longest_ttl(&self) -> Result<Span, StoreError> {
         self.span(META_LONGEST_TTL, "a lease")
     }
 
     /// The fence of the last run.
-    pub(super) fn fence(&self) -> Result<Span, StoreError> {
+    pub(crate) fn fence(&self) -> Result<Span, StoreError> {
         self.span(META_FENCE, "a fence")
     }
 
@@ -70,7 +70,7 @@ impl Meta {
 }
 
 /// A stored length that a lease or a fence can have.
-pub(super) fn possible(table: Table, us: u64, what: &str) -> Result<Span, StoreError> {
+pub(crate) fn possible(table: Table, us: u64, what: &str) -> Result<Span, StoreError> {
     if Span(us) > LONGEST_USE {
         return Err(bad(table, &format!("{what} of {} is longer than any can be", Span(us))));
     }
@@ -78,7 +78,7 @@ pub(super) fn possible(table: Table, us: u64, what: &str) -> Result<Span, StoreE
 }
 
 /// A number that counts from one up: nothing ever counted to a half of what fits.
-pub(super) fn countable(table: Table, number: u64) -> Result<u64, StoreError> {
+pub(crate) fn countable(table: Table, number: u64) -> Result<u64, StoreError> {
     if number > u64::MAX / 2 {
         return Err(bad(table, &format!("{number} is more than was ever counted")));
     }

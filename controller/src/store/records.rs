@@ -15,9 +15,9 @@ use tidegate_core::usage::Total;
 use tidegate_core::view::{SavedLease, Snapshot};
 
 use super::{StoreError, Table, Write};
-use crate::bindings::Principal;
-use crate::clients::Tombstone;
-use crate::definition::Definition;
+use crate::definitions::bindings::Principal;
+use crate::definitions::definition::Definition;
+use crate::leasing::clients::Tombstone;
 use crate::name::GroupName;
 use tidegate_proto::v1;
 

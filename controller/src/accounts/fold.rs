@@ -1,0 +1,229 @@
+//! Folding: the consumption of incarnations that are silent for long, or that an operator forgets, joins the totals of
+//! their groups.
+//!
+//! The tombstone goes into memory first, so that nothing more is counted for a folded incarnation; what was counted is
+//! flushed; then rows, totals and tombstone change in one transaction. A failed transaction is tried again.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::ops::ControlFlow;
+use std::sync::PoisonError;
+
+use tidegate_core::group::{ClientId, GroupId};
+use tidegate_core::units::{Span, Time};
+use tidegate_core::usage::Total;
+
+use crate::clock::Clock;
+use crate::definitions::audit::{Actor, Change};
+use crate::definitions::change::{Edit, Plan};
+use crate::error::{AdminError, InField};
+use crate::leasing::clients::Tombstone;
+use crate::limits::{MAX_FOLDED_AHEAD, MAX_FORGOTTEN};
+use crate::name::client_id;
+use crate::service::load::each;
+use crate::service::{Service, State};
+use crate::store::records::{
+    NOBODY, consumption, consumption_bytes, group_key, ledger_key, pair_key, pair_of, put_tombstone,
+    retired_of, u64_key,
+};
+use crate::store::{Batch, StoreError, Table, Write};
+
+/// Silence after which a node may be forgotten: the longest lease there can be. One that runs renews more often; one that is
+/// cut off for longer has no lease, and what it has not told by then is refused when it comes back. With half of it a lease
+/// could be in use, with twice of it an operator waits for nothing.
+const FORGET_AFTER: Span = Span::secs(60);
+
+/// Incarnations that report no more and whose rows are still apart.
+#[derive(Debug, Default)]
+pub(crate) struct Folding {
+    tombstones: BTreeSet<(String, Tombstone)>,
+    clients: BTreeSet<ClientId>,
+}
+
+impl Service {
+    /// Folds at most one batch of incarnations.
+    pub(crate) fn fold(&self) -> Result<(), StoreError> {
+        let mut folding = self.flushing.lock().unwrap_or_else(PoisonError::into_inner);
+        {
+            let mut state = self.lock();
+            let unix_ms = self.clock.unix_ms();
+            for id in state.clients.foldable(unix_ms) {
+                if let Some((name, tombstone, ids)) = state.clients.fold(id, unix_ms) {
+                    folding.tombstones.insert((name, tombstone));
+                    folding.clients.extend(ids);
+                }
+            }
+        }
+        self.settle(&mut folding)
+    }
+
+    /// Forgets nodes, all or none: what they were charged joins the totals, and late reports of them are refused. How
+    /// many incarnations of each there were.
+    ///
+    /// # Errors
+    /// One of them is connected, was heard within a minute, has a lease, or is not known.
+    pub fn forget_clients(&self, actor: &Actor, names: &[String]) -> Result<Vec<usize>, AdminError> {
+        if names.len() > MAX_FORGOTTEN {
+            let many = format!("{} clients are too many at once: at most {MAX_FORGOTTEN}", names.len());
+            return Err(AdminError::invalid("clients", many));
+        }
+        let field = if names.len() == 1 { "client" } else { "clients" };
+        let names: Vec<String> =
+            names.iter().map(|name| client_id(name).in_field(field)).collect::<Result<_, _>>()?;
+        let mut seen = BTreeSet::new();
+        if let Some(twice) = names.iter().find(|name| !seen.insert(*name)) {
+            return Err(AdminError::invalid("clients", format!("client {twice} is named twice")));
+        }
+        let counts = self.change(actor, |state| {
+            let counts = state.may_forget(&names, &self.clock)?;
+            let note = |(name, incarnations): (&String, &usize)| Change {
+                action: "forget client",
+                subject: format!("client {name}"),
+                before: format!("{{\"incarnations\":{incarnations}}}"),
+                ..Change::default()
+            };
+            let changes = names.iter().zip(&counts).map(note).collect();
+            Ok(Plan { edits: vec![Edit::Note], changes, reply: counts })
+        })?;
+        let mut folding = self.flushing.lock().unwrap_or_else(PoisonError::into_inner);
+        {
+            let mut state = self.lock();
+            // They may have come back, or have been folded, while the note was written.
+            state.may_forget(&names, &self.clock)?;
+            for name in names {
+                let Some((tombstones, ids)) = state.clients.forget(&name, self.clock.unix_ms()) else {
+                    return Err(no_room(&name));
+                };
+                folding.tombstones.extend(tombstones.into_iter().map(|tombstone| (name.clone(), tombstone)));
+                folding.clients.extend(ids);
+            }
+        }
+        self.settle(&mut folding)?;
+        Ok(counts)
+    }
+
+    /// Brings what is to be folded to disk. What fails is tried again.
+    fn settle(&self, folding: &mut Folding) -> Result<(), StoreError> {
+        if folding.clients.is_empty() {
+            return Ok(());
+        }
+        self.flush_alone()?;
+        let batch = self.folded(folding)?;
+        self.commit(&batch)?;
+        let folded = std::mem::take(folding);
+        tracing::info!(incarnations = folded.clients.len(), "folded the consumption of silent nodes");
+        self.lock().ledger.forget(&folded.clients);
+        Ok(())
+    }
+
+    /// Writes that add sums to rows of groups.
+    fn add_to(
+        &self,
+        table: Table,
+        key: impl Fn(GroupId) -> Vec<u8>,
+        sums: BTreeMap<GroupId, Total>,
+        batch: &mut Batch,
+    ) -> Result<(), StoreError> {
+        let keys: Vec<_> = sums.keys().map(|group| key(*group)).collect();
+        let before = self.store.get(table, &keys)?;
+        for ((group, sum), before) in sums.into_iter().zip(before) {
+            let before = before.map(|bytes| consumption(table, &bytes)).transpose()?;
+            let after = before.unwrap_or_default().plus(&sum);
+            batch.push(Write::Put(table, key(group), consumption_bytes(&after)));
+        }
+        Ok(())
+    }
+
+    /// The transaction that folds.
+    fn folded(&self, folding: &Folding) -> Result<Batch, StoreError> {
+        let (mut batch, mut apart) = (Batch::new(), Batch::new());
+        for client in &folding.clients {
+            let mut visit = |key: &[u8], _: &[u8]| {
+                let (holder, group) = pair_of(Table::Ledger, key)?;
+                if holder != client.0 {
+                    return Ok(ControlFlow::Break(()));
+                }
+                batch.push(Write::Delete(Table::Ledger, ledger_key(*client, group)));
+                apart.push(Write::Delete(Table::Apart, ledger_key(*client, group)));
+                Ok(ControlFlow::Continue(()))
+            };
+            self.store.scan(Table::Ledger, &pair_key(client.0, GroupId::ROOT), &mut visit)?;
+            batch.push(Write::Delete(Table::Clients, u64_key(client.0)));
+        }
+        each(&*self.store, Table::Retired, |key, _| {
+            let (_, client) = retired_of(key)?;
+            if folding.clients.contains(&client) {
+                batch.push(Write::Delete(Table::Retired, key.to_vec()));
+            }
+            Ok(())
+        })?;
+        // Everything they reported is stored: what is in memory is what is on disk.
+        let (sums, sums_apart) = {
+            let ledger = &self.lock().ledger;
+            (ledger.charged_by(&folding.clients), ledger.apart_by(&folding.clients))
+        };
+        self.add_to(Table::Folded, group_key, sums, &mut batch)?;
+        batch.append(&mut apart);
+        self.add_to(Table::Apart, |group| ledger_key(NOBODY, group), sums_apart, &mut batch)?;
+        // In their order, the highest below which all were folded comes last.
+        batch.extend(folding.tombstones.iter().map(|(name, tombstone)| put_tombstone(name, *tombstone)));
+        Ok(batch)
+    }
+}
+
+fn no_room(name: &str) -> AdminError {
+    let message = format!(
+        "{MAX_FOLDED_AHEAD} starts of client {name} that were ahead of the clock are shut out already, which is the limit; \
+         give the node another id"
+    );
+    AdminError::Refused { message }
+}
+
+impl State {
+    /// How many incarnations of each node there are to forget, if none may report any more.
+    fn may_forget(&self, names: &[String], clock: &Clock) -> Result<Vec<usize>, AdminError> {
+        let (now, unix_ms) = (clock.now(), clock.unix_ms());
+        let wanted: BTreeSet<ClientId> =
+            names.iter().flat_map(|name| self.clients.of(name)).map(|(id, _)| id).collect();
+        let mut ends: BTreeMap<ClientId, Time> = BTreeMap::new();
+        let leases = self.active.iter().flat_map(|group| self.engine.leases(*group));
+        for lease in leases.filter(|lease| wanted.contains(&lease.client)) {
+            let end = ends.entry(lease.client).or_default();
+            *end = lease.expires.max(*end);
+        }
+        let of_node = |name: &String| {
+            let mut count = 0;
+            for (id, known) in self.clients.of(name) {
+                count += 1;
+                let silent = match known.heard {
+                    Some(heard) => now.since(heard),
+                    // Not in this run.
+                    None => Span(unix_ms.saturating_sub(known.heard_unix_ms).saturating_mul(1_000))
+                        .max(now.since(Time(0))),
+                };
+                let lease = ends.get(&id).map(|end| end.since(now)).unwrap_or_default();
+                may_forget(name, known.connected, silent, lease)?;
+            }
+            if count == 0 {
+                return Err(AdminError::NotFound { what: format!("client {name}") });
+            }
+            if self.clients.has_room_to_forget(name, unix_ms) { Ok(count) } else { Err(no_room(name)) }
+        };
+        names.iter().map(of_node).collect()
+    }
+}
+
+/// Whether an incarnation may report no more, and has no lease.
+fn may_forget(name: &str, connected: bool, silent: Span, lease: Span) -> Result<(), AdminError> {
+    let refused = |message: String| Err(AdminError::Refused { message });
+    if connected {
+        return refused(format!("client {name} is connected; stop the node, and repeat this a minute later"));
+    }
+    let wait = Span(FORGET_AFTER.0.saturating_sub(silent.0)).max(lease);
+    if wait > Span(0) {
+        return refused(format!(
+            "client {name} was heard {silent} ago and may still report or use a lease; stop the node, and repeat this in \
+             {wait}"
+        ));
+    }
+    Ok(())
+}

@@ -1,0 +1,145 @@
+//! The definitions as they would be: the catalog itself, with what was put into it taken back again, and what differs in
+//! bindings, watches and cost tables.
+//!
+//! A copy of the catalog would be a gigabyte with a million groups. It is changed in place instead, under the lock, and
+//! the draft takes everything back when it is dropped, whatever the reason.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use tidegate_core::group::GroupId;
+
+use crate::definitions::bindings::Principal;
+use crate::definitions::cost_tables::CostTables;
+use crate::definitions::definition::Definition;
+use crate::definitions::deletion::Users;
+use crate::name::GroupName;
+use crate::service::State;
+use crate::statements::watches::Watch;
+
+/// What would be.
+pub(crate) struct Draft<'s> {
+    pub(crate) state: &'s mut State,
+    /// What each step in the catalog replaced, in order.
+    undo: Vec<(GroupId, Option<Definition>)>,
+    next_group: u32,
+    /// By principal: the group, or no binding.
+    pub(crate) bindings: BTreeMap<Principal, Option<GroupName>>,
+    /// By id: the watch, or none.
+    pub(crate) watches: BTreeMap<u64, Option<Watch>>,
+    pub(crate) costs: Option<Arc<CostTables>>,
+    pub(crate) next_watch: u64,
+    /// Watches that an operator added.
+    pub(crate) manual: usize,
+}
+
+impl<'s> Draft<'s> {
+    pub(crate) fn new(state: &'s mut State) -> Self {
+        Self {
+            undo: Vec::new(),
+            next_group: state.catalog.upcoming(),
+            bindings: BTreeMap::new(),
+            watches: BTreeMap::new(),
+            costs: None,
+            next_watch: state.watches.next_id(),
+            manual: state.watches.iter().filter(|watch| watch.is_manual()).count(),
+            state,
+        }
+    }
+
+    /// Stands a group in the catalog.
+    pub(crate) fn put(&mut self, id: GroupId, definition: Definition) {
+        self.undo.push((id, self.state.catalog.get(id).cloned()));
+        self.state.catalog.put(id, definition);
+    }
+
+    /// Lets every group that was put find the one above it, which may have come after it.
+    pub(crate) fn settle(&mut self) {
+        for id in self.touched().into_keys() {
+            if let Some(definition) = self.state.catalog.get(id).cloned() {
+                self.state.catalog.put(id, definition);
+            }
+        }
+    }
+
+    /// Takes a group out of the catalog.
+    pub(crate) fn remove(&mut self, id: GroupId) {
+        self.undo.push((id, self.state.catalog.get(id).cloned()));
+        self.state.catalog.remove(id);
+    }
+
+    /// Takes back what was done to the catalog.
+    pub(crate) fn rewind(&mut self) {
+        while let Some((id, before)) = self.undo.pop() {
+            match before {
+                Some(definition) => self.state.catalog.put(id, definition),
+                None => self.state.catalog.remove(id),
+            }
+        }
+        self.state.catalog.rewind(self.next_group);
+    }
+
+    /// Groups that were put or removed, with what they were before.
+    pub(crate) fn touched(&self) -> BTreeMap<GroupId, Option<Definition>> {
+        let mut touched = BTreeMap::new();
+        for (id, before) in &self.undo {
+            touched.entry(*id).or_insert_with(|| before.clone());
+        }
+        touched
+    }
+
+    /// The group that a principal is bound to.
+    pub(crate) fn bound(&self, principal: &Principal) -> Option<&GroupName> {
+        match self.bindings.get(principal) {
+            Some(group) => group.as_ref(),
+            None => self.state.bindings.get(principal),
+        }
+    }
+
+    /// How many bindings there would be.
+    pub(crate) fn binding_count(&self) -> usize {
+        let was = |principal: &Principal| self.state.bindings.get(principal).is_some();
+        let added = self.bindings.iter().filter(|(principal, group)| group.is_some() && !was(principal));
+        let removed = self.bindings.iter().filter(|(principal, group)| group.is_none() && was(principal));
+        (self.state.bindings.len() + added.count()).saturating_sub(removed.count())
+    }
+
+    /// All watches.
+    pub(crate) fn all_watches(&self) -> impl Iterator<Item = &Watch> {
+        let live = self.state.watches.iter().filter(|watch| !self.watches.contains_key(&watch.id));
+        live.map(Arc::as_ref).chain(self.watches.values().flatten())
+    }
+
+    /// The watch of a number.
+    pub(crate) fn watch(&self, id: u64) -> Option<&Watch> {
+        match self.watches.get(&id) {
+            Some(watch) => watch.as_ref(),
+            None => self.state.watches.get(id).map(Arc::as_ref),
+        }
+    }
+
+    /// The watch of the same statement. No two steps are about the same one.
+    pub(crate) fn same_watch(&self, other: &Watch) -> Option<&Watch> {
+        let live = self.state.watches.find(&other.group, other.matching, &other.digest);
+        live.filter(|watch| !self.watches.contains_key(&watch.id)).map(Arc::as_ref)
+    }
+
+    /// What would use a group.
+    pub(crate) fn users(&self, id: GroupId, name: &GroupName) -> Users {
+        let live = self.state.bindings.of_group(name).filter(|user| !self.bindings.contains_key(*user));
+        let bound = self.bindings.iter().filter(|(_, group)| group.as_ref() == Some(name));
+        let switches = |watch: &&Watch| watch.switch_group() == Some(name) && watch.group != *name;
+        Users {
+            principals: live.chain(bound.map(|(principal, _)| principal)).cloned().collect(),
+            children: self.state.catalog.children(id).collect(),
+            switching: self.state.catalog.limited().switching_to(name).collect(),
+            watches: self.all_watches().filter(switches).cloned().map(Arc::new).collect(),
+        }
+    }
+}
+
+impl Drop for Draft<'_> {
+    fn drop(&mut self) {
+        self.rewind();
+    }
+}

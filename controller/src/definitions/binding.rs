@@ -1,0 +1,126 @@
+//! Binding principals to groups, and finding the group of an operation.
+
+use crate::definitions::audit::{Actor, Change};
+use crate::definitions::bindings::{Matched, Principal};
+use crate::definitions::change::{Edit, Plan};
+use crate::definitions::groups::page_limit;
+use crate::error::{AdminError, InField};
+use crate::limits::{MAX_BINDINGS, MAX_PAGE};
+use crate::name::GroupName;
+use crate::service::Service;
+
+/// A binding.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Bound {
+    /// Who.
+    pub principal: Principal,
+    /// Is charged to this group.
+    pub group: GroupName,
+}
+
+/// The group of an operation.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Resolved {
+    /// Its name.
+    pub group: GroupName,
+    /// Which kind of binding decided.
+    pub matched: Matched,
+}
+
+impl Service {
+    /// Binds a principal; the group bound before, and whether that changed anything.
+    pub fn bind(
+        &self,
+        actor: &Actor,
+        tenant: &str,
+        user: &str,
+        group: &str,
+    ) -> Result<(Option<GroupName>, bool), AdminError> {
+        let principal = Principal::parse(tenant, user)?;
+        let group = GroupName::parse(group).in_field("group")?;
+        self.change(actor, |state| {
+            state.catalog.require(&group)?;
+            let previous = state.bindings.get(&principal).cloned();
+            if previous.as_ref() == Some(&group) {
+                return Ok(Plan::nothing((previous, false)));
+            }
+            if previous.is_none() && state.bindings.len() >= MAX_BINDINGS {
+                return Err(AdminError::Full { what: "bindings", limit: MAX_BINDINGS });
+            }
+            let change = Change {
+                action: "bind",
+                subject: principal.to_string(),
+                before: previous.as_ref().map(quoted).unwrap_or_default(),
+                after: quoted(&group),
+            };
+            Ok(Plan {
+                edits: vec![Edit::Bind(principal.clone(), group.clone())],
+                changes: vec![change],
+                reply: (previous, true),
+            })
+        })
+    }
+
+    /// Removes a binding; whether there was one.
+    pub fn unbind(&self, actor: &Actor, tenant: &str, user: &str) -> Result<bool, AdminError> {
+        let principal = Principal::parse(tenant, user)?;
+        self.change(actor, |state| {
+            let Some(group) = state.bindings.get(&principal) else {
+                return Ok(Plan::nothing(false));
+            };
+            let change = Change {
+                action: "unbind",
+                subject: principal.to_string(),
+                before: quoted(group),
+                after: String::new(),
+            };
+            Ok(Plan { edits: vec![Edit::Unbind(principal.clone())], changes: vec![change], reply: true })
+        })
+    }
+
+    /// Bindings after the principal `after`, of one group or all. The second part says that there are more.
+    pub fn bindings(
+        &self,
+        group: &str,
+        after: Option<&Principal>,
+        limit: u32,
+    ) -> Result<(Vec<Bound>, bool), AdminError> {
+        let limit = page_limit(limit, MAX_PAGE, MAX_PAGE)?;
+        let group = (!group.is_empty()).then(|| GroupName::parse(group).in_field("group")).transpose()?;
+        let state = self.lock();
+        if let Some(group) = &group {
+            state.catalog.require(group)?;
+        }
+        let mut found: Vec<Bound> = match &group {
+            None => state.bindings.after(after).take(limit + 1).map(bound).collect(),
+            Some(group) => {
+                let of_group = state
+                    .bindings
+                    .of_group(group)
+                    .filter(|principal| after.is_none_or(|after| *principal > after));
+                of_group.take(limit + 1).map(|principal| bound((principal, group))).collect()
+            }
+        };
+        let more = found.len() > limit;
+        found.truncate(limit);
+        Ok((found, more))
+    }
+
+    /// The group that is charged for an operation of this user of this tenant; either may be empty.
+    pub fn resolve(&self, tenant: &str, user: &str) -> Result<Resolved, AdminError> {
+        if !(tenant.is_empty() && user.is_empty()) {
+            Principal::parse(tenant, user)?;
+        }
+        let (group, matched) = self.lock().bindings.resolve(tenant, user);
+        Ok(Resolved { group, matched })
+    }
+}
+
+fn bound((principal, group): (&Principal, &GroupName)) -> Bound {
+    Bound { principal: principal.clone(), group: group.clone() }
+}
+
+/// A name as JSON; names need no escapes.
+fn quoted(group: &GroupName) -> String {
+    format!("\"{group}\"")
+}

@@ -1,0 +1,428 @@
+//! How definitions change: plan under the lock, store, put in force.
+//!
+//! A plan is a list of edits, which are both stored rows and steps in memory. Revision, counters and the audit entries
+//! join the same transaction. When the store fails nothing is in force and the caller is told.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::iter::once;
+use std::ops::ControlFlow;
+use std::sync::{Arc, PoisonError};
+
+use tidegate_core::group::{ClientId, GroupId};
+use tidegate_core::units::{Span, Time};
+use tidegate_core::usage::Total;
+
+use crate::definitions::audit::{Actor, Change};
+use crate::definitions::bindings::Principal;
+use crate::definitions::cost_tables::CostTables;
+use crate::definitions::definition::Definition;
+use crate::error::AdminError;
+use crate::limits::{MAX_EVENT_PARTS, MAX_NAMES_LISTED};
+use crate::name::GroupName;
+use crate::service::{Event, EventKind, Service, State};
+use crate::statements::watches::Watch;
+use crate::store::records::{
+    META_COST_ROLES, META_EPOCH, META_LONGEST_TTL, META_NEXT_CLIENT, META_NEXT_GROUP, META_NEXT_WATCH,
+    META_REVISION, NOBODY, StoredBinding, consumption, consumption_bytes, group_key, group_row, ledger_key,
+    number, put_json, put_number, retired_key, retired_keys, retired_of, u64_key,
+};
+use crate::store::{Batch, StoreError, Table, Write};
+
+/// One step of a change.
+#[derive(Clone, Debug)]
+pub(crate) enum Edit {
+    PutGroup(GroupId, Box<Definition>),
+    RemoveGroup(GroupId),
+    Bind(Principal, GroupName),
+    Unbind(Principal),
+    Costs(Arc<CostTables>),
+    PutWatch(Box<Watch>),
+    RemoveWatches(Vec<u64>),
+    /// Nothing but the audit entry.
+    Note,
+}
+
+impl Edit {
+    /// The group that it defines.
+    fn puts(&self) -> Option<(GroupId, &Definition)> {
+        match self {
+            Self::PutGroup(id, definition) => Some((*id, definition)),
+            _ => None,
+        }
+    }
+
+    /// The group that it removes.
+    fn removes(&self) -> Option<GroupId> {
+        match self {
+            Self::RemoveGroup(id) => Some(*id),
+            _ => None,
+        }
+    }
+}
+
+/// What a request comes to: steps, the audit entries and the answer. Without steps nothing changes.
+pub(crate) struct Plan<T> {
+    pub(crate) edits: Vec<Edit>,
+    pub(crate) changes: Vec<Change>,
+    pub(crate) reply: T,
+}
+
+impl<T> Plan<T> {
+    /// Nothing to do.
+    pub(crate) fn nothing(reply: T) -> Self {
+        Self { edits: Vec::new(), changes: Vec::new(), reply }
+    }
+}
+
+impl Service {
+    /// Plans, stores and applies one change.
+    pub(crate) fn change<T>(
+        &self,
+        actor: &Actor,
+        plan: impl FnOnce(&mut State) -> Result<Plan<T>, AdminError>,
+    ) -> Result<T, AdminError> {
+        let _in_order = self.changes.lock().unwrap_or_else(PoisonError::into_inner);
+        let (plan, batch, created) = {
+            let mut state = self.lock();
+            let plan = plan(&mut state)?;
+            if plan.edits.is_empty() {
+                return Ok(plan.reply);
+            }
+            let batch = self.batch(&state, &plan, actor)?;
+            let created = state.created(&plan.edits);
+            (plan, batch, created)
+        };
+        let before = self.counted_before(&created)?;
+        self.commit(&batch)?;
+        // The audit log has all of them.
+        for change in plan.changes.iter().take(MAX_NAMES_LISTED) {
+            tracing::info!(
+                actor = actor.as_str(), action = change.action, subject = %change.subject, "definitions changed"
+            );
+        }
+        if let Some(more) = plan.changes.len().checked_sub(MAX_NAMES_LISTED).filter(|more| *more > 0) {
+            tracing::info!(actor = actor.as_str(), more, "definitions changed in the same change");
+        }
+        let now = self.clock.now();
+        let mut state = self.lock();
+        state.audit.advance(plan.changes.len());
+        state.revision += 1;
+        let event = Event { revision: state.revision, kinds: kinds(&state, &plan.edits) };
+        let rules_change = plan.edits.iter().any(|edit| state.changes_rules(edit));
+        let removed = plan.edits.iter().filter_map(|edit| match edit {
+            Edit::RemoveGroup(id) => state.catalog.name(*id).cloned(),
+            _ => None,
+        });
+        let removed: Vec<GroupName> = removed.collect();
+        for edit in plan.edits {
+            state.apply(now, edit)?;
+        }
+        for (client, group, total) in before {
+            // One that was folded meanwhile reports no more.
+            if state.clients.get(client).is_some() {
+                state.ledger.begin_at(now, client, group, total);
+            }
+        }
+        self.metrics.changes.inc();
+        self.count_definitions(&state);
+        // Nobody watching is no error.
+        let _ = self.events.send(Arc::new(event));
+        self.push_lowers(&mut state);
+        drop(state);
+        if rules_change {
+            self.rules_changed();
+        }
+        for group in removed {
+            self.statements().reset(Some(&group), 0);
+        }
+        Ok(plan.reply)
+    }
+
+    /// Commits and counts.
+    pub(crate) fn commit(&self, batch: &[Write]) -> Result<(), StoreError> {
+        let before = self.clock.now();
+        let suspect = self.lock().fence.has_failed();
+        let ours = if suspect { self.still_ours() } else { Ok(()) };
+        let result = ours.and_then(|()| self.store.commit(batch));
+        let seconds = crate::clock::duration(self.clock.now().since(before)).as_secs_f64();
+        self.metrics.committed(seconds);
+        match &result {
+            Ok(()) => self.lock().fence.confirm(before),
+            Err(error) => {
+                self.lock().fence.fail();
+                self.metrics.commit_failures.inc();
+                tracing::error!(%error, "a commit failed");
+            }
+        }
+        result
+    }
+
+    /// Whether the store, which was away, still has the epoch of this controller.
+    fn still_ours(&self) -> Result<(), StoreError> {
+        let rows = self.store.get(Table::Meta, &[META_EPOCH.to_vec()])?;
+        let epoch = rows.into_iter().flatten().next().map(|value| number(&value)).transpose()?;
+        let ours = self.epoch();
+        match epoch {
+            Some(epoch) if epoch == ours => Ok(()),
+            newer => Err(StoreError::TakenOver { ours, theirs: newer.unwrap_or(0) }),
+        }
+    }
+
+    fn batch<T>(&self, state: &State, plan: &Plan<T>, actor: &Actor) -> Result<Batch, AdminError> {
+        let mut batch = Batch::new();
+        for edit in &plan.edits {
+            state.rows(edit, &mut batch)?;
+        }
+        batch.extend(state.heirs(&plan.edits)?);
+        batch.extend(state.counters(&plan.edits));
+        batch.push(put_number(META_REVISION, state.revision + 1));
+        state.audit.record(&mut batch, self.clock.unix_ms(), actor, plan.changes.clone())?;
+        Ok(batch)
+    }
+
+    /// What was counted for groups that had the names of these, which are new.
+    fn counted_before(
+        &self,
+        created: &[(GroupId, GroupName)],
+    ) -> Result<Vec<(ClientId, GroupId, Total)>, StoreError> {
+        let mut before = Vec::new();
+        for (id, name) in created {
+            let mut visit = |key: &[u8], value: &[u8]| {
+                let (other, client) = retired_of(key)?;
+                if other != *name {
+                    return Ok(ControlFlow::Break(()));
+                }
+                before.push((client, *id, consumption(Table::Retired, value)?));
+                Ok(ControlFlow::Continue(()))
+            };
+            self.store.scan(Table::Retired, &retired_keys(name), &mut visit)?;
+        }
+        Ok(before)
+    }
+
+    pub(crate) fn count_definitions(&self, state: &State) {
+        let count = |n: usize| i64::try_from(n).unwrap_or(i64::MAX);
+        self.metrics.groups.set(count(state.catalog.len()));
+        self.metrics.bindings.set(count(state.bindings.len()));
+    }
+}
+
+impl State {
+    /// Groups that are there after these edits and not before.
+    fn created(&self, edits: &[Edit]) -> Vec<(GroupId, GroupName)> {
+        let created = edits.iter().filter_map(|edit| match edit {
+            Edit::PutGroup(id, definition) if self.catalog.get(*id).is_none() => {
+                Some((*id, definition.name.clone()))
+            }
+            _ => None,
+        });
+        created.collect()
+    }
+
+    /// The rows of an edit, without what several edits have in common.
+    fn rows(&self, edit: &Edit, batch: &mut Batch) -> Result<(), StoreError> {
+        match edit {
+            Edit::PutGroup(id, definition) => {
+                let longest = self.longest_of(*id).unwrap_or_default().max(definition.ttl);
+                batch.push(group_row(*id, definition, longest)?);
+            }
+            Edit::RemoveGroup(id) => {
+                batch.push(Write::Delete(Table::Groups, group_key(*id)));
+                batch.push(Write::Delete(Table::Folded, group_key(*id)));
+                let Some(name) = self.catalog.name(*id) else { return Ok(()) };
+                self.retire(*id, name, batch)?;
+                let watches = self.watches.of_group(name);
+                batch.extend(watches.map(|watch| Write::Delete(Table::Watches, u64_key(watch.id))));
+            }
+            Edit::Bind(principal, group) => {
+                let stored = StoredBinding { principal: principal.clone(), group: group.to_string() };
+                batch.push(put_json(Table::Bindings, principal.key(), &stored)?);
+            }
+            Edit::Unbind(principal) => batch.push(Write::Delete(Table::Bindings, principal.key())),
+            Edit::Costs(tables) => {
+                for table in tables.all() {
+                    batch.push(put_json(Table::CostTables, table.to_string().into_bytes(), table)?);
+                }
+                batch.push(put_json(Table::Meta, META_COST_ROLES.to_vec(), tables.roles())?);
+            }
+            Edit::PutWatch(watch) => {
+                batch.push(put_json(Table::Watches, u64_key(watch.id), &watch.text())?);
+            }
+            Edit::RemoveWatches(ids) => {
+                batch.extend(ids.iter().map(|id| Write::Delete(Table::Watches, u64_key(*id))));
+            }
+            Edit::Note => {}
+        }
+        Ok(())
+    }
+
+    /// The longest lease that may be out in a group.
+    fn longest_of(&self, id: GroupId) -> Option<Span> {
+        self.catalog.get(id).map(|definition| self.longest.of(id, definition.ttl))
+    }
+
+    /// The leases of groups that are removed count in the nearest one above that stays, as it is after all edits: the
+    /// rows of those.
+    fn heirs(&self, edits: &[Edit]) -> Result<Batch, StoreError> {
+        let removed: BTreeSet<GroupId> = edits.iter().filter_map(Edit::removes).collect();
+        let mut heirs: BTreeMap<GroupId, Span> = BTreeMap::new();
+        for id in &removed {
+            let above = self.catalog.path(*id).into_iter().find(|step| !removed.contains(step));
+            let Some(heir) = above else { continue };
+            let longest = heirs.entry(heir).or_default();
+            *longest = self.longest_of(*id).unwrap_or_default().max(*longest);
+        }
+        if heirs.is_empty() {
+            return Ok(Batch::new());
+        }
+        let redefined: BTreeMap<GroupId, &Definition> = edits.iter().filter_map(Edit::puts).collect();
+        let row = |(heir, longest): (GroupId, Span)| {
+            let definition = redefined.get(&heir).copied().or_else(|| self.catalog.get(heir))?;
+            let out = [longest, self.longest_of(heir).unwrap_or_default()];
+            Some(group_row(heir, definition, out.into_iter().fold(definition.ttl, Span::max)))
+        };
+        heirs.into_iter().filter_map(row).collect()
+    }
+
+    /// The counters that are stored with these edits.
+    fn counters(&self, edits: &[Edit]) -> Batch {
+        let puts = || edits.iter().filter_map(Edit::puts);
+        let mut batch = Batch::new();
+        if let Some(last) = puts().map(|(id, _)| id).filter(|id| self.catalog.get(*id).is_none()).max() {
+            batch.push(put_number(META_NEXT_GROUP, u64::from(last.0) + 1));
+        }
+        if let Some(longest) = puts().map(|(_, definition)| definition.ttl).max() {
+            batch.push(put_number(META_LONGEST_TTL, self.longest_ttl.max(longest).0));
+        }
+        let watches = edits.iter().filter_map(|edit| match edit {
+            Edit::PutWatch(watch) => Some(watch.id.saturating_add(1)),
+            _ => None,
+        });
+        if let Some(next) = watches.max() {
+            batch.push(put_number(META_NEXT_WATCH, self.watches.next_id().max(next)));
+        }
+        batch
+    }
+
+    /// The longest lease that may be out in any group, without those of `over`.
+    pub(crate) fn longest_of_all(&self, over: &[GroupId]) -> Span {
+        let longest =
+            |id: GroupId, defined| if over.contains(&id) { defined } else { self.longest.of(id, defined) };
+        let groups = self.catalog.iter().map(|(id, definition)| longest(id, definition.ttl));
+        groups.fold(longest(GroupId::ROOT, Span(0)), Span::max)
+    }
+
+    /// How far a group that is removed was counted takes the place of its rows. Writes to a table stand together: the
+    /// store opens it once for all of them.
+    fn retire(&self, id: GroupId, name: &GroupName, batch: &mut Batch) -> Result<(), StoreError> {
+        let reported = || self.ledger.reported(id);
+        batch.extend(reported().map(|(client, _)| Write::Delete(Table::Ledger, ledger_key(client, id))));
+        // What was folded of it is under no client.
+        let apart = once(NOBODY).chain(reported().map(|(client, _)| client));
+        batch.extend(apart.map(|client| Write::Delete(Table::Apart, ledger_key(client, id))));
+        batch.extend(reported().map(|(client, total)| {
+            Write::Put(Table::Retired, retired_key(name, client), consumption_bytes(total))
+        }));
+        // A node that no flush has stored yet would get another number after a crash.
+        let fresh = reported().filter_map(|(client, _)| {
+            let known = self.clients.get(client).filter(|known| known.stored_unix_ms.is_none())?;
+            Some(put_json(Table::Clients, u64_key(client.0), &known.stored()))
+        });
+        let fresh: Batch = fresh.collect::<Result<_, _>>()?;
+        if !fresh.is_empty() {
+            batch.extend(fresh);
+            batch.push(put_number(META_NEXT_CLIENT, self.clients.next_id()));
+        }
+        Ok(())
+    }
+
+    /// Whether gateways are to be told; asked before the edit is applied.
+    fn changes_rules(&self, edit: &Edit) -> bool {
+        match edit {
+            Edit::PutGroup(id, definition) => match self.catalog.get(*id) {
+                Some(before) => {
+                    before.query_limit != definition.query_limit || before.max_wait != definition.max_wait
+                }
+                None => definition.rules_gateways(),
+            },
+            Edit::RemoveGroup(id) => {
+                let name = self.catalog.name(*id);
+                let told = self.catalog.get(*id).is_some_and(Definition::rules_gateways);
+                told || name.is_some_and(|name| self.watches.of_group(name).next().is_some())
+            }
+            Edit::PutWatch(_) | Edit::RemoveWatches(_) => true,
+            Edit::Bind(..) | Edit::Unbind(_) | Edit::Costs(_) | Edit::Note => false,
+        }
+    }
+
+    /// Puts a stored edit in force.
+    pub(crate) fn apply(&mut self, now: Time, edit: Edit) -> Result<(), AdminError> {
+        let refused =
+            |error| AdminError::Internal(format!("the grant engine refused a checked definition: {error:?}"));
+        match edit {
+            Edit::PutGroup(id, definition) => {
+                self.longest_ttl = self.longest_ttl.max(definition.ttl);
+                if let Some(before) = self.longest_of(id).filter(|before| *before > definition.ttl) {
+                    self.longest.remember_from(now, id, before, self.engine.config());
+                }
+                let parent = definition.parent.as_ref().and_then(|parent| self.catalog.id(parent));
+                let spec = definition.spec(parent);
+                self.catalog.put(id, *definition);
+                self.engine.put_group(now, id, spec).map_err(refused)?;
+            }
+            Edit::RemoveGroup(id) => {
+                if let Some(before) = self.longest_of(id) {
+                    let above = self.catalog.parent(id).unwrap_or(GroupId::ROOT);
+                    self.longest.remember_from(now, above, before, self.engine.config());
+                    self.longest.forget(id);
+                }
+                if let Some(name) = self.catalog.name(id) {
+                    self.watches.forget_group(name);
+                }
+                self.catalog.remove(id);
+                self.ledger.forget_group(id);
+                self.live.remove(&id);
+                self.active.remove(&id);
+                self.charged.remove(&id);
+                self.engine.remove_group(now, id).map_err(refused)?;
+            }
+            Edit::Bind(principal, group) => {
+                Arc::make_mut(&mut self.bindings).bind(principal, group);
+            }
+            Edit::Unbind(principal) => {
+                Arc::make_mut(&mut self.bindings).unbind(&principal);
+            }
+            Edit::Costs(tables) => self.costs = tables,
+            Edit::PutWatch(watch) => self.watches.put(*watch),
+            Edit::RemoveWatches(ids) => ids.into_iter().for_each(|id| self.watches.remove(id)),
+            Edit::Note => {}
+        }
+        Ok(())
+    }
+}
+
+/// What watchers are told of the edits; asked before they are applied, while removed groups still have names.
+fn kinds(state: &State, edits: &[Edit]) -> Vec<EventKind> {
+    if edits.len() > MAX_EVENT_PARTS {
+        return vec![EventKind::Resync];
+    }
+    let mut kinds = Vec::new();
+    let mut groups = Vec::new();
+    for edit in edits {
+        match edit {
+            Edit::PutGroup(_, definition) => groups.push(definition.name.clone()),
+            Edit::RemoveGroup(id) => groups.extend(state.catalog.name(*id).cloned()),
+            Edit::Bind(principal, group) => {
+                kinds.push(EventKind::Bound(principal.clone(), Some(group.clone())))
+            }
+            Edit::Unbind(principal) => kinds.push(EventKind::Bound(principal.clone(), None)),
+            Edit::Costs(tables) => kinds.push(EventKind::Costs(Arc::clone(tables))),
+            // Gateways follow these elsewhere.
+            Edit::PutWatch(_) | Edit::RemoveWatches(_) | Edit::Note => {}
+        }
+    }
+    if !groups.is_empty() {
+        kinds.push(EventKind::Groups(groups));
+    }
+    kinds
+}

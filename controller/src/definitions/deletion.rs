@@ -1,0 +1,229 @@
+//! Deleting groups, and moving what used them.
+
+use std::collections::BTreeSet;
+use std::sync::{Arc, PoisonError};
+
+use tidegate_core::group::GroupId;
+
+use crate::definitions::audit::{Actor, Change};
+use crate::definitions::bindings::Principal;
+use crate::definitions::catalog::Catalog;
+use crate::definitions::change::{Edit, Plan};
+use crate::definitions::definition::Definition;
+use crate::definitions::groups::json;
+use crate::error::{AdminError, InField};
+use crate::limits::MAX_NAMES_LISTED;
+use crate::name::GroupName;
+use crate::service::{Service, State};
+use crate::statements::query_limit::Action;
+use crate::statements::watches::Watch;
+
+/// What a deletion did.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Deleted {
+    /// Bindings, children, rules and watches that were moved; cut to a readable number.
+    pub moved: Vec<String>,
+    /// How many there were.
+    pub moved_count: usize,
+    /// What became more generous.
+    pub warnings: Vec<String>,
+    /// There was such a group.
+    pub existed: bool,
+}
+
+impl Service {
+    /// Deletes a group. One that is used is deleted only with `force_to`, which takes its bindings and children, and
+    /// what is switched to it.
+    pub fn delete_group(
+        &self,
+        actor: &Actor,
+        name: &str,
+        force_to: &str,
+        expected_revision: u64,
+        if_exists: bool,
+    ) -> Result<Deleted, AdminError> {
+        let name = GroupName::parse(name).in_field("name")?;
+        let target =
+            (!force_to.is_empty()).then(|| GroupName::parse(force_to).in_field("force_to")).transpose()?;
+        // No flush may store a watch of the group after this.
+        let _alone = self.flushing.lock().unwrap_or_else(PoisonError::into_inner);
+        self.change(actor, |state| {
+            let Some(id) = state.catalog.id(&name) else {
+                return if if_exists {
+                    Ok(Plan::nothing(Deleted::default()))
+                } else {
+                    Err(AdminError::NoGroup { name: name.clone() })
+                };
+            };
+            if id == GroupId::DEFAULT {
+                let message = "group default cannot be deleted; alter it instead".to_owned();
+                return Err(AdminError::Refused { message });
+            }
+            state.expect_revision(id, expected_revision)?;
+            state.deletion(id, &name, target.as_ref())
+        })
+    }
+}
+
+/// What uses a group that is to be deleted.
+pub(crate) struct Users {
+    pub(crate) principals: Vec<Principal>,
+    pub(crate) children: BTreeSet<GroupId>,
+    /// Groups whose runaways are switched to it.
+    pub(crate) switching: BTreeSet<GroupId>,
+    /// Watches of other groups that switch to it themselves.
+    pub(crate) watches: Vec<Arc<Watch>>,
+}
+
+impl Users {
+    pub(crate) fn count(&self) -> usize {
+        self.principals.len() + self.children.len() + self.switching.len() + self.watches.len()
+    }
+
+    /// The first of them, for people.
+    pub(crate) fn names(&self, catalog: &Catalog) -> Vec<String> {
+        let name = |id: &GroupId| catalog.name(*id).map(ToString::to_string).unwrap_or_default();
+        let principals = self.principals.iter().map(ToString::to_string);
+        let children = self.children.iter().map(|child| format!("group {}", name(child)));
+        let switching =
+            self.switching.iter().map(|group| format!("the query_limit of group {}", name(group)));
+        let watches = self.watches.iter().map(|watch| format!("watch {} of group {}", watch.id, watch.group));
+        let all = principals.chain(children).chain(switching).chain(watches);
+        let mut names: Vec<String> = all.take(MAX_NAMES_LISTED).collect();
+        if self.count() > names.len() {
+            names.push(format!("and {} more", self.count() - names.len()));
+        }
+        names
+    }
+}
+
+impl State {
+    fn deletion(
+        &self,
+        id: GroupId,
+        name: &GroupName,
+        target: Option<&GroupName>,
+    ) -> Result<Plan<Deleted>, AdminError> {
+        let users = self.users(id, name);
+        let (moved, moved_count) = (users.names(&self.catalog), users.count());
+        let mut edits = Vec::new();
+        let mut warnings = Vec::new();
+        match target {
+            None if moved_count > 0 => {
+                return Err(AdminError::InUse { name: name.clone(), users: moved.join(", ") });
+            }
+            None => {}
+            Some(target) => {
+                let to = self.checked_target(id, name, target, &users)?;
+                if users.principals.len() + users.children.len() > 0 {
+                    warnings.extend(self.generosity(id, name, to, target));
+                }
+                let redefined = self.redefined(&users, target)?.into_iter();
+                edits.extend(redefined.map(|(id, definition)| Edit::PutGroup(id, Box::new(definition))));
+                let principals = users.principals.into_iter();
+                edits.extend(principals.map(|principal| Edit::Bind(principal, target.clone())));
+                edits.extend(users.watches.iter().map(|watch| {
+                    let action = Some(Action::SwitchGroup(target.clone()));
+                    Edit::PutWatch(Box::new(Watch { action, ..Watch::clone(watch) }))
+                }));
+            }
+        }
+        edits.push(Edit::RemoveGroup(id));
+        let before = self.catalog.get(id).map(json).unwrap_or_default();
+        let after = target.map(|target| format!("{{\"moved_to\":\"{target}\"}}")).unwrap_or_default();
+        let change = Change { action: "delete group", subject: name.to_string(), before, after };
+        Ok(Plan {
+            edits,
+            changes: vec![change],
+            reply: Deleted { moved, moved_count, warnings, existed: true },
+        })
+    }
+
+    fn users(&self, id: GroupId, name: &GroupName) -> Users {
+        let switches = |watch: &&Arc<Watch>| watch.switch_group() == Some(name) && watch.group != *name;
+        Users {
+            principals: self.bindings.of_group(name).cloned().collect(),
+            children: self.catalog.children(id).collect(),
+            switching: self.catalog.limited().switching_to(name).collect(),
+            watches: self.watches.iter().filter(switches).cloned().collect(),
+        }
+    }
+
+    /// The group that takes over: another one, and none that is below the deleted one.
+    pub(crate) fn checked_target(
+        &self,
+        id: GroupId,
+        name: &GroupName,
+        target: &GroupName,
+        users: &Users,
+    ) -> Result<GroupId, AdminError> {
+        let to = self.catalog.id(target).ok_or_else(|| {
+            AdminError::invalid("force_to", format!("group {target} does not exist; create it first"))
+        })?;
+        if to == id {
+            return Err(AdminError::invalid(
+                "force_to",
+                format!("{target} is the group to be deleted; name another"),
+            ));
+        }
+        if self.catalog.path(to).contains(&id) {
+            let message =
+                format!("{target} is below {name} and would be moved itself; name a group outside it");
+            return Err(AdminError::invalid("force_to", message));
+        }
+        if users.switching.contains(&to) || users.watches.iter().any(|watch| watch.group == *target) {
+            let message = format!(
+                "{target} switches its own runaways to {name}, by its query_limit or a watch, and cannot to itself; \
+                 alter or remove that first, or name another group"
+            );
+            return Err(AdminError::invalid("force_to", message));
+        }
+        Ok(to)
+    }
+
+    /// A warning when what is moved gets a higher limit, or none.
+    pub(crate) fn generosity(
+        &self,
+        from: GroupId,
+        name: &GroupName,
+        to: GroupId,
+        target: &GroupName,
+    ) -> Option<String> {
+        let before = self.catalog.effective_limit(from)?;
+        match self.catalog.effective_limit(to) {
+            Some(after) if after <= before => None,
+            Some(after) => {
+                Some(format!("what moved from {name} to {target} is limited to {after} now, not {before}"))
+            }
+            None => Some(format!(
+                "what moved from {name} to {target} is not limited any more; it was to {before}"
+            )),
+        }
+    }
+
+    /// Children with another parent, and rules that switch elsewhere.
+    pub(crate) fn redefined(
+        &self,
+        users: &Users,
+        target: &GroupName,
+    ) -> Result<Vec<(GroupId, Definition)>, AdminError> {
+        let redefined = users.children.union(&users.switching).filter_map(|id| {
+            let mut definition = self.catalog.get(*id)?.clone();
+            if users.children.contains(id) {
+                definition.parent = Some(target.clone());
+            }
+            if users.switching.contains(id)
+                && let Some(limit) = &mut definition.query_limit
+            {
+                Arc::make_mut(limit).action = Action::SwitchGroup(target.clone());
+            }
+            definition.revision = self.revision + 1;
+            Some((*id, definition))
+        });
+        let checked = redefined.map(|(id, definition)| {
+            self.check(id, &definition)?;
+            Ok((id, definition))
+        });
+        checked.collect()
+    }
+}

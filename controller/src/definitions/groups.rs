@@ -1,0 +1,222 @@
+//! Creating, altering and reading groups.
+
+use tidegate_core::group::GroupId;
+
+use crate::definitions::audit::{Actor, Change};
+use crate::definitions::change::{Edit, Plan};
+use crate::definitions::definition::Definition;
+use crate::definitions::group_fields::{alterable, differing, emptied, merged};
+use crate::error::{AdminError, InField};
+use crate::limits::MAX_PAGE;
+use crate::name::GroupName;
+use crate::quantity::cut;
+use crate::service::{Service, State};
+use tidegate_proto::v1;
+
+/// A group, with what an operator should know about it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct GroupReply {
+    /// The definition.
+    pub group: v1::Group,
+    /// What is allowed but doubtful.
+    pub warnings: Vec<String>,
+    /// The request changed something.
+    pub changed: bool,
+}
+
+/// A part of the list of groups.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Page {
+    /// In order of their names.
+    pub groups: Vec<v1::Group>,
+    /// Where to go on; empty at the end.
+    pub next_after: String,
+    /// Of the groups on this page.
+    pub warnings: Vec<String>,
+}
+
+impl Service {
+    /// Creates a group.
+    pub fn create_group(
+        &self,
+        actor: &Actor,
+        text: &v1::Group,
+        if_not_exists: bool,
+    ) -> Result<GroupReply, AdminError> {
+        let mut definition = Definition::parse(text)?;
+        // A group without a cap is asked for, and does not come of a variable that was never set.
+        refuse_emptied(text, &v1::Group { ru_per_sec: "unlimited".to_owned(), ..v1::Group::default() })?;
+        self.change(actor, |state| {
+            if let Some(id) = state.catalog.id(&definition.name) {
+                return existing(state, id, &definition, if_not_exists);
+            }
+            let id = state.catalog.next_id()?;
+            state.check(id, &definition)?;
+            definition.revision = state.revision + 1;
+            Ok(state.put_plan("create group", id, definition, None))
+        })
+    }
+
+    /// Changes the fields of a group that `mask` names.
+    pub fn alter_group(
+        &self,
+        actor: &Actor,
+        text: &v1::Group,
+        mask: &[String],
+        expected_revision: u64,
+    ) -> Result<GroupReply, AdminError> {
+        let name = GroupName::parse(&text.name).in_field("name")?;
+        if mask.is_empty() {
+            let message = format!("names no field; name those to change: {}", names());
+            return Err(AdminError::invalid("update_mask", message));
+        }
+        self.change(actor, |state| {
+            let id = state.catalog.require(&name)?;
+            let before = state.expect_revision(id, expected_revision)?;
+            let merged = merged(&before.text(), text, mask).map_err(|field| {
+                let message = format!("{:?} cannot be altered; these can: {}", cut(field), names());
+                AdminError::invalid("update_mask", message)
+            })?;
+            refuse_emptied(&merged, &before.text())?;
+            let mut definition = Definition::parse(&merged)?;
+            state.check(id, &definition)?;
+            if definition == *before {
+                let warnings = state.warnings(id, &definition);
+                return Ok(Plan::nothing(GroupReply { group: definition.text(), warnings, changed: false }));
+            }
+            definition.revision = state.revision + 1;
+            Ok(state.put_plan("alter group", id, definition, Some(before)))
+        })
+    }
+
+    /// One group.
+    pub fn group(&self, name: &str) -> Result<GroupReply, AdminError> {
+        let name = GroupName::parse(name).in_field("name")?;
+        let state = self.lock();
+        let id = state.catalog.require(&name)?;
+        let definition = state.catalog.get(id).ok_or(AdminError::NoGroup { name })?;
+        let warnings = state.warnings(id, definition);
+        Ok(GroupReply { group: definition.text(), warnings, changed: false })
+    }
+
+    /// Groups by name after `after`, at most `limit`; 0 is the most.
+    pub fn groups(&self, after: &str, limit: u32) -> Result<Page, AdminError> {
+        let after = (!after.is_empty()).then(|| GroupName::parse(after).in_field("after")).transpose()?;
+        let limit = page_limit(limit, MAX_PAGE, MAX_PAGE)?;
+        let state = self.lock();
+        let mut definitions = state.catalog.page(after.as_ref()).peekable();
+        let mut page = Page::default();
+        for definition in definitions.by_ref().take(limit) {
+            if let Some(id) = state.catalog.id(&definition.name) {
+                page.warnings.extend(state.warnings(id, definition));
+            }
+            page.groups.push(definition.text());
+        }
+        if definitions.peek().is_some() {
+            page.next_after = page.groups.last().map(|group| group.name.clone()).unwrap_or_default();
+        }
+        Ok(page)
+    }
+}
+
+/// The rows of a page: 0 is the default, above the most is refused.
+pub(crate) fn page_limit(limit: u32, default: u32, most: u32) -> Result<usize, AdminError> {
+    if limit > most {
+        return Err(AdminError::invalid(
+            "limit",
+            format!("{limit} is out of range: 1 to {most}, or 0 for {default}"),
+        ));
+    }
+    let limit = if limit == 0 { default } else { limit };
+    usize::try_from(limit).map_err(|error| AdminError::invalid("limit", error))
+}
+
+/// What an alteration may name.
+fn names() -> String {
+    alterable().collect::<Vec<_>>().join(", ")
+}
+
+/// Refuses a text that is empty where `before` says something.
+pub(crate) fn refuse_emptied(text: &v1::Group, before: &v1::Group) -> Result<(), AdminError> {
+    match emptied(text, before).next() {
+        Some((field, write)) => Err(AdminError::invalid(field, format!("is empty; write {write}"))),
+        None => Ok(()),
+    }
+}
+
+/// A group that is to be created and is there already.
+fn existing(
+    state: &State,
+    id: GroupId,
+    wanted: &Definition,
+    if_not_exists: bool,
+) -> Result<Plan<GroupReply>, AdminError> {
+    let known = state.catalog.get(id).map(Definition::text).unwrap_or_default();
+    let fields = differing(&known, &wanted.text());
+    if if_not_exists && fields.is_empty() {
+        let warnings = state.warnings(id, wanted);
+        return Ok(Plan::nothing(GroupReply { group: known, warnings, changed: false }));
+    }
+    let difference = if fields.is_empty() {
+        "as asked for; say if_not_exists to make that a success".to_owned()
+    } else {
+        format!("with another {}; alter it, or create it under another name", fields.join(", "))
+    };
+    Err(AdminError::AlreadyExists { what: format!("group {}", wanted.name), difference })
+}
+
+impl State {
+    /// Whether a definition may stand as group `id`, in the catalog and in the grant engine.
+    pub(crate) fn check(&self, id: GroupId, definition: &Definition) -> Result<(), AdminError> {
+        let parent = self.catalog.check(id, definition)?;
+        self.check_room(id, parent)
+    }
+
+    /// Whether it may stand where it says, in both.
+    pub(crate) fn check_place(&self, id: GroupId, definition: &Definition) -> Result<(), AdminError> {
+        let parent = self.catalog.check_place(id, definition)?;
+        self.check_room(id, parent)
+    }
+
+    fn check_room(&self, id: GroupId, parent: Option<GroupId>) -> Result<(), AdminError> {
+        let Some(parent) = parent else { return Ok(()) };
+        self.catalog.check_room(id, parent, |group| self.engine.removed_below(group))
+    }
+
+    /// The definition, if it still is at the revision the caller read.
+    pub(crate) fn expect_revision(&self, id: GroupId, expected: u64) -> Result<&Definition, AdminError> {
+        let missing = || AdminError::Internal(format!("group id {} has no definition", id.0));
+        let definition = self.catalog.get(id).ok_or_else(missing)?;
+        if expected != 0 && expected != definition.revision {
+            let (name, actual) = (definition.name.clone(), definition.revision);
+            return Err(AdminError::Revision { name, expected, actual });
+        }
+        Ok(definition)
+    }
+
+    pub(crate) fn warnings(&self, id: GroupId, definition: &Definition) -> Vec<String> {
+        self.catalog.warnings(id, definition, self.clients.connected())
+    }
+
+    fn put_plan(
+        &self,
+        action: &'static str,
+        id: GroupId,
+        definition: Definition,
+        before: Option<&Definition>,
+    ) -> Plan<GroupReply> {
+        let change = Change {
+            action,
+            subject: definition.name.to_string(),
+            before: before.map(json).unwrap_or_default(),
+            after: json(&definition),
+        };
+        let warnings = self.warnings(id, &definition);
+        let reply = GroupReply { group: definition.text(), warnings, changed: true };
+        Plan { edits: vec![Edit::PutGroup(id, Box::new(definition))], changes: vec![change], reply }
+    }
+}
+
+pub(crate) fn json(definition: &Definition) -> String {
+    serde_json::to_string(&definition.text()).unwrap_or_default()
+}

@@ -1,0 +1,34 @@
+//! Ending leases and watches that are past.
+
+use tidegate_core::units::Time;
+
+use crate::limits::EXPIRE_EVERY;
+use crate::service::{Service, State};
+
+impl Service {
+    /// Ends what is past and says when to look again.
+    pub fn expire(&self) -> Time {
+        let now = self.clock.now();
+        let mut state = self.lock();
+        self.expire_in(&mut state, now);
+        if state.watches.expire(self.clock.unix_ms()) {
+            self.rules_changed();
+        }
+        let recovering = state.recovery(&self.clock).0 > 0;
+        self.metrics.recovering.set(i64::from(recovering));
+        let latest = now.after(EXPIRE_EVERY);
+        state.engine.next_expiry().map_or(latest, |next| next.min(latest))
+    }
+
+    /// The same with the lock in hand. One moment can end several leases; the moments are counted.
+    pub(crate) fn expire_in(&self, state: &mut State, now: Time) {
+        while let Some(next) = state.engine.next_expiry().filter(|next| *next <= now) {
+            state.engine.expire(next);
+            self.metrics.expired.inc();
+            if state.engine.next_expiry() == Some(next) {
+                break;
+            }
+        }
+        self.push_lowers(state);
+    }
+}

@@ -1,0 +1,159 @@
+//! The fence: how long this controller may speak to nodes after a commit that reached the disk.
+//!
+//! A controller that lost its store may have a successor that it cannot hear of. Only one of them can write to the
+//! store, so whoever has not written for the length of the fence is silent, and whoever starts after an unclean stop is
+//! silent for the length of its predecessor's fence: until then that one may still be granting. A controller that yields
+//! to another on a copy of its store is silent, too.
+
+use tidegate_core::units::{Span, Time};
+
+use crate::store::Write;
+use crate::store::records::{META_FENCE, put_number};
+
+/// Why nodes are not spoken to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Silence {
+    /// The store cannot be written to.
+    #[error(
+        "this controller could not write to its store for {0} (fence) and may have a successor; leases stay valid \
+         until they end, connect again"
+    )]
+    CutOff(Span),
+    /// The predecessor may not have noticed yet.
+    #[error(
+        "the predecessor of this controller may still be granting for {0}; leases stay valid until they end, connect \
+         again"
+    )]
+    Predecessor(Span),
+    /// Another controller runs on a copy of this store.
+    #[error(
+        "another controller runs on a copy of the store of this one and began earlier; this one is silent for {0}, and \
+         for longer if nodes tell of the other again: stop one of them; leases stay valid until they end, connect again"
+    )]
+    Twin(Span),
+}
+
+/// The fence of a controller, and what is left of its predecessor's.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Fence {
+    /// `None`: grants do not depend on the store.
+    span: Option<Span>,
+    /// What a successor will wait for: this fence, or a longer one before it.
+    stored: Span,
+    /// When the newest commit that is on disk began.
+    confirmed: Time,
+    /// The newest commit failed.
+    failed: bool,
+    predecessor_until: Time,
+    /// A controller that leads, on a copy of the store, is taken to live until then.
+    twin_until: Time,
+    /// As it was told last.
+    told: Option<Silence>,
+}
+
+impl Fence {
+    /// Whoever starts has just written.
+    pub(crate) fn new(now: Time, span: Option<Span>, stored: Span, predecessor_until: Time) -> Self {
+        Self {
+            span,
+            stored,
+            confirmed: now,
+            failed: false,
+            predecessor_until,
+            twin_until: Time(0),
+            told: None,
+        }
+    }
+
+    /// A commit that began then is on disk.
+    pub(crate) fn confirm(&mut self, began: Time) {
+        self.confirmed = self.confirmed.max(began);
+        self.failed = false;
+    }
+
+    /// A commit failed: when the store is back, it may be back from another machine.
+    pub(crate) fn fail(&mut self) {
+        self.failed = true;
+    }
+
+    /// Whether the newest commit failed.
+    pub(crate) fn has_failed(&self) -> bool {
+        self.failed
+    }
+
+    /// Another controller leads until then.
+    pub(crate) fn yield_until(&mut self, until: Time) {
+        self.twin_until = until;
+    }
+
+    /// What to store when there is nothing else to store: a successor reads it.
+    pub(crate) fn beat(&self) -> Option<Write> {
+        self.span.map(|_| put_number(META_FENCE, self.stored.0))
+    }
+
+    /// Why nodes are not spoken to, if so.
+    pub(crate) fn silence(&self, now: Time) -> Option<Silence> {
+        let left = self.predecessor_until.since(now);
+        if left > Span(0) {
+            return Some(Silence::Predecessor(left));
+        }
+        let left = self.twin_until.since(now);
+        if left > Span(0) {
+            return Some(Silence::Twin(left));
+        }
+        self.span.filter(|span| now.since(self.confirmed) >= *span).map(Silence::CutOff)
+    }
+
+    /// The same when it is another than the last time.
+    pub(crate) fn turn(&mut self, now: Time) -> Option<Option<Silence>> {
+        let kind = |silence: Option<Silence>| silence.map(|silence| std::mem::discriminant(&silence));
+        let silence = self.silence(now);
+        let turned = kind(silence) != kind(self.told);
+        self.told = silence;
+        turned.then_some(silence)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const FENCE: Span = Span::secs(2);
+
+    #[test]
+    fn without_a_fence_nothing_depends_on_commits() {
+        let fence = Fence::new(Time(0), None, Span(0), Time(0));
+        assert_eq!(fence.beat(), None);
+        assert_eq!(fence.silence(Time(u64::MAX)), None);
+    }
+
+    #[test]
+    fn grants_end_a_fence_after_the_last_commit_began_and_go_on_after_the_next() {
+        let mut fence = Fence::new(Time(0), Some(FENCE), FENCE, Time(0));
+        assert_eq!(fence.silence(Time(1_999_999)), None);
+        assert_eq!(fence.silence(Time(2_000_000)), Some(Silence::CutOff(FENCE)));
+        fence.confirm(Time(1_000_000));
+        fence.confirm(Time(500_000));
+        assert_eq!(fence.silence(Time(2_999_999)), None);
+        assert_eq!(fence.turn(Time(2_999_999)), None);
+        assert_eq!(fence.turn(Time(3_000_000)), Some(Some(Silence::CutOff(FENCE))));
+        assert_eq!(fence.turn(Time(3_000_001)), None);
+        fence.confirm(Time(3_000_001));
+        assert_eq!(fence.turn(Time(3_000_002)), Some(None));
+    }
+
+    #[test]
+    fn who_yields_is_silent_until_the_other_may_be_gone() {
+        let mut fence = Fence::new(Time(0), None, FENCE, Time(0));
+        fence.yield_until(Time(100));
+        assert_eq!(fence.turn(Time(40)), Some(Some(Silence::Twin(Span(60)))));
+        assert_eq!(fence.silence(Time(100)), None);
+    }
+
+    #[test]
+    fn a_successor_waits_for_the_fence_of_its_predecessor() {
+        let fence = Fence::new(Time(0), None, FENCE, Time(100));
+        assert_eq!(fence.silence(Time(40)), Some(Silence::Predecessor(Span(60))));
+        assert_eq!(fence.silence(Time(100)), None);
+    }
+}

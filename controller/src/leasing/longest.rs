@@ -1,0 +1,50 @@
+//! How long leases may be out, by group, where that is longer than the definition says: the lease length was lowered, or
+//! a group below was removed.
+//!
+//! It is stored beside each definition and decides how long the group, and what it is below, recover from an unclean
+//! stop. What was longer is forgotten when the last lease of then has ended, and not before.
+
+use std::collections::BTreeMap;
+
+use tidegate_core::engine::EngineConfig;
+use tidegate_core::group::GroupId;
+use tidegate_core::units::{Span, Time};
+
+/// Groups with leases that are longer than their definitions say.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Longest(BTreeMap<GroupId, Longer>);
+
+/// Leases of up to this length, the last of which has ended by then.
+#[derive(Clone, Copy, Debug)]
+struct Longer {
+    ttl: Span,
+    until: Time,
+}
+
+impl Longest {
+    /// The longest lease that may be out in a group whose definition says `defined`.
+    pub(crate) fn of(&self, id: GroupId, defined: Span) -> Span {
+        self.0.get(&id).map_or(defined, |longer| longer.ttl.max(defined))
+    }
+
+    /// Leases of up to `ttl` may be out in a group, however its definition changes, and end by `until`.
+    pub(crate) fn remember(&mut self, id: GroupId, ttl: Span, until: Time) {
+        let longer = self.0.entry(id).or_insert(Longer { ttl, until });
+        (longer.ttl, longer.until) = (longer.ttl.max(ttl), longer.until.max(until));
+    }
+
+    /// The same for leases that are given until now.
+    pub(crate) fn remember_from(&mut self, now: Time, id: GroupId, ttl: Span, config: EngineConfig) {
+        self.remember(id, ttl, now.after(config.longest_use(ttl)));
+    }
+
+    /// A group is gone, and its leases count where they are remembered.
+    pub(crate) fn forget(&mut self, id: GroupId) {
+        self.0.remove(&id);
+    }
+
+    /// Groups whose longer leases have all ended.
+    pub(crate) fn over(&self, now: Time) -> Vec<GroupId> {
+        self.0.iter().filter(|(_, longer)| longer.until <= now).map(|(id, _)| *id).collect()
+    }
+}

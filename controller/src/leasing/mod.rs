@@ -1,0 +1,14 @@
+//! Leases, and the nodes that hold them.
+
+pub mod clients;
+mod expiry;
+pub(crate) mod fence;
+pub(crate) mod lag;
+pub(crate) mod lineage;
+pub(crate) mod longest;
+pub mod proof;
+pub(crate) mod renewal;
+pub(crate) mod rivals;
+pub(crate) mod sessions;
+pub mod standing;
+pub(crate) mod succession;

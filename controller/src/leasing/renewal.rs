@@ -1,0 +1,427 @@
+//! Renewals: reports are counted, then every entry is answered by the grant engine.
+//!
+//! A malformed entry is refused on its own. Counting comes first, so that what a node reports is kept even when its
+//! group is gone. In recovery a proof of an older epoch lets a node keep what it held.
+
+use tidegate_core::exchange::{Ask, Grant, Held};
+use tidegate_core::group::{ClientId, GroupId};
+use tidegate_core::ledger::Reported;
+use tidegate_core::units::{Ru, Span, Time};
+use tidegate_core::usage::Total;
+
+use crate::accounts::live::Live;
+use crate::clock::Clock;
+use crate::leasing::clients::NodeStats;
+use crate::leasing::proof::{Claim, Holder, proven};
+use crate::limits::MAX_PROOF_BYTES;
+use crate::name::GroupName;
+use crate::service::{Service, SessionError, State};
+
+/// A decoded renewal.
+#[derive(Clone, Debug, Default)]
+pub struct RenewIn {
+    /// Its number.
+    pub seq: u64,
+    /// Groups that want a lease.
+    pub entries: Vec<EntryIn>,
+    /// Consumption.
+    pub reports: Vec<ReportIn>,
+    /// Totals of the node.
+    pub node: Option<NodeStats>,
+    /// When it was sent, if the node told.
+    pub sent: Option<Sent>,
+}
+
+/// When a renewal was sent, and what for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Sent {
+    /// On the node's clock.
+    pub at: Time,
+    /// The node waits so long for the answer.
+    pub answer_within: Span,
+}
+
+/// A decoded entry, or why it does not decode.
+#[derive(Clone, Debug)]
+pub struct EntryIn {
+    /// The group as it was written.
+    pub group: String,
+    /// What the node asks, and its proof.
+    pub ask: Result<(Ask, Vec<u8>), String>,
+}
+
+/// A decoded report, or why it does not decode.
+#[derive(Clone, Debug)]
+pub struct ReportIn {
+    /// The group as it was written.
+    pub group: String,
+    /// The incarnation; 0 is that of the stream.
+    pub incarnation: u64,
+    /// Cumulative consumption.
+    pub total: Result<Total, String>,
+}
+
+/// The answer to a renewal.
+#[derive(Clone, Debug, Default)]
+pub struct Renewed {
+    /// The renewal answered.
+    pub seq: u64,
+    /// Leadership epoch.
+    pub epoch: u64,
+    /// One for each entry that was not stale.
+    pub entries: Vec<EntryOut>,
+    /// Reports of every renewal up to this one are on disk.
+    pub durable_seq: u64,
+    /// What the node is to bring to the next controller, when it has changed.
+    pub standing: Option<Vec<u8>>,
+    /// Its turn came too late: entries were not considered.
+    pub shed: bool,
+    /// Reports that were not counted, and are not among those on disk.
+    pub refused: Vec<RefusedReport>,
+}
+
+/// A report that was not counted and may be later.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RefusedReport {
+    /// The group as it was written.
+    pub group: String,
+    /// The incarnation as it was written.
+    pub incarnation: u64,
+    /// Why.
+    pub message: String,
+}
+
+/// The answer to an entry.
+#[derive(Clone, Debug)]
+pub struct EntryOut {
+    /// The group as it was written.
+    pub group: String,
+    /// What it gets.
+    pub answer: Answer,
+}
+
+/// What an entry gets.
+#[derive(Clone, Debug)]
+pub enum Answer {
+    /// The engine's decision and, for a lease, its proof.
+    Grant(Grant, Vec<u8>),
+    /// The entry was malformed, for this reason.
+    Refused(String),
+}
+
+/// Who renews, while the state is locked.
+struct Caller {
+    client: ClientId,
+    name: String,
+    incarnation: u64,
+    seq: u64,
+}
+
+/// A claim that is counted apart is logged once in this time: a node sends thousands of reports a second. The metric
+/// counts all of them.
+const SAID_EVERY: Span = Span::secs(10);
+
+/// Why a report was not counted.
+struct Uncounted {
+    /// As metrics call it.
+    reason: &'static str,
+    detail: String,
+    /// It never will be: the sender has no use for it any more.
+    forever: bool,
+}
+
+impl Uncounted {
+    fn for_now(reason: &'static str, detail: String) -> Self {
+        Self { reason, detail, forever: false }
+    }
+
+    fn forever(reason: &'static str, detail: String) -> Self {
+        Self { reason, detail, forever: true }
+    }
+}
+
+impl Service {
+    /// Answers a renewal.
+    pub fn renew(&self, client: ClientId, session: u64, request: RenewIn) -> Result<Renewed, SessionError> {
+        let (now, unix_us) = (self.clock.now(), self.clock.unix_us());
+        let mut state = self.lock();
+        if !Self::is_current(&state, client, session) {
+            return Err(SessionError::Replaced);
+        }
+        state.may_speak(now)?;
+        self.expire_in(&mut state, now);
+        state.heard(client, now, unix_us / 1_000);
+        let known = state.clients.get_mut(client).ok_or(SessionError::Replaced)?;
+        known.messages = known.messages.saturating_add(1);
+        known.node = request.node.unwrap_or(known.node);
+        let (name, incarnation) = (known.name.clone(), known.number);
+        let caller = Caller { client, name, incarnation, seq: request.seq };
+        let refused = self.count_all(&mut state, &caller, &request.reports, now, unix_us);
+        let shed = self.is_too_late(&mut state, client, now, &request);
+        let considered = if shed { Vec::new() } else { request.entries };
+        let answered = considered.into_iter().filter_map(|entry| {
+            let answer = self.answer(&mut state, &caller, &entry, now, unix_us)?;
+            Some(EntryOut { group: entry.group, answer })
+        });
+        let entries = answered.collect();
+        let durable_seq = state.counted(client, request.seq);
+        self.push_lowers(&mut state);
+        self.metrics.renewals.inc();
+        let standing = self.new_standing(&mut state, client);
+        Ok(Renewed { seq: request.seq, epoch: state.epoch, entries, durable_seq, standing, shed, refused })
+    }
+
+    /// Whether a renewal has waited for its turn for more than half as long as its node waits for the answer. What a
+    /// controller that is behind serves first come, first served has waited just as long as it may: without the half,
+    /// every answer would arrive when its lease is over. So it answers the newer ones, which can still be used; the node
+    /// is told, and asks again when it would have anyway.
+    fn is_too_late(&self, state: &mut State, client: ClientId, now: Time, request: &RenewIn) -> bool {
+        let (Some(sent), Some(lag)) = (request.sent, state.lag(client)) else {
+            return false;
+        };
+        let waited = lag.waited(now, sent.at);
+        if waited < Span(sent.answer_within.0 / 2) || request.entries.is_empty() {
+            return false;
+        }
+        let entries = u64::try_from(request.entries.len()).unwrap_or(u64::MAX);
+        self.metrics.shed.inc_by(entries);
+        if let Some(entries) = state.shed.add(now, entries) {
+            tracing::warn!(entries, %waited, "behind: renewals that have waited too long are not considered");
+        }
+        true
+    }
+
+    /// Counts the last reports of a node and ends its leases. They are on disk after the next flush, but for those that
+    /// are returned. `None`: the stream is not the node's newest.
+    pub fn goodbye(
+        &self,
+        client: ClientId,
+        session: u64,
+        seq: u64,
+        reports: &[ReportIn],
+    ) -> Option<Vec<RefusedReport>> {
+        let (now, unix_us) = (self.clock.now(), self.clock.unix_us());
+        let mut state = self.lock();
+        if !Self::is_current(&state, client, session) {
+            return None;
+        }
+        let known = state.clients.get(client)?;
+        let (name, incarnation) = (known.name.clone(), known.number);
+        let caller = Caller { client, name, incarnation, seq };
+        let refused = self.count_all(&mut state, &caller, reports, now, unix_us);
+        state.counted(client, seq);
+        state.engine.release(now, client);
+        self.push_lowers(&mut state);
+        Some(refused)
+    }
+
+    /// Counts reports; those that may count later are returned, for the node to keep.
+    fn count_all(
+        &self,
+        state: &mut State,
+        caller: &Caller,
+        reports: &[ReportIn],
+        now: Time,
+        unix_us: u64,
+    ) -> Vec<RefusedReport> {
+        let refused = reports.iter().filter_map(|report| {
+            let uncounted = self.count(state, caller, report, now, unix_us).err()?;
+            let client = caller.name.as_str();
+            self.metrics.refuse(uncounted.reason);
+            let (group, reason, detail) = (&report.group, uncounted.reason, &uncounted.detail);
+            tracing::warn!(client, %group, reason, %detail, "a report was not counted");
+            let (group, incarnation) = (report.group.clone(), report.incarnation);
+            (!uncounted.forever).then_some(RefusedReport { group, incarnation, message: uncounted.detail })
+        });
+        refused.collect()
+    }
+
+    /// Counts one report.
+    fn count(
+        &self,
+        state: &mut State,
+        caller: &Caller,
+        report: &ReportIn,
+        now: Time,
+        unix_us: u64,
+    ) -> Result<(), Uncounted> {
+        let total =
+            report.total.as_ref().map_err(|message| Uncounted::for_now("malformed", message.clone()))?;
+        let Ok(Some(id)) = state.catalog.id_of(&report.group) else {
+            return Err(Uncounted::forever("unknown_group", "the group does not exist".to_owned()));
+        };
+        let client = match report.incarnation {
+            0 => caller.client,
+            same if same == caller.incarnation => caller.client,
+            newer if newer > caller.incarnation => {
+                let message = "its incarnation is above that of the stream".to_owned();
+                return Err(Uncounted::for_now("malformed", message));
+            }
+            older => {
+                let known = state.clients.identify(&caller.name, older, unix_us / 1_000);
+                known.map_err(|error| Uncounted::forever("folded", error.to_string()))?
+            }
+        };
+        match state.ledger.report(now, client, id, total) {
+            Err(error) => return Err(Uncounted::for_now("backwards", error.to_string())),
+            Ok(Reported::Counted(delta)) if delta == Total::default() => {}
+            Ok(Reported::Apart(claim)) => {
+                state.charged.insert(id);
+                if client != caller.client {
+                    state.unstored.entry(client).or_default();
+                }
+                self.set_apart(state, caller, &report.group, &claim, now);
+            }
+            Ok(Reported::Counted(delta)) => {
+                state.history.add(id, unix_us / 1_000_000, &delta);
+                let live = state.live.entry(id).or_insert_with(|| {
+                    state.charged.insert(id);
+                    let name = state.catalog.name(id).map_or("", GroupName::as_str);
+                    (Live::default(), self.metrics.charges(name))
+                });
+                live.0.add(now, delta.ru().clamped());
+                live.1.add(&delta);
+                state.live_clients.entry((id, client)).or_default().add(now, delta.ru().clamped());
+                if client != caller.client {
+                    // An earlier incarnation is stored as known together with its rows.
+                    state.unstored.entry(client).or_default();
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// A node claims what no process can have used: counted, and said at most every [`SAID_EVERY`].
+    fn set_apart(&self, state: &mut State, caller: &Caller, group: &str, claim: &Total, now: Time) {
+        self.metrics.apart.inc();
+        if state.said_apart.is_none_or(|said| now.since(said) >= SAID_EVERY) {
+            state.said_apart = Some(now);
+            let (client, incarnation) = (caller.name.as_str(), caller.incarnation);
+            tracing::warn!(
+                client, incarnation, %group, claim = %claim.ru(),
+                "a report is more than any process can have used: counted apart; see `tidegate usage --per-client`"
+            );
+        }
+    }
+
+    /// Answers one entry; `None` when it is stale.
+    fn answer(
+        &self,
+        state: &mut State,
+        caller: &Caller,
+        entry: &EntryIn,
+        now: Time,
+        unix_us: u64,
+    ) -> Option<Answer> {
+        let decoded = entry.ask.as_ref().map_err(Clone::clone);
+        let named = state.catalog.id_of(&entry.group).map_err(|error| error.to_string());
+        let (ask, proof, id) = match (decoded, named) {
+            (Ok((ask, proof)), Ok(id)) => (ask, proof, id),
+            (Err(message), _) | (_, Err(message)) => {
+                self.metrics.refuse("malformed");
+                self.metrics.granted("refused");
+                return Some(Answer::Refused(message));
+            }
+        };
+        let Some(id) = id else {
+            self.metrics.granted("unknown_group");
+            return Some(Answer::Grant(Grant::UnknownGroup, Vec::new()));
+        };
+        let held = match state.engine.group_recovering_until(id).since(now).0 {
+            0 => None,
+            _ => self.held(state.epoch, caller, id, ask, proof, unix_us),
+        };
+        let Some(grant) = state.engine.renew(now, caller.client, id, caller.seq, ask, held) else {
+            self.metrics.refuse("stale");
+            return None;
+        };
+        state.active.insert(id);
+        self.metrics.granted(status(&grant));
+        let proof = self.sign(state.epoch, caller, id, ask, &grant, unix_us);
+        Some(Answer::Grant(grant, proof))
+    }
+
+    /// What the node proves to hold from before an unclean stop.
+    fn held(
+        &self,
+        epoch: u64,
+        caller: &Caller,
+        group: GroupId,
+        ask: &Ask,
+        proof: &[u8],
+        unix_us: u64,
+    ) -> Option<Held> {
+        if proof.is_empty() {
+            return None;
+        }
+        let holder = Holder { client: &caller.name, incarnation: caller.incarnation, group };
+        let claim = if proof.len() > MAX_PROOF_BYTES { None } else { self.prover.verify(holder, proof) };
+        if claim.is_none() {
+            self.metrics.refuse("bad_proof");
+        }
+        proven(&claim?, ask.held, epoch, unix_us)
+    }
+
+    /// The proof that goes with a lease. What the node had in hand before counts with what it gets now.
+    fn sign(
+        &self,
+        epoch: u64,
+        caller: &Caller,
+        group: GroupId,
+        ask: &Ask,
+        grant: &Grant,
+        unix_us: u64,
+    ) -> Vec<u8> {
+        let Grant::Leased(terms) = grant else {
+            return Vec::new();
+        };
+        let holder = Holder { client: &caller.name, incarnation: caller.incarnation, group };
+        let lump = (ask.held.lump.or_zero() + terms.lump).min(Ru::MAX);
+        let claim = Claim {
+            held: Held { rate: terms.rate, cap: terms.cap, lump },
+            ends_unix_us: unix_us.saturating_add(terms.ttl.0),
+            epoch,
+        };
+        self.prover.sign(holder, &claim)
+    }
+}
+
+/// As metrics call it.
+fn status(grant: &Grant) -> &'static str {
+    match grant {
+        Grant::Leased(_) => "leased",
+        Grant::Unlimited { .. } => "unlimited",
+        Grant::UnknownGroup => "unknown_group",
+        Grant::Recovering { .. } => "recovering",
+    }
+}
+
+impl State {
+    /// A sign of life.
+    pub(crate) fn heard(&mut self, client: ClientId, now: Time, unix_ms: u64) {
+        if let Some(known) = self.clients.get_mut(client) {
+            known.heard = Some(now);
+            known.heard_unix_ms = known.heard_unix_ms.max(unix_ms);
+        }
+    }
+
+    /// The reports of a renewal are counted; they count as stored after the next flush. The newest stored one.
+    fn counted(&mut self, client: ClientId, seq: u64) -> u64 {
+        let Some(known) = self.clients.get_mut(client) else {
+            return 0;
+        };
+        known.counted_seq = known.counted_seq.max(seq);
+        let session = self.sessions.get(&client).map_or(0, |slot| slot.session);
+        self.unstored.insert(client, (session, known.counted_seq));
+        known.durable_seq
+    }
+
+    /// Drops what is kept of groups and nodes that were not heard of lately.
+    pub(crate) fn tidy_idle(&mut self, clock: &Clock) {
+        let now = clock.now();
+        let engine = &self.engine;
+        self.active.retain(|id| engine.group_view(*id).is_some_and(|view| view.leases > 0));
+        self.live.retain(|_, (live, _)| !live.is_idle(now));
+        self.live_clients.retain(|_, live| !live.is_idle(now));
+    }
+}

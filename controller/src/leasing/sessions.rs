@@ -1,0 +1,163 @@
+//! Open grant streams: who is connected, and how a push finds its stream.
+
+use std::collections::BTreeMap;
+
+use tidegate_core::group::ClientId;
+use tidegate_core::units::{Rate, Span, Time};
+use tokio::sync::mpsc;
+
+use crate::leasing::clients::ClientError;
+use crate::leasing::lag::Lag;
+use crate::leasing::standing::Standing;
+use crate::limits::SESSION_QUEUE;
+use crate::name::GroupName;
+use crate::service::{Service, Silence, State};
+
+/// Something the controller tells a node unasked.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Push {
+    /// Lower these leases at once.
+    Lower(Vec<(GroupName, Rate)>),
+}
+
+/// Where pushes for a client go. Dropping it ends the stream.
+pub(crate) struct Slot {
+    pushes: mpsc::Sender<Push>,
+    pub(crate) session: u64,
+    /// The standing that the node was told last.
+    pub(crate) told: Standing,
+    lag: Lag,
+}
+
+/// An accepted stream.
+pub struct Session {
+    /// The node.
+    pub client: ClientId,
+    /// Tells this stream from later ones of the same node.
+    pub session: u64,
+    /// Leadership epoch.
+    pub epoch: u64,
+    /// What the node is to bring to the next controller.
+    pub standing: Vec<u8>,
+    /// Time left of the recovery; zero when not recovering.
+    pub recovery: Span,
+    /// Closed when a newer stream of the node takes over.
+    pub pushes: mpsc::Receiver<Push>,
+}
+
+/// Why a stream cannot begin or go on.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum SessionError {
+    /// The node is not let in.
+    #[error(transparent)]
+    Client(#[from] ClientError),
+    /// A newer stream of the node is there.
+    #[error("a newer session of this client has taken over")]
+    Replaced,
+    /// No node is spoken to.
+    #[error(transparent)]
+    Silent(#[from] Silence),
+    /// Another controller was ahead of this one, and that cannot be stored.
+    #[error(
+        "epoch {seen} was seen, and this controller cannot raise its own above it: {error}; leases stay valid until \
+         they end, connect again"
+    )]
+    Behind {
+        /// The newest epoch that the node has seen.
+        seen: u64,
+        /// What the store says.
+        error: String,
+    },
+}
+
+impl Service {
+    /// Accepts a stream. An older one of the same node ends.
+    pub fn hello(&self, name: &str, incarnation: u64, agent: &str) -> Result<Session, SessionError> {
+        let unix_ms = self.clock.unix_ms();
+        let mut state = self.lock();
+        state.may_speak(self.clock.now())?;
+        let client = state.clients.hello(name, incarnation, agent, unix_ms)?;
+        for older in state.clients.connected_siblings(client) {
+            state.sessions.remove(&older);
+            state.clients.disconnect(older);
+        }
+        // Whoever comes under the identity of another process comes in its place.
+        for older in state.clients.older_siblings(client) {
+            state.engine.free_parts(older);
+        }
+        state.heard(client, self.clock.now(), unix_ms);
+        let (sender, pushes) = mpsc::channel(SESSION_QUEUE);
+        state.next_session += 1;
+        let session = state.next_session;
+        let told = self.standing(&state);
+        let standing = told.sign(&self.prover);
+        let slot = Slot { pushes: sender, session, told, lag: Lag::default() };
+        state.sessions.insert(client, slot);
+        self.count_clients(&state);
+        let recovery = state.recovery(&self.clock);
+        tracing::info!(client = name, incarnation, agent, "node connected");
+        Ok(Session { client, session, epoch: state.epoch, standing, recovery, pushes })
+    }
+
+    /// A stream ended. Its leases run on until they expire.
+    pub fn disconnect(&self, client: ClientId, session: u64) {
+        let mut state = self.lock();
+        if state.sessions.get(&client).is_some_and(|slot| slot.session == session) {
+            state.sessions.remove(&client);
+            state.clients.disconnect(client);
+            self.count_clients(&state);
+        }
+    }
+
+    /// Whether `session` is the newest stream of its node.
+    pub(crate) fn is_current(state: &State, client: ClientId, session: u64) -> bool {
+        state.sessions.get(&client).is_some_and(|slot| slot.session == session)
+    }
+
+    /// What a node is to keep instead of what it was told before, when it has changed.
+    pub(crate) fn new_standing(&self, state: &mut State, client: ClientId) -> Option<Vec<u8>> {
+        let now = self.standing(state);
+        let slot = state.sessions.get_mut(&client)?;
+        if now.says_the_same(&slot.told) {
+            return None;
+        }
+        let standing = now.sign(&self.prover);
+        slot.told = now;
+        Some(standing)
+    }
+
+    /// Hands the engine's orders to lower to the streams. One that is lost only delays: the lease runs out.
+    pub(crate) fn push_lowers(&self, state: &mut State) {
+        let mut by_client: BTreeMap<ClientId, Vec<(GroupName, Rate)>> = BTreeMap::new();
+        for order in state.engine.take_lowers() {
+            if let Some(name) = state.catalog.name(order.group) {
+                by_client.entry(order.client).or_default().push((name.clone(), order.rate_at_most));
+            }
+        }
+        for (client, lowers) in by_client {
+            let count = u64::try_from(lowers.len()).unwrap_or(u64::MAX);
+            let slot = state.sessions.get(&client);
+            if slot.is_some_and(|slot| slot.pushes.try_send(Push::Lower(lowers)).is_ok()) {
+                self.metrics.lowers.inc_by(count);
+            } else {
+                self.metrics.lowers_dropped.inc_by(count);
+            }
+        }
+    }
+
+    fn count_clients(&self, state: &State) {
+        self.metrics.clients.set(i64::try_from(state.clients.connected()).unwrap_or(i64::MAX));
+    }
+}
+
+impl State {
+    /// How far a node's messages are behind.
+    pub(crate) fn lag(&mut self, client: ClientId) -> Option<&mut Lag> {
+        self.sessions.get_mut(&client).map(|slot| &mut slot.lag)
+    }
+
+    /// Whether nodes may be spoken to.
+    pub(crate) fn may_speak(&self, now: Time) -> Result<(), Silence> {
+        self.fence.silence(now).map_or(Ok(()), Err)
+    }
+}

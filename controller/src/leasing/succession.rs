@@ -1,0 +1,234 @@
+//! A controller that is behind what nodes have seen, because its store is a copy.
+//!
+//! Nodes say with `Hello` which epoch they saw last, and bring the standing of the controller that led it. A start that
+//! is not in this store's lineage happened on a copy of it, or on the store that this one is a copy of: what it leased
+//! may be in use. Then this controller raises its epoch above that one's, stores that together with what it heard, and
+//! recovers, for the longest lease that the other may have given: pools are empty, and nodes keep what they hold or
+//! prove.
+//!
+//! A liar cannot make up a start, since standings are signed. What is not signed with this store's key is believed as
+//! far as it can do no harm: the epoch is raised above it, up to [`FARTHEST_EPOCH`], so that the node accepts this
+//! controller; and in the first minute of a new store, which may stand in for one that was lost, it recovers.
+
+use std::sync::PoisonError;
+
+use tidegate_core::group::{GroupId, GroupSpec};
+use tidegate_core::units::{Span, Time};
+
+use crate::leasing::rivals::Rivals;
+use crate::leasing::standing::{Standing, Told};
+use crate::service::{Service, SessionError, State};
+use crate::store::records::{META_EPOCH, META_LINEAGE, META_LONGEST_TTL, group_row, put_json, put_number};
+use crate::store::{Batch, StoreError, Table};
+
+/// Epochs above this are not believed without a signature. An epoch grows by one with each unclean start: one start a
+/// second takes 34,000 years. Whoever claims the highest leaves 2^62 for all that follow.
+pub const FARTHEST_EPOCH: u64 = 1 << 40;
+/// A store that is new takes what it cannot check for leases of the one it may stand in for, for this long: when it
+/// has passed, these have ended.
+const NEWBORN: Span = LONGEST_TTL;
+const LONGEST_TTL: Span = GroupSpec::TTL_RANGE.1;
+
+/// What a node brings from controllers it spoke to before.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Seen {
+    /// The newest epoch; 0 for none.
+    pub epoch: u64,
+    /// The standing of the controller that led it, as that one wrote it.
+    pub standing: Vec<u8>,
+}
+
+/// What comes of it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct News {
+    /// The epoch to lead from now on.
+    epoch: u64,
+    /// Recover for leases of this length, from now on or from the start.
+    recover: Option<(Span, From)>,
+    /// A start on a copy that is to be remembered.
+    other: Option<(u64, u64)>,
+    /// What is known of others that run now, after what the node brings.
+    rivals: Option<Rivals>,
+}
+
+impl News {
+    /// Whether a start has to know it.
+    fn is_kept(&self, epoch: u64) -> bool {
+        epoch != self.epoch || self.recover.is_some() || self.other.is_some()
+    }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum From {
+    Start,
+    Now,
+}
+
+impl Service {
+    /// Takes in what a node has seen, before it is let in. Blocks on the disk when that is news.
+    ///
+    /// # Errors
+    /// The epoch that has to be raised cannot be stored.
+    pub fn heed(&self, node: &str, seen: &Seen) -> Result<(), SessionError> {
+        if self.news(&self.lock(), seen).is_none() {
+            return Ok(());
+        }
+        // One after the other, so that the second finds the first done.
+        let _in_order = self.changes.lock().unwrap_or_else(PoisonError::into_inner);
+        let (news, lineage, longest_ttl, rows) = {
+            let mut state = self.lock();
+            let Some(news) = self.news(&state, seen) else { return Ok(()) };
+            if !news.is_kept(state.epoch) {
+                self.meet(&mut state, node, news.rivals);
+                return Ok(());
+            }
+            let mut lineage = state.lineage.clone();
+            if let Some((instance, epoch)) = news.other {
+                lineage.hear(instance, epoch);
+            }
+            let longest_ttl = news.recover.map_or(Span(0), |(ttl, _)| ttl).max(state.longest_ttl);
+            // Whoever starts after this one has to wait for these leases in every group.
+            let groups = state.catalog.iter().filter(|_| news.recover.is_some());
+            let rows = groups.map(|(id, definition)| group_row(id, definition, longest_ttl));
+            let rows: Result<Batch, StoreError> = rows.collect();
+            (news, lineage, longest_ttl, rows)
+        };
+        let row = put_json(Table::Meta, META_LINEAGE.to_vec(), &lineage);
+        let stored = row.and_then(|row| {
+            let mut batch = rows?;
+            batch.push(row);
+            batch.push(put_number(META_EPOCH, news.epoch));
+            batch.push(put_number(META_LONGEST_TTL, longest_ttl.0));
+            self.commit(&batch)
+        });
+        stored.map_err(|error| behind(seen, &error))?;
+        let now = self.clock.now();
+        let mut state = self.lock();
+        self.meet(&mut state, node, news.rivals);
+        let before = std::mem::replace(&mut state.epoch, news.epoch);
+        (state.lineage, state.longest_ttl) = (lineage, longest_ttl);
+        if let Some((ttl, from)) = news.recover {
+            let from = if from == From::Now { now } else { Time(0) };
+            let until = from.after(self.longest_use(&state, ttl));
+            state.engine.recover_until(until);
+            let groups: Vec<GroupId> = state.catalog.iter().map(|(id, _)| id).collect();
+            for id in groups.into_iter().chain([GroupId::ROOT]) {
+                state.longest.remember(id, longest_ttl, until.max(now));
+            }
+        }
+        state.set_back = state.set_back.or(news.recover.map(|_| news.epoch));
+        self.metrics.epoch.set(i64::try_from(news.epoch).unwrap_or(i64::MAX));
+        self.metrics.set_back.inc();
+        let recovery = state.recovery(&self.clock);
+        tracing::warn!(
+            client = node, epoch = news.epoch, before, %recovery,
+            "a node has seen a controller that this store does not know: the store is a copy or was set back"
+        );
+        Ok(())
+    }
+
+    /// Whether what a node has seen changes anything.
+    pub fn is_news(&self, seen: &Seen) -> bool {
+        self.news(&self.lock(), seen).is_some()
+    }
+
+    fn news(&self, state: &State, seen: &Seen) -> Option<News> {
+        let told = Told::read(&self.prover, &seen.standing);
+        let (mut epoch, mut recover, mut other) = (state.epoch, None, None);
+        let rivals = match &told {
+            Some(Told::Signed(standing)) => {
+                let is_before = state.lineage.is_own(standing.instance);
+                state.rivals.after(standing, is_before, self.clock.now())
+            }
+            Some(Told::Foreign(_)) | None => None,
+        };
+        match told {
+            Some(Told::Signed(standing)) if standing.instance == self.instance => {}
+            Some(Told::Signed(standing)) if state.lineage.is_own(standing.instance) => {
+                // The one before this, or one before a copy was taken: it may have given longer leases since.
+                recover = self.longer_than_known(state, &standing).map(|ttl| (ttl, From::Start));
+            }
+            Some(Told::Signed(standing)) => {
+                if standing.epoch >= epoch {
+                    epoch = standing.epoch.saturating_add(1);
+                }
+                if !state.lineage.has_heard(standing.instance, standing.epoch) {
+                    recover = Some((longest(&standing).max(state.longest_ttl), From::Now));
+                    other = Some((standing.instance, standing.epoch));
+                }
+            }
+            Some(Told::Foreign(standing)) if state.is_new && self.clock.now() < Time(0).after(NEWBORN) => {
+                let until = self.clock.now().after(self.longest_use(state, longest(&standing)));
+                let longer = until > state.engine.recovering_until().after(Span::secs(1));
+                recover = longer.then(|| (longest(&standing), From::Now));
+            }
+            Some(Told::Foreign(_)) | None => {}
+        }
+        if seen.epoch > epoch && seen.epoch <= FARTHEST_EPOCH {
+            epoch = seen.epoch.saturating_add(1);
+        }
+        let news = News { epoch, recover, other, rivals };
+        (news.is_kept(state.epoch) || news.rivals.is_some()).then_some(news)
+    }
+
+    /// Takes in which controllers run at the same time, and yields if one of them leads.
+    fn meet(&self, state: &mut State, node: &str, rivals: Option<Rivals>) {
+        let Some(rivals) = rivals else { return };
+        let now = self.clock.now();
+        let before = std::mem::replace(&mut state.rivals, rivals).twin(now);
+        let Some(twin) = state.rivals.twin(now) else { return };
+        if before.is_none_or(|before| before.instance != twin.instance) {
+            self.metrics.twins.inc();
+            let (instance, leads) = (format!("{:016x}", twin.instance), twin.leads);
+            tracing::error!(
+                client = node,
+                instance,
+                leads,
+                "another controller runs on a copy of this store; of the two the one that began later falls silent: \
+                 stop one of them"
+            );
+        }
+        if twin.leads {
+            state.fence.yield_until(twin.until());
+            // Who speaks again does not know what the other leased meanwhile.
+            let ttl = state.longest_ttl.max(twin.longest_ttl.min(LONGEST_TTL));
+            let until = twin.until().after(self.longest_use(state, ttl));
+            state.engine.recover_until(until);
+        }
+    }
+
+    /// The longest lease of an earlier start on this store, where this one does not recover for as long.
+    fn longer_than_known(&self, state: &State, standing: &Standing) -> Option<Span> {
+        let ttl = longest(standing);
+        let until = Time(0).after(self.longest_use(state, ttl));
+        let open = !state.began_clean && ttl > state.longest_ttl;
+        (open && until > self.clock.now()).then_some(ttl)
+    }
+
+    /// How long a lease of an earlier controller may be in use.
+    fn longest_use(&self, state: &State, ttl: Span) -> Span {
+        state.engine.config().longest_use(ttl)
+    }
+
+    /// What this controller says of itself, for nodes to keep.
+    pub(crate) fn standing(&self, state: &State) -> Standing {
+        let (began_unix_ms, rivals) = state.rivals.said();
+        Standing {
+            instance: self.instance,
+            epoch: state.epoch,
+            longest_ttl: state.longest_ttl,
+            began_unix_ms,
+            at_us: self.clock.now().0,
+            rivals,
+        }
+    }
+}
+
+/// No lease is longer than the longest there can be, whatever is said.
+fn longest(standing: &Standing) -> Span {
+    standing.longest_ttl.min(LONGEST_TTL)
+}
+
+fn behind(seen: &Seen, error: &StoreError) -> SessionError {
+    SessionError::Behind { seen: seen.epoch, error: error.to_string() }
+}

@@ -1,0 +1,173 @@
+//! The controller's one owner of state: definitions, bindings, leases, consumption and nodes.
+//!
+//! Every adapter call is one method here. `state` is behind a mutex that is never held during a disk write. A change of
+//! definitions is planned under the lock, stored without it, and then put in force, under a second mutex that keeps
+//! changes in order. Methods that change definitions or flush block on the disk; adapters run them on blocking threads.
+
+mod backup;
+pub(crate) mod load;
+mod meta;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use tidegate_core::engine::{Engine, EngineConfig};
+use tidegate_core::group::{ClientId, GroupId};
+use tidegate_core::ledger::Ledger;
+use tidegate_core::units::{Rate, Span, Time};
+use tokio::sync::{broadcast, watch as flag};
+
+use crate::accounts::history::History;
+use crate::accounts::live::Live;
+use crate::clock::Clock;
+use crate::definitions::audit::Audit;
+use crate::definitions::bindings::Bindings;
+use crate::definitions::catalog::Catalog;
+use crate::definitions::cost_tables::CostTables;
+use crate::leasing::clients::Clients;
+use crate::leasing::lag::Shed;
+use crate::leasing::proof::Prover;
+use crate::metrics::{Charges, Metrics};
+use crate::statements::Statements;
+use crate::statements::runaways::Runaways;
+use crate::statements::watches::Watches;
+use crate::store::Store;
+
+pub use crate::accounts::usage::{ClientRow, GroupRow, LeaseRow, LeaseTable, Status, UsageRow};
+pub use crate::definitions::apply::{Applied, Done, Outcome};
+pub use crate::definitions::binding::{Bound, Resolved};
+pub use crate::definitions::deletion::Deleted;
+pub use crate::definitions::events::{Event, EventKind, SnapshotView, Subscription, WatchError};
+pub use crate::definitions::groups::{GroupReply, Page};
+pub use crate::leasing::fence::Silence;
+pub use crate::leasing::renewal::{
+    Answer, EntryIn, EntryOut, RefusedReport, RenewIn, Renewed, ReportIn, Sent,
+};
+pub use crate::leasing::sessions::{Push, Session, SessionError};
+pub use crate::leasing::succession::{FARTHEST_EPOCH, Seen};
+pub use crate::statements::rules::{GroupRule, RulesView, Told};
+
+use crate::accounts::{fold, prune};
+use crate::leasing::fence::Fence;
+use crate::leasing::lineage::Lineage;
+use crate::leasing::longest::Longest;
+use crate::leasing::rivals::Rivals;
+use crate::leasing::sessions::Slot;
+
+/// Settings the service needs.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct ServiceConfig {
+    /// RU/s of the whole server.
+    pub capacity: Option<Rate>,
+    /// Settings of the grant engine.
+    pub engine: EngineConfig,
+    /// Nodes are not spoken to when the store could not be written to for this long; `None`: that does not matter.
+    pub fence: Option<Span>,
+}
+
+/// The controller without its listeners.
+pub struct Service {
+    pub(crate) state: Mutex<State>,
+    pub(crate) changes: Mutex<()>,
+    pub(crate) flushing: Mutex<fold::Folding>,
+    pub(crate) backing_up: Mutex<()>,
+    pub(crate) pruned: Mutex<prune::Pruned>,
+    pub(crate) store: Arc<dyn Store>,
+    pub(crate) clock: Clock,
+    pub(crate) prover: Prover,
+    /// Which start of which controller this is.
+    pub(crate) instance: u64,
+    pub(crate) events: broadcast::Sender<Arc<Event>>,
+    /// Grows with every change of the rules against runaways or of the watch list.
+    pub(crate) rules: flag::Sender<u64>,
+    pub(crate) statements: Mutex<Statements>,
+    /// Counters of everything that happens here.
+    pub metrics: Arc<Metrics>,
+}
+
+/// Everything that changes.
+pub(crate) struct State {
+    pub(crate) engine: Engine,
+    pub(crate) ledger: Ledger,
+    pub(crate) catalog: Catalog,
+    pub(crate) bindings: Arc<Bindings>,
+    pub(crate) costs: Arc<CostTables>,
+    pub(crate) clients: Clients,
+    pub(crate) sessions: BTreeMap<ClientId, Slot>,
+    pub(crate) next_session: u64,
+    pub(crate) history: History,
+    /// Groups that have, or lately had, leases: reading never walks the idle ones.
+    pub(crate) active: BTreeSet<GroupId>,
+    /// When a claim that is counted apart was logged last.
+    pub(crate) said_apart: Option<Time>,
+    /// Groups that were ever charged.
+    pub(crate) charged: BTreeSet<GroupId>,
+    /// Of groups that were charged lately.
+    pub(crate) live: BTreeMap<GroupId, (Live, Charges)>,
+    pub(crate) live_clients: BTreeMap<(GroupId, ClientId), Live>,
+    /// Newest renewal of each client whose reports are counted and not yet on disk, by stream: numbers of an older
+    /// stream say nothing about a newer one.
+    pub(crate) unstored: BTreeMap<ClientId, (u64, u64)>,
+    pub(crate) watches: Watches,
+    pub(crate) runaways: Runaways,
+    pub(crate) audit: Audit,
+    pub(crate) revision: u64,
+    /// Leadership epoch. It is raised when a node has seen one that is as high, of a controller on a copy of the store.
+    pub(crate) epoch: u64,
+    pub(crate) lineage: Lineage,
+    pub(crate) rivals: Rivals,
+    /// No controller had used the store before this one.
+    pub(crate) is_new: bool,
+    /// The one before this stopped in order, and its leases were taken up.
+    pub(crate) began_clean: bool,
+    /// The epoch that was raised to because this store is a copy, or was set back.
+    pub(crate) set_back: Option<u64>,
+    /// Longest lease that may be out, whatever the definitions say now: in all, and of each group.
+    pub(crate) longest_ttl: Span,
+    pub(crate) longest: Longest,
+    pub(crate) fence: Fence,
+    pub(crate) shed: Shed,
+}
+
+impl Service {
+    /// The clock.
+    pub fn clock(&self) -> &Clock {
+        &self.clock
+    }
+
+    /// Why no node is spoken to, if so.
+    pub fn silence(&self) -> Option<Silence> {
+        self.lock().fence.silence(self.clock.now())
+    }
+
+    /// Leadership epoch.
+    pub fn epoch(&self) -> u64 {
+        self.lock().epoch
+    }
+
+    /// Which start of which controller this is: random, and new with every start.
+    pub fn instance(&self) -> u64 {
+        self.instance
+    }
+
+    /// Checks the invariants of the grant engine, group by group: for tests, whose builds may not assert them.
+    ///
+    /// # Errors
+    /// Says which one does not hold.
+    pub fn check(&self) -> Result<(), String> {
+        self.lock().engine.check()
+    }
+
+    /// The state. A panic elsewhere does not stop the service: every method leaves the state consistent before it calls
+    /// anything that could panic.
+    pub(crate) fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl State {
+    /// Time until all groups have recovered from an unclean stop; zero when none recovers.
+    pub(crate) fn recovery(&self, clock: &Clock) -> Span {
+        self.engine.recovering_until().since(clock.now())
+    }
+}

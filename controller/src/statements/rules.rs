@@ -1,0 +1,95 @@
+//! Telling gateways the rules of groups and the watch list: all of them, again after every change.
+//!
+//! A change only moves a number; each stream takes the present state when it is ready for it, so that a storm of changes
+//! is told in a few lists.
+
+use std::sync::Arc;
+
+use tidegate_core::group::GroupId;
+use tidegate_core::units::Span;
+use tokio::sync::watch as flag;
+
+use crate::limits::MAX_WATCHERS;
+use crate::name::GroupName;
+use crate::service::{Service, WatchError};
+use crate::statements::query_limit::QueryLimit;
+use crate::statements::watches::Watch;
+
+/// What gateways go by.
+#[derive(Clone, Debug, Default)]
+pub struct RulesView {
+    /// Groups with something to go by.
+    pub groups: Vec<GroupRule>,
+    /// Statements that are convicted before they run.
+    pub watches: Vec<Arc<Watch>>,
+}
+
+/// How far a list of rules was told.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Told {
+    /// The last group.
+    pub group: Option<GroupId>,
+    /// The id of the last watch; 0 is none.
+    pub watch: u64,
+}
+
+impl Told {
+    /// Behind these as well.
+    #[must_use]
+    pub fn and(self, view: &RulesView) -> Self {
+        Self {
+            group: view.groups.last().map(|rule| rule.id).or(self.group),
+            watch: view.watches.last().map_or(self.watch, |watch| watch.id),
+        }
+    }
+}
+
+/// What gateways go by in one group.
+#[derive(Clone, Debug)]
+pub struct GroupRule {
+    /// Its id.
+    pub id: GroupId,
+    /// The group.
+    pub group: GroupName,
+    /// Its rule against runaways.
+    pub limit: Option<Arc<QueryLimit>>,
+    /// Longest wait of a statement for admission; `None` is the gateway's own.
+    pub max_wait: Option<Span>,
+}
+
+impl Service {
+    /// Follows the rules: the number changes when they do.
+    pub fn follow_rules(&self) -> Result<flag::Receiver<u64>, WatchError> {
+        if self.rules.receiver_count() >= MAX_WATCHERS {
+            return Err(WatchError::TooMany);
+        }
+        Ok(self.rules.subscribe())
+    }
+
+    /// The rules and the watch list behind a place, as they are now, at most so many; the groups first. Parts of one list
+    /// may be of different moments: what changed between them is told again.
+    pub fn rules(&self, from: Told, most: usize) -> RulesView {
+        let unix_ms = self.clock.unix_ms();
+        let state = self.lock();
+        let rule = |id| {
+            let definition = state.catalog.get(id)?;
+            Some(GroupRule {
+                id,
+                group: definition.name.clone(),
+                limit: definition.query_limit.clone(),
+                max_wait: definition.max_wait,
+            })
+        };
+        let groups = state.catalog.limited().groups_after(from.group).filter_map(rule);
+        let groups: Vec<GroupRule> = groups.take(most).collect();
+        let lasting = |watch: &&Arc<Watch>| watch.end_unix_ms == 0 || unix_ms < watch.end_unix_ms;
+        let room = most - groups.len();
+        let watches = state.watches.after(from.watch).filter(lasting).take(room).cloned().collect();
+        RulesView { groups, watches }
+    }
+
+    /// Lets the streams know.
+    pub(crate) fn rules_changed(&self) {
+        self.rules.send_modify(|number| *number = number.wrapping_add(1));
+    }
+}
