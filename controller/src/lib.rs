@@ -4,6 +4,7 @@
 //! bindings and nodes, and the adapters for gRPC and REST. [`Controller::start`] runs it in-process.
 
 pub mod accounts;
+mod answers;
 pub mod check;
 pub mod clock;
 pub mod config;

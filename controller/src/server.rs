@@ -279,7 +279,7 @@ fn expire(service: Arc<Service>, stopped: flag::Receiver<bool>) -> JoinHandle<()
     tokio::spawn(async move {
         let mut stop = pin!(requested(stopped));
         loop {
-            let next = service.expire();
+            let next = service.leasing().expire();
             tokio::select! {
                 () = &mut stop => return,
                 () = sleep_until(service.clock().instant(next)) => {}
@@ -291,14 +291,14 @@ fn expire(service: Arc<Service>, stopped: flag::Receiver<bool>) -> JoinHandle<()
 /// Brings consumption to disk. Failures are counted and logged where they happen, and tried again.
 fn flush(service: Arc<Service>, stopped: flag::Receiver<bool>) -> JoinHandle<()> {
     every(FLUSH_EVERY, stopped, move || {
-        let _ = service.flush();
+        let _ = service.accounts().flush();
     })
 }
 
 /// Prunes and folds.
 fn tidy(service: Arc<Service>, stopped: flag::Receiver<bool>) -> JoinHandle<()> {
     every(TIDY_EVERY, stopped, move || {
-        let _ = service.tidy();
+        let _ = service.accounts().tidy();
     })
 }
 

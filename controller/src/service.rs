@@ -1,12 +1,16 @@
-//! The controller's one owner of state: definitions, bindings, leases, consumption and nodes.
+//! The rooms of the controller, composed: definitions, leases, consumption and statements, and the order of their locks.
 //!
-//! Every adapter call is one method here. `state` is behind a mutex that is never held during a disk write. A change of
-//! definitions is planned under the lock, stored without it, and then put in force, under a second mutex that keeps
-//! changes in order. Methods that change definitions or flush block on the disk; adapters run them on blocking threads.
+//! Every adapter call is one method of a room: [`Service::leasing`] and its like. `state` is behind a mutex that is never
+//! held during a disk write. A change of definitions is planned under it, stored without it, and then put in force, under
+//! a second mutex that keeps changes in order. Methods that change definitions or flush block on the disk; adapters run
+//! them on blocking threads.
+//!
+//! Locks are taken in the order of the fields of [`Service`], and none while a later one is held.
 
 mod backup;
 pub(crate) mod load;
 mod meta;
+mod status;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -33,7 +37,7 @@ use crate::statements::runaways::Runaways;
 use crate::statements::watches::Watches;
 use crate::store::Store;
 
-pub use crate::accounts::usage::{ClientRow, GroupRow, LeaseRow, LeaseTable, Status, UsageRow};
+pub use crate::accounts::usage::UsageRow;
 pub use crate::definitions::apply::{Applied, Done, Outcome};
 pub use crate::definitions::binding::{Bound, Resolved};
 pub use crate::definitions::deletion::Deleted;
@@ -45,14 +49,23 @@ pub use crate::leasing::renewal::{
 };
 pub use crate::leasing::sessions::{Push, Session, SessionError};
 pub use crate::leasing::succession::{FARTHEST_EPOCH, Seen};
+pub use crate::leasing::view::{ClientRow, GroupRow, LeaseRow, LeaseTable};
 pub use crate::statements::rules::{GroupRule, RulesView, Told};
+pub use status::Status;
 
-use crate::accounts::{fold, prune};
+use crate::accounts::AccountCalls;
+use crate::accounts::fold::Folding;
+use crate::accounts::prune::Pruned;
+use crate::definitions::DefinitionCalls;
+use crate::leasing::LeasingCalls;
 use crate::leasing::fence::Fence;
 use crate::leasing::lineage::Lineage;
 use crate::leasing::longest::Longest;
 use crate::leasing::rivals::Rivals;
 use crate::leasing::sessions::Slot;
+use crate::statements::StatementCalls;
+use crate::store::records::{META_CLEAN, META_EPOCH, SavedLeases, number, put_json};
+use crate::store::{StoreError, Table, Write};
 
 /// Settings the service needs.
 #[derive(Clone, Copy, Debug, Default)]
@@ -67,20 +80,20 @@ pub struct ServiceConfig {
 
 /// The controller without its listeners.
 pub struct Service {
-    pub(crate) state: Mutex<State>,
-    pub(crate) changes: Mutex<()>,
-    pub(crate) flushing: Mutex<fold::Folding>,
-    pub(crate) backing_up: Mutex<()>,
-    pub(crate) pruned: Mutex<prune::Pruned>,
-    pub(crate) store: Arc<dyn Store>,
-    pub(crate) clock: Clock,
-    pub(crate) prover: Prover,
+    backing_up: Mutex<()>,
+    pruned: Mutex<Pruned>,
+    flushing: Mutex<Folding>,
+    changes: Mutex<()>,
+    statistics: Mutex<Statements>,
+    state: Mutex<State>,
+    store: Arc<dyn Store>,
+    clock: Clock,
+    prover: Prover,
     /// Which start of which controller this is.
-    pub(crate) instance: u64,
-    pub(crate) events: broadcast::Sender<Arc<Event>>,
+    instance: u64,
+    events: broadcast::Sender<Arc<Event>>,
     /// Grows with every change of the rules against runaways or of the watch list.
-    pub(crate) rules: flag::Sender<u64>,
-    pub(crate) statements: Mutex<Statements>,
+    rules: flag::Sender<u64>,
     /// Counters of everything that happens here.
     pub metrics: Arc<Metrics>,
 }
@@ -130,6 +143,26 @@ pub(crate) struct State {
 }
 
 impl Service {
+    /// Nodes and their leases.
+    pub fn leasing(&self) -> LeasingCalls<'_> {
+        LeasingCalls::of(self)
+    }
+
+    /// What was consumed.
+    pub fn accounts(&self) -> AccountCalls<'_> {
+        AccountCalls::of(self)
+    }
+
+    /// Groups, bindings and cost tables.
+    pub fn definitions(&self) -> DefinitionCalls<'_> {
+        DefinitionCalls::of(self)
+    }
+
+    /// What statements cost, and which are convicted.
+    pub fn statements(&self) -> StatementCalls<'_> {
+        StatementCalls::of(self)
+    }
+
     /// The clock.
     pub fn clock(&self) -> &Clock {
         &self.clock
@@ -158,10 +191,99 @@ impl Service {
         self.lock().engine.check()
     }
 
+    /// Commits and counts.
+    pub(crate) fn commit(&self, batch: &[Write]) -> Result<(), StoreError> {
+        let before = self.clock.now();
+        let suspect = self.lock().fence.has_failed();
+        let ours = if suspect { self.still_ours() } else { Ok(()) };
+        let result = ours.and_then(|()| self.store.commit(batch));
+        let seconds = crate::clock::duration(self.clock.now().since(before)).as_secs_f64();
+        self.metrics.committed(seconds);
+        match &result {
+            Ok(()) => self.lock().fence.confirm(before),
+            Err(error) => {
+                self.lock().fence.fail();
+                self.metrics.commit_failures.inc();
+                tracing::error!(%error, "a commit failed");
+            }
+        }
+        result
+    }
+
+    /// Whether the store, which was away, still has the epoch of this controller.
+    fn still_ours(&self) -> Result<(), StoreError> {
+        let rows = self.store.get(Table::Meta, &[META_EPOCH.to_vec()])?;
+        let epoch = rows.into_iter().flatten().next().map(|value| number(&value)).transpose()?;
+        let ours = self.epoch();
+        match epoch {
+            Some(epoch) if epoch == ours => Ok(()),
+            newer => Err(StoreError::TakenOver { ours, theirs: newer.unwrap_or(0) }),
+        }
+    }
+
+    /// Stores everything, leases included, and marks the store clean. Nothing may be granted any more.
+    pub fn shut_down(&self) -> Result<(), StoreError> {
+        let _alone = self.flushing();
+        self.accounts().flush_alone()?;
+        let snapshot = {
+            let mut state = self.lock();
+            state.sessions.clear();
+            let now = self.clock.now();
+            if state.fence.silence(now).is_some() {
+                // Unclean as it began: a controller before this one may still be granting.
+                return Ok(());
+            }
+            state.engine.snapshot(now)
+        };
+        let seal = self.store.seal()?;
+        let leases = SavedLeases::from(&snapshot).sealed(seal, self.clock.unix_ms());
+        self.commit(&[put_json(Table::Meta, META_CLEAN.to_vec(), &leases)?])
+    }
+
     /// The state. A panic elsewhere does not stop the service: every method leaves the state consistent before it calls
     /// anything that could panic.
     pub(crate) fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// One change after the other.
+    pub(crate) fn in_order(&self) -> MutexGuard<'_, ()> {
+        self.changes.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// One flush after the other, with what is being folded.
+    pub(crate) fn flushing(&self) -> MutexGuard<'_, Folding> {
+        self.flushing.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// How far the history is pruned.
+    pub(crate) fn pruned(&self) -> MutexGuard<'_, Pruned> {
+        self.pruned.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// What statements cost: behind a mutex of its own, so that sorting rows never holds up a renewal.
+    pub(crate) fn statistics(&self) -> MutexGuard<'_, Statements> {
+        self.statistics.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The store.
+    pub(crate) fn store(&self) -> &dyn Store {
+        &*self.store
+    }
+
+    /// Where changes of definitions are told.
+    pub(crate) fn events(&self) -> &broadcast::Sender<Arc<Event>> {
+        &self.events
+    }
+
+    /// Where changes of the rules are told.
+    pub(crate) fn rules_flag(&self) -> &flag::Sender<u64> {
+        &self.rules
+    }
+
+    /// Signs and checks what nodes keep.
+    pub(crate) fn prover(&self) -> &Prover {
+        &self.prover
     }
 }
 

@@ -5,22 +5,23 @@
 //! renewal's number becomes durable when everything that was counted up to it is stored.
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, PoisonError};
+use std::sync::Arc;
 
 use serde::Serialize;
 use tidegate_core::group::{ClientId, GroupId};
 use tidegate_core::units::{Rate, Time};
 use tidegate_core::usage::Total;
 
+use crate::accounts::AccountCalls;
 use crate::accounts::history::Bucket;
+use crate::leasing::LeasingCalls;
 use crate::leasing::clients::StoredClient;
 use crate::limits::HEARD_EVERY_MS;
-use crate::service::{Service, Silence, State};
+use crate::service::State;
 use crate::statements::runaways::Runaway;
 use crate::statements::watches::Watch;
 use crate::store::records::{
-    META_CLEAN, META_LONGEST_TTL, META_NEXT_CLIENT, META_NEXT_WATCH, SavedLeases, consumption_bytes,
-    group_row, ledger_key, pair_key, put_json, put_number, u64_key,
+    META_NEXT_CLIENT, META_NEXT_WATCH, consumption_bytes, ledger_key, pair_key, put_json, put_number, u64_key,
 };
 use crate::store::{Batch, StoreError, Table, Write};
 
@@ -42,55 +43,30 @@ struct Taken {
     parts: Vec<(ClientId, GroupId, Rate)>,
 }
 
-impl Service {
+impl AccountCalls<'_> {
     /// Stores everything counted so far. An error leaves it to the next call.
     pub fn flush(&self) -> Result<(), StoreError> {
         // One at a time: a later commit must not be overtaken by an earlier one.
-        let _alone = self.flushing.lock().unwrap_or_else(PoisonError::into_inner);
+        let _alone = self.service.flushing();
         let flushed = self.flush_alone();
-        self.tell_silence();
-        flushed.and_then(|()| self.forget_longer())
-    }
-
-    /// Leases that were longer than definitions say have ended: from here on the definitions count.
-    fn forget_longer(&self) -> Result<(), StoreError> {
-        let now = self.clock.now();
-        if self.lock().longest.over(now).is_empty() {
-            return Ok(());
-        }
-        // No change may be planned on what is written here.
-        let _in_order = self.changes.lock().unwrap_or_else(PoisonError::into_inner);
-        let (over, longest, batch) = {
-            let state = self.lock();
-            let over = state.longest.over(now);
-            let longest = state.longest_of_all(&over);
-            let defined = over.iter().filter_map(|id| Some((*id, state.catalog.get(*id)?)));
-            let rows = defined.map(|(id, definition)| group_row(id, definition, definition.ttl));
-            let mut batch: Batch = rows.collect::<Result<_, _>>()?;
-            batch.push(put_number(META_LONGEST_TTL, longest.0));
-            (over, longest, batch)
-        };
-        self.commit(&batch)?;
-        let mut state = self.lock();
-        over.into_iter().for_each(|id| state.longest.forget(id));
-        state.longest_ttl = longest;
-        Ok(())
+        self.service.leasing().tell_silence();
+        flushed.and_then(|()| self.service.leasing().forget_longer())
     }
 
     /// The same, for callers that hold `flushing`.
     pub(crate) fn flush_alone(&self) -> Result<(), StoreError> {
         let (taken, beat) = {
-            let mut state = self.lock();
-            (state.take_unstored(self.clock.now()), state.fence.beat())
+            let mut state = self.service.lock();
+            (state.take_unstored(self.service.clock().now()), state.fence.beat())
         };
         if taken.is_empty() && beat.is_none() {
             return Ok(());
         }
         let result = taken.batch().and_then(|mut batch| {
             batch.extend(beat);
-            if batch.is_empty() { Ok(()) } else { self.commit(&batch) }
+            if batch.is_empty() { Ok(()) } else { self.service.commit(&batch) }
         });
-        let mut state = self.lock();
+        let mut state = self.service.lock();
         match &result {
             Ok(()) => state.stored(taken),
             Err(_) => state.not_stored(taken),
@@ -100,47 +76,13 @@ impl Service {
 
     /// Drops history that is too old and folds incarnations that are silent for long.
     pub fn tidy(&self) -> Result<(), StoreError> {
-        self.lock().tidy_idle(&self.clock);
+        self.service.lock().tidy_idle(&self.service.clock());
         let old = {
-            let mut pruned = self.pruned.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut pruned = self.service.pruned();
             self.prune(&mut pruned)?
         };
-        self.commit(&old)?;
+        self.service.commit(&old)?;
         self.fold()
-    }
-
-    /// Tells when nodes begin or cease to be spoken to.
-    fn tell_silence(&self) {
-        let turned = self.lock().fence.turn(self.clock.now());
-        if let Some(silence) = turned {
-            self.metrics.silent.set(i64::from(silence.is_some()));
-            match silence {
-                Some(silence @ (Silence::CutOff(_) | Silence::Twin(_))) => {
-                    tracing::error!("no grants: {silence}")
-                }
-                Some(silence @ Silence::Predecessor(_)) => tracing::warn!("no grants yet: {silence}"),
-                None => tracing::info!("nodes are let in"),
-            }
-        }
-    }
-
-    /// Stores everything, leases included, and marks the store clean. Nothing may be granted any more.
-    pub fn shut_down(&self) -> Result<(), StoreError> {
-        let _alone = self.flushing.lock().unwrap_or_else(PoisonError::into_inner);
-        self.flush_alone()?;
-        let snapshot = {
-            let mut state = self.lock();
-            state.sessions.clear();
-            let now = self.clock.now();
-            if state.fence.silence(now).is_some() {
-                // Unclean as it began: a controller before this one may still be granting.
-                return Ok(());
-            }
-            state.engine.snapshot(now)
-        };
-        let seal = self.store.seal()?;
-        let leases = SavedLeases::from(&snapshot).sealed(seal, self.clock.unix_ms());
-        self.commit(&[put_json(Table::Meta, META_CLEAN.to_vec(), &leases)?])
     }
 }
 
@@ -229,7 +171,7 @@ impl State {
     fn stored(&mut self, taken: Taken) {
         self.engine.parts_taken(&taken.parts, true);
         for (id, (session, seq)) in taken.seqs {
-            if Service::is_current(self, id, session)
+            if LeasingCalls::is_current(self, id, session)
                 && let Some(client) = self.clients.get_mut(id)
             {
                 client.durable_seq = client.durable_seq.max(seq);

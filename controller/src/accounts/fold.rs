@@ -6,12 +6,12 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::ControlFlow;
-use std::sync::PoisonError;
 
 use tidegate_core::group::{ClientId, GroupId};
 use tidegate_core::units::{Span, Time};
 use tidegate_core::usage::Total;
 
+use crate::accounts::AccountCalls;
 use crate::clock::Clock;
 use crate::definitions::audit::{Actor, Change};
 use crate::definitions::change::{Edit, Plan};
@@ -19,8 +19,8 @@ use crate::error::{AdminError, InField};
 use crate::leasing::clients::Tombstone;
 use crate::limits::{MAX_FOLDED_AHEAD, MAX_FORGOTTEN};
 use crate::name::client_id;
+use crate::service::State;
 use crate::service::load::each;
-use crate::service::{Service, State};
 use crate::store::records::{
     NOBODY, consumption, consumption_bytes, group_key, ledger_key, pair_key, pair_of, put_tombstone,
     retired_of, u64_key,
@@ -39,13 +39,13 @@ pub(crate) struct Folding {
     clients: BTreeSet<ClientId>,
 }
 
-impl Service {
+impl AccountCalls<'_> {
     /// Folds at most one batch of incarnations.
     pub(crate) fn fold(&self) -> Result<(), StoreError> {
-        let mut folding = self.flushing.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut folding = self.service.flushing();
         {
-            let mut state = self.lock();
-            let unix_ms = self.clock.unix_ms();
+            let mut state = self.service.lock();
+            let unix_ms = self.service.clock().unix_ms();
             for id in state.clients.foldable(unix_ms) {
                 if let Some((name, tombstone, ids)) = state.clients.fold(id, unix_ms) {
                     folding.tombstones.insert((name, tombstone));
@@ -73,8 +73,8 @@ impl Service {
         if let Some(twice) = names.iter().find(|name| !seen.insert(*name)) {
             return Err(AdminError::invalid("clients", format!("client {twice} is named twice")));
         }
-        let counts = self.change(actor, |state| {
-            let counts = state.may_forget(&names, &self.clock)?;
+        let counts = self.service.definitions().change(actor, |state| {
+            let counts = state.may_forget(&names, &self.service.clock())?;
             let note = |(name, incarnations): (&String, &usize)| Change {
                 action: "forget client",
                 subject: format!("client {name}"),
@@ -84,13 +84,14 @@ impl Service {
             let changes = names.iter().zip(&counts).map(note).collect();
             Ok(Plan { edits: vec![Edit::Note], changes, reply: counts })
         })?;
-        let mut folding = self.flushing.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut folding = self.service.flushing();
         {
-            let mut state = self.lock();
+            let mut state = self.service.lock();
             // They may have come back, or have been folded, while the note was written.
-            state.may_forget(&names, &self.clock)?;
+            state.may_forget(&names, &self.service.clock())?;
             for name in names {
-                let Some((tombstones, ids)) = state.clients.forget(&name, self.clock.unix_ms()) else {
+                let Some((tombstones, ids)) = state.clients.forget(&name, self.service.clock().unix_ms())
+                else {
                     return Err(no_room(&name));
                 };
                 folding.tombstones.extend(tombstones.into_iter().map(|tombstone| (name.clone(), tombstone)));
@@ -108,10 +109,10 @@ impl Service {
         }
         self.flush_alone()?;
         let batch = self.folded(folding)?;
-        self.commit(&batch)?;
+        self.service.commit(&batch)?;
         let folded = std::mem::take(folding);
         tracing::info!(incarnations = folded.clients.len(), "folded the consumption of silent nodes");
-        self.lock().ledger.forget(&folded.clients);
+        self.service.lock().ledger.forget(&folded.clients);
         Ok(())
     }
 
@@ -124,7 +125,7 @@ impl Service {
         batch: &mut Batch,
     ) -> Result<(), StoreError> {
         let keys: Vec<_> = sums.keys().map(|group| key(*group)).collect();
-        let before = self.store.get(table, &keys)?;
+        let before = self.service.store().get(table, &keys)?;
         for ((group, sum), before) in sums.into_iter().zip(before) {
             let before = before.map(|bytes| consumption(table, &bytes)).transpose()?;
             let after = before.unwrap_or_default().plus(&sum);
@@ -146,10 +147,10 @@ impl Service {
                 apart.push(Write::Delete(Table::Apart, ledger_key(*client, group)));
                 Ok(ControlFlow::Continue(()))
             };
-            self.store.scan(Table::Ledger, &pair_key(client.0, GroupId::ROOT), &mut visit)?;
+            self.service.store().scan(Table::Ledger, &pair_key(client.0, GroupId::ROOT), &mut visit)?;
             batch.push(Write::Delete(Table::Clients, u64_key(client.0)));
         }
-        each(&*self.store, Table::Retired, |key, _| {
+        each(self.service.store(), Table::Retired, |key, _| {
             let (_, client) = retired_of(key)?;
             if folding.clients.contains(&client) {
                 batch.push(Write::Delete(Table::Retired, key.to_vec()));
@@ -158,7 +159,7 @@ impl Service {
         })?;
         // Everything they reported is stored: what is in memory is what is on disk.
         let (sums, sums_apart) = {
-            let ledger = &self.lock().ledger;
+            let ledger = &self.service.lock().ledger;
             (ledger.charged_by(&folding.clients), ledger.apart_by(&folding.clients))
         };
         self.add_to(Table::Folded, group_key, sums, &mut batch)?;

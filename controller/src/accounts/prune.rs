@@ -9,8 +9,8 @@ use std::ops::ControlFlow;
 use tidegate_core::group::GroupId;
 use tidegate_core::units::Span;
 
+use crate::accounts::AccountCalls;
 use crate::accounts::history::Resolution;
-use crate::service::Service;
 use crate::store::records::{pair_key, pair_of};
 use crate::store::{Batch, StoreError, Write};
 
@@ -27,10 +27,11 @@ pub(crate) struct Pruned {
     from: [Option<u64>; Resolution::ALL.len()],
 }
 
-impl Service {
+impl AccountCalls<'_> {
     /// Removes what is too old.
     pub(crate) fn prune(&self, pruned: &mut Pruned) -> Result<Batch, StoreError> {
-        let (unix_s, now_s) = (self.clock.unix_ms() / 1_000, self.clock.uptime().0 / Span::secs(1).0);
+        let (unix_s, now_s) =
+            (self.service.clock().unix_ms() / 1_000, self.service.clock().uptime().0 / Span::secs(1).0);
         let passed = now_s.saturating_sub(pruned.at_s).saturating_mul(FASTER);
         let mut batch = Batch::new();
         for (resolution, from) in Resolution::ALL.into_iter().zip(&mut pruned.from) {
@@ -51,7 +52,7 @@ impl Service {
     /// Begin of the oldest row.
     fn oldest(&self, resolution: Resolution) -> Result<Option<u64>, StoreError> {
         let (table, mut oldest) = (resolution.table(), None);
-        self.store.scan(table, &[], &mut |key, _| {
+        self.service.store().scan(table, &[], &mut |key, _| {
             oldest = Some(pair_of(table, key)?.0);
             Ok(ControlFlow::Break(()))
         })?;

@@ -3,10 +3,15 @@
 //! An entry is stored in the same transaction as the change it describes. Ids grow by one without gaps, so a page is
 //! a range of keys, and the oldest entries go when there are more than [`MAX_AUDIT`]. Time is Unix milliseconds.
 
+use std::ops::ControlFlow;
+
 use tidegate_proto::v1::AuditEntry;
 
-use crate::limits::{MAX_ACTOR, MAX_AUDIT, MAX_AUDIT_TEXT};
-use crate::store::records::{put_json, u64_key};
+use crate::answers::page_limit;
+use crate::definitions::DefinitionCalls;
+use crate::error::AdminError;
+use crate::limits::{MAX_ACTOR, MAX_AUDIT, MAX_AUDIT_PAGE, MAX_AUDIT_TEXT};
+use crate::store::records::{json, put_json, u64_key};
 use crate::store::{Batch, StoreError, Table, Write};
 
 /// Who asks for a change.
@@ -97,6 +102,30 @@ impl Audit {
 
 fn bounded(text: String) -> String {
     if text.len() <= MAX_AUDIT_TEXT { text } else { text.chars().take(MAX_AUDIT_TEXT).collect() }
+}
+
+/// Entries of the audit log in an answer that names no limit.
+const AUDIT_PAGE: u32 = 100;
+
+impl DefinitionCalls<'_> {
+    /// Entries of the audit log before `before_id` (0: the newest), newest first.
+    pub fn audit_log(&self, before_id: u64, limit: u32) -> Result<Vec<AuditEntry>, AdminError> {
+        let limit = page_limit(limit, AUDIT_PAGE, MAX_AUDIT_PAGE)?;
+        let next = self.service.lock().audit.next_id();
+        let before = if before_id == 0 { next } else { before_id.min(next) };
+        let first = before.saturating_sub(u64::try_from(limit).unwrap_or(u64::MAX));
+        let mut entries: Vec<AuditEntry> = Vec::new();
+        self.service.store().scan(Table::Audit, &u64_key(first), &mut |_, value| {
+            let entry: AuditEntry = json(Table::Audit, value)?;
+            if entry.id >= before {
+                return Ok(ControlFlow::Break(()));
+            }
+            entries.push(entry);
+            Ok(ControlFlow::Continue(()))
+        })?;
+        entries.reverse();
+        Ok(entries)
+    }
 }
 
 #[cfg(test)]

@@ -1,13 +1,13 @@
 //! Binding principals to groups, and finding the group of an operation.
 
+use crate::answers::page_limit;
+use crate::definitions::DefinitionCalls;
 use crate::definitions::audit::{Actor, Change};
 use crate::definitions::bindings::{Matched, Principal};
 use crate::definitions::change::{Edit, Plan};
-use crate::definitions::groups::page_limit;
 use crate::error::{AdminError, InField};
 use crate::limits::{MAX_BINDINGS, MAX_PAGE};
 use crate::name::GroupName;
-use crate::service::Service;
 
 /// A binding.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -27,7 +27,7 @@ pub struct Resolved {
     pub matched: Matched,
 }
 
-impl Service {
+impl DefinitionCalls<'_> {
     /// Binds a principal; the group bound before, and whether that changed anything.
     pub fn bind(
         &self,
@@ -87,7 +87,7 @@ impl Service {
     ) -> Result<(Vec<Bound>, bool), AdminError> {
         let limit = page_limit(limit, MAX_PAGE, MAX_PAGE)?;
         let group = (!group.is_empty()).then(|| GroupName::parse(group).in_field("group")).transpose()?;
-        let state = self.lock();
+        let state = self.service.lock();
         if let Some(group) = &group {
             state.catalog.require(group)?;
         }
@@ -111,7 +111,7 @@ impl Service {
         if !(tenant.is_empty() && user.is_empty()) {
             Principal::parse(tenant, user)?;
         }
-        let (group, matched) = self.lock().bindings.resolve(tenant, user);
+        let (group, matched) = self.service.lock().bindings.resolve(tenant, user);
         Ok(Resolved { group, matched })
     }
 }

@@ -6,12 +6,13 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::iter::once;
 use std::ops::ControlFlow;
-use std::sync::{Arc, PoisonError};
+use std::sync::Arc;
 
 use tidegate_core::group::{ClientId, GroupId};
 use tidegate_core::units::{Span, Time};
 use tidegate_core::usage::Total;
 
+use crate::definitions::DefinitionCalls;
 use crate::definitions::audit::{Actor, Change};
 use crate::definitions::bindings::Principal;
 use crate::definitions::cost_tables::CostTables;
@@ -19,12 +20,12 @@ use crate::definitions::definition::Definition;
 use crate::error::AdminError;
 use crate::limits::{MAX_EVENT_PARTS, MAX_NAMES_LISTED};
 use crate::name::GroupName;
-use crate::service::{Event, EventKind, Service, State};
+use crate::service::{Event, EventKind, State};
 use crate::statements::watches::Watch;
 use crate::store::records::{
-    META_COST_ROLES, META_EPOCH, META_LONGEST_TTL, META_NEXT_CLIENT, META_NEXT_GROUP, META_NEXT_WATCH,
-    META_REVISION, NOBODY, StoredBinding, consumption, consumption_bytes, group_key, group_row, ledger_key,
-    number, put_json, put_number, retired_key, retired_keys, retired_of, u64_key,
+    META_COST_ROLES, META_LONGEST_TTL, META_NEXT_CLIENT, META_NEXT_GROUP, META_NEXT_WATCH, META_REVISION,
+    NOBODY, StoredBinding, consumption, consumption_bytes, group_key, group_row, ledger_key, put_json,
+    put_number, retired_key, retired_keys, retired_of, u64_key,
 };
 use crate::store::{Batch, StoreError, Table, Write};
 
@@ -74,16 +75,16 @@ impl<T> Plan<T> {
     }
 }
 
-impl Service {
+impl DefinitionCalls<'_> {
     /// Plans, stores and applies one change.
     pub(crate) fn change<T>(
         &self,
         actor: &Actor,
         plan: impl FnOnce(&mut State) -> Result<Plan<T>, AdminError>,
     ) -> Result<T, AdminError> {
-        let _in_order = self.changes.lock().unwrap_or_else(PoisonError::into_inner);
+        let _in_order = self.service.in_order();
         let (plan, batch, created) = {
-            let mut state = self.lock();
+            let mut state = self.service.lock();
             let plan = plan(&mut state)?;
             if plan.edits.is_empty() {
                 return Ok(plan.reply);
@@ -93,7 +94,7 @@ impl Service {
             (plan, batch, created)
         };
         let before = self.counted_before(&created)?;
-        self.commit(&batch)?;
+        self.service.commit(&batch)?;
         // The audit log has all of them.
         for change in plan.changes.iter().take(MAX_NAMES_LISTED) {
             tracing::info!(
@@ -103,8 +104,8 @@ impl Service {
         if let Some(more) = plan.changes.len().checked_sub(MAX_NAMES_LISTED).filter(|more| *more > 0) {
             tracing::info!(actor = actor.as_str(), more, "definitions changed in the same change");
         }
-        let now = self.clock.now();
-        let mut state = self.lock();
+        let now = self.service.clock().now();
+        let mut state = self.service.lock();
         state.audit.advance(plan.changes.len());
         state.revision += 1;
         let event = Event { revision: state.revision, kinds: kinds(&state, &plan.edits) };
@@ -123,49 +124,19 @@ impl Service {
                 state.ledger.begin_at(now, client, group, total);
             }
         }
-        self.metrics.changes.inc();
+        self.service.metrics.changes.inc();
         self.count_definitions(&state);
         // Nobody watching is no error.
-        let _ = self.events.send(Arc::new(event));
-        self.push_lowers(&mut state);
+        let _ = self.service.events().send(Arc::new(event));
+        self.service.leasing().push_lowers(&mut state);
         drop(state);
         if rules_change {
-            self.rules_changed();
+            self.service.statements().rules_changed();
         }
         for group in removed {
-            self.statements().reset(Some(&group), 0);
+            self.service.statistics().reset(Some(&group), 0);
         }
         Ok(plan.reply)
-    }
-
-    /// Commits and counts.
-    pub(crate) fn commit(&self, batch: &[Write]) -> Result<(), StoreError> {
-        let before = self.clock.now();
-        let suspect = self.lock().fence.has_failed();
-        let ours = if suspect { self.still_ours() } else { Ok(()) };
-        let result = ours.and_then(|()| self.store.commit(batch));
-        let seconds = crate::clock::duration(self.clock.now().since(before)).as_secs_f64();
-        self.metrics.committed(seconds);
-        match &result {
-            Ok(()) => self.lock().fence.confirm(before),
-            Err(error) => {
-                self.lock().fence.fail();
-                self.metrics.commit_failures.inc();
-                tracing::error!(%error, "a commit failed");
-            }
-        }
-        result
-    }
-
-    /// Whether the store, which was away, still has the epoch of this controller.
-    fn still_ours(&self) -> Result<(), StoreError> {
-        let rows = self.store.get(Table::Meta, &[META_EPOCH.to_vec()])?;
-        let epoch = rows.into_iter().flatten().next().map(|value| number(&value)).transpose()?;
-        let ours = self.epoch();
-        match epoch {
-            Some(epoch) if epoch == ours => Ok(()),
-            newer => Err(StoreError::TakenOver { ours, theirs: newer.unwrap_or(0) }),
-        }
     }
 
     fn batch<T>(&self, state: &State, plan: &Plan<T>, actor: &Actor) -> Result<Batch, AdminError> {
@@ -176,7 +147,7 @@ impl Service {
         batch.extend(state.heirs(&plan.edits)?);
         batch.extend(state.counters(&plan.edits));
         batch.push(put_number(META_REVISION, state.revision + 1));
-        state.audit.record(&mut batch, self.clock.unix_ms(), actor, plan.changes.clone())?;
+        state.audit.record(&mut batch, self.service.clock().unix_ms(), actor, plan.changes.clone())?;
         Ok(batch)
     }
 
@@ -195,15 +166,15 @@ impl Service {
                 before.push((client, *id, consumption(Table::Retired, value)?));
                 Ok(ControlFlow::Continue(()))
             };
-            self.store.scan(Table::Retired, &retired_keys(name), &mut visit)?;
+            self.service.store().scan(Table::Retired, &retired_keys(name), &mut visit)?;
         }
         Ok(before)
     }
 
     pub(crate) fn count_definitions(&self, state: &State) {
         let count = |n: usize| i64::try_from(n).unwrap_or(i64::MAX);
-        self.metrics.groups.set(count(state.catalog.len()));
-        self.metrics.bindings.set(count(state.bindings.len()));
+        self.service.metrics.groups.set(count(state.catalog.len()));
+        self.service.metrics.bindings.set(count(state.bindings.len()));
     }
 }
 

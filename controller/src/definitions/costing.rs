@@ -2,14 +2,15 @@
 
 use std::sync::Arc;
 
+use tidegate_proto::v1;
+
+use crate::definitions::DefinitionCalls;
 use crate::definitions::audit::{Actor, Change};
 use crate::definitions::change::{Edit, Plan};
 use crate::definitions::cost_tables::{CostTables, Role, parse, shape};
 use crate::error::AdminError;
-use crate::service::Service;
-use tidegate_proto::v1;
 
-impl Service {
+impl DefinitionCalls<'_> {
     /// Gives a table a role. No table takes the shadow away.
     pub fn put_cost_table(
         &self,
@@ -41,6 +42,6 @@ impl Service {
 
     /// All tables and their roles.
     pub fn cost_tables(&self) -> Arc<CostTables> {
-        Arc::clone(&self.lock().costs)
+        Arc::clone(&self.service.lock().costs)
     }
 }

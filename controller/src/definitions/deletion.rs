@@ -1,10 +1,11 @@
 //! Deleting groups, and moving what used them.
 
 use std::collections::BTreeSet;
-use std::sync::{Arc, PoisonError};
+use std::sync::Arc;
 
 use tidegate_core::group::GroupId;
 
+use crate::definitions::DefinitionCalls;
 use crate::definitions::audit::{Actor, Change};
 use crate::definitions::bindings::Principal;
 use crate::definitions::catalog::Catalog;
@@ -14,7 +15,7 @@ use crate::definitions::groups::json;
 use crate::error::{AdminError, InField};
 use crate::limits::MAX_NAMES_LISTED;
 use crate::name::GroupName;
-use crate::service::{Service, State};
+use crate::service::State;
 use crate::statements::query_limit::Action;
 use crate::statements::watches::Watch;
 
@@ -31,7 +32,7 @@ pub struct Deleted {
     pub existed: bool,
 }
 
-impl Service {
+impl DefinitionCalls<'_> {
     /// Deletes a group. One that is used is deleted only with `force_to`, which takes its bindings and children, and
     /// what is switched to it.
     pub fn delete_group(
@@ -46,7 +47,7 @@ impl Service {
         let target =
             (!force_to.is_empty()).then(|| GroupName::parse(force_to).in_field("force_to")).transpose()?;
         // No flush may store a watch of the group after this.
-        let _alone = self.flushing.lock().unwrap_or_else(PoisonError::into_inner);
+        let _alone = self.service.flushing();
         self.change(actor, |state| {
             let Some(id) = state.catalog.id(&name) else {
                 return if if_exists {

@@ -7,11 +7,11 @@ use std::sync::Arc;
 
 use tokio::sync::broadcast;
 
+use crate::definitions::DefinitionCalls;
 use crate::definitions::bindings::{Bindings, Principal};
 use crate::definitions::cost_tables::CostTables;
 use crate::limits::MAX_WATCHERS;
 use crate::name::GroupName;
-use crate::service::Service;
 
 /// One change of definitions.
 #[derive(Clone, Debug)]
@@ -64,22 +64,22 @@ pub enum WatchError {
     TooMany,
 }
 
-impl Service {
+impl DefinitionCalls<'_> {
     /// Starts watching from the revision a node has, and the start that told it so; 0 for none.
     pub fn subscribe(&self, have_instance: u64, have_revision: u64) -> Result<Subscription, WatchError> {
-        let state = self.lock();
-        if self.events.receiver_count() >= MAX_WATCHERS {
+        let state = self.service.lock();
+        if self.service.events().receiver_count() >= MAX_WATCHERS {
             return Err(WatchError::TooMany);
         }
         // Under the lock, so that no change falls between the revision and the stream.
-        let events = self.events.subscribe();
+        let events = self.service.events().subscribe();
         let is_current = state.lineage.is_current(have_instance, have_revision, state.revision);
-        Ok(Subscription { instance: self.instance, revision: state.revision, is_current, events })
+        Ok(Subscription { instance: self.service.instance(), revision: state.revision, is_current, events })
     }
 
     /// What watchers are told, as it is now. While it is held, a change copies all bindings.
     pub fn told(&self) -> SnapshotView {
-        let state = self.lock();
+        let state = self.service.lock();
         SnapshotView { bindings: Arc::clone(&state.bindings), costs: Arc::clone(&state.costs) }
     }
 }

@@ -1,7 +1,10 @@
 //! Creating, altering and reading groups.
 
 use tidegate_core::group::GroupId;
+use tidegate_proto::v1;
 
+use crate::answers::page_limit;
+use crate::definitions::DefinitionCalls;
 use crate::definitions::audit::{Actor, Change};
 use crate::definitions::change::{Edit, Plan};
 use crate::definitions::definition::Definition;
@@ -10,8 +13,7 @@ use crate::error::{AdminError, InField};
 use crate::limits::MAX_PAGE;
 use crate::name::GroupName;
 use crate::quantity::cut;
-use crate::service::{Service, State};
-use tidegate_proto::v1;
+use crate::service::State;
 
 /// A group, with what an operator should know about it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -35,7 +37,7 @@ pub struct Page {
     pub warnings: Vec<String>,
 }
 
-impl Service {
+impl DefinitionCalls<'_> {
     /// Creates a group.
     pub fn create_group(
         &self,
@@ -92,7 +94,7 @@ impl Service {
     /// One group.
     pub fn group(&self, name: &str) -> Result<GroupReply, AdminError> {
         let name = GroupName::parse(name).in_field("name")?;
-        let state = self.lock();
+        let state = self.service.lock();
         let id = state.catalog.require(&name)?;
         let definition = state.catalog.get(id).ok_or(AdminError::NoGroup { name })?;
         let warnings = state.warnings(id, definition);
@@ -103,7 +105,7 @@ impl Service {
     pub fn groups(&self, after: &str, limit: u32) -> Result<Page, AdminError> {
         let after = (!after.is_empty()).then(|| GroupName::parse(after).in_field("after")).transpose()?;
         let limit = page_limit(limit, MAX_PAGE, MAX_PAGE)?;
-        let state = self.lock();
+        let state = self.service.lock();
         let mut definitions = state.catalog.page(after.as_ref()).peekable();
         let mut page = Page::default();
         for definition in definitions.by_ref().take(limit) {
@@ -117,18 +119,6 @@ impl Service {
         }
         Ok(page)
     }
-}
-
-/// The rows of a page: 0 is the default, above the most is refused.
-pub(crate) fn page_limit(limit: u32, default: u32, most: u32) -> Result<usize, AdminError> {
-    if limit > most {
-        return Err(AdminError::invalid(
-            "limit",
-            format!("{limit} is out of range: 1 to {most}, or 0 for {default}"),
-        ));
-    }
-    let limit = if limit == 0 { default } else { limit };
-    usize::try_from(limit).map_err(|error| AdminError::invalid("limit", error))
 }
 
 /// What an alteration may name.

@@ -14,3 +14,17 @@ pub(crate) mod events;
 pub mod group_fields;
 pub(crate) mod groups;
 pub mod limited;
+
+use crate::service::Service;
+
+/// What adapters call.
+#[derive(Clone, Copy)]
+pub struct DefinitionCalls<'s> {
+    service: &'s Service,
+}
+
+impl<'s> DefinitionCalls<'s> {
+    pub(crate) fn of(service: &'s Service) -> Self {
+        Self { service }
+    }
+}

@@ -70,8 +70,9 @@ impl Admin for AdminAdapter {
         let actor = actor(&request);
         let message = request.into_inner();
         let group = required(message.group, "group")?;
-        let created =
-            self.call(move |service| service.create_group(&actor, &group, message.if_not_exists)).await?;
+        let created = self
+            .call(move |service| service.definitions().create_group(&actor, &group, message.if_not_exists))
+            .await?;
         reply(message::group_reply(created))
     }
 
@@ -83,7 +84,9 @@ impl Admin for AdminAdapter {
         let message = request.into_inner();
         let group = required(message.group, "group")?;
         let (mask, expected) = (message.update_mask, message.expected_revision);
-        let altered = self.call(move |service| service.alter_group(&actor, &group, &mask, expected)).await?;
+        let altered = self
+            .call(move |service| service.definitions().alter_group(&actor, &group, &mask, expected))
+            .await?;
         reply(message::group_reply(altered))
     }
 
@@ -95,7 +98,13 @@ impl Admin for AdminAdapter {
         let m = request.into_inner();
         let deleted = self
             .call(move |service| {
-                service.delete_group(&actor, &m.name, &m.force_to, m.expected_revision, m.if_exists)
+                service.definitions().delete_group(
+                    &actor,
+                    &m.name,
+                    &m.force_to,
+                    m.expected_revision,
+                    m.if_exists,
+                )
             })
             .await?;
         reply(message::deleted(deleted))
@@ -105,7 +114,7 @@ impl Admin for AdminAdapter {
         &self,
         request: Request<v1::GetGroupRequest>,
     ) -> Result<Response<v1::GroupReply>, Status> {
-        let found = self.service.group(&request.into_inner().name).map_err(admin_status)?;
+        let found = self.service.definitions().group(&request.into_inner().name).map_err(admin_status)?;
         reply(message::group_reply(found))
     }
 
@@ -114,22 +123,25 @@ impl Admin for AdminAdapter {
         request: Request<v1::ListGroupsRequest>,
     ) -> Result<Response<v1::ListGroupsReply>, Status> {
         let message = request.into_inner();
-        let page = self.service.groups(&message.after, message.limit).map_err(admin_status)?;
+        let page = self.service.definitions().groups(&message.after, message.limit).map_err(admin_status)?;
         reply(message::groups_reply(page))
     }
 
     async fn bind(&self, request: Request<v1::BindRequest>) -> Result<Response<v1::BindReply>, Status> {
         let actor = actor(&request);
         let b = required(request.into_inner().binding, "binding")?;
-        let bound = self.call(move |service| service.bind(&actor, &b.tenant, &b.user, &b.group)).await?;
+        let bound = self
+            .call(move |service| service.definitions().bind(&actor, &b.tenant, &b.user, &b.group))
+            .await?;
         reply(message::bind_reply(bound))
     }
 
     async fn unbind(&self, request: Request<v1::UnbindRequest>) -> Result<Response<v1::UnbindReply>, Status> {
         let actor = actor(&request);
         let message = request.into_inner();
-        let removed =
-            self.call(move |service| service.unbind(&actor, &message.tenant, &message.user)).await?;
+        let removed = self
+            .call(move |service| service.definitions().unbind(&actor, &message.tenant, &message.user))
+            .await?;
         reply(v1::UnbindReply { removed })
     }
 
@@ -141,7 +153,8 @@ impl Admin for AdminAdapter {
         let from_start = m.after_tenant.is_empty() && m.after_user.is_empty();
         let after = if from_start { None } else { Some(Principal::parse(&m.after_tenant, &m.after_user)) };
         let after = after.transpose().map_err(admin_status)?;
-        let (bound, more) = self.service.bindings(&m.group, after.as_ref(), m.limit).map_err(admin_status)?;
+        let (bound, more) =
+            self.service.definitions().bindings(&m.group, after.as_ref(), m.limit).map_err(admin_status)?;
         reply(message::bindings_reply(&bound, more))
     }
 
@@ -150,14 +163,15 @@ impl Admin for AdminAdapter {
         request: Request<v1::ResolveRequest>,
     ) -> Result<Response<v1::ResolveReply>, Status> {
         let message = request.into_inner();
-        let resolved = self.service.resolve(&message.tenant, &message.user).map_err(admin_status)?;
+        let resolved =
+            self.service.definitions().resolve(&message.tenant, &message.user).map_err(admin_status)?;
         reply(message::resolve_reply(resolved))
     }
 
     async fn apply(&self, request: Request<v1::ApplyRequest>) -> Result<Response<v1::ApplyReply>, Status> {
         let actor = actor(&request);
         let wish = request.into_inner();
-        let applied = self.call(move |service| service.apply(&actor, &wish)).await?;
+        let applied = self.call(move |service| service.definitions().apply(&actor, &wish)).await?;
         reply(message::apply_reply(applied))
     }
 
@@ -167,7 +181,8 @@ impl Admin for AdminAdapter {
     ) -> Result<Response<v1::CostTables>, Status> {
         let actor = actor(&request);
         let m = request.into_inner();
-        let costs = self.call(move |service| service.put_cost_table(&actor, &m.role, m.table)).await?;
+        let costs =
+            self.call(move |service| service.definitions().put_cost_table(&actor, &m.role, m.table)).await?;
         reply(message::cost_tables(&costs))
     }
 
@@ -175,13 +190,13 @@ impl Admin for AdminAdapter {
         &self,
         _: Request<v1::GetCostTablesRequest>,
     ) -> Result<Response<v1::CostTablesReply>, Status> {
-        reply(message::cost_tables_reply(&self.service.cost_tables()))
+        reply(message::cost_tables_reply(&self.service.definitions().cost_tables()))
     }
 
     async fn usage(&self, request: Request<v1::UsageRequest>) -> Result<Response<v1::UsageReply>, Status> {
         let message = request.into_inner();
         let (rows, truncated) =
-            self.service.usage(&message.group, message.per_client).map_err(admin_status)?;
+            self.service.accounts().usage(&message.group, message.per_client).map_err(admin_status)?;
         reply(v1::UsageReply { rows: rows.into_iter().map(usage_row).collect(), truncated })
     }
 
@@ -191,7 +206,9 @@ impl Admin for AdminAdapter {
     ) -> Result<Response<v1::UsageHistoryReply>, Status> {
         let m = request.into_inner();
         let points = self
-            .call(move |service| service.usage_history(&m.group, &m.resolution, m.from_unix_s, m.to_unix_s))
+            .call(move |service| {
+                service.accounts().usage_history(&m.group, &m.resolution, m.from_unix_s, m.to_unix_s)
+            })
             .await?;
         let points = points.into_iter().map(|(start_unix_s, amount)| v1::HistoryPoint {
             start_unix_s,
@@ -204,7 +221,7 @@ impl Admin for AdminAdapter {
         &self,
         _: Request<v1::ListClientsRequest>,
     ) -> Result<Response<v1::ListClientsReply>, Status> {
-        reply(message::clients_reply(self.service.clients()))
+        reply(message::clients_reply(self.service.leasing().clients()))
     }
 
     async fn forget_client(
@@ -216,7 +233,7 @@ impl Admin for AdminAdapter {
         if clients.is_empty() || !client.is_empty() {
             clients.insert(0, client);
         }
-        let counts = self.call(move |service| service.forget_clients(&actor, &clients)).await?;
+        let counts = self.call(move |service| service.accounts().forget_clients(&actor, &clients)).await?;
         reply(message::forget_reply(&counts))
     }
 
@@ -224,7 +241,7 @@ impl Admin for AdminAdapter {
         &self,
         request: Request<v1::ListLeasesRequest>,
     ) -> Result<Response<v1::ListLeasesReply>, Status> {
-        let table = self.service.leases(&request.into_inner().group).map_err(admin_status)?;
+        let table = self.service.leasing().leases(&request.into_inner().group).map_err(admin_status)?;
         reply(message::leases_reply(table))
     }
 
@@ -237,7 +254,9 @@ impl Admin for AdminAdapter {
         request: Request<v1::AuditLogRequest>,
     ) -> Result<Response<v1::AuditLogReply>, Status> {
         let message = request.into_inner();
-        let entries = self.call(move |service| service.audit_log(message.before_id, message.limit)).await?;
+        let entries = self
+            .call(move |service| service.definitions().audit_log(message.before_id, message.limit))
+            .await?;
         reply(v1::AuditLogReply { entries })
     }
 }

@@ -40,7 +40,7 @@ impl Grants for GrantsAdapter {
     async fn watch(&self, request: Request<v1::WatchRequest>) -> Result<Response<Self::WatchStream>, Status> {
         let (peer, stream) = Reader::of(request.extensions(), &self.service.metrics);
         let have = request.into_inner();
-        let subscription = self.service.subscribe(have.have_instance, have.have_revision);
+        let subscription = self.service.definitions().subscribe(have.have_instance, have.have_revision);
         let subscription = subscription.map_err(|error| Status::resource_exhausted(error.to_string()))?;
         tokio::spawn(watch::serve(self.stopping.clone(), Arc::clone(&self.service), subscription, peer));
         Ok(Response::new(Box::pin(ReceiverStream::new(stream))))

@@ -63,7 +63,7 @@ fn gone() -> Status {
 async fn tell_all(service: &Service, peer: &Reader<v1::Rules>) -> Result<u64, Status> {
     let (mut told, mut entries) = (Told::default(), 0_u64);
     loop {
-        let view = service.rules(told, RULES_PART);
+        let view = service.statements().rules(told, RULES_PART);
         told = told.and(&view);
         let count = view.groups.len() + view.watches.len();
         entries = entries.saturating_add(u64::try_from(count).unwrap_or(u64::MAX));

@@ -41,7 +41,7 @@ pub(super) async fn serve(
         Ok(()) => run(&service, &mut stopping, &mut asks, &peer, &mut session).await,
         Err(status) => Err(status),
     };
-    service.disconnect(client, number);
+    service.leasing().disconnect(client, number);
     if let Err(status) = result {
         tracing::debug!(client = client.0, %status, "a grant stream ended");
         peer.end(status).await;
@@ -68,8 +68,10 @@ async fn accept(
     }
     let agent: String = hello.agent.chars().filter(|c| !c.is_control()).take(MAX_AGENT).collect();
     heed(service, &client, Seen { epoch: hello.seen_epoch, standing: hello.seen_standing }).await?;
-    let session =
-        service.hello(&client, hello.incarnation, &agent).map_err(|error| session_status(&error))?;
+    let session = service
+        .leasing()
+        .hello(&client, hello.incarnation, &agent)
+        .map_err(|error| session_status(&error))?;
     let welcome = v1::Welcome {
         protocol,
         epoch: session.epoch,
@@ -89,11 +91,11 @@ async fn heed(service: &Arc<Service>, client: &str, seen: Seen) -> Result<(), St
             "seen_standing: {length} bytes are too many: at most {MAX_STANDING_BYTES}; send it as it was received"
         )));
     }
-    if !service.is_news(&seen) {
+    if !service.leasing().is_news(&seen) {
         return Ok(());
     }
     let (heeding, client) = (Arc::clone(service), client.to_owned());
-    let heeded = tokio::task::spawn_blocking(move || heeding.heed(&client, &seen)).await;
+    let heeded = tokio::task::spawn_blocking(move || heeding.leasing().heed(&client, &seen)).await;
     let heeded = heeded.map_err(|error| Status::internal(format!("the call did not finish: {error}")))?;
     heeded.map_err(|error| session_status(&error))
 }
@@ -130,7 +132,7 @@ async fn run(
                 None => return Ok(()),
                 Some(Some(Ask::Renew(renew))) => {
                     let request = convert::renew(renew).map_err(|error| Status::invalid_argument(error.to_string()))?;
-                    let renewed = service.renew(session.client, session.session, request);
+                    let renewed = service.leasing().renew(session.client, session.session, request);
                     let renewed = renewed.map_err(|error| session_status(&error))?;
                     Answer::Granted(convert::granted(renewed))
                 }
@@ -158,13 +160,14 @@ async fn farewell(service: &Arc<Service>, session: &Session, goodbye: v1::Goodby
     let seq = goodbye.seq;
     let reports =
         convert::reports(goodbye.reports).map_err(|error| Status::invalid_argument(error.to_string()))?;
-    let refused = service.goodbye(session.client, session.session, seq, &reports).ok_or_else(replaced)?;
+    let refused =
+        service.leasing().goodbye(session.client, session.session, seq, &reports).ok_or_else(replaced)?;
     let refused = convert::refused(refused);
     let mut again = interval(duration(FLUSH_EVERY));
     loop {
         again.tick().await;
         let flushing = Arc::clone(service);
-        if let Ok(Ok(())) = tokio::task::spawn_blocking(move || flushing.flush()).await {
+        if let Ok(Ok(())) = tokio::task::spawn_blocking(move || flushing.accounts().flush()).await {
             return Ok(Answer::Farewell(v1::Farewell { seq, refused }));
         }
     }

@@ -32,7 +32,7 @@ impl Statements for StatementsAdapter {
     type RulesStream = Answers<v1::Rules>;
 
     async fn rules(&self, request: Request<v1::RulesRequest>) -> Result<Response<Self::RulesStream>, Status> {
-        let changes = self.service.follow_rules();
+        let changes = self.service.statements().follow_rules();
         let changes = changes.map_err(|error| Status::resource_exhausted(error.to_string()))?;
         let (peer, stream) = Reader::of(request.extensions(), &self.service.metrics);
         let gateway = crate::quantity::cut(&request.into_inner().gateway);
@@ -45,7 +45,7 @@ impl Statements for StatementsAdapter {
         &self,
         request: Request<v1::ConvictRequest>,
     ) -> Result<Response<v1::ConvictReply>, Status> {
-        let watch = self.service.convict(&request.into_inner()).map_err(admin_status)?;
+        let watch = self.service.statements().convict(&request.into_inner()).map_err(admin_status)?;
         reply(v1::ConvictReply { watch_id: watch.unwrap_or_default() })
     }
 
@@ -54,7 +54,7 @@ impl Statements for StatementsAdapter {
         request: Request<v1::ReportStatementsRequest>,
     ) -> Result<Response<v1::ReportStatementsReply>, Status> {
         let report = shapes::report_in(request.into_inner()).map_err(admin_status)?;
-        self.service.report_statements(report);
+        self.service.statements().report_statements(report);
         reply(v1::ReportStatementsReply {})
     }
 
@@ -63,7 +63,8 @@ impl Statements for StatementsAdapter {
         request: Request<v1::ListStatementsRequest>,
     ) -> Result<Response<v1::ListStatementsReply>, Status> {
         let m = request.into_inner();
-        let list = self.service.list_statements(&m.group, &m.order, m.limit).map_err(admin_status)?;
+        let list =
+            self.service.statements().list_statements(&m.group, &m.order, m.limit).map_err(admin_status)?;
         reply(v1::ListStatementsReply {
             rows: list.rows.iter().map(shapes::row).collect(),
             total: count(list.total),
@@ -78,7 +79,7 @@ impl Statements for StatementsAdapter {
     ) -> Result<Response<v1::ResetStatementsReply>, Status> {
         let (actor, service) = (actor(&request), Arc::clone(&self.service));
         let group = request.into_inner().group;
-        let removed = blocking(move || service.reset_statements(&actor, &group)).await?;
+        let removed = blocking(move || service.statements().reset_statements(&actor, &group)).await?;
         reply(message::reset_statements_reply(removed))
     }
 
@@ -89,7 +90,7 @@ impl Statements for StatementsAdapter {
         let (actor, service) = (actor(&request), Arc::clone(&self.service));
         let watch = request.into_inner().watch;
         let watch = watch.ok_or_else(|| Status::invalid_argument("watch: is missing"))?;
-        let added = blocking(move || service.add_watch(&actor, &watch)).await?;
+        let added = blocking(move || service.statements().add_watch(&actor, &watch)).await?;
         reply(v1::AddWatchReply { watch: Some(added.text()) })
     }
 
@@ -99,7 +100,7 @@ impl Statements for StatementsAdapter {
     ) -> Result<Response<v1::RemoveWatchReply>, Status> {
         let (actor, service) = (actor(&request), Arc::clone(&self.service));
         let m = request.into_inner();
-        let removed = blocking(move || service.remove_watch(&actor, m.id, &m.group)).await?;
+        let removed = blocking(move || service.statements().remove_watch(&actor, m.id, &m.group)).await?;
         reply(message::remove_watch_reply(removed))
     }
 
@@ -107,7 +108,7 @@ impl Statements for StatementsAdapter {
         &self,
         request: Request<v1::ListWatchesRequest>,
     ) -> Result<Response<v1::ListWatchesReply>, Status> {
-        let watches = self.service.watches(&request.into_inner().group).map_err(admin_status)?;
+        let watches = self.service.statements().watches(&request.into_inner().group).map_err(admin_status)?;
         reply(v1::ListWatchesReply { watches })
     }
 
@@ -116,7 +117,7 @@ impl Statements for StatementsAdapter {
         request: Request<v1::ListRunawaysRequest>,
     ) -> Result<Response<v1::ListRunawaysReply>, Status> {
         let m = request.into_inner();
-        let runaways = self.service.runaways(&m.group, m.limit).map_err(admin_status)?;
+        let runaways = self.service.statements().runaways(&m.group, m.limit).map_err(admin_status)?;
         reply(v1::ListRunawaysReply { runaways })
     }
 }

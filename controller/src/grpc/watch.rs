@@ -78,7 +78,7 @@ async fn send_snapshot(service: &Service, peer: &Peer, at: At) -> Result<(), Sta
     let mut last = None;
     loop {
         let (part, told) = {
-            let view = service.told();
+            let view = service.definitions().told();
             let mut rest = view.bindings.after(last.as_ref()).peekable();
             let part: Vec<_> = rest.by_ref().take(SNAPSHOT_PART).collect();
             let more = rest.peek().is_some();

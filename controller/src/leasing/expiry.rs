@@ -2,20 +2,21 @@
 
 use tidegate_core::units::Time;
 
+use crate::leasing::LeasingCalls;
 use crate::limits::EXPIRE_EVERY;
-use crate::service::{Service, State};
+use crate::service::State;
 
-impl Service {
+impl LeasingCalls<'_> {
     /// Ends what is past and says when to look again.
     pub fn expire(&self) -> Time {
-        let now = self.clock.now();
-        let mut state = self.lock();
+        let now = self.service.clock().now();
+        let mut state = self.service.lock();
         self.expire_in(&mut state, now);
-        if state.watches.expire(self.clock.unix_ms()) {
-            self.rules_changed();
+        if state.watches.expire(self.service.clock().unix_ms()) {
+            self.service.statements().rules_changed();
         }
-        let recovering = state.recovery(&self.clock).0 > 0;
-        self.metrics.recovering.set(i64::from(recovering));
+        let recovering = state.recovery(&self.service.clock()).0 > 0;
+        self.service.metrics.recovering.set(i64::from(recovering));
         let latest = now.after(EXPIRE_EVERY);
         state.engine.next_expiry().map_or(latest, |next| next.min(latest))
     }
@@ -24,7 +25,7 @@ impl Service {
     pub(crate) fn expire_in(&self, state: &mut State, now: Time) {
         while let Some(next) = state.engine.next_expiry().filter(|next| *next <= now) {
             state.engine.expire(next);
-            self.metrics.expired.inc();
+            self.service.metrics.expired.inc();
             if state.engine.next_expiry() == Some(next) {
                 break;
             }

@@ -7,6 +7,7 @@
 
 use tidegate_core::units::{Span, Time};
 
+use crate::leasing::LeasingCalls;
 use crate::store::Write;
 use crate::store::records::{META_FENCE, put_number};
 
@@ -111,6 +112,23 @@ impl Fence {
         let turned = kind(silence) != kind(self.told);
         self.told = silence;
         turned.then_some(silence)
+    }
+}
+
+impl LeasingCalls<'_> {
+    /// Tells when nodes begin or cease to be spoken to.
+    pub(crate) fn tell_silence(&self) {
+        let turned = self.service.lock().fence.turn(self.service.clock().now());
+        if let Some(silence) = turned {
+            self.service.metrics.silent.set(i64::from(silence.is_some()));
+            match silence {
+                Some(silence @ (Silence::CutOff(_) | Silence::Twin(_))) => {
+                    tracing::error!("no grants: {silence}")
+                }
+                Some(silence @ Silence::Predecessor(_)) => tracing::warn!("no grants yet: {silence}"),
+                None => tracing::info!("nodes are let in"),
+            }
+        }
     }
 }
 

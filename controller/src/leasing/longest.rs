@@ -10,6 +10,10 @@ use tidegate_core::engine::EngineConfig;
 use tidegate_core::group::GroupId;
 use tidegate_core::units::{Span, Time};
 
+use crate::leasing::LeasingCalls;
+use crate::store::records::{META_LONGEST_TTL, group_row, put_number};
+use crate::store::{Batch, StoreError};
+
 /// Groups with leases that are longer than their definitions say.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Longest(BTreeMap<GroupId, Longer>);
@@ -46,5 +50,32 @@ impl Longest {
     /// Groups whose longer leases have all ended.
     pub(crate) fn over(&self, now: Time) -> Vec<GroupId> {
         self.0.iter().filter(|(_, longer)| longer.until <= now).map(|(id, _)| *id).collect()
+    }
+}
+
+impl LeasingCalls<'_> {
+    /// Leases that were longer than definitions say have ended: from here on the definitions count.
+    pub(crate) fn forget_longer(&self) -> Result<(), StoreError> {
+        let now = self.service.clock().now();
+        if self.service.lock().longest.over(now).is_empty() {
+            return Ok(());
+        }
+        // No change may be planned on what is written here.
+        let _in_order = self.service.in_order();
+        let (over, longest, batch) = {
+            let state = self.service.lock();
+            let over = state.longest.over(now);
+            let longest = state.longest_of_all(&over);
+            let defined = over.iter().filter_map(|id| Some((*id, state.catalog.get(*id)?)));
+            let rows = defined.map(|(id, definition)| group_row(id, definition, definition.ttl));
+            let mut batch: Batch = rows.collect::<Result<_, _>>()?;
+            batch.push(put_number(META_LONGEST_TTL, longest.0));
+            (over, longest, batch)
+        };
+        self.service.commit(&batch)?;
+        let mut state = self.service.lock();
+        over.into_iter().for_each(|id| state.longest.forget(id));
+        state.longest_ttl = longest;
+        Ok(())
     }
 }

@@ -12,3 +12,18 @@ pub(crate) mod rivals;
 pub(crate) mod sessions;
 pub mod standing;
 pub(crate) mod succession;
+pub(crate) mod view;
+
+use crate::service::Service;
+
+/// What adapters call.
+#[derive(Clone, Copy)]
+pub struct LeasingCalls<'s> {
+    service: &'s Service,
+}
+
+impl<'s> LeasingCalls<'s> {
+    pub(crate) fn of(service: &'s Service) -> Self {
+        Self { service }
+    }
+}

@@ -11,11 +11,12 @@ use tidegate_core::usage::Total;
 
 use crate::accounts::live::Live;
 use crate::clock::Clock;
+use crate::leasing::LeasingCalls;
 use crate::leasing::clients::NodeStats;
 use crate::leasing::proof::{Claim, Holder, proven};
 use crate::limits::MAX_PROOF_BYTES;
 use crate::name::GroupName;
-use crate::service::{Service, SessionError, State};
+use crate::service::{SessionError, State};
 
 /// A decoded renewal.
 #[derive(Clone, Debug, Default)]
@@ -140,11 +141,11 @@ impl Uncounted {
     }
 }
 
-impl Service {
+impl LeasingCalls<'_> {
     /// Answers a renewal.
     pub fn renew(&self, client: ClientId, session: u64, request: RenewIn) -> Result<Renewed, SessionError> {
-        let (now, unix_us) = (self.clock.now(), self.clock.unix_us());
-        let mut state = self.lock();
+        let (now, unix_us) = (self.service.clock().now(), self.service.clock().unix_us());
+        let mut state = self.service.lock();
         if !Self::is_current(&state, client, session) {
             return Err(SessionError::Replaced);
         }
@@ -166,7 +167,7 @@ impl Service {
         let entries = answered.collect();
         let durable_seq = state.counted(client, request.seq);
         self.push_lowers(&mut state);
-        self.metrics.renewals.inc();
+        self.service.metrics.renewals.inc();
         let standing = self.new_standing(&mut state, client);
         Ok(Renewed { seq: request.seq, epoch: state.epoch, entries, durable_seq, standing, shed, refused })
     }
@@ -184,7 +185,7 @@ impl Service {
             return false;
         }
         let entries = u64::try_from(request.entries.len()).unwrap_or(u64::MAX);
-        self.metrics.shed.inc_by(entries);
+        self.service.metrics.shed.inc_by(entries);
         if let Some(entries) = state.shed.add(now, entries) {
             tracing::warn!(entries, %waited, "behind: renewals that have waited too long are not considered");
         }
@@ -200,8 +201,8 @@ impl Service {
         seq: u64,
         reports: &[ReportIn],
     ) -> Option<Vec<RefusedReport>> {
-        let (now, unix_us) = (self.clock.now(), self.clock.unix_us());
-        let mut state = self.lock();
+        let (now, unix_us) = (self.service.clock().now(), self.service.clock().unix_us());
+        let mut state = self.service.lock();
         if !Self::is_current(&state, client, session) {
             return None;
         }
@@ -227,7 +228,7 @@ impl Service {
         let refused = reports.iter().filter_map(|report| {
             let uncounted = self.count(state, caller, report, now, unix_us).err()?;
             let client = caller.name.as_str();
-            self.metrics.refuse(uncounted.reason);
+            self.service.metrics.refuse(uncounted.reason);
             let (group, reason, detail) = (&report.group, uncounted.reason, &uncounted.detail);
             tracing::warn!(client, %group, reason, %detail, "a report was not counted");
             let (group, incarnation) = (report.group.clone(), report.incarnation);
@@ -277,7 +278,7 @@ impl Service {
                 let live = state.live.entry(id).or_insert_with(|| {
                     state.charged.insert(id);
                     let name = state.catalog.name(id).map_or("", GroupName::as_str);
-                    (Live::default(), self.metrics.charges(name))
+                    (Live::default(), self.service.metrics.charges(name))
                 });
                 live.0.add(now, delta.ru().clamped());
                 live.1.add(&delta);
@@ -293,7 +294,7 @@ impl Service {
 
     /// A node claims what no process can have used: counted, and said at most every [`SAID_EVERY`].
     fn set_apart(&self, state: &mut State, caller: &Caller, group: &str, claim: &Total, now: Time) {
-        self.metrics.apart.inc();
+        self.service.metrics.apart.inc();
         if state.said_apart.is_none_or(|said| now.since(said) >= SAID_EVERY) {
             state.said_apart = Some(now);
             let (client, incarnation) = (caller.name.as_str(), caller.incarnation);
@@ -318,13 +319,13 @@ impl Service {
         let (ask, proof, id) = match (decoded, named) {
             (Ok((ask, proof)), Ok(id)) => (ask, proof, id),
             (Err(message), _) | (_, Err(message)) => {
-                self.metrics.refuse("malformed");
-                self.metrics.granted("refused");
+                self.service.metrics.refuse("malformed");
+                self.service.metrics.granted("refused");
                 return Some(Answer::Refused(message));
             }
         };
         let Some(id) = id else {
-            self.metrics.granted("unknown_group");
+            self.service.metrics.granted("unknown_group");
             return Some(Answer::Grant(Grant::UnknownGroup, Vec::new()));
         };
         let held = match state.engine.group_recovering_until(id).since(now).0 {
@@ -332,11 +333,11 @@ impl Service {
             _ => self.held(state.epoch, caller, id, ask, proof, unix_us),
         };
         let Some(grant) = state.engine.renew(now, caller.client, id, caller.seq, ask, held) else {
-            self.metrics.refuse("stale");
+            self.service.metrics.refuse("stale");
             return None;
         };
         state.active.insert(id);
-        self.metrics.granted(status(&grant));
+        self.service.metrics.granted(status(&grant));
         let proof = self.sign(state.epoch, caller, id, ask, &grant, unix_us);
         Some(Answer::Grant(grant, proof))
     }
@@ -355,9 +356,10 @@ impl Service {
             return None;
         }
         let holder = Holder { client: &caller.name, incarnation: caller.incarnation, group };
-        let claim = if proof.len() > MAX_PROOF_BYTES { None } else { self.prover.verify(holder, proof) };
+        let claim =
+            if proof.len() > MAX_PROOF_BYTES { None } else { self.service.prover().verify(holder, proof) };
         if claim.is_none() {
-            self.metrics.refuse("bad_proof");
+            self.service.metrics.refuse("bad_proof");
         }
         proven(&claim?, ask.held, epoch, unix_us)
     }
@@ -382,7 +384,7 @@ impl Service {
             ends_unix_us: unix_us.saturating_add(terms.ttl.0),
             epoch,
         };
-        self.prover.sign(holder, &claim)
+        self.service.prover().sign(holder, &claim)
     }
 }
 

@@ -6,12 +6,13 @@ use tidegate_core::group::ClientId;
 use tidegate_core::units::{Rate, Span, Time};
 use tokio::sync::mpsc;
 
+use crate::leasing::LeasingCalls;
 use crate::leasing::clients::ClientError;
 use crate::leasing::lag::Lag;
 use crate::leasing::standing::Standing;
 use crate::limits::SESSION_QUEUE;
 use crate::name::GroupName;
-use crate::service::{Service, Silence, State};
+use crate::service::{Silence, State};
 
 /// Something the controller tells a node unasked.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -70,12 +71,12 @@ pub enum SessionError {
     },
 }
 
-impl Service {
+impl LeasingCalls<'_> {
     /// Accepts a stream. An older one of the same node ends.
     pub fn hello(&self, name: &str, incarnation: u64, agent: &str) -> Result<Session, SessionError> {
-        let unix_ms = self.clock.unix_ms();
-        let mut state = self.lock();
-        state.may_speak(self.clock.now())?;
+        let unix_ms = self.service.clock().unix_ms();
+        let mut state = self.service.lock();
+        state.may_speak(self.service.clock().now())?;
         let client = state.clients.hello(name, incarnation, agent, unix_ms)?;
         for older in state.clients.connected_siblings(client) {
             state.sessions.remove(&older);
@@ -85,23 +86,23 @@ impl Service {
         for older in state.clients.older_siblings(client) {
             state.engine.free_parts(older);
         }
-        state.heard(client, self.clock.now(), unix_ms);
+        state.heard(client, self.service.clock().now(), unix_ms);
         let (sender, pushes) = mpsc::channel(SESSION_QUEUE);
         state.next_session += 1;
         let session = state.next_session;
         let told = self.standing(&state);
-        let standing = told.sign(&self.prover);
+        let standing = told.sign(&self.service.prover());
         let slot = Slot { pushes: sender, session, told, lag: Lag::default() };
         state.sessions.insert(client, slot);
         self.count_clients(&state);
-        let recovery = state.recovery(&self.clock);
+        let recovery = state.recovery(&self.service.clock());
         tracing::info!(client = name, incarnation, agent, "node connected");
         Ok(Session { client, session, epoch: state.epoch, standing, recovery, pushes })
     }
 
     /// A stream ended. Its leases run on until they expire.
     pub fn disconnect(&self, client: ClientId, session: u64) {
-        let mut state = self.lock();
+        let mut state = self.service.lock();
         if state.sessions.get(&client).is_some_and(|slot| slot.session == session) {
             state.sessions.remove(&client);
             state.clients.disconnect(client);
@@ -121,7 +122,7 @@ impl Service {
         if now.says_the_same(&slot.told) {
             return None;
         }
-        let standing = now.sign(&self.prover);
+        let standing = now.sign(&self.service.prover());
         slot.told = now;
         Some(standing)
     }
@@ -138,15 +139,15 @@ impl Service {
             let count = u64::try_from(lowers.len()).unwrap_or(u64::MAX);
             let slot = state.sessions.get(&client);
             if slot.is_some_and(|slot| slot.pushes.try_send(Push::Lower(lowers)).is_ok()) {
-                self.metrics.lowers.inc_by(count);
+                self.service.metrics.lowers.inc_by(count);
             } else {
-                self.metrics.lowers_dropped.inc_by(count);
+                self.service.metrics.lowers_dropped.inc_by(count);
             }
         }
     }
 
     fn count_clients(&self, state: &State) {
-        self.metrics.clients.set(i64::try_from(state.clients.connected()).unwrap_or(i64::MAX));
+        self.service.metrics.clients.set(i64::try_from(state.clients.connected()).unwrap_or(i64::MAX));
     }
 }
 

@@ -10,14 +10,13 @@
 //! far as it can do no harm: the epoch is raised above it, up to [`FARTHEST_EPOCH`], so that the node accepts this
 //! controller; and in the first minute of a new store, which may stand in for one that was lost, it recovers.
 
-use std::sync::PoisonError;
-
 use tidegate_core::group::{GroupId, GroupSpec};
 use tidegate_core::units::{Span, Time};
 
+use crate::leasing::LeasingCalls;
 use crate::leasing::rivals::Rivals;
 use crate::leasing::standing::{Standing, Told};
-use crate::service::{Service, SessionError, State};
+use crate::service::{SessionError, State};
 use crate::store::records::{META_EPOCH, META_LINEAGE, META_LONGEST_TTL, group_row, put_json, put_number};
 use crate::store::{Batch, StoreError, Table};
 
@@ -64,19 +63,19 @@ enum From {
     Now,
 }
 
-impl Service {
+impl LeasingCalls<'_> {
     /// Takes in what a node has seen, before it is let in. Blocks on the disk when that is news.
     ///
     /// # Errors
     /// The epoch that has to be raised cannot be stored.
     pub fn heed(&self, node: &str, seen: &Seen) -> Result<(), SessionError> {
-        if self.news(&self.lock(), seen).is_none() {
+        if self.news(&self.service.lock(), seen).is_none() {
             return Ok(());
         }
         // One after the other, so that the second finds the first done.
-        let _in_order = self.changes.lock().unwrap_or_else(PoisonError::into_inner);
+        let _in_order = self.service.in_order();
         let (news, lineage, longest_ttl, rows) = {
-            let mut state = self.lock();
+            let mut state = self.service.lock();
             let Some(news) = self.news(&state, seen) else { return Ok(()) };
             if !news.is_kept(state.epoch) {
                 self.meet(&mut state, node, news.rivals);
@@ -99,11 +98,11 @@ impl Service {
             batch.push(row);
             batch.push(put_number(META_EPOCH, news.epoch));
             batch.push(put_number(META_LONGEST_TTL, longest_ttl.0));
-            self.commit(&batch)
+            self.service.commit(&batch)
         });
         stored.map_err(|error| behind(seen, &error))?;
-        let now = self.clock.now();
-        let mut state = self.lock();
+        let now = self.service.clock().now();
+        let mut state = self.service.lock();
         self.meet(&mut state, node, news.rivals);
         let before = std::mem::replace(&mut state.epoch, news.epoch);
         (state.lineage, state.longest_ttl) = (lineage, longest_ttl);
@@ -117,9 +116,9 @@ impl Service {
             }
         }
         state.set_back = state.set_back.or(news.recover.map(|_| news.epoch));
-        self.metrics.epoch.set(i64::try_from(news.epoch).unwrap_or(i64::MAX));
-        self.metrics.set_back.inc();
-        let recovery = state.recovery(&self.clock);
+        self.service.metrics.epoch.set(i64::try_from(news.epoch).unwrap_or(i64::MAX));
+        self.service.metrics.set_back.inc();
+        let recovery = state.recovery(&self.service.clock());
         tracing::warn!(
             client = node, epoch = news.epoch, before, %recovery,
             "a node has seen a controller that this store does not know: the store is a copy or was set back"
@@ -129,21 +128,21 @@ impl Service {
 
     /// Whether what a node has seen changes anything.
     pub fn is_news(&self, seen: &Seen) -> bool {
-        self.news(&self.lock(), seen).is_some()
+        self.news(&self.service.lock(), seen).is_some()
     }
 
     fn news(&self, state: &State, seen: &Seen) -> Option<News> {
-        let told = Told::read(&self.prover, &seen.standing);
+        let told = Told::read(&self.service.prover(), &seen.standing);
         let (mut epoch, mut recover, mut other) = (state.epoch, None, None);
         let rivals = match &told {
             Some(Told::Signed(standing)) => {
                 let is_before = state.lineage.is_own(standing.instance);
-                state.rivals.after(standing, is_before, self.clock.now())
+                state.rivals.after(standing, is_before, self.service.clock().now())
             }
             Some(Told::Foreign(_)) | None => None,
         };
         match told {
-            Some(Told::Signed(standing)) if standing.instance == self.instance => {}
+            Some(Told::Signed(standing)) if standing.instance == self.service.instance() => {}
             Some(Told::Signed(standing)) if state.lineage.is_own(standing.instance) => {
                 // The one before this, or one before a copy was taken: it may have given longer leases since.
                 recover = self.longer_than_known(state, &standing).map(|ttl| (ttl, From::Start));
@@ -157,8 +156,10 @@ impl Service {
                     other = Some((standing.instance, standing.epoch));
                 }
             }
-            Some(Told::Foreign(standing)) if state.is_new && self.clock.now() < Time(0).after(NEWBORN) => {
-                let until = self.clock.now().after(self.longest_use(state, longest(&standing)));
+            Some(Told::Foreign(standing))
+                if state.is_new && self.service.clock().now() < Time(0).after(NEWBORN) =>
+            {
+                let until = self.service.clock().now().after(self.longest_use(state, longest(&standing)));
                 let longer = until > state.engine.recovering_until().after(Span::secs(1));
                 recover = longer.then(|| (longest(&standing), From::Now));
             }
@@ -174,11 +175,11 @@ impl Service {
     /// Takes in which controllers run at the same time, and yields if one of them leads.
     fn meet(&self, state: &mut State, node: &str, rivals: Option<Rivals>) {
         let Some(rivals) = rivals else { return };
-        let now = self.clock.now();
+        let now = self.service.clock().now();
         let before = std::mem::replace(&mut state.rivals, rivals).twin(now);
         let Some(twin) = state.rivals.twin(now) else { return };
         if before.is_none_or(|before| before.instance != twin.instance) {
-            self.metrics.twins.inc();
+            self.service.metrics.twins.inc();
             let (instance, leads) = (format!("{:016x}", twin.instance), twin.leads);
             tracing::error!(
                 client = node,
@@ -202,7 +203,7 @@ impl Service {
         let ttl = longest(standing);
         let until = Time(0).after(self.longest_use(state, ttl));
         let open = !state.began_clean && ttl > state.longest_ttl;
-        (open && until > self.clock.now()).then_some(ttl)
+        (open && until > self.service.clock().now()).then_some(ttl)
     }
 
     /// How long a lease of an earlier controller may be in use.
@@ -214,11 +215,11 @@ impl Service {
     pub(crate) fn standing(&self, state: &State) -> Standing {
         let (began_unix_ms, rivals) = state.rivals.said();
         Standing {
-            instance: self.instance,
+            instance: self.service.instance(),
             epoch: state.epoch,
             longest_ttl: state.longest_ttl,
             began_unix_ms,
-            at_us: self.clock.now().0,
+            at_us: self.service.clock().now().0,
             rivals,
         }
     }

@@ -23,6 +23,6 @@ pub(super) async fn apply(
     By(actor): By,
     Body(wish): Body<v1::ApplyRequest>,
 ) -> Result<Json<v1::ApplyReply>, ApiError> {
-    let applied = blocking(service, move |service| service.apply(&actor, &wish)).await?;
+    let applied = blocking(service, move |service| service.definitions().apply(&actor, &wish)).await?;
     Ok(Json(message::apply_reply(applied)))
 }

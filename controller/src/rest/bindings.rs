@@ -42,7 +42,7 @@ pub(super) async fn list(
     let from_start = params.after_tenant.is_empty() && params.after_user.is_empty();
     let after =
         if from_start { None } else { Some(Principal::parse(&params.after_tenant, &params.after_user)?) };
-    let (bound, more) = service.bindings(&params.group, after.as_ref(), params.limit)?;
+    let (bound, more) = service.definitions().bindings(&params.group, after.as_ref(), params.limit)?;
     Ok(Json(message::bindings_reply(&bound, more)))
 }
 
@@ -55,7 +55,9 @@ pub(super) async fn bind(
     By(actor): By,
     Body(b): Body<v1::Binding>,
 ) -> Result<Json<v1::BindReply>, ApiError> {
-    let bound = blocking(service, move |service| service.bind(&actor, &b.tenant, &b.user, &b.group)).await?;
+    let bound =
+        blocking(service, move |service| service.definitions().bind(&actor, &b.tenant, &b.user, &b.group))
+            .await?;
     Ok(Json(message::bind_reply(bound)))
 }
 
@@ -77,7 +79,8 @@ pub(super) async fn unbind(
     By(actor): By,
     Params(p): Params<PrincipalParams>,
 ) -> Result<Json<v1::UnbindReply>, ApiError> {
-    let removed = blocking(service, move |service| service.unbind(&actor, &p.tenant, &p.user)).await?;
+    let removed =
+        blocking(service, move |service| service.definitions().unbind(&actor, &p.tenant, &p.user)).await?;
     Ok(Json(v1::UnbindReply { removed }))
 }
 
@@ -88,6 +91,6 @@ pub(super) async fn resolve(
     Extension(service): Shared,
     Params(params): Params<PrincipalParams>,
 ) -> Result<Json<v1::ResolveReply>, ApiError> {
-    let resolved = service.resolve(&params.tenant, &params.user)?;
+    let resolved = service.definitions().resolve(&params.tenant, &params.user)?;
     Ok(Json(message::resolve_reply(resolved)))
 }

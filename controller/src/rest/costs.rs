@@ -21,7 +21,7 @@ fn answer(costs: &CostTables) -> Json<v1::CostTablesReply> {
 /// Reads all cost tables.
 #[utoipa::path(get, path = "/v1/cost-tables", responses((status = 200, body = v1::CostTablesReply)))]
 pub(super) async fn list(Extension(service): Shared) -> Json<v1::CostTablesReply> {
-    answer(&service.cost_tables())
+    answer(&service.definitions().cost_tables())
 }
 
 /// Stores a version and makes it active or the shadow.
@@ -35,7 +35,9 @@ pub(super) async fn put(
     Named(role): Named,
     Body(table): Body<v1::CostTable>,
 ) -> Result<Json<v1::CostTablesReply>, ApiError> {
-    let costs = blocking(service, move |service| service.put_cost_table(&actor, &role, Some(table))).await?;
+    let costs =
+        blocking(service, move |service| service.definitions().put_cost_table(&actor, &role, Some(table)))
+            .await?;
     Ok(answer(&costs))
 }
 
@@ -47,6 +49,7 @@ pub(super) async fn drop_role(
     By(actor): By,
     Named(role): Named,
 ) -> Result<Json<v1::CostTablesReply>, ApiError> {
-    let costs = blocking(service, move |service| service.put_cost_table(&actor, &role, None)).await?;
+    let costs =
+        blocking(service, move |service| service.definitions().put_cost_table(&actor, &role, None)).await?;
     Ok(answer(&costs))
 }

@@ -38,7 +38,7 @@ pub(super) async fn list(
     Extension(service): Shared,
     Params(params): Params<ListParams>,
 ) -> Result<Json<v1::ListGroupsReply>, ApiError> {
-    let page = service.groups(&params.after, params.limit)?;
+    let page = service.definitions().groups(&params.after, params.limit)?;
     Ok(Json(message::groups_reply(page)))
 }
 
@@ -64,8 +64,9 @@ pub(super) async fn create(
     refuse_empty(&fields, "parent", "the group above, or \"/\" for none")?;
     refuse_empty_limit(&fields)?;
     let group: v1::Group = decode::of(Value::Object(fields))?;
-    let created =
-        blocking(service, move |service| service.create_group(&actor, &group, params.if_not_exists));
+    let created = blocking(service, move |service| {
+        service.definitions().create_group(&actor, &group, params.if_not_exists)
+    });
     Ok(answer(created.await?))
 }
 
@@ -76,7 +77,7 @@ pub(super) async fn read(
     Extension(service): Shared,
     Named(name): Named,
 ) -> Result<Json<v1::GroupReply>, ApiError> {
-    Ok(answer(service.group(&name)?))
+    Ok(answer(service.definitions().group(&name)?))
 }
 
 #[derive(Deserialize, IntoParams)]
@@ -116,7 +117,7 @@ pub(super) async fn alter(
     fields.insert("name".to_owned(), Value::String(name));
     let group: v1::Group = decode::of(Value::Object(fields))?;
     let altered = blocking(service, move |service| {
-        service.alter_group(&actor, &group, &mask, params.expected_revision)
+        service.definitions().alter_group(&actor, &group, &mask, params.expected_revision)
     });
     Ok(answer(altered.await?))
 }
@@ -145,7 +146,13 @@ pub(super) async fn delete(
     Params(params): Params<DeleteParams>,
 ) -> Result<Json<v1::DeleteGroupReply>, ApiError> {
     let deleted = blocking(service, move |service| {
-        service.delete_group(&actor, &name, &params.force_to, params.expected_revision, params.if_exists)
+        service.definitions().delete_group(
+            &actor,
+            &name,
+            &params.force_to,
+            params.expected_revision,
+            params.if_exists,
+        )
     });
     Ok(Json(message::deleted(deleted.await?)))
 }

@@ -118,7 +118,7 @@ pub(super) async fn list(
     Extension(service): Shared,
     Params(params): Params<ListParams>,
 ) -> Result<Json<StatementsAnswer>, ApiError> {
-    let list = service.list_statements(&params.group, &params.order, params.limit)?;
+    let list = service.statements().list_statements(&params.group, &params.order, params.limit)?;
     Ok(Json(StatementsAnswer {
         rows: list.rows.iter().map(StatementShape::from).collect(),
         total: list.total,
@@ -144,6 +144,8 @@ pub(super) async fn reset(
     By(actor): By,
     Params(params): Params<ResetParams>,
 ) -> Result<Json<v1::ResetStatementsReply>, ApiError> {
-    let removed = blocking(service, move |service| service.reset_statements(&actor, &params.group)).await?;
+    let removed =
+        blocking(service, move |service| service.statements().reset_statements(&actor, &params.group))
+            .await?;
     Ok(Json(message::reset_statements_reply(removed)))
 }

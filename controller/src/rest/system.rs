@@ -40,6 +40,8 @@ pub(super) async fn audit(
     Extension(service): Shared,
     Params(params): Params<AuditParams>,
 ) -> Result<Json<v1::AuditLogReply>, ApiError> {
-    let entries = blocking(service, move |service| service.audit_log(params.before_id, params.limit)).await?;
+    let entries =
+        blocking(service, move |service| service.definitions().audit_log(params.before_id, params.limit))
+            .await?;
     Ok(Json(v1::AuditLogReply { entries }))
 }

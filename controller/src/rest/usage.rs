@@ -43,7 +43,7 @@ pub(super) async fn usage(
     Extension(service): Shared,
     Params(params): Params<UsageParams>,
 ) -> Result<Json<UsageAnswer>, ApiError> {
-    let (rows, truncated) = service.usage(&params.group, params.per_client)?;
+    let (rows, truncated) = service.accounts().usage(&params.group, params.per_client)?;
     Ok(Json(UsageAnswer { rows: rows.into_iter().map(UsageRowShape::from).collect(), truncated }))
 }
 
@@ -83,7 +83,7 @@ pub(super) async fn history(
     Params(p): Params<HistoryParams>,
 ) -> Result<Json<HistoryAnswer>, ApiError> {
     let points = blocking(service, move |service| {
-        service.usage_history(&group, &p.resolution, p.from_unix_s, p.to_unix_s)
+        service.accounts().usage_history(&group, &p.resolution, p.from_unix_s, p.to_unix_s)
     });
     let points = points
         .await?
@@ -95,7 +95,7 @@ pub(super) async fn history(
 /// Lists nodes, newest first.
 #[utoipa::path(get, path = "/v1/clients", responses((status = 200, body = v1::ListClientsReply)))]
 pub(super) async fn clients(Extension(service): Shared) -> Json<v1::ListClientsReply> {
-    Json(message::clients_reply(service.clients()))
+    Json(message::clients_reply(service.leasing().clients()))
 }
 
 /// Forgets a node that is silent for a minute and has no lease. What it was charged stays counted.
@@ -107,7 +107,7 @@ pub(super) async fn forget(
     By(actor): By,
     Named(name): Named,
 ) -> Result<Json<v1::ForgetClientReply>, ApiError> {
-    let counts = blocking(service, move |service| service.forget_clients(&actor, &[name])).await?;
+    let counts = blocking(service, move |service| service.accounts().forget_clients(&actor, &[name])).await?;
     Ok(Json(message::forget_reply(&counts)))
 }
 
@@ -126,5 +126,5 @@ pub(super) async fn leases(
     Extension(service): Shared,
     Params(params): Params<LeaseParams>,
 ) -> Result<Json<v1::ListLeasesReply>, ApiError> {
-    Ok(Json(message::leases_reply(service.leases(&params.group)?)))
+    Ok(Json(message::leases_reply(service.leasing().leases(&params.group)?)))
 }

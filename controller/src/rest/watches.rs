@@ -32,7 +32,7 @@ pub(super) async fn list(
     Extension(service): Shared,
     Params(params): Params<ListParams>,
 ) -> Result<Json<v1::ListWatchesReply>, ApiError> {
-    Ok(Json(v1::ListWatchesReply { watches: service.watches(&params.group)? }))
+    Ok(Json(v1::ListWatchesReply { watches: service.statements().watches(&params.group)? }))
 }
 
 /// Watches a statement, in place of a watch of the same.
@@ -44,7 +44,7 @@ pub(super) async fn add(
     By(actor): By,
     Body(watch): Body<v1::Watch>,
 ) -> Result<Json<v1::AddWatchReply>, ApiError> {
-    let added = blocking(service, move |service| service.add_watch(&actor, &watch)).await?;
+    let added = blocking(service, move |service| service.statements().add_watch(&actor, &watch)).await?;
     Ok(Json(v1::AddWatchReply { watch: Some(added.text()) }))
 }
 
@@ -67,7 +67,8 @@ pub(super) async fn remove(
     By(actor): By,
     Params(p): Params<RemoveParams>,
 ) -> Result<Json<v1::RemoveWatchReply>, ApiError> {
-    let removed = blocking(service, move |service| service.remove_watch(&actor, p.id, &p.group)).await?;
+    let removed =
+        blocking(service, move |service| service.statements().remove_watch(&actor, p.id, &p.group)).await?;
     Ok(Json(message::remove_watch_reply(removed)))
 }
 
@@ -88,5 +89,5 @@ pub(super) async fn runaways(
     Extension(service): Shared,
     Params(params): Params<RunawayParams>,
 ) -> Result<Json<v1::ListRunawaysReply>, ApiError> {
-    Ok(Json(v1::ListRunawaysReply { runaways: service.runaways(&params.group, params.limit)? }))
+    Ok(Json(v1::ListRunawaysReply { runaways: service.statements().runaways(&params.group, params.limit)? }))
 }

@@ -28,12 +28,12 @@ impl Service {
             let message = "another backup is under way; wait until it is done".to_owned();
             return Err(AdminError::Refused { message });
         };
-        let noted = self.change(actor, |_| {
+        let noted = self.definitions().change(actor, |_| {
             let change = Change { action: "backup store", subject: "store".to_owned(), ..Change::default() };
             Ok(Plan { edits: vec![Edit::Note], changes: vec![change], reply: () })
         });
         // A full disk is a reason to make a copy elsewhere, and not one against it.
-        if let Err(error) = noted.and_then(|()| Ok(self.flush()?)) {
+        if let Err(error) = noted.and_then(|()| Ok(self.accounts().flush()?)) {
             let actor = actor.as_str();
             tracing::warn!(actor, %error, "a backup is made that the audit log or the newest consumption is not in");
         }

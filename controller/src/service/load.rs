@@ -35,7 +35,7 @@ use crate::leasing::rivals::Rivals;
 use crate::limits::WATCH_QUEUE;
 use crate::metrics::Metrics;
 use crate::name::GroupName;
-use crate::service::{Service, ServiceConfig, State, fold};
+use crate::service::{Service, ServiceConfig, State};
 use crate::statements::Statements;
 use crate::statements::runaways::{Runaway, Runaways};
 use crate::statements::watches::{Watch, Watches};
@@ -159,7 +159,7 @@ impl Service {
         let service = Self {
             state: Mutex::new(state),
             changes: Mutex::new(()),
-            flushing: Mutex::new(fold::Folding::default()),
+            flushing: Mutex::default(),
             backing_up: Mutex::new(()),
             pruned: Mutex::default(),
             store,
@@ -168,10 +168,10 @@ impl Service {
             instance,
             events: broadcast::Sender::new(WATCH_QUEUE),
             rules: flag::Sender::new(0),
-            statements: Mutex::new(statements),
+            statistics: Mutex::new(statements),
             metrics,
         };
-        service.count_definitions(&service.lock());
+        service.definitions().count_definitions(&service.lock());
         service
     }
 }

@@ -3,32 +3,33 @@
 //! What an operator does is a change like any other: stored, then in force. What gateways convict is counted in memory
 //! and stored with the next flush, so that a storm of convictions costs no more commits than a quiet hour.
 
-use std::sync::{Arc, PoisonError};
+use std::sync::Arc;
 
+use tidegate_proto::v1;
+
+use crate::answers::page_limit;
 use crate::definitions::audit::{Actor, Change};
 use crate::definitions::change::{Edit, Plan};
-use crate::definitions::groups::page_limit;
 use crate::error::{AdminError, InField};
 use crate::excerpt::excerpt;
 use crate::limits::{MAX_STATEMENT_PAGE, MAX_WATCHES};
 use crate::name::GroupName;
-use crate::service::Service;
+use crate::statements::StatementCalls;
 use crate::statements::runaways::{Conviction, Found};
 use crate::statements::watches::Watch;
-use tidegate_proto::v1;
 
 /// Runaways in an answer that names no limit.
 const RUNAWAY_PAGE: u32 = 100;
 
-impl Service {
+impl StatementCalls<'_> {
     /// Watches a statement, in place of a watch of the same.
     pub fn add_watch(&self, actor: &Actor, text: &v1::Watch) -> Result<Watch, AdminError> {
-        let unix_ms = self.clock.unix_ms();
+        let unix_ms = self.service.clock().unix_ms();
         let wanted = Watch::parse(text, unix_ms)?;
         // No flush may store an older state of the same watch after this.
-        let _alone = self.flushing.lock().unwrap_or_else(PoisonError::into_inner);
-        let fresh_id = self.lock().watches.reserve();
-        self.change(actor, |state| {
+        let _alone = self.service.flushing();
+        let fresh_id = self.service.lock().watches.reserve();
+        self.service.definitions().change(actor, |state| {
             let id = state.catalog.require(&wanted.group)?;
             if let Some(target) = wanted.switch_group() {
                 state.catalog.check_switch("switch_group", &wanted.group, target)?;
@@ -67,8 +68,8 @@ impl Service {
             return Err(AdminError::invalid("id", message));
         }
         let group = (!group.is_empty()).then(|| GroupName::parse(group).in_field("group")).transpose()?;
-        let _alone = self.flushing.lock().unwrap_or_else(PoisonError::into_inner);
-        self.change(actor, |state| {
+        let _alone = self.service.flushing();
+        self.service.definitions().change(actor, |state| {
             let gone: Vec<Arc<Watch>> = match &group {
                 None => state.watches.get(id).cloned().into_iter().collect(),
                 Some(group) => {
@@ -97,7 +98,7 @@ impl Service {
     pub fn watches(&self, group: &str) -> Result<Vec<v1::Watch>, AdminError> {
         let group = (!group.is_empty()).then(|| GroupName::parse(group).in_field("group")).transpose()?;
         let mut watches: Vec<Arc<Watch>> = {
-            let state = self.lock();
+            let state = self.service.lock();
             match group {
                 None => state.watches.iter().cloned().collect(),
                 Some(group) => {
@@ -118,9 +119,9 @@ impl Service {
     /// covers it from now on.
     pub fn convict(&self, text: &v1::ConvictRequest) -> Result<Option<u64>, AdminError> {
         let conviction = Conviction::parse(text)?;
-        let unix_ms = self.clock.unix_ms();
+        let unix_ms = self.service.clock().unix_ms();
         let action = conviction.action.as_str();
-        let mut state = self.lock();
+        let mut state = self.service.lock();
         let id = state.catalog.require(&conviction.group)?;
         let limit = state.catalog.get(id).and_then(|group| group.query_limit.clone());
         let before = (state.watches.evicted(), state.runaways.evicted());
@@ -134,9 +135,9 @@ impl Service {
         state.runaways.convict(unix_ms, conviction);
         let after = (state.watches.evicted(), state.runaways.evicted());
         drop(state);
-        self.metrics.convicted(action);
-        self.metrics.watches_evicted.inc_by(after.0 - before.0);
-        self.metrics.runaways_evicted.inc_by(after.1 - before.1);
+        self.service.metrics.convicted(action);
+        self.service.metrics.watches_evicted.inc_by(after.0 - before.0);
+        self.service.metrics.runaways_evicted.inc_by(after.1 - before.1);
         if identified.is_some_and(|(_, changed)| changed) {
             self.rules_changed();
         }
@@ -148,7 +149,7 @@ impl Service {
     pub fn runaways(&self, group: &str, limit: u32) -> Result<Vec<v1::Runaway>, AdminError> {
         let group = (!group.is_empty()).then(|| GroupName::parse(group).in_field("group")).transpose()?;
         let limit = page_limit(limit, RUNAWAY_PAGE, MAX_STATEMENT_PAGE)?;
-        let records = self.lock().runaways.newest(group.as_ref(), limit);
+        let records = self.service.lock().runaways.newest(group.as_ref(), limit);
         let shown = records.iter().map(|record| {
             let mut text = record.text();
             let template = excerpt(&record.conviction.template, records.len());

@@ -3,34 +3,31 @@
 //! The rows are behind a mutex of their own, so that sorting them never holds up a renewal. It is taken before that of
 //! the state, never after.
 
-use std::sync::{MutexGuard, PoisonError};
-
+use crate::answers::page_limit;
 use crate::definitions::audit::{Actor, Change};
 use crate::definitions::change::{Edit, Plan};
-use crate::definitions::groups::page_limit;
 use crate::error::{AdminError, InField};
 use crate::excerpt::excerpt;
 use crate::limits::MAX_STATEMENT_PAGE;
 use crate::name::GroupName;
-use crate::service::Service;
-use crate::statements::{Order, StatementList, StatementReport, Statements};
+use crate::statements::{Order, StatementCalls, StatementList, StatementReport};
 
 /// Statements in an answer that names no limit.
 const STATEMENT_PAGE: u32 = 100;
 
-impl Service {
+impl StatementCalls<'_> {
     /// Adds up what a gateway counted. Rows of groups that do not exist are left out.
     pub fn report_statements(&self, mut report: StatementReport) {
-        let mut statements = self.statements();
+        let mut statements = self.service.statistics();
         let before = report.rows.len();
         {
-            let state = self.lock();
+            let state = self.service.lock();
             report.rows.retain(|row| state.catalog.id(&row.group).is_some());
         }
-        (report.rows.len()..before).for_each(|_| self.metrics.refuse("unknown_group"));
+        (report.rows.len()..before).for_each(|_| self.service.metrics.refuse("unknown_group"));
         let evicted = statements.evicted();
         statements.report(report);
-        self.metrics.statements_evicted.inc_by(statements.evicted().saturating_sub(evicted));
+        self.service.metrics.statements_evicted.inc_by(statements.evicted().saturating_sub(evicted));
     }
 
     /// The statements of one group or of all that have most of what they are ordered by. In a long list the templates
@@ -39,7 +36,7 @@ impl Service {
         let group = self.known_group(group)?;
         let order = Order::parse(order)?;
         let limit = page_limit(limit, STATEMENT_PAGE, MAX_STATEMENT_PAGE)?;
-        let mut list = self.statements().list(group.as_ref(), order, limit);
+        let mut list = self.service.statistics().list(group.as_ref(), order, limit);
         let rows = list.rows.len();
         for row in &mut list.rows {
             let shown = excerpt(&row.template, rows);
@@ -54,21 +51,17 @@ impl Service {
     pub fn reset_statements(&self, actor: &Actor, group: &str) -> Result<usize, AdminError> {
         let group = self.known_group(group)?;
         let subject = group.as_ref().map_or_else(|| "all".to_owned(), |group| format!("group {group}"));
-        self.change(actor, |_| {
+        self.service.definitions().change(actor, |_| {
             let change = Change { action: "reset statements", subject, ..Change::default() };
             Ok(Plan { edits: vec![Edit::Note], changes: vec![change], reply: () })
         })?;
-        Ok(self.statements().reset(group.as_ref(), self.clock.unix_ms()))
-    }
-
-    pub(crate) fn statements(&self) -> MutexGuard<'_, Statements> {
-        self.statements.lock().unwrap_or_else(PoisonError::into_inner)
+        Ok(self.service.statistics().reset(group.as_ref(), self.service.clock().unix_ms()))
     }
 
     fn known_group(&self, group: &str) -> Result<Option<GroupName>, AdminError> {
         let group = (!group.is_empty()).then(|| GroupName::parse(group).in_field("group")).transpose()?;
         if let Some(group) = &group {
-            self.lock().catalog.require(group)?;
+            self.service.lock().catalog.require(group)?;
         }
         Ok(group)
     }

@@ -11,7 +11,8 @@ use tokio::sync::watch as flag;
 
 use crate::limits::MAX_WATCHERS;
 use crate::name::GroupName;
-use crate::service::{Service, WatchError};
+use crate::service::WatchError;
+use crate::statements::StatementCalls;
 use crate::statements::query_limit::QueryLimit;
 use crate::statements::watches::Watch;
 
@@ -57,20 +58,20 @@ pub struct GroupRule {
     pub max_wait: Option<Span>,
 }
 
-impl Service {
+impl StatementCalls<'_> {
     /// Follows the rules: the number changes when they do.
     pub fn follow_rules(&self) -> Result<flag::Receiver<u64>, WatchError> {
-        if self.rules.receiver_count() >= MAX_WATCHERS {
+        if self.service.rules_flag().receiver_count() >= MAX_WATCHERS {
             return Err(WatchError::TooMany);
         }
-        Ok(self.rules.subscribe())
+        Ok(self.service.rules_flag().subscribe())
     }
 
     /// The rules and the watch list behind a place, as they are now, at most so many; the groups first. Parts of one list
     /// may be of different moments: what changed between them is told again.
     pub fn rules(&self, from: Told, most: usize) -> RulesView {
-        let unix_ms = self.clock.unix_ms();
-        let state = self.lock();
+        let unix_ms = self.service.clock().unix_ms();
+        let state = self.service.lock();
         let rule = |id| {
             let definition = state.catalog.get(id)?;
             Some(GroupRule {
@@ -90,6 +91,6 @@ impl Service {
 
     /// Lets the streams know.
     pub(crate) fn rules_changed(&self) {
-        self.rules.send_modify(|number| *number = number.wrapping_add(1));
+        self.service.rules_flag().send_modify(|number| *number = number.wrapping_add(1));
     }
 }

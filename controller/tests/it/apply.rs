@@ -42,7 +42,7 @@ fn gone(name: &str) -> Step {
 }
 
 fn try_apply(lab: &Lab, wish: ApplyRequest) -> Result<Applied, AdminError> {
-    lab.running.service().apply(&Actor::new(Some("tester"), "here"), &wish)
+    lab.running.service().definitions().apply(&Actor::new(Some("tester"), "here"), &wish)
 }
 
 fn apply(lab: &Lab, steps: Vec<Step>) -> Applied {
@@ -58,7 +58,7 @@ fn tree(lab: &Lab) -> BTreeMap<String, String> {
     let mut all = BTreeMap::new();
     let mut after = String::new();
     loop {
-        let page = lab.running.service().groups(&after, 0).unwrap();
+        let page = lab.running.service().definitions().groups(&after, 0).unwrap();
         all.extend(page.groups.into_iter().map(|group| (group.name, group.parent)));
         if page.next_after.is_empty() {
             all.remove("default");
@@ -81,7 +81,7 @@ async fn what_is_applied_is_true_in_one_change_and_again_changes_nothing() {
     assert_eq!(done(&applied), [("user ann", Done::Created), ("web", Done::Created), ("all", Done::Created)]);
     let status = lab.running.service().status();
     assert_eq!((status.revision, status.groups, status.bindings), (applied.revision, 3, 1));
-    let entries = lab.running.service().audit_log(0, 10).unwrap();
+    let entries = lab.running.service().definitions().audit_log(0, 10).unwrap();
     let (one, others) = entries.iter().filter(|entry| entry.actor.starts_with("tester")).fold(
         (entries[0].change, 0),
         |(change, count), entry| {
@@ -231,7 +231,7 @@ async fn several_groups_are_deleted_together_or_not_at_all() {
     };
     apply(&lab, vec![forced("a"), forced("c")]);
     assert_eq!(tree(&lab), BTreeMap::from([("b".into(), "d".into()), ("d".into(), String::new())]));
-    assert_eq!(lab.running.service().resolve("", "u").unwrap().group.as_str(), "d");
+    assert_eq!(lab.running.service().definitions().resolve("", "u").unwrap().group.as_str(), "d");
 }
 
 /// Groups by name, each below one that comes before it in a random order, at most eight deep.
@@ -335,8 +335,8 @@ async fn a_change_that_cannot_be_stored_is_not_in_force_in_any_part() {
     let steps = || vec![below("web", "", "6"), below("new", "web", "1"), bound("u", "new")];
     let error = try_apply(&lab, ApplyRequest { steps: steps(), ..ApplyRequest::default() }).unwrap_err();
     assert_eq!(error.code(), "unavailable");
-    assert_eq!(lab.running.service().resolve("", "u").unwrap().group.as_str(), "web");
-    assert_eq!(lab.running.service().group("web").unwrap().group.ru_per_sec, "5");
+    assert_eq!(lab.running.service().definitions().resolve("", "u").unwrap().group.as_str(), "web");
+    assert_eq!(lab.running.service().definitions().group("web").unwrap().group.ru_per_sec, "5");
     store.full.store(false, Ordering::SeqCst);
     assert_eq!(done(&apply(&lab, steps())).len(), 3);
     lab.running.shutdown().await.unwrap();
@@ -392,7 +392,7 @@ async fn steps_come_over_grpc() {
     let second = admin.apply(request).await.unwrap().into_inner();
     assert!(kinds(second).iter().all(|kind| kind.ends_with("unchanged")));
 
-    let watch_id = lab.running.service().watches("").unwrap()[0].id;
+    let watch_id = lab.running.service().statements().watches("").unwrap()[0].id;
     let ends = ApplyRequest {
         steps: vec![
             step(Kind::DeleteWatch(v1::RemoveWatchRequest { id: watch_id, group: String::new() })),

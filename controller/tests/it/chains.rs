@@ -27,7 +27,7 @@ impl Site {
 
     fn pass(&self, service: &Service, seconds: u64) {
         self.us.fetch_add(seconds * 1_000_000, Ordering::Relaxed);
-        service.flush().unwrap();
+        service.accounts().flush().unwrap();
     }
 }
 
@@ -46,17 +46,17 @@ fn group(name: &str, parent: &str, ttl_s: u64) -> v1::Group {
 }
 
 fn create(service: &Service, name: &str, parent: &str, ttl_s: u64) {
-    service.create_group(&actor(), &group(name, parent, ttl_s), false).unwrap();
+    service.definitions().create_group(&actor(), &group(name, parent, ttl_s), false).unwrap();
 }
 
 fn alter(service: &Service, name: &str, ttl_s: u64) {
     let mask = ["ttl_us", "renew_us"].map(str::to_owned);
-    service.alter_group(&actor(), &group(name, "", ttl_s), &mask, 0).unwrap();
+    service.definitions().alter_group(&actor(), &group(name, "", ttl_s), &mask, 0).unwrap();
 }
 
 /// Whole seconds that groups recover; a lease is a little longer in use than it lasts.
 fn recovery<const N: usize>(service: &Service, groups: [&str; N]) -> [u64; N] {
-    groups.map(|group| service.recovery_of(group).unwrap().0 / 1_000_000)
+    groups.map(|group| service.leasing().recovery_of(group).unwrap().0 / 1_000_000)
 }
 
 #[test]
@@ -108,7 +108,7 @@ fn a_removed_group_counts_in_those_it_was_below() {
     create(&service, "leaf", "middle", 30);
     create(&service, "other", "", 1);
     for name in ["leaf", "middle"] {
-        service.delete_group(&actor(), name, "", 0, false).unwrap();
+        service.definitions().delete_group(&actor(), name, "", 0, false).unwrap();
     }
     assert_eq!(recovery(&site.start(), ["top", "other"]), [30, 1]);
     let service = site.start();
@@ -118,7 +118,7 @@ fn a_removed_group_counts_in_those_it_was_below() {
     let service = site.start();
     create(&service, "from", "top", 20);
     create(&service, "child", "from", 40);
-    service.delete_group(&actor(), "from", "other", 0, false).unwrap();
+    service.definitions().delete_group(&actor(), "from", "other", 0, false).unwrap();
     assert_eq!(recovery(&site.start(), ["top", "other", "child"]), [20, 40, 40]);
 }
 

@@ -22,7 +22,7 @@ fn used() -> Arc<MemoryStore> {
     let store = Arc::new(MemoryStore::default());
     let service = load(&store).unwrap();
     let text = v1::Group { name: "web".into(), ru_per_sec: "5".into(), ..v1::Group::default() };
-    service.create_group(&Actor::new(None, "test"), &text, false).unwrap();
+    service.definitions().create_group(&Actor::new(None, "test"), &text, false).unwrap();
     service.shut_down().unwrap();
     store
 }
@@ -85,12 +85,12 @@ fn the_longest_lease_is_taken_up_after_a_clean_and_an_unclean_stop() {
     let service = load(&store).unwrap();
     let text =
         v1::Group { name: "slow".into(), ru_per_sec: "5".into(), ttl_us: 60_000_000, ..v1::Group::default() };
-    service.create_group(&Actor::new(None, "test"), &text, false).unwrap();
-    let session = service.hello("node", 1, "test").unwrap();
+    service.definitions().create_group(&Actor::new(None, "test"), &text, false).unwrap();
+    let session = service.leasing().hello("node", 1, "test").unwrap();
     let ask = Ask { demand: Rate::whole(1), ..Ask::default() };
     let entry = EntryIn { group: "slow".into(), ask: Ok((ask, Vec::new())) };
     let renewal = RenewIn { seq: 1, entries: vec![entry], ..RenewIn::default() };
-    service.renew(session.client, session.session, renewal).unwrap();
+    service.leasing().renew(session.client, session.session, renewal).unwrap();
     service.shut_down().unwrap();
     // The second start finds what the first wrote, without the mark of a clean stop.
     for start in 1..=2 {

@@ -66,7 +66,7 @@ async fn a_conviction_waits_for_the_disk_and_a_watch_of_an_operator_does_not() {
     };
     let mut statements = lab.statements().await;
     let id = statements.convict(conviction).await.unwrap().into_inner().watch_id;
-    assert!(id > 0 && lab.running.service().flush().is_err());
+    assert!(id > 0 && lab.running.service().accounts().flush().is_err());
     let watch = v1::Watch {
         group: "web".into(),
         r#match: "similar".into(),

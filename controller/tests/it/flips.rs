@@ -36,16 +36,22 @@ fn scratch() -> tempfile::TempDir {
 
 /// Everything a controller tells of what is stored, except what every start changes.
 fn served(service: &Service) -> String {
-    let history = |resolution| service.usage_history("group-7", resolution, 0, 0).unwrap();
+    let history = |resolution| service.accounts().usage_history("group-7", resolution, 0, 0).unwrap();
     format!(
         "{:?}\n{:?}\n{:?}\n{:?}\n{:?}\n{:?}\n{:?}\n{:?}\n{:?}",
-        service.groups("", 0).unwrap(),
-        service.bindings("", None, 0).unwrap(),
-        service.usage("", true).unwrap(),
-        service.cost_tables(),
-        service.clients().0.iter().map(|row| (row.name.clone(), row.incarnation)).collect::<Vec<_>>(),
-        service.audit_log(0, 1_000).unwrap(),
-        service.runaways("", 0).unwrap(),
+        service.definitions().groups("", 0).unwrap(),
+        service.definitions().bindings("", None, 0).unwrap(),
+        service.accounts().usage("", true).unwrap(),
+        service.definitions().cost_tables(),
+        service
+            .leasing()
+            .clients()
+            .0
+            .iter()
+            .map(|row| (row.name.clone(), row.incarnation))
+            .collect::<Vec<_>>(),
+        service.definitions().audit_log(0, 1_000).unwrap(),
+        service.statements().runaways("", 0).unwrap(),
         history("minute"),
         history("hour"),
     )
@@ -62,10 +68,10 @@ fn used(folder: &Path, in_order: bool) -> (PathBuf, String) {
             ru_per_sec: (1_000 + number).to_string(),
             ..v1::Group::default()
         };
-        service.create_group(&actor, &text, false).unwrap();
-        service.bind(&actor, &format!("tenant-{number}"), "", &text.name).unwrap();
+        service.definitions().create_group(&actor, &text, false).unwrap();
+        service.definitions().bind(&actor, &format!("tenant-{number}"), "", &text.name).unwrap();
     }
-    let session = service.hello("node", 1, "test").unwrap();
+    let session = service.leasing().hello("node", 1, "test").unwrap();
     let total = Consumption { charged: RuParts::flat(Ru::whole(3)), operations: 1, ..Consumption::default() };
     let reports = (0..GROUPS).map(|number| ReportIn {
         group: format!("group-{number}"),
@@ -73,8 +79,8 @@ fn used(folder: &Path, in_order: bool) -> (PathBuf, String) {
         total: Ok(total.into()),
     });
     let renewal = RenewIn { seq: 1, reports: reports.collect(), ..RenewIn::default() };
-    service.renew(session.client, session.session, renewal).unwrap();
-    service.flush().unwrap();
+    service.leasing().renew(session.client, session.session, renewal).unwrap();
+    service.accounts().flush().unwrap();
     if in_order {
         service.shut_down().unwrap();
     }
@@ -171,9 +177,9 @@ fn before_and_after(folder: &Path) -> (PathBuf, Vec<u8>, Vec<u8>) {
     let service = load(&path).unwrap();
     let actor = Actor::new(None, "test");
     let text = |name: &str| v1::Group { name: name.into(), ru_per_sec: "5".into(), ..v1::Group::default() };
-    service.create_group(&actor, &text("first"), false).unwrap();
+    service.definitions().create_group(&actor, &text("first"), false).unwrap();
     let before = fs::read(&path).unwrap();
-    service.create_group(&actor, &text("last"), false).unwrap();
+    service.definitions().create_group(&actor, &text("last"), false).unwrap();
     let after = fs::read(&path).unwrap();
     let note = fs::read(note_of(&path)).unwrap();
     drop(service);
@@ -220,7 +226,7 @@ fn a_kill_between_a_commit_and_its_note_is_no_damage() {
             let note = fs::read(note_of(&path)).unwrap_or_default();
             let name = format!("group-{start}-{number}");
             let text = v1::Group { name, ru_per_sec: "5".into(), ..v1::Group::default() };
-            service.create_group(&actor, &text, false).unwrap();
+            service.definitions().create_group(&actor, &text, false).unwrap();
             let copy = folder.path().join("copy");
             fs::copy(&path, &copy).unwrap();
             fs::write(note_of(&copy), note).unwrap();

@@ -32,9 +32,9 @@ async fn silent_incarnations_are_folded_and_report_no_more() {
         store.commit(&[put_json(Table::Clients, u64_key(9), &client).unwrap(), row]).unwrap();
     }
     let lab = Lab::at(lab.folder).await;
-    lab.running.service().tidy().unwrap();
+    lab.running.service().accounts().tidy().unwrap();
     assert_eq!(charged(&lab, "default").await, 40_000_000);
-    assert!(lab.running.service().clients().0.is_empty());
+    assert!(lab.running.service().leasing().clients().0.is_empty());
 
     let lab = lab.crash().await;
     assert_eq!(charged(&lab, "default").await, 40_000_000);
@@ -50,7 +50,7 @@ fn ahead(hours: u64) -> (Service, Arc<AtomicU64>, Arc<MemoryStore>, u64) {
     let (now, store) = (Arc::new(AtomicU64::new(0)), Arc::new(MemoryStore::default()));
     let service = started(&store, &now);
     let number = service.clock().unix_us() + hours * 3_600_000_000;
-    let session = service.hello("node", number, "test").unwrap();
+    let session = service.leasing().hello("node", number, "test").unwrap();
     tell(&service, &session, 1, number, 5);
     (service, now, store, number)
 }
@@ -66,42 +66,46 @@ fn tell(service: &Service, session: &Session, seq: u64, incarnation: u64, ru: i6
     let total = Ok(Consumption { charged, operations: 1, ..Consumption::default() }.into());
     let report = ReportIn { group: "default".into(), incarnation, total };
     let request = RenewIn { seq, reports: vec![report], ..RenewIn::default() };
-    service.renew(session.client, session.session, request).unwrap();
+    service.leasing().renew(session.client, session.session, request).unwrap();
 }
 
 fn counted(service: &Service) -> RuTotal {
-    let (rows, _) = service.usage("default", false).unwrap();
+    let (rows, _) = service.accounts().usage("default", false).unwrap();
     rows[0].total.charged.write
 }
 
 #[test]
 fn a_node_is_forgotten_when_it_may_not_report_any_more_and_counts_exactly_once() {
     let actor = Actor::new(None, "test");
-    let forget =
-        |service: &Service| service.forget_clients(&actor, &["node".to_owned()]).map(|counts| counts[0]);
+    let forget = |service: &Service| {
+        service.accounts().forget_clients(&actor, &["node".to_owned()]).map(|counts| counts[0])
+    };
     let pass = |now: &AtomicU64, seconds: u64| now.fetch_add(seconds * 1_000_000, Ordering::SeqCst);
     for hours in [0, 20, 24 * 365] {
         let (service, now, store, number) = ahead(hours);
         let said = |error: AdminError| error.to_string();
         assert!(said(forget(&service).unwrap_err()).contains("is connected; stop the node"));
-        let again = service.hello("node", number, "test").unwrap();
-        service.disconnect(again.client, again.session);
+        let again = service.leasing().hello("node", number, "test").unwrap();
+        service.leasing().disconnect(again.client, again.session);
         pass(&now, 59);
         let early = said(forget(&service).unwrap_err());
         assert!(early.contains("may still report") && early.contains("repeat this in 1s"), "{early}");
         // Nor does a crash make anybody forget that.
-        service.flush().unwrap();
+        service.accounts().flush().unwrap();
         drop(service);
         let service = started(&store, &now);
         pass(&now, 1);
         assert_eq!(forget(&service).unwrap(), 1, "{hours}");
-        assert_eq!((counted(&service), service.clients().0.len()), (Ru::whole(5).into(), 0));
+        assert_eq!((counted(&service), service.leasing().clients().0.len()), (Ru::whole(5).into(), 0));
         assert!(matches!(forget(&service), Err(AdminError::NotFound { .. })));
         for names in [&["a b"][..], &["a", "a"], &["a"; 1_001]] {
             let names: Vec<String> = names.iter().map(|name| (*name).to_owned()).collect();
-            assert!(matches!(service.forget_clients(&actor, &names), Err(AdminError::Invalid { .. })));
+            assert!(matches!(
+                service.accounts().forget_clients(&actor, &names),
+                Err(AdminError::Invalid { .. })
+            ));
         }
-        let audit = service.audit_log(0, 10).unwrap();
+        let audit = service.definitions().audit_log(0, 10).unwrap();
         assert_eq!((audit[0].action.as_str(), audit[0].subject.as_str()), ("forget client", "client node"));
         let mut service = service;
         for crashed in [false, true] {
@@ -110,10 +114,13 @@ fn a_node_is_forgotten_when_it_may_not_report_any_more_and_counts_exactly_once()
             }
             // Its clock is right now. What it brings of the start that was forgotten is refused.
             let right = service.clock().unix_us();
-            let session = service.hello("node", right, "test").unwrap();
+            let session = service.leasing().hello("node", right, "test").unwrap();
             tell(&service, &session, 1, number, 9);
             assert_eq!(counted(&service), Ru::whole(5).into());
-            assert!(service.hello("node", number, "test").is_err(), "nor is that start let in again");
+            assert!(
+                service.leasing().hello("node", number, "test").is_err(),
+                "nor is that start let in again"
+            );
         }
     }
 }
@@ -123,17 +130,24 @@ fn of_several_nodes_all_are_forgotten_or_none() {
     let (now, store) = (Arc::new(AtomicU64::new(0)), Arc::new(MemoryStore::default()));
     let service = started(&store, &now);
     let (actor, names) = (Actor::new(None, "test"), ["a".to_owned(), "b".to_owned()]);
-    let sessions = ["a", "b"].map(|name| service.hello(name, service.clock().unix_us(), "test").unwrap());
-    let leave = |session: &Session| service.disconnect(session.client, session.session);
+    let sessions =
+        ["a", "b"].map(|name| service.leasing().hello(name, service.clock().unix_us(), "test").unwrap());
+    let leave = |session: &Session| service.leasing().disconnect(session.client, session.session);
     leave(&sessions[0]);
     now.fetch_add(60_000_000, Ordering::SeqCst);
-    let said = service.forget_clients(&actor, &names).unwrap_err().to_string();
+    let said = service.accounts().forget_clients(&actor, &names).unwrap_err().to_string();
     assert!(said.contains("client b is connected"), "{said}");
-    let unknown = service.forget_clients(&actor, &["a".to_owned(), "c".to_owned()]);
+    let unknown = service.accounts().forget_clients(&actor, &["a".to_owned(), "c".to_owned()]);
     assert!(matches!(unknown, Err(AdminError::NotFound { what }) if what == "client c"));
-    assert_eq!((service.clients().0.len(), service.audit_log(0, 10).unwrap().len()), (2, 0));
+    assert_eq!(
+        (service.leasing().clients().0.len(), service.definitions().audit_log(0, 10).unwrap().len()),
+        (2, 0)
+    );
     leave(&sessions[1]);
     now.fetch_add(60_000_000, Ordering::SeqCst);
-    assert_eq!(service.forget_clients(&actor, &names).unwrap(), [1, 1]);
-    assert_eq!((service.clients().0.len(), service.audit_log(0, 10).unwrap().len()), (0, 2));
+    assert_eq!(service.accounts().forget_clients(&actor, &names).unwrap(), [1, 1]);
+    assert_eq!(
+        (service.leasing().clients().0.len(), service.definitions().audit_log(0, 10).unwrap().len()),
+        (0, 2)
+    );
 }

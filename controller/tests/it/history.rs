@@ -50,7 +50,7 @@ fn a_wall_clock_that_was_a_year_ahead_takes_little_history_with_it() {
 
     let (ahead, now) = started(&store, 400);
     for _ in 0..60 {
-        ahead.tidy().unwrap();
+        ahead.accounts().tidy().unwrap();
         now.fetch_add(60 * 1_000_000, Ordering::Relaxed);
     }
     drop(ahead);
@@ -60,14 +60,14 @@ fn a_wall_clock_that_was_a_year_ahead_takes_little_history_with_it() {
         "an hour of a wrong clock"
     );
     let (again, now) = started(&store, 0);
-    again.tidy().unwrap();
+    again.accounts().tidy().unwrap();
     assert_eq!((rows(&store, Table::Minutes), rows(&store, Table::Hours)), (18, 79));
-    assert_eq!(again.usage_history("default", "minute", 0, 0).unwrap().len(), 18);
+    assert_eq!(again.accounts().usage_history("default", "minute", 0, 0).unwrap().len(), 18);
     // What is old by a clock that is right goes.
     now.fetch_add(2 * DAY_US, Ordering::Relaxed);
-    again.tidy().unwrap();
+    again.accounts().tidy().unwrap();
     assert_eq!((rows(&store, Table::Minutes), rows(&store, Table::Hours)), (0, 79));
     now.fetch_add(90 * DAY_US, Ordering::Relaxed);
-    again.tidy().unwrap();
+    again.accounts().tidy().unwrap();
     assert_eq!(rows(&store, Table::Hours), 0);
 }

@@ -66,7 +66,7 @@ async fn a_crash_after_a_clean_stop_waits_for_the_leases_that_the_stop_left() {
     admin.alter_group(alter).await.unwrap();
 
     let lab = lab.restart().await.crash().await;
-    let recovers = lab.running.service().recovery_of("web").unwrap();
+    let recovers = lab.running.service().leasing().recovery_of("web").unwrap();
     // What is left of a minute, and not the second that leases last now.
     assert!(recovers > Span::secs(2), "{recovers}");
 }

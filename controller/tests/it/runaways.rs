@@ -300,7 +300,7 @@ async fn a_watch_ends() {
     convict(&lab, conviction("web", 1)).await;
     until(&mut rules, |list| list.watches.is_empty()).await;
     while !watches(&lab, "").await.is_empty() {
-        lab.running.service().expire();
+        lab.running.service().leasing().expire();
     }
     assert!(watches(&lab.restart().await, "").await.is_empty());
 }

@@ -161,7 +161,7 @@ async fn whoever_lost_the_store_falls_silent_before_its_successor_speaks() {
 
     // The store comes back to the one that lost it: it finds the epoch of another and writes nothing.
     lost.full.store(false, Ordering::SeqCst);
-    let error = old.running.service().flush().unwrap_err();
+    let error = old.running.service().accounts().flush().unwrap_err();
     assert!(matches!(error, StoreError::TakenOver { ours: 1, theirs: 2 }), "{error}");
     assert!(old.running.service().silence().is_some());
     assert_eq!(crate::support::charged(&new, "web").await, 30_000_000);

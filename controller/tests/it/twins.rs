@@ -47,8 +47,8 @@ fn copy(store: &dyn Store) -> Arc<MemoryStore> {
 
 /// A node brings what it was told elsewhere, and is told something.
 fn visit(service: &Service, seen: &Seen) -> Result<Seen, SessionError> {
-    service.heed("node", seen)?;
-    let session = service.hello("node", 1, "test")?;
+    service.leasing().heed("node", seen)?;
+    let session = service.leasing().hello("node", 1, "test")?;
     Ok(Seen { epoch: session.epoch, standing: session.standing })
 }
 
@@ -149,7 +149,7 @@ fn no_node_can_silence_a_controller_with_what_it_kept_or_made_up() {
         for bit in 0..8 {
             let mut forged = by_second.clone();
             forged.standing[at] ^= 1 << bit;
-            first.heed("liar", &forged).unwrap();
+            first.leasing().heed("liar", &forged).unwrap();
             assert!(first.silence().is_none(), "byte {at}, bit {bit}");
         }
     }

@@ -95,7 +95,7 @@ async fn crowded(count: usize) -> Lab {
     let first = start().await.unwrap();
     for name in ["crowd", "wide"] {
         let text = v1::Group { name: name.into(), ru_per_sec: "10".into(), ..v1::Group::default() };
-        first.service().create_group(&actor, &text, false).unwrap();
+        first.service().definitions().create_group(&actor, &text, false).unwrap();
     }
     first.shutdown().await.unwrap();
     let rows = (0..count).map(|number| {
@@ -164,7 +164,10 @@ async fn a_watcher_that_does_not_read_is_dropped() {
     let changes = tokio::task::spawn_blocking(move || {
         let actor = Actor::new(None, "test");
         for round in 0..=WATCH_QUEUE {
-            service.bind(&actor, "x", "", if round % 2 == 0 { "wide" } else { "default" }).unwrap();
+            service
+                .definitions()
+                .bind(&actor, "x", "", if round % 2 == 0 { "wide" } else { "default" })
+                .unwrap();
         }
     });
     changes.await.unwrap();

@@ -190,11 +190,12 @@ fn clients(store: &Path, clients: u64) -> Result<Value, BenchError> {
     let before = resident_bytes()?;
     let mut sessions = Vec::new();
     for number in 0..clients {
-        let session = service.hello(&format!("node-{number:05}"), 1, "bench").map_err(failed("say hello"))?;
+        let session =
+            service.leasing().hello(&format!("node-{number:05}"), 1, "bench").map_err(failed("say hello"))?;
         let ask = Ask { demand: Rate::whole(1), ..Ask::default() };
         let entry = EntryIn { group: messages::group_name(0), ask: Ok((ask, Vec::new())) };
         let request = RenewIn { seq: 1, entries: vec![entry], ..RenewIn::default() };
-        let renewed = service.renew(session.client, session.session, request);
+        let renewed = service.leasing().renew(session.client, session.session, request);
         renewed.map_err(|error| BenchError::Wrong(error.to_string()))?;
         sessions.push(session);
     }

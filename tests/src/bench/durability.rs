@@ -82,7 +82,7 @@ impl Ledger {
         let service = Arc::new(service.map_err(failed("load a store"))?);
         let mut sessions = Vec::new();
         for number in 0..clients {
-            let session = service.hello(&format!("node-{number}"), 1, "bench");
+            let session = service.leasing().hello(&format!("node-{number}"), 1, "bench");
             let session = session.map_err(failed("say hello"))?;
             sessions.push((session.client, session.session));
         }
@@ -105,14 +105,14 @@ impl Ledger {
                 total: Ok(total.into()),
             });
             let request = RenewIn { seq: self.seq, reports: reports.collect(), ..RenewIn::default() };
-            let renewed = self.service.renew(*client, *session, request);
+            let renewed = self.service.leasing().renew(*client, *session, request);
             renewed.map_err(|error| BenchError::Wrong(error.to_string()))?;
         }
         Ok(())
     }
 
     fn commit(&self) -> Result<(), BenchError> {
-        self.service.flush().map_err(failed("commit the ledger"))
+        self.service.accounts().flush().map_err(failed("commit the ledger"))
     }
 }
 

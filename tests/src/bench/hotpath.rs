@@ -168,10 +168,13 @@ fn renewals(count: u64) -> Result<(), BenchError> {
     let service = site.controller()?.service();
     let mut nodes = Vec::new();
     for number in 0..NODES {
-        nodes.push(service.hello(&format!("node-{number}"), 1, "hotpath").map_err(failed("be let in"))?);
+        nodes.push(
+            service.leasing().hello(&format!("node-{number}"), 1, "hotpath").map_err(failed("be let in"))?,
+        );
     }
     let renew = |seq: u64, node: &Session| {
-        let answer = service.renew(node.client, node.session, renewal(seq)).map_err(failed("renew"))?;
+        let answer =
+            service.leasing().renew(node.client, node.session, renewal(seq)).map_err(failed("renew"))?;
         if answer.entries.iter().all(|entry| matches!(entry.answer, Answer::Grant(Grant::Leased(_), _))) {
             drop(black_box(answer));
             return Ok(());

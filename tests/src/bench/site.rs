@@ -78,7 +78,7 @@ impl Site {
 
     /// Defines a group.
     pub fn define(&self, text: &v1::Group) -> Result<(), BenchError> {
-        let made = self.controller()?.service().create_group(&actor(), text, false);
+        let made = self.controller()?.service().definitions().create_group(&actor(), text, false);
         made.map(drop).map_err(failed(format!("create group {}", text.name)))
     }
 

@@ -127,9 +127,9 @@ impl Controller {
     pub(super) fn upkeep(&self) {
         if let Some(service) = &self.service {
             self.touched.set(true);
-            service.expire();
+            service.leasing().expire();
             // A failure is tried again by the next call.
-            let _ = service.flush();
+            let _ = service.accounts().flush();
         }
     }
 
@@ -137,36 +137,41 @@ impl Controller {
     pub(super) fn put_group(&self, id: GroupId, spec: &GroupSpec) -> Result<(), String> {
         let service = self.service()?;
         let text = text(id, spec);
-        let known = service.group(&text.name).is_ok();
+        let known = service.definitions().group(&text.name).is_ok();
         let done = if known {
-            service.alter_group(&actor(), &text, &alterable().map(str::to_owned).collect::<Vec<_>>(), 0)
+            service.definitions().alter_group(
+                &actor(),
+                &text,
+                &alterable().map(str::to_owned).collect::<Vec<_>>(),
+                0,
+            )
         } else {
-            service.create_group(&actor(), &text, false)
+            service.definitions().create_group(&actor(), &text, false)
         };
         done.map(drop).map_err(|error| error.to_string())
     }
 
     /// Removes a group that nothing depends on.
     pub(super) fn remove_group(&self, id: GroupId) -> Result<(), String> {
-        let removed = self.service()?.delete_group(&actor(), &name(id), "", 0, false);
+        let removed = self.service()?.definitions().delete_group(&actor(), &name(id), "", 0, false);
         removed.map(drop).map_err(|error| error.to_string())
     }
 
     /// The stored definition of a group, as text.
     pub(super) fn definition(&self, id: GroupId) -> Option<v1::Group> {
-        let reply = self.service.as_ref()?.group(&name(id)).ok()?;
+        let reply = self.service.as_ref()?.definitions().group(&name(id)).ok()?;
         Some(v1::Group { revision: 0, ..reply.group })
     }
 
     /// Binds a user to a group.
     pub(super) fn bind(&self, user: &str, group: GroupId) -> Result<(), String> {
-        let bound = self.service()?.bind(&actor(), "", user, &name(group));
+        let bound = self.service()?.definitions().bind(&actor(), "", user, &name(group));
         bound.map(drop).map_err(|error| error.to_string())
     }
 
     /// The group a user is bound to.
     pub(super) fn bound(&self, user: &str) -> Option<GroupId> {
-        group(self.service.as_ref()?.resolve("", user).ok()?.group.as_str())
+        group(self.service.as_ref()?.definitions().resolve("", user).ok()?.group.as_str())
     }
 
     /// Answers a renewal that came over a node's `connection`; the first message of a newer one opens its stream.
@@ -182,7 +187,11 @@ impl Controller {
         let mut welcome = None;
         if self.streams.get(&node).is_none_or(|(known, _)| *known < connection) {
             let name = client(node);
-            match service.heed(&name, seen).and_then(|()| service.hello(&name, incarnation, "sim")) {
+            match service
+                .leasing()
+                .heed(&name, seen)
+                .and_then(|()| service.leasing().hello(&name, incarnation, "sim"))
+            {
                 Ok(session) => {
                     welcome = Some(session.standing.clone());
                     self.streams.insert(node, (connection, session));
@@ -194,7 +203,7 @@ impl Controller {
         let Some((_, session)) = self.streams.get(&node).filter(|(known, _)| *known == connection) else {
             return Ok(None);
         };
-        match service.renew(session.client, session.session, request) {
+        match service.leasing().renew(session.client, session.session, request) {
             // There is no welcome here: what it tells comes with the first answer.
             Ok(renewed) => Ok(Some(Renewed { standing: renewed.standing.or(welcome), ..renewed })),
             Err(SessionError::Silent(_)) => Err(Ended),
@@ -209,7 +218,7 @@ impl Controller {
 
     /// Whether nodes get no more of a group than they prove to hold.
     pub(super) fn is_recovering(&self, id: GroupId) -> bool {
-        let left = self.service.as_ref().and_then(|service| service.recovery_of(&name(id)).ok());
+        let left = self.service.as_ref().and_then(|service| service.leasing().recovery_of(&name(id)).ok());
         left.is_some_and(|left| left > Span(0))
     }
 
@@ -233,7 +242,7 @@ impl Controller {
 
     /// What the ledger has charged to a group by nodes that `counts` says yes to.
     pub(super) fn charged(&self, id: GroupId, counts: impl Fn(usize) -> bool) -> Ru {
-        let rows = self.service.as_ref().and_then(|service| service.usage(&name(id), true).ok());
+        let rows = self.service.as_ref().and_then(|service| service.accounts().usage(&name(id), true).ok());
         let by_node = rows.into_iter().flat_map(|(rows, _)| rows).filter_map(|row| {
             let node = row.client?.0.strip_prefix("node-")?.parse().ok()?;
             counts(node).then(|| row.total.ru().clamped())
@@ -243,7 +252,7 @@ impl Controller {
 
     /// What the ledger has of a group in all, and the sum over all nodes; nothing is folded in a run.
     pub(super) fn totals(&self, id: GroupId) -> (RuTotal, RuTotal) {
-        let rows = self.service.as_ref().and_then(|service| service.usage(&name(id), true).ok());
+        let rows = self.service.as_ref().and_then(|service| service.accounts().usage(&name(id), true).ok());
         let (mut total, mut sum) = (RuTotal(0), RuTotal(0));
         for row in rows.into_iter().flat_map(|(rows, _)| rows) {
             let side = if row.client.is_none() { &mut total } else { &mut sum };

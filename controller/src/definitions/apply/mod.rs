@@ -10,14 +10,13 @@ mod prune;
 mod put;
 mod wanted;
 
-use std::sync::PoisonError;
+use tidegate_proto::v1;
 
+use crate::definitions::DefinitionCalls;
 use crate::definitions::audit::{Actor, Change};
 use crate::definitions::change::Plan;
 use crate::error::{AdminError, Fault};
 use crate::limits::{MAX_FAULTS, MAX_STEPS};
-use crate::service::Service;
-use tidegate_proto::v1;
 
 /// What was done, or would be.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -88,7 +87,7 @@ impl Done {
     }
 }
 
-impl Service {
+impl DefinitionCalls<'_> {
     /// Makes all steps true in one change, or none.
     ///
     /// # Errors
@@ -99,11 +98,11 @@ impl Service {
                 format!("{} are more than the {MAX_STEPS} of one change; make several", wish.steps.len());
             return Err(AdminError::invalid("steps", message));
         }
-        let unix_ms = self.clock.unix_ms();
+        let unix_ms = self.service.clock().unix_ms();
         let wanted = wanted::read(&wish.steps, unix_ms);
         let prune = wish.prune.clone().unwrap_or_default();
         // No flush may store an older state of a watch after this.
-        let _alone = self.flushing.lock().unwrap_or_else(PoisonError::into_inner);
+        let _alone = self.service.flushing();
         let result = self.change(actor, |state| {
             let revision = state.revision;
             if wish.expected_revision != 0 && wish.expected_revision != revision {
@@ -124,7 +123,7 @@ impl Service {
         });
         match result {
             Err(AdminError::Several { faults, count }) if wish.dry_run => {
-                let revision = self.lock().revision;
+                let revision = self.service.lock().revision;
                 Ok(Applied { faults, fault_count: count, revision, ..Applied::default() })
             }
             result => result,

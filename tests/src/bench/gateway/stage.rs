@@ -67,8 +67,13 @@ impl Stage {
     pub(super) fn consumed(&self, group: &str) -> Result<(i64, u64), BenchError> {
         let mut last = None;
         loop {
-            let (rows, _) =
-                self.site.controller()?.service().usage(group, false).map_err(failed("read usage"))?;
+            let (rows, _) = self
+                .site
+                .controller()?
+                .service()
+                .accounts()
+                .usage(group, false)
+                .map_err(failed("read usage"))?;
             let total = rows.first().map(|row| {
                 (row.total.ru().clamped().0, u64::try_from(row.total.usage.cpu_ns).unwrap_or(u64::MAX))
             });

@@ -167,7 +167,7 @@ pub(super) fn change(lab: &mut Lab, input: &mut Input<'_>) {
     let name = input.pick(&GROUPS).unwrap_or_default().to_owned();
     if input.below(6) == 5 {
         let force_to = input.pick(&["", "default", "top"]).unwrap_or_default();
-        let _ = lab.service.delete_group(&lab.actor, &name, force_to, 0, false);
+        let _ = lab.service.definitions().delete_group(&lab.actor, &name, force_to, 0, false);
         lab.prune();
         return;
     }
@@ -184,7 +184,7 @@ pub(super) fn change(lab: &mut Lab, input: &mut Input<'_>) {
         fallback_total: input.pick(&["", "7"]).unwrap_or_default().to_owned(),
         ..v1::Group::default()
     };
-    if lab.service.create_group(&lab.actor, &text, false).is_err() {
+    if lab.service.definitions().create_group(&lab.actor, &text, false).is_err() {
         let mask: Vec<String> = [
             "parent",
             "ru_per_sec",
@@ -199,6 +199,6 @@ pub(super) fn change(lab: &mut Lab, input: &mut Input<'_>) {
         ]
         .map(str::to_owned)
         .into();
-        let _ = lab.service.alter_group(&lab.actor, &text, &mask, 0);
+        let _ = lab.service.definitions().alter_group(&lab.actor, &text, &mask, 0);
     }
 }

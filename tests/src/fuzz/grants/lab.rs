@@ -54,7 +54,7 @@ impl Lab {
                 ru_per_sec: rate.to_owned(),
                 ..v1::Group::default()
             };
-            service.create_group(&actor, &text, false).expect("a group");
+            service.definitions().create_group(&actor, &text, false).expect("a group");
         }
         Self {
             service,
@@ -72,18 +72,18 @@ impl Lab {
 
     pub(super) fn pass(&mut self, micros: u64) {
         self.time.fetch_add(micros, Ordering::Relaxed);
-        self.service.expire();
+        self.service.leasing().expire();
     }
 
     pub(super) fn flush(&mut self) {
-        self.service.flush().expect("memory does not fail");
+        self.service.accounts().flush().expect("memory does not fail");
         self.books.stored();
     }
 
     /// Groups may be gone; so is what they consumed.
     pub(super) fn prune(&mut self) {
         for group in self.books.groups() {
-            if self.service.group(&group).is_err() {
+            if self.service.definitions().group(&group).is_err() {
                 self.books.forget(&group);
             }
         }
@@ -125,7 +125,7 @@ impl Lab {
 
     /// The ledger is what the model says.
     pub(super) fn audit(&self) {
-        let (rows, truncated) = self.service.usage("", true).expect("usage of all groups");
+        let (rows, truncated) = self.service.accounts().usage("", true).expect("usage of all groups");
         assert!(!truncated);
         self.books.compare(&rows);
     }

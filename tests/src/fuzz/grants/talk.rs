@@ -113,7 +113,7 @@ impl Lab {
         for report in reports {
             let of = if report.incarnation == 0 { incarnation } else { report.incarnation };
             let group = GroupName::parse(&report.group).ok().map(|group| group.to_string());
-            let known = group.filter(|group| self.service.group(group).is_ok());
+            let known = group.filter(|group| self.service.definitions().group(group).is_ok());
             if let (Some(group), Some(total)) = (known.filter(|_| of <= incarnation), &report.total) {
                 self.books.report((group, name.to_owned(), of), total);
             }

@@ -34,10 +34,10 @@ pub(super) fn run(input: &mut Input<'_>) {
         step(&service);
         service.check().expect("I1 to I3");
     }
-    let groups = service.groups("", 0).expect("a list");
+    let groups = service.definitions().groups("", 0).expect("a list");
     drop(service);
     let again = used::load(store).expect("what was loaded once and stored is loaded again");
-    assert_eq!(again.groups("", 0).expect("a list"), groups);
+    assert_eq!(again.definitions().groups("", 0).expect("a list"), groups);
 }
 
 /// Changes one row.

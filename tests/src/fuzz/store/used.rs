@@ -58,17 +58,17 @@ fn fill(store: Arc<dyn Store>) {
             query_limit,
             ..v1::Group::default()
         };
-        service.create_group(&actor, &text, false).expect("a group");
+        service.definitions().create_group(&actor, &text, false).expect("a group");
     }
-    service.bind(&actor, "tenant", "", "top").expect("a binding");
-    service.bind(&actor, "tenant", "user", "child").expect("a binding");
+    service.definitions().bind(&actor, "tenant", "", "top").expect("a binding");
+    service.definitions().bind(&actor, "tenant", "user", "child").expect("a binding");
     let table = v1::CostTable {
         name: "mine".to_owned(),
         version: 1,
         ru_per_unit: [("cpu_ns".to_owned(), "1/3000000".to_owned())].into(),
         replicas: 3,
     };
-    service.put_cost_table(&actor, "shadow", Some(table)).expect("a cost table");
+    service.definitions().put_cost_table(&actor, "shadow", Some(table)).expect("a cost table");
     for incarnation in 1..=2 {
         work::renew(&service, "node", incarnation, &["top", "child", "free", "default"]);
     }
@@ -80,7 +80,7 @@ fn fill(store: Arc<dyn Store>) {
         fingerprint: "00000000000000ab".to_owned(),
         ..v1::ConvictRequest::default()
     };
-    service.convict(&conviction).expect("a conviction").expect("a watch");
+    service.statements().convict(&conviction).expect("a conviction").expect("a watch");
     service.shut_down().expect("a clean stop");
 }
 

@@ -13,22 +13,31 @@ pub(super) type Step = fn(&Service);
 /// All of it, step by step: each may meet damage that the ones before did not.
 pub(super) const DAY: [Step; 7] = [
     |service| renew(service, "late", u64::MAX, &["top", "child", "default", "gone"]),
-    |service| drop(service.flush()),
+    |service| drop(service.accounts().flush()),
     |service| {
         let text = v1::Group { name: "new".to_owned(), ru_per_sec: "5".to_owned(), ..v1::Group::default() };
-        drop(service.create_group(&actor(), &text, true));
-        drop(service.delete_group(&actor(), "child", "default", 0, true));
-        drop(service.unbind(&actor(), "tenant", "user"));
+        drop(service.definitions().create_group(&actor(), &text, true));
+        drop(service.definitions().delete_group(&actor(), "child", "default", 0, true));
+        drop(service.definitions().unbind(&actor(), "tenant", "user"));
     },
-    |service| drop(service.tidy()),
+    |service| drop(service.accounts().tidy()),
     |service| {
-        drop(service.usage_history("top", "hour", 0, 0));
-        drop(service.audit_log(0, 1_000));
+        drop(service.accounts().usage_history("top", "hour", 0, 0));
+        drop(service.definitions().audit_log(0, 1_000));
     },
     |service| {
         assert!(service.metrics_page().expect("a page").ends_with("# EOF\n"));
-        drop((service.usage("", true), service.leases(""), service.clients(), service.status()));
-        drop((service.groups("", 0), service.bindings("", None, 0), service.cost_tables()));
+        drop((
+            service.accounts().usage("", true),
+            service.leasing().leases(""),
+            service.leasing().clients(),
+            service.status(),
+        ));
+        drop((
+            service.definitions().groups("", 0),
+            service.definitions().bindings("", None, 0),
+            service.definitions().cost_tables(),
+        ));
     },
     |service| drop(service.shut_down()),
 ];
@@ -39,7 +48,7 @@ fn actor() -> Actor {
 
 /// A node connects, asks for a lease of each group, and reports a little.
 pub(super) fn renew(service: &Service, node: &str, incarnation: u64, groups: &[&str]) {
-    let Ok(session) = service.hello(node, incarnation, "fuzz/1") else { return };
+    let Ok(session) = service.leasing().hello(node, incarnation, "fuzz/1") else { return };
     let ask = Ask { demand: Rate::whole(10), ..Ask::default() };
     let total = Consumption { charged: RuParts::flat(Ru::whole(3)), operations: 1, ..Consumption::default() };
     let entries =
@@ -51,6 +60,6 @@ pub(super) fn renew(service: &Service, node: &str, incarnation: u64, groups: &[&
     });
     let renewal =
         RenewIn { seq: 1, entries: entries.collect(), reports: reports.collect(), ..RenewIn::default() };
-    let renewed = service.renew(session.client, session.session, renewal);
+    let renewed = service.leasing().renew(session.client, session.session, renewal);
     assert!(renewed.is_ok(), "the newest session is served");
 }

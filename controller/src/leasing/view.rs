@@ -1,0 +1,163 @@
+//! Reading: nodes and leases.
+//!
+//! Reads that may be long take a copy under the lock and shape it outside.
+
+use std::collections::BTreeMap;
+
+use tidegate_core::group::{ClientId, Fallback, GroupId};
+use tidegate_core::units::{Rate, Ru, Span};
+use tidegate_core::view::{GroupView, LeaseView};
+
+use super::LeasingCalls;
+use super::clients::{Incarnation, NodeStats};
+use crate::answers::{cut_rows, one_group};
+use crate::error::{AdminError, InField};
+use crate::limits::MAX_ROWS;
+use crate::name::GroupName;
+use crate::service::State;
+
+/// A node.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ClientRow {
+    /// Its identity.
+    pub name: String,
+    /// Which start of it.
+    pub incarnation: u64,
+    /// Software and version.
+    pub agent: String,
+    /// A stream is open.
+    pub connected: bool,
+    /// Since its last message.
+    pub silent: Span,
+    /// Groups it holds leases of.
+    pub leases: u32,
+    /// Messages since the controller started.
+    pub messages: u64,
+    /// Totals of its process.
+    pub node: NodeStats,
+}
+
+/// A lease.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LeaseRow {
+    /// The group.
+    pub group: GroupName,
+    /// The node and its incarnation.
+    pub client: (String, u64),
+    /// As the engine has it.
+    pub lease: LeaseView,
+    /// Time left.
+    pub expires_in: Span,
+}
+
+/// A group's state in the engine.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct GroupRow {
+    /// The group.
+    pub group: GroupName,
+    /// As the engine has it.
+    pub view: GroupView,
+    /// Most RU/s its nodes may use if all are cut off at once; `None` when nothing bounds it.
+    pub bound: Option<Rate>,
+}
+
+/// Leases and the groups they are on.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct LeaseTable {
+    /// In order of groups and nodes.
+    pub leases: Vec<LeaseRow>,
+    /// Groups with leases, or the one asked for.
+    pub groups: Vec<GroupRow>,
+    /// Rows were left out.
+    pub truncated: bool,
+}
+
+impl LeasingCalls<'_> {
+    /// Time until a group has recovered from an unclean stop; zero when it does not recover.
+    pub fn recovery_of(&self, group: &str) -> Result<Span, AdminError> {
+        let name = GroupName::parse(group).in_field("group")?;
+        let state = self.service.lock();
+        let id = state.catalog.require(&name)?;
+        Ok(state.engine.group_recovering_until(id).since(self.service.clock().now()))
+    }
+
+    /// The nodes whose consumption is kept apart, newest incarnations first; and whether some were left out.
+    pub fn clients(&self) -> (Vec<ClientRow>, bool) {
+        let (now, unix_ms) = (self.service.clock().now(), self.service.clock().unix_ms());
+        let state = self.service.lock();
+        let mut held: BTreeMap<ClientId, u32> = BTreeMap::new();
+        for id in &state.active {
+            state.engine.leases(*id).for_each(|lease| *held.entry(lease.client).or_default() += 1);
+        }
+        let row = |(id, client): (ClientId, &Incarnation)| ClientRow {
+            name: client.name.clone(),
+            incarnation: client.number,
+            agent: client.agent.clone(),
+            connected: client.connected,
+            silent: client.heard.map_or_else(
+                || Span(unix_ms.saturating_sub(client.heard_unix_ms).saturating_mul(1_000)),
+                |heard| now.since(heard),
+            ),
+            leases: held.get(&id).copied().unwrap_or_default(),
+            messages: client.messages,
+            node: client.node,
+        };
+        let mut rows: Vec<ClientRow> = state.clients.iter().rev().take(MAX_ROWS + 1).map(row).collect();
+        let truncated = cut_rows(&mut rows);
+        (rows, truncated)
+    }
+
+    /// Leases of one group or of all.
+    pub fn leases(&self, group: &str) -> Result<LeaseTable, AdminError> {
+        let one = one_group(group)?;
+        let now = self.service.clock().now();
+        let state = self.service.lock();
+        let mut table = LeaseTable::default();
+        for (id, name) in state.chosen(one.as_ref(), &state.active)? {
+            if table.leases.len() > MAX_ROWS || table.groups.len() > MAX_ROWS {
+                break;
+            }
+            let before = table.leases.len();
+            let rows = state.engine.leases(id).filter_map(|lease| {
+                let client = state.identity(lease.client)?;
+                Some(LeaseRow { group: name.clone(), client, expires_in: lease.expires.since(now), lease })
+            });
+            table.leases.extend(rows);
+            if let Some(view) = state.engine.group_view(id)
+                && (one.is_some() || table.leases.len() > before)
+            {
+                table.groups.push(GroupRow {
+                    group: name.clone(),
+                    view,
+                    bound: state.bound(id, view.leases),
+                });
+            }
+        }
+        table.truncated = cut_rows(&mut table.leases) | cut_rows(&mut table.groups);
+        Ok(table)
+    }
+}
+
+impl State {
+    pub(crate) fn identity(&self, client: ClientId) -> Option<(String, u64)> {
+        self.clients.get(client).map(|known| (known.name.clone(), known.number))
+    }
+
+    /// Limit plus what cut-off nodes may use; `None` when nothing bounds it.
+    fn bound(&self, id: GroupId, nodes: usize) -> Option<Rate> {
+        let definition = self.catalog.get(id)?;
+        let limit = self.catalog.effective_limit(id)?;
+        let nodes = i64::try_from(nodes).unwrap_or(i64::MAX);
+        // Parts that were told before the total was lowered count.
+        if let Some(total) = definition.fallback_total {
+            return Some(limit + total.max(self.engine.parts_out(id)));
+        }
+        match definition.fallback {
+            Fallback::Stop => Some(limit),
+            Fallback::Rate(each) | Fallback::Part(each, _) => {
+                Some(limit + Rate(Ru(each.0).scale(nodes, 1).0))
+            }
+            Fallback::Unlimited => None,
+        }
+    }
+}

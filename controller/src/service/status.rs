@@ -1,0 +1,109 @@
+//! The controller at a glance: status and the metrics page.
+
+use tidegate_core::units::{Rate, Span};
+
+use super::Service;
+use crate::limits::MAX_GROUP_SERIES;
+use crate::metrics::GroupSample;
+
+/// Groups with claims counted apart that the status names. One liar may name all groups; with none nobody looks.
+const MOST_WARNED: usize = 20;
+
+/// The controller at a glance.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Status {
+    /// Leadership epoch.
+    pub epoch: u64,
+    /// Revision of the definitions.
+    pub revision: u64,
+    /// Time since start.
+    pub uptime: Span,
+    /// Time until all groups have recovered.
+    pub recovery: Span,
+    /// RU/s of the server.
+    pub capacity: Option<Rate>,
+    /// Groups defined.
+    pub groups: usize,
+    /// Bindings defined.
+    pub bindings: usize,
+    /// Nodes connected.
+    pub clients: usize,
+    /// What an operator should look at.
+    pub warnings: Vec<String>,
+}
+
+impl Service {
+    /// The controller at a glance.
+    pub fn status(&self) -> Status {
+        let state = self.lock();
+        let recovery = state.recovery(&self.clock());
+        let mut warnings = Vec::new();
+        if recovery.0 > 0 {
+            warnings.push(format!(
+                "recovering from an unclean stop for up to {recovery}: nodes keep what they prove to hold, or their \
+                 fallback"
+            ));
+        }
+        warnings.extend(state.set_back.map(|epoch| {
+            format!(
+                "this store is a copy or was set back: nodes have seen a controller that it does not know; the epoch \
+                 was raised to {epoch}, and definitions changed since the copy are lost"
+            )
+        }));
+        warnings.extend(state.rivals.twin(self.clock().now()).filter(|twin| !twin.leads).map(|twin| {
+            format!(
+                "another controller (instance {:016x}) runs on a copy of this store and began later: it falls silent \
+                 when nodes tell it; stop it, or this one if the other shall lead",
+                twin.instance
+            )
+        }));
+        warnings
+            .extend(state.fence.silence(self.clock().now()).map(|silence| format!("no grants: {silence}")));
+        let apart =
+            state.ledger.groups_apart().filter_map(|(id, apart)| Some((state.catalog.name(id)?, apart)));
+        warnings.extend(apart.take(MOST_WARNED).map(|(group, apart)| {
+            format!(
+                "group {group}: {} were reported beyond what any process can have used, and are counted apart; see \
+                 `tidegate usage --group {group} --per-client` for the node that claims them",
+                apart.ru()
+            )
+        }));
+        let failures = self.metrics.commit_failures.get();
+        if failures > 0 {
+            warnings.push(format!(
+                "{failures} store commits failed since start; check the disk and its free space"
+            ));
+        }
+        Status {
+            epoch: state.epoch,
+            revision: state.revision,
+            uptime: self.clock().uptime(),
+            recovery,
+            capacity: state.catalog.capacity(),
+            groups: state.catalog.len(),
+            bindings: state.bindings.len(),
+            clients: state.clients.connected(),
+            warnings,
+        }
+    }
+
+    /// The metrics page.
+    pub fn metrics_page(&self) -> Result<String, std::fmt::Error> {
+        self.metrics.watchers.set(i64::try_from(self.events().receiver_count()).unwrap_or(i64::MAX));
+        let count = |n: usize| i64::try_from(n).unwrap_or(i64::MAX);
+        self.metrics.statements.set(count(self.statistics().len()));
+        let samples: Vec<GroupSample> = {
+            let state = self.lock();
+            self.metrics.watches.set(count(state.watches.len()));
+            let views = state.active.iter().filter_map(|id| {
+                let view = state.engine.group_view(*id).filter(|view| view.leases > 0)?;
+                let (committed, pool, demand) = (view.committed, view.pool, view.demand);
+                let (name, limit) =
+                    (state.catalog.name(*id)?.to_string(), state.catalog.effective_limit(*id));
+                Some(GroupSample { name, committed, pool, demand, limit })
+            });
+            views.take(MAX_GROUP_SERIES).collect()
+        };
+        self.metrics.page(&samples)
+    }
+}
