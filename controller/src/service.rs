@@ -8,8 +8,8 @@
 //! Locks are taken in the order of the fields of [`Service`], and none while a later one is held.
 
 mod backup;
-pub(crate) mod load;
-mod meta;
+mod load;
+pub(crate) mod meta;
 mod status;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -17,12 +17,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tidegate_core::engine::{Engine, EngineConfig};
 use tidegate_core::group::{ClientId, GroupId};
-use tidegate_core::ledger::Ledger;
-use tidegate_core::units::{Rate, Span, Time};
+use tidegate_core::units::{Rate, Span};
 use tokio::sync::{broadcast, watch as flag};
 
-use crate::accounts::history::History;
-use crate::accounts::live::Live;
 use crate::clock::Clock;
 use crate::definitions::audit::Audit;
 use crate::definitions::bindings::Bindings;
@@ -31,10 +28,8 @@ use crate::definitions::cost_tables::CostTables;
 use crate::leasing::clients::Clients;
 use crate::leasing::lag::Shed;
 use crate::leasing::proof::Prover;
-use crate::metrics::{Charges, Metrics};
+use crate::metrics::Metrics;
 use crate::statements::Statements;
-use crate::statements::runaways::Runaways;
-use crate::statements::watches::Watches;
 use crate::store::Store;
 
 pub use crate::accounts::usage::UsageRow;
@@ -53,9 +48,9 @@ pub use crate::leasing::view::{ClientRow, GroupRow, LeaseRow, LeaseTable};
 pub use crate::statements::rules::{GroupRule, RulesView, Told};
 pub use status::Status;
 
-use crate::accounts::AccountCalls;
 use crate::accounts::fold::Folding;
 use crate::accounts::prune::Pruned;
+use crate::accounts::{AccountCalls, Accounts};
 use crate::definitions::DefinitionCalls;
 use crate::leasing::LeasingCalls;
 use crate::leasing::fence::Fence;
@@ -63,7 +58,7 @@ use crate::leasing::lineage::Lineage;
 use crate::leasing::longest::Longest;
 use crate::leasing::rivals::Rivals;
 use crate::leasing::sessions::Slot;
-use crate::statements::StatementCalls;
+use crate::statements::{Convictions, StatementCalls};
 use crate::store::records::{META_CLEAN, META_EPOCH, SavedLeases, number, put_json};
 use crate::store::{StoreError, Table, Write};
 
@@ -101,28 +96,19 @@ pub struct Service {
 /// Everything that changes.
 pub(crate) struct State {
     pub(crate) engine: Engine,
-    pub(crate) ledger: Ledger,
+    pub(crate) accounts: Accounts,
+    pub(crate) convictions: Convictions,
     pub(crate) catalog: Catalog,
     pub(crate) bindings: Arc<Bindings>,
     pub(crate) costs: Arc<CostTables>,
     pub(crate) clients: Clients,
     pub(crate) sessions: BTreeMap<ClientId, Slot>,
     pub(crate) next_session: u64,
-    pub(crate) history: History,
     /// Groups that have, or lately had, leases: reading never walks the idle ones.
     pub(crate) active: BTreeSet<GroupId>,
-    /// When a claim that is counted apart was logged last.
-    pub(crate) said_apart: Option<Time>,
-    /// Groups that were ever charged.
-    pub(crate) charged: BTreeSet<GroupId>,
-    /// Of groups that were charged lately.
-    pub(crate) live: BTreeMap<GroupId, (Live, Charges)>,
-    pub(crate) live_clients: BTreeMap<(GroupId, ClientId), Live>,
     /// Newest renewal of each client whose reports are counted and not yet on disk, by stream: numbers of an older
     /// stream say nothing about a newer one.
     pub(crate) unstored: BTreeMap<ClientId, (u64, u64)>,
-    pub(crate) watches: Watches,
-    pub(crate) runaways: Runaways,
     pub(crate) audit: Audit,
     pub(crate) revision: u64,
     /// Leadership epoch. It is raised when a node has seen one that is as high, of a controller on a copy of the store.

@@ -4,44 +4,14 @@
 //! Rows are cumulative and history amounts absolute, so that a failed commit is simply tried again with newer values. A
 //! renewal's number becomes durable when everything that was counted up to it is stored.
 
-use std::collections::BTreeMap;
-use std::sync::Arc;
-
-use serde::Serialize;
-use tidegate_core::group::{ClientId, GroupId};
-use tidegate_core::units::{Rate, Time};
-use tidegate_core::usage::Total;
+use tidegate_core::units::Time;
 
 use crate::accounts::AccountCalls;
-use crate::accounts::history::Bucket;
-use crate::leasing::LeasingCalls;
-use crate::leasing::clients::StoredClient;
-use crate::limits::HEARD_EVERY_MS;
+use crate::accounts::kept::Taken as AccountsTaken;
+use crate::leasing::kept::Taken as LeasingTaken;
 use crate::service::State;
-use crate::statements::runaways::Runaway;
-use crate::statements::watches::Watch;
-use crate::store::records::{
-    META_NEXT_CLIENT, META_NEXT_WATCH, consumption_bytes, ledger_key, pair_key, put_json, put_number, u64_key,
-};
-use crate::store::{Batch, StoreError, Table, Write};
-
-/// What is on its way to disk.
-#[derive(Default)]
-struct Taken {
-    rows: Vec<(ClientId, GroupId, Total)>,
-    /// What is counted apart of rows.
-    apart: Vec<(ClientId, GroupId, Total)>,
-    history: BTreeMap<Bucket, Total>,
-    seqs: BTreeMap<ClientId, (u64, u64)>,
-    clients: Vec<(ClientId, StoredClient)>,
-    next_client: u64,
-    /// `None` is to be removed.
-    watches: BTreeMap<u64, Option<Arc<Watch>>>,
-    next_watch: u64,
-    runaways: BTreeMap<u64, Option<Arc<Runaway>>>,
-    /// Zero is to be removed.
-    parts: Vec<(ClientId, GroupId, Rate)>,
-}
+use crate::statements::kept::Taken as ConvictionsTaken;
+use crate::store::{Batch, StoreError};
 
 impl AccountCalls<'_> {
     /// Stores everything counted so far. An error leaves it to the next call.
@@ -68,7 +38,7 @@ impl AccountCalls<'_> {
         });
         let mut state = self.service.lock();
         match &result {
-            Ok(()) => state.stored(taken),
+            Ok(()) => state.leasing_stored(taken.leasing),
             Err(_) => state.not_stored(taken),
         }
         result
@@ -86,113 +56,39 @@ impl AccountCalls<'_> {
     }
 }
 
+/// What is on its way to disk, of each owner.
+struct Taken {
+    accounts: AccountsTaken,
+    leasing: LeasingTaken,
+    convictions: ConvictionsTaken,
+}
+
 impl Taken {
     fn is_empty(&self) -> bool {
-        self.seqs.is_empty()
-            && self.rows.is_empty()
-            && self.history.is_empty()
-            && self.watches.is_empty()
-            && self.runaways.is_empty()
-            && self.parts.is_empty()
+        self.accounts.is_empty() && self.leasing.is_empty() && self.convictions.is_empty()
     }
 
     fn batch(&self) -> Result<Batch, StoreError> {
         let mut batch = Batch::new();
-        for (client, group, total) in &self.rows {
-            batch.push(Write::Put(Table::Ledger, ledger_key(*client, *group), consumption_bytes(total)));
-        }
-        for (client, group, apart) in &self.apart {
-            batch.push(Write::Put(Table::Apart, ledger_key(*client, *group), consumption_bytes(apart)));
-        }
-        for (bucket, amount) in &self.history {
-            let key = pair_key(bucket.start_unix_s, bucket.group);
-            batch.push(Write::Put(bucket.resolution.table(), key, consumption_bytes(amount)));
-        }
-        for (client, stored) in &self.clients {
-            batch.push(put_json(Table::Clients, u64_key(client.0), stored)?);
-        }
-        if !self.clients.is_empty() {
-            batch.push(put_number(META_NEXT_CLIENT, self.next_client));
-        }
-        if !self.watches.is_empty() {
-            batch.push(put_number(META_NEXT_WATCH, self.next_watch));
-        }
-        for (id, watch) in &self.watches {
-            let text = watch.as_ref().map(|watch| watch.text());
-            batch.push(put_or_delete(Table::Watches, *id, text.as_ref())?);
-        }
-        for (id, record) in &self.runaways {
-            let text = record.as_ref().map(|record| record.text());
-            batch.push(put_or_delete(Table::Runaways, *id, text.as_ref())?);
-        }
-        batch.extend(self.parts.iter().map(|(client, group, rate)| match ledger_key(*client, *group) {
-            key if *rate == Rate::ZERO => Write::Delete(Table::Parts, key),
-            key => Write::Put(Table::Parts, key, rate.0.to_string().into_bytes()),
-        }));
+        self.accounts.rows(&mut batch);
+        self.leasing.rows(&mut batch)?;
+        self.convictions.rows(&mut batch)?;
         Ok(batch)
     }
 }
 
-fn put_or_delete<T: Serialize>(table: Table, id: u64, row: Option<&T>) -> Result<Write, StoreError> {
-    row.map_or_else(|| Ok(Write::Delete(table, u64_key(id))), |row| put_json(table, u64_key(id), row))
-}
-
 impl State {
     fn take_unstored(&mut self, now: Time) -> Taken {
-        let seqs = std::mem::take(&mut self.unstored);
-        let clients = seqs.keys().filter_map(|id| {
-            let client = self.clients.get(*id)?;
-            let fresh = client
-                .stored_unix_ms
-                .is_some_and(|stored| client.heard_unix_ms.saturating_sub(stored) < HEARD_EVERY_MS);
-            (!fresh).then(|| (*id, client.stored()))
-        });
-        let clients = clients.collect();
-        // In the order of the keys, so that neighbours go to the same page.
-        let mut rows = self.ledger.take_dirty();
-        rows.sort_unstable_by_key(|(client, group, _)| (*client, *group));
-        let apart = rows.iter().filter_map(|(client, group, _)| {
-            Some((*client, *group, *self.ledger.apart_of(*client, *group)?))
-        });
         Taken {
-            apart: apart.collect(),
-            clients,
-            rows,
-            history: self.history.take_dirty(),
-            next_client: self.clients.next_id(),
-            seqs,
-            watches: self.watches.take_dirty(),
-            next_watch: self.watches.next_id(),
-            runaways: self.runaways.take_dirty(),
-            parts: self.engine.take_parts(now),
-        }
-    }
-
-    fn stored(&mut self, taken: Taken) {
-        self.engine.parts_taken(&taken.parts, true);
-        for (id, (session, seq)) in taken.seqs {
-            if LeasingCalls::is_current(self, id, session)
-                && let Some(client) = self.clients.get_mut(id)
-            {
-                client.durable_seq = client.durable_seq.max(seq);
-            }
-        }
-        for (id, stored) in taken.clients {
-            if let Some(client) = self.clients.get_mut(id) {
-                client.stored_unix_ms = Some(stored.heard_unix_ms);
-            }
+            leasing: self.take_leasing(now),
+            accounts: self.accounts.take(),
+            convictions: self.convictions.take(),
         }
     }
 
     fn not_stored(&mut self, taken: Taken) {
-        self.engine.parts_taken(&taken.parts, false);
-        self.ledger.mark_dirty(taken.rows.iter().map(|(client, group, _)| (*client, *group)));
-        self.history.mark_dirty(taken.history);
-        self.watches.mark_dirty(taken.watches.into_keys());
-        self.runaways.mark_dirty(taken.runaways.into_keys());
-        for (id, seq) in taken.seqs {
-            let newest = self.unstored.entry(id).or_insert(seq);
-            *newest = seq.max(*newest);
-        }
+        self.leasing_not_stored(taken.leasing);
+        self.accounts.not_stored(taken.accounts);
+        self.convictions.not_stored(taken.convictions);
     }
 }

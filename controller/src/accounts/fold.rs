@@ -20,12 +20,11 @@ use crate::leasing::clients::Tombstone;
 use crate::limits::{MAX_FOLDED_AHEAD, MAX_FORGOTTEN};
 use crate::name::client_id;
 use crate::service::State;
-use crate::service::load::each;
 use crate::store::records::{
     NOBODY, consumption, consumption_bytes, group_key, ledger_key, pair_key, pair_of, put_tombstone,
     retired_of, u64_key,
 };
-use crate::store::{Batch, StoreError, Table, Write};
+use crate::store::{Batch, StoreError, Table, Write, each};
 
 /// Silence after which a node may be forgotten: the longest lease there can be. One that runs renews more often; one that is
 /// cut off for longer has no lease, and what it has not told by then is refused when it comes back. With half of it a lease
@@ -112,7 +111,7 @@ impl AccountCalls<'_> {
         self.service.commit(&batch)?;
         let folded = std::mem::take(folding);
         tracing::info!(incarnations = folded.clients.len(), "folded the consumption of silent nodes");
-        self.service.lock().ledger.forget(&folded.clients);
+        self.service.lock().accounts.ledger.forget(&folded.clients);
         Ok(())
     }
 
@@ -159,7 +158,7 @@ impl AccountCalls<'_> {
         })?;
         // Everything they reported is stored: what is in memory is what is on disk.
         let (sums, sums_apart) = {
-            let ledger = &self.service.lock().ledger;
+            let ledger = &self.service.lock().accounts.ledger;
             (ledger.charged_by(&folding.clients), ledger.apart_by(&folding.clients))
         };
         self.add_to(Table::Folded, group_key, sums, &mut batch)?;

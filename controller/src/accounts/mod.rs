@@ -1,13 +1,37 @@
 //! What was consumed: counted exactly once, stored, folded, shown.
 
+mod counting;
 mod flush;
 pub(crate) mod fold;
 pub mod history;
+pub(crate) mod kept;
 pub mod live;
 pub(crate) mod prune;
 pub(crate) mod usage;
 
+use std::collections::{BTreeMap, BTreeSet};
+
+use history::History;
+use live::Live;
+use tidegate_core::group::{ClientId, GroupId};
+use tidegate_core::ledger::Ledger;
+use tidegate_core::units::Time;
+
+use crate::metrics::Charges;
 use crate::service::Service;
+
+/// Consumption of all groups and nodes.
+pub(crate) struct Accounts {
+    ledger: Ledger,
+    /// Groups that were ever charged.
+    charged: BTreeSet<GroupId>,
+    /// Of groups that were charged lately.
+    live: BTreeMap<GroupId, (Live, Charges)>,
+    live_clients: BTreeMap<(GroupId, ClientId), Live>,
+    history: History,
+    /// When a claim that is counted apart was logged last.
+    said_apart: Option<Time>,
+}
 
 /// What adapters call.
 #[derive(Clone, Copy)]

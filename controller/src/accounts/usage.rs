@@ -39,20 +39,23 @@ impl AccountCalls<'_> {
         let now = self.service.clock().now();
         let state = self.service.lock();
         let mut rows = Vec::new();
-        for (id, name) in state.chosen(one.as_ref(), &state.charged)? {
+        for (id, name) in state.chosen(one.as_ref(), &state.accounts.charged)? {
             if rows.len() > MAX_ROWS {
                 break;
             }
-            let (total, apart) = (state.ledger.total(id), state.ledger.apart(id));
+            let (total, apart) = (state.accounts.ledger.total(id), state.accounts.ledger.apart(id));
             if one.is_none() && (total, apart) == Default::default() {
                 continue;
             }
-            let live = state.live.get(&id).map_or(Rate::ZERO, |(live, _)| live.rate(now));
+            let live = state.accounts.live(id, now);
             rows.push(UsageRow { group: name.clone(), client: None, live, total, apart });
             if per_client {
-                let by_client = state.ledger.accounts(id).filter_map(|(client, total, apart)| {
-                    let live =
-                        state.live_clients.get(&(id, client)).map_or(Rate::ZERO, |live| live.rate(now));
+                let by_client = state.accounts.ledger.accounts(id).filter_map(|(client, total, apart)| {
+                    let live = state
+                        .accounts
+                        .live_clients
+                        .get(&(id, client))
+                        .map_or(Rate::ZERO, |live| live.rate(now));
                     Some(UsageRow {
                         group: name.clone(),
                         client: Some(state.identity(client)?),

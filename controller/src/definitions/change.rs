@@ -4,7 +4,6 @@
 //! join the same transaction. When the store fails nothing is in force and the caller is told.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::iter::once;
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
@@ -24,8 +23,8 @@ use crate::service::{Event, EventKind, State};
 use crate::statements::watches::Watch;
 use crate::store::records::{
     META_COST_ROLES, META_LONGEST_TTL, META_NEXT_CLIENT, META_NEXT_GROUP, META_NEXT_WATCH, META_REVISION,
-    NOBODY, StoredBinding, consumption, consumption_bytes, group_key, group_row, ledger_key, put_json,
-    put_number, retired_key, retired_keys, retired_of, u64_key,
+    StoredBinding, consumption, group_key, group_row, put_json, put_number, retired_keys, retired_of,
+    u64_key,
 };
 use crate::store::{Batch, StoreError, Table, Write};
 
@@ -121,7 +120,7 @@ impl DefinitionCalls<'_> {
         for (client, group, total) in before {
             // One that was folded meanwhile reports no more.
             if state.clients.get(client).is_some() {
-                state.ledger.begin_at(now, client, group, total);
+                state.accounts.begin_at(now, client, group, total);
             }
         }
         self.service.metrics.changes.inc();
@@ -202,7 +201,7 @@ impl State {
                 batch.push(Write::Delete(Table::Folded, group_key(*id)));
                 let Some(name) = self.catalog.name(*id) else { return Ok(()) };
                 self.retire(*id, name, batch)?;
-                let watches = self.watches.of_group(name);
+                let watches = self.convictions.watches().of_group(name);
                 batch.extend(watches.map(|watch| Write::Delete(Table::Watches, u64_key(watch.id))));
             }
             Edit::Bind(principal, group) => {
@@ -270,7 +269,7 @@ impl State {
             _ => None,
         });
         if let Some(next) = watches.max() {
-            batch.push(put_number(META_NEXT_WATCH, self.watches.next_id().max(next)));
+            batch.push(put_number(META_NEXT_WATCH, self.convictions.watches().next_id().max(next)));
         }
         batch
     }
@@ -283,19 +282,10 @@ impl State {
         groups.fold(longest(GroupId::ROOT, Span(0)), Span::max)
     }
 
-    /// How far a group that is removed was counted takes the place of its rows. Writes to a table stand together: the
-    /// store opens it once for all of them.
+    /// How far a group that is removed was counted takes the place of its rows.
     fn retire(&self, id: GroupId, name: &GroupName, batch: &mut Batch) -> Result<(), StoreError> {
-        let reported = || self.ledger.reported(id);
-        batch.extend(reported().map(|(client, _)| Write::Delete(Table::Ledger, ledger_key(client, id))));
-        // What was folded of it is under no client.
-        let apart = once(NOBODY).chain(reported().map(|(client, _)| client));
-        batch.extend(apart.map(|client| Write::Delete(Table::Apart, ledger_key(client, id))));
-        batch.extend(reported().map(|(client, total)| {
-            Write::Put(Table::Retired, retired_key(name, client), consumption_bytes(total))
-        }));
         // A node that no flush has stored yet would get another number after a crash.
-        let fresh = reported().filter_map(|(client, _)| {
+        let fresh = self.accounts.retire(id, name, batch).into_iter().filter_map(|client| {
             let known = self.clients.get(client).filter(|known| known.stored_unix_ms.is_none())?;
             Some(put_json(Table::Clients, u64_key(client.0), &known.stored()))
         });
@@ -319,7 +309,7 @@ impl State {
             Edit::RemoveGroup(id) => {
                 let name = self.catalog.name(*id);
                 let told = self.catalog.get(*id).is_some_and(Definition::rules_gateways);
-                told || name.is_some_and(|name| self.watches.of_group(name).next().is_some())
+                told || name.is_some_and(|name| self.convictions.watches().of_group(name).next().is_some())
             }
             Edit::PutWatch(_) | Edit::RemoveWatches(_) => true,
             Edit::Bind(..) | Edit::Unbind(_) | Edit::Costs(_) | Edit::Note => false,
@@ -348,13 +338,11 @@ impl State {
                     self.longest.forget(id);
                 }
                 if let Some(name) = self.catalog.name(id) {
-                    self.watches.forget_group(name);
+                    self.convictions.forget_group(name);
                 }
                 self.catalog.remove(id);
-                self.ledger.forget_group(id);
-                self.live.remove(&id);
+                self.accounts.forget_group(id);
                 self.active.remove(&id);
-                self.charged.remove(&id);
                 self.engine.remove_group(now, id).map_err(refused)?;
             }
             Edit::Bind(principal, group) => {
@@ -364,8 +352,8 @@ impl State {
                 Arc::make_mut(&mut self.bindings).unbind(&principal);
             }
             Edit::Costs(tables) => self.costs = tables,
-            Edit::PutWatch(watch) => self.watches.put(*watch),
-            Edit::RemoveWatches(ids) => ids.into_iter().for_each(|id| self.watches.remove(id)),
+            Edit::PutWatch(watch) => self.convictions.put(*watch),
+            Edit::RemoveWatches(ids) => ids.into_iter().for_each(|id| self.convictions.remove(id)),
             Edit::Note => {}
         }
         Ok(())

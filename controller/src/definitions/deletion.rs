@@ -146,7 +146,7 @@ impl State {
             principals: self.bindings.of_group(name).cloned().collect(),
             children: self.catalog.children(id).collect(),
             switching: self.catalog.limited().switching_to(name).collect(),
-            watches: self.watches.iter().filter(switches).cloned().collect(),
+            watches: self.convictions.watches().iter().filter(switches).cloned().collect(),
         }
     }
 

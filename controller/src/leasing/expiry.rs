@@ -12,7 +12,7 @@ impl LeasingCalls<'_> {
         let now = self.service.clock().now();
         let mut state = self.service.lock();
         self.expire_in(&mut state, now);
-        if state.watches.expire(self.service.clock().unix_ms()) {
+        if state.convictions.expire(self.service.clock().unix_ms()) {
             self.service.statements().rules_changed();
         }
         let recovering = state.recovery(&self.service.clock()).0 > 0;

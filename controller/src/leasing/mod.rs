@@ -3,6 +3,7 @@
 pub mod clients;
 mod expiry;
 pub(crate) mod fence;
+pub(crate) mod kept;
 pub(crate) mod lag;
 pub(crate) mod lineage;
 pub(crate) mod longest;

@@ -9,7 +9,6 @@ use tidegate_core::ledger::Reported;
 use tidegate_core::units::{Ru, Span, Time};
 use tidegate_core::usage::Total;
 
-use crate::accounts::live::Live;
 use crate::clock::Clock;
 use crate::leasing::LeasingCalls;
 use crate::leasing::clients::NodeStats;
@@ -117,10 +116,6 @@ struct Caller {
     incarnation: u64,
     seq: u64,
 }
-
-/// A claim that is counted apart is logged once in this time: a node sends thousands of reports a second. The metric
-/// counts all of them.
-const SAID_EVERY: Span = Span::secs(10);
 
 /// Why a report was not counted.
 struct Uncounted {
@@ -263,40 +258,24 @@ impl LeasingCalls<'_> {
                 known.map_err(|error| Uncounted::forever("folded", error.to_string()))?
             }
         };
-        match state.ledger.report(now, client, id, total) {
-            Err(error) => return Err(Uncounted::for_now("backwards", error.to_string())),
-            Ok(Reported::Counted(delta)) if delta == Total::default() => {}
-            Ok(Reported::Apart(claim)) => {
-                state.charged.insert(id);
-                if client != caller.client {
-                    state.unstored.entry(client).or_default();
-                }
-                self.set_apart(state, caller, &report.group, &claim, now);
-            }
-            Ok(Reported::Counted(delta)) => {
-                state.history.add(id, unix_us / 1_000_000, &delta);
-                let live = state.live.entry(id).or_insert_with(|| {
-                    state.charged.insert(id);
-                    let name = state.catalog.name(id).map_or("", GroupName::as_str);
-                    (Live::default(), self.service.metrics.charges(name))
-                });
-                live.0.add(now, delta.ru().clamped());
-                live.1.add(&delta);
-                state.live_clients.entry((id, client)).or_default().add(now, delta.ru().clamped());
-                if client != caller.client {
-                    // An earlier incarnation is stored as known together with its rows.
-                    state.unstored.entry(client).or_default();
-                }
-            }
+        let name = state.catalog.name(id).map_or("", GroupName::as_str);
+        let charges = || self.service.metrics.charges(name);
+        let reported = state.accounts.report(now, unix_us / 1_000_000, (client, id), total, charges);
+        let reported = reported.map_err(|error| Uncounted::for_now("backwards", error.to_string()))?;
+        // An earlier incarnation is stored as known together with its rows.
+        if client != caller.client && reported != Reported::Counted(Total::default()) {
+            state.unstored.entry(client).or_default();
+        }
+        if let Reported::Apart(claim) = reported {
+            self.set_apart(state, caller, &report.group, &claim, now);
         }
         Ok(())
     }
 
-    /// A node claims what no process can have used: counted, and said at most every [`SAID_EVERY`].
+    /// A node claims what no process can have used: counted, and logged now and then.
     fn set_apart(&self, state: &mut State, caller: &Caller, group: &str, claim: &Total, now: Time) {
         self.service.metrics.apart.inc();
-        if state.said_apart.is_none_or(|said| now.since(said) >= SAID_EVERY) {
-            state.said_apart = Some(now);
+        if state.accounts.says_apart(now) {
             let (client, incarnation) = (caller.name.as_str(), caller.incarnation);
             tracing::warn!(
                 client, incarnation, %group, claim = %claim.ru(),
@@ -423,7 +402,6 @@ impl State {
         let now = clock.now();
         let engine = &self.engine;
         self.active.retain(|id| engine.group_view(*id).is_some_and(|view| view.leases > 0));
-        self.live.retain(|_, (live, _)| !live.is_idle(now));
-        self.live_clients.retain(|_, live| !live.is_idle(now));
+        self.accounts.tidy_idle(now);
     }
 }

@@ -5,20 +5,17 @@
 //! every lease that may be out has ended. The clean mark is removed before anything is granted.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::ops::ControlFlow;
 use std::sync::{Arc, Mutex};
 
 use tidegate_core::GroupError;
 use tidegate_core::engine::Engine;
 use tidegate_core::group::{ClientId, GroupId, GroupSpec};
-use tidegate_core::ledger::Ledger;
 use tidegate_core::units::{Rate, Span, Time};
-use tidegate_core::usage::Total;
 use tidegate_core::view::Snapshot;
 use tokio::sync::{broadcast, watch as flag};
 
 use super::meta::{Meta, countable, possible};
-use crate::accounts::history::{Bucket, History, Resolution};
+use crate::accounts::Accounts;
 use crate::clock::Clock;
 use crate::definitions::audit::Audit;
 use crate::definitions::bindings::{Bindings, Principal};
@@ -36,16 +33,13 @@ use crate::limits::WATCH_QUEUE;
 use crate::metrics::Metrics;
 use crate::name::GroupName;
 use crate::service::{Service, ServiceConfig, State};
-use crate::statements::Statements;
-use crate::statements::runaways::{Runaway, Runaways};
-use crate::statements::watches::{Watch, Watches};
+use crate::statements::{Convictions, Statements};
 use crate::store::records::{
     META_CLEAN, META_COST_ROLES, META_EPOCH, META_FENCE, META_LINEAGE, META_LONGEST_TTL, META_NEXT_CLIENT,
-    META_NEXT_GROUP, META_NEXT_WATCH, META_PROOF_KEY, META_REVISION, NOBODY, SavedLeases, StoredBinding,
-    StoredGroup, bad, consumption, group_of, group_row, json, number, pair_key, pair_of, put_json,
-    put_number, retired_of, tombstone_of, u64_of,
+    META_NEXT_GROUP, META_PROOF_KEY, META_REVISION, SavedLeases, StoredBinding, StoredGroup, bad, group_of,
+    group_row, json, number, pair_of, put_json, put_number, tombstone_of, u64_of,
 };
-use crate::store::{Batch, Store, StoreError, Table, Write};
+use crate::store::{Batch, Store, StoreError, Table, Write, each};
 
 impl Service {
     /// Loads the store, which must be open and of the right format. `clock` shows about zero.
@@ -116,24 +110,17 @@ impl Service {
             span => now.after(config.engine.longest_use(span)),
         };
         store.commit(&first_batch)?;
-        let (ledger, charged) = load_ledger(now, &*store, &catalog)?;
         let state = State {
             active: engine_groups(&catalog, &engine),
             engine,
-            ledger,
-            charged,
-            said_apart: None,
             bindings: Arc::new(load_bindings(&*store, &catalog)?),
-            watches: load_watches(&*store, &meta, &catalog)?,
-            runaways: load_runaways(&*store)?,
+            accounts: Accounts::load(now, clock.unix_ms() / 1_000, &*store, &catalog)?,
+            convictions: Convictions::load(&*store, &meta, &catalog)?,
             catalog,
             costs: Arc::new(costs),
             clients: load_clients(&*store, &meta, clock.unix_ms())?,
             sessions: BTreeMap::new(),
             next_session: 0,
-            history: load_history(&*store, clock.unix_ms() / 1_000)?,
-            live: BTreeMap::new(),
-            live_clients: BTreeMap::new(),
             unstored: BTreeMap::new(),
             audit: Audit::new(next_audit_id(&*store)?),
             revision,
@@ -321,52 +308,6 @@ fn engine_groups(catalog: &Catalog, engine: &Engine) -> BTreeSet<GroupId> {
     catalog.iter().map(|(id, _)| id).filter(leased).collect()
 }
 
-/// The ledger, and the groups in it.
-fn load_ledger(
-    now: Time,
-    store: &dyn Store,
-    catalog: &Catalog,
-) -> Result<(Ledger, BTreeSet<GroupId>), StoreError> {
-    let mut rows: Vec<(ClientId, GroupId, Total)> = Vec::new();
-    each(store, Table::Ledger, |key, value| {
-        let ((client, group), total) = (pair_of(Table::Ledger, key)?, consumption(Table::Ledger, value)?);
-        // Others were stored while their group was being deleted.
-        if catalog.get(group).is_some() {
-            rows.push((ClientId(client), group, total));
-        }
-        Ok(())
-    })?;
-    let mut folded: Vec<(GroupId, Total)> = Vec::new();
-    each(store, Table::Folded, |key, value| {
-        let (group, total) = (group_of(Table::Folded, key)?, consumption(Table::Folded, value)?);
-        if catalog.get(group).is_some() {
-            folded.push((group, total));
-        }
-        Ok(())
-    })?;
-    let mut before: Vec<(ClientId, GroupId, Total)> = Vec::new();
-    each(store, Table::Retired, |key, value| {
-        let ((name, client), total) = (retired_of(key)?, consumption(Table::Retired, value)?);
-        before.extend(catalog.id(&name).map(|group| (client, group, total)));
-        Ok(())
-    })?;
-    let charged =
-        rows.iter().map(|(_, group, _)| *group).chain(folded.iter().map(|(group, _)| *group)).collect();
-    let ledger = Ledger::load(now, folded.into_iter(), before.into_iter(), rows.into_iter());
-    let mut ledger =
-        ledger.map_err(|_| bad(Table::Ledger, "a row has less than was counted before its group"))?;
-    each(store, Table::Apart, |key, value| {
-        let ((client, group), apart) = (pair_of(Table::Apart, key)?, consumption(Table::Apart, value)?);
-        let client = Some(ClientId(client)).filter(|client| *client != NOBODY);
-        if catalog.get(group).is_none() {
-            return Ok(());
-        }
-        let loaded = ledger.load_apart(client, group, &apart);
-        loaded.map_err(|_| bad(Table::Apart, "a row has more than was reported"))
-    })?;
-    Ok((ledger, charged))
-}
-
 fn load_bindings(store: &dyn Store, catalog: &Catalog) -> Result<Bindings, StoreError> {
     let mut bindings = Bindings::default();
     each(store, Table::Bindings, |key, value| {
@@ -409,56 +350,6 @@ fn load_clients(store: &dyn Store, meta: &Meta, unix_ms: u64) -> Result<Clients,
     Ok(clients)
 }
 
-/// The watch list. What ended meanwhile goes with the first expiry, and what covers no statement at once.
-fn load_watches(store: &dyn Store, meta: &Meta, catalog: &Catalog) -> Result<Watches, StoreError> {
-    let mut watches = Watches::new(meta.number(META_NEXT_WATCH)?.unwrap_or(1));
-    each(store, Table::Watches, |key, value| {
-        let id = countable(Table::Watches, u64_of(Table::Watches, key)?)?;
-        let text = json(Table::Watches, value)?;
-        let watch = Watch::load(&text).map_err(|error| bad(Table::Watches, &error.to_string()))?;
-        if watch.id != id {
-            return Err(bad(Table::Watches, &format!("watch {id} has the id {}", watch.id)));
-        }
-        let known = |group| catalog.id(group).is_some();
-        if known(&watch.group) && watch.switch_group().is_none_or(known) && !watch.is_blank() {
-            watches.put(watch);
-        } else {
-            // It was convicted while its group was being deleted, or by its text without one.
-            watches.mark_dirty([id]);
-        }
-        Ok(())
-    })?;
-    Ok(watches)
-}
-
-fn load_runaways(store: &dyn Store) -> Result<Runaways, StoreError> {
-    let mut runaways = Runaways::default();
-    each(store, Table::Runaways, |key, value| {
-        let id = countable(Table::Runaways, u64_of(Table::Runaways, key)?)?;
-        let text = json(Table::Runaways, value)?;
-        let record = Runaway::load(&text).map_err(|error| bad(Table::Runaways, &error.to_string()))?;
-        runaways.load(id, record);
-        Ok(())
-    })?;
-    Ok(runaways)
-}
-
-/// The buckets that are still open.
-fn load_history(store: &dyn Store, unix_s: u64) -> Result<History, StoreError> {
-    let mut history = History::default();
-    for resolution in Resolution::ALL {
-        let table = resolution.table();
-        let from = pair_key(resolution.start(unix_s), GroupId::ROOT);
-        let mut visit = |key: &[u8], value: &[u8]| {
-            let (start_unix_s, group) = pair_of(table, key)?;
-            history.resume(Bucket { resolution, start_unix_s, group }, consumption(table, value)?);
-            Ok(ControlFlow::Continue(()))
-        };
-        store.scan(table, &from, &mut visit)?;
-    }
-    Ok(history)
-}
-
 fn next_audit_id(store: &dyn Store) -> Result<u64, StoreError> {
     let mut newest = 0;
     each(store, Table::Audit, |key, _| {
@@ -466,12 +357,4 @@ fn next_audit_id(store: &dyn Store) -> Result<u64, StoreError> {
         Ok(())
     })?;
     Ok(newest + 1)
-}
-
-pub(crate) fn each(
-    store: &dyn Store,
-    table: Table,
-    mut row: impl FnMut(&[u8], &[u8]) -> Result<(), StoreError>,
-) -> Result<(), StoreError> {
-    store.scan(table, &[], &mut |key, value| row(key, value).map(|()| ControlFlow::Continue(())))
 }

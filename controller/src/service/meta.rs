@@ -4,11 +4,10 @@ use std::collections::BTreeMap;
 
 use tidegate_core::units::Span;
 
-use crate::service::load::each;
 use crate::store::records::{
     META_CLEAN, META_EPOCH, META_FENCE, META_FORMAT, META_LONGEST_TTL, SavedLeases, bad, json, number,
 };
-use crate::store::{Store, StoreError, Table};
+use crate::store::{Store, StoreError, Table, each};
 
 /// Far above the longest lease with all that drift and margin can add to it.
 const LONGEST_USE: Span = Span::secs(600);

@@ -59,8 +59,7 @@ impl Service {
         }));
         warnings
             .extend(state.fence.silence(self.clock().now()).map(|silence| format!("no grants: {silence}")));
-        let apart =
-            state.ledger.groups_apart().filter_map(|(id, apart)| Some((state.catalog.name(id)?, apart)));
+        let apart = state.accounts.apart().filter_map(|(id, apart)| Some((state.catalog.name(id)?, apart)));
         warnings.extend(apart.take(MOST_WARNED).map(|(group, apart)| {
             format!(
                 "group {group}: {} were reported beyond what any process can have used, and are counted apart; see \
@@ -94,7 +93,7 @@ impl Service {
         self.metrics.statements.set(count(self.statistics().len()));
         let samples: Vec<GroupSample> = {
             let state = self.lock();
-            self.metrics.watches.set(count(state.watches.len()));
+            self.metrics.watches.set(count(state.convictions.watches().len()));
             let views = state.active.iter().filter_map(|id| {
                 let view = state.engine.group_view(*id).filter(|view| view.leases > 0)?;
                 let (committed, pool, demand) = (view.committed, view.pool, view.demand);

@@ -28,7 +28,7 @@ impl StatementCalls<'_> {
         let wanted = Watch::parse(text, unix_ms)?;
         // No flush may store an older state of the same watch after this.
         let _alone = self.service.flushing();
-        let fresh_id = self.service.lock().watches.reserve();
+        let fresh_id = self.service.lock().convictions.watches.reserve();
         self.service.definitions().change(actor, |state| {
             let id = state.catalog.require(&wanted.group)?;
             if let Some(target) = wanted.switch_group() {
@@ -42,8 +42,8 @@ impl StatementCalls<'_> {
                 );
                 return Err(AdminError::invalid("action", message));
             }
-            let known = state.watches.find(&wanted.group, wanted.matching, &wanted.digest);
-            if known.is_none() && !state.watches.has_room() {
+            let known = state.convictions.watches.find(&wanted.group, wanted.matching, &wanted.digest);
+            if known.is_none() && !state.convictions.watches.has_room() {
                 return Err(AdminError::Full { what: "watches", limit: MAX_WATCHES });
             }
             let watch = Watch { id: known.map_or(fresh_id, |known| known.id), ..wanted };
@@ -71,10 +71,10 @@ impl StatementCalls<'_> {
         let _alone = self.service.flushing();
         self.service.definitions().change(actor, |state| {
             let gone: Vec<Arc<Watch>> = match &group {
-                None => state.watches.get(id).cloned().into_iter().collect(),
+                None => state.convictions.watches.get(id).cloned().into_iter().collect(),
                 Some(group) => {
                     state.catalog.require(group)?;
-                    state.watches.of_group(group).cloned().collect()
+                    state.convictions.watches.of_group(group).cloned().collect()
                 }
             };
             let Some(first) = gone.first() else {
@@ -100,10 +100,10 @@ impl StatementCalls<'_> {
         let mut watches: Vec<Arc<Watch>> = {
             let state = self.service.lock();
             match group {
-                None => state.watches.iter().cloned().collect(),
+                None => state.convictions.watches.iter().cloned().collect(),
                 Some(group) => {
                     state.catalog.require(&group)?;
-                    state.watches.of_group(&group).cloned().collect()
+                    state.convictions.watches.of_group(&group).cloned().collect()
                 }
             }
         };
@@ -124,16 +124,17 @@ impl StatementCalls<'_> {
         let mut state = self.service.lock();
         let id = state.catalog.require(&conviction.group)?;
         let limit = state.catalog.get(id).and_then(|group| group.query_limit.clone());
-        let before = (state.watches.evicted(), state.runaways.evicted());
+        let before = (state.convictions.watches.evicted(), state.convictions.runaways.evicted());
         let identified = match limit {
             Some(limit) if conviction.found == Found::Identify => {
-                state.watches.identify(unix_ms, &limit, &conviction)
+                state.convictions.watches.identify(unix_ms, &limit, &conviction)
             }
             _ => None,
         };
-        let covering = identified.map(|(id, _)| id).or_else(|| state.watches.covering(&conviction));
-        state.runaways.convict(unix_ms, conviction);
-        let after = (state.watches.evicted(), state.runaways.evicted());
+        let covering =
+            identified.map(|(id, _)| id).or_else(|| state.convictions.watches.covering(&conviction));
+        state.convictions.runaways.convict(unix_ms, conviction);
+        let after = (state.convictions.watches.evicted(), state.convictions.runaways.evicted());
         drop(state);
         self.service.metrics.convicted(action);
         self.service.metrics.watches_evicted.inc_by(after.0 - before.0);
@@ -149,7 +150,7 @@ impl StatementCalls<'_> {
     pub fn runaways(&self, group: &str, limit: u32) -> Result<Vec<v1::Runaway>, AdminError> {
         let group = (!group.is_empty()).then(|| GroupName::parse(group).in_field("group")).transpose()?;
         let limit = page_limit(limit, RUNAWAY_PAGE, MAX_STATEMENT_PAGE)?;
-        let records = self.service.lock().runaways.newest(group.as_ref(), limit);
+        let records = self.service.lock().convictions.runaways.newest(group.as_ref(), limit);
         let shown = records.iter().map(|record| {
             let mut text = record.text();
             let template = excerpt(&record.conviction.template, records.len());

@@ -1,6 +1,7 @@
 //! What statements cost, the rules they go by, and those that broke them.
 
 mod convicting;
+pub(crate) mod kept;
 pub mod query_limit;
 mod reports;
 pub(crate) mod rules;
@@ -10,7 +11,16 @@ pub mod watches;
 
 pub use statistics::{Order, StatementList, StatementReport, StatementRow, Statements, Sums};
 
+use runaways::Runaways;
+use watches::Watches;
+
 use crate::service::Service;
+
+/// Statements that are convicted: before they run, and those that were.
+pub(crate) struct Convictions {
+    watches: Watches,
+    runaways: Runaways,
+}
 
 /// What adapters call.
 #[derive(Clone, Copy)]

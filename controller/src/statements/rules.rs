@@ -85,7 +85,8 @@ impl StatementCalls<'_> {
         let groups: Vec<GroupRule> = groups.take(most).collect();
         let lasting = |watch: &&Arc<Watch>| watch.end_unix_ms == 0 || unix_ms < watch.end_unix_ms;
         let room = most - groups.len();
-        let watches = state.watches.after(from.watch).filter(lasting).take(room).cloned().collect();
+        let watches =
+            state.convictions.watches.after(from.watch).filter(lasting).take(room).cloned().collect();
         RulesView { groups, watches }
     }
 

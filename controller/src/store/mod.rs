@@ -246,3 +246,12 @@ pub trait Store: Send + Sync {
     /// Takes the seal away, durably; the word for it, if there was one.
     fn break_seal(&self) -> Result<Option<String>, StoreError>;
 }
+
+/// Every row of a table, in order.
+pub(crate) fn each(
+    store: &dyn Store,
+    table: Table,
+    mut row: impl FnMut(&[u8], &[u8]) -> Result<(), StoreError>,
+) -> Result<(), StoreError> {
+    store.scan(table, &[], &mut |key, value| row(key, value).map(|()| ControlFlow::Continue(())))
+}

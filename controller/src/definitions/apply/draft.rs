@@ -41,8 +41,8 @@ impl<'s> Draft<'s> {
             bindings: BTreeMap::new(),
             watches: BTreeMap::new(),
             costs: None,
-            next_watch: state.watches.next_id(),
-            manual: state.watches.iter().filter(|watch| watch.is_manual()).count(),
+            next_watch: state.convictions.watches().next_id(),
+            manual: state.convictions.watches().iter().filter(|watch| watch.is_manual()).count(),
             state,
         }
     }
@@ -106,7 +106,8 @@ impl<'s> Draft<'s> {
 
     /// All watches.
     pub(crate) fn all_watches(&self) -> impl Iterator<Item = &Watch> {
-        let live = self.state.watches.iter().filter(|watch| !self.watches.contains_key(&watch.id));
+        let live =
+            self.state.convictions.watches().iter().filter(|watch| !self.watches.contains_key(&watch.id));
         live.map(Arc::as_ref).chain(self.watches.values().flatten())
     }
 
@@ -114,13 +115,13 @@ impl<'s> Draft<'s> {
     pub(crate) fn watch(&self, id: u64) -> Option<&Watch> {
         match self.watches.get(&id) {
             Some(watch) => watch.as_ref(),
-            None => self.state.watches.get(id).map(Arc::as_ref),
+            None => self.state.convictions.watches().get(id).map(Arc::as_ref),
         }
     }
 
     /// The watch of the same statement. No two steps are about the same one.
     pub(crate) fn same_watch(&self, other: &Watch) -> Option<&Watch> {
-        let live = self.state.watches.find(&other.group, other.matching, &other.digest);
+        let live = self.state.convictions.watches().find(&other.group, other.matching, &other.digest);
         live.filter(|watch| !self.watches.contains_key(&watch.id)).map(Arc::as_ref)
     }
 

@@ -1,0 +1,82 @@
+//! Counting: what a node reports joins the ledger, the history and the rates of the last seconds.
+
+use tidegate_core::group::{ClientId, GroupId};
+use tidegate_core::ledger::{LedgerError, Reported};
+use tidegate_core::units::{Rate, Span, Time};
+use tidegate_core::usage::Total;
+
+use super::Accounts;
+use super::live::Live;
+use crate::metrics::Charges;
+
+/// A claim that is counted apart is logged once in this time: a node sends thousands of reports a second. The metric
+/// counts all of them.
+const SAID_EVERY: Span = Span::secs(10);
+
+impl Accounts {
+    /// Counts a report. `charges` are the counters of a group that was not charged lately.
+    pub(crate) fn report(
+        &mut self,
+        now: Time,
+        unix_s: u64,
+        (client, group): (ClientId, GroupId),
+        total: &Total,
+        charges: impl FnOnce() -> Charges,
+    ) -> Result<Reported, LedgerError> {
+        let reported = self.ledger.report(now, client, group, total)?;
+        match &reported {
+            Reported::Counted(delta) if *delta == Total::default() => {}
+            Reported::Apart(_) => {
+                self.charged.insert(group);
+            }
+            Reported::Counted(delta) => {
+                self.history.add(group, unix_s, delta);
+                let live = self.live.entry(group).or_insert_with(|| {
+                    self.charged.insert(group);
+                    (Live::default(), charges())
+                });
+                live.0.add(now, delta.ru().clamped());
+                live.1.add(delta);
+                self.live_clients.entry((group, client)).or_default().add(now, delta.ru().clamped());
+            }
+        }
+        Ok(reported)
+    }
+
+    /// Whether it is time to log a claim that is counted apart.
+    pub(crate) fn says_apart(&mut self, now: Time) -> bool {
+        let says = self.said_apart.is_none_or(|said| now.since(said) >= SAID_EVERY);
+        if says {
+            self.said_apart = Some(now);
+        }
+        says
+    }
+
+    /// A group begins with what was counted of it before.
+    pub(crate) fn begin_at(&mut self, now: Time, client: ClientId, group: GroupId, total: Total) {
+        self.ledger.begin_at(now, client, group, total);
+    }
+
+    /// A group is gone.
+    pub(crate) fn forget_group(&mut self, id: GroupId) {
+        self.ledger.forget_group(id);
+        self.live.remove(&id);
+        self.charged.remove(&id);
+    }
+
+    /// Groups with claims that are counted apart.
+    pub(crate) fn apart(&self) -> impl Iterator<Item = (GroupId, &Total)> {
+        self.ledger.groups_apart()
+    }
+
+    /// Drops the rates of what was not charged lately.
+    pub(crate) fn tidy_idle(&mut self, now: Time) {
+        self.live.retain(|_, (live, _)| !live.is_idle(now));
+        self.live_clients.retain(|_, live| !live.is_idle(now));
+    }
+
+    /// RU/s of a group in the last seconds.
+    pub(crate) fn live(&self, id: GroupId, now: Time) -> Rate {
+        self.live.get(&id).map_or(Rate::ZERO, |(live, _)| live.rate(now))
+    }
+}

@@ -1,0 +1,161 @@
+//! What is kept of consumption: from the store, and back to it.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::iter::once;
+use std::ops::ControlFlow;
+
+use tidegate_core::group::{ClientId, GroupId};
+use tidegate_core::ledger::Ledger;
+use tidegate_core::units::Time;
+use tidegate_core::usage::Total;
+
+use super::Accounts;
+use super::history::{Bucket, History, Resolution};
+use crate::definitions::catalog::Catalog;
+use crate::name::GroupName;
+use crate::store::records::{
+    NOBODY, bad, consumption, consumption_bytes, group_of, ledger_key, pair_key, pair_of, retired_key,
+    retired_of,
+};
+use crate::store::{Batch, Store, StoreError, Table, Write, each};
+
+/// What is on its way to disk.
+#[derive(Default)]
+pub(crate) struct Taken {
+    rows: Vec<(ClientId, GroupId, Total)>,
+    /// What is counted apart of rows.
+    apart: Vec<(ClientId, GroupId, Total)>,
+    history: BTreeMap<Bucket, Total>,
+}
+
+impl Taken {
+    pub(crate) fn is_empty(&self) -> bool {
+        self.rows.is_empty() && self.history.is_empty()
+    }
+
+    pub(crate) fn rows(&self, batch: &mut Batch) {
+        for (client, group, total) in &self.rows {
+            batch.push(Write::Put(Table::Ledger, ledger_key(*client, *group), consumption_bytes(total)));
+        }
+        for (client, group, apart) in &self.apart {
+            batch.push(Write::Put(Table::Apart, ledger_key(*client, *group), consumption_bytes(apart)));
+        }
+        for (bucket, amount) in &self.history {
+            let key = pair_key(bucket.start_unix_s, bucket.group);
+            batch.push(Write::Put(bucket.resolution.table(), key, consumption_bytes(amount)));
+        }
+    }
+}
+
+impl Accounts {
+    /// What a store holds.
+    pub(crate) fn load(
+        now: Time,
+        unix_s: u64,
+        store: &dyn Store,
+        catalog: &Catalog,
+    ) -> Result<Self, StoreError> {
+        let (ledger, charged) = load_ledger(now, store, catalog)?;
+        Ok(Self {
+            ledger,
+            charged,
+            live: BTreeMap::new(),
+            live_clients: BTreeMap::new(),
+            history: load_history(store, unix_s)?,
+            said_apart: None,
+        })
+    }
+
+    /// Hands out what changed, to be stored.
+    pub(crate) fn take(&mut self) -> Taken {
+        // In the order of the keys, so that neighbours go to the same page.
+        let mut rows = self.ledger.take_dirty();
+        rows.sort_unstable_by_key(|(client, group, _)| (*client, *group));
+        let apart = rows.iter().filter_map(|(client, group, _)| {
+            Some((*client, *group, *self.ledger.apart_of(*client, *group)?))
+        });
+        Taken { apart: apart.collect(), rows, history: self.history.take_dirty() }
+    }
+
+    /// It could not be stored, and is handed out again.
+    pub(crate) fn not_stored(&mut self, taken: Taken) {
+        self.ledger.mark_dirty(taken.rows.iter().map(|(client, group, _)| (*client, *group)));
+        self.history.mark_dirty(taken.history);
+    }
+
+    /// How far a group that is removed was counted takes the place of its rows; the nodes that were. Writes to a table
+    /// stand together: the store opens it once for all of them.
+    pub(crate) fn retire(&self, id: GroupId, name: &GroupName, batch: &mut Batch) -> Vec<ClientId> {
+        let reported = || self.ledger.reported(id);
+        batch.extend(reported().map(|(client, _)| Write::Delete(Table::Ledger, ledger_key(client, id))));
+        // What was folded of it is under no client.
+        let apart = once(NOBODY).chain(reported().map(|(client, _)| client));
+        batch.extend(apart.map(|client| Write::Delete(Table::Apart, ledger_key(client, id))));
+        batch.extend(reported().map(|(client, total)| {
+            Write::Put(Table::Retired, retired_key(name, client), consumption_bytes(total))
+        }));
+        reported().map(|(client, _)| client).collect()
+    }
+}
+
+/// The ledger, and the groups in it.
+fn load_ledger(
+    now: Time,
+    store: &dyn Store,
+    catalog: &Catalog,
+) -> Result<(Ledger, BTreeSet<GroupId>), StoreError> {
+    let mut rows: Vec<(ClientId, GroupId, Total)> = Vec::new();
+    each(store, Table::Ledger, |key, value| {
+        let ((client, group), total) = (pair_of(Table::Ledger, key)?, consumption(Table::Ledger, value)?);
+        // Others were stored while their group was being deleted.
+        if catalog.get(group).is_some() {
+            rows.push((ClientId(client), group, total));
+        }
+        Ok(())
+    })?;
+    let mut folded: Vec<(GroupId, Total)> = Vec::new();
+    each(store, Table::Folded, |key, value| {
+        let (group, total) = (group_of(Table::Folded, key)?, consumption(Table::Folded, value)?);
+        if catalog.get(group).is_some() {
+            folded.push((group, total));
+        }
+        Ok(())
+    })?;
+    let mut before: Vec<(ClientId, GroupId, Total)> = Vec::new();
+    each(store, Table::Retired, |key, value| {
+        let ((name, client), total) = (retired_of(key)?, consumption(Table::Retired, value)?);
+        before.extend(catalog.id(&name).map(|group| (client, group, total)));
+        Ok(())
+    })?;
+    let charged =
+        rows.iter().map(|(_, group, _)| *group).chain(folded.iter().map(|(group, _)| *group)).collect();
+    let ledger = Ledger::load(now, folded.into_iter(), before.into_iter(), rows.into_iter());
+    let mut ledger =
+        ledger.map_err(|_| bad(Table::Ledger, "a row has less than was counted before its group"))?;
+    each(store, Table::Apart, |key, value| {
+        let ((client, group), apart) = (pair_of(Table::Apart, key)?, consumption(Table::Apart, value)?);
+        let client = Some(ClientId(client)).filter(|client| *client != NOBODY);
+        if catalog.get(group).is_none() {
+            return Ok(());
+        }
+        let loaded = ledger.load_apart(client, group, &apart);
+        loaded.map_err(|_| bad(Table::Apart, "a row has more than was reported"))
+    })?;
+    Ok((ledger, charged))
+}
+
+/// The buckets that are still open.
+fn load_history(store: &dyn Store, unix_s: u64) -> Result<History, StoreError> {
+    let mut history = History::default();
+    for resolution in Resolution::ALL {
+        let table = resolution.table();
+        let from = pair_key(resolution.start(unix_s), GroupId::ROOT);
+        let mut visit = |key: &[u8], value: &[u8]| {
+            let (start_unix_s, group) = pair_of(table, key)?;
+            history.resume(Bucket { resolution, start_unix_s, group }, consumption(table, value)?);
+            Ok(ControlFlow::Continue(()))
+        };
+        store.scan(table, &from, &mut visit)?;
+    }
+    Ok(history)
+}

@@ -1,0 +1,88 @@
+//! What is kept of nodes: signs of life, how far their reports are on disk, and parts of fallbacks that they may use.
+
+use std::collections::BTreeMap;
+
+use tidegate_core::group::{ClientId, GroupId};
+use tidegate_core::units::{Rate, Time};
+
+use super::LeasingCalls;
+use super::clients::StoredClient;
+use crate::limits::HEARD_EVERY_MS;
+use crate::service::State;
+use crate::store::records::{META_NEXT_CLIENT, ledger_key, put_json, put_number, u64_key};
+use crate::store::{Batch, StoreError, Table, Write};
+
+/// What is on its way to disk.
+pub(crate) struct Taken {
+    seqs: BTreeMap<ClientId, (u64, u64)>,
+    clients: Vec<(ClientId, StoredClient)>,
+    next_client: u64,
+    /// Zero is to be removed.
+    parts: Vec<(ClientId, GroupId, Rate)>,
+}
+
+impl Taken {
+    pub(crate) fn is_empty(&self) -> bool {
+        self.seqs.is_empty() && self.parts.is_empty()
+    }
+
+    pub(crate) fn rows(&self, batch: &mut Batch) -> Result<(), StoreError> {
+        for (client, stored) in &self.clients {
+            batch.push(put_json(Table::Clients, u64_key(client.0), stored)?);
+        }
+        if !self.clients.is_empty() {
+            batch.push(put_number(META_NEXT_CLIENT, self.next_client));
+        }
+        batch.extend(self.parts.iter().map(|(client, group, rate)| match ledger_key(*client, *group) {
+            key if *rate == Rate::ZERO => Write::Delete(Table::Parts, key),
+            key => Write::Put(Table::Parts, key, rate.0.to_string().into_bytes()),
+        }));
+        Ok(())
+    }
+}
+
+impl State {
+    /// Hands out what changed, to be stored.
+    pub(crate) fn take_leasing(&mut self, now: Time) -> Taken {
+        let seqs = std::mem::take(&mut self.unstored);
+        let clients = seqs.keys().filter_map(|id| {
+            let client = self.clients.get(*id)?;
+            let fresh = client
+                .stored_unix_ms
+                .is_some_and(|stored| client.heard_unix_ms.saturating_sub(stored) < HEARD_EVERY_MS);
+            (!fresh).then(|| (*id, client.stored()))
+        });
+        Taken {
+            clients: clients.collect(),
+            next_client: self.clients.next_id(),
+            seqs,
+            parts: self.engine.take_parts(now),
+        }
+    }
+
+    /// It is on disk.
+    pub(crate) fn leasing_stored(&mut self, taken: Taken) {
+        self.engine.parts_taken(&taken.parts, true);
+        for (id, (session, seq)) in taken.seqs {
+            if LeasingCalls::is_current(self, id, session)
+                && let Some(client) = self.clients.get_mut(id)
+            {
+                client.durable_seq = client.durable_seq.max(seq);
+            }
+        }
+        for (id, stored) in taken.clients {
+            if let Some(client) = self.clients.get_mut(id) {
+                client.stored_unix_ms = Some(stored.heard_unix_ms);
+            }
+        }
+    }
+
+    /// It could not be stored, and is handed out again.
+    pub(crate) fn leasing_not_stored(&mut self, taken: Taken) {
+        self.engine.parts_taken(&taken.parts, false);
+        for (id, seq) in taken.seqs {
+            let newest = self.unstored.entry(id).or_insert(seq);
+            *newest = seq.max(*newest);
+        }
+    }
+}
