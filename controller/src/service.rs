@@ -12,22 +12,13 @@ mod load;
 pub(crate) mod meta;
 mod status;
 
-use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use tidegate_core::engine::{Engine, EngineConfig};
-use tidegate_core::group::{ClientId, GroupId};
+use tidegate_core::engine::EngineConfig;
 use tidegate_core::units::{Rate, Span};
 use tokio::sync::{broadcast, watch as flag};
 
 use crate::clock::Clock;
-use crate::definitions::audit::Audit;
-use crate::definitions::bindings::Bindings;
-use crate::definitions::catalog::Catalog;
-use crate::definitions::cost_tables::CostTables;
-use crate::leasing::clients::Clients;
-use crate::leasing::lag::Shed;
-use crate::leasing::proof::Prover;
 use crate::metrics::Metrics;
 use crate::statements::Statements;
 use crate::store::Store;
@@ -51,13 +42,8 @@ pub use status::Status;
 use crate::accounts::fold::Folding;
 use crate::accounts::prune::Pruned;
 use crate::accounts::{AccountCalls, Accounts};
-use crate::definitions::DefinitionCalls;
-use crate::leasing::LeasingCalls;
-use crate::leasing::fence::Fence;
-use crate::leasing::lineage::Lineage;
-use crate::leasing::longest::Longest;
-use crate::leasing::rivals::Rivals;
-use crate::leasing::sessions::Slot;
+use crate::definitions::{DefinitionCalls, Definitions};
+use crate::leasing::{Leasing, LeasingCalls};
 use crate::statements::{Convictions, StatementCalls};
 use crate::store::records::{META_CLEAN, META_EPOCH, SavedLeases, number, put_json};
 use crate::store::{StoreError, Table, Write};
@@ -83,9 +69,6 @@ pub struct Service {
     state: Mutex<State>,
     store: Arc<dyn Store>,
     clock: Clock,
-    prover: Prover,
-    /// Which start of which controller this is.
-    instance: u64,
     events: broadcast::Sender<Arc<Event>>,
     /// Grows with every change of the rules against runaways or of the watch list.
     rules: flag::Sender<u64>,
@@ -93,39 +76,12 @@ pub struct Service {
     pub metrics: Arc<Metrics>,
 }
 
-/// Everything that changes.
+/// Everything that changes: what each room owns.
 pub(crate) struct State {
-    pub(crate) engine: Engine,
+    pub(crate) leasing: Leasing,
     pub(crate) accounts: Accounts,
+    pub(crate) definitions: Definitions,
     pub(crate) convictions: Convictions,
-    pub(crate) catalog: Catalog,
-    pub(crate) bindings: Arc<Bindings>,
-    pub(crate) costs: Arc<CostTables>,
-    pub(crate) clients: Clients,
-    pub(crate) sessions: BTreeMap<ClientId, Slot>,
-    pub(crate) next_session: u64,
-    /// Groups that have, or lately had, leases: reading never walks the idle ones.
-    pub(crate) active: BTreeSet<GroupId>,
-    /// Newest renewal of each client whose reports are counted and not yet on disk, by stream: numbers of an older
-    /// stream say nothing about a newer one.
-    pub(crate) unstored: BTreeMap<ClientId, (u64, u64)>,
-    pub(crate) audit: Audit,
-    pub(crate) revision: u64,
-    /// Leadership epoch. It is raised when a node has seen one that is as high, of a controller on a copy of the store.
-    pub(crate) epoch: u64,
-    pub(crate) lineage: Lineage,
-    pub(crate) rivals: Rivals,
-    /// No controller had used the store before this one.
-    pub(crate) is_new: bool,
-    /// The one before this stopped in order, and its leases were taken up.
-    pub(crate) began_clean: bool,
-    /// The epoch that was raised to because this store is a copy, or was set back.
-    pub(crate) set_back: Option<u64>,
-    /// Longest lease that may be out, whatever the definitions say now: in all, and of each group.
-    pub(crate) longest_ttl: Span,
-    pub(crate) longest: Longest,
-    pub(crate) fence: Fence,
-    pub(crate) shed: Shed,
 }
 
 impl Service {
@@ -156,17 +112,17 @@ impl Service {
 
     /// Why no node is spoken to, if so.
     pub fn silence(&self) -> Option<Silence> {
-        self.lock().fence.silence(self.clock.now())
+        self.lock().leasing.silence(self.clock.now())
     }
 
     /// Leadership epoch.
     pub fn epoch(&self) -> u64 {
-        self.lock().epoch
+        self.lock().leasing.epoch()
     }
 
     /// Which start of which controller this is: random, and new with every start.
     pub fn instance(&self) -> u64 {
-        self.instance
+        self.lock().leasing.instance()
     }
 
     /// Checks the invariants of the grant engine, group by group: for tests, whose builds may not assert them.
@@ -174,24 +130,21 @@ impl Service {
     /// # Errors
     /// Says which one does not hold.
     pub fn check(&self) -> Result<(), String> {
-        self.lock().engine.check()
+        self.lock().leasing.check()
     }
 
     /// Commits and counts.
     pub(crate) fn commit(&self, batch: &[Write]) -> Result<(), StoreError> {
         let before = self.clock.now();
-        let suspect = self.lock().fence.has_failed();
+        let suspect = self.lock().leasing.has_failed();
         let ours = if suspect { self.still_ours() } else { Ok(()) };
         let result = ours.and_then(|()| self.store.commit(batch));
         let seconds = crate::clock::duration(self.clock.now().since(before)).as_secs_f64();
         self.metrics.committed(seconds);
-        match &result {
-            Ok(()) => self.lock().fence.confirm(before),
-            Err(error) => {
-                self.lock().fence.fail();
-                self.metrics.commit_failures.inc();
-                tracing::error!(%error, "a commit failed");
-            }
+        self.lock().leasing.committed(before, result.is_ok());
+        if let Err(error) = &result {
+            self.metrics.commit_failures.inc();
+            tracing::error!(%error, "a commit failed");
         }
         result
     }
@@ -211,16 +164,8 @@ impl Service {
     pub fn shut_down(&self) -> Result<(), StoreError> {
         let _alone = self.flushing();
         self.accounts().flush_alone()?;
-        let snapshot = {
-            let mut state = self.lock();
-            state.sessions.clear();
-            let now = self.clock.now();
-            if state.fence.silence(now).is_some() {
-                // Unclean as it began: a controller before this one may still be granting.
-                return Ok(());
-            }
-            state.engine.snapshot(now)
-        };
+        // Otherwise it ends as unclean as it began.
+        let Some(snapshot) = self.lock().leasing.stop(self.clock.now()) else { return Ok(()) };
         let seal = self.store.seal()?;
         let leases = SavedLeases::from(&snapshot).sealed(seal, self.clock.unix_ms());
         self.commit(&[put_json(Table::Meta, META_CLEAN.to_vec(), &leases)?])
@@ -265,17 +210,5 @@ impl Service {
     /// Where changes of the rules are told.
     pub(crate) fn rules_flag(&self) -> &flag::Sender<u64> {
         &self.rules
-    }
-
-    /// Signs and checks what nodes keep.
-    pub(crate) fn prover(&self) -> &Prover {
-        &self.prover
-    }
-}
-
-impl State {
-    /// Time until all groups have recovered from an unclean stop; zero when none recovers.
-    pub(crate) fn recovery(&self, clock: &Clock) -> Span {
-        self.engine.recovering_until().since(clock.now())
     }
 }

@@ -27,7 +27,7 @@ impl AccountCalls<'_> {
     pub(crate) fn flush_alone(&self) -> Result<(), StoreError> {
         let (taken, beat) = {
             let mut state = self.service.lock();
-            (state.take_unstored(self.service.clock().now()), state.fence.beat())
+            (state.take_unstored(self.service.clock().now()), state.leasing.beat())
         };
         if taken.is_empty() && beat.is_none() {
             return Ok(());
@@ -38,7 +38,7 @@ impl AccountCalls<'_> {
         });
         let mut state = self.service.lock();
         match &result {
-            Ok(()) => state.leasing_stored(taken.leasing),
+            Ok(()) => state.leasing.stored(taken.leasing),
             Err(_) => state.not_stored(taken),
         }
         result
@@ -46,7 +46,11 @@ impl AccountCalls<'_> {
 
     /// Drops history that is too old and folds incarnations that are silent for long.
     pub fn tidy(&self) -> Result<(), StoreError> {
-        self.service.lock().tidy_idle(&self.service.clock());
+        {
+            let mut state = self.service.lock();
+            state.leasing.tidy_idle();
+            state.accounts.tidy_idle(self.service.clock().now());
+        }
         let old = {
             let mut pruned = self.service.pruned();
             self.prune(&mut pruned)?
@@ -80,14 +84,14 @@ impl Taken {
 impl State {
     fn take_unstored(&mut self, now: Time) -> Taken {
         Taken {
-            leasing: self.take_leasing(now),
+            leasing: self.leasing.take(now),
             accounts: self.accounts.take(),
             convictions: self.convictions.take(),
         }
     }
 
     fn not_stored(&mut self, taken: Taken) {
-        self.leasing_not_stored(taken.leasing);
+        self.leasing.not_stored(taken.leasing);
         self.accounts.not_stored(taken.accounts);
         self.convictions.not_stored(taken.convictions);
     }

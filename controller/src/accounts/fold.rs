@@ -16,10 +16,10 @@ use crate::clock::Clock;
 use crate::definitions::audit::{Actor, Change};
 use crate::definitions::change::{Edit, Plan};
 use crate::error::{AdminError, InField};
+use crate::leasing::Leasing;
 use crate::leasing::clients::Tombstone;
 use crate::limits::{MAX_FOLDED_AHEAD, MAX_FORGOTTEN};
 use crate::name::client_id;
-use crate::service::State;
 use crate::store::records::{
     NOBODY, consumption, consumption_bytes, group_key, ledger_key, pair_key, pair_of, put_tombstone,
     retired_of, u64_key,
@@ -45,8 +45,8 @@ impl AccountCalls<'_> {
         {
             let mut state = self.service.lock();
             let unix_ms = self.service.clock().unix_ms();
-            for id in state.clients.foldable(unix_ms) {
-                if let Some((name, tombstone, ids)) = state.clients.fold(id, unix_ms) {
+            for id in state.leasing.clients().foldable(unix_ms) {
+                if let Some((name, tombstone, ids)) = state.leasing.clients_mut().fold(id, unix_ms) {
                     folding.tombstones.insert((name, tombstone));
                     folding.clients.extend(ids);
                 }
@@ -73,7 +73,7 @@ impl AccountCalls<'_> {
             return Err(AdminError::invalid("clients", format!("client {twice} is named twice")));
         }
         let counts = self.service.definitions().change(actor, |state| {
-            let counts = state.may_forget(&names, &self.service.clock())?;
+            let counts = all_may_forget(&state.leasing, &names, &self.service.clock())?;
             let note = |(name, incarnations): (&String, &usize)| Change {
                 action: "forget client",
                 subject: format!("client {name}"),
@@ -87,9 +87,10 @@ impl AccountCalls<'_> {
         {
             let mut state = self.service.lock();
             // They may have come back, or have been folded, while the note was written.
-            state.may_forget(&names, &self.service.clock())?;
+            all_may_forget(&state.leasing, &names, &self.service.clock())?;
             for name in names {
-                let Some((tombstones, ids)) = state.clients.forget(&name, self.service.clock().unix_ms())
+                let Some((tombstones, ids)) =
+                    state.leasing.clients_mut().forget(&name, self.service.clock().unix_ms())
                 else {
                     return Err(no_room(&name));
                 };
@@ -178,38 +179,35 @@ fn no_room(name: &str) -> AdminError {
     AdminError::Refused { message }
 }
 
-impl State {
-    /// How many incarnations of each node there are to forget, if none may report any more.
-    fn may_forget(&self, names: &[String], clock: &Clock) -> Result<Vec<usize>, AdminError> {
-        let (now, unix_ms) = (clock.now(), clock.unix_ms());
-        let wanted: BTreeSet<ClientId> =
-            names.iter().flat_map(|name| self.clients.of(name)).map(|(id, _)| id).collect();
-        let mut ends: BTreeMap<ClientId, Time> = BTreeMap::new();
-        let leases = self.active.iter().flat_map(|group| self.engine.leases(*group));
-        for lease in leases.filter(|lease| wanted.contains(&lease.client)) {
-            let end = ends.entry(lease.client).or_default();
-            *end = lease.expires.max(*end);
-        }
-        let of_node = |name: &String| {
-            let mut count = 0;
-            for (id, known) in self.clients.of(name) {
-                count += 1;
-                let silent = match known.heard {
-                    Some(heard) => now.since(heard),
-                    // Not in this run.
-                    None => Span(unix_ms.saturating_sub(known.heard_unix_ms).saturating_mul(1_000))
-                        .max(now.since(Time(0))),
-                };
-                let lease = ends.get(&id).map(|end| end.since(now)).unwrap_or_default();
-                may_forget(name, known.connected, silent, lease)?;
-            }
-            if count == 0 {
-                return Err(AdminError::NotFound { what: format!("client {name}") });
-            }
-            if self.clients.has_room_to_forget(name, unix_ms) { Ok(count) } else { Err(no_room(name)) }
-        };
-        names.iter().map(of_node).collect()
+/// How many incarnations of each node there are to forget, if none may report any more.
+fn all_may_forget(leasing: &Leasing, names: &[String], clock: &Clock) -> Result<Vec<usize>, AdminError> {
+    let (now, unix_ms) = (clock.now(), clock.unix_ms());
+    let wanted: BTreeSet<ClientId> =
+        names.iter().flat_map(|name| leasing.clients().of(name)).map(|(id, _)| id).collect();
+    let mut ends: BTreeMap<ClientId, Time> = BTreeMap::new();
+    for lease in leasing.leases().filter(|lease| wanted.contains(&lease.client)) {
+        let end = ends.entry(lease.client).or_default();
+        *end = lease.expires.max(*end);
     }
+    let of_node = |name: &String| {
+        let mut count = 0;
+        for (id, known) in leasing.clients().of(name) {
+            count += 1;
+            let silent = match known.heard {
+                Some(heard) => now.since(heard),
+                // Not in this run.
+                None => Span(unix_ms.saturating_sub(known.heard_unix_ms).saturating_mul(1_000))
+                    .max(now.since(Time(0))),
+            };
+            let lease = ends.get(&id).map(|end| end.since(now)).unwrap_or_default();
+            may_forget(name, known.connected, silent, lease)?;
+        }
+        if count == 0 {
+            return Err(AdminError::NotFound { what: format!("client {name}") });
+        }
+        if leasing.clients().has_room_to_forget(name, unix_ms) { Ok(count) } else { Err(no_room(name)) }
+    };
+    names.iter().map(of_node).collect()
 }
 
 /// Whether an incarnation may report no more, and has no lease.

@@ -2,9 +2,6 @@
 //!
 //! Reads that may be long take a copy under the lock and shape it outside. History and audit come from the store.
 
-use std::collections::BTreeSet;
-
-use tidegate_core::group::GroupId;
 use tidegate_core::units::Rate;
 use tidegate_core::usage::Total;
 
@@ -14,7 +11,6 @@ use crate::answers::{cut_rows, one_group};
 use crate::error::{AdminError, InField};
 use crate::limits::MAX_ROWS;
 use crate::name::GroupName;
-use crate::service::State;
 use crate::store::records::{consumption, pair_key};
 
 /// Consumption of a group, or of one node in it.
@@ -39,7 +35,7 @@ impl AccountCalls<'_> {
         let now = self.service.clock().now();
         let state = self.service.lock();
         let mut rows = Vec::new();
-        for (id, name) in state.chosen(one.as_ref(), &state.accounts.charged)? {
+        for (id, name) in state.definitions.chosen(one.as_ref(), &state.accounts.charged)? {
             if rows.len() > MAX_ROWS {
                 break;
             }
@@ -58,7 +54,7 @@ impl AccountCalls<'_> {
                         .map_or(Rate::ZERO, |live| live.rate(now));
                     Some(UsageRow {
                         group: name.clone(),
-                        client: Some(state.identity(client)?),
+                        client: Some(state.leasing.identity(client)?),
                         live,
                         total,
                         apart,
@@ -85,7 +81,7 @@ impl AccountCalls<'_> {
             _ => return Err(AdminError::invalid("resolution", "write \"minute\" or \"hour\"")),
         };
         let name = GroupName::parse(group).in_field("group")?;
-        let id = self.service.lock().catalog.require(&name)?;
+        let id = self.service.lock().definitions.catalog().require(&name)?;
         // What was counted a moment ago belongs to the answer.
         // Should the disk fail, that is counted and logged, and what is stored is the answer.
         let _ = self.flush();
@@ -100,18 +96,5 @@ impl AccountCalls<'_> {
         let stored = starts.into_iter().zip(values).filter_map(|(start, value)| Some((start, value?)));
         let points = stored.map(|(start, value)| Ok((start, consumption(resolution.table(), &value)?)));
         points.collect()
-    }
-}
-
-impl State {
-    /// One group, or all of `these`.
-    pub(crate) fn chosen<'a>(
-        &'a self,
-        one: Option<&GroupName>,
-        these: &'a BTreeSet<GroupId>,
-    ) -> Result<impl Iterator<Item = (GroupId, &'a GroupName)>, AdminError> {
-        let one = one.map(|name| self.catalog.require(name)).transpose()?;
-        let all = one.is_none().then_some(these).into_iter().flatten().copied();
-        Ok(one.into_iter().chain(all).filter_map(|id| Some((id, self.catalog.name(id)?))))
     }
 }

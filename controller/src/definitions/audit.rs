@@ -111,7 +111,7 @@ impl DefinitionCalls<'_> {
     /// Entries of the audit log before `before_id` (0: the newest), newest first.
     pub fn audit_log(&self, before_id: u64, limit: u32) -> Result<Vec<AuditEntry>, AdminError> {
         let limit = page_limit(limit, AUDIT_PAGE, MAX_AUDIT_PAGE)?;
-        let next = self.service.lock().audit.next_id();
+        let next = self.service.lock().definitions.audit.next_id();
         let before = if before_id == 0 { next } else { before_id.min(next) };
         let first = before.saturating_sub(u64::try_from(limit).unwrap_or(u64::MAX));
         let mut entries: Vec<AuditEntry> = Vec::new();

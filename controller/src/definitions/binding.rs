@@ -39,12 +39,12 @@ impl DefinitionCalls<'_> {
         let principal = Principal::parse(tenant, user)?;
         let group = GroupName::parse(group).in_field("group")?;
         self.change(actor, |state| {
-            state.catalog.require(&group)?;
-            let previous = state.bindings.get(&principal).cloned();
+            state.definitions.catalog.require(&group)?;
+            let previous = state.definitions.bindings.get(&principal).cloned();
             if previous.as_ref() == Some(&group) {
                 return Ok(Plan::nothing((previous, false)));
             }
-            if previous.is_none() && state.bindings.len() >= MAX_BINDINGS {
+            if previous.is_none() && state.definitions.bindings.len() >= MAX_BINDINGS {
                 return Err(AdminError::Full { what: "bindings", limit: MAX_BINDINGS });
             }
             let change = Change {
@@ -65,7 +65,7 @@ impl DefinitionCalls<'_> {
     pub fn unbind(&self, actor: &Actor, tenant: &str, user: &str) -> Result<bool, AdminError> {
         let principal = Principal::parse(tenant, user)?;
         self.change(actor, |state| {
-            let Some(group) = state.bindings.get(&principal) else {
+            let Some(group) = state.definitions.bindings.get(&principal) else {
                 return Ok(Plan::nothing(false));
             };
             let change = Change {
@@ -89,12 +89,13 @@ impl DefinitionCalls<'_> {
         let group = (!group.is_empty()).then(|| GroupName::parse(group).in_field("group")).transpose()?;
         let state = self.service.lock();
         if let Some(group) = &group {
-            state.catalog.require(group)?;
+            state.definitions.catalog.require(group)?;
         }
         let mut found: Vec<Bound> = match &group {
-            None => state.bindings.after(after).take(limit + 1).map(bound).collect(),
+            None => state.definitions.bindings.after(after).take(limit + 1).map(bound).collect(),
             Some(group) => {
                 let of_group = state
+                    .definitions
                     .bindings
                     .of_group(group)
                     .filter(|principal| after.is_none_or(|after| *principal > after));
@@ -111,7 +112,7 @@ impl DefinitionCalls<'_> {
         if !(tenant.is_empty() && user.is_empty()) {
             Principal::parse(tenant, user)?;
         }
-        let (group, matched) = self.service.lock().bindings.resolve(tenant, user);
+        let (group, matched) = self.service.lock().definitions.bindings.resolve(tenant, user);
         Ok(Resolved { group, matched })
     }
 }

@@ -105,12 +105,12 @@ impl DefinitionCalls<'_> {
         }
         let now = self.service.clock().now();
         let mut state = self.service.lock();
-        state.audit.advance(plan.changes.len());
-        state.revision += 1;
-        let event = Event { revision: state.revision, kinds: kinds(&state, &plan.edits) };
+        state.definitions.audit.advance(plan.changes.len());
+        state.definitions.revision += 1;
+        let event = Event { revision: state.definitions.revision, kinds: kinds(&state, &plan.edits) };
         let rules_change = plan.edits.iter().any(|edit| state.changes_rules(edit));
         let removed = plan.edits.iter().filter_map(|edit| match edit {
-            Edit::RemoveGroup(id) => state.catalog.name(*id).cloned(),
+            Edit::RemoveGroup(id) => state.definitions.catalog.name(*id).cloned(),
             _ => None,
         });
         let removed: Vec<GroupName> = removed.collect();
@@ -119,7 +119,7 @@ impl DefinitionCalls<'_> {
         }
         for (client, group, total) in before {
             // One that was folded meanwhile reports no more.
-            if state.clients.get(client).is_some() {
+            if state.leasing.clients().get(client).is_some() {
                 state.accounts.begin_at(now, client, group, total);
             }
         }
@@ -145,8 +145,13 @@ impl DefinitionCalls<'_> {
         }
         batch.extend(state.heirs(&plan.edits)?);
         batch.extend(state.counters(&plan.edits));
-        batch.push(put_number(META_REVISION, state.revision + 1));
-        state.audit.record(&mut batch, self.service.clock().unix_ms(), actor, plan.changes.clone())?;
+        batch.push(put_number(META_REVISION, state.definitions.revision + 1));
+        state.definitions.audit.record(
+            &mut batch,
+            self.service.clock().unix_ms(),
+            actor,
+            plan.changes.clone(),
+        )?;
         Ok(batch)
     }
 
@@ -172,8 +177,8 @@ impl DefinitionCalls<'_> {
 
     pub(crate) fn count_definitions(&self, state: &State) {
         let count = |n: usize| i64::try_from(n).unwrap_or(i64::MAX);
-        self.service.metrics.groups.set(count(state.catalog.len()));
-        self.service.metrics.bindings.set(count(state.bindings.len()));
+        self.service.metrics.groups.set(count(state.definitions.catalog.len()));
+        self.service.metrics.bindings.set(count(state.definitions.bindings.len()));
     }
 }
 
@@ -181,7 +186,7 @@ impl State {
     /// Groups that are there after these edits and not before.
     fn created(&self, edits: &[Edit]) -> Vec<(GroupId, GroupName)> {
         let created = edits.iter().filter_map(|edit| match edit {
-            Edit::PutGroup(id, definition) if self.catalog.get(*id).is_none() => {
+            Edit::PutGroup(id, definition) if self.definitions.catalog.get(*id).is_none() => {
                 Some((*id, definition.name.clone()))
             }
             _ => None,
@@ -199,7 +204,7 @@ impl State {
             Edit::RemoveGroup(id) => {
                 batch.push(Write::Delete(Table::Groups, group_key(*id)));
                 batch.push(Write::Delete(Table::Folded, group_key(*id)));
-                let Some(name) = self.catalog.name(*id) else { return Ok(()) };
+                let Some(name) = self.definitions.catalog.name(*id) else { return Ok(()) };
                 self.retire(*id, name, batch)?;
                 let watches = self.convictions.watches().of_group(name);
                 batch.extend(watches.map(|watch| Write::Delete(Table::Watches, u64_key(watch.id))));
@@ -228,7 +233,7 @@ impl State {
 
     /// The longest lease that may be out in a group.
     fn longest_of(&self, id: GroupId) -> Option<Span> {
-        self.catalog.get(id).map(|definition| self.longest.of(id, definition.ttl))
+        self.definitions.catalog.get(id).map(|definition| self.leasing.longest_of(id, definition.ttl))
     }
 
     /// The leases of groups that are removed count in the nearest one above that stays, as it is after all edits: the
@@ -237,7 +242,7 @@ impl State {
         let removed: BTreeSet<GroupId> = edits.iter().filter_map(Edit::removes).collect();
         let mut heirs: BTreeMap<GroupId, Span> = BTreeMap::new();
         for id in &removed {
-            let above = self.catalog.path(*id).into_iter().find(|step| !removed.contains(step));
+            let above = self.definitions.catalog.path(*id).into_iter().find(|step| !removed.contains(step));
             let Some(heir) = above else { continue };
             let longest = heirs.entry(heir).or_default();
             *longest = self.longest_of(*id).unwrap_or_default().max(*longest);
@@ -247,7 +252,7 @@ impl State {
         }
         let redefined: BTreeMap<GroupId, &Definition> = edits.iter().filter_map(Edit::puts).collect();
         let row = |(heir, longest): (GroupId, Span)| {
-            let definition = redefined.get(&heir).copied().or_else(|| self.catalog.get(heir))?;
+            let definition = redefined.get(&heir).copied().or_else(|| self.definitions.catalog.get(heir))?;
             let out = [longest, self.longest_of(heir).unwrap_or_default()];
             Some(group_row(heir, definition, out.into_iter().fold(definition.ttl, Span::max)))
         };
@@ -258,11 +263,13 @@ impl State {
     fn counters(&self, edits: &[Edit]) -> Batch {
         let puts = || edits.iter().filter_map(Edit::puts);
         let mut batch = Batch::new();
-        if let Some(last) = puts().map(|(id, _)| id).filter(|id| self.catalog.get(*id).is_none()).max() {
+        if let Some(last) =
+            puts().map(|(id, _)| id).filter(|id| self.definitions.catalog.get(*id).is_none()).max()
+        {
             batch.push(put_number(META_NEXT_GROUP, u64::from(last.0) + 1));
         }
         if let Some(longest) = puts().map(|(_, definition)| definition.ttl).max() {
-            batch.push(put_number(META_LONGEST_TTL, self.longest_ttl.max(longest).0));
+            batch.push(put_number(META_LONGEST_TTL, self.leasing.longest_of_all().max(longest).0));
         }
         let watches = edits.iter().filter_map(|edit| match edit {
             Edit::PutWatch(watch) => Some(watch.id.saturating_add(1)),
@@ -274,25 +281,17 @@ impl State {
         batch
     }
 
-    /// The longest lease that may be out in any group, without those of `over`.
-    pub(crate) fn longest_of_all(&self, over: &[GroupId]) -> Span {
-        let longest =
-            |id: GroupId, defined| if over.contains(&id) { defined } else { self.longest.of(id, defined) };
-        let groups = self.catalog.iter().map(|(id, definition)| longest(id, definition.ttl));
-        groups.fold(longest(GroupId::ROOT, Span(0)), Span::max)
-    }
-
     /// How far a group that is removed was counted takes the place of its rows.
     fn retire(&self, id: GroupId, name: &GroupName, batch: &mut Batch) -> Result<(), StoreError> {
         // A node that no flush has stored yet would get another number after a crash.
         let fresh = self.accounts.retire(id, name, batch).into_iter().filter_map(|client| {
-            let known = self.clients.get(client).filter(|known| known.stored_unix_ms.is_none())?;
+            let known = self.leasing.clients().get(client).filter(|known| known.stored_unix_ms.is_none())?;
             Some(put_json(Table::Clients, u64_key(client.0), &known.stored()))
         });
         let fresh: Batch = fresh.collect::<Result<_, _>>()?;
         if !fresh.is_empty() {
             batch.extend(fresh);
-            batch.push(put_number(META_NEXT_CLIENT, self.clients.next_id()));
+            batch.push(put_number(META_NEXT_CLIENT, self.leasing.clients().next_id()));
         }
         Ok(())
     }
@@ -300,15 +299,15 @@ impl State {
     /// Whether gateways are to be told; asked before the edit is applied.
     fn changes_rules(&self, edit: &Edit) -> bool {
         match edit {
-            Edit::PutGroup(id, definition) => match self.catalog.get(*id) {
+            Edit::PutGroup(id, definition) => match self.definitions.catalog.get(*id) {
                 Some(before) => {
                     before.query_limit != definition.query_limit || before.max_wait != definition.max_wait
                 }
                 None => definition.rules_gateways(),
             },
             Edit::RemoveGroup(id) => {
-                let name = self.catalog.name(*id);
-                let told = self.catalog.get(*id).is_some_and(Definition::rules_gateways);
+                let name = self.definitions.catalog.name(*id);
+                let told = self.definitions.catalog.get(*id).is_some_and(Definition::rules_gateways);
                 told || name.is_some_and(|name| self.convictions.watches().of_group(name).next().is_some())
             }
             Edit::PutWatch(_) | Edit::RemoveWatches(_) => true,
@@ -322,36 +321,30 @@ impl State {
             |error| AdminError::Internal(format!("the grant engine refused a checked definition: {error:?}"));
         match edit {
             Edit::PutGroup(id, definition) => {
-                self.longest_ttl = self.longest_ttl.max(definition.ttl);
-                if let Some(before) = self.longest_of(id).filter(|before| *before > definition.ttl) {
-                    self.longest.remember_from(now, id, before, self.engine.config());
-                }
-                let parent = definition.parent.as_ref().and_then(|parent| self.catalog.id(parent));
+                let before = self.definitions.catalog.get(id).map(|before| before.ttl);
+                let parent =
+                    definition.parent.as_ref().and_then(|parent| self.definitions.catalog.id(parent));
                 let spec = definition.spec(parent);
-                self.catalog.put(id, *definition);
-                self.engine.put_group(now, id, spec).map_err(refused)?;
+                self.definitions.catalog.put(id, *definition);
+                self.leasing.put_group(now, id, spec, before).map_err(refused)?;
             }
             Edit::RemoveGroup(id) => {
-                if let Some(before) = self.longest_of(id) {
-                    let above = self.catalog.parent(id).unwrap_or(GroupId::ROOT);
-                    self.longest.remember_from(now, above, before, self.engine.config());
-                    self.longest.forget(id);
-                }
-                if let Some(name) = self.catalog.name(id) {
+                let before = self.definitions.catalog.get(id).map(|before| before.ttl);
+                let above = self.definitions.catalog.parent(id).unwrap_or(GroupId::ROOT);
+                if let Some(name) = self.definitions.catalog.name(id) {
                     self.convictions.forget_group(name);
                 }
-                self.catalog.remove(id);
+                self.definitions.catalog.remove(id);
                 self.accounts.forget_group(id);
-                self.active.remove(&id);
-                self.engine.remove_group(now, id).map_err(refused)?;
+                self.leasing.remove_group(now, id, above, before).map_err(refused)?;
             }
             Edit::Bind(principal, group) => {
-                Arc::make_mut(&mut self.bindings).bind(principal, group);
+                Arc::make_mut(&mut self.definitions.bindings).bind(principal, group);
             }
             Edit::Unbind(principal) => {
-                Arc::make_mut(&mut self.bindings).unbind(&principal);
+                Arc::make_mut(&mut self.definitions.bindings).unbind(&principal);
             }
-            Edit::Costs(tables) => self.costs = tables,
+            Edit::Costs(tables) => self.definitions.costs = tables,
             Edit::PutWatch(watch) => self.convictions.put(*watch),
             Edit::RemoveWatches(ids) => ids.into_iter().for_each(|id| self.convictions.remove(id)),
             Edit::Note => {}
@@ -370,7 +363,7 @@ fn kinds(state: &State, edits: &[Edit]) -> Vec<EventKind> {
     for edit in edits {
         match edit {
             Edit::PutGroup(_, definition) => groups.push(definition.name.clone()),
-            Edit::RemoveGroup(id) => groups.extend(state.catalog.name(*id).cloned()),
+            Edit::RemoveGroup(id) => groups.extend(state.definitions.catalog.name(*id).cloned()),
             Edit::Bind(principal, group) => {
                 kinds.push(EventKind::Bound(principal.clone(), Some(group.clone())))
             }

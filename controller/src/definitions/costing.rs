@@ -21,13 +21,13 @@ impl DefinitionCalls<'_> {
         let role = Role::parse(role)?;
         let table = table.map(parse).transpose()?;
         self.change(actor, |state| {
-            let after = Arc::new(state.costs.with(role, table.clone())?);
-            if after.roles() == state.costs.roles() {
-                return Ok(Plan::nothing(Arc::clone(&state.costs)));
+            let after = Arc::new(state.definitions.costs.with(role, table.clone())?);
+            if after.roles() == state.definitions.costs.roles() {
+                return Ok(Plan::nothing(Arc::clone(&state.definitions.costs)));
             }
             let (action, before) = match role {
-                Role::Active => ("activate cost table", state.costs.active()),
-                Role::Shadow => ("shadow cost table", state.costs.shadow()),
+                Role::Active => ("activate cost table", state.definitions.costs.active()),
+                Role::Shadow => ("shadow cost table", state.definitions.costs.shadow()),
             };
             let json = |table| serde_json::to_string(&shape(table)).unwrap_or_default();
             let change = Change {
@@ -42,6 +42,6 @@ impl DefinitionCalls<'_> {
 
     /// All tables and their roles.
     pub fn cost_tables(&self) -> Arc<CostTables> {
-        Arc::clone(&self.service.lock().costs)
+        Arc::clone(&self.service.lock().definitions.costs)
     }
 }

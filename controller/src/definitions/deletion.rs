@@ -5,13 +5,13 @@ use std::sync::Arc;
 
 use tidegate_core::group::GroupId;
 
-use crate::definitions::DefinitionCalls;
 use crate::definitions::audit::{Actor, Change};
 use crate::definitions::bindings::Principal;
 use crate::definitions::catalog::Catalog;
 use crate::definitions::change::{Edit, Plan};
 use crate::definitions::definition::Definition;
 use crate::definitions::groups::json;
+use crate::definitions::{DefinitionCalls, Definitions};
 use crate::error::{AdminError, InField};
 use crate::limits::MAX_NAMES_LISTED;
 use crate::name::GroupName;
@@ -49,7 +49,7 @@ impl DefinitionCalls<'_> {
         // No flush may store a watch of the group after this.
         let _alone = self.service.flushing();
         self.change(actor, |state| {
-            let Some(id) = state.catalog.id(&name) else {
+            let Some(id) = state.definitions.catalog.id(&name) else {
                 return if if_exists {
                     Ok(Plan::nothing(Deleted::default()))
                 } else {
@@ -60,7 +60,7 @@ impl DefinitionCalls<'_> {
                 let message = "group default cannot be deleted; alter it instead".to_owned();
                 return Err(AdminError::Refused { message });
             }
-            state.expect_revision(id, expected_revision)?;
+            state.definitions.expect_revision(id, expected_revision)?;
             state.deletion(id, &name, target.as_ref())
         })
     }
@@ -106,7 +106,7 @@ impl State {
         target: Option<&GroupName>,
     ) -> Result<Plan<Deleted>, AdminError> {
         let users = self.users(id, name);
-        let (moved, moved_count) = (users.names(&self.catalog), users.count());
+        let (moved, moved_count) = (users.names(&self.definitions.catalog), users.count());
         let mut edits = Vec::new();
         let mut warnings = Vec::new();
         match target {
@@ -117,7 +117,7 @@ impl State {
             Some(target) => {
                 let to = self.checked_target(id, name, target, &users)?;
                 if users.principals.len() + users.children.len() > 0 {
-                    warnings.extend(self.generosity(id, name, to, target));
+                    warnings.extend(self.definitions.generosity(id, name, to, target));
                 }
                 let redefined = self.redefined(&users, target)?.into_iter();
                 edits.extend(redefined.map(|(id, definition)| Edit::PutGroup(id, Box::new(definition))));
@@ -130,7 +130,7 @@ impl State {
             }
         }
         edits.push(Edit::RemoveGroup(id));
-        let before = self.catalog.get(id).map(json).unwrap_or_default();
+        let before = self.definitions.catalog.get(id).map(json).unwrap_or_default();
         let after = target.map(|target| format!("{{\"moved_to\":\"{target}\"}}")).unwrap_or_default();
         let change = Change { action: "delete group", subject: name.to_string(), before, after };
         Ok(Plan {
@@ -143,9 +143,9 @@ impl State {
     fn users(&self, id: GroupId, name: &GroupName) -> Users {
         let switches = |watch: &&Arc<Watch>| watch.switch_group() == Some(name) && watch.group != *name;
         Users {
-            principals: self.bindings.of_group(name).cloned().collect(),
-            children: self.catalog.children(id).collect(),
-            switching: self.catalog.limited().switching_to(name).collect(),
+            principals: self.definitions.bindings.of_group(name).cloned().collect(),
+            children: self.definitions.catalog.children(id).collect(),
+            switching: self.definitions.catalog.limited().switching_to(name).collect(),
             watches: self.convictions.watches().iter().filter(switches).cloned().collect(),
         }
     }
@@ -158,7 +158,7 @@ impl State {
         target: &GroupName,
         users: &Users,
     ) -> Result<GroupId, AdminError> {
-        let to = self.catalog.id(target).ok_or_else(|| {
+        let to = self.definitions.catalog.id(target).ok_or_else(|| {
             AdminError::invalid("force_to", format!("group {target} does not exist; create it first"))
         })?;
         if to == id {
@@ -167,7 +167,7 @@ impl State {
                 format!("{target} is the group to be deleted; name another"),
             ));
         }
-        if self.catalog.path(to).contains(&id) {
+        if self.definitions.catalog.path(to).contains(&id) {
             let message =
                 format!("{target} is below {name} and would be moved itself; name a group outside it");
             return Err(AdminError::invalid("force_to", message));
@@ -182,6 +182,34 @@ impl State {
         Ok(to)
     }
 
+    /// Children with another parent, and rules that switch elsewhere.
+    pub(crate) fn redefined(
+        &self,
+        users: &Users,
+        target: &GroupName,
+    ) -> Result<Vec<(GroupId, Definition)>, AdminError> {
+        let redefined = users.children.union(&users.switching).filter_map(|id| {
+            let mut definition = self.definitions.catalog.get(*id)?.clone();
+            if users.children.contains(id) {
+                definition.parent = Some(target.clone());
+            }
+            if users.switching.contains(id)
+                && let Some(limit) = &mut definition.query_limit
+            {
+                Arc::make_mut(limit).action = Action::SwitchGroup(target.clone());
+            }
+            definition.revision = self.definitions.revision + 1;
+            Some((*id, definition))
+        });
+        let checked = redefined.map(|(id, definition)| {
+            self.definitions.check(&self.leasing, id, &definition)?;
+            Ok((id, definition))
+        });
+        checked.collect()
+    }
+}
+
+impl Definitions {
     /// A warning when what is moved gets a higher limit, or none.
     pub(crate) fn generosity(
         &self,
@@ -200,31 +228,5 @@ impl State {
                 "what moved from {name} to {target} is not limited any more; it was to {before}"
             )),
         }
-    }
-
-    /// Children with another parent, and rules that switch elsewhere.
-    pub(crate) fn redefined(
-        &self,
-        users: &Users,
-        target: &GroupName,
-    ) -> Result<Vec<(GroupId, Definition)>, AdminError> {
-        let redefined = users.children.union(&users.switching).filter_map(|id| {
-            let mut definition = self.catalog.get(*id)?.clone();
-            if users.children.contains(id) {
-                definition.parent = Some(target.clone());
-            }
-            if users.switching.contains(id)
-                && let Some(limit) = &mut definition.query_limit
-            {
-                Arc::make_mut(limit).action = Action::SwitchGroup(target.clone());
-            }
-            definition.revision = self.revision + 1;
-            Some((*id, definition))
-        });
-        let checked = redefined.map(|(id, definition)| {
-            self.check(id, &definition)?;
-            Ok((id, definition))
-        });
-        checked.collect()
     }
 }

@@ -73,13 +73,21 @@ impl DefinitionCalls<'_> {
         }
         // Under the lock, so that no change falls between the revision and the stream.
         let events = self.service.events().subscribe();
-        let is_current = state.lineage.is_current(have_instance, have_revision, state.revision);
-        Ok(Subscription { instance: self.service.instance(), revision: state.revision, is_current, events })
+        let is_current = state.leasing.knows(have_instance, have_revision, state.definitions.revision);
+        Ok(Subscription {
+            instance: state.leasing.instance(),
+            revision: state.definitions.revision,
+            is_current,
+            events,
+        })
     }
 
     /// What watchers are told, as it is now. While it is held, a change copies all bindings.
     pub fn told(&self) -> SnapshotView {
         let state = self.service.lock();
-        SnapshotView { bindings: Arc::clone(&state.bindings), costs: Arc::clone(&state.costs) }
+        SnapshotView {
+            bindings: Arc::clone(&state.definitions.bindings),
+            costs: Arc::clone(&state.definitions.costs),
+        }
     }
 }

@@ -4,12 +4,13 @@ use tidegate_core::group::GroupId;
 use tidegate_proto::v1;
 
 use crate::answers::page_limit;
-use crate::definitions::DefinitionCalls;
 use crate::definitions::audit::{Actor, Change};
 use crate::definitions::change::{Edit, Plan};
 use crate::definitions::definition::Definition;
 use crate::definitions::group_fields::{alterable, differing, emptied, merged};
+use crate::definitions::{DefinitionCalls, Definitions};
 use crate::error::{AdminError, InField};
+use crate::leasing::Leasing;
 use crate::limits::MAX_PAGE;
 use crate::name::GroupName;
 use crate::quantity::cut;
@@ -49,13 +50,13 @@ impl DefinitionCalls<'_> {
         // A group without a cap is asked for, and does not come of a variable that was never set.
         refuse_emptied(text, &v1::Group { ru_per_sec: "unlimited".to_owned(), ..v1::Group::default() })?;
         self.change(actor, |state| {
-            if let Some(id) = state.catalog.id(&definition.name) {
+            if let Some(id) = state.definitions.catalog.id(&definition.name) {
                 return existing(state, id, &definition, if_not_exists);
             }
-            let id = state.catalog.next_id()?;
-            state.check(id, &definition)?;
-            definition.revision = state.revision + 1;
-            Ok(state.put_plan("create group", id, definition, None))
+            let id = state.definitions.catalog.next_id()?;
+            state.definitions.check(&state.leasing, id, &definition)?;
+            definition.revision = state.definitions.revision + 1;
+            Ok(state.definitions.put_plan(&state.leasing, "create group", id, definition, None))
         })
     }
 
@@ -73,21 +74,21 @@ impl DefinitionCalls<'_> {
             return Err(AdminError::invalid("update_mask", message));
         }
         self.change(actor, |state| {
-            let id = state.catalog.require(&name)?;
-            let before = state.expect_revision(id, expected_revision)?;
+            let id = state.definitions.catalog.require(&name)?;
+            let before = state.definitions.expect_revision(id, expected_revision)?;
             let merged = merged(&before.text(), text, mask).map_err(|field| {
                 let message = format!("{:?} cannot be altered; these can: {}", cut(field), names());
                 AdminError::invalid("update_mask", message)
             })?;
             refuse_emptied(&merged, &before.text())?;
             let mut definition = Definition::parse(&merged)?;
-            state.check(id, &definition)?;
+            state.definitions.check(&state.leasing, id, &definition)?;
             if definition == *before {
-                let warnings = state.warnings(id, &definition);
+                let warnings = state.definitions.warnings(&state.leasing, id, &definition);
                 return Ok(Plan::nothing(GroupReply { group: definition.text(), warnings, changed: false }));
             }
-            definition.revision = state.revision + 1;
-            Ok(state.put_plan("alter group", id, definition, Some(before)))
+            definition.revision = state.definitions.revision + 1;
+            Ok(state.definitions.put_plan(&state.leasing, "alter group", id, definition, Some(before)))
         })
     }
 
@@ -95,9 +96,9 @@ impl DefinitionCalls<'_> {
     pub fn group(&self, name: &str) -> Result<GroupReply, AdminError> {
         let name = GroupName::parse(name).in_field("name")?;
         let state = self.service.lock();
-        let id = state.catalog.require(&name)?;
-        let definition = state.catalog.get(id).ok_or(AdminError::NoGroup { name })?;
-        let warnings = state.warnings(id, definition);
+        let id = state.definitions.catalog.require(&name)?;
+        let definition = state.definitions.catalog.get(id).ok_or(AdminError::NoGroup { name })?;
+        let warnings = state.definitions.warnings(&state.leasing, id, definition);
         Ok(GroupReply { group: definition.text(), warnings, changed: false })
     }
 
@@ -106,11 +107,11 @@ impl DefinitionCalls<'_> {
         let after = (!after.is_empty()).then(|| GroupName::parse(after).in_field("after")).transpose()?;
         let limit = page_limit(limit, MAX_PAGE, MAX_PAGE)?;
         let state = self.service.lock();
-        let mut definitions = state.catalog.page(after.as_ref()).peekable();
+        let mut definitions = state.definitions.catalog.page(after.as_ref()).peekable();
         let mut page = Page::default();
         for definition in definitions.by_ref().take(limit) {
-            if let Some(id) = state.catalog.id(&definition.name) {
-                page.warnings.extend(state.warnings(id, definition));
+            if let Some(id) = state.definitions.catalog.id(&definition.name) {
+                page.warnings.extend(state.definitions.warnings(&state.leasing, id, definition));
             }
             page.groups.push(definition.text());
         }
@@ -141,10 +142,10 @@ fn existing(
     wanted: &Definition,
     if_not_exists: bool,
 ) -> Result<Plan<GroupReply>, AdminError> {
-    let known = state.catalog.get(id).map(Definition::text).unwrap_or_default();
+    let known = state.definitions.catalog.get(id).map(Definition::text).unwrap_or_default();
     let fields = differing(&known, &wanted.text());
     if if_not_exists && fields.is_empty() {
-        let warnings = state.warnings(id, wanted);
+        let warnings = state.definitions.warnings(&state.leasing, id, wanted);
         return Ok(Plan::nothing(GroupReply { group: known, warnings, changed: false }));
     }
     let difference = if fields.is_empty() {
@@ -155,22 +156,32 @@ fn existing(
     Err(AdminError::AlreadyExists { what: format!("group {}", wanted.name), difference })
 }
 
-impl State {
+impl Definitions {
     /// Whether a definition may stand as group `id`, in the catalog and in the grant engine.
-    pub(crate) fn check(&self, id: GroupId, definition: &Definition) -> Result<(), AdminError> {
+    pub(crate) fn check(
+        &self,
+        leasing: &Leasing,
+        id: GroupId,
+        definition: &Definition,
+    ) -> Result<(), AdminError> {
         let parent = self.catalog.check(id, definition)?;
-        self.check_room(id, parent)
+        self.check_room(leasing, id, parent)
     }
 
     /// Whether it may stand where it says, in both.
-    pub(crate) fn check_place(&self, id: GroupId, definition: &Definition) -> Result<(), AdminError> {
+    pub(crate) fn check_place(
+        &self,
+        leasing: &Leasing,
+        id: GroupId,
+        definition: &Definition,
+    ) -> Result<(), AdminError> {
         let parent = self.catalog.check_place(id, definition)?;
-        self.check_room(id, parent)
+        self.check_room(leasing, id, parent)
     }
 
-    fn check_room(&self, id: GroupId, parent: Option<GroupId>) -> Result<(), AdminError> {
+    fn check_room(&self, leasing: &Leasing, id: GroupId, parent: Option<GroupId>) -> Result<(), AdminError> {
         let Some(parent) = parent else { return Ok(()) };
-        self.catalog.check_room(id, parent, |group| self.engine.removed_below(group))
+        self.catalog.check_room(id, parent, |group| leasing.removed_below(group))
     }
 
     /// The definition, if it still is at the revision the caller read.
@@ -184,12 +195,13 @@ impl State {
         Ok(definition)
     }
 
-    pub(crate) fn warnings(&self, id: GroupId, definition: &Definition) -> Vec<String> {
-        self.catalog.warnings(id, definition, self.clients.connected())
+    pub(crate) fn warnings(&self, leasing: &Leasing, id: GroupId, definition: &Definition) -> Vec<String> {
+        self.catalog.warnings(id, definition, leasing.clients().connected())
     }
 
     fn put_plan(
         &self,
+        leasing: &Leasing,
         action: &'static str,
         id: GroupId,
         definition: Definition,
@@ -201,7 +213,7 @@ impl State {
             before: before.map(json).unwrap_or_default(),
             after: json(&definition),
         };
-        let warnings = self.warnings(id, &definition);
+        let warnings = self.warnings(leasing, id, &definition);
         let reply = GroupReply { group: definition.text(), warnings, changed: true };
         Plan { edits: vec![Edit::PutGroup(id, Box::new(definition))], changes: vec![change], reply }
     }

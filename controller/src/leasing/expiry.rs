@@ -15,18 +15,18 @@ impl LeasingCalls<'_> {
         if state.convictions.expire(self.service.clock().unix_ms()) {
             self.service.statements().rules_changed();
         }
-        let recovering = state.recovery(&self.service.clock()).0 > 0;
+        let recovering = state.leasing.recovery(self.service.clock().now()).0 > 0;
         self.service.metrics.recovering.set(i64::from(recovering));
         let latest = now.after(EXPIRE_EVERY);
-        state.engine.next_expiry().map_or(latest, |next| next.min(latest))
+        state.leasing.engine.next_expiry().map_or(latest, |next| next.min(latest))
     }
 
     /// The same with the lock in hand. One moment can end several leases; the moments are counted.
     pub(crate) fn expire_in(&self, state: &mut State, now: Time) {
-        while let Some(next) = state.engine.next_expiry().filter(|next| *next <= now) {
-            state.engine.expire(next);
+        while let Some(next) = state.leasing.engine.next_expiry().filter(|next| *next <= now) {
+            state.leasing.engine.expire(next);
             self.service.metrics.expired.inc();
-            if state.engine.next_expiry() == Some(next) {
+            if state.leasing.engine.next_expiry() == Some(next) {
                 break;
             }
         }

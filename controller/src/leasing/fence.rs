@@ -118,7 +118,7 @@ impl Fence {
 impl LeasingCalls<'_> {
     /// Tells when nodes begin or cease to be spoken to.
     pub(crate) fn tell_silence(&self) {
-        let turned = self.service.lock().fence.turn(self.service.clock().now());
+        let turned = self.service.lock().leasing.fence.turn(self.service.clock().now());
         if let Some(silence) = turned {
             self.service.metrics.silent.set(i64::from(silence.is_some()));
             match silence {

@@ -5,10 +5,9 @@ use std::collections::BTreeMap;
 use tidegate_core::group::{ClientId, GroupId};
 use tidegate_core::units::{Rate, Time};
 
-use super::LeasingCalls;
+use super::Leasing;
 use super::clients::StoredClient;
 use crate::limits::HEARD_EVERY_MS;
-use crate::service::State;
 use crate::store::records::{META_NEXT_CLIENT, ledger_key, put_json, put_number, u64_key};
 use crate::store::{Batch, StoreError, Table, Write};
 
@@ -41,9 +40,9 @@ impl Taken {
     }
 }
 
-impl State {
+impl Leasing {
     /// Hands out what changed, to be stored.
-    pub(crate) fn take_leasing(&mut self, now: Time) -> Taken {
+    pub(crate) fn take(&mut self, now: Time) -> Taken {
         let seqs = std::mem::take(&mut self.unstored);
         let clients = seqs.keys().filter_map(|id| {
             let client = self.clients.get(*id)?;
@@ -61,10 +60,10 @@ impl State {
     }
 
     /// It is on disk.
-    pub(crate) fn leasing_stored(&mut self, taken: Taken) {
+    pub(crate) fn stored(&mut self, taken: Taken) {
         self.engine.parts_taken(&taken.parts, true);
         for (id, (session, seq)) in taken.seqs {
-            if LeasingCalls::is_current(self, id, session)
+            if self.is_current(id, session)
                 && let Some(client) = self.clients.get_mut(id)
             {
                 client.durable_seq = client.durable_seq.max(seq);
@@ -78,7 +77,7 @@ impl State {
     }
 
     /// It could not be stored, and is handed out again.
-    pub(crate) fn leasing_not_stored(&mut self, taken: Taken) {
+    pub(crate) fn not_stored(&mut self, taken: Taken) {
         self.engine.parts_taken(&taken.parts, false);
         for (id, seq) in taken.seqs {
             let newest = self.unstored.entry(id).or_insert(seq);

@@ -11,6 +11,7 @@ use tidegate_core::group::GroupId;
 use tidegate_core::units::{Span, Time};
 
 use crate::leasing::LeasingCalls;
+use crate::service::State;
 use crate::store::records::{META_LONGEST_TTL, group_row, put_number};
 use crate::store::{Batch, StoreError};
 
@@ -53,20 +54,29 @@ impl Longest {
     }
 }
 
+/// The longest lease that may be out in any group, without those of `over`.
+fn longest_but(state: &State, over: &[GroupId]) -> Span {
+    let longest = |id: GroupId, defined| {
+        if over.contains(&id) { defined } else { state.leasing.longest.of(id, defined) }
+    };
+    let groups = state.definitions.catalog().iter().map(|(id, definition)| longest(id, definition.ttl));
+    groups.fold(longest(GroupId::ROOT, Span(0)), Span::max)
+}
+
 impl LeasingCalls<'_> {
     /// Leases that were longer than definitions say have ended: from here on the definitions count.
     pub(crate) fn forget_longer(&self) -> Result<(), StoreError> {
         let now = self.service.clock().now();
-        if self.service.lock().longest.over(now).is_empty() {
+        if self.service.lock().leasing.longest.over(now).is_empty() {
             return Ok(());
         }
         // No change may be planned on what is written here.
         let _in_order = self.service.in_order();
         let (over, longest, batch) = {
             let state = self.service.lock();
-            let over = state.longest.over(now);
-            let longest = state.longest_of_all(&over);
-            let defined = over.iter().filter_map(|id| Some((*id, state.catalog.get(*id)?)));
+            let over = state.leasing.longest.over(now);
+            let longest = longest_but(&state, &over);
+            let defined = over.iter().filter_map(|id| Some((*id, state.definitions.catalog().get(*id)?)));
             let rows = defined.map(|(id, definition)| group_row(id, definition, definition.ttl));
             let mut batch: Batch = rows.collect::<Result<_, _>>()?;
             batch.push(put_number(META_LONGEST_TTL, longest.0));
@@ -74,8 +84,8 @@ impl LeasingCalls<'_> {
         };
         self.service.commit(&batch)?;
         let mut state = self.service.lock();
-        over.into_iter().for_each(|id| state.longest.forget(id));
-        state.longest_ttl = longest;
+        over.into_iter().for_each(|id| state.leasing.longest.forget(id));
+        state.leasing.longest_ttl = longest;
         Ok(())
     }
 }

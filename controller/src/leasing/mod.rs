@@ -6,7 +6,9 @@ pub(crate) mod fence;
 pub(crate) mod kept;
 pub(crate) mod lag;
 pub(crate) mod lineage;
+pub(crate) mod load;
 pub(crate) mod longest;
+mod owner;
 pub mod proof;
 pub(crate) mod renewal;
 pub(crate) mod rivals;
@@ -15,7 +17,41 @@ pub mod standing;
 pub(crate) mod succession;
 pub(crate) mod view;
 
+use std::collections::{BTreeMap, BTreeSet};
+
+use clients::Clients;
+use fence::Fence;
+use lag::Shed;
+use longest::Longest;
+use proof::Prover;
+use sessions::Slot;
+use succession::Lead;
+use tidegate_core::engine::Engine;
+use tidegate_core::group::{ClientId, GroupId};
+use tidegate_core::units::Span;
+
 use crate::service::Service;
+
+/// Nodes, what they hold, and whether this controller may speak to them.
+pub(crate) struct Leasing {
+    engine: Engine,
+    clients: Clients,
+    sessions: BTreeMap<ClientId, Slot>,
+    next_session: u64,
+    /// Newest renewal of each client whose reports are counted and not yet on disk, by stream: numbers of an older
+    /// stream say nothing about a newer one.
+    unstored: BTreeMap<ClientId, (u64, u64)>,
+    /// Groups that have, or lately had, leases: reading never walks the idle ones.
+    active: BTreeSet<GroupId>,
+    /// Longest lease that may be out, whatever the definitions say now: in all, and of each group.
+    longest_ttl: Span,
+    longest: Longest,
+    lead: Lead,
+    /// Signs and checks what nodes keep.
+    prover: Prover,
+    fence: Fence,
+    shed: Shed,
+}
 
 /// What adapters call.
 #[derive(Clone, Copy)]

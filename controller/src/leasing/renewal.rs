@@ -9,10 +9,9 @@ use tidegate_core::ledger::Reported;
 use tidegate_core::units::{Ru, Span, Time};
 use tidegate_core::usage::Total;
 
-use crate::clock::Clock;
-use crate::leasing::LeasingCalls;
 use crate::leasing::clients::NodeStats;
 use crate::leasing::proof::{Claim, Holder, proven};
+use crate::leasing::{Leasing, LeasingCalls};
 use crate::limits::MAX_PROOF_BYTES;
 use crate::name::GroupName;
 use crate::service::{SessionError, State};
@@ -141,13 +140,13 @@ impl LeasingCalls<'_> {
     pub fn renew(&self, client: ClientId, session: u64, request: RenewIn) -> Result<Renewed, SessionError> {
         let (now, unix_us) = (self.service.clock().now(), self.service.clock().unix_us());
         let mut state = self.service.lock();
-        if !Self::is_current(&state, client, session) {
+        if !state.leasing.is_current(client, session) {
             return Err(SessionError::Replaced);
         }
-        state.may_speak(now)?;
+        state.leasing.may_speak(now)?;
         self.expire_in(&mut state, now);
-        state.heard(client, now, unix_us / 1_000);
-        let known = state.clients.get_mut(client).ok_or(SessionError::Replaced)?;
+        state.leasing.heard(client, now, unix_us / 1_000);
+        let known = state.leasing.clients.get_mut(client).ok_or(SessionError::Replaced)?;
         known.messages = known.messages.saturating_add(1);
         known.node = request.node.unwrap_or(known.node);
         let (name, incarnation) = (known.name.clone(), known.number);
@@ -160,11 +159,19 @@ impl LeasingCalls<'_> {
             Some(EntryOut { group: entry.group, answer })
         });
         let entries = answered.collect();
-        let durable_seq = state.counted(client, request.seq);
+        let durable_seq = state.leasing.counted(client, request.seq);
         self.push_lowers(&mut state);
         self.service.metrics.renewals.inc();
         let standing = self.new_standing(&mut state, client);
-        Ok(Renewed { seq: request.seq, epoch: state.epoch, entries, durable_seq, standing, shed, refused })
+        Ok(Renewed {
+            seq: request.seq,
+            epoch: state.leasing.lead.epoch,
+            entries,
+            durable_seq,
+            standing,
+            shed,
+            refused,
+        })
     }
 
     /// Whether a renewal has waited for its turn for more than half as long as its node waits for the answer. What a
@@ -172,7 +179,7 @@ impl LeasingCalls<'_> {
     /// every answer would arrive when its lease is over. So it answers the newer ones, which can still be used; the node
     /// is told, and asks again when it would have anyway.
     fn is_too_late(&self, state: &mut State, client: ClientId, now: Time, request: &RenewIn) -> bool {
-        let (Some(sent), Some(lag)) = (request.sent, state.lag(client)) else {
+        let (Some(sent), Some(lag)) = (request.sent, state.leasing.lag(client)) else {
             return false;
         };
         let waited = lag.waited(now, sent.at);
@@ -181,7 +188,7 @@ impl LeasingCalls<'_> {
         }
         let entries = u64::try_from(request.entries.len()).unwrap_or(u64::MAX);
         self.service.metrics.shed.inc_by(entries);
-        if let Some(entries) = state.shed.add(now, entries) {
+        if let Some(entries) = state.leasing.shed.add(now, entries) {
             tracing::warn!(entries, %waited, "behind: renewals that have waited too long are not considered");
         }
         true
@@ -198,15 +205,15 @@ impl LeasingCalls<'_> {
     ) -> Option<Vec<RefusedReport>> {
         let (now, unix_us) = (self.service.clock().now(), self.service.clock().unix_us());
         let mut state = self.service.lock();
-        if !Self::is_current(&state, client, session) {
+        if !state.leasing.is_current(client, session) {
             return None;
         }
-        let known = state.clients.get(client)?;
+        let known = state.leasing.clients.get(client)?;
         let (name, incarnation) = (known.name.clone(), known.number);
         let caller = Caller { client, name, incarnation, seq };
         let refused = self.count_all(&mut state, &caller, reports, now, unix_us);
-        state.counted(client, seq);
-        state.engine.release(now, client);
+        state.leasing.counted(client, seq);
+        state.leasing.engine.release(now, client);
         self.push_lowers(&mut state);
         Some(refused)
     }
@@ -243,7 +250,7 @@ impl LeasingCalls<'_> {
     ) -> Result<(), Uncounted> {
         let total =
             report.total.as_ref().map_err(|message| Uncounted::for_now("malformed", message.clone()))?;
-        let Ok(Some(id)) = state.catalog.id_of(&report.group) else {
+        let Ok(Some(id)) = state.definitions.catalog().id_of(&report.group) else {
             return Err(Uncounted::forever("unknown_group", "the group does not exist".to_owned()));
         };
         let client = match report.incarnation {
@@ -254,17 +261,17 @@ impl LeasingCalls<'_> {
                 return Err(Uncounted::for_now("malformed", message));
             }
             older => {
-                let known = state.clients.identify(&caller.name, older, unix_us / 1_000);
+                let known = state.leasing.clients.identify(&caller.name, older, unix_us / 1_000);
                 known.map_err(|error| Uncounted::forever("folded", error.to_string()))?
             }
         };
-        let name = state.catalog.name(id).map_or("", GroupName::as_str);
+        let name = state.definitions.catalog().name(id).map_or("", GroupName::as_str);
         let charges = || self.service.metrics.charges(name);
         let reported = state.accounts.report(now, unix_us / 1_000_000, (client, id), total, charges);
         let reported = reported.map_err(|error| Uncounted::for_now("backwards", error.to_string()))?;
         // An earlier incarnation is stored as known together with its rows.
         if client != caller.client && reported != Reported::Counted(Total::default()) {
-            state.unstored.entry(client).or_default();
+            state.leasing.unstored.entry(client).or_default();
         }
         if let Reported::Apart(claim) = reported {
             self.set_apart(state, caller, &report.group, &claim, now);
@@ -294,7 +301,7 @@ impl LeasingCalls<'_> {
         unix_us: u64,
     ) -> Option<Answer> {
         let decoded = entry.ask.as_ref().map_err(Clone::clone);
-        let named = state.catalog.id_of(&entry.group).map_err(|error| error.to_string());
+        let named = state.definitions.catalog().id_of(&entry.group).map_err(|error| error.to_string());
         let (ask, proof, id) = match (decoded, named) {
             (Ok((ask, proof)), Ok(id)) => (ask, proof, id),
             (Err(message), _) | (_, Err(message)) => {
@@ -307,24 +314,24 @@ impl LeasingCalls<'_> {
             self.service.metrics.granted("unknown_group");
             return Some(Answer::Grant(Grant::UnknownGroup, Vec::new()));
         };
-        let held = match state.engine.group_recovering_until(id).since(now).0 {
+        let held = match state.leasing.engine.group_recovering_until(id).since(now).0 {
             0 => None,
-            _ => self.held(state.epoch, caller, id, ask, proof, unix_us),
+            _ => self.held(&state.leasing, caller, id, ask, proof, unix_us),
         };
-        let Some(grant) = state.engine.renew(now, caller.client, id, caller.seq, ask, held) else {
+        let Some(grant) = state.leasing.engine.renew(now, caller.client, id, caller.seq, ask, held) else {
             self.service.metrics.refuse("stale");
             return None;
         };
-        state.active.insert(id);
+        state.leasing.active.insert(id);
         self.service.metrics.granted(status(&grant));
-        let proof = self.sign(state.epoch, caller, id, ask, &grant, unix_us);
+        let proof = state.leasing.sign(caller, id, ask, &grant, unix_us);
         Some(Answer::Grant(grant, proof))
     }
 
     /// What the node proves to hold from before an unclean stop.
     fn held(
         &self,
-        epoch: u64,
+        leasing: &Leasing,
         caller: &Caller,
         group: GroupId,
         ask: &Ask,
@@ -335,35 +342,11 @@ impl LeasingCalls<'_> {
             return None;
         }
         let holder = Holder { client: &caller.name, incarnation: caller.incarnation, group };
-        let claim =
-            if proof.len() > MAX_PROOF_BYTES { None } else { self.service.prover().verify(holder, proof) };
+        let claim = if proof.len() > MAX_PROOF_BYTES { None } else { leasing.prover.verify(holder, proof) };
         if claim.is_none() {
             self.service.metrics.refuse("bad_proof");
         }
-        proven(&claim?, ask.held, epoch, unix_us)
-    }
-
-    /// The proof that goes with a lease. What the node had in hand before counts with what it gets now.
-    fn sign(
-        &self,
-        epoch: u64,
-        caller: &Caller,
-        group: GroupId,
-        ask: &Ask,
-        grant: &Grant,
-        unix_us: u64,
-    ) -> Vec<u8> {
-        let Grant::Leased(terms) = grant else {
-            return Vec::new();
-        };
-        let holder = Holder { client: &caller.name, incarnation: caller.incarnation, group };
-        let lump = (ask.held.lump.or_zero() + terms.lump).min(Ru::MAX);
-        let claim = Claim {
-            held: Held { rate: terms.rate, cap: terms.cap, lump },
-            ends_unix_us: unix_us.saturating_add(terms.ttl.0),
-            epoch,
-        };
-        self.service.prover().sign(holder, &claim)
+        proven(&claim?, ask.held, leasing.lead.epoch, unix_us)
     }
 }
 
@@ -377,7 +360,22 @@ fn status(grant: &Grant) -> &'static str {
     }
 }
 
-impl State {
+impl Leasing {
+    /// The proof that goes with a lease. What the node had in hand before counts with what it gets now.
+    fn sign(&self, caller: &Caller, group: GroupId, ask: &Ask, grant: &Grant, unix_us: u64) -> Vec<u8> {
+        let Grant::Leased(terms) = grant else {
+            return Vec::new();
+        };
+        let holder = Holder { client: &caller.name, incarnation: caller.incarnation, group };
+        let lump = (ask.held.lump.or_zero() + terms.lump).min(Ru::MAX);
+        let claim = Claim {
+            held: Held { rate: terms.rate, cap: terms.cap, lump },
+            ends_unix_us: unix_us.saturating_add(terms.ttl.0),
+            epoch: self.lead.epoch,
+        };
+        self.prover.sign(holder, &claim)
+    }
+
     /// A sign of life.
     pub(crate) fn heard(&mut self, client: ClientId, now: Time, unix_ms: u64) {
         if let Some(known) = self.clients.get_mut(client) {
@@ -397,11 +395,9 @@ impl State {
         known.durable_seq
     }
 
-    /// Drops what is kept of groups and nodes that were not heard of lately.
-    pub(crate) fn tidy_idle(&mut self, clock: &Clock) {
-        let now = clock.now();
+    /// Drops what is kept of groups without leases.
+    pub(crate) fn tidy_idle(&mut self) {
         let engine = &self.engine;
         self.active.retain(|id| engine.group_view(*id).is_some_and(|view| view.leases > 0));
-        self.accounts.tidy_idle(now);
     }
 }

@@ -6,10 +6,10 @@ use tidegate_core::group::ClientId;
 use tidegate_core::units::{Rate, Span, Time};
 use tokio::sync::mpsc;
 
-use crate::leasing::LeasingCalls;
 use crate::leasing::clients::ClientError;
 use crate::leasing::lag::Lag;
 use crate::leasing::standing::Standing;
+use crate::leasing::{Leasing, LeasingCalls};
 use crate::limits::SESSION_QUEUE;
 use crate::name::GroupName;
 use crate::service::{Silence, State};
@@ -76,53 +76,48 @@ impl LeasingCalls<'_> {
     pub fn hello(&self, name: &str, incarnation: u64, agent: &str) -> Result<Session, SessionError> {
         let unix_ms = self.service.clock().unix_ms();
         let mut state = self.service.lock();
-        state.may_speak(self.service.clock().now())?;
-        let client = state.clients.hello(name, incarnation, agent, unix_ms)?;
-        for older in state.clients.connected_siblings(client) {
-            state.sessions.remove(&older);
-            state.clients.disconnect(older);
+        state.leasing.may_speak(self.service.clock().now())?;
+        let client = state.leasing.clients.hello(name, incarnation, agent, unix_ms)?;
+        for older in state.leasing.clients.connected_siblings(client) {
+            state.leasing.sessions.remove(&older);
+            state.leasing.clients.disconnect(older);
         }
         // Whoever comes under the identity of another process comes in its place.
-        for older in state.clients.older_siblings(client) {
-            state.engine.free_parts(older);
+        for older in state.leasing.clients.older_siblings(client) {
+            state.leasing.engine.free_parts(older);
         }
-        state.heard(client, self.service.clock().now(), unix_ms);
+        state.leasing.heard(client, self.service.clock().now(), unix_ms);
         let (sender, pushes) = mpsc::channel(SESSION_QUEUE);
-        state.next_session += 1;
-        let session = state.next_session;
+        state.leasing.next_session += 1;
+        let session = state.leasing.next_session;
         let told = self.standing(&state);
-        let standing = told.sign(&self.service.prover());
+        let standing = told.sign(&state.leasing.prover);
         let slot = Slot { pushes: sender, session, told, lag: Lag::default() };
-        state.sessions.insert(client, slot);
+        state.leasing.sessions.insert(client, slot);
         self.count_clients(&state);
-        let recovery = state.recovery(&self.service.clock());
+        let recovery = state.leasing.recovery(self.service.clock().now());
         tracing::info!(client = name, incarnation, agent, "node connected");
-        Ok(Session { client, session, epoch: state.epoch, standing, recovery, pushes })
+        Ok(Session { client, session, epoch: state.leasing.lead.epoch, standing, recovery, pushes })
     }
 
     /// A stream ended. Its leases run on until they expire.
     pub fn disconnect(&self, client: ClientId, session: u64) {
         let mut state = self.service.lock();
-        if state.sessions.get(&client).is_some_and(|slot| slot.session == session) {
-            state.sessions.remove(&client);
-            state.clients.disconnect(client);
+        if state.leasing.is_current(client, session) {
+            state.leasing.sessions.remove(&client);
+            state.leasing.clients.disconnect(client);
             self.count_clients(&state);
         }
-    }
-
-    /// Whether `session` is the newest stream of its node.
-    pub(crate) fn is_current(state: &State, client: ClientId, session: u64) -> bool {
-        state.sessions.get(&client).is_some_and(|slot| slot.session == session)
     }
 
     /// What a node is to keep instead of what it was told before, when it has changed.
     pub(crate) fn new_standing(&self, state: &mut State, client: ClientId) -> Option<Vec<u8>> {
         let now = self.standing(state);
-        let slot = state.sessions.get_mut(&client)?;
+        let slot = state.leasing.sessions.get_mut(&client)?;
         if now.says_the_same(&slot.told) {
             return None;
         }
-        let standing = now.sign(&self.service.prover());
+        let standing = now.sign(&state.leasing.prover);
         slot.told = now;
         Some(standing)
     }
@@ -130,14 +125,14 @@ impl LeasingCalls<'_> {
     /// Hands the engine's orders to lower to the streams. One that is lost only delays: the lease runs out.
     pub(crate) fn push_lowers(&self, state: &mut State) {
         let mut by_client: BTreeMap<ClientId, Vec<(GroupName, Rate)>> = BTreeMap::new();
-        for order in state.engine.take_lowers() {
-            if let Some(name) = state.catalog.name(order.group) {
+        for order in state.leasing.engine.take_lowers() {
+            if let Some(name) = state.definitions.catalog().name(order.group) {
                 by_client.entry(order.client).or_default().push((name.clone(), order.rate_at_most));
             }
         }
         for (client, lowers) in by_client {
             let count = u64::try_from(lowers.len()).unwrap_or(u64::MAX);
-            let slot = state.sessions.get(&client);
+            let slot = state.leasing.sessions.get(&client);
             if slot.is_some_and(|slot| slot.pushes.try_send(Push::Lower(lowers)).is_ok()) {
                 self.service.metrics.lowers.inc_by(count);
             } else {
@@ -147,11 +142,19 @@ impl LeasingCalls<'_> {
     }
 
     fn count_clients(&self, state: &State) {
-        self.service.metrics.clients.set(i64::try_from(state.clients.connected()).unwrap_or(i64::MAX));
+        self.service
+            .metrics
+            .clients
+            .set(i64::try_from(state.leasing.clients.connected()).unwrap_or(i64::MAX));
     }
 }
 
-impl State {
+impl Leasing {
+    /// Whether `session` is the newest stream of its node.
+    pub(crate) fn is_current(&self, client: ClientId, session: u64) -> bool {
+        self.sessions.get(&client).is_some_and(|slot| slot.session == session)
+    }
+
     /// How far a node's messages are behind.
     pub(crate) fn lag(&mut self, client: ClientId) -> Option<&mut Lag> {
         self.sessions.get_mut(&client).map(|slot| &mut slot.lag)

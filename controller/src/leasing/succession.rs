@@ -14,6 +14,7 @@ use tidegate_core::group::{GroupId, GroupSpec};
 use tidegate_core::units::{Span, Time};
 
 use crate::leasing::LeasingCalls;
+use crate::leasing::lineage::Lineage;
 use crate::leasing::rivals::Rivals;
 use crate::leasing::standing::{Standing, Told};
 use crate::service::{SessionError, State};
@@ -35,6 +36,22 @@ pub struct Seen {
     pub epoch: u64,
     /// The standing of the controller that led it, as that one wrote it.
     pub standing: Vec<u8>,
+}
+
+/// Which controller this is, and what it knows of those before and beside it.
+pub(crate) struct Lead {
+    /// Which start of which controller: random, and new with every start.
+    pub(super) instance: u64,
+    /// Leadership epoch. It is raised when a node has seen one that is as high, of a controller on a copy of the store.
+    pub(super) epoch: u64,
+    pub(super) lineage: Lineage,
+    pub(super) rivals: Rivals,
+    /// No controller had used the store before this one.
+    pub(super) is_new: bool,
+    /// The one before this stopped in order, and its leases were taken up.
+    pub(super) began_clean: bool,
+    /// The epoch that was raised to because this store is a copy, or was set back.
+    pub(super) set_back: Option<u64>,
 }
 
 /// What comes of it.
@@ -77,17 +94,17 @@ impl LeasingCalls<'_> {
         let (news, lineage, longest_ttl, rows) = {
             let mut state = self.service.lock();
             let Some(news) = self.news(&state, seen) else { return Ok(()) };
-            if !news.is_kept(state.epoch) {
+            if !news.is_kept(state.leasing.lead.epoch) {
                 self.meet(&mut state, node, news.rivals);
                 return Ok(());
             }
-            let mut lineage = state.lineage.clone();
+            let mut lineage = state.leasing.lead.lineage.clone();
             if let Some((instance, epoch)) = news.other {
                 lineage.hear(instance, epoch);
             }
-            let longest_ttl = news.recover.map_or(Span(0), |(ttl, _)| ttl).max(state.longest_ttl);
+            let longest_ttl = news.recover.map_or(Span(0), |(ttl, _)| ttl).max(state.leasing.longest_ttl);
             // Whoever starts after this one has to wait for these leases in every group.
-            let groups = state.catalog.iter().filter(|_| news.recover.is_some());
+            let groups = state.definitions.catalog().iter().filter(|_| news.recover.is_some());
             let rows = groups.map(|(id, definition)| group_row(id, definition, longest_ttl));
             let rows: Result<Batch, StoreError> = rows.collect();
             (news, lineage, longest_ttl, rows)
@@ -104,21 +121,21 @@ impl LeasingCalls<'_> {
         let now = self.service.clock().now();
         let mut state = self.service.lock();
         self.meet(&mut state, node, news.rivals);
-        let before = std::mem::replace(&mut state.epoch, news.epoch);
-        (state.lineage, state.longest_ttl) = (lineage, longest_ttl);
+        let before = std::mem::replace(&mut state.leasing.lead.epoch, news.epoch);
+        (state.leasing.lead.lineage, state.leasing.longest_ttl) = (lineage, longest_ttl);
         if let Some((ttl, from)) = news.recover {
             let from = if from == From::Now { now } else { Time(0) };
             let until = from.after(self.longest_use(&state, ttl));
-            state.engine.recover_until(until);
-            let groups: Vec<GroupId> = state.catalog.iter().map(|(id, _)| id).collect();
+            state.leasing.engine.recover_until(until);
+            let groups: Vec<GroupId> = state.definitions.catalog().iter().map(|(id, _)| id).collect();
             for id in groups.into_iter().chain([GroupId::ROOT]) {
-                state.longest.remember(id, longest_ttl, until.max(now));
+                state.leasing.longest.remember(id, longest_ttl, until.max(now));
             }
         }
-        state.set_back = state.set_back.or(news.recover.map(|_| news.epoch));
+        state.leasing.lead.set_back = state.leasing.lead.set_back.or(news.recover.map(|_| news.epoch));
         self.service.metrics.epoch.set(i64::try_from(news.epoch).unwrap_or(i64::MAX));
         self.service.metrics.set_back.inc();
-        let recovery = state.recovery(&self.service.clock());
+        let recovery = state.leasing.recovery(self.service.clock().now());
         tracing::warn!(
             client = node, epoch = news.epoch, before, %recovery,
             "a node has seen a controller that this store does not know: the store is a copy or was set back"
@@ -132,18 +149,18 @@ impl LeasingCalls<'_> {
     }
 
     fn news(&self, state: &State, seen: &Seen) -> Option<News> {
-        let told = Told::read(&self.service.prover(), &seen.standing);
-        let (mut epoch, mut recover, mut other) = (state.epoch, None, None);
+        let told = Told::read(&state.leasing.prover, &seen.standing);
+        let (mut epoch, mut recover, mut other) = (state.leasing.lead.epoch, None, None);
         let rivals = match &told {
             Some(Told::Signed(standing)) => {
-                let is_before = state.lineage.is_own(standing.instance);
-                state.rivals.after(standing, is_before, self.service.clock().now())
+                let is_before = state.leasing.lead.lineage.is_own(standing.instance);
+                state.leasing.lead.rivals.after(standing, is_before, self.service.clock().now())
             }
             Some(Told::Foreign(_)) | None => None,
         };
         match told {
-            Some(Told::Signed(standing)) if standing.instance == self.service.instance() => {}
-            Some(Told::Signed(standing)) if state.lineage.is_own(standing.instance) => {
+            Some(Told::Signed(standing)) if standing.instance == state.leasing.lead.instance => {}
+            Some(Told::Signed(standing)) if state.leasing.lead.lineage.is_own(standing.instance) => {
                 // The one before this, or one before a copy was taken: it may have given longer leases since.
                 recover = self.longer_than_known(state, &standing).map(|ttl| (ttl, From::Start));
             }
@@ -151,16 +168,16 @@ impl LeasingCalls<'_> {
                 if standing.epoch >= epoch {
                     epoch = standing.epoch.saturating_add(1);
                 }
-                if !state.lineage.has_heard(standing.instance, standing.epoch) {
-                    recover = Some((longest(&standing).max(state.longest_ttl), From::Now));
+                if !state.leasing.lead.lineage.has_heard(standing.instance, standing.epoch) {
+                    recover = Some((longest(&standing).max(state.leasing.longest_ttl), From::Now));
                     other = Some((standing.instance, standing.epoch));
                 }
             }
             Some(Told::Foreign(standing))
-                if state.is_new && self.service.clock().now() < Time(0).after(NEWBORN) =>
+                if state.leasing.lead.is_new && self.service.clock().now() < Time(0).after(NEWBORN) =>
             {
                 let until = self.service.clock().now().after(self.longest_use(state, longest(&standing)));
-                let longer = until > state.engine.recovering_until().after(Span::secs(1));
+                let longer = until > state.leasing.engine.recovering_until().after(Span::secs(1));
                 recover = longer.then(|| (longest(&standing), From::Now));
             }
             Some(Told::Foreign(_)) | None => {}
@@ -169,15 +186,15 @@ impl LeasingCalls<'_> {
             epoch = seen.epoch.saturating_add(1);
         }
         let news = News { epoch, recover, other, rivals };
-        (news.is_kept(state.epoch) || news.rivals.is_some()).then_some(news)
+        (news.is_kept(state.leasing.lead.epoch) || news.rivals.is_some()).then_some(news)
     }
 
     /// Takes in which controllers run at the same time, and yields if one of them leads.
     fn meet(&self, state: &mut State, node: &str, rivals: Option<Rivals>) {
         let Some(rivals) = rivals else { return };
         let now = self.service.clock().now();
-        let before = std::mem::replace(&mut state.rivals, rivals).twin(now);
-        let Some(twin) = state.rivals.twin(now) else { return };
+        let before = std::mem::replace(&mut state.leasing.lead.rivals, rivals).twin(now);
+        let Some(twin) = state.leasing.lead.rivals.twin(now) else { return };
         if before.is_none_or(|before| before.instance != twin.instance) {
             self.service.metrics.twins.inc();
             let (instance, leads) = (format!("{:016x}", twin.instance), twin.leads);
@@ -190,11 +207,11 @@ impl LeasingCalls<'_> {
             );
         }
         if twin.leads {
-            state.fence.yield_until(twin.until());
+            state.leasing.fence.yield_until(twin.until());
             // Who speaks again does not know what the other leased meanwhile.
-            let ttl = state.longest_ttl.max(twin.longest_ttl.min(LONGEST_TTL));
+            let ttl = state.leasing.longest_ttl.max(twin.longest_ttl.min(LONGEST_TTL));
             let until = twin.until().after(self.longest_use(state, ttl));
-            state.engine.recover_until(until);
+            state.leasing.engine.recover_until(until);
         }
     }
 
@@ -202,22 +219,22 @@ impl LeasingCalls<'_> {
     fn longer_than_known(&self, state: &State, standing: &Standing) -> Option<Span> {
         let ttl = longest(standing);
         let until = Time(0).after(self.longest_use(state, ttl));
-        let open = !state.began_clean && ttl > state.longest_ttl;
+        let open = !state.leasing.lead.began_clean && ttl > state.leasing.longest_ttl;
         (open && until > self.service.clock().now()).then_some(ttl)
     }
 
     /// How long a lease of an earlier controller may be in use.
     fn longest_use(&self, state: &State, ttl: Span) -> Span {
-        state.engine.config().longest_use(ttl)
+        state.leasing.engine.config().longest_use(ttl)
     }
 
     /// What this controller says of itself, for nodes to keep.
     pub(crate) fn standing(&self, state: &State) -> Standing {
-        let (began_unix_ms, rivals) = state.rivals.said();
+        let (began_unix_ms, rivals) = state.leasing.lead.rivals.said();
         Standing {
-            instance: self.service.instance(),
-            epoch: state.epoch,
-            longest_ttl: state.longest_ttl,
+            instance: state.leasing.lead.instance,
+            epoch: state.leasing.lead.epoch,
+            longest_ttl: state.leasing.longest_ttl,
             began_unix_ms,
             at_us: self.service.clock().now().0,
             rivals,

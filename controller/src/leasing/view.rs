@@ -11,10 +11,11 @@ use tidegate_core::view::{GroupView, LeaseView};
 use super::LeasingCalls;
 use super::clients::{Incarnation, NodeStats};
 use crate::answers::{cut_rows, one_group};
+use crate::definitions::catalog::Catalog;
 use crate::error::{AdminError, InField};
+use crate::leasing::Leasing;
 use crate::limits::MAX_ROWS;
 use crate::name::GroupName;
-use crate::service::State;
 
 /// A node.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -77,8 +78,8 @@ impl LeasingCalls<'_> {
     pub fn recovery_of(&self, group: &str) -> Result<Span, AdminError> {
         let name = GroupName::parse(group).in_field("group")?;
         let state = self.service.lock();
-        let id = state.catalog.require(&name)?;
-        Ok(state.engine.group_recovering_until(id).since(self.service.clock().now()))
+        let id = state.definitions.catalog().require(&name)?;
+        Ok(state.leasing.engine.group_recovering_until(id).since(self.service.clock().now()))
     }
 
     /// The nodes whose consumption is kept apart, newest incarnations first; and whether some were left out.
@@ -86,8 +87,8 @@ impl LeasingCalls<'_> {
         let (now, unix_ms) = (self.service.clock().now(), self.service.clock().unix_ms());
         let state = self.service.lock();
         let mut held: BTreeMap<ClientId, u32> = BTreeMap::new();
-        for id in &state.active {
-            state.engine.leases(*id).for_each(|lease| *held.entry(lease.client).or_default() += 1);
+        for id in &state.leasing.active {
+            state.leasing.engine.leases(*id).for_each(|lease| *held.entry(lease.client).or_default() += 1);
         }
         let row = |(id, client): (ClientId, &Incarnation)| ClientRow {
             name: client.name.clone(),
@@ -102,7 +103,8 @@ impl LeasingCalls<'_> {
             messages: client.messages,
             node: client.node,
         };
-        let mut rows: Vec<ClientRow> = state.clients.iter().rev().take(MAX_ROWS + 1).map(row).collect();
+        let mut rows: Vec<ClientRow> =
+            state.leasing.clients.iter().rev().take(MAX_ROWS + 1).map(row).collect();
         let truncated = cut_rows(&mut rows);
         (rows, truncated)
     }
@@ -113,23 +115,23 @@ impl LeasingCalls<'_> {
         let now = self.service.clock().now();
         let state = self.service.lock();
         let mut table = LeaseTable::default();
-        for (id, name) in state.chosen(one.as_ref(), &state.active)? {
+        for (id, name) in state.definitions.chosen(one.as_ref(), &state.leasing.active)? {
             if table.leases.len() > MAX_ROWS || table.groups.len() > MAX_ROWS {
                 break;
             }
             let before = table.leases.len();
-            let rows = state.engine.leases(id).filter_map(|lease| {
-                let client = state.identity(lease.client)?;
+            let rows = state.leasing.engine.leases(id).filter_map(|lease| {
+                let client = state.leasing.identity(lease.client)?;
                 Some(LeaseRow { group: name.clone(), client, expires_in: lease.expires.since(now), lease })
             });
             table.leases.extend(rows);
-            if let Some(view) = state.engine.group_view(id)
+            if let Some(view) = state.leasing.engine.group_view(id)
                 && (one.is_some() || table.leases.len() > before)
             {
                 table.groups.push(GroupRow {
                     group: name.clone(),
                     view,
-                    bound: state.bound(id, view.leases),
+                    bound: state.leasing.bound(state.definitions.catalog(), id, view.leases),
                 });
             }
         }
@@ -138,15 +140,11 @@ impl LeasingCalls<'_> {
     }
 }
 
-impl State {
-    pub(crate) fn identity(&self, client: ClientId) -> Option<(String, u64)> {
-        self.clients.get(client).map(|known| (known.name.clone(), known.number))
-    }
-
+impl Leasing {
     /// Limit plus what cut-off nodes may use; `None` when nothing bounds it.
-    fn bound(&self, id: GroupId, nodes: usize) -> Option<Rate> {
-        let definition = self.catalog.get(id)?;
-        let limit = self.catalog.effective_limit(id)?;
+    fn bound(&self, catalog: &Catalog, id: GroupId, nodes: usize) -> Option<Rate> {
+        let definition = catalog.get(id)?;
+        let limit = catalog.effective_limit(id)?;
         let nodes = i64::try_from(nodes).unwrap_or(i64::MAX);
         // Parts that were told before the total was lowered count.
         if let Some(total) = definition.fallback_total {

@@ -36,7 +36,7 @@ impl Service {
     /// The controller at a glance.
     pub fn status(&self) -> Status {
         let state = self.lock();
-        let recovery = state.recovery(&self.clock());
+        let recovery = state.leasing.recovery(self.clock.now());
         let mut warnings = Vec::new();
         if recovery.0 > 0 {
             warnings.push(format!(
@@ -44,13 +44,13 @@ impl Service {
                  fallback"
             ));
         }
-        warnings.extend(state.set_back.map(|epoch| {
+        warnings.extend(state.leasing.set_back().map(|epoch| {
             format!(
                 "this store is a copy or was set back: nodes have seen a controller that it does not know; the epoch \
                  was raised to {epoch}, and definitions changed since the copy are lost"
             )
         }));
-        warnings.extend(state.rivals.twin(self.clock().now()).filter(|twin| !twin.leads).map(|twin| {
+        warnings.extend(state.leasing.twin(self.clock().now()).filter(|twin| !twin.leads).map(|twin| {
             format!(
                 "another controller (instance {:016x}) runs on a copy of this store and began later: it falls silent \
                  when nodes tell it; stop it, or this one if the other shall lead",
@@ -58,8 +58,11 @@ impl Service {
             )
         }));
         warnings
-            .extend(state.fence.silence(self.clock().now()).map(|silence| format!("no grants: {silence}")));
-        let apart = state.accounts.apart().filter_map(|(id, apart)| Some((state.catalog.name(id)?, apart)));
+            .extend(state.leasing.silence(self.clock().now()).map(|silence| format!("no grants: {silence}")));
+        let apart = state
+            .accounts
+            .apart()
+            .filter_map(|(id, apart)| Some((state.definitions.catalog().name(id)?, apart)));
         warnings.extend(apart.take(MOST_WARNED).map(|(group, apart)| {
             format!(
                 "group {group}: {} were reported beyond what any process can have used, and are counted apart; see \
@@ -74,14 +77,14 @@ impl Service {
             ));
         }
         Status {
-            epoch: state.epoch,
-            revision: state.revision,
+            epoch: state.leasing.epoch(),
+            revision: state.definitions.revision(),
             uptime: self.clock().uptime(),
             recovery,
-            capacity: state.catalog.capacity(),
-            groups: state.catalog.len(),
-            bindings: state.bindings.len(),
-            clients: state.clients.connected(),
+            capacity: state.definitions.catalog().capacity(),
+            groups: state.definitions.catalog().len(),
+            bindings: state.definitions.bound(),
+            clients: state.leasing.clients().connected(),
             warnings,
         }
     }
@@ -94,11 +97,12 @@ impl Service {
         let samples: Vec<GroupSample> = {
             let state = self.lock();
             self.metrics.watches.set(count(state.convictions.watches().len()));
-            let views = state.active.iter().filter_map(|id| {
-                let view = state.engine.group_view(*id).filter(|view| view.leases > 0)?;
+            let views = state.leasing.leased().filter_map(|(id, view)| {
                 let (committed, pool, demand) = (view.committed, view.pool, view.demand);
-                let (name, limit) =
-                    (state.catalog.name(*id)?.to_string(), state.catalog.effective_limit(*id));
+                let (name, limit) = (
+                    state.definitions.catalog().name(id)?.to_string(),
+                    state.definitions.catalog().effective_limit(id),
+                );
                 Some(GroupSample { name, committed, pool, demand, limit })
             });
             views.take(MAX_GROUP_SERIES).collect()

@@ -30,11 +30,11 @@ impl StatementCalls<'_> {
         let _alone = self.service.flushing();
         let fresh_id = self.service.lock().convictions.watches.reserve();
         self.service.definitions().change(actor, |state| {
-            let id = state.catalog.require(&wanted.group)?;
+            let id = state.definitions.catalog().require(&wanted.group)?;
             if let Some(target) = wanted.switch_group() {
-                state.catalog.check_switch("switch_group", &wanted.group, target)?;
+                state.definitions.catalog().check_switch("switch_group", &wanted.group, target)?;
             }
-            let ruled = state.catalog.get(id).is_some_and(|group| group.query_limit.is_some());
+            let ruled = state.definitions.catalog().get(id).is_some_and(|group| group.query_limit.is_some());
             if wanted.action.is_none() && !ruled {
                 let message = format!(
                     "is missing, and group {} has no query_limit that says it; write one",
@@ -73,7 +73,7 @@ impl StatementCalls<'_> {
             let gone: Vec<Arc<Watch>> = match &group {
                 None => state.convictions.watches.get(id).cloned().into_iter().collect(),
                 Some(group) => {
-                    state.catalog.require(group)?;
+                    state.definitions.catalog().require(group)?;
                     state.convictions.watches.of_group(group).cloned().collect()
                 }
             };
@@ -102,7 +102,7 @@ impl StatementCalls<'_> {
             match group {
                 None => state.convictions.watches.iter().cloned().collect(),
                 Some(group) => {
-                    state.catalog.require(&group)?;
+                    state.definitions.catalog().require(&group)?;
                     state.convictions.watches.of_group(&group).cloned().collect()
                 }
             }
@@ -122,8 +122,8 @@ impl StatementCalls<'_> {
         let unix_ms = self.service.clock().unix_ms();
         let action = conviction.action.as_str();
         let mut state = self.service.lock();
-        let id = state.catalog.require(&conviction.group)?;
-        let limit = state.catalog.get(id).and_then(|group| group.query_limit.clone());
+        let id = state.definitions.catalog().require(&conviction.group)?;
+        let limit = state.definitions.catalog().get(id).and_then(|group| group.query_limit.clone());
         let before = (state.convictions.watches.evicted(), state.convictions.runaways.evicted());
         let identified = match limit {
             Some(limit) if conviction.found == Found::Identify => {

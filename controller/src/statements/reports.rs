@@ -22,7 +22,7 @@ impl StatementCalls<'_> {
         let before = report.rows.len();
         {
             let state = self.service.lock();
-            report.rows.retain(|row| state.catalog.id(&row.group).is_some());
+            report.rows.retain(|row| state.definitions.catalog().id(&row.group).is_some());
         }
         (report.rows.len()..before).for_each(|_| self.service.metrics.refuse("unknown_group"));
         let evicted = statements.evicted();
@@ -61,7 +61,7 @@ impl StatementCalls<'_> {
     fn known_group(&self, group: &str) -> Result<Option<GroupName>, AdminError> {
         let group = (!group.is_empty()).then(|| GroupName::parse(group).in_field("group")).transpose()?;
         if let Some(group) = &group {
-            self.service.lock().catalog.require(group)?;
+            self.service.lock().definitions.catalog().require(group)?;
         }
         Ok(group)
     }

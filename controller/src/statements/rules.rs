@@ -73,7 +73,7 @@ impl StatementCalls<'_> {
         let unix_ms = self.service.clock().unix_ms();
         let state = self.service.lock();
         let rule = |id| {
-            let definition = state.catalog.get(id)?;
+            let definition = state.definitions.catalog().get(id)?;
             Some(GroupRule {
                 id,
                 group: definition.name.clone(),
@@ -81,7 +81,7 @@ impl StatementCalls<'_> {
                 max_wait: definition.max_wait,
             })
         };
-        let groups = state.catalog.limited().groups_after(from.group).filter_map(rule);
+        let groups = state.definitions.catalog().limited().groups_after(from.group).filter_map(rule);
         let groups: Vec<GroupRule> = groups.take(most).collect();
         let lasting = |watch: &&Arc<Watch>| watch.end_unix_ms == 0 || unix_ms < watch.end_unix_ms;
         let room = most - groups.len();

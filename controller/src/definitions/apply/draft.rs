@@ -37,7 +37,7 @@ impl<'s> Draft<'s> {
     pub(crate) fn new(state: &'s mut State) -> Self {
         Self {
             undo: Vec::new(),
-            next_group: state.catalog.upcoming(),
+            next_group: state.definitions.catalog.upcoming(),
             bindings: BTreeMap::new(),
             watches: BTreeMap::new(),
             costs: None,
@@ -49,34 +49,34 @@ impl<'s> Draft<'s> {
 
     /// Stands a group in the catalog.
     pub(crate) fn put(&mut self, id: GroupId, definition: Definition) {
-        self.undo.push((id, self.state.catalog.get(id).cloned()));
-        self.state.catalog.put(id, definition);
+        self.undo.push((id, self.state.definitions.catalog.get(id).cloned()));
+        self.state.definitions.catalog.put(id, definition);
     }
 
     /// Lets every group that was put find the one above it, which may have come after it.
     pub(crate) fn settle(&mut self) {
         for id in self.touched().into_keys() {
-            if let Some(definition) = self.state.catalog.get(id).cloned() {
-                self.state.catalog.put(id, definition);
+            if let Some(definition) = self.state.definitions.catalog.get(id).cloned() {
+                self.state.definitions.catalog.put(id, definition);
             }
         }
     }
 
     /// Takes a group out of the catalog.
     pub(crate) fn remove(&mut self, id: GroupId) {
-        self.undo.push((id, self.state.catalog.get(id).cloned()));
-        self.state.catalog.remove(id);
+        self.undo.push((id, self.state.definitions.catalog.get(id).cloned()));
+        self.state.definitions.catalog.remove(id);
     }
 
     /// Takes back what was done to the catalog.
     pub(crate) fn rewind(&mut self) {
         while let Some((id, before)) = self.undo.pop() {
             match before {
-                Some(definition) => self.state.catalog.put(id, definition),
-                None => self.state.catalog.remove(id),
+                Some(definition) => self.state.definitions.catalog.put(id, definition),
+                None => self.state.definitions.catalog.remove(id),
             }
         }
-        self.state.catalog.rewind(self.next_group);
+        self.state.definitions.catalog.rewind(self.next_group);
     }
 
     /// Groups that were put or removed, with what they were before.
@@ -92,16 +92,16 @@ impl<'s> Draft<'s> {
     pub(crate) fn bound(&self, principal: &Principal) -> Option<&GroupName> {
         match self.bindings.get(principal) {
             Some(group) => group.as_ref(),
-            None => self.state.bindings.get(principal),
+            None => self.state.definitions.bindings.get(principal),
         }
     }
 
     /// How many bindings there would be.
     pub(crate) fn binding_count(&self) -> usize {
-        let was = |principal: &Principal| self.state.bindings.get(principal).is_some();
+        let was = |principal: &Principal| self.state.definitions.bindings.get(principal).is_some();
         let added = self.bindings.iter().filter(|(principal, group)| group.is_some() && !was(principal));
         let removed = self.bindings.iter().filter(|(principal, group)| group.is_none() && was(principal));
-        (self.state.bindings.len() + added.count()).saturating_sub(removed.count())
+        (self.state.definitions.bindings.len() + added.count()).saturating_sub(removed.count())
     }
 
     /// All watches.
@@ -127,13 +127,14 @@ impl<'s> Draft<'s> {
 
     /// What would use a group.
     pub(crate) fn users(&self, id: GroupId, name: &GroupName) -> Users {
-        let live = self.state.bindings.of_group(name).filter(|user| !self.bindings.contains_key(*user));
+        let live =
+            self.state.definitions.bindings.of_group(name).filter(|user| !self.bindings.contains_key(*user));
         let bound = self.bindings.iter().filter(|(_, group)| group.as_ref() == Some(name));
         let switches = |watch: &&Watch| watch.switch_group() == Some(name) && watch.group != *name;
         Users {
             principals: live.chain(bound.map(|(principal, _)| principal)).cloned().collect(),
-            children: self.state.catalog.children(id).collect(),
-            switching: self.state.catalog.limited().switching_to(name).collect(),
+            children: self.state.definitions.catalog.children(id).collect(),
+            switching: self.state.definitions.catalog.limited().switching_to(name).collect(),
             watches: self.all_watches().filter(switches).cloned().map(Arc::new).collect(),
         }
     }

@@ -104,7 +104,7 @@ impl DefinitionCalls<'_> {
         // No flush may store an older state of a watch after this.
         let _alone = self.service.flushing();
         let result = self.change(actor, |state| {
-            let revision = state.revision;
+            let revision = state.definitions.revision;
             if wish.expected_revision != 0 && wish.expected_revision != revision {
                 return Err(AdminError::Stale { expected: wish.expected_revision, actual: revision });
             }
@@ -123,7 +123,7 @@ impl DefinitionCalls<'_> {
         });
         match result {
             Err(AdminError::Several { faults, count }) if wish.dry_run => {
-                let revision = self.service.lock().revision;
+                let revision = self.service.lock().definitions.revision;
                 Ok(Applied { faults, fault_count: count, revision, ..Applied::default() })
             }
             result => result,

@@ -4,6 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use tidegate_core::group::GroupId;
+use tidegate_proto::v1::Prune;
 
 use super::draft::Draft;
 use super::wanted::Wanted;
@@ -14,7 +15,6 @@ use crate::error::AdminError;
 use crate::limits::MAX_FAULTS;
 use crate::name::GroupName;
 use crate::service::State;
-use tidegate_proto::v1::Prune;
 
 /// What steps come to.
 pub(crate) struct Planned {
@@ -85,7 +85,7 @@ pub(crate) fn plan(
 /// Each group of a step within all that is to stand. What the change deletes is still there: the grant engine keeps a
 /// group until its leases have ended.
 fn check_groups(draft: &Draft<'_>, steps: &[(String, Wanted)], deletes: bool, faults: &mut Faults) {
-    let catalog = &draft.state.catalog;
+    let catalog = &draft.state.definitions.catalog;
     for (place, wanted) in steps {
         let Wanted::Group { definition, .. } = wanted else { continue };
         // One that was refused before is not there.
@@ -95,7 +95,7 @@ fn check_groups(draft: &Draft<'_>, steps: &[(String, Wanted)], deletes: bool, fa
         {
             faults.add(place, &error);
         }
-        match draft.state.check_place(id, definition) {
+        match draft.state.definitions.check_place(&draft.state.leasing, id, definition) {
             Err(AdminError::Invalid { field, message }) if deletes => {
                 let hint = "groups that this change deletes count until their leases have ended: delete them in one before";
                 faults.add(place, &AdminError::Invalid { field, message: format!("{message} ({hint})") });
@@ -117,8 +117,8 @@ fn going(
     let mut going: BTreeMap<GroupId, Going> = BTreeMap::new();
     for (index, ((place, wanted), outcome)) in steps.iter().zip(outcomes).enumerate() {
         let Wanted::DeleteGroup { name, force_to, expected_revision, if_exists } = wanted else { continue };
-        match draft.state.catalog.id(name) {
-            Some(id) => match draft.state.expect_revision(id, *expected_revision) {
+        match draft.state.definitions.catalog.id(name) {
+            Some(id) => match draft.state.definitions.expect_revision(id, *expected_revision) {
                 Ok(_) => {
                     let one = Going { step: Some(index), id, force_to: force_to.clone() };
                     drop(going.insert(id, one));
@@ -140,14 +140,14 @@ fn edits(draft: &mut Draft<'_>) -> Vec<Edit> {
     let mut puts: Vec<(GroupId, Definition)> = Vec::new();
     let mut removed: Vec<GroupId> = Vec::new();
     for (id, before) in draft.touched() {
-        match (before, draft.state.catalog.get(id)) {
+        match (before, draft.state.definitions.catalog.get(id)) {
             (before, Some(after)) if before.as_ref() != Some(after) => puts.push((id, after.clone())),
             (Some(_), None) => removed.push(id),
             _ => {}
         }
     }
     // Those above before those below.
-    puts.sort_by_cached_key(|(id, _)| (draft.state.catalog.path(*id).len(), *id));
+    puts.sort_by_cached_key(|(id, _)| (draft.state.definitions.catalog.path(*id).len(), *id));
     draft.rewind();
     let mut edits = ordered(draft, puts);
     edits.extend(draft.bindings.iter().map(|(principal, group)| match group {
@@ -179,13 +179,14 @@ fn ordered(draft: &mut Draft<'_>, mut waiting: Vec<(GroupId, Definition)>) -> Ve
         let before = waiting.len();
         let mut still = Vec::new();
         for (id, definition) in waiting {
-            match draft.state.check_place(id, &definition) {
+            match draft.state.definitions.check_place(&draft.state.leasing, id, &definition) {
                 Ok(()) => put(draft, id, definition),
                 Err(_) => still.push((id, definition)),
             }
         }
         if still.len() == before {
-            let stands = |id: &GroupId| draft.state.catalog.get(*id).is_some() && !aside.contains(id);
+            let stands =
+                |id: &GroupId| draft.state.definitions.catalog.get(*id).is_some() && !aside.contains(id);
             match still.iter().find(|(id, _)| stands(id)) {
                 Some((id, definition)) => {
                     aside.insert(*id);
@@ -207,8 +208,8 @@ fn doubts(draft: &Draft<'_>, steps: &[(String, Wanted)]) -> Vec<String> {
         _ => None,
     });
     let of = |definition: &Definition| {
-        let id = draft.state.catalog.id(&definition.name)?;
-        Some(draft.state.warnings(id, definition))
+        let id = draft.state.definitions.catalog.id(&definition.name)?;
+        Some(draft.state.definitions.warnings(&draft.state.leasing, id, definition))
     };
     groups.filter_map(|definition| of(definition)).flatten().collect()
 }

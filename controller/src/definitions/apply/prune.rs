@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 
 use tidegate_core::group::GroupId;
+use tidegate_proto::v1::Prune;
 
 use super::draft::Draft;
 use super::wanted::Wanted;
@@ -15,7 +16,6 @@ use crate::limits::MAX_STEPS;
 use crate::name::GroupName;
 use crate::statements::query_limit::{Action, Matching};
 use crate::statements::watches::Watch;
-use tidegate_proto::v1::Prune;
 
 /// Where pruning ends.
 enum Scope {
@@ -45,7 +45,12 @@ impl Draft<'_> {
         }
         let named: Named = Named::of(steps);
         if prune.bindings {
-            let live = self.state.bindings.iter().filter(|(principal, _)| self.bound(principal).is_some());
+            let live = self
+                .state
+                .definitions
+                .bindings
+                .iter()
+                .filter(|(principal, _)| self.bound(principal).is_some());
             let unnamed = live.filter(|(principal, group)| {
                 !named.principals.contains(principal) && self.covers(&scope, group)
             });
@@ -62,7 +67,7 @@ impl Draft<'_> {
             pruned.watches = unnamed.map(|watch| watch.id).take(MAX_STEPS + 1).collect();
         }
         if prune.groups {
-            let catalog = &self.state.catalog;
+            let catalog = &self.state.definitions.catalog;
             let unnamed = catalog.iter().filter(|(id, group)| {
                 *id != GroupId::DEFAULT && !named.groups.contains(&group.name) && self.is_below(&scope, *id)
             });
@@ -86,23 +91,23 @@ impl Draft<'_> {
         }
         let name = GroupName::parse(under).in_field("prune.under")?;
         let missing = || AdminError::invalid("prune.under", format!("group {name} does not exist"));
-        Ok(Scope::Under(self.state.catalog.id(&name).ok_or_else(missing)?))
+        Ok(Scope::Under(self.state.definitions.catalog.id(&name).ok_or_else(missing)?))
     }
 
     /// Whether a group is below that of the scope.
     fn is_below(&self, scope: &Scope, id: GroupId) -> bool {
         match scope {
             Scope::All => true,
-            Scope::Under(top) => id != *top && self.state.catalog.path(id).contains(top),
+            Scope::Under(top) => id != *top && self.state.definitions.catalog.path(id).contains(top),
         }
     }
 
     /// Whether what belongs to a group is in scope.
     fn covers(&self, scope: &Scope, group: &GroupName) -> bool {
-        let id = self.state.catalog.id(group);
+        let id = self.state.definitions.catalog.id(group);
         match scope {
             Scope::All => true,
-            Scope::Under(top) => id.is_some_and(|id| self.state.catalog.path(id).contains(top)),
+            Scope::Under(top) => id.is_some_and(|id| self.state.definitions.catalog.path(id).contains(top)),
         }
     }
 
@@ -113,7 +118,7 @@ impl Draft<'_> {
         force_to: Option<&GroupName>,
         warnings: &mut Vec<String>,
     ) -> Result<Outcome, AdminError> {
-        let Some(definition) = self.state.catalog.get(id) else {
+        let Some(definition) = self.state.definitions.catalog.get(id) else {
             return Err(AdminError::Internal(format!("group id {} has no definition", id.0)));
         };
         let (name, before) = (definition.name.clone(), json(definition));
@@ -128,12 +133,12 @@ impl Draft<'_> {
         let users = self.users(id, &name);
         if users.count() > 0 {
             let Some(target) = force_to else {
-                let users = users.names(&self.state.catalog).join(", ");
+                let users = users.names(&self.state.definitions.catalog).join(", ");
                 return Err(AdminError::InUse { name, users });
             };
             let to = self.state.checked_target(id, &name, target, &users)?;
             if users.principals.len() + users.children.len() > 0 {
-                warnings.extend(self.state.generosity(id, &name, to, target));
+                warnings.extend(self.state.definitions.generosity(id, &name, to, target));
             }
             for (other, definition) in self.state.redefined(&users, target)? {
                 self.put(other, definition);
@@ -153,7 +158,9 @@ impl Draft<'_> {
 
     /// Deepest first, so that what is below a group goes before it.
     pub(crate) fn leaves_first(&self, groups: &mut [GroupId]) {
-        groups.sort_by_cached_key(|id| (std::cmp::Reverse(self.state.catalog.path(*id).len()), *id));
+        groups.sort_by_cached_key(|id| {
+            (std::cmp::Reverse(self.state.definitions.catalog.path(*id).len()), *id)
+        });
     }
 }
 

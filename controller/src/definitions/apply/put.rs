@@ -2,6 +2,9 @@
 
 use std::sync::Arc;
 
+use tidegate_cost_model::CostTable;
+use tidegate_proto::v1;
+
 use super::draft::Draft;
 use super::wanted::Wanted;
 use super::{Done, Faults, Outcome};
@@ -15,8 +18,6 @@ use crate::error::AdminError;
 use crate::limits::{MAX_BINDINGS, MAX_WATCHES};
 use crate::name::GroupName;
 use crate::statements::watches::Watch;
-use tidegate_cost_model::CostTable;
-use tidegate_proto::v1;
 
 /// The name of a text as JSON; names need no escapes.
 fn quoted(group: &GroupName) -> String {
@@ -36,7 +37,7 @@ impl Draft<'_> {
         definition: &Definition,
         faults: &mut Faults,
     ) -> Option<Outcome> {
-        let catalog = &self.state.catalog;
+        let catalog = &self.state.definitions.catalog;
         let id = catalog.id(&definition.name);
         let before = id.and_then(|id| catalog.get(id)).cloned();
         // What is lifted is asked for, and does not come of a variable that was never set; a cap is named always.
@@ -60,7 +61,7 @@ impl Draft<'_> {
             }
         };
         let name = definition.name.to_string();
-        let revision = self.state.revision + 1;
+        let revision = self.state.definitions.revision + 1;
         let mut after = definition.clone();
         after.revision = before.as_ref().map_or(revision, |before| before.revision);
         if before.as_ref() == Some(&after) {
@@ -80,7 +81,7 @@ impl Draft<'_> {
 
     /// Binds a principal.
     pub(crate) fn bind(&mut self, principal: &Principal, group: &GroupName) -> Result<Outcome, AdminError> {
-        self.state.catalog.require(group)?;
+        self.state.definitions.catalog.require(group)?;
         let (name, before) = (principal.to_string(), self.bound(principal).cloned());
         if before.as_ref() == Some(group) {
             return Ok(Outcome::unchanged("binding", name));
@@ -104,7 +105,7 @@ impl Draft<'_> {
 
     /// Gives a table its role.
     pub(crate) fn put_table(&mut self, role: Role, table: Option<&CostTable>) -> Result<Outcome, AdminError> {
-        let costs: &CostTables = self.costs.as_ref().unwrap_or(&self.state.costs);
+        let costs: &CostTables = self.costs.as_ref().unwrap_or(&self.state.definitions.costs);
         let (action, before) = match role {
             Role::Active => ("activate cost table", costs.active()),
             Role::Shadow => ("shadow cost table", costs.shadow()),
@@ -128,11 +129,11 @@ impl Draft<'_> {
 
     /// Watches a statement.
     pub(crate) fn put_watch(&mut self, wanted: &Watch) -> Result<Outcome, AdminError> {
-        let id = self.state.catalog.require(&wanted.group)?;
+        let id = self.state.definitions.catalog.require(&wanted.group)?;
         if let Some(target) = wanted.switch_group() {
-            self.state.catalog.check_switch("switch_group", &wanted.group, target)?;
+            self.state.definitions.catalog.check_switch("switch_group", &wanted.group, target)?;
         }
-        let ruled = self.state.catalog.get(id).is_some_and(|group| group.query_limit.is_some());
+        let ruled = self.state.definitions.catalog.get(id).is_some_and(|group| group.query_limit.is_some());
         if wanted.action.is_none() && !ruled {
             let message =
                 format!("is missing, and group {} has no query_limit that says it; write one", wanted.group);
@@ -180,7 +181,7 @@ impl Draft<'_> {
 
     /// Whether there is room for all bindings.
     pub(crate) fn check_room(&self) -> Result<(), AdminError> {
-        let full = self.binding_count() > MAX_BINDINGS.max(self.state.bindings.len());
+        let full = self.binding_count() > MAX_BINDINGS.max(self.state.definitions.bindings.len());
         if full { Err(AdminError::Full { what: "bindings", limit: MAX_BINDINGS }) } else { Ok(()) }
     }
 

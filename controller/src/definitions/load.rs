@@ -1,0 +1,152 @@
+//! Definitions from the store.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use tidegate_core::group::GroupId;
+use tidegate_core::units::{Rate, Span};
+
+use super::Definitions;
+use super::audit::Audit;
+use super::bindings::{Bindings, Principal};
+use super::catalog::Catalog;
+use super::cost_tables::CostTables;
+use super::definition::Definition;
+use crate::name::GroupName;
+use crate::service::meta::{Meta, countable, possible};
+use crate::store::records::{
+    META_COST_ROLES, META_NEXT_GROUP, META_REVISION, StoredBinding, StoredGroup, bad, group_of, group_row,
+    json, put_json, u64_of,
+};
+use crate::store::{Batch, Store, StoreError, Table, each};
+
+/// Groups and cost tables, and the longest lease that may be out in each group, as the store has it.
+pub(crate) struct Loaded {
+    pub(crate) catalog: Catalog,
+    pub(crate) longest: BTreeMap<GroupId, Span>,
+    costs: CostTables,
+}
+
+impl Loaded {
+    /// Reads what has to be known before anything is stored. What a new store lacks joins the first batch.
+    pub(crate) fn read(
+        store: &dyn Store,
+        meta: &Meta,
+        capacity: Option<Rate>,
+        first_batch: &mut Batch,
+    ) -> Result<Self, StoreError> {
+        let (catalog, longest) = load_catalog(store, meta, capacity, first_batch)?;
+        let costs = load_costs(store, meta, first_batch)?;
+        Ok(Self { catalog, longest, costs })
+    }
+}
+
+impl Definitions {
+    /// Reads the rest.
+    pub(crate) fn load(store: &dyn Store, meta: &Meta, loaded: Loaded) -> Result<Self, StoreError> {
+        Ok(Self {
+            bindings: Arc::new(load_bindings(store, &loaded.catalog)?),
+            catalog: loaded.catalog,
+            costs: Arc::new(loaded.costs),
+            revision: stored_revision(meta)?,
+            audit: Audit::new(next_audit_id(store)?),
+        })
+    }
+}
+
+/// The revision of a store, which begins with 1.
+pub(crate) fn stored_revision(meta: &Meta) -> Result<u64, StoreError> {
+    Ok(meta.number(META_REVISION)?.unwrap_or(1))
+}
+
+fn load_catalog(
+    store: &dyn Store,
+    meta: &Meta,
+    capacity: Option<Rate>,
+    first_batch: &mut Batch,
+) -> Result<(Catalog, BTreeMap<GroupId, Span>), StoreError> {
+    let next_id = meta.number(META_NEXT_GROUP)?.unwrap_or(0);
+    let next_id =
+        u32::try_from(next_id).map_err(|_| bad(Table::Meta, "the next group id is out of range"))?;
+    let mut definitions: Vec<(GroupId, Definition)> = Vec::new();
+    let mut longest = BTreeMap::new();
+    let default = Definition::default_group();
+    each(store, Table::Groups, |key, value| {
+        let (id, stored): (GroupId, StoredGroup) =
+            (group_of(Table::Groups, key)?, json(Table::Groups, value)?);
+        let definition =
+            Definition::parse(&stored.group).map_err(|error| bad(Table::Groups, &error.to_string()))?;
+        let name = &definition.name;
+        if stored.id != id.0 || id == GroupId::ROOT || (id == GroupId::DEFAULT) != (*name == default.name) {
+            return Err(bad(Table::Groups, &format!("group {name} has the id of another")));
+        }
+        if let Some(us) = stored.longest_ttl_us {
+            longest.insert(id, possible(Table::Groups, us, "a lease")?);
+        }
+        definitions.push((id, definition));
+        Ok(())
+    })?;
+    if definitions.iter().all(|(id, _)| *id != GroupId::DEFAULT) {
+        first_batch.push(group_row(GroupId::DEFAULT, &default, default.ttl)?);
+        longest.insert(GroupId::DEFAULT, default.ttl);
+        definitions.push((GroupId::DEFAULT, default));
+    }
+    let catalog = Catalog::load(capacity, next_id, definitions);
+    Ok((catalog.map_err(|reason| bad(Table::Groups, &reason))?, longest))
+}
+
+fn load_costs(store: &dyn Store, meta: &Meta, first_batch: &mut Batch) -> Result<CostTables, StoreError> {
+    let mut tables = Vec::new();
+    each(store, Table::CostTables, |_, value| {
+        tables.push(json(Table::CostTables, value)?);
+        Ok(())
+    })?;
+    if meta.is_new()? && tables.is_empty() {
+        let costs = CostTables::first();
+        for table in costs.all() {
+            first_batch.push(put_json(Table::CostTables, table.to_string().into_bytes(), table)?);
+        }
+        first_batch.push(put_json(Table::Meta, META_COST_ROLES.to_vec(), costs.roles())?);
+        return Ok(costs);
+    }
+    let roles = meta.get(META_COST_ROLES);
+    let roles = roles.ok_or_else(|| bad(Table::Meta, "which cost table is in use is missing"))?;
+    let costs = CostTables::load(tables, json(Table::Meta, roles)?);
+    costs.ok_or_else(|| bad(Table::CostTables, "the table that is in use is missing"))
+}
+
+fn load_bindings(store: &dyn Store, catalog: &Catalog) -> Result<Bindings, StoreError> {
+    let mut bindings = Bindings::default();
+    each(store, Table::Bindings, |key, value| {
+        let stored: StoredBinding = json(Table::Bindings, value)?;
+        let (tenant, user) = (stored.principal.tenant(), stored.principal.user());
+        if stored.principal.key() != key
+            || !Principal::parse(tenant, user).is_ok_and(|p| p == stored.principal)
+        {
+            return Err(bad(
+                Table::Bindings,
+                &format!("the binding of {} has the key of another", stored.principal),
+            ));
+        }
+        let group =
+            GroupName::parse(&stored.group).map_err(|error| bad(Table::Bindings, &error.to_string()))?;
+        if catalog.id(&group).is_none() {
+            return Err(bad(
+                Table::Bindings,
+                &format!("{} is bound to {group}, which is missing", stored.principal),
+            ));
+        }
+        bindings.bind(stored.principal, group);
+        Ok(())
+    })?;
+    Ok(bindings)
+}
+
+fn next_audit_id(store: &dyn Store) -> Result<u64, StoreError> {
+    let mut newest = 0;
+    each(store, Table::Audit, |key, _| {
+        newest = countable(Table::Audit, u64_of(Table::Audit, key)?)?;
+        Ok(())
+    })?;
+    Ok(newest + 1)
+}

@@ -1,0 +1,260 @@
+//! Leasing after a first, a clean or an unclean start.
+//!
+//! A clean start takes up the saved leases under the same epoch, if the mark of the stop is good for this very file: a
+//! copy of it is not clean. An unclean one raises the epoch and recovers until
+//! every lease that may be out has ended. The clean mark is removed before anything is granted.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use tidegate_core::GroupError;
+use tidegate_core::engine::Engine;
+use tidegate_core::group::{ClientId, GroupId, GroupSpec};
+use tidegate_core::units::{Rate, Span, Time};
+use tidegate_core::view::Snapshot;
+
+use super::Leasing;
+use super::clients::Clients;
+use super::fence::Fence;
+use super::lag::Shed;
+use super::lineage::Lineage;
+use super::longest::Longest;
+use super::proof::{KEY_BYTES, Prover};
+use super::rivals::Rivals;
+use super::succession::Lead;
+use crate::clock::Clock;
+use crate::definitions::catalog::Catalog;
+use crate::definitions::load::Loaded;
+use crate::service::ServiceConfig;
+use crate::service::meta::{Meta, countable};
+use crate::store::records::{
+    META_CLEAN, META_EPOCH, META_FENCE, META_LINEAGE, META_LONGEST_TTL, META_NEXT_CLIENT, META_PROOF_KEY,
+    SavedLeases, bad, group_row, json, number, pair_of, put_json, put_number, tombstone_of, u64_of,
+};
+use crate::store::{Batch, Store, StoreError, Table, Write, each};
+
+/// What a start begins with.
+pub(crate) struct Start<'a> {
+    pub(crate) now: Time,
+    pub(crate) store: &'a dyn Store,
+    pub(crate) meta: &'a Meta,
+    pub(crate) config: ServiceConfig,
+    /// What the last controller saved, if it stopped in order.
+    pub(crate) clean: Option<SavedLeases>,
+    pub(crate) loaded: &'a Loaded,
+    pub(crate) revision: u64,
+}
+
+/// For how long leases of before may be out, and a controller of before may grant.
+struct Before {
+    longest_ttl: Span,
+    /// By group.
+    out: BTreeMap<GroupId, Span>,
+    fence: Span,
+}
+
+impl Leasing {
+    /// Leases and leadership as they begin; what has to be stored before anything is granted joins the first batch.
+    pub(crate) fn begin(
+        start: Start<'_>,
+        clock: &Clock,
+        first_batch: &mut Batch,
+    ) -> Result<Self, StoreError> {
+        let Start { now, store, meta, config, clean, loaded, revision } = start;
+        let began_clean = clean.is_some();
+        let lead = lead(meta, revision, began_clean, clock)?;
+        first_batch.push(put_number(META_EPOCH, lead.epoch));
+        first_batch.push(Write::Delete(Table::Meta, META_CLEAN.to_vec()));
+        first_batch.push(put_json(Table::Meta, META_LINEAGE.to_vec(), &lead.lineage)?);
+        let (key, fresh_key) = proof_key(meta)?;
+        first_batch.extend(fresh_key);
+        let before = before(meta, clean.as_ref(), loaded, first_batch)?;
+        // Whoever starts after this one may have that predecessor, too: only a clean stop lets the stored fence shrink.
+        let fence_stored = before.fence.max(config.fence.unwrap_or_default());
+        first_batch.push(put_number(META_FENCE, fence_stored.0));
+
+        let mut engine = build_engine(now, config, &loaded.catalog)?;
+        let ended = |ttl: Span| now.after(config.engine.longest_use(ttl + before.fence));
+        let mut longest = Longest::default();
+        longest.remember(GroupId::ROOT, before.longest_ttl, ended(before.longest_ttl));
+        before.out.iter().for_each(|(id, ttl)| longest.remember(*id, *ttl, ended(*ttl)));
+        match clean {
+            Some(saved) => {
+                let all = saved.recovery_of_all();
+                engine.restore(now, &Snapshot::from(saved));
+                if all > Span(0) {
+                    engine.recover_until(now.after(all));
+                }
+            }
+            None if lead.is_new => {}
+            None => {
+                engine.recover_group_until(GroupId::ROOT, ended(before.longest_ttl));
+                before.out.iter().for_each(|(id, ttl)| engine.recover_group_until(*id, ended(*ttl)));
+            }
+        }
+        load_parts(now, store, &mut engine, first_batch)?;
+        let predecessor_until = match before.fence {
+            Span(0) => now,
+            span => now.after(config.engine.longest_use(span)),
+        };
+        Ok(Self {
+            active: engine_groups(&loaded.catalog, &engine),
+            engine,
+            clients: Clients::default(),
+            sessions: BTreeMap::new(),
+            next_session: 0,
+            unstored: BTreeMap::new(),
+            longest_ttl: before.longest_ttl,
+            longest,
+            lead,
+            prover: Prover::new(&key),
+            fence: Fence::new(now, config.fence, fence_stored, predecessor_until),
+            shed: Shed::default(),
+        })
+    }
+
+    /// Takes up the nodes that are known.
+    pub(crate) fn load_clients(
+        &mut self,
+        store: &dyn Store,
+        meta: &Meta,
+        unix_ms: u64,
+    ) -> Result<(), StoreError> {
+        self.clients = load_clients(store, meta, unix_ms)?;
+        Ok(())
+    }
+}
+
+fn lead(meta: &Meta, revision: u64, began_clean: bool, clock: &Clock) -> Result<Lead, StoreError> {
+    let epoch = meta.number(META_EPOCH)?.unwrap_or(0) + u64::from(!began_clean);
+    let instance = rand::random::<u64>().max(1);
+    let mut lineage: Lineage =
+        meta.get(META_LINEAGE).map_or_else(|| Ok(Lineage::default()), |row| json(Table::Meta, row))?;
+    lineage.begin(instance, revision);
+    let rivals = Rivals::new(instance, clock.unix_ms());
+    Ok(Lead { instance, epoch, lineage, rivals, is_new: meta.is_new()?, began_clean, set_back: None })
+}
+
+fn before(
+    meta: &Meta,
+    clean: Option<&SavedLeases>,
+    loaded: &Loaded,
+    first_batch: &mut Batch,
+) -> Result<Before, StoreError> {
+    let (catalog, stored) = (&loaded.catalog, &loaded.longest);
+    let before = match clean {
+        Some(saved) => saved.longest(),
+        None => meta.longest_ttl()?,
+    };
+    let longest_now = catalog.iter().map(|(_, definition)| definition.ttl).max().unwrap_or(Span(0));
+    let longest_ttl = longest_now.max(before);
+    first_batch.push(put_number(META_LONGEST_TTL, longest_ttl.0));
+    let out = leases_out(catalog, clean, stored, before);
+    for (id, definition) in catalog.iter() {
+        let longest = out.get(&id).copied().unwrap_or(definition.ttl);
+        if stored.get(&id) != Some(&longest) {
+            first_batch.push(group_row(id, definition, longest)?);
+        }
+    }
+    // After a clean stop no predecessor grants any more.
+    let fence = if clean.is_none() { meta.fence()? } else { Span(0) };
+    Ok(Before { longest_ttl, out, fence })
+}
+
+fn proof_key(meta: &Meta) -> Result<([u8; KEY_BYTES], Option<Write>), StoreError> {
+    match meta.get(META_PROOF_KEY) {
+        Some(stored) => {
+            let key = stored
+                .as_slice()
+                .try_into()
+                .map_err(|_| bad(Table::Meta, "the proof key has a wrong length"))?;
+            Ok((key, None))
+        }
+        None => {
+            let mut key = [0; KEY_BYTES];
+            rand::fill(&mut key);
+            Ok((key, Some(Write::Put(Table::Meta, META_PROOF_KEY.to_vec(), key.to_vec()))))
+        }
+    }
+}
+
+/// How long leases may be out at a start, by group. `before` counts for groups of which an earlier version has not
+/// stored it.
+fn leases_out(
+    catalog: &Catalog,
+    clean: Option<&SavedLeases>,
+    stored: &BTreeMap<GroupId, Span>,
+    before: Span,
+) -> BTreeMap<GroupId, Span> {
+    let left = clean.map(|saved| (saved.left(), saved.recovery_of_all()));
+    let out = catalog.iter().map(|(id, definition)| {
+        let out = match &left {
+            Some((left, all)) => left.get(&id).copied().unwrap_or_default().max(*all),
+            None => stored.get(&id).copied().unwrap_or(before),
+        };
+        (id, out.max(definition.ttl))
+    });
+    out.collect()
+}
+
+fn build_engine(now: Time, config: ServiceConfig, catalog: &Catalog) -> Result<Engine, StoreError> {
+    let refused = |error| bad(Table::Groups, &format!("the grant engine refused a definition: {error:?}"));
+    let mut engine = Engine::new(now, config.engine);
+    let root = config.capacity.map_or_else(GroupSpec::unlimited, GroupSpec::capped);
+    engine.put_group(now, GroupId::ROOT, root).map_err(refused)?;
+    let mut placed = 0;
+    for (id, _) in catalog.iter().filter(|(id, _)| catalog.parent(*id).is_none()) {
+        placed += place(now, &mut engine, catalog, id).map_err(refused)?;
+    }
+    if placed != catalog.len() {
+        return Err(bad(Table::Groups, "some groups are above themselves"));
+    }
+    Ok(engine)
+}
+
+/// Puts a group into the engine, and then those below it; how many.
+fn place(now: Time, engine: &mut Engine, catalog: &Catalog, id: GroupId) -> Result<usize, GroupError> {
+    let Some(definition) = catalog.get(id) else { return Ok(0) };
+    engine.put_group(now, id, definition.spec(catalog.parent(id)))?;
+    catalog.children(id).try_fold(1, |placed, child| Ok(placed + place(now, engine, catalog, child)?))
+}
+
+/// Parts of fallbacks that nodes may be using. Those of groups that are gone go, too.
+fn load_parts(
+    now: Time,
+    store: &dyn Store,
+    engine: &mut Engine,
+    first_batch: &mut Batch,
+) -> Result<(), StoreError> {
+    each(store, Table::Parts, |key, value| {
+        let ((client, group), rate) = (pair_of(Table::Parts, key)?, number(value)?);
+        let rate = i64::try_from(rate).ok().map(Rate).filter(|rate| *rate <= Rate::MAX);
+        let rate = rate.ok_or_else(|| bad(Table::Parts, "the part is more than any can be"))?;
+        if engine.group_view(group).is_some() {
+            engine.load_part(now, group, ClientId(client), rate);
+        } else {
+            first_batch.push(Write::Delete(Table::Parts, key.to_vec()));
+        }
+        Ok(())
+    })
+}
+
+/// Groups with restored leases.
+fn engine_groups(catalog: &Catalog, engine: &Engine) -> BTreeSet<GroupId> {
+    let leased = |id: &GroupId| engine.group_view(*id).is_some_and(|view| view.leases > 0);
+    catalog.iter().map(|(id, _)| id).filter(leased).collect()
+}
+
+fn load_clients(store: &dyn Store, meta: &Meta, unix_ms: u64) -> Result<Clients, StoreError> {
+    let mut clients = Clients::new(meta.number(META_NEXT_CLIENT)?.unwrap_or(1));
+    each(store, Table::Clients, |key, value| {
+        let id = countable(Table::Clients, u64_of(Table::Clients, key)?)?;
+        clients.load(ClientId(id), json(Table::Clients, value)?);
+        Ok(())
+    })?;
+    each(store, Table::Tombstones, |key, value| {
+        let (name, tombstone) = tombstone_of(key, value)?;
+        clients.load_tombstone(name, tombstone, unix_ms);
+        Ok(())
+    })?;
+    Ok(clients)
+}
