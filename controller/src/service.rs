@@ -20,7 +20,7 @@ use tokio::sync::{broadcast, watch as flag};
 
 use crate::clock::Clock;
 use crate::metrics::Metrics;
-use crate::statements::Statements;
+use crate::statements::Statistics;
 use crate::store::Store;
 
 pub use crate::accounts::usage::UsageRow;
@@ -65,7 +65,7 @@ pub struct Service {
     pruned: Mutex<Pruned>,
     flushing: Mutex<Folding>,
     changes: Mutex<()>,
-    statistics: Mutex<Statements>,
+    statistics: Mutex<Statistics>,
     state: Mutex<State>,
     store: Arc<dyn Store>,
     clock: Clock,
@@ -112,17 +112,17 @@ impl Service {
 
     /// Why no node is spoken to, if so.
     pub fn silence(&self) -> Option<Silence> {
-        self.lock().leasing.silence(self.clock.now())
+        self.lock().leasing.fence().silence(self.clock.now())
     }
 
     /// Leadership epoch.
     pub fn epoch(&self) -> u64 {
-        self.lock().leasing.epoch()
+        self.lock().leasing.lead().epoch()
     }
 
     /// Which start of which controller this is: random, and new with every start.
     pub fn instance(&self) -> u64 {
-        self.lock().leasing.instance()
+        self.lock().leasing.lead().instance()
     }
 
     /// Checks the invariants of the grant engine, group by group: for tests, whose builds may not assert them.
@@ -136,12 +136,12 @@ impl Service {
     /// Commits and counts.
     pub(crate) fn commit(&self, batch: &[Write]) -> Result<(), StoreError> {
         let before = self.clock.now();
-        let suspect = self.lock().leasing.has_failed();
+        let suspect = self.lock().leasing.fence().has_failed();
         let ours = if suspect { self.still_ours() } else { Ok(()) };
         let result = ours.and_then(|()| self.store.commit(batch));
         let seconds = crate::clock::duration(self.clock.now().since(before)).as_secs_f64();
         self.metrics.committed(seconds);
-        self.lock().leasing.committed(before, result.is_ok());
+        self.lock().leasing.fence_mut().committed(before, result.is_ok());
         if let Err(error) = &result {
             self.metrics.commit_failures.inc();
             tracing::error!(%error, "a commit failed");
@@ -193,7 +193,7 @@ impl Service {
     }
 
     /// What statements cost: behind a mutex of its own, so that sorting rows never holds up a renewal.
-    pub(crate) fn statistics(&self) -> MutexGuard<'_, Statements> {
+    pub(crate) fn statistics(&self) -> MutexGuard<'_, Statistics> {
         self.statistics.lock().unwrap_or_else(PoisonError::into_inner)
     }
 

@@ -27,7 +27,7 @@ impl AccountCalls<'_> {
     pub(crate) fn flush_alone(&self) -> Result<(), StoreError> {
         let (taken, beat) = {
             let mut state = self.service.lock();
-            (state.take_unstored(self.service.clock().now()), state.leasing.beat())
+            (state.take_unstored(self.service.clock().now()), state.leasing.fence().beat())
         };
         if taken.is_empty() && beat.is_none() {
             return Ok(());

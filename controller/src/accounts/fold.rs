@@ -73,7 +73,7 @@ impl AccountCalls<'_> {
             return Err(AdminError::invalid("clients", format!("client {twice} is named twice")));
         }
         let counts = self.service.definitions().change(actor, |state| {
-            let counts = all_may_forget(&state.leasing, &names, &self.service.clock())?;
+            let counts = all_may_forget(&state.leasing, &names, self.service.clock())?;
             let note = |(name, incarnations): (&String, &usize)| Change {
                 action: "forget client",
                 subject: format!("client {name}"),
@@ -87,7 +87,7 @@ impl AccountCalls<'_> {
         {
             let mut state = self.service.lock();
             // They may have come back, or have been folded, while the note was written.
-            all_may_forget(&state.leasing, &names, &self.service.clock())?;
+            all_may_forget(&state.leasing, &names, self.service.clock())?;
             for name in names {
                 let Some((tombstones, ids)) =
                     state.leasing.clients_mut().forget(&name, self.service.clock().unix_ms())

@@ -11,14 +11,14 @@ pub(crate) mod usage;
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use history::History;
-use live::Live;
 use tidegate_core::group::{ClientId, GroupId};
 use tidegate_core::ledger::Ledger;
 use tidegate_core::units::Time;
 
 use crate::metrics::Charges;
 use crate::service::Service;
+use history::History;
+use live::Live;
 
 /// Consumption of all groups and nodes.
 pub(crate) struct Accounts {

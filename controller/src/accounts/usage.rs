@@ -54,7 +54,7 @@ impl AccountCalls<'_> {
                         .map_or(Rate::ZERO, |live| live.rate(now));
                     Some(UsageRow {
                         group: name.clone(),
-                        client: Some(state.leasing.identity(client)?),
+                        client: Some(state.leasing.clients().identity(client)?),
                         live,
                         total,
                         apart,

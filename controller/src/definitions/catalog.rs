@@ -84,13 +84,8 @@ impl Catalog {
     }
 
     /// How many groups there are.
-    pub fn len(&self) -> usize {
+    pub fn count(&self) -> usize {
         self.entries.len()
-    }
-
-    /// Whether there are none.
-    pub fn is_empty(&self) -> bool {
-        self.entries.is_empty()
     }
 
     /// RU/s of the whole server, if limited.
@@ -155,7 +150,7 @@ impl Catalog {
 
     /// The id the next new group would get, if there is room for one.
     pub fn next_id(&self) -> Result<GroupId, AdminError> {
-        if self.len() >= MAX_GROUPS || self.next_id == u32::MAX {
+        if self.count() >= MAX_GROUPS || self.next_id == u32::MAX {
             return Err(AdminError::Full { what: "groups", limit: MAX_GROUPS });
         }
         Ok(GroupId(self.next_id))

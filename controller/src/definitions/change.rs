@@ -177,7 +177,7 @@ impl DefinitionCalls<'_> {
 
     pub(crate) fn count_definitions(&self, state: &State) {
         let count = |n: usize| i64::try_from(n).unwrap_or(i64::MAX);
-        self.service.metrics.groups.set(count(state.definitions.catalog.len()));
+        self.service.metrics.groups.set(count(state.definitions.catalog.count()));
         self.service.metrics.bindings.set(count(state.definitions.bindings.len()));
     }
 }

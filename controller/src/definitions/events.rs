@@ -73,9 +73,9 @@ impl DefinitionCalls<'_> {
         }
         // Under the lock, so that no change falls between the revision and the stream.
         let events = self.service.events().subscribe();
-        let is_current = state.leasing.knows(have_instance, have_revision, state.definitions.revision);
+        let is_current = state.leasing.lead().knows(have_instance, have_revision, state.definitions.revision);
         Ok(Subscription {
-            instance: state.leasing.instance(),
+            instance: state.leasing.lead().instance(),
             revision: state.definitions.revision,
             is_current,
             events,

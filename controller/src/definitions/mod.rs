@@ -19,15 +19,15 @@ pub(crate) mod load;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use audit::Audit;
-use bindings::Bindings;
-use catalog::Catalog;
-use cost_tables::CostTables;
 use tidegate_core::group::GroupId;
 
 use crate::error::AdminError;
 use crate::name::GroupName;
 use crate::service::Service;
+use audit::Audit;
+use bindings::Bindings;
+use catalog::Catalog;
+use cost_tables::CostTables;
 
 /// All definitions, as they are in force.
 pub(crate) struct Definitions {

@@ -261,7 +261,12 @@ impl Clients {
         self.incarnations.get(&id)
     }
 
-    /// The same, to be changed.
+    /// Name and number of an incarnation.
+    pub fn identity(&self, client: ClientId) -> Option<(String, u64)> {
+        self.get(client).map(|known| (known.name.clone(), known.number))
+    }
+
+    /// What is known of an id, to be changed.
     pub fn get_mut(&mut self, id: ClientId) -> Option<&mut Incarnation> {
         self.incarnations.get_mut(&id)
     }

@@ -67,14 +67,9 @@ impl Fence {
     }
 
     /// A commit that began then is on disk.
-    pub(crate) fn confirm(&mut self, began: Time) {
+    fn confirm(&mut self, began: Time) {
         self.confirmed = self.confirmed.max(began);
         self.failed = false;
-    }
-
-    /// A commit failed: when the store is back, it may be back from another machine.
-    pub(crate) fn fail(&mut self) {
-        self.failed = true;
     }
 
     /// Whether the newest commit failed.
@@ -105,7 +100,17 @@ impl Fence {
         self.span.filter(|span| now.since(self.confirmed) >= *span).map(Silence::CutOff)
     }
 
-    /// The same when it is another than the last time.
+    /// Whether nodes may be spoken to.
+    pub(crate) fn may_speak(&self, now: Time) -> Result<(), Silence> {
+        self.silence(now).map_or(Ok(()), Err)
+    }
+
+    /// A commit that began then is on disk, or failed: when the store is back, it may be back from another machine.
+    pub(crate) fn committed(&mut self, began: Time, is_stored: bool) {
+        if is_stored { self.confirm(began) } else { self.failed = true }
+    }
+
+    /// The silence when it is another than the last time.
     pub(crate) fn turn(&mut self, now: Time) -> Option<Option<Silence>> {
         let kind = |silence: Option<Silence>| silence.map(|silence| std::mem::discriminant(&silence));
         let silence = self.silence(now);

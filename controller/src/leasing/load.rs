@@ -205,7 +205,7 @@ fn build_engine(now: Time, config: ServiceConfig, catalog: &Catalog) -> Result<E
     for (id, _) in catalog.iter().filter(|(id, _)| catalog.parent(*id).is_none()) {
         placed += place(now, &mut engine, catalog, id).map_err(refused)?;
     }
-    if placed != catalog.len() {
+    if placed != catalog.count() {
         return Err(bad(Table::Groups, "some groups are above themselves"));
     }
     Ok(engine)

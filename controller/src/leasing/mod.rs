@@ -19,6 +19,11 @@ pub(crate) mod view;
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use tidegate_core::engine::Engine;
+use tidegate_core::group::{ClientId, GroupId};
+use tidegate_core::units::Span;
+
+use crate::service::Service;
 use clients::Clients;
 use fence::Fence;
 use lag::Shed;
@@ -26,11 +31,6 @@ use longest::Longest;
 use proof::Prover;
 use sessions::Slot;
 use succession::Lead;
-use tidegate_core::engine::Engine;
-use tidegate_core::group::{ClientId, GroupId};
-use tidegate_core::units::Span;
-
-use crate::service::Service;
 
 /// Nodes, what they hold, and whether this controller may speak to them.
 pub(crate) struct Leasing {

@@ -1,15 +1,14 @@
 //! What other rooms ask of leasing, and tell it.
 
 use tidegate_core::GroupError;
-use tidegate_core::group::{ClientId, GroupId, GroupSpec};
+use tidegate_core::group::{GroupId, GroupSpec};
 use tidegate_core::units::{Span, Time};
 use tidegate_core::view::{GroupView, LeaseView, Snapshot};
 
 use super::Leasing;
 use super::clients::Clients;
-use super::fence::Silence;
-use super::rivals::Twin;
-use crate::store::Write;
+use super::fence::Fence;
+use super::succession::Lead;
 
 impl Leasing {
     /// Time until all groups have recovered from an unclean stop; zero when none recovers.
@@ -30,11 +29,6 @@ impl Leasing {
     /// The same, to be changed.
     pub(crate) fn clients_mut(&mut self) -> &mut Clients {
         &mut self.clients
-    }
-
-    /// Name and number of an incarnation.
-    pub(crate) fn identity(&self, client: ClientId) -> Option<(String, u64)> {
-        self.clients.get(client).map(|known| (known.name.clone(), known.number))
     }
 
     /// All leases.
@@ -95,59 +89,25 @@ impl Leasing {
         self.longest_ttl
     }
 
-    /// Leadership epoch.
-    pub(crate) fn epoch(&self) -> u64 {
-        self.lead.epoch
-    }
-
-    /// Which start of which controller this is.
-    pub(crate) fn instance(&self) -> u64 {
-        self.lead.instance
-    }
-
-    /// The epoch that was raised to because this store is a copy, or was set back.
-    pub(crate) fn set_back(&self) -> Option<u64> {
-        self.lead.set_back
-    }
-
-    /// Another controller that runs at the same time.
-    pub(crate) fn twin(&self, now: Time) -> Option<Twin> {
-        self.lead.rivals.twin(now)
-    }
-
-    /// Whether definitions of revision `have`, as `instance` told them, are those of `now`.
-    pub(crate) fn knows(&self, instance: u64, have: u64, now: u64) -> bool {
-        self.lead.lineage.is_current(instance, have, now)
-    }
-
-    /// Why nodes are not spoken to, if so.
-    pub(crate) fn silence(&self, now: Time) -> Option<Silence> {
-        self.fence.silence(now)
-    }
-
-    /// What to store when there is nothing else to store.
-    pub(crate) fn beat(&self) -> Option<Write> {
-        self.fence.beat()
-    }
-
-    /// A commit that began then is on disk, or failed.
-    pub(crate) fn committed(&mut self, began: Time, is_stored: bool) {
-        if is_stored {
-            self.fence.confirm(began);
-        } else {
-            self.fence.fail();
-        }
-    }
-
-    /// Whether the newest commit failed.
-    pub(crate) fn has_failed(&self) -> bool {
-        self.fence.has_failed()
-    }
-
     /// Ends all streams. The leases to be saved; `None` when nothing was granted, as a controller before this one may
     /// still be granting.
     pub(crate) fn stop(&mut self, now: Time) -> Option<Snapshot> {
         self.sessions.clear();
         self.fence.silence(now).is_none().then(|| self.engine.snapshot(now))
+    }
+
+    /// Which controller this is, and what it knows of others.
+    pub(crate) fn lead(&self) -> &Lead {
+        &self.lead
+    }
+
+    /// Whether nodes may be spoken to.
+    pub(crate) fn fence(&self) -> &Fence {
+        &self.fence
+    }
+
+    /// The same, to be told of commits.
+    pub(crate) fn fence_mut(&mut self) -> &mut Fence {
+        &mut self.fence
     }
 }

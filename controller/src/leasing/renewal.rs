@@ -143,7 +143,7 @@ impl LeasingCalls<'_> {
         if !state.leasing.is_current(client, session) {
             return Err(SessionError::Replaced);
         }
-        state.leasing.may_speak(now)?;
+        state.leasing.fence.may_speak(now)?;
         self.expire_in(&mut state, now);
         state.leasing.heard(client, now, unix_us / 1_000);
         let known = state.leasing.clients.get_mut(client).ok_or(SessionError::Replaced)?;

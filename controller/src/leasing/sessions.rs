@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use tidegate_core::group::ClientId;
-use tidegate_core::units::{Rate, Span, Time};
+use tidegate_core::units::{Rate, Span};
 use tokio::sync::mpsc;
 
 use crate::leasing::clients::ClientError;
@@ -76,7 +76,7 @@ impl LeasingCalls<'_> {
     pub fn hello(&self, name: &str, incarnation: u64, agent: &str) -> Result<Session, SessionError> {
         let unix_ms = self.service.clock().unix_ms();
         let mut state = self.service.lock();
-        state.leasing.may_speak(self.service.clock().now())?;
+        state.leasing.fence.may_speak(self.service.clock().now())?;
         let client = state.leasing.clients.hello(name, incarnation, agent, unix_ms)?;
         for older in state.leasing.clients.connected_siblings(client) {
             state.leasing.sessions.remove(&older);
@@ -158,10 +158,5 @@ impl Leasing {
     /// How far a node's messages are behind.
     pub(crate) fn lag(&mut self, client: ClientId) -> Option<&mut Lag> {
         self.sessions.get_mut(&client).map(|slot| &mut slot.lag)
-    }
-
-    /// Whether nodes may be spoken to.
-    pub(crate) fn may_speak(&self, now: Time) -> Result<(), Silence> {
-        self.fence.silence(now).map_or(Ok(()), Err)
     }
 }

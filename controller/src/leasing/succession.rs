@@ -15,7 +15,7 @@ use tidegate_core::units::{Span, Time};
 
 use crate::leasing::LeasingCalls;
 use crate::leasing::lineage::Lineage;
-use crate::leasing::rivals::Rivals;
+use crate::leasing::rivals::{Rivals, Twin};
 use crate::leasing::standing::{Standing, Told};
 use crate::service::{SessionError, State};
 use crate::store::records::{META_EPOCH, META_LINEAGE, META_LONGEST_TTL, group_row, put_json, put_number};
@@ -52,6 +52,33 @@ pub(crate) struct Lead {
     pub(super) began_clean: bool,
     /// The epoch that was raised to because this store is a copy, or was set back.
     pub(super) set_back: Option<u64>,
+}
+
+impl Lead {
+    /// Leadership epoch.
+    pub(crate) fn epoch(&self) -> u64 {
+        self.epoch
+    }
+
+    /// Which start of which controller this is.
+    pub(crate) fn instance(&self) -> u64 {
+        self.instance
+    }
+
+    /// The epoch that was raised to because this store is a copy, or was set back.
+    pub(crate) fn set_back(&self) -> Option<u64> {
+        self.set_back
+    }
+
+    /// Another controller that runs at the same time.
+    pub(crate) fn twin(&self, now: Time) -> Option<Twin> {
+        self.rivals.twin(now)
+    }
+
+    /// Whether definitions of revision `have`, as `instance` told them, are those of `now`.
+    pub(crate) fn knows(&self, instance: u64, have: u64, now: u64) -> bool {
+        self.lineage.is_current(instance, have, now)
+    }
 }
 
 /// What comes of it.

@@ -121,7 +121,7 @@ impl LeasingCalls<'_> {
             }
             let before = table.leases.len();
             let rows = state.leasing.engine.leases(id).filter_map(|lease| {
-                let client = state.leasing.identity(lease.client)?;
+                let client = state.leasing.clients.identity(lease.client)?;
                 Some(LeaseRow { group: name.clone(), client, expires_in: lease.expires.since(now), lease })
             });
             table.leases.extend(rows);

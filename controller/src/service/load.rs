@@ -15,7 +15,7 @@ use crate::leasing::Leasing;
 use crate::leasing::load::Start;
 use crate::limits::WATCH_QUEUE;
 use crate::metrics::Metrics;
-use crate::statements::{Convictions, Statements};
+use crate::statements::{Convictions, Statistics};
 use crate::store::{Batch, Store, StoreError};
 
 impl Service {
@@ -38,15 +38,15 @@ impl Service {
         let accounts = Accounts::load(now, clock.unix_ms() / 1_000, &*store, catalog)?;
         let convictions = Convictions::load(&*store, &meta, catalog)?;
         leasing.load_clients(&*store, &meta, clock.unix_ms())?;
-        let (epoch, recovery) = (leasing.epoch(), leasing.recovery(now));
+        let (epoch, recovery) = (leasing.lead().epoch(), leasing.recovery(now));
         tracing::info!(epoch, first, %recovery, "store loaded");
         Ok(Self::assemble(store, clock, State { leasing, accounts, definitions, convictions }))
     }
 
     fn assemble(store: Arc<dyn Store>, clock: Clock, state: State) -> Self {
         let metrics = Arc::new(Metrics::new());
-        metrics.epoch.set(i64::try_from(state.leasing.epoch()).unwrap_or(i64::MAX));
-        let statements = Statements::new(clock.unix_ms());
+        metrics.epoch.set(i64::try_from(state.leasing.lead().epoch()).unwrap_or(i64::MAX));
+        let statements = Statistics::new(clock.unix_ms());
         let service = Self {
             state: Mutex::new(state),
             changes: Mutex::new(()),

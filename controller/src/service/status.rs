@@ -44,21 +44,22 @@ impl Service {
                  fallback"
             ));
         }
-        warnings.extend(state.leasing.set_back().map(|epoch| {
+        warnings.extend(state.leasing.lead().set_back().map(|epoch| {
             format!(
                 "this store is a copy or was set back: nodes have seen a controller that it does not know; the epoch \
                  was raised to {epoch}, and definitions changed since the copy are lost"
             )
         }));
-        warnings.extend(state.leasing.twin(self.clock().now()).filter(|twin| !twin.leads).map(|twin| {
+        warnings.extend(state.leasing.lead().twin(self.clock().now()).filter(|twin| !twin.leads).map(|twin| {
             format!(
                 "another controller (instance {:016x}) runs on a copy of this store and began later: it falls silent \
                  when nodes tell it; stop it, or this one if the other shall lead",
                 twin.instance
             )
         }));
-        warnings
-            .extend(state.leasing.silence(self.clock().now()).map(|silence| format!("no grants: {silence}")));
+        warnings.extend(
+            state.leasing.fence().silence(self.clock().now()).map(|silence| format!("no grants: {silence}")),
+        );
         let apart = state
             .accounts
             .apart()
@@ -77,12 +78,12 @@ impl Service {
             ));
         }
         Status {
-            epoch: state.leasing.epoch(),
+            epoch: state.leasing.lead().epoch(),
             revision: state.definitions.revision(),
             uptime: self.clock().uptime(),
             recovery,
             capacity: state.definitions.catalog().capacity(),
-            groups: state.definitions.catalog().len(),
+            groups: state.definitions.catalog().count(),
             bindings: state.definitions.bound(),
             clients: state.leasing.clients().connected(),
             warnings,

@@ -9,12 +9,11 @@ pub mod runaways;
 mod statistics;
 pub mod watches;
 
-pub use statistics::{Order, StatementList, StatementReport, StatementRow, Statements, Sums};
-
-use runaways::Runaways;
-use watches::Watches;
+pub use statistics::{Order, StatementList, StatementReport, StatementRow, Statistics, Sums};
 
 use crate::service::Service;
+use runaways::Runaways;
+use watches::Watches;
 
 /// Statements that are convicted: before they run, and those that were.
 pub(crate) struct Convictions {

@@ -182,7 +182,7 @@ struct Entry {
 
 /// All rows.
 #[derive(Debug)]
-pub struct Statements {
+pub struct Statistics {
     rows: BTreeMap<Key, Entry>,
     /// Rows by when they were last reported, on `tick`.
     used: BTreeMap<u64, Key>,
@@ -208,7 +208,7 @@ pub struct StatementList {
     pub since_unix_ms: u64,
 }
 
-impl Statements {
+impl Statistics {
     /// No rows, counting since `unix_ms`.
     pub fn new(unix_ms: u64) -> Self {
         Self {
@@ -355,13 +355,13 @@ mod tests {
         StatementReport { gateway: "gw".into(), incarnation, seq, rows, evicted: 2 }
     }
 
-    fn listed(statements: &Statements, order: Order) -> Vec<u64> {
+    fn listed(statements: &Statistics, order: Order) -> Vec<u64> {
         statements.list(None, order, 10).rows.iter().map(|row| row.fingerprint.0).collect()
     }
 
     #[test]
     fn a_report_is_applied_once() {
-        let mut statements = Statements::new(7);
+        let mut statements = Statistics::new(7);
         let one = || vec![row("a", 1, calls(3))];
         for (incarnation, seq, applied) in [
             (5, 1, true),
@@ -404,7 +404,7 @@ mod tests {
 
     #[test]
     fn lists_are_ordered_filtered_and_cut() {
-        let mut statements = Statements::new(0);
+        let mut statements = Statistics::new(0);
         let flat = |cpu, calls, max| Sums {
             charged: RuParts { cpu: Ru(cpu), ..RuParts::default() },
             max: Ru(max),
@@ -432,7 +432,7 @@ mod tests {
 
     #[test]
     fn rows_go_by_reset_and_by_group() {
-        let mut statements = Statements::new(0);
+        let mut statements = Statistics::new(0);
         statements.report(report(
             1,
             1,
@@ -453,7 +453,7 @@ mod tests {
 
     #[test]
     fn rows_and_gateways_are_bounded() {
-        let mut statements = Statements::new(0);
+        let mut statements = Statistics::new(0);
         let most = u64::try_from(MAX_STATEMENTS).unwrap();
         let rows = (0..most).map(|number| row("a", number, calls(1))).collect();
         statements.report(StatementReport { evicted: 0, ..report(1, 1, rows) });
