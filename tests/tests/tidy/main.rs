@@ -5,6 +5,7 @@
 
 mod crates;
 mod documents;
+mod rooms;
 mod sources;
 
 use std::fs;

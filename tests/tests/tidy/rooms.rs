@@ -1,0 +1,140 @@
+//! Rooms of a crate: how much one type may hold and do, and who sees its fields.
+
+use std::collections::BTreeMap;
+
+use super::{File, all_needed, files, none};
+
+/// Methods of a type, without those of traits: what one keeps in mind. Beyond it each file of a room reaches for
+/// everything.
+const MOST_METHODS: usize = 30;
+/// Fields of a type: with more, no method needs all of them, and the groups that belong together have no name.
+const MOST_FIELDS: usize = 15;
+
+/// Crates that were cut into rooms.
+const CUT: [&str; 1] = ["controller/src"];
+
+/// Types with more fields, and why.
+const WIDE: [(&str, &str); 3] = [
+    ("controller/src/metrics.rs: Metrics", "a field for each series of the metrics page"),
+    ("controller/src/definitions/definition.rs: Definition", "a field for each setting of a group"),
+    ("controller/src/rest/statements.rs: StatementShape", "a row of the statistics as REST writes it"),
+];
+
+/// What a room owns, behind the one lock of the service.
+const OWNERS: [(&str, &str); 4] = [
+    ("controller/src/accounts/mod.rs", "Accounts"),
+    ("controller/src/definitions/mod.rs", "Definitions"),
+    ("controller/src/leasing/mod.rs", "Leasing"),
+    ("controller/src/statements/mod.rs", "Convictions"),
+];
+
+/// Lines of code of a file, without its tests.
+fn code(file: &File) -> Vec<&str> {
+    let lines = file.text.lines().take_while(|line| !line.starts_with("#[cfg(test)]"));
+    lines.filter(|line| !line.trim_start().starts_with("//")).collect()
+}
+
+/// What follows the visibility of an item.
+fn bare(line: &str) -> &str {
+    let line = line.trim_start();
+    let Some(rest) = line.strip_prefix("pub") else { return line };
+    let rest = rest.strip_prefix('(').and_then(|rest| rest.split_once(')')).map_or(rest, |(_, rest)| rest);
+    rest.trim_start()
+}
+
+fn name(text: &str) -> String {
+    text.chars().take_while(|c| c.is_alphanumeric() || *c == '_').collect()
+}
+
+/// Structs of a file and the lines of their fields.
+fn structs<'a>(lines: &[&'a str]) -> Vec<(String, Vec<&'a str>)> {
+    let mut found = Vec::new();
+    let mut lines = lines.iter();
+    while let Some(line) = lines.next() {
+        let declared = (!line.starts_with(' ')).then(|| bare(line).strip_prefix("struct ")).flatten();
+        let Some(declared) = declared.filter(|declared| declared.ends_with('{')) else { continue };
+        let body = lines.by_ref().take_while(|line| **line != "}");
+        let is_field = |line: &&str| {
+            let rest = bare(line).trim_start_matches(|c: char| c.is_alphanumeric() || c == '_');
+            line.starts_with("    ") && !line.starts_with("     ") && rest.starts_with(": ")
+        };
+        found.push((name(declared), body.copied().filter(is_field).collect()));
+    }
+    found
+}
+
+/// The type whose own methods a line begins.
+fn begins_methods(line: &str) -> Option<String> {
+    let rest = line.strip_prefix("impl")?;
+    if rest.contains(" for ") {
+        return None;
+    }
+    // Its parameters, of which none has parameters itself.
+    let rest = rest.strip_prefix('<').and_then(|rest| rest.split_once('>')).map_or(rest, |(_, rest)| rest);
+    Some(name(rest.trim_start()))
+}
+
+fn is_method(line: &str) -> bool {
+    let mut rest = bare(line);
+    for word in ["const ", "async ", "unsafe "] {
+        rest = rest.strip_prefix(word).unwrap_or(rest);
+    }
+    line.starts_with("    ") && !line.starts_with("     ") && rest.starts_with("fn ")
+}
+
+/// The folder or file below `src` that a file belongs to.
+fn room(path: &str) -> &str {
+    let inside = path.split_once("/src/").map_or(path, |(_, inside)| inside);
+    inside.split(['/', '.']).next().unwrap_or(inside)
+}
+
+#[test]
+fn types_do_a_few_things() {
+    let mut methods: BTreeMap<String, usize> = BTreeMap::new();
+    for file in CUT.into_iter().flat_map(|folder| files(folder, ".rs")) {
+        let mut of = None;
+        for line in code(&file) {
+            if !line.starts_with(' ') && !line.is_empty() {
+                of = begins_methods(line).map(|name| format!("{}: {name}", room(&file.path)));
+            }
+            if let Some(of) = of.clone().filter(|_| is_method(line)) {
+                *methods.entry(of).or_default() += 1;
+            }
+        }
+    }
+    assert!(methods.get("leasing: Leasing").is_some_and(|count| *count > 10), "methods are counted");
+    let many = methods.iter().filter(|(_, count)| **count > MOST_METHODS);
+    let found: Vec<String> = many.map(|(of, count)| format!("{of} has {count} methods")).collect();
+    none(&found, &format!("a type has at most {MOST_METHODS} methods: cut it by what it owns"));
+}
+
+#[test]
+fn types_hold_a_few_things() {
+    let (mut found, mut met) = (Vec::new(), Vec::new());
+    for file in CUT.into_iter().flat_map(|folder| files(folder, ".rs")) {
+        for (name, fields) in structs(&code(&file)) {
+            let (of, count) = (format!("{}: {name}", file.path), fields.len());
+            if count > MOST_FIELDS && !WIDE.iter().any(|(wide, _)| *wide == of) {
+                found.push(format!("{of} has {count} fields"));
+            } else if count > MOST_FIELDS {
+                met.push(of);
+            }
+        }
+    }
+    none(&found, &format!("a type has at most {MOST_FIELDS} fields: name those that belong together"));
+    all_needed(WIDE.map(|(of, _)| of), &met);
+}
+
+#[test]
+fn only_its_room_sees_the_fields_of_an_owner() {
+    for (path, owner) in OWNERS {
+        let folder = path.strip_suffix("mod.rs").unwrap_or(path);
+        let file = files(folder, "mod.rs").into_iter().find(|file| file.path == path).unwrap();
+        let all = structs(&code(&file));
+        let (_, fields) = all.iter().find(|(name, _)| name == owner).unwrap();
+        assert!(!fields.is_empty(), "{path}: {owner} has no field");
+        let seen: Vec<String> =
+            fields.iter().filter(|line| bare(line) != line.trim()).map(|line| line.to_string()).collect();
+        none(&seen, &format!("{path}: {owner} is asked through methods, and its fields are private"));
+    }
+}
