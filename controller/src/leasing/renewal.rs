@@ -265,8 +265,8 @@ impl LeasingCalls<'_> {
                 known.map_err(|error| Uncounted::forever("folded", error.to_string()))?
             }
         };
-        let name = state.definitions.catalog().name(id).map_or("", GroupName::as_str);
-        let charges = || self.service.metrics.charges(name);
+        let catalog = state.definitions.catalog();
+        let charges = || self.service.metrics.charges(catalog.name(id).map_or("", GroupName::as_str));
         let reported = state.accounts.report(now, unix_us / 1_000_000, (client, id), total, charges);
         let reported = reported.map_err(|error| Uncounted::for_now("backwards", error.to_string()))?;
         // An earlier incarnation is stored as known together with its rows.
