@@ -102,7 +102,7 @@ impl Admin {
                 // The first byte of a page, read as the flag before a message.
                 _ if message.contains("invalid compression flag") => CliError::Endpoint {
                     endpoint: endpoint.clone(),
-                    reason: "what answers there does not speak gRPC, as REST does not".to_owned(),
+                    reason: "the server there does not speak gRPC (is this the REST port?)".to_owned(),
                 },
                 Code::Unavailable | Code::DeadlineExceeded | Code::Cancelled => CliError::Unreachable {
                     endpoint: endpoint.clone(),

@@ -88,7 +88,7 @@ pub(crate) struct Global {
         help_heading = EVERYWHERE
     )]
     pub(crate) endpoint: String,
-    /// Tables for people, or what programs read.
+    /// Shape of the output: tables for people, the others for programs.
     #[arg(
         short,
         long,
@@ -99,7 +99,7 @@ pub(crate) struct Global {
         help_heading = EVERYWHERE
     )]
     pub(crate) output: Output,
-    /// When to use colour; NO_COLOR is heeded.
+    /// When to use colour; auto respects NO_COLOR.
     #[arg(
         long,
         global = true,
@@ -109,7 +109,7 @@ pub(crate) struct Global {
         help_heading = EVERYWHERE
     )]
     pub(crate) color: Color,
-    /// Who is named in the audit log.
+    /// The name that the audit log records.
     #[arg(
         long,
         global = true,
@@ -138,9 +138,9 @@ pub(crate) enum Command {
     Gateway(GatewayArgs),
     /// Run SQL statements on an embedded database, governed by a controller.
     Node(NodeArgs),
-    /// Show it all at work: a controller, three nodes with real SQL workloads, four tenants, and a report.
+    /// Run a controller and three nodes with SQL workloads of several tenants, and report on them.
     Demo(DemoArgs),
-    /// Make what files define true, all of it in one change.
+    /// Apply the definitions in files, all of them in one change.
     Apply(ApplyArgs),
     /// Show what `apply` would change.
     Diff(DiffArgs),
@@ -150,10 +150,10 @@ pub(crate) enum Command {
     /// Create, alter, delete and show resource groups.
     #[command(subcommand)]
     Group(GroupCommand),
-    /// Say who is charged to which group.
+    /// Bind tenants and users to groups.
     #[command(subcommand)]
     Bind(BindCommand),
-    /// Tell which group pays for a tenant or a user.
+    /// Show which group pays for a tenant or a user.
     Resolve(ResolveArgs),
     /// Show what was consumed.
     Usage(UsageArgs),
@@ -171,7 +171,7 @@ pub(crate) enum Command {
     /// Show what statements cost.
     #[command(subcommand)]
     Statement(StatementCommand),
-    /// Say which statements are convicted before they run.
+    /// Manage the watch list: statements that are convicted before they run.
     #[command(subcommand)]
     Watch(WatchCommand),
     /// Show which statements were convicted.
@@ -182,15 +182,15 @@ pub(crate) enum Command {
     /// Back up, restore and check the store of a controller.
     #[command(subcommand)]
     Store(StoreCommand),
-    /// Show how the controller is.
+    /// Show the state of the controller.
     Status(StatusArgs),
     /// Watch all groups.
     Top(TopArgs),
-    /// Look for what this machine lacks, and say what to do.
+    /// Check what this machine lacks, and say what to do.
     Doctor(DoctorArgs),
     /// Print a completion script.
     Completions(CompletionsArgs),
-    /// Tell the script of a shell what may follow.
+    /// List what may follow, for the completion script of a shell.
     #[command(hide = true)]
     Complete(CompleteArgs),
 }
@@ -244,7 +244,7 @@ mod tests {
             ("completions bash --output yaml", "--output"),
         ] {
             let said = wrong(line);
-            assert!(said.contains(&format!("{name} says nothing to")), "{said}");
+            assert!(said.contains(&format!("{name} has no meaning for")), "{said}");
         }
         assert!(wrong("bind add g --user u -o name").contains("prints no names"));
         let line = ["tidegate", "controller", "--help"].map(OsString::from);

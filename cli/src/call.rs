@@ -96,7 +96,7 @@ pub(crate) fn check(command: &Command, matches: &ArgMatches) -> Result<(), clap:
     let ignored = IGNORED.iter().find(|(known, _)| *known == path).map_or(&[][..], |(_, ignored)| *ignored);
     let given = |id: &&&str| matches.value_source(id) == Some(ValueSource::CommandLine);
     if let Some(option) = ignored.iter().find(given) {
-        let message = format!("--{option} says nothing to `tidegate {}`: leave it out", path.join(" "));
+        let message = format!("--{option} has no meaning for `tidegate {}`: leave it out", path.join(" "));
         return Err(named(command, &path).error(ErrorKind::ArgumentConflict, message));
     }
     let shape = matches.try_get_one::<Output>("output").ok().flatten();

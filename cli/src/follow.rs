@@ -43,10 +43,10 @@ pub(crate) trait Shown: Serialize {
 /// Whether to look once or again and again.
 #[derive(Clone, Copy, Debug, Args)]
 pub(crate) struct Follow {
-    /// Look again and again: draw the table again, or print what changed. Ctrl-C ends it.
+    /// Repeat until Ctrl-C: redraw the table, or print what changed.
     #[arg(short, long)]
     watch: bool,
-    /// With --watch: time between looks, at least 100ms.
+    /// With --watch: time between updates, at least 100ms.
     #[arg(long, value_name = "TIME", default_value = "1s", value_parser = interval, requires = "watch")]
     interval: Duration,
 }

@@ -42,9 +42,7 @@ pub enum GroupError {
         waited: Duration,
     },
     /// The controller's watch has said nothing yet.
-    #[error(
-        "the controller did not tell within {waited:?} who is bound to which group; check that it can be reached"
-    )]
+    #[error("the controller did not send the bindings within {waited:?}; check that it can be reached")]
     NoBindings {
         /// How long was waited.
         waited: Duration,

@@ -102,7 +102,7 @@ impl Shared {
                 );
                 self.roll.awake().iter().for_each(|cell| cell.renew_now());
             }
-            (Some(_), None) => tracing::info!("this machine's clock is slewed no more"),
+            (Some(_), None) => tracing::info!("this machine's clock is no longer slewed"),
             _ => {}
         }
     }

@@ -26,15 +26,15 @@ use crate::output::note;
     tidegate group list --output json | tidegate --endpoint http://other:7420 apply -f -\n\n\
     A file, of as many documents as there are things:\n  \
     kind: Group\n  name: shop\n  ru_per_sec: 2000\n  ---\n  kind: Binding\n  tenant: storefront\n  group: shop\n\n\
-    Kinds are Group, Binding, CostTable and Watch; fields are those of `--output json` and REST. What is left out is the\n\
-    default; what would lift a limit is refused unless it says so: `parent: /`, `burst: default`.")]
+    Kinds are Group, Binding, CostTable and Watch; fields are those of `--output json` and REST. A field left out has\n\
+    its default; a limit is lifted only by a named value: `parent: /`, `burst: default`.")]
 pub(crate) struct ApplyArgs {
     #[command(flatten)]
     pub(crate) from: From,
     /// Check everything at the controller and change nothing.
     #[arg(long)]
     dry_run: bool,
-    /// Delete without asking what the files do not name.
+    /// Delete what the files do not name without asking.
     #[arg(long)]
     yes: bool,
 }

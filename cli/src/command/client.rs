@@ -20,12 +20,10 @@ pub(crate) enum ClientCommand {
         #[command(flatten)]
         follow: Follow,
     },
-    /// Forget nodes that have ended, with all their starts.
-    ///
-    /// What a node was charged stays counted; should it report once more, that is refused, so that nothing counts twice.
-    /// Its next start is let in whatever its number, also after one whose clock was ahead. Refused while a node is
-    /// connected, was heard within the last minute, or has a lease: of several, all are forgotten or none. Nodes that are
-    /// silent for seven days are forgotten without this.
+    /// Forget nodes that have ended, with all their starts. A node's charges stay counted; a late report of it is
+    /// refused, so that nothing counts twice. Its next start is let in whatever its number, also after a start whose
+    /// clock was ahead. Refused while a node is connected, was heard within the last minute, or has a lease; of several
+    /// nodes, all are forgotten or none. Nodes that are silent for seven days are forgotten without this command.
     #[command(
         after_help = "Examples:\n  tidegate client forget node-7\n  tidegate client forget node-7 node-8"
     )]

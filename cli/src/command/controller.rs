@@ -48,8 +48,8 @@ pub(crate) struct ControllerArgs {
     /// RU/s of the whole server, such as '20000 RU/s' or 'unlimited'.
     #[arg(long, value_name = "RU/s")]
     capacity: Option<String>,
-    /// Names by which REST is asked for besides those of loopback while it listens there, such as those of a proxy in
-    /// front of it; separated by commas.
+    /// Host names that REST accepts besides those of loopback while it listens there, such as those of a proxy in front
+    /// of it; separated by commas.
     #[arg(long, value_delimiter = ',', value_name = "NAME")]
     http_host: Vec<String>,
     /// How much faster or slower than this machine's a node's clock may run, in millionths [default: 1000].
@@ -62,7 +62,7 @@ pub(crate) struct ControllerArgs {
     /// another machine.
     #[arg(long, value_name = "TIME")]
     fence: Option<String>,
-    /// Listen beyond the own machine. Callers are not authenticated: only on a network that is trusted.
+    /// Listen beyond the own machine. Callers are not authenticated, so use it on a trusted network only.
     #[arg(long)]
     allow_remote: bool,
     /// Shape of the log, which goes to the standard error.

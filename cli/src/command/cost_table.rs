@@ -28,13 +28,13 @@ pub(crate) enum CostTableCommand {
         tidegate cost-table put prices.toml --shadow\n  \
         tidegate cost-table list -o json > tables.json && tidegate cost-table put tables.json\n\n\
         The file, TOML or JSON:\n  \
-        name = \"mine\"\n  version = 1\n  replicas = 3\n  [coefficients]          # RU per unit; what is left out is free\n  \
+        name = \"mine\"\n  version = 1\n  replicas = 3\n  [coefficients]          # RU per unit; a resource left out is free\n  \
         cpu_ns = \"1/3000000\"\n  read_bytes = \"1/65536\"\n  write_bytes = \"1/1024\"\n\n\
-        Or what `cost-table list -o json` prints: then the active and the shadow table are put in their roles.")]
+        The output of `cost-table list -o json` works, too: it puts the active and the shadow table in their roles.")]
     Put {
         /// The table, as TOML, or as JSON when it begins with { or [; the standard input for '-'.
         file: PathBuf,
-        /// Price beside the active table and do not charge.
+        /// Price beside the active table, without charging.
         #[arg(long)]
         shadow: bool,
     },

@@ -23,7 +23,7 @@ use crate::output::{note, print};
 
 /// Begins a line that says why a text is opened again.
 const REASON: &str = "#! ";
-/// How often a text is opened again before it is given up: whoever has seen as many reasons wants to look elsewhere.
+/// How often a text is opened again before the command gives up: after so many reasons the user has to look elsewhere.
 const MAX_ROUNDS: usize = 20;
 
 /// What to edit.
@@ -97,7 +97,7 @@ async fn put(admin: &Admin, given: &str, live: &mut v1::Group) -> Result<Put, Cl
             let difference = unified(("as it was", &text(live)), ("as it is now", &text(&now)));
             *live = now;
             Ok(Put::Refused(format!(
-                "somebody changed the group meanwhile, as shown here; take these lines away to replace it with what is below\n\
+                "someone else changed the group meanwhile, as shown here; delete these lines to replace it with what is below\n\
                  {difference}"
             )))
         }

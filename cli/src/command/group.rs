@@ -111,7 +111,7 @@ pub(crate) struct Settings {
     /// Share when borrowing within a priority: 1 to 10000.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=10_000))]
     weight: Option<u32>,
-    /// How long a lease lasts, such as 5s: what a node that is cut off may still spend.
+    /// How long a lease lasts, such as 5s: for so long a node that is cut off may still spend.
     #[arg(long, value_name = "TIME", value_parser = span)]
     ttl: Option<Span>,
     /// How often nodes renew, such as 1s; at most half of the ttl.
@@ -132,8 +132,8 @@ pub(crate) struct Settings {
     /// Free text, up to 256 characters.
     #[arg(long)]
     comment: Option<String>,
-    /// When a statement is a runaway and what is done: limits EXEC_ELAPSED, RU, ROWS; ACTION=DRYRUN, COOLDOWN, KILL or
-    /// SWITCH_GROUP(group); WATCH=EXACT or SIMILAR, and its DURATION. Or none. SQL gateways enforce it.
+    /// When a statement is a runaway and what happens to it: limits EXEC_ELAPSED, RU, ROWS; ACTION=DRYRUN, COOLDOWN,
+    /// KILL or SWITCH_GROUP(group); WATCH=EXACT or SIMILAR, and its DURATION. Or none. SQL gateways enforce it.
     #[arg(long, value_name = "RULE")]
     query_limit: Option<QueryLimitText>,
 }

@@ -41,11 +41,11 @@ pub(crate) struct NodeArgs {
     /// The SQLite database; one in memory when left out.
     #[arg(long, value_name = "FILE")]
     db: Option<PathBuf>,
-    /// Identity of this node, the same from start to start and no other process's. Left out, it is made of the name of
-    /// this host and, without a journal, the number of this process.
+    /// Identity of this node: the same from start to start, and used by no other process. By default the name of this
+    /// host and, without a journal, the number of this process.
     #[arg(long, value_name = "NAME")]
     identity: Option<String>,
-    /// Keep consumption in a file in this directory, which is made when absent, so that it survives a crash.
+    /// Keep consumption in a file in this directory, made when absent, so that it survives a crash.
     #[arg(long, value_name = "DIR")]
     journal: Option<PathBuf>,
     /// Longest wait for admission of one statement.
@@ -201,7 +201,11 @@ impl Statements {
                 }
             };
             let line = match self.handle.block_on(admission) {
-                None => return Err(CliError::Refused("told to stop; the rest did not run".to_owned())),
+                None => {
+                    return Err(CliError::Refused(
+                        "interrupted; the remaining statements did not run".to_owned(),
+                    ));
+                }
                 Some(Ok(admitted)) => ran(sql, &self.governor.run(&self.connection, &operation, admitted)),
                 Some(Err(not_run)) => refused(sql, &self.who, &not_run),
             };

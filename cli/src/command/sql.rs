@@ -32,7 +32,7 @@ pub(crate) struct SqlArgs {
     /// Read the statements from this file.
     #[arg(short, long)]
     file: Option<PathBuf>,
-    /// Whose quotes and comments the text has.
+    /// The dialect of the text's quotes and comments.
     #[arg(long, value_enum, default_value_t)]
     dialect: Dialect,
 }

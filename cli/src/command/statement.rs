@@ -34,7 +34,7 @@ pub(crate) enum StatementCommand {
         #[command(flatten)]
         follow: Follow,
     },
-    /// Start counting anew.
+    /// Reset the counts.
     Reset {
         #[command(flatten)]
         group: OfGroup,

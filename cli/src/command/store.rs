@@ -31,22 +31,19 @@ const ENDING: &str = "redb";
 /// What to do with a store.
 #[derive(Debug, Subcommand)]
 pub(crate) enum StoreCommand {
-    /// Copy the store of the running controller into a file, while it goes on.
-    ///
-    /// The copy is of one moment: definitions, bindings, cost tables, audit log, and consumption counted until then. It is
-    /// written to a temporary name beside FILE, checked, and renamed, so that FILE is always whole. It holds the key that
-    /// signs leases: only its owner can read it (mode 0600), and the controller gives it to callers on its own machine
-    /// only.
+    /// Copy the store of the running controller into a file, while it goes on. The copy holds the state of one moment:
+    /// definitions, bindings, cost tables, audit log, and consumption counted until then. The command writes it under a
+    /// temporary name beside FILE, checks it, and renames it, so that FILE is always whole. It holds the key that signs
+    /// leases: only its owner can read it (mode 0600), and the controller gives it to callers on its own machine only.
     #[command(after_help = "Examples:\n  \
         tidegate store backup /backup/tidegate-$(date +%F).redb\n  \
         tidegate store backup /backup/latest.redb --replace\n  \
         tidegate store backup /backup/offline.redb --data /var/lib/tidegate   (no controller runs)")]
     Backup(BackupArgs),
-    /// Put a backup in the place of a store, while no controller runs on it.
-    ///
-    /// The backup is checked first. The next start takes the store for the copy it is: it raises its epoch above what
-    /// nodes have seen and recovers for one lease length; nodes that run go on with it and need no restart. Lost are
-    /// changes of definitions since the backup, and RU counted since then of processes that have ended.
+    /// Put a backup in the place of a store, while no controller runs on it. The command checks the backup first. The
+    /// next start of the controller recognises the copy: it raises its epoch above what nodes have seen and recovers
+    /// for one lease length; nodes that run go on with it and need no restart. Changes of definitions since the backup
+    /// are lost, and so are RU counted since then of processes that have ended.
     #[command(after_help = "Examples:\n  \
         tidegate store restore /backup/latest.redb --data /var/lib/tidegate             (nothing is there yet)\n  \
         tidegate store restore /backup/latest.redb --data /var/lib/tidegate --replace   (the store that is there stays\n  \
@@ -70,7 +67,7 @@ pub(crate) struct BackupArgs {
     /// Copy this store, or the one in this directory, instead of asking a controller; none may run on it.
     #[arg(long, value_name = "PATH")]
     data: Option<PathBuf>,
-    /// Let an older backup of the name FILE give way, once the new one is whole.
+    /// Replace an older backup FILE once the new one is whole.
     #[arg(long)]
     replace: bool,
 }
@@ -84,7 +81,7 @@ pub(crate) struct RestoreArgs {
     /// Directory of the controller's store, made when missing, or the file itself (any name that ends in .redb).
     #[arg(long, value_name = "PATH")]
     data: PathBuf,
-    /// Put a store that is there aside, as tidegate.redb.replaced-1 and so on.
+    /// Put the store that is there aside, as tidegate.redb.replaced-1 and so on.
     #[arg(long)]
     replace: bool,
     /// With --replace: even if that store belongs to another cluster.

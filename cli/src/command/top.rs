@@ -19,18 +19,18 @@ use crate::top::{self, Board, indented, table};
 #[derive(Debug, Args)]
 #[command(
     after_help = "Examples:\n  tidegate top\n  tidegate top --interval 5s\n  tidegate top --once -o json\n\n\
-    Keys: q quits, ? shows all, arrows choose and sort, / filters, t is the tree, a all groups, p pauses.\n\
-    Without a terminal, or as JSON or YAML, it prints each look. JSON and YAML have all groups.\n\
+    Keys: q quits, ? shows all keys, arrows choose and sort, / filters, t shows the tree, a all groups, p pauses.\n\
+    Without a terminal, or as JSON or YAML, it prints the figures once per interval. JSON and YAML have all groups.\n\
     Numbers of a group include the groups below it; in JSON they are `with_children`."
 )]
 pub(crate) struct TopArgs {
     /// Show one table and end.
     #[arg(long)]
     once: bool,
-    /// Groups that nobody used, too.
+    /// Show unused groups, too.
     #[arg(long)]
     all: bool,
-    /// Time between looks, at least 100ms.
+    /// Time between updates, at least 100ms.
     #[arg(long, value_name = "TIME", default_value = "1s", value_parser = interval)]
     interval: Duration,
 }
@@ -93,5 +93,5 @@ fn page(board: &Board, samples: &[GroupSample]) -> Page {
     if unused == 0 {
         return page;
     }
-    page.then(format!("({unused} groups that nobody used are left out; --all shows them)"))
+    page.then(format!("({unused} unused groups are left out; --all shows them)"))
 }

@@ -23,7 +23,7 @@ use crate::view;
 /// What to do with the watch list.
 #[derive(Debug, Subcommand)]
 pub(crate) enum WatchCommand {
-    /// Watch a statement, in place of a watch of the same.
+    /// Watch a statement; replaces an earlier watch of the same statement.
     #[command(after_help = "Examples:\n  \
         tidegate watch add --group shop --similar-to 8c1d3f0a5b7e9d21 --action kill --for 10m\n  \
         tidegate watch add --group shop --sql 'select * from orders' --dialect postgresql --match similar \\\n      \
@@ -60,13 +60,13 @@ pub(crate) struct AddArgs {
     /// With --sql: only statements of the same text, or all of the same template.
     #[arg(long = "match", value_name = "HOW", conflicts_with_all = DIGESTS, required_unless_present_any = DIGESTS)]
     matching: Option<Matching>,
-    /// What is done: dryrun, cooldown, kill or switch_group; left out, what the group's query limit says.
+    /// What happens to it: dryrun, cooldown, kill or switch_group; by default the action of the group's query limit.
     #[arg(long, value_name = "WHAT", default_value = "", hide_default_value = true)]
     action: String,
-    /// The group that is charged; the action is switch_group then.
+    /// The group that is charged instead; makes the action switch_group.
     #[arg(long, value_name = "GROUP", default_value = "", hide_default_value = true)]
     switch_group: String,
-    /// For how long, such as 10m; left out, for ever.
+    /// For how long, such as 10m; for ever by default.
     #[arg(long = "for", value_name = "TIME", value_parser = span)]
     lasts: Option<Span>,
 }

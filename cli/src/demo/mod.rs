@@ -43,15 +43,15 @@ use stage::Stage;
     tidegate demo --sql mine.sql --user analyst      (your statements, governed as one of its users)\n\n\
     Users: checkout (group shop), analyst (analytics), board (dashboards, nested in analytics), mailer (bursty),\n\
     nightly (batch), guest (trial); anyone else is in the group `default`. Tables: customer, item, orders, order_line, campaign_hit.\n\n\
-    Exit status 0 means that every bound was held and the ledger is equal. Ctrl-C ends early, with the report.")]
+    Exit status 0 means that every bound held and the ledger is equal. Ctrl-C ends early, with the report.")]
 pub(crate) struct DemoArgs {
     /// How long the workload runs. At a third a node is killed and restarted, at two thirds a cap is lowered.
     #[arg(long, value_name = "N", default_value_t = 30, value_parser = clap::value_parser!(u64).range(3..=3_600))]
     seconds: u64,
-    /// Run the statements in this file, too, and show what each one costs.
+    /// Also run the statements in this file, and show what each one costs.
     #[arg(long, value_name = "FILE")]
     sql: Option<PathBuf>,
-    /// As this user.
+    /// With --sql: the user that runs them.
     #[arg(long, value_name = "NAME", default_value = "checkout", requires = "sql")]
     user: String,
     /// Orders in each node's database; 120000 are about 35 MB.

@@ -141,10 +141,10 @@ impl Report {
     pub(crate) fn page(&self) -> Page {
         let verdict = match (self.bounds_held, self.ledger_equal) {
             (true, true) => "every bound held, and every micro-RU charged on the nodes is in the ledger",
-            (false, true) => "FAILED: a bound was passed",
+            (false, true) => "FAILED: a bound was exceeded",
             (true, false) => "FAILED: the ledger differs from what the nodes charged",
             (false, false) => {
-                "FAILED: a bound was passed, and the ledger differs from what the nodes charged"
+                "FAILED: a bound was exceeded, and the ledger differs from what the nodes charged"
             }
         };
         let heading = format!(
@@ -397,7 +397,7 @@ mod tests {
         assert!(text(&held).contains("every bound held"));
         let passed = report(&plan, &log(most + 1), &[], vec![]);
         assert!(!passed.bounds_held && !row(&passed, "shop").held);
-        assert!(text(&passed).contains("FAILED: a bound was passed"), "{}", text(&passed));
+        assert!(text(&passed).contains("FAILED: a bound was exceeded"), "{}", text(&passed));
     }
 
     #[test]

@@ -56,7 +56,7 @@ pub(crate) fn judge(facts: &ClockFacts, drift_ppm: u32) -> Vec<Finding> {
     findings.push(match facts.discipline {
         None => Finding::warning(
             AREA,
-            "the kernel does not tell whether the clock is synchronised",
+            "the kernel does not say whether the clock is synchronised",
             "look on the host: a container may not ask",
         ),
         Some(told) if told.synchronised => Finding::ok(

@@ -123,7 +123,7 @@ fn judge_status(endpoint: &str, status: &v1::StatusReply) -> Vec<Finding> {
             "wait; nodes use their fallback meanwhile",
         ));
     }
-    let warn = |warning: &String| Finding::warning(AREA, warning.clone(), "`tidegate status` tells more");
+    let warn = |warning: &String| Finding::warning(AREA, warning.clone(), "`tidegate status` shows more");
     findings.extend(status.warnings.iter().map(warn));
     findings
 }

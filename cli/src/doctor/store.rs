@@ -170,7 +170,7 @@ fn judge_check(check: &CheckFacts, facts: &StoreFacts) -> Option<Finding> {
             format!("tidegate store restore BACKUP --data {path} --replace"),
         ),
         CheckFacts::Refused(reason) => {
-            Finding::failed(AREA, reason.clone(), format!("tidegate store check {path} tells more"))
+            Finding::failed(AREA, reason.clone(), format!("tidegate store check {path} shows more"))
         }
     })
 }

@@ -216,7 +216,7 @@ fn a_look_at_the_controller() {
     let status = controller.json(&["status"]);
     assert_eq!((&status["groups"], &status["recovery_us"]), (&json!(2), &json!(0)));
     assert!(controller.ok(&["status"]).contains(&controller.endpoint));
-    assert!(controller.ok(&["top", "--once"]).contains("2 groups that nobody used are left out"));
+    assert!(controller.ok(&["top", "--once"]).contains("2 unused groups are left out"));
     let top = controller.ok(&["top", "--once", "--all"]);
     assert!(top.starts_with("GROUP") && top.contains("shop"), "{top}");
     assert_eq!(controller.json(&["top", "--once"]).as_array().unwrap().len(), 2);

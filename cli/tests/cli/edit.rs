@@ -71,7 +71,7 @@ fn a_conflict_keeps_the_text_and_shows_what_changed() {
     let (controller, folder, editor) = stage(script);
     let output = edit(&controller, &editor, folder.path());
     assert_eq!(output.status.code(), Some(1));
-    assert!(err(&output).contains("somebody changed the group meanwhile"), "{}", err(&output));
+    assert!(err(&output).contains("someone else changed the group meanwhile"), "{}", err(&output));
     assert!(kept(&output).contains("ru_per_sec: 7"));
     let seen = fs::read_to_string(folder.path().join("seen")).unwrap();
     assert!(seen.contains("#! -weight: 1\n") && seen.contains("#! +weight: 9\n"), "{seen}");

@@ -224,7 +224,7 @@ impl GroupCell {
 
     fn complete(&self, state: &mut CellState, id: WaiterId, answer: Answer) {
         let Some(place) = state.waiting.leave(id) else {
-            tracing::error!(group = %self.name, "the core finished a waiter nobody knows");
+            tracing::error!(group = %self.name, "the core finished an unknown waiter");
             return;
         };
         match answer {

@@ -21,7 +21,7 @@ impl Session {
                 self.refused(farewell.seq, &farewell.refused);
                 self.hub.reports().durable(farewell.seq, self.hub.shared.journal.as_ref());
                 if self.leaving.take().is_some_and(|leaving| leaving.send(()).is_err()) {
-                    tracing::debug!("nobody waited for the farewell");
+                    tracing::debug!("a farewell came for which no shutdown waits");
                 }
                 return true;
             }

@@ -133,7 +133,7 @@ impl Denied {
     pub(crate) fn explained_limit(rows: u32) -> Self {
         Self {
             code: Code::UNSUPPORTED,
-            message: format!("EXPLAIN RU tells {EXPLAINED_ROWS} rows at once, and was executed for {rows}"),
+            message: format!("EXPLAIN RU returns {EXPLAINED_ROWS} rows at once, and was executed for {rows}"),
             hint: format!("Execute it without a limit of rows, or with one above {EXPLAINED_ROWS}."),
         }
     }

@@ -13,7 +13,7 @@ pub(super) enum Fault {
     },
     /// A client before 4.1, or none at all.
     #[error(
-        "the client's first packet of {len} bytes is no login of protocol 4.1; use a client of this century"
+        "the client's first packet of {len} bytes is not a login of protocol 4.1; use a client of MySQL 4.1 or later"
     )]
     Login {
         /// Length of the packet, in bytes.
@@ -40,14 +40,16 @@ pub(super) enum Fault {
         limit: usize,
     },
     /// TLS was asked for where it was not offered.
-    #[error("the client asks for TLS, which this listener has not; give it a certificate or connect without")]
+    #[error(
+        "the client asks for TLS, and this listener has none; give it a certificate or connect without TLS"
+    )]
     ClientTls,
     /// TLS is demanded upstream and not offered there.
     #[error("the upstream offers no TLS; enable it there or allow plain connections to it")]
     ServerTls,
     /// `caching_sha2_password` asks for a password that the client cannot send as the server takes it.
     #[error(
-        "the server wants the whole password, which it takes under TLS as it is, and this client is not under TLS; \
+        "the server wants the whole password in the clear, which clients send under TLS only, and this one has no TLS; \
          connect with TLS (if the gateway offers none, give it --tls-cert and --tls-key), or log in past the gateway \
          once, after which the server knows the password until it restarts"
     )]

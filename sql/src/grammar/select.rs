@@ -166,7 +166,7 @@ fn change(cursor: &mut Cursor<'_>) -> Result<Option<Statement>, SqlError> {
     let name: Vec<&Token> = cursor.rest().take(3).collect();
     let Some(table) = table(&name) else { return Ok(None) };
     if !empties || table != VirtualTable::Statements {
-        let instead = "TRUNCATE TABLE tidegate.statements starts the count of statements anew; the rest is changed \
+        let instead = "TRUNCATE TABLE tidegate.statements resets the counts of statements; all else is changed \
                        by statements such as ALTER RESOURCE GROUP";
         return Err(SqlError::unsupported(format!("a change of {}", table.full_name()), instead));
     }

@@ -45,13 +45,13 @@ pub(super) struct Settings {
     /// Longest wait of a statement for admission [default: 10s].
     #[arg(long, value_name = "TIME")]
     max_wait: Option<Time>,
-    /// Statements inside a transaction when their group has no tokens [default: owe-some].
+    /// What statements inside a transaction do when their group has no tokens [default: owe-some].
     #[arg(long, value_enum, value_name = "WHAT")]
     in_transaction: Option<WhileLocked>,
-    /// With owe-some: what a group may owe when they are let through, as the time in which it pays that [default: 1s].
+    /// With owe-some: how much a group may owe when they are admitted, as the time in which it pays that [default: 1s].
     #[arg(long, value_name = "TIME")]
     max_debt: Option<Time>,
-    /// Let statements run while no lease can be had from a controller; otherwise they wait and fail.
+    /// Let statements run while no controller grants a lease; otherwise they wait and fail.
     #[arg(long)]
     admit_without_lease: bool,
     /// Who may define groups over SQL: users, or user@database; separated by commas.
@@ -60,7 +60,7 @@ pub(super) struct Settings {
     /// Who may choose a group by SET RESOURCE GROUP or a hint, besides admins.
     #[arg(long, value_delimiter = ',', value_name = "USER")]
     switcher: Vec<String>,
-    /// Anybody may choose a group.
+    /// Every user may choose a group.
     #[arg(long)]
     anybody_switches: bool,
     /// Threads that serve sessions, 1 to 1024; one for each core when left out.
@@ -77,7 +77,7 @@ pub(super) struct Settings {
     /// [default: 4096].
     #[arg(long, value_name = "N")]
     backlog: Option<u16>,
-    /// From the first byte of a connection to a login [default: 60s].
+    /// Longest time from the first byte of a connection to its login [default: 60s].
     #[arg(long, value_name = "TIME")]
     login_timeout: Option<Time>,
     /// Silence after which a client or database is asked whether it is still there, 1s to 1h; it is gone after twice
@@ -96,19 +96,19 @@ pub(super) struct Settings {
     /// Its key, in PEM.
     #[arg(long, value_name = "FILE")]
     tls_key: Option<PathBuf>,
-    /// Without a certificate, offer MySQL's clients no TLS with one that the gateway makes for itself.
+    /// Without --tls-cert, do not offer MySQL's clients TLS with a certificate that the gateway makes for itself.
     #[arg(long)]
     no_self_signed: bool,
     /// Authorities for tls=verify-full, in PEM; those the machine trusts when left out.
     #[arg(long, value_name = "FILE")]
     upstream_ca: Option<PathBuf>,
-    /// Serve /metrics, for Prometheus, here.
+    /// Address at which to serve /metrics, for Prometheus.
     #[arg(long, value_name = "ADDR")]
     metrics: Option<SocketAddr>,
     /// Listen beyond the own machine.
     #[arg(long)]
     allow_remote: bool,
-    /// Fail MySQL's LOAD DATA LOCAL INFILE instead of passing it.
+    /// Refuse MySQL's LOAD DATA LOCAL INFILE instead of passing it on.
     #[arg(long)]
     refuse_local_infile: bool,
 }
@@ -117,10 +117,10 @@ pub(super) struct Settings {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 enum WhileLocked {
-    /// It runs and its group owes, up to --max-debt; then it waits like others, but for COMMIT and ROLLBACK.
+    /// It runs and its group owes, up to --max-debt; beyond that it waits like others, except COMMIT and ROLLBACK.
     #[default]
     OweSome,
-    /// It runs and its group owes, however much: nobody who waits for its locks waits for tokens, and the cap is left.
+    /// It runs and its group owes, without limit: no holder of locks waits for tokens, and the cap may be exceeded.
     Owe,
     /// It waits like others.
     Wait,
