@@ -1,5 +1,5 @@
-//! A timer for what is rarely reached: it is left running when the moment moves on, and set anew only when it fires too
-//! early. Most statements end long before anybody has to look at them, and must not pay for it.
+//! A timer for moments that are rarely reached: it keeps running when the moment moves on, and is reset only when it
+//! fires too early. Most statements end long before their timer, and must not pay for it.
 
 use std::pin::Pin;
 use std::task::{Context, Poll};

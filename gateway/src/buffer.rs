@@ -93,7 +93,7 @@ impl Inbox {
 }
 
 impl Outbox {
-    /// From here on nobody should add more.
+    /// From here on callers should add no more.
     pub(crate) const HIGH: usize = 64 * 1_024;
 
     fn is_empty(&self) -> bool {

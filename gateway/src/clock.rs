@@ -9,7 +9,7 @@ pub(crate) fn now() -> Instant {
     Instant::now()
 }
 
-/// So much later; the same moment where that is beyond what the clock can tell.
+/// The moment after `pause`; the same moment where the later one is beyond the clock's range.
 pub(crate) fn after(moment: Instant, pause: Duration) -> Instant {
     moment.checked_add(pause).unwrap_or(moment)
 }

@@ -15,8 +15,8 @@ use crate::clock;
 /// Between two lines of a peer and kind. With half of it a garbage client writes twice as much, some 300 bytes a
 /// minute; with twice of it a count comes late.
 const PAUSE: Duration = Duration::from_secs(60);
-/// Most peers and kinds that are told apart, some 100 bytes each; those beyond share a place for each kind, until some
-/// are a pause old.
+/// Most pairs of peer and kind with a place of their own, some 100 bytes each; those beyond share one place per kind,
+/// until some are a pause old.
 const MAX_PEERS: usize = 1_024;
 
 /// What is complained about.
@@ -24,7 +24,7 @@ const MAX_PEERS: usize = 1_024;
 pub(crate) enum Kind {
     /// A session that broke off.
     Session,
-    /// A client that was not told of by its balancer.
+    /// A client whose address its balancer did not send.
     Header,
     /// A database that cannot be reached.
     Upstream,

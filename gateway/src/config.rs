@@ -43,7 +43,7 @@ pub struct Config {
     pub policy: Policy,
     /// Threads that serve sessions; one for each core when left open.
     pub threads: Option<NonZeroUsize>,
-    /// Sessions at once over all listeners; more are told that there are too many.
+    /// Sessions at once over all listeners; further clients get the error that there are too many.
     pub max_sessions: usize,
     /// Load balancers, whose connections begin with a PROXY header that names the client.
     pub proxies: Networks,
@@ -112,7 +112,7 @@ impl Config {
 }
 
 impl Listener {
-    /// The port a gateway for this protocol listens on unless told.
+    /// The port on which a gateway for this protocol listens by default.
     pub const fn default_port(protocol: Protocol) -> u16 {
         match protocol {
             Protocol::Postgres => 6432,

@@ -17,7 +17,7 @@ use crate::seats::{Seat, Seats};
 use crate::stream::Stream;
 use crate::workers::Workers;
 
-/// Connections beyond the sessions that are told so; more wait in the kernel's queue.
+/// Connections beyond the sessions that get this error at once; more wait in the kernel's queue.
 const MAX_REFUSED: usize = 64;
 /// How long each of them may take to say that it speaks the protocol.
 const REFUSAL: Duration = Duration::from_secs(3);
@@ -46,8 +46,8 @@ pub(crate) struct Porch {
 }
 
 impl Door {
-    /// Accepts until aborted, and has each connection served by one of the threads: with its seat, or with the reason
-    /// why there is none.
+    /// Accepts until aborted, and has one of the threads serve each connection: with its seat, or with the reason why
+    /// it has none.
     pub(crate) async fn accept<F, S>(self, serve: F)
     where
         F: Fn(Stream, SocketAddr, Result<Arc<Seat>, String>) -> S + Clone + Send + Sync + 'static,
@@ -109,14 +109,14 @@ impl Door {
 }
 
 impl Porch {
-    /// The connection and whose it is, once a balancer in front of the gateway has told.
+    /// The connection and its client's address, once a balancer in front of the gateway has sent that.
     async fn admit(&self, mut tcp: TcpStream, peer: SocketAddr) -> Option<(TcpStream, SocketAddr)> {
         if !self.proxies.contains(peer.ip()) {
             return Some((tcp, peer));
         }
         match clock::within(self.login_timeout, proxied::client(&mut tcp)).await {
             Some(Ok(client)) => Some((tcp, client.unwrap_or(peer))),
-            // Balancers look in whether somebody is there.
+            // Balancers connect only to see whether the gateway is there.
             Some(Err(error)) if error.kind() == ErrorKind::UnexpectedEof => None,
             Some(Err(error)) => {
                 if let Some(left_out) = self.complaints.told(peer.ip(), Kind::Header) {

@@ -1,8 +1,8 @@
 //! The protocols' machines under any input, for fuzz targets: what either side sends, in pieces, with any decision
 //! about each statement.
 //!
-//! An input is pieces of a control byte, a length byte and so many bytes. The lowest bit of the control byte tells the
-//! side, the others decide about the statements in the piece.
+//! An input is pieces of a control byte, a length byte and so many bytes. The lowest bit of the control byte selects
+//! the side, the others decide about the statements in the piece.
 
 use std::sync::Arc;
 

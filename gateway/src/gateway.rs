@@ -208,7 +208,7 @@ impl Gateway {
     }
 }
 
-/// For clients of MySQL, where nobody gave the gateway a certificate.
+/// A certificate for clients of MySQL, where the configuration has none.
 fn own_certificate(config: &Config) -> Result<Option<TlsAcceptor>, TlsError> {
     let is_mysql = |listener: &Listener| listener.upstream.protocol == Protocol::MySql;
     let wanted = config.self_signed && config.certificate.is_none() && config.listeners.iter().any(is_mysql);
@@ -263,7 +263,7 @@ mod tests {
         let address = "127.0.0.1:0".parse().unwrap();
         // Each takes two descriptors, and most machines give 1,024.
         assert_eq!(taken(&bind(address, Config::default().backlog).unwrap(), 400), 400);
-        // The kernel takes one more than it is told.
+        // The kernel takes one connection more than the backlog.
         assert_eq!(taken(&bind(address, 7).unwrap(), 400), 8);
     }
 }

@@ -1,7 +1,7 @@
 //! Prometheus metrics of the gateway; docs/metrics.md lists every name.
 //!
-//! What groups used is the controller's to tell. Here is what only the gateway knows: its sessions, how long statements
-//! waited and took, and what it could not do.
+//! The controller shows what groups used. This page shows what only the gateway knows: its sessions, how long
+//! statements waited and took, and what it could not do.
 
 use std::fmt;
 use std::sync::atomic::AtomicU64;

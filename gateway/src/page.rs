@@ -14,7 +14,7 @@ use crate::seats::Seats;
 
 const TEXT: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 
-/// What the page tells of.
+/// What the page shows.
 pub(crate) struct Page {
     pub(crate) governor: Arc<Governor>,
     pub(crate) seats: Arc<Seats>,

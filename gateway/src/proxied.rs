@@ -1,7 +1,8 @@
-//! The PROXY protocol, versions 1 and 2: a load balancer in front of the gateway tells whose connection it passes on.
+//! The PROXY protocol, versions 1 and 2: a load balancer in front of the gateway sends the address of the client whose
+//! connection it passes on.
 //!
-//! In: the first bytes of a connection from an address that may tell, and no byte beyond the header. Out: the address of
-//! the client. It is for logs alone: whoever may tell is listed, as anybody could tell anything.
+//! In: the first bytes of a connection from a listed address, and no byte beyond the header. Out: the address of the
+//! client, for logs alone. Only listed addresses may send a header, as any peer could claim any address.
 //!
 //! *Source*: HAProxy's "The PROXY protocol, versions 1 & 2".
 
@@ -15,18 +16,18 @@ use tokio::io::{AsyncRead, AsyncReadExt as _};
 const SIGNATURE: [u8; 12] = *b"\r\n\r\n\0\r\nQUIT\n";
 /// Longest header of version 1, its end included.
 const LINE: usize = 107;
-/// Longest rest of a header of version 2: addresses, and what some balancers add of certificates. Its length field goes
-/// to 64 KiB, which nobody sends.
+/// Longest rest of a header of version 2: addresses, and what some balancers add about certificates. Its length field
+/// allows 64 KiB, which no balancer sends.
 const REST: usize = 4_096;
 
-/// Addresses that may tell: single ones, and networks as `10.0.0.0/8`.
+/// Addresses that may send a header: single ones, and networks such as `10.0.0.0/8`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Networks(Vec<(IpAddr, u32)>);
 
 /// Something that is no address or network.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum NetworkError {
-    /// It is none.
+    /// It is no address or network.
     #[error("{text:?} is no address or network; write 10.1.2.3, 10.0.0.0/8 or fd00::/8")]
     Text {
         /// What was given.

@@ -1,9 +1,10 @@
 //! Seats for sessions, over all listeners.
 //!
-//! A seat is taken with a connection's first byte, as a login takes the server's time, too. But who has not logged in
-//! has no claim to it: when all are taken, the connection that has been about to log in for the longest gives its seat
-//! to the next one, if that has been for longer than a login takes. So connections that drip bytes, or say nothing,
-//! lock nobody out; a crowd of clients that log in as fast as the server lets them is not disturbed.
+//! A connection takes a seat with its first byte, as a login takes the server's time, too. But until it has logged in
+//! it has no claim to the seat: when all are taken, the connection that has been logging in for the longest gives its
+//! seat to the next one, if it has been logging in for longer than a login takes. So connections that drip bytes, or
+//! say nothing, cannot lock others out, and a crowd of clients that log in as fast as the server lets them is not
+//! disturbed.
 
 use std::collections::BTreeMap;
 use std::future::poll_fn;
@@ -27,7 +28,7 @@ pub(crate) struct Seats {
     free: Arc<Semaphore>,
     max: usize,
     entered: AtomicU64,
-    /// Who has a seat and has not logged in, in the order in which they came; at most [`Self::max`].
+    /// Connections that have a seat and have not logged in, in the order in which they came; at most [`Self::max`].
     opening: Mutex<BTreeMap<u64, Arc<Opening>>>,
 }
 

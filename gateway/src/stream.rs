@@ -12,7 +12,7 @@ use tokio_rustls::{client, server};
 use crate::clock;
 use crate::govern::Proof;
 
-/// How long anybody may take for the last words.
+/// How long a peer may take for the last words.
 pub(crate) const GOODBYE: Duration = Duration::from_millis(100);
 
 /// A connection of either side.
@@ -49,8 +49,8 @@ impl Stream {
         self.flush().await
     }
 
-    /// Sends this as the last, and says goodbye: TLS tells an end that was meant from one that was cut. Who is gone
-    /// already, or takes too long, needs to hear nothing.
+    /// Sends this as the last, and says goodbye, by which TLS distinguishes an intended end from a cut connection. A
+    /// peer that is gone, or takes too long, needs no goodbye.
     pub(crate) async fn end(&mut self, bytes: &[u8]) {
         let said = async {
             self.send(bytes).await?;
@@ -59,7 +59,7 @@ impl Stream {
         drop(clock::within(GOODBYE, said).await);
     }
 
-    /// What tells the server process behind this connection from others, when it is on this machine.
+    /// Distinguishes the server process behind this connection from others, when it is on this machine.
     pub(crate) fn proof(&self) -> Option<Proof> {
         let tcp = match self {
             Self::Tcp(tcp) => tcp,
@@ -78,7 +78,7 @@ impl Stream {
 impl AsyncRead for Stream {
     fn poll_read(self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
         match each!(self, inner => Pin::new(inner).poll_read(cx, buf)) {
-            // Both protocols tell themselves where a message ends, and MySQL's clients leave without TLS's goodbye.
+            // Both protocols mark themselves where a message ends, and MySQL's clients leave without TLS's goodbye.
             Poll::Ready(Err(error)) if error.kind() == io::ErrorKind::UnexpectedEof => Poll::Ready(Ok(())),
             read => read,
         }
@@ -114,7 +114,7 @@ mod tests {
             let client = Stream::TlsToServer(Box::new(client.unwrap()));
             let server = Stream::TlsFromClient(Box::new(server.unwrap()));
             let (mut leaves, mut stays) = if client_leaves { (client, server) } else { (server, client) };
-            // What is unread when a socket is closed breaks the connection; TLS has some of its own.
+            // Bytes that are unread when a socket is closed break the connection; TLS has some of its own.
             stays.send(b"a").await.unwrap();
             assert_eq!(leaves.read_u8().await.unwrap(), b'a');
             leaves.send(b"b").await.unwrap();

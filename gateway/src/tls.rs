@@ -43,7 +43,7 @@ pub enum TlsError {
 /// What clients of PostgreSQL call its protocol when they begin with TLS.
 pub(crate) const ALPN: &[u8] = b"postgresql";
 
-/// Whom a certificate of the gateway's own names.
+/// The name in a certificate of the gateway's own.
 const SELF_SIGNED: &str = "tidegate, self-signed";
 
 /// For clients: the certificate chain and key in these files.

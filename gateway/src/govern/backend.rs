@@ -21,7 +21,7 @@ use super::unowned::Unowned;
 /// Bytes written from which on temporary files are looked for: few that spill write less.
 const SPILLS: u64 = 65_536;
 
-/// What tells PostgreSQL's process for one connection from others of the same number on other machines.
+/// Distinguishes PostgreSQL's process for one connection from processes of the same number on other machines.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Proof {
     /// The gateway's end of a TCP connection has this port, which stands in the process's title.
@@ -81,7 +81,7 @@ impl Backend {
         }
     }
 
-    /// What was used since the last look by a statement that has done so much.
+    /// The usage since the last look of a statement that has done `work`.
     pub(crate) fn take(&mut self, work: &Work) -> Usage {
         self.count();
         self.share.so_far(work, self.spills.grown())
@@ -112,7 +112,7 @@ impl Backend {
     }
 }
 
-/// Where the kernel tells of a process.
+/// Where the kernel describes a process.
 pub(super) fn process(pid: u32) -> PathBuf {
     PathBuf::from(format!("/proc/{pid}"))
 }

@@ -1,4 +1,4 @@
-//! A statement as it came, for whoever decides about it: whose it is, what it is, and the record of a conviction.
+//! A statement as it came, for the decision about it: whose it is, what it is, and the record of a conviction.
 
 use std::sync::Arc;
 
@@ -22,7 +22,7 @@ pub(super) struct Case {
     pub(super) digest: Option<TextDigest>,
 }
 
-/// What it was convicted by.
+/// Why it was convicted.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Grounds {
     /// The list of watched statements.

@@ -52,7 +52,7 @@ impl Counters {
 
     /// What was used since the last time, of all that it used until it ended.
     pub(super) fn end(mut self, all: Counted) -> Counted {
-        // The kernel tells bytes of what has ended in whole KiB.
+        // The kernel reports bytes of ended tasks in whole KiB.
         self.came_to(all.at_least(&self.last))
     }
 

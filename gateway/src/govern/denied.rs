@@ -1,4 +1,4 @@
-//! Why a statement did not run, or was ended, as a client is told over either protocol.
+//! Why a statement did not run, or was ended, as the client of either protocol reads it.
 
 use std::time::Duration;
 
@@ -17,8 +17,8 @@ pub(crate) struct Denied {
     pub(crate) hint: String,
 }
 
-/// Nobody knows when an absent controller is back. Who has waited for one in vain is told to wait as long again, but no
-/// longer than this, in which most come back.
+/// When an absent controller is back is unknown. A client that has waited for one in vain is asked to wait as long
+/// again, but no longer than this, in which most come back.
 const LONGEST_RETRY: Duration = Duration::from_secs(10);
 
 /// A statement that its user does not want any more.
@@ -39,7 +39,7 @@ impl Denied {
         let (code, message) = match refused {
             Refused::Throttled { .. } => {
                 let state = group.state();
-                // Without a rate, as tokens are gathered for it at the controller, what was leased before tells when.
+                // Without a rate, as the controller gathers tokens for the group, the rate leased before says when.
                 if state.rate == Rate::ZERO {
                     retry = retry.max(group.pays_within());
                 }
@@ -74,7 +74,7 @@ impl Denied {
         Self { code, message, hint }
     }
 
-    /// The same inside a transaction, which nobody has ended, and whose end waits or does not.
+    /// The same inside a transaction, which is still open; `end_waits` is whether its `COMMIT` may wait.
     pub(super) fn in_transaction(mut self, end_waits: bool) -> Self {
         if !self.hint.is_empty() {
             self.hint.push(' ');
@@ -129,7 +129,7 @@ impl Denied {
         }
     }
 
-    /// A limit of rows that would cut what it tells.
+    /// A limit of rows that would cut the answer.
     pub(crate) fn explained_limit(rows: u32) -> Self {
         Self {
             code: Code::UNSUPPORTED,
@@ -157,7 +157,7 @@ impl Denied {
     }
 }
 
-/// In tenths of a second, rounded up, at least one: who comes earlier comes in vain.
+/// In tenths of a second, rounded up, at least one: an earlier retry would be in vain.
 fn retry_after(pause: Duration) -> String {
     const TENTH_NS: u128 = 100_000_000;
     let tenths = pause.as_nanos().div_ceil(TENTH_NS).max(1);

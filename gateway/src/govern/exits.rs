@@ -1,5 +1,6 @@
-//! What processes used in their whole lives, as the kernel tells it when they end: its taskstats, over netlink. It tells
-//! those who may administer the network (root, or `CAP_NET_ADMIN`), of the machine itself and not of a container.
+//! What processes used in their whole lives, as the kernel reports it when they end: its taskstats, over netlink. The
+//! kernel reports to processes that may administer the network (root, or `CAP_NET_ADMIN`) of the machine itself, not of
+//! a container.
 //!
 //! Messages, in the machine's byte order: `nlmsghdr` (16 bytes: length u32, type u16, flags u16, sequence and port u32),
 //! `genlmsghdr` (4 bytes, of them the command first), attributes (length u16 with these 4 bytes, type u16, value, filled
@@ -50,7 +51,7 @@ mod field {
 pub(super) struct Exits(OwnedFd);
 
 impl Exits {
-    /// `None` where the kernel does not tell.
+    /// `None` where the kernel does not report.
     pub(super) fn listen() -> Option<Self> {
         let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
         let socket = socket_with(AddressFamily::NETLINK, SocketType::RAW, flags, Some(GENERIC)).ok()?;
@@ -74,7 +75,7 @@ impl Exits {
     /// The next process that has ended, and what it used; `None` when there is no other so far.
     pub(super) fn next(&self) -> Option<(u32, Counted)> {
         loop {
-            // What is no record is none of ours.
+            // Messages that are no record are ignored.
             if let Some(ended) = ended(&self.hear()?) {
                 return Some(ended);
             }

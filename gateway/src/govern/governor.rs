@@ -166,7 +166,7 @@ impl Governor {
         }
     }
 
-    /// What is kept of a statement that is prepared.
+    /// The part of a prepared statement that is kept.
     pub(crate) fn known(&self, dialect: SqlDialect, seen: &[u8], whole: bool) -> Known {
         let naming = if whole { self.naming(dialect, seen, true) } else { None };
         Known { naming, ..Known::new(self.template(dialect, seen), SqlText::of(seen, whole)) }
@@ -315,7 +315,7 @@ fn ends_transaction(template: &Template) -> bool {
 }
 
 impl Request {
-    /// Convicts it if it is watched in `group`; an `Err` is what its client is told.
+    /// Convicts it if it is watched in `group`; an `Err` is the error for its client.
     fn judge(&mut self, group: &Group) -> Result<(), Denied> {
         let case = &self.case;
         let book = case.governor.rules.book();

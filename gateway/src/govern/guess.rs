@@ -1,8 +1,8 @@
 //! What a statement probably used, where the server's own counters cannot be read: another machine, no `/proc`.
 //!
-//! In: kind, rows, bytes and elapsed time. Out: a usage vector, marked as an estimate by whoever uses it. The
-//! coefficients are those measured for PostgreSQL 15 on a 2-core machine (point select 34 µs of CPU, single-row update
-//! 210 µs, a scanned and returned row 0.25 µs); they are not calibrated to the server at hand.
+//! In: kind, rows, bytes and elapsed time. Out: a usage vector, which the caller marks as an estimate. The coefficients
+//! are those measured for PostgreSQL 15 on a 2-core machine (point select 34 µs of CPU, single-row update 210 µs, a
+//! scanned and returned row 0.25 µs); they are not calibrated to the server at hand.
 
 use std::time::Duration;
 
@@ -32,7 +32,7 @@ pub(super) fn guess(
     let rows = sent_rows.saturating_add(changed_rows).saturating_mul(ROW_NS);
     let work = rows.saturating_add(bytes.saturating_mul(BYTE_NS)).saturating_add(begin_ns);
     let elapsed_ns = u64::try_from(elapsed.as_nanos()).unwrap_or(u64::MAX);
-    // What was sent tells nothing of what was scanned and thrown away: half the time beyond the visible work is CPU.
+    // The result does not show what was scanned and thrown away: half the time beyond the visible work counts as CPU.
     let hidden = elapsed_ns.saturating_sub(work) / 2;
     let cpu_ns = work.saturating_add(hidden).min(elapsed_ns);
     Usage { cpu_ns, read_bytes: bytes, ..Usage::default() }

@@ -54,8 +54,8 @@ impl Known {
     }
 }
 
-/// What statements of a template have in common; nothing when there is none in the text, or when the text was not
-/// seen: these have nothing in common but that.
+/// The fingerprint that statements of a template share; `None` when the text has no statement, or was not seen: such
+/// statements share nothing else.
 pub(super) fn fingerprint(template: &Template) -> Option<String> {
     (!template.text().is_empty()).then(|| template.fingerprint().to_string())
 }

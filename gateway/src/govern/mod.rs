@@ -1,7 +1,7 @@
 //! What is the same for every protocol: who pays, admission, metering, rules, statistics.
 //!
-//! A protocol's session asks the [`Governor`] for a [`Subject`] at login, for a template and an admission before each
-//! statement, tells the [`Running`] statement what it used as it goes, and ends it.
+//! A protocol's session asks the [`Governor`] for a [`Subject`] at login, and for a template and an admission before
+//! each statement; it passes to the [`Running`] statement what was used as it goes, and ends it.
 
 mod backend;
 mod case;

@@ -1,9 +1,10 @@
 //! PostgreSQL's parallel workers: processes of their own, children of the postmaster, that work for a session's process
 //! while a statement of it runs.
 //!
-//! They are looked for [`FIRST`] after a statement began, then ever less often, and often once it has had some. What a
-//! worker used when it ended the kernel tells those who may ask ([`Exits`]); without that, what it does after the last
-//! look is not seen. PostgreSQL answers only when all workers of a statement have ended.
+//! The gateway looks for them [`FIRST`] after a statement began, then ever less often, and often once it has had some.
+//! The kernel reports what a worker used when it ended, to processes that may ask ([`Exits`]); without that, the
+//! gateway misses what the worker does after the last look. PostgreSQL answers only when all workers of a statement
+//! have ended.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;

@@ -5,12 +5,12 @@ use std::time::Duration;
 /// What a statement inside an open transaction does when its group has no tokens.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum InTransaction {
-    /// It runs, and the group owes the cost, as long as it pays what it owes already within [`Policy::max_debt`]; then
-    /// it waits like any other. What ends the transaction does not wait.
+    /// It runs, and the group owes the cost, as long as the group pays what it owes already within
+    /// [`Policy::max_debt`]; beyond that the statement waits like any other. The end of the transaction does not wait.
     #[default]
     OweSome,
-    /// It runs, and the group owes the cost, however much that comes to: whoever waits for the locks of the transaction
-    /// never waits for tokens of another group, and the group exceeds its rate for as long.
+    /// It runs, and the group owes the cost without limit: a statement that waits for the transaction's locks never
+    /// waits for tokens of another group, and the group exceeds its rate for as long.
     Owe,
     /// It waits like any other.
     Wait,
@@ -81,8 +81,8 @@ pub struct Policy {
     pub max_wait: Duration,
     /// Statements inside a transaction.
     pub in_transaction: InTransaction,
-    /// What a group may owe on this gateway when a statement inside a transaction is let through, as the time in which
-    /// it pays that.
+    /// How much a group may owe on this gateway when a statement inside a transaction is admitted, as the time in which
+    /// the group pays that.
     pub max_debt: Duration,
     /// Let statements run unmetered in advance while no lease can be had; they are charged all the same. Otherwise
     /// they wait and fail.
@@ -91,7 +91,7 @@ pub struct Policy {
     pub admins: Principals,
     /// Who may choose a group by `SET RESOURCE GROUP` or a hint; admins may, too.
     pub switchers: Principals,
-    /// Anybody may choose a group.
+    /// Every user may choose a group.
     pub anybody_switches: bool,
 }
 

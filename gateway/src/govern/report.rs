@@ -1,4 +1,4 @@
-//! Tells the controller of convictions at once and of statements' costs every few seconds.
+//! Reports convictions to the controller at once, and statements' costs every few seconds.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -33,7 +33,7 @@ impl Take for StatementsClient<Channel> {
     }
 }
 
-/// Runs until `end` and then tells the rest; answers on the channel that came with it.
+/// Runs until `end`, then reports the rest and answers on the channel that came with it.
 pub(super) async fn statements(
     mut to: impl Take,
     gateway: String,
@@ -47,7 +47,7 @@ pub(super) async fn statements(
         let ended = clock::within(PERIOD, &mut end).await;
         tell(&mut to, &mut unsent).await;
         if unsent.is_empty() {
-            // What is counted while it is told waits for the next period: under load there is always more.
+            // What is counted during a report waits for the next period: under load there is always more.
             for (rows, evicted) in statements.take() {
                 seq = seq.saturating_add(1);
                 let gateway = gateway.clone();
@@ -57,7 +57,7 @@ pub(super) async fn statements(
         }
         match ended {
             Some(Ok(done)) => {
-                // Who asked may have given up.
+                // The caller may have given up.
                 let _ = done.send(());
                 return;
             }
@@ -67,7 +67,7 @@ pub(super) async fn statements(
     }
 }
 
-/// Tells what is unsent, in order, until the controller does not answer.
+/// Sends what is unsent, in order, until the controller does not answer.
 async fn tell(to: &mut impl Take, unsent: &mut VecDeque<v1::ReportStatementsRequest>) {
     while let Some(report) = unsent.front() {
         match clock::within(PATIENCE, to.take(report.clone())).await {
@@ -85,7 +85,7 @@ async fn tell(to: &mut impl Take, unsent: &mut VecDeque<v1::ReportStatementsRequ
     }
 }
 
-/// Tells of convictions until the gateway ends.
+/// Reports convictions until the gateway ends.
 pub(super) async fn convictions(channel: Channel, mut waiting: mpsc::Receiver<v1::ConvictRequest>) {
     let mut client = StatementsClient::new(channel);
     while let Some(conviction) = waiting.recv().await {
@@ -115,10 +115,10 @@ mod tests {
         statements.record(&Record { group, template, outcome, waited });
     }
 
-    /// What a controller was told: when, under which number, and the templates.
+    /// A report as the controller got it: when, under which number, and the templates.
     type Report = (u64, u64, Vec<String>);
 
-    /// A controller that has another statement counted whenever it is told of some, and then answers.
+    /// A controller that has another statement counted whenever a report comes, and then answers.
     struct Told {
         statements: Arc<Statements>,
         answers: VecDeque<Result<(), Status>>,
@@ -135,7 +135,7 @@ mod tests {
         }
     }
 
-    /// What a controller is told that answers so, of a gateway that ends half a period after so many.
+    /// The reports that a controller with these answers gets from a gateway that ends half a period after `periods`.
     async fn told(periods: u32, answers: impl IntoIterator<Item = Result<(), Status>>) -> Vec<Report> {
         let (counted, told) = (Arc::new(Statements::default()), Arc::default());
         count(&counted, "select a0");

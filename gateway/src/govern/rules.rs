@@ -106,7 +106,7 @@ impl Limit {
         }
     }
 
-    /// What of it is broken, as a record tells it.
+    /// The limit that is broken, as a record shows it.
     pub(crate) fn broken(&self, elapsed: Duration, ru: Ru, rows: u64) -> Option<String> {
         if let Some(most) = self.elapsed.filter(|most| elapsed >= *most) {
             return Some(format!("ElapsedTime = {elapsed:.3?} (limit {most:?})"));

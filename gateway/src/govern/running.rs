@@ -39,14 +39,14 @@ impl Progress {
     }
 }
 
-/// What is to be done with a statement that goes on.
+/// What to do with a statement that goes on.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Verdict {
     /// Nothing.
     Goes,
     /// Its result is not to be taken from the server for a while.
     Holds,
-    /// It is to be cancelled, and this is what the client is told.
+    /// Cancel it, with this error for the client.
     Dies(Denied),
 }
 
@@ -66,9 +66,9 @@ pub(crate) struct Ended {
 #[derive(Debug)]
 pub(crate) struct Running {
     case: Case,
-    /// Who admitted it; the rule and the statistics are this group's.
+    /// The group that admitted it; the rule and the statistics are this group's.
     group: Group,
-    /// Who pays: another group once it is switched.
+    /// The group that pays: another one once the statement is switched.
     payer: Group,
     permit: Option<Permit<'static>>,
     limit: Option<Arc<Limit>>,
@@ -90,7 +90,7 @@ pub(crate) struct Running {
 pub(super) struct Admitted {
     pub(super) case: Case,
     pub(super) group: Group,
-    /// Who pays: another group if a watch has switched it.
+    /// The group that pays: another one if a watch has switched it.
     pub(super) payer: Group,
     pub(super) permit: Permit<'static>,
     /// By a watch that does not end it.
@@ -209,8 +209,8 @@ impl Running {
         Ended { group, charged, usage, elapsed, waited, estimated }
     }
 
-    /// Most statements end before the first look, and what they used is told at their end: one that broke the rule is
-    /// recorded, so that it may be watched. Nothing can be done about this execution.
+    /// Most statements end before the first look, and their usage is known at their end: one that broke the rule is
+    /// recorded, so that later ones may be watched. Nothing can be done about this execution.
     fn judge_ended(&self, elapsed: Duration, progress: Progress) {
         if self.convicted.is_none()
             && let Some(limit) = &self.limit
@@ -220,7 +220,7 @@ impl Running {
         }
     }
 
-    /// What it has done so far, for whoever reads the server's counters.
+    /// What it has done so far, for the reader of the server's counters.
     pub(crate) fn work(&self, progress: Progress) -> Work {
         let kind = self.case.template.kind();
         Work { kind, rows: progress.changed_rows, sent: progress.bytes_in }

@@ -1,9 +1,9 @@
 //! Which of the bytes that a server's process or thread wrote are its session's own.
 //!
-//! The kernel counts who called `write`, not whose bytes these are. Who commits writes out the log of everybody up to
-//! its own record; who needs room in the cache writes out a page that somebody else changed. So what is counted is
-//! bounded by what the session itself sent, read and changed. What it wrote beyond that goes to [`Unowned`], and from
-//! there to sessions whose own work others have written out; the rest belongs to nobody. What a statement spilled to
+//! The kernel counts who called `write`, not whose bytes these are. A session that commits writes out all sessions' log
+//! up to its own record; one that needs room in the cache writes out a page that another changed. So a session's share
+//! is bounded by what it sent, read and changed itself. What it wrote beyond that goes to [`Unowned`], and from there
+//! to sessions whose own work others have written out; the rest is charged to no session. What a statement spilled to
 //! temporary files is neither logged nor replicated: it counts as bytes read, at the price of local input and output.
 //!
 //! In: cumulative counters of a statement. Out: what of them is charged. docs/cost-model.md has the rules and where
@@ -118,7 +118,7 @@ impl Counted {
 }
 
 impl Server {
-    /// The least that a commit writes, in bytes: measured for an insert of one row with nobody beside it.
+    /// The least that a commit writes, in bytes: measured for an insert of one row with no other load.
     const fn block(self) -> u64 {
         match self {
             Self::Postgres => 8_192,
@@ -145,12 +145,12 @@ impl Server {
     fn charged(self, work: &Work, did: &Counted, seen: u64, earlier: u64) -> Charged {
         let spilled = self.spilled(work, did, seen);
         let written = did.written.saturating_sub(spilled);
-        // What was spilled was read back, at most once as far as is known.
+        // Spilled bytes were read back, at most once as far as is known.
         let read = did.read.saturating_sub(spilled);
         let writes = did.writes.saturating_sub(spilled / self.block());
         // A call of one page; the log of others comes in calls of many.
         let single = written.min(writes.saturating_mul(self.block()));
-        // Who reads a page writes out at most the one that was in its place, and now and then its log.
+        // Reading a page writes out at most the page that was in its place, and now and then its log.
         let unread = single.saturating_sub(read.saturating_add(read / 4));
         let explained = self.block().saturating_add(work.explains()).saturating_add(earlier);
         let own = match (self, work.only_reads()) {
@@ -168,7 +168,7 @@ impl Server {
 }
 
 impl Work {
-    /// What it changed is told in rows.
+    /// Whether the rows show what it changed.
     fn is_told(&self) -> bool {
         use StatementKind::{Copy, Delete, Insert, Set, Transaction, Update};
         self.rows > 0 || matches!(self.kind, Insert | Update | Delete | Copy | Set | Transaction)
@@ -361,7 +361,7 @@ mod tests {
         assert_eq!((usage.read_bytes, usage.write_bytes), (48 * KIB + 5_540 * KIB, 0));
         share.add(&did(0, 8 * KIB, 1));
         assert_eq!(share.end(&select, 0, false, &unowned).write_bytes, 8 * KIB);
-        // Pages of others are no more charged than when somebody looks.
+        // Pages of others are charged no more than when the gateway looks.
         share.add(&did(8 * MIB, 8 * MIB, 1_024));
         let usage = share.end(&select, 0, false, &unowned);
         assert_eq!((usage.read_bytes, usage.write_bytes), (8 * MIB, 0));

@@ -1,5 +1,5 @@
-//! PostgreSQL's temporary files: what a process has open of them, as `/proc` shows it to the same user and to root. A
-//! file is kept open here until its statement has ended, as its size at its end tells what was written to it.
+//! PostgreSQL's temporary files: those that a process has open, as `/proc` shows it to the same user and to root. The
+//! gateway keeps a file open until its statement has ended, as the file's size then says how much was written to it.
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -87,7 +87,7 @@ mod tests {
         std::fs::remove_file(temporary.join("pgsql_tmp1.0")).unwrap();
         drop(one);
         assert_eq!(spills.grown(), 157);
-        // What is left of a statement is not the next one's.
+        // Files left by a statement do not count for the next one.
         spills.end();
         assert_eq!(spills.grown(), 0);
         cursor.write_all(&[0; 3]).unwrap();

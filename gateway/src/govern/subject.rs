@@ -37,7 +37,7 @@ impl Login {
     /// The group that the client's name hints at: `reports /*+ RESOURCE_GROUP(batch) */`.
     pub(super) fn hint(&self) -> Option<String> {
         let hint = self.application.get(self.application.find("/*+")?..)?;
-        // Read by whoever reads it in statements.
+        // Read by the same code that reads hints in statements.
         let template = Template::new(SqlDialect::Generic, format!("SELECT {hint} 1"));
         template.resource_group().map(str::to_owned)
     }

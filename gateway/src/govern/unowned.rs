@@ -1,6 +1,6 @@
-//! Bytes that sessions of one server wrote and that their own work does not explain, until somebody's does. What is left
-//! belongs to nobody: the work of background processes, of sessions that do not come through the gateway, or what cannot
-//! be told.
+//! Bytes that sessions of one server wrote and that their own work does not explain, until another session's work does.
+//! What is left is charged to no session: the work of background processes, of sessions that do not come through the
+//! gateway, or of unknown origin.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -35,8 +35,8 @@ impl Unowned {
         }
     }
 
-    /// At most so many bytes were written by others for somebody whose work began when so many had been given; returns
-    /// how many are left for it.
+    /// Takes at most `bytes` that others wrote for a session whose work began when `since` had been given; returns how
+    /// many there were.
     pub(super) fn take(&self, bytes: u64, since: u64) -> u64 {
         if bytes == 0 {
             return 0;
@@ -51,7 +51,7 @@ impl Unowned {
         most(before)
     }
 
-    /// What belongs to nobody so far.
+    /// The bytes of no session so far.
     #[cfg(test)]
     pub(super) fn left(&self) -> u64 {
         self.given() - self.taken.load(Ordering::Relaxed)

@@ -41,7 +41,7 @@ pub(super) enum Answer {
     Done {
         /// Rows.
         affected: u64,
-        /// What there is to be known beside it.
+        /// How many warnings come with it.
         warnings: usize,
     },
     /// A result.
@@ -200,7 +200,7 @@ impl Packets {
         if ends { self.end_of(status, warnings) } else { self.ok(0xfe, 0, status, warnings) }
     }
 
-    /// Of the types that the columns have; what is of another is none.
+    /// Values of the columns' types; a value of another type becomes null.
     fn binary_row(&mut self, row: &[Value], columns: &[Column]) {
         let cells = || columns.iter().enumerate().map(|(at, column)| (row.get(at), column.kind));
         let fits = |cell: &(Option<&Value>, Kind)| {

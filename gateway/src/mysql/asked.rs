@@ -16,7 +16,7 @@ pub(super) struct Remembered {
     pub(super) known: Known,
     /// It is the gateway's.
     pub(super) ours: Option<Arc<Own>>,
-    /// It asks for what the statement before it left, whoever answered that.
+    /// It asks for the diagnostics of the statement before it, whether the gateway or the server answered that.
     pub(super) question: Option<Arc<Diagnostics>>,
 }
 
@@ -46,9 +46,9 @@ pub(super) struct Asked {
     pub(super) ours: Option<Arc<Own>>,
     /// It was prepared, and asks for what the statement before it left.
     pub(super) question: Option<Arc<Diagnostics>>,
-    /// What runs in its place, to tell what it costs.
+    /// The statement that runs in its place, to show its cost.
     pub(super) explains: Option<Vec<u8>>,
-    /// It runs as it is, to tell what it costs.
+    /// It runs as it is, to show its cost.
     pub(super) explained: bool,
 }
 
@@ -71,7 +71,7 @@ impl Asked {
             // Nor is it for the gateway to know what it names.
             may_name: statement.command == Command::Query && statement.whole,
             naming: None,
-            // One that is longer than what is seen of it is none of ours.
+            // A text that is longer than the part seen of it is not ours.
             may_be_ours: statement.whole && !text.is_empty(),
             ours,
             question,
@@ -109,13 +109,13 @@ impl Asked {
         }
     }
 
-    /// What running it does with names, of which there are some or not.
+    /// What running it does with names; `some` is whether there are any.
     pub(super) fn renames(&self, some: bool) -> Option<Naming<Remembered>> {
         match self.naming.as_deref() {
             Some(naming @ (Naming::Prepare { .. } | Naming::Forget { .. })) => {
                 Some(naming.clone().map(Remembered::from))
             }
-            // What a procedure does is not seen, nor what one of several statements does.
+            // The gateway does not see what a procedure does, nor what one of several statements does.
             _ => (some && self.may_rename()).then_some(Naming::ForgetAll),
         }
     }

@@ -1,16 +1,16 @@
 //! The conversation in which a server finds out who a client is: at the login, and at `COM_CHANGE_USER`.
 //!
-//! Its packets are passed on untouched; all that is kept is whose turn it is. A client may send a packet when the
-//! server has asked for one, and no sooner: what it sends ahead the server would take for a command, and the gateway
+//! The gateway passes its packets on untouched, and keeps only whose turn it is. A client may send a packet when the
+//! server has asked for one, and no sooner: the server would take a packet sent ahead for a command, and the gateway
 //! for a password.
 //!
-//! One conversation differs with the way that it goes: asked by `caching_sha2_password` for the whole password, a
-//! client sends it as it is under TLS, and otherwise under the server's RSA key; the server expects what fits its side.
-//! Where only the client's side is private, the gateway asks for the key and encrypts the password, so that the server
-//! gets two packets more. Where only the server's is, nobody here has a key: the client is refused.
+//! One conversation depends on the connection: asked by `caching_sha2_password` for the whole password, a client sends
+//! it in the clear under TLS, and otherwise under the server's RSA key; the server expects what fits its side. Where
+//! only the client's side is private, the gateway asks for the key and encrypts the password, so that the server gets
+//! two packets more. Where only the server's side is private, the gateway has no key to offer, and refuses the client.
 //!
 //! *Source*: MySQL "Connection Phase"; `sql/auth/sha2_password.cc` for the one packet of `caching_sha2_password` that
-//! tells and does not ask; MariaDB's plugins (ed25519, dialog, gssapi) speak in packets of any beginning.
+//! informs and does not ask; MariaDB's plugins (ed25519, dialog, gssapi) speak in packets of any beginning.
 
 use super::capability::Capabilities;
 use super::ending::Ending;
@@ -32,7 +32,7 @@ const CACHING_SHA2: &str = "caching_sha2_password";
 #[derive(Debug)]
 pub(super) struct Auth {
     pub(super) identity: Identity,
-    /// The first on its connection, which may be numbered anew on its way.
+    /// The first on its connection, whose packets the gateway may renumber.
     pub(super) is_login: bool,
     /// Packets that the server got from the gateway itself, and sent to it.
     pub(super) ahead: u8,

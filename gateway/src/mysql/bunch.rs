@@ -1,5 +1,5 @@
-//! Questions of one kind that come in bunches and are put to the server together: one is under way at a time, and who
-//! comes meanwhile is asked for with the next.
+//! Questions of one kind that come in bunches and are put to the server together: one query is under way at a time, and
+//! the questions that come meanwhile go with the next.
 //!
 //! To find one session among its own a server may look at all of them, as MariaDB does: 500 logins at once, with a
 //! question each, would have it look 250,000 times, while the logins wait.
@@ -23,10 +23,11 @@ struct Waiting<T> {
     asked: bool,
 }
 
-/// A connection, and who waits for the answer.
+/// A connection, and the channel for its answer.
 pub(super) type Ask<T> = (u32, oneshot::Sender<T>);
 
-/// The turn to ask, for all who wait and who come until nobody does. Where it is given up before, they are told nothing.
+/// The turn to ask, for all that wait now or later, until none waits. If the turn is given up before, they get no
+/// answer.
 #[derive(Debug)]
 pub(super) struct Turn<T> {
     bunch: Arc<Bunch<T>>,
@@ -40,7 +41,7 @@ impl<T> Default for Bunch<T> {
 }
 
 impl<T> Bunch<T> {
-    /// Waits for an answer about this connection; with the turn to ask when nobody has it.
+    /// Waits for an answer about this connection; returns the turn to ask, too, when no other caller has it.
     pub(super) fn join(self: &Arc<Self>, connection: u32) -> (oneshot::Receiver<T>, Option<Turn<T>>) {
         let (tell, told) = oneshot::channel();
         let mut waiting = self.waiting();
@@ -56,7 +57,7 @@ impl<T> Bunch<T> {
 }
 
 impl<T> Turn<T> {
-    /// Those to ask for; `None` when nobody waits, which ends the turn.
+    /// The connections to ask for; `None` when none waits, which ends the turn.
     pub(super) fn next(&mut self) -> Option<Vec<Ask<T>>> {
         if self.over {
             return None;

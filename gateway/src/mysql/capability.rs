@@ -34,7 +34,7 @@ impl Capabilities {
     const EXTENSION: Self = Self(1 << 29);
     const PROGRESS: Self = Self(1 << 32);
     const BULK_OPERATIONS: Self = Self(1 << 34);
-    /// MariaDB tells more of the type of a column.
+    /// MariaDB describes a column's type in more detail.
     pub(super) const EXTENDED_METADATA: Self = Self(1 << 35);
     /// MariaDB leaves out the columns of a prepared statement's result if they are as before.
     pub(super) const CACHE_METADATA: Self = Self(1 << 36);

@@ -121,7 +121,7 @@ impl Command {
         }
     }
 
-    /// Whether it is work that has to be admitted. What only speaks about the connection is not.
+    /// Whether it is work that has to be admitted; commands about the connection itself are not.
     pub(super) fn is_governed(self) -> bool {
         match self {
             Self::Query
@@ -166,7 +166,7 @@ pub(super) fn sql(payload: &[u8], capabilities: Capabilities) -> &[u8] {
     after_attributes(after).unwrap_or_default()
 }
 
-/// The database of a `USE`, for clients that do not ask to be told of it.
+/// The database of a `USE`, for clients that do not ask the server to report changes of it.
 pub(super) fn used_database(sql: &[u8]) -> Option<String> {
     let text = std::str::from_utf8(sql).ok()?.trim();
     let (word, rest) =

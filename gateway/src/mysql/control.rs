@@ -1,4 +1,4 @@
-//! The gateway's own connections to a server: they kill statements, and tell which thread serves a connection.
+//! The gateway's own connections to a server: they kill statements, and find out which thread serves a connection.
 //!
 //! Logged in as the user of the upstream's URL, who needs `CONNECTION ADMIN` to kill others' statements and `PROCESS` to
 //! see their threads (MySQL: `CONNECTION_ADMIN`, and to read two columns of `performance_schema.threads`). Opened when
@@ -139,7 +139,7 @@ async fn find(pool: Pool, mut turn: Turn<Found>, is_mariadb: bool) {
             rows.into_iter().filter_map(thread).collect::<BTreeMap<_, _>>()
         });
         for (connection, tell) in asked {
-            // Who is gone meanwhile is told nothing.
+            // A session that is gone meanwhile needs no answer.
             drop(tell.send(match &threads {
                 Ok(threads) => Ok(threads.get(&connection).cloned()),
                 Err(error) => Err(Arc::clone(error)),

@@ -46,7 +46,7 @@ const DEADLOCK: u16 = 1213;
 /// How a result ended.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Ending {
-    /// Absent in errors, and where a packet is none of the three.
+    /// Absent in errors, and where a packet is of none of the three kinds.
     pub(super) status: Option<Status>,
     /// Rows that were changed.
     pub(super) affected: u64,

@@ -1,6 +1,6 @@
 //! What ends a connection: a peer that breaks the protocol or asks for what the gateway does not do.
 
-/// Why a connection cannot go on. The client is told by [`Machine::farewell`](super::machine::Machine::farewell).
+/// Why a connection cannot go on. [`Machine::farewell`](super::machine::Machine::farewell) tells the client.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub(super) enum Fault {
     /// Not a MySQL server, or one before 4.1.
@@ -71,7 +71,7 @@ pub(super) enum Fault {
         /// Length of the packet, in bytes.
         len: usize,
     },
-    /// The response to `COM_CHANGE_USER` or the login can no longer be told from commands.
+    /// The response to `COM_CHANGE_USER` or the login can no longer be distinguished from commands.
     #[error("the server ended an upload that the client had not ended; connect again")]
     UploadCut,
     /// A command was sent between `LOCAL INFILE`'s request and its data.

@@ -1,7 +1,7 @@
 //! The client's direction: commands and files. `logging_in` has what comes before.
 //!
-//! Nothing of a statement is passed before it was decided upon. Where it cannot be told what a packet would be to
-//! the server, it waits: a client cannot have a command taken for a password, or for a part of a file.
+//! No byte of a statement is passed on before the decision about it. Where the gateway cannot know what a packet would
+//! be to the server, the packet waits: a client cannot have a command taken for a password, or for a part of a file.
 
 use super::answer::{Answer, Audience, Refusal};
 use super::auth::{AUTH_LIMIT, Auth};
@@ -24,7 +24,7 @@ const PREPARE: u8 = 0x16;
 const RUN_LOOK: usize = 6;
 const CURSORS: u8 = 0x07;
 
-/// First byte of what a replica tells of the events that it has (semi-synchronous replication).
+/// First byte of a replica's acknowledgement of events (semi-synchronous replication).
 const REPLICA_MAGIC: u8 = 0xef;
 
 impl<T: Clone> Machine<T> {
@@ -152,7 +152,7 @@ impl<T: Clone> Machine<T> {
         self.due()
     }
 
-    /// What comes of a command that names a statement which was not prepared.
+    /// The answer to a command that names a statement which was not prepared.
     fn turned_away(&self, command: Command, id: u32) -> Option<Instead> {
         if !command.names_statement() || !self.prepared.is_refused(id) {
             return None;
@@ -222,7 +222,7 @@ impl<T: Clone> Machine<T> {
     }
 
     fn passed(&mut self, taken: usize, after: After) -> Step<'static, T> {
-        // What the server has answered already is told without the rest.
+        // A statement that the server has answered already was reported without these bytes.
         if let Some(running) = self.outstanding.back_mut() {
             running.request_bytes =
                 running.request_bytes.saturating_add(u64::try_from(taken).unwrap_or(u64::MAX));

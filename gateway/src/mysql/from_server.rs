@@ -1,6 +1,6 @@
 //! The server's direction: greeting, conversations, responses.
 //!
-//! A run of packets is passed in one step, however many rows it holds; a step ends where something is to be told.
+//! One step passes a run of packets, however many rows it holds; a step ends where there is an event.
 
 use super::answer::{self, Refusal};
 use super::auth::{AUTH_LIMIT, AUTH_LOOK, Exchange, Verdict};
@@ -18,7 +18,7 @@ use super::settings::ClientTls;
 use super::step::{Bytes, Event, Login, Side, Step};
 use crate::govern::explained_columns;
 
-/// What a client is told that may not send a file (`ER_CLIENT_LOCAL_FILES_DISABLED`).
+/// The error for a client that may not send a file (`ER_CLIENT_LOCAL_FILES_DISABLED`).
 const NO_FILES: u16 = 3948;
 const NO_FILES_TOLD: &str = "this gateway passes no files; load the file without LOCAL, or have the gateway started \
     without --refuse-local-infile";
@@ -35,7 +35,7 @@ pub(super) enum AtEnd {
     Replace(Refusal, Option<Status>),
     /// The client sends a file.
     Upload,
-    /// It does not; whether the client was told before.
+    /// The client does not send it; `told` is whether it has had the error already.
     RefuseFile { told: bool },
 }
 
@@ -164,7 +164,8 @@ impl<T: Clone> Machine<T> {
         }
     }
 
-    /// A packet begins, of which `payload` has come. What nobody awaits is passed: a server says so that it closes.
+    /// A packet begins, of which `payload` has come. An unexpected packet is passed on: a server announces so that it
+    /// closes.
     fn packet(&mut self, header: Header, payload: &[u8], first: bool) -> Result<Next, Fault> {
         let capabilities = self.capabilities;
         let (client_is_private, server_is_private) = (self.client_tls, self.server_is_private());

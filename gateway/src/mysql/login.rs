@@ -53,7 +53,7 @@ impl Preamble {
     }
 }
 
-/// Who a client says it is.
+/// The identity that a client claims.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Identity {
     pub(super) user: String,

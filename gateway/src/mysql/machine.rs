@@ -28,11 +28,11 @@ pub(super) const LOOK_LIMIT: usize = 64 * 1024;
 /// Most bytes of input that a machine needs to see at once; with less room a caller would wait forever.
 pub(super) const INPUT_LIMIT: usize = HEADER + LOOK_LIMIT;
 
-/// Stands at the server for a statement that the gateway answers. It fails if it is executed, which it is only where the
-/// gateway has had to forget what it stands for: nobody is told that something was done that was not.
+/// Stands at the server for a statement that the gateway answers. It fails if it is executed, which happens only where
+/// the gateway has had to forget what it stands for: so no client is told that something was done that was not.
 const NEVER: &[u8] = b"SET @tidegate = (SELECT 1 UNION ALL SELECT 2)";
 
-/// What becomes of a statement that was asked about.
+/// The decision about a statement.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Decision<T> {
     /// It goes to the server.
@@ -60,7 +60,7 @@ pub(super) struct Machine<T> {
     pub(super) greeting: Option<Greeting>,
     pub(super) capabilities: Capabilities,
     pub(super) status: Status,
-    /// The client was told that it may use TLS.
+    /// The client was offered TLS.
     pub(super) offers_tls: bool,
     pub(super) client_tls: bool,
     pub(super) server_tls: Secured,
@@ -114,13 +114,13 @@ pub(super) enum Doing {
     DroppingRest(Instead),
     /// A file for the server.
     Upload,
-    /// What a replica tells of its progress.
+    /// A replica's reports of its progress.
     Replicating,
     /// Nothing that counts.
     Over,
 }
 
-/// What comes of a command that does not go to the server.
+/// The answer to a command that does not go to the server.
 #[derive(Debug, PartialEq)]
 pub(super) enum Instead {
     Nothing,
@@ -239,8 +239,8 @@ impl<T: Clone> Machine<T> {
         Doing::Admitted(command)
     }
 
-    /// Tells the client what the statement cost that has just ended and was to be explained. Nothing, if it was told
-    /// of an error.
+    /// Sends the client the cost of the explained statement that has just ended; nothing if the client had an error
+    /// instead.
     pub(super) fn explain(&mut self, answer: &Answer) {
         if let Some(Told { sequence, binary }) = self.explaining.take() {
             let packets = answer.packets(sequence, Audience { binary, ..self.audience() });
@@ -248,8 +248,8 @@ impl<T: Clone> Machine<T> {
         }
     }
 
-    /// The server is asked to interrupt the statement that it is at; when it says that it did, the client is told
-    /// `refusal`. Whether it is at that statement.
+    /// The server has been asked to interrupt the statement that it runs; when it says that it did, the client gets
+    /// `refusal`. Returns whether the server runs that statement.
     pub(super) fn kill(&mut self, number: u64, refusal: Refusal) -> bool {
         let Some(running) = self.outstanding.front_mut() else { return false };
         let runs = running.number == Some(number);
@@ -310,7 +310,7 @@ impl<T: Clone> Machine<T> {
         ended
     }
 
-    /// The packet that tells the client why the connection ends; none in the middle of another packet.
+    /// The packet that says why the connection ends; none in the middle of another packet.
     pub(super) fn farewell(&self, refusal: &Refusal) -> Option<Vec<u8>> {
         if !self.from_server.at_packet() {
             return None;
@@ -342,8 +342,8 @@ impl<T: Clone> Machine<T> {
         self.due.push_back(Due::Send(side, bytes));
     }
 
-    /// What is due before more input is looked at: at most a few events of the packet that came last, then the
-    /// answers whose turn has come.
+    /// The next step before more input is read: at most a few events of the packet that came last, then the answers
+    /// whose turn has come.
     pub(super) fn due(&mut self) -> Option<Step<'static, T>> {
         match self.due.pop_front() {
             Some(Due::Tell(event)) => return Some(Step::Tell(event)),

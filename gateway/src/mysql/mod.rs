@@ -1,10 +1,10 @@
 //! The MySQL client/server protocol, as spoken by MySQL and MariaDB, seen from between the two.
 //!
-//! A `Machine` is fed what has been read from each side and says what becomes of it, by ranges of the input:
-//! packets are passed as they are, and of a statement no more is seen than the beginning of its text. It decides
-//! nothing about admission: it asks before the first byte of a statement goes to the server, and tells when the
-//! response has ended. It has no clock, no sockets and no buffers of its own. The rest is its shell: `opening` until the
-//! login is on its way, `session` from there, `control` for what cannot be said on the client's connection.
+//! A `Machine` takes the bytes read from each side and returns what to do with them, as ranges of the input: it passes
+//! packets as they are, and sees only the beginning of a statement's text. It decides nothing about admission: it asks
+//! before the first byte of a statement goes to the server, and reports when the response has ended. It has no clock,
+//! no sockets and no buffers of its own. The rest is its shell: `opening` until the login is on its way, `session` from
+//! there, `control` for what cannot be said on the client's connection.
 //!
 //! What bounds it: `INPUT_LIMIT` bytes of input at once, `PIPELINE_LIMIT` awaited responses, `WAITING_ANSWERS_LIMIT`
 //! and one answer of `ANSWER_LIMIT`, `PREPARED_LIMIT` prepared statements and as many names for some, names of

@@ -12,8 +12,8 @@ use super::ending::Status;
 use super::machine::Machine;
 use super::prepared::PREPARED_LIMIT;
 
-/// The names of a connection, with what the caller remembers of each; as many as of statements by number. What one
-/// beyond stands for is not known.
+/// The names of a connection, with what the caller remembers of each; as many as of statements by number. The
+/// statements of names beyond are unknown.
 #[derive(Debug)]
 pub(super) struct Named<T> {
     known: HashMap<String, T, RandomState>,
@@ -42,14 +42,14 @@ impl<T> Named<T> {
         }
     }
 
-    /// The session begins anew.
+    /// The session is reset.
     pub(super) fn clear(&mut self) {
         self.known.clear();
     }
 }
 
 impl<T: Clone> Machine<T> {
-    /// The session has begun anew: nothing is prepared, by a number or by a name.
+    /// The session was reset: nothing is prepared, by a number or by a name.
     pub(super) fn forget_statements(&mut self) {
         self.prepared.clear();
         self.named.clear();

@@ -18,7 +18,7 @@ use crate::stream::Stream;
 /// Why a connection ended before its login was on its way.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum OpeningError {
-    /// Either side breaks the protocol, or asks for what is not there. The client has been told.
+    /// Either side breaks the protocol, or asks for what is not there. The client has had the error.
     #[error(transparent)]
     Fault(#[from] Fault),
     /// Either socket.

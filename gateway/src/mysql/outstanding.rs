@@ -32,18 +32,18 @@ pub(super) struct Kept<T> {
     pub(super) kind: Kind,
 }
 
-/// What the server has prepared for it, and what comes of its executions.
+/// What the server has prepared for it, and how its executions are answered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kind {
     /// The statement itself.
     Theirs,
-    /// What it explains; executions are told their cost.
+    /// The statement that it explains; executions are answered with its cost.
     Explained,
     /// Another one, for the sake of its number: the gateway answers.
     Ours,
 }
 
-/// How a cost is told.
+/// The form in which a cost is sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Told {
     /// Of the first packet.
@@ -68,21 +68,21 @@ pub(super) struct Running<T> {
     pub(super) response: Response,
     /// The statement's, if it is one.
     pub(super) number: Option<u64>,
-    /// What is to be remembered of it once it is prepared.
+    /// What to remember of it once it is prepared.
     pub(super) template: Option<Kept<T>>,
-    /// Its result is described anew: it is that of an explained statement that is prepared.
+    /// The gateway describes its result itself: it is that of an explained statement that is prepared.
     pub(super) described: Option<Described>,
     /// The database that the session will be in.
     pub(super) database: Option<String>,
     /// What it does with names that SQL gives to statements.
     pub(super) naming: Option<Naming<T>>,
-    /// The client gets no more of the response: it has been given an error, or is told what the statement cost.
+    /// The client gets no more of the response: it has had an error, or gets the statement's cost instead.
     pub(super) muted: bool,
-    /// What the client is told instead of the result.
+    /// The cost that the client gets in place of the result.
     pub(super) explained: Option<Told>,
-    /// What the client is told when the statement was interrupted.
+    /// The error that the client gets when the statement was interrupted.
     pub(super) killed: Option<Refusal>,
-    /// Where it is told so in place of a result that began afterwards: the sequence id of the result's first packet.
+    /// Where that error replaces a result that began afterwards: the sequence id of the result's first packet.
     pub(super) withheld: Option<u8>,
     pub(super) request_bytes: u64,
     pub(super) response_bytes: u64,

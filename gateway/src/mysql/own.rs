@@ -20,7 +20,7 @@ impl From<&Denied> for Refusal {
 /// What the client gets for a statement of ours.
 pub(super) fn answer(own: Own) -> Answer {
     match own {
-        // Notes have no place in the protocol but their number: whoever sees that asks for them.
+        // The protocol has room for the number of notes only: a client that sees it asks for them.
         Own::Done { affected, notes } => Answer::Done { affected, warnings: notes.len() },
         Own::Session(_) => Answer::Done { affected: 0, warnings: 0 },
         Own::Table(table) => Answer::Rows(table),

@@ -72,7 +72,7 @@ impl<T: Clone> Prepared<T> {
         id == LAST_ID && matches!(self.last, Last::Refused)
     }
 
-    /// The session begins anew.
+    /// The session is reset.
     pub(super) fn clear(&mut self) {
         self.statements.clear();
         self.last = Last::None;

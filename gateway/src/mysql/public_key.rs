@@ -1,8 +1,8 @@
 //! A password under a server's RSA key, as `caching_sha2_password` wants it where there is no TLS.
 //!
 //! In: the password with its zero, the scramble, the key in PEM (`SubjectPublicKeyInfo`). Out: the password mixed with
-//! the scramble, encrypted with RSA and OAEP (SHA-1). Whoever answers for the server gets to read it: a plain
-//! connection tells nothing of who that is, with the gateway as without it.
+//! the scramble, encrypted with RSA and OAEP (SHA-1). The peer that answers for the server can read the password: a
+//! plain connection does not show who that is, with or without the gateway.
 //!
 //! *Source*: MySQL `sql/auth/sha2_password.cc`, RFC 8017, RFC 5280.
 

@@ -1,7 +1,7 @@
 //! A response of the server, packet by packet: where it stands, and which packet is its last.
 //!
-//! In: the beginning of each packet and its length. Out: what the packet is, and counts. Rows and columns are told
-//! apart by counting columns; nothing of them is kept.
+//! In: the beginning of each packet and its length. Out: what the packet is, and counts. It distinguishes rows from
+//! columns by counting the columns, and keeps nothing of them.
 //!
 //! *Source*: MySQL "COM_QUERY Response", "COM_STMT_PREPARE Response"; MariaDB "Result set packets".
 
@@ -13,7 +13,7 @@ use super::reader::Reader;
 /// Most bytes that are looked at of a packet that ends nothing: a column count, or what a prepared statement has.
 const LOOK: usize = 16;
 
-/// What a response has come to.
+/// The state of a response.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Tally {
     pub(super) rows: u64,
@@ -96,7 +96,7 @@ impl Reply {
         self.tally
     }
 
-    /// The client is told of an error that the server knows nothing of.
+    /// The client gets an error that the server does not know of.
     pub(super) fn set_error(&mut self, code: u16) {
         self.tally.error = Some(code);
     }

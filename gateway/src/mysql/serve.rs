@@ -56,7 +56,7 @@ impl Shared {
     }
 }
 
-/// Serves one client to its end; without a seat it is told why.
+/// Serves one client to its end; a client without a seat gets the reason.
 pub(crate) async fn serve(
     shared: Arc<Shared>,
     mut client: Stream,
@@ -81,7 +81,7 @@ pub(crate) async fn serve(
                 tracing::warn!(client = %address, left_out, "{message}");
             }
             shared.listening.governor.metrics().upstream_failures.inc();
-            // ER_UNKNOWN_ERROR: there is none for this that clients do not take for their own.
+            // ER_UNKNOWN_ERROR: clients take every code that would fit better for an error of their own.
             let refusal = Refusal { code: 1105, state: *b"HY000", message };
             return client.end(&refusal.first_packet()).await;
         }

@@ -1,4 +1,4 @@
-//! What a [`Machine`](super::machine::Machine) asks its caller to do, and what it tells.
+//! What a [`Machine`](super::machine::Machine) asks its caller to do, and the events that it reports.
 
 use std::fmt;
 
@@ -7,7 +7,7 @@ use super::command::Command;
 /// An end of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) enum Side {
-    /// Who connected to the gateway.
+    /// The side that connected to the gateway.
     Client,
     /// The database.
     Server,
@@ -94,7 +94,7 @@ pub(super) enum Event {
     },
 }
 
-/// Who is let in, and where.
+/// The user that is let in, and the database.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Login {
     /// The account's name, without a host.

@@ -1,6 +1,6 @@
 //! Cancelling statements by the key of the server's process, over a connection of its own.
 //!
-//! A statement that waits for admission has not reached the server; its session is told instead.
+//! A statement that waits for admission has not reached the server; the request goes to its session instead.
 
 use std::collections::HashMap;
 use std::io;
@@ -25,7 +25,7 @@ pub(super) const CODE: u32 = 80_877_102;
 #[derive(Debug, Default)]
 pub(crate) struct Cancels(Mutex<HashMap<Key, Arc<Request>, RandomState>>);
 
-/// Whether somebody wants the statement of a session cancelled that waits for admission.
+/// Whether a request asks to cancel a session's statement that waits for admission.
 #[derive(Debug, Default)]
 pub(super) struct Request {
     wanted: AtomicBool,
@@ -41,7 +41,7 @@ impl Cancels {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).remove(key);
     }
 
-    /// Tells the session of this key, if it is one of this gateway.
+    /// Passes the request to the session of this key, if it is one of this gateway.
     pub(super) fn tell(&self, key: &Key) {
         let found = self.0.lock().unwrap_or_else(PoisonError::into_inner).get(key).cloned();
         if let Some(request) = found {
@@ -73,7 +73,7 @@ pub(super) fn packet(key: &Key) -> Vec<u8> {
     [&length.to_be_bytes(), &CODE.to_be_bytes(), key.bytes()].concat()
 }
 
-/// Sends a request and waits until the server has acted on it, which it tells by closing the connection.
+/// Sends a request and waits until the server has acted on it, which it shows by closing the connection.
 pub(super) async fn send(mut stream: Stream, packet: &[u8]) -> io::Result<()> {
     let sent = async {
         stream.send(packet).await?;

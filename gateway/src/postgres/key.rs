@@ -6,7 +6,7 @@ use std::fmt;
 use std::ops::RangeInclusive;
 use std::sync::Arc;
 
-/// Process id and secret, as the server tells them and a request to cancel repeats them.
+/// Process id and secret, as the server sends them and a request to cancel repeats them.
 #[derive(Clone, PartialEq, Eq, Hash)]
 pub(crate) struct Key(Arc<[u8]>);
 

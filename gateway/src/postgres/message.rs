@@ -35,7 +35,8 @@ pub(super) fn old_fatal(message: &str) -> Vec<u8> {
     format!("EFATAL:  {message}\n\0").into_bytes()
 }
 
-/// An offer of mechanisms without those that are bound to TLS; `None` when it is none, or has none.
+/// An offer of mechanisms without those that are bound to TLS; `None` when `body` is no such offer, or has none of
+/// them.
 pub(super) fn without_binding(body: &[u8]) -> Option<Vec<u8>> {
     // Each name ends with a zero byte, and the list with another.
     let names = body.strip_prefix(SASL)?.strip_suffix(b"\0\0")?;
@@ -110,7 +111,7 @@ pub(crate) fn no_data() -> Vec<u8> {
     framed(b'n', &[])
 }
 
-/// The columns of a result; `formats` tells which are asked for in binary.
+/// The columns of a result; `formats` says which are asked for in binary.
 pub(crate) fn row_description(columns: &[Column], formats: &[bool]) -> Vec<u8> {
     let mut body = Vec::new();
     body.extend(short(columns.len()));

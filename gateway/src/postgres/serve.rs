@@ -21,7 +21,7 @@ use crate::seats::Seat;
 use crate::session::Listening;
 use crate::stream::Stream;
 
-/// What a server is asked before its side is put under TLS.
+/// The request that a server gets before its side is put under TLS.
 const SSL_REQUEST: [u8; 8] = [0, 0, 0, 8, 4, 210, 22, 47];
 
 /// Longest wait for the server's side to be under TLS.
@@ -60,7 +60,8 @@ impl Shared {
     }
 }
 
-/// Serves one client to its end; without a seat it is told why, once it has said that it speaks the protocol.
+/// Serves one client to its end; a client without a seat gets the reason, once it has shown that it speaks the
+/// protocol.
 pub(crate) async fn serve(
     shared: Arc<Shared>,
     stream: Stream,

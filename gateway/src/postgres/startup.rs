@@ -29,13 +29,13 @@ pub(super) enum Opening {
     Login(Startup),
     /// Somebody wants the statement of this server process cancelled.
     Cancel(Key),
-    /// The client is told why it is not let in.
+    /// The client is not let in, and gets the reason.
     Refused(Refused),
     /// The client went away.
     Gone,
 }
 
-/// Why a first packet is refused, as PostgreSQL tells it: with an error that ends the connection.
+/// Why a first packet is refused, as PostgreSQL reports it: with an error that ends the connection.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Refused {
     pub(super) sqlstate: &'static str,
@@ -50,7 +50,7 @@ pub(super) struct Startup {
     /// As it came, to be sent on.
     pub(super) packet: Vec<u8>,
     pub(super) user: String,
-    /// The user's name unless told.
+    /// The user's name by default.
     pub(super) database: String,
     /// What the client calls itself.
     pub(super) application: String,
@@ -81,7 +81,7 @@ pub(super) async fn open(stream: Stream, secure: Option<&TlsAcceptor>) -> io::Re
             Packet::Refused(refused) => return Ok((stream, Opening::Refused(refused))),
             Packet::Ssl if ssl => return Ok((stream, Opening::Refused(unsupported(SSL)))),
             Packet::Gss if gss => return Ok((stream, Opening::Refused(unsupported(GSS)))),
-            // Whoever sits in between may have put it there, to be taken for what comes under TLS.
+            // An attacker in between may have put it there, to be taken for data under TLS.
             request @ (Packet::Ssl | Packet::Gss) if has_more(&mut stream).await => {
                 if secure.is_none() || request == Packet::Gss {
                     stream.send(b"N").await?;

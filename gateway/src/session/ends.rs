@@ -14,21 +14,21 @@ use crate::seats::Seat;
 pub(crate) struct Ends {
     closing: Later<()>,
     login: Option<Pin<Box<Sleep>>>,
-    /// May have to be given up until somebody has logged in.
+    /// May have to be given up until the client has logged in.
     seat: Arc<Seat>,
 }
 
 /// Why it is over.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Over {
-    /// Nobody logged in in time.
+    /// The client did not log in in time.
     Login,
     /// The gateway shuts down, and nothing is under way.
     Closing,
 }
 
 impl Over {
-    /// What the client is told.
+    /// The words that the client gets.
     pub(crate) const fn words(self) -> &'static str {
         match self {
             Self::Login => "the login took too long",
@@ -50,8 +50,8 @@ impl Ends {
         self.seat.keep();
     }
 
-    /// Whether it is over; `idle` when nothing is under way. A statement that runs is waited for: whoever shuts down
-    /// sets the limit. So the shutdown is only listened for while idle.
+    /// Whether it is over; `idle` when nothing is under way. The session waits for a statement that runs, up to the
+    /// limit that the shutdown sets. So it heeds the shutdown only while idle.
     pub(crate) fn poll(&mut self, cx: &mut Context<'_>, idle: bool) -> Option<Over> {
         if let Some(login) = &mut self.login
             && login.as_mut().poll(cx).is_ready()

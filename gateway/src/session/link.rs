@@ -1,7 +1,8 @@
 //! A session's two connections, and the bytes that have come in or go out.
 //!
-//! A client that closes, or says that it sends no more, still has what it has sent done, as it would by the server
-//! itself: when all of that is on its way, the server is told the same, ends what it is at, and closes.
+//! A client that closes, or says that it sends no more, still has its statements run, as the server itself would run
+//! them: when all of its bytes are on their way, the gateway says the same to the server, which ends its statement and
+//! closes.
 
 use std::io;
 use std::pin::Pin;
@@ -37,7 +38,7 @@ pub(crate) struct Link {
     pub(crate) to_server: Outbox,
 }
 
-/// How far the server is told that no more comes.
+/// How far the gateway has said to the server that no more comes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Ending {
     No,
@@ -82,7 +83,7 @@ impl Link {
         }
     }
 
-    /// What tells the server's process behind the connection from others.
+    /// Distinguishes the server's process behind the connection from others.
     pub(crate) fn server_proof(&self) -> Option<Proof> {
         self.server.proof()
     }
@@ -101,8 +102,8 @@ impl Link {
         self.from_server.poll_read(cx, &mut self.server).map(|read| outcome(read).map_err(LinkError::Server))
     }
 
-    /// While the client's side waits: takes what it sends as far as there is room, and sees that it goes away. Who does
-    /// so and is to be served all the same says nothing more.
+    /// While the client's side waits: takes what it sends as far as there is room, and notices that it goes away. A
+    /// client that goes away and is still served sends nothing more.
     pub(crate) fn poll_waiting_client(&mut self, cx: &mut Context<'_>) -> Poll<Result<Read, LinkError>> {
         if self.client_ended || self.from_client.is_full() {
             return Poll::Pending;
@@ -116,7 +117,7 @@ impl Link {
         Poll::Ready(Ok(read))
     }
 
-    /// Tells the server that no more comes, once what is on its way has gone out.
+    /// Says to the server that no more comes, once all bytes on their way have gone out.
     pub(crate) fn end_server(&mut self) {
         if self.server_ends == Ending::No {
             self.server_ends = Ending::Wanted;
@@ -129,7 +130,7 @@ impl Link {
         if let Poll::Ready(sent) = self.to_client.poll_write(cx, &mut self.client) {
             sent.map_err(LinkError::Client)?;
         }
-        // What the server said before it closed is still to be read, and tells more.
+        // What the server said before it closed is still to be read, and explains more.
         match self.to_server.poll_write(cx, &mut self.server) {
             Poll::Ready(Err(_)) => self.to_server = Outbox::default(),
             Poll::Ready(Ok(())) if self.server_ends == Ending::Wanted => {
@@ -142,8 +143,9 @@ impl Link {
         Ok(full && self.to_client.room() > 0 && self.to_server.room() > 0)
     }
 
-    /// Gives both sides a moment to take what is left for them, and says goodbye: TLS tells an end that was meant from
-    /// one that was cut. What the server said before it ended the session is worth more of the client's time.
+    /// Gives both sides a moment to take what is left for them, and says goodbye, by which TLS distinguishes an
+    /// intended end from a cut connection. What the server said before it ended the session is worth more of the
+    /// client's time.
     pub(crate) async fn last_words(&mut self, server_ended: bool) {
         let client = finish(&mut self.to_client, &mut self.client);
         let server = finish(&mut self.to_server, &mut self.server);
@@ -158,15 +160,15 @@ impl Link {
         self.end_server();
     }
 
-    /// What the server says goes nowhere, as its client was dismissed.
+    /// Drops what the server says, as its client was dismissed.
     pub(crate) fn poll_dismissed(&mut self, cx: &mut Context<'_>) {
         self.to_client = Outbox::default();
-        // Nothing is left for the client, and a server that takes no more tells so when it is read.
+        // Nothing is left for the client, and reading shows whether the server takes no more.
         drop(self.poll_write(cx));
     }
 }
 
-/// Who is gone already needs to hear nothing.
+/// A peer that is gone needs no goodbye.
 async fn finish(outbox: &mut Outbox, stream: &mut Stream) {
     if std::future::poll_fn(|cx| outbox.poll_write(cx, stream)).await.is_ok() {
         drop(stream.shutdown().await);

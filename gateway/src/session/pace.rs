@@ -149,7 +149,7 @@ mod tests {
         }
         let deadline = began.checked_add(LOOK * 7 / 2);
         assert_eq!(due(&mut pace, began, deadline, 0).await.1, 35);
-        // The next one begins anew, and an old timer that fires early wakes nobody for nothing.
+        // The next pause starts from the beginning, and an old timer that fires early wakes no session in vain.
         pace.ended();
         let began = clock::now();
         assert_eq!(due(&mut pace, began, None, 0).await, (Due::Time, 10));

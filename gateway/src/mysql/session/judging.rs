@@ -23,9 +23,9 @@ impl Session {
         self.subject = None;
         let asked = match self.pending.take() {
             None => asked,
-            // What is looked up is no longer so.
+            // The subject that is being looked up is out of date.
             Some(Pending::Subject(_, waiting)) => asked.or(waiting),
-            // What waits already is judged when its turn comes, and looks for itself.
+            // A statement that waits already is judged when its turn comes, and looks itself.
             Some(other) => {
                 self.pending = Some(other);
                 return;
@@ -169,8 +169,9 @@ impl Session {
         Ok(())
     }
 
-    /// What becomes of a question about what the last statement left to be known. Where that was the gateway's, so is the
-    /// answer; the server's own are its to tell. Who prepares one asks before they know whose it will be.
+    /// The decision about a question for the diagnostics of the last statement. If the gateway answered that statement,
+    /// it answers the question, too; otherwise the server does. A client that prepares the question does so before it
+    /// is known whose the answer will be.
     fn about_warnings(&self, asked: &Asked) -> Option<Decision<Remembered>> {
         let parsed = || asked.may_be_ours.then(|| Diagnostics::parse(&asked.text)).flatten();
         let answer = |question: &Diagnostics| {

@@ -35,7 +35,7 @@ pub(super) enum End {
     Client,
     /// The server closed the connection.
     Server,
-    /// The client is told why.
+    /// The client gets the reason.
     Told(Refusal),
     /// So is the client of a runaway that the server does not kill.
     Runaway(Refusal),
@@ -54,7 +54,7 @@ pub(super) enum Broken {
 
 /// What the client's side waits for.
 enum Pending {
-    /// Who pays, for the login or for a statement.
+    /// The group that pays, for the login or for a statement.
     Subject(Later<Result<Subject, Denied>>, Option<Asked>),
     Admission(Later<Result<Box<Running>, Denied>>, Asked),
     /// An answer of the gateway itself.
@@ -80,7 +80,7 @@ struct Answered {
 
 /// A statement that the server is to interrupt.
 struct Killed {
-    /// What its client is told.
+    /// The error for its client.
     refusal: Refusal,
     /// How often it was asked to.
     asked: u32,
@@ -143,7 +143,7 @@ impl Session {
         }
     }
 
-    /// Runs to the end. What is under way then is killed and settled.
+    /// Runs to the end. A statement that is under way then is killed and settled.
     pub(super) async fn run(mut self) -> Result<End, Broken> {
         let end = std::future::poll_fn(|cx| self.poll(cx)).await;
         let told = match &end {
@@ -157,7 +157,7 @@ impl Session {
         if matches!(end, Ok(End::Runaway(_))) {
             self.dismissed = true;
             self.link.dismiss_client().await;
-            // What the server goes on with is charged until it ends.
+            // A statement that the server goes on with is charged until it ends.
             std::future::poll_fn(|cx| self.poll_dismissed(cx)).await;
         }
         self.link.last_words(matches!(end, Ok(End::Server))).await;
@@ -311,7 +311,7 @@ impl Session {
         self.count_answered();
         self.pace.ended();
         let explains = self.admitted.front().is_some_and(|admitted| admitted.explains);
-        // What it was interrupted for is not the server's to tell.
+        // The gateway, not the server, says why it was interrupted.
         if let Some(Killed { refusal, .. }) = self.admitted.front().and_then(|first| first.killed.as_ref())
             && ends.error == Some(refusal.code)
         {

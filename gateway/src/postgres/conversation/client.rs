@@ -382,11 +382,11 @@ impl<R, O> Conversation<R, O> {
 
     fn insert(&mut self, reply: Vec<u8>) {
         self.open_unit();
-        // The client has been told of an error of this unit already, and hears nothing else before its end.
+        // The client has had an error of this unit already, and hears nothing else before its end.
         if self.server_skips {
             return;
         }
-        // The server keeps its replies until it is told to send them.
+        // The server keeps its replies until a message makes it send them.
         let awaited = self.expected.back();
         self.needs_flush |=
             matches!(awaited, Some(Expect::Replies(_) | Expect::Described(_) | Expect::Explained(_)));

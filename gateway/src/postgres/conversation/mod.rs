@@ -10,7 +10,7 @@
 //! [`Conversation::expected`] until the server has answered all that came before them.
 //!
 //! A statement that is explained runs at the server, under the client's name for it; its result is withheld, and the
-//! session tells what it cost. Where its `Execute` is the last of its unit this is told at the unit's end, with what
+//! session sends its cost. Where its `Execute` is the last of its unit the cost is sent at the unit's end, with what
 //! the commit took; otherwise where the result would have ended.
 
 mod client;
@@ -36,7 +36,7 @@ use names::{Map, Names};
 pub(crate) enum Prepared<O> {
     /// One of the database.
     Theirs(Known),
-    /// One of the database, of which the client is told the cost.
+    /// One of the database, whose cost the client gets.
     Explained(Known),
     /// One that the gateway answers.
     Ours(Arc<O>),
@@ -72,7 +72,7 @@ pub(crate) struct Text {
     pub(crate) whole: bool,
 }
 
-/// What must be decided before the message at the front goes on.
+/// The decision that is needed before the message at the front goes on.
 #[derive(Debug)]
 pub(crate) enum Ask<O> {
     /// A simple query or a function call (without text): `go`, `answer` or `explain`, of which the first may follow
@@ -88,19 +88,19 @@ pub(crate) enum Ask<O> {
     Run { statement: Arc<O>, formats: Arc<[bool]> },
 }
 
-/// What the session is told of the server's side.
+/// Events of the server's side, for the session.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Event<R> {
     /// The login has succeeded.
     Ready,
     /// A unit has ended; its `ReadyForQuery` goes to the client with the next step.
     Ended(Unit<R>),
-    /// A statement that is explained has run, and more of its unit follows. The client is to be told now what the unit
+    /// An explained statement has run, and more of its unit follows. The session has to send the client what the unit
     /// cost so far, in these formats.
     Costs(Arc<[bool]>),
 }
 
-/// What the client is told at the end of a unit.
+/// What the client gets at the end of a unit.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Explained {
     /// A table with its columns.
@@ -117,7 +117,7 @@ pub(crate) struct Unit<R> {
     pub(crate) progress: Progress,
     /// The server answered with an error.
     pub(crate) failed: bool,
-    /// What it cost is told in place of the result, unless it failed.
+    /// The client gets its cost in place of the result, unless it failed.
     pub(crate) explained: Option<Explained>,
     /// What the server said of the session's settings.
     pub(crate) reset: Option<Reset>,
@@ -128,7 +128,7 @@ pub(crate) struct Unit<R> {
     copies_out: bool,
     /// Its `Sync` has been sent, or it needs none.
     closed: bool,
-    /// What the client is told in place of the server's "canceling statement".
+    /// The error that the client gets in place of the server's "canceling statement".
     killed: Option<Vec<u8>>,
 }
 
@@ -173,9 +173,9 @@ pub(crate) struct Conversation<R, O> {
     /// What is left of the server's message, and whether it is kept from the client.
     server_rest: usize,
     withheld: bool,
-    /// The `ReadyForQuery` at the front has been told of.
+    /// The `ReadyForQuery` at the front has been reported.
     told_ready: bool,
-    /// The end of the explained result at the front has been told of.
+    /// The end of the explained result at the front has been reported.
     told_costs: bool,
     /// Bytes and rows of what belongs to no admitted unit; the next one carries them.
     carried: Progress,
@@ -258,7 +258,7 @@ impl<R, O> Conversation<R, O> {
         self.unbound = true;
     }
 
-    /// What cancels the statements of the server's process, once it has told.
+    /// The key that cancels statements of the server's process, once the server has sent it.
     pub(crate) fn key(&self) -> Option<&Key> {
         self.key.as_ref()
     }
@@ -323,7 +323,7 @@ impl<R, O> Conversation<R, O> {
         self.server_rest == 0
     }
 
-    /// The unit at the front is being cancelled; the client is told this in place of the server's words.
+    /// The unit at the front is being cancelled; the client gets this in place of the server's words.
     pub(crate) fn killed(&mut self, error: Vec<u8>) {
         if let Some(unit) = self.units.front_mut() {
             unit.killed = Some(error);

@@ -79,7 +79,7 @@ impl<O> Names<O> {
         None
     }
 
-    /// What the gateway answers itself needs nobody's word.
+    /// For a statement that the gateway answers itself, the name is set without the server's answer.
     pub(super) fn set(&mut self, name: &[u8], prepared: Prepared<O>) {
         remember(&mut self.known, key(name), prepared);
     }
@@ -111,7 +111,7 @@ impl<O> Names<O> {
                 self.await_word(unit, By::Deallocate, name);
                 self.known.remove(name);
             }
-            // What is known of all of them goes when the server says so.
+            // The gateway forgets all of them when the server says so.
             Naming::Prepare { .. }
             | Naming::Execute { .. }
             | Naming::Immediate { .. }
@@ -173,7 +173,8 @@ impl<O> Names<O> {
         }
     }
 
-    /// Any name may be gone that the server had. What it has not come to yet, and what it does not know of, stays.
+    /// Any name that the server had may be gone. Names that it has not come to yet, and those it does not know of,
+    /// stay.
     fn forget_all(&mut self) {
         let mut later: HashSet<&[u8], RandomState> = HashSet::default();
         for Given { name, before, .. } in &mut self.given {

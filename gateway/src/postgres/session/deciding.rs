@@ -15,7 +15,7 @@ use crate::session::{Later, Read};
 
 /// What the client's side waits for.
 pub(super) enum Pending {
-    /// Who pays.
+    /// The group that pays.
     Subject(Later<Result<Subject, Denied>>),
     /// The statement at the front of the client's inbox.
     Admission { admission: Later<Result<Box<Running>, Denied>>, goes: Goes },
@@ -25,7 +25,7 @@ pub(super) enum Pending {
 
 /// How a statement goes on once it is admitted.
 pub(super) struct Goes {
-    /// What runs in its place, to tell what it costs.
+    /// The statement that runs in its place, to show its cost.
     inner: Option<String>,
     /// What it does with names, where the conversation does not see it by itself.
     naming: Option<Arc<Naming<Known>>>,
@@ -174,7 +174,8 @@ impl Session {
         let in_transaction = self.talk.in_transaction();
         match governor.admit(subject, &template, text, quiet && in_transaction) {
             Admission::Now(running) => goes.on(&mut self.talk, bytes, running)?,
-            // What came before decides whether this is inside a transaction; it is asked again then.
+            // The statements before this one decide whether it is inside a transaction; the session asks again after
+            // them.
             Admission::Wait(_) if !quiet => return Ok(false),
             Admission::Wait(admission) => {
                 self.wanted_cancel.forget();
@@ -193,7 +194,7 @@ impl Session {
         }
     }
 
-    /// Only what gives rows has to run to tell its columns.
+    /// Only a statement that returns rows has to run to know its columns.
     fn describe_own(
         &mut self,
         statement: Arc<Statement>,
@@ -208,7 +209,7 @@ impl Session {
         self.talk.replace(self.link.from_client.data(), own::described(None, parameters, &formats))
     }
 
-    /// What the gateway itself answers has come.
+    /// The gateway's own answer has come.
     fn own_answer(&mut self, answer: Result<Answer, Denied>, own: Own) -> Result<(), Broken> {
         let bytes = self.link.from_client.data();
         let answer = match answer {
@@ -265,7 +266,8 @@ impl From<Known> for Wanted<'_> {
     }
 }
 
-/// A statement of ours, if the text is one. What is not seen to its end is none of ours, but is not run cut off either.
+/// A statement of ours, if the text is one. A text that is not seen to its end is not ours, but does not run cut off
+/// either.
 fn parse(bytes: &[u8], text: &Text) -> Result<Option<Statement>, Denied> {
     let parsed = parse_own(bytes.get(text.place.clone()).unwrap_or_default(), SqlDialect::PostgreSql);
     match parsed {

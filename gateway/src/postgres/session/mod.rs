@@ -34,7 +34,7 @@ pub(super) enum End {
     Client,
     /// The server closed the connection.
     Server,
-    /// The client is told why.
+    /// The client gets the reason.
     Told(Over),
     /// So is the client of a runaway that survives being cancelled.
     Runaway,
@@ -56,7 +56,7 @@ pub(super) enum Fault {
 
 /// A runaway that the server is asked to cancel.
 struct Killed {
-    /// What its client is told.
+    /// The error for its client.
     denied: Denied,
     /// How often the server was asked.
     cancels: u32,
@@ -75,7 +75,7 @@ pub(super) struct Session {
     pending: Option<Pending>,
     /// Its answer goes out first, and then it is counted: the client need not wait for that.
     answered: Option<Unit<Box<Running>>>,
-    /// What a statement of ours gave when it was described, for its execution.
+    /// The answer to a statement of ours when it was described, kept for its execution.
     described: Option<(Arc<Statement>, Answer)>,
     /// Asks the server to cancel what runs; the client's side waits for it, so that it hits nothing else.
     cancelling: Option<Later<io::Result<()>>>,
@@ -127,7 +127,7 @@ impl Session {
         }
     }
 
-    /// Runs to the end. What is under way then is cancelled and settled.
+    /// Runs to the end. A statement that is under way then is cancelled and settled.
     pub(super) async fn run(mut self) -> Result<End, Fault> {
         let end = std::future::poll_fn(|cx| self.poll(cx)).await;
         if let Ok(End::Told(over)) = end {
@@ -145,7 +145,7 @@ impl Session {
         end
     }
 
-    /// Sends the client of a runaway away. What the server goes on with is charged, and asked to end, until it does.
+    /// Sends the client of a runaway away. The statement is charged, and the server asked to end it, until it ends.
     async fn dismiss(&mut self) {
         if let Some(killed) = self.killed.as_ref().filter(|_| self.talk.is_between_messages()) {
             let told = message::fatal(killed.denied.code.postgres_state, &killed.denied.message);
