@@ -23,7 +23,8 @@ pub(crate) async fn controller() -> (Running, TempDir) {
 /// Longer than any client takes for its script, also on a machine that is busy.
 const PATIENCE: Duration = Duration::from_secs(300);
 
-/// What a client prints that gets a script, with errors behind the results. One that does not end is killed, and told.
+/// What a client prints for a script, with errors behind the results. A client that does not end is killed and
+/// reported.
 pub(crate) fn says(client: &mut Command, script: &[u8]) -> Vec<u8> {
     client.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
     let mut child = client.spawn().unwrap();

@@ -1,4 +1,4 @@
-//! Drivers and tools that nobody here wrote: each prints what it sees of the server, and then of the gateway.
+//! Drivers and tools of other projects: each prints what it sees of the server, and then of the gateway.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -50,7 +50,7 @@ pub(crate) fn go(program: &str) -> Command {
         go.current_dir(folder().join("go")).args(arguments);
         go
     };
-    // First, as what is downloaded would be told among what the program says.
+    // First, as downloads would otherwise be reported in the program's output.
     output(of(["mod", "download"]));
     of(["run", program])
 }

@@ -14,7 +14,7 @@ use tokio::time::{Instant, timeout};
 use crate::common::eventually;
 use crate::scene::{Scene, message, packet};
 
-/// What is taken or sent before somebody is gone.
+/// Bytes taken or sent before a peer is gone.
 const SOME: usize = 1_000_000;
 /// 200 MB, which no buffer holds.
 const RESULT: [&str; 2] = [
@@ -51,7 +51,7 @@ fn end(mut child: Child) {
     child.wait().unwrap();
 }
 
-/// How it ended by itself: that it failed, and told so.
+/// Whether it ended by itself, with a failure that it reported.
 fn failed(mut child: Child) -> bool {
     drop(child.stdin.take());
     let output = block_in_place(|| child.wait_with_output().unwrap());
@@ -109,7 +109,7 @@ async fn a_client_that_vanishes_while_it_waits_for_admission_waits_no_longer() {
     }
 }
 
-/// A session with nobody between that has just sent a statement.
+/// A raw session that has just sent a statement.
 async fn asked(scene: &Scene, sql: &str) -> TcpStream {
     let sql = sql.as_bytes();
     let bytes = scene.pick(message(b'Q', &[sql, b"\0"].concat()), packet(0, &[b"\x03", sql].concat()));

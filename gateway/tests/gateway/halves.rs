@@ -96,7 +96,7 @@ async fn who_stops_in_the_middle_of_a_message_disturbs_nobody_and_leaves_nothing
             is_closed(&mut stream, cut.what).await;
             silent.push(so_far(&scene, &cut).await);
         }
-        // Those who say nothing more are there, and in nobody's way.
+        // Clients that say nothing more stay, and are in no other's way.
         assert!(scene.answers(), "{}", scene.name());
         assert_eq!(scene.sessions("raw").await as usize, silent.len(), "{}", scene.name());
         drop(silent);
@@ -179,7 +179,7 @@ async fn a_gigabyte_that_is_declared_is_not_held() {
     }
 }
 
-/// A server that says this to whoever comes, once the client has said something where it has to.
+/// A server that says this to every client; if `waits`, once the client has said something.
 async fn liar(says: Vec<u8>, waits: bool) -> u16 {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let port = listener.local_addr().unwrap().port();
@@ -234,7 +234,7 @@ async fn a_server_s_gigabyte_is_not_held_either() {
             for _ in 0..3 {
                 let mut stream = TcpStream::connect(gateway.addresses[0]).await.unwrap();
                 stream.write_all(b"\0\0\0\x20\0\x03\0\0user\0raw\0database\0shop\0\0").await.unwrap();
-                // What comes is passed on or refused; some of it is read here.
+                // The gateway passes the bytes on or refuses them; the test reads some of them.
                 let mut some = vec![0; 1_000_000];
                 drop(timeout(Duration::from_millis(300), stream.read_exact(&mut some)).await);
                 all.push(stream);
@@ -275,7 +275,7 @@ async fn who_drips_bytes_locks_nobody_out() {
             Scene::Postgres(stage) => &stage.gateway,
             Scene::MySql(stage) => &stage.gateway,
         };
-        // A login, a handshake of TLS that is none, and silence.
+        // A login, a broken TLS handshake, and silence.
         let login = b"\0\0\0\x20\0\x03\0\0user\0raw";
         let drips =
             [drip(gateway, PLACES / 2, login), drip(gateway, PLACES / 2, &[]), drip(gateway, 4, &[22, 3, 1])];

@@ -11,7 +11,7 @@ use crate::{mysql, postgres};
 /// Longer than no silence, shorter than every default.
 const SILENCE: Duration = Duration::from_secs(7);
 
-/// One end of a connection on this machine, as `/proc/net/tcp` tells it.
+/// One end of a connection on this machine, as `/proc/net/tcp` shows it.
 struct End {
     local: u16,
     remote: u16,

@@ -1,4 +1,4 @@
-//! What the kernel and the gateway's own page tell of bytes written, beside what was charged.
+//! Bytes written, as the kernel and the gateway's own page count them, beside what was charged.
 
 use std::fmt::Display;
 
@@ -12,12 +12,12 @@ pub(crate) fn written(process: impl Display) -> u64 {
     io.lines().find_map(|line| line.strip_prefix("wchar: ")).unwrap().parse().unwrap()
 }
 
-/// The first number of what `EXPLAIN RU` tells of a part.
+/// The first number that `EXPLAIN RU` shows for a part.
 pub(crate) fn bytes(used: &str) -> u64 {
     used.split_once(" bytes").unwrap().0.parse().unwrap()
 }
 
-/// Bytes that sessions of this gateway wrote so far and that belong to nobody.
+/// Bytes that sessions of this gateway wrote so far and that are charged to no session.
 pub(crate) async fn unowned(gateway: &Gateway) -> u64 {
     let mut page = TcpStream::connect(gateway.metrics_address.unwrap()).await.unwrap();
     page.write_all(b"GET /metrics HTTP/1.1\r\nhost: gateway\r\nconnection: close\r\n\r\n").await.unwrap();

@@ -1,4 +1,5 @@
-//! A cap bites inside one statement: a large result comes as fast as its group pays for it, and nobody else is slower.
+//! A cap bites inside one statement: a large result comes as fast as its group pays for it, and no other session is
+//! slower.
 
 use std::pin::pin;
 use std::time::Duration;
@@ -91,7 +92,7 @@ async fn a_row_that_cost_more_than_its_group_has_in_an_hour_comes_all_the_same()
     let (told, hint) = refused.as_db_error().map(|error| (error.message(), error.hint().unwrap())).unwrap();
     let owed = told.strip_prefix("resource group poor is out of request units: it owes ").expect(told);
     let owed: f64 = owed.split(' ').next().unwrap().parse().unwrap();
-    // However the tokens for the next statement come, it is told when the debt is paid; an hour is told at most.
+    // However the tokens for the next statement come, the error says when the debt is paid; at most an hour.
     let after: f64 =
         hint.strip_prefix("Retry after ").and_then(|hint| hint.strip_suffix(" s.")).unwrap().parse().unwrap();
     assert!(after > (owed / 0.1 * 0.9).min(3_500.0), "it owes {owed}, and {hint}");

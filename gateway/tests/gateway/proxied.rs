@@ -1,4 +1,4 @@
-//! Clients behind a load balancer that tells who they are, and others.
+//! Clients behind a load balancer that sends their addresses, and others.
 
 use tidegate_gateway::{Config, Networks};
 use tidegate_tests::servers::HaProxy;
@@ -22,7 +22,7 @@ async fn clients_behind_a_balancer_are_served_by_either_version_and_others_are_n
             })
             .await;
         }
-        // Who is not behind it says nothing of whom it is for, and is not served.
+        // A client that is not behind the balancer sends no header, and is not served.
         let mut plain = TcpStream::connect(("127.0.0.1", scene.port())).await.unwrap();
         plain.write_all(&[0; 64]).await.unwrap();
         let mut said = Vec::new();

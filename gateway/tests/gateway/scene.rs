@@ -32,7 +32,7 @@ impl Scene {
         both
     }
 
-    /// The same where the gateway answers nobody at its own port, so that the first lease may not be there yet.
+    /// The same where the gateway does not answer at its own port, so that the first lease may not be there yet.
     pub(crate) async fn both_unasked(change: impl Fn(&mut Config)) -> [Self; 2] {
         let postgres = postgres::stage::Stage::with(&change).await;
         let mysql = mysql::stage::Stage::with(&change).await;
@@ -172,7 +172,7 @@ impl Scene {
         }
     }
 
-    /// Lets a user `raw` in without a password, for sessions with nobody between.
+    /// Lets a user `raw` in without a password, for sessions over raw sockets.
     pub(crate) async fn open_to_raw(&self) {
         match self {
             Self::Postgres(stage) => {

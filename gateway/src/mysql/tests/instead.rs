@@ -1,4 +1,4 @@
-//! What a client is told instead of what the server says: why its statement was killed, and what it cost.
+//! What a client gets in place of the server's words: why its statement was killed, and what it cost.
 
 use tidegate_sql::{Column, Kind, Table, Value};
 
@@ -86,7 +86,7 @@ fn an_explained_statement_runs_and_its_cost_is_the_result() {
     let mut link = logged_in(Settings::default(), explain);
     link.hear(Side::Client, &[query("explain ru select a"), query("select b")].concat()).unwrap();
     assert_eq!(link.to_server, [query("select a"), query("select b")].concat());
-    // The cost has to be told between the two; a caller is at it when it hears of the end.
+    // The cost has to be sent between the two; a caller sends it when it hears of the end.
     let first = packets(1, &ROWS);
     link.hear(Side::Server, &first[..first.len() - 1]).unwrap();
     assert!(link.to_client.is_empty());
@@ -177,7 +177,7 @@ fn an_execution_of_it_takes_no_cursor_and_tells_its_cost_in_binary() {
     let row = [&[0, 0][..], &1.5_f64.to_le_bytes()].concat();
     assert!(link.to_client.windows(14).any(|window| window == [&[10, 0, 0, 3][..], &row].concat()));
     assert_eq!(link.to_client[3], 1);
-    // What is refused by the server is told as it is.
+    // A refusal of the server passes as it is.
     link.hear(Side::Server, &packet(1, OK)).unwrap();
     link.to_client.clear();
     link.hear(Side::Client, &run(0)).unwrap();

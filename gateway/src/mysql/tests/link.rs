@@ -1,4 +1,4 @@
-//! A machine between two buffers: does what it says, and writes down what it tells.
+//! A machine between two buffers: does what the machine says, and records its events.
 
 use tidegate_cost_model::SqlDialect;
 use tidegate_sql::Naming;
@@ -16,7 +16,7 @@ pub(super) struct Asked {
     pub(super) explained: bool,
 }
 
-/// What was asked and told.
+/// The machine's questions and events.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Heard {
     Asked(Asked),
@@ -73,7 +73,7 @@ impl Link {
         self.from_client.len() + self.from_server.len()
     }
 
-    /// What was told, without what was asked.
+    /// The events, without the questions.
     pub(super) fn told(&self) -> Vec<Event> {
         let told = self.heard.iter().filter_map(|heard| match heard {
             Heard::Told(event) => Some(event.clone()),

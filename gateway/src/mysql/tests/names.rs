@@ -1,4 +1,4 @@
-//! Names that SQL gives to statements: as the server says, and until the session begins anew.
+//! Names that SQL gives to statements: as the server says, and until the session is reset.
 
 use super::Settings;
 use super::link::{Link, OK, logged_in, packet};

@@ -31,7 +31,7 @@ fn known(text: &str) -> Known {
     Known { naming, ..plain(text) }
 }
 
-/// In any pieces: an offer to bind the login to TLS is kept from a client without TLS, and from nobody else.
+/// In any pieces: an offer to bind the login to TLS is kept from clients without TLS only.
 #[test]
 fn a_client_without_tls_is_offered_no_login_that_is_bound_to_it() {
     let offer = message(b'R', b"\0\0\0\x0aSCRAM-SHA-256-PLUS\0SCRAM-SHA-256\0\0");
@@ -238,7 +238,8 @@ fn a_refused_execute_skips_to_the_sync_after_what_the_server_has_to_say() {
     assert_eq!(out, ready(b'I'));
 }
 
-/// A name in use fails at the server, and stands for what it did; what was sent behind it is read anew, too.
+/// A name in use fails at the server, and still stands for its old statement; messages sent behind it are read again,
+/// too.
 #[test]
 fn a_name_stands_for_what_the_server_took_under_it() {
     let sync = message(b'S', &[]);

@@ -60,16 +60,16 @@ async fn what_the_gateway_answers_may_be_prepared() {
         .await
         .unwrap();
     assert!(counted.iter().all(|(group, _)| group == "default"), "{counted:?}");
-    // Who may not is told so when it is to be done, and what is none when it is prepared.
+    // A user who lacks the right gets the error at the execution; an invalid statement fails when it is prepared.
     let other = ann.prep("drop resource group mine").await.unwrap();
     assert_eq!(error(ann.exec_drop(&other, ()).await).0, 1227);
     assert_eq!(error(ann.prep("create resource group x ru_per_sec = ").await).0, 1064);
     ann.close(other).await.unwrap();
-    // A session that begins anew has nothing prepared.
+    // A session that was reset has nothing prepared.
     assert!(admin.reset().await.unwrap());
     let group = admin.prep("select current_resource_group()").await.unwrap();
     assert_eq!(admin.exec_first::<String, _, _>(&group, ()).await.unwrap().as_deref(), Some("default"));
-    // What stands at the server for a statement of ours does nothing, and says so.
+    // The server's stand-in for a statement of ours does nothing, and says so.
     let mut direct = login(stage.server.port(), "shop", ("ann", "ann")).await;
     let stands = direct.prep("SET @tidegate = (SELECT 1 UNION ALL SELECT 2)").await.unwrap();
     assert_eq!(error(direct.exec_drop(&stands, ()).await).0, 1242);
@@ -156,7 +156,7 @@ async fn a_prepared_statement_is_explained_with_its_parameters() {
     let sum: f64 = told[..4].iter().map(|part| part.1).sum();
     assert!(told[4].1 > 0.0 && (sum - told[4].1).abs() < 1e-3, "{told:?}");
     assert_eq!(value::<u32>(&mut ann, "select count(*) from t where b = 'bü'").await, 2000);
-    // One that fails tells why, and the session goes on with other statements prepared.
+    // One that fails says why, and the session goes on with other prepared statements.
     assert_eq!(error(ann.exec_drop(&insert, ("x", 1)).await).0, 1062);
     assert_eq!(error(ann.prep("explain ru select nosuch").await).0, 1054);
     let plain: Option<u32> = ann.exec_first("select 40 + ?", (2,)).await.unwrap();

@@ -12,7 +12,7 @@ use crate::common::eventually;
 /// Longer than any test waits.
 const ENDLESS: &str = "select count(*) from seq_1_to_100000 a, seq_1_to_100000 b where a.seq <> b.seq";
 
-/// Where nobody is refused for want of tokens.
+/// A stage where no statement is refused for want of tokens.
 async fn patient(switchers: &[&str]) -> Stage {
     let switchers = Principals::parse(switchers.iter().copied()).unwrap();
     Stage::with(|config| {
@@ -75,7 +75,7 @@ async fn a_name_stands_for_what_the_server_has_under_it() {
     assert!(is_watched(&mut ann, "execute s").await);
     ann.query_drop("deallocate prepare s").await.unwrap();
     assert_eq!(error(ann.query_drop("execute s").await).0, 1243);
-    // In a session that begins anew nothing is prepared.
+    // A session that was reset has nothing prepared.
     ann.query_drop("prepare s from 'select 1 as watched'").await.unwrap();
     assert!(ann.reset().await.unwrap());
     assert_eq!(error(ann.query_drop("execute s").await).0, 1243);

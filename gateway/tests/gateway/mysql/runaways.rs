@@ -223,7 +223,7 @@ pub(super) async fn one_that_no_kill_reaches_loses_its_session(admin: &mut Conn,
     let made = Command::new("mkfifo").args(["-m", "644"]).arg(&pipe).status().unwrap();
     assert!(made.success());
     ann.query_drop("create table loaded (line text)").await.unwrap();
-    // The server opens it, which takes until somebody writes there.
+    // The server opens the pipe, which blocks until a writer opens it.
     let load = format!("load data infile '{}' into table loaded", pipe.display());
     let waits = tokio::spawn(async move {
         let answer = ann.query_drop(load).await;

@@ -80,7 +80,7 @@ pub(super) async fn login(port: u16, tls: bool, password: &str) -> Result<Conn, 
     Conn::new(opts).await
 }
 
-/// How a session was let in, asked as text and prepared; or what it was told.
+/// How a session was let in, asked as text and prepared; or the error that it got.
 pub(super) async fn how(session: Result<Conn, Error>) -> String {
     let mut session = match session {
         Err(Error::Server(error)) => return format!("{} {}", error.code, error.message),
@@ -151,7 +151,7 @@ async fn a_plain_client_of_a_server_under_tls_gets_past_once_its_password_is_kno
     let told = how(login(port, false, "ann").await).await;
     assert!(told.starts_with("3159 the server wants the whole password"), "{told}");
     assert!(told.contains("--tls-cert"), "{told}");
-    // A client that has not to use TLS is told the same where it could.
+    // A client that need not use TLS gets the same error where it could.
     assert_eq!(how(login(stage.through(true, true), false, "ann").await).await, told);
     assert_eq!(how(login(stage.port, true, "ann").await).await, "full tls");
     for mut command in [go("./sha2"), python("sha2.py")] {

@@ -1,4 +1,4 @@
-//! Nobody is charged for what others wrote: who commits writes out everybody's log.
+//! No session is charged for what others wrote: one that commits writes out all sessions' log.
 
 use mysql_async::Conn;
 use mysql_async::prelude::Queryable as _;

@@ -81,7 +81,7 @@ async fn a_prepared_question_about_warnings_is_answered_by_whom_the_statement_wa
         assert_eq!(told(admin, &question).await, one("Note", 1051));
     }
     admin.query_drop("drop resource group if exists nothing").await.unwrap();
-    // Who prepares a question asks nothing yet.
+    // Preparing a question asks nothing yet.
     let errors = admin.prep("/* app */ SHOW ERRORS;").await.unwrap();
     assert_eq!(told(admin, &errors).await, []);
     assert_eq!(told(admin, &question).await, one("Note", 8249));

@@ -42,7 +42,7 @@ async fn a_prepared_statement_is_explained_with_its_parameters() {
         value(&login(stage.postgres.port(), "shop", ROOT).await, "select count(*) from t").await,
         "3000"
     );
-    // Each execution is told for itself; one that fails tells why, and the session goes on.
+    // Each execution shows its own cost; one that fails says why, and the session goes on.
     ann.batch_execute("truncate t").await.unwrap();
     assert!(cost(&ann, &insert, 5).await[2].2.ends_with(", 5 rows"));
     assert_eq!(state(ann.query(&insert, &[&1]).await), "23505");

@@ -153,7 +153,7 @@ async fn without_a_controller_statements_fail_clearly_or_run_as_told() {
     let error = ann.simple_query("select 1").await.unwrap_err();
     let error = error.as_db_error().unwrap();
     assert_eq!(error.code().code(), "57P03");
-    // Who has waited for so long in vain is not sent back at once.
+    // A client that has waited for so long in vain is not asked to retry at once.
     let hint = error.hint().unwrap();
     let after: f64 = hint.rsplit_once("after ").unwrap().1.trim_end_matches(" s.").parse().unwrap();
     assert!((4.5..=10.0).contains(&after), "{hint}");
@@ -173,7 +173,7 @@ async fn a_storm_of_cancel_requests_hits_nobody_s_session_but_its_own() {
         for round in 0..50_u32 {
             let all = tokens.iter().map(|token| token.cancel_query(NoTls));
             futures_util::future::join_all(all).await;
-            // Keys of nobody.
+            // Keys of no session.
             let mut stream = TcpStream::connect(("127.0.0.1", stage.port())).await.unwrap();
             let packet = [16, 80_877_102, round, round].map(u32::to_be_bytes).concat();
             stream.write_all(&packet).await.unwrap();

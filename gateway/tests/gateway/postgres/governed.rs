@@ -295,7 +295,7 @@ async fn where_transactions_wait_they_wait_like_any_other() {
     assert_eq!(state(ann.query("select 1", &[]).await), "53400");
     admin.batch_execute("alter user ann resource group default").await.unwrap();
     eventually("she pays elsewhere", async || ann.simple_query("select 2").await.is_ok()).await;
-    // What did not run has not failed at the server: the transaction goes on.
+    // A statement that did not run has not failed at the server: the transaction goes on.
     ann.batch_execute("create table made (a int); commit").await.unwrap();
     assert_eq!(value(&ann, "select count(*) from made").await, "0");
 }

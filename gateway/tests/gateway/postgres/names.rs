@@ -1,4 +1,5 @@
-//! Statements that SQL prepared under a name: governed as the statement behind it, whoever gave the name and runs it.
+//! Statements that SQL prepared under a name: governed as the statement behind it, by whichever way the name was given
+//! and run.
 
 use std::time::Duration;
 
@@ -11,7 +12,7 @@ use crate::common::eventually;
 
 const LONG: &str = "select count(*) from generate_series(1, 100000000) g where g % 2 = 0";
 
-/// Where nobody is refused for want of tokens.
+/// A stage where no statement is refused for want of tokens.
 async fn patient(switchers: &[&str]) -> Stage {
     let switchers = Principals::parse(switchers.iter().copied()).unwrap();
     Stage::with(|config| {

@@ -44,9 +44,9 @@ async fn what_parallel_workers_use_is_charged_too() {
         charged += used.strip_suffix(" ms of CPU").unwrap().parse::<f64>().unwrap();
     }
     leave(ann).await;
-    // Ten of eleven executions were explained; logging in is nobody's.
+    // Ten of eleven executions were explained; the login is charged to no statement.
     let used = (stage.postgres.cpu_of_ended().unwrap() - before).as_secs_f64() * 1e3 * 10.0 / 11.0;
     let share = charged / used;
-    // Who may not hear of a worker's whole life misses what it does behind the last look.
+    // Without the kernel's report of a worker's whole life, the gateway misses what it does after the last look.
     assert!((0.8..1.05).contains(&share), "{charged} ms charged of {used}");
 }

@@ -1,4 +1,4 @@
-//! Nobody is charged for what others wrote: the kernel counts who called `write`, not whose bytes these are.
+//! No session is charged for what others wrote: the kernel counts who called `write`, not whose bytes these are.
 
 use tidegate_gateway::Gateway;
 use tokio_postgres::{Client, SimpleQueryMessage};
@@ -35,7 +35,7 @@ async fn process(session: &Client) -> String {
     value(session, "select pg_backend_pid()").await
 }
 
-/// Bytes written so far by the processes of these sessions, and what of these belongs to nobody.
+/// Bytes written so far by the processes of these sessions, and those of them that are charged to no session.
 async fn counted(processes: &[String], gateway: &Gateway) -> (u64, u64) {
     (processes.iter().map(written).sum(), unowned(gateway).await)
 }
@@ -67,7 +67,7 @@ async fn who_commits_beside_a_bulk_load_pays_for_its_own_log_only_and_the_load_f
     assert!(own > 4 * small.max(1_000_000), "{own} bytes in {calls} calls: nobody else's were among them");
     // A block of the log, the row and what was sent; now and then a page that was read for it.
     assert!(most <= 48 * 1_024 && small <= calls * 10 * 1_024, "{calls} calls, {small} bytes, {most} in one");
-    // The load's rows are 470 bytes each, by the kernel's count with nobody beside them.
+    // The load's rows are 470 bytes each, by the kernel's count with no other load.
     assert!(large > 100_000_000, "{large} bytes for the load");
     let (all, nobody) = {
         let (all_now, nobody_now) = counted(&processes, &stage.gateway).await;
@@ -123,7 +123,7 @@ async fn what_is_spilled_to_temporary_files_costs_no_replicated_writes() {
         // 64 KiB for an RU, once written and once read.
         assert!((900.0..2_200.0).contains(&read), "{spills}: {read}");
     }
-    // The same before anybody has looked.
+    // The same before the gateway has looked.
     let [_, _, (write, written)] = cost(&ann, "select * from generate_series(1, 400000) limit 1").await;
     assert!(bytes(&written) < 70_000, "{write} RU for {written}");
     // A file that outlives its statement is not taken for what the next ones write.

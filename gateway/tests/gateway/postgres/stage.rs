@@ -23,7 +23,7 @@ pub(crate) struct Stage {
     _folder: TempDir,
 }
 
-/// As the tests want it: admins are the superuser, and nobody waits for long.
+/// As the tests want it: the superuser is admin, and no statement waits for long.
 pub(crate) fn policy() -> Policy {
     Policy {
         max_wait: Duration::from_secs(5),
@@ -152,7 +152,7 @@ pub(crate) async fn is_in(session: &Client, group: &str) {
     .await;
 }
 
-/// What the client is told of what failed.
+/// The error that the client gets.
 #[track_caller]
 pub(crate) fn told<T: std::fmt::Debug>(answer: Result<T, tokio_postgres::Error>) -> String {
     let error = answer.expect_err("it should have failed");
@@ -205,7 +205,7 @@ pub(crate) async fn kinds(server: &mut TcpStream, last: u8) -> String {
     }
 }
 
-/// Ann's session through the gateway, with nobody between.
+/// Ann's session through the gateway, over a raw socket.
 pub(crate) async fn trusted(stage: &Stage) -> TcpStream {
     let trust = "do $$ begin execute format('copy (select %L) to %L', 'host all all all trust',
         current_setting('hba_file')); end $$; select pg_reload_conf()";

@@ -1,4 +1,4 @@
-//! Statements inside a transaction: their group owes so much and no more, and nobody waits for ever.
+//! Statements inside a transaction: their group owes so much and no more, and no statement waits for ever.
 
 use std::time::Duration;
 
@@ -56,7 +56,7 @@ async fn who_is_refused_inside_a_transaction_is_told_that_it_goes_on_and_can_end
     assert_eq!(refused.code().code(), "53400", "{refused:?}");
     assert!(refused.hint().unwrap().contains("COMMIT and ROLLBACK do not wait"), "{refused:?}");
     assert_eq!(state(ann.query("select 1", &[]).await), "53400", "in the extended protocol, too");
-    // What was refused has ended nothing, and what ends the transaction does not wait for tokens.
+    // The refused statement has ended nothing, and the end of the transaction does not wait for tokens.
     ann.batch_execute("commit").await.unwrap();
     assert_eq!(state(ann.batch_execute("begin").await), "53400", "outside it waits like any other");
     assert_eq!(
@@ -72,7 +72,7 @@ async fn whoever_waits_for_a_lock_of_a_group_in_debt_gets_it() {
     ann.batch_execute("create table t (a int); insert into t values (1)").await.unwrap();
     let admin = put(&stage, &ann, "20").await;
     ann.batch_execute("begin; update t set a = 2").await.unwrap();
-    // A group of its own waits for the row; its member is moved where nobody owes.
+    // A statement of another group waits for the row; its user is moved to a group without debt.
     admin.batch_execute("alter user ann resource group default").await.unwrap();
     is_in(&other, "default").await;
     let process = value(&other, "select pg_backend_pid()").await;
@@ -84,7 +84,7 @@ async fn whoever_waits_for_a_lock_of_a_group_in_debt_gets_it() {
     .await;
     admin.batch_execute("alter user ann resource group small").await.unwrap();
     is_in(&ann, "small").await;
-    // Four seconds of its rate: it waits with the lock, for time and not for anybody.
+    // Four seconds of its rate: it waits with the lock, for time and for no other statement.
     for _ in 0..80 {
         ann.simple_query(STATEMENT).await.unwrap();
     }

@@ -84,7 +84,7 @@ async fn are_governed(admin: &mut Conn, ann: &mut Conn) {
     let long = "select count(*) from seq_1_to_100000 a, seq_1_to_100000 b where a.seq <> b.seq";
     assert_eq!(error(ann.query_drop(long).await).0, 8253);
     assert_eq!(error(ann.query_drop("select benchmark(2000000000, sha2('x', 256))").await).0, 8253);
-    // MySQL tells of these by their value alone that they were interrupted, and the client by the error.
+    // MySQL shows only by their value that these were interrupted; the client gets the error.
     assert_eq!(error(ann.query_drop("select sleep(30)").await).0, 8253);
     assert_eq!(error(ann.exec_drop("select sleep(?)", (30,)).await).0, 8253);
     assert_eq!(value::<u32>(ann, "select 40 + 2").await, 42);

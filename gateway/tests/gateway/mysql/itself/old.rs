@@ -1,4 +1,4 @@
-//! Version 5.6, which npm has. It does not tell which of its threads serves a connection, so costs are estimated.
+//! Version 5.6, which npm has. It does not say which of its threads serves a connection, so costs are estimated.
 
 use mysql_async::ChangeUserOpts;
 use mysql_async::prelude::Queryable as _;
