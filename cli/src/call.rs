@@ -1,5 +1,5 @@
-//! What makes a call wrong beyond its grammar: an argument that is empty, an option that the command would ignore, a
-//! shape that it does not have; and how a negative number is told from an option.
+//! Faults of a call beyond its grammar: an empty argument, an option that the command would ignore, an output shape
+//! that it does not have; and how a negative number is distinguished from an option.
 
 use std::ffi::OsString;
 
@@ -70,7 +70,7 @@ fn hiding(command: Command, path: &[&str], ignored: &[&'static str]) -> Command 
     }
 }
 
-/// The choice of `--color`, before anything is read: what is wrong is told in it.
+/// The choice of `--color`, before the arguments are parsed: errors are shown in it.
 fn color(arguments: &[OsString]) -> ColorChoice {
     let mut words = arguments.iter().filter_map(|word| word.to_str()).take_while(|word| *word != "--");
     let mut chosen = ColorChoice::Auto;
@@ -107,7 +107,7 @@ pub(crate) fn check(command: &Command, matches: &ArgMatches) -> Result<(), clap:
     Ok(())
 }
 
-/// The command at a path, whose usage is told.
+/// The command at a path, for its usage.
 fn named(command: &Command, path: &[&str]) -> Command {
     path.iter().fold(command, |at, name| at.find_subcommand(name).unwrap_or(at)).clone()
 }
@@ -123,7 +123,7 @@ fn path(matches: &ArgMatches) -> Vec<&str> {
     path
 }
 
-/// A value such as `-5s` looks like an option to the parser, whose remedy `-- -5` is none for an option's value.
+/// A value such as `-5s` looks like an option to the parser, whose remedy `-- -5` does not work for an option's value.
 pub(crate) fn explained(mut error: clap::Error) -> clap::Error {
     let looks_like_a_value = |text: &str| {
         text.strip_prefix('-').is_some_and(|rest| rest.starts_with(|c: char| c.is_ascii_digit() || c == '.'))

@@ -21,7 +21,7 @@ pub(crate) fn monotonic_ns() -> u64 {
     nanos(ClockId::Monotonic)
 }
 
-/// Nanoseconds of the oscillator, which nobody steers.
+/// Nanoseconds of the oscillator, which no time server adjusts.
 pub(crate) fn monotonic_raw_ns() -> u64 {
     nanos(ClockId::MonotonicRaw)
 }

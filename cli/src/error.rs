@@ -35,7 +35,7 @@ pub(crate) enum CliError {
     /// The controller is there and cannot do it now, such as write to a full disk.
     #[error("{0}")]
     Unavailable(String),
-    /// What was asked is not what may be asked, whatever there is; the text says why and what to write.
+    /// The request is invalid, whatever the controller's state; the text says why and what to write.
     #[error("{0}")]
     Invalid(String),
     /// The controller answered with something else than its protocol says.
@@ -43,7 +43,7 @@ pub(crate) enum CliError {
         "the controller at {endpoint} left out {what}; check that it is the same version as this command"
     )]
     Answer {
-        /// Who answered.
+        /// The address that answered.
         endpoint: String,
         /// What is missing.
         what: &'static str,

@@ -25,7 +25,7 @@ use crate::terminal::{Asked, Signals, Terminal};
 
 /// Shortest pause between looks; more often would measure itself.
 pub(crate) const MIN_INTERVAL: Duration = Duration::from_millis(100);
-/// Longest pause between looks: who waits a day for a line asks once a day.
+/// Longest pause between looks: a user who waits a day for a line asks once a day.
 pub(crate) const MAX_INTERVAL: Duration = Duration::from_secs(86_400);
 
 /// What a command shows.
@@ -76,7 +76,7 @@ pub(crate) async fn show<V: Shown>(
         return Ok(());
     }
     let drawn = output.is_for_people() && Screen::stdout().is_terminal;
-    // What is printed may go on when the terminal is gone.
+    // Printed output may go on when the terminal is gone.
     let mut signals = drawn.then(Signals::listen).transpose()?;
     let ended = stop::requested(false);
     tokio::pin!(ended);

@@ -104,7 +104,7 @@ pub(crate) fn print_raw(text: &str) -> Result<(), CliError> {
     write(&mut out).map_err(CliError::Output)
 }
 
-/// Tells people what is going on, on the standard error; a reader that is gone does not stop the work.
+/// Prints a note for people on the standard error; a reader that is gone does not stop the work.
 pub(crate) fn note(text: &str) {
     let safe = if Screen::stderr().is_terminal { plain::lines(text) } else { text.into() };
     let _ = writeln!(io::stderr().lock(), "{safe}");

@@ -6,7 +6,7 @@ use std::str::FromStr;
 use tidegate_proto::v1;
 use tidegate_sql::{SqlError, parse_query_limit};
 
-/// What the option was given.
+/// The value of the option.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct QueryLimitText(pub(crate) Option<v1::QueryLimit>);
 

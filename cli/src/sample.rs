@@ -121,7 +121,7 @@ pub(crate) fn sum_up(samples: &mut [GroupSample]) {
         };
         if let Some(parent) = samples.get_mut(*above) {
             let mut sums = parent.with_children.plus(&below.with_children);
-            // What the controller says of a group with leases has what is below it already.
+            // The controller's figures of a group with leases include the groups below it already.
             if !parent.leased.is_empty() {
                 (sums.leased, sums.demand) = (parent.with_children.leased, parent.with_children.demand);
             }

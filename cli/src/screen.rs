@@ -1,8 +1,7 @@
-//! What results are shown on: a terminal of so many columns and rows, or something that is read later, and whether in
-//! colour.
+//! The place where results are shown: a terminal of so many columns and rows, or a file or pipe, and whether in colour.
 //!
 //! Colour follows `--color`, then `NO_COLOR` (no-color.org), `CLICOLOR_FORCE` and `CLICOLOR` (bixense.com/clicolors),
-//! and otherwise whether it is a terminal. A table that is piped is not cut: who reads it later has no width.
+//! and otherwise whether it is a terminal. A piped table is not cut: its later reader has no known width.
 
 use std::io::{IsTerminal as _, stderr, stdout};
 use std::os::fd::AsFd;

@@ -33,7 +33,7 @@ impl Terminal {
         HOOK.call_once(|| {
             let before = std::panic::take_hook();
             std::panic::set_hook(Box::new(move |panic| {
-                // What the panic says is for the screen that stays.
+                // The panic's message is for the screen that stays.
                 give_back();
                 before(panic);
             }));
@@ -75,24 +75,24 @@ impl Terminal {
         put(&mut stdout().lock()).map_err(CliError::Output)
     }
 
-    /// Hands the terminal to the shell, until it says to go on, which [`Signals`] tell.
+    /// Hands the terminal to the shell, until it lets the process go on, which [`Signals`] report.
     pub(crate) fn suspend(&mut self) -> Result<(), CliError> {
         give_back();
         // Not SIGTSTP, which is heard here.
         kill_process(getpid(), Signal::STOP).map_err(|error| CliError::Output(error.into()))
     }
 
-    /// Takes the terminal again: it was somebody else's meanwhile, whoever stopped this.
+    /// Takes the terminal again: another process had it meanwhile, whatever stopped this one.
     pub(crate) fn resume(&mut self) -> Result<(), CliError> {
         if self.keys {
-            // What is raw already is not made so again, but the shell may have undone it.
+            // crossterm does not make a raw terminal raw again, but the shell may have undone it.
             disable_raw_mode().map_err(CliError::Output)?;
         }
         self.enter().map_err(CliError::Output)
     }
 }
 
-/// What a signal asks of a program that has the terminal.
+/// The request of a signal to a program that has the terminal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Asked {
     /// The terminal has another size.

@@ -106,7 +106,7 @@ fn fits(request: v1::ApplyRequest) -> Result<v1::ApplyRequest, CliError> {
     Ok(request)
 }
 
-/// What became of one thing.
+/// The outcome of one thing.
 #[derive(Serialize)]
 struct OutcomeView<'a> {
     kind: &'a str,
@@ -114,7 +114,7 @@ struct OutcomeView<'a> {
     outcome: &'a str,
 }
 
-/// What became of all.
+/// The outcomes of all.
 #[derive(Serialize)]
 struct AppliedView<'a> {
     dry_run: bool,
@@ -137,7 +137,7 @@ pub(crate) async fn run(args: ApplyArgs, global: &Global) -> Result<(), CliError
     show(&reply, args.dry_run, global)
 }
 
-/// Makes a change; what is wrong with it is told at the places of its objects.
+/// Makes a change; reports its faults at the places of its objects.
 pub(crate) async fn made(
     admin: &Admin,
     request: v1::ApplyRequest,
@@ -174,7 +174,7 @@ fn may_be_faults(status: &Status) -> bool {
     codes.contains(&status.code())
 }
 
-/// What was asked for may be done where the answer was lost.
+/// Where the answer was lost, the change may have been made.
 fn unknown(error: CliError) -> CliError {
     match error {
         CliError::Unreachable { endpoint, reason } => CliError::Unreachable {
@@ -250,7 +250,7 @@ async fn agreed(
     Err(CliError::Refused("nothing is changed".to_owned()))
 }
 
-/// Tells what became of each thing.
+/// Prints the outcome of each thing.
 pub(crate) fn show(reply: &v1::ApplyReply, dry_run: bool, global: &Global) -> Result<(), CliError> {
     let view = AppliedView {
         dry_run,

@@ -162,7 +162,7 @@ async fn add(admin: &Admin, group: String, who: Who, output: Output) -> Result<(
     })
 }
 
-/// One is a call of its own, which says whether it was there; several are one change.
+/// One binding is a call of its own, which says whether the binding existed; several are one change.
 async fn remove_all(mut principals: Vec<Who>, if_exists: bool, global: &Global) -> Result<(), CliError> {
     match (principals.pop(), principals.is_empty()) {
         (Some(who), true) => remove(&global.admin().await?, who, if_exists, global.output).await,

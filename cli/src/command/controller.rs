@@ -1,4 +1,4 @@
-//! `tidegate controller`: runs a controller until it is told to stop.
+//! `tidegate controller`: runs a controller until a signal stops it.
 
 use std::fs::DirBuilder;
 use std::io;
@@ -94,7 +94,7 @@ pub(crate) async fn run(args: ControllerArgs) -> Result<(), CliError> {
     running.shutdown().await.map_err(|error| CliError::Refused(error.to_string()))
 }
 
-/// Lays the flags over the file, so that the errors of both are told at once.
+/// Lays the flags over the file, so that the errors of both are reported at once.
 fn config(args: &ControllerArgs) -> Result<Config, CliError> {
     let (text, origin) = match &args.config {
         Some(path) => {
@@ -146,7 +146,7 @@ fn overlaid(mut file: toml::Table, args: &ControllerArgs) -> Result<toml::Table,
         && listen.parse::<SocketAddr>().is_ok_and(|address| address.port() == 0)
         && !file.contains_key("http_listen")
     {
-        // Who asks for a free port wants to run beside another controller.
+        // A free port is for running beside another controller.
         file.insert("http_listen".to_owned(), toml::Value::String("127.0.0.1:0".to_owned()));
     }
     if args.allow_remote {
@@ -155,7 +155,8 @@ fn overlaid(mut file: toml::Table, args: &ControllerArgs) -> Result<toml::Table,
     Ok(file)
 }
 
-/// Makes a folder for a store, which holds the key that signs leases: its owner's alone. One that is there stays as it is.
+/// Makes a folder for a store that only its owner can read, as the store holds the key that signs leases. An existing
+/// folder stays as it is.
 pub(crate) fn own_folder(path: &Path) -> io::Result<()> {
     DirBuilder::new().recursive(true).mode(0o700).create(path)
 }
@@ -176,8 +177,8 @@ pub(crate) fn start_log(format: LogFormat) -> Result<(), CliError> {
         Err(_) => EnvFilter::new("info"),
     };
     let log = tracing_subscriber::fmt().with_env_filter(filter).with_writer(io::stderr);
-    // The subscriber would tell of a failed write with `eprintln!`, which panics when that fails, too. A full disk
-    // must cost the log only, and not what is between a commit and putting it in force.
+    // The subscriber would report a failed write with `eprintln!`, which panics when that fails, too. A full disk must
+    // cost the log only, not a panic between a commit and putting it in force.
     let log = log.log_internal_errors(false);
     let started = match format {
         LogFormat::Text => log.with_ansi(false).try_init(),

@@ -40,7 +40,7 @@ pub(crate) enum CostTableCommand {
     },
 }
 
-/// What a table is put in force for.
+/// The role of a table in force.
 const ACTIVE: &str = "active";
 const SHADOW: &str = "shadow";
 
@@ -49,7 +49,7 @@ pub(crate) async fn run(command: CostTableCommand, global: &Global) -> Result<()
     match command {
         CostTableCommand::List { follow } => follow::show(global, follow, list).await,
         CostTableCommand::Put { file, shadow } => {
-            // Every mistake is told before anything is sent.
+            // All mistakes are reported before anything is sent.
             let tables = read(&file, shadow)?;
             let admin = global.admin().await?;
             let mut views = Vec::new();

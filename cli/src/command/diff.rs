@@ -65,7 +65,7 @@ async fn differences(args: &DiffArgs, global: &Global) -> Result<String, CliErro
     Ok(text)
 }
 
-/// A state as a document; nothing where there was or is none.
+/// A state as a document; empty where there was or is no state.
 fn state(outcome: &v1::Outcome, json: &str) -> String {
     let kind = match outcome.kind.as_str() {
         "group" => "Group",

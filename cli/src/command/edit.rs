@@ -1,7 +1,7 @@
 //! `tidegate edit`: a definition in an editor, put in force when the editor is closed.
 //!
-//! What was written is never lost: what does not read, is refused, or comes too late because somebody else changed the
-//! group, is opened again with the reason above it, and is kept when it is given up.
+//! No edited text is lost: a text that cannot be read, is refused, or comes too late because someone else changed the
+//! group, is opened again with the reason above it, and is kept when the command gives up.
 
 use std::fs;
 use std::path::Path;
@@ -76,7 +76,7 @@ pub(crate) async fn run(command: EditCommand, global: &Global) -> Result<(), Cli
     Err(given_up(file, true, format!("nothing is changed after {MAX_ROUNDS} tries: {reason}")))
 }
 
-/// What became of a text.
+/// The outcome of a text.
 enum Put {
     Done(Box<v1::GroupReply>),
     Refused(String),
@@ -142,7 +142,7 @@ fn text(group: &v1::Group) -> String {
     }
 }
 
-/// The editor that the user named. None is guessed: one that is not known is a trap.
+/// The editor that the user named. The command does not guess one: an unfamiliar editor is a trap.
 fn editor(variable: impl Fn(&str) -> Option<String>) -> Result<String, CliError> {
     let named = ["VISUAL", "EDITOR"].into_iter().filter_map(variable);
     named.into_iter().find(|editor| !editor.trim().is_empty()).ok_or_else(|| {
@@ -167,14 +167,14 @@ fn scratch(name: &str) -> Result<TempPath, CliError> {
     made.map(NamedTempFile::into_temp_path).map_err(CliError::file("make a file in", folder))
 }
 
-/// The reason why a text is not in force; one that is worth it stays.
+/// The reason why a text is not in force; the text is kept if `keep`.
 fn given_up(file: TempPath, keep: bool, reason: String) -> CliError {
     if !keep {
         return CliError::Refused(reason);
     }
     match file.keep() {
         Ok(path) => {
-            // What differs comes last, whole.
+            // The difference comes last, whole.
             let (first, rest) = reason.split_at(reason.find('\n').unwrap_or(reason.len()));
             CliError::Refused(format!("{first}; the text is in {}{rest}", path.display()))
         }

@@ -166,7 +166,8 @@ impl Settings {
         let (how, limit) = match self.burstable {
             Some(how) => match how.split_once(':') {
                 Some((how, limit)) => (Some(how.to_owned()), Some(limit.to_owned())),
-                // Without a limit behind it there is none, or it follows the rate; also where one was set before.
+                // Without a limit behind it the group has none, or one that follows the rate; also where a limit was
+                // set before.
                 None => (Some(how), Some(DEFAULT.to_owned())),
             },
             None => (None, None),

@@ -69,8 +69,9 @@ fn wait(text: &str) -> Result<Duration, String> {
     parse_span(text).map(|span| Duration::from_micros(span.0)).map_err(|error| error.to_string())
 }
 
-/// An identity that no other process has: a second one under the same would end the first. What a journal holds is
-/// reported under the identity that wrote it, so that one is the host's, and the same from start to start.
+/// An identity that no other process has: a second process under the same identity would end the first. A journal's
+/// totals are reported under the identity that wrote it, so with a journal it is the host's name, the same from start
+/// to start.
 fn own_identity(journal: bool) -> String {
     let host = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
     let known = |c: &char| c.is_ascii_alphanumeric() || "._-".contains(*c);
@@ -132,7 +133,7 @@ pub(crate) async fn run(args: NodeArgs, global: &Global) -> Result<(), CliError>
     Ok(())
 }
 
-/// Runs the statements one after the other; all are tried, and a refused or failed one is told at the end.
+/// Runs the statements one after the other; it tries all of them, and reports refused or failed ones at the end.
 async fn statements(governor: &Arc<Governor>, args: &NodeArgs, output: Output) -> Result<(), CliError> {
     let text = read(args.sql.as_deref())?;
     let texts: Vec<String> = split(&text).into_iter().map(str::to_owned).collect();

@@ -10,7 +10,7 @@ use crate::error::CliError;
 use crate::follow::{self, Follow, Shown};
 use crate::page::Page;
 
-/// Whom to look up.
+/// The tenant and user to look up.
 #[derive(Debug, Args)]
 #[command(after_help = "Example:\n  tidegate resolve --tenant storefront --user analyst")]
 pub(crate) struct ResolveArgs {

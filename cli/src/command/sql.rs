@@ -1,7 +1,7 @@
 //! `tidegate sql`: TiDB's resource control statements, and SELECTs from tidegate's tables.
 //!
-//! Statements are done one after the other, as an administrator, until one fails. What belongs to a database is
-//! refused: there is none here.
+//! Statements run one after the other, as an administrator, until one fails. Statements for a database are refused:
+//! there is none here.
 
 use std::path::PathBuf;
 

@@ -22,8 +22,7 @@ use crate::page::Page;
 use crate::table::Table;
 use crate::view::StoreView;
 
-/// Longest wait for the next part of a backup. A controller whose disk is that slow has other troubles; half of it could
-/// be a long sync.
+/// Longest wait for the next part of a backup: twice a long sync. A controller whose disk is slower has other troubles.
 const PART_WITHIN: Duration = Duration::from_secs(60);
 /// How the names of stores end; any other name that is not there yet is taken for a directory.
 const ENDING: &str = "redb";
@@ -152,7 +151,7 @@ async fn receive(file: PathBuf, replace: bool, global: &Global) -> Result<Checke
         })
         .await?;
     }
-    // What is damaged in a copy of it is damaged in the store.
+    // Damage in a copy is damage in the store.
     let named = PathBuf::from(format!("the store of {}", admin.endpoint()));
     blocking(move || {
         let mut checked = Checked::default();

@@ -1,8 +1,8 @@
 //! Completions of shells: commands and options from the command line itself, names from the controller.
 //!
-//! The script of a shell asks this binary for what may follow. What the two say to each other is defined here and stays:
-//! `tidegate complete -- WORDS..`, the last of which is the one that is completed, and a line for each candidate, with
-//! what it is behind a tab. Nothing else is ever printed, and a controller that is away costs a quarter of a second.
+//! The script of a shell asks this binary for the candidates. Their protocol is defined here and must not change:
+//! `tidegate complete -- WORDS..`, of which the last is the word to complete, and a line for each candidate, with its
+//! description behind a tab. Nothing else is ever printed, and a controller that is away costs a quarter of a second.
 
 mod names;
 mod script;

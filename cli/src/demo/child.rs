@@ -13,7 +13,7 @@ use tokio::process::{Child as Process, ChildStdout, Command};
 use crate::error::CliError;
 use crate::stop;
 
-/// How long a child may take to say that it is ready, and to end when told.
+/// How long a child may take to say that it is ready, and to end when asked.
 pub(crate) const WITHIN: Duration = Duration::from_secs(20);
 
 /// A running child.
@@ -83,7 +83,7 @@ impl Child {
         }
     }
 
-    /// Tells it to end, by closing its standard input.
+    /// Asks it to end, by closing its standard input.
     pub(crate) fn end(&mut self) {
         drop(self.process.stdin.take());
     }
@@ -93,7 +93,7 @@ impl Child {
         self.process.kill().await.map_err(|error| self.failed(error))
     }
 
-    /// Tells it to end and waits until it has ended well.
+    /// Asks it to end and waits until it has ended well.
     pub(crate) async fn stop(mut self) -> Result<(), CliError> {
         self.end();
         let ended = tokio::time::timeout(WITHIN, self.process.wait()).await;

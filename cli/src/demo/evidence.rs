@@ -9,7 +9,7 @@ use tidegate_core::units::Ru;
 use crate::error::CliError;
 use crate::node::LogLine;
 
-/// Longest wait that is told apart, in microseconds: ten minutes.
+/// Longest wait that the histogram distinguishes, in microseconds: ten minutes.
 const MAX_WAIT_US: u64 = 600_000_000;
 
 /// Tokens taken, or given back when negative.

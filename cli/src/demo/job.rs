@@ -30,7 +30,7 @@ pub(crate) enum Job {
 const REPORT_DAYS: u32 = 20;
 /// Customers of one round of the campaign.
 const CAMPAIGN_SIZE: u32 = 20;
-/// Orders whose lines are priced anew at once.
+/// Orders whose lines one operation prices again.
 const REPRICED_ORDERS: u32 = 60;
 
 impl Job {

@@ -1,7 +1,7 @@
 //! What a killed node had charged, from the journal it left behind.
 //!
-//! A copy of the journal is opened by a client that reaches no controller; what it finds it would have to report.
-//! The copy is taken after the node is dead and before it is started again.
+//! A client that reaches no controller opens a copy of the journal; the totals that it would have to report are the
+//! charges. The copy is taken after the node is dead and before it is started again.
 
 use std::path::Path;
 use std::time::Duration;
@@ -13,7 +13,7 @@ use crate::error::CliError;
 
 /// Nothing listens here: port 1 needs privileges that no service of today asks for.
 const NOWHERE: &str = "http://127.0.0.1:1";
-/// The client gives up at once, since nobody will answer.
+/// The client gives up at once, since no controller will answer.
 const PATIENCE: Duration = Duration::from_millis(50);
 
 /// The charges in the journal of node `client` in `dir`, by way of a copy in `scratch`.

@@ -1,8 +1,8 @@
 //! `tidegate demo`: a controller and three node processes with real SQL workloads, under caps, with a killed node and
 //! a lowered cap on the way, and a report that proves the caps and the ledger.
 //!
-//! Everything is in a temporary directory and on free ports of the loopback. What goes on is told on the standard
-//! error; the report alone goes to the standard output.
+//! Everything is in a temporary directory and on free ports of the loopback. Progress goes to the standard error; the
+//! report alone goes to the standard output.
 
 mod calibrate;
 mod child;
@@ -65,7 +65,7 @@ pub(crate) struct DemoArgs {
 /// Runs the demo.
 pub(crate) async fn run(args: DemoArgs, global: &Global) -> Result<ExitCode, CliError> {
     if let Some(sql) = &args.sql {
-        // Told before a database is built for it.
+        // Reported before a database is built for it.
         std::fs::File::open(sql).map_err(CliError::file("read", sql))?;
     }
     let (interrupt, interrupted) = watch::channel(false);

@@ -205,7 +205,7 @@ impl OwnSql {
         self.0.child.line().await
     }
 
-    /// Tells it to run no further statement and to interrupt the one that runs.
+    /// Asks it to run no further statement and to interrupt the one that runs.
     pub(crate) fn end(&mut self) {
         self.0.child.end();
     }

@@ -1,4 +1,4 @@
-//! Who does how much, and under which caps, from what the jobs cost on this machine.
+//! How much each user does, and under which caps, from what the jobs cost on this machine.
 //!
 //! Each group gets a share of one core; its operations per second follow from the CPU of one, its offered RU/s from
 //! the RU of one, and its cap is set against that: `shop` is offered its cap on average and 1.5 times of it in the

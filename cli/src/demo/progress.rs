@@ -1,4 +1,4 @@
-//! The demo while it runs: a table that is drawn again each second, or one line a second when nobody watches.
+//! The demo while it runs: a table that is drawn again each second, or one line a second without a terminal.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::io::{IsTerminal as _, Write as _, stderr};

@@ -86,7 +86,7 @@ impl Show {
             }
         }
         if let Some(own) = &mut own_sql {
-            // What is late says so when it is told to stop.
+            // A late part says so when it is stopped.
             own.end();
             let rest = async {
                 while let Ok(Some(line)) = own.line().await {

@@ -16,7 +16,7 @@ use crate::admin::Admin;
 use crate::clock::monotonic_us;
 use crate::error::CliError;
 
-/// Who changes things in the demo's audit log.
+/// The actor in the demo's audit log.
 const ACTOR: &str = "demo";
 
 /// Everything that runs.
@@ -80,7 +80,7 @@ async fn databases(dir: &Path, scale: Scale, progress: &mut Progress) -> Result<
     let (percents, mut told) = tokio::sync::mpsc::unbounded_channel();
     let path = first.clone();
     let building = tokio::task::spawn_blocking(move || {
-        // Nobody listens when the demo was interrupted.
+        // The receiver is gone when the demo was interrupted.
         database::build(&path, scale, |percent| {
             let _ = percents.send(percent);
         })

@@ -43,7 +43,7 @@ struct Worker {
     stop: watch::Receiver<bool>,
 }
 
-/// Runs the workload until told to stop; returns when no operation is under way.
+/// Runs the workload until it is stopped; returns when no operation is under way.
 pub(crate) async fn run(governor: &Arc<Governor>, workload: &Path, database: &Path) -> Result<(), CliError> {
     let workload = Workload::read(workload)?;
     let (stopping, stopped) = watch::channel(false);
@@ -100,7 +100,7 @@ fn join(threads: Vec<Thread>) -> Result<(), CliError> {
     done
 }
 
-/// Keeps the write-ahead log short. What this costs is the node's own, charged to nobody.
+/// Keeps the write-ahead log short. The node itself bears the cost; no group is charged.
 fn checkpoints(
     database: &Path,
     stop: &watch::Receiver<bool>,

@@ -1,4 +1,4 @@
-//! What a node of the demo is told to do, as a file: who runs which job how often, and what statements cost.
+//! The work of a demo's node, as a file: which user runs which job how often, and what statements cost.
 
 use std::path::Path;
 use std::time::Duration;
@@ -20,8 +20,8 @@ pub(crate) struct Workload {
     pub(crate) costs: Vec<(String, i64)>,
 }
 
-/// What one user does on one node: `workers` threads, each beginning an operation every `pause` or as soon as the last
-/// one ended.
+/// The work of one user on one node: `workers` threads, each beginning an operation every `pause` or as soon as the
+/// last one ended.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct UserLoad {
     pub(crate) tenant: String,

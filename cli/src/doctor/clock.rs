@@ -18,11 +18,11 @@ const EARLIEST_MS: u64 = 1_735_689_600_000;
 #[derive(Clone, Debug)]
 pub(crate) struct ClockFacts {
     pub(crate) unix_ms: u64,
-    /// `None` where the kernel does not tell.
+    /// `None` where the kernel does not say.
     pub(crate) discipline: Option<Discipline>,
     /// How much faster the monotonic clock ran than the oscillator, in parts per billion.
     pub(crate) slew_ppb: i64,
-    /// Where the kernel reads time, such as `tsc`; empty where it does not tell.
+    /// Where the kernel reads time, such as `tsc`; empty where it does not say.
     pub(crate) source: String,
 }
 

@@ -15,7 +15,7 @@ const BACKLOG: u64 = 1_024;
 pub(crate) struct LimitFacts {
     /// Open files of this process, now and at most; `None` is no limit.
     pub(crate) files: (Option<u64>, Option<u64>),
-    /// `net.core.somaxconn`; `None` where the kernel does not tell.
+    /// `net.core.somaxconn`; `None` where the kernel does not say.
     pub(crate) backlog: Option<u64>,
 }
 

@@ -22,7 +22,7 @@ type Told = Result<(u16, String), String>;
 #[derive(Clone, Debug)]
 pub(crate) struct ReachFacts {
     pub(crate) endpoint: String,
-    /// Nobody said where the controller is.
+    /// Neither flag nor variable says where the controller is.
     pub(crate) is_default: bool,
     pub(crate) grpc: Result<v1::StatusReply, String>,
     /// Where REST is, and the status of `/readyz` with what was said; `None` for one on another machine.

@@ -60,7 +60,7 @@ pub(crate) fn judge(facts: &SettingFacts) -> (Vec<Finding>, Config) {
     for (_, setting, value) in &facts.flags {
         table.insert((*setting).to_owned(), toml::Value::String(value.clone()));
     }
-    // What is wrong is told, and the rest is judged without it.
+    // Wrong settings are reported, and the rest is judged without them.
     let config = loop {
         let errors = match Config::parse(&table.to_string()) {
             Ok(config) => break config,

@@ -26,7 +26,7 @@ pub(crate) struct StoreFacts {
     pub(crate) file: FileFacts,
     /// The directory can be written to; `None` where there is none.
     pub(crate) folder_writable: Option<bool>,
-    /// Free bytes on the disk; `None` where that is not told.
+    /// Free bytes on the disk; `None` where they are unknown.
     pub(crate) free: Option<u64>,
     pub(crate) check: CheckFacts,
 }

@@ -1,4 +1,4 @@
-//! The fields of a document, taken out one by one; what nobody took is unknown.
+//! The fields of a document, taken out one by one; a field that is left over is unknown.
 
 use std::collections::BTreeMap;
 

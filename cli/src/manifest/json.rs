@@ -1,4 +1,4 @@
-//! From text to trees where the text is JSON, which is told by its first sign.
+//! From text to trees where the text is JSON, recognised by its first character.
 //!
 //! YAML 1.2 has JSON in it, but for the halves of signs beyond the first plane (`\ud83d\ude00`), and a reader of YAML holds
 //! all of a line before it knows what it is. Values may follow each other, as in JSON lines.

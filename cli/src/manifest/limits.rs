@@ -12,7 +12,7 @@ pub(crate) const MAX_NODES: usize = 500_000;
 pub(crate) const MAX_LEVELS: usize = 16;
 /// Fields of one map. A group has 18; each is compared with all before it.
 pub(crate) const MAX_FIELDS: usize = 256;
-/// Faults that are told; beyond, they are counted.
+/// Faults that are reported; those beyond are counted.
 pub(crate) const MAX_FAULTS: usize = 100;
 /// Bytes of a change that the controller takes.
 pub(crate) const MAX_MESSAGE: usize = 4 * 1_024 * 1_024;

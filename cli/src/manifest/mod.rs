@@ -1,7 +1,7 @@
 //! Definitions in files: documents of YAML or JSON, one for each group, binding, cost table and watch.
 //!
-//! A document says its `kind` and has the fields that REST and `--output json` have, so that what is listed can be applied.
-//! Whatever is wrong with all files is told at once, each with its place. Everything is bounded: see [`limits`].
+//! A document names its `kind` and has the fields of REST and `--output json`, so that the output of a list can be
+//! applied. All faults of all files are reported at once, each with its place. Everything is bounded: see [`limits`].
 
 mod diff;
 mod fault;
@@ -23,7 +23,7 @@ pub(crate) use write::{Comments, document};
 
 use object::objects;
 
-/// Reads all sources; every fault of all of them is told.
+/// Reads all sources; reports every fault of all of them.
 pub(crate) fn manifest(sources: &[Source]) -> Result<Vec<Object>, Faults> {
     let mut faults = Faults::default();
     let mut all = Vec::new();

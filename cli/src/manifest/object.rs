@@ -28,7 +28,7 @@ pub(crate) struct Object {
 
 const KIND: (&str, Takes) = ("kind", Takes::Text);
 
-/// The fields of a group, as the controller lists them. What each takes is told by the message itself.
+/// The fields of a group, as the controller lists them. The message itself says what each takes.
 static GROUP: LazyLock<Vec<(&'static str, Takes)>> = LazyLock::new(|| {
     let blank = serde_json::to_value(v1::Group::default()).unwrap_or_default();
     let takes = |name: &'static str| match name {
@@ -234,7 +234,7 @@ fn watch(fields: &Fields) -> v1::Watch {
     }
 }
 
-/// What a document is about: no two are about the same.
+/// The object that a document defines: no two documents define the same.
 fn subject(kind: &Kind) -> String {
     match kind {
         Kind::Group(group) => format!("group {}", cut(&group.name.to_ascii_lowercase())),

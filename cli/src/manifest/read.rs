@@ -63,7 +63,7 @@ pub(crate) fn documents(source: &Source) -> Result<Vec<Node>, Vec<Fault>> {
     Err(builder.wrong.into_iter().map(|Wrong { line, message }| fault(line, message)).collect())
 }
 
-/// The last line of a text that may have been cut in its middle. Brackets tell by themselves that they are closed.
+/// The last line of a text that may have been cut in its middle. Brackets show by themselves that they are closed.
 fn cut_off(text: &str) -> Option<usize> {
     let closed = text.is_empty() || text.ends_with(['\n', '\r', '}', ']']);
     (!closed).then(|| text.lines().count())

@@ -47,7 +47,7 @@ const NAMED: [(&str, &str); 5] = [
     ("max_debt", "default"),
 ];
 
-/// A document of this kind with the fields of a state. What the controller sets is left out.
+/// A document of this kind with the fields of a state, without those that the controller sets.
 pub(crate) fn document(kind: &str, state: &Map<String, Value>, comments: Comments) -> String {
     let mut text = format!("kind: {kind}\n");
     for (name, value) in in_order(kind, state) {

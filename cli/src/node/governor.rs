@@ -157,7 +157,7 @@ impl Governor {
         }
     }
 
-    /// Ends the session gracefully and tells what was charged here. No operation may be under way.
+    /// Ends the session gracefully and returns what was charged here. No operation may be under way.
     pub(crate) async fn finish(&self, client_name: &str) -> FinalCounters {
         let shutdown = self.client.shutdown().await;
         let stats = self.client.stats();

@@ -37,7 +37,7 @@ impl fmt::Display for LogLine {
 }
 
 impl LogLine {
-    /// Reads a line without its newline; `None` when it is none.
+    /// Reads a line without its newline; `None` when it is no line of a log.
     pub(crate) fn parse(line: &str) -> Option<Self> {
         let mut fields = line.split(' ');
         let kind = fields.next()?;

@@ -75,7 +75,7 @@ pub(crate) fn width(text: &str) -> usize {
     text.width()
 }
 
-/// What shows that something is left out.
+/// The sign that something is left out.
 const LEFT_OUT: char = '…';
 
 /// `text` in at most `most` columns, its end left out.

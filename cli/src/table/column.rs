@@ -1,13 +1,13 @@
 //! A column of a table: its title, where its cells stand, and what it gives up where the terminal is narrow.
 
-/// What becomes of a cell that is wider than its column may be. Numbers are never cut: a cut number is another one.
+/// How a cell is shortened that is wider than its column may be. Numbers are never cut: a cut number is another one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Fit {
     /// It is never cut.
     Whole,
     /// Its end is left out, down to so many columns.
     End(usize),
-    /// Its middle is left out: both ends of a name tell it from others.
+    /// Its middle is left out: both ends of a name distinguish it from others.
     Middle(usize),
     /// It goes on below.
     Wrap(usize),

@@ -233,7 +233,7 @@ impl Board {
         let known: BTreeMap<&str, &GroupSample> =
             self.samples.iter().map(|sample| (sample.group.as_str(), sample)).collect();
         for sample in self.samples.iter().filter(|sample| matches(sample)) {
-            // With all above it, or nobody could tell where it stands.
+            // With all groups above it, which show where it stands.
             let mut at = sample;
             loop {
                 let above = known.get(at.parent.as_str()).copied();

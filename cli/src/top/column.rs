@@ -137,7 +137,7 @@ pub(crate) fn table<'s>(
     table
 }
 
-/// A rate that is told as text; none is above all.
+/// A rate in text; no limit is above all rates.
 fn limit(text: &str) -> Rate {
     if text == "unlimited" { Rate(i64::MAX) } else { parse_rate(text).unwrap_or(Rate::ZERO) }
 }

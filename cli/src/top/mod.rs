@@ -31,7 +31,7 @@ const EVENTS: usize = 64;
 
 /// Runs on a terminal until it is quit.
 pub(crate) async fn run(admin: &Admin, mut board: Board) -> Result<(), CliError> {
-    // What cannot be had at all is told on the screen that stays.
+    // A first look that fails is reported on the screen that stays.
     board.saw(sample(admin).await?, unix_ms());
     let mut signals = Signals::listen()?;
     let mut terminal = Terminal::take(true)?;

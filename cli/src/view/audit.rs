@@ -4,7 +4,7 @@ use serde::Serialize;
 use serde_json::Value;
 use tidegate_proto::v1;
 
-/// Who changed what and when.
+/// Which actor changed what and when.
 #[derive(Clone, Debug, Serialize)]
 pub(crate) struct AuditView {
     pub(crate) id: u64,
@@ -16,7 +16,7 @@ pub(crate) struct AuditView {
     pub(crate) before: Value,
     /// `null` when there is none.
     pub(crate) after: Value,
-    /// What was changed together has it in common.
+    /// Entries of one change share it.
     pub(crate) change: u64,
 }
 

@@ -77,7 +77,7 @@ pub(crate) fn total_text(micro_ru: Count) -> String {
     RuTotal(micro_ru.0).number().to_string()
 }
 
-/// Microseconds as milliseconds, to a tenth where that says something: a wait of half a millisecond is none of 0.
+/// Microseconds as milliseconds, to a tenth where that matters: a wait of half a millisecond is not 0.
 pub(crate) fn millis(us: u128) -> String {
     if us >= 100_000 || us.is_multiple_of(1_000) {
         return (us / 1_000).to_string();

@@ -181,7 +181,7 @@ fn statements_run_governed_and_are_accounted_for() {
         .stdout(Stdio::piped())
         .spawn()
         .unwrap();
-    // Nobody named it, so that it has a name of its own.
+    // The command had no name for it, so it has one of its own.
     let pid = format!("-{}", node.id());
     let sql = "create table t(a); insert into t values (1), (2); -- done\nselect a from t; select nothing;";
     node.stdin.take().unwrap().write_all(sql.as_bytes()).unwrap();

@@ -44,7 +44,7 @@ fn fed(controller: &Controller, words: &[&str], input: &str) -> Output {
     command.args(["--endpoint", &controller.endpoint]).args(words);
     let mut process =
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
-    // Whoever refuses early reads no more.
+    // A command that refuses early reads no more.
     let _ = process.stdin.take().unwrap().write_all(input.as_bytes());
     process.wait_with_output().unwrap()
 }
@@ -125,7 +125,7 @@ fn every_fault_is_told_with_its_place_and_nothing_is_changed() {
 
 #[test]
 fn what_is_too_large_or_grows_without_bound_is_refused_before_anything_is_sent() {
-    // Nothing listens there, and nobody is asked.
+    // Nothing listens there, and no controller is asked.
     let refused = |input: &str| {
         let mut command = tidegate();
         command.args(["--endpoint", "http://127.0.0.1:1", "apply", "-f", "-"]);
@@ -259,7 +259,7 @@ fn a_controller_that_is_killed_in_the_middle_has_all_of_a_change_or_nothing() {
             rates.len()
         );
         if !whole {
-            // What was lost is done again.
+            // The lost change is made again.
             controller.ok(&with(&["apply"], &path));
         }
         had = count;

@@ -52,8 +52,9 @@ fn names_of_the_controller_follow_where_they_belong() {
 #[test]
 #[expect(clippy::disallowed_methods, reason = "how long a shell waits is what is asked here")]
 fn a_controller_that_is_away_costs_a_moment_and_says_nothing() {
-    // One that takes connections and never answers is the worst; the time of a command that asks nobody is subtracted.
-    // The bound leaves room for what else the machine does: without a limit it would be three seconds and more.
+    // A controller that takes connections and never answers is the worst; the time of a command that asks no controller
+    // is subtracted. The bound leaves room for other work of the machine: without a limit it would be three seconds and
+    // more.
     let silent = TcpListener::bind("127.0.0.1:0").unwrap();
     let silent = format!("http://{}", silent.local_addr().unwrap());
     let least = |words: &[&str], endpoint: &str| {

@@ -39,7 +39,7 @@ fn rate(controller: &Controller) -> String {
 fn kept(output: &Output) -> String {
     let said = err(output);
     let path = said.split("the text is in ").nth(1).unwrap_or_else(|| panic!("{said}"));
-    // What differs is behind it, on lines of its own.
+    // The difference is behind it, on lines of its own.
     fs::read_to_string(path.lines().next().unwrap()).unwrap()
 }
 
@@ -76,7 +76,7 @@ fn a_conflict_keeps_the_text_and_shows_what_changed() {
     let seen = fs::read_to_string(folder.path().join("seen")).unwrap();
     assert!(seen.contains("#! -weight: 1\n") && seen.contains("#! +weight: 9\n"), "{seen}");
     assert_eq!(rate(&controller), "5");
-    // Who takes the reason away means it.
+    // A user who deletes the reason confirms the text.
     fs::write(&editor, "#!/bin/sh\nsed -i '/^#!/d; s/^ru_per_sec: .*/ru_per_sec: 8/' \"$1\"\n").unwrap();
     assert!(edit(&controller, &editor, folder.path()).status.success());
     assert_eq!(rate(&controller), "8");

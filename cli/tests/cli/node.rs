@@ -31,7 +31,7 @@ fn a_statement_dearer_than_the_burst_runs_every_time_and_the_rest_is_owed() {
     for (run, line) in lines.iter().enumerate() {
         let micro = |name: &str| line[name].as_i64().unwrap();
         assert_eq!(line["error"], "", "{line}");
-        // What it cost before is more than the group can ever hold.
+        // Its earlier cost is more than the group can ever hold.
         assert!(micro("charged_micro_ru") > 2 * BURST && micro("estimate_micro_ru") <= BURST, "{line}");
         assert!(run == 0 || micro("waited_us") > 0, "what is owed is paid first: {line}");
     }

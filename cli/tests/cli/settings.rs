@@ -35,7 +35,7 @@ fn every_setting_of_a_controller_has_a_flag() {
     }
 }
 
-/// What a file may set is read into the same fields as the flags, so the file's names are all there are.
+/// A file's settings are read into the same fields as the flags, so the file's names are all there are.
 #[test]
 fn every_setting_of_a_gateway_has_a_flag() {
     let folder = tempfile::tempdir().unwrap();

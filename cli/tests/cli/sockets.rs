@@ -1,5 +1,5 @@
-//! What a controller holds for peers that nobody here wrote: raw HTTP/2 that does not read, or reads all at once, and more
-//! connections than there are file descriptors.
+//! What a controller holds for foreign peers: raw HTTP/2 that does not read, or reads all at once, and more connections
+//! than there are file descriptors.
 
 use std::fs;
 use std::io::{Read as _, Write as _};
@@ -86,7 +86,7 @@ fn metric(controller: &Controller, name: &str) -> u64 {
     line.map_or(0, |value| value.trim().parse().unwrap())
 }
 
-/// Opens streams that nobody reads; what the controller has grown to, in kilobytes, once it grows no more.
+/// Opens streams without reading them; returns the controller's size in kilobytes once it grows no more.
 fn unread(controller: &Controller, path: &str, connections: usize, streams: u32) -> u64 {
     let mut held = Vec::new();
     for _ in 0..connections {

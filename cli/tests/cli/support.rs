@@ -86,7 +86,7 @@ impl Controller {
         Self::begun(command, data)
     }
 
-    /// What it has logged by now.
+    /// Its log so far.
     pub(crate) fn log(&self) -> String {
         std::fs::read_to_string(self.data.path().join("log")).unwrap()
     }

@@ -1,4 +1,4 @@
-//! `tidegate gateway`: a SQL gateway in front of PostgreSQL and MySQL servers, until it is told to stop.
+//! `tidegate gateway`: a SQL gateway in front of PostgreSQL and MySQL servers, until a signal stops it.
 
 mod settings;
 

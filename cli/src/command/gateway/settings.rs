@@ -23,7 +23,7 @@ const MAX_SESSIONS: u32 = 1_000_000;
 /// Shortest and longest silence after which a peer is asked; the kernel counts in seconds.
 const KEEPALIVE: RangeInclusive<Duration> = Duration::from_secs(1)..=Duration::from_secs(3_600);
 
-/// Settings from flags or from a file. What is left out has its default.
+/// Settings from flags or from a file. A setting left out has its default.
 #[derive(Clone, Debug, Default, PartialEq, Args, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub(super) struct Settings {
@@ -148,7 +148,7 @@ impl TryFrom<String> for Time {
 }
 
 impl Settings {
-    /// Reads a file. An error tells the line and never quotes it: it may hold a password.
+    /// Reads a file. An error names the line and never quotes it: it may hold a password.
     pub(super) fn read(path: &Path) -> Result<Self, CliError> {
         let text = std::fs::read_to_string(path).map_err(CliError::file("read", path))?;
         Self::parse(&text).map_err(|message| CliError::Invalid(format!("{}: {message}", path.display())))

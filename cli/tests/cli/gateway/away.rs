@@ -99,7 +99,7 @@ fn leases_are_spent_to_their_end_and_then_it_goes_as_the_group_and_the_gateway_s
         assert!(is_served(&stage), "after {:?}: {:?}", killed.elapsed(), both(&stage));
     }
     stage.controller.again();
-    // Nobody is asked to be an admin of a controller that is back: its definitions are there.
+    // Once the controller is back, no admin has to act: its definitions are there.
     eventually("its groups are there", || {
         stage.psql(ROOT, "show create resource group loose;").contains("loose")
     });

@@ -27,7 +27,7 @@ fn both_protocols_share_groups_and_end_cleanly() {
     eventually("statements of both are counted", || {
         stage.mysql(ROOT, counted).trim().parse().is_ok_and(|count: u32| count >= 2)
     });
-    // Statements that run end, sessions without one are told, and nobody is let in any more.
+    // Running statements end, sessions without one get the error, and no client is let in any more.
     let idle = begun(&mut stage.psql_client(ANN), b"select 'idle';\n\\! sleep 2\nselect 'not any more';\n");
     let postgres = begun(&mut stage.psql_client(ANN), b"select 'done', pg_sleep(1.5) is null;\n");
     let mysql = begun(&mut stage.mysql_client(ANN), b"select 'done', sleep(1.5);\n");

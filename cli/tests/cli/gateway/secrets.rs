@@ -74,7 +74,7 @@ explain ru select 'canary-explained', count(*) from t;
 alter user ann resource group strict;
 ";
 
-/// Ways in which a password may be told: as it is, as a list of bytes, as hexadecimal digits.
+/// Forms in which a password may appear: as it is, as a list of bytes, as hexadecimal digits.
 fn secrets() -> Vec<String> {
     let listed: Vec<String> = SECRET.bytes().map(|byte| byte.to_string()).collect();
     let hex: String = SECRET.bytes().map(|byte| format!("{byte:02x}")).collect();
@@ -112,7 +112,7 @@ fn files(folder: &Path) -> Vec<(String, Vec<u8>)> {
 fn no_password_and_no_literal_is_told_anywhere() {
     let mut stage = Stage::new(ANN.1, "trace");
     eventually("the first lease is there", || stage.mysql(ANN, "select 7;") == "7\n");
-    // Ann's file is told to the server through the gateway.
+    // Ann's file goes to the server through the gateway.
     let infile = stage.gateway.folder.path().join("infile");
     writeln!(fs::File::create(&infile).unwrap(), "canary-file\tcanary-number").unwrap();
     let load = format!("load data local infile '{}' into table t;", infile.display());
@@ -121,7 +121,7 @@ fn no_password_and_no_literal_is_told_anywhere() {
     for heard in ["canary-literal", "canary-syntax", "canary-number", "canary-inner", "canary-signal"] {
         assert!(seen.contains(heard), "{heard}: {seen}");
     }
-    // A password as it is, which PostgreSQL asks for when it is told so.
+    // A password in the clear, which PostgreSQL asks for when its configuration says so.
     let clear = "copy (values ('host all ann all password'), ('host all all all scram-sha-256')) to program \
                  'cat > pg_hba.conf'; select pg_reload_conf();";
     stage.psql(ROOT, clear);
