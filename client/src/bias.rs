@@ -62,7 +62,7 @@ impl Bias {
     }
 }
 
-/// Says that [`prepare`] will be called, so that nobody else waits for it.
+/// Announces a call of [`prepare`], so that no other caller makes it and waits.
 pub(crate) fn will_prepare() {
     barrier::will_prepare();
 }
@@ -73,7 +73,7 @@ pub(crate) fn prepare() {
     barrier::prepare();
 }
 
-/// Whether owners may be let in already. Where nobody said that he prepares it, that is done now.
+/// Whether owners may be let in already. Unless [`will_prepare`] announced it, the preparation is made now.
 pub(crate) fn is_prepared() -> bool {
     barrier::is_prepared()
 }
@@ -104,7 +104,8 @@ mod barrier {
     /// thread is switched out. A thousand times as long; the one who waits holds a group's lock, once for each group.
     const DRAINED: Duration = Duration::from_millis(1);
 
-    /// Whether the kernel makes other threads execute barriers. Who reads `false` executes one, which is right, too.
+    /// Whether the kernel makes other threads execute barriers. A thread that reads `false` executes one itself, which
+    /// is right, too.
     static ASYMMETRIC: AtomicBool = AtomicBool::new(false);
     static REFUSED: AtomicBool = AtomicBool::new(false);
     /// Somebody prepares it, and has.

@@ -1,4 +1,4 @@
-//! Who is charged to which group, as the controller's watch tells it.
+//! Which tenants and users are charged to which group, as the controller's watch sends it.
 //!
 //! A user within a tenant comes before the user anywhere, then the tenant, then the group `default`.
 
@@ -13,7 +13,7 @@ use crate::names::{GroupName, NameError};
 
 /// Most bindings kept; a larger snapshot is cut off here.
 pub(crate) const MAX_BINDINGS: usize = 1_000_000;
-/// The group of everyone who is bound to no other.
+/// The group for everyone without a binding.
 pub(crate) const DEFAULT_GROUP: &str = "default";
 
 /// A group that someone is bound to, found in the registry once.

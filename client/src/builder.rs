@@ -130,15 +130,15 @@ impl ClientBuilder {
         self
     }
 
-    /// How long `connect`, `group`, `resolve` and `shutdown` wait for the controller; 5 s unless told.
+    /// How long `connect`, `group`, `resolve` and `shutdown` wait for the controller; 5 s by default.
     #[must_use]
     pub fn patience(mut self, patience: Duration) -> Self {
         self.patience = patience;
         self
     }
 
-    /// How much faster than the controller's this node's clock may run, in millionths; at most half. 1000 unless
-    /// told, a hundred times what a quartz does.
+    /// How much faster than the controller's this node's clock may run, in millionths; at most half. 1000 by default, a
+    /// hundred times the drift of a quartz.
     #[must_use]
     pub fn drift_ppm(mut self, drift_ppm: u32) -> Self {
         self.drift_ppm = drift_ppm.min(500_000);
@@ -146,16 +146,16 @@ impl ClientBuilder {
     }
 
     /// A group without operations for this long gives its lease up and goes to sleep, in a few bytes; its next
-    /// operation waits for an answer of the controller. 60 s unless told, at least 100 ms.
+    /// operation waits for an answer of the controller. 60 s by default, at least 100 ms.
     #[must_use]
     pub fn idle_after(mut self, idle_after: Duration) -> Self {
         self.idle_after = idle_after.max(Duration::from_millis(100));
         self
     }
 
-    /// What each group may admit from a second after its first use until the controller has said a word about it: for a
-    /// process that starts while the controller is away. `Fallback::Stop`, which refuses, unless told. Each such process
-    /// may admit so much for each of its groups; what a group's definition says takes its place with the first answer.
+    /// The fallback of each group from a second after its first use until the controller answers for it, for a process
+    /// that starts while the controller is away; by default `Fallback::Stop`, which refuses. Each such process may
+    /// admit so much in each of its groups; the fallback in the group's definition replaces it with the first answer.
     /// With a journal, the fallback that the definition had when this node heard of it last comes first.
     #[must_use]
     pub fn fallback_until_connected(mut self, fallback: Fallback) -> Self {
@@ -224,8 +224,8 @@ impl ClientBuilder {
         Ok(Client::new(hub, orders, tasks, self.patience))
     }
 
-    /// Starts the client and waits until a controller has welcomed it and told the bindings. When none does in time,
-    /// that is an error, unless there is a fallback until then, or the journal's directory knows of one.
+    /// Starts the client and waits until a controller has welcomed it and sent the bindings. Fails when none does in
+    /// time, unless there is a fallback until then, or the journal's directory has one.
     pub async fn connect(self) -> Result<Client, ConnectError> {
         let (waited, fallback) = (self.patience, self.fallback);
         let client = self.start()?;

@@ -1,6 +1,6 @@
 //! The checksum of what the client keeps on disk.
 
-/// FNV-1a, 64 bits: tells torn from whole, and does not guard against someone who edits the file.
+/// FNV-1a, 64 bits: distinguishes torn from whole records, and does not guard against someone who edits the file.
 pub(crate) fn checksum(bytes: &[u8]) -> u64 {
     bytes
         .iter()

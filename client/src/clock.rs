@@ -28,14 +28,14 @@ impl Clock {
         self.coarse.tick(self)
     }
 
-    /// This clock and one that no time server slews, read at the same moment; `None` where there is none, or the process
-    /// is held up between the readings.
+    /// This clock and one that no time server slews, read at the same moment; `None` where there is no such clock, or
+    /// the process is held up between the readings.
     pub(crate) fn beside_raw(&self) -> Option<(Time, Time)> {
         raw::beside(|| self.now())
     }
 
-    /// A time that no time server slews, where there is one: what the controller compares its own with, to tell how long
-    /// a message was on its way.
+    /// A time that no time server slews, where there is one: the controller compares its own clock with it, to know how
+    /// long a message was on its way.
     pub(crate) fn steady(&self) -> Time {
         raw::now().unwrap_or_else(|| self.now())
     }
@@ -99,7 +99,7 @@ impl Clock {
     }
 }
 
-/// The clock of the machine that nobody adjusts.
+/// The clock of the machine that no time server adjusts.
 #[cfg(all(target_os = "linux", not(any(test, feature = "test-util"))))]
 mod raw {
     use rustix::time::{ClockId, clock_gettime};
@@ -128,7 +128,7 @@ mod raw {
     }
 }
 
-/// Where there is none, or tests move time.
+/// For systems without such a clock, and where tests move time.
 #[cfg(not(all(target_os = "linux", not(any(test, feature = "test-util")))))]
 mod raw {
     use tidegate_core::units::Time;

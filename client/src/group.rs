@@ -187,7 +187,7 @@ impl Group {
     }
 
     /// How long the group takes to pay what it owes on this node and what waits for it, at the rate that it was leased
-    /// last. A refusal cannot tell while the controller gathers tokens for a large operation, in place of a rate.
+    /// last. A refusal cannot say this while the controller gathers tokens for a large operation, in place of a rate.
     /// `None` before it was leased any.
     pub fn pays_within(&self) -> Option<Duration> {
         self.cell.pays_within().map(|span| Duration::from_micros(span.0))

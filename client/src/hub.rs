@@ -26,9 +26,9 @@ pub(crate) struct Hub {
     pub(crate) link: watch::Sender<Link>,
     /// Revision of the controller's definitions that the bindings reflect; 0 before the first.
     pub(crate) revision: watch::Sender<u64>,
-    /// The start of a controller that told it; only together they say what is known. Written by the watch alone.
+    /// The start of the controller that sent this revision, without which it means nothing. Written by the watch alone.
     pub(crate) told_by: AtomicU64,
-    /// Number of changes of the bindings, told to those who wait for one; 0 before the watch has said anything.
+    /// Number of changes of the bindings, sent to those that wait for one; 0 before the watch has received any.
     pub(crate) turn: watch::Sender<u64>,
     /// The same number for handles that look at every operation.
     turn_now: AtomicU64,
@@ -86,7 +86,7 @@ impl Hub {
         self.bindings.read().unwrap_or_else(PoisonError::into_inner).len()
     }
 
-    /// Changes the bindings and tells those who follow them.
+    /// Changes the bindings and notifies those that follow them.
     pub(crate) fn change_bindings(&self, change: impl FnOnce(&mut Bindings)) {
         change(&mut self.bindings.write().unwrap_or_else(PoisonError::into_inner));
         self.turn.send_modify(|turn| *turn = turn.saturating_add(1));

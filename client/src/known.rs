@@ -1,12 +1,13 @@
 //! The last known definitions: what groups may admit without a controller, kept on disk for a process that starts while
 //! none is there.
 //!
-//! A file beside the journal, `<dir>/<identity>.definitions`: a line each for the groups whose definition has a fallback,
-//! in text, with a checksum, replaced as a whole when something changed. What it holds is the fallback that each node of
-//! a group has, which the promise counts by node however often its process starts. A part of a `fallback_total` is not
-//! kept: it belongs to the process that was told it, and the controller gives it to others when that is gone.
+//! A file beside the journal, `<dir>/<identity>.definitions`: a line each for the groups whose definition has a
+//! fallback, in text, with a checksum, replaced as a whole when something changed. It holds the fallback that each node
+//! of a group has, which the promise counts by node however often its process starts. It does not keep a part of a
+//! `fallback_total`: that belongs to the process that received it, and the controller gives it to others when the
+//! process is gone.
 //!
-//! Whatever is wrong with the file is said in the log, and nothing of it is used.
+//! A faulty file is logged, and nothing of it is used.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -162,7 +163,7 @@ fn write(path: &Path, text: &str) -> io::Result<()> {
     fs::rename(&fresh, path)
 }
 
-/// What a file says; nothing when there is none. An error says why it cannot be used.
+/// The definitions in a file; empty when there is no file. An error says why the file cannot be used.
 fn read(path: &Path, identity: &Identity) -> Result<BTreeMap<GroupName, Fallback>, String> {
     let file = match File::open(path) {
         Ok(file) => file,
@@ -253,7 +254,7 @@ mod tests {
         assert_eq!((again.of(&name("stop")), again.of(&name("part"))), (None, None));
         assert_eq!(Known::open(dir.path(), &Identity::new("web-2").unwrap()).of(&name("rate")), None);
 
-        // What a definition does not have any more is forgotten, and so is a group that is gone.
+        // A fallback that a definition no longer has is forgotten, and so is a group that is gone.
         again.hear(&name("rate"), &unlimited(Fallback::Part(Rate(7), Span::secs(9))));
         again.hear(&name("free"), &Grant::UnknownGroup);
         again.save(Time(1), false);

@@ -21,7 +21,7 @@ pub struct Permit<'a> {
     admitted_at: Tick,
 }
 
-/// Who keeps the group alive: counting references would cost more than the rest of an admission.
+/// The owner that keeps the group alive: counting references would cost more than the rest of an admission.
 #[derive(Debug)]
 enum Holder<'a> {
     Handle(&'a Arc<GroupCell>),
@@ -51,7 +51,7 @@ impl<'a> Permit<'a> {
         Permit { cell: Holder::Permit(cell), estimate: Some(estimate), admitted_at }
     }
 
-    /// RU in this node's bucket of the group, as [`crate::Group::remaining`] tells them.
+    /// RU in this node's bucket of the group, as [`crate::Group::remaining`] returns them.
     pub(crate) fn remaining(&self) -> Option<Ru> {
         self.cell.remaining()
     }
@@ -62,7 +62,7 @@ impl<'a> Permit<'a> {
         Permit { cell, estimate: self.estimate.take(), admitted_at: self.admitted_at }
     }
 
-    /// What was taken when the operation was admitted.
+    /// RU taken when the operation was admitted.
     pub fn estimate(&self) -> Ru {
         self.estimate.unwrap_or_default()
     }

@@ -54,7 +54,7 @@ impl Prices {
         self.tables.store(Arc::new(tables));
     }
 
-    /// What one operation is charged, and would be under the shadow table.
+    /// The charge of one operation, by the active and by the shadow table.
     pub(crate) fn price(&self, usage: &Usage) -> Charge {
         let tables = self.tables.load();
         Charge::new(&tables.active, tables.shadow.as_ref(), usage)

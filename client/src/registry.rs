@@ -1,7 +1,7 @@
 //! The groups in use on this node, by name.
 //!
-//! A group stays until the client ends: its consumption is a running total that must not start over. Of one that sleeps
-//! and that nobody holds, only what it remembers stays.
+//! A group stays until the client ends: its consumption is a running total that must not start over. Of a sleeping
+//! group that no handle holds, only what it remembers stays.
 
 use std::collections::HashMap;
 use std::sync::{Arc, PoisonError};
@@ -30,7 +30,7 @@ struct Groups {
 #[derive(Debug)]
 enum Entry {
     Whole(Arc<GroupCell>),
-    /// What a group remembers that sleeps and that nobody holds.
+    /// The memory of a sleeping group that no handle holds.
     Rest(Box<[u8]>),
 }
 

@@ -1,7 +1,7 @@
-//! What the controller has on disk of this node's consumption, and what it must still be told.
+//! Which part of this node's consumption the controller has on disk, and which must still be reported.
 //!
 //! Reports are cumulative. A total counts as confirmed when the controller says that a message which carried it is
-//! durable; what was sent on a stream that broke is sent again.
+//! durable; totals sent on a stream that broke are sent again.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -20,7 +20,7 @@ use crate::session::convert;
 pub(crate) struct Reports {
     current: BTreeMap<u64, Progress>,
     inherited: Vec<Ancestral>,
-    /// Group after which the next batch begins, so that a batch cut short starves nobody.
+    /// Group after which the next batch begins, so that a batch cut short starves no group.
     cursor: u64,
     /// Groups that the newest batch sent to sleep.
     fell_asleep: Vec<GroupName>,
@@ -35,7 +35,7 @@ struct Progress {
     oldest: Option<(u64, Total)>,
     /// The newest message that carried a new total.
     newest: Option<(u64, Total)>,
-    /// What the controller could not count; it is told again when it has changed, or on the next stream.
+    /// The total that the controller could not count; reported again when it has changed, or on the next stream.
     refused: Option<Total>,
 }
 
@@ -73,7 +73,7 @@ impl Progress {
 struct Ancestral {
     entry: Inherited,
     sent: Option<u64>,
-    /// The controller could not count it; it is told again on the next stream.
+    /// The controller could not count it; reported again on the next stream.
     refused: bool,
 }
 
@@ -135,7 +135,7 @@ impl Reports {
         reports
     }
 
-    /// Groups that the newest batch sent to sleep; told once.
+    /// Groups that the newest batch sent to sleep; returned once.
     pub(crate) fn fell_asleep(&mut self) -> Vec<GroupName> {
         std::mem::take(&mut self.fell_asleep)
     }
@@ -182,13 +182,13 @@ impl Reports {
         }
     }
 
-    /// How many totals wait to be told or confirmed.
+    /// How many totals wait to be reported or confirmed.
     pub(crate) fn count(&self, cells: &[Arc<GroupCell>]) -> usize {
         let current = cells.iter().filter(|cell| cell.consumption(false) != self.of(cell)).count();
         self.inherited.len().saturating_add(current)
     }
 
-    /// Whether anything waits to be told or confirmed.
+    /// Whether any total waits to be reported or confirmed.
     pub(crate) fn pending(&self, cells: &[Arc<GroupCell>]) -> bool {
         !self.inherited.is_empty() || cells.iter().any(|cell| cell.consumption(false) != self.of(cell))
     }

@@ -56,7 +56,7 @@ impl Resolved {
                 follower.found.load()
             }
             Err(error) => {
-                // Charging the group before is better than charging nobody.
+                // Charging the former group is better than charging none.
                 tracing::warn!(%error, tenant = follower.tenant, user = follower.user, "not re-bound");
                 found
             }

@@ -1,6 +1,6 @@
 //! A small number for each thread, its own as long as it lives, as an index of what threads hold apart.
 //!
-//! A thread that ends leaves what it held where it is: whoever takes the seat next goes on with it.
+//! A thread that ends leaves what it held in place: the next thread in the seat goes on with it.
 
 use std::cell::Cell;
 use std::sync::atomic::Ordering;
@@ -55,7 +55,7 @@ pub(crate) fn seat() -> Option<usize> {
     }
 }
 
-/// Takes the lowest free seat. When there is none, it is looked for again at the next call.
+/// Takes the lowest free seat. Without a free seat, the next call looks again.
 #[cold]
 fn take() -> Option<usize> {
     let lowest = |taken: u64| (taken != u64::MAX).then(|| taken | (taken + 1));
@@ -65,7 +65,7 @@ fn take() -> Option<usize> {
     let stays = LEAVE.try_with(|leave| leave.0.set(seat)).is_ok();
     SEAT.with(|own| own.set(if stays { seat } else { NONE }));
     if !stays {
-        // The thread ends; nobody would give the seat back.
+        // The thread ends, and nothing would give the seat back.
         TAKEN.fetch_and(!(1 << seat), Ordering::Release);
     }
     stays.then_some(seat)

@@ -85,8 +85,8 @@ impl Shared {
         self.slew.lock().unwrap_or_else(PoisonError::into_inner).beyond(self.config.drift_ppm)
     }
 
-    /// Compares the clock with the raw one, both as they are read now. When that tells more than leases in hand were
-    /// counted with, all groups ask for new ones.
+    /// Compares the clock with the raw one, both as they are read now. When that shows more drift than the leases in
+    /// hand allow for, all groups ask for new ones.
     pub(crate) fn compare_clocks(&self, (used, raw): (Time, Time)) {
         let before = self.slewed_by();
         self.slew.lock().unwrap_or_else(PoisonError::into_inner).look(used, raw);
@@ -114,7 +114,7 @@ impl Shared {
         }
     }
 
-    /// What a group may admit until a controller has said a word about it.
+    /// The fallback of a group until a controller answers for it.
     pub(crate) fn fallback_of(&self, group: &GroupName) -> Fallback {
         let known = self.known.as_ref().and_then(|known| known.of(group));
         known.unwrap_or(self.config.fallback)
@@ -166,7 +166,7 @@ counters! {
     stale_grants,
     /// Messages of an older leadership epoch, ignored.
     old_epochs,
-    /// Entries refused because a field was out of range or nobody had asked.
+    /// Entries refused because a field was out of range, or the client had not asked.
     malformed,
     /// Requests that were not answered in time.
     timeouts,
@@ -178,7 +178,7 @@ counters! {
     watch_refused,
     /// Journal writes that failed; what they would have kept is lost if the process dies.
     journal_failures,
-    /// Reports that the controller could not count; they are kept and told again when they have changed.
+    /// Reports that the controller could not count; they are kept and sent again when they have changed.
     reports_refused,
     /// Operations admitted without waiting.
     admitted,

@@ -1,4 +1,4 @@
-//! What `Client::stats` tells.
+//! The figures that `Client::stats` returns.
 
 use crate::hub::{Hub, Link};
 use crate::process::ProcessTotals;
@@ -25,7 +25,7 @@ pub struct ClientStats {
     pub cost_table: (String, u32),
     /// Name and version of the table that is only counted.
     pub shadow_table: Option<(String, u32)>,
-    /// CPU and memory of the process, at most 5 s old; `None` where the operating system does not tell.
+    /// CPU and memory of the process, at most 5 s old; `None` where the operating system does not report them.
     pub process: Option<ProcessTotals>,
     /// CPU metered in all groups, in nanoseconds.
     pub metered_cpu_ns: u64,

@@ -1,5 +1,5 @@
 //! The time of a run under the scheduler: it stands still while any task can go on, and then jumps to the next moment
-//! that a task sleeps for. So whoever is not woken when something happened is found: time runs away from them.
+//! that a task sleeps for. So a task that is not woken when something happened is found: time runs away from it.
 //!
 //! All tasks of a run share one thread of the operating system, so that a thread's own variables are the run's.
 
@@ -81,12 +81,12 @@ pub(crate) struct Task<F> {
     work: bool,
 }
 
-/// Whether a task rests, and how it is told to go on.
+/// Whether a task rests, and how it is woken.
 struct Rest(Mutex<(Phase, Option<Waker>)>);
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Phase {
-    /// Waits to be told.
+    /// Waits to be woken.
     Resting,
     /// Told, and not polled yet.
     Told,
@@ -122,7 +122,7 @@ impl Rest {
     }
 }
 
-/// When nobody can go on, time does.
+/// When no task can go on, time does.
 fn go_on() {
     let next = with(|run| {
         let next = run.sleepers.first_key_value().map(|((at, _), _)| *at);

@@ -25,8 +25,8 @@ use crate::ways::Ways;
 /// Which figure of a forecast [`Estimator::estimate`] gives.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Aim {
-    /// The mean: surcharges and refunds even out, and what a cheap run reserves is not the price of its template's
-    /// dear ones. What is owed at most is what the dear ones under way cost beyond it.
+    /// The mean: surcharges and refunds even out, and a cheap run does not reserve the price of its template's dear
+    /// ones. A group owes at most what the dear runs under way cost beyond the mean.
     #[default]
     Mean,
     /// About the 95th percentile: few statements end in a surcharge. Where a template's runs differ, most of what is

@@ -14,7 +14,7 @@ use crate::coefficient::Coefficient;
 use crate::field::{Field, Part};
 use crate::table::CostTable;
 
-/// What one field of a usage vector was charged.
+/// The charge for one field of a usage vector.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Component {
     /// The field.
@@ -43,7 +43,7 @@ impl CostTable {
         }
     }
 
-    /// What these fields cost together. Named by whoever calls, so that the compiler sees which they are.
+    /// The cost of these fields together. The caller names them, so that the compiler sees which they are.
     #[inline]
     fn part<const N: usize>(&self, usage: &Usage, copies: u32, fields: [Field; N]) -> Ru {
         let mut sum = Sum::default();
@@ -76,7 +76,7 @@ impl CostTable {
     }
 }
 
-/// What an operation is charged, and would be under the shadow table.
+/// The charge of an operation, by the active and by the shadow table.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Charge {
     /// By the table in force.

@@ -1,4 +1,4 @@
-//! Fingerprints by example: what is the same statement, what is another, and what a template tells.
+//! Fingerprints by example: which texts are the same statement, which are not, and what a template shows.
 
 use tidegate_cost_model::{Fingerprinter, SqlDialect, StatementKind, Template};
 

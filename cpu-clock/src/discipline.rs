@@ -1,4 +1,4 @@
-//! How the kernel keeps the wall clock in step: what `adjtimex` tells. Nothing is set, so that it needs no right.
+//! How the kernel keeps the wall clock in step, as `adjtimex` reports it. It sets nothing, so that it needs no right.
 
 /// What the kernel knows about its clock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -11,7 +11,7 @@ pub struct Discipline {
     pub max_error_us: i64,
 }
 
-/// The clock's state; `None` where the kernel does not tell.
+/// The clock's state; `None` where the kernel does not say.
 #[cfg(target_os = "linux")]
 pub fn discipline() -> Option<Discipline> {
     // SAFETY: `timex` is plain numbers, of which all may be zero.
@@ -27,7 +27,7 @@ pub fn discipline() -> Option<Discipline> {
     })
 }
 
-/// The clock's state; `None` where the kernel does not tell.
+/// The clock's state; `None` where the kernel does not say.
 #[cfg(not(target_os = "linux"))]
 pub fn discipline() -> Option<Discipline> {
     None

@@ -1,13 +1,14 @@
 //! CPU time of the calling thread, in nanoseconds, mostly without a system call.
 //!
 //! The truth is the kernel's clock `CLOCK_THREAD_CPUTIME_ID`, which takes a system call. While a thread is not taken
-//! from its processor, that clock goes as the monotonic one does, which takes none. So the kernel is asked once, and
-//! then the monotonic time gone since is added, until the thread was switched, or for a millisecond. Whether it was
+//! from its processor, that clock goes as the monotonic one does, which takes none. So the clock asks the kernel once,
+//! and then adds the monotonic time gone since, until the thread was switched, or for a millisecond. Whether it was
 //! switched is read from memory: see `switches`.
 //!
 //! How it differs from the kernel's clock: by less than a millisecond, and only by what the kernel does not count to a
-//! thread that is on a processor (time that a hypervisor stole; interrupts, where it is built to tell them apart). Such
-//! differences do not add up, as each question to the kernel begins anew. Readings of a thread never run backwards.
+//! thread that is on a processor (time that a hypervisor stole; interrupts, where it is built to account for them
+//! apart). Such differences do not add up, as each question to the kernel resets them. Readings of a thread never run
+//! backwards.
 //!
 //! Where switches cannot be seen (not Linux, `perf_event_paranoid` above 2, a seccomp filter, a forked child, the first
 //! readings of a thread, a thread that is ending), each reading is a system call.

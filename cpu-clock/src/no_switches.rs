@@ -1,6 +1,6 @@
 //! Where the kernel does not show how often a thread was switched.
 
-/// There is none.
+/// No value: switches cannot be counted here.
 pub(crate) enum Switches {}
 
 impl Switches {

@@ -1,14 +1,14 @@
 //! How often the kernel has switched the calling thread in, read from memory.
 //!
 //! A software event of `perf_event_open` that counts nothing, on the calling thread alone: whenever the thread comes
-//! back to a processor, the kernel writes the event's page anew, and the page's sequence number (`lock` in struct
+//! back to a processor, the kernel rewrites the event's page, and the page's sequence number (`lock` in struct
 //! `perf_event_mmap_page` of linux/perf_event.h, odd while it is written) grows by two. It may also grow without a
 //! switch, which does no harm. The processor's own conversion of cycles to nanoseconds in that page is not used: a
 //! virtual machine seldom has it.
 //!
 //! The mapping keeps the event, so that its descriptor is closed at once. It takes a page of the memory that the user
-//! may lock for such events (`perf_event_mlock_kb`). A forked child does not have the mapping, which a word of memory
-//! tells that the kernel wipes in it.
+//! may lock for such events (`perf_event_mlock_kb`). A forked child does not have the mapping; a word of memory that
+//! the kernel wipes in the child shows this.
 
 use std::os::fd::{AsFd as _, FromRawFd as _, OwnedFd};
 use std::ptr::{NonNull, null_mut};
@@ -84,7 +84,7 @@ impl Switches {
         if self.here.load(Ordering::Relaxed) == 0 {
             return None;
         }
-        // SAFETY: the page is mapped as long as `self` lives, in this process, which `here` tells; it is longer than
+        // SAFETY: the page is mapped as long as `self` lives, in this process, as `here` shows; it is longer than
         // `Page` and aligned to more. The kernel writes the word whole, and it is only read here, as an atomic one.
         let page = unsafe { self.page.as_ref() };
         Some(page.sequence.load(Ordering::Acquire))
@@ -94,8 +94,8 @@ impl Switches {
 impl Drop for Switches {
     fn drop(&mut self) {
         if self.here.load(Ordering::Relaxed) != 0 {
-            // SAFETY: mapped by `watch` with this length in this process, and nobody else has the address.
-            // A failure leaves the page where it is until the process ends, which does no harm.
+            // SAFETY: mapped by `watch` with this length in this process, and no other code has the address. A failure
+            // leaves the page where it is until the process ends, which does no harm.
             let _ = unsafe { munmap(self.page.as_ptr().cast(), page_size()) };
         }
     }
@@ -124,7 +124,7 @@ fn open() -> Option<OwnedFd> {
         )
     };
     let descriptor = i32::try_from(opened).ok().filter(|descriptor| *descriptor >= 0)?;
-    // SAFETY: the call has just opened it, and nobody else knows it.
+    // SAFETY: the call has just opened it, and no other code knows it.
     Some(unsafe { OwnedFd::from_raw_fd(descriptor) })
 }
 
@@ -152,7 +152,7 @@ mod tests {
 
     use super::*;
 
-    /// How often the kernel has switched this thread, as it tells in text.
+    /// How often the kernel has switched this thread, as `/proc` shows it.
     fn told() -> u64 {
         let status = read_to_string("/proc/thread-self/status").unwrap();
         let counts = status.lines().filter_map(|line| line.split_once("ctxt_switches:"));

@@ -1,4 +1,4 @@
-//! What a thread holds for its clock goes with the thread. Alone in its process, as it looks at the whole of it.
+//! A thread's resources for its clock go with the thread. Alone in its process, as it looks at the whole of it.
 
 #![cfg(test)]
 

@@ -12,14 +12,14 @@ pub enum Answer {
     },
     /// Rows.
     Table(Table),
-    /// The session is different from now on; whoever has it applies this.
+    /// The session changes from now on; its owner applies this.
     Session(SessionChange),
 }
 
 /// A change of the session.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum SessionChange {
-    /// What the session does is charged to this group, which exists.
+    /// The session is charged to this group, which exists.
     SetGroup(String),
 }
 
@@ -50,7 +50,7 @@ pub enum Kind {
     Text,
     /// 64-bit integers with a sign.
     Int,
-    /// The same, and told to MySQL's clients as 32 bits: what its servers tell so, too.
+    /// The same, sent to MySQL's clients as 32 bits, as its servers do.
     Int32,
     /// 64-bit floating point numbers; amounts of RU are decimals to a millionth.
     Float,
@@ -72,7 +72,7 @@ pub enum Value {
 }
 
 impl Answer {
-    /// Done, without anything to tell.
+    /// Done, without notes.
     pub(crate) fn done(affected: u64) -> Self {
         Self::Done { affected, notes: Vec::new() }
     }

@@ -1,4 +1,4 @@
-//! The numbers by which programs tell errors apart, for both protocols.
+//! The numbers by which programs distinguish errors, for both protocols.
 //!
 //! MySQL clients see an error number and an SQLSTATE, PostgreSQL clients an SQLSTATE of their own list. Numbers from
 //! 8248 are those TiDB gives to resource control, so that tools made for it understand a gateway.

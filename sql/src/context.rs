@@ -7,7 +7,7 @@ use tidegate_cost_model::SqlDialect;
 pub struct Context {
     /// The tenant, which is the database of the session; may be empty.
     pub tenant: String,
-    /// The user, who is named in the audit log.
+    /// The user, whom the audit log names.
     pub user: String,
     /// The group that is charged now.
     pub group: String,
@@ -22,7 +22,7 @@ pub struct Context {
 }
 
 impl Context {
-    /// Who is named in the audit log.
+    /// The actor in the audit log.
     pub(crate) fn actor(&self) -> String {
         if self.tenant.is_empty() { self.user.clone() } else { format!("{}@{}", self.user, self.tenant) }
     }

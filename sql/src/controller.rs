@@ -16,7 +16,7 @@ use crate::error::SqlError;
 
 /// The metadata key that carries the actor into the audit log.
 const ACTOR_KEY: &str = "x-tidegate-actor";
-/// How long an answer may take; beyond it the session is told that no controller answers, instead of hanging.
+/// How long an answer may take; beyond it the session gets the error that no controller answers, instead of hanging.
 const ANSWER_WITHIN: Duration = Duration::from_secs(10);
 /// Longest name of an actor, in characters; the controller cuts it as well.
 const MAX_ACTOR: usize = 128;

@@ -1,5 +1,5 @@
-//! A place among the tokens of one statement, and the small things that are read there: words, names, numbers,
-//! strings. What is not there is an error that names the place and what should be there.
+//! A place among the tokens of one statement, and the small things that are read there: words, names, numbers, strings.
+//! A missing part is an error that names the place and what should be there.
 
 use sqlparser::tokenizer::{Location, Token, TokenWithSpan, Word};
 use tidegate_cost_model::SqlDialect;
@@ -159,7 +159,7 @@ impl<'t> Cursor<'t> {
         Ok(self.name("the name of a resource group")?.text.to_ascii_lowercase())
     }
 
-    /// The name of a group, or an empty one in quotes, which is that of everyone who is bound to no other.
+    /// The name of a group; an empty one in quotes is `default`, the group of everyone without a binding.
     pub(crate) fn group_or_default(&mut self) -> Result<String, SqlError> {
         let empty = match (self.peek(), self.ahead(1)) {
             (Some(Token::Word(Word { value, quote_style: Some(_), .. })), _) => value.is_empty().then_some(1),
@@ -198,7 +198,7 @@ impl<'t> Cursor<'t> {
             _ => None,
         };
         let Some(start) = bare else { return self.string(what) };
-        // What begins with a digit is more than one token: 12e4, or a number and a word.
+        // A name that begins with a digit is more than one token: 12e4, or a number and a word.
         let rest = self.text.get(byte_at(self.text, start)..).unwrap_or_default();
         let length = rest.bytes().take_while(u8::is_ascii_alphanumeric).count();
         let digits = rest.get(..length).unwrap_or_default();

@@ -1,6 +1,6 @@
-//! MySQL's questions about what the last statement left to be known: `SHOW WARNINGS` and its kin.
+//! MySQL's questions for the diagnostics of the last statement: `SHOW WARNINGS` and its kin.
 //!
-//! Where that statement was tidegate's, the server knows nothing of it, and whoever answered it answers these.
+//! Where that statement was tidegate's, the server knows nothing of it, and the gateway that answered it answers these.
 
 use memchr::memmem;
 use tidegate_cost_model::SqlDialect;

@@ -58,11 +58,11 @@ pub enum SqlError {
     /// Not allowed for this user.
     #[error("{user} may not {what}; {needs}")]
     Denied {
-        /// Who asked.
+        /// The user who asked.
         user: String,
         /// What for.
         what: String,
-        /// Who may.
+        /// The right that is needed.
         needs: String,
     },
     /// The group exists already.
@@ -119,7 +119,7 @@ impl SqlError {
         }
     }
 
-    /// Where in the text, in characters from 1, for protocols that tell it.
+    /// Where in the text, in characters from 1, for protocols that send it.
     pub const fn position(&self) -> Option<usize> {
         match self {
             Self::Syntax { position, .. } => Some(*position),

@@ -1,10 +1,10 @@
 //! TiDB's resource control statements as text: parsed, turned into calls of the admin API, answered as a table.
 //!
-//! * [`may_be_ours`] tells in tens of nanoseconds which texts go to the database unread.
+//! * [`may_be_ours`] decides in tens of nanoseconds which texts go to the database unread.
 //! * [`Statement::parse`] reads a statement: resource groups, bindings of users and databases, the watch list, and
 //!   SELECTs from tidegate's own tables.
 //! * [`execute`] does it on behalf of a [`Context`], and gives an [`Answer`].
-//! * [`Naming`] is what a statement of the database says of names that SQL gives to statements.
+//! * [`Naming`] is what a statement of the database does with names that SQL gives to statements.
 //! * [`create_group_text`] and [`query_limit_text`] print what [`Statement::parse`] and [`parse_query_limit`] read.
 //!
 //! Nothing here holds state or reads a clock. The grammar, the tables and the errors are in `docs/sql.md`.

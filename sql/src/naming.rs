@@ -1,8 +1,8 @@
-//! What a statement says of the names that SQL gives to statements: `PREPARE`, `EXECUTE`, `DEALLOCATE`.
+//! What a statement does with the names that SQL gives to statements: `PREPARE`, `EXECUTE`, `DEALLOCATE`.
 //!
 //! In: a text in PostgreSQL's or MySQL's dialect. Out: the name that it gives, runs or takes away, as the server knows
 //! it, and the statement behind it where the text has it. A text of several statements, or one that is read in more
-//! than one way, says nothing: whoever keeps names goes by the server's word then.
+//! than one way, yields nothing: the keeper of the names then follows the server's answer.
 //!
 //! *Source*: the manuals of PostgreSQL 15 (`PREPARE`, `EXECUTE`, `DEALLOCATE`; 4.1.1 for names), MySQL 8.4 (15.5) and
 //! MariaDB 10.11 (`EXECUTE IMMEDIATE`).
@@ -54,7 +54,7 @@ pub enum Naming<S> {
 
 /// Whether [`Naming::parse`] may give something. It looks at the first words only, and may err towards yes.
 pub fn may_name(text: &[u8]) -> bool {
-    // Most statements are told by their first letter.
+    // The first letter decides for most statements.
     let first = text.first().map_or(0, u8::to_ascii_lowercase);
     if first.is_ascii_lowercase() && !matches!(first, b'p' | b'e' | b'd') {
         return false;
@@ -80,7 +80,7 @@ pub fn may_rename(template: &str) -> bool {
 }
 
 impl Naming<String> {
-    /// Reads `text`, which is whole; `escapes` tells whether a backslash escapes in MySQL's strings, where its mode
+    /// Reads `text`, which is whole; `escapes` is whether a backslash escapes in MySQL's strings, where its mode
     /// `NO_BACKSLASH_ESCAPES` is not set. `None` when it is one statement about other things, or more than one.
     pub fn parse(text: &[u8], dialect: SqlDialect, escapes: bool) -> Option<Self> {
         if !may_name(text) {
@@ -187,7 +187,7 @@ fn postgres_name(words: &mut Cursor<'_>) -> Option<String> {
     (!kept.is_empty()).then(|| kept.to_owned())
 }
 
-/// A name as MySQL knows it, in lower case. What its collation may take for another name is none.
+/// A name as MySQL knows it, in lower case. `None` for a name that MySQL's collation may take for another.
 fn mysql_name(words: &mut Cursor<'_>) -> Option<String> {
     let Some(Token::Word(Word { value, quote_style: None | Some('`'), .. })) = words.peek() else {
         return None;

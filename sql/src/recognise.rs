@@ -44,7 +44,7 @@ pub fn may_be_ours(text: &[u8]) -> bool {
     queries && names_ours(text)
 }
 
-/// Whether the first statement begins with words that only we use, so that its faults are ours to tell.
+/// Whether the first statement begins with words that only we use, so that we report its faults.
 pub(crate) fn begins_as_ours(text: &[u8]) -> bool {
     Words::of(text).start() == Start::Ours
 }

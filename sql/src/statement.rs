@@ -63,7 +63,7 @@ pub enum Statement {
     },
     /// `ALTER USER .. RESOURCE GROUP` and `ALTER DATABASE .. RESOURCE GROUP`.
     Bind {
-        /// Who.
+        /// The user or database.
         principal: Principal,
         /// The group; `default` removes the binding.
         group: String,
@@ -99,7 +99,7 @@ pub enum Statement {
     Select(Select),
 }
 
-/// Whom a binding is about. At least one of them is set.
+/// The tenant and user of a binding. At least one of them is set.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Principal {
     /// The tenant, which is a database in SQL; empty for a user in any.
@@ -108,7 +108,7 @@ pub struct Principal {
     pub user: String,
 }
 
-/// What a watch is about.
+/// The statement that a watch covers.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct WatchedText {
     /// "exact" or "similar".

@@ -40,7 +40,7 @@ impl GroupCell {
                 }
                 self.known.store(!matches!(grant, Grant::UnknownGroup), Ordering::Relaxed);
                 for listener in state.listening.drain(..) {
-                    // Who does not wait any more need not know.
+                    // A caller that no longer waits need not know.
                     let _ = listener.send(());
                 }
             }
@@ -49,8 +49,8 @@ impl GroupCell {
         heard.unwrap_or(Heard::Ignored)
     }
 
-    /// Asks a controller that has not told yet whether it has the group; completes with its next answer. `None` when
-    /// it has told.
+    /// Asks a controller that has not said yet whether it has the group; completes with its next answer. `None` when it
+    /// has said so.
     pub(crate) fn ask_first(self: &Arc<Self>) -> Option<oneshot::Receiver<()>> {
         let answer = self.if_awake(|state, now| {
             let lease = state.node.state(now).lease;

@@ -43,7 +43,7 @@ impl GroupCell {
         state.busy = now.since(state.entered) < BUSY && self.shared.journal.is_none();
         state.entered = now;
         // The lease of purses that are out must be the current one. Its last moments are left to the group, which reads
-        // the exact clock: what a purse pays late, nobody has leased.
+        // the exact clock: a purse that pays late spends what is not leased.
         let late = self.shared.clock.worst_lag();
         let end = state.node.lease_end().map(|end| Time(end.0.saturating_sub(late.0)));
         let Some(end) = end.filter(|end| state.busy && now < *end) else { return false };
@@ -60,7 +60,8 @@ impl GroupCell {
     }
 
     /// Has the calling thread's purse give the same answer for a while, if the group is busy: nothing but time changes
-    /// it, unless something happens to the group, which closes the purse. What can never fit has an answer of its own.
+    /// it, unless something happens to the group, which closes the purse. An operation that can never fit has an answer
+    /// of its own.
     pub(super) fn refuse_alike(&self, state: &mut CellState, now: Time, cost: Ru, refusal: Refusal) {
         let (Refusal::Throttled { retry_after }, true, Some(end)) =
             (refusal, state.busy, state.node.lease_end())

@@ -1,12 +1,12 @@
 //! One resource group on this node: the core's state machine behind a mutex, with its waiters and journal slot.
 //!
-//! Every change goes through [`GroupCell::with`], which closes the purses of threads first and afterwards completes
-//! waiters that are done, tells the session when a renewal is due, and the driver when to look again. Operations of a
-//! busy group are paid from the purse of their thread and take the mutex only to fill it.
+//! Every change goes through [`GroupCell::with`], which closes the purses of threads first; afterwards it completes
+//! waiters that are done, and sets when the session renews and when the driver looks again. Operations of a busy group
+//! are paid from the purse of their thread and take the mutex only to fill it.
 //!
-//! A group that has given its lease up and told all it consumed sleeps until the next operation: its state is a few
-//! bytes, so that a node can have many groups of which few are in use. While nobody holds it, those bytes are all there
-//! is of it, in the registry.
+//! A group that has given its lease up and reported all it consumed sleeps until the next operation: its state is a few
+//! bytes, so that a node can have many groups of which few are in use. While no handle holds it, the registry keeps
+//! only those bytes of it.
 
 mod lease;
 mod lending;
@@ -37,7 +37,7 @@ use purse::Purse;
 use purses::{Open, Purses};
 use sleep::Phase;
 
-/// What a waiter is told; when admitted, since when.
+/// The answer to a waiter; when admitted, since when.
 pub(crate) type Answer = Result<Time, Refusal>;
 
 /// A group. Handles, permits and waiters hold it by `Arc`.
@@ -76,9 +76,9 @@ pub(crate) struct CellState {
     quiet_until: Time,
     /// Where the driver's agenda has the group.
     scheduled: Option<Time>,
-    /// What it had consumed when it woke, which is on the controller's disk.
+    /// Its consumption when it woke, which is on the controller's disk.
     confirmed: Total,
-    /// Who wants to know of the next answer.
+    /// Those that wait for the next answer.
     listening: Vec<oneshot::Sender<()>>,
 }
 
@@ -91,7 +91,7 @@ pub(crate) struct Wish {
     pub(crate) estimated: bool,
 }
 
-/// Who waits.
+/// A waiter.
 struct Place {
     answer: oneshot::Sender<Answer>,
     estimated: bool,
@@ -492,7 +492,7 @@ impl GroupCell {
         })
     }
 
-    /// What it had consumed when it fell asleep last, which is on the controller's disk.
+    /// Its consumption when it fell asleep last, which is on the controller's disk.
     pub(crate) fn confirmed(&self) -> Total {
         let mut phase = self.lock();
         phase.state().map(|state| state.confirmed).unwrap_or_else(|| phase.dormant().consumption)
@@ -553,8 +553,8 @@ impl CellState {
         receiver
     }
 
-    /// When something may happen without anyone calling. `due` is the next renewal; once the session has been told
-    /// of it, only the waiters count.
+    /// When something may happen without a call. `due` is the next renewal; once the session knows of it, only the
+    /// waiters count.
     fn next_look(&self, due: Option<Time>) -> Option<Time> {
         let due = due.filter(|_| !self.announced);
         due.into_iter().chain(self.node.next_poll()).min()

@@ -2,10 +2,9 @@
 //! operations that went through it.
 //!
 //! Micro-RU, and microseconds of the client's clock. The thread alone reads and writes an open purse, with plain loads
-//! and stores; whoever holds the group's lock may close it at any moment (see `bias`) and gives what is in it back to
-//! the group, so that nothing is lost with a thread that sleeps or ends. A purse is good for a tenth of a second and
-//! never longer than the lease: each admission reads the clock, so a process that was stopped spends nothing from
-//! before.
+//! and stores; the holder of the group's lock may close it at any moment (see `bias`) and gives its tokens back to the
+//! group, so that nothing is lost with a thread that sleeps or ends. A purse is good for a tenth of a second and never
+//! longer than the lease: each admission reads the clock, so a process that was stopped spends nothing from before.
 
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -116,7 +115,7 @@ impl Purse {
         paid.then_some(now)
     }
 
-    /// Refuses an operation when as much was refused a moment ago and nothing has changed since; tells when to try
+    /// Refuses an operation when as much was refused a moment ago and nothing has changed since; returns when to try
     /// again.
     pub(crate) fn refuses(&self, cost: Ru, clock: &Clock) -> Option<Span> {
         let alike = || (self.refuse_from.load(Relaxed)..=self.refuse_to.load(Relaxed)).contains(&cost.0);

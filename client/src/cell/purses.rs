@@ -68,7 +68,7 @@ impl Purses {
         true
     }
 
-    /// Closes every open purse; tells what was in each.
+    /// Closes every open purse; passes the contents of each to `tell`.
     pub(crate) fn close_all(&self, open: &mut Open, mut tell: impl FnMut(Account)) {
         let Some(purses) = self.0.get().filter(|_| open.0 != 0) else {
             return;

@@ -121,8 +121,8 @@ thread_local! {
     static KEPT: RefCell<Vec<Permit<'static>>> = const { RefCell::new(Vec::new()) };
 }
 
-/// Threads end with tokens in their purses, and with permits that are dropped after their seats are gone: all of it
-/// is there for the next one, and for whoever looks.
+/// Threads end with tokens in their purses, and with permits that are dropped after their seats are gone: all of it is
+/// there for the next thread, and for a look at the group.
 #[test]
 fn threads_that_end_leave_what_is_in_their_purses() {
     let (cell, sums, left) = (leased(), Sums::default(), AtomicU64::new(0));
@@ -133,7 +133,7 @@ fn threads_that_end_leave_what_is_in_their_purses() {
             sums.charged.fetch_add(3, Ordering::Relaxed);
             sums.operations.fetch_add(1, Ordering::Relaxed);
         };
-        // What a thread uses first goes last: the clock in any case, and the seat before or after the permit.
+        // A thread drops last what it uses first: the clock in any case, and the seat before or after the permit.
         cell.shared.clock.now();
         if outlives_seat {
             KEPT.with_borrow(|_| ());

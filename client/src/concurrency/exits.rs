@@ -16,8 +16,8 @@ use crate::virtual_time;
 /// Tasks that live at one time in the scenario of seats: main, driver, session, one who looks, and two at work.
 const ALIVE: usize = 6;
 
-/// Who takes the seat of a thread that ended goes on with its purse: nothing is lost with it, and nothing is there
-/// twice, whether its successor spends it or the group takes it back.
+/// A thread that takes the seat of one that ended goes on with its purse: nothing in it is lost or doubled, whether the
+/// successor spends it or the group takes it back.
 #[test]
 fn a_full_purse_outlives_its_thread() {
     explore(|| {
@@ -41,7 +41,7 @@ fn a_full_purse_outlives_its_thread() {
                                 assert!(seat().unwrap() < ALIVE, "seats are taken again");
                                 charged + before.map_or(0, |permit| settle(permit, 2))
                             });
-                            // Time does not go on for a thread that ends; so who waits for it stays awake.
+                            // Time does not go on for a thread that ends; so the thread that waits for it stays awake.
                             while !thread.is_finished() {
                                 yield_now().await;
                             }
@@ -65,8 +65,8 @@ fn a_full_purse_outlives_its_thread() {
     });
 }
 
-/// A thread that ends while it waits leaves neither a place in the queue nor tokens that nobody has: those behind it go
-/// on at once, and all that was in its purse is there for others.
+/// A thread that ends while it waits leaves no place in the queue and loses no tokens: those behind it go on at once,
+/// and others can spend all that was in its purse.
 #[test]
 fn who_ends_while_waiting_leaves_everything_to_others() {
     explore(|| {

@@ -1,8 +1,8 @@
 //! Orders of threads over the real admission path, tried out by shuttle; `tests/concurrency` runs them.
 //!
 //! Each scenario runs under a random scheduler and under PCT (Burckhardt and others, "A randomized scheduler with
-//! probabilistic guarantees of finding bugs", ASPLOS 2010), with fixed seeds. Virtual time moves only when nobody can
-//! go on, and nobody's deadline is near: who is not admitted was forgotten.
+//! probabilistic guarantees of finding bugs", ASPLOS 2010), with fixed seeds. Virtual time moves only when no task can
+//! go on, and no deadline is near: a waiter that is not admitted was forgotten.
 
 mod exits;
 mod purses;
@@ -44,7 +44,7 @@ fn explore(scenario: fn()) {
     println!("{name}: {random} random schedules, {pct} with 3 changes of priority");
 }
 
-/// Grants what waits, as lumps; tells how much that is in all.
+/// Grants what waits, as lumps; returns how much that is in all.
 fn generous() -> (World, Group, Arc<AtomicI64>) {
     generous_for(NodeConfig::default().idle_after)
 }
@@ -204,7 +204,7 @@ fn a_sleeping_group_may_be_put_away_at_any_moment() {
     });
 }
 
-/// A waiter that leaves wakes those it held up; nobody who can be served is forgotten.
+/// A waiter that leaves wakes those it held up; no waiter that can be served is forgotten.
 #[test]
 fn who_leaves_the_queue_lets_the_next_one_in() {
     explore(|| {

@@ -61,7 +61,8 @@ pub(super) async fn end(world: World, group: &Group, charged: i64) {
     assert_eq!(group.state().available.0, POOL - charged);
 }
 
-/// Tokens in purses are spent once or come back, and every charge is counted once, whoever closes them when.
+/// Tokens in purses are spent once or come back, and every charge is counted once, whichever thread closes them, at any
+/// moment.
 #[test]
 fn purses_make_nothing_and_lose_nothing() {
     explore(|| {
@@ -100,7 +101,7 @@ fn purses_make_nothing_and_lose_nothing() {
     });
 }
 
-/// What other threads hold is there for whoever needs it.
+/// A thread that needs tokens gets those that other threads hold.
 #[test]
 fn a_large_operation_gets_what_is_in_the_purses() {
     explore(|| {
@@ -132,7 +133,7 @@ fn a_large_operation_gets_what_is_in_the_purses() {
     });
 }
 
-/// Whoever waits is told when the last of what it needs comes back, be it from the purse of another thread.
+/// A waiter wakes when the last token that it needs comes back, even from the purse of another thread.
 #[test]
 fn what_comes_back_from_purses_wakes_who_waits_for_it() {
     explore(|| {
@@ -145,7 +146,7 @@ fn what_comes_back_from_purses_wakes_who_waits_for_it() {
                     work(async move {
                         let mut charged = 0;
                         for _ in 0..2 {
-                            // Nobody overtakes who waits.
+                            // No operation overtakes a waiter.
                             let Ok(dear) = group.try_acquire(Ru(100)) else { continue };
                             if let Ok(idle) = group.try_acquire(Ru(50)) {
                                 idle.cancel();

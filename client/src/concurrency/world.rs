@@ -25,10 +25,10 @@ use crate::reports::Reports;
 use crate::shared::Shared;
 use crate::virtual_time::{self, Task};
 
-/// Far beyond what any scenario takes: who waits this long was forgotten.
+/// Far beyond what any scenario takes: a waiter that waits this long was forgotten.
 pub(super) const FAR: Duration = Duration::from_secs(600);
 
-/// A hub, its driver, and whoever answers its renewals.
+/// A hub, its driver, and the answers to its renewals.
 pub(super) struct World {
     pub(super) hub: Arc<Hub>,
     tasks: Vec<JoinHandle<()>>,
@@ -111,7 +111,7 @@ pub(super) fn lump(lump: Ru) -> Grant {
     })
 }
 
-/// Settles a permit with a charge; tells the charge.
+/// Settles a permit with a charge; returns the charge.
 pub(super) fn settle(permit: Permit<'_>, ru: i64) -> i64 {
     permit.settle_ru(RuParts::flat(Ru(ru))).total().0
 }
@@ -144,7 +144,7 @@ impl<'p, F: Future<Output = Result<Permit<'p>, Refused>>> Future for GiveUp<F> {
     }
 }
 
-/// All that a group did is over: nobody waits, no permit is open.
+/// All that a group did is over: no operation waits, no permit is open.
 pub(super) fn assert_quiet(cell: &Arc<GroupCell>) {
     let state = cell.node_state();
     assert_eq!((state.waiting, state.backlog, cell.open()), (0, Ru(0), 0), "{state:?}");

@@ -1,8 +1,8 @@
 //! One record of the journal: 512 bytes, checksummed, in two alternating copies.
 //!
-//! A write always goes to the copy that is *not* the newest, so that a torn write leaves the previous state
-//! readable. The checksum is FNV-1a over everything behind it, which is enough to tell torn from whole; it does not
-//! guard against someone who edits the file.
+//! A write always goes to the copy that is *not* the newest, so that a torn write leaves the previous state readable.
+//! The checksum is FNV-1a over everything behind it, which is enough to distinguish torn from whole; it does not guard
+//! against someone who edits the file.
 //!
 //! Layout of a copy, little endian: checksum u64, version u64 (grows by one from write to write, 0 never written),
 //! length u16, payload, zeros.

@@ -1,6 +1,6 @@
 //! CPU time of the calling thread, in nanoseconds, and the closure meters built on it.
 //!
-//! User plus system time of this thread alone, by `tidegate_cpu_clock`: what `CLOCK_THREAD_CPUTIME_ID` tells, mostly
+//! User plus system time of this thread alone, by `tidegate_cpu_clock`: the time of `CLOCK_THREAD_CPUTIME_ID`, mostly
 //! without asking the kernel.
 
 use tidegate_core::usage::Usage;
@@ -33,9 +33,9 @@ impl CpuTimer {
     }
 }
 
-/// Runs `work` and tells how much CPU this thread used for it.
+/// Runs `work` and returns how much CPU this thread used for it.
 ///
-/// Threads that `work` starts are not seen; measure inside them.
+/// It does not see threads that `work` starts; measure inside them.
 pub fn measure<T>(work: impl FnOnce() -> T) -> (T, Usage) {
     let timer = CpuTimer::begin();
     let value = work();

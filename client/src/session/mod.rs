@@ -254,7 +254,7 @@ impl Session {
 
     /// Serves the stream until it ends.
     async fn serve(&mut self, mut stream: Stream) -> End {
-        // What an earlier stream or start left behind is told at once.
+        // Totals that an earlier stream or start left behind are reported at once.
         if self.hub.reports().pending(&self.hub.shared.roll.awake())
             && let Err(reason) = self.renew(&mut stream)
         {

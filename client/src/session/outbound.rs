@@ -32,7 +32,7 @@ impl Session {
         stream.urgent &= !hub.shared.due.is_empty();
         let cells = hub.shared.roll.awake();
         let reports = hub.reports().collect(seq, &cells, stream.max_entries);
-        // Who holds a group has it kept whole.
+        // A group stays whole as long as `cells` holds it.
         drop(cells);
         let asleep = hub.reports().fell_asleep();
         asleep.iter().for_each(|name| hub.registry.put_away(name));

@@ -9,7 +9,7 @@ use super::estimate::Estimator;
 use crate::meter::{CpuTimer, UsageRecorder};
 use crate::permit::Permit;
 
-/// What a request has used so far, and the permit that pays for it.
+/// A request's usage so far, and the permit that pays for it.
 #[derive(Debug)]
 pub(super) struct Account {
     permit: Option<Permit<'static>>,

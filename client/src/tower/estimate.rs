@@ -1,4 +1,4 @@
-//! What a request is thought to cost before it runs: fixed, told by a closure, or the average of past ones.
+//! The estimated cost of a request before it runs: fixed, from a closure, or the average of past ones.
 
 use std::fmt;
 use std::sync::Arc;

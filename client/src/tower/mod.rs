@@ -46,7 +46,7 @@ pub use service::Govern;
 use crate::client::Client;
 use estimate::Estimator;
 
-/// Who a request is for; empty is nobody in particular.
+/// The tenant and user of a request; both empty for a request without them.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Subject {
     /// The tenant.
@@ -60,11 +60,11 @@ pub struct Subject {
 const LONGEST_NAME: usize = 64;
 
 impl Subject {
-    /// From the headers `x-tenant` and `x-user`. Trust them only behind a proxy that sets them. Without them it is
-    /// nobody in particular, who pays with the group `default`.
+    /// From the headers `x-tenant` and `x-user`. Trust them only behind a proxy that sets them. Without them the
+    /// subject is empty, and the group `default` pays.
     ///
-    /// `None` where one of them is empty, given twice, longer than 64 bytes, or not in visible ASCII: whoever sends such
-    /// a thing must not leave a tenant's limit by it.
+    /// `None` where one of them is empty, given twice, longer than 64 bytes, or not in visible ASCII: such a request
+    /// must not escape a tenant's limit.
     pub fn from_headers(request: &Parts) -> Option<Self> {
         let header = |name| {
             let mut values = request.headers.get_all(name).iter();
@@ -79,8 +79,8 @@ impl Subject {
 
 /// Governs a service.
 ///
-/// A refused request never reaches it: HTTP gets 429 (throttled), 503 (no lease), 422 (never fits), 403 (unknown
-/// group) or 400 (malformed headers); gRPC, told by the content type `application/grpc`, gets RESOURCE_EXHAUSTED,
+/// A refused request never reaches it: HTTP gets 429 (throttled), 503 (no lease), 422 (never fits), 403 (unknown group)
+/// or 400 (malformed headers); gRPC, recognised by the content type `application/grpc`, gets RESOURCE_EXHAUSTED,
 /// UNAVAILABLE, OUT_OF_RANGE, PERMISSION_DENIED or INVALID_ARGUMENT.
 #[derive(Clone)]
 pub struct GovernLayer {
@@ -91,19 +91,19 @@ pub struct GovernLayer {
 /// Says who a request is for.
 type Tell = dyn Fn(&Parts) -> Option<Subject> + Send + Sync;
 
-/// What a layer is told to do.
+/// The settings of a layer.
 #[derive(Clone)]
 struct Policy {
     subject: Arc<Tell>,
-    /// Who pays where there is no subject; without it such requests are refused.
+    /// The group that pays where there is no subject; without it such requests are refused.
     otherwise: Option<Arc<str>>,
     estimator: Arc<Estimator>,
     wait: Duration,
 }
 
 impl GovernLayer {
-    /// Charges whoever the headers `x-tenant` and `x-user` name, estimates by the average of past requests, and lets
-    /// a request wait for a second.
+    /// Charges the tenant and user that the headers `x-tenant` and `x-user` name, estimates by the average of past
+    /// requests, and lets a request wait for a second.
     pub fn new(client: Client) -> Self {
         let policy = Policy {
             subject: Arc::new(Subject::from_headers),
@@ -114,7 +114,7 @@ impl GovernLayer {
         Self { client, policy }
     }
 
-    /// Tells who a request is for; `None` where that cannot be told, which is refused.
+    /// Sets how to find the subject of a request; a request for which it returns `None` is refused.
     #[must_use]
     pub fn subject<S: Into<Option<Subject>>>(
         mut self,
@@ -124,7 +124,7 @@ impl GovernLayer {
         self
     }
 
-    /// Has this group pay for requests of whom it cannot be told who they are for, instead of refusing them.
+    /// Charges requests without a valid subject to this group, instead of refusing them.
     #[must_use]
     pub fn otherwise(mut self, group: &str) -> Self {
         self.policy.otherwise = Some(group.into());

@@ -37,7 +37,7 @@ pub(super) enum Denied {
     Refused(Refused),
     /// There is no group to ask.
     NoGroup(GroupError),
-    /// It cannot be told who it is for.
+    /// The request has no valid subject.
     NoSubject,
 }
 

@@ -106,7 +106,7 @@ async fn admit<'g>(policy: &Policy, group: &'g Group, cost: Ru) -> Result<Permit
     }
 }
 
-/// Hands the admitted request to the service. What the call itself does is metered, too.
+/// Hands the admitted request to the service. The call itself is metered, too.
 fn start<S, Q>(
     inner: &mut S,
     mut request: Request<Q>,

@@ -31,7 +31,7 @@ async fn a_process_that_starts_alone_admits_by_its_own_fallback_until_the_contro
     }
     let took = begun.elapsed();
     assert!((4 * SECOND..7 * SECOND).contains(&took), "50 RU took {took:?} at 10 RU/s");
-    // Who pays is not known yet.
+    // The bindings are not known yet.
     assert_eq!(client.resolve("acme", "alice").await.unwrap().group().name().to_string(), "default");
     fake.come_back();
     eventually("leased", || group.state().lease == LeaseState::Leased).await;
@@ -69,7 +69,7 @@ async fn a_process_that_starts_alone_admits_by_what_its_node_heard_of_last() {
     eventually("the loss is noticed", || !client.stats().link.connected).await;
     let files = || dir.path().read_dir().unwrap().map(|entry| entry.unwrap().path());
     let known = files().find(|path| path.extension().is_some_and(|end| end == "definitions")).unwrap();
-    // What is in the folder is what a killed process leaves.
+    // The folder is as a killed process leaves it.
     let after = |text: Option<&str>| {
         let after = tempfile::tempdir().unwrap();
         let copy = after.path().join(known.file_name().unwrap());

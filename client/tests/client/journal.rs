@@ -62,7 +62,7 @@ async fn consumption_survives_a_kill_exactly_once() {
     drop((client, group));
     tokio::task::yield_now().await;
 
-    // Everything is confirmed, so a third start has nothing to tell.
+    // Everything is confirmed, so a third start has nothing to report.
     let renews = fake.state().renews.len();
     let client = start().await.unwrap();
     client.group("g").await.unwrap();

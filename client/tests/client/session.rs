@@ -92,7 +92,7 @@ async fn a_lost_session_spends_its_lease_then_refuses_then_recovers() {
     drop(group.acquire(Ru::whole(1), Duration::from_secs(30)).await.expect("a new lease"));
     let counts = client.stats().counts;
     assert!(counts.sessions >= 2 && counts.session_failures >= 2, "{counts:?}");
-    // What was consumed without a session is reported after it.
+    // Consumption without a session is reported after it.
     fake.until("all is reported", |state| state.total("g") == group.consumption().ru().clamped()).await;
     let state = fake.state();
     assert!(state.hellos.iter().all(|hello| hello.incarnation == state.hellos[0].incarnation));

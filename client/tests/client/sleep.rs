@@ -1,4 +1,4 @@
-//! Groups that nobody uses for a while: they give their lease up, sleep, and go on where they were.
+//! Idle groups: they give their lease up, sleep, and go on where they were.
 
 use std::time::Duration;
 

@@ -176,7 +176,7 @@ impl<'a> Cursor<'a> {
     }
 
     /// In `1a$b$c` a string begins or a name goes on, and in `1e'a\'b'` a backslash escapes or not, as the server's
-    /// version has it, so where a string ends from here on cannot be told: all of the rest counts as value.
+    /// version has it, so the ends of strings from here on are unknown: all of the rest counts as value.
     fn end_value(&mut self) {
         let letter = self.at.checked_sub(1).and_then(|before| self.bytes.get(before));
         let unclear = match self.peek(0) {

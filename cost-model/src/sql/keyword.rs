@@ -5,7 +5,7 @@
 
 use super::hash::head;
 
-/// What a word is to the scanner.
+/// The meaning of a word to the scanner.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Keyword {
     /// Nothing special.

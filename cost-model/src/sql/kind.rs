@@ -98,7 +98,7 @@ impl StatementKind {
         }
     }
 
-    /// What a statement of this kind uses when nothing else is known: a point access of 1 KiB for rows, ten writes
+    /// The usage of a statement of this kind when nothing else is known: a point access of 1 KiB for rows, ten writes
     /// for the schema, 64 KiB for bulk. Ours; the first observation replaces it.
     pub const fn typical_usage(self) -> Usage {
         const KIB: u64 = 1_024;

@@ -2,9 +2,9 @@
 //!
 //! In: the text that `token_text` wrote. Out: the tokens that the parser's own tokenizer makes of it, without places.
 //! Nearly every text is plain: words, quoted names, stand-ins and the usual symbols, each followed by what ends it in
-//! all dialects. Those are cut here, in less than a third of the tokenizer's instructions. The spaces between them
-//! are left out: the parser tells a space from nothing only after `:` and `@`, which no plain text has. The tokenizer
-//! cuts the other texts.
+//! all dialects. This module cuts those, in less than a third of the tokenizer's instructions. It leaves out the spaces
+//! between them: a space matters to the parser only after `:` and `@`, which no plain text has. The tokenizer cuts the
+//! other texts.
 
 use std::collections::HashMap;
 use std::sync::LazyLock;
@@ -54,7 +54,7 @@ pub(super) fn parser_tokens(
     if let Some(tokens) = plain(dialect, text, count) {
         return Ok(tokens);
     }
-    // A place is told in errors only, which the parser makes and drops for each reading that it gives up.
+    // Places appear in errors only, which the parser makes and drops for each reading that it gives up.
     let placeless = |token: TokenWithSpan| TokenWithSpan::wrap(token.token);
     let mut tokens = Vec::with_capacity(count);
     Tokenizer::new(dialect, text).tokenize_with_location_into_buf_with_mapper(&mut tokens, placeless)?;

@@ -10,8 +10,8 @@ use super::cursor::Cursor;
 use super::dialect::{Rules, class};
 use super::token::{Literal, Sink, Token};
 
-/// Longest text that is looked at, in bytes. A longer one counts as its beginning: what tells statements apart
-/// comes first, and a bulk insert of any length stays one statement.
+/// Longest text that is read, in bytes. A longer one counts as its beginning: what distinguishes statements comes
+/// first, and a bulk insert of any length stays one statement.
 pub const MAX_SCAN_BYTES: usize = 1 << 20;
 
 struct Scanner<'a, S: Sink> {
@@ -85,9 +85,9 @@ impl<S: Sink> Scanner<'_, S> {
             || self.text.class_at(2) & class::SPACE != 0
     }
 
-    /// Whether a string follows the word that began at `start` whose end cannot be told. `@q'..` is a name and a
-    /// string, or an operator and a string with a prefix. In `R'..` or `B"..` a backslash escapes or not, and three
-    /// quotes are one, as the server has it; or it is a word before a quoted name.
+    /// Whether a string follows the word that began at `start` whose end is unclear. `@q'..` is a name and a string, or
+    /// an operator and a string with a prefix. In `R'..` or `B"..` a backslash escapes or not, and three quotes are
+    /// one, as the server has it; or it is a word before a quoted name.
     fn begins_an_unclear_string(&self, start: usize, word: &[u8]) -> bool {
         let sign = || start.checked_sub(1).and_then(|before| self.text.bytes.get(before));
         let unclear = match self.text.peek(0) {

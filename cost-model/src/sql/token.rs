@@ -4,7 +4,7 @@
 //! hash nor a template can depend on it. A sink can be taken back to an earlier state, which is how repeated rows
 //! vanish.
 
-/// What a literal was written as. The parser accepts different kinds in different places.
+/// The written form of a literal. The parser accepts different kinds in different places.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Literal {
     Number,

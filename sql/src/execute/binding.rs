@@ -1,4 +1,4 @@
-//! Bindings: who is charged to which group from their next session on.
+//! Bindings: which users and databases are charged to which group, from their next session on.
 
 use tidegate_proto::v1;
 
@@ -7,7 +7,7 @@ use crate::controller::Controller;
 use crate::error::SqlError;
 use crate::statement::Principal;
 
-/// The group of everyone who is bound to no other.
+/// The group of everyone without a binding.
 const DEFAULT: &str = "default";
 
 /// Binds, or unbinds when the group is `default`, as TiDB does.

@@ -15,7 +15,7 @@ use crate::tables::{load, query};
 
 /// Does `statement` on behalf of `context`, through a channel to the controller.
 ///
-/// [`Statement::ExplainRu`] is refused: whoever has the database runs it.
+/// It refuses [`Statement::ExplainRu`], which only a gateway in front of the database can run.
 pub async fn execute(channel: Channel, statement: &Statement, context: &Context) -> Result<Answer, SqlError> {
     permit(statement, context)?;
     let controller = Controller::new(channel, &context.actor());

@@ -72,7 +72,7 @@ pub(super) async fn remove_all(controller: &Controller, group: &str) -> Result<A
     Ok(Answer::done(removed))
 }
 
-/// Starts the count of statements anew.
+/// Resets the counts of statements.
 pub(super) async fn reset_statements(controller: &Controller) -> Result<Answer, SqlError> {
     let request = v1::ResetStatementsRequest { group: String::new() };
     let removed = controller.statements().reset_statements(request).await?.into_inner().removed;

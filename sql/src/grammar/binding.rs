@@ -1,4 +1,4 @@
-//! ALTER USER and ALTER DATABASE .. RESOURCE GROUP: who is charged to which group.
+//! ALTER USER and ALTER DATABASE .. RESOURCE GROUP: which users and databases are charged to which group.
 //!
 //! Other forms of ALTER USER and ALTER DATABASE are the database's. A text is ours when the words RESOURCE GROUP stand
 //! in it side by side, without quotes.

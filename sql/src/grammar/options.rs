@@ -50,8 +50,8 @@ pub(super) fn options(cursor: &mut Cursor<'_>) -> Result<(Box<v1::Group>, Vec<&'
             break;
         }
     }
-    // As TiDB prints its group `default`: above no rate there is nothing to burst to. Should it get a rate later, that is
-    // its cap until somebody says otherwise.
+    // As TiDB prints its group `default`: above no rate there is nothing to burst to. A rate that it gets later is its
+    // cap, unless a later statement says otherwise.
     if group.ru_per_sec == "unlimited" && group.burstable == "moderated" && group.burst_ru_per_sec.is_empty()
     {
         "off".clone_into(&mut group.burstable);

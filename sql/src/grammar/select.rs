@@ -1,8 +1,8 @@
-//! Queries, and what else names a table of ours.
+//! Queries, and other statements that name a table of ours.
 //!
-//! A query is ours when every table it reads is ours. The parser of the dialect tells which tables those are, so that
-//! a name in a string, an alias or a column of that name does not count. What else names a table of ours is refused,
-//! since they can only be read; `TRUNCATE` of the statements starts their count anew.
+//! A query is ours when every table it reads is ours. The parser of the dialect finds these tables, so that a name in a
+//! string, an alias or a column of that name does not count. Other statements that name a table of ours are refused,
+//! since the tables can only be read; `TRUNCATE` of the statements resets their counts.
 
 use std::collections::BTreeSet;
 use std::ops::ControlFlow;
@@ -59,7 +59,7 @@ pub(super) fn statement(cursor: &mut Cursor<'_>) -> Result<Option<Statement>, Sq
     judge(cursor, &query)
 }
 
-/// Whose query it is.
+/// Whether the query is ours or the database's.
 fn judge(cursor: &Cursor<'_>, query: &Query) -> Result<Option<Statement>, SqlError> {
     let mut seen = Seen::default();
     // The visitor never breaks.
@@ -84,7 +84,7 @@ fn ours_alone(cursor: &Cursor<'_>, tables: Vec<VirtualTable>) -> Result<Option<S
         let instead = "write the values into the text";
         return Err(SqlError::unsupported("a parameter in a query that tidegate answers", instead));
     }
-    // The table that has one row and is none.
+    // `DUAL`, which has one row and is no table.
     let tokens = match cursor.tokens() {
         [query @ .., from, dual] if is_keyword(&from.token, "FROM") && is_keyword(&dual.token, "DUAL") => {
             query

@@ -169,7 +169,7 @@ proptest! {
         }
     }
 
-    /// Nothing panics, and what cannot be told at once is not read.
+    /// Nothing panics, and an unclear text is not read.
     #[test]
     fn any_text_is_survived(
         words in prop::collection::vec("(?i)prepare|execute|deallocate|drop|immediate|all|from|as|p|'q;'|\"r\"|[(;,@`'/*-]|\\PC", 0..12),

@@ -1,6 +1,6 @@
-//! Brings the contents of tables from the controller, page by page and bounded.
+//! Loads the contents of tables from the controller, page by page and bounded.
 //!
-//! What is left out is told in a note. Rows are as they were at the moment of each page.
+//! A note says what is left out. Rows are as they were at the moment of each page.
 
 use std::collections::BTreeSet;
 
@@ -11,7 +11,7 @@ use super::schema::VirtualTable;
 use crate::controller::Controller;
 use crate::error::SqlError;
 
-/// Rows of a table that are brought; the rest is left out and told. 100,000 rows are about 30 MB.
+/// Rows of a table that are loaded; the rest is left out, with a note. 100,000 rows are about 30 MB.
 const MAX_ROWS: usize = 100_000;
 /// Rows of a page, the most that the controller gives.
 const PAGE: u32 = 1_000;

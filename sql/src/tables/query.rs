@@ -24,9 +24,9 @@ use crate::error::SqlError;
 const STEPS_PER_LOOK: c_int = 10_000;
 /// Looks before a query is ended: 20 million instructions are about half a second.
 const MAX_LOOKS: u32 = 2_000;
-/// Rows of an answer; the rest is left out and told.
+/// Rows of an answer; the rest is left out, with a note.
 const MAX_ANSWER_ROWS: usize = 10_000;
-/// Bytes of text in an answer; the rest is left out and told.
+/// Bytes of text in an answer; the rest is left out, with a note.
 const MAX_ANSWER_BYTES: usize = 16 * 1024 * 1024;
 /// Longest value, in bytes, also of one that is computed on the way.
 const MAX_VALUE_BYTES: i32 = 1_024 * 1_024;

@@ -15,7 +15,7 @@ pub enum VirtualTable {
     Usage,
     /// `tidegate.runaways`: statements that were convicted.
     Runaways,
-    /// `tidegate.bindings`: who is charged to which group.
+    /// `tidegate.bindings`: which tenants and users are charged to which group.
     Bindings,
     /// `tidegate.clients`: nodes and gateways.
     Clients,

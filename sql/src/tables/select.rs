@@ -63,7 +63,7 @@ fn translated(token: &Token, dialect: SqlDialect) -> String {
         Token::Word(Word { value, quote_style: Some(_), .. }) => {
             format!("\"{}\"", value.replace('"', "\"\""))
         }
-        // LIKE does not tell upper from lower case here.
+        // LIKE ignores case here.
         Token::Word(word) if word.value.eq_ignore_ascii_case("ILIKE") => "LIKE".to_owned(),
         Token::Spaceship => "IS".to_owned(),
         Token::Overlap if dialect == SqlDialect::MySql => "AND".to_owned(),

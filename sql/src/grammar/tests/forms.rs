@@ -54,7 +54,7 @@ fn without_a_rate_there_is_nothing_to_burst_to() {
         assert_eq!((group.ru_per_sec.as_str(), group.burstable.as_str()), ("unlimited", "off"), "{text}");
         assert!(fields.contains(&"burst_ru_per_sec"));
     }
-    // What contradicts itself is the controller's to refuse.
+    // The controller refuses contradictions.
     let (group, _) = altered("RU_PER_SEC=UNLIMITED, BURSTABLE, BURST_RU_PER_SEC=5");
     assert_eq!(group.burstable, "moderated");
 }
