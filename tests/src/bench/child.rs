@@ -144,7 +144,7 @@ fn engine(groups: u32) -> Result<Value, BenchError> {
     Ok(json!({ "before": before, "after": after, "committed": engine.group_view(GroupId::ROOT).is_some() }))
 }
 
-/// What the store keeps in memory once all groups are read, as at a start.
+/// Memory that the store keeps once all groups are read, as at a start.
 fn store_cache(path: &Path) -> Result<Value, BenchError> {
     let before = resident_bytes()?;
     let store = RedbStore::open(path).map_err(failed("open a store"))?;
@@ -203,8 +203,8 @@ fn clients(store: &Path, clients: u64) -> Result<Value, BenchError> {
     Ok(json!({ "before": before, "after": after, "sessions": sessions.len() }))
 }
 
-/// What a node keeps of groups that were used once: of as many as it has leases of, or one after another, so that all
-/// sleep in the end.
+/// Memory that a node keeps for groups that were used once: for groups with leases, or for groups used one after
+/// another, so that all sleep in the end.
 fn node(endpoint: &str, groups: usize, asleep: bool) -> Result<Value, BenchError> {
     let runtime = runtime()?;
     let limits = Limits { groups: groups + 1, waiters: 1_000 };

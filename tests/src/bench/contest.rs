@@ -6,7 +6,7 @@ use super::error::BenchError;
 use super::samples::Samples;
 use super::setting::Setting;
 
-/// Runs an operation that many times and tells how long that took; what it needs before is not in the time.
+/// Runs an operation that many times and returns how long that took, without its preparation.
 pub type Work<'a> = Box<dyn FnMut(u64) -> Result<Duration, BenchError> + 'a>;
 
 /// Measures contenders against each other: nanoseconds per operation, in the order given.

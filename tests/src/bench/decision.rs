@@ -1,7 +1,7 @@
 //! The grant decision: `Engine::renew` in steady state with changing demands.
 //!
 //! Beside it stand the figures PD's resource manager publishes for a token request of as many clients. They were
-//! measured by others on another machine, so their ratio tells an order of magnitude and has no mark.
+//! measured by others on another machine, so their ratio shows an order of magnitude and has no mark.
 
 use super::clock::Stopwatch;
 use super::contest::{Work, contest};

@@ -1,5 +1,5 @@
-//! A controller with a million groups that nobody uses, beside one with a single group: time from its start to the
-//! first grant, memory a group, and CPU while idle. Each figure comes from a process of its own.
+//! A controller with a million idle groups, beside one with a single group: time from its start to the first grant,
+//! memory a group, and CPU while idle. Each figure comes from a process of its own.
 
 use super::child::{ask, figure};
 use super::error::{BenchError, failed};

@@ -1,4 +1,4 @@
-//! What the figures were measured on and with.
+//! The machine and the tools that the figures were measured with.
 
 use std::fs;
 use std::process::Command;

@@ -30,7 +30,7 @@ pub fn run(setting: &Setting) -> Result<Vec<Row>, BenchError> {
     let clients = setting.size(CLIENTS, CLIENTS / 10);
     let group = |number| capped(messages::group_name(number), "1000");
     let site = Site::with((0..groups).map(group), Vec::new())?;
-    // Who renews often falls asleep soon.
+    // A group that renews often falls asleep soon.
     let soon = |number| v1::Group { ttl_us: 1_000_000, renew_us: 250_000, ..group(number) };
     let soon = Site::with((0..groups).map(soon), Vec::new())?;
     let folder = tempfile::tempdir().map_err(failed("make a directory"))?;

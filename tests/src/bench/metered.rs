@@ -1,6 +1,6 @@
 //! A metered operation that does nothing: admission, the thread's CPU clock read before and after, settlement by the
 //! cost table. Beside it the kernel's CPU clock read twice, a system call each, and the monotonic clock read twice,
-//! which nobody can save who measures. The same with the thread's io counters, which are a file.
+//! which no meter can save. The same with the thread's io counters, which are a file.
 
 use std::fs::File;
 use std::hint::black_box;

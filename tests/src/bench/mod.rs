@@ -1,4 +1,4 @@
-//! What the shipped code costs beside what others cost, measured in the same run: `bench --help` tells how.
+//! The cost of the shipped code beside that of others, measured in the same run; `bench --help` describes how.
 //!
 //! A *family* measures one part through its public interface and returns rows. Contenders of a row take turns, round
 //! by round, so that a change of the machine's speed meets all of them; figures are medians over the rounds, and a

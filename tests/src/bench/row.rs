@@ -68,9 +68,9 @@ impl Kind {
 /// A figure beside ours, in the unit of the row.
 #[derive(Clone, Debug)]
 pub struct Other {
-    /// Whose.
+    /// The contender.
     pub name: String,
-    /// What it is to us.
+    /// Its relation to our code.
     pub kind: Kind,
     /// The figure.
     pub figure: Samples,

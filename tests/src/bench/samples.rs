@@ -1,4 +1,4 @@
-//! Figures of the rounds of one contender, in their order, and what is told of them.
+//! Figures of the rounds of one contender, in their order, and their summary.
 
 /// One figure per round, never empty.
 #[derive(Clone, Debug)]

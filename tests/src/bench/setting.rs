@@ -14,7 +14,7 @@ pub struct Setting {
 }
 
 impl Setting {
-    /// What figures are published from.
+    /// The setting of published figures.
     pub const FULL: Self = Self { rounds: 11, round: Duration::from_millis(150), quick: false };
     /// Enough to see that everything runs.
     pub const QUICK: Self = Self { rounds: 3, round: Duration::from_millis(40), quick: true };

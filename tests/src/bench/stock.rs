@@ -20,7 +20,7 @@ const ROWS: usize = 50_000;
 /// Id of the first group; those before are the controller's own.
 const FIRST: u32 = GroupId::DEFAULT.0 + 1;
 
-/// What a store is filled with.
+/// The contents of a store.
 pub(super) struct Stock<G> {
     /// The groups, parents first.
     pub(super) groups: G,

@@ -104,7 +104,7 @@ async fn take_all(group: &Group) -> Result<Permit<'_>, BenchError> {
     Err(BenchError::Wrong(format!("the bucket stays empty: {:?}", group.state())))
 }
 
-/// The same on a semaphore; whoever queues on a group has a longest wait, too.
+/// The same on a semaphore; a waiter of a group has a longest wait, too.
 fn semaphore(thread: &Runtime, longest: Option<Duration>) -> Result<(Duration, u64), BenchError> {
     thread.block_on(async {
         let (semaphore, begun) = (Arc::new(Semaphore::new(0)), Instant::now());

@@ -1,4 +1,4 @@
-//! Measures the shipped code beside its peers and prints one table. `bench --help` tells how to read it.
+//! Measures the shipped code beside its peers and prints one table. `bench --help` describes how to read it.
 
 use std::fs;
 use std::path::PathBuf;
@@ -13,8 +13,8 @@ use tidegate_tests::bench::{FAMILIES, Family, child, clock::Stopwatch, growth, m
 ///
 /// The contenders of a row take turns, round by round, so that a change of the machine's speed meets all of them. A
 /// figure is the median over the rounds, with the quartiles in brackets. "ours / its" is the median of the ratios of
-/// the rounds: below 1 ours is less. A peer does the same work in another way, a floor is the least that could be
-/// paid, a published figure was told by others and not measured here. A mark is what the figure, or the ratio on its
+/// the rounds: below 1 ours is less. A peer does the same work in another way, a floor is the least that could be paid,
+/// a published figure was reported by others and not measured here. A mark is what the figure, or the ratio on its
 /// line, should be.
 ///
 /// Exit status: 0 when every case was measured, whether or not its mark is met; 1 when one could not be measured or
@@ -22,7 +22,7 @@ use tidegate_tests::bench::{FAMILIES, Family, child, clock::Stopwatch, growth, m
 #[derive(Parser)]
 #[command(name = "bench", after_help = EXAMPLES)]
 struct Options {
-    /// Measures these families only; --list tells their names. Those of the gateway are measured only when they are
+    /// Measures these families only; --list prints their names. Those of the gateway are measured only when they are
     /// named: they take minutes and need database servers.
     #[arg(long, value_name = "NAME", value_delimiter = ',')]
     only: Vec<String>,

@@ -1,5 +1,6 @@
 //! Runs every scenario of the comparison through tidegate and the other allocators, and writes the tables of
-//! `docs/comparison.md`, their summary in `docs/checks.md` and the figures beside them. `compare --help` tells the options.
+//! `docs/comparison.md`, their summary in `docs/checks.md` and the figures beside them. `compare --help` lists the
+//! options.
 
 use std::env;
 use std::fs;

@@ -18,9 +18,9 @@ use tidegate_tests::process::log::{MachineClock, machine_micros};
 const COST: Ru = Ru(100_000);
 /// Time between two glances.
 const EVERY: Duration = Duration::from_millis(20);
-/// A glance that comes later than this, in microseconds, tells that the process stood still.
+/// A glance that comes later than this, in microseconds, shows that the process stood still.
 const GAP_US: u64 = 100_000;
-/// After that nobody looks at the group for this long, in microseconds: a look would close the purses.
+/// After that no thread looks at the group for this long, in microseconds: a look would close the purses.
 const ALONE_US: u64 = 150_000;
 /// A purse pays by a clock that is behind; what was admitted so many microseconds before it was asked for was paid
 /// from a purse.
@@ -30,7 +30,7 @@ const RETRY: Duration = Duration::from_millis(1);
 
 type Failure = Box<dyn std::error::Error + Send + Sync>;
 
-/// What a thread has done, told to the one that glances. Only the thread writes.
+/// A thread's work, for the thread that glances. Only the working thread writes.
 #[derive(Default)]
 struct Told {
     admitted: AtomicU64,

@@ -23,7 +23,7 @@ struct Args {
     /// First seed
     #[arg(long, default_value_t = 1)]
     from: u64,
-    /// Stop at the first failure and tell how many seeds it took
+    /// Stop at the first failure and print how many seeds it took
     #[arg(long)]
     first: bool,
     /// Print the whole transcript of a failing seed, not its end

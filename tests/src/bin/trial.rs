@@ -1,5 +1,5 @@
-//! Trials of real processes on real sockets: what they admit of their cap at a distance, and over an outage of the
-//! controller. `trial --help` tells how to read the figures.
+//! Trials of real processes on real sockets: how much of their cap they admit at a distance, and over an outage of the
+//! controller. `trial --help` describes how to read the figures.
 
 use std::env;
 use std::error::Error;

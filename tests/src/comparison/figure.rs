@@ -1,7 +1,7 @@
 //! The figure of a scenario, as SVG: RU/s admitted over time, a panel per system under each other on the same scales.
 //!
-//! Loads are stacked in their order; the dashed line is the cap. What is above the top of a panel is cut off, and the
-//! panel says how high it went.
+//! Loads are stacked in their order; the dashed line is the cap. Values above the top of a panel are cut off, and the
+//! panel says how high they went.
 
 use std::fmt::Write as _;
 

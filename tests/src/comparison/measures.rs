@@ -43,7 +43,8 @@ pub struct Measures {
     pub promised: f64,
     /// The use, without the start.
     pub settled: Option<Use>,
-    /// RU admitted of the RU that arrived, like all that follows after the start if that is told apart.
+    /// RU admitted of the RU that arrived. This and all that follow begin after the start, if the scenario measures
+    /// that apart.
     pub served: f64,
     /// RU admitted in each stretch of interest, as a share of what the cap yields in it.
     pub stretches: Vec<f64>,
@@ -67,7 +68,7 @@ impl Measures {
     pub fn of(scenario: &Scenario, run: &Run) -> Self {
         let log = &run.log;
         let burst = float(u128::from(scenario.burst()));
-        // Fairness and waits are those of who is known.
+        // Fairness and waits are those of known nodes.
         let from = scenario.settled.unwrap_or_default();
         let arrived = total(since(&log.arrived, from));
         let admitted = total(since(&log.admitted, from));
@@ -77,7 +78,7 @@ impl Measures {
         Self {
             whole: usage(scenario, &log.admitted, Time(0), burst),
             promised: worst(&scenario.caps.lowered_after(longest_lease()), &log.admitted, Time(0)) / burst,
-            // Whoever is saturated has an empty bucket by then.
+            // A saturated load has an empty bucket by then.
             settled: scenario.settled.map(|from| usage(scenario, &log.admitted, from, 0.0)),
             served: admitted / arrived.max(1e-9),
             stretches: scenario

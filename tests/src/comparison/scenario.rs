@@ -64,11 +64,11 @@ pub struct Scenario {
     pub loads: Vec<Load>,
     /// More is offered than there is, all the time.
     pub saturated: bool,
-    /// Nobody ever used the group before.
+    /// The group was never used before.
     pub new_group: bool,
     /// From here on measures are taken a second time, without the start.
     pub settled: Option<Time>,
-    /// Labels of the loads whose waits matter; empty is none.
+    /// Labels of the loads whose waits matter; empty for none.
     pub waits: &'static [&'static str],
     /// Label of the load whose nodes should get the same.
     pub equal: Option<&'static str>,

@@ -110,7 +110,7 @@ fn moving_heavy() -> Scenario {
                  200 ms; all nodes offer 100 RU/s besides. Recovery is that of the node the load has moved to.";
     let mut heavy = load("heavy", (0, 15), 30_000);
     heavy.moves = Span::secs(5);
-    // What still waits where the load was would have a claim on its share for as long.
+    // Operations that still wait where the load was would have a claim on its share for as long.
     heavy.max_wait = Span::millis(200);
     // All but the light load of the other nodes.
     let fair = RATE - 15 * 100;

@@ -1,8 +1,8 @@
 //! SQL fingerprints: any bytes get a template, in bounded size; no literal survives in it; layout does not count; a
 //! template is its own template; and the cache never gives another template than the parser.
 //!
-//! An input is a byte for the dialect and texts with 0xff between them. What a literal is, is told by the tokenizer of
-//! the SQL parser, which shares no code with the scanner under test.
+//! An input is a byte for the dialect and texts with 0xff between them. The tokenizer of the SQL parser, which shares
+//! no code with the scanner under test, decides what a literal is.
 
 use sqlparser::dialect as parser;
 use sqlparser::parser::Parser;
@@ -12,14 +12,14 @@ use tidegate_cost_model::{Fingerprint, Fingerprinter, SqlDialect, StatementKind,
 const DIALECTS: [SqlDialect; 4] =
     [SqlDialect::Generic, SqlDialect::MySql, SqlDialect::PostgreSql, SqlDialect::SQLite];
 
-/// Most tables and longest group name that a template tells.
+/// Most tables and longest group name of a template.
 const MOST_TABLES: usize = 32;
 const LONGEST_GROUP: usize = 128;
 
 /// Characters of a part of a literal that is looked for.
 const TELLING: usize = 5;
 
-/// What the scanner puts in the place of a number while the text is parsed: a name that holds it comes out changed.
+/// The scanner's stand-in for a number while the text is parsed: a name that holds it comes out changed.
 const STAND_IN: &[u8] = b"8888888888888888888";
 
 /// Runs one input.

@@ -155,7 +155,7 @@ async fn get(router: &Router, path: &str) -> Value {
     answer.body
 }
 
-/// What was made or changed is there as it was answered, and making it again changes nothing.
+/// A created or changed thing reads back as it was answered, and making it again changes nothing.
 async fn read_back(router: &Router, asked: &Asked, body: &Value) {
     match (&asked.method, asked.uri.path()) {
         (&Method::POST, "/v1/groups") => same_group(router, body).await,

@@ -48,7 +48,7 @@ impl Node {
         Ok([cost, difference])
     }
 
-    /// Tells the waiters that are done, as the shell does after every change.
+    /// Completes the waiters that are done, as the shell does after every change.
     fn serve(&mut self, clock: Time, cost: Ru, taken: &mut Vec<Ru>) -> Result<(), String> {
         while let Some((waiter, outcome)) = self.group.poll(clock) {
             let kind = self.waiting.remove(&waiter).ok_or("the core finished a waiter nobody knows")?;

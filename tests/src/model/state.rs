@@ -92,7 +92,7 @@ pub(super) struct Down {
     pub(super) order: Order,
 }
 
-/// What the controller tells a node.
+/// A message of the controller to a node.
 #[derive(Clone, Debug, Hash)]
 pub(super) enum Order {
     Granted(u64, Option<(Grant, Option<Claim>)>),

@@ -1,4 +1,4 @@
-//! One step: what can happen next, and how it is told.
+//! One step: what can happen next, and its description.
 
 use std::fmt;
 

@@ -57,7 +57,7 @@ impl Process {
         self.child.try_wait().ok().flatten()
     }
 
-    /// An error that tells how it ended.
+    /// An error that says how it ended.
     pub fn unexpected(&self, status: ExitStatus) -> ClusterError {
         ClusterError::Ended { what: self.name.clone(), status: status.to_string(), log: self.tail() }
     }

@@ -26,7 +26,7 @@ const PORTS: std::ops::Range<u16> = 20_000..30_000;
 /// Exit status of a load node that could not confirm everything.
 const UNCONFIRMED: i32 = 3;
 
-/// What a controller that is started can do to its files.
+/// What a started controller may do to its files.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Disk {
     /// Everything.
@@ -187,7 +187,7 @@ impl Cluster {
     pub async fn status(&mut self) -> Result<StatusReply, ClusterError> {
         let answered = async {
             loop {
-                // A port that nobody listens on yet can connect to itself: such a connection is reset, not answered.
+                // A port without a listener can connect to itself: such a connection is reset, not answered.
                 if let Ok(reply) = self.admin().await?.status(StatusRequest {}).await {
                     return Ok(reply.into_inner());
                 }

@@ -1,5 +1,5 @@
-//! What a node whose threads pay from purses tells of itself, in a line: `G at lease_end grants hands…`, where a hand
-//! is `admitted:last:paid:last_paid`. All times are microseconds of the machine's monotonic clock; 0 is never.
+//! The report of a node whose threads pay from purses, in a line: `G at lease_end grants hands…`, where a hand is
+//! `admitted:last:paid:last_paid`. All times are microseconds of the machine's monotonic clock; 0 is never.
 
 use std::fmt;
 use std::str::FromStr;
@@ -22,7 +22,7 @@ pub struct Hand {
 pub struct Glance {
     /// When it began.
     pub at_us: u64,
-    /// The lease is over by then; `None` when there is none, or the group was left alone.
+    /// The lease is over by then; `None` without a lease, or when the group was left alone.
     pub lease_end_us: Option<u64>,
     /// Grants applied until then; `None` with the group left alone.
     pub grants: Option<u64>,

@@ -1,4 +1,4 @@
-//! What a load node does in one group: operations one after another, mostly small, some large, with pauses.
+//! The work of a load node in one group: operations one after another, mostly small, some large, with pauses.
 
 use std::fmt;
 use std::str::FromStr;
@@ -33,7 +33,7 @@ pub struct Work {
     pub group: String,
     /// Depth of its bucket in RU; large operations cost a tenth to a quarter of it.
     pub burst: u64,
-    /// What its operations are like.
+    /// The kind of its operations.
     pub kind: Kind,
 }
 

@@ -1,4 +1,4 @@
-//! What a load node did, on disk: written with one `write` a line, so that `kill -9` loses at most the last line.
+//! The log of a load node: written with one `write` a line, so that `kill -9` loses at most the last line.
 //!
 //! A line is one of these; all times are microseconds of the machine's monotonic clock, the same for all processes:
 //!
@@ -10,8 +10,8 @@
 //!
 //! Operations of one group follow one another, so of each incarnation and group at most the last is admitted and not
 //! known to be charged. The moment that counts is `admitted`, when the node's state machine took the tokens, and not
-//! `written`: a process that is stopped between the two has already spent what it was leased while the lease ran,
-//! and writes the line when it goes on. The end of line `.` tells a whole line from one that was torn.
+//! `written`: a process that is stopped between the two has already spent what it was leased while the lease ran, and
+//! writes the line when it goes on. The end of line `.` distinguishes a whole line from one that was torn.
 
 use std::collections::BTreeMap;
 use std::fs::{self, File, OpenOptions};

@@ -1,7 +1,7 @@
 //! A TCP proxy between one node and the controller that behaves like a bad network.
 //!
-//! Each way can be late, slow or cut. What is sent into a cut way is kept and delivered when the cut ends, as TCP
-//! retransmits it, unless the connections are dropped before. Both ways of all connections share one weather.
+//! Each way can be late, slow or cut. Bytes sent into a cut way are kept and delivered when the cut ends, as TCP
+//! retransmits them, unless the connections are dropped before. Both ways of all connections share one weather.
 //!
 //! A cut holds for every byte that is forwarded after [`Proxy::set`] has returned, on old and new connections.
 
@@ -37,7 +37,7 @@ pub struct Way {
     pub closed: u64,
 }
 
-/// What a link does at the moment.
+/// The state of a link.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Weather {
     /// From the node to the controller.
@@ -131,7 +131,7 @@ async fn pump(from: OwnedReadHalf, to: OwnedWriteHalf, weather: watch::Receiver<
     tokio::join!(read(from, sender, weather.clone(), way), write(to, receiver, weather, way));
 }
 
-/// Notes when each chunk is to arrive. Goes on reading when nobody writes any more, as a half-closed peer does.
+/// Notes when each chunk is to arrive. Goes on reading when the peer writes no more, as a half-closed peer does.
 async fn read(
     mut from: OwnedReadHalf,
     sender: mpsc::Sender<(Instant, Vec<u8>)>,

@@ -1,9 +1,9 @@
 //! CockroachDB's tenant cost control: one bucket per tenant that lends against a smoothed level, and nodes that ask
 //! once per target period.
 //!
-//! What the bucket lacks is lent within the refill of one period, less the debt that the smoothed level shows. All nodes
-//! see the same debt, so equal nodes come to equal shares without the bucket knowing how many there are. A grant does not
-//! expire. A node without an answer goes on at the fallback rate it was last told.
+//! The bucket lends what it lacks within the refill of one period, less the debt that the smoothed level shows. All
+//! nodes see the same debt, so equal nodes come to equal shares without the bucket knowing how many there are. A grant
+//! does not expire. A node without an answer goes on at the fallback rate that it received last.
 
 use tidegate_core::units::{Span, Time};
 
@@ -180,7 +180,7 @@ impl Node {
         self.in_flight = false;
         self.fallback = Some(granted.fallback);
         self.depth = None;
-        // What a trickle has not delivered yet belongs to the node.
+        // Tokens that a trickle has not delivered yet belong to the node.
         let left = self.trickle_until.take().map_or(0.0, |until| self.rate * between(now, until));
         let tokens = granted.tokens + left;
         if granted.trickle == Span(0) {

@@ -20,7 +20,7 @@ const CALL_FAILS: Span = Span::secs(1);
 /// First and longest pause before a failed call is repeated, and how it grows.
 const BACKOFF: (f64, f64, f64) = (1.0, 60.0, 1.3);
 
-/// What a client has and wants, in RU/s.
+/// The rate that a client has and the one it wants, in RU/s.
 #[derive(Clone, Copy, Debug)]
 pub struct Ask {
     has: f64,

@@ -1,6 +1,6 @@
-//! The ideal that nobody can build: one token bucket for all nodes, one queue in the order of arrival, no delay.
+//! The ideal, which cannot be built: one token bucket for all nodes, one queue in the order of arrival, no delay.
 //!
-//! It uses all there is to use and never admits more. It is not fair: who offers most is served most.
+//! It uses all there is to use and never admits more. It is not fair: the node that offers most is served most.
 
 use tidegate_core::units::Time;
 

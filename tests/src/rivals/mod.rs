@@ -25,7 +25,7 @@ pub struct Operation {
     pub deadline: Time,
 }
 
-/// What a node does at a moment.
+/// An action of a node at a moment.
 #[derive(Debug)]
 pub struct Acts<Ask> {
     /// Operations that are admitted (true), or refused or out of patience (false), by number.

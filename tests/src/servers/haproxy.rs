@@ -1,4 +1,4 @@
-//! HAProxy, as a load balancer that tells whose connections it passes on.
+//! HAProxy, as a load balancer that sends the addresses of the clients whose connections it passes on.
 
 use std::net::{Ipv4Addr, TcpStream};
 use std::process::Command;

@@ -25,7 +25,7 @@ pub use mariadb::MariaDb;
 pub use mysql::MySql;
 pub use postgres::Postgres;
 
-/// Who may do everything on a server, and how.
+/// The superuser of a server, and its password.
 pub const ROOT: (&str, &str) = ("gate", "gate secret");
 /// The gateway's own account at MySQL and MariaDB, which may do what it needs there and nothing else.
 pub const GATEWAY: (&str, &str) = ("gateway", "gateway secret");
@@ -125,7 +125,7 @@ impl Site {
         if let Some(mut child) = self.child.take() {
             let pid = child.id().to_string();
             let children = std::fs::read_to_string(format!("/proc/{pid}/task/{pid}/children"));
-            // Whoever has ended by itself is as dead.
+            // A server that has ended by itself is as dead.
             drop(child.kill());
             let mut kill = Command::new("kill");
             kill.arg("-9").args(children.unwrap_or_default().split_whitespace()).stderr(Stdio::null());
@@ -162,7 +162,7 @@ fn as_nobody(command: &mut Command) -> Result<&mut Command, ServerError> {
     })
 }
 
-/// What a program said that has to succeed.
+/// The output of a program that has to succeed.
 fn output(command: &mut Command) -> Result<Output, ServerError> {
     let what = command.get_program().to_string_lossy().into_owned();
     let output = command.output().map_err(io_error(format!("run {what}")))?;

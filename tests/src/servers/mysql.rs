@@ -7,7 +7,7 @@ use super::{ServerError, Site, as_nobody, mariadb, nobody, npm, output};
 
 /// Where `./tests/mysql` unpacks the newest.
 const NEWEST: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../target/mysql");
-/// And where for root: servers run as another user then, who may not be let into the folders above this one.
+/// The same for root: servers then run as another user, who may not have access to the folders above this one.
 const NEWEST_OF_ROOT: &str = "/opt/tidegate-mysql";
 
 /// A running server.
@@ -28,7 +28,7 @@ struct Version {
     data: PathBuf,
     /// What it needs besides.
     options: Vec<String>,
-    /// What becomes of accounts that it has already.
+    /// What to do with accounts that it has already.
     clean_up: Option<&'static str>,
     /// What the gateway's own account may do.
     grants: &'static [&'static str],

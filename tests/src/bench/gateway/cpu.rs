@@ -82,7 +82,7 @@ fn postgres(setting: &Setting) -> Result<Row, BenchError> {
 }
 
 /// Beside what the kernel counted for whole processes, as `pg_stat_kcache` leaves out what workers use for themselves.
-/// A session's login is in that, and nobody's to pay for.
+/// That includes a session's login, which is charged to no statement.
 fn parallel(setting: &Setting) -> Result<Row, BenchError> {
     let settings = ["max_parallel_workers_per_gather=2", "synchronous_commit=off", "autovacuum=off"];
     let server = Postgres::start(&settings).map_err(failed("start PostgreSQL"))?;
@@ -130,7 +130,7 @@ fn mysql(setting: &Setting) -> Result<Row, BenchError> {
     )?;
     let mut stage = Stage::start(vec![plenty("bench")])?;
     let gateway = stage.gateway(&server.upstream())?;
-    // The server tells picoseconds.
+    // The server reports picoseconds.
     let counted = "select coalesce(sum(sum_cpu_time), 0) / 1e12
         from performance_schema.events_statements_summary_by_user_by_event_name where user = 'ann'";
     compare(

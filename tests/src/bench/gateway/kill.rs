@@ -54,7 +54,7 @@ fn mariadb(setting: &Setting) -> Result<Vec<Row>, BenchError> {
     let clock = "select unix_timestamp(sysdate(6)) * 1000";
     let took = |port: u16, before: &str, runaway: &str| {
         let mut session = client(port, ROOT, STRICT);
-        // What a sleep that was cut short returns is no time.
+        // An interrupted sleep does not return a time.
         session.args(["--force", "-e", &format!("{before}; {clock}; do ({runaway}); {clock}")]);
         between(session)
     };

@@ -1,4 +1,4 @@
-//! Load from `pgbench` and `sysbench`, and what they tell of it.
+//! Load from `pgbench` and `sysbench`, and their reports.
 
 use std::fs;
 use std::path::Path;
@@ -53,7 +53,7 @@ pub(super) fn sysbench(port: u16, database: &str, rows: u32) -> Command {
     sysbench
 }
 
-/// What a program prints that has to succeed.
+/// The output of a program that has to succeed.
 pub(super) fn said(command: &mut Command) -> Result<String, BenchError> {
     finished(started(command)?)
 }

@@ -12,7 +12,7 @@ use crate::bench::setting::Setting;
 use crate::bench::site::capped;
 use crate::servers::Postgres;
 
-/// Inserts a second that are asked for: half of what the group's rate is enough for with nobody beside it.
+/// Inserts a second that the load offers: half of what the group's rate allows without other load.
 const PACE: &str = "93";
 const RATE: &str = "6000";
 const INSERT: &str = "insert into small (t) values ('hello world');\n";

@@ -1,4 +1,4 @@
-//! The gateway between load generators that nobody here wrote and real servers, beside what else could stand there.
+//! The gateway between load generators of other projects and real servers, beside other proxies in its place.
 //!
 //! Needs the Debian packages that an error names, and the `tidegate` binary beside this one.
 

@@ -62,8 +62,7 @@ impl Stage {
         Err(BenchError::Wrong(format!("{name} does not listen; {}", process.tail())))
     }
 
-    /// What a group was charged so far, in micro-RU, and the CPU time in nanoseconds that it used, once all of it is
-    /// reported.
+    /// A group's charges so far, in micro-RU, and the CPU time in nanoseconds that it used, once all of it is reported.
     pub(super) fn consumed(&self, group: &str) -> Result<(i64, u64), BenchError> {
         let mut last = None;
         loop {
@@ -87,13 +86,13 @@ impl Stage {
     }
 }
 
-/// A port that nobody listens on.
+/// A free port.
 pub(super) fn free_port() -> Result<u16, BenchError> {
     let socket = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).map_err(failed("find a free port"))?;
     Ok(socket.local_addr().map_err(failed("find a free port"))?.port())
 }
 
-/// A group that nobody could empty.
+/// A group that no load could empty.
 pub(super) fn plenty(name: &str) -> v1::Group {
     v1::Group { burst: "1000000000".to_owned(), ..crate::bench::site::capped(name, "1000000000") }
 }

@@ -8,7 +8,7 @@ use crate::fuzz::input::Input;
 /// The groups at the start: a parent, two below it, and one beside it. Ids are never used again.
 pub(super) const GROUPS: [GroupId; 4] = [GroupId(2), GroupId(3), GroupId(4), GroupId(5)];
 
-/// A definition below `parent`. A fallback is only drawn when nobody holds the bound against it.
+/// A definition below `parent`. A fallback is only drawn when no check holds the bound against it.
 pub(super) fn draw(input: &mut Input<'_>, parent: Option<GroupId>, fallbacks: bool) -> GroupSpec {
     let rate = rate(input);
     let fallback = match input.below(8) {

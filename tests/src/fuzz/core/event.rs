@@ -75,7 +75,7 @@ pub(super) fn apply(system: &mut System, input: &mut Input<'_>) {
     }
 }
 
-/// What begins everything anew comes less often than a byte of the input would let it.
+/// Events that reset everything come less often than a byte of the input would let them.
 fn rarely(input: &mut Input<'_>, event: impl FnOnce()) {
     if input.below(4) == 0 {
         event();

@@ -145,7 +145,7 @@ impl System {
         }
     }
 
-    /// Something is charged that nobody asked admission for.
+    /// Charges a cost without admission.
     pub(super) fn charge(&mut self, index: usize, id: GroupId, cost: Ru) {
         self.count(id, cost);
         let used = Consumption { charged: RuParts::flat(cost), operations: 1, ..Consumption::default() };
@@ -154,7 +154,7 @@ impl System {
         }
     }
 
-    /// Serves whoever waits.
+    /// Serves the waiters.
     pub(super) fn poll(&mut self, index: usize) {
         let Some(node) = self.nodes.get_mut(index) else { return };
         let now = node.clock(self.now);

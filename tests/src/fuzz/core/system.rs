@@ -50,7 +50,7 @@ pub(super) struct System {
     pub(super) longest_ttl: Span,
     /// What honest nodes admitted.
     pub(super) bounds: BTreeMap<GroupId, Bound>,
-    /// What each incarnation of an honest node that ended has charged, as its journal would report it.
+    /// The charges of each incarnation of an honest node that ended, as its journal would report them.
     pub(super) charged: BTreeMap<(ClientId, GroupId), Total>,
     pub(super) overrun: BTreeMap<GroupId, Ru>,
 }
@@ -99,7 +99,7 @@ impl System {
         system
     }
 
-    /// Tells a fresh engine all definitions, those above first.
+    /// Gives a fresh engine all definitions, parents first.
     pub(super) fn define(&mut self) {
         let mut waiting: Vec<_> = self.specs.iter().collect();
         while !waiting.is_empty() {
@@ -111,7 +111,7 @@ impl System {
         self.longest_ttl = self.longest_ttl.max(longest);
     }
 
-    /// After every event: whoever can be served is, leases end, and the invariants hold.
+    /// After every event: every waiter that can be served is, leases end, and the invariants hold.
     pub(super) fn settle(&mut self) {
         for node in 0..NODES {
             self.poll(node);

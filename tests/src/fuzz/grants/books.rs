@@ -15,12 +15,12 @@ pub(super) type Row = (String, String, u64);
 pub(super) struct Books {
     counted: BTreeMap<Row, Total>,
     on_disk: BTreeMap<Row, Total>,
-    /// What was reported of groups that were deleted, and counts for no other of their names.
+    /// Reports of groups that were deleted, which do not count for later groups of the same names.
     retired: BTreeMap<Row, Total>,
 }
 
 impl Books {
-    /// What an incarnation has reported of a group, and of those before it under its name.
+    /// The reports of an incarnation for a group, and for those before it under its name.
     pub(super) fn of(&self, row: &Row) -> Total {
         self.counted.get(row).copied().unwrap_or_else(|| self.before(row))
     }
@@ -42,7 +42,7 @@ impl Books {
         self.on_disk = self.counted.clone();
     }
 
-    /// What was not on disk is lost.
+    /// Reports that were not on disk are lost.
     pub(super) fn crashed(&mut self) {
         self.counted = self.on_disk.clone();
     }

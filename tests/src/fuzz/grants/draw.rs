@@ -27,7 +27,7 @@ pub(super) fn hello(lab: &Lab, input: &mut Input<'_>) -> v1::Hello {
     v1::Hello { protocol_min, protocol_max, client_id, incarnation, agent, ..v1::Hello::default() }
 }
 
-/// A renewal of whoever was welcomed on this stream.
+/// A renewal of the node that was welcomed on this stream.
 pub(super) fn renew(lab: &mut Lab, slot: usize, input: &mut Input<'_>) -> Option<v1::Renew> {
     let (name, incarnation) = who(lab, slot)?;
     let seq = seq(lab, &name, incarnation, input);

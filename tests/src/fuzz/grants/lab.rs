@@ -97,7 +97,7 @@ impl Lab {
     /// Stops as a crash would, and starts from what was stored.
     pub(super) fn crash(&mut self) {
         self.streams = [const { None }; STREAMS];
-        // What the dead controller still does must not reach the disk of the new one.
+        // Late writes of the dead controller must not reach the disk of the new one.
         self.store = Arc::new(MemoryStore::new(self.store.rows()));
         (self.service, self.grpc, self.stopping) = load(&self.store, &self.time);
         self.books.crashed();

@@ -27,7 +27,7 @@ pub(super) enum Phase {
     Fresh,
     /// Welcomed.
     Open {
-        /// Who was welcomed.
+        /// The node that was welcomed.
         name: String,
         incarnation: u64,
         /// A newer stream of the node was welcomed since.

@@ -128,7 +128,7 @@ impl Lab {
     }
 }
 
-/// A message that is none ends its stream, with a status that blames neither network nor server overload.
+/// A malformed message ends its stream, with a status that blames neither network nor server overload.
 fn refused(heard: &Heard) -> Option<Phase> {
     use Code::{FailedPrecondition, Internal, InvalidArgument, OutOfRange};
     let Heard::End(code) = heard else {

@@ -1,4 +1,4 @@
-//! Panics of redb, which the store turns into errors, told from all others.
+//! Distinguishes panics of redb, which the store turns into errors, from all others.
 
 use std::cell::Cell;
 use std::panic::{set_hook, take_hook};

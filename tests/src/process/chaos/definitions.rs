@@ -72,7 +72,7 @@ impl Definitions {
         (self.groups.there().len(), self.bindings.there().len())
     }
 
-    /// Changes one thing after another until told to stop. `starts` counts starts of the controller.
+    /// Changes one thing after another until it is stopped. `starts` counts starts of the controller.
     ///
     /// # Errors
     /// What was acknowledged is not there, or a change was refused.
@@ -140,7 +140,7 @@ impl Definitions {
         self.count(&reply)
     }
 
-    /// Removes a group that nobody can be bound to.
+    /// Removes a group that no user can be bound to.
     async fn remove_group(&mut self) -> Result<(), String> {
         let free: Vec<&str> =
             self.groups.there().into_iter().filter(|name| !self.bindings.may_say(name)).collect();

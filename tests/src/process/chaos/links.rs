@@ -59,7 +59,7 @@ pub fn begin(link: &Proxy, fault: Fault, random: &mut Random) -> Option<u64> {
     }
 }
 
-/// Ends a fault. What a cut held back is delivered, or lost with its connection.
+/// Ends a fault. Bytes that a cut held back are delivered, or lost with their connection.
 pub fn end(link: &Proxy, fault: Fault, random: &mut Random) {
     match fault {
         Fault::Delay => {

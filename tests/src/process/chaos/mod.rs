@@ -108,6 +108,6 @@ pub struct Settings {
     pub kills: u64,
     /// Or after this time.
     pub limit: Duration,
-    /// Whether progress is told on the standard error.
+    /// Whether progress is printed on the standard error.
     pub progress: bool,
 }

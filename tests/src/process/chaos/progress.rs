@@ -57,7 +57,7 @@ impl Tail {
     }
 }
 
-/// Tells how far a run is.
+/// Prints how far a run is.
 #[derive(Debug)]
 pub struct Progress {
     wanted: bool,
@@ -73,7 +73,7 @@ impl Progress {
         Self { wanted: settings.progress, kills: settings.kills, tails, next_us: PROGRESS_US }
     }
 
-    /// Tells, if it is wanted and time.
+    /// Prints progress, if it is wanted and time.
     ///
     /// # Errors
     /// A log cannot be read.

@@ -21,7 +21,7 @@ use crate::process::log::{self, Life};
 
 /// Time between two looks at the processes.
 const LOOK: Duration = Duration::from_millis(20);
-/// Violations told; more say nothing new.
+/// Violations reported; more say nothing new.
 const TOLD: usize = 30;
 
 /// Runs to the end and judges. The outcome lists what is violated; it is also written to `outcome.txt`.
@@ -91,7 +91,7 @@ async fn run_all(settings: &Settings) -> Result<Outcome, ClusterError> {
     };
     all_go_on(&scene, &mut violations).await?;
     scene.cluster.stop_nodes().await?;
-    // Totals are summed up anew at a start, so what runs is compared before it is killed.
+    // A start sums the totals up again, so the running controller is compared before it is killed.
     compare_ledger(&mut scene.cluster, &mut violations).await?;
     scene.crash_controller().await?;
     judged(scene, definitions, took, violations).await
@@ -114,7 +114,7 @@ async fn judged(
     let fixed = Cap::new(Rate::ZERO, LEASE_US);
     let mut bounds = Vec::new();
     for loaded in LOADED.iter().filter(|loaded| !loaded.counts.is_empty()) {
-        // What the moving rate was is known only while definitions were followed.
+        // The moving rate is known only while definitions were followed.
         let cap = match &definitions {
             Some(definitions) => &definitions.cap,
             None if loaded.name == MOVING => continue,

@@ -18,7 +18,7 @@ pub struct Stop {
     pub to_us: u64,
 }
 
-/// A time in which no request of a node was answered. What it holds was asked for before.
+/// A time in which no request of a node was answered. The node asked before it for all that it holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Silence {
     /// The node; `None` for all.

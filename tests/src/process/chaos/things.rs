@@ -1,4 +1,4 @@
-//! What must be found of things that are made, changed and removed while answers are lost.
+//! Which things must be found that are made, changed and removed while answers are lost.
 
 use std::collections::BTreeMap;
 

@@ -42,7 +42,7 @@ impl Series {
         self.0.len()
     }
 
-    /// Whether there is none.
+    /// Whether the series is empty.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }

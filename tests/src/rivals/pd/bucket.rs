@@ -30,7 +30,7 @@ pub enum Mode {
     Moderated,
 }
 
-/// What a client is granted.
+/// A grant to a client.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Granted {
     /// RU.

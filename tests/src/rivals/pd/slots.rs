@@ -8,7 +8,7 @@ use super::bucket::Mode;
 use super::tracker::Tracker;
 use crate::rivals::number::count;
 
-/// A slot that nobody asked for this long is removed.
+/// A slot without a request for this long is removed.
 const EXPIRES: Span = Span::secs(600);
 
 /// One client's part of the group.
@@ -165,7 +165,7 @@ mod tests {
         assert_eq!(balanced(5.0, &[9.0; 8]), [0.0; 8]);
     }
 
-    /// Conformance row T11: a slot goes when nobody asked for ten minutes.
+    /// Conformance row T11: a slot goes after ten minutes without a request.
     #[test]
     fn t11_slots_expire() {
         let mut slots = Slots::default();

@@ -29,7 +29,7 @@ impl Tracker {
         Self { half_life, last: None, average: None }
     }
 
-    /// The client asked for `required` RU now. The first time only tells when.
+    /// The client asked for `required` RU now. The first call only sets the time.
     pub fn sample(&mut self, now: Time, required: f64) {
         let Some(last) = self.last else {
             self.last = Some(now);

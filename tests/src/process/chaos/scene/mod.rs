@@ -17,7 +17,7 @@ use crate::process::error::{ClusterError, PATIENCE, io};
 use crate::process::log::machine_micros;
 use crate::sim::random::Random;
 
-/// What a process does at the moment.
+/// The state of a process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Mode {
     /// It runs.

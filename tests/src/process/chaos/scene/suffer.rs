@@ -1,4 +1,4 @@
-//! What each fault does to the processes and links of a scene.
+//! The effect of each fault on the processes and links of a scene.
 
 use std::time::Duration;
 

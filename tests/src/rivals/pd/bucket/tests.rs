@@ -141,7 +141,7 @@ fn t9_every_grant_of_the_integration_test() {
     }
 }
 
-/// Rate-controlled groups lend without end, and forgive the loan to whoever asks for nothing.
+/// Rate-controlled groups lend without end, and forgive the loan to a client that asks for nothing.
 #[test]
 fn nothing_is_refilled_without_a_depth() {
     let mut bucket = used(1_000.0, 0.0, 0.0);
