@@ -1,8 +1,9 @@
 //! A backup is put back under running nodes, with the commands of docs/operations.md: over all of it the bound holds,
 //! every RU is counted once, no node is restarted, and the full rate comes back.
 //!
-//! How long that takes is judged by the controller's clock: when it says that recovery ends, counted from when nodes were
-//! back. What passed until the nodes had the full rate is printed; how busy the machine is decides that, too.
+//! The test judges how long that takes by the controller's clock: by the moment when it says that recovery ends,
+//! counted from when nodes were back. It prints the time until the nodes had the full rate, which depends on how busy
+//! the machine is, too.
 
 #![expect(clippy::unwrap_used, reason = "a test stops at the first surprise")]
 

@@ -28,14 +28,14 @@ const TTL_US: u64 = 500_000;
 /// stop longer than a lease.
 const WAKES_US: [Option<u64>; 6] =
     [Some(0), Some(1_000), None, Some(6_000), Some(40_000), Some(TTL_US + 100_000)];
-/// What had passed the link when it was cut is with the node after this, in microseconds.
+/// Bytes that had passed the link when it was cut reach the node within this, in microseconds.
 const SETTLED_US: u64 = 30_000;
 /// A purse that paid so shortly ago is open, in microseconds.
 const RECENT_US: u64 = 10_000;
 /// The link stays cut for so long after the node goes on, in microseconds: longer than any purse is good for.
 const DARK_US: u64 = 200_000;
 
-/// What the node tells.
+/// The node's reports.
 struct Glances(BufReader<File>, String);
 
 impl Glances {
@@ -108,7 +108,7 @@ impl Scene {
         self.cluster.links.first().unwrap().set(|weather| (weather.up.cut, weather.down.cut) = (cut, cut));
     }
 
-    /// Cuts the link, lets the lease end, and looks who was admitted after that.
+    /// Cuts the link, lets the lease end, and checks for admissions after that.
     async fn round(&mut self, wake_us: Option<u64>, figures: &mut Figures) {
         let Self { node, glances, .. } = self;
         let begun_us = machine_micros();
@@ -121,7 +121,7 @@ impl Scene {
             figures.spoilt += 1;
             return self.cut(false);
         };
-        // What was leased was asked for before the cut.
+        // The node asked for its lease before the cut.
         let mut end_us = told_us.min(cut_us + TTL_US);
 
         let (mut open_at, mut wake_at) = (end_us, end_us);

@@ -1,4 +1,4 @@
-//! What was charged and what is in the ledger, and what was owed.
+//! The charges of nodes, the ledger's totals, and the debts.
 
 use tidegate_core::group::GroupId;
 use tidegate_core::units::{Ru, RuTotal};
@@ -41,11 +41,11 @@ impl World {
         groups.iter().map(|id| (*id, (self.ledger(*id), charged(*id)))).collect()
     }
 
-    /// What the ledger has at least, and at most, of a group that was there before under its name: what was charged
-    /// since, and what was not counted for the one before.
+    /// The least and the most that the ledger may have of a group whose name an earlier group had: charges since, and
+    /// those that were not counted for the earlier one.
     pub fn books_of_returned(&self, id: GroupId) -> Option<(Ru, Ru)> {
         if self.set_back {
-            // What was told to be on disk may have been taken back with it; never is anything counted twice.
+            // Reports confirmed as on disk may have been taken back with the disk; nothing is ever counted twice.
             let honest = self.nodes.iter().enumerate().filter(|(node, _)| !self.lies(*node));
             return Some((Ru::ZERO, honest.map(|(_, node)| node.reports.charged(id)).sum()));
         }
@@ -66,7 +66,7 @@ impl World {
         self.returned.insert(id, charged);
     }
 
-    /// What counted of a node for groups of this name that were removed.
+    /// The part of a node's charges that counted for removed groups of this name.
     fn retired_of(&self, id: GroupId, node: usize) -> Ru {
         self.retired.get(&id).and_then(|nodes| nodes.get(node)).copied().unwrap_or_default()
     }
@@ -78,8 +78,8 @@ impl World {
         retired.iter_mut().zip(counted).for_each(|(sum, more)| *sum += more);
     }
 
-    /// I6 of a group at any moment: the ledger has no more of a node than it charged and was not counted for the group
-    /// before it, and all that the node was told to be on disk.
+    /// I6 of a group at any moment: the ledger has no more of a node than the node charged and an earlier group did not
+    /// count, and no less than the controller confirmed to be on disk.
     pub(super) fn judge_reported(&mut self, id: GroupId) {
         if !self.checked || !self.controller.is_up() || !self.specs.contains_key(&id) {
             return;
@@ -87,7 +87,7 @@ impl World {
         for node in (0..self.nodes.len()).filter(|node| !self.lies(*node)).collect::<Vec<_>>() {
             self.tally(node);
             let Some(reports) = self.nodes.get(node).map(|state| &state.reports) else { continue };
-            // What was told of the group before it does not count.
+            // Confirmations for the group before it do not count.
             let told = if self.returned.contains_key(&id) { Ru::ZERO } else { reports.durable_of(id) };
             let ledger = self.controller.charged(id, |other| other == node);
             let retired = if self.set_back { Ru::ZERO } else { self.retired_of(id, node) };
@@ -102,12 +102,12 @@ impl World {
         }
     }
 
-    /// What the ledger has of a group in all, and the sum over all nodes.
+    /// The ledger's total of a group, and the sum over all nodes.
     pub fn totals(&self, id: GroupId) -> (RuTotal, RuTotal) {
         self.controller.totals(id)
     }
 
-    /// What the ledger has of a group from nodes that do not lie.
+    /// The ledger's total of a group from honest nodes.
     pub fn ledger(&self, id: GroupId) -> Ru {
         self.controller.charged(id, |node| !self.lies(node))
     }

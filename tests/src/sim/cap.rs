@@ -200,7 +200,7 @@ mod tests {
         Limits { rate: Rate::whole(rate), depth: Ru::whole(rate) }
     }
 
-    /// What is above the cap when so much is admitted at once at each of these seconds.
+    /// The excess over the cap when so much is admitted at once at each of these seconds.
     fn excess(capped: &mut Capped, admitted: &[(u64, i64)]) -> Ru {
         for (second, ru) in admitted {
             capped.admit(Time(second * 1_000_000), Ru::whole(*ru));

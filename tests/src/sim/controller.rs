@@ -73,7 +73,7 @@ impl Controller {
         self.service.is_some()
     }
 
-    /// The process died in a sync and nobody has noticed yet.
+    /// The process died in a sync, which the simulation has not noticed yet.
     pub(super) fn has_died(&self) -> bool {
         self.service.is_some() && self.disk.is_dead()
     }
@@ -204,7 +204,7 @@ impl Controller {
             return Ok(None);
         };
         match service.leasing().renew(session.client, session.session, request) {
-            // There is no welcome here: what it tells comes with the first answer.
+            // There is no welcome here: its contents come with the first answer.
             Ok(renewed) => Ok(Some(Renewed { standing: renewed.standing.or(welcome), ..renewed })),
             Err(SessionError::Silent(_)) => Err(Ended),
             Err(_) => Ok(None),
@@ -240,7 +240,7 @@ impl Controller {
         service.map_or(Ok(()), Service::check)
     }
 
-    /// What the ledger has charged to a group by nodes that `counts` says yes to.
+    /// The ledger's charges of a group from nodes for which `counts` is true.
     pub(super) fn charged(&self, id: GroupId, counts: impl Fn(usize) -> bool) -> Ru {
         let rows = self.service.as_ref().and_then(|service| service.accounts().usage(&name(id), true).ok());
         let by_node = rows.into_iter().flat_map(|(rows, _)| rows).filter_map(|row| {
@@ -250,7 +250,7 @@ impl Controller {
         by_node.sum()
     }
 
-    /// What the ledger has of a group in all, and the sum over all nodes; nothing is folded in a run.
+    /// The ledger's total of a group, and the sum over all nodes; nothing is folded in a run.
     pub(super) fn totals(&self, id: GroupId) -> (RuTotal, RuTotal) {
         let rows = self.service.as_ref().and_then(|service| service.accounts().usage(&name(id), true).ok());
         let (mut total, mut sum) = (RuTotal(0), RuTotal(0));
@@ -275,7 +275,7 @@ impl Controller {
     }
 }
 
-/// Who changes definitions.
+/// The actor that changes definitions.
 fn actor() -> Actor {
     Actor::new(None, "sim")
 }

@@ -1,7 +1,8 @@
 //! Copies of the disk: taken while the controller runs or after a stop in order, and put back later.
 //!
-//! What was acknowledged after the copy is lost with it, and so is what the ledger had counted since, until nodes tell
-//! their totals again. The bound is not: leases that were given since are in use, and the judge counts them.
+//! Changes acknowledged after the copy are lost with it, and so is what the ledger had counted since, until nodes
+//! report their totals again. The bound is not lost: leases that were given since are in use, and the judge counts
+//! them.
 
 use std::collections::BTreeMap;
 
@@ -61,7 +62,7 @@ impl World {
         self.at(self.now.after(span), Event::StartController);
     }
 
-    /// Nodes hear all that is defined, as a watch tells it when a stream begins.
+    /// Nodes hear all definitions, as a watch sends them when a stream begins.
     fn tell_all(&mut self) {
         let groups: Vec<GroupId> = self.specs.keys().copied().collect();
         for node in 0..self.nodes.len() {

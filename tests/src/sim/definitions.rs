@@ -7,7 +7,7 @@ use super::network::Message;
 use super::world::{World, user};
 
 impl World {
-    /// Creates or alters a group, and tells the nodes.
+    /// Creates or alters a group, and notifies the nodes.
     ///
     /// # Errors
     /// The controller refused it, is down, or died over it.
@@ -22,7 +22,7 @@ impl World {
         Ok(())
     }
 
-    /// A controller that is stopped answers nobody, and who asked gives up before it goes on.
+    /// A stopped controller does not answer, and the caller gives up before it goes on.
     fn listens(&self) -> Result<(), String> {
         if self.stalled() { Err("the controller is stopped".to_owned()) } else { Ok(()) }
     }
@@ -72,7 +72,7 @@ impl World {
         Ok(())
     }
 
-    /// Binds the user of a load to a group, and tells the nodes, which hear of it one after the other.
+    /// Binds the user of a load to a group, and notifies the nodes, which hear of it one after the other.
     ///
     /// # Errors
     /// The controller refused it, is down, or died over it.

@@ -98,8 +98,8 @@ impl World {
         }
     }
 
-    /// From now on a node says what is not so. What it spends does not count from here on, and it may hand back as
-    /// unspent what it spent and was counted before: no window reaches back beyond this.
+    /// From now on a node lies. Its spending does not count from here on, and it may hand back as unspent what it spent
+    /// and was counted before: no window reaches back beyond this.
     pub fn lie(&mut self, node: usize) {
         let seed = self.fates.bits();
         let now = self.now;

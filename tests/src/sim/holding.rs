@@ -1,4 +1,4 @@
-//! I4: what a node may hold of a group at most, told by the messages it sent and took in.
+//! I4: the most that a node may hold of a group, computed from the messages it sent and took in.
 //!
 //! Written from the specification, not from the node's budget. A bucket fills at the leased rate on the node's own
 //! clock, less what that clock may be fast, up to its depth; lumps lie beside it and are spent first. Tokens given back
@@ -45,13 +45,13 @@ pub(super) struct Holding {
     /// Above a lowered cap: returned with the next renewal.
     set_aside: i128,
     lump: i128,
-    /// What of it is ahead of its time, until then.
+    /// The part of it that is ahead of its time, until then.
     ahead: i128,
     ahead_until: Time,
-    /// What operations took of the bucket that may have been of the lump: whoever passes one that waits for a lump leaves
-    /// that alone.
+    /// Tokens that operations took of the bucket and that may have been of the lump: an operation that passes one that
+    /// waits for a lump leaves the lump alone.
     passed: i128,
-    /// What the controller counts of the lump: what was told last, and what came since. What operations did not need goes
+    /// The controller's count of the lump: as reported last, plus what came since. What operations did not need goes
     /// back to it.
     counted_lump: i128,
     /// What went back to the lump since the last renewal. A node that does not know the operation any more puts it into
@@ -102,8 +102,8 @@ impl World {
     }
 
     /// What nodes may use together of a group and of each above it, by the messages they took in, is within the limits
-    /// of the moment: judged while no lease of before the last change is out, and nobody lies. That a limit was lowered
-    /// within the lease is seen here even where the burst would hide it.
+    /// of the moment: judged while no lease from before the last change is out, and no node lies. That a limit was
+    /// lowered within the lease is seen here even where the burst would hide it.
     pub(super) fn judge_in_use(&mut self, id: GroupId) {
         let lied = (0..self.nodes.len()).any(|node| self.lies(node));
         if !self.checked || lied || self.now <= self.changing_until || self.specs.len() > MOST_JUDGED {
@@ -290,7 +290,7 @@ impl Holding {
         Ok(())
     }
 
-    /// What applies without a lease, as the answer to a renewal that was sent then tells.
+    /// Sets what applies without a lease, from the answer to a renewal that was sent at `sent`.
     fn fall_back_to(&mut self, sent: Time, fallback: Fallback) {
         self.fallback = fallback;
         self.fallback_until = match fallback {

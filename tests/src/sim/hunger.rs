@@ -1,7 +1,7 @@
 //! A group with a fallback goes on where there is no lease: while nodes are cut off, and while the controller recovers.
 //!
-//! Whoever waits at the head of a node's queue is let in when the bucket of the fallback covers it, after what the node
-//! owes. Told by the messages that the node took in; what its budget says of itself counts for nothing here.
+//! The operation at the head of a node's queue is let in when the bucket of the fallback covers it, after what the node
+//! owes. Computed from the messages that the node took in; its own budget counts for nothing here.
 
 use tidegate_core::group::GroupId;
 use tidegate_core::node::WaiterId;
@@ -14,7 +14,7 @@ use super::world::World;
 const INEXACT: Span = Span::millis(1_200);
 
 impl World {
-    /// Somebody was let in, or nobody waits: hunger begins anew.
+    /// An operation was let in, or none waits: hunger begins again.
     pub(super) fn fed(&mut self, node: usize, group: GroupId) {
         self.hungry.remove(&(node, group));
     }

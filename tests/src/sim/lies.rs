@@ -1,4 +1,4 @@
-//! What a node that is let in and lies may say: anything the wire can carry.
+//! The lies of a node that is let in: anything the wire can carry.
 
 use tidegate_controller::service::RenewIn;
 use tidegate_core::exchange::{Ask, Held};

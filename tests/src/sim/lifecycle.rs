@@ -132,7 +132,7 @@ impl World {
             !matches!(event, Event::ToController { node, .. } | Event::ToNode { node, .. } if *node == index)
         });
         self.lose_session(index);
-        // What was told is heard again on the next stream.
+        // The next stream sends all definitions again.
         let specs: Vec<GroupId> = self.specs.keys().copied().collect();
         for group in specs {
             self.send(index, Message::Changed { group });
@@ -159,7 +159,7 @@ impl World {
             return;
         }
         if let Err(error) = self.controller.start() {
-            // It died once more, or the disk takes no writes until somebody has seen to it.
+            // It died once more, or the disk takes no writes until it is repaired.
             if self.controller.disk.is_dead() || self.controller.disk.is_failing() {
                 self.crash_controller(Death::PowerCut);
                 self.at(self.now.after(self.restart_after), Event::StartController);

@@ -15,7 +15,7 @@ pub enum Pattern {
     Closed(u64),
 }
 
-/// The random streams that arrivals are drawn from: whoever drives the same loads from the same seed sees the same
+/// The random streams that arrivals are drawn from: every driver of the same loads with the same seed sees the same
 /// operations.
 #[derive(Clone, Debug)]
 pub struct Arrivals {
@@ -28,7 +28,7 @@ pub struct Arrivals {
 pub struct Arrival {
     /// Time to the next one.
     pub gap: Span,
-    /// What it is estimated at.
+    /// Its estimate.
     pub cost: Ru,
     /// How it ends.
     pub fate: Fate,

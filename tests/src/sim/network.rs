@@ -88,7 +88,7 @@ impl Link {
         arrivals
     }
 
-    /// Delivery time; links keep the order unless told otherwise.
+    /// Delivery time; links keep the order unless a fault reorders.
     fn travel(&mut self, now: Time, faults: Faults, delay: (Span, Span)) -> Time {
         let at = now.after(Span(self.delay.between(delay.0.0, delay.1.0)));
         if faults.unordered {
@@ -99,7 +99,7 @@ impl Link {
     }
 }
 
-/// What the network does to messages, each with its own chance in a thousand.
+/// Faults of the network, each with its own chance in a thousand.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Faults {
     /// Lost.

@@ -96,7 +96,7 @@ impl World {
             log.admitted.push(Entry::new(self.now, node, Operation { cost: actual, ..operation }));
         }
         if lasts == Span(0) {
-            // What it was estimated at counts for no time at all.
+            // Its estimate counts for no time at all.
             self.settle(node, operation);
             self.count_honest(node, operation.group, actual);
         } else {
@@ -117,7 +117,7 @@ impl World {
         self.step(node);
     }
 
-    /// Tells the group what an operation cost, or that it never ran.
+    /// Settles an operation with its cost, or cancels one that never ran.
     fn settle(&mut self, node: usize, operation: Operation) {
         let Operation { group, cost: estimate, fate: Fate { actual, undone, .. }, .. } = operation;
         let now = self.clock(node);
@@ -148,7 +148,7 @@ impl World {
         }
     }
 
-    /// Who waits for it gives an operation up, unless its outcome is known.
+    /// The waiter of an operation gives it up, unless its outcome is known.
     pub(super) fn leave(&mut self, node: usize, process: u64, waiter: (GroupId, WaiterId)) {
         let now = self.clock(node);
         let Some(state) = self.nodes.get_mut(node).filter(|state| state.up && state.process == process)

@@ -1,10 +1,10 @@
-//! I5: what groups may admit, and did, while definitions come, change and go.
+//! I5: the most that groups may admit, and what they did, while definitions come, change and go.
 //!
 //! An admission counts in its group and in all that are above it at that moment. A changed definition counts from its
 //! acknowledgement on, and the one before it until all leases have ended. A group that moves brings its leases along:
-//! for as long as these last, what they were made under counts beside the limits of those it comes under. What it
-//! leaves keeps its bound throughout. Nodes that are cut off may run a group at its fallback rate, the highest that
-//! they were ever told, because one that hears nothing hears of no lower one.
+//! for as long as these last, the limits that they were made under count beside the limits of its new parents. The old
+//! parents keep their bounds throughout. Nodes that are cut off may run a group at its fallback rate, the highest that
+//! they ever received, because a node that hears nothing hears of no lower one.
 
 use std::collections::BTreeSet;
 
@@ -23,7 +23,7 @@ pub(super) struct Fallbacks {
 }
 
 impl World {
-    /// Nodes that are cut off may run groups at their fallback rates; without this none is expected to.
+    /// Nodes that are cut off may run groups at their fallback rates; by default none is expected to.
     pub fn allow_fallbacks(&mut self) {
         self.fallbacks_count = true;
     }
@@ -77,7 +77,7 @@ impl World {
     pub(super) fn defined(&mut self, id: GroupId, spec: &GroupSpec) {
         let before = self.specs.get(&id).map(Limits::of);
         let above: BTreeSet<GroupId> = self.chain(id).into_iter().skip(1).collect();
-        // What leases of now were made under: the group's own limits, and those above it.
+        // The limits that current leases were made under: the group's own, and those above it.
         let own = self.bounds.get(&id).map(Capped::leased);
         let over = above.iter().filter_map(|id| self.bounds.get(id)).map(Capped::leased);
         let brought = own.map(|own| over.fold(own, Limits::least));

@@ -1,7 +1,8 @@
-//! What a node still has to tell of its consumption: its totals, and what of them the controller said is on disk.
+//! What a node still has to report of its consumption: its totals, and the part of them that the controller confirmed
+//! to be on disk.
 //!
 //! A total is sent with every renewal until it is durable, and never again after that, so that a controller which
-//! confirms too early loses it for good. Totals of earlier incarnations are in the journal and are told like the
+//! confirms too early loses it for good. Totals of earlier incarnations are in the journal and are reported like the
 //! node's own.
 
 use std::collections::BTreeMap;
@@ -47,7 +48,7 @@ impl Reports {
         told.collect()
     }
 
-    /// Message `seq` is on disk, and with it all that it told.
+    /// Message `seq` is on disk, and with it all that it reported.
     pub(super) fn durable(&mut self, seq: u64) {
         for progress in self.0.values_mut() {
             if let Some(total) = progress.sent.get(&seq) {
@@ -57,7 +58,7 @@ impl Reports {
         }
     }
 
-    /// The stream is gone: what it carried is told again.
+    /// The stream is gone: its reports are sent again.
     pub(super) fn unsure(&mut self) {
         self.0.values_mut().for_each(|progress| progress.sent.clear());
     }

@@ -212,7 +212,7 @@ impl Run {
         Ok(())
     }
 
-    /// What was used of the rate since the group was marked, in thousandths.
+    /// The share of the rate used since the group was marked, in thousandths.
     fn since(&mut self, id: GroupId) -> Result<u64, String> {
         let (marked, before) = *self.marks.get(&id).ok_or("not marked")?;
         let world = self.world()?;

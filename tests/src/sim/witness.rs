@@ -1,4 +1,4 @@
-//! What the controllers granted, told by their messages alone: no crash makes this forget.
+//! What the controllers granted, by their messages alone: no crash makes this forget.
 
 use std::collections::BTreeMap;
 

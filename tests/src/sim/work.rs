@@ -1,5 +1,5 @@
-//! The time that the controller takes for a renewal, and the renewals that wait for it meanwhile: first come, first served,
-//! as sockets and tasks do it. Unless told, everything is done at once.
+//! The time that the controller takes for a renewal, and the renewals that wait for it meanwhile: first come, first
+//! served, as sockets and tasks do it. By default everything is done at once.
 
 use std::collections::VecDeque;
 
@@ -11,7 +11,7 @@ use super::world::{Event, World};
 /// Node, incarnation and process that sent a message.
 type Sender = (usize, u64, u64);
 
-/// What the controller has to do.
+/// A task of the controller.
 #[derive(Clone, Debug)]
 pub(super) struct Work {
     renewal: Span,
@@ -21,7 +21,7 @@ pub(super) struct Work {
     counts: Counts,
 }
 
-/// What it did, since its times were told.
+/// Its work since the times were set.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
     /// Renewals that were considered.
@@ -40,7 +40,7 @@ impl World {
         self.work = Some(Work { renewal, shed, waiting, busy, counts: Counts::default() });
     }
 
-    /// What the controller did since its times were told.
+    /// The controller's work since its times were set.
     pub fn work(&self) -> Option<Counts> {
         self.work.as_ref().map(|work| work.counts)
     }

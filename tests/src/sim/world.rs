@@ -34,7 +34,7 @@ pub(super) enum Event {
         process: u64,
         operation: Operation,
     },
-    /// Who waits for it gives an operation up.
+    /// The waiter of an operation gives it up.
     Leave {
         node: usize,
         process: u64,
@@ -108,7 +108,7 @@ pub(super) struct Node {
     /// Proofs of the leases in hand.
     pub(super) proofs: BTreeMap<GroupId, Vec<u8>>,
     pub(super) reports: Reports,
-    /// What this incarnation had charged before it was killed and started again.
+    /// Charges of this incarnation before it was killed and started again.
     pub(super) before: BTreeMap<GroupId, Total>,
     /// Groups that users were bound to, as far as the node has heard, by load.
     pub(super) bindings: BTreeMap<usize, GroupId>,
@@ -183,9 +183,9 @@ pub struct World {
     pub(super) bound: BTreeMap<String, GroupId>,
     /// A copy of the store, and what was acknowledged by then.
     pub(super) copy: Option<Copy>,
-    /// A copy was put back: what was counted since is not in the ledger until it is told again.
+    /// A copy was put back: what was counted since is not in the ledger until nodes report it again.
     pub(super) set_back: bool,
-    /// What the network does to messages.
+    /// Faults of the network.
     pub faults: Faults,
     pub(super) nodes: Vec<Node>,
     pub(super) loads: Vec<Load>,
@@ -209,7 +209,7 @@ pub struct World {
     pub(super) gone: BTreeMap<GroupId, Option<GroupId>>,
     /// Groups that were removed and created again, and what each node had charged to them by then.
     pub(super) returned: BTreeMap<GroupId, Vec<Ru>>,
-    /// What the ledger had of each node in groups when they were removed, under all their names' lives.
+    /// The ledger's totals of each node in groups when they were removed, summed over all groups of a name.
     pub(super) retired: BTreeMap<GroupId, Vec<Ru>>,
     /// The same of groups whose removal a controller was asked for last.
     pub(super) retiring: BTreeMap<GroupId, Vec<Ru>>,
@@ -223,7 +223,7 @@ pub struct World {
     pub(super) was_below: BTreeSet<(GroupId, GroupId)>,
     pub(super) toll: Toll,
     pub(super) witness: Witness,
-    /// What the controller has to do, where that takes time.
+    /// The controller's tasks, where they take time.
     pub(super) work: Option<Work>,
     /// Since when those who wait on a node for a group that falls back there were let in no more, and how long that may
     /// take.

@@ -37,7 +37,7 @@ struct File {
     text: String,
 }
 
-/// Files below a folder whose name ends so. What is built is not among them.
+/// Files below a folder whose name ends so, without build output.
 fn files(folder: &str, ending: &str) -> Vec<File> {
     let root = root();
     let mut folders = vec![root.join(folder)];

@@ -366,7 +366,7 @@ fn draw_stalls(random: &mut Random, until: Time, actions: &mut Vec<(Time, Action
     }
 }
 
-/// A copy of the store that is put back later, mostly while a node cannot tell of what it has.
+/// A copy of the store that is put back later, mostly while a node cannot report what it has.
 fn draw_copies(random: &mut Random, nodes: usize, until: Time, actions: &mut Vec<(Time, Action)>) {
     if !random.one_in(5) {
         return;

@@ -1,7 +1,7 @@
 //! Random faults from a seed: a plan is drawn, run, and judged. A failing plan is shrunk to what it takes.
 //!
 //! Judged are I1 to I3 after every event that touched a controller, I5 in every window of every group and its
-//! ancestors, I6 at the end, and I7: whoever can be served is served once the faults are over.
+//! ancestors, I6 at the end, and I7: every waiter that can be served is served once the faults are over.
 
 mod action;
 mod changes;

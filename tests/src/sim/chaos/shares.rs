@@ -1,7 +1,7 @@
 //! I7 beyond "someone goes on": over a window without faults, at the end of a run, every client with work that waits is
-//! served, and whoever is sure of a rate and has work for it gets it.
+//! served, and a client that is sure of a rate and has work for it gets it.
 //!
-//! Judged are groups whose workers never rest and never lose patience, where nobody lies. A client must have been let
+//! Judged are groups whose workers never rest and never lose patience, while no node lies. A client must have been let
 //! in at all. A guarantee counts when all that stand beside it, at every level, leave room for it, with the sixteenths
 //! that each priority leaves to those after it; then half of it must have been used. Half, since what is missing is
 //! earned by nodes that just gave it back, lies on the way, or was rounded away among clients; a guarantee that counts
@@ -109,7 +109,8 @@ impl Plan {
         }
         let mut level = Some((load.group, spec));
         while let Some((id, spec)) = level {
-            // Whose lease is shorter than the way, or whose bucket is too shallow, cannot use what it is sure of.
+            // A client whose lease is shorter than the way, or whose bucket is too shallow, cannot use what it is sure
+            // of.
             let depth = spec.depth().unwrap_or(Ru::MAX);
             if spec.ttl.0 < self.delay.1.0 * super::trouble::LEASE_IN_DELAYS || depth < large {
                 return false;

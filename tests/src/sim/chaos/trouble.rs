@@ -10,7 +10,7 @@ use crate::sim::load::{Load, Pattern};
 use crate::sim::random::Random;
 use crate::sim::settling::Settling;
 
-/// What a lease is at least, in one-way delays: a renewal and its answer take two.
+/// The shortest lease, in one-way delays: a renewal and its answer take two.
 pub(super) const LEASE_IN_DELAYS: u64 = 5;
 
 impl Plan {
@@ -97,7 +97,7 @@ impl Plan {
         }
     }
 
-    /// Round trips of up to a second. Leases are longer than those, or nobody could ever hold one.
+    /// Round trips of up to a second. Leases are longer than those, or no node could ever hold one.
     fn draw_distance(&mut self, random: &mut Random) {
         if !random.one_in(8) {
             return;
@@ -148,7 +148,7 @@ impl Plan {
             settling: Settling::default(),
         };
         self.loads = [4, 5, 6].into_iter().enumerate().map(load).collect();
-        // What is judged here is lost when definitions change; faults stay.
+        // Changed definitions would spoil what is judged here; faults stay.
         self.actions.retain(|(_, action)| action.group().is_none() && !matches!(action, Action::Lie(_)));
     }
 }
