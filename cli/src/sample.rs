@@ -1,5 +1,5 @@
 //! One look at all groups of a controller, for `top` and for the demo's progress: definitions, leases and usage in
-//! three calls. What a parent shows includes the groups below it, as its cap does.
+//! three calls. A parent's figures include the groups below it, as its cap does.
 
 use std::collections::BTreeMap;
 

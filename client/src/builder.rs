@@ -201,7 +201,7 @@ impl ClientBuilder {
             fallback: self.fallback,
             ..NodeConfig::default()
         };
-        // Whoever comes first to a busy group would wait for it, with the group's lock in hand.
+        // The first thread in a busy group would wait for it, with the group's lock in hand.
         bias::will_prepare();
         drop(runtime.spawn_blocking(bias::prepare));
         let known = self.journal_dir.as_ref().map(|dir| Known::open(dir, &identity));

@@ -155,8 +155,8 @@ impl Group {
         }
     }
 
-    /// Begins an operation that must not wait, such as one whose locks others wait for: nothing is taken now, what it
-    /// costs is charged as it goes and may lead into debt, which is paid before anyone else is admitted.
+    /// Begins an operation that must not wait, such as one whose locks others wait for: it takes nothing now; its cost
+    /// is charged as it goes and may lead into debt, which is paid before any other operation is admitted.
     pub fn owe(&self) -> Permit<'_> {
         let at = self.cell.owe();
         Permit::new(&self.cell, Ru::ZERO, self.cell.shared.clock.tick_at(at))
@@ -205,7 +205,7 @@ impl Group {
         self.cell.remaining()
     }
 
-    /// What this node consumed in the group since it started.
+    /// This node's consumption in the group since the node started.
     pub fn consumption(&self) -> Total {
         self.cell.consumption(false)
     }

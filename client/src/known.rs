@@ -55,7 +55,7 @@ struct State {
 }
 
 impl Known {
-    /// What an earlier process of this node left in `dir`.
+    /// The definitions that an earlier process of this node left in `dir`.
     pub(crate) fn open(dir: &Path, identity: &Identity) -> Self {
         let path = dir.join(format!("{identity}.definitions"));
         let fallbacks = match read(&path, identity) {
@@ -77,7 +77,7 @@ impl Known {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// What the group may admit without a controller, as the last one said.
+    /// The fallback of the group, as the last controller sent it.
     pub(crate) fn of(&self, group: &GroupName) -> Option<Fallback> {
         self.lock().fallbacks.get(group).copied()
     }
@@ -153,7 +153,7 @@ fn text(identity: &Identity, fallbacks: &BTreeMap<GroupName, Fallback>) -> Strin
 /// Puts a file in the place of the one that is there, as a whole. A power failure may leave the old one or a damaged one.
 fn write(path: &Path, text: &str) -> io::Result<()> {
     let fresh = path.with_extension("definitions.new");
-    // What an earlier attempt left may have other permissions.
+    // A file that an earlier attempt left may have other permissions.
     match fs::remove_file(&fresh) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
         _ => {}

@@ -16,7 +16,7 @@ use crate::names::GroupName;
 #[must_use = "a permit that is dropped charges its estimate; settle it with what the operation used"]
 pub struct Permit<'a> {
     cell: Holder<'a>,
-    /// What was taken; `None` once it is settled.
+    /// RU taken; `None` once it is settled.
     estimate: Option<Ru>,
     admitted_at: Tick,
 }
@@ -85,7 +85,7 @@ impl<'a> Permit<'a> {
         self.cell.name()
     }
 
-    /// What `usage` would be charged now; settles nothing.
+    /// The charge of `usage` now; settles nothing.
     pub fn price(&self, usage: &Usage) -> RuParts {
         self.cell.shared.prices.price(usage).parts
     }

@@ -99,13 +99,13 @@ impl Registry {
     /// Forgets a group that the controller does not know, unless someone uses it.
     pub(crate) fn forget_unknown(&self, cell: &Arc<GroupCell>) {
         let mut groups = self.groups.write().unwrap_or_else(PoisonError::into_inner);
-        // Two: the map's and the caller's. Nobody can add one, as the map is locked.
+        // Two: the map's and the caller's. No thread can add one, as the map is locked.
         if Arc::strong_count(cell) == 2 && cell.consumption(false).operations == 0 {
             groups.by_name.remove(cell.name());
         }
     }
 
-    /// Of a group that sleeps, keeps what it remembers and nothing else, unless someone holds it.
+    /// Reduces a sleeping group to what it remembers, unless a handle holds it.
     pub(crate) fn put_away(&self, name: &GroupName) {
         let mut groups = self.groups.write().unwrap_or_else(PoisonError::into_inner);
         let Some(entry) = groups.by_name.get_mut(name) else { return };

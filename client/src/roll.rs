@@ -67,7 +67,7 @@ impl Roll {
         // Groups change the roll under their own locks.
         drop(names);
         let awake = awake.iter().map(|cell| cell.consumption(false).usage.cpu_ns);
-        // 584 years of one processor: what the operating system says of the process has 64 bits, too.
+        // 584 years of one processor: the operating system's count for the process has 64 bits, too.
         u64::try_from(awake.fold(asleep, u128::saturating_add)).unwrap_or(u64::MAX)
     }
 }

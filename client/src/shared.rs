@@ -33,7 +33,7 @@ pub(crate) struct Shared {
     pub(crate) counters: Counters,
     /// Set once; nothing is admitted from then on.
     pub(crate) closing: AtomicBool,
-    /// Told when a group's last permit was settled while closing.
+    /// Notified when a group's last permit was settled while closing.
     pub(crate) settled: Notify,
     /// How long answers of the controller take.
     round_trip: Mutex<RoundTrip>,

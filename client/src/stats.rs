@@ -15,7 +15,7 @@ pub struct ClientStats {
     pub incarnation: u64,
     /// Groups known.
     pub groups: usize,
-    /// Of those, the ones that have a lease or something to do; the others sleep.
+    /// Groups that have a lease or something to do; the others sleep.
     pub awake: usize,
     /// Bindings known, and the revision of the controller's definitions they reflect.
     pub bindings: usize,

@@ -88,11 +88,11 @@ struct Rest(Mutex<(Phase, Option<Waker>)>);
 enum Phase {
     /// Waits to be woken.
     Resting,
-    /// Told, and not polled yet.
+    /// Woken, and not polled yet.
     Told,
     /// Being polled.
     Polled,
-    /// Told while it is polled.
+    /// Woken while it is polled.
     PolledAndTold,
 }
 

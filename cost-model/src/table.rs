@@ -47,7 +47,7 @@ pub enum TableError {
     /// No field of a usage vector has this name.
     #[error("coefficient `{key}` names no resource; the resources are {}", names())]
     UnknownField {
-        /// What was written, cut to the limit of a name.
+        /// The key as written, cut to the limit of a name.
         key: String,
     },
     /// The text of a coefficient is wrong.

@@ -35,7 +35,7 @@ impl<V> Ways<V> {
         }
     }
 
-    /// What `read` makes of the entry of `key`, which becomes the most recently used of its set.
+    /// Applies `read` to the entry of `key`, which becomes the most recently used of its set.
     pub(crate) fn get<R>(&self, key: u64, read: impl FnOnce(&mut V) -> R) -> Option<R> {
         let mut set = self.set(key)?;
         let place = set.iter().position(|(held, _)| *held == key)?;
@@ -43,8 +43,8 @@ impl<V> Ways<V> {
         set.first_mut().map(|(_, value)| read(value))
     }
 
-    /// What `read` makes of the entry of `key`, which is `make`'s when there was none. May evict the least recently
-    /// used entry of the set.
+    /// Applies `read` to the entry of `key`, made by `make` when there was none. May evict the least recently used
+    /// entry of the set.
     pub(crate) fn get_or_insert<R>(
         &self,
         key: u64,

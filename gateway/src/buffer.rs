@@ -1,6 +1,6 @@
 //! Buffers between the sockets of a session: what has come in and waits to be understood, and what waits to go out.
 //!
-//! Both are bounded: an inbox grows up to what its reader asks for at once, and who fills an outbox stops at
+//! Both are bounded: an inbox grows up to what its reader asks for at once, and the writer to an outbox stops at
 //! [`Outbox::HIGH`], so that a slow reader slows the writer and not the gateway.
 
 use std::io;
@@ -9,9 +9,9 @@ use std::task::{Context, Poll, ready};
 
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
-/// What a new inbox holds; most sessions never need more.
+/// Size of a new inbox; most sessions never need more.
 const SMALL: usize = 8 * 1_024;
-/// What an inbox grows to when a read fills it.
+/// Size to which an inbox grows when a read fills it.
 const LARGE: usize = 64 * 1_024;
 
 /// Bytes that have come in.

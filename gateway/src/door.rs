@@ -35,7 +35,7 @@ pub(crate) struct Door {
     pub(crate) porch: Arc<Porch>,
 }
 
-/// What is asked of a connection before its protocol begins.
+/// The demands on a connection before its protocol begins.
 #[derive(Debug)]
 pub(crate) struct Porch {
     /// Connections from here begin with a PROXY header.

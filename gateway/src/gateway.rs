@@ -249,7 +249,8 @@ mod tests {
 
     use super::*;
 
-    /// Until the kernel takes none, as nobody accepts; a connection that waits for room is not made meanwhile.
+    /// Connects until the kernel takes no more, as nothing accepts; a connection that waits for room is not made
+    /// meanwhile.
     fn taken(listener: &TcpListener, most: usize) -> usize {
         let address = listener.local_addr().unwrap();
         // A second is when the kernel asks again for room.

@@ -63,7 +63,7 @@ pub(crate) struct Metrics {
     connected: Gauge,
 }
 
-/// What is looked up when the page is asked for.
+/// Figures that are read when the page is requested.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Sample {
     /// Sessions open.
@@ -173,7 +173,7 @@ impl Metrics {
         self.took.observe(took.as_secs_f64());
     }
 
-    /// What sessions of one server write for others, counted here.
+    /// The account of bytes that sessions of one server write for others, counted here.
     pub(crate) fn unowned(&self) -> Unowned {
         Unowned::counted_by(self.unowned.clone(), self.assigned.clone())
     }

@@ -69,7 +69,7 @@ impl Seats {
     /// Completes when none is taken.
     pub(crate) async fn all_free(&self) {
         let all = u32::try_from(self.max).unwrap_or(u32::MAX);
-        // An error says that there are none any more.
+        // An error says that the semaphore is closed.
         drop(self.free.acquire_many(all).await);
     }
 

@@ -7,7 +7,7 @@ pub enum Answer {
     Done {
         /// Things that changed.
         affected: u64,
-        /// What is to be known beside it, a line each: notes and the controller's warnings.
+        /// Notes and the controller's warnings, a line each.
         notes: Vec<String>,
     },
     /// Rows.
@@ -30,7 +30,7 @@ pub struct Table {
     pub columns: Vec<Column>,
     /// A value per column in each row.
     pub rows: Vec<Vec<Value>>,
-    /// What is to be known beside it, such as that rows were left out.
+    /// Notes beside it, such as that rows were left out.
     pub notes: Vec<String>,
 }
 
@@ -39,7 +39,7 @@ pub struct Table {
 pub struct Column {
     /// Its name.
     pub name: String,
-    /// What its values are, unless they are null.
+    /// The kind of its values, unless they are null.
     pub kind: Kind,
 }
 

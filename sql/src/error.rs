@@ -14,7 +14,7 @@ pub enum SqlError {
         column: u64,
         /// Character within the text, from 1, as PostgreSQL reports it.
         position: usize,
-        /// What stands there, cut to a readable length; empty at the end of the text.
+        /// The text there, cut to a readable length; empty at the end of the text.
         near: String,
         /// What should stand there.
         expected: String,

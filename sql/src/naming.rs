@@ -18,7 +18,7 @@ use crate::tokens::{byte_at, statements, tokenise};
 pub const POSTGRES_NAME_BYTES: usize = 63;
 /// Longest name of MySQL's, in characters, which are bytes here.
 const MYSQL_NAME: usize = 64;
-/// What the tokenizer reads as control characters, and MySQL as the letters.
+/// Escapes that the tokenizer reads as control characters, and MySQL as the letters.
 const READ_OTHERWISE: [&str; 2] = ["\\a", "\\f"];
 /// Words of MySQL statements that give names, or take them, in places that are not read here.
 const RENAMING: [&str; 3] = ["PREPARE", "EXECUTE", "CALL"];
@@ -72,7 +72,7 @@ pub fn may_name(text: &[u8]) -> bool {
 /// Whether a statement of MySQL's of this template may give names or take them away where [`Naming::parse`] does not
 /// see it: in a procedure, in a compound statement, or as one of several.
 pub fn may_rename(template: &str) -> bool {
-    // What is cut off may hold anything; the cut is between characters.
+    // The part cut off may hold anything; the cut is between characters.
     template.len() + char::MAX.len_utf8() > Template::MAX_TEXT
         || template
             .split(|letter: char| !(letter.is_alphanumeric() || letter == '_'))

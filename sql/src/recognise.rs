@@ -1,4 +1,4 @@
-//! Tells at once which texts cannot be ours, since every statement that goes through a gateway is asked about.
+//! Decides fast which texts cannot be ours, since the gateway asks about every statement.
 //!
 //! In: the bytes of a text, in any dialect. Out: whether it may be ours. It may err towards yes, never towards no:
 //! what it refuses goes to the database unread. Nothing is allocated, and each byte is looked at a bounded number of

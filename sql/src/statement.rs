@@ -93,7 +93,8 @@ pub enum Statement {
     },
     /// `TRUNCATE TABLE tidegate.statements`.
     ResetStatements,
-    /// `EXPLAIN RU`, with the statement to run, which is the database's. Whoever has the database runs it.
+    /// `EXPLAIN RU`, with the statement to run, which is the database's. Only a gateway in front of the database runs
+    /// it.
     ExplainRu(String),
     /// A SELECT from tables of ours.
     Select(Select),

@@ -30,7 +30,7 @@ pub(crate) async fn run(args: DiffArgs, global: &Global) -> Result<ExitCode, Cli
     match differences(&args, global).await {
         Ok(text) if text.is_empty() => Ok(ExitCode::SUCCESS),
         Ok(text) => {
-            // What is on a terminal must not move its cursor, but for the colours.
+            // Except for colours, no output may control a terminal.
             if Screen::stdout().color {
                 print_raw(&coloured(&plain::lines(&text)))?
             } else {

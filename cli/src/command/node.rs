@@ -196,7 +196,7 @@ impl Statements {
             let admission = async {
                 tokio::select! {
                     biased;
-                    // A sender that is gone will not ask to stop any more, and this is the last to know.
+                    // A sender that is gone will not ask to stop; the statements go on then.
                     Ok(_) = self.stop.wait_for(|stop| *stop) => None,
                     answer = self.governor.admit(&self.who, &operation, self.max_wait) => Some(answer),
                 }

@@ -238,7 +238,7 @@ impl Plan {
         self.groups.iter().find(|group| group.name == name)
     }
 
-    /// Whether what `group` uses counts for `above`, which is itself or its parent.
+    /// Whether the usage of `group` counts for `above`, which is the group itself or its parent.
     pub(crate) fn counts_for(&self, group: &str, above: &str) -> bool {
         group == above || self.group(group).is_some_and(|group| group.parent == above)
     }

@@ -36,7 +36,7 @@ impl Verdict {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub(crate) struct Finding {
     pub(crate) verdict: Verdict,
-    /// Such as "clock".
+    /// The area of the check, such as "clock".
     pub(crate) area: &'static str,
     pub(crate) found: String,
     /// What to do; empty when there is nothing to do.

@@ -272,7 +272,7 @@ pub(super) fn refuse_twice(all: &[Object], faults: &mut Faults) {
 impl Object {
     /// What is wrong with a field, or with all of it.
     pub(crate) fn fault(&self, field: &str, message: String) -> Fault {
-        // Of a field that is not there, the one around it.
+        // For a field that is not there, the place of the one around it.
         let around = field.rsplit_once('.').map_or(field, |(around, _)| around);
         let line = [field, around].into_iter().find_map(|field| self.lines.get(field));
         let message = if field.is_empty() { message } else { format!("{field}: {message}") };

@@ -17,7 +17,7 @@ use super::source::Source;
 /// Signs that end a line in YAML 1.1 and not in YAML 1.2: readers would differ in what a text says.
 pub(super) const DISPUTED: [char; 3] = ['\u{85}', '\u{2028}', '\u{2029}'];
 
-/// The documents of a text that hold something. What is not YAML ends the reading; names that are there twice do not.
+/// The documents of a text that hold something. Text that is not YAML ends the reading; duplicate names do not.
 pub(crate) fn documents(source: &Source) -> Result<Vec<Node>, Vec<Fault>> {
     let fault = |line: usize, message: String| Fault {
         file: source.name.clone(),

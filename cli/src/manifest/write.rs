@@ -38,7 +38,7 @@ const FIELDS: [(&str, &str); 15] = [
     ("query_limit", "rule against runaway statements, or null for none"),
 ];
 
-/// What an empty text of a group says by name, so that what is written can be applied anywhere.
+/// The names for empty texts of a group, so that a written document can be applied anywhere.
 const NAMED: [(&str, &str); 5] = [
     ("parent", "/"),
     ("burst", "default"),
@@ -103,7 +103,7 @@ fn scalar(text: &str) -> String {
     let begins = text.bytes().next().is_some_and(|byte| byte.is_ascii_alphabetic());
     let plain = text.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"._-/".contains(&byte));
     let lower = text.to_ascii_lowercase();
-    // What readers of YAML 1.1 take for a truth, nothing or a number.
+    // Texts that readers of YAML 1.1 take for a boolean, null or a number.
     let word = ["y", "n", "yes", "no", "on", "off", "true", "false", "null", "nan", "inf"];
     let slash = text == "/";
     if slash || (begins && plain && !word.contains(&lower.as_str())) {

@@ -64,7 +64,7 @@ pub(crate) struct CellState {
     entered: Time,
     busy: bool,
     slot: Option<Slot>,
-    /// What the controller handed out with the lease, to be shown when renewing; opaque.
+    /// The proof that the controller handed out with the lease, shown when renewing; opaque.
     proof: Vec<u8>,
     /// The last rate it was leased that was more than nothing.
     leased: Rate,
@@ -82,12 +82,12 @@ pub(crate) struct CellState {
     listening: Vec<oneshot::Sender<()>>,
 }
 
-/// What an operation asks for that may wait.
+/// The request of an operation that may wait.
 #[derive(Clone, Copy)]
 pub(crate) struct Wish {
     pub(crate) cost: Ru,
     pub(crate) deadline: Time,
-    /// A cost that never fits is no refusal: what fits is asked for next.
+    /// A cost that never fits is not refused: the operation asks for what fits next.
     pub(crate) estimated: bool,
 }
 

@@ -103,7 +103,7 @@ impl Purse {
             self.bias.leave();
             return None;
         }
-        // Read once the purse cannot be closed any more: what it says of the lease holds until the owner leaves.
+        // Read when the purse can no longer be closed: its lease holds until the owner leaves.
         let now = clock.tick();
         let paid = now.0 < self.until.load(Relaxed);
         if paid {

@@ -77,7 +77,7 @@ impl GroupCell {
         true
     }
 
-    /// What a group that sleeps remembers, for one to be made from it after this one; `None` when it is awake.
+    /// The memory of a sleeping group, from which a later cell can be made; `None` when it is awake.
     pub(crate) fn take_rest(&self) -> Option<Box<[u8]>> {
         let mut phase = self.lock();
         let asleep = phase.state().is_none();
@@ -86,7 +86,7 @@ impl GroupCell {
 }
 
 impl CellState {
-    /// Nobody holds, waits for, or is about to look at anything.
+    /// No caller holds, waits for, or is about to look at anything.
     fn is_quiet(&self) -> bool {
         self.waiting.is_empty()
             && self.open == 0

@@ -18,7 +18,7 @@ use crate::names::GroupName;
 use crate::permit::Permit;
 use crate::shared::Shared;
 
-/// So much is there at once; more than any run spends.
+/// The pool at the start; more than any run spends.
 const POOL: i64 = 1_000_000_000_000;
 /// How long threads contend.
 const LONG: Duration = Duration::from_secs(3);

@@ -24,7 +24,7 @@ fn a_full_purse_outlives_its_thread() {
         block_on(async {
             let world = full(Span::secs(60));
             let group = busy(&world).await;
-            // What one leaves unsettled, a later one settles.
+            // A later thread settles the permits that an earlier one leaves.
             let left: Arc<Mutex<Vec<Permit<'static>>>> = Arc::default();
             let lines: Vec<_> = [3, 7]
                 .map(|cost| {

@@ -36,7 +36,7 @@ fn schedules() -> usize {
 fn explore(scenario: fn()) {
     let mut config = Config::new();
     config.max_steps = MaxSteps::FailAfter(20_000);
-    // That a run's statics are dropped at its end is what is wanted.
+    // A run's statics are meant to be dropped at its end.
     config.silence_warnings = true;
     let random = Runner::new(RandomScheduler::new_from_seed(1, schedules()), config.clone()).run(scenario);
     let pct = Runner::new(PctScheduler::new_from_seed(1, 3, schedules()), config).run(scenario);
@@ -249,7 +249,7 @@ fn who_leaves_the_queue_lets_the_next_one_in() {
     });
 }
 
-/// Nobody overtakes: while the one who came first waits, a later one is not admitted.
+/// No overtaking: while the first operation waits, a later one is not admitted.
 #[test]
 fn the_first_to_wait_is_the_first_to_be_admitted() {
     explore(|| {

@@ -174,7 +174,7 @@ fn what_comes_back_from_purses_wakes_who_waits_for_it() {
     });
 }
 
-/// A permit is settled wherever it ends up: what it took from one purse, another one gives back or pays for.
+/// A permit is settled wherever it ends up: another purse gives back, or pays for, what it took from the first.
 #[test]
 fn permits_are_settled_in_other_threads() {
     explore(|| {

@@ -90,7 +90,7 @@ pub(super) fn work<T: Send + 'static>(future: impl Future<Output = T> + Send + '
     spawn(Task::new(future, true))
 }
 
-/// What workers charged, once all of them are done.
+/// The charges of the workers, once all of them are done.
 pub(super) async fn charged_by(workers: impl IntoIterator<Item = JoinHandle<i64>>) -> i64 {
     let mut charged = 0;
     for worker in workers {

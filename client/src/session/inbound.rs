@@ -70,7 +70,7 @@ impl Session {
         }
         for entry in granted.entries {
             let Some(cell) = pending.groups.remove(&entry.group) else {
-                // Nobody asked.
+                // The client did not ask for it.
                 counters.stale_grants.add();
                 continue;
             };

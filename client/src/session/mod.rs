@@ -57,7 +57,7 @@ pub(crate) struct Session {
     seq: u64,
     /// Newest leadership epoch seen; older ones are ignored.
     epoch: u64,
-    /// What the controller of that epoch says of itself, for the next one.
+    /// The standing of the controller of that epoch, to be shown to the next one.
     standing: Vec<u8>,
     leaving: Option<Farewell>,
     /// When the node's totals were sent.

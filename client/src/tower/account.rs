@@ -49,7 +49,7 @@ impl Account {
         self.permit.as_ref().map_or(Ru::ZERO, |permit| permit.price(&self.total().plus(&body)).total())
     }
 
-    /// What is left in this node's bucket of the group.
+    /// RU left in this node's bucket of the group.
     pub(super) fn remaining(&self) -> Option<Ru> {
         self.permit.as_ref().and_then(Permit::remaining)
     }

@@ -130,7 +130,7 @@ async fn a_journal_that_cannot_be_used_is_a_clear_error() {
     assert!(matches!(error, ConnectError::Journal(JournalError::InUse { .. })), "{error}");
 }
 
-/// Tells the killed process what to do: endpoint and journal directory.
+/// The settings of the process to be killed: endpoint and journal directory.
 const CHILD: &str = "TIDEGATE_TEST_CHILD";
 
 /// Runs as a process of its own; see the next test.

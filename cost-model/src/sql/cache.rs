@@ -23,7 +23,7 @@ pub struct Fingerprinter {
     misses: AtomicU64,
 }
 
-/// What a cache did since the start, and what it holds.
+/// The counts of a cache since the start, and its contents.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct CacheStats {
     /// Statements found.

@@ -1,7 +1,7 @@
 //! A place in SQL bytes, and how far each kind of token reaches from there.
 //!
-//! In: bytes and a dialect's rules. Out: the place after a string, number, word or comment. What is not closed
-//! reaches to the end of the text, so nothing here fails, and each byte is passed once.
+//! In: bytes and a dialect's rules. Out: the place after a string, number, word or comment. An unclosed token reaches
+//! to the end of the text, so nothing here fails, and each byte is passed once.
 
 use super::dialect::{Rules, class};
 

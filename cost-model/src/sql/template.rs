@@ -88,8 +88,8 @@ impl Template {
         &self.tables
     }
 
-    /// The group in a `/*+ RESOURCE_GROUP(name) */` hint, in lower case. Whoever uses it decides whether the caller
-    /// may choose its group.
+    /// The group in a `/*+ RESOURCE_GROUP(name) */` hint, in lower case. The user of the template decides whether the
+    /// caller may choose its group.
     pub fn resource_group(&self) -> Option<&str> {
         self.resource_group.as_deref()
     }

@@ -34,7 +34,7 @@ enum Matched {
     Open,
 }
 
-/// All of the state, as a token hash's state is all of it: what is taken back must leave no trace in either.
+/// All of the state, as a token hash's state is all of it: tokens that are taken back must leave no trace in either.
 #[derive(Clone, Copy)]
 pub(super) struct Mark {
     length: usize,

@@ -98,7 +98,7 @@ impl Backend {
         used
     }
 
-    /// Counts first and looks at files then: what was counted is in them.
+    /// Counts first and looks at files then, so that the files hold what was counted.
     fn count(&mut self) {
         self.share.add(&self.own.take().unwrap_or_default());
         if let Some((pid, workers)) = &mut self.process {

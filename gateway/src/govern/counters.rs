@@ -8,7 +8,7 @@ use std::path::Path;
 
 use super::share::Counted;
 
-/// As much of the files as is looked at: four numbers of 20 digits with their names.
+/// The part of the files that is read: four numbers of 20 digits with their names.
 const MAX_TEXT: usize = 128;
 
 /// The open files of one process or thread.
@@ -34,7 +34,7 @@ impl Counters {
         Some(counters)
     }
 
-    /// What was used since the last time; `None` when it has ended.
+    /// The usage since the last time; `None` when it has ended.
     pub(super) fn take(&mut self) -> Option<Counted> {
         let mut text = [0_u8; MAX_TEXT];
         let read = self.schedstat.read_at(&mut text, 0).ok()?;
@@ -50,7 +50,7 @@ impl Counters {
         Some(self.came_to(now))
     }
 
-    /// What was used since the last time, of all that it used until it ended.
+    /// The usage since the last time, from all that it used until it ended.
     pub(super) fn end(mut self, all: Counted) -> Counted {
         // The kernel reports bytes of ended tasks in whole KiB.
         self.came_to(all.at_least(&self.last))

@@ -180,7 +180,7 @@ impl Governor {
         escapes: bool,
     ) -> Option<Arc<Naming<Known>>> {
         let naming = Naming::parse(text, dialect, escapes)?;
-        // What is prepared by SQL gives no names: servers refuse that.
+        // A statement prepared by SQL gives no names: servers refuse that.
         let known = |text: String| {
             Known::new(self.template(dialect, text.as_bytes()), SqlText::Whole(text.as_bytes()))
         };
@@ -305,7 +305,7 @@ impl Governor {
     }
 }
 
-/// Whether this ends a transaction, and is all of its text: what follows it is to be admitted by itself.
+/// Whether this ends a transaction, and is all of its text: a statement behind it has to be admitted by itself.
 fn ends_transaction(template: &Template) -> bool {
     let text = template.text();
     let mut words = text.split_ascii_whitespace().map(str::to_ascii_uppercase);

@@ -1,5 +1,4 @@
-//! A statement from its admission to its end: what it used so far is charged as it goes, and its group's rule is
-//! looked at every time.
+//! A statement from its admission to its end: it is charged as it goes, and its group's rule is checked every time.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -231,7 +230,7 @@ impl Running {
         &self.case.template
     }
 
-    /// What was used since the last look, requests left out.
+    /// The usage since the last look, without requests.
     fn used(&mut self, counted: Option<Usage>, progress: Progress) -> Usage {
         let server = counted.unwrap_or_else(|| {
             let (sent, changed) = (progress.sent_rows, progress.changed_rows);
@@ -279,7 +278,7 @@ impl Running {
             && let Some(permit) = self.permit.replace(group.owe().into_owned())
         {
             self.payer = group;
-            // What was used so far is paid for; the rest of the estimate goes back.
+            // The usage so far is paid for; the rest of the estimate goes back.
             permit.cancel();
         }
         self.convicted = Some(action);

@@ -41,7 +41,7 @@ pub(super) struct Counted {
     pub(super) writes: u64,
 }
 
-/// Whose process or thread it is: what they write, and how, differs.
+/// The kind of the server: they differ in what they write, and how.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Server {
     /// A process for each session writes its share of log, tables and temporary files.
@@ -200,7 +200,7 @@ impl Share {
         }
     }
 
-    /// A statement runs: what others write out from here on may be its transaction's.
+    /// A statement runs: bytes that others write out from here on may be its transaction's.
     pub(super) fn runs(&mut self, unowned: &Unowned) {
         self.since.get_or_insert_with(|| unowned.given());
     }
@@ -229,7 +229,7 @@ impl Share {
             let moved = now.own.saturating_sub(self.charged.own).min(unseen);
             now = Charged { own: now.own.saturating_sub(moved), spilled: now.spilled.saturating_add(moved) };
         }
-        // What is charged stays so, whatever is seen later.
+        // Charged bytes stay charged, whatever is seen later.
         let own = now.own.max(self.charged.own);
         let spilled = now.spilled.min(self.did.written.saturating_sub(own)).max(self.charged.spilled);
         let read = self.did.read.saturating_sub(self.used.read);
@@ -280,7 +280,7 @@ mod tests {
         Counted { cpu_ns: 0, read, written, writes }
     }
 
-    /// What a statement of its own is charged that was looked at: bytes read and bytes written.
+    /// The charge of a statement in a session of its own, with one look: bytes read and bytes written.
     fn charged(server: Server, work: &Work, did: Counted, seen: u64) -> (u64, u64) {
         let mut share = Share::new(server);
         share.add(&did);
@@ -306,7 +306,7 @@ mod tests {
         let load = did(48 * KIB, 85_560 * KIB, 10_569);
         let (_, written) = charged(Server::Postgres, &work(Insert, 20_000, 90), load, 0);
         assert_eq!(written, 85_560 * KIB);
-        // One row with a large value: what was sent explains it.
+        // One row with a large value: the bytes sent explain it.
         let row = did(0, 2 * MIB, 3);
         assert_eq!(charged(Server::Postgres, &work(Insert, 1, MIB), row, 0), (0, 2 * MIB));
     }

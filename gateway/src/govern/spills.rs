@@ -47,7 +47,7 @@ impl Spills {
         self.0.values().map(grown).fold(0, u64::saturating_add)
     }
 
-    /// The statement has ended. What is left of them, such as a cursor's, was its work and not the next one's.
+    /// The statement has ended. Files that are left, such as a cursor's, were its work and not the next one's.
     pub(super) fn end(&mut self) {
         self.0.retain(|_, spill| {
             spill.before = spill.size();

@@ -10,7 +10,7 @@ use super::machine::Machine;
 use super::step::Statement;
 use crate::govern::{Governor, Known, SqlText};
 
-/// What comes with the executions of a prepared statement.
+/// The data that come with the executions of a prepared statement.
 #[derive(Clone, Debug)]
 pub(super) struct Remembered {
     pub(super) known: Known,
@@ -37,10 +37,10 @@ pub(super) struct Asked {
     whole: bool,
     /// The statement that it runs, where its text is not that.
     known: Option<Known>,
-    /// It has not been looked at what it does with names.
+    /// The gateway has not yet read what it does with names.
     pub(super) may_name: bool,
     naming: Option<Arc<Naming<Known>>>,
-    /// It has not been looked at whether the gateway answers it itself.
+    /// The gateway has not yet read whether it answers it itself.
     pub(super) may_be_ours: bool,
     /// It was prepared, and the gateway answers it itself.
     pub(super) ours: Option<Arc<Own>>,
@@ -89,7 +89,7 @@ impl Asked {
         }
     }
 
-    /// Whether it speaks of names that SQL gives to statements, as far as that has not been looked at.
+    /// Whether it may do something with names of statements; the gateway has not yet read that.
     pub(super) fn may_name(&self) -> bool {
         self.may_name && may_name(self.sql())
     }

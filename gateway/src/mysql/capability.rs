@@ -30,7 +30,7 @@ impl Capabilities {
     pub(super) const OPTIONAL_METADATA: Self = Self(1 << 25);
     pub(super) const ZSTD: Self = Self(1 << 26);
     pub(super) const QUERY_ATTRIBUTES: Self = Self(1 << 27);
-    /// MySQL's name for capabilities that it has not yet.
+    /// MySQL's name for capabilities that it does not have yet.
     const EXTENSION: Self = Self(1 << 29);
     const PROGRESS: Self = Self(1 << 32);
     const BULK_OPERATIONS: Self = Self(1 << 34);
@@ -40,7 +40,8 @@ impl Capabilities {
     pub(super) const CACHE_METADATA: Self = Self(1 << 36);
     const BULK_UNIT_RESULTS: Self = Self(1 << 37);
 
-    /// What may be offered. Compression hides what is said; the rest of what is missing is not understood.
+    /// The capabilities that may be offered. Compression would hide the packets; the gateway does not understand the
+    /// others that are missing.
     pub(super) const UNDERSTOOD: Self = Self(
         0xffff_ffff & !(Self::COMPRESS.0 | Self::OPTIONAL_METADATA.0 | Self::ZSTD.0 | Self::EXTENSION.0)
             | Self::PROGRESS.0

@@ -309,7 +309,7 @@ impl<T: Clone> Machine<T> {
             Seen::FileWanted => self.at_end = Some(AtEnd::Upload),
         }
         match &mut running.described {
-            // What follows the first that is hidden is hidden with it.
+            // Packets behind the first hidden one are hidden with it.
             Some(Described::Parameters { left: 0, .. }) => {
                 let muted = std::mem::replace(&mut running.muted, true);
                 Ok(if muted { Next::Goes } else { Next::Hidden })
@@ -344,7 +344,7 @@ impl<T: Clone> Machine<T> {
         Ok(())
     }
 
-    /// The server gets an empty file, and the client an error. What more results there are, the client does not get.
+    /// The server gets an empty file, and the client an error, and no further results.
     fn refuse_file(&mut self, told: bool) {
         let sequence = self.from_server.sequence();
         if let Some(reply) = self.outstanding.front_mut().and_then(Running::reply) {

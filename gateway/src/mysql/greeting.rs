@@ -9,7 +9,7 @@ use super::reader::Reader;
 
 /// Longest greeting, in bytes; real ones have about 100. All of it has to be seen before it is passed on.
 pub(super) const GREETING_LIMIT: usize = 1024;
-/// What MariaDB puts before its version, for replicas that believe in no version above 9.
+/// MariaDB's prefix of its version, for replicas that believe in no version above 9.
 const VERSION_PREFIX: &str = "5.5.5-";
 
 /// What a greeting says.

@@ -29,7 +29,7 @@ pub(super) const LOOK_LIMIT: usize = 64 * 1024;
 pub(super) const INPUT_LIMIT: usize = HEADER + LOOK_LIMIT;
 
 /// Stands at the server for a statement that the gateway answers. It fails if it is executed, which happens only where
-/// the gateway has had to forget what it stands for: so no client is told that something was done that was not.
+/// the gateway has had to forget what it stands for: so no client reads that something was done that was not.
 const NEVER: &[u8] = b"SET @tidegate = (SELECT 1 UNION ALL SELECT 2)";
 
 /// The decision about a statement.
@@ -297,7 +297,7 @@ impl<T: Clone> Machine<T> {
         self.outstanding.front()?.progress()
     }
 
-    /// The connection has ended: what becomes of the statements that have not.
+    /// The connection has ended: returns the statements that have not.
     pub(super) fn abandon(&mut self) -> Vec<StatementEnds> {
         self.doing = Doing::Over;
         let in_transaction = self.in_transaction();

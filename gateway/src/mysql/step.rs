@@ -29,7 +29,7 @@ pub(super) enum Step<'a, T> {
     /// These bytes go to that side.
     Send(Side, Bytes),
     /// From here on that side speaks TLS: the gateway is its server towards a client, and a client towards a server.
-    /// What has been read behind the taken input belongs to it.
+    /// Bytes read behind the taken input belong to TLS.
     StartTls(Side),
     /// A statement waits for [`Machine::decide`](super::machine::Machine::decide).
     Ask(Statement<'a, T>),

@@ -1,4 +1,4 @@
-//! What the gateway's own answers leave to be known, for `SHOW WARNINGS` behind them: the server knows nothing of these.
+//! The diagnostics of the gateway's own answers, for `SHOW WARNINGS` behind them: the server knows nothing of these.
 
 use tidegate_sql::{Answer as Own, Column, Counted, Diagnostics, Kind, Table, Value};
 
@@ -28,7 +28,7 @@ impl Warnings {
         Self(vec![Warning { level: ERROR, code: refusal.code, message: refusal.message.clone() }])
     }
 
-    /// What an answer leaves: its notes, of which each says what it is.
+    /// The diagnostics of an answer: its notes, of which each says what it is.
     pub(super) fn of(own: &Own) -> Self {
         let notes = match own {
             Own::Done { notes, .. } | Own::Table(Table { notes, .. }) => notes.as_slice(),

@@ -1,4 +1,4 @@
-//! What cancels a server process's statements: its process id and a secret.
+//! The key that cancels a server process's statements: its process id and a secret.
 //!
 //! The secret has four bytes up to protocol 3.1, and up to 256 from 3.2 on.
 

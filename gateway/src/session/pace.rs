@@ -46,7 +46,7 @@ pub(crate) struct Pace {
     holding: bool,
     /// Since when the result is held for the debt of its group.
     held: Option<Instant>,
-    /// That was for long enough: it passes until so many bytes more have.
+    /// It was held back for long enough, and passes until so many more bytes have passed.
     relented: bool,
 }
 
@@ -161,7 +161,7 @@ mod tests {
         for looks in 1..=100 {
             assert_eq!(due(&mut pace, began, None, looks * LOOK_BYTES).await, (Due::Bytes, 0));
         }
-        // What was looked at by the clock needs no look by its bytes.
+        // A statement that was looked at by the clock needs no look by its bytes.
         let passed = 100 * LOOK_BYTES + LOOK_BYTES / 2;
         assert_eq!(due(&mut pace, began, None, passed).await, (Due::Time, 10));
         assert_eq!(due(&mut pace, began, None, passed + LOOK_BYTES - 1).await, (Due::Time, 20));

@@ -148,7 +148,7 @@ async fn drivers_of_postgresql_are_told_what_a_statement_cost() {
 #[tokio::test(flavor = "multi_thread")]
 async fn drivers_of_mysql_are_told_what_a_statement_cost() {
     let stage = crate::mysql::stage::Stage::new().await;
-    // Anybody who logs in waits for the group's first lease.
+    // Every login waits for the group's first lease.
     drop(stage.ann().await);
     let ways = ["text", "prepared", "prepared at once", "in portions"];
     explains(stage.port(), &ways, java("explain-mysql", "mariadb-java-client.jar"));

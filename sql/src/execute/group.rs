@@ -96,7 +96,7 @@ fn unknown(name: &str) -> SqlError {
     SqlError::Unknown(format!("resource group {name} does not exist"))
 }
 
-/// What would be an error without IF, as clients know it.
+/// A note for what would be an error without IF, in the words that clients know.
 fn note(error: &SqlError, done: &str) -> String {
     let what = match error {
         SqlError::Exists { name } => format!("resource group {name} exists already"),

@@ -22,7 +22,7 @@ pub(super) fn create(cursor: &mut Cursor<'_>) -> Result<Statement, SqlError> {
 pub(super) fn alter(cursor: &mut Cursor<'_>) -> Result<Statement, SqlError> {
     let if_exists = cursor.take(&["IF", "EXISTS"]);
     let (mut group, fields) = definition(cursor)?;
-    // What bursts otherwise leaves no limit behind; that is said by name.
+    // Another way to burst removes the limit, which the change says by name.
     if fields.contains(&"burst_ru_per_sec") && group.burst_ru_per_sec.is_empty() {
         "default".clone_into(&mut group.burst_ru_per_sec);
     }

@@ -1,7 +1,7 @@
 //! The options of a resource group, in any order, with or without commas, each once.
 //!
-//! Out: a group with the fields that were given, and their names. Numbers are passed on as written: what is allowed
-//! is the controller's to say.
+//! Out: a group with the fields that were given, and their names. Numbers are passed on as written: the controller
+//! decides what is allowed.
 
 use sqlparser::tokenizer::Token;
 use tidegate_proto::v1;

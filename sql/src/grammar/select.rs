@@ -149,7 +149,7 @@ fn table(tokens: &[&Token]) -> Option<VirtualTable> {
     }
 }
 
-/// What is no query: changes to tables of ours.
+/// Statements that are no queries: changes to tables of ours.
 fn change(cursor: &mut Cursor<'_>) -> Result<Option<Statement>, SqlError> {
     let empties = cursor.take(&["TRUNCATE"]);
     let changes = empties

@@ -50,7 +50,7 @@ pub enum Kind {
     Peer,
     /// The least that could be paid, measured in this run.
     Floor,
-    /// Told by others, not measured here.
+    /// Reported by others, not measured here.
     Published,
 }
 

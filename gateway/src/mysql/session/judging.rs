@@ -1,4 +1,4 @@
-//! What becomes of a statement, and what that waits for: who pays, admission, an answer of our own.
+//! The decision about a statement, and what it waits for: the group that pays, admission, an answer of our own.
 
 use std::sync::Arc;
 use std::task::{Context, Poll};

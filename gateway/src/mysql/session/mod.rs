@@ -111,7 +111,7 @@ pub(super) struct Session {
     pace: Pace,
     ends: Ends,
     must_end: Option<Refusal>,
-    /// What the last statement left to be known, where it was the gateway that answered it.
+    /// The diagnostics of the last statement, where the gateway answered it.
     warnings: Option<Warnings>,
     /// The client is gone already.
     dismissed: bool,

@@ -1,4 +1,4 @@
-//! A statement that goes on: what it uses is looked at, and it is held back or killed when it must be.
+//! A statement that goes on: the session reads what it uses, and holds it back or kills it when it must.
 
 use std::sync::Arc;
 use std::task::{Context, Poll};
@@ -101,7 +101,7 @@ impl Session {
 
     fn kill(&mut self, number: u64, refusal: Refusal) {
         if self.shared.control.is_none() {
-            // Nobody else can end it; the server may go on for a while without a client.
+            // The statement cannot be ended otherwise; the server may go on for a while without a client.
             self.must_end = Some(refusal);
             return;
         }

@@ -134,7 +134,7 @@ pub(crate) struct Unit<R> {
 
 #[derive(Debug)]
 enum Expect {
-    /// So many answers of the server to messages of the extended protocol.
+    /// This many answers of the server to messages of the extended protocol.
     Replies(u32),
     /// The server's description of a result, which is replaced by this one.
     Described(Vec<u8>),
@@ -160,7 +160,7 @@ pub(crate) struct Conversation<R, O> {
     expected: VecDeque<Expect>,
     statements: Names<O>,
     portals: Map<Portal<O>>,
-    /// What is left of the client's message that passes, or is dropped.
+    /// The rest of the client's message that passes, or is dropped.
     client_rest: usize,
     dropping: bool,
     /// What the server gets in place of the client's message.
@@ -170,7 +170,7 @@ pub(crate) struct Conversation<R, O> {
     /// The server skips to the next `Sync` of the last unit.
     server_skips: bool,
     copying_in: bool,
-    /// What is left of the server's message, and whether it is kept from the client.
+    /// The rest of the server's message, and whether it is kept from the client.
     server_rest: usize,
     withheld: bool,
     /// The `ReadyForQuery` at the front has been reported.

@@ -146,7 +146,7 @@ impl<R, O> Conversation<R, O> {
                 true
             }
             Some(Expect::Explained(formats)) if ends_result(kind) => {
-                // Told by now, or at the end.
+                // Sent by now, or at the end.
                 if !std::mem::take(&mut self.told_costs)
                     && let Some(unit) = self.units.front_mut()
                 {
@@ -177,7 +177,7 @@ impl<R, O> Conversation<R, O> {
         Some(Event::Ended(unit))
     }
 
-    /// The server has failed in the unit at the front: what it had not answered yet of it, it never will.
+    /// The server has failed in the unit at the front, and will not answer the rest of it.
     fn skip_to_sync(&mut self) {
         while self.expected.front().is_some_and(|expect| !matches!(expect, Expect::Ready)) {
             self.expected.pop_front();

@@ -1,4 +1,5 @@
-//! What becomes of a client's statement, and what that waits for: who pays, admission, an answer of our own.
+//! The decision about a client's statement, and what it waits for: the group that pays, admission, an answer of our
+//! own.
 
 use std::sync::Arc;
 use std::task::{Context, Poll};

@@ -1,4 +1,4 @@
-//! A statement that goes on: what it uses is looked at, and it is held back or cancelled when it must be.
+//! A statement that goes on: the session reads what it uses, and holds it back or cancels it when it must.
 
 use std::sync::Arc;
 use std::task::{Context, Poll};

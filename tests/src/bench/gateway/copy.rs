@@ -49,7 +49,7 @@ impl CopyProxy {
         runtime.spawn(async move {
             while let Ok((client, _)) = listener.accept().await {
                 let counters = Arc::clone(&counters);
-                // Whoever closes first ends the other.
+                // The side that closes first ends the other.
                 tokio::spawn(async move { drop(copy(client, server, counters).await) });
             }
         });

@@ -116,7 +116,7 @@ async fn a_password_gets_past_as_each_side_wants_it() {
 #[tokio::test(flavor = "multi_thread")]
 async fn its_own_client_finds_the_tls_that_it_counts_on() {
     let logins = Logins::new().await;
-    // Told nothing of TLS, it sends no password without.
+    // Without a setting for TLS, it sends no password without TLS.
     let told = logins.client(port(&logins.bare, PLAIN), &[]);
     assert!(told.contains("2061") && told.contains("secure connection"), "{told}");
     assert_eq!(logins.client(port(&logins.bare, PLAIN), &["--get-server-public-key"]), "42\n");
