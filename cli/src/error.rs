@@ -87,7 +87,7 @@ pub(crate) enum CliError {
     /// A process or a thread could not be started or did not end well.
     #[error("{what}: {reason}")]
     Process {
-        /// Which process.
+        /// The process.
         what: String,
         /// What happened.
         reason: String,

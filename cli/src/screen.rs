@@ -12,12 +12,12 @@ use rustix::termios::tcgetwinsize;
 /// When to use colour.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
 pub(crate) enum Color {
-    /// On a terminal, unless NO_COLOR is set.
+    /// Colours on a terminal, unless NO_COLOR is set.
     #[default]
     Auto,
     /// Always.
     Always,
-    /// Never.
+    /// No colours.
     Never,
 }
 

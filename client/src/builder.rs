@@ -45,7 +45,7 @@ pub enum ConnectError {
     /// The list is empty.
     #[error("no endpoint given; name at least one controller, such as http://127.0.0.1:7420")]
     NoEndpoint,
-    /// Not a URI.
+    /// An endpoint is not a URI.
     #[error("endpoint {endpoint:?} cannot be used: {reason}; write it like http://127.0.0.1:7420")]
     Endpoint {
         /// What was given.
@@ -68,7 +68,7 @@ pub enum ConnectError {
          without one: ClientBuilder::start"
     )]
     Unreachable {
-        /// How long was waited.
+        /// How long the client waited.
         waited: Duration,
         /// Why the last attempt failed.
         last_error: String,

@@ -38,13 +38,13 @@ pub enum GroupError {
     Unavailable {
         /// What was asked for.
         group: GroupName,
-        /// How long was waited.
+        /// How long the caller waited.
         waited: Duration,
     },
     /// The controller's watch has said nothing yet.
     #[error("the controller did not send the bindings within {waited:?}; check that it can be reached")]
     NoBindings {
-        /// How long was waited.
+        /// How long the caller waited.
         waited: Duration,
     },
     /// The name cannot be a group's.

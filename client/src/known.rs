@@ -47,7 +47,7 @@ pub(crate) struct Known {
 #[derive(Debug, Default)]
 struct State {
     fallbacks: BTreeMap<GroupName, Fallback>,
-    /// Not what the file says.
+    /// Whether the definitions differ from the file.
     changed: bool,
     written: Option<Time>,
     /// The last attempt to write failed, and that was said.

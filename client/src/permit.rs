@@ -46,7 +46,7 @@ impl<'a> Permit<'a> {
         Self { cell: Holder::Handle(cell), estimate: Some(estimate), admitted_at }
     }
 
-    /// Of a handle that is not needed any more.
+    /// A permit that owns a handle which the caller no longer needs.
     pub(crate) fn owning(cell: Arc<GroupCell>, estimate: Ru, admitted_at: Tick) -> Permit<'static> {
         Permit { cell: Holder::Permit(cell), estimate: Some(estimate), admitted_at }
     }
@@ -67,7 +67,7 @@ impl<'a> Permit<'a> {
         self.estimate.unwrap_or_default()
     }
 
-    /// From here on there is nothing left to settle.
+    /// Takes the estimate; after that there is nothing left to settle.
     #[inline(always)]
     fn close(&mut self) -> Ru {
         self.estimate.take().unwrap_or_default()

@@ -96,7 +96,7 @@ impl Reports {
         Self { inherited, ..Self::default() }
     }
 
-    /// At most `limit` reports for message `seq`, of everything that is not durable.
+    /// Collects at most `limit` reports for message `seq`, of everything that is not durable.
     pub(crate) fn collect(&mut self, seq: u64, cells: &[Arc<GroupCell>], limit: usize) -> Vec<v1::Report> {
         let mut reports = Vec::new();
         self.fell_asleep.clear();

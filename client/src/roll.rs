@@ -55,7 +55,7 @@ impl Roll {
         self.lock().awake()
     }
 
-    /// How many there are.
+    /// How many groups there are.
     pub(crate) fn len(&self) -> usize {
         self.lock().awake.len()
     }

@@ -10,7 +10,7 @@ use crate::sync::{AtomicU64, thread_local};
 /// Threads with a seat at one time; the others go through the lock.
 pub(crate) const MAX_SEATS: usize = 64;
 
-/// Not looked for yet.
+/// The thread has not looked for a seat yet.
 const UNKNOWN: usize = usize::MAX;
 /// Given up as the thread ends.
 const NONE: usize = usize::MAX - 1;

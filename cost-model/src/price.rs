@@ -79,11 +79,11 @@ impl CostTable {
 /// The charge of an operation, by the active and by the shadow table.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Charge {
-    /// By the table in force.
+    /// The charge by the table in force.
     pub parts: RuParts,
     /// The sum of the parts.
     pub total: Ru,
-    /// By the shadow table; zero without one.
+    /// The charge by the shadow table; zero without one.
     pub shadow: Ru,
 }
 
@@ -97,12 +97,12 @@ impl Charge {
         Self { parts, total: parts.total(), shadow }
     }
 
-    /// As what one operation consumed that used this.
+    /// The consumption of one operation with this usage.
     pub fn of_one_operation(&self, usage: &Usage) -> Consumption {
         Consumption { operations: 1, ..self.of_a_part(usage) }
     }
 
-    /// As what part of an operation consumed that used this; the operation itself is counted when it ends.
+    /// The consumption of a part of an operation with this usage; the operation is counted at its end.
     pub fn of_a_part(&self, usage: &Usage) -> Consumption {
         let (charged, shadow, usage) = (self.parts, self.shadow, *usage);
         Consumption { charged, shadow, usage, ..Consumption::default() }

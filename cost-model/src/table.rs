@@ -103,7 +103,7 @@ impl CostTable {
         self.version
     }
 
-    /// By how much writes are multiplied, 1 to [`Self::MAX_REPLICAS`].
+    /// The factor of writes, 1 to [`Self::MAX_REPLICAS`].
     pub const fn replicas(&self) -> u32 {
         self.replicas
     }
@@ -135,7 +135,7 @@ pub(crate) fn faults(name: &str, version: u32, replicas: u32) -> Vec<TableError>
     errors
 }
 
-/// At most [`CostTable::MAX_NAME`] characters, so that an error stays readable whatever was sent.
+/// Cuts to [`CostTable::MAX_NAME`] characters, so that an error stays readable whatever was sent.
 pub(crate) fn cut(text: &str) -> String {
     text.chars().take(CostTable::MAX_NAME).collect()
 }

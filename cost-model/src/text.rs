@@ -20,7 +20,7 @@ pub struct TableText {
     pub name: String,
     /// Version, from 1.
     pub version: u32,
-    /// By how much writes are multiplied, 1 to 1000.
+    /// The factor of writes, 1 to 1000.
     pub replicas: u32,
     /// RU per unit, keyed by field name; a field that is missing is free of charge.
     #[serde(default)]

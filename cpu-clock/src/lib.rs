@@ -33,12 +33,12 @@ use thread::THREAD;
 #[derive(Clone, Copy, Debug)]
 pub struct Reading {
     ns: u64,
-    /// Which thread's; 0 while it ends.
+    /// The thread; 0 while it ends.
     thread: u64,
 }
 
 impl Reading {
-    /// Of the calling thread, now.
+    /// The CPU time of the calling thread, now.
     #[inline]
     pub fn now() -> Self {
         THREAD

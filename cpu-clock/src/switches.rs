@@ -62,7 +62,7 @@ pub(crate) struct Switches {
 }
 
 impl Switches {
-    /// Of the calling thread; `None` where the kernel does not show them.
+    /// Watches the calling thread; `None` where the kernel does not show its switches.
     pub(crate) fn watch() -> Option<Self> {
         // A filter may end the process for a call that it does not know, and most refuse this one.
         if !matches!(secure_computing_mode(), Ok(SecureComputingMode::Disabled)) {

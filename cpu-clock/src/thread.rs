@@ -17,7 +17,7 @@ thread_local! {
     pub(crate) static THREAD: Thread = const { Thread::new() };
 }
 
-/// Of one thread.
+/// The clock of one thread.
 pub(crate) struct Thread {
     /// Unlike that of any other thread; 0 before the first reading.
     number: Cell<u64>,
@@ -33,7 +33,7 @@ pub(crate) struct Thread {
 #[derive(Clone, Copy)]
 struct Answer {
     cpu_ns: u64,
-    /// On the monotonic clock.
+    /// The reading of the monotonic clock.
     at_ns: u64,
     /// How often the thread had been switched.
     switches: u32,

@@ -37,7 +37,7 @@ pub struct Config {
     pub identity: String,
     /// Directory in which consumption survives a crash.
     pub journal: Option<PathBuf>,
-    /// At least one.
+    /// The listeners, at least one.
     pub listeners: Vec<Listener>,
     /// How statements are governed.
     pub policy: Policy,
@@ -50,7 +50,7 @@ pub struct Config {
     /// Connections that the kernel keeps until they are accepted, for each listener; its own limit is
     /// `net.core.somaxconn`.
     pub backlog: u32,
-    /// From the first byte of a connection to a successful login.
+    /// Longest time from the first byte of a connection to a successful login.
     pub login_timeout: Duration,
     /// Silence of a client or a database after which the kernel asks whether it is still there, in whole seconds from
     /// one to 32,767. One that does not answer is gone after twice that.

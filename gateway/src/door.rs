@@ -40,7 +40,7 @@ pub(crate) struct Door {
 pub(crate) struct Porch {
     /// Connections from here begin with a PROXY header.
     pub(crate) proxies: Networks,
-    /// From the first byte to a login.
+    /// Longest time from the first byte to a login.
     pub(crate) login_timeout: Duration,
     pub(crate) complaints: Arc<Complaints>,
 }

@@ -32,7 +32,7 @@ use crate::workers::Workers;
 /// Why a gateway does not start.
 #[derive(Debug, thiserror::Error)]
 pub enum StartError {
-    /// Nothing to do.
+    /// There is no upstream.
     #[error("no upstream is given; name at least one, such as postgres://127.0.0.1:5432")]
     NoListener,
     /// It would be reachable from elsewhere.

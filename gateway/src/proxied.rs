@@ -33,7 +33,7 @@ pub enum NetworkError {
         /// What was given.
         text: String,
     },
-    /// Too many.
+    /// There are too many networks.
     #[error("{count} networks are too many: at most {max}", max = Networks::MAX)]
     TooMany {
         /// How many there are.

@@ -101,7 +101,7 @@ impl Seats {
 }
 
 impl Seat {
-    /// It is kept from now on, unless it has been given to another already.
+    /// Keeps the seat from now on, unless it has been given to another connection already.
     pub(crate) fn keep(&self) {
         if self.seats.opening().remove(&self.number).is_some() {
             self.kept.store(true, Ordering::Relaxed);

@@ -30,7 +30,7 @@ pub enum Protocol {
 /// Whether the connection to the database is under TLS.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum TlsMode {
-    /// Never.
+    /// No TLS.
     #[default]
     Disable,
     /// Always; the server's certificate is not checked.
@@ -71,7 +71,7 @@ pub enum Place {
 /// An address that cannot be used.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum UpstreamError {
-    /// Not a URL.
+    /// It is not a URL.
     #[error(
         "upstream {start:?}.. is no URL ({reason}); write postgres://host:5432 or mysql://user:password@host:3306"
     )]

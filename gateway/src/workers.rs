@@ -34,7 +34,7 @@ impl Drop for Counted {
 }
 
 impl Workers {
-    /// So many threads; one for each core when left open.
+    /// Starts so many threads; one for each core by default.
     pub(crate) fn start(threads: Option<NonZeroUsize>) -> io::Result<Self> {
         let threads = threads.or_else(|| thread::available_parallelism().ok()).map_or(1, NonZeroUsize::get);
         let workers = (0..threads).map(|number| {

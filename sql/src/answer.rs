@@ -63,11 +63,11 @@ pub enum Kind {
 pub enum Value {
     /// Nothing.
     Null,
-    /// In a column of [`Kind::Int`] or [`Kind::Int32`].
+    /// A number in a column of [`Kind::Int`] or [`Kind::Int32`].
     Int(i64),
-    /// In a column of [`Kind::Float`].
+    /// A number in a column of [`Kind::Float`].
     Float(f64),
-    /// In a column of [`Kind::Text`] or [`Kind::Timestamp`].
+    /// A text in a column of [`Kind::Text`] or [`Kind::Timestamp`].
     Text(String),
 }
 
@@ -77,7 +77,7 @@ impl Answer {
         Self::Done { affected, notes: Vec::new() }
     }
 
-    /// Nothing was to be done.
+    /// Nothing to do, with a note that says why.
     pub(crate) fn note(note: impl Into<String>) -> Self {
         Self::Done { affected: 0, notes: vec![note.into()] }
     }

@@ -21,7 +21,7 @@ impl Code {
     pub const SYNTAX: Self = Self::new(1064, "42000", "42601");
     /// Something the grammar knows and tidegate does not do.
     pub const UNSUPPORTED: Self = Self::new(1235, "42000", "0A000");
-    /// Not allowed for this user.
+    /// The user may not do this.
     pub const DENIED: Self = Self::new(1227, "42000", "42501");
     /// A column that no table has.
     pub const NO_COLUMN: Self = Self::new(1054, "42S22", "42703");

@@ -39,7 +39,7 @@ pub(crate) struct ApplyArgs {
     yes: bool,
 }
 
-/// Which files, and what goes because they do not name it.
+/// Which files to read, and what to delete because they do not name it.
 #[derive(Debug, Args)]
 pub(crate) struct From {
     /// A file, a directory with files *.yaml, *.yml and *.json, or - for the standard input.

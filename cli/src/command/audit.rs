@@ -16,7 +16,7 @@ use crate::view::AuditView;
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:\n  tidegate audit\n  tidegate audit --limit 20 --before 100")]
 pub(crate) struct AuditArgs {
-    /// How many, newest first.
+    /// How many entries, newest first.
     #[arg(long, value_name = "N", default_value_t = 50, value_parser = clap::value_parser!(u32).range(1..=1_000))]
     limit: u32,
     /// Only entries older than this id.

@@ -17,7 +17,7 @@ use crate::error::CliError;
 const INDENT: usize = 21;
 const WIDTH: usize = 80;
 
-/// Which controller it would be.
+/// The controller that would run here.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:\n  \
     tidegate doctor\n  \

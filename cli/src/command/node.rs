@@ -32,10 +32,10 @@ pub(crate) struct NodeArgs {
     /// Statements to run; the standard input when left out or '-'.
     #[arg(long, value_name = "FILE")]
     sql: Option<PathBuf>,
-    /// Whom to charge: the tenant.
+    /// The tenant to charge.
     #[arg(long, default_value = "", hide_default_value = true, value_name = "NAME")]
     tenant: String,
-    /// Whom to charge: the user.
+    /// The user to charge.
     #[arg(long, default_value = "", hide_default_value = true, value_name = "NAME")]
     user: String,
     /// The SQLite database; one in memory when left out.

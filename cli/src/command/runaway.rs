@@ -21,7 +21,7 @@ pub(crate) enum RunawayCommand {
     List {
         #[command(flatten)]
         group: OfGroup,
-        /// How many.
+        /// How many records.
         #[arg(long, value_name = "N", default_value_t = 50, value_parser = clap::value_parser!(u32).range(1..=1_000))]
         limit: u32,
         #[command(flatten)]

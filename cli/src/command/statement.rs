@@ -28,7 +28,7 @@ pub(crate) enum StatementCommand {
         /// Most of this first.
         #[arg(long, value_name = "WHAT", default_value = "ru", value_parser = PossibleValuesParser::new(Order::NAMES))]
         order: String,
-        /// How many.
+        /// How many statements.
         #[arg(long, value_name = "N", default_value_t = 50, value_parser = clap::value_parser!(u32).range(1..=1_000))]
         limit: u32,
         #[command(flatten)]

@@ -83,7 +83,7 @@ pub(crate) struct RestoreArgs {
     /// Put the store that is there aside, as tidegate.redb.replaced-1 and so on.
     #[arg(long)]
     replace: bool,
-    /// With --replace: even if that store belongs to another cluster.
+    /// With --replace: also replace a store of another cluster.
     #[arg(long, requires = "replace")]
     other_cluster: bool,
 }

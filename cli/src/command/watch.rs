@@ -49,7 +49,7 @@ const DIGESTS: [&str; 2] = ["similar_to", "exact"];
 /// Which statement, and what is done about it.
 #[derive(Debug, Args)]
 pub(crate) struct AddArgs {
-    /// Only in this group.
+    /// The group in which the statement is watched.
     #[arg(long)]
     group: String,
     #[command(flatten)]

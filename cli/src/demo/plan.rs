@@ -36,7 +36,7 @@ pub(crate) struct PlannedGroup {
     pub(crate) name: &'static str,
     pub(crate) parent: &'static str,
     pub(crate) rate: Rate,
-    /// With `Some`, may borrow up to this.
+    /// The rate up to which it may borrow, if it may.
     pub(crate) borrow_to: Option<Rate>,
     pub(crate) burst: Ru,
     pub(crate) max_debt: Ru,

@@ -76,7 +76,7 @@ pub(crate) struct GroupRow {
     /// RU/s, with a change as `old -> new`.
     pub(crate) cap: String,
     pub(crate) admitted_ru_per_sec: f64,
-    /// Of any window of any length.
+    /// The worst excess in any window of any length.
     pub(crate) worst_excess_micro_ru: i64,
     pub(crate) worst_window_us: u64,
     pub(crate) burst_micro_ru: i64,

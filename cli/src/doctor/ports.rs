@@ -25,9 +25,9 @@ pub(crate) struct PortFacts {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum PortState {
     Free,
-    /// By this process, if it can be seen.
+    /// A process listens there; its number and name, if they can be seen.
     Taken(Option<(u32, String)>),
-    /// Only with more rights.
+    /// Listening there needs more rights.
     Denied,
     Impossible(String),
 }

@@ -21,7 +21,7 @@ const LOW: u64 = 256 * 1_024 * 1_024;
 #[derive(Clone, Debug)]
 pub(crate) struct StoreFacts {
     pub(crate) path: PathBuf,
-    /// Of this process.
+    /// The user of this process.
     pub(crate) user: u32,
     pub(crate) file: FileFacts,
     /// The directory can be written to; `None` where there is none.
@@ -35,7 +35,7 @@ pub(crate) struct StoreFacts {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum FileFacts {
     Missing,
-    /// It is there and something else, or cannot be looked at.
+    /// The file is something else, or cannot be read.
     Strange(String),
     File {
         mode: u32,
@@ -49,7 +49,7 @@ pub(crate) enum FileFacts {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum CheckFacts {
     NotMade,
-    /// By another process, which is a controller or a check.
+    /// Another process has it open: a controller or a check.
     InUse,
     Whole,
     Damaged(Vec<String>),

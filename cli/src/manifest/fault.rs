@@ -8,9 +8,9 @@ use super::limits::MAX_FAULTS;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Fault {
     pub(crate) file: String,
-    /// From 1; 0 for the file as a whole.
+    /// The line, from 1; 0 for the file as a whole.
     pub(crate) line: usize,
-    /// Which document, and what it defines.
+    /// The document, and what it defines.
     pub(crate) place: String,
     /// The field, the value and what to write.
     pub(crate) message: String,

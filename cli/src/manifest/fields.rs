@@ -10,7 +10,7 @@ use crate::flags::field_of;
 pub(crate) enum Takes {
     Text,
     Number,
-    /// Of texts by name.
+    /// A map of texts by name.
     Texts,
     /// A rule against runaways, or nothing.
     Rule,

@@ -3,7 +3,7 @@
 /// A value and where it stands.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Node {
-    /// From 1.
+    /// The line, from 1.
     pub(crate) line: usize,
     pub(crate) value: Value,
 }
@@ -15,10 +15,10 @@ pub(crate) enum Value {
     Null,
     /// Without quotes.
     Plain(String),
-    /// With quotes, or a block.
+    /// A text in quotes, or a block.
     Quoted(String),
     List(Vec<Node>),
-    /// In order. No name is twice.
+    /// Entries in their order. No name is there twice.
     Map(Vec<Entry>),
 }
 
@@ -26,7 +26,7 @@ pub(crate) enum Value {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Entry {
     pub(crate) name: String,
-    /// Of the name.
+    /// The line of the name.
     pub(crate) line: usize,
     pub(crate) node: Node,
 }
@@ -44,7 +44,7 @@ impl Value {
 }
 
 impl Node {
-    /// How many nodes it is, itself included.
+    /// How many nodes it has, itself included.
     pub(crate) fn count(&self) -> usize {
         let below: usize = match &self.value {
             Value::List(items) => items.iter().map(Self::count).sum(),

@@ -20,7 +20,7 @@ pub(crate) struct Object {
     pub(crate) file: String,
     /// Where the document begins.
     pub(crate) line: usize,
-    /// Which document it is, from 1, and what it defines.
+    /// The number of the document, from 1, and what it defines.
     pub(crate) place: String,
     /// Where each field stands.
     lines: BTreeMap<String, usize>,

@@ -15,7 +15,7 @@ pub(crate) struct FinalCounters {
     pub(crate) client: String,
     /// Number of this start.
     pub(crate) incarnation: u64,
-    /// By group.
+    /// The counters by group.
     pub(crate) groups: BTreeMap<String, CountersOf>,
     /// Statement text by fingerprint, in hexadecimal.
     pub(crate) templates: BTreeMap<String, String>,

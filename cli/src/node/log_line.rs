@@ -6,7 +6,7 @@
 
 use std::fmt;
 
-/// What happened.
+/// An entry of the log.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum LogLine {
     /// An operation was let in for its estimate.

@@ -31,7 +31,7 @@ pub(crate) struct Laid {
 struct Placed<'t> {
     index: usize,
     column: &'t Column,
-    /// Of its widest cell.
+    /// The width of its widest cell.
     cells: usize,
     given: usize,
 }

@@ -99,7 +99,7 @@ pub(crate) struct Board {
     chosen: String,
     /// The first row on the screen.
     first: usize,
-    /// Rows that were on the screen.
+    /// How many rows were on the screen.
     page: usize,
 }
 
@@ -134,7 +134,7 @@ impl Board {
         self.interval
     }
 
-    /// Nothing is to be looked at.
+    /// Whether `top` takes no samples at the moment.
     pub(crate) fn is_paused(&self) -> bool {
         self.paused
     }

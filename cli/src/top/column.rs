@@ -28,7 +28,7 @@ pub(crate) enum Key {
 const NEAR_CAP_PERCENT: i64 = 95;
 
 impl Key {
-    /// From left to right.
+    /// All columns, from left to right.
     pub(crate) const ALL: [Self; 10] = [
         Self::Group,
         Self::Cap,

@@ -13,10 +13,10 @@ pub(crate) struct AnswerView<'s> {
     /// Things that changed; only without a table.
     #[serde(skip_serializing_if = "Option::is_none")]
     affected: Option<u64>,
-    /// With a table.
+    /// The columns of a table.
     #[serde(skip_serializing_if = "Option::is_none")]
     columns: Option<Vec<ColumnView>>,
-    /// With a table: rows of `null`, numbers and texts.
+    /// The rows of a table: `null`, numbers and texts.
     #[serde(skip_serializing_if = "Option::is_none")]
     rows: Option<Vec<Vec<serde_json::Value>>>,
     /// After SET RESOURCE GROUP.

@@ -77,7 +77,7 @@ impl GroupCell {
         }
     }
 
-    /// From this reading on the time may have come.
+    /// The first reading of the coarse clock at which `time` may have come.
     fn last_tick(&self, time: Time) -> Tick {
         let clock = &self.shared.clock;
         clock.tick_at(Time(time.0.saturating_sub(clock.lag().0)))

@@ -70,7 +70,7 @@ pub(crate) struct CellState {
     leased: Rate,
     /// The newest `Renew` that named the group; 0 for none.
     asked_seq: u64,
-    /// In the session's due set.
+    /// Whether it is in the session's due set.
     announced: bool,
     /// A reply could not be used: no request before this.
     quiet_until: Time,

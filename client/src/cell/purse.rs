@@ -194,7 +194,7 @@ impl Purse {
         fits
     }
 
-    /// With the group's lock, closed: a batch is put in, and the first operation paid from it.
+    /// Opens a closed purse, under the group's lock: puts a batch in, and pays the first operation from it.
     pub(super) fn open(&self, batch: Batch, until: Tick, cost: Ru) {
         self.drawn.store(batch.tokens.0, Relaxed);
         self.until.store(until.0, Relaxed);
@@ -216,7 +216,7 @@ impl Purse {
         self.bias.lift();
     }
 
-    /// With the group's lock, closed: empties it.
+    /// Empties a closed purse, under the group's lock.
     pub(super) fn take(&self) -> Account {
         let charged = RuParts {
             cpu: take_ru(&self.cpu),

@@ -46,7 +46,7 @@ fn leased() -> Arc<GroupCell> {
 struct Sums {
     charged: AtomicI64,
     operations: AtomicU64,
-    /// Of those, paid from a purse.
+    /// Operations of these that a purse paid.
     paid: AtomicU64,
 }
 

@@ -17,7 +17,7 @@ use crate::refused::Refused;
 use crate::sync::Mutex;
 use crate::virtual_time;
 
-/// So much is there at once.
+/// The pool at the start.
 pub(super) const POOL: i64 = 10_000;
 
 /// A lease on a full bucket, and nothing after it.

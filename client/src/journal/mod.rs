@@ -223,7 +223,7 @@ impl Slot {
         [u64::from(self.id.0).saturating_add(1), self.version]
     }
 
-    /// From such numbers; `None` from zeros.
+    /// The stamp of such numbers; `None` if all are zero.
     pub(crate) fn from_words([id, version]: [u64; Self::WORDS]) -> Option<Self> {
         let id = u32::try_from(id.checked_sub(1)?).ok()?;
         Some(Self { id: SlotId(id), version })

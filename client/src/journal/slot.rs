@@ -25,7 +25,7 @@ pub(super) enum Record<'a> {
     Free,
     /// The newest whole copy.
     Whole { version: u64, payload: &'a [u8] },
-    /// Not free, and neither copy is whole.
+    /// The slot is not free, and neither copy is whole.
     Damaged,
 }
 

@@ -98,7 +98,7 @@ enum End {
     Lost(String),
 }
 
-/// What happened next.
+/// The next event of a session.
 enum Event {
     Heard(Option<Result<v1::ServerMessage, tonic::Status>>),
     Order(Option<Farewell>),

@@ -33,7 +33,7 @@ pub const RETRY_AFTER_MS: HeaderName = HeaderName::from_static("retry-after-ms")
 /// Why a request was not served.
 #[derive(Debug)]
 pub(super) enum Denied {
-    /// Not admitted.
+    /// The group did not admit it.
     Refused(Refused),
     /// There is no group to ask.
     NoGroup(GroupError),

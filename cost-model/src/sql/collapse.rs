@@ -44,7 +44,7 @@ enum Held {
 pub(super) enum RowKind {
     /// After `VALUES`: repeats the first row whatever it holds.
     Values,
-    /// In a list: repeats the first if both hold literals only.
+    /// A tuple in a list: repeats the first if both hold literals only.
     Tuple,
 }
 

@@ -23,12 +23,12 @@ impl<'a> Cursor<'a> {
         self.peek(ahead).map_or(0, |byte| self.rules.class(byte))
     }
 
-    /// From `start` to here.
+    /// The text from `start` to here.
     pub(super) fn since(&self, start: usize) -> &'a [u8] {
         self.bytes.get(start..self.at).unwrap_or_default()
     }
 
-    /// From an opening quote, over doubled quotes and escapes, past the closing one.
+    /// Passes a quoted text, with doubled quotes and escapes, from its opening quote past the closing one.
     pub(super) fn quotes(&mut self, quote: u8, backslash: bool) {
         self.at += 1;
         while let Some(byte) = self.peek(0) {
@@ -72,7 +72,7 @@ impl<'a> Cursor<'a> {
         true
     }
 
-    /// To the end of the line.
+    /// Passes a comment to the end of the line.
     pub(super) fn line_comment(&mut self) {
         while !matches!(self.peek(0), None | Some(b'\n')) {
             self.at += 1;

@@ -8,7 +8,7 @@ use super::hash::head;
 /// The meaning of a word to the scanner.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Keyword {
-    /// Nothing special.
+    /// A word without meaning to the scanner.
     None,
     /// A sign after it belongs to the number that follows.
     Clause,
@@ -16,7 +16,7 @@ pub(super) enum Keyword {
     In,
     /// A list of values may follow in `[ ]`.
     Array,
-    /// Rows may follow.
+    /// `VALUES`: rows may follow.
     Values,
     /// `NULL`, `TRUE` or `FALSE`: a literal where a value stands.
     Constant,

@@ -26,7 +26,7 @@ const SPILLS: u64 = 65_536;
 pub(crate) enum Proof {
     /// The gateway's end of a TCP connection has this port, which stands in the process's title.
     Port(u16),
-    /// At the Unix socket listens this process, whose child it is.
+    /// A process that listens at the Unix socket and whose child it is.
     Postmaster(u32),
 }
 
@@ -34,7 +34,7 @@ pub(crate) enum Proof {
 #[derive(Debug)]
 pub(crate) struct Backend {
     own: Counters,
-    /// Of PostgreSQL: the process, its workers and their temporary files.
+    /// PostgreSQL's process, its workers and their temporary files.
     process: Option<(u32, Workers)>,
     spills: Spills,
     share: Share,

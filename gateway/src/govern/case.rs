@@ -18,7 +18,7 @@ pub(super) struct Case {
     pub(super) governor: Arc<Governor>,
     pub(super) login: Arc<Login>,
     pub(super) template: Arc<Template>,
-    /// Of its text, where a rule or a watch may need it.
+    /// The digest of its text, where a rule or a watch may need it.
     pub(super) digest: Option<TextDigest>,
 }
 

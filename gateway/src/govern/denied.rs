@@ -147,7 +147,7 @@ impl Denied {
         }
     }
 
-    /// Not begun because it is watched.
+    /// The statement did not begin because it is watched.
     pub(crate) fn watched(group: &str, watch: u64) -> Self {
         Self {
             code: Code::WATCHED,

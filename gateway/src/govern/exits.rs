@@ -17,7 +17,7 @@ use super::share::Counted;
 
 /// Longer than any message of these: the longest has two records of some 600 bytes.
 const MAX_MESSAGE: usize = 4_096;
-/// Of both headers before the attributes.
+/// Length of both headers before the attributes.
 const HEADERS: usize = 20;
 
 // Of <linux/netlink.h>, <linux/genetlink.h> and <linux/taskstats.h>.

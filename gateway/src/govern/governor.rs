@@ -253,7 +253,7 @@ impl Governor {
         self.rules.book().limit(group)
     }
 
-    /// How long a statement of a group waits at most.
+    /// Longest wait of a group's statement.
     pub(super) fn max_wait(&self, group: &GroupName) -> Duration {
         self.rules.book().max_wait(group).unwrap_or(self.policy.max_wait)
     }
@@ -332,7 +332,7 @@ impl Request {
         Ok(())
     }
 
-    /// Who pays for it in `group`: a watch may have switched it already.
+    /// The group that pays for it in `group`: a watch may have switched it already.
     fn payer(&self, group: &Group) -> Group {
         let switched = match &self.convicted {
             Some(Action::Switch(target)) => self.case.governor.group(target),

@@ -28,7 +28,7 @@ pub(crate) enum SqlText<'t> {
 }
 
 impl<'t> SqlText<'t> {
-    /// Of what was seen of it.
+    /// The text as far as it was seen.
     pub(crate) fn of(seen: &'t [u8], whole: bool) -> Self {
         if whole { Self::Whole(seen) } else { Self::Unseen }
     }

@@ -39,7 +39,7 @@ pub(super) struct Workers {
     others: BTreeSet<u32>,
     /// While there are any.
     exits: Option<Exits>,
-    /// By workers, since it was last asked.
+    /// The workers' usage since it was last taken.
     used: Counted,
     alarm: Alarm,
     /// The next look at the statement that runs.

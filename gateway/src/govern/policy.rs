@@ -35,7 +35,7 @@ pub enum PolicyError {
         /// The entry.
         entry: String,
     },
-    /// Too many.
+    /// There are too many principals.
     #[error("{count} principals are too many: at most {max}", max = Principals::MAX)]
     TooMany {
         /// How many there are.
@@ -87,9 +87,9 @@ pub struct Policy {
     /// Let statements run unmetered in advance while no lease can be had; they are charged all the same. Otherwise
     /// they wait and fail.
     pub admit_without_lease: bool,
-    /// Who may define groups, bind users and read all statistics over SQL.
+    /// Users who may define groups, bind users and read all statistics over SQL.
     pub admins: Principals,
-    /// Who may choose a group by `SET RESOURCE GROUP` or a hint; admins may, too.
+    /// Users who may choose a group by `SET RESOURCE GROUP` or a hint; admins may, too.
     pub switchers: Principals,
     /// Every user may choose a group.
     pub anybody_switches: bool,

@@ -49,7 +49,7 @@ pub(crate) struct Limit {
 pub(crate) struct Watch {
     pub(crate) id: u64,
     pub(crate) action: Action,
-    /// In milliseconds since 1970.
+    /// The moment at which it ends, in milliseconds since 1970.
     ends: Option<u64>,
 }
 

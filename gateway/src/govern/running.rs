@@ -41,7 +41,7 @@ impl Progress {
 /// What to do with a statement that goes on.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Verdict {
-    /// Nothing.
+    /// Nothing to do.
     Goes,
     /// Its result is not to be taken from the server for a while.
     Holds,
@@ -92,7 +92,7 @@ pub(super) struct Admitted {
     /// The group that pays: another one if a watch has switched it.
     pub(super) payer: Group,
     pub(super) permit: Permit<'static>,
-    /// By a watch that does not end it.
+    /// The action of a watch that convicted it without ending it.
     pub(super) convicted: Option<Action>,
     pub(super) waited: Duration,
 }
@@ -169,7 +169,7 @@ impl Running {
         self.case.governor.lets_owe(&self.payer)
     }
 
-    /// How long its group has it wait at most.
+    /// Longest time for which its group holds it back.
     pub(crate) fn patience(&self) -> Duration {
         self.case.governor.max_wait(self.group.name())
     }
@@ -188,7 +188,7 @@ impl Running {
         }
     }
 
-    /// It has ended: settles the rest, learns, counts.
+    /// Ends it: settles the rest, learns its cost, counts it.
     pub(crate) fn end(mut self, counted: Option<Usage>, progress: Progress, failed: bool) -> Ended {
         let used = self.used(counted, progress).plus(&self.requests(progress));
         self.usage = self.usage.plus(&used);

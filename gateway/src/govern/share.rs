@@ -73,7 +73,7 @@ struct Charged {
 #[derive(Debug)]
 pub(super) struct Share {
     server: Server,
-    /// By the statement that runs, and what of it is charged.
+    /// The counters of the running statement, and the charged part of them.
     did: Counted,
     charged: Charged,
     /// CPU and reads that are charged.

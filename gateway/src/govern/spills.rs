@@ -9,7 +9,7 @@ use super::backend::process;
 
 /// Files of one session that are followed; a join of more parts than that is followed in part.
 const MAX_FILES: usize = 64;
-/// In the path of each.
+/// The part that the path of each of them has.
 const FOLDER: &str = "/pgsql_tmp/";
 
 /// The temporary files that a process has open, by device and inode.
@@ -41,7 +41,7 @@ impl Spills {
         }
     }
 
-    /// By how many bytes they have grown since the statement began.
+    /// How many bytes they have grown by since the statement began.
     pub(super) fn grown(&self) -> u64 {
         let grown = |spill: &Spill| spill.size().saturating_sub(spill.before);
         self.0.values().map(grown).fold(0, u64::saturating_add)

@@ -22,9 +22,9 @@ pub(crate) struct Subject {
     pub(crate) login: Arc<Login>,
     /// Follows the bindings, so that a live session is moved at its next statement.
     pub(crate) bound: Resolved,
-    /// By the client's name.
+    /// The group chosen by a hint in the client's name.
     pub(crate) named: Option<Group>,
-    /// By `SET RESOURCE GROUP`.
+    /// The group chosen by `SET RESOURCE GROUP`.
     pub(crate) chosen: Option<Group>,
     pub(crate) is_admin: bool,
     pub(crate) may_switch: bool,

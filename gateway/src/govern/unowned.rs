@@ -17,7 +17,7 @@ pub(crate) struct Unowned {
 }
 
 impl Unowned {
-    /// Of one more server, with what is counted of all.
+    /// The account of one more server, with the counters over all servers.
     pub(crate) fn counted_by(given_in_all: Counter, taken_in_all: Counter) -> Self {
         Self { given_in_all, taken_in_all, ..Self::default() }
     }
@@ -27,7 +27,7 @@ impl Unowned {
         self.given.load(Ordering::Relaxed)
     }
 
-    /// So many bytes were written for others.
+    /// Adds bytes that were written for others.
     pub(super) fn give(&self, bytes: u64) {
         if bytes > 0 {
             self.given.fetch_add(bytes, Ordering::Relaxed);

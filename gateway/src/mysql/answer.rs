@@ -39,7 +39,7 @@ pub(super) enum Answer {
     Refused(Refusal),
     /// Done, with so many rows changed.
     Done {
-        /// Rows.
+        /// Rows changed.
         affected: u64,
         /// How many warnings come with it.
         warnings: usize,
@@ -53,7 +53,7 @@ pub(super) enum Answer {
 pub(super) struct Audience {
     pub(super) capabilities: Capabilities,
     pub(super) status: Status,
-    /// It has prepared the statement.
+    /// Whether it has prepared the statement, and gets binary rows.
     pub(super) binary: bool,
 }
 

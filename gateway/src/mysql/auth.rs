@@ -37,7 +37,7 @@ pub(super) struct Auth {
     /// Packets that the server got from the gateway itself, and sent to it.
     pub(super) ahead: u8,
     pub(super) exchange: Exchange,
-    /// Of the server's last question; none when it is still the greeting's.
+    /// The scramble of the server's last question; `None` when it is still the greeting's.
     pub(super) scramble: Option<Vec<u8>>,
     asked: bool,
 }

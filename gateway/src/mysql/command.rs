@@ -68,12 +68,12 @@ pub(super) enum Shape {
     Prepared,
     /// A conversation about who the client is.
     Auth,
-    /// Not known: it has ended when the client goes on.
+    /// An unknown response: it has ended when the client goes on.
     Opaque,
 }
 
 impl Command {
-    /// Of the first byte of a packet; a packet without one is `COM_SLEEP` to the server.
+    /// The command of a packet's first byte; a packet without one is `COM_SLEEP` to the server.
     pub(super) fn of(code: u8) -> Self {
         match code {
             0x01 => Self::Quit,

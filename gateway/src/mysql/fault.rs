@@ -3,7 +3,7 @@
 /// Why a connection cannot go on. [`Machine::farewell`](super::machine::Machine::farewell) tells the client.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub(super) enum Fault {
-    /// Not a MySQL server, or one before 4.1.
+    /// The server is not MySQL, or is older than 4.1.
     #[error(
         "the upstream's greeting of {len} bytes is not of protocol 10; check that it is a MySQL or MariaDB"
     )]

@@ -46,9 +46,9 @@ enum Next {
     /// It is a step of its own, and others come before it.
     Apart,
     Goes,
-    /// With another sequence id.
+    /// It gets another sequence id.
     Renumbered(u8),
-    /// With another beginning of its payload.
+    /// Its payload gets another beginning.
     Edited(Vec<u8>),
     /// The client does not get it, nor what follows in this response.
     Hidden,

@@ -64,7 +64,7 @@ pub(super) struct Identity {
 }
 
 impl Identity {
-    /// Of a response to the greeting: what comes after the preamble.
+    /// The login in a response to the greeting, behind its preamble.
     pub(super) fn of_login(payload: &[u8], capabilities: Capabilities) -> Result<Self, Fault> {
         let mut reader = Reader::new(payload.get(PREAMBLE..).unwrap_or_default());
         let user = reader.until_zero().ok_or(Fault::Login { len: payload.len() })?;
@@ -74,7 +74,7 @@ impl Identity {
         Self::of_parts(user, database, reader, capabilities)
     }
 
-    /// Of a `COM_CHANGE_USER`: what comes after the command.
+    /// The login in a `COM_CHANGE_USER`, behind the command.
     pub(super) fn of_change(payload: &[u8], capabilities: Capabilities) -> Result<Self, Fault> {
         let mut reader = Reader::new(payload);
         let user = reader.until_zero_or_end();

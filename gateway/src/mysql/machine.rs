@@ -70,7 +70,7 @@ pub(super) struct Machine<T> {
     pub(super) hearing: Hearing,
     pub(super) outstanding: Outstanding<T>,
     pub(super) prepared: Prepared<Kept<T>>,
-    /// Of the statement that is to be prepared in place of the one asked about.
+    /// What to keep of the statement that is prepared in place of the one asked about.
     pub(super) preparing: Option<Kept<T>>,
     pub(super) statements: u64,
     /// The database that the statement asked about will make the default.
@@ -357,7 +357,7 @@ impl<T: Clone> Machine<T> {
         Some(Step::Send(Side::Client, Bytes(packets)))
     }
 
-    /// By how much sequence ids towards the server are higher in this conversation.
+    /// How much higher sequence ids towards the server are in this conversation.
     pub(super) fn ahead(&self, auth: &Auth) -> u8 {
         let shift = if auth.is_login { self.shift() } else { 0 };
         shift.wrapping_add(auth.ahead)

@@ -21,7 +21,7 @@ pub(super) enum OpeningError {
     /// Either side breaks the protocol, or asks for what is not there. The client has had the error.
     #[error(transparent)]
     Fault(#[from] Fault),
-    /// Either socket.
+    /// A socket failed.
     #[error("the connection broke before the login: {0}")]
     Io(#[from] io::Error),
 }

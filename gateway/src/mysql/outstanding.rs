@@ -18,7 +18,7 @@ pub(super) const PIPELINE_LIMIT: usize = 128;
 /// Most bytes of the gateway's own answers that wait for their turn; beyond, the client is not read.
 pub(super) const WAITING_ANSWERS_LIMIT: usize = 1 << 20;
 
-/// Who speaks in a response.
+/// The kind of a response.
 #[derive(Debug)]
 pub(super) enum Response {
     Reply(Reply),
@@ -46,7 +46,7 @@ pub(super) enum Kind {
 /// The form in which a cost is sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Told {
-    /// Of the first packet.
+    /// The sequence id of the first packet.
     pub(super) sequence: u8,
     /// As the result of a prepared statement.
     pub(super) binary: bool,

@@ -69,7 +69,7 @@ fn element<'a>(tag: u8, der: &mut &'a [u8]) -> Option<&'a [u8]> {
 mod tests {
     use super::*;
 
-    /// Of `openssl genrsa 2048`, which is thrown away.
+    /// A key from `openssl genrsa 2048`, which is used for nothing else.
     const KEY: &str = include_str!("captured/key.pem");
 
     #[test]

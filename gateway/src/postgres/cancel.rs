@@ -18,7 +18,7 @@ use crate::stream::Stream;
 
 /// Longest wait for the server to take a request.
 const PATIENCE: Duration = Duration::from_secs(5);
-/// Of a request to cancel, between its length and the key.
+/// The code of a request to cancel, between its length and the key.
 pub(super) const CODE: u32 = 80_877_102;
 
 /// Sessions by the key that cancels their statements.

@@ -15,7 +15,7 @@ const PID: usize = 4;
 const LENGTHS: RangeInclusive<usize> = PID + 4..=PID + 256;
 
 impl Key {
-    /// From the body of `BackendKeyData`, or what follows the code of a request to cancel.
+    /// Reads the body of `BackendKeyData`, or what follows the code of a request to cancel.
     pub(super) fn read(bytes: &[u8]) -> Option<Self> {
         LENGTHS.contains(&bytes.len()).then(|| Self(bytes.into()))
     }

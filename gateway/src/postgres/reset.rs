@@ -14,7 +14,7 @@ pub(crate) enum Reset {
 }
 
 impl Reset {
-    /// By the tag of a command that has run.
+    /// The reset that the tag of a completed command means.
     pub(super) fn of_tag(tag: &[u8]) -> Option<Self> {
         match tag.split_last()? {
             (0, b"DISCARD ALL") => Some(Self::All),

@@ -24,7 +24,7 @@ pub(crate) struct Listening {
     pub(crate) upstream: Upstream,
     pub(crate) acceptor: Option<TlsAcceptor>,
     pub(crate) connector: Option<TlsConnector>,
-    /// From the first byte to a successful login.
+    /// Longest time from the first byte to a successful login.
     pub(crate) login_timeout: Duration,
     pub(crate) keepalive: Keepalive,
     /// A client that closes has its statement killed.

@@ -27,7 +27,7 @@ const AGAIN: u32 = 10;
 /// Why it is time to look.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Due {
-    /// By the clock.
+    /// The time for a look has come.
     Time,
     /// Much of the result has passed since the last time.
     Bytes,
@@ -41,7 +41,7 @@ pub(crate) struct Pace {
     next: Option<Instant>,
     /// And when so many bytes of its result have passed.
     next_bytes: u64,
-    /// By the clock.
+    /// Looks by the clock so far.
     looks: u32,
     holding: bool,
     /// Since when the result is held for the debt of its group.

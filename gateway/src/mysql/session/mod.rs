@@ -37,7 +37,7 @@ pub(super) enum End {
     Server,
     /// The client gets the reason.
     Told(Refusal),
-    /// So is the client of a runaway that the server does not kill.
+    /// The client of a runaway that the server does not kill gets the reason, too.
     Runaway(Refusal),
 }
 
@@ -47,7 +47,7 @@ pub(super) enum Broken {
     /// Either side does not follow the protocol.
     #[error(transparent)]
     Protocol(#[from] Fault),
-    /// Either connection.
+    /// A connection failed.
     #[error(transparent)]
     Link(#[from] LinkError),
 }
@@ -93,7 +93,7 @@ pub(super) struct Session {
     /// Where it comes from.
     client: IpAddr,
     machine: Machine<Remembered>,
-    /// In the order in which the server gets them.
+    /// Admitted statements in the order in which the server gets them.
     admitted: VecDeque<Admitted>,
     /// Its response goes out first, and then it is counted: the client need not wait for that.
     answered: Option<Answered>,
@@ -101,7 +101,7 @@ pub(super) struct Session {
     /// The server's number of the connection; zero before the login.
     connection: u32,
     subject: Option<Result<Subject, Denied>>,
-    /// By `SET RESOURCE GROUP`; outlives a change of the database.
+    /// The group chosen by `SET RESOURCE GROUP`; outlives a change of the database.
     chosen: Option<Group>,
     backend: Option<Backend>,
     finding: Option<Later<Option<Backend>>>,

@@ -5,7 +5,7 @@ use super::link::{Heard, Link, OK, packet};
 use super::step::{Event, Login, Side};
 use super::{ClientTls, Fault, Settings};
 
-/// Of the second byte of the capabilities.
+/// The bit of TLS in the second byte of the capabilities.
 const SSL: u8 = 0x08;
 const SWITCH: &[u8] = b"\xfemysql_native_password\x00aaaaaaaabbbbbbbbcccc\x00";
 

@@ -152,7 +152,7 @@ enum Expect {
 #[derive(Debug)]
 pub(crate) struct Conversation<R, O> {
     ready: bool,
-    /// Of the last `ReadyForQuery`: idle, in a transaction, or in a failed one.
+    /// The status of the last `ReadyForQuery`: idle, in a transaction, or in a failed one.
     status: u8,
     units: VecDeque<Unit<R>>,
     /// Units that there ever were.

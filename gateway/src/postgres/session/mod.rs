@@ -36,7 +36,7 @@ pub(super) enum End {
     Server,
     /// The client gets the reason.
     Told(Over),
-    /// So is the client of a runaway that survives being cancelled.
+    /// The client of a runaway that survives being cancelled gets the reason, too.
     Runaway,
 }
 
@@ -49,7 +49,7 @@ pub(super) enum Fault {
     /// The server does not follow the protocol.
     #[error("the server broke the protocol: {0}")]
     Server(Broken),
-    /// Either connection.
+    /// A connection failed.
     #[error(transparent)]
     Link(#[from] LinkError),
 }
