@@ -41,7 +41,7 @@ impl Code {
     pub const WATCHED: Self = Self::new(8254, "HY000", "57014");
     /// A value out of range or malformed.
     pub const INVALID: Self = Self::new(1105, "HY000", "22023");
-    /// Not in the present state, such as dropping a group that is used.
+    /// Not possible in the present state, such as dropping a group that is used.
     pub const REFUSED: Self = Self::new(1105, "HY000", "55000");
     /// A limit is reached.
     pub const FULL: Self = Self::new(1105, "HY000", "54000");

@@ -18,9 +18,9 @@ pub enum Diagnostics {
     Show {
         /// Notes and warnings are left out.
         errors: bool,
-        /// So many are left out at the beginning.
+        /// How many are left out at the beginning.
         offset: usize,
-        /// At most so many are wanted.
+        /// How many are wanted at most.
         limit: usize,
     },
     /// Counts, as columns called so: `SHOW COUNT(*) WARNINGS`, `SELECT @@warning_count`.

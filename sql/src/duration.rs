@@ -24,7 +24,7 @@ const UNITS: [(&str, u128); 9] = [
 /// Why a text is no duration.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum DurationError {
-    /// Not numbers with units.
+    /// The text is not numbers with units.
     #[error("{0:?} is not a duration; write it like '60s', '1h30m', '250ms' or '7d'")]
     Malformed(String),
     /// Finer than can be kept.

@@ -55,12 +55,12 @@ pub enum SqlError {
         /// A table of theirs.
         theirs: String,
     },
-    /// Not allowed for this user.
+    /// The user may not do this.
     #[error("{user} may not {what}; {needs}")]
     Denied {
         /// The user who asked.
         user: String,
-        /// What for.
+        /// What the user asked for.
         what: String,
         /// The right that is needed.
         needs: String,

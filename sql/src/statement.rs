@@ -74,11 +74,11 @@ pub enum Statement {
         group: Option<String>,
         /// "dryrun", "cooldown", "kill" or "switch_group"; empty is the action of the group's limit.
         action: String,
-        /// With "switch_group": the group.
+        /// The group of the action "switch_group".
         switch_group: String,
         /// What is watched.
         watched: WatchedText,
-        /// How long, in microseconds; `None` is for ever.
+        /// How long it lasts, in microseconds; `None` for ever.
         watch_us: Option<u64>,
     },
     /// `QUERY WATCH REMOVE` with a number.

@@ -99,7 +99,7 @@ impl<'t> Places<'t> {
         self.at
     }
 
-    /// From the first token that is code to the last.
+    /// The range from the first token that is code to the last.
     fn range(&mut self, tokens: &[TokenWithSpan]) -> Option<Range<usize>> {
         let first = tokens.iter().find(|token| is_code(token))?;
         let last = tokens.iter().rev().find(|token| is_code(token))?;

@@ -45,7 +45,7 @@ pub(super) fn statement(cursor: &mut Cursor<'_>) -> Result<Option<Statement>, Sq
     Ok(Some(Statement::Bind { principal, group }))
 }
 
-/// Half of it would be done by tidegate and half by the database, and one of them may fail.
+/// Refuses a text half of which tidegate would do and half the database, as one of the two may fail.
 fn beside() -> SqlError {
     let instead = "send that to the database, and RESOURCE GROUP alone, as two statements";
     SqlError::unsupported("another change beside RESOURCE GROUP", instead)

@@ -22,7 +22,7 @@ pub struct Plot {
     pub lines: Vec<(String, Vec<(f64, f64)>)>,
 }
 
-/// From the lowest to the highest value, in whole powers of ten up to the axis.
+/// An axis from the lowest to the highest value, in whole powers of ten up to its end.
 struct Axis {
     low: f64,
     high: f64,

@@ -28,7 +28,7 @@ pub enum Mark {
     AtMost(f64),
     /// This or more.
     AtLeast(f64),
-    /// From the first to the second.
+    /// From the first to the second, both included.
     Within(f64, f64),
 }
 
@@ -83,7 +83,7 @@ pub struct Other {
 pub struct Row {
     /// Family and case.
     pub case: String,
-    /// Of all figures of the row.
+    /// The unit of all figures of the row.
     pub unit: Unit,
     /// What the shipped code does.
     pub ours: Samples,

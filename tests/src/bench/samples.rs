@@ -45,7 +45,7 @@ impl Samples {
         (self.quantile(0, 1), self.quantile(1, 1))
     }
 
-    /// How many there are.
+    /// How many rounds there are.
     pub fn rounds(&self) -> usize {
         self.0.len()
     }

@@ -21,7 +21,7 @@ use tokio::task::JoinSet;
 const UNCONFIRMED: u8 = 3;
 /// How long the last reports may take.
 const PATIENCE: Duration = Duration::from_secs(30);
-/// How long an operation waits.
+/// Longest wait of an operation.
 const WAIT: Duration = Duration::from_secs(2);
 /// Longest pause after a refusal.
 const RETRY: Duration = Duration::from_millis(50);

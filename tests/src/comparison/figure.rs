@@ -17,7 +17,7 @@ const RIGHT: f64 = 14.0;
 const TOP: f64 = 76.0;
 const PANEL: f64 = 78.0;
 const GAP: f64 = 26.0;
-/// Of the loads, from the bottom up.
+/// The colours of the loads, from the bottom up.
 const COLOURS: [&str; 2] = ["#3b7dac", "#e8a33d"];
 const CAP: &str = "#b3261e";
 

@@ -75,7 +75,7 @@ impl<'a> Input<'a> {
         }
     }
 
-    /// From `low` to `high`, both included.
+    /// A number from `low` to `high`, both included.
     pub(super) fn between(&mut self, low: u64, high: u64) -> u64 {
         let width = high.saturating_sub(low).saturating_add(1);
         low + self.number() % width

@@ -139,7 +139,7 @@ impl Model {
         Ok(())
     }
 
-    /// Nothing that was on its way to the old process arrives; what it had sent may.
+    /// Messages on their way to the old process do not arrive; those that it had sent may.
     fn end_streams(&self, state: &mut State) {
         for link in &mut state.links {
             if !link.up.is_empty() {

@@ -19,7 +19,7 @@ pub struct Limits {
 }
 
 impl Limits {
-    /// To the end.
+    /// No limits: a search to the end.
     pub const NONE: Self = Self { depth: usize::MAX, states: usize::MAX };
 }
 

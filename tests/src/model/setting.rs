@@ -48,9 +48,9 @@ bounds! {
     ticks,
     /// Operations that arrive, on both nodes together.
     operations,
-    /// Of those, how many cost twice their estimate.
+    /// How many of those cost twice their estimate.
     dear,
-    /// Of those, how many are settled later, for nothing or for twice their estimate.
+    /// How many of those are settled later, for nothing or for twice their estimate.
     late,
     /// Waiting operations that give up.
     cancels,

@@ -25,7 +25,7 @@ pub struct State {
     pub(super) books: Shared<Books>,
     pub(super) nodes: [Shared<Node>; NODES],
     pub(super) links: [Shared<Link>; NODES],
-    /// By group, in the order of the setting.
+    /// The windows by group, in the order of the setting.
     pub(super) windows: Vec<Window>,
     /// What may still happen.
     pub(super) left: Bounds,
@@ -76,7 +76,7 @@ pub(super) struct Claim {
     pub(super) epoch: u64,
 }
 
-/// To the controller.
+/// A message to the controller.
 #[derive(Clone, Debug, Hash)]
 pub(super) struct Up {
     pub(super) client: ClientId,
@@ -85,7 +85,7 @@ pub(super) struct Up {
     pub(super) renewal: Option<(u64, Ask, Option<Claim>)>,
 }
 
-/// To a node.
+/// A message to a node.
 #[derive(Clone, Debug, Hash)]
 pub(super) struct Down {
     pub(super) epoch: u64,

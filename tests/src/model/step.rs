@@ -60,70 +60,70 @@ pub enum Step {
     Tick,
     /// An operation arrives.
     Arrive {
-        /// Where.
+        /// The node.
         node: usize,
         /// What it will cost.
         kind: Kind,
     },
     /// An operation turns out to cost nothing, or twice its estimate.
     Settle {
-        /// Where.
+        /// The node.
         node: usize,
         /// Twice instead of nothing.
         as_dear: bool,
     },
     /// A waiter gives up.
     Cancel {
-        /// Where.
+        /// The node.
         node: usize,
-        /// Who.
+        /// The waiter.
         waiter: WaiterId,
     },
     /// A node sends the renewal that is due.
     Renew {
-        /// Who.
+        /// The node.
         node: usize,
-        /// What of it is late.
+        /// Which messages of it are late.
         late: Delays,
     },
     /// A node notices that its stream ended with the controller.
     Notice {
-        /// Who.
+        /// The node.
         node: usize,
     },
     /// The network resets a stream.
     Reset {
-        /// Whose.
+        /// The node whose stream it is.
         node: usize,
     },
     /// A node dies and starts again.
     Kill {
-        /// Who.
+        /// The node.
         node: usize,
     },
     /// A node says goodbye and starts again.
     Leave {
-        /// Who.
+        /// The node.
         node: usize,
         /// The goodbye is late.
         late: bool,
     },
     /// The controller hears a late message.
     ToController {
-        /// From whom.
+        /// The node that sent it.
         node: usize,
-        /// Which.
+        /// The place of the message among those under way.
         place: usize,
-        /// What of the answer is late.
+        /// Which messages of the answer are late.
         late: Delays,
         /// It stays under way, to be heard once more.
         again: bool,
     },
     /// A node hears a late message.
     ToNode {
-        /// Who.
+        /// The node.
         node: usize,
-        /// Which.
+        /// The place of the message among those under way.
         place: usize,
         /// It stays under way, to be heard once more.
         again: bool,

@@ -32,7 +32,7 @@ pub enum ClusterError {
     /// A process ended by itself, or otherwise than it was asked to.
     #[error("{what} ended with {status}; {log}")]
     Ended {
-        /// Which process.
+        /// The process.
         what: String,
         /// Its exit status.
         status: String,

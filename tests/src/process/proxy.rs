@@ -40,9 +40,9 @@ pub struct Way {
 /// The state of a link.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Weather {
-    /// From the node to the controller.
+    /// The way from the node to the controller.
     pub up: Way,
-    /// From the controller to the node.
+    /// The way from the controller to the node.
     pub down: Way,
     /// Grows whenever all connections are dropped.
     pub dropped: u64,

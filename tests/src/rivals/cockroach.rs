@@ -101,7 +101,7 @@ struct Node {
     anticipation: Span,
     may_ask_at: Time,
     fallback: Option<f64>,
-    /// It has not been spread yet.
+    /// Whether its requests are not spread over time yet.
     in_phase: bool,
     random: Option<Random>,
 }

@@ -28,7 +28,7 @@ pub(super) fn span(seconds: f64) -> Span {
     }
 }
 
-/// How many there are.
+/// A count as a float.
 #[expect(clippy::cast_precision_loss, reason = "a count of clients is small")]
 pub(super) fn count(number: usize) -> f64 {
     number as f64

@@ -9,7 +9,7 @@ use super::Operation;
 /// Waiting operations of one node.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Queue {
-    /// By number, which rises with the arrivals.
+    /// Waiting operations by number, which rises with the arrivals.
     waiting: BTreeMap<u64, Operation>,
     deadlines: BTreeSet<(Time, u64)>,
     /// RU of those who wait.

@@ -38,7 +38,7 @@ const LOOKS: u32 = 3_000;
 /// Why a server cannot be run.
 #[derive(Debug, thiserror::Error)]
 pub enum ServerError {
-    /// It is not there.
+    /// The program is not installed.
     #[error("{program} is not installed; ./tests/run installs the package {package}")]
     Absent {
         /// What was looked for.
@@ -57,7 +57,7 @@ pub enum ServerError {
     /// A program of it failed.
     #[error("{what} failed: {said}")]
     Failed {
-        /// Which.
+        /// The program.
         what: String,
         /// The end of what it said.
         said: String,

@@ -65,7 +65,7 @@ pub(super) struct Capped {
     possible: Vec<Possible>,
     /// These count beside it.
     beside: Vec<Possible>,
-    /// So do the fallbacks of nodes that are cut off.
+    /// The fallbacks of nodes that are cut off, which count as well.
     fallbacks: Rate,
     /// The highest rate that ever counted, no limit aside.
     pub(super) fastest: Rate,
@@ -180,7 +180,7 @@ impl Capped {
         }
     }
 
-    /// So much more comes at once.
+    /// Sets the bound from `at` on; `more` comes at once.
     fn set(&mut self, at: Time, more: Ru) {
         let burst = self.fallbacks.over(Span::secs(1));
         let limits = self.leased().and(Limits { rate: self.fallbacks, depth: burst });

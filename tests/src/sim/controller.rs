@@ -64,7 +64,7 @@ impl Controller {
         self.disk.clock().fetch_max(now.0, Ordering::Relaxed);
     }
 
-    /// It is at a commit until then, and does nothing else.
+    /// The controller is at a commit until then, and does nothing else.
     pub(super) fn busy_until(&self) -> Time {
         Time(self.disk.clock().load(Ordering::Relaxed))
     }
@@ -211,7 +211,7 @@ impl Controller {
         }
     }
 
-    /// How long it grants after it lost the disk.
+    /// How long the controller grants after it lost the disk.
     pub(super) fn fence(&self) -> Span {
         self.fence.unwrap_or_default()
     }

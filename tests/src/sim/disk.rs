@@ -48,7 +48,7 @@ struct Platter {
     /// The seal beside the store, and how many there were.
     seal: Option<u64>,
     seals: u64,
-    /// Nothing is read or written any more: the process is dead.
+    /// The process is dead: it reads and writes nothing.
     dead: bool,
     /// Writes fail: the device is full or broken.
     failing: bool,

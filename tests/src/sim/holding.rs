@@ -21,7 +21,7 @@ use super::world::World;
 /// What the right to spend rests on.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum Right {
-    /// Nothing: no grant yet, or a refusal.
+    /// No right: no grant yet, or a refusal.
     #[default]
     None,
     /// A lease on a rate, until then.
@@ -130,7 +130,7 @@ impl World {
 }
 
 impl Holding {
-    /// Of a group that was never granted anything.
+    /// The holding of a group that was never granted anything.
     pub(super) fn new(now: Time, drift_ppm: u32) -> Self {
         Self { last: now, fallback_until: Time(u64::MAX), drift_ppm, ..Self::default() }
     }

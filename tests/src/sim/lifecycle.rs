@@ -10,7 +10,7 @@ use super::disk::Death;
 use super::network::Message;
 use super::world::{Event, Node, World, user};
 
-/// Of no more than these the ledger is looked at with every start.
+/// Up to this many groups, every start compares the ledger.
 const FEW_GROUPS: usize = 16;
 
 impl World {

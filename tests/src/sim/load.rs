@@ -72,9 +72,9 @@ pub struct Load {
     pub from: Time,
     /// End.
     pub until: Time,
-    /// On for this long, then off for as long, in turns; zero is always on.
+    /// The load is on for this long, then off for as long, in turns; always on if zero.
     pub turns: Span,
-    /// On in the odd turns instead of the even ones.
+    /// The load is on in the odd turns instead of the even ones.
     pub odd: bool,
     /// Moves to the next node every so often; zero stays.
     pub moves: Span,

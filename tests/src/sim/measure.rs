@@ -99,7 +99,7 @@ impl Bound {
         Ru(i64::try_from(self.worst / 1_000_000).unwrap_or(i64::MAX))
     }
 
-    /// How long the worst window is.
+    /// The length of the worst window.
     pub fn worst_window(&self) -> Span {
         self.worst_window
     }

@@ -23,7 +23,7 @@ pub(super) enum Message {
         request: RenewIn,
     },
     Granted(Renewed),
-    /// Not considered, and for which groups the node had asked, as its session knows.
+    /// The controller did not consider a renewal; `groups` are those that it asked for, as the session knows.
     Shed {
         seq: u64,
         epoch: u64,

@@ -24,9 +24,9 @@ pub struct Settling {
     pub lasts: (Span, Span),
     /// What they cost in the end, where that is not the same part of each estimate.
     pub actual: Option<Actual>,
-    /// Of a thousand that were let in so many never run.
+    /// How many of a thousand admitted operations never run.
     pub undone: u64,
-    /// Of a thousand so many leave the queue, if they have to wait.
+    /// How many of a thousand operations leave the queue, if they have to wait.
     pub leaves: u64,
 }
 
@@ -76,7 +76,7 @@ impl Settling {
         }
     }
 
-    /// From the words of a load.
+    /// Reads the words of a load.
     pub(super) fn read(words: &Words<'_>) -> Result<Self, String> {
         Ok(Self {
             lasts: words.get("lasts", (Span(0), Span(0)), |text| range(text, span))?,

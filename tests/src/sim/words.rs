@@ -13,7 +13,7 @@ use super::settling::Settling;
 pub(super) struct Words<'a>(BTreeMap<&'a str, &'a str>);
 
 impl<'a> Words<'a> {
-    /// Of a line that is split already.
+    /// The words of a line that is split already.
     pub(super) fn new(words: impl Iterator<Item = &'a str>) -> Self {
         Self(words.map(|word| word.split_once('=').unwrap_or((word, word))).collect())
     }

@@ -2,7 +2,7 @@
 
 use super::*;
 
-/// With each of these TiDB's statements end; all of them are read, or refused by name.
+/// TiDB's statements end with each of these; all of them are read, or refused by name.
 fn each(heads: &[&str], tails: &[&str]) -> Vec<String> {
     heads.iter().flat_map(|head| tails.iter().map(move |tail| format!("{head} {tail}"))).collect()
 }

@@ -23,11 +23,11 @@ use crate::bench::samples::Samples;
 use crate::bench::setting::Setting;
 use crate::servers::{MariaDb, MySql, Postgres};
 
-/// At once; a session takes a descriptor here, where most machines give 1,024.
+/// Sessions at once; each takes a descriptor here, where most machines give 1,024.
 const CLIENTS: usize = 500;
 /// An account without a password: how a password is proven is no matter of the gateway's.
 const USER: &str = "burst";
-/// In which the servers end the sessions of a round.
+/// Time in which the servers end the sessions of a round.
 const PAUSE: Duration = Duration::from_millis(500);
 /// No answer is longer.
 const MAX_ANSWER: usize = 64 * 1024;
@@ -164,7 +164,7 @@ async fn ready(server: &mut TcpStream) -> io::Result<()> {
 }
 
 async fn mysql(port: u16) -> io::Result<TcpStream> {
-    /// Of version 4.1, with transactions, authentication of its own and its name.
+    /// The capabilities of protocol 4.1: transactions, an authentication plugin and its name.
     const CAPABILITIES: u32 = 0x8_a200;
     /// A definition and a row of one column, with the number of columns before and ends behind both.
     const PACKETS: usize = 5;

@@ -27,7 +27,7 @@ impl CopyProxy {
     /// And one that reads counters.
     pub(super) const METERING: &str = "the same, reading two counters at each answer";
 
-    /// In front of this port.
+    /// Starts one in front of this port.
     pub(super) fn start(server: u16) -> Result<Self, BenchError> {
         Self::with(server, Vec::new())
     }

@@ -36,7 +36,7 @@ struct Node {
 /// How a number of renewals went.
 pub(in crate::bench) struct Talk {
     pub(in crate::bench) took: Duration,
-    /// Of each renewal.
+    /// The time of each renewal.
     times: Vec<Duration>,
 }
 

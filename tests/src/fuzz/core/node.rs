@@ -31,7 +31,7 @@ pub(super) struct Node {
     pub(super) groups: BTreeMap<GroupId, NodeGroup>,
     pub(super) waiting: BTreeMap<(GroupId, WaiterId), Ru>,
     pub(super) running: Vec<Running>,
-    /// Of the newest grant applied.
+    /// The proofs of the newest grants applied.
     pub(super) proofs: BTreeMap<GroupId, Proof>,
 }
 

@@ -23,7 +23,7 @@ const PREFIX: usize = 5;
 /// Where a stream is in the protocol.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Phase {
-    /// Nothing said yet.
+    /// The client has said nothing yet.
     Fresh,
     /// Welcomed.
     Open {

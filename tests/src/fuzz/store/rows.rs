@@ -8,7 +8,7 @@ use super::{used, work};
 use crate::fuzz::input::Input;
 use crate::fuzz::memory::{MemoryStore, Rows};
 
-/// Rows changed at most.
+/// Most rows that are changed.
 const MOST_ROWS: usize = 64;
 /// Longest error.
 const LONGEST_ERROR: usize = 2_000;

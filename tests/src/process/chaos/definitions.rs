@@ -59,7 +59,7 @@ pub struct Definitions {
 }
 
 impl Definitions {
-    /// Nothing but the groups under load, which are not listed here.
+    /// A change without any group yet; groups under load are not listed here.
     pub fn new(console: Console, seed: u64) -> Self {
         let cap = Cap::new(Rate::whole(MOVING_RATES.1), LEASE_US);
         let random = Random::new(seed, 1_000);
@@ -67,7 +67,7 @@ impl Definitions {
         Self { console, random, made: 0, groups, bindings, counts: Counts::default(), cap }
     }
 
-    /// How many groups and bindings are there for certain.
+    /// How many groups and bindings certainly exist.
     pub fn there(&self) -> (usize, usize) {
         (self.groups.there().len(), self.bindings.there().len())
     }

@@ -16,11 +16,11 @@ pub struct GroupFigures {
     pub operations: u64,
     /// Charged for certain by the logs, and at most: operations under way at a kill are in or out.
     pub charged: (Ru, Ru),
-    /// In the ledger.
+    /// RU in the ledger.
     pub ledger: Ru,
     /// Charged by nodes without a journal that were killed before they could report it.
     pub lost: Ru,
-    /// Half, and 99 of 100, waited no longer.
+    /// The waits that half, and that 99 of 100, of the operations did not exceed.
     pub waits: (Span, Span),
 }
 
@@ -61,9 +61,9 @@ pub struct Outcome {
     pub took: Span,
     /// Incarnations of nodes that were judged.
     pub incarnations: usize,
-    /// By group.
+    /// The figures by group.
     pub groups: Vec<GroupFigures>,
-    /// By bound.
+    /// The figures by bound.
     pub bounds: Vec<BoundFigures>,
     /// Stops.
     pub stops: StopFigures,

@@ -67,7 +67,7 @@ pub struct Progress {
 }
 
 impl Progress {
-    /// Of a run that has not begun.
+    /// The progress of a run that has not begun.
     pub fn new(cluster: &Cluster, settings: &Settings) -> Self {
         let tails = (0..NODES).map(|node| Tail::new(cluster.node_log(node))).collect();
         Self { wanted: settings.progress, kills: settings.kills, tails, next_us: PROGRESS_US }

@@ -23,7 +23,7 @@ pub struct Stop {
 pub struct Silence {
     /// The node; `None` for all.
     pub node: Option<usize>,
-    /// Nothing asked after this was answered.
+    /// No request sent after this was answered.
     pub from_us: u64,
     /// Before this.
     pub to_us: u64,
@@ -47,7 +47,7 @@ pub struct Tally {
 }
 
 impl Tally {
-    /// Nothing yet; what happens is also written to `file`.
+    /// An empty tally; each event is also written to `file`.
     pub fn new(file: File) -> Self {
         Self {
             file,

@@ -46,7 +46,7 @@ fn definition() -> Group {
 /// What was admitted.
 #[derive(Debug)]
 pub struct Admitted {
-    /// By second.
+    /// The admissions by second.
     pub series: Series,
     /// The most by which any window exceeded `rate * window`.
     pub worst: Ru,
@@ -105,7 +105,7 @@ impl Trial {
 }
 
 impl Admitted {
-    /// Of admissions in any order.
+    /// The outcome of admissions in any order.
     fn new(begun: Time, rate: Rate, burst: Ru, mut admitted: Vec<(Time, Ru)>) -> Self {
         admitted.sort_unstable();
         let mut bound = Bound::new(begun, rate);

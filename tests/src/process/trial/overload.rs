@@ -30,13 +30,13 @@ const SHARE: i64 = 2;
 const OFFERED: u64 = 120;
 /// What an operation costs: one is asked for every few hundred milliseconds by each node.
 const COST: Ru = Ru::whole(1);
-/// How long an operation waits.
+/// Longest wait of an operation.
 const WAIT: Duration = Duration::from_secs(2);
 /// Nodes that connect in a second.
 const ARRIVE: usize = 1_000;
 /// Without overload before it, and after.
 const CALM: Duration = Duration::from_secs(20);
-/// How long it lasts.
+/// How long the overload lasts.
 const LASTS: Duration = Duration::from_secs(60);
 /// The controller goes on once in this time.
 const PERIOD: Duration = Duration::from_millis(500);

@@ -14,7 +14,7 @@ const SETTLES: usize = 10;
 /// How far the nodes are.
 #[derive(Clone, Copy, Debug)]
 pub struct Distance {
-    /// To the controller and back.
+    /// The time to the controller and back.
     pub round_trip: Duration,
     /// Lease length of the group.
     pub lease: Duration,

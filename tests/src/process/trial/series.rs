@@ -9,7 +9,7 @@ use tidegate_core::units::{Ru, Time};
 pub struct Series(Vec<Ru>);
 
 impl Series {
-    /// Of admissions in order of time.
+    /// The series of admissions in order of time.
     pub(super) fn new(begun: Time, admitted: &[(Time, Ru)]) -> Self {
         let mut seconds = Vec::new();
         for (at, cost) in admitted {

@@ -24,7 +24,7 @@ impl Default for Tracker {
 }
 
 impl Tracker {
-    /// Nothing was asked for yet.
+    /// A tracker before the first request.
     pub fn new(half_life: Span) -> Self {
         Self { half_life, last: None, average: None }
     }
