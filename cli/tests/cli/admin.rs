@@ -278,7 +278,7 @@ fn every_list_has_the_same_shapes() {
     assert_eq!(controller.ok(&["group", "list", "-o", "name"]), "default\nshop\n");
     let wide = controller.ok(&["group", "list", "-o", "wide"]);
     assert!(wide.contains("FALLBACK") && wide.contains("a\\u{202e}b"), "{wide}");
-    // What YAML 1.1 takes for a truth or a number stays text.
+    // Texts that YAML 1.1 takes for a boolean or a number stay texts.
     let yaml = controller.ok(&["bind", "list", "-o", "yaml"]);
     assert!(["tenant: \"yes\"", "tenant: 'yes'"].iter().any(|text| yaml.contains(text)), "{yaml}");
     assert!(["user: \"1e3\"", "user: '1e3'"].iter().any(|text| yaml.contains(text)), "{yaml}");

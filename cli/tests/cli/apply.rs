@@ -61,7 +61,7 @@ fn what_is_applied_is_there_and_again_changes_nothing() {
     let again = controller.json(&with(&["apply"], &path));
     assert_eq!(outcomes(&again), ["shop unchanged", "board unchanged", "tenant acme unchanged"]);
     assert_eq!((&again["changed"], &again["revision"]), (&Value::Bool(false), &revision));
-    // What is listed can be applied, here and elsewhere.
+    // The output of a list can be applied, here and elsewhere.
     let other = Controller::start();
     for list in [["group", "list"], ["bind", "list"], ["cost-table", "list"], ["watch", "list"]] {
         let listed = controller.json(&list).to_string();

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use crate::support::{Controller, out, run, tidegate};
 
-/// What may follow these words, without what it is.
+/// The candidates after these words, without their descriptions.
 fn follows(endpoint: &str, words: &[&str]) -> Vec<String> {
     let mut command = tidegate();
     command.env("TIDEGATE_ENDPOINT", endpoint).args(["complete", "--", "tidegate"]).args(words);

@@ -19,7 +19,7 @@ fn frame(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8> {
     [&length[1..], &[kind, flags], &stream.to_be_bytes(), payload].concat()
 }
 
-/// What may be under way to a client: a megabyte of each stream and of all.
+/// Bytes that may be under way to a client: a megabyte of each stream and of all.
 const WINDOW: u32 = 1 << 20;
 
 /// The begin of a connection.

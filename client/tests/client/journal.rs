@@ -13,7 +13,7 @@ use crate::fake::{Fake, eventually, listen, piped};
 
 const SECOND: Duration = Duration::from_secs(1);
 
-/// What was reported under all incarnations.
+/// The totals reported under all incarnations.
 fn counted(totals: &BTreeMap<(u64, String), v1::Consumption>) -> Total {
     let of_one = |total: &v1::Consumption| Total::from_words(total.to_words().unwrap());
     totals.values().map(of_one).fold(Total::default(), |sum, total| sum.plus(&total))

@@ -122,7 +122,7 @@ async fn the_journal_of_a_sleeping_group_is_empty_and_goes_on_when_it_wakes() {
     spend(&group, 3).await;
     asleep(&client).await;
     let first = client.stats().incarnation;
-    // What a kill would leave at these moments.
+    // A copy of the files that a kill would leave at these moments.
     let copy = |to: &tempfile::TempDir| {
         let file = "node-1.journal";
         std::fs::copy(dir.path().join(file), to.path().join(file)).unwrap();

@@ -10,7 +10,7 @@ use tokio::time::{Instant, timeout};
 use crate::common::eventually;
 use crate::scene::{Scene, message, packet};
 
-/// What a client says after its login, and how far it gets: what is asked first, and how much of what then.
+/// A client's bytes after its login, and how far it gets: the first question, and how much of which message then.
 struct Cut {
     what: &'static str,
     asked: Vec<u8>,
@@ -112,7 +112,7 @@ fn asked_for() -> u64 {
     line.trim().trim_end_matches(" kB").parse::<u64>().unwrap() * 1_024
 }
 
-/// That `work` makes nothing be reserved for what it declares: several gigabytes.
+/// Checks that `work`, which declares several gigabytes, makes the gateway reserve no memory for them.
 async fn asks_for_little(what: &str, work: impl AsyncFnOnce()) {
     let before = asked_for();
     work().await;

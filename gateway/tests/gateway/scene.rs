@@ -19,7 +19,7 @@ pub(crate) enum Scene {
     MySql(mysql::stage::Stage),
 }
 
-/// What ann's group is called once she has one.
+/// The name of ann's group once she has one.
 const GROUP: &str = "anns";
 
 impl Scene {

@@ -134,7 +134,7 @@ fn empty() -> BenchError {
     BenchError::Wrong("the mutex bucket is empty".to_owned())
 }
 
-/// What a simple limiter does: one lock around tokens that time refills.
+/// A simple limiter: one lock around tokens that time refills.
 struct Bucket(Mutex<(u64, Duration)>, Stopwatch);
 
 impl Bucket {

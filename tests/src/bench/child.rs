@@ -131,7 +131,7 @@ fn controller(store: &Path, idle: Duration) -> Result<Value, BenchError> {
     }))
 }
 
-/// What the grant engine keeps of groups, without their names and definitions.
+/// Memory that the grant engine keeps for groups, without their names and definitions.
 fn engine(groups: u32) -> Result<Value, BenchError> {
     let before = resident_bytes()?;
     let mut engine = Engine::new(Time(0), EngineConfig::default());
@@ -182,7 +182,7 @@ fn around_streams(endpoint: &str) -> Result<Value, BenchError> {
     Ok(json!({ "before": before, "after": after }))
 }
 
-/// What a controller keeps of nodes, each with one lease, without their connections.
+/// Memory that a controller keeps for nodes, each with one lease, without their connections.
 fn clients(store: &Path, clients: u64) -> Result<Value, BenchError> {
     let store = RedbStore::open(store).map_err(failed("open a store"))?;
     let settings = ServiceConfig::default();

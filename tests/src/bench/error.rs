@@ -11,7 +11,7 @@ pub enum BenchError {
         /// Why not.
         reason: String,
     },
-    /// What was measured did something it must not; its time means nothing.
+    /// The measured code did something it must not; its time means nothing.
     #[error("{0}")]
     Wrong(String),
 }

@@ -246,7 +246,7 @@ fn price(count: u64) -> Result<(), BenchError> {
 
 fn decide(count: u64) -> Result<(), BenchError> {
     let mut renewals = Renewals::start(CLIENTS, DEPTH)?;
-    // As many as there are renewals, so that acknowledgements in between make no odd number.
+    // The same number as of renewals, so that acknowledgements in between make no odd number.
     let mut done = 0;
     measured_loop(1, || {
         while done < count {

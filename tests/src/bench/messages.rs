@@ -82,5 +82,5 @@ pub fn granted(seq: u64, groups: usize) -> v1::Granted {
     }
 }
 
-/// What a proof takes: 41 bytes of claim and 16 of code.
+/// Length of a proof: 41 bytes of claim and 16 of code.
 const PROOF_BYTES: usize = 57;

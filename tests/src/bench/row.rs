@@ -91,7 +91,7 @@ pub struct Row {
     pub mark: Option<Mark>,
     /// What stands beside it.
     pub others: Vec<Other>,
-    /// What a reader must know to read the figures.
+    /// A note that a reader needs to read the figures.
     pub note: String,
 }
 

@@ -1,4 +1,4 @@
-//! What is judged after every step, beyond I1 to I3 inside the engine and I4 at every admission.
+//! The checks after every step, beyond I1 to I3 inside the engine and I4 at every admission.
 
 use tidegate_core::group::GroupId;
 use tidegate_core::node::{LeaseState, NodeState};

@@ -174,7 +174,7 @@ impl Model {
         self.lose_stream(state, node);
     }
 
-    /// What was under way on the stream is gone; the next one leads to the controller of now.
+    /// Messages under way on the stream are gone; the next stream leads to the current controller.
     pub(super) fn lose_stream(&self, state: &mut State, node: usize) {
         let (clock, epoch) = (self.clock(state.now, node), state.controller.epoch);
         if let (Some(machine), Some(link)) = (state.nodes.get_mut(node), state.links.get_mut(node)) {

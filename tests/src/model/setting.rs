@@ -1,4 +1,4 @@
-//! What is searched: a small system with whole numbers, and how often each thing may happen in it.
+//! The searched system: small, with whole numbers, and how often each thing may happen in it.
 
 use std::fmt;
 

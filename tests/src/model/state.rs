@@ -38,13 +38,13 @@ pub(super) struct Controller {
     pub(super) epoch: u64,
 }
 
-/// What was charged, and what of it the controller knows.
+/// Charges, and the part of them that the controller knows.
 #[derive(Clone, Debug, Default, Hash)]
 pub(super) struct Books {
     pub(super) ledger: Ledger,
     /// Rows on disk.
     pub(super) stored: BTreeMap<(ClientId, GroupId), Total>,
-    /// What incarnations had charged when they ended; their journals report it.
+    /// Charges of incarnations that ended; their journals report them.
     pub(super) dead: Vec<(ClientId, GroupId, Total)>,
     /// The most that ended incarnations ever owed, by node.
     pub(super) dead_debt: [Ru; NODES],
@@ -68,7 +68,7 @@ pub(super) struct Node {
     pub(super) leased_until: Time,
 }
 
-/// What a node can prove to have been granted. The signature is the shell's.
+/// A grant that a node can prove. The signature is the shell's.
 #[derive(Clone, Copy, Debug, Hash)]
 pub(super) struct Claim {
     pub(super) held: Held,

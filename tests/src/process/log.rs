@@ -140,7 +140,7 @@ pub struct Life {
 }
 
 impl Life {
-    /// What was charged to a group for certain: operations and micro-RU.
+    /// The certain charges of a group: operations and micro-RU.
     pub fn charged(&self, group: &str) -> (u64, i64) {
         let certain = self.operations(group).iter().filter(|operation| operation.settled_us.is_some());
         certain.fold((0, 0), |(count, sum), operation| (count + 1, sum + operation.actual))

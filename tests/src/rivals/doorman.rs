@@ -67,7 +67,7 @@ impl Server {
         if wants < first {
             return wants.min(unused);
         }
-        // What those leave who want more than an equal share, but not all of the first round.
+        // The rest that clients leave which want more than an equal share, but not all of the first round.
         let second = first + self.left_below(equal, first) / count(above(first).max(1));
         second.min(wants).min(unused)
     }

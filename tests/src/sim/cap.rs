@@ -110,7 +110,7 @@ impl Capped {
         self.judged.begin_anew(now);
     }
 
-    /// What leases may have been made under, without fallbacks.
+    /// The limits that leases may have been made under, without fallbacks.
     pub(super) fn leased(&self) -> Limits {
         let most =
             self.possible.iter().map(|possible| possible.limits).reduce(Limits::most).unwrap_or_default();

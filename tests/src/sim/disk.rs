@@ -154,7 +154,7 @@ impl Disk {
         platter.unsynced.clear();
     }
 
-    /// What is left for the next start. The sectors that a cut leaves behind are drawn one by one.
+    /// Prepares what is left for the next start. The sectors that a cut leaves behind are drawn one by one.
     pub fn revive(&self, death: Death, random: &mut Random) {
         let mut platter = self.platter();
         if death == Death::PowerCut {

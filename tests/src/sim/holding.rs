@@ -38,7 +38,7 @@ pub(super) struct Holding {
     right: Right,
     rate: Rate,
     cap: i128,
-    /// What the controller counts of the cap, and what of it is on its way back.
+    /// The controller's count of the cap, and the part of it that is on its way back.
     counted_cap: i128,
     in_flight: i128,
     tokens: i128,
@@ -54,8 +54,8 @@ pub(super) struct Holding {
     /// The controller's count of the lump: as reported last, plus what came since. What operations did not need goes
     /// back to it.
     counted_lump: i128,
-    /// What went back to the lump since the last renewal. A node that does not know the operation any more puts it into
-    /// the bucket instead.
+    /// Tokens that went back to the lump since the last renewal. A node that does not know the operation any more puts
+    /// it into the bucket instead.
     gone_back: i128,
     debt: i128,
     fallback: Fallback,

@@ -38,7 +38,7 @@ impl World {
         }
         self.hungry.retain(|(of, group), _| *of != node || heads.iter().any(|(id, ..)| id == group));
         for (id, rate, wait) in heads {
-            // What was owed at the beginning counts, while it is paid.
+            // The debt at the beginning counts, while it is paid.
             let (since, longest) = self.hungry.entry((node, id)).or_insert((self.now, wait));
             *longest = wait.max(*longest);
             let (since, longest) = ((*since).max(stopped_until), *longest);

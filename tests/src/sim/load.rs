@@ -118,7 +118,7 @@ impl Load {
         (0..self.workers()).map(move |worker| from.after(Span(1 + worker * 17 % 1_000)))
     }
 
-    /// What an operation costs in the end, unless its fate says something else.
+    /// The cost of an operation, unless its fate says otherwise.
     fn plain(&self, estimate: Ru) -> Ru {
         estimate.scale(i64::try_from(self.settle_tenths).unwrap_or(10), 10)
     }

@@ -1,4 +1,4 @@
-//! What became of every operation of a run: the one record that all comparisons are computed from.
+//! The outcome of every operation of a run: the one record that all comparisons are computed from.
 //!
 //! Times are true virtual time, costs what was charged. Entries are in the order of their times.
 

@@ -63,7 +63,7 @@ impl Reports {
         self.0.values_mut().for_each(|progress| progress.sent.clear());
     }
 
-    /// What was charged to a group under all incarnations.
+    /// The charges of a group under all incarnations.
     pub(super) fn charged(&self, id: GroupId) -> Ru {
         self.0
             .iter()

@@ -22,7 +22,7 @@ use super::words::{Words, micro, number, range, show_micro, span};
 pub struct Settling {
     /// Shortest and longest time from admission to settlement.
     pub lasts: (Span, Span),
-    /// What they cost in the end, where that is not the same part of each estimate.
+    /// Their cost in the end, where that is not the same part of each estimate.
     pub actual: Option<Actual>,
     /// How many of a thousand admitted operations never run.
     pub undone: u64,

@@ -117,7 +117,7 @@ pub(super) struct Node {
     pub(super) links: [Link; 2],
     pub(super) wake: Option<Time>,
     pub(super) epoch: u64,
-    /// What the controller of that epoch said of itself.
+    /// The standing that the controller of that epoch sent.
     pub(super) standing: Vec<u8>,
     /// How much faster than true time the node's clock runs, in millionths.
     pub(super) drift_ppm: i64,

@@ -11,7 +11,7 @@ use crate::support::eventually;
 const ANN: (&str, &str) = ("ann", "ann");
 const SUM: &str = "select 40 + 2;";
 
-/// What both protocols say to a statement of ann's.
+/// The answers of both protocols to a statement of ann's.
 fn both(stage: &Stage) -> [String; 2] {
     [stage.psql(ANN, SUM), stage.mysql(ANN, SUM)]
 }

@@ -14,7 +14,7 @@ fn both_protocols_share_groups_and_end_cleanly() {
     let stage = Stage::new("ann", "info");
     assert_eq!(stage.psql(ANN, "select 40 + 2;"), "42\n");
     eventually("the first lease is there", || stage.mysql(ANN, "select 40 + 2;") == "42\n");
-    // What an admin says over one protocol holds for both.
+    // A definition over one protocol holds for both.
     let admin = "create resource group shop ru_per_sec = 100000; alter user ann resource group shop;";
     stage.psql(ROOT, admin);
     let group = "select current_resource_group();";

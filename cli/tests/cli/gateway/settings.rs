@@ -1,4 +1,4 @@
-//! What ends a gateway before it begins, and whose mistake that is.
+//! Faults that end a gateway before it begins, and whose they are.
 
 use std::fs;
 use std::net::TcpListener;

@@ -33,7 +33,7 @@ pub(super) struct Gateway {
     metrics: String,
     /// Its settings, its journal and its log.
     pub(super) folder: TempDir,
-    /// What it prints besides its addresses; `None` once that was asked for.
+    /// Its output besides its addresses; `None` once that was taken.
     printed: Option<thread::JoinHandle<String>>,
 }
 
@@ -62,7 +62,7 @@ impl Stage {
         std::mem::replace(&mut self.gateway, other)
     }
 
-    /// What `psql` prints of a script that goes through the gateway to the database `shop`, errors behind.
+    /// The output of `psql` for a script that goes through the gateway to the database `shop`, errors behind.
     pub(super) fn psql(&self, login: Login<'_>, script: &str) -> String {
         psql(&self.postgres, self.gateway.postgres, "shop", login, script)
     }
@@ -165,7 +165,7 @@ impl Drop for Gateway {
     }
 }
 
-/// What a client prints that gets a script, with errors behind the results.
+/// The output of a client for a script, with errors behind the results.
 pub(super) fn said(client: &mut Command, script: &[u8]) -> String {
     let output = begun(client, script).wait_with_output().unwrap();
     text(&output)

@@ -64,7 +64,7 @@ async fn an_exact_watch_covers_a_text_however_it_is_sent_and_no_other() {
     next.exec_drop(&similar, ()).await.unwrap();
     next.query_drop("explain ru select 1").await.unwrap();
     next.exec_drop("explain ru select 1", ()).await.unwrap();
-    // Of a text that is not seen to its end the rest might be another.
+    // The rest of a text that is not seen to its end might be another.
     let padded = |many: u32| {
         let pad = "x".repeat(70_000);
         format!("select /* {pad} */ count(*) from seq_1_to_{many} a, seq_1_to_{many} b where a.seq <> b.seq")

@@ -105,7 +105,7 @@ pub(super) async fn change(mut session: Conn, password: &str) -> Result<Conn, Er
     session.change_user(opts).await.map(|()| session)
 }
 
-/// What two drivers print of a server that knows no password.
+/// The output of two drivers at a server that knows no password.
 pub(super) fn drivers_see(port: u16, tls: bool, expected: [&str; 4]) {
     let lines = ["first", "again", "wrong", "wrong"].into_iter().zip(expected);
     let expected: Vec<String> = lines.map(|(login, how)| format!("{login} {how}")).collect();
@@ -120,7 +120,7 @@ pub(super) fn drivers_see(port: u16, tls: bool, expected: [&str; 4]) {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_password_gets_past_as_each_side_wants_it() {
     let stage = Stage::new().await;
-    // What the server says of its own side: the whole password came, or its hash was enough.
+    // The server's view of its own side: the whole password came, or its hash was enough.
     for (client, server) in [(false, false), (true, false), (true, true)] {
         let port = stage.through(client, server);
         let way = if server { "tls" } else { "plain" };

@@ -94,7 +94,7 @@ pub(crate) async fn gateway(
     Gateway::start(config).await.unwrap()
 }
 
-/// What the `mariadb` client says to a script, with errors among the results, as ann at this port.
+/// The output of the `mariadb` client for a script, with errors among the results, as ann at this port.
 pub(crate) fn script(port: u16, script: &[u8]) -> Vec<u8> {
     let mut client = Command::new("mariadb");
     client.args(["--no-defaults", "-h127.0.0.1", "-uann", "-pann", "--local-infile=1", "--force", "-t"]);

@@ -1,4 +1,4 @@
-//! What the gateway's own answers leave to be known, as clients ask for it.
+//! The diagnostics of the gateway's own answers, as clients ask for them.
 
 use std::process::Command;
 

@@ -110,7 +110,7 @@ async fn a_name_stands_for_what_the_server_has_under_it() {
     assert!(!is_watched(&ann, "execute p").await, "it was not prepared");
     ann.batch_execute("deallocate p").await.unwrap();
     assert_eq!(state(ann.batch_execute("execute p").await), "26000");
-    // What a transaction prepared stays when that is rolled back.
+    // A statement that a transaction prepared stays when the transaction is rolled back.
     ann.batch_execute("begin").await.unwrap();
     ann.batch_execute("prepare p as select 1 as watched").await.unwrap();
     ann.batch_execute("rollback").await.unwrap();

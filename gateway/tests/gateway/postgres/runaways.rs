@@ -100,7 +100,7 @@ async fn an_exact_watch_covers_a_text_however_it_is_sent_and_no_other() {
     next.query("select pg_sleep(0)", &[]).await.unwrap();
     next.query_typed("select pg_sleep(0)", &[]).await.unwrap();
     next.simple_query("").await.unwrap();
-    // Of a text that is not seen to its end the rest might be another.
+    // The rest of a text that is not seen to its end might be another.
     let padded = |seconds: u32| format!("select /* {} */ pg_sleep({seconds})", "x".repeat(70_000));
     assert!(told(ann.simple_query(&padded(3)).await).contains("ElapsedTime"));
     assert!(told(ann.query(&padded(3), &[]).await).contains("ElapsedTime"));

@@ -74,7 +74,7 @@ impl Stage {
         login(self.port(), "shop", ("ann", "ann")).await
     }
 
-    /// What `psql` says to a script, with errors among the results, as ann at this port.
+    /// The output of `psql` for a script, with errors among the results, as ann at this port.
     pub(crate) fn psql(&self, port: u16, script: &[u8]) -> Vec<u8> {
         let mut psql = self.postgres.program("psql");
         psql.args(["-X", "-h", "127.0.0.1", "-p", &port.to_string(), "-U", "ann", "shop"])

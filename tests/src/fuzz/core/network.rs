@@ -1,4 +1,4 @@
-//! What travels between nodes and the controller, and what each side does with it when it arrives.
+//! Messages between nodes and the controller, and what each side does with them when they arrive.
 
 use tidegate_core::exchange::{Ask, Grant, Held};
 use tidegate_core::group::{ClientId, GroupId};
@@ -80,7 +80,7 @@ impl System {
         self.push_lowers();
     }
 
-    /// What the adapter makes of a genuine proof in recovery.
+    /// The claim that the adapter accepts from a genuine proof in recovery.
     pub(super) fn believe(&self, proof: &Proof, asked: Held) -> Option<Held> {
         (proof.epoch < self.epoch && proof.ends > self.now).then(|| Held {
             rate: proof.held.rate.min(asked.rate).max(Rate::ZERO),

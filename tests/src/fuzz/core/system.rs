@@ -20,7 +20,7 @@ use crate::sim::measure::Bound;
 pub(super) const NODES: usize = 3;
 pub(super) const LIARS: usize = 2;
 
-/// What a client can prove to have been granted, and until when.
+/// A grant that a client can prove, and its end.
 #[derive(Clone, Copy)]
 pub(super) struct Proof {
     pub(super) held: Held,

@@ -7,7 +7,7 @@ use tidegate_core::units::{Ru, Span};
 use super::definitions::Counts;
 use super::tally::Tally;
 
-/// What was found in a group's logs and in the ledger.
+/// The findings in a group's logs and in the ledger.
 #[derive(Clone, Debug)]
 pub struct GroupFigures {
     /// The group.
@@ -31,7 +31,7 @@ pub struct BoundFigures {
     pub name: String,
     /// Admitted above rate * window, in the worst window.
     pub worst: Ru,
-    /// What may be: burst, overrun and the error of the clocks.
+    /// The allowed excess: burst, overrun and the error of the clocks.
     pub allowed: Ru,
     /// The overrun in it.
     pub overrun: Ru,
@@ -73,7 +73,7 @@ pub struct Outcome {
     pub there: (usize, usize),
     /// Alterations of the moving rate.
     pub alterations: usize,
-    /// What is wrong, in words; empty when nothing is.
+    /// The violations in words; empty when there are none.
     pub violations: Vec<String>,
 }
 

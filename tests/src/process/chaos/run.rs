@@ -210,7 +210,7 @@ async fn all_go_on(scene: &Scene, violations: &mut Vec<String>) -> Result<(), Cl
     }
 }
 
-/// What the ledger says of a group, by incarnation and in all.
+/// The ledger's totals of a group, by incarnation and in all.
 async fn usage(cluster: &mut Cluster, group: &str) -> Result<Vec<UsageRow>, ClusterError> {
     let request = UsageRequest { group: group.to_owned(), per_client: true };
     let reply = cluster.admin().await?.usage(request).await;

@@ -1,4 +1,4 @@
-//! What happened to the processes, on machine time: kills, stops, and times in which a node could get no lease.
+//! Events of the processes, on machine time: kills, stops, and times in which a node could get no lease.
 
 use std::collections::BTreeMap;
 use std::fs::File;

@@ -28,7 +28,7 @@ use crate::process::log::{MachineClock, machine_micros};
 const SHARE: i64 = 2;
 /// Per cent of the cap that is offered.
 const OFFERED: u64 = 120;
-/// What an operation costs: one is asked for every few hundred milliseconds by each node.
+/// The cost of an operation: each node asks for one every few hundred milliseconds.
 const COST: Ru = Ru::whole(1);
 /// Longest wait of an operation.
 const WAIT: Duration = Duration::from_secs(2);

@@ -10,7 +10,7 @@ use crate::rivals::number::{between, seconds, span};
 
 /// RU of a new group with a burst limit.
 const FIRST_TOKENS: f64 = 100_000.0;
-/// What a moderated group may use above its fill rate, in RU/s.
+/// The rate that a moderated group may use above its fill rate, in RU/s.
 const MODERATED: f64 = 10_000.0;
 /// The largest rate there is.
 const UNLIMITED_RATE: f64 = 2_147_483_647.0;
@@ -143,7 +143,7 @@ impl Bucket {
         }
     }
 
-    /// What came in, less what did not fit. Only a bucket with a depth refills.
+    /// Adds what comes in, and returns what fits. Only a bucket with a depth refills.
     fn refill(&mut self, now: Time) -> f64 {
         let (fill, burst) = self.effective();
         let mut income = 0.0;

@@ -1,4 +1,4 @@
-//! What a plan lets happen: faults, and changes of definitions.
+//! The actions of a plan: faults, and changes of definitions.
 
 use std::fmt;
 use std::str::FromStr;
@@ -73,7 +73,7 @@ pub enum Change {
     Ttl(Span),
     /// What nodes may admit past their leases.
     Fallback(Fallback),
-    /// What all nodes together may admit without leases.
+    /// The rate that all nodes together may admit without leases.
     FallbackTotal(Option<Rate>),
     /// Expected debt.
     MaxDebt(Ru),

@@ -20,7 +20,7 @@ use crate::sim::world::World;
 /// The window that is judged.
 pub(super) const WINDOW: Span = Span(CALM.0 / 2);
 
-/// What was served, by group and node: operations, and RU.
+/// Served operations and RU, by group and node.
 pub(super) struct Served(BTreeMap<(GroupId, usize), (u64, Ru)>);
 
 impl Served {
@@ -94,7 +94,7 @@ impl Plan {
     fn is_sure(&self, world: &World, load: &Load, clients: u64) -> bool {
         let Some(spec) = world.spec(load.group) else { return false };
         let Some(sure) = spec.rate else { return false };
-        // What is charged to a group with others below it competes with theirs, and is sure of nothing.
+        // The own charges of a group with others below it compete with theirs, and are sure of nothing.
         if world
             .groups()
             .into_iter()

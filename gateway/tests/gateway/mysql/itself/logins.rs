@@ -14,7 +14,7 @@ use crate::common::says;
 const PLAIN: usize = 0;
 const WAYS: [bool; 3] = [false, true, true];
 
-/// What the server says of its own side: a client's driver asks for it.
+/// The server's view of its own side, for which a client's driver asks.
 const HOW: &str = "create function shop.how() returns varchar(20) reads sql data return (select
     if(variable_value = '', 'plain', 'tls') from performance_schema.session_status where variable_name = 'Ssl_cipher');
     create function shop.forget() returns int deterministic return 0; grant execute on shop.* to ann";
@@ -57,7 +57,7 @@ impl Logins {
         block_in_place(|| self.stage.server.root("flush privileges").unwrap());
     }
 
-    /// What a new session of MySQL's own client prints of a server that knows no password, with these options.
+    /// The output of MySQL's own client in a new session at a server that knows no password, with these options.
     fn client(&self, port: u16, options: &[&str]) -> String {
         self.forget();
         let mut client = client(port);
@@ -67,7 +67,7 @@ impl Logins {
     }
 }
 
-/// What the client prints of every password among its flags.
+/// The client's warning about every password among its flags.
 const WARNING: &str = "mysql: [Warning] Using a password on the command line interface can be insecure.\n";
 
 fn listener(upstream: &str) -> Listener {
