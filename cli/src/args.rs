@@ -88,7 +88,7 @@ pub(crate) struct Global {
         help_heading = EVERYWHERE
     )]
     pub(crate) endpoint: String,
-    /// Shape of the output: tables for people, the others for programs.
+    /// Shape of the output: tables for people, or documents and names for programs.
     #[arg(
         short,
         long,
@@ -138,7 +138,7 @@ pub(crate) enum Command {
     Gateway(GatewayArgs),
     /// Run SQL statements on an embedded database, governed by a controller.
     Node(NodeArgs),
-    /// Run a controller and three nodes with SQL workloads of several tenants, and report on them.
+    /// Run a controller and three nodes with SQL workloads of five tenants, and report on them.
     Demo(DemoArgs),
     /// Apply the definitions in files, all of them in one change.
     Apply(ApplyArgs),
