@@ -60,7 +60,7 @@ impl Decision<'_> {
         let fits = recovering || lease.head <= self.local_cap(target, lease) + lease.lump;
         let due = if fits { target } else { Self::beside(lease, target) };
         let rate = due.min(free.max(kept));
-        let lump = if recovering { Some(Ru::ZERO) } else { self.lump(lease, fits, target) };
+        let lump = if recovering { Some(Ru::ZERO) } else { self.lump(lease, fits, (target, rate)) };
         let ahead = if lump.is_none() { self.ahead(lease, rate, renew_after) } else { None };
         let short = if fits { target - rate } else { Rate::ZERO };
         if !fits {

@@ -8,6 +8,12 @@ use crate::units::{MICRO, Rate, Ru, Span, Time};
 /// Load is summed in cells of this: the short window is three of them, the long one ten and the one that is filling.
 const CELL: Span = Span::millis(100);
 const CELLS: usize = 11;
+/// The short window.
+pub(crate) const RECENT: Span = Span::millis(300);
+/// A load that came in so many cells in a row is steady.
+const STEADY: u64 = 5;
+/// And of at least so many operations in each: then one without any comes by chance once in thousands.
+const MANY: i64 = 5;
 
 /// RU arrived per second, smoothed.
 #[derive(Clone, Debug, Default, Hash)]
@@ -37,9 +43,29 @@ impl Demand {
         self.over(now, 10)
     }
 
-    /// Over the last 300 ms.
+    /// Over [`RECENT`].
     pub(crate) fn recent(&mut self, now: Time) -> Rate {
-        self.over(now, 3)
+        self.over(now, RECENT.0 / CELL.0)
+    }
+
+    /// As [`Demand::rate`]; a load that came within the last second is averaged since it came.
+    pub(crate) fn risen(&mut self, now: Time) -> Rate {
+        self.turn(now);
+        let Some(newest) = self.newest else { return Rate::ZERO };
+        let first = newest.saturating_sub(10).max(self.oldest);
+        let came = (first..newest).find(|number| self.cell(*number).is_positive()).unwrap_or(newest);
+        self.over(now, newest - came)
+    }
+
+    /// When it shows that a steady load, whose last operation came then, has stopped: after a whole cell without any, if
+    /// there were many in each before. `largest` is the largest of them.
+    pub(crate) fn shows_end_at(&self, last: Time, largest: Ru) -> Option<Time> {
+        let end = last.0 / CELL.0;
+        let begin = end.saturating_sub(STEADY);
+        let known = begin >= self.oldest && self.newest? < begin + CELLS as u64;
+        let least = largest.scale(MANY, 1);
+        let steady = known && (begin..end).all(|number| self.cell(number) > least);
+        steady.then(|| Time((end + 2) * CELL.0))
     }
 
     /// Sum of the newest, still open cell and `full` closed ones, over the time they cover.
@@ -75,10 +101,17 @@ impl Demand {
         self.oldest = self.oldest.max(number.saturating_sub(CELLS as u64 - 1));
     }
 
-    fn cell_mut(&mut self, number: u64) -> Option<&mut Ru> {
-        let index = usize::try_from(number % CELLS as u64).ok()?;
-        self.cells.get_mut(index)
+    fn cell(&self, number: u64) -> Ru {
+        self.cells.get(index(number)).copied().unwrap_or_default()
     }
+
+    fn cell_mut(&mut self, number: u64) -> Option<&mut Ru> {
+        self.cells.get_mut(index(number))
+    }
+}
+
+fn index(number: u64) -> usize {
+    usize::try_from(number % CELLS as u64).unwrap_or_default()
 }
 
 #[cfg(test)]

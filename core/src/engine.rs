@@ -14,7 +14,7 @@ use crate::group::{ClientId, Fallback, GroupId};
 use crate::lease::Lease;
 use crate::tree::{Chain, Tree};
 use crate::units::{MICRO, Rate, Ru, Span, Time};
-use crate::want::{AVERAGED, covers, wanted};
+use crate::want::{AVERAGED, covers, is_thin, wanted};
 
 /// Settings of the whole controller.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -230,7 +230,8 @@ impl Engine {
         lease.average += Rate((offered - lease.average).0 / AVERAGED);
         lease.covered = covers(lease);
         let lumps = self.tree.up(chain).any(|group| group.lumps_until > now);
-        (lease.want, lease.entered) = (wanted(ask, lease, others_queue, lumps), true);
+        let thin = is_thin(&self.tree, chain, lease);
+        (lease.want, lease.entered) = (wanted(ask, lease, others_queue, lumps, thin), true);
         let has_backlog = lease.backlog.is_positive();
         if lease.queued_since.is_some() || has_backlog != had_backlog {
             for slot in chain.up() {

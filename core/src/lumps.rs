@@ -20,7 +20,7 @@ const LARGE_PART: i64 = 4;
 /// After an operation that took a lump, others are expected for so long, and rate that nobody needs adds up for them.
 /// With half or twice of it waits beside a heavy tail, and what operations of 0.4 to 0.9 burst use, are the same to a
 /// hundredth.
-const LUMPS_LAST: Span = Span::secs(10);
+pub(crate) const LUMPS_LAST: Span = Span::secs(10);
 /// So long after operations above one part in so many of the burst. With half or twice of it a tail of a tenth of the
 /// burst, a heavy one, and operations of 0.4 to 0.9 burst wait and use the same.
 const LUMP_PART: i64 = 16;
@@ -51,8 +51,8 @@ impl Decision<'_> {
 
     /// Tokens for the backlog, from the pools of the chain, shared among the backlogged. `None`: the first waiter
     /// does not fit into the local bucket and the pools do not cover it yet.
-    pub(crate) fn lump(&self, lease: &Lease, fits: bool, target: Rate) -> Option<Ru> {
-        let missing = (lease.backlog - lease.lump).or_zero();
+    pub(crate) fn lump(&self, lease: &Lease, fits: bool, (target, rate): (Rate, Rate)) -> Option<Ru> {
+        let missing = (lease.backlog + self.coming(lease, rate) - lease.lump).or_zero();
         if fits && missing == Ru::ZERO {
             return Some(Ru::ZERO);
         }
@@ -77,6 +77,18 @@ impl Decision<'_> {
         }
         let needed = (lease.head - lease.lump).or_zero();
         (available >= needed).then(|| needed.max(missing.min(share)))
+    }
+
+    /// At a distance, where no operations take lumps: what comes until the answer is there, and until the next, beyond
+    /// what the rate yields by then. The answer to the next renewal may be the first that brings rate, since others
+    /// hold it.
+    fn coming(&self, lease: &Lease, rate: Rate) -> Ru {
+        if lease.ahead < FAR || !lease.head.is_positive() && !lease.lump.is_positive() || self.is_far(lease) {
+            return Ru::ZERO;
+        }
+        let short =
+            |rate: Rate| (lease.demand - rate).max(Rate::ZERO).over(lease.ahead.min(MOST_AHEAD_OF_TIME));
+        short(lease.held_rate) + short(rate)
     }
 
     /// Whether a part of the backlog is served before the first in the queue: at a distance, where rate alone would be

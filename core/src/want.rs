@@ -5,7 +5,8 @@
 
 use crate::exchange::Ask;
 use crate::lease::Lease;
-use crate::units::{Rate, Span};
+use crate::tree::{Chain, Group, Tree};
+use crate::units::{Rate, Ru, Span};
 
 /// From this round trip on, a rate that follows every gust of load is lost for longer than a gust lasts. With half or
 /// twice of it operations of 0.4 to 0.9 burst use the same at home and at round trips of 100 ms and more.
@@ -24,10 +25,20 @@ pub(crate) fn covers(lease: &Lease) -> bool {
     }
 }
 
+/// At a distance: some pool lacks more than an eighth of what fits into it beside what nodes may hold. The lease is out
+/// of the sums.
+pub(crate) fn is_thin(tree: &Tree, chain: &Chain, lease: &Lease) -> bool {
+    let missing = |group: &Group| {
+        let room = group.spec.depth()? - group.live.held - lease.hold();
+        Some(room.scale(7, 8) - group.pool.tokens())
+    };
+    lease.ahead >= FAR && tree.up(chain).filter_map(missing).any(Ru::is_positive)
+}
+
 /// What a node should have: twice what it is offered, so that ordinary growth and noise need no round trip. With a
 /// backlog at least half again what it has, so that a throttled closed loop can be discovered. Where operations take
 /// lumps, headroom is earned in vain: there it is as much as keeps small ones going, and the rest adds up in the pool.
-pub(crate) fn wanted(ask: &Ask, lease: &Lease, others_queue: bool, lumps: bool) -> Rate {
+pub(crate) fn wanted(ask: &Ask, lease: &Lease, others_queue: bool, lumps: bool, thin: bool) -> Rate {
     let offered = ask.demand.max(Rate::ZERO);
     let doubled = offered + offered;
     let wanted = if others_queue && ask.ahead >= FAR {
@@ -38,6 +49,8 @@ pub(crate) fn wanted(ask: &Ask, lease: &Lease, others_queue: bool, lumps: bool) 
         lease.average.scale(5, 4)
     } else if others_queue {
         offered.scale(4, 3)
+    } else if thin {
+        offered.scale(9, 8)
     } else {
         doubled
     };

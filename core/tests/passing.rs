@@ -8,6 +8,7 @@
     reason = "a test stops at the first surprise"
 )]
 
+#[expect(dead_code, reason = "others use the rest")]
 mod fleet;
 
 use fleet::{Fleet, Load, Op, op};

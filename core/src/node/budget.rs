@@ -181,6 +181,11 @@ impl Budget {
         newest.max(older)
     }
 
+    /// Half of the bucket, or as much as the largest of the last operations takes.
+    pub(crate) fn half(&self) -> Ru {
+        self.cap().scale(1, 2).max(self.largest())
+    }
+
     /// A lump is left that will not cover the operation that waits or, when none does, another like those before.
     pub(crate) fn has_left_over(&self, first: Option<Ru>) -> bool {
         let useless = first.map_or(self.largest() > self.cap(), |cost| self.never_covers(cost));

@@ -5,9 +5,11 @@
 
 mod batch;
 mod budget;
+mod distance;
 mod dormant;
 mod patience;
 mod renewal;
+mod surplus;
 mod turn;
 
 pub use batch::{Batch, Spent};

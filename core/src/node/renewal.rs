@@ -6,9 +6,11 @@
 //! rate lowered before the message is sent.
 
 use super::budget::{LeaseState, Returned};
+use super::distance::{LARGE_PART, Told};
 use super::patience::{Patience, RoundTrip};
 use super::{NodeConfig, NodeGroup};
 use crate::exchange::{Ask, Grant};
+use crate::lumps::LUMPS_LAST;
 use crate::recall::REPEAT_AFTER;
 use crate::units::{Rate, Ru, Span, Time};
 
@@ -23,15 +25,11 @@ const SURPLUS_INTERVAL: Span = Span::millis(250);
 /// The same while someone waits for a lump, to which it all adds up. With twice of it operations of 0.4 to 0.9 burst use
 /// 0.965 of the rate instead of 0.979; with three quarters of it nodes beside them send more than five messages a second.
 const LUMP_WANTED_INTERVAL: Span = Span::millis(130);
-/// A load that is offered less than one part in this many of before has gone elsewhere.
-const GONE: i64 = 4;
 /// Who waits for an answer that may come at any time tries again after this at the soonest.
 const SOON: Span = Span::millis(10);
 /// And after this where none came in time: half of it would have all clients of a controller that is away ask twice a
 /// second each; with twice of it they stand still for two seconds after its return.
 const WITHOUT_ANSWER: Span = Span::secs(1);
-/// Tokens kept when surplus is returned, as time at the leased rate.
-const KEEP: Span = Span::millis(250);
 
 /// What became of an answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -53,8 +51,8 @@ pub(super) struct Renewal {
     asked_at: Option<Time>,
     /// Until when renewals sent so far use up the allowance of early ones (as in GCRA).
     paid_until: Time,
-    awaiting: bool,
-    patience: Patience,
+    pub(super) awaiting: bool,
+    pub(super) patience: Patience,
     /// A lump has just served the last that waited: another like it may come at once, and be told of along.
     served_until: Time,
     /// It gave the lease up: what is granted in return is not used.
@@ -66,7 +64,7 @@ pub(super) struct Renewal {
     renew_after: Span,
     ask_again_at: Time,
     made: Time,
-    last_arrival: Option<Time>,
+    pub(super) last_arrival: Option<Time>,
     /// Tokens are low, or an operation waits or was refused.
     pressed: bool,
     /// To be sent at once: a lowered lease to acknowledge, a changed definition.
@@ -74,9 +72,15 @@ pub(super) struct Renewal {
     /// The controller said that there is something now.
     called: bool,
     /// Others wait for tokens.
-    scarce: bool,
+    pub(super) scarce: bool,
     /// They wait for a lump.
     lump_wanted: bool,
+    /// What the newest renewal told of the load, and whether of operations that wait.
+    pub(super) told: Told,
+    /// At a distance: a round trip before what is in hand is used up.
+    needed_at: Option<Time>,
+    /// Operations that take lumps are about until then, here or elsewhere.
+    pub(super) lumps_until: Time,
     /// The newest grant raised the rate by more than a trifle: the share is still being found.
     rising: bool,
 }
@@ -102,6 +106,9 @@ impl Renewal {
             called: false,
             scarce: false,
             lump_wanted: false,
+            told: Told::default(),
+            needed_at: None,
+            lumps_until: Time(0),
             rising: true,
         }
     }
@@ -170,7 +177,7 @@ impl Renewal {
     }
 
     /// When there may be a renewal again.
-    fn allowed(&self) -> Time {
+    pub(super) fn allowed(&self) -> Time {
         let allowed = Time(self.paid_until.0.saturating_sub(MIN_INTERVAL_BURST.0));
         self.asked_at.map_or(allowed, |at| allowed.max(at.after(LEAST_INTERVAL)))
     }
@@ -197,7 +204,8 @@ impl NodeGroup {
         };
         if renewal.awaiting {
             let waits = asked_at.after(renewal.wait(&self.config));
-            return Some(renewal.shed_until.map_or(waits, |until| until.min(waits)));
+            let until = renewal.shed_until.or_else(|| self.asks_anew_at(now));
+            return Some(until.map_or(waits, |until| until.min(waits)));
         }
         let pressed = renewal.pressed || !self.waiters.is_empty();
         if self.budget.state() == LeaseState::Idle {
@@ -207,6 +215,7 @@ impl NodeGroup {
         let early = pressed.then(|| {
             let early = if renewal.called { renewal.allowed() } else { renewal.earliest() };
             let early = self.budget.pending_until().map_or(early, |until| early.max(until));
+            let early = self.watched_until(now).map_or(early, |until| early.max(until));
             if self.waiters.is_empty() { early.max(renewal.served_until) } else { early }
         });
         let full = if renewal.scarce { self.budget.full_at() } else { None };
@@ -218,7 +227,9 @@ impl NodeGroup {
         let useless = self.budget.refunded_elsewhere().is_positive() || self.budget.has_left_over(first);
         let refund = wanted && useless;
         let refund = refund.then(|| renewal.allowed().max(renewal.served_until));
-        [Some(regular), early, surplus, refund].into_iter().flatten().min()
+        let needed = renewal.needed_at.map(|at| at.max(renewal.earliest()));
+        let stopped = self.stopped_at(now).filter(|at| asked_at < *at).map(|at| at.max(renewal.allowed()));
+        [Some(regular), early, surplus, refund, needed, stopped].into_iter().flatten().min()
     }
 
     /// The group's entry in the renewal `seq`, which is sent now.
@@ -248,6 +259,11 @@ impl NodeGroup {
         let head = lump_for.or(self.waiters.first()).map_or(Ru::ZERO, |(_, first)| first.cost);
         let beside = if lump_for.is_some() { self.waits_beside() } else { Ru::ZERO };
         let steady = self.offered_small(now);
+        self.renewal.told = Told { load: demand, waiters: !self.waiters.is_empty() };
+        self.renewal.needed_at = None;
+        if head > self.max_fit.scale(1, LARGE_PART) {
+            self.renewal.lumps_until = now.after(LUMPS_LAST);
+        }
         let Returned { tokens: returned, refunded, running, largest, held } = self.yield_surplus(now);
         Ask {
             acked_seq,
@@ -265,42 +281,6 @@ impl NodeGroup {
             debt: self.budget.debt(),
             waiting: self.waiters.len() as u64,
         }
-    }
-
-    /// What the node is offered. A load that came or went is told at once, noise is not.
-    fn offered(&mut self, now: Time) -> Rate {
-        let (smoothed, recent) = (self.demand.rate(now), self.demand.recent(now));
-        if !self.waiters.is_empty() {
-            return smoothed.max(recent);
-        }
-        let full = self.budget.full_at().is_some_and(|at| at <= now);
-        let gone = self.renewal.scarce && full && recent < smoothed.scale(1, GONE);
-        if gone { recent } else { smoothed }
-    }
-
-    /// Lowers the rate to what is used and takes out what others can use better.
-    fn yield_surplus(&mut self, now: Time) -> Returned {
-        if self.waits_for_lump().is_some() {
-            // What cannot add up to its cost is returned, so that two nodes never wait for what the other holds; those
-            // beside it keep theirs.
-            let keep = self.budget.rate().over(KEEP).min(self.budget.cap().scale(1, 2));
-            return self.budget.give_back(keep, true);
-        }
-        if !self.waiters.is_empty() {
-            return self.budget.give_back(Ru::MAX, false);
-        }
-        if !self.renewal.scarce {
-            return self.budget.give_back(Ru::MAX, true);
-        }
-        let full = self.budget.full_at().is_some_and(|at| at <= now);
-        let offered = if full { self.demand.recent(now) } else { self.demand.rate(now) };
-        let enough = offered + offered;
-        if enough < self.budget.rate().scale(3, 4) {
-            self.budget.lower(enough);
-        }
-        let keep =
-            self.budget.rate().over(KEEP).min(self.budget.cap().scale(1, 2)).max(self.budget.largest());
-        self.budget.give_back(keep, true)
     }
 
     /// Takes the answer to renewal `seq`.
@@ -324,7 +304,11 @@ impl NodeGroup {
                 self.renewal.renew_after = terms.renew_after;
                 self.renewal.ask_again_at = asked.after(terms.ask_again);
                 (self.renewal.scarce, self.renewal.lump_wanted) = (terms.scarce, terms.lump_wanted);
+                if terms.lump_wanted {
+                    self.renewal.lumps_until = now.after(LUMPS_LAST);
+                }
                 self.renewal.urgent |= terms.ack_now || self.budget.set_aside().is_positive();
+                self.renewal.needed_at = self.runs_low_at(now);
             }
             Grant::Unlimited { ttl, renew_after, fallback } => {
                 self.budget.unlimited(now, asked, *ttl, *fallback);

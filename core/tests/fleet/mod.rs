@@ -99,6 +99,14 @@ pub(crate) struct Fleet {
     pub(crate) now: Time,
     nodes: Vec<Node>,
     loads: Vec<Load>,
+    /// Loads that take turns of so long, which of them each is, and of how many.
+    turns: BTreeMap<usize, (Span, u64, u64)>,
+    /// Of each such period every node runs for so long only, each at other times.
+    pub(crate) runs: Option<(Span, Span)>,
+    /// Operations give up after so long.
+    pub(crate) patience: Option<Span>,
+    /// Every operation that was admitted: when, of which load, and its estimate.
+    pub(crate) admitted: Vec<(Time, usize, Ru)>,
     /// What each load has learnt on each node.
     means: BTreeMap<(usize, usize), Ru>,
     events: BTreeMap<(Time, u64), Event>,
@@ -138,6 +146,10 @@ impl Fleet {
             now: Time(0),
             nodes: (0..nodes).map(node).collect(),
             loads: Vec::new(),
+            turns: BTreeMap::new(),
+            runs: None,
+            patience: None,
+            admitted: Vec::new(),
             means: BTreeMap::new(),
             events: BTreeMap::new(),
             next_event: 0,
@@ -165,6 +177,16 @@ impl Fleet {
         self.loads.push(load);
     }
 
+    /// The same, on in turns of so long: which of how many.
+    pub(crate) fn add_in_turns(&mut self, load: Load, span: Span, (which, of): (u64, u64)) {
+        self.turns.insert(self.loads.len(), (span, which, of));
+        self.add(load);
+    }
+
+    fn is_on(&self, load: usize) -> bool {
+        self.turns.get(&load).is_none_or(|(span, which, of)| self.now.0 / span.0 % of == *which)
+    }
+
     fn at(&mut self, time: Time, event: Event) {
         self.events.insert((time, self.next_event), event);
         self.next_event += 1;
@@ -176,9 +198,29 @@ impl Fleet {
             && let Some((_, event)) = self.events.pop_first()
         {
             self.now = time;
-            self.handle(event);
+            match self.runs_again(&event) {
+                Some(later) => self.at(later, event),
+                None => self.handle(event),
+            }
         }
         self.now = until;
+    }
+
+    /// When the node that something happens on runs again, if it does not run now.
+    fn runs_again(&mut self, event: &Event) -> Option<Time> {
+        let (period, runs) = self.runs?;
+        let node = match *event {
+            Event::Next { node, .. } | Event::End { node, .. } | Event::Wake { node } => node,
+            Event::Answer { node, .. } | Event::Lower { node, .. } => node,
+            Event::Ask { .. } => return None,
+        };
+        let begins = period.0 * (node as u64 * 7 % 16) / 16;
+        let since = (self.now.0 + period.0 - begins) % period.0;
+        let later = (since >= runs.0).then(|| self.now.after(Span(period.0 - since)))?;
+        if matches!(event, Event::Wake { .. }) {
+            self.nodes[node].wake = Some(later);
+        }
+        Some(later)
     }
 
     fn handle(&mut self, event: Event) {
@@ -233,18 +275,23 @@ impl Fleet {
             let gap = self.noise.gap(mean);
             self.at(self.now.after(gap), Event::Next { load, node });
         }
+        if !self.is_on(load) {
+            return self.step(node);
+        }
         let of = &self.loads[load];
         let mut op = self.noise.draw(&of.mix);
         if let Some(mean) = self.means.get(&(load, node)).filter(|_| of.learns) {
             op.estimate = *mean;
         }
         self.arrived.push((self.now, load, op.estimate));
-        match self.nodes[node].group.acquire(self.now, op.estimate, Time(u64::MAX)) {
+        let deadline = self.patience.map_or(Time(u64::MAX), |patience| self.now.after(patience));
+        match self.nodes[node].group.acquire(self.now, op.estimate, deadline) {
             Ok(Acquired::Now) => self.admitted(load, node, op, self.now),
             Ok(Acquired::Queued(id)) => {
                 self.nodes[node].waiting.insert(id, (load, op, self.now));
             }
-            Err(refusal) => panic!("{refusal:?}"),
+            Err(refusal) if self.patience.is_none() => panic!("{refusal:?}"),
+            Err(_) => {}
         }
         self.step(node);
     }
@@ -252,6 +299,7 @@ impl Fleet {
     fn admitted(&mut self, load: usize, node: usize, op: Op, since: Time) {
         self.waits.entry(load).or_default().push(self.now.since(since));
         self.count(op.estimate);
+        self.admitted.push((self.now, load, op.estimate));
         let runs = Span(op.runs.0 / 10 + self.noise.below(op.runs.0 * 19 / 10 + 1));
         self.at(self.now.after(runs), Event::End { load, node, op });
     }
@@ -266,6 +314,9 @@ impl Fleet {
     fn step(&mut self, node: usize) {
         while let Some((id, outcome)) = self.nodes[node].group.poll(self.now) {
             let (load, op, since) = self.nodes[node].waiting.remove(&id).unwrap();
+            if outcome.is_err() && self.patience.is_some() {
+                continue;
+            }
             outcome.unwrap();
             self.admitted(load, node, op, since);
         }

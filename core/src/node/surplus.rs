@@ -1,0 +1,57 @@
+//! What a node is offered, and what it gives back of what it holds: others use better what there is no load for.
+
+use super::NodeGroup;
+use super::budget::Returned;
+use crate::units::{Rate, Ru, Span, Time};
+
+/// A load that is offered less than one part in this many of before has gone elsewhere.
+const GONE: i64 = 4;
+/// Tokens kept when surplus is returned, as time at the leased rate.
+const KEEP: Span = Span::millis(250);
+
+impl NodeGroup {
+    /// What the node is offered. A load that came or went is told at once, noise is not.
+    pub(super) fn offered(&mut self, now: Time) -> Rate {
+        let recent = self.demand.recent(now);
+        let smoothed = if self.far(now).is_some() { self.demand.risen(now) } else { self.demand.rate(now) };
+        if !self.waiters.is_empty() {
+            return smoothed.max(recent).max(self.comes_to_wait(now));
+        }
+        if self.has_stopped(now) {
+            return Rate::ZERO;
+        }
+        let full = self.budget.full_at().is_some_and(|at| at <= now);
+        let gone = self.renewal.scarce && full && recent < smoothed.scale(1, GONE);
+        if gone { recent } else { smoothed }
+    }
+
+    /// Lowers the rate to what is used and takes out what others can use better.
+    pub(super) fn yield_surplus(&mut self, now: Time) -> Returned {
+        if self.waits_for_lump().is_some() {
+            // What cannot add up to its cost is returned, so that two nodes never wait for what the other holds; those
+            // beside it keep theirs.
+            let keep = self.budget.rate().over(KEEP).min(self.budget.cap().scale(1, 2));
+            return self.budget.give_back(keep, true);
+        }
+        if !self.waiters.is_empty() {
+            return self.budget.give_back(Ru::MAX, false);
+        }
+        if self.has_stopped(now) {
+            self.budget.lower(Rate::ZERO);
+            return self.budget.give_back(Ru::ZERO, true);
+        }
+        if !self.renewal.scarce {
+            let keep = if self.far(now).is_some() { self.budget.half() } else { Ru::MAX };
+            return self.budget.give_back(keep, !self.needs_lump(now));
+        }
+        let full = self.budget.full_at().is_some_and(|at| at <= now);
+        let offered = if full { self.demand.recent(now) } else { self.demand.rate(now) };
+        let enough = offered + offered;
+        if enough < self.budget.rate().scale(3, 4) {
+            self.budget.lower(enough);
+        }
+        let keep =
+            self.budget.rate().over(KEEP).min(self.budget.cap().scale(1, 2)).max(self.budget.largest());
+        self.budget.give_back(keep, !self.needs_lump(now))
+    }
+}
