@@ -5,6 +5,7 @@
 
 mod crates;
 mod documents;
+mod mutants;
 mod rooms;
 mod sources;
 
