@@ -40,7 +40,7 @@ fn every_command_explains_itself() {
         let help = out(&run(&[command[0], command[1], "--help"]));
         assert!(help.contains(example), "{help}");
     }
-    assert!(out(&run(&["demo", "--help"])).contains("Exit status 0 means that every bound was held"));
+    assert!(out(&run(&["demo", "--help"])).contains("Exit status 0 means that every bound held"));
     assert!(out(&run(&["--version"])).starts_with("tidegate "));
 }
 
