@@ -21,9 +21,9 @@ const LARGE_PART: i64 = 4;
 /// With half or twice of it waits beside a heavy tail, and what operations of 0.4 to 0.9 burst use, are the same to a
 /// hundredth.
 pub(crate) const LUMPS_LAST: Span = Span::secs(10);
-/// So long after operations above one part in so many of the burst. With half or twice of it a tail of a tenth of the
+/// So long after operations above one part in so many of the burst; nodes tell of these at once, too. With half or twice of it a tail of a tenth of the
 /// burst, a heavy one, and operations of 0.4 to 0.9 burst wait and use the same.
-const LUMP_PART: i64 = 16;
+pub(crate) const LUMP_PART: i64 = 16;
 /// One part in so many of a backlog is granted at once, at a distance, before the first in the queue. With half of it
 /// (a half of the backlog) operations of 0.4 to 0.9 burst use 0.007 less at 500 ms; with twice of it small ones beside
 /// them wait 0.5 s at 100 ms instead of 0.36 s (p99).

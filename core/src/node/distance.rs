@@ -5,13 +5,12 @@
 //! once, with all that was held for it; and who is short asks a round trip before tokens run out, not when they have.
 
 use super::NodeGroup;
+use crate::lumps::LUMP_PART;
 use crate::units::{MICRO, Rate, Span, Time};
 use crate::want::FAR;
 
 /// A load that comes is watched for so long before it is told of, or for an eighth of a round trip.
 const WATCHED: Span = Span::millis(20);
-/// Operations above one part in so many of the burst are told of at once: each is a load of its own.
-pub(super) const LARGE_PART: i64 = 16;
 
 /// What a renewal told of the load.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
@@ -39,7 +38,7 @@ impl NodeGroup {
     pub(super) fn watched_until(&self, now: Time) -> Option<Time> {
         let trip = self.far(now)?;
         let (_, first) = self.waiters.first()?;
-        (first.cost <= self.max_fit.scale(1, LARGE_PART)).then(|| first.since.after(Self::watches(trip)))
+        (first.cost <= self.max_fit.scale(1, LUMP_PART)).then(|| first.since.after(Self::watches(trip)))
     }
 
     /// When to ask though an answer is on its way: it was asked for before operations began to wait, and brings nothing
@@ -80,10 +79,9 @@ impl NodeGroup {
 
     /// A lump is kept for what comes until the next answer, though nothing waits: the rate does not cover that.
     pub(super) fn needs_lump(&self, now: Time) -> bool {
-        let useless = self.budget.has_left_over(None);
         self.far(now).is_some_and(|trip| {
             let comes = self.short().over(trip + trip + trip);
-            comes.is_positive() && self.budget.available() <= comes && !useless
+            comes.is_positive() && self.budget.available() <= comes && !self.budget.has_left_over(None)
         })
     }
 

@@ -6,11 +6,11 @@
 //! rate lowered before the message is sent.
 
 use super::budget::{LeaseState, Returned};
-use super::distance::{LARGE_PART, Told};
+use super::distance::Told;
 use super::patience::{Patience, RoundTrip};
 use super::{NodeConfig, NodeGroup};
 use crate::exchange::{Ask, Grant};
-use crate::lumps::LUMPS_LAST;
+use crate::lumps::{LUMP_PART, LUMPS_LAST};
 use crate::recall::REPEAT_AFTER;
 use crate::units::{Rate, Ru, Span, Time};
 
@@ -51,7 +51,7 @@ pub(super) struct Renewal {
     asked_at: Option<Time>,
     /// Until when renewals sent so far use up the allowance of early ones (as in GCRA).
     paid_until: Time,
-    pub(super) awaiting: bool,
+    awaiting: bool,
     pub(super) patience: Patience,
     /// A lump has just served the last that waited: another like it may come at once, and be told of along.
     served_until: Time,
@@ -261,7 +261,7 @@ impl NodeGroup {
         let steady = self.offered_small(now);
         self.renewal.told = Told { load: demand, waiters: !self.waiters.is_empty() };
         self.renewal.needed_at = None;
-        if head > self.max_fit.scale(1, LARGE_PART) {
+        if head > self.max_fit.scale(1, LUMP_PART) {
             self.renewal.lumps_until = now.after(LUMPS_LAST);
         }
         let Returned { tokens: returned, refunded, running, largest, held } = self.yield_surplus(now);

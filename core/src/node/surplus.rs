@@ -30,8 +30,7 @@ impl NodeGroup {
         if self.waits_for_lump().is_some() {
             // What cannot add up to its cost is returned, so that two nodes never wait for what the other holds; those
             // beside it keep theirs.
-            let keep = self.budget.rate().over(KEEP).min(self.budget.cap().scale(1, 2));
-            return self.budget.give_back(keep, true);
+            return self.budget.give_back(self.kept(), true);
         }
         if !self.waiters.is_empty() {
             return self.budget.give_back(Ru::MAX, false);
@@ -50,8 +49,11 @@ impl NodeGroup {
         if enough < self.budget.rate().scale(3, 4) {
             self.budget.lower(enough);
         }
-        let keep =
-            self.budget.rate().over(KEEP).min(self.budget.cap().scale(1, 2)).max(self.budget.largest());
-        self.budget.give_back(keep, !self.needs_lump(now))
+        self.budget.give_back(self.kept().max(self.budget.largest()), !self.needs_lump(now))
+    }
+
+    /// Tokens that stay here, at most half of the bucket.
+    fn kept(&self) -> Ru {
+        self.budget.rate().over(KEEP).min(self.budget.cap().scale(1, 2))
     }
 }
