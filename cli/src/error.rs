@@ -2,6 +2,7 @@
 //!
 //! Exit status 1 is a failure or a refusal, 2 is a mistake in how the command was called.
 
+use std::fmt;
 use std::io;
 use std::path::PathBuf;
 
@@ -92,6 +93,13 @@ pub(crate) enum CliError {
         /// What happened.
         reason: String,
     },
+}
+
+/// Errors in one text, a line each below their count.
+pub(crate) fn listed(origin: &str, errors: &[impl fmt::Display]) -> String {
+    let lines: Vec<String> = errors.iter().map(|error| format!("\n  {error}")).collect();
+    let counted = if errors.len() == 1 { "1 error".to_owned() } else { format!("{} errors", errors.len()) };
+    format!("{counted} in {origin}:{}", lines.concat())
 }
 
 impl CliError {

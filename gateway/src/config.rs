@@ -5,7 +5,6 @@ use std::num::NonZeroUsize;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use crate::gateway::StartError;
 use crate::govern::Policy;
 use crate::proxied::Networks;
 use crate::upstream::{Protocol, Upstream};
@@ -103,11 +102,10 @@ impl Default for Config {
 }
 
 impl Config {
-    /// An error for each address that other machines would reach though that is not allowed.
-    pub fn exposed(&self) -> Vec<StartError> {
+    /// Addresses that other machines would reach, though that is not allowed.
+    pub fn exposed(&self) -> impl Iterator<Item = SocketAddr> {
         let addresses = self.listeners.iter().map(|listener| listener.listen).chain(self.metrics);
-        let exposed = addresses.filter(|address| !self.allow_remote && !address.ip().is_loopback());
-        exposed.map(|address| StartError::Remote { address }).collect()
+        addresses.filter(|address| !self.allow_remote && !address.ip().is_loopback())
     }
 }
 

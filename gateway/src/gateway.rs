@@ -90,8 +90,8 @@ impl Gateway {
         if config.listeners.is_empty() {
             return Err(StartError::NoListener);
         }
-        if let Some(exposed) = config.exposed().into_iter().next() {
-            return Err(exposed);
+        if let Some(address) = config.exposed().next() {
+            return Err(StartError::Remote { address });
         }
         let acceptor = match &config.certificate {
             Some(certificate) => Some(tls::acceptor(&certificate.chain, &certificate.key)?),

@@ -10,7 +10,7 @@ use clap::{Args, ValueEnum};
 use tidegate_controller::{Config, Controller};
 use tracing_subscriber::EnvFilter;
 
-use crate::error::CliError;
+use crate::error::{CliError, listed};
 use crate::output::print;
 use crate::stop;
 
@@ -108,15 +108,10 @@ fn config(args: &ControllerArgs) -> Result<Config, CliError> {
         Err(_) => text,
     };
     Config::parse(&merged).map_err(|errors| {
-        let lines: Vec<String> = errors.iter().map(|error| format!("\n  {error}")).collect();
         let hint =
             "\n  (flags: --listen is grpc_listen, --http is http_listen, --http-host is http_hosts, --data is for store)";
-        CliError::Invalid(format!("{} in {origin}:{}{hint}", counted(errors.len()), lines.concat()))
+        CliError::Invalid(listed(&origin, &errors) + hint)
     })
-}
-
-fn counted(errors: usize) -> String {
-    if errors == 1 { "1 error".to_owned() } else { format!("{errors} errors") }
 }
 
 fn overlaid(mut file: toml::Table, args: &ControllerArgs) -> Result<toml::Table, CliError> {

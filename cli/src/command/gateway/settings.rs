@@ -11,10 +11,10 @@ use clap::{Args, ValueEnum};
 use serde::Deserialize;
 use tidegate_controller::quantity::parse_span;
 use tidegate_gateway::{
-    Certificate, Config, InTransaction, Listener, Networks, Policy, Principals, Upstream,
+    Certificate, Config, InTransaction, Listener, Networks, Policy, Principals, StartError, Upstream,
 };
 
-use crate::error::CliError;
+use crate::error::{CliError, listed};
 
 /// Most threads, and most sessions.
 const MAX_THREADS: u16 = 1_024;
@@ -257,7 +257,7 @@ impl Settings {
             allow_remote: self.allow_remote,
             local_infile: !self.refuse_local_infile,
         };
-        config.exposed().into_iter().for_each(|fault| faults.add(fault));
+        config.exposed().for_each(|address| faults.add(StartError::Remote { address }));
         faults.none()?;
         Ok(config)
     }
@@ -313,10 +313,7 @@ impl Faults {
         match self.0.as_slice() {
             [] => Ok(()),
             [fault] => Err(CliError::Usage(fault.clone())),
-            faults => {
-                let lines: Vec<String> = faults.iter().map(|fault| format!("\n  {fault}")).collect();
-                Err(CliError::Invalid(format!("{} errors in the settings:{}", faults.len(), lines.concat())))
-            }
+            faults => Err(CliError::Invalid(listed("the settings", faults))),
         }
     }
 }
