@@ -38,6 +38,26 @@ struct File {
     text: String,
 }
 
+impl File {
+    /// Its lines before its tests.
+    fn product(&self) -> impl Iterator<Item = &str> {
+        self.text.lines().take_while(|line| !line.starts_with("#[cfg(test)]"))
+    }
+
+    /// Of these, the lines of code.
+    fn code(&self) -> impl Iterator<Item = &str> {
+        self.product().filter(|line| !line.trim_start().starts_with("//") && !line.trim().is_empty())
+    }
+}
+
+/// What follows the visibility of an item.
+fn bare(line: &str) -> &str {
+    let line = line.trim_start();
+    let Some(rest) = line.strip_prefix("pub") else { return line };
+    let rest = rest.strip_prefix('(').and_then(|rest| rest.split_once(')')).map_or(rest, |(_, rest)| rest);
+    rest.trim_start()
+}
+
 /// Files below a folder whose name ends so, without build output.
 fn files(folder: &str, ending: &str) -> Vec<File> {
     let root = root();

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use super::{File, all_needed, files, none};
+use super::{all_needed, bare, files, none};
 
 /// Methods of a type, without those of traits: what one keeps in mind. Beyond it each file of a room reaches for
 /// everything.
@@ -28,37 +28,22 @@ const OWNERS: [(&str, &str); 4] = [
     ("controller/src/statements/mod.rs", "Convictions"),
 ];
 
-/// Lines of code of a file, without its tests.
-fn code(file: &File) -> Vec<&str> {
-    let lines = file.text.lines().take_while(|line| !line.starts_with("#[cfg(test)]"));
-    lines.filter(|line| !line.trim_start().starts_with("//")).collect()
-}
-
-/// What follows the visibility of an item.
-fn bare(line: &str) -> &str {
-    let line = line.trim_start();
-    let Some(rest) = line.strip_prefix("pub") else { return line };
-    let rest = rest.strip_prefix('(').and_then(|rest| rest.split_once(')')).map_or(rest, |(_, rest)| rest);
-    rest.trim_start()
-}
-
 fn name(text: &str) -> String {
     text.chars().take_while(|c| c.is_alphanumeric() || *c == '_').collect()
 }
 
 /// Structs of a file and the lines of their fields.
-fn structs<'a>(lines: &[&'a str]) -> Vec<(String, Vec<&'a str>)> {
+fn structs<'a>(mut lines: impl Iterator<Item = &'a str>) -> Vec<(String, Vec<&'a str>)> {
     let mut found = Vec::new();
-    let mut lines = lines.iter();
     while let Some(line) = lines.next() {
         let declared = (!line.starts_with(' ')).then(|| bare(line).strip_prefix("struct ")).flatten();
         let Some(declared) = declared.filter(|declared| declared.ends_with('{')) else { continue };
-        let body = lines.by_ref().take_while(|line| **line != "}");
+        let body = lines.by_ref().take_while(|line| *line != "}");
         let is_field = |line: &&str| {
             let rest = bare(line).trim_start_matches(|c: char| c.is_alphanumeric() || c == '_');
             line.starts_with("    ") && !line.starts_with("     ") && rest.starts_with(": ")
         };
-        found.push((name(declared), body.copied().filter(is_field).collect()));
+        found.push((name(declared), body.filter(is_field).collect()));
     }
     found
 }
@@ -93,8 +78,8 @@ fn types_do_a_few_things() {
     let mut methods: BTreeMap<String, usize> = BTreeMap::new();
     for file in CUT.into_iter().flat_map(|folder| files(folder, ".rs")) {
         let mut of = None;
-        for line in code(&file) {
-            if !line.starts_with(' ') && !line.is_empty() {
+        for line in file.code() {
+            if !line.starts_with(' ') {
                 of = begins_methods(line).map(|name| format!("{}: {name}", room(&file.path)));
             }
             if let Some(of) = of.clone().filter(|_| is_method(line)) {
@@ -112,7 +97,7 @@ fn types_do_a_few_things() {
 fn types_hold_a_few_things() {
     let (mut found, mut met) = (Vec::new(), Vec::new());
     for file in CUT.into_iter().flat_map(|folder| files(folder, ".rs")) {
-        for (name, fields) in structs(&code(&file)) {
+        for (name, fields) in structs(file.code()) {
             let (of, count) = (format!("{}: {name}", file.path), fields.len());
             if count > MOST_FIELDS && !WIDE.iter().any(|(wide, _)| *wide == of) {
                 found.push(format!("{of} has {count} fields"));
@@ -130,7 +115,7 @@ fn only_its_room_sees_the_fields_of_an_owner() {
     for (path, owner) in OWNERS {
         let folder = path.strip_suffix("mod.rs").unwrap_or(path);
         let file = files(folder, "mod.rs").into_iter().find(|file| file.path == path).unwrap();
-        let all = structs(&code(&file));
+        let all = structs(file.code());
         let (_, fields) = all.iter().find(|(name, _)| name == owner).unwrap();
         assert!(!fields.is_empty(), "{path}: {owner} has no field");
         let seen: Vec<String> =

@@ -1,6 +1,6 @@
 //! Sources: what core may touch, how large files get, where tests may sleep, what constants say of themselves.
 
-use super::{CRATES, File, all_needed, files, none};
+use super::{CRATES, File, all_needed, bare, files, none};
 
 /// Lines of code that a file may have: what one reads in one go. Tests at its end do not count.
 const LONGEST: usize = 400;
@@ -31,12 +31,6 @@ const SLEEPS: [(&str, &str); 12] = [
     ("tests/tests/unwritable.rs", "polls a process"),
 ];
 
-/// Code before the tests of a file, line by line, without what is only comment.
-fn code(file: &File) -> impl Iterator<Item = &str> {
-    let lines = file.text.lines().take_while(|line| !line.starts_with("#[cfg(test)]"));
-    lines.filter(|line| !line.trim_start().starts_with("//") && !line.trim().is_empty())
-}
-
 fn sources() -> impl Iterator<Item = File> {
     CRATES.into_iter().flat_map(|name| files(name, ".rs"))
 }
@@ -57,7 +51,7 @@ fn core_touches_nothing_outside() {
     ];
     let mut found = Vec::new();
     for file in files("core/src", ".rs") {
-        for line in code(&file) {
+        for line in file.code() {
             let word = forbidden.iter().find(|word| line.contains(**word));
             found.extend(word.map(|word| format!("{}: {word}: {}", file.path, line.trim())));
         }
@@ -69,7 +63,7 @@ fn core_touches_nothing_outside() {
 fn files_are_short() {
     let (mut found, mut met) = (Vec::new(), Vec::new());
     for file in sources() {
-        let lines = code(&file).count();
+        let lines = file.code().count();
         let longer = LONGER.iter().find(|(path, ..)| *path == file.path);
         let most = longer.map_or(LONGEST, |(_, most, _)| *most);
         if lines > LONGEST {
@@ -93,7 +87,7 @@ fn tests_wait_for_states() {
         // Time that stands still until nothing can go on costs none.
         let is_paused = file.text.contains("start_paused");
         let sleeps = !is_paused
-            && code(&file).any(|line| line.contains("::sleep(") || line.trim_start().starts_with("sleep("));
+            && file.code().any(|line| line.contains("::sleep(") || line.trim_start().starts_with("sleep("));
         if sleeps && SLEEPS.iter().any(|(path, _)| *path == file.path) {
             met.push(file.path.clone());
         } else if sleeps {
@@ -108,11 +102,9 @@ fn tests_wait_for_states() {
 fn numbers_of_policy_have_a_reason() {
     let mut found = Vec::new();
     for file in files("core/src", ".rs") {
-        let lines: Vec<&str> =
-            file.text.lines().take_while(|line| !line.starts_with("#[cfg(test)]")).collect();
+        let lines: Vec<&str> = file.product().collect();
         for (at, line) in lines.iter().enumerate() {
-            let declared = line.trim_start().trim_start_matches("pub ").trim_start_matches("pub(crate) ");
-            let Some(rest) = declared.strip_prefix("const ") else { continue };
+            let Some(rest) = bare(line).strip_prefix("const ") else { continue };
             let is_number =
                 rest.contains("i64") || rest.contains("u64") || rest.contains("Span") || rest.contains("u32");
             let above = at.checked_sub(1).and_then(|above| lines.get(above)).copied().unwrap_or_default();
