@@ -211,6 +211,10 @@ impl Decision<'_> {
     fn give(&mut self, lease: &mut Lease, lump: Ru, after: Span, goes_on: bool) {
         let kept = if goes_on { lease.held_cap } else { Ru::ZERO };
         lease.cap = self.local_cap(lease.rate, lease);
+        if self.engine.recovers(self.chain, self.now).is_some() {
+            // What seems to be room may be in leases of before that were not yet heard of.
+            lease.cap = lease.cap.min(lease.held_cap);
+        }
         self.make_room(lease, lump);
         let mut excess = Ru::ZERO;
         let mut fill = lease.cap;

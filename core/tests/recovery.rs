@@ -72,6 +72,23 @@ fn a_controller_that_recovers_takes_neither_lease_nor_fallback_from_a_node() {
 }
 
 #[test]
+fn a_bucket_gets_no_deeper_while_leases_of_before_may_be_out() {
+    let mut engine = Engine::new(at(0), EngineConfig::default());
+    engine.recover_until(at(5_100));
+    engine.put_group(at(0), GROUP, GroupSpec::capped(Rate::whole(100))).unwrap();
+    // What an operation larger than its bucket would deepen it by is in the hands of others, not yet heard of.
+    let held = Held { rate: Rate::whole(50), cap: Ru::whole(20), lump: Ru::ZERO };
+    let ask = Ask { held, head: Ru::whole(45), ..wants(45) };
+    let terms = leased(engine.renew(at(10), A, GROUP, 1, &ask, Some(held)));
+    assert_eq!((terms.rate, terms.cap), (held.rate, held.cap));
+    let again = leased(engine.renew(at(20), A, GROUP, 2, &Ask { acked_seq: 1, ..ask }, None));
+    assert_eq!((again.rate, again.cap), (held.rate, held.cap));
+    // Afterwards all is known.
+    let after = leased(engine.renew(at(5_200), A, GROUP, 3, &Ask { acked_seq: 2, ..ask }, None));
+    assert!(after.cap > held.cap, "{after:?}");
+}
+
+#[test]
 fn a_newcomer_hears_of_the_fallback_from_a_controller_that_recovers() {
     let mut node = NodeGroup::new(at(0), NodeConfig::default());
     node.ask(at(0), 1);

@@ -352,8 +352,10 @@ impl System {
         for (id, bound) in &self.bounds {
             let depth = self.specs[id].depth().unwrap_or(Ru::MAX);
             let overrun = self.overrun.get(id).copied().unwrap_or_default();
+            // A node whose clock is fast may see a microsecond more than there was.
+            let tick = self.specs[id].limit().unwrap_or_default().over(Span(1)) + Ru(1);
             prop_assert!(
-                bound.worst() <= depth + overrun,
+                bound.worst() <= depth + overrun + tick,
                 "I5: group {}: {} above rate * window, burst {depth}, overrun {overrun}",
                 id.0,
                 bound.worst()
@@ -372,7 +374,12 @@ impl System {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 400, failure_persistence: None, ..ProptestConfig::default() })]
+    // More of them where PROPTEST_CASES says so: what a bound is broken by may take one order in ten thousand.
+    #![proptest_config(ProptestConfig {
+        cases: ProptestConfig::default().cases.max(400),
+        failure_persistence: None,
+        ..ProptestConfig::default()
+    })]
 
     #[test]
     fn no_window_passes_the_bound_and_every_ru_is_counted_once(
