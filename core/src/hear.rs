@@ -21,8 +21,10 @@ impl Engine {
         let mut back = ask.returned.or_zero().min(lease.tokens_max);
         lease.tokens_max -= back;
         if ask.acked_seq != lease.seq && lease.seq > 0 {
-            // The node never applied the newest grant and will ignore it from here on.
-            let lost = (lease.fresh_lump + lease.fresh_fill).min(lease.tokens_max);
+            // The node never applied the newest grant and will ignore it from here on. Of the fill only that comes back
+            // which the deeper bucket was counted for: into the rest of it tokens may have come that were spent since.
+            let fill = lease.fresh_fill.min((lease.cap - lease.held_cap).or_zero());
+            let lost = (lease.fresh_lump + fill).min(lease.tokens_max);
             back += lost;
             lease.tokens_max -= lost;
             lease.lump -= lease.fresh_lump;

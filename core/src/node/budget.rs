@@ -419,6 +419,15 @@ impl Budget {
         self.set_excess_aside();
     }
 
+    /// A deeper bucket has room again for what was set aside. It would be spent twice otherwise: by what is earned into
+    /// that room, and by others when it is returned.
+    fn put_aside_back(&mut self) {
+        let aside = std::mem::take(&mut self.set_aside);
+        let paid = aside.min(self.debt);
+        self.debt -= paid;
+        self.tokens += aside - paid;
+    }
+
     fn set_excess_aside(&mut self) {
         self.assert_gathered();
         let excess = (self.tokens - self.cap()).or_zero();
@@ -536,6 +545,7 @@ impl Budget {
         self.cap = terms.cap;
         self.expires = asked.after(terms.ttl);
         self.fall_back_to(asked, terms.fallback);
+        self.put_aside_back();
         self.set_excess_aside();
         let _full = self.add(terms.fill);
         // What is not there yet pays nothing.
