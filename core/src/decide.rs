@@ -1,7 +1,7 @@
 //! One decision: how much rate, local cap, fill and lump a client gets, given what the others have.
 //!
-//! The target comes from the division of the tree (max-min) plus a share of the slack; the ledger then lets
-//! through only what is free at every level. What is missing is recalled from those above their target.
+//! The target comes from the division of the tree (max-min) plus a share of the slack. The ledger then grants only what
+//! is free at every level, and what is missing is recalled from clients above their target.
 
 use crate::division::Party;
 use crate::engine::Engine;
@@ -13,21 +13,21 @@ use crate::units::{Rate, Ru, Span, Time};
 
 /// The local bucket holds at most this much of the leased rate.
 pub(crate) const LOCAL_CAP: Span = Span::millis(500);
-/// And at least this much at a distance, where it is less by three quarters of a round trip while operations take
-/// lumps: what the pool earns until a lump is known to be spent needs the room. With half of it operations of 0.4 to
-/// 0.9 burst use 0.005 less at 500 ms, with twice of it 0.009 less.
+/// At a distance the bucket is smaller by three quarters of a round trip while operations take lumps, because the
+/// tokens that the pool earns until it learns that a lump is spent need the room; but it never holds less than this.
+/// Half of it loses operations of 0.4 to 0.9 burst 0.005 of the rate at 500 ms, twice of it 0.009.
 const LOCAL_CAP_FAR: Span = Span::millis(200);
 /// A lease above its target by less than one part in this many is left alone.
 const HYSTERESIS: i64 = 64;
 
-/// A target missed by less than one part in this many is not worth recalling from others.
+/// A client that misses its target by less than one part in this many recalls nothing from others.
 const TRIFLE: i64 = 16;
-/// What does not fit beside what others may be using goes on until the older lease ends, if that is so many renewals
-/// away. With half of it one renewal that is lost would end the lease, and the fallback would apply; with twice of it
-/// more is given up before others have heard of the change.
+/// A lease that does not fit beside what others may be using goes on until the older lease ends, if that is at least
+/// this many renewals away. At half, one lost renewal would end the lease and start the fallback; at twice, clients
+/// give up more than they must before others have learnt of the change.
 const LEAST_GOING_ON: u64 = 2;
 
-/// The place and time of a decision; the lease is out of the ledger while it is made.
+/// The place and time of a decision. The client's lease is out of the ledger's sums meanwhile.
 pub(crate) struct Decision<'a> {
     pub engine: &'a mut Engine,
     pub chain: &'a Chain,
@@ -92,7 +92,8 @@ impl Decision<'_> {
                 self.give(lease, lump, Span(0), goes_on);
             }
             (None, None) => {
-                // Too large for the local bucket: its share accrues in the pool until a lump covers it.
+                // The operation is larger than the local bucket: the client's share accrues in the pool until a lump
+                // covers it.
                 lease.rate = rate;
                 let spare = self.spare();
                 if spare < target {
@@ -118,23 +119,23 @@ impl Decision<'_> {
         Grant::Leased(terms)
     }
 
-    /// What operations that fit the bucket get of a client's share while one waits for a lump: what they need, and
-    /// never more than half, so that the other half adds up to the lump.
+    /// The part of a client's share for operations that fit the bucket while one waits for a lump: what they need, but
+    /// at most half, so that the other half adds up to the lump.
     fn beside(lease: &Lease, target: Rate) -> Rate {
         (lease.steady.scale(9, 8) + Rate(lease.beside.0)).min(target.scale(1, 2))
     }
 
-    /// The groups of the chain, from below.
+    /// The groups of the chain, from the group up.
     pub(crate) fn up(&self) -> impl DoubleEndedIterator<Item = &Group> {
         self.engine.tree.up(self.chain)
     }
 
-    /// Whether anyone in the chain waits.
+    /// Whether an operation waits anywhere in the chain below a limit.
     fn scarce(&self) -> bool {
         self.up().any(|group| group.live.backlogged > 0 && group.spec.limit().is_some())
     }
 
-    /// Max-min share of what the chain has, plus a share of the slack.
+    /// The max-min share of what the chain has, plus a share of the slack.
     fn target(&mut self, lease: &Lease) -> Rate {
         let (mut share, mut slack): (Option<Rate>, Option<Rate>) = (None, None);
         let mut above: Option<&Group> = None;
@@ -164,22 +165,23 @@ impl Decision<'_> {
         Rate(share) + Rate(slack.unwrap_or(Rate::ZERO).max(Rate::ZERO).0 / clients)
     }
 
-    /// What is neither leased out nor pledged for lumps that were granted ahead, at the tightest level.
+    /// The rate neither leased nor pledged for lumps granted ahead of their time, at the tightest level.
     fn free(&self) -> Rate {
         let free = |group: &Group| Some(group.spec.limit()? - group.live.committed - group.pool.pledged());
         self.up().filter_map(free).min().unwrap_or(Rate::MAX).max(Rate::ZERO)
     }
 
-    /// What is not leased out.
+    /// The rate not leased, at the tightest level.
     fn spare(&self) -> Rate {
         let spare = self.up().filter_map(|group| Some(group.spec.limit()? - group.live.committed));
         spare.min().unwrap_or(Rate::MAX).max(Rate::ZERO)
     }
 
-    /// Depth of the local bucket at a rate: half a second of it, and never more than its part of half the burst.
-    /// When an operation larger than that half waits, the others leave room for it. Twice the largest operation where
-    /// the client's part of the whole burst is as much: then there is room for what one does not need, while the next
-    /// waits, since fewer tokens than that costs are there. Half and twice of it are measured in docs/algorithm.md.
+    /// Depth of the local bucket at a rate: half a second of it, and at most the client's part of half the burst. If an
+    /// operation larger than that half waits, the others leave room for it. The bucket holds twice the largest
+    /// operation if the client's part of the whole burst allows it: fewer tokens than the next operation costs are in
+    /// the bucket while that waits, so what this one did not need then has room. docs/algorithm.md measures half and
+    /// twice of it.
     fn local_cap(&self, rate: Rate, lease: &Lease) -> Ru {
         let on_its_way = Span(lease.ahead.0 / 4 * 3);
         let longest =
@@ -197,22 +199,22 @@ impl Decision<'_> {
         cap.max(large)
     }
 
-    /// Whether a lease fits beside what others may be using, at every level. Where a definition was changed, nodes may
-    /// use more than it allows until their older leases end, and what does not fit may not last longer than these:
-    /// shares that are computed one after the other need not add up to the new limit.
+    /// Whether a lease fits beside what others may be using, at every level. After a changed definition nodes may use
+    /// more than it allows until their older leases end, and a lease that does not fit must not last longer than those:
+    /// shares computed one after the other need not add up to the new limit.
     fn fits(&self, lease: &Lease, free: Rate) -> bool {
         let room = |group: &Group| group.spec.depth().map(|depth| depth - group.live.held);
         lease.rate <= free
             && self.up().filter_map(room).all(|room| lease.cap + lease.lump + lease.running <= room.or_zero())
     }
 
-    /// Sets cap, fill and lump so that at every level the pool and what nodes may hold stay within the depth. What does
-    /// not fit is kept, if the older lease goes on.
+    /// Sets cap, fill and lump so that at every level the pool and what nodes may hold stay within the depth. If the
+    /// older lease goes on, the node keeps a cap that does not fit.
     fn give(&mut self, lease: &mut Lease, lump: Ru, after: Span, goes_on: bool) {
         let kept = if goes_on { lease.held_cap } else { Ru::ZERO };
         lease.cap = self.local_cap(lease.rate, lease);
         if self.engine.recovers(self.chain, self.now).is_some() {
-            // What seems to be room may be in leases of before that were not yet heard of.
+            // What looks like room may be held by leases from before the start that no node has proven yet.
             lease.cap = lease.cap.min(lease.held_cap);
         }
         self.make_room(lease, lump);
@@ -222,7 +224,7 @@ impl Decision<'_> {
             let Some(depth) = group.spec.depth() else { continue };
             let left = group.pool.tokens() - lump;
             let room = (depth - group.live.held - lease.lump - lease.running - lump).or_zero();
-            // Holding no more than before needs no room.
+            // A cap no larger than before needs no room.
             lease.cap = lease.cap.min(room.max(kept));
             excess = excess.max(lease.cap.max(lease.held_cap) + left + self.runs_over(lease, group) - room);
             fill = fill.min(left);
@@ -247,8 +249,8 @@ impl Decision<'_> {
         lease.tokens_max = (lease.tokens_max + lump + fill).min(lease.hold());
     }
 
-    /// At a distance: what the pool earns in half of a round trip. Where that will not fit, because a lump is out and
-    /// not known to be spent, it moves into a bucket while it is there.
+    /// At a distance: what the pool earns in half a round trip. The pool has no room for it while a lump is out and not
+    /// known to be spent, so it moves into a bucket while there are tokens.
     fn runs_over(&self, lease: &Lease, group: &Group) -> Ru {
         let (Some(limit), true) = (group.spec.limit(), self.is_far(lease)) else {
             return Ru::ZERO;
@@ -261,7 +263,7 @@ impl Decision<'_> {
         (limit - group.live.committed - lease.committed()).max(Rate::ZERO).over(Span(lease.ahead.0 / 2))
     }
 
-    /// A deeper bucket comes before room for what may come back.
+    /// Makes room for a deeper bucket at the expense of the room for refunds.
     fn make_room(&mut self, lease: &mut Lease, lump: Ru) {
         let room =
             |group: &Group| Some(group.spec.depth()? - group.live.held - lease.lump - lease.running - lump);
@@ -275,7 +277,7 @@ impl Decision<'_> {
         }
     }
 
-    /// Asks those who hold more than their share to lower themselves, largest first.
+    /// Orders the clients that hold more than their share to lower themselves, largest first.
     fn recall(&mut self, lease: &mut Lease, short: Rate, renew_every: Span) {
         let tightest =
             self.up().filter_map(|group| Some((group.spec.limit()? - group.live.committed, group.id)));
@@ -283,7 +285,7 @@ impl Decision<'_> {
         if let Some(group) = self.engine.tree.get_mut(level) {
             group.short_until = self.now.after(renew_every).after(renew_every);
         }
-        // The lists are as without this lease, as the sums are.
+        // The sums leave this lease out, so the lists must, too.
         if let Some(group) = self.engine.tree.at_mut(self.chain.slot())
             && let Some(listed) = lease.listed.take()
         {
@@ -293,13 +295,13 @@ impl Decision<'_> {
         self.engine.recall(self.now, level, short, self.client);
     }
 
-    /// Whether someone who shares a level with this client lacks rate.
+    /// Whether a client that shares a level with this one lacks rate.
     fn is_short(&self) -> bool {
         self.up().any(|group| group.short_until > self.now)
     }
 }
 
-/// Lowering by a trifle only costs an acknowledgement.
+/// Keeps a rate that is only a trifle too high: lowering it would cost an acknowledgement and gain nothing.
 fn keep_if_close(rate: Rate, held: Rate, free: Rate) -> Rate {
     let close = held > rate && held.0 - rate.0 <= held.0 / HYSTERESIS;
     if close && held <= free { held } else { rate }

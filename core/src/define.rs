@@ -1,7 +1,7 @@
-//! Groups come, change, move and go while their leases are out.
+//! Creating, changing, moving and removing groups while their leases are out.
 //!
-//! What is out stays counted: a removed group counts in its ancestors until its leases end, and a lowered limit may
-//! be exceeded by what was leased before, which only shrinks (the `legacy` sums of invariants I1 and I2).
+//! Leases that are out stay counted: a removed group counts in its ancestors until its leases end, and a lowered limit
+//! may be exceeded by earlier leases, which only shrink (the `legacy` sums of invariants I1 and I2).
 
 use crate::engine::{Engine, LowerOrder};
 use crate::group::{ClientId, GroupId, GroupSpec};
@@ -27,7 +27,7 @@ pub enum GroupError {
 }
 
 impl Engine {
-    /// Creates a group, or alters it, parent included. Leases of nodes follow at their next renewal.
+    /// Creates or changes a group, its parent included. Leases of nodes follow at their next renewal.
     ///
     /// # Errors
     /// [`GroupError`] when the parent is unknown, nested too deeply or below the group itself.
@@ -84,7 +84,7 @@ impl Engine {
             let had_limit = group.spec.limit().is_some();
             group.spec = spec;
             if !had_limit {
-                // What nodes may be spending without a limit is not in the ledger, so the new bucket starts empty.
+                // The ledger does not count what nodes spend without a limit, so the new bucket starts empty.
                 group.pool = Pool::new(now, Ru::ZERO);
                 group.pool.suspend_until(group.recovering_until);
             }
@@ -102,7 +102,7 @@ impl Engine {
         }
     }
 
-    /// Removes a group without children. What its nodes still hold counts in its ancestors until it ends.
+    /// Removes a group without children. What its nodes still hold counts in its ancestors until their leases end.
     ///
     /// # Errors
     /// [`GroupError`] when the group is unknown, reserved or has children.
@@ -112,7 +112,7 @@ impl Engine {
             return Err(GroupError::Reserved(id));
         }
         let group = self.tree.get(id).filter(|group| !group.removed).ok_or(GroupError::Unknown(id))?;
-        // Children that are removed themselves, and counted until their leases end, are in nobody's way.
+        // Removed children, which count until their leases end, do not prevent it.
         if group.children.iter().any(|child| self.tree.get(*child).is_some_and(|child| !child.removed)) {
             return Err(GroupError::HasChildren(id));
         }
@@ -130,14 +130,14 @@ impl Engine {
         Ok(())
     }
 
-    /// Levels of removed groups right below a group, which count until their leases have ended.
+    /// Levels of removed groups directly below a group; they count until their leases end.
     pub fn removed_below(&self, id: GroupId) -> usize {
         let children = self.tree.get(id).into_iter().flat_map(|group| group.children.iter());
         let removed = children.filter(|child| self.tree.get(**child).is_some_and(|child| child.removed));
         removed.map(|child| self.tree.height(*child)).max().unwrap_or_default()
     }
 
-    /// Forgets a removed group when nothing below it is leased any more, and then those above it that waited for that.
+    /// Drops a removed group once nothing below it is leased, and then each removed group above that waited for it.
     pub(crate) fn drop_if_gone(&mut self, id: GroupId) {
         let mut level = Some(id);
         while let Some(id) = level.take() {

@@ -1,18 +1,18 @@
-//! How much a node is offered: RU that arrived for admission, over a sliding window of about a second.
+//! The load of a node: RU that arrived for admission, over a sliding window of about a second.
 //!
-//! Method: a ring of 100 ms cells; the rate is the sum of the live cells over the time they cover. A shorter
-//! window of 300 ms tells quickly that the load has fallen or risen.
+//! Method: a ring of 100 ms cells; the rate is the sum of the live cells over the time they cover. A shorter window of
+//! 300 ms shows sooner that the load has fallen or risen.
 
 use crate::units::{MICRO, Rate, Ru, Span, Time};
 
-/// Load is summed in cells of this: the short window is three of them, the long one ten and the one that is filling.
+/// Length of a cell: the short window is three cells, the long one ten and the one that is filling.
 const CELL: Span = Span::millis(100);
 const CELLS: usize = 11;
 /// The short window.
 pub(crate) const RECENT: Span = Span::millis(300);
-/// A load that came in so many cells in a row is steady.
+/// A load that arrived in this many cells in a row, with [`MANY`] operations in each, is steady.
 const STEADY: u64 = 5;
-/// And of at least so many operations in each: then one without any comes by chance once in thousands.
+/// Operations in a cell: with so many, an empty cell comes by chance once in thousands.
 const MANY: i64 = 5;
 
 /// RU arrived per second, smoothed.
@@ -21,7 +21,7 @@ pub(crate) struct Demand {
     cells: [Ru; CELLS],
     /// Number of the newest cell, counted from time zero; `None` before the first arrival.
     newest: Option<u64>,
-    /// Number of the cell of the first arrival: nothing can be said of the time before.
+    /// Number of the cell of the first arrival: there is no measurement of the time before.
     oldest: u64,
 }
 
@@ -48,7 +48,7 @@ impl Demand {
         self.over(now, RECENT.0 / CELL.0)
     }
 
-    /// As [`Demand::rate`]; a load that came within the last second is averaged since it came.
+    /// As [`Demand::rate`], but averages a load that began within the last second only since it began.
     pub(crate) fn risen(&mut self, now: Time) -> Rate {
         self.turn(now);
         let Some(newest) = self.newest else { return Rate::ZERO };
@@ -57,8 +57,8 @@ impl Demand {
         self.over(now, newest - came)
     }
 
-    /// When it shows that a steady load, whose last operation came then, has stopped: after a whole cell without any, if
-    /// there were many in each before. `largest` is the largest of them.
+    /// When the end of a steady load shows, if its last operation came at `last`: after a whole empty cell, where each
+    /// cell before had many operations. `largest` is the cost of the largest of these.
     pub(crate) fn shows_end_at(&self, last: Time, largest: Ru) -> Option<Time> {
         let end = last.0 / CELL.0;
         let begin = end.saturating_sub(STEADY);
@@ -80,7 +80,7 @@ impl Demand {
         Rate(sum.scale(MICRO, i64::try_from(covered).unwrap_or(i64::MAX)).0)
     }
 
-    /// Empties the cells that have come round.
+    /// Empties the cells that the ring reuses.
     fn turn(&mut self, now: Time) {
         let Some(newest) = self.newest else { return };
         let number = now.0 / CELL.0;

@@ -1,26 +1,26 @@
 //! The division of a group's rate among those below it.
 //!
-//! The guarantees of the parties with demand are met first (in proportion to the guarantees when they do not fit),
-//! then what is left goes to those who may use more, higher priority first, max-min by weight within a priority. Who
-//! comes first leaves a sixteenth to those after, so that nobody starves. A group's own clients compete as one more
-//! party without a guarantee.
+//! The guarantees of the parties with demand are met first (in proportion to the guarantees when they do not fit). The
+//! rest goes to parties that may use more: higher priorities first, max-min by weight within a priority. Each step
+//! leaves a sixteenth to those after it, so that no party starves. A group's own clients compete as one more party
+//! without a guarantee.
 
 use crate::fill::{Member, WaterFill};
 use crate::group::{GroupId, Priority};
 use crate::units::Rate;
 
-/// Those who come first (guarantees, then higher priorities) leave one part in this many to each priority after
-/// them, so that nobody starves.
+/// Guarantees, and then each priority, leave one part in this many to each priority after them, so that no party
+/// starves.
 const LEFT_FOR_OTHERS: i64 = 16;
 
-/// Who divides a group's rate: a child group, or the group's own clients together.
+/// A party to the division of a group's rate: a child group, or the group's own clients together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) enum Party {
     Own,
     Child(GroupId),
 }
 
-/// What a party entered: what its guarantee covers, and what it would borrow.
+/// A party's entry: the rate that its guarantee covers, and the rate that it would borrow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Entry {
     sure: Member,
@@ -29,7 +29,7 @@ pub(crate) struct Entry {
 }
 
 impl Entry {
-    /// `None` without a want. `guarantee` is zero for own clients.
+    /// `None` when `want` is zero. `guarantee` is zero for own clients.
     pub(crate) fn new(want: Rate, guarantee: Rate, priority: Priority, weight: u32) -> Option<Self> {
         let sure = want.min(guarantee);
         (want.0 != 0).then(|| Self {
@@ -40,12 +40,12 @@ impl Entry {
     }
 }
 
-/// Parties with demand, by what is served first.
+/// Parties with demand, in the order in which they are served.
 #[derive(Clone, Debug, Hash)]
 pub(crate) struct Division {
     guarantees: WaterFill<Party>,
     borrowing: [WaterFill<Party>; 3],
-    /// What the group's own clients entered.
+    /// The entry of the group's own clients.
     own: Option<Entry>,
 }
 
@@ -68,7 +68,7 @@ impl Division {
         self.borrowing.iter().fold(self.guarantees.demand(), |sum, f| sum.saturating_add(f.demand()))
     }
 
-    /// Enters a party, changes what it entered `before`, or takes it out.
+    /// Adds a party, changes its entry from `before`, or removes it.
     pub(crate) fn change(&mut self, party: Party, before: Option<Entry>, after: Option<Entry>) {
         self.guarantees.change(party, before.map(|entry| entry.sure), after.map(|entry| entry.sure));
         for (rank, fill) in self.borrowing.iter_mut().enumerate() {
@@ -77,18 +77,18 @@ impl Division {
         }
     }
 
-    /// The same for the group's own clients.
+    /// The same as `change`, for the group's own clients.
     pub(crate) fn change_own(&mut self, after: Option<Entry>) {
         let before = std::mem::replace(&mut self.own, after);
         self.change(Party::Own, before, after);
     }
 
-    /// What the group's own clients get of `capacity`.
+    /// The share of `capacity` for the group's own clients.
     pub(crate) fn own_share(&self, capacity: Rate) -> Rate {
         self.share(Party::Own, self.own, capacity)
     }
 
-    /// What a party gets of `capacity`.
+    /// A party's share of `capacity`.
     pub(crate) fn share(&self, party: Party, entry: Option<Entry>, capacity: Rate) -> Rate {
         let Some(entry) = entry else { return Rate::ZERO };
         let part = capacity.0 / LEFT_FOR_OTHERS;

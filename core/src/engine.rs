@@ -1,10 +1,10 @@
-//! The grant decision: a renewal comes in, the ledger is brought up to date, a lease goes out.
+//! The grant decision: takes a renewal, brings the ledger up to date, returns a lease.
 //!
-//! Units: micro-RU, micro-RU per second, microseconds on the controller's own clock. Nothing here reads a clock.
-//! Method: Doorman's hard ledger (what is leased out never passes the limit, a lowered lease counts at its old
-//! value until acknowledged), max-min targets, token batches for bursts, leases that the controller always
-//! outlives, cumulative reports. docs/algorithm.md is the specification; invariants I1 to I3 are checked after
-//! every change in debug builds.
+//! Units: micro-RU, micro-RU per second, microseconds on the controller's own clock, which the caller passes in.
+//! Method: Doorman's hard ledger (leases never add up to more than the limit, and a lowered lease counts at its old
+//! value until acknowledged), max-min targets, token batches for bursts, leases that the controller always outlives,
+//! cumulative reports. docs/algorithm.md is the specification; invariants I1 to I3 are checked after every change in
+//! debug builds.
 
 use std::collections::BTreeSet;
 
@@ -32,8 +32,8 @@ impl Default for EngineConfig {
 }
 
 impl EngineConfig {
-    /// How long a lease of this length may be in use, on the controller's clock: a slow clock stretches it by
-    /// `1 / (1 - drift)`. Rounded up, with the margin on top.
+    /// How long a node may use a lease of this length, on the controller's clock: a slow clock stretches it by
+    /// `1 / (1 - drift)`. Rounded up, plus the margin.
     pub fn longest_use(&self, ttl: Span) -> Span {
         let second = u128::from(MICRO.unsigned_abs());
         let slowest = second.saturating_sub(u128::from(self.drift_ppm)).max(1);
@@ -41,7 +41,7 @@ impl EngineConfig {
         Span(u64::try_from(stretched).unwrap_or(u64::MAX)) + self.margin
     }
 
-    /// The longest lease that is not in use any more after `left`, on the controller's clock.
+    /// The longest lease that no node can still use after `left`, on the controller's clock.
     pub(crate) fn ends_within(&self, left: Span) -> Span {
         let second = u128::from(MICRO.unsigned_abs());
         let slowest = second.saturating_sub(u128::from(self.drift_ppm)).max(1);
@@ -50,14 +50,14 @@ impl EngineConfig {
     }
 }
 
-/// A lease that should be lowered at once, to be pushed to the client.
+/// An order to lower a lease at once, which the caller pushes to the client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct LowerOrder {
-    /// To whom.
+    /// The client that holds the lease.
     pub client: ClientId,
-    /// For which group.
+    /// The group of the lease.
     pub group: GroupId,
-    /// The node may not use more than this from now on.
+    /// The highest rate that the node may use from now on.
     pub rate_at_most: Rate,
 }
 
@@ -67,18 +67,18 @@ pub struct Engine {
     pub(crate) config: EngineConfig,
     pub(crate) tree: Tree,
     pub(crate) expiries: BTreeSet<(Time, ClientId, GroupId)>,
-    /// By client, so that one that leaves is found without a walk.
+    /// By client, so that one that leaves is found without a walk over all groups.
     pub(crate) holders: BTreeSet<(ClientId, GroupId)>,
     pub(crate) lowers: Vec<LowerOrder>,
     /// Groups whose fallback is divided among nodes.
     pub(crate) divided: BTreeSet<GroupId>,
-    /// When the last group has recovered, and until when all do, those that are still to come included.
+    /// The end of the latest recovery of a group, and of the one that applies to all groups, future ones included.
     pub(crate) recovering_until: Time,
     pub(crate) all_recover_until: Time,
 }
 
 impl Engine {
-    /// An empty engine with an unlimited root.
+    /// Creates an engine with an unlimited root and no other group.
     pub fn new(now: Time, config: EngineConfig) -> Self {
         Self {
             config,
@@ -92,15 +92,15 @@ impl Engine {
         }
     }
 
-    /// After an unclean start, and when leases are found to be out that this engine never gave: until `until`, pools
-    /// stay empty and a client gets at most what it proves it holds, or holds of this engine's leases.
+    /// Starts a recovery, after an unclean start or when leases are found that this engine never gave: until `until`,
+    /// pools stay empty and a client gets at most what it proves it holds, or holds of this engine's leases.
     pub fn recover_until(&mut self, until: Time) {
         self.recovering_until = self.recovering_until.max(until);
         self.all_recover_until = self.all_recover_until.max(until);
         self.tree.iter_mut().for_each(|group| group.recover_until(until));
     }
 
-    /// The same for one group and all above it, in which its leases count.
+    /// The same as `recover_until`, for one group and all above it, where its leases count.
     pub fn recover_group_until(&mut self, id: GroupId, until: Time) {
         let Some(chain) = self.tree.chain(id) else { return };
         self.recovering_until = self.recovering_until.max(until);
@@ -111,25 +111,25 @@ impl Engine {
         }
     }
 
-    /// When the last group has recovered; in the past when none recovers.
+    /// The end of the latest recovery; in the past when no group recovers.
     pub fn recovering_until(&self) -> Time {
         self.recovering_until
     }
 
-    /// When everything that limits a group has recovered.
+    /// The end of recovery of every limited group in the group's chain.
     pub fn group_recovering_until(&self, id: GroupId) -> Time {
         self.tree.chain(id).map_or(Time(0), |chain| self.tree.recovering_until(&chain))
     }
 
-    /// The same for a chain, if that is to come. A level without a limit has nothing to wait for.
+    /// The same for a chain; `None` when that is past. A level without a limit does not recover.
     pub(crate) fn recovers(&self, chain: &Chain, now: Time) -> Option<Time> {
         let until = if now < self.recovering_until { self.tree.recovering_until(chain) } else { Time(0) };
         (now < until).then_some(until)
     }
 
-    /// Answers one entry of a renewal. `None`: the entry is older than one already answered.
+    /// Answers one entry of a renewal. `None`: this entry or a newer one has been answered already.
     ///
-    /// `proven` is what the adapter verified that the node held before an unclean restart.
+    /// `proven` is what the node held before an unclean restart, as the adapter verified it.
     pub fn renew(
         &mut self,
         now: Time,
@@ -149,17 +149,19 @@ impl Engine {
             return None;
         }
         self.advance(&chain, now);
-        // Anew: a pool that is full takes back what it left to a lease.
+        // Read again, because a full pool takes back what it left to a lease.
         let known = self.tree.at(chain.slot()).and_then(|group| group.live.leases.get(&client).copied());
         let mut lease = self.lift(&chain, known);
         let known_client = lease.seq > 0;
         self.hear(&chain, now, &mut lease, ask);
         lease.seq = seq;
-        // Without a limit a node holds nothing while it may spend all the same; one that gave up ignores the answer.
+        // An unlimited node reports nothing held though it may spend, so its lease stays; a node that gave up ignores
+        // the answer.
         if ask.gives_up() && !known.is_some_and(|lease| lease.unlimited) && self.tree.is_limited(&chain) {
             self.drop_interest(&chain, group, client, &lease);
             self.drop_lease(&chain, group, client);
-            // Who asks for nothing without having given up takes the answer: it is told what it was told before.
+            // A node that asks for nothing without having given up applies the answer, so this repeats its earlier
+            // fallback.
             let fallback = self.tell_fallback(now, &chain, client, (None, ask.acked_seq));
             self.assert_invariants();
             return Some(Grant::Leased(self.idle_terms(&chain, fallback)));
@@ -181,31 +183,31 @@ impl Engine {
         self.lay(&chain, group, client, lease);
         self.call(now, &chain, client);
         if recovering.is_some() {
-            // What nodes prove was leased under the definitions of before the restart.
+            // The leases that nodes prove were given under the definitions before the restart.
             self.tree.excuse(&chain);
         }
         self.assert_invariants();
         Some(grant)
     }
 
-    /// In recovery a node keeps at most what it had.
+    /// Takes a lease into the ledger in recovery: a node keeps at most what it had. False: it proved nothing.
     fn readmit(now: Time, until: Time, lease: &mut Lease, known_client: bool, proven: Option<Held>) -> bool {
         if known_client {
-            // The ledger has it.
+            // The ledger has the lease already.
             return true;
         }
         let Some(held) = proven else { return false };
         lease.held_rate = held.rate.max(Rate::ZERO);
         lease.held_cap = held.cap.or_zero();
         lease.lump = held.lump.or_zero();
-        // The old grant has ended by the end of recovery, whatever its exact end.
+        // The old grant ends no later than recovery, whatever its exact end.
         (lease.held_until, lease.held_end) = (until, until);
         lease.counted_at = now;
         lease.tokens_max = lease.held_cap + lease.lump;
         true
     }
 
-    /// Enters what the node wants into the division, and its place among those who wait.
+    /// Enters what the node wants into the division, and its place into the queue.
     fn note_interest(
         &mut self,
         now: Time,
@@ -216,7 +218,7 @@ impl Engine {
         ask: &Ask,
     ) {
         let had_backlog = lease.backlog.is_positive();
-        // The node refuses an operation that can never fit as soon as it hears the answer; nobody waits for it.
+        // The node refuses an operation that can never fit as soon as it has the answer, so nobody waits for it.
         let never = ask.head > self.max_fit(chain);
         let ask = &if never { Ask { backlog: Ru::ZERO, head: Ru::ZERO, ..*ask } } else { *ask };
         let before = lease.entry();
@@ -266,7 +268,7 @@ impl Engine {
         self.drop_interest(chain, id, client, &before);
     }
 
-    /// The same for a lease that is out of the ledger.
+    /// The same for a lease that is out of the ledger's sums.
     fn drop_interest(&mut self, chain: &Chain, id: GroupId, client: ClientId, lease: &Lease) {
         if let (Some(entry), Some(group)) = (lease.entry(), self.tree.at_mut(chain.slot())) {
             group.live.own.change(client, Some(entry), None);
@@ -291,7 +293,7 @@ impl Engine {
         lease
     }
 
-    /// Puts a lease back, or a new one in.
+    /// Puts a lease back, or adds a new one.
     pub(crate) fn lay(&mut self, chain: &Chain, id: GroupId, client: ClientId, mut lease: Lease) {
         let (committed, ends) = (lease.committed(), lease.ends());
         let Some(group) = self.tree.at_mut(chain.slot()) else { return };
@@ -321,7 +323,7 @@ impl Engine {
         self.tree.list(chain);
     }
 
-    /// Puts a lease in, in place of what the client has.
+    /// Replaces the lease that the client has.
     pub(crate) fn replace(&mut self, chain: &Chain, id: GroupId, client: ClientId, lease: Lease) {
         let known = self.tree.at(chain.slot()).and_then(|group| group.live.leases.get(&client).copied());
         let listed = self.lift(chain, known).listed;
@@ -359,7 +361,7 @@ impl Engine {
         }
     }
 
-    /// Ends all leases that are past, in the order of their ends.
+    /// Ends all leases whose time is over, in the order of their ends.
     pub fn expire(&mut self, now: Time) {
         while let Some(&(end, client, id)) = self.expiries.first().filter(|(end, ..)| *end <= now) {
             self.end(end, client, id);
@@ -367,7 +369,7 @@ impl Engine {
     }
 
     fn end(&mut self, now: Time, client: ClientId, id: GroupId) {
-        // First of all, so that no lease can be found past its end twice.
+        // Removed first, so that no lease can be found past its end twice.
         self.expiries.remove(&(now, client, id));
         let Some(chain) = self.tree.chain(id) else { return };
         self.advance(&chain, now);
@@ -378,12 +380,12 @@ impl Engine {
         self.drop_if_gone(id);
     }
 
-    /// The end of the lease that ends first.
+    /// The earliest end of a lease.
     pub fn next_expiry(&self) -> Option<Time> {
         self.expiries.first().map(|(end, ..)| *end)
     }
 
-    /// A client says goodbye: it spends nothing any more.
+    /// Ends the leases of a client that said goodbye and spends nothing any more.
     pub fn release(&mut self, now: Time, client: ClientId) {
         self.expire(now);
         let first = (client, GroupId::ROOT);
@@ -396,7 +398,7 @@ impl Engine {
         self.assert_invariants();
     }
 
-    /// Leases to be lowered at once; the caller pushes them.
+    /// Returns the leases to be lowered at once; the caller pushes the orders.
     pub fn take_lowers(&mut self) -> Vec<LowerOrder> {
         std::mem::take(&mut self.lowers)
     }

@@ -1,4 +1,4 @@
-//! What a node and the controller tell each other about one group: `Ask` up, `Grant` down, `Lower` pushed.
+//! The messages of a node and the controller about one group: `Ask` up, `Grant` down, `Lower` pushed.
 //!
 //! The wire formats convert to and from these; the simulation passes them as they are.
 
@@ -12,13 +12,13 @@ pub struct Ask {
     pub acked_seq: u64,
     /// What the node may spend until a new grant arrives.
     pub held: Held,
-    /// Tokens given back; they have left the node already.
+    /// Tokens given back, which the node holds no more.
     pub returned: Ru,
-    /// What operations did not need and the node had no room for; it, too, has left the node.
+    /// Tokens that operations did not need and the node had no room for. The node holds these no more, either.
     pub refunded: Ru,
-    /// What operations under way were admitted for: a part of it may come back.
+    /// Estimates of the operations under way: a part may come back.
     pub running: Ru,
-    /// What the largest operation of the last while was admitted for, as long as one is under way.
+    /// The largest recent estimate, while an operation is under way.
     pub largest: Ru,
     /// RU/s offered: admitted plus arrived and waiting.
     pub demand: Rate,
@@ -30,8 +30,8 @@ pub struct Ask {
     pub steady: Rate,
     /// RU waiting in operations that pass the first waiter, which needs a lump.
     pub beside: Ru,
-    /// How long an answer takes to come: tokens that are there by then are of use in it. Zero: lumps are not to come
-    /// with a time from which they may be spent.
+    /// How long an answer takes to come: tokens that exist by then can be granted in it. Zero: the node wants no lump
+    /// before it may be spent.
     pub ahead: Span,
     /// Debt not yet repaid.
     pub debt: Ru,
@@ -40,7 +40,7 @@ pub struct Ask {
 }
 
 impl Ask {
-    /// The node had a lease, holds nothing of it any more and wants nothing.
+    /// Whether the node had a lease, holds nothing of it any more and wants nothing.
     pub fn gives_up(&self) -> bool {
         self.acked_seq > 0
             && self.held == Held::default()
@@ -64,7 +64,7 @@ pub struct Held {
 /// The controller's answer for one group.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Grant {
-    /// Spend within this until it ends.
+    /// The node may spend within these terms until they end.
     Leased(LeaseTerms),
     /// Metered, not throttled, until the lease ends.
     Unlimited {
@@ -77,12 +77,12 @@ pub enum Grant {
     },
     /// The group does not exist.
     UnknownGroup,
-    /// The controller recovers from an unclean start: the node proved no lease, or one that is worth less than its
+    /// The controller recovers from an unclean start, and the node proved no lease, or one worth less than its
     /// fallback.
     Recovering {
         /// Ask again after this long.
         ask_again: Span,
-        /// What the node may admit meanwhile; `None`: what it was told before.
+        /// What the node may admit meanwhile; `None`: what the controller said last.
         fallback: Option<Fallback>,
     },
 }
@@ -98,24 +98,24 @@ pub struct LeaseTerms {
     pub fill: Ru,
     /// Tokens beside the bucket, spent first, not refilled.
     pub lump: Ru,
-    /// The lump may be spent from so long after its receipt on: the pool covers it by then.
+    /// Time after receipt from which the lump may be spent: the pool covers it by then.
     pub lump_after: Span,
     /// Lease length, from the moment the node sent its renewal.
     pub ttl: Span,
     /// Renew again after this long if nothing happens.
     pub renew_after: Span,
-    /// Asking again before this is useless; zero means as soon as it helps.
+    /// Time before which asking again is useless; zero: the node asks as soon as that helps.
     pub ask_again: Span,
-    /// An operation above this can never be admitted.
+    /// Cost above which no operation can ever be admitted.
     pub max_fit: Ru,
-    /// Debt the node is expected to stay within.
+    /// Debt within which the node is expected to stay.
     pub max_debt: Ru,
     /// What the node may admit past the lease.
     pub fallback: Fallback,
-    /// Acknowledge at once: others wait for what this lowered.
+    /// The node acknowledges at once: others wait for what this lowers.
     pub ack_now: bool,
-    /// Others wait for tokens: give back surplus early.
+    /// Others wait for tokens: the node gives surplus back early.
     pub scarce: bool,
-    /// Others wait for a lump: give it back as soon as there is some.
+    /// Others wait for a lump: the node gives surplus back as soon as it has some.
     pub lump_wanted: bool,
 }

@@ -4,9 +4,8 @@
 //! capacity; a member gets `min(demand, weight·λ)`, and everyone gets their demand when the demands fit.
 //!
 //! Method: members are kept in the order of the level that would satisfy them, with sums of demands and weights
-//! (`ordered.rs`). Whether the water covers a member follows from the sums of those before it, and who is covered
-//! comes first, so the level is found on one way down: a decision costs O(log n) however the demands change.
-//! Source: max-min fair allocation by progressive filling (Bertsekas and Gallager, Data Networks, 6.5.2).
+//! (`ordered.rs`). The sums of the members before one show whether the level covers it, and the covered ones come
+//! first, so that one descent finds the level: a decision costs O(log n) however the demands change.
 
 use crate::ordered::{Item, Ordered, Sum};
 use crate::units::clamp_i64;
@@ -14,8 +13,8 @@ use crate::units::clamp_i64;
 /// Levels carry this many fractional bits, so that weights do not cost precision.
 const FINE: u32 = 20;
 
-/// Divides a capacity among members keyed by `K`. Demands, capacity and shares are micro-RU per second. What each
-/// member entered is kept by the caller, next to what else it knows of the member.
+/// Divides a capacity among members keyed by `K`. Demands, capacity and shares are micro-RU per second. The caller
+/// keeps each member's entry beside what else it knows of the member.
 #[derive(Clone, Debug, Hash)]
 pub(crate) struct WaterFill<K> {
     members: Ordered<K>,
@@ -23,7 +22,7 @@ pub(crate) struct WaterFill<K> {
     sum: Sum,
 }
 
-/// What a member enters.
+/// A member's entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Member {
     demand: i64,
@@ -56,7 +55,7 @@ impl<K> WaterFill<K> {
         clamp_i64(self.sum.demand)
     }
 
-    /// What all members get together.
+    /// The sum of all shares.
     pub(crate) fn given(&self, capacity: i64) -> i64 {
         self.demand().min(capacity.max(0))
     }
@@ -68,7 +67,7 @@ impl<K> WaterFill<K> {
 }
 
 impl<K: Ord + Copy> WaterFill<K> {
-    /// Enters a member, changes what it entered `before`, or takes it out.
+    /// Adds a member, changes its entry from `before`, or removes it.
     pub(crate) fn change(&mut self, key: K, before: Option<Member>, after: Option<Member>) {
         if before == after {
             return;
@@ -87,7 +86,7 @@ impl<K: Ord + Copy> WaterFill<K> {
         }
     }
 
-    /// What a member gets of `capacity`.
+    /// A member's share of `capacity`.
     pub(crate) fn share(&self, key: K, member: Member, capacity: i64) -> i64 {
         let capacity = i128::from(capacity);
         if self.sum.demand <= capacity {
@@ -115,7 +114,7 @@ mod tests {
 
     use super::*;
 
-    /// The definition, slowly: raise the level until the capacity is used, by bisection over all members.
+    /// The definition, evaluated slowly: bisects over the level until all shares use up the capacity.
     fn oracle(members: &BTreeMap<u8, (i64, i64)>, capacity: i64, key: u8) -> f64 {
         let (demand, weight) = members[&key];
         let total: f64 = members.values().map(|m| m.0 as f64).sum();

@@ -12,7 +12,7 @@ pub struct GroupId(pub u32);
 impl GroupId {
     /// The server itself: the root of the tree, whose limit is the server capacity.
     pub const ROOT: Self = Self(0);
-    /// The group of everyone who is bound to no other.
+    /// The group of all who are bound to no other.
     pub const DEFAULT: Self = Self(1);
 }
 
@@ -32,7 +32,7 @@ pub enum Burstable {
     Unlimited,
 }
 
-/// Who borrows first when groups compete for what is left above the guarantees.
+/// Rank in borrowing, when groups compete for what the guarantees leave.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Priority {
     /// Last.
@@ -45,7 +45,7 @@ pub enum Priority {
 }
 
 impl Priority {
-    /// Place among the priorities, first served first.
+    /// Rank as a number; the first is served first.
     pub(crate) fn rank(self) -> u8 {
         match self {
             Self::High => 0,
@@ -58,14 +58,14 @@ impl Priority {
 /// What a node may admit for a group while it has no lease: cut off, or while the controller recovers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Fallback {
-    /// Nothing: waiters get `Unavailable`.
+    /// Nothing: waiters fail with `Unavailable`.
     #[default]
     Stop,
     /// This rate on every node that is cut off.
     Rate(Rate),
     /// Everything.
     Unlimited,
-    /// This rate, as a node's part of the group's, and for so long after the controller was heard last.
+    /// This rate, the node's part of the group's fallback, for this long after the last answer of the controller.
     Part(Rate, Span),
 }
 
@@ -78,7 +78,7 @@ impl Fallback {
         }
     }
 
-    /// Whether it admits more than a lease on a rate would.
+    /// Whether the fallback admits more than a lease on this rate.
     pub(crate) fn outweighs(self, leased: Rate) -> bool {
         self == Self::Unlimited || self.rate().is_some_and(|rate| rate > leased)
     }
@@ -105,10 +105,11 @@ pub struct GroupSpec {
     pub renew_every: Span,
     /// What a node may admit without a lease.
     pub fallback: Fallback,
-    /// What all nodes together may admit without leases; each is told its part, which is at most `fallback` where that is
-    /// a rate.
+    /// Rate that all nodes together may admit without leases. The controller assigns each a part, at most `fallback` if
+    /// that is a rate.
     pub fallback_total: Option<Rate>,
-    /// Debt a node is expected to stay within when operations cost more than estimated; stated, not enforced.
+    /// Debt within which a node is expected to stay when operations cost more than estimated. It is reported, not
+    /// enforced.
     pub max_debt: Ru,
 }
 
@@ -140,7 +141,7 @@ impl GroupSpec {
         }
     }
 
-    /// The rate that the group and everything below it never pass; `None` is no limit of its own.
+    /// The rate that the group and everything below it never exceed; `None`: the group has no limit of its own.
     pub fn limit(&self) -> Option<Rate> {
         match (self.rate, self.burstable) {
             (None, _) | (_, Burstable::Unlimited) => None,
@@ -149,7 +150,7 @@ impl GroupSpec {
         }
     }
 
-    /// When a client renews if nothing happens: often enough that a lost message does not cost the lease.
+    /// When a client renews if nothing happens: often enough that one lost message does not cost the lease.
     pub fn renew_after(&self) -> Span {
         self.renew_every.min(Span(self.ttl.0 / 3))
     }

@@ -1,10 +1,10 @@
-//! What a node says it holds, gives back and may give back, and how much of it the ledger believes.
+//! A node's statement of what it holds, gives back and may give back, and how much of it the ledger accepts.
 //!
-//! A refund, what an operation did not need of its estimate, may come long after the node told that it spent a lump. Until
-//! then the ledger goes on counting the lump as held, under `running`: so there is room for the refund whenever it comes,
-//! and at no moment more to spend than the burst, messages on their way included. That room costs nobody anything: once
-//! the pool has real tokens for it, or a bucket needs it, it is taken back, and what comes later is lost as it would be
-//! in one full bucket.
+//! A refund, the part of its estimate that an operation did not need, may come long after the node reported a lump as
+//! spent. Until then the ledger goes on counting the lump as held, under `running`: so there is room for the refund
+//! whenever it comes, and never more to spend than the burst, messages on their way included. The room costs nobody
+//! anything: the ledger takes it back once the pool has real tokens for it or a bucket needs it, and a later refund is
+//! lost, as it would be in one full bucket.
 
 use crate::engine::Engine;
 use crate::exchange::Ask;
@@ -14,15 +14,15 @@ use crate::tree::Chain;
 use crate::units::{Rate, Ru, Time};
 
 impl Engine {
-    /// Takes in what the node says it holds and gives back. The ledger never believes more than it gave.
+    /// Takes in what the node holds and gives back, but never more than the ledger granted.
     pub(crate) fn hear(&mut self, chain: &Chain, now: Time, lease: &mut Lease, ask: &Ask) {
         lease.count_tokens(now);
         let before = lease.hold();
         let mut back = ask.returned.or_zero().min(lease.tokens_max);
         lease.tokens_max -= back;
         if ask.acked_seq != lease.seq && lease.seq > 0 {
-            // The node never applied the newest grant and will ignore it from here on. Of the fill only that comes back
-            // which the deeper bucket was counted for: into the rest of it tokens may have come that were spent since.
+            // The node never applied the newest grant, and ignores it from now on. Of the fill, only the part comes back
+            // for which the ledger counted a deeper bucket: tokens that came into the rest of the room may be spent.
             let fill = lease.fresh_fill.min((lease.cap - lease.held_cap).or_zero());
             let lost = (lease.fresh_lump + fill).min(lease.tokens_max);
             back += lost;
@@ -36,7 +36,7 @@ impl Engine {
         lease.held_rate = ask.held.rate.max(Rate::ZERO).min(lease.committed());
         lease.held_cap = ask.held.cap.or_zero().min(lease.cap.max(lease.held_cap));
         let lump = ask.held.lump.or_zero().min(lease.lump);
-        // Only what was counted until now can come back: it had its room all the time.
+        // Only tokens that the ledger counted until now can come back, because these had room all the time.
         let refunded = ask.refunded.or_zero().min(lease.running).min(lease.tokens_max);
         (lease.lump, lease.running) = (lump, Ru::ZERO);
         lease.tokens_max -= refunded;
@@ -59,8 +59,8 @@ impl Engine {
         }
     }
 
-    /// Room that is kept for what operations under way may not need is wanted otherwise: tokens that are there come
-    /// before tokens that may come.
+    /// Takes back room kept for refunds, because it is needed otherwise: tokens that exist come before tokens that may
+    /// come.
     pub(crate) fn reclaim(&mut self, chain: &Chain, amount: Ru, but: Option<ClientId>) {
         let mut taken = Ru::ZERO;
         while taken < amount

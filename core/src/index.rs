@@ -1,19 +1,19 @@
-//! Where a group is kept: its number to its slot. Numbers are handed out one after another and never again, so they
-//! come in dense runs, which pages of slots hold at about four bytes a group.
+//! The slot of each group, by its number. Numbers are assigned in sequence and never reused, so they form dense runs,
+//! which pages of slots hold at about four bytes a group.
 
 use std::collections::BTreeMap;
 use std::num::NonZeroU32;
 
 use crate::group::GroupId;
 
-/// Where a group is kept while it exists; another may come to the same place afterwards.
+/// The place of a group while it exists; another group may take it afterwards.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Slot(NonZeroU32);
 
 impl Slot {
-    /// The place in a list.
+    /// The index into a list.
     pub(crate) fn place(self) -> usize {
-        // On a machine of 16 bits there is no such place.
+        // A machine of 16 bits has no such place.
         usize::try_from(self.0.get() - 1).unwrap_or(usize::MAX)
     }
 
@@ -22,7 +22,7 @@ impl Slot {
     }
 }
 
-/// Groups of one page.
+/// Slots in one page.
 const PAGE: u32 = 256;
 
 /// Slots by number.
@@ -63,7 +63,7 @@ impl Index {
         Some(found)
     }
 
-    /// In the order of the numbers.
+    /// All slots, in the order of the groups' numbers.
     pub(crate) fn iter(&self) -> impl Iterator<Item = Slot> + '_ {
         self.pages.values().flat_map(|page| page.slots.iter().flatten().copied())
     }

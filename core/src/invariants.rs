@@ -5,10 +5,10 @@ use crate::tree::Group;
 use crate::units::Rate;
 
 impl Engine {
-    /// Checks the invariants of every group; cheap enough for tests, absent from release builds.
+    /// Panics when an invariant of any group is broken; cheap enough for tests, absent from release builds.
     ///
     /// # Panics
-    /// When one does not hold, which is a defect of this crate and never of an input.
+    /// When one is broken, which is always a defect of this crate and never caused by an input.
     pub(crate) fn assert_invariants(&mut self) {
         let broken = if cfg!(debug_assertions) { self.check().err() } else { None };
         if let Some(broken) = broken {
@@ -22,7 +22,7 @@ impl Engine {
     /// Checks the invariants of every group.
     ///
     /// # Errors
-    /// Says which invariant does not hold, for which group, with the numbers.
+    /// Names the broken invariant and the group, with the numbers.
     pub fn check(&mut self) -> Result<(), String> {
         for group in self.tree.iter_mut() {
             if group.live.is_awake() {

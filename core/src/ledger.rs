@@ -1,15 +1,14 @@
-//! The consumption ledger: what every client incarnation charged to every group, counted exactly once.
+//! The consumption ledger: what each client incarnation charged to each group, counted exactly once.
 //!
-//! Reports are cumulative, so the ledger keeps the last value per (client, group) and adds only the difference:
-//! repeating a report changes nothing, a lost one is contained in the next (invariant I6). The shell stores the
-//! dirty rows in one transaction; after a crash the rows and totals fall back together and the next reports bring
-//! both forward again.
+//! Reports are cumulative. The ledger keeps the last value per (client, group) and adds only the difference: a repeated
+//! report changes nothing, and the next report contains a lost one (invariant I6). The shell stores the dirty rows in
+//! one transaction; after a crash rows and totals fall back together, and the next reports bring both forward again.
 //!
-//! What a report claims beyond what any process can have used since the last is counted apart: in the row, so that the
-//! next report begins behind it, and in a sum of its own, not in the group's total.
+//! A claim beyond what any process can have used since its last report is counted apart: in the row, so that the next
+//! report starts from it, and in a sum of its own, not in the group's total.
 //!
-//! Nodes report by the name of a group. One that is created again under the name of a removed one begins, client by
-//! client, where the counting for that one ended, so that nothing is counted for both.
+//! Nodes report by the name of a group. For a group created under the name of a removed one, each client's count starts
+//! where the count for the removed one ended, so that nothing is counted for both.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -39,34 +38,34 @@ impl fmt::Display for LedgerError {
 
 impl std::error::Error for LedgerError {}
 
-/// What became of a report.
+/// The result of a report.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reported {
-    /// This was new, and counts.
+    /// The new part counts.
     Counted(Total),
-    /// This was new, and is more than any process can have used since the last report.
+    /// The new part is more than any process can have used since the last report.
     Apart(Total),
 }
 
-/// What a client incarnation charged to a group.
+/// The consumption that a client incarnation charged to a group.
 #[derive(Clone, Debug)]
 struct Row {
-    /// As it was reported.
+    /// The newest report.
     total: Total,
-    /// The part of it that was counted for a removed group of the same name.
+    /// The part that counted for a removed group of the same name.
     before: Option<Box<Total>>,
-    /// The part of it that is counted apart.
+    /// The part that is counted apart.
     apart: Option<Box<Total>>,
     paid: Paid,
-    /// In the list of rows to be stored.
+    /// Whether it is in the list of rows to be stored.
     dirty: bool,
 }
 
 impl Row {
-    /// What counts for the group.
+    /// The part that counts for the group.
     fn charged(&self) -> Total {
         let less = self.before.as_deref().copied().unwrap_or_default().plus(&self.apart());
-        // Never less than before: reports of less are refused.
+        // It never falls, because the ledger rejects reports of less.
         self.total.minus(&less).unwrap_or_default()
     }
 
@@ -75,7 +74,7 @@ impl Row {
     }
 }
 
-/// Until when it is paid for says nothing as long as nobody lies.
+/// `paid` is left out: it matters only once a report claims too much.
 impl Hash for Row {
     fn hash<H: Hasher>(&self, state: &mut H) {
         let Self { total, before, apart, paid: _, dirty } = self;
@@ -88,13 +87,13 @@ impl Hash for Row {
 pub struct Ledger {
     rows: BTreeMap<(GroupId, ClientId), Row>,
     totals: BTreeMap<GroupId, Total>,
-    /// What is counted apart, by group.
+    /// Sums counted apart, by group.
     apart: BTreeMap<GroupId, Total>,
-    /// Each once, in the order in which they changed.
+    /// Changed rows, each once, in the order of their first change.
     dirty: Vec<(GroupId, ClientId)>,
 }
 
-/// The order of what is to be stored says nothing.
+/// The order of the rows to be stored is left out.
 impl Hash for Ledger {
     fn hash<H: Hasher>(&self, state: &mut H) {
         let Self { rows, totals, apart, dirty: _ } = self;
@@ -103,11 +102,11 @@ impl Hash for Ledger {
 }
 
 impl Ledger {
-    /// A ledger as it was stored: for each group the sum of rows that were folded away, what was counted for removed
-    /// groups of the same names, and rows. Rows are taken as they are: what a report may add is counted from `now` on.
+    /// Loads a ledger as it was stored: for each group the sum of folded rows, the parts that counted for removed
+    /// groups of the same name, and the rows. Stored rows are trusted: what a report may add is counted from `now` on.
     ///
     /// # Errors
-    /// [`LedgerError::Backwards`] when a row has less than was counted before.
+    /// [`LedgerError::Backwards`] when a row has less than its part for a removed group.
     pub fn load(
         now: Time,
         folded: impl Iterator<Item = (GroupId, Total)>,
@@ -129,7 +128,7 @@ impl Ledger {
         Ok(ledger)
     }
 
-    /// So much of what was loaded of `client` is counted apart; of none that has a row when it was folded.
+    /// Loads the part of `client` that is counted apart; without a row, if the row was folded away.
     ///
     /// # Errors
     /// [`LedgerError::Backwards`] when the row has less.
@@ -150,7 +149,7 @@ impl Ledger {
         Ok(())
     }
 
-    /// The first report of `client` to `group` counts from here.
+    /// Counts the first report of `client` to `group` from `total` on.
     pub fn begin_at(&mut self, now: Time, client: ClientId, group: GroupId, total: Total) {
         let row =
             Row { total, before: Some(Box::new(total)), apart: None, paid: Paid::since(now), dirty: false };
@@ -160,7 +159,7 @@ impl Ledger {
     /// Counts a cumulative report.
     ///
     /// # Errors
-    /// [`LedgerError::Backwards`] when a counter fell; nothing is counted then.
+    /// [`LedgerError::Backwards`] when a counter fell; then nothing is counted.
     pub fn report(
         &mut self,
         now: Time,
@@ -181,7 +180,7 @@ impl Ledger {
         Ok(Reported::Apart(new))
     }
 
-    /// Brings a row up to `total`; returns what was new in it.
+    /// Raises a row to `total` and returns the difference.
     fn take_up(
         &mut self,
         now: Time,
@@ -212,17 +211,17 @@ impl Ledger {
         self.totals.get(&group).copied().unwrap_or_default()
     }
 
-    /// What is counted apart of a group.
+    /// The sum counted apart for a group.
     pub fn apart(&self, group: GroupId) -> Total {
         self.apart.get(&group).copied().unwrap_or_default()
     }
 
-    /// Groups of which something is counted apart.
+    /// Groups with a sum counted apart.
     pub fn groups_apart(&self) -> impl Iterator<Item = (GroupId, &Total)> {
         self.apart.iter().map(|(group, apart)| (*group, apart))
     }
 
-    /// What is counted apart of a client in a group.
+    /// The part of a client's report on a group that is counted apart.
     pub fn apart_of(&self, client: ClientId, group: GroupId) -> Option<&Total> {
         self.rows.get(&(group, client))?.apart.as_deref()
     }
@@ -232,7 +231,7 @@ impl Ledger {
         rows.map(|((_, client), row)| (*client, row))
     }
 
-    /// What each client charged to a group, and what is counted apart of it.
+    /// What each client charged to a group, and what is counted apart.
     pub fn accounts(&self, group: GroupId) -> impl Iterator<Item = (ClientId, Total, Total)> {
         let accounts = self.rows_of(group).map(|(client, row)| (client, row.charged(), row.apart()));
         accounts.filter(|(_, charged, apart)| (*charged, *apart) != Default::default())
@@ -244,7 +243,7 @@ impl Ledger {
         charged.filter(|(_, charged)| *charged != Total::default())
     }
 
-    /// What each client reported of a group, and of those before it under its name.
+    /// What each client reported for a group, including for earlier groups of its name.
     pub fn reported(&self, group: GroupId) -> impl Iterator<Item = (ClientId, &Total)> {
         self.rows_of(group).map(|(client, row)| (client, &row.total))
     }
@@ -258,7 +257,7 @@ impl Ledger {
         sums
     }
 
-    /// What is counted apart of clients together, by group.
+    /// The sums of clients counted apart, by group.
     pub fn apart_by(&self, clients: &BTreeSet<ClientId>) -> BTreeMap<GroupId, Total> {
         let mut sums: BTreeMap<GroupId, Total> = BTreeMap::new();
         for ((group, client), row) in &self.rows {
@@ -269,7 +268,7 @@ impl Ledger {
         sums
     }
 
-    /// Rows changed since the last call, as they were reported.
+    /// Returns the rows changed since the last call, as they were reported.
     pub fn take_dirty(&mut self) -> Vec<(ClientId, GroupId, Total)> {
         let dirty = std::mem::take(&mut self.dirty);
         let row = |(group, client)| {
@@ -395,7 +394,7 @@ mod tests {
         assert_eq!(ledger.total(second), charged(9, 3));
         assert_eq!(ledger.charged(second).collect::<Vec<_>>(), [(a, charged(4, 2)), (b, charged(5, 1))]);
         assert_eq!(ledger.charged_by(&[a].into()), [(second, charged(4, 2))].into());
-        // What is stored is what was reported; it adds up to the same after a start.
+        // Stored rows are reports, and add up to the same totals after a start.
         let stored = ledger.take_dirty();
         assert_eq!(stored, [(a, second, charged(14, 3)), (b, second, charged(5, 1))]);
         let before = || once((a, second, charged(10, 1)));
@@ -418,7 +417,7 @@ mod tests {
         let accounts = [(liar, charged(9, 3), lie), (honest, charged(5, 1), Total::default())];
         assert_eq!(ledger.accounts(group).collect::<Vec<_>>(), accounts);
         assert_eq!((ledger.total(group), ledger.apart(group)), (charged(14, 4), lie));
-        // A start changes none of it, and folding keeps both sums.
+        // A start changes neither sum, and folding keeps both.
         let rows = ledger.take_dirty();
         let mut loaded = Ledger::load(NOW, empty(), empty(), rows.into_iter()).unwrap();
         assert_eq!(loaded.load_apart(Some(liar), group, ledger.apart_of(liar, group).unwrap()), Ok(()));

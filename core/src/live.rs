@@ -1,5 +1,5 @@
-//! What is leased, wanted and waited for in a group and below it. A group in which nothing is has no such part, so
-//! that idle groups cost little; it comes with the first client and goes with the last.
+//! The leased, wanted and awaited amounts of a group and of all below it. The part comes with the first client and goes
+//! with the last, so that idle groups cost little.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::{Deref, DerefMut};
@@ -13,7 +13,7 @@ use crate::units::{Rate, Ru, Time};
 /// A client waiting for a lump, first come first served.
 pub(crate) type QueuePlace = (Time, ClientId, GroupId);
 
-/// The part of a group that only those in use have. Reading an idle one finds everything at zero; writing wakes it.
+/// The live part of a group. In an idle group every value reads as zero; writing one creates the part.
 #[derive(Clone, Debug, Default, Hash)]
 pub(crate) struct Live(Option<Box<Parts>>);
 
@@ -23,25 +23,26 @@ pub(crate) struct Parts {
     /// Rate and tokens that the nodes below may be using.
     pub committed: Rate,
     pub held: Ru,
-    /// A changed definition may leave more out than the new limits allow until leases are renewed or end.
+    /// After a changed definition leases may exceed the new limits by this until they are renewed or end.
     pub committed_legacy: Rate,
     pub held_legacy: Ru,
     pub leases: BTreeMap<ClientId, Lease>,
-    /// Own leases by committed rate, and child groups by theirs where it is not zero: where rate can be recalled from.
+    /// Own leases by committed rate, and child groups by theirs if it is not zero: the places from which rate can be
+    /// recalled.
     pub by_rate: BTreeSet<(Rate, ClientId)>,
-    /// Own clients with operations under way that may return a part of a lump.
+    /// Own clients whose operations under way may return a part of a lump.
     pub running: BTreeSet<ClientId>,
     pub children_by_rate: BTreeSet<(Rate, GroupId)>,
-    /// The rate under which the parent lists this group.
+    /// The rate by which the parent lists this group.
     pub listed: Rate,
-    /// What the group's own clients want.
+    /// The wants of the group's own clients.
     pub own: WaterFill<ClientId>,
-    /// What they were last given together.
+    /// The rate that they were last given together.
     pub own_capacity: Rate,
-    /// What children and own clients want together, and what of it this group entered at its parent.
+    /// The wants of children and own clients, and this group's entry at its parent.
     pub division: Division,
     pub entered: Option<Entry>,
-    /// Clients in the subtree that wait for a lump, and clients with a backlog.
+    /// Clients in the subtree that wait for a lump, and the number of clients with a backlog.
     pub queue: BTreeMap<QueuePlace, Ru>,
     pub backlogged: u64,
 }
@@ -83,7 +84,7 @@ impl Live {
         self.0.is_some()
     }
 
-    /// Lets the part go when there is nothing in it.
+    /// Drops the part when nothing is in it.
     pub(crate) fn rest(&mut self) {
         if self.0.as_ref().is_some_and(|parts| parts.is_idle()) {
             self.0 = None;

@@ -1,38 +1,39 @@
-//! Lumps: tokens beside the rate, for what waits. Those for operations that no bucket covers are handed out in the
-//! order of a queue, at a distance ahead of their time.
+//! Lumps: tokens beside the rate, for operations that wait. Lumps for operations that no bucket covers are granted in
+//! the order of a queue, and at a distance ahead of their time.
 
 use crate::decide::Decision;
 use crate::lease::Lease;
 use crate::units::{Rate, Ru, Span};
 use crate::want::FAR;
 
-/// A node that waits for a lump asks again at the soonest after this.
+/// A node that waits for a lump asks again no sooner than after this.
 const LEAST_LUMP_WAIT: Span = Span::millis(10);
-/// Lumps are granted at most so long before the pool covers them, and never longer than a node waits until it renews,
-/// which is less than a lease: a controller that crashes meanwhile recovers for longer than that. With half of it the
-/// node at a round trip of a second asks in vain every second time; twice of it is longer than any renewal.
+/// Longest time by which a lump is granted before the pool covers it. It is never longer than a node waits until it
+/// renews, which is less than a lease, so that the recovery after a crash of the controller outlasts it. At half, the
+/// node at a round trip of a second asks in vain every second time; twice is longer than any renewal.
 const MOST_AHEAD_OF_TIME: Span = Span::secs(1);
-/// Lumps are granted ahead of their time to operations above one part in so many of the burst. Of smaller ones several
-/// fit beside each other, so that nobody has to be in time; and what is granted ahead keeps rate from being leased.
-/// With half or twice of it operations of 0.4 to 0.9 burst use the same to 0.002, from home to 500 ms, and eight nodes
-/// with operations of a ninth of the burst use all of the rate at 100 ms.
+/// Operations above one part in this many of the burst get their lumps ahead of time. Smaller ones fit beside each
+/// other, so that nobody has to be in time, and a lump granted ahead keeps rate from being leased. With half or twice
+/// this, operations of 0.4 to 0.9 burst use the same to 0.002, from home to 500 ms, and eight nodes with operations of
+/// a ninth of the burst use all of the rate at 100 ms.
 const LARGE_PART: i64 = 4;
-/// After an operation that took a lump, others are expected for so long, and rate that nobody needs adds up for them.
-/// With half or twice of it waits beside a heavy tail, and what operations of 0.4 to 0.9 burst use, are the same to a
-/// hundredth.
+/// For this long after an operation that took a lump, more of them are expected, and rate that nobody needs adds up for
+/// them. With half or twice this, waits beside a heavy tail, and what operations of 0.4 to 0.9 burst use, are the same
+/// to a hundredth.
 pub(crate) const LUMPS_LAST: Span = Span::secs(10);
-/// So long after operations above one part in so many of the burst; nodes tell of these at once, too. With half or twice of it a tail of a tenth of the
-/// burst, a heavy one, and operations of 0.4 to 0.9 burst wait and use the same.
+/// Only operations above one part in this many of the burst count for [`LUMPS_LAST`]; nodes report these at once, too.
+/// With half or twice this, a tail of a tenth of the burst, a heavy one, and operations of 0.4 to 0.9 burst wait and
+/// use the same.
 pub(crate) const LUMP_PART: i64 = 16;
-/// One part in so many of a backlog is granted at once, at a distance, before the first in the queue. With half of it
-/// (a half of the backlog) operations of 0.4 to 0.9 burst use 0.007 less at 500 ms; with twice of it small ones beside
+/// At a distance, one part in this many of a backlog is granted at once, before the first in the queue. Half of it (a
+/// half of the backlog) lets operations of 0.4 to 0.9 burst use 0.007 less at 500 ms; with twice it, small ones beside
 /// them wait 0.5 s at 100 ms instead of 0.36 s (p99).
 const BACKLOG_PART: i64 = 4;
-/// Operations ahead in the queue that are added up to tell a waiting node when to ask again.
+/// Operations before a waiting node's in the queue that count towards its advice on when to ask again.
 const MOST_AHEAD: usize = 32;
 
 impl Decision<'_> {
-    /// Operations of this size, that take lumps, are about.
+    /// Notes an operation that takes a lump: more of them are expected for [`LUMPS_LAST`].
     pub(crate) fn expect_lumps(&mut self, head: Ru) {
         for slot in self.chain.up() {
             let group = self.engine.tree.at_mut(slot);
@@ -44,13 +45,13 @@ impl Decision<'_> {
         }
     }
 
-    /// The client is far away, and operations that take lumps are about.
+    /// Whether the client is far away while operations that take lumps are expected.
     pub(crate) fn is_far(&self, lease: &Lease) -> bool {
         lease.ahead >= FAR && self.up().any(|group| group.lumps_until > self.now)
     }
 
-    /// Tokens for the backlog, from the pools of the chain, shared among the backlogged. `None`: the first waiter
-    /// does not fit into the local bucket and the pools do not cover it yet.
+    /// Tokens for the backlog, from the pools of the chain, shared among the clients with a backlog. `None`: the first
+    /// waiter does not fit into the local bucket, and the pools do not cover it yet.
     pub(crate) fn lump(&self, lease: &Lease, fits: bool, (target, rate): (Rate, Rate)) -> Option<Ru> {
         let missing = (lease.backlog + self.coming(lease, rate) - lease.lump).or_zero();
         if fits && missing == Ru::ZERO {
@@ -79,9 +80,8 @@ impl Decision<'_> {
         (available >= needed).then(|| needed.max(missing.min(share)))
     }
 
-    /// At a distance, where no operations take lumps: what comes until the answer is there, and until the next, beyond
-    /// what the rate yields by then. The answer to the next renewal may be the first that brings rate, since others
-    /// hold it.
+    /// At a distance, if no operations take lumps: the load until this answer arrives and until the next one does,
+    /// beyond what the rate yields by then. Only the next answer may bring rate, since others hold it.
     fn coming(&self, lease: &Lease, rate: Rate) -> Ru {
         if lease.ahead < FAR || !lease.head.is_positive() && !lease.lump.is_positive() || self.is_far(lease) {
             return Ru::ZERO;
@@ -91,16 +91,16 @@ impl Decision<'_> {
         short(lease.held_rate) + short(rate)
     }
 
-    /// Whether a part of the backlog is served before the first in the queue: at a distance, where rate alone would be
-    /// late and then too much, and only where the client's share covers all that it wants. So all that it is granted is
-    /// less than its share, and what the share of those in the queue yields is theirs.
+    /// Whether a part of the backlog is served before the first in the queue: at a distance, where rate alone would
+    /// come late and then be too much, and only if the client's share covers all that it wants. Then its grants stay
+    /// below its share, and the share of those in the queue yields their tokens.
     fn passes_the_queue(&self, lease: &Lease, target: Rate) -> bool {
         target >= lease.want && self.is_far(lease)
     }
 
-    /// A lump for the first in the queue that the pools do not cover yet, and how long that takes: no longer than the
-    /// round trip in which the node would ask again. All of it counts as held from now on, so there must be room for
-    /// it; and what it takes of the rate is not leased out until it has come (`Pool::pledged`).
+    /// A lump for the first in the queue that the pools do not cover yet, and the time until they do: no longer than
+    /// the round trip after which the node would ask again. All of it counts as held from now on, so it needs room; and
+    /// its part of the rate is not leased until it has come (`Pool::pledged`).
     pub(crate) fn ahead(&self, lease: &Lease, rate: Rate, most: Span) -> Option<(Ru, Span)> {
         let place = (lease.queued_since.unwrap_or(self.now), self.client, self.group);
         let needed = (lease.head - lease.lump).or_zero();
@@ -117,20 +117,20 @@ impl Decision<'_> {
                 return None;
             }
             let spare = limit - group.live.committed - rate.max(lease.held_rate);
-            // A micro-RU may still be on its way when time is up, as it is divided.
+            // The accrual divides, so a micro-RU may still be missing when the time is up.
             after = after.max(spare.time_for(needed - group.pool.tokens() + Ru(1))?);
         }
         (after.0 > 0 && after <= most).then_some((needed, after))
     }
 
-    /// Whether a lump comes ahead of its time: to an operation that is large, over a distance that is worth it.
+    /// Whether a lump comes ahead of its time: the operation is large, and the distance is worth it.
     fn is_granted_ahead(&self, lease: &Lease) -> bool {
         let large = |depth: Ru| lease.head > depth.scale(1, LARGE_PART);
         lease.ahead >= LEAST_LUMP_WAIT && self.up().filter_map(|group| group.spec.depth()).all(large)
     }
 
-    /// Time until the pools cover an operation and those ahead of it, as things are. The first in the queue asks
-    /// more often: surplus of others may serve it sooner.
+    /// Time until the pools cover an operation and those before it, as things are. The first in the queue asks more
+    /// often: surplus of others may serve it sooner.
     pub(crate) fn lump_wait(&self, lease: &Lease, renew_every: Span) -> Span {
         let place = (lease.queued_since.unwrap_or(self.now), self.client, self.group);
         let (mut wait, mut first) = (LEAST_LUMP_WAIT, true);
@@ -142,7 +142,7 @@ impl Decision<'_> {
             wait = wait.max((limit - group.live.committed).time_for(missing).unwrap_or(renew_every));
         }
         if self.is_granted_ahead(lease) {
-            // A little later than is possible at all: who asks too soon waits for another round trip.
+            // A little later than the earliest possible time: a node that asks too soon waits for another round trip.
             let in_time = Span(lease.ahead.0 - lease.ahead.0 / 8);
             return (wait - in_time).max(LEAST_LUMP_WAIT).min(renew_every);
         }

@@ -1,15 +1,15 @@
-//! Members in the order of the level that satisfies them, with sums: where the water stands is found on one way down.
+//! Members in the order of the level that satisfies them, with sums: one descent finds the water level.
 //!
-//! Method: a B+ tree whose branches carry the demand and the weight of everything below. A node is let go when it is
-//! empty and never merged before, which under mixed changes wastes little (Johnson and Shasha, B-trees with inserts
-//! and deletes: why free-at-empty is better than merge-at-half, 1993).
+//! Method: a B+ tree whose branches carry the demand and the weight of everything below. A node is dropped when it is
+//! empty and never merged before, which under mixed changes wastes little (Johnson and Shasha, B-trees with inserts and
+//! deletes: why free-at-empty is better than merge-at-half, 1993).
 
 use std::hash::{Hash, Hasher};
 
-/// Items of a leaf, or children of a branch; a fuller one is split.
+/// Items of a leaf, or children of a branch; a fuller node is split.
 const FULL: usize = 32;
 
-/// One member, in its place.
+/// One member, with its place.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Item<K> {
     /// The level that satisfies it.
@@ -29,7 +29,7 @@ impl<K: Copy> Item<K> {
     }
 }
 
-/// What some members come to together.
+/// The sums of some members.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub(crate) struct Sum {
     pub demand: i128,
@@ -60,7 +60,7 @@ enum Node<K> {
 
 #[derive(Clone, Debug)]
 struct Child<K> {
-    /// No item below comes before this place, and none of the children before it comes after.
+    /// Every item below comes at or after this place, and every item of earlier children before it.
     first: (i128, K),
     sum: Sum,
     below: Node<K>,
@@ -80,7 +80,7 @@ impl<K: Ord + Copy> Ordered<K> {
         }
     }
 
-    /// Takes a member out; false for a stranger.
+    /// Removes a member; false when it is not there.
     pub(crate) fn remove(&mut self, level: i128, key: K) -> bool {
         let found = self.root.remove((level, key)).is_some();
         loop {
@@ -93,8 +93,9 @@ impl<K: Ord + Copy> Ordered<K> {
         }
     }
 
-    /// The sum of the first members, as many as are `under` water, given a level and the sum of all before it; and a
-    /// place that only those come before, or none when all are. Once one is not under water, none after it may be.
+    /// The sum of the first members that are `under` water, given a level and the sum of all members before it; and a
+    /// place that exactly these members come before, or `None` when all members do. Once a member is not under water,
+    /// no later one may be.
     pub(crate) fn dive(&self, under: impl Fn(i128, Sum) -> bool) -> (Sum, Option<(i128, K)>) {
         let (mut before, mut end) = (Sum::default(), None);
         let mut node = &self.root;
@@ -124,7 +125,7 @@ impl<K: Ord + Copy> Ordered<K> {
 }
 
 impl<K: Ord + Copy> Node<K> {
-    /// The upper half, when the node got too full.
+    /// Inserts an item and returns the upper half if the node became too full.
     fn insert(&mut self, item: Item<K>) -> Option<Self> {
         match self {
             Self::Leaf(items) => {
@@ -189,7 +190,7 @@ impl<K: Ord + Copy> Child<K> {
     }
 }
 
-/// The members are what counts, however they are spread over nodes.
+/// Members count, however they are spread over nodes.
 impl<K: Hash> Hash for Ordered<K> {
     fn hash<H: Hasher>(&self, state: &mut H) {
         self.root.hash(state);
@@ -218,7 +219,7 @@ mod tests {
     }
 
     proptest! {
-        /// Long enough for three levels of nodes, and for most of them to go again.
+        /// Long enough for three levels of nodes, and for most of the nodes to be dropped again.
         #[test]
         fn sums_and_order_are_those_of_a_plain_map(steps in prop::collection::vec((0_i128..40, 0_u16..4_000, 0_u8..5), 1..6_000), all_go: bool) {
             let (mut ordered, mut plain) = (Ordered::new(), BTreeMap::new());

@@ -1,9 +1,9 @@
-//! A group's fallback, divided among its nodes: each has a part, and the parts never add up to more than the whole.
+//! A group's fallback, divided among its nodes. The parts never add up to more than the whole.
 //!
 //! A node that is cut off goes on at its part, so a part outlives the lease it came with: it counts until the node has
-//! acknowledged a smaller one, has said goodbye, is known to be gone, or has not been heard for [`PART_LASTS`], after
-//! which it uses the part no more. A part is told only when it is on disk, so that a controller that starts anew knows of
-//! every part that may be in use.
+//! acknowledged a smaller one, has said goodbye, is known to be gone, or has been silent for [`PART_LASTS`], after
+//! which it uses the part no more. An answer names a part only once it is on disk, so that a controller that restarts
+//! knows every part that may be in use.
 
 use std::collections::BTreeMap;
 
@@ -12,26 +12,26 @@ use crate::group::{ClientId, Fallback, GroupId};
 use crate::tree::{Chain, Group};
 use crate::units::{Rate, Span, Time};
 
-/// How long a node may go on at its part after the newest answer it heard. With half, an outage over night is not
-/// bridged; with twice, the parts of nodes that died without a word are missing for a day.
+/// How long a node may go on at its part after the newest answer it heard. Half would not bridge an outage over night;
+/// with twice, the parts of nodes that died silently are missing for a day.
 pub(crate) const PART_LASTS: Span = Span::secs(12 * 3_600);
 
-/// A client that has no lease and was not heard for this long is taken to be away: the others divide what it leaves.
+/// A client without a lease that was silent for this long counts as away: the others divide what it leaves.
 const AWAY_AFTER: Span = Span::secs(10);
 
 /// One client's part.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 struct Part {
-    /// What counts: the node never has more.
+    /// The part that counts: the node never has more.
     reserved: Rate,
-    /// What the node may be using, and what it was told in the answer to renewal `seq`.
+    /// The part that the node may be using, and the one in the answer to renewal `seq`.
     held: Rate,
     told: Rate,
     seq: u64,
-    /// What is on disk at least.
+    /// The least that is on disk.
     stored: Rate,
     dirty: bool,
-    /// It asks for leases, and can be told another part.
+    /// Whether the client asks for leases, so that an answer can change its part.
     here: bool,
     heard: Time,
 }
@@ -40,17 +40,17 @@ struct Part {
 #[derive(Clone, Debug, Default, Hash)]
 pub(crate) struct Parts {
     parts: BTreeMap<ClientId, Part>,
-    /// Sum of what counts; of that, what belongs to clients that are away; clients that are not.
+    /// The sum of the parts that count; the sum for clients that are away; the number of clients that are not.
     out: Rate,
     away: Rate,
     here: i64,
-    /// Parts that are gone and may still be on disk.
+    /// Clients without a part whose old part may still be on disk.
     gone: Vec<ClientId>,
 }
 
 impl Parts {
-    /// A client asked, in renewal `seq`, and has applied the answer to `acked`: its part of `total`, to be told in the
-    /// answer. `None`: the answer will not be applied.
+    /// Returns the part of `total` for a client that asked in renewal `seq` and has applied the answer to `acked`.
+    /// `None`: it will not apply the answer.
     pub(crate) fn give(
         &mut self,
         now: Time,
@@ -75,20 +75,21 @@ impl Parts {
         part.told
     }
 
-    /// A part that is on disk, at the start of a controller.
+    /// Loads a part from disk, at the start of a controller.
     pub(crate) fn load(&mut self, now: Time, client: ClientId, rate: Rate) {
         let part = Part { reserved: rate, held: rate, stored: rate, heard: now, ..Part::default() };
         self.lay(client, part);
     }
 
-    /// A client is known to use its part no more.
+    /// Frees the part of a client that is known to use it no more.
     pub(crate) fn free(&mut self, client: ClientId) {
         if self.lift(client).is_some() {
             self.gone.push(client);
         }
     }
 
-    /// Frees the parts of clients that were not heard for long, and notes who went away; `leased` tells who has a lease.
+    /// Frees the parts of clients that were silent for long, and notes clients that went away; `leased`: whether a
+    /// client has a lease.
     pub(crate) fn sweep(&mut self, now: Time, longest: Span, leased: impl Fn(ClientId) -> bool) {
         let late = |part: &Part, span| now >= part.heard.after(span);
         let silent = self.parts.iter().filter(|(_, part)| late(part, longest));
@@ -104,11 +105,12 @@ impl Parts {
         }
     }
 
-    /// What is to be stored; zero is nothing any more. Until it is, no more than the lesser of before and after is told.
+    /// Returns the rows to store; zero deletes one. Until they are stored, answers name at most the lesser of old and
+    /// new part.
     pub(crate) fn take_dirty(&mut self) -> Vec<(ClientId, Rate)> {
         let mut rows: Vec<(ClientId, Rate)> = Vec::new();
         for client in std::mem::take(&mut self.gone) {
-            // It may have come again.
+            // The client may have come again.
             rows.extend((!self.parts.contains_key(&client)).then_some((client, Rate::ZERO)));
         }
         for (client, part) in self.parts.iter_mut().filter(|(_, part)| part.dirty) {
@@ -119,7 +121,7 @@ impl Parts {
         rows
     }
 
-    /// A row is on disk.
+    /// Notes that a row is on disk.
     pub(crate) fn stored(&mut self, client: ClientId, rate: Rate) {
         if let Some(part) = self.parts.get_mut(&client) {
             part.stored = rate;
@@ -127,7 +129,7 @@ impl Parts {
         }
     }
 
-    /// A row is not on disk.
+    /// Notes that storing a row failed.
     pub(crate) fn not_stored(&mut self, client: ClientId) {
         match self.parts.get_mut(&client) {
             Some(part) => part.dirty = true,
@@ -135,7 +137,7 @@ impl Parts {
         }
     }
 
-    /// Nothing was ever divided.
+    /// Whether no part is left, nor a row to delete.
     pub(crate) fn is_empty(&self) -> bool {
         self.parts.is_empty() && self.gone.is_empty()
     }
@@ -145,7 +147,7 @@ impl Parts {
         self.out
     }
 
-    /// Whether the sums are those of the parts.
+    /// Whether the sums match the parts.
     pub(crate) fn balances(&self) -> bool {
         let sum = |away: bool| -> Rate {
             self.parts.values().filter(|part| !away || !part.here).map(|part| part.reserved).sum()
@@ -177,7 +179,7 @@ impl Parts {
 }
 
 impl Engine {
-    /// What a client of a group may admit without a lease, as the answer to its renewal tells it.
+    /// The fallback that the answer to a client's renewal names.
     pub(crate) fn tell_fallback(
         &mut self,
         now: Time,
@@ -196,7 +198,7 @@ impl Engine {
         }
     }
 
-    /// A client uses nothing any more.
+    /// Frees all parts of a client that uses nothing any more.
     pub fn free_parts(&mut self, client: ClientId) {
         for id in &self.divided {
             if let Some(parts) = self.tree.get_mut(*id).and_then(|group| group.parts.as_mut()) {
@@ -205,7 +207,7 @@ impl Engine {
         }
     }
 
-    /// A part that is on disk, at the start of a controller.
+    /// Loads a part from disk, at the start of a controller.
     pub fn load_part(&mut self, now: Time, group: GroupId, client: ClientId, rate: Rate) {
         if let Some(known) = self.tree.get_mut(group) {
             known.parts.get_or_insert_default().load(now, client, rate.max(Rate::ZERO));
@@ -213,8 +215,8 @@ impl Engine {
         }
     }
 
-    /// Parts to be stored: a node is told no more than what is. Zero is nothing any more. Parts of nodes that were not
-    /// heard for so long that they use them no more are freed first.
+    /// Returns the parts to store, since an answer names at most the stored part; zero deletes a row. Parts of nodes
+    /// that were silent until they use them no more are freed first.
     pub fn take_parts(&mut self, now: Time) -> Vec<(ClientId, GroupId, Rate)> {
         let longest = self.config.longest_use(PART_LASTS);
         let (mut rows, mut undivided) = (Vec::new(), Vec::new());
@@ -236,7 +238,7 @@ impl Engine {
         rows
     }
 
-    /// These are on disk, or are not.
+    /// Notes that these rows were stored, or were not.
     pub fn parts_taken(&mut self, rows: &[(ClientId, GroupId, Rate)], stored: bool) {
         for (client, id, rate) in rows {
             let Some(parts) = self.tree.get_mut(*id).and_then(|group| group.parts.as_mut()) else { continue };

@@ -1,34 +1,34 @@
-//! What a report may add: no more than a process can have used since it was heard last.
+//! The most that a report may add: what a process can have used since it was last heard.
 //!
-//! Leases bound what is admitted, not what is charged: an operation's true cost is known after it ran, and `charge` asks
-//! nobody. So the bound is that of the fastest process there can be. It is counted like a token bucket: everything that
-//! was counted of a row is paid for with the time that has passed, at 10^9 RU/s, and [`UNSEEN`] of it may be owed, for
-//! what nobody saw: before the first report, while reports were late, or while the controller was away.
+//! Leases bound what is admitted, not what is charged: the true cost of an operation is known after it ran, and
+//! `charge` asks nobody. So the bound is the speed of the fastest possible process. It works like a token bucket: the
+//! time that passes pays, at 10^9 RU/s, for everything counted in a row, and a row may owe [`UNSEEN`] of it, for use
+//! that nobody saw: before the first report, while reports were late, or while the controller was away.
 //!
 //! In: totals, and microseconds of the controller's clock.
 
 use crate::units::{MICRO, Rate, Span, Time};
 use crate::usage::Total;
 
-/// What one process may have used of a group at most in a microsecond: 10^9 micro-RU, which is [`Rate::MAX`], the largest
-/// rate there is a definition for. As much of any other counter: 10^15 a second are a million processors or a petabyte.
-/// Half of it could refuse a process that uses all of the largest rate; with twice of it a lie may be twice as large.
+/// The most that one process can use of a group in a microsecond: 10^9 micro-RU, which is [`Rate::MAX`], the largest
+/// rate of a definition. The same for any other counter: 10^15 a second are a million processors or a petabyte. Half of
+/// it could reject a process that uses all of the largest rate; with twice, a false claim may be twice as large.
 const FASTEST_PER_US: u128 = Rate::MAX.0.unsigned_abs() as u128 / MICRO.unsigned_abs() as u128;
-/// The time that a process may have worked unseen: at 10^9 RU/s a quarter of an hour, at 10^6 RU/s ten days, together
-/// 9 * 10^11 RU. With half of it a process of 10^6 RU/s had five days; with twice of it 10^12 RU in a second would pass.
+/// The time that a process may have worked unseen: a quarter of an hour at 10^9 RU/s, ten days at 10^6 RU/s, 9 * 10^11
+/// RU in each. Half would give a process of 10^6 RU/s five days; twice would accept 10^12 RU in a second.
 const UNSEEN: Span = Span::secs(900);
 
-/// Until when what was counted of a row is paid for.
+/// The time up to which what was counted of a row is paid for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Paid(Time);
 
 impl Paid {
-    /// Nothing was counted yet.
+    /// A row of which nothing was counted yet.
     pub(crate) fn since(now: Time) -> Self {
         Self(now)
     }
 
-    /// Takes `new` up. False: no process can have used so much, and nothing is taken up.
+    /// Counts `new`. False: no process can have used so much, and nothing is counted.
     pub(crate) fn take(&mut self, now: Time, new: &Total) -> bool {
         let counters = new.to_words().into_iter().chain([new.ru().0]);
         let took = counters.max().unwrap_or_default().div_ceil(FASTEST_PER_US);
@@ -58,7 +58,7 @@ mod tests {
             now = now.after(Span::secs(seconds));
             assert!(paid.take(now, &ru(1_000_000_000 * i64::try_from(seconds).unwrap())), "{seconds}");
         }
-        // What was late is heard with what was not.
+        // The next report contains what was late.
         now = now.after(Span::secs(1));
         assert!(paid.take(now, &ru(0)) && paid.take(now, &ru(900_000_000_000)));
         assert!(!paid.take(now, &ru(1)), "a second time in the same moment");

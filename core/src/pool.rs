@@ -1,8 +1,8 @@
-//! The tokens of a group that no node holds, and the books that prove none was made or lost.
+//! The tokens of a group that no node holds, and books that prove that none was created or lost.
 //!
-//! A pool accrues what is not leased out, up to the depth of the bucket less what the nodes may hold. Lumps and
-//! fills leave it, returned tokens come back. Every movement is booked in exact units, so that conservation is an
-//! equality: `accrued = leased + pool + overflow + granted − returned` (invariant I3).
+//! A pool accrues the rate that is not leased, up to the depth of the bucket less what the nodes may hold. Lumps and
+//! fills leave it, returned tokens come back. The books record every movement in exact units, so that conservation is
+//! an equality: `accrued = leased + pool + overflow + granted − returned` (invariant I3).
 
 use std::hash::{Hash, Hasher};
 
@@ -14,19 +14,19 @@ pub(crate) struct Pool {
     tokens: Ru,
     accrual: Accrual,
     last: Time,
-    /// The rate at which what was granted ahead comes at least, and when all of it must be there, where that is known.
+    /// The least rate at which lumps granted ahead come, and when all of them must have come, if that is known.
     pledge: Rate,
     due: Option<Time>,
     books: Books,
 }
 
-/// `accrued − leased − overflow − granted + returned` since the group was made, in millionths of a micro-RU. Kept
-/// apart from the tokens, and compared with them.
+/// `accrued − leased − overflow − granted + returned` since the group was created, in millionths of a micro-RU. Kept
+/// apart from the tokens, to be compared with them.
 #[derive(Clone, Copy, Debug, Default)]
 struct Books(i128);
 
 impl Books {
-    /// So many RU/s came in, over a span in microseconds.
+    /// Enters `rate`, in micro-RU per second, over `span`.
     fn rate(&mut self, rate: Rate, span: Span) {
         self.0 += i128::from(rate.0) * i128::from(span.0);
     }
@@ -41,8 +41,8 @@ impl Books {
 }
 
 impl Pool {
-    /// A pool with tokens in it, accruing from `now`. One that owes must have all that is not leased out: nobody knows how
-    /// soon it is needed.
+    /// A pool with tokens in it, accruing from `now`. If it owes, its pledge is all rate that is not leased, because
+    /// nobody knows how soon the tokens are needed.
     pub(crate) fn new(now: Time, tokens: Ru) -> Self {
         let mut books = Books::default();
         books.credit(tokens);
@@ -54,7 +54,7 @@ impl Pool {
         self.tokens
     }
 
-    /// Accrues until `now` at what `limit` leaves above `committed`. What there is no room for is to be trimmed.
+    /// Accrues until `now` at what `limit` leaves above `committed`. The caller trims what has no room.
     pub(crate) fn accrue(&mut self, now: Time, limit: Rate, committed: Rate) {
         let span = now.since(self.last);
         if span.0 > 0 {
@@ -83,45 +83,45 @@ impl Pool {
         self.books.debit(amount);
     }
 
-    /// Grants what need not be there yet, to be spent after so long: tokens are negative until it has come. It comes in
-    /// time if nobody is leased more than now.
+    /// Grants an amount that the pool need not have yet, to be spent after `after`: tokens are negative until it has
+    /// come. It comes in time if no more than now is leased.
     pub(crate) fn grant_ahead(&mut self, now: Time, amount: Ru, after: Span) {
         let pledged = self.pledged();
         self.tokens -= amount;
         self.books.debit(amount);
         let owed = (Ru::ZERO - self.tokens).or_zero();
-        // One micro-RU more for what the division of the accrual carries on.
+        // One micro-RU more, because the accrual carries the remainder of its division.
         let rate = (i128::from(owed.0) + 1) * i128::from(MICRO);
         let rate = (rate + i128::from(after.0) - 1) / i128::from(after.0.max(1));
-        // No less than for what was granted ahead before, and may have to be there sooner.
+        // No less than for earlier grants, which may be due sooner.
         self.pledge = Rate(i64::try_from(rate).unwrap_or(Rate::MAX.0)).max(pledged).min(Rate::MAX);
         self.due = Some(self.due.unwrap_or_default().max(now.after(after)));
     }
 
-    /// The rate that must not be leased out, so that what was granted ahead comes in time. It stays as it is when tokens
-    /// come back: these may be those that had more time.
+    /// The rate that must not be leased, so that lumps granted ahead come in time. It does not fall when tokens come
+    /// back: these may be the ones that had more time.
     pub(crate) fn pledged(&self) -> Rate {
         if self.tokens < Ru::ZERO { self.pledge } else { Rate::ZERO }
     }
 
-    /// Whether what was granted ahead has not come in time.
+    /// Whether lumps granted ahead have not come in time.
     pub(crate) fn is_late(&self) -> bool {
         self.tokens < Ru::ZERO && self.due.is_some_and(|due| due <= self.last)
     }
 
-    /// What was granted ahead comes when it can: the limit by which it was reckoned is not in force any more.
+    /// Drops the due time of lumps granted ahead: the limit by which it was computed is no longer in force.
     pub(crate) fn excuse(&mut self) {
         self.due = None;
     }
 
-    /// Puts back tokens that a node returned or never received; what is above `room` is discarded.
+    /// Puts back tokens that a node returned or never received; discards what is above `room`.
     pub(crate) fn give_back(&mut self, amount: Ru, room: Ru) {
         self.tokens += amount;
         self.books.credit(amount);
         self.trim(room);
     }
 
-    /// Starts accruing only at `from`, empty.
+    /// Empties the pool, which accrues again from `from` on.
     pub(crate) fn suspend_until(&mut self, from: Time) {
         self.trim(Ru::ZERO);
         self.excuse();
@@ -133,17 +133,17 @@ impl Pool {
         self.imbalance() == 0
     }
 
-    /// What came in beyond what the books account for; zero when nothing was made or lost.
+    /// The amount in the books beyond the tokens; zero when none was created or lost.
     fn imbalance(&self) -> i128 {
         self.books.0 - i128::from(self.tokens.0) * i128::from(MICRO) - i128::from(self.accrual.remainder())
     }
 }
 
-/// The books tell how a pool came to be, and only their balance says anything of what follows: pools that differ in
-/// nothing else count as the same state in a search.
+/// The books depend on the past, and only their balance matters for the future: a search treats pools that differ in
+/// nothing else as the same state.
 impl Hash for Pool {
     fn hash<H: Hasher>(&self, state: &mut H) {
-        // Where nothing is owed, what was pledged once says nothing.
+        // Without debt, an earlier pledge has no effect.
         let owes = (self.pledged(), self.due.filter(|_| self.tokens < Ru::ZERO));
         (self.tokens, self.accrual, self.last, owes, self.imbalance()).hash(state);
     }

@@ -1,16 +1,17 @@
-//! Things whose keys come in ascending order and leave in any, the first of them mostly: a queue that can be searched.
+//! A queue that can be searched: keys come in ascending order and leave in any, mostly the first.
 //!
-//! Who leaves from the middle leaves a hole that is skipped later, so that leaving costs no walk through the ranks.
+//! A value that leaves from the middle leaves a hole, which is skipped later, so that leaving costs no walk through the
+//! queue.
 
 use std::collections::VecDeque;
 
-/// Holes that are not worth closing the ranks for.
+/// Holes up to which the queue is not compacted.
 const HOLES: usize = 64;
 
-/// Values in the order of their keys, which is the order in which they came.
+/// Values in the order of their keys, which is the order of arrival.
 #[derive(Clone, Debug, Hash)]
 pub struct Ranks<K, V> {
-    /// `None` is a hole; the first is none.
+    /// `None` is a hole; the first place never is.
     places: VecDeque<(K, Option<V>)>,
     len: usize,
 }
@@ -27,24 +28,24 @@ impl<K: Copy + Ord, V> Ranks<K, V> {
         self.len
     }
 
-    /// There is none.
+    /// Whether there is no value.
     pub fn is_empty(&self) -> bool {
         self.len == 0
     }
 
-    /// Whether `key` comes after all that came before and may still be there.
+    /// Whether `key` comes after all keys that may still be there.
     pub fn is_next(&self, key: K) -> bool {
         self.places.back().is_none_or(|(last, _)| *last < key)
     }
 
-    /// Adds a value at the end; its key is next.
+    /// Appends a value; its key must be next.
     pub fn join(&mut self, key: K, value: V) {
         debug_assert!(self.is_next(key), "keys come in ascending order");
         self.len += 1;
         self.places.push_back((key, Some(value)));
     }
 
-    /// Takes a value out.
+    /// Removes a value.
     pub fn leave(&mut self, key: K) -> Option<V> {
         let value = match self.places.front() {
             Some((first, _)) if *first == key => self.places.pop_front()?.1?,
@@ -63,7 +64,7 @@ impl<K: Copy + Ord, V> Ranks<K, V> {
         Some(value)
     }
 
-    /// The first, with its key.
+    /// The first value, with its key.
     pub fn first(&self) -> Option<(K, &V)> {
         self.places.front().and_then(|(key, value)| Some((*key, value.as_ref()?)))
     }
@@ -76,7 +77,7 @@ mod tests {
     use super::*;
 
     proptest::proptest! {
-        /// Against a map: who leaves and who is first; and holes do not pile up.
+        /// Compares with a map: which value leaves and which is first; holes do not pile up.
         #[test]
         fn any_order_of_leaving(steps in proptest::collection::vec((0_u8..4, 0_u64..500), 0..600)) {
             let (mut ranks, mut all) = (Ranks::default(), BTreeMap::new());

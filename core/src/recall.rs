@@ -1,5 +1,5 @@
-//! Recalling rate: when a client's share is still leased to others, the largest holders above their own share are
-//! told to lower themselves at once, so that a shift of demand converges in round trips instead of renewals.
+//! Recalling rate: while others hold a client's share, the largest holders above their own share are ordered to lower
+//! themselves at once, so that a shift of demand converges in round trips instead of renewals.
 
 use crate::division::Party;
 use crate::engine::{Engine, LowerOrder};
@@ -8,14 +8,14 @@ use crate::lease::Lease;
 use crate::tree::Chain;
 use crate::units::{Rate, Span, Time};
 
-/// Holders looked at and lowers sent per renewal, so that a decision stays cheap.
+/// Holders inspected and orders sent per renewal, so that a decision stays cheap.
 const MOST_LOOKED_AT: usize = 8;
-/// A holder is told again only after this.
+/// A holder gets no second order within this time.
 pub(crate) const REPEAT_AFTER: Span = Span::millis(200);
 
-/// The first in the queue is called when it would ask so much later than the pool covers it. With half of it small
-/// operations beside a heavy tail wait 1.4 s instead of 0.9 s (p99), with twice of it 1.3 s; operations of 0.4 to 0.9
-/// burst use the same, and messages are as many.
+/// The controller calls the first in the queue if it would ask this much later than the pool covers it. With half of
+/// it, small operations beside a heavy tail wait 1.4 s instead of 0.9 s (p99), with twice 1.3 s; operations of 0.4 to
+/// 0.9 burst use the same, and the number of messages is the same.
 const CALLED_BEFORE: Span = Span::millis(20);
 
 impl Lease {
@@ -25,7 +25,7 @@ impl Lease {
 }
 
 impl Engine {
-    /// Orders lowers worth `short` below `level`, not from `asker`.
+    /// Orders holders below `level`, except `asker`, to lower themselves by `short` together.
     pub(crate) fn recall(&mut self, now: Time, level: GroupId, short: Rate, asker: ClientId) {
         let mut missing = short;
         self.recall_from_clients(now, level, &mut missing, asker);
@@ -46,9 +46,9 @@ impl Engine {
         }
     }
 
-    /// Calls the first of those who wait for a lump when the pool covers it, or will before it asks again: because what
-    /// others returned or refunded came sooner than it was told to expect, or those before it took less. A lower to any
-    /// rate lowers nothing, and is answered by a renewal.
+    /// Calls the first client that waits for a lump if the pool covers it now or will before the client asks again:
+    /// others returned or refunded tokens sooner than expected, or clients before it took less. The call is an order
+    /// with the highest rate: it lowers nothing, and the node answers with a renewal.
     pub(crate) fn call(&mut self, now: Time, chain: &Chain, asker: ClientId) {
         for slot in chain.up() {
             let Some(group) = self.tree.at(slot) else { return };

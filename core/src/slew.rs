@@ -1,38 +1,40 @@
 //! How far a clock that time servers adjust runs off one that nobody adjusts.
 //!
-//! Leases are counted on a clock that NTP may slew: chrony by up to 83,333 ppm. Whoever counts on it reads it beside the
-//! machine's raw clock now and then; what the two differ by over a window is how fast it is slewed, within the raw
-//! clock's own error (100 ppm is much for a crystal). In: microseconds of both clocks, read together. Out: ppm, the
-//! worst of the last minute or two, since a lease that began in a slew is as long as a minute.
+//! Leases are counted on a clock that NTP may slew: chrony by up to 83,333 ppm. The shell reads that clock beside the
+//! machine's raw clock now and then; their difference over a window is the slew, within the raw clock's own error (100
+//! ppm is much for a crystal). In: microseconds of both clocks, read together. Out: ppm, the worst of the last minute
+//! or two, since a lease that began in a slew is as long as a minute.
 
 use crate::exchange::{Grant, LeaseTerms};
 use crate::units::{MICRO, Span, Time};
 
-/// Readings closer than this tell nothing. With a tenth of it a delay between two readings would be taken for a slew of
-/// thousands of ppm; with ten times of it ten seconds of a slew pass unseen.
+/// Readings closer than this are ignored. At a tenth of it, a delay between two readings would look like a slew of
+/// thousands of ppm; at ten times, ten seconds of a slew pass unseen.
 const WINDOW: Span = Span::secs(1);
-/// What a difference may owe to the two clocks not being read at the same moment, in microseconds: the reader sees to
-/// that. With ten times of it a slew of 2,000 ppm would pass.
+/// The part of a difference that may come from reading the two clocks at different moments, in microseconds; the shell
+/// stays within it. At ten times this, a slew of 2,000 ppm would pass.
 pub const READING: Span = Span(100);
-/// What may be missing of what was seen: both readings of a window, 200 ppm of it, and the raw clock's own error.
+/// The part of a slew that a measurement may miss: both readings of a window, 200 ppm of it, and the raw clock's own
+/// error.
 const UNSURE_PPM: u32 = 300;
-/// What was noticed counts this long at least, and at most twice as long: the longest lease.
+/// A slew counts for at least this long, and at most twice as long: the longest lease.
 const KEPT: Span = Span::secs(60);
-/// No more is believed: half of a lease is left. A clock that is set, not slewed, shows any number.
+/// The largest slew that is believed, which leaves half of a lease. A clock that is set, not slewed, may show any
+/// number.
 const MOST_PPM: u64 = 500_000;
 
 /// Compares two clocks.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Slew {
-    /// The last reading of both.
+    /// The last reading of both clocks.
     from: Option<(Time, Time)>,
-    /// The worst since `turned`, and in the time before.
+    /// The worst slew since `turned`, and in the period before.
     worst: [u32; 2],
     turned: Time,
 }
 
 impl Slew {
-    /// Takes both clocks as they are read now: the one that is used, and the raw one.
+    /// Takes one reading of both clocks: the used one and the raw one.
     pub fn look(&mut self, used: Time, raw: Time) {
         let (from_used, from_raw) = *self.from.get_or_insert((used, raw));
         let (by_used, by_raw) = (used.since(from_used), raw.since(from_raw));
@@ -50,7 +52,7 @@ impl Slew {
         self.worst[0] = self.worst[0].max(ppm);
     }
 
-    /// How far the clock that is used may run off, in ppm, where more than `allowed` was seen.
+    /// How far the used clock may run off, in ppm, if more than `allowed` was seen.
     pub fn beyond(&self, allowed: u32) -> Option<u32> {
         let seen = self.worst.into_iter().max().filter(|worst| *worst > allowed);
         seen.map(|worst| worst.saturating_add(UNSURE_PPM))
@@ -58,7 +60,7 @@ impl Slew {
 }
 
 impl Grant {
-    /// As it is to be counted on a clock that is off by so many ppm: a slow one would use it for longer than it lasts.
+    /// The grant as a clock that is off by `ppm` must count it: a slow clock would use it for longer than it lasts.
     #[must_use]
     pub fn on_slewed_clock(self, ppm: u32) -> Self {
         let shorter = |ttl: Span| {
@@ -117,7 +119,7 @@ mod tests {
             slew.look(Time(true_time), Time(true_time));
         }
         assert_eq!(slew.beyond(0), None);
-        // One that is set has no rate: the most is believed, and nothing overflows.
+        // A clock that is set has no rate: the largest slew is taken, and nothing overflows.
         slew.look(Time(u64::MAX), Time(true_time + 2_000_000));
         slew.look(Time(0), Time(u64::MAX));
         assert_eq!(slew.beyond(0), Some(500_300));

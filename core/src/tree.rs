@@ -1,7 +1,7 @@
-//! The group tree: groups, their way up, and the sums that change along it.
+//! The group tree: groups, their ancestors, and the sums that change along the way up.
 //!
-//! Groups are kept in slots, so that every step of a decision on the way up to the root is an index into a list; the
-//! one look-up by number is at its start.
+//! Groups are kept in slots: a decision looks a group up by number once, and every step up to the root is an index into
+//! a list.
 
 use std::hash::{Hash, Hasher};
 
@@ -44,16 +44,16 @@ pub(crate) struct Group {
     above: Option<Slot>,
     pub spec: GroupSpec,
     pub pool: Pool,
-    /// Deleted, but leases are still out; they count until they end.
+    /// Deleted while leases are still out, which count until they end.
     pub removed: bool,
     pub children: Children,
-    /// Until then leases of before an unclean start may be out here or below.
+    /// Until then, leases from before an unclean start may be out here or below.
     pub recovering_until: Time,
-    /// Someone below lacks rate that others hold; until then nobody keeps more than their share.
+    /// Until then no client keeps more than its share, because one below lacks rate that others hold.
     pub short_until: Time,
-    /// Operations that take lumps came lately; until then rate that is not needed adds up to theirs.
+    /// Until then rate that is not needed adds up for operations that take lumps, because such came lately.
     pub lumps_until: Time,
-    /// How its fallback is divided; almost no group divides one.
+    /// The division of its fallback; few groups divide one.
     pub parts: Option<Box<Parts>>,
     pub live: Live,
 }
@@ -76,13 +76,13 @@ impl Group {
         }
     }
 
-    /// Leases that nobody knows of may be out until then.
+    /// Until then, leases that the engine does not know may be out.
     pub(crate) fn recover_until(&mut self, until: Time) {
         self.recovering_until = self.recovering_until.max(until);
         self.pool.suspend_until(self.recovering_until);
     }
 
-    /// RU/s wanted below, as far as the group's limit lets it count.
+    /// RU/s wanted below, as far as the group's limit allows.
     pub(crate) fn demand(&self) -> Rate {
         let live = &*self.live;
         let wanted = if self.children.is_empty() { live.own.demand() } else { live.division.demand() };
@@ -94,13 +94,13 @@ impl Group {
         self.spec.depth().map_or(Ru::ZERO, |depth| (depth - self.live.held).or_zero())
     }
 
-    /// Brings the pool up to `now`.
+    /// Brings the pool up to `now` and trims it.
     pub(crate) fn advance(&mut self, now: Time) {
         self.accrue(now);
         self.trim();
     }
 
-    /// The same, but for what does not fit into the pool; returns how much that is.
+    /// Brings the pool up to `now` without trimming it; returns what does not fit.
     pub(crate) fn accrue(&mut self, now: Time) -> Ru {
         let Some(limit) = self.spec.limit() else { return Ru::ZERO };
         self.pool.accrue(now, limit, self.live.committed);
@@ -115,14 +115,14 @@ impl Group {
         }
     }
 
-    /// Parties with demand.
+    /// Number of parties with demand.
     pub(crate) fn parties(&self) -> i64 {
         let members = if self.children.is_empty() { self.live.own.len() } else { self.live.division.len() };
         i64::try_from(members.max(1)).unwrap_or(i64::MAX)
     }
 }
 
-/// Where a group is kept says nothing of it.
+/// The slot of the parent is left out: where a group is kept says nothing about it.
 impl Hash for Group {
     fn hash<H: Hasher>(&self, state: &mut H) {
         let Self {
@@ -180,23 +180,23 @@ impl Tree {
         self.groups.get_mut(slot.place())?.as_mut()
     }
 
-    /// The groups of a chain, from below.
+    /// The groups of a chain, from the group up.
     pub(crate) fn up(&self, chain: &Chain) -> impl DoubleEndedIterator<Item = &Group> {
         chain.up().filter_map(|slot| self.at(slot))
     }
 
-    /// Whether a group of a chain has a limit.
+    /// Whether any group of a chain has a limit.
     pub(crate) fn is_limited(&self, chain: &Chain) -> bool {
         self.up(chain).any(|group| group.spec.limit().is_some())
     }
 
-    /// When everything in a chain that has a limit has recovered.
+    /// When every group of a chain that has a limit has recovered.
     pub(crate) fn recovering_until(&self, chain: &Chain) -> Time {
         let limited = self.up(chain).filter(|group| group.spec.limit().is_some());
         limited.map(|group| group.recovering_until).max().unwrap_or_default()
     }
 
-    /// In the order of their ids.
+    /// All groups, in the order of their ids.
     pub(crate) fn iter(&self) -> impl Iterator<Item = &Group> {
         self.index.iter().filter_map(|slot| self.at(slot))
     }
@@ -205,7 +205,7 @@ impl Tree {
         self.groups.iter_mut().flatten()
     }
 
-    /// Puts a group under its parent, if that is there.
+    /// Adds a group, and to its parent's children if that exists.
     pub(crate) fn insert(&mut self, mut group: Group) {
         let id = group.id;
         let parent = group.spec.parent.unwrap_or(GroupId::ROOT);
@@ -250,7 +250,7 @@ impl Tree {
         Some(chain)
     }
 
-    /// Carries a changed demand up a chain, as far as it changes anything.
+    /// Carries a changed demand up a chain, as far as it changes entries.
     pub(crate) fn propagate_demand(&mut self, chain: &Chain) {
         for slot in chain.up() {
             let Some(group) = self.at_mut(slot) else { return };
@@ -273,7 +273,7 @@ impl Tree {
         }
     }
 
-    /// Lets go what idle groups do not need.
+    /// Drops the live parts of idle groups.
     pub(crate) fn rest(&mut self, chain: &Chain) {
         for slot in chain.up() {
             if let Some(group) = self.at_mut(slot) {
@@ -292,7 +292,7 @@ impl Tree {
         below + 1
     }
 
-    /// Adds to what nodes may be using and holding, at every level.
+    /// Adds to what nodes may use and hold, at every level.
     pub(crate) fn add(&mut self, chain: &Chain, committed: Rate, held: Ru) {
         if committed == Rate::ZERO && held == Ru::ZERO {
             return;
@@ -306,7 +306,7 @@ impl Tree {
         }
     }
 
-    /// Lists every group of a chain under its rate of now.
+    /// Lists every group of a chain by its present rate.
     pub(crate) fn list(&mut self, chain: &Chain) {
         let mut moved: Option<(GroupId, Rate, Rate)> = None;
         for slot in chain.up() {
@@ -325,7 +325,7 @@ impl Tree {
         }
     }
 
-    /// Takes a group with all that is below it out from under its parent.
+    /// Removes a group, with all below it, from its parent.
     pub(crate) fn detach(&mut self, id: GroupId) {
         let Some((parent, chain)) = self.parent(id).and_then(|p| Some((p, self.chain(p)?))) else {
             return;
@@ -357,7 +357,7 @@ impl Tree {
         self.rest(&chain);
     }
 
-    /// Puts a detached group under a parent; its specification names that parent already.
+    /// Adds a detached group to a parent; its specification names that parent already.
     pub(crate) fn attach(&mut self, id: GroupId, parent: GroupId) {
         let Some(chain) = self.chain(parent) else { return };
         let Some(group) = self.get_mut(id) else { return };
@@ -372,7 +372,7 @@ impl Tree {
             self.list(&whole);
         }
         if backlogged > 0 {
-            // Whoever queues has a backlog.
+            // A client in the queue has a backlog.
             for slot in chain.up() {
                 if let Some(above) = self.at_mut(slot) {
                     above.live.backlogged += backlogged;
@@ -380,11 +380,11 @@ impl Tree {
                 }
             }
         }
-        // With its first child the parent's own clients become one party among others.
+        // With its first child, the parent's own clients become one party among others.
         self.propagate_demand(&chain);
     }
 
-    /// After a changed definition: what is out now may exceed the new limits until it is renewed or ends.
+    /// After a changed definition, leases may exceed the new limits until they are renewed or end.
     pub(crate) fn excuse(&mut self, chain: &Chain) {
         for slot in chain.up() {
             if let Some(group) = self.at_mut(slot).filter(|group| group.live.is_awake()) {

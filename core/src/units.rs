@@ -1,7 +1,7 @@
 //! Exact integer units of the core: request units, rates and time.
 //!
-//! `Ru` is micro-RU in 64 bits, `RuTotal` in 128, `Rate` is micro-RU per second, `Time` and `Span` are microseconds. Time is always an
-//! argument, never read. `Accrual` turns a rate and a span into RU and keeps the division remainder, so that
+//! `Ru` is micro-RU in 64 bits, `RuTotal` in 128, `Rate` is micro-RU per second, `Time` and `Span` are microseconds.
+//! Time is always an argument. `Accrual` turns a rate and a span into RU and keeps the division remainder, so that
 //! refilling in many small steps gives exactly what one large step gives.
 
 use std::fmt;
@@ -14,7 +14,7 @@ pub const MICRO: i64 = 1_000_000;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Ru(pub i64);
 
-/// What was charged over any time, in micro-RU: 10^9 RU/s over 100 years are 3.2 * 10^24, and 2^128 is 3.4 * 10^38.
+/// RU charged over any time, in micro-RU: 10^9 RU/s over 100 years are 3.2 * 10^24, and 2^128 is 3.4 * 10^38.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct RuTotal(pub u128);
 
@@ -48,21 +48,21 @@ impl Ru {
         self.max(Self::ZERO)
     }
 
-    /// Whether this is more than nothing.
+    /// Whether this is more than zero.
     pub const fn is_positive(self) -> bool {
         self.0 > 0
     }
 }
 
 impl RuTotal {
-    /// The nearest amount of 64 bits, for what is not counted by it: rates and bounds.
+    /// The nearest amount of 64 bits, for rates and bounds, which never need more.
     pub fn clamped(self) -> Ru {
         Ru(i64::try_from(self.0).unwrap_or(i64::MAX))
     }
 }
 
 impl From<Ru> for RuTotal {
-    /// Debt counts as nothing.
+    /// A debt becomes zero.
     #[inline]
     fn from(ru: Ru) -> Self {
         Self(u128::from(ru.or_zero().0.unsigned_abs()))
@@ -95,7 +95,7 @@ impl Rate {
         Self(scale(self.0, numerator, denominator))
     }
 
-    /// How long this rate takes to yield `amount`, rounded up; `None` when it never does.
+    /// The time in which this rate yields `amount`, rounded up; `None` when it never does.
     pub fn time_for(self, amount: Ru) -> Option<Span> {
         if amount.0 <= 0 {
             return Some(Span(0));
@@ -103,7 +103,7 @@ impl Rate {
         if self.0 <= 0 {
             return None;
         }
-        // The everyday case of the division below.
+        // The common case of the division below.
         if let Some(grains) = amount.0.checked_mul(MICRO).and_then(|grains| grains.checked_add(self.0 - 1)) {
             return u64::try_from(grains / self.0).ok().map(Span);
         }
@@ -147,7 +147,7 @@ impl Span {
 }
 
 /// `value * numerator / denominator` without overflow, rounded down and clamped to `i64`.
-// Inlined, as most denominators are constants, by which one divides without a division.
+// Inlined because most denominators are constants, for which the compiler avoids the division.
 #[inline]
 fn scale(value: i64, numerator: i64, denominator: i64) -> i64 {
     debug_assert!(denominator > 0, "scale by a positive denominator");
@@ -164,7 +164,7 @@ fn scale_wide(value: i64, numerator: i64, denominator: i64) -> i64 {
     )
 }
 
-/// `rate * span` where it fits: divisions of `i128` take several times as long, and are seldom needed.
+/// `rate * span` if it fits: divisions of `i128` take several times as long and are seldom needed.
 fn small_product(rate: i64, span: Span) -> Option<i64> {
     rate.checked_mul(i64::try_from(span.0).ok()?)
 }
@@ -192,7 +192,7 @@ pub struct Accrual {
 }
 
 impl Accrual {
-    /// RU accrued at `rate` over `span`, remainder carried.
+    /// RU accrued at `rate` over `span`; carries the remainder.
     pub fn take(&mut self, rate: Rate, span: Span) -> Ru {
         if let Some(grains) =
             small_product(rate.0, span).and_then(|grains| grains.checked_add(self.remainder))
@@ -270,7 +270,7 @@ fn write_magnitude(f: &mut fmt::Formatter<'_>, sign: &str, micro: u128, unit: &s
 macro_rules! number {
     ($($unit:ident)*) => {$(
         impl $unit {
-            /// The number alone, for where the unit stands beside it already.
+            /// The number alone, for a place that shows the unit already.
             pub fn number(self) -> impl fmt::Display {
                 fmt::from_fn(move |f| write_micro(f, self.0, ""))
             }
@@ -280,7 +280,7 @@ macro_rules! number {
 number!(Ru Rate);
 
 impl RuTotal {
-    /// The number alone, for where the unit stands beside it already.
+    /// The number alone, for a place that shows the unit already.
     pub fn number(self) -> impl fmt::Display {
         fmt::from_fn(move |f| write_magnitude(f, "", self.0, ""))
     }

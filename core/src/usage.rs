@@ -1,8 +1,8 @@
-//! What an operation used and what it was charged, and the totals of both, which only grow.
+//! The resources that an operation used, its charge, and the totals of both, which only grow.
 //!
-//! `Usage` is the resource vector a meter fills in; a cost model prices it. `Consumption` is one operation's, or that of
+//! A meter fills in `Usage`, the resource vector; a cost model prices it. `Consumption` is one operation's, or that of
 //! a few: 64 bits a counter. `Total` is what a node reports for a group and what a controller adds up: RU charged (with
-//! its parts) and the usage behind it, in 128 bits a counter, as 10^9 RU/s are more than 64 bits of micro-RU in five
+//! its parts) and the usage behind it, in 128 bits a counter, since 10^9 RU/s exceed 64 bits of micro-RU within five
 //! hours. All fields of a report are cumulative, so repeating one is harmless.
 
 use crate::units::{Ru, RuTotal};
@@ -104,7 +104,7 @@ pub struct Parts<A> {
     pub flat: A,
 }
 
-/// What one operation was charged.
+/// The charge of one operation.
 pub type RuParts = Parts<Ru>;
 
 impl<A: Copy + Default + std::ops::Add<Output = A>> Parts<A> {
@@ -132,12 +132,12 @@ impl<A: Copy + Default + std::ops::Add<Output = A>> Parts<A> {
     }
 }
 
-/// What was consumed: amounts `A` and counters `N`.
+/// Consumption: amounts `A` and counters `N`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Account<A, N> {
     /// RU charged.
     pub charged: Parts<A>,
-    /// What a second cost table, priced in parallel, would have charged.
+    /// The charge by a second cost table, priced in parallel.
     pub shadow: A,
     /// Operations settled or charged.
     pub operations: N,
@@ -149,11 +149,11 @@ pub struct Account<A, N> {
     pub usage: Resources<N>,
 }
 
-/// What one operation consumed, or a few together.
+/// The consumption of one operation, or of a few together.
 pub type Consumption = Account<Ru, u64>;
 
-/// Cumulative consumption of one client incarnation in one group, or a sum of such. Reports stay below 2^96 in every
-/// counter ([`Total::LIMIT`]), so that no sum of them comes near 2^128.
+/// Cumulative consumption of one client incarnation in one group, or a sum of such. Every counter of a report stays
+/// below 2^96 ([`Total::LIMIT`]), so that no sum of them comes near 2^128.
 pub type Total = Account<RuTotal, u128>;
 
 impl<A: Copy + Default + std::ops::Add<Output = A>, N> Account<A, N> {
@@ -167,11 +167,11 @@ impl<A: Copy + Default + std::ops::Add<Output = A>, N> Account<A, N> {
 impl Total {
     /// Number of words.
     pub const WORDS: usize = 9 + USAGE_FIELDS;
-    /// No counter of a report may reach this: 2^96, in micro-RU 7.9 * 10^22 RU, which 10^9 RU/s take 2.5 million years
-    /// to reach. With 2^128 the sum of two reports could overflow; with 2^64 a total ends after five hours at that rate.
+    /// Bound of every counter of a report: 2^96, in micro-RU 7.9 * 10^22 RU, which 10^9 RU/s take 2.5 million years to
+    /// reach. With 2^128 the sum of two reports could overflow; with 2^64 a total ends after five hours at that rate.
     pub const LIMIT: u128 = 1 << 96;
 
-    /// All counters, in declaration order, which is that of stores and journals.
+    /// All counters, in declaration order, which is also the order in stores and journals.
     pub fn to_words(&self) -> [u128; Self::WORDS] {
         let Self { charged, shadow, operations, throttled, waited_us, usage } = self;
         let Parts { cpu, read, write, network, flat } = charged;
@@ -191,10 +191,10 @@ impl Total {
         Self { charged, shadow, operations, throttled, waited_us, usage: Resources::from_array(usage) }
     }
 
-    /// Counts what an operation consumed. An amount below zero counts as none.
+    /// Adds the consumption of an operation. An amount below zero counts as zero.
     #[inline]
     pub fn count(&mut self, more: &Consumption) {
-        // No process comes near the end of 128 bits by steps of 64, so nothing is spent on looking for it.
+        // No process comes near the end of 128 bits by steps of 64, so a check would cost instructions for nothing.
         let ru = |sum: &mut RuTotal, more: Ru| sum.0 = sum.0.wrapping_add(RuTotal::from(more).0);
         let number = |sum: &mut u128, more: u64| *sum = sum.wrapping_add(u128::from(more));
         ru(&mut self.charged.cpu, more.charged.cpu);
@@ -218,7 +218,7 @@ impl Total {
         number(&mut self.usage.cross_zone_bytes, more.usage.cross_zone_bytes);
     }
 
-    /// Adds field by field. Sums of reports end far below the end of 128 bits.
+    /// Adds field by field. Sums of reports stay far below 2^128.
     #[inline]
     pub fn add(&mut self, more: &Self) {
         self.charged = self.charged.plus(&more.charged);
@@ -243,7 +243,7 @@ impl Total {
         self.with(other, u128::checked_sub)
     }
 
-    // Field by field, as an iterator over all of them takes several times as many instructions.
+    // Field by field: an iterator over all of them takes several times as many instructions.
     #[inline]
     fn with(&self, other: &Self, each: impl Fn(u128, u128) -> Option<u128>) -> Option<Self> {
         let ru = |one: RuTotal, two: RuTotal| each(one.0, two.0).map(RuTotal);

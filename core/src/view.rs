@@ -1,4 +1,4 @@
-//! Looking into the engine, and saving it across a clean restart.
+//! Inspecting the engine, and saving it across a clean restart.
 
 use crate::engine::{Engine, EngineConfig};
 use crate::group::{ClientId, GroupId};
@@ -9,7 +9,7 @@ use crate::units::{Rate, Ru, Span, Time};
 /// A group as the engine sees it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct GroupView {
-    /// RU/s that nodes of the group and of those below it may be using.
+    /// RU/s that nodes of the group and of all below it may be using.
     pub committed: Rate,
     /// Tokens that no node holds.
     pub pool: Ru,
@@ -28,7 +28,7 @@ pub struct LeaseView {
     pub client: ClientId,
     /// Granted rate.
     pub rate: Rate,
-    /// What the node may be using until it acknowledges.
+    /// Rate that the node may be using until it acknowledges.
     pub committed: Rate,
     /// Depth of the local bucket.
     pub cap: Ru,
@@ -42,20 +42,20 @@ pub struct LeaseView {
     pub debt: Ru,
     /// Operations waiting, as reported.
     pub waiting: u64,
-    /// Nothing limits it.
+    /// Whether nothing limits it.
     pub unlimited: bool,
     /// End, on the controller's clock.
     pub expires: Time,
 }
 
-/// What a clean shutdown saves. Definitions are saved elsewhere.
+/// The state that a clean shutdown saves. Definitions are saved elsewhere.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Snapshot {
     /// Tokens of the pools that are not full.
     pub pools: Vec<(GroupId, Ru)>,
     /// Leases that have not ended.
     pub leases: Vec<SavedLease>,
-    /// What is left of recoveries, by group: nodes may hold leases that nobody has proven yet.
+    /// The rest of each recovery, by group: nodes may hold leases that they have not proven yet.
     pub recoveries: Vec<(GroupId, Span)>,
 }
 
@@ -68,13 +68,13 @@ pub struct SavedLease {
     pub client: ClientId,
     /// Newest renewal heard.
     pub seq: u64,
-    /// What the node may be using.
+    /// Rate that the node may be using.
     pub rate: Rate,
     /// Depth of its bucket.
     pub cap: Ru,
     /// Lump tokens it may hold.
     pub lump: Ru,
-    /// Time left; counted anew from the restart, which is later than the true end and therefore safe.
+    /// Time left; counted from the restart, which is later than the true end and therefore safe.
     pub remaining: Span,
 }
 
@@ -109,7 +109,7 @@ impl Engine {
         })
     }
 
-    /// What a clean shutdown saves.
+    /// Returns the state that a clean shutdown saves.
     pub fn snapshot(&mut self, now: Time) -> Snapshot {
         self.expire(now);
         let mut snapshot = Snapshot::default();
@@ -119,7 +119,8 @@ impl Engine {
                 continue;
             };
             if group.removed {
-                // There is no group to restore these to: the ancestors they count in recover until they have ended.
+                // No group is left to restore these to: the ancestors in which they count recover until they have
+                // ended.
                 let longest = group.live.leases.values().map(|lease| lease.ends().since(now)).max();
                 let left = longest.unwrap_or_default().max(group.recovering_until.since(now));
                 let kept = self.kept_above(id);
@@ -129,7 +130,7 @@ impl Engine {
             let left = group.recovering_until.since(now);
             snapshot.recoveries.extend((left > Span(0)).then_some((id, left)));
             group.advance(now);
-            // One that is full is made full.
+            // A full pool starts full without being saved.
             if group.spec.depth().is_some_and(|depth| group.pool.tokens() < depth) {
                 snapshot.pools.push((id, group.pool.tokens()));
             }
@@ -148,7 +149,7 @@ impl Engine {
         snapshot
     }
 
-    /// The nearest group above a removed one that is there.
+    /// The nearest ancestor of a removed group that still exists.
     fn kept_above(&self, id: GroupId) -> GroupId {
         let above = std::iter::successors(self.tree.parent(id), |id| self.tree.parent(*id));
         let mut kept = above.filter(|id| self.tree.get(*id).is_some_and(|group| !group.removed));

@@ -1,7 +1,7 @@
 //! The queue of operations that wait for admission on a node: first come, first served, each with a deadline.
 //!
-//! Operations that need a lump are told apart from those that fit the bucket, so that these need not wait for tokens
-//! that are not theirs. Who may go before whom is for the node to say.
+//! Operations that need a lump have a queue apart from those that fit the bucket, so that these need not wait for
+//! tokens that are not theirs. The node decides which of both goes first.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -18,33 +18,33 @@ pub(crate) struct Waiter {
     pub cost: Ru,
     pub deadline: Time,
     pub since: Time,
-    /// Where the cost never fits, what fits is asked for.
+    /// The cost is an estimate: if it never fits, the caller asks for the most that does.
     pub estimated: bool,
 }
 
 /// Waiting operations in the order of arrival.
 #[derive(Clone, Debug, Default, Hash)]
 pub(crate) struct Waiters {
-    /// Those that fit the bucket, as far as is known, and those that do not.
+    /// Operations that fit the bucket, as far as is known, and those that do not.
     small: Ranks<WaiterId, Waiter>,
     large: BTreeMap<WaiterId, Waiter>,
-    /// Deadlines that came in ascending order, as those of operations with the same patience do.
+    /// Deadlines in ascending order of arrival, as operations with the same patience have them.
     in_order: Ranks<(Time, WaiterId), ()>,
-    /// Deadlines that came after a later one.
+    /// Deadlines that arrived after a later one.
     early: BTreeSet<(Time, WaiterId)>,
     next: u64,
     backlog: Ru,
-    /// The part of it that fits the bucket.
+    /// The part of the backlog that fits the bucket.
     small_backlog: Ru,
 }
 
 impl Waiters {
-    /// An empty queue whose next waiter is called so.
+    /// An empty queue whose next waiter has this id.
     pub(crate) fn from_id(next: u64) -> Self {
         Self { next, ..Self::default() }
     }
 
-    /// What the next waiter is called.
+    /// The id of the next waiter.
     pub(crate) fn next_id(&self) -> u64 {
         self.next
     }
@@ -98,7 +98,7 @@ impl Waiters {
         Some(waiter)
     }
 
-    /// One that seemed to fit the bucket does not.
+    /// Moves an operation that does not fit the bucket after all.
     pub(crate) fn enlarge(&mut self, id: WaiterId) {
         if let Some(waiter) = self.small.leave(id) {
             self.small_backlog -= waiter.cost;
@@ -106,17 +106,17 @@ impl Waiters {
         }
     }
 
-    /// The first of all.
+    /// The first operation of all.
     pub(crate) fn first(&self) -> Option<(WaiterId, Waiter)> {
         [self.first_small(), self.first_large()].into_iter().flatten().min_by_key(|(id, _)| *id)
     }
 
-    /// The first of those that fit the bucket.
+    /// The first operation that fits the bucket.
     pub(crate) fn first_small(&self) -> Option<(WaiterId, Waiter)> {
         self.small.first().map(|(id, waiter)| (id, *waiter))
     }
 
-    /// The first of those that do not.
+    /// The first operation that does not.
     pub(crate) fn first_large(&self) -> Option<(WaiterId, Waiter)> {
         self.large.first_key_value().map(|(id, waiter)| (*id, *waiter))
     }
@@ -150,7 +150,7 @@ mod tests {
     }
 
     proptest::proptest! {
-        /// Against a map: who is first, whose deadline is next, and how much waits.
+        /// Compares with a map: which waiter is first, which deadline is next, and how much waits.
         #[test]
         fn any_order_of_coming_and_going(steps in proptest::collection::vec((0_u8..4, 0_u64..500), 0..600)) {
             let (mut waiters, mut all) = (Waiters::default(), BTreeMap::new());

@@ -1,32 +1,32 @@
-//! Batches of tokens that a thread spends on its own, so that most operations need no lock.
+//! Batches of tokens that a thread spends without the group's lock, so that most operations need none.
 //!
-//! A batch is tokens that are drawn from the bucket and still count in it (I4). It comes back before anything else
-//! happens to the group: renewals, grants, refusals, waiters and looks see the bucket whole, as if every operation
-//! had gone through it. While batches are out there are only further draws and returns. What differs is when the
-//! group learns of operations: at the return of the batch, a tenth of a second later at most.
+//! The tokens of a batch are drawn from the bucket and still count in it (I4). Every batch comes back before anything
+//! but a further draw or return happens to the group: renewals, grants, refusals, waiters and views see the bucket
+//! whole, as if every operation had gone through it. The only difference is when the group learns of operations: at the
+//! return of the batch, at most a tenth of a second later.
 
 use super::NodeGroup;
 use crate::units::{Ru, Span, Time};
 use crate::usage::Consumption;
 
-/// A batch is put back after this at the latest, as demand is measured in cells of that length.
+/// A batch is put back after this at the latest: the length of a cell in which demand is measured.
 const LONGEST: Span = Span::millis(100);
-/// A batch that covers fewer operations than this is not worth its drawing.
+/// A batch that covers fewer operations than this costs more than it saves.
 const LEAST: i64 = 16;
 
 /// Tokens drawn from the bucket.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Batch {
-    /// How many.
+    /// Their amount.
     pub tokens: Ru,
-    /// From then on none of them may be spent.
+    /// The time from which none of them may be spent.
     pub until: Time,
 }
 
-/// What became of a batch: its tokens, and the operations that went through it.
+/// The result of a batch: its tokens, and the operations that it served.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Spent {
-    /// As it was drawn.
+    /// Tokens drawn.
     pub drawn: Ru,
     /// Tokens not spent.
     pub left: Ru,
@@ -34,12 +34,12 @@ pub struct Spent {
     pub arrived: Ru,
     /// Operations that were refused.
     pub refused: u64,
-    /// What the operations settled meanwhile used, with what they were charged.
+    /// Consumption of the operations settled meanwhile, with their charges.
     pub actual: Consumption,
 }
 
 impl NodeGroup {
-    /// Draws a batch for operations that cost about `cost`. `None`: operations go through the group one by one.
+    /// Draws a batch for operations that cost about `cost`. `None`: operations pass through the group one by one.
     pub fn draw(&mut self, now: Time, cost: Ru) -> Option<Batch> {
         self.budget.advance(now);
         if !self.waiters.is_empty() {
@@ -50,9 +50,9 @@ impl NodeGroup {
         Some(Batch { tokens, until: end.min(now.after(LONGEST)) })
     }
 
-    /// A batch comes back.
+    /// Takes a batch back.
     pub fn put_back(&mut self, now: Time, spent: &Spent) {
-        // First of all: tokens that are in the bucket again take part in what it earns and in the lease's end.
+        // Before all else: tokens back in the bucket take part in its income and in the end of the lease.
         self.budget.put_back(spent.drawn, spent.left);
         if spent.arrived.is_positive() {
             self.arrive(now, spent.arrived);

@@ -1,8 +1,8 @@
-//! What a node may spend for one group right now: the local bucket, the lump beside it, and debt.
+//! The amount that a node may spend for one group right now: the local bucket, the lump beside it, and debt.
 //!
-//! Invariant I4: tokens never exceed the local cap, and nothing is spent past the end of the lease. Tokens given
-//! back stay counted against the cap until the controller has answered, because the message may still be on its
-//! way: at every instant what the node can spend plus what it has returned is within what the ledger counts.
+//! Invariant I4: tokens never exceed the local cap, and nothing is spent past the end of the lease. Tokens given back
+//! stay counted against the cap until the controller has answered, because the message may still be on its way: at
+//! every instant, what the node can spend plus what it has returned is within what the ledger counts.
 
 use super::NodeConfig;
 use crate::decide::LOCAL_CAP;
@@ -10,7 +10,7 @@ use crate::exchange::{Held, LeaseTerms};
 use crate::group::Fallback;
 use crate::units::{Accrual, MICRO, Rate, Ru, Span, Time};
 
-/// What the right to spend rests on.
+/// The basis of the right to spend.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum LeaseState {
     /// No grant yet.
@@ -35,17 +35,17 @@ pub enum LeaseState {
 /// The longest burst at the fallback rate.
 const FALLBACK_CAP: Span = Span::secs(1);
 
-/// What leaves with a renewal, and what is left.
+/// Tokens that leave with a renewal, and the rest that stays.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Returned {
     /// Tokens and lump.
     pub tokens: Ru,
-    /// What operations did not need and there was no room for.
+    /// Tokens that operations did not need and that have no room here.
     pub refunded: Ru,
-    /// Taken by operations under way, and by the largest of them.
+    /// Tokens taken by operations under way, and by the largest of them.
     pub running: Ru,
     pub largest: Ru,
-    /// Held from here on.
+    /// The holding from now on.
     pub held: Held,
 }
 
@@ -59,32 +59,32 @@ pub(crate) struct Budget {
     ledger_cap: Ru,
     in_flight: Ru,
     tokens: Ru,
-    /// In the hands of threads that spend on their own: tokens all the same.
+    /// Tokens in the hands of threads that spend on their own.
     drawn: Ru,
     lump: Ru,
-    /// The part of it that may be spent only from then on.
+    /// The part of the lump that may be spent only from `pending_until` on.
     pending: Ru,
     pending_until: Time,
-    /// What the ledger counts of the lump: what was there when the node last told, and what came since.
+    /// The part of the lump that the ledger counts: the rest at the node's last renewal, and grants since.
     ledger_lump: Ru,
-    /// Taken by operations that have not ended: what these do not need comes back.
+    /// Tokens taken by operations that have not ended: what these do not need comes back.
     running: Ru,
-    /// The largest operation admitted since the last renewal, and between that and the one before.
+    /// The largest operation admitted since the last renewal, and between that and the one before it.
     largest: [Ru; 2],
-    /// What the newest renewal said of that, less what came back since: the ledger keeps room for no more.
+    /// `running` as of the newest renewal, less what came back since: the ledger keeps room for no more.
     told: Ru,
-    /// What came back and has no place here: unspendable, returned with the next renewal.
+    /// Tokens that came back and have no room here: not spendable, returned with the next renewal.
     refunded: Ru,
     debt: Ru,
-    /// Above a lowered cap: unspendable, returned with the next renewal.
+    /// Tokens above a lowered cap: not spendable, returned with the next renewal.
     set_aside: Ru,
     accrual: Accrual,
     last: Time,
     expires: Time,
-    /// An idle group is in use again and has asked for a lease: without an answer until then the fallback applies.
+    /// When the fallback applies if no answer comes: an idle group is in use again and has asked for a lease.
     answer_by: Option<Time>,
     fallback: Fallback,
-    /// A part of the group's fallback is used until then.
+    /// The end of this node's part of the group's fallback.
     fallback_until: Time,
     drift_ppm: u32,
 }
@@ -94,20 +94,20 @@ impl Budget {
         Self { last: now, drift_ppm, ..Self::default() }
     }
 
-    /// That of a group of which nothing was heard: who has a fallback for that waits no longer than for an answer.
+    /// A budget before the first answer. A node with a fallback for that waits only as long as for an answer.
     pub(crate) fn unheard(now: Time, config: &NodeConfig) -> Self {
         let fallback = config.fallback;
         let answer_by = (fallback != Fallback::Stop).then(|| now.after(config.reply_timeout));
         Self { fallback, answer_by, ..Self::new(now, config.drift_ppm) }
     }
 
-    /// That of a group which gave its lease up.
+    /// The budget of a group that gave its lease up.
     pub(crate) fn idle(now: Time, drift_ppm: u32, fallback: (Fallback, Time)) -> Self {
         let (fallback, fallback_until) = fallback;
         Self { state: LeaseState::Idle, fallback, fallback_until, ..Self::new(now, drift_ppm) }
     }
 
-    /// This node's clock may run off by so much from now on.
+    /// Takes in that this node's clock may now run off by `ppm`.
     pub(crate) fn drift_by(&mut self, now: Time, ppm: u32) {
         self.advance(now);
         if self.pending.is_positive() && ppm > self.drift_ppm {
@@ -116,13 +116,14 @@ impl Budget {
         self.drift_ppm = ppm;
     }
 
-    /// Neither tokens nor debt, and nothing to wait for.
+    /// Whether there are neither tokens nor debt, and no answer is awaited.
     pub(crate) fn is_empty(&self) -> bool {
         let Self { tokens, drawn, lump, refunded, debt, set_aside, .. } = *self;
         [tokens, drawn, lump, refunded, debt, set_aside] == [Ru::ZERO; 6] && self.answer_by.is_none()
     }
 
-    /// An operation came to an idle group: it asks for a lease, and whoever does not answer by then is away.
+    /// Notes an operation in an idle group: it asks for a lease, and a controller that has not answered by then counts
+    /// as away.
     pub(crate) fn want(&mut self, answer_by: Time) {
         self.answer_by.get_or_insert(answer_by);
     }
@@ -132,12 +133,12 @@ impl Budget {
         self.answer_by
     }
 
-    /// What applies when there is no lease, and how long a part of the group's does.
+    /// What applies without a lease, and until when, if it is a part of the group's fallback.
     pub(crate) fn fallback(&self) -> (Fallback, Time) {
         (self.fallback, self.fallback_until)
     }
 
-    /// As told in the answer to a renewal that was sent at `asked`.
+    /// Sets the fallback of the answer to the renewal sent at `asked`.
     fn fall_back_to(&mut self, asked: Time, fallback: Fallback) {
         self.fallback = fallback;
         if let (LeaseState::Expired, Some(rate)) = (self.state, fallback.rate()) {
@@ -170,7 +171,7 @@ impl Budget {
         self.set_aside
     }
 
-    /// What operations did not need, for others to use.
+    /// Tokens that operations did not need, for others to use.
     pub(crate) fn refunded_elsewhere(&self) -> Ru {
         self.refunded
     }
@@ -186,13 +187,13 @@ impl Budget {
         self.cap().scale(1, 2).max(self.largest())
     }
 
-    /// A lump is left that will not cover the operation that waits or, when none does, another like those before.
+    /// Whether the lump left over will not cover the operation that waits or, if none waits, another like those before.
     pub(crate) fn has_left_over(&self, first: Option<Ru>) -> bool {
         let useless = first.map_or(self.largest() > self.cap(), |cost| self.never_covers(cost));
         self.lump.is_positive() && useless
     }
 
-    /// When a lump that has come may be spent, if that is still to come.
+    /// When the lump in hand may be spent; `None` when it already may.
     pub(crate) fn pending_until(&self) -> Option<Time> {
         self.pending.is_positive().then_some(self.pending_until)
     }
@@ -207,7 +208,7 @@ impl Budget {
         self.tokens + self.lump - self.pending - self.debt
     }
 
-    /// The same with what threads have drawn.
+    /// `available` with what threads have drawn.
     pub(crate) fn remaining(&self) -> Ru {
         (self.available() + self.drawn).or_zero()
     }
@@ -220,14 +221,14 @@ impl Budget {
     /// The rate at which tokens really come, on this node's clock.
     pub(crate) fn income(&self) -> Rate {
         match (self.state, self.fallback) {
-            // A clock that runs fast must not make more than the ledger leased.
+            // A node with a fast clock must not earn more than the ledger leased.
             (LeaseState::Leased, _) => self.rate.scale(MICRO - i64::from(self.drift_ppm), MICRO),
             (LeaseState::Expired, fallback) => fallback.rate().unwrap_or_default(),
             _ => Rate::ZERO,
         }
     }
 
-    /// Brings tokens up to `now`; ends the lease when it is past.
+    /// Brings tokens up to `now`; ends a lease that is past.
     pub(crate) fn advance(&mut self, now: Time) {
         let now = now.max(self.last);
         while let Some(end) = self.changes_at().filter(|end| now >= *end) {
@@ -240,7 +241,7 @@ impl Budget {
         self.earn(now);
     }
 
-    /// When the fallback begins to apply, or a part of the group's does not apply any more, if nothing is heard until then.
+    /// When the fallback takes effect, or the node's part of the group's fallback ends, unless an answer comes before.
     pub(crate) fn changes_at(&self) -> Option<Time> {
         match (self.state, self.fallback) {
             (LeaseState::Expired, Fallback::Part(..)) => Some(self.fallback_until),
@@ -260,7 +261,7 @@ impl Budget {
     }
 
     fn earn(&mut self, until: Time) {
-        // Many waiters are admitted at one moment.
+        // The elapsed time is often zero: many waiters are admitted at one moment.
         if until > self.last {
             let earned = self.accrual.take(self.income(), until.since(self.last));
             self.last = until;
@@ -289,13 +290,13 @@ impl Budget {
         self.spends() && self.debt == Ru::ZERO && self.available() >= self.needed(cost)
     }
 
-    /// What must be in hand for an operation to start. Nobody leases lumps at the fallback rate, so that an operation
-    /// larger than the bucket starts when that is full, and owes the rest.
+    /// The amount in hand with which an operation may start. At the fallback rate nobody grants lumps, so an operation
+    /// larger than the bucket starts when the bucket is full, and owes the rest.
     fn needed(&self, cost: Ru) -> Ru {
         if self.state == LeaseState::Expired { cost.min(self.cap().max(Ru(1))) } else { cost }
     }
 
-    /// Operations take tokens, and tokens come.
+    /// Whether operations take tokens, and tokens come.
     pub(crate) fn spends(&self) -> bool {
         match self.state {
             LeaseState::Leased => true,
@@ -304,7 +305,7 @@ impl Budget {
         }
     }
 
-    /// Nothing is taken: the group is unlimited.
+    /// Whether operations take nothing, because the group is unlimited.
     fn is_free(&self) -> bool {
         match self.state {
             LeaseState::Unlimited => true,
@@ -325,29 +326,29 @@ impl Budget {
         self.debt += cost - from_lump - from_tokens;
     }
 
-    /// Whether the bucket alone covers an operation: the lump is another's.
+    /// Whether the bucket alone covers an operation, because the lump belongs to another.
     pub(crate) fn bucket_covers(&self, cost: Ru) -> bool {
         self.state == LeaseState::Leased && self.debt == Ru::ZERO && self.tokens >= cost
     }
 
-    /// Whether the lump alone does: the bucket is another's.
+    /// Whether the lump alone covers it, because the bucket belongs to another.
     pub(crate) fn lump_covers(&self, cost: Ru) -> bool {
         self.debt == Ru::ZERO && self.lump - self.pending >= cost
     }
 
-    /// Whether the lump alone does, as soon as all of it may be spent.
+    /// Whether the lump alone will cover it, once all of the lump may be spent.
     pub(crate) fn awaits_lump(&self, cost: Ru) -> bool {
         self.pending.is_positive() && self.lump >= cost
     }
 
-    /// Starts an operation with tokens of the bucket.
+    /// Admits an operation with tokens of the bucket alone.
     pub(crate) fn admit_from_bucket(&mut self, cost: Ru) {
         let lump = (std::mem::take(&mut self.lump), std::mem::take(&mut self.pending));
         self.admit(cost);
         (self.lump, self.pending) = lump;
     }
 
-    /// Takes tokens for an operation that begins: it may not need all of it.
+    /// Takes tokens for an operation that begins, which may not need all of them.
     pub(crate) fn admit(&mut self, cost: Ru) {
         if self.is_free() {
             return;
@@ -358,8 +359,8 @@ impl Budget {
         *newest = (*newest).max(cost);
     }
 
-    /// Takes a batch out for a thread to spend on its own, and until when it may: a quarter of what is above an eighth
-    /// of the bucket, because other threads come, too. `None` when that is less than `least`.
+    /// Draws a batch for a thread to spend on its own, and returns it with the end of the lease: a quarter of what is
+    /// above an eighth of the bucket, because other threads come, too. `None` when that is less than `least`.
     pub(crate) fn draw(&mut self, least: Ru) -> Option<(Ru, Time)> {
         match self.state {
             LeaseState::Unlimited => Some((Ru::MAX, self.expires)),
@@ -376,7 +377,7 @@ impl Budget {
         }
     }
 
-    /// A batch of `drawn` comes back, `left` of it unspent. What was drawn from a lease that ended is gone.
+    /// Takes back a batch of `drawn`, of which `left` is unspent. A batch drawn from a lease that ended is gone.
     pub(crate) fn put_back(&mut self, drawn: Ru, left: Ru) {
         if self.state == LeaseState::Leased {
             let drawn = drawn.min(self.drawn);
@@ -385,13 +386,13 @@ impl Budget {
         }
     }
 
-    /// Whatever changes the lease wants every batch put back first: what a thread holds cannot be set aside.
+    /// Checks that no batch is out when the lease changes: what a thread holds cannot be set aside.
     fn assert_gathered(&self) {
         debug_assert!(self.drawn == Ru::ZERO, "a batch is out: {self:?}");
     }
 
-    /// An operation that was admitted for `estimate` ends and did not need `amount` of it: that goes to the lump as far
-    /// as the ledger counts one, because no rate fills a lump, then to the bucket, and the rest to the controller.
+    /// Takes back `amount`, which an operation admitted for `estimate` did not need. It goes to the lump as far as the
+    /// ledger counts one, because no rate fills a lump, then to the bucket, and the rest to the controller.
     pub(crate) fn refund(&mut self, estimate: Ru, amount: Ru) {
         let released = estimate.min(self.running);
         self.running -= released;
@@ -419,8 +420,8 @@ impl Budget {
         self.set_excess_aside();
     }
 
-    /// A deeper bucket has room again for what was set aside. It would be spent twice otherwise: by what is earned into
-    /// that room, and by others when it is returned.
+    /// Puts tokens that were set aside back into a bucket that is deeper again. Otherwise they would be spent twice: as
+    /// what the bucket earns into that room, and by others once they are returned.
     fn put_aside_back(&mut self) {
         let aside = std::mem::take(&mut self.set_aside);
         let paid = aside.min(self.debt);
@@ -435,23 +436,23 @@ impl Budget {
         self.set_aside += excess;
     }
 
-    /// When the bucket is full, should nothing be spent; `None` when it never fills.
+    /// When the bucket will be full if nothing is spent; `None` when it never fills.
     pub(crate) fn full_at(&self) -> Option<Time> {
         let income = self.income();
         (income.0 > 0).then(|| income.time_for(self.cap() - self.tokens).map(|span| self.last.after(span)))?
     }
 
-    /// The bucket and the lump in hand can never cover an operation; it takes another lump.
+    /// Whether the bucket and the lump in hand can never cover an operation, so that it takes another lump.
     pub(crate) fn never_covers(&self, cost: Ru) -> bool {
         cost > self.cap() + self.lump
     }
 
-    /// Whether an operation is larger than a bucket usually is, so that lumps or a deeper one serve it.
+    /// Whether an operation is larger than a usual bucket, so that lumps or a deeper bucket serve it.
     pub(crate) fn takes_lumps(&self, cost: Ru) -> bool {
         cost > self.rate.over(LOCAL_CAP).min(self.cap)
     }
 
-    /// When an operation will be covered without any message; `None` when it takes one.
+    /// When an operation will be covered without any message; `None` when that needs one.
     pub(crate) fn covered_at(&self, cost: Ru) -> Option<Time> {
         let cost = self.needed(cost);
         if !self.spends() || self.never_covers(cost) {
@@ -461,7 +462,7 @@ impl Budget {
         let covered = |missing| Some(self.last.after(self.income().time_for(missing)?));
         let mut at = covered(missing)?;
         if self.pending.is_positive() {
-            // The bucket alone may be sooner than what is still to come of the lump.
+            // The bucket alone may cover it before the pending lump may be spent.
             let alone =
                 Some(missing + self.pending).filter(|_| cost <= self.cap() + self.lump - self.pending);
             let with = at.max(self.pending_until);
@@ -470,7 +471,7 @@ impl Budget {
         self.changes_at().is_none_or(|end| at < end).then_some(at)
     }
 
-    /// When the bucket alone will cover it.
+    /// When the bucket alone will cover an operation.
     pub(crate) fn bucket_covers_at(&self, cost: Ru) -> Option<Time> {
         if self.state != LeaseState::Leased || cost > self.cap() {
             return None;
@@ -480,20 +481,21 @@ impl Budget {
         self.changes_at().is_none_or(|end| at < end).then_some(at)
     }
 
-    /// When the lump alone will, if no more comes.
+    /// When the lump alone will, without another grant.
     pub(crate) fn lump_covers_at(&self, cost: Ru) -> Option<Time> {
         let at = if self.pending.is_positive() { self.pending_until.max(self.last) } else { self.last };
         (self.debt == Ru::ZERO && self.lump >= cost).then_some(at)
     }
 
-    /// Takes out what is to be returned: all that is set aside, the tokens above `keep`, and the lump if asked.
-    /// Tokens of the fallback are nobody else's.
+    /// Takes out the tokens to return: all that is set aside, the tokens above `keep`, and the lump if `lump_too`.
+    /// Tokens of the fallback belong to nobody else and stay.
     pub(crate) fn give_back(&mut self, keep: Ru, lump_too: bool) -> Returned {
         self.assert_gathered();
         let own = self.state == LeaseState::Expired;
         let surplus = if own { Ru::ZERO } else { (self.tokens - keep.or_zero()).or_zero() };
         self.tokens -= surplus;
-        // A bucket deeper than others becomes as they are, so that the pool has room for what it gives back.
+        // A bucket that is deeper than others shrinks to their depth, so that the pool has room for the returned
+        // tokens.
         let deeper = (self.cap - self.rate.over(LOCAL_CAP)).or_zero().min(surplus);
         self.cap -= deeper;
         self.ledger_cap -= deeper;
@@ -525,12 +527,12 @@ impl Budget {
         returned
     }
 
-    /// A new lease, replacing the one before. `asked` is when the renewal was sent: the lease runs from there.
+    /// Applies a new lease in place of the one before. It runs from `asked`, when the renewal was sent.
     pub(crate) fn lease(&mut self, now: Time, asked: Time, terms: &LeaseTerms) {
         self.advance(now);
         self.assert_gathered();
         if self.state == LeaseState::Expired && asked.after(terms.ttl) <= now {
-            // Over before it came. What the fallback has gathered stays.
+            // The lease ended before it came. Tokens that the fallback gathered stay.
             return self.fall_back_to(asked, terms.fallback);
         }
         if self.state != LeaseState::Leased {
@@ -548,7 +550,7 @@ impl Budget {
         self.put_aside_back();
         self.set_excess_aside();
         let _full = self.add(terms.fill);
-        // What is not there yet pays nothing.
+        // A lump that may not be spent yet pays no debt.
         let paid = if terms.lump_after.0 > 0 { Ru::ZERO } else { terms.lump.min(self.debt) };
         self.debt -= paid;
         self.lump += terms.lump - paid;
@@ -561,12 +563,13 @@ impl Budget {
         self.advance(now);
     }
 
-    /// The lease that is held lasts as long as these terms, within both; their tokens are not to be had. `asked` is when
-    /// their renewal was sent. False: it is worth nothing, and nothing changed.
+    /// Extends the lease in hand to the end of these terms, within the lower of both; their tokens are not taken.
+    /// `asked` is when their renewal was sent. False: the terms add nothing, and nothing changed.
     pub(crate) fn extend(&mut self, now: Time, asked: Time, terms: &LeaseTerms) -> bool {
         self.advance(now);
         let end = asked.after(terms.ttl);
-        // Without a rate the operation in front waits for a lump; what is held serves others until the answer.
+        // Terms without a rate mean that the operation in front waits for a lump; what is held serves others until the
+        // answer.
         let worth = self.state == LeaseState::Leased && terms.rate > Rate::ZERO && end > self.expires;
         if worth {
             self.lower(terms.rate);
@@ -577,7 +580,7 @@ impl Budget {
         worth
     }
 
-    /// The same of a lease without a rate.
+    /// The same as `extend`, for a lease without a rate.
     pub(crate) fn extend_unlimited(&mut self, now: Time, end: Time) -> bool {
         self.advance(now);
         let worth = self.state == LeaseState::Unlimited && end > self.expires;
@@ -587,7 +590,7 @@ impl Budget {
         worth
     }
 
-    /// A lease without a rate.
+    /// Applies a lease without a rate.
     pub(crate) fn unlimited(&mut self, now: Time, asked: Time, ttl: Span, fallback: Fallback) {
         self.advance(now);
         let (debt, last, drift_ppm) = (Ru::ZERO, self.last, self.drift_ppm);
@@ -597,8 +600,8 @@ impl Budget {
         self.advance(now);
     }
 
-    /// The controller recovers and leases nothing: a lease in hand is spent until it ends, unless the fallback is worth
-    /// more.
+    /// The controller recovers and leases nothing: the node spends the lease in hand until it ends, unless the fallback
+    /// is worth more.
     pub(crate) fn recover(&mut self, now: Time, asked: Time, fallback: Option<Fallback>) {
         self.advance(now);
         if let Some(fallback) = fallback {
@@ -613,7 +616,7 @@ impl Budget {
         }
     }
 
-    /// Nothing may be spent for this reason.
+    /// Ends all spending for the reason `state`.
     pub(crate) fn stop(&mut self, now: Time, state: LeaseState) {
         self.advance(now);
         let (debt, last, drift_ppm) = (self.debt, self.last, self.drift_ppm);
@@ -621,7 +624,7 @@ impl Budget {
     }
 }
 
-/// A span that has passed when a clock shows this, however fast it may be.
+/// The reading on this node's clock after which `span` has surely passed, however fast the clock runs.
 fn by_a_fast_clock(span: Span, ppm: u32) -> Span {
     let more = (u128::from(span.0) * u128::from(ppm)).div_ceil(MICRO.unsigned_abs().into()) + 1;
     Span(u64::try_from(u128::from(span.0) + more).unwrap_or(u64::MAX))

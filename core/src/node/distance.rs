@@ -1,54 +1,54 @@
-//! What a node does otherwise where answers take long.
+//! What a node does differently if answers take long.
 //!
-//! Method: what is told must still be right when the answer comes, a round trip later. A load that begins is told of as
-//! soon as its size shows, even while the answer to another question is on its way; one that has stopped is told of at
-//! once, with all that was held for it; and who is short asks a round trip before tokens run out, not when they have.
+//! Method: a report must still be right when its answer comes, a round trip later. The node reports a load that begins
+//! as soon as its size shows, even while the answer to an earlier renewal is on its way. It reports a load that stopped
+//! at once, and returns all that it held for it. It asks a round trip before tokens run out, not when they have.
 
 use super::NodeGroup;
 use crate::lumps::LUMP_PART;
 use crate::units::{MICRO, Rate, Span, Time};
 use crate::want::FAR;
 
-/// A load that comes is watched for so long before it is told of, or for an eighth of a round trip.
+/// A new load is watched for this long before it is reported, or for an eighth of a round trip if that is longer.
 const WATCHED: Span = Span::millis(20);
 
-/// What a renewal told of the load.
+/// The load as a renewal reported it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub(super) struct Told {
     /// RU/s offered.
     pub load: Rate,
-    /// Operations waited.
+    /// Whether operations waited.
     pub waiters: bool,
 }
 
 impl NodeGroup {
-    /// How long answers take, where that is long. While operations that take lumps are about, what the pool earns is for
-    /// these, and none of this is of use.
+    /// How long answers take, if that is long. `None` also while operations that take lumps are expected: these need
+    /// what the pool earns, and the methods of this file do not help.
     pub(super) fn far(&self, now: Time) -> Option<Span> {
         let trip = self.renewal.patience.round_trip().smoothed()?;
         (trip >= FAR && self.renewal.lumps_until <= now).then_some(trip)
     }
 
-    /// How long a load is watched that comes.
+    /// How long a new load is watched.
     fn watches(trip: Span) -> Span {
         WATCHED.max(Span(trip.0 / 8))
     }
 
-    /// From when on there is something to say of operations that have begun to wait.
+    /// When there is enough to report about operations that began to wait.
     pub(super) fn watched_until(&self, now: Time) -> Option<Time> {
         let trip = self.far(now)?;
         let (_, first) = self.waiters.first()?;
         (first.cost <= self.max_fit.scale(1, LUMP_PART)).then(|| first.since.after(Self::watches(trip)))
     }
 
-    /// When to ask though an answer is on its way: it was asked for before operations began to wait, and brings nothing
-    /// for them. What it brings otherwise goes back to the pool.
+    /// When to ask although an answer is on its way: the node sent that renewal before operations began to wait, so its
+    /// answer brings nothing for them. The rest of it goes back to the pool.
     pub(super) fn asks_anew_at(&self, now: Time) -> Option<Time> {
         let until = self.watched_until(now).filter(|_| !self.renewal.told.waiters)?;
         Some(until.max(self.renewal.allowed()))
     }
 
-    /// RU/s that have come to wait since the first that does.
+    /// RU/s that began to wait since the first waiter did.
     pub(super) fn comes_to_wait(&self, now: Time) -> Rate {
         let watched = self.watched_until(now).is_some_and(|until| until <= now);
         let Some((_, first)) = self.waiters.first().filter(|_| watched) else {
@@ -58,7 +58,7 @@ impl NodeGroup {
         Rate(self.waiters.backlog().scale(MICRO, age).0).min(Rate::MAX)
     }
 
-    /// When it shows that a steady load has stopped, for which a rate is held.
+    /// When the end of a steady load shows, if rate is held for it.
     pub(super) fn stopped_at(&self, now: Time) -> Option<Time> {
         self.far(now)?;
         let largest = Some(self.budget.largest()).filter(|largest| largest.is_positive())?;
@@ -67,17 +67,17 @@ impl NodeGroup {
         self.demand.shows_end_at(last, largest)
     }
 
-    /// It shows by now.
+    /// Whether it shows by now.
     pub(super) fn has_stopped(&self, now: Time) -> bool {
         self.stopped_at(now).is_some_and(|at| at <= now)
     }
 
-    /// RU/s told that the rate does not cover.
+    /// RU/s reported that the rate does not cover.
     fn short(&self) -> Rate {
         (self.renewal.told.load - self.budget.rate()).max(Rate::ZERO)
     }
 
-    /// A lump is kept for what comes until the next answer, though nothing waits: the rate does not cover that.
+    /// Whether to keep a lump although nothing waits, because the rate does not cover the load until the next answer.
     pub(super) fn needs_lump(&self, now: Time) -> bool {
         self.far(now).is_some_and(|trip| {
             let comes = self.short().over(trip + trip + trip);
@@ -85,7 +85,7 @@ impl NodeGroup {
         })
     }
 
-    /// A round trip before a load that the rate does not cover has used up what is in hand.
+    /// A round trip before a load that the rate does not cover uses up what is in hand.
     pub(super) fn runs_low_at(&self, now: Time) -> Option<Time> {
         let trip = self.far(now)?;
         let short = Some(self.short()).filter(|short| *short > Rate::ZERO)?;

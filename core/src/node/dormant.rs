@@ -1,5 +1,5 @@
-//! What must be remembered of a group on a node that has given its lease up and has nothing to do: a small part of the
-//! machine, from which it goes on as if it had been there all the time.
+//! The state of a group on a node that gave its lease up and has nothing to do: a small part of the machine, from which
+//! the machine continues as if it had never slept.
 
 use super::budget::{Budget, LeaseState};
 use super::renewal::Renewal;
@@ -10,18 +10,18 @@ use crate::units::{Rate, Ru, Span, Time};
 use crate::usage::Total;
 use crate::waiters::Waiters;
 
-/// The rest of a machine that sleeps.
+/// The state kept of a machine that sleeps.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Dormant {
-    /// Cumulative: a total that began again would be counted again.
+    /// Cumulative: a total that restarted at zero would be counted again.
     pub consumption: Total,
-    /// What applies until the next lease, and how long a part of the group's does.
+    /// What applies until the next lease, and until when, if it is a part of the group's fallback.
     fallback: (Fallback, Time),
     worst_debt: Ru,
     /// Newest renewal sent and newest one answered.
     asked_seq: u64,
     acked_seq: u64,
-    /// Waiters are never called like one before.
+    /// Ids of waiters are never reused.
     next_waiter: u64,
 }
 
@@ -29,7 +29,7 @@ impl Dormant {
     /// Number of words.
     pub const WORDS: usize = Total::WORDS + 8;
 
-    /// As numbers, most of which are small or zero.
+    /// The state as numbers, most of which are small or zero.
     pub fn to_words(&self) -> [u128; Self::WORDS] {
         let (kind, rate, lasts) = match self.fallback.0 {
             Fallback::Stop => (0, Rate::ZERO, Span(0)),
@@ -53,10 +53,10 @@ impl Dormant {
         words
     }
 
-    /// From such numbers.
+    /// The state from such numbers.
     pub fn from_words(words: [u128; Self::WORDS]) -> Self {
         let [kind, rate, lasts, until, worst_debt, asked, acked, waiter, consumption @ ..] = words;
-        // Never out of range: `to_words` wrote them.
+        // All are in range: `to_words` wrote them.
         let own = [kind, rate, lasts, until, worst_debt, asked, acked, waiter];
         let [kind, rate, lasts, until, worst_debt, asked_seq, acked_seq, next_waiter] =
             own.map(|word| u64::try_from(word).unwrap_or_default());
@@ -78,8 +78,8 @@ impl Dormant {
 }
 
 impl NodeGroup {
-    /// What is left to remember; `None` while there is more to the machine: a lease, tokens, debt, waiters, or
-    /// something to say or to hear.
+    /// The state to keep; `None` while the machine has more: a lease, tokens, debt, waiters, something to send or an
+    /// answer to wait for.
     pub fn dormant(&self) -> Option<Dormant> {
         let quiet = self.budget.state() == LeaseState::Idle
             && self.budget.is_empty()
@@ -95,7 +95,7 @@ impl NodeGroup {
         })
     }
 
-    /// The machine again, for an operation that has come.
+    /// Restores the machine for an operation that has come.
     pub fn awaken(now: Time, config: NodeConfig, rest: &Dormant) -> Self {
         Self {
             config,

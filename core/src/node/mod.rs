@@ -1,7 +1,7 @@
 //! The state machine of one resource group on one node: admits, queues, settles, asks for renewal.
 //!
-//! Units: micro-RU and microseconds on the node's own monotonic clock, always passed in. One machine per group and
-//! node; the shell holds the lock, sends what `ask` returns and wakes whom `poll` names.
+//! Units: micro-RU and microseconds on the node's own monotonic clock, which the caller passes in. There is one machine
+//! per group and node; the shell holds the lock, sends what `ask` returns and wakes the waiters that `poll` returns.
 
 mod batch;
 mod budget;
@@ -35,15 +35,15 @@ pub struct NodeConfig {
     pub drift_ppm: u32,
     /// Most operations waiting in one group.
     pub max_waiters: usize,
-    /// An answer is waited for at least this long, and longer where round trips are. Without one the next renewal
-    /// goes out, which is no sooner than the regular one a second later. With half of it a controller that is held up
-    /// for half a second is asked everything twice; with twice of it a lost message costs two seconds.
+    /// Shortest wait for an answer; long round trips extend it. Without an answer the next renewal goes out, which is
+    /// no sooner than the regular one a second later. At half, a controller that is held up for half a second gets
+    /// every question twice; at twice, a lost message costs two seconds.
     pub reply_timeout: Span,
-    /// No answer is waited for longer than this. The same as `reply_timeout`: the wait is fixed.
+    /// Longest wait for an answer. If it equals `reply_timeout`, the wait is fixed.
     pub longest_wait: Span,
-    /// A group without operations for this long gives its lease up.
+    /// A group without operations for this long gives up its lease.
     pub idle_after: Span,
-    /// What may be admitted before the controller has said a word about a group.
+    /// What the node may admit before the controller has said anything about a group.
     pub fallback: Fallback,
 }
 
@@ -60,12 +60,12 @@ impl Default for NodeConfig {
     }
 }
 
-/// How an operation got in.
+/// The way in which an operation was admitted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Acquired {
     /// Admitted.
     Now,
-    /// Waits its turn; `poll` tells the outcome.
+    /// It waits its turn; `poll` returns the outcome.
     Queued(WaiterId),
 }
 
@@ -96,10 +96,10 @@ pub enum Refusal {
     },
 }
 
-/// A look at the machine, for display.
+/// A view of the machine, for display.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct NodeState {
-    /// What the right to spend rests on.
+    /// The basis of the right to spend.
     pub lease: LeaseState,
     /// Leased rate.
     pub rate: Rate,
@@ -107,11 +107,11 @@ pub struct NodeState {
     pub cap: Ru,
     /// Tokens and lump in hand, less debt.
     pub available: Ru,
-    /// Owed for operations that cost more than was taken.
+    /// RU owed for operations that cost more than they took.
     pub debt: Ru,
-    /// Most the node may owe.
+    /// Largest debt within which the node is expected to stay.
     pub max_debt: Ru,
-    /// Operations waiting, and their RU.
+    /// Operations waiting.
     pub waiting: usize,
     /// RU waiting.
     pub backlog: Ru,
@@ -128,18 +128,18 @@ pub struct NodeGroup {
     budget: Budget,
     waiters: Waiters,
     demand: Demand,
-    /// The part of it that did not fit the bucket.
+    /// The part of the demand that did not fit the bucket.
     large_demand: Demand,
     renewal: Renewal,
     consumption: Total,
     max_fit: Ru,
     max_debt: Ru,
-    /// The most that was ever owed, for the stated overrun.
+    /// The largest debt so far, for the reported overrun.
     worst_debt: Ru,
 }
 
 impl NodeGroup {
-    /// A group that was never granted anything.
+    /// A group without any grant so far.
     pub fn new(now: Time, config: NodeConfig) -> Self {
         Self {
             config,
@@ -155,7 +155,7 @@ impl NodeGroup {
         }
     }
 
-    /// Takes `cost` or refuses; never queues, never overtakes a waiter.
+    /// Takes `cost` or refuses it; never queues, never overtakes a waiter.
     ///
     /// # Errors
     /// [`Refusal`], with when to try again.
@@ -175,7 +175,7 @@ impl NodeGroup {
         Err(self.refusal(now, cost))
     }
 
-    /// Whether `try_acquire` would take `cost` now; spends nothing and is not counted as demand.
+    /// Whether `try_acquire` would take `cost` now. It spends nothing and does not count as demand.
     ///
     /// # Errors
     /// [`Refusal`], with when to try again.
@@ -188,7 +188,7 @@ impl NodeGroup {
         Err(self.refusal(now, cost))
     }
 
-    /// Takes `cost`, or waits for it until `deadline` behind those who came before.
+    /// Takes `cost`, or waits for it until `deadline` behind earlier operations.
     ///
     /// # Errors
     /// [`Refusal`] at once when waiting is known to be useless.
@@ -197,7 +197,7 @@ impl NodeGroup {
     }
 
     /// As [`NodeGroup::acquire`], for a cost that is an estimate: one that never fits counts neither as refused nor as
-    /// demand, since the caller asks again for what fits.
+    /// demand, since the caller asks again for the most that fits.
     ///
     /// # Errors
     /// [`Refusal`] at once when waiting is known to be useless.
@@ -229,7 +229,7 @@ impl NodeGroup {
         let refusal = self.refusal(now, cost);
         let hopeless = match refusal {
             Refusal::UnknownGroup | Refusal::NeverFits { .. } => true,
-            // The rate stays as it is, so the estimate stands.
+            // The rate stays as it is, so the time until a retry is reliable.
             Refusal::Throttled { retry_after } => {
                 self.renewal.saturated(now) && now.after(retry_after) > deadline
             }
@@ -250,7 +250,7 @@ impl NodeGroup {
         Ok(Acquired::Queued(self.waiters.join(waiter, large)))
     }
 
-    /// A waiter leaves, however its wait ends: what it waited is counted.
+    /// Removes a waiter, however its wait ended, and counts the time that it waited.
     fn dismiss(&mut self, now: Time, id: WaiterId) -> Option<Waiter> {
         let waiter = self.waiters.leave(id)?;
         let waited = u128::from(now.since(waiter.since).0);
@@ -277,7 +277,7 @@ impl NodeGroup {
         debug_assert!(self.budget.expires().is_none_or(|end| now < end), "I4: spent past the lease");
     }
 
-    /// A waiter leaves the queue. False when it is not in it: `poll` has told its outcome.
+    /// Removes a waiter. False when the queue does not have it: `poll` has returned its outcome.
     pub fn cancel(&mut self, now: Time, waiter: WaiterId) -> bool {
         self.budget.advance(now);
         self.dismiss(now, waiter).is_some()
@@ -303,13 +303,13 @@ impl NodeGroup {
         self.consumption.count(actual);
     }
 
-    /// Counts an operation that nobody asked admission for.
+    /// Counts an operation that ran without admission.
     pub fn charge(&mut self, now: Time, actual: &Consumption) {
         self.arrive(now, actual.ru());
         self.settle(now, Ru::ZERO, actual);
     }
 
-    /// The next waiter that is done, and how. Call until it returns `None`.
+    /// The next waiter whose wait has ended, and the outcome. Call this until it returns `None`.
     pub fn poll(&mut self, now: Time) -> Option<(WaiterId, Result<(), Refusal>)> {
         self.budget.advance(now);
         self.sort_waiters(now);
@@ -343,7 +343,7 @@ impl NodeGroup {
         Some((late, Err(self.refusal(now, waiter.cost))))
     }
 
-    /// Why a waiter need not wait any longer.
+    /// The reason why waiting is useless for an operation, if there is one.
     fn hopeless(&self, cost: Ru) -> Option<Refusal> {
         match self.budget.state() {
             LeaseState::Unknown => Some(Refusal::UnknownGroup),
@@ -367,27 +367,27 @@ impl NodeGroup {
         let beside = self.waits_for_lump().is_some();
         let waiting = if beside { self.waiters.small_backlog() } else { self.waiters.backlog() };
         let queued = waiting + cost + self.budget.debt() - self.budget.available().or_zero();
-        // Tokens of the bucket never cover it: the controller has to be asked. Who owes pays first.
+        // Tokens of the bucket never cover it, so the controller must grant a lump; debt is paid first.
         let asks = leased && self.budget.debt() == Ru::ZERO && self.budget.never_covers(cost);
         let refill = self.budget.income().time_for(queued).filter(|_| !asks);
-        // Where nothing comes in, the next answer may change that.
+        // Without income, the next answer may change that.
         let retry_after = refill.map_or_else(|| self.until_answer(now), |span| span.max(Span(1)));
         Refusal::Throttled { retry_after: retry_after.min(Span::secs(3600)) }
     }
 
-    /// When `poll` or `due` next has something, if nothing else happens.
+    /// When `poll` or `due` next returns something, if nothing else happens.
     pub fn next_deadline(&self, now: Time) -> Option<Time> {
         [self.next_poll(), self.due(now)].into_iter().flatten().min()
     }
 
-    /// When `poll` next has something, if nothing else happens: the first waiter is covered, one runs out of time,
-    /// or the lease ends under the waiters.
+    /// When `poll` next returns something, if nothing else happens: the first waiter is covered, one runs out of time,
+    /// or the lease ends while operations wait.
     pub fn next_poll(&self) -> Option<Time> {
         let (late, _) = self.waiters.most_urgent()?;
         [self.next_turn(), Some(late), self.budget.changes_at()].into_iter().flatten().min()
     }
 
-    /// The largest operation that can ever be admitted, as the controller said last.
+    /// The largest operation that can ever be admitted, by the controller's last answer.
     pub fn max_fit(&self) -> Ru {
         self.max_fit
     }
@@ -398,8 +398,8 @@ impl NodeGroup {
         (self.budget.state() != LeaseState::Unlimited).then(|| self.budget.remaining())
     }
 
-    /// The clock that `now` is read from runs off by so many ppm, or by no more than it may: what a lease earns is
-    /// counted as if it were fast. What is granted is for the caller to shorten, see [`crate::slew`].
+    /// Takes in that the clock of `now` runs off by `beyond` ppm, or within its allowance if `None`: the node earns as
+    /// if it were fast. The caller shortens what is granted, see [`crate::slew`].
     pub fn on_slewed_clock(&mut self, now: Time, beyond: Option<u32>) {
         self.budget.drift_by(now, beyond.unwrap_or_default().max(self.config.drift_ppm));
     }
@@ -414,12 +414,12 @@ impl NodeGroup {
         &self.consumption
     }
 
-    /// The most that was ever owed.
+    /// The largest debt so far.
     pub fn worst_debt(&self) -> Ru {
         self.worst_debt
     }
 
-    /// A look at the machine.
+    /// A view of the machine.
     pub fn state(&mut self, now: Time) -> NodeState {
         self.budget.advance(now);
         NodeState {

@@ -1,18 +1,18 @@
-//! How long an answer takes, and how long it is waited for.
+//! The time that an answer takes, and the time that the node waits for one.
 //!
-//! Units: microseconds on the node's own clock. Method: smoothed round trip and mean deviation in scaled integers, after
-//! Jacobson and Karels, "Congestion Avoidance and Control" (1988). It differs in three things: every answer is measured,
-//! the late ones, too, because its number tells which renewal it answers; the wait doubles at most twice, as a late
-//! answer tells the rest; and an answer is never waited for longer than a lease lasts, after which it is worth nothing.
+//! Units: microseconds on the node's own clock. Method: smoothed round trip and mean deviation in scaled integers,
+//! after Jacobson and Karels, "Congestion Avoidance and Control" (1988). Three things differ. Every answer is measured,
+//! late ones included, because its number names the renewal that it answers. The wait doubles at most twice, since a
+//! late answer gives the true round trip. No wait is longer than a lease, after which the answer is worth nothing.
 
 use super::NodeConfig;
 use crate::units::{Span, Time};
 
-/// A wait without an answer doubles the next one so many times at most. One less, and an answer that takes longer than
-/// the first waits together could not be told; one more, and a node is that much longer without a lease when the
+/// How often waits without an answer double the next one. With one doubling less, an answer that takes longer than the
+/// first waits together would not be recognised; with one more, a node is without a lease for that much longer when the
 /// answer was lost, not late.
 const DOUBLINGS: u32 = 2;
-/// Renewals sent before the newest whose answers are still known when they come: those of all the first waits.
+/// Renewals before the newest whose late answers are still recognised: those of all the first waits.
 const EARLIER: usize = 4;
 
 /// The smoothed round trip with its variation.
@@ -25,9 +25,9 @@ pub struct RoundTrip {
 }
 
 impl RoundTrip {
-    /// Takes one more into account.
+    /// Takes one more sample.
     pub fn measured(&mut self, sample: Span) {
-        // An hour is longer than any lease; more could not be scaled.
+        // An hour is longer than any lease, and larger samples would overflow the scaling.
         let sample = sample.0.clamp(1, Span::secs(3_600).0);
         if self.smoothed == 0 {
             (self.smoothed, self.variation) = (sample.saturating_mul(8), sample.saturating_mul(2));
@@ -36,7 +36,7 @@ impl RoundTrip {
         let expected = self.smoothed / 8;
         let deviation = expected.abs_diff(sample);
         self.smoothed = (self.smoothed - expected).saturating_add(sample).max(8);
-        // One that comes much sooner than expected does not make the next ones later.
+        // An answer that comes much sooner than expected must not lengthen later waits.
         let surprise = if sample < expected { deviation / 8 } else { deviation };
         self.variation = (self.variation - self.variation / 4).saturating_add(surprise);
     }
@@ -51,8 +51,9 @@ impl RoundTrip {
         Span(self.variation / 4)
     }
 
-    /// Nearly every answer is there after this; zero before the first. Half a round trip more is allowed even where
-    /// all were alike: a wait too short costs an answer, one too long costs time and only when it was lost.
+    /// The time within which nearly every answer comes; zero before the first. It allows half a round trip more even if
+    /// all were alike: a wait that is too short costs an answer; one that is too long only costs time when the answer
+    /// was lost.
     pub fn nearly_all(&self) -> Span {
         let half = self.smoothed / 16;
         self.smoothed().unwrap_or_default() + Span(self.variation.max(half))
@@ -63,7 +64,7 @@ impl RoundTrip {
 #[derive(Clone, Copy, Debug, Hash)]
 pub(super) struct Patience {
     round_trip: RoundTrip,
-    /// Waits in a row that ended without an answer, as far as they count.
+    /// Waits in a row that ended without an answer, up to [`DOUBLINGS`].
     in_vain: u32,
     /// The length of the newest lease.
     ttl: Option<Span>,
@@ -80,19 +81,20 @@ impl Patience {
         self.round_trip
     }
 
-    /// What others have measured to the same controller; own measurements count more.
+    /// Takes over what other groups measured to the same controller, before the first own measurement.
     pub(super) fn expect(&mut self, round_trip: RoundTrip) {
         if self.round_trip == RoundTrip::default() {
             self.round_trip = round_trip;
         }
     }
 
-    /// How long an answer usually takes at most. Who is not answered by then goes on without one, as far as it may.
+    /// How long an answer takes at most, as a rule. An operation without an answer by then goes on without one, as far
+    /// as it may.
     pub(super) fn usual(&self, config: &NodeConfig) -> Span {
         self.round_trip.nearly_all().max(config.reply_timeout).min(config.longest_wait)
     }
 
-    /// How long the answer to a renewal is waited for before another is sent.
+    /// How long the node waits for the answer to a renewal before it sends another.
     pub(super) fn wait(&self, config: &NodeConfig) -> Span {
         let grown = Span(self.usual(config).0.saturating_mul(1 << self.in_vain));
         grown
@@ -100,7 +102,7 @@ impl Patience {
             .min(config.longest_wait)
     }
 
-    /// Another renewal goes out, though this one has no answer. Whether its wait has ended.
+    /// Notes that another renewal goes out while `seq` has no answer; `in_vain`: the wait for it has ended.
     pub(super) fn superseded(&mut self, seq: u64, sent: Time, in_vain: bool) {
         self.earlier.rotate_right(1);
         if let Some(place) = self.earlier.first_mut() {
@@ -111,27 +113,27 @@ impl Patience {
         }
     }
 
-    /// When a renewal before the newest was sent, whose answer is here. It is not told twice.
+    /// Returns when the earlier renewal was sent whose answer has come, and forgets it.
     pub(super) fn earlier(&mut self, seq: u64) -> Option<Time> {
         let place = self.earlier.iter_mut().find(|place| place.is_some_and(|(sent, _)| sent == seq))?;
         place.take().map(|(_, sent)| sent)
     }
 
-    /// An answer is here.
+    /// Notes an answer.
     pub(super) fn answered(&mut self, sent: Time, now: Time, config: &NodeConfig) {
         self.in_vain = 0;
-        // Where the wait is fixed nothing is to be learnt.
+        // A fixed wait learns nothing.
         if config.longest_wait > config.reply_timeout {
             self.round_trip.measured(now.since(sent));
         }
     }
 
-    /// The newest lease lasts so long.
+    /// Notes the length of the newest lease.
     pub(super) fn leased(&mut self, ttl: Span) {
         self.ttl = Some(ttl);
     }
 
-    /// Answers to what was sent before the newest will not come any more, or say nothing new.
+    /// Forgets earlier renewals: their answers come no more, or bring nothing new.
     pub(super) fn forget_earlier(&mut self) {
         self.earlier = [None; EARLIER];
     }

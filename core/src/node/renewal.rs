@@ -1,9 +1,9 @@
-//! When a node asks, what it says, and how it takes the answer.
+//! When a node asks, what it reports, and how it applies the answer.
 //!
-//! One renewal per group is in flight at a time, and its answer is waited for as long as answers take. Only the answer
-//! to the newest renewal brings rate or tokens; one to an earlier renewal, which the newest declared as not applied,
-//! lengthens the lease that is held. So a lost or late answer costs time and never tokens. Surplus is returned and the
-//! rate lowered before the message is sent.
+//! One renewal per group is in flight at a time, and the node waits for its answer as long as answers take. Only the
+//! answer to the newest renewal brings rate or tokens; an answer to an earlier one, which the newest declared as not
+//! applied, extends the lease in hand. So a lost or late answer costs time and never tokens. The node returns surplus
+//! and lowers its rate before it sends the message.
 
 use super::budget::{LeaseState, Returned};
 use super::distance::Told;
@@ -14,74 +14,76 @@ use crate::lumps::{LUMP_PART, LUMPS_LAST};
 use crate::recall::REPEAT_AFTER;
 use crate::units::{Rate, Ru, Span, Time};
 
-/// Early renewals come at most this often on average, and a few at once when the load jumps.
+/// Average interval of early renewals; a few may come at once when the load jumps.
 const MIN_INTERVAL: Span = Span::millis(100);
-/// What a quiet time saves up of that: three in a row.
+/// Allowance that a quiet time saves up: three in a row.
 const MIN_INTERVAL_BURST: Span = Span::millis(300);
-/// An early renewal follows the one before at the soonest after this: there must be something new to say.
+/// Least interval between an early renewal and the one before: there must be something new to report.
 const LEAST_INTERVAL: Span = Span::millis(10);
 /// A full bucket is worth a message only after this.
 const SURPLUS_INTERVAL: Span = Span::millis(250);
-/// The same while someone waits for a lump, to which it all adds up. With twice of it operations of 0.4 to 0.9 burst use
-/// 0.965 of the rate instead of 0.979; with three quarters of it nodes beside them send more than five messages a second.
+/// The same while an operation waits for a lump, to which all surplus adds up. At twice this, operations of 0.4 to 0.9
+/// burst use 0.965 of the rate instead of 0.979; at three quarters, nodes beside them send more than five messages a
+/// second.
 const LUMP_WANTED_INTERVAL: Span = Span::millis(130);
-/// Who waits for an answer that may come at any time tries again after this at the soonest.
+/// Least time after which a caller tries again while an answer may come at any time.
 const SOON: Span = Span::millis(10);
-/// And after this where none came in time: half of it would have all clients of a controller that is away ask twice a
-/// second each; with twice of it they stand still for two seconds after its return.
+/// The same when no answer came in time. At half, all clients of a controller that is away would ask twice a second
+/// each; at twice, they stand still for two seconds after its return.
 const WITHOUT_ANSWER: Span = Span::secs(1);
 
-/// What became of an answer.
+/// The effect of an answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Heard {
-    /// It answers the newest renewal, and is in force.
+    /// It answers the newest renewal and is in force.
     Applied,
-    /// It answers an earlier one: the lease that is held lasts longer for it.
+    /// It answers an earlier renewal and extends the lease in hand.
     Extended,
-    /// It answers none that an answer is awaited to, or is worth nothing any more. Nothing changed but what is known
-    /// of round trips.
+    /// It answers no renewal that awaits one, or is worth nothing any more. Only the estimate of the round trip
+    /// changed.
     Ignored,
 }
 
 /// The conversation with the controller about one group.
 #[derive(Clone, Debug, Hash)]
 pub(super) struct Renewal {
-    /// Newest renewal sent, and when; whether its answer is awaited.
+    /// The newest renewal, and when it was sent; `awaiting`: it has no answer yet.
     asked_seq: u64,
     asked_at: Option<Time>,
     /// Until when renewals sent so far use up the allowance of early ones (as in GCRA).
     paid_until: Time,
     awaiting: bool,
     pub(super) patience: Patience,
-    /// A lump has just served the last that waited: another like it may come at once, and be told of along.
+    /// Until then nothing goes out early while nothing waits: a lump served the last waiter, and another operation like
+    /// it may come at once and be in the same report.
     served_until: Time,
-    /// It gave the lease up: what is granted in return is not used.
+    /// The newest renewal gave the lease up: what is granted in return is not used.
     gave_up: bool,
-    /// The controller was behind and did not consider it: the next one goes out when it would have gone out without
-    /// that being said.
+    /// The controller was behind and did not consider the newest renewal: the next one goes out when it would have gone
+    /// out without that answer.
     shed_until: Option<Time>,
     acked_seq: u64,
     renew_after: Span,
     ask_again_at: Time,
     made: Time,
     pub(super) last_arrival: Option<Time>,
-    /// Tokens are low, or an operation waits or was refused.
+    /// Whether tokens are low, or an operation waits or was refused.
     pressed: bool,
-    /// To be sent at once: a lowered lease to acknowledge, a changed definition.
+    /// Whether to send at once: a lowered lease to acknowledge, or a changed definition.
     urgent: bool,
-    /// The controller said that there is something now.
+    /// Whether the controller called: there are tokens now.
     called: bool,
-    /// Others wait for tokens.
+    /// Whether others wait for tokens.
     pub(super) scarce: bool,
-    /// They wait for a lump.
+    /// Whether others wait for a lump.
     lump_wanted: bool,
-    /// What the newest renewal told of the load, and whether of operations that wait.
+    /// The load and the waiting in the newest renewal.
     pub(super) told: Told,
-    /// At a distance: a round trip before what is in hand is used up.
+    /// At a distance: a round trip before the tokens in hand are used up.
     needed_at: Option<Time>,
-    /// Operations that take lumps are about until then, here or elsewhere.
+    /// Until then more operations that take lumps are expected, here or elsewhere.
     pub(super) lumps_until: Time,
-    /// The newest grant raised the rate by more than a trifle: the share is still being found.
+    /// Whether the newest grant raised the rate by more than a trifle, so that the share is not settled yet.
     rising: bool,
 }
 
@@ -113,7 +115,7 @@ impl Renewal {
         }
     }
 
-    /// Of a group about which there was talk before.
+    /// The conversation about a group that had one before.
     pub(super) fn resumed(now: Time, asked_seq: u64, acked_seq: u64) -> Self {
         Self { asked_seq, acked_seq, ..Self::new(now) }
     }
@@ -128,17 +130,17 @@ impl Renewal {
         self.acked_seq
     }
 
-    /// Nothing to say and nothing to hear.
+    /// Whether there is nothing to send and no answer to wait for.
     pub(super) fn is_quiet(&self) -> bool {
         !(self.awaiting || self.pressed || self.urgent)
     }
 
-    /// How long the answer to a renewal is waited for.
+    /// How long the node waits for the answer to a renewal.
     pub(super) fn wait(&self, config: &NodeConfig) -> Span {
         self.patience.wait(config)
     }
 
-    /// How long an answer usually takes at most.
+    /// How long an answer takes at most, as a rule.
     pub(super) fn usual_wait(&self, config: &NodeConfig) -> Span {
         self.patience.usual(config)
     }
@@ -147,18 +149,18 @@ impl Renewal {
         self.pressed = true;
     }
 
-    /// An operation waits that nothing in hand can ever cover, so that the rate would be earned in vain: the
-    /// controller's advice on when to ask again was not about it.
+    /// An operation waits that nothing in hand can ever cover, so that rate would be earned in vain: the controller
+    /// gave its advice on when to ask again without knowing of it.
     pub(super) fn ask_soon(&mut self, now: Time) {
         self.ask_again_at = self.ask_again_at.min(now);
     }
 
-    /// The last that waited was served.
+    /// Notes that the last waiter was served.
     pub(super) fn served(&mut self, now: Time) {
         self.served_until = now.after(MIN_INTERVAL);
     }
 
-    /// An operation has ended: another that its connection sends is told of along with what it did not need.
+    /// Notes the end of an operation: one report covers what it did not need and the next operation of its connection.
     pub(super) fn settled(&mut self, now: Time) {
         self.served_until = self.served_until.min(now.after(LEAST_INTERVAL));
     }
@@ -167,7 +169,7 @@ impl Renewal {
         self.last_arrival = Some(now);
     }
 
-    /// The controller said that asking again is useless for now, and the rate has settled: it stays as it is.
+    /// Whether the rate has settled and the controller said that asking again is useless for now.
     pub(super) fn saturated(&self, now: Time) -> bool {
         self.ask_again_at > now && !self.rising
     }
@@ -176,13 +178,13 @@ impl Renewal {
         self.allowed().max(self.ask_again_at)
     }
 
-    /// When there may be a renewal again.
+    /// The earliest time of another renewal.
     pub(super) fn allowed(&self) -> Time {
         let allowed = Time(self.paid_until.0.saturating_sub(MIN_INTERVAL_BURST.0));
         self.asked_at.map_or(allowed, |at| allowed.max(at.after(LEAST_INTERVAL)))
     }
 
-    /// Nothing arrived for long; a group that was never used is idle once it has a lease to give up.
+    /// Whether nothing arrived for long. A group that was never used is idle once it has a lease to give up.
     fn idle(&self, now: Time, config: &NodeConfig, leased: bool) -> bool {
         let since = self.last_arrival.or(leased.then_some(self.made));
         since.is_some_and(|at| now.since(at) >= config.idle_after)
@@ -190,7 +192,7 @@ impl Renewal {
 }
 
 impl NodeGroup {
-    /// When the next renewal should be sent; in the past or present means now. `None`: nothing to ask.
+    /// When to send the next renewal; now or earlier means at once. `None`: there is nothing to ask.
     pub fn due(&self, now: Time) -> Option<Time> {
         let renewal = &self.renewal;
         if self.budget.state() == LeaseState::Closed {
@@ -221,7 +223,7 @@ impl NodeGroup {
         let full = if renewal.scarce { self.budget.full_at() } else { None };
         let apart = if renewal.lump_wanted { LUMP_WANTED_INTERVAL } else { SURPLUS_INTERVAL };
         let surplus = full.map(|at| at.max(asked_at.after(apart)));
-        // Whoever waits, here or elsewhere, can use what there is no use for as it is.
+        // Operations that wait, here or elsewhere, can use what is useless here.
         let first = self.waits_for_lump().or(self.waiters.first()).map(|(_, first)| first.cost);
         let wanted = renewal.scarce || first.is_some();
         let useless = self.budget.refunded_elsewhere().is_positive() || self.budget.has_left_over(first);
@@ -232,7 +234,7 @@ impl NodeGroup {
         [Some(regular), early, surplus, refund, needed, stopped].into_iter().flatten().min()
     }
 
-    /// The group's entry in the renewal `seq`, which is sent now.
+    /// Builds the group's entry in the renewal `seq`, which is sent now.
     pub fn ask(&mut self, now: Time, seq: u64) -> Ask {
         self.budget.advance(now);
         self.sort_waiters(now);
@@ -283,7 +285,7 @@ impl NodeGroup {
         }
     }
 
-    /// Takes the answer to renewal `seq`.
+    /// Applies the answer to renewal `seq`.
     pub fn on_grant(&mut self, now: Time, seq: u64, grant: &Grant) -> Heard {
         if !self.renewal.awaiting || seq != self.renewal.asked_seq {
             return self.on_late_grant(now, seq, grant);
@@ -324,7 +326,8 @@ impl NodeGroup {
             Grant::Recovering { ask_again, fallback } => {
                 self.budget.recover(now, asked, *fallback);
                 self.renewal.ask_again_at = now.after(*ask_again);
-                // Leases of before may have been renewed seldom: the next one is to be had when recovery is over.
+                // Leases before the restart may have had long renewal intervals: the next lease is available when
+                // recovery is over.
                 let soon = (*ask_again).max(MIN_INTERVAL);
                 self.renewal.renew_after = self.renewal.renew_after.min(soon);
             }
@@ -332,9 +335,9 @@ impl NodeGroup {
         Heard::Applied
     }
 
-    /// The answer to an earlier renewal. The newest told the controller that it was not applied: from then on the
-    /// ledger counts what the node said it held, until the end of what the answer granted. So the node may hold that
-    /// until then, and no more of it: its tokens are back in the pool.
+    /// Applies the answer to an earlier renewal. The newest renewal declared it as not applied, so the ledger counts
+    /// what the node reported as held until the end of what the answer granted. So the node may hold that until then,
+    /// and no more of the grant: its tokens are back in the pool.
     fn on_late_grant(&mut self, now: Time, seq: u64, grant: &Grant) -> Heard {
         let Some(asked) = self.renewal.patience.earlier(seq) else {
             return Heard::Ignored;
@@ -349,8 +352,8 @@ impl NodeGroup {
         if longer { Heard::Extended } else { Heard::Ignored }
     }
 
-    /// The controller is behind and did not consider renewal `seq`. That tells how far, and no more: who asked again at
-    /// once would keep it behind.
+    /// The controller was behind and did not consider renewal `seq`. The node measures the round trip and does not ask
+    /// again at once, which would keep the controller behind.
     pub fn on_shed(&mut self, now: Time, seq: u64) {
         self.budget.advance(now);
         let newest = self.renewal.asked_at.filter(|_| self.renewal.awaiting && seq == self.renewal.asked_seq);
@@ -362,13 +365,14 @@ impl NodeGroup {
         }
     }
 
-    /// The controller wants rate back at once or, with the highest rate there is, calls: there are tokens. Where answers
-    /// take longer than orders take to be repeated, a renewal in
-    /// flight that told of no more than it asks for acknowledges it: with another for each, every answer would be late.
+    /// Lowers the rate at once because the controller wants it back; the highest rate there is means a call instead:
+    /// there are tokens. If answers take longer than the interval at which orders are repeated, a renewal in flight
+    /// that reported no more than the order allows acknowledges it: another renewal for each order would make every
+    /// answer late.
     pub fn on_lower(&mut self, now: Time, rate_at_most: Rate) {
         self.budget.advance(now);
         if rate_at_most >= Rate::MAX {
-            // The renewal under way is not asked anew: its answer may bring what this is about.
+            // No renewal replaces the one under way: its answer may bring the tokens already.
             self.renewal.called = true;
             return;
         }
@@ -378,20 +382,20 @@ impl NodeGroup {
         self.renewal.urgent |= lowers || !(far && self.renewal.awaiting);
     }
 
-    /// How long the fallback of a group that slept waits for an answer: as long as one usually takes at most, however
-    /// many were waited for in vain. A second renewal may wait longer, so that a slow answer is told from a lost one;
-    /// whoever may go on without has no reason to.
+    /// How long the fallback of a group that slept waits for an answer: as long as one takes at most, as a rule,
+    /// however many did not come. A second renewal may wait longer, to distinguish a slow answer from a lost one; an
+    /// operation that may run without an answer need not.
     pub fn fallback_wait(&self) -> Span {
         self.renewal.usual_wait(&self.config)
     }
 
-    /// How long the answer to a renewal is waited for before another is sent.
+    /// How long the node waits for the answer to a renewal before it sends another.
     pub fn answer_wait(&self) -> Span {
         self.renewal.wait(&self.config)
     }
 
-    /// Time until an answer of the controller may change anything. One that is late may never come: who tries again then
-    /// shall not do so in a loop.
+    /// Time until an answer of the controller may change anything. A late answer may never come, so callers must not
+    /// retry in a loop.
     pub(super) fn until_answer(&self, now: Time) -> Span {
         let wait = self.renewal.wait(&self.config);
         let asked = self.renewal.asked_at.filter(|_| self.renewal.awaiting);
@@ -407,12 +411,12 @@ impl NodeGroup {
         self.renewal.patience.round_trip()
     }
 
-    /// What other groups of the node have measured, until this one has.
+    /// Uses the measurement of other groups of the node until this one has its own.
     pub fn expect_round_trip(&mut self, round_trip: RoundTrip) {
         self.renewal.patience.expect(round_trip);
     }
 
-    /// The stream is gone: the renewal in flight will not be answered.
+    /// The stream is lost: the renewal in flight will have no answer.
     pub fn on_session_lost(&mut self, now: Time) {
         self.budget.advance(now);
         self.renewal.patience.forget_earlier();

@@ -1,16 +1,16 @@
-//! What a node is offered, and what it gives back of what it holds: others use better what there is no load for.
+//! The load of a node, and the surplus that it gives back because others use it better.
 
 use super::NodeGroup;
 use super::budget::Returned;
 use crate::units::{Rate, Ru, Span, Time};
 
-/// A load that is offered less than one part in this many of before has gone elsewhere.
+/// A load below one part in this many of its earlier size has gone elsewhere.
 const GONE: i64 = 4;
 /// Tokens kept when surplus is returned, as time at the leased rate.
 const KEEP: Span = Span::millis(250);
 
 impl NodeGroup {
-    /// What the node is offered. A load that came or went is told at once, noise is not.
+    /// The load to report. It follows a load that came or went at once, and ignores noise.
     pub(super) fn offered(&mut self, now: Time) -> Rate {
         let recent = self.demand.recent(now);
         let smoothed = if self.far(now).is_some() { self.demand.risen(now) } else { self.demand.rate(now) };
@@ -25,11 +25,11 @@ impl NodeGroup {
         if gone { recent } else { smoothed }
     }
 
-    /// Lowers the rate to what is used and takes out what others can use better.
+    /// Lowers the rate to the load and takes out what others can use better.
     pub(super) fn yield_surplus(&mut self, now: Time) -> Returned {
         if self.waits_for_lump().is_some() {
-            // What cannot add up to its cost is returned, so that two nodes never wait for what the other holds; those
-            // beside it keep theirs.
+            // Tokens that cannot add up to its cost go back, so that two nodes never wait for what the other holds; the
+            // operations beside it keep theirs.
             return self.budget.give_back(self.kept(), true);
         }
         if !self.waiters.is_empty() {
@@ -52,7 +52,7 @@ impl NodeGroup {
         self.budget.give_back(self.kept().max(self.budget.largest()), !self.needs_lump(now))
     }
 
-    /// Tokens that stay here, at most half of the bucket.
+    /// Tokens to keep, at most half of the bucket.
     fn kept(&self) -> Ru {
         self.budget.rate().over(KEEP).min(self.budget.cap().scale(1, 2))
     }

@@ -1,17 +1,17 @@
-//! Whose turn it is among the operations that wait on a node.
+//! The order in which the operations that wait on a node start.
 //!
 //! First come, first served, with one exception: an operation that the bucket can never cover waits for a lump, which
-//! the controller hands out in its own order. Meanwhile those behind it that fit the bucket go on, with tokens that the
-//! controller leases for them beside it, and never with the lump. They cannot starve it: no tokens of the bucket would
-//! ever cover it, and what is leased beside it is at most half of the client's share (`decide.rs`), so that it waits at
-//! most twice as long as it would in front of everybody.
+//! the controller grants in its own order. Meanwhile operations behind it that fit the bucket go on, with tokens that
+//! the controller leases for them beside it, and never with the lump. They cannot starve it: no tokens of the bucket
+//! would ever cover it, and what is leased beside it is at most half of the client's share (`decide.rs`), so that it
+//! waits at most twice as long as it would at the head of the queue.
 
 use super::NodeGroup;
 use super::budget::LeaseState;
 use crate::units::{Rate, Ru, Time};
 use crate::waiters::{Waiter, WaiterId};
 
-/// An operation, and what it takes.
+/// An operation that may start, and the tokens that it takes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Turn {
     pub id: WaiterId,
@@ -19,19 +19,20 @@ pub(super) struct Turn {
     pub from: From,
 }
 
-/// What an operation may take.
+/// The tokens that an operation may take.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum From {
     /// The lump, and then the bucket.
     Both,
-    /// The bucket: the lump is of another.
+    /// The bucket: the lump belongs to another.
     Bucket,
-    /// The lump: another came before, and the bucket is its.
+    /// The lump: another came before, and the bucket belongs to that one.
     Lump,
 }
 
 impl NodeGroup {
-    /// Tells those apart that need a lump as the bucket is. Before there was a lease nobody knew.
+    /// Moves operations that need a lump at the bucket's present size to their queue. Before the first lease the size
+    /// was unknown.
     pub(super) fn sort_waiters(&mut self, now: Time) {
         while let Some((id, first)) = self.waiters.first_small()
             && self.is_large(first.cost)
@@ -41,30 +42,30 @@ impl NodeGroup {
         }
     }
 
-    /// Whether an operation needs a lump, as the bucket is.
+    /// Whether an operation needs a lump at the bucket's present size.
     pub(super) fn is_large(&self, cost: Ru) -> bool {
         self.budget.state() == LeaseState::Leased && cost > self.budget.cap()
     }
 
-    /// The first that waits for a lump which has not come.
+    /// The first operation that waits for a lump which has not come.
     pub(super) fn waits_for_lump(&self) -> Option<(WaiterId, Waiter)> {
         self.waiters.first_large().filter(|(_, first)| self.budget.never_covers(first.cost))
     }
 
-    /// The first that waits for a lump, which has come or not: the bucket is of no use to it.
+    /// The first operation that waits for a lump, come or not, and does not use the bucket.
     fn leaves_the_bucket(&self) -> Option<WaiterId> {
         let (id, first) = self.waiters.first_large()?;
         (self.budget.never_covers(first.cost) || self.budget.awaits_lump(first.cost)).then_some(id)
     }
 
-    /// Whether an operation that comes now passes all that wait.
+    /// Whether a new operation passes all that wait.
     pub(super) fn passes(&self, cost: Ru) -> bool {
         self.waiters.first_small().is_none()
             && self.leaves_the_bucket().is_some()
             && self.budget.bucket_covers(cost)
     }
 
-    /// Who may start now.
+    /// The operation that may start now.
     pub(super) fn turn(&self) -> Option<Turn> {
         self.order().into_iter().flatten().find(|turn| match turn.from {
             From::Both => self.budget.covers(turn.cost),
@@ -73,7 +74,7 @@ impl NodeGroup {
         })
     }
 
-    /// When there is a turn, if nothing else happens.
+    /// When an operation may start, if nothing else happens.
     pub(super) fn next_turn(&self) -> Option<Time> {
         let at = |turn: Turn| match turn.from {
             From::Both => self.budget.covered_at(turn.cost),
@@ -83,11 +84,11 @@ impl NodeGroup {
         self.order().into_iter().flatten().filter_map(at).min()
     }
 
-    /// The first of either size that may start when it is covered, the one that goes before the other in front.
+    /// The first operation of either size that may start once it is covered, in the order of precedence.
     fn order(&self) -> [Option<Turn>; 2] {
         let turn = |(id, Waiter { cost, .. }), from| Some(Turn { id, cost, from });
         if self.budget.state() != LeaseState::Leased {
-            // Nobody leases lumps for the fallback.
+            // Nobody grants lumps for the fallback.
             return [self.waiters.first().and_then(|first| turn(first, From::Both)), None];
         }
         match (self.waiters.first_large(), self.waiters.first_small()) {
@@ -108,7 +109,7 @@ impl NodeGroup {
         (self.demand.rate(now) - self.large_demand.rate(now)).max(Rate::ZERO)
     }
 
-    /// RU that wait in operations that pass the one that waits for a lump.
+    /// RU of the operations that pass the one that waits for a lump.
     pub(super) fn waits_beside(&self) -> Ru {
         if self.waits_for_lump().is_some() { self.waiters.small_backlog() } else { Ru::ZERO }
     }
