@@ -1,5 +1,5 @@
-//! Lumps that are granted before the pool covers them, and small operations that pass those which wait for a lump: one
-//! rule a test. Times are in milliseconds, rates and amounts in whole RU.
+//! Lumps granted before the pool covers them, and small operations that pass operations waiting for a lump: one rule a
+//! test. Times are in milliseconds, rates and amounts in whole RU.
 
 #![expect(clippy::unwrap_used, clippy::panic, reason = "a test stops at the first surprise")]
 
@@ -18,13 +18,13 @@ fn at(ms: u64) -> Time {
     Time(ms * 1_000)
 }
 
-/// Of 100 RU/s and as much burst, with nothing left in the pool.
+/// A group of 100 RU/s and 100 RU of burst, with nothing left in the pool.
 fn drained() -> Engine {
     let mut engine = Engine::new(at(0), EngineConfig::default());
     engine.put_group(at(0), GROUP, GroupSpec::capped(Rate::whole(100))).unwrap();
     let all = leased(engine.renew(at(0), ClientId(9), GROUP, 1, &large(100, 0), None));
     assert_eq!(all.lump, Ru::whole(100));
-    // It spends everything, has nothing more to do, and says goodbye.
+    // The client spends everything, has nothing more to do, and says goodbye.
     let spent = Ask { acked_seq: 1, ..Ask::default() };
     engine.renew(at(0), ClientId(9), GROUP, 2, &spent, None);
     engine.release(at(0), ClientId(9));
@@ -32,7 +32,7 @@ fn drained() -> Engine {
     engine
 }
 
-/// An operation waits that the bucket never covers, so long a way off.
+/// A waiting operation that the bucket never covers, at this distance.
 fn large(ru: i64, ahead_ms: u64) -> Ask {
     Ask {
         backlog: Ru::whole(ru),
@@ -58,7 +58,7 @@ fn leased(grant: Option<Grant>) -> LeaseTerms {
     }
 }
 
-/// C always wants more, and has half of the rate.
+/// C, which always wants more and has half of the rate.
 struct Busy {
     seq: u64,
     terms: LeaseTerms,
@@ -72,7 +72,7 @@ impl Busy {
     }
 }
 
-/// What A is granted when it waits for 80 RU since 0 ms and asks again at 1,402 ms: 10 RU are missing, at 50 RU/s.
+/// The grant to A, which waits for 80 RU since 0 ms and asks again at 1,402 ms: 10 RU are missing, at 50 RU/s.
 fn granted_ahead(engine: &mut Engine) -> LeaseTerms {
     let mut busy = Busy { seq: 0, terms: LeaseTerms::default() };
     busy.renew(engine, 0);
@@ -114,7 +114,7 @@ fn who_is_not_far_away_or_does_not_know_of_such_lumps_gets_none() {
 fn what_a_lump_ahead_of_its_time_takes_of_the_rate_is_leased_to_nobody() {
     let mut engine = drained();
     let lump = granted_ahead(&mut engine);
-    // C has half, and the other half is needed for it.
+    // C has half, and the lump needs the other half.
     let other = leased(engine.renew(at(1_410), B, GROUP, 1, &wants(500), None));
     assert!(other.rate < Rate(1_000), "{other:?} beside {lump:?}");
     let later = leased(engine.renew(at(1_604), B, GROUP, 2, &holds(wants(500), 1, &other), None));
@@ -156,7 +156,7 @@ fn there_is_no_lump_ahead_of_its_time_without_room_for_it() {
     }
 }
 
-/// The pool of 200 RU is empty at 2 ms and fills at 100 RU/s; at 403 ms lumps of 60 RU are granted to client 4 and to A.
+/// The pool of 200 RU is empty at 2 ms and fills at 100 RU/s; at 403 ms client 4 and A each get a lump of 60 RU.
 fn two_on_their_way() -> Engine {
     let mut engine = Engine::new(at(0), EngineConfig::default());
     let spec = GroupSpec { burst: Some(Ru::whole(200)), ..GroupSpec::capped(Rate::whole(100)) };
@@ -193,7 +193,7 @@ fn two_lumps_can_be_on_their_way_and_whoever_leases_what_there_is_left_leaves_bo
 #[test]
 fn a_lump_that_comes_back_leaves_one_that_is_due_sooner_in_time() {
     let mut engine = two_on_their_way();
-    // The second is given up; the first still needs all of the rate, and the limit less what is leased stays at that.
+    // A gives the second lump up. The first still needs all of the rate, so no more is leased.
     engine.renew(at(410), A, GROUP, 5, &Ask { acked_seq: 3, ..Ask::default() }, None);
     let other = leased(engine.renew(at(420), ClientId(5), GROUP, 1, &wants(500), None));
     assert!(other.rate < Rate::whole(1), "{other:?}");
@@ -207,7 +207,7 @@ fn a_limit_that_is_lowered_meanwhile_holds_and_what_was_granted_ahead_is_earned_
     granted_ahead(&mut engine);
     engine.put_group(at(1_442), GROUP, GroupSpec::capped(Rate::whole(10))).unwrap();
     engine.release(at(1_442), C);
-    // A spends its lump at its time. What the pool lacks is 8 RU, which takes 0.8 s now.
+    // A spends its lump at its time. The pool then lacks 8 RU, which take 0.8 s.
     leased(engine.renew(at(1_602), A, GROUP, 3, &Ask { acked_seq: 2, ..Ask::default() }, None));
     let pool = |engine: &Engine| engine.group_view(GROUP).unwrap().pool;
     let one = leased(engine.renew(at(1_602), B, GROUP, 1, &wants(500), None));
@@ -216,7 +216,7 @@ fn a_limit_that_is_lowered_meanwhile_holds_and_what_was_granted_ahead_is_earned_
     for ms in (1_700..4_000).step_by(100) {
         seq += 1;
         leased(engine.renew(at(ms), B, GROUP, seq, &Ask { acked_seq: seq - 1, ..Ask::default() }, None));
-        // 8 RU less than 10 RU/s since the change.
+        // 10 RU/s since the change, less 8 RU.
         let since = i64::try_from(ms).unwrap() - 1_442;
         assert!(pool(&engine) <= (Ru::whole(10).scale(since, 1_000) - Ru::whole(8)).or_zero());
         engine.check().unwrap();
@@ -290,7 +290,7 @@ fn a_lump_ahead_of_its_time_is_spent_by_nobody_before_that_by_any_clock() {
     let waiter = queued(node.acquire(at(2), Ru::whole(80), at(60_000)));
     assert_eq!(node.state(at(2)).available, Ru::ZERO);
     assert!(node.try_acquire(at(150), Ru::whole(1)).is_err());
-    // Of a clock that is a tenth fast 220 ms are 200.
+    // 220 ms on a clock that is a tenth fast are 200 ms.
     assert_eq!(node.poll(at(220)), None);
     let due = node.next_poll().unwrap();
     assert!(due > at(220) && due <= at(222), "{due:?}");
@@ -333,7 +333,7 @@ fn operations_that_fit_pass_one_that_waits_for_a_lump_and_leave_that_alone() {
     assert_eq!(node.try_acquire(at(621), Ru::whole(2)), Ok(()), "nobody that fits waits any more");
     let ask = node.ask(at(631), 2);
     assert_eq!((ask.head, ask.beside), (Ru::whole(80), Ru::ZERO));
-    // The lump is there: whoever comes now may take what the bucket has, and nothing of it.
+    // The lump has come: a new operation may take tokens of the bucket, and there are none.
     node.on_grant(at(632), 2, &Grant::Leased(terms(10, 50, 80, 100)));
     assert!(node.try_acquire(at(640), Ru::whole(5)).is_err());
     assert_eq!(node.poll(at(733)), Some((large, Ok(()))));

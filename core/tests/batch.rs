@@ -1,4 +1,4 @@
-//! Batches of tokens that threads spend on their own: the group is none the richer, and knows all of it afterwards.
+//! Batches of tokens that threads spend on their own: the group gains nothing by them, and knows all of it afterwards.
 
 use proptest::prelude::*;
 use tidegate_core::exchange::{Grant, LeaseTerms};
@@ -10,7 +10,7 @@ const fn at(ms: u64) -> Time {
     Time(ms * 1_000)
 }
 
-/// A lease of `rate` RU/s with a full bucket of `cap` RU, to the fifth second.
+/// A lease of `rate` RU/s with a full bucket of `cap` RU, until the fifth second.
 fn leased(rate: i64, cap: i64) -> NodeGroup {
     let mut node = NodeGroup::new(at(0), NodeConfig { drift_ppm: 0, ..NodeConfig::default() });
     node.ask(at(0), 1);
@@ -56,7 +56,7 @@ fn a_batch_leaves_the_bucket_and_what_is_not_spent_comes_back() {
 fn what_threads_hold_counts_in_the_bucket() {
     let mut node = leased(1_000, 800);
     let first = node.draw(at(0), Ru::whole(1)).unwrap();
-    // The bucket earns a second's worth and still holds no more than its depth, all told.
+    // The bucket earns a second's worth and still holds no more than its depth, batches included.
     let second = node.draw(at(1_000), Ru::whole(1)).unwrap();
     assert_eq!(node.state(at(1_000)).available + first.tokens + second.tokens, Ru::whole(800));
     for batch in [first, second] {
@@ -117,7 +117,7 @@ proptest! {
         let (mut now, mut admitted, mut operations) = (0, Ru::ZERO, 0);
         for (wait, thread, cost, home) in steps {
             now += wait;
-            // The lease ends at 5 s; what happens then is stated above.
+            // The lease ends at 5 s; other tests state what happens then.
             if now >= 4_900 {
                 break;
             }

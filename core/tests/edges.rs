@@ -1,6 +1,6 @@
-//! The promise at the edges of its ranges: rates from a millionth of a RU/s to 10^9, the shortest and the longest leases,
-//! fallbacks of nothing and of the most there is, round trips that change tenfold from one message to the next, and
-//! reports of as much as there can be.
+//! The promise at the edges of its ranges: rates from a millionth of a RU/s to 10^9, the shortest and the longest
+//! leases, fallbacks of nothing and of the largest amount, round trips that change tenfold from one message to the
+//! next, and the largest possible reports.
 
 #![expect(clippy::unwrap_used, clippy::indexing_slicing, reason = "a test stops at the first surprise")]
 
@@ -18,7 +18,7 @@ use tidegate_core::usage::{Consumption, RuParts, Total};
 const GROUP: GroupId = GroupId(2);
 const NODES: usize = 3;
 
-/// Anything up to `most`, every order of magnitude alike, the ends more often.
+/// Any number up to `most`: every order of magnitude is equally likely, the ends are more so.
 fn magnitude(most: i64) -> impl Strategy<Value = i64> {
     let digits = most.ilog10();
     let some = (0..=digits, 1_i64..=9, 0_i64..=9).prop_map(move |(zeros, first, next)| {
@@ -51,13 +51,13 @@ fn spec() -> impl Strategy<Value = GroupSpec> {
 
 #[derive(Clone, Copy, Debug)]
 enum Op {
-    /// Time passes, in microseconds.
+    /// This time passes, in microseconds.
     Pass(u64),
-    /// An operation of so many thousandths of what there is room for, which costs so many of that.
+    /// An operation asks for `part` thousandths of the room there is and costs `costs` thousandths of that.
     Acquire { node: usize, part: i64, costs: i64 },
-    /// Messages take so long from now on.
+    /// Messages take this long from now on.
     RoundTrip(u64),
-    /// A node is cut off from now on, or not any more.
+    /// A node is cut off from now on, or connected again.
     Cut(usize),
 }
 
@@ -94,7 +94,7 @@ struct System {
     network: BTreeMap<(Time, u64), Message>,
     next: u64,
     round_trip: Span,
-    /// RU admitted and settled, and how far that was above what the cap yields, in millionths of a micro-RU.
+    /// RU admitted and settled, and how far that rose above the yield of the cap, in millionths of a micro-RU.
     net: i128,
     lowest: i128,
     worst: i128,
@@ -124,7 +124,7 @@ impl System {
         }
     }
 
-    /// The rate of the group, and what nodes without leases may add.
+    /// The rate of the group, and the most that nodes without leases may add.
     fn cap(&self) -> (i128, i128) {
         let each = self.spec.fallback.rate().unwrap_or_default();
         let without = match self.spec.fallback_total {
@@ -151,7 +151,7 @@ impl System {
         match op {
             Op::Pass(span) => {
                 let until = self.now.after(Span(span));
-                // What a node does by itself within a microsecond of a day is not of interest.
+                // The test leaves out what a node does by itself within a microsecond of a day.
                 for _ in 0..2_000 {
                     let Some((&(at, _), _)) =
                         self.network.first_key_value().filter(|((at, _), _)| *at <= until)
@@ -198,7 +198,7 @@ impl System {
                 if let Some(grant) = self.engine.renew(self.now, client, GROUP, seq, &ask, None) {
                     self.send(half, Message::Answer { node, seq, grant });
                 }
-                // Parts are on disk at once here.
+                // Parts are stored at once here.
                 let parts = self.engine.take_parts(self.now);
                 self.engine.parts_taken(&parts, true);
                 for lower in self.engine.take_lowers() {
@@ -268,7 +268,7 @@ proptest! {
         system.judge()?;
     }
 
-    /// What honest clients told is counted to the micro-RU whatever others claim.
+    /// The ledger counts the reports of honest clients to the micro-RU, whatever others claim.
     #[test]
     fn totals_of_the_far_future_take_nothing_from_anyone(
         claims in prop::collection::vec((magnitude(i64::MAX), 0_u64..1_000_000_000, prop::bool::ANY), 1..20),

@@ -54,9 +54,9 @@ fn a_quiet_node_of_a_group_without_a_limit_stays_without_one() {
     let free = |grant| assert!(matches!(grant, Some(Grant::Unlimited { .. })), "{grant:?}");
     free(engine.renew(at(0), A, GROUP, 1, &wants(5), None));
     free(engine.renew(at(1_000), A, GROUP, 2, &quiet(1), None));
-    // Also when the controller has forgotten it.
+    // The same after the controller has forgotten the client.
     free(engine.renew(at(60_000), A, GROUP, 3, &quiet(2), None));
-    // The group gets a limit: the node has not given up, so it gets a part of that.
+    // The group gets a limit: the node has not given up, so it gets a part of the limit.
     engine.put_group(at(60_500), GROUP, GroupSpec::capped(Rate::whole(100))).unwrap();
     let terms = leased(engine.renew(at(61_000), A, GROUP, 4, &quiet(3), None));
     assert!(terms.rate > Rate::ZERO && terms.cap > Ru::ZERO, "{terms:?}");
@@ -68,12 +68,12 @@ fn a_lowered_lease_counts_at_its_old_rate_until_it_is_acknowledged() {
     let mut engine = engine(100);
     let first = leased(engine.renew(at(0), A, GROUP, 1, &waits(500, 50), None));
     assert_eq!(first.rate, Rate::whole(100));
-    // B finds nothing free, A is told to lower itself.
+    // B finds nothing free, and the controller orders A to lower itself.
     let starved = leased(engine.renew(at(10), B, GROUP, 1, &waits(500, 50), None));
     assert_eq!(starved.rate, Rate::ZERO);
     let orders = engine.take_lowers();
     assert_eq!((orders.len(), orders[0].client, orders[0].rate_at_most), (1, A, Rate::whole(50)));
-    // A renews without having heard: it is granted half, and still counts in full.
+    // A renews before the order reaches it: it gets half, and still counts in full.
     let second = leased(engine.renew(at(20), A, GROUP, 2, &holds(waits(500, 50), 1, &first), None));
     assert_eq!((second.rate, second.ack_now), (Rate::whole(50), true));
     assert_eq!(committed(&engine, GROUP), Rate::whole(100));
@@ -108,7 +108,7 @@ fn a_lease_outlives_its_use_by_the_slowest_clock() {
             engine.put_group(at(0), GROUP, spec).unwrap();
             leased(engine.renew(at(0), A, GROUP, 1, &wants(10), None));
             let end = engine.next_expiry().unwrap();
-            // What the slowest clock shows then: the node has stopped spending.
+            // The slowest clock shows this at that time: the node has stopped spending.
             let shown = end.0 * (1_000_000 - u64::from(drift_ppm)) / 1_000_000;
             assert!(shown >= ttl.0, "{ttl} with {drift_ppm} ppm: the lease counts for {}", Span(end.0));
             assert_eq!(config.longest_use(ttl), Span(end.0));
@@ -190,7 +190,7 @@ fn in_recovery_nobody_gets_more_than_it_proves() {
 
 #[test]
 fn what_a_node_proves_counts_in_full_until_recovery_is_over() {
-    // The limit was lowered just before the crash: the node may use what it holds until it hears of less.
+    // The limit was lowered just before the crash: the node may use what it holds until it hears of the lower one.
     let mut engine = engine(40);
     engine.recover_until(at(6_000));
     let held = Held { rate: Rate::whole(80), cap: Ru::whole(10), lump: Ru::whole(25) };
@@ -230,7 +230,7 @@ fn guarantees_come_first_then_priority_then_weight() {
     for (id, spec) in (3..).zip(specs) {
         engine.put_group(at(0), GroupId(id), spec).unwrap();
     }
-    // Wants are twice what is offered: 40 sure, 10 + 20 for the high one, then 5 and 5, and 20 left by 3 to 1.
+    // Wants are twice the load: 40 guaranteed, 10 + 20 for the high priority, then 5 and 5, and 20 left by 3 to 1.
     let mut seqs = [0_u64; 4];
     let mut terms = [LeaseTerms::default(); 4];
     for round in 0..6 {
@@ -309,7 +309,7 @@ fn a_limit_that_comes_back_begins_with_an_empty_bucket() {
     let mut engine = engine(100);
     let limited = GroupSpec::capped(Rate::whole(100));
     engine.put_group(at(1_000), GROUP, GroupSpec::unlimited()).unwrap();
-    // Nobody counts what this node spends.
+    // The ledger does not count what this node spends.
     let free = engine.renew(at(1_000), A, GROUP, 1, &wants(500), None);
     assert!(matches!(free, Some(Grant::Unlimited { .. })), "{free:?}");
     engine.put_group(at(2_000), GROUP, limited).unwrap();
@@ -371,7 +371,7 @@ fn a_first_child_that_moves_in_hides_nothing_of_what_the_group_wants() {
 fn those_who_wait_in_a_moved_group_make_its_new_parents_scarce() {
     let mut engine = engine(100);
     engine.put_group(at(0), GroupId(3), GroupSpec::capped(Rate::whole(10))).unwrap();
-    // Too large for the local bucket, so it holds nothing and waits for a lump.
+    // The operation is too large for the local bucket, so the client holds nothing and waits for a lump.
     let large = Ask { head: Ru::whole(9), ..waits(0, 9) };
     leased(engine.renew(at(0), A, GroupId(3), 1, &large, None));
     leased(engine.renew(at(1), A, GroupId(3), 2, &large, None));
@@ -406,7 +406,7 @@ fn an_operation_that_can_never_fit_takes_nobodys_turn() {
     let hopeless = leased(engine.renew(at(0), A, GROUP, 1, &large(11), None));
     assert_eq!(hopeless.max_fit, Ru::whole(10));
     assert_eq!(hopeless.lump, Ru::ZERO);
-    // Nobody is before this one, and the pool covers it.
+    // No client is before this one, and the pool covers it.
     let first = leased(engine.renew(at(10), B, GROUP, 1, &large(7), None));
     assert!(first.lump >= Ru::whole(7), "{first:?}");
 }
@@ -427,7 +427,7 @@ fn without_any_limit_a_group_is_only_metered() {
     engine.put_group(at(0), GroupId::DEFAULT, GroupSpec::unlimited()).unwrap();
     let grant = engine.renew(at(0), A, GroupId::DEFAULT, 1, &wants(10), None);
     assert!(matches!(grant, Some(Grant::Unlimited { .. })));
-    // A server capacity limits everyone.
+    // A server capacity limits all groups.
     engine.put_group(at(1), GroupId::ROOT, GroupSpec::capped(Rate::whole(50))).unwrap();
     let terms = leased(engine.renew(at(2), A, GroupId::DEFAULT, 2, &waits(500, 10), None));
     assert!(terms.rate <= Rate::whole(50) && terms.max_fit == Ru::whole(50));
@@ -459,7 +459,7 @@ fn idle_groups_cost_nothing_and_hold_nothing() {
     assert!(nothing.ttl == Span::secs(5));
 }
 
-/// Has spent its lump of 60 RU on an operation that runs.
+/// The next renewal of a client that spent its lump of 60 RU on an operation that still runs.
 fn runs(engine: &mut Engine) -> Ask {
     let lump = leased(engine.renew(at(0), A, GROUP, 1, &waits(10, 60), None));
     assert_eq!(lump.lump, Ru::whole(60));
@@ -487,7 +487,7 @@ fn tokens_that_are_there_come_before_tokens_that_may_come_back() {
     let mut engine = engine(100);
     let runs = runs(&mut engine);
     let full = engine.group_view(GROUP).unwrap();
-    // The pool fills in the meantime, and keeps no room any more.
+    // The pool fills in the meantime and keeps no more room.
     leased(engine.renew(at(3_000), B, GROUP, 1, &wants(0), None));
     let before = engine.group_view(GROUP).unwrap();
     assert!(
@@ -506,7 +506,7 @@ fn tokens_that_are_there_come_before_tokens_that_may_come_back() {
 fn nobody_is_refunded_what_the_ledger_keeps_no_room_for() {
     let mut engine = engine(100);
     let terms = leased(engine.renew(at(0), A, GROUP, 1, &waits(10, 30), None));
-    // Another has spent a lump, so that there is room.
+    // Another client has spent a lump, so that there is room.
     let spent = leased(engine.renew(at(0), B, GROUP, 1, &waits(1, 30), None));
     leased(engine.renew(at(0), B, GROUP, 2, &holds(wants(1), 1, &spent), None));
     let before = engine.group_view(GROUP).unwrap();

@@ -1,5 +1,6 @@
-//! A change that lowers what a group may use holds everywhere within one lease, whatever is lost and whoever falls
-//! silent: random runs of the engine. Nodes here only hold what they were last granted, for as long as it lasts.
+//! A change that lowers what a group may use holds everywhere within one lease, whatever message is lost and whichever
+//! node falls silent: random runs of the engine. Nodes here hold only what their last grant gave, for as long as it
+//! lasts.
 
 #![expect(
     clippy::unwrap_used,
@@ -19,7 +20,7 @@ const CHANGED: Time = Time(6_000_000);
 const END: Time = Time(16_000_000);
 const BEFORE: i64 = 100;
 
-/// What becomes smaller.
+/// The setting that becomes smaller.
 #[derive(Clone, Copy, Debug)]
 enum Lowered {
     Rate,
@@ -99,7 +100,7 @@ impl Run {
         }
     }
 
-    /// One node asks; an eighth of the answers is lost, and no order to lower oneself ever arrives.
+    /// One node asks; an eighth of the answers is lost, and no order to lower a lease ever arrives.
     fn ask(&mut self, index: usize, now: Time) {
         let (backlog, spent) = (self.below(2) * self.below(80), self.below(3));
         let demand = 1 << self.below(7);
@@ -131,7 +132,7 @@ impl Run {
         }
     }
 
-    /// What nodes may use at a moment: a rate, or what they may hold.
+    /// The sum that nodes may use at a moment: their rates, or what they may hold.
     fn in_use(&self, now: Time) -> i64 {
         let held = self.nodes.iter().filter(|node| node.until > now).map(|node| node.held);
         match self.lowered {
@@ -141,7 +142,8 @@ impl Run {
     }
 
     /// # Errors
-    /// More is in use than the definition of before allows, or, once all leases of before have ended, the changed one.
+    /// Nodes use more than the definition before the change allows or, once all earlier leases have ended, the changed
+    /// one.
     fn check(&self, now: Time) -> Result<(), String> {
         let settled = CHANGED.after(GroupSpec::capped(Rate::whole(1)).ttl);
         let (most, in_use) = (if now < settled { BEFORE } else { self.to }, self.in_use(now));
@@ -151,14 +153,14 @@ impl Run {
         }
     }
 
-    /// Runs to the end, or until something is broken.
+    /// Runs to the end, or until a check fails.
     fn run(mut self) -> Result<(), String> {
         let mut changed = false;
         loop {
             let nodes = self.nodes.iter().copied().enumerate();
             let (index, node) = nodes.min_by_key(|(_, node)| node.next_ask).unwrap();
             let now = node.next_ask;
-            // Between two renewals nothing is added, and less is allowed in the end.
+            // Nothing is added between two renewals, and the limit may fall at the end.
             self.check(Time(now.0 - 1))?;
             if now >= END {
                 return Ok(());

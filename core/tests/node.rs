@@ -106,7 +106,7 @@ fn a_late_answer_lengthens_the_lease_within_what_it_grants() {
     let state = node.state(at(4_900));
     assert_eq!((state.rate, state.cap, state.available), (Rate::whole(80), Ru::whole(40), Ru::whole(40)));
     assert_eq!(node.on_grant(at(4_901), 2, &Grant::Leased(terms(80, 40, 9))), Heard::Ignored, "once");
-    // What no longer fits is returned when the newest is answered, which still counts.
+    // What no longer fits goes back when the newest renewal is answered, which still counts.
     assert_eq!(node.on_grant(at(6_000), 3, &Grant::Leased(terms(100, 50, 5))), Heard::Applied);
     assert_eq!(node.lease_end(), Some(at(9_000)));
 }
@@ -161,7 +161,7 @@ fn answers_are_waited_for_as_long_as_they_take() {
     {
         let (leased, asked) = leased_ms(Span::secs(lease), |_| round_trip, 25_000, 60_000);
         let worth = (lease * 1_000).saturating_sub(round_trip);
-        // Renewals follow each other, so that each gives what it is worth until the next does.
+        // Renewals follow each other, so that each lease lasts until the next one comes.
         let most = 35_000.min(35_000 / round_trip * worth);
         assert!(leased * 100 >= most * 97, "{round_trip} ms: {leased} of {most}");
         assert!(asked as u64 <= 35_000 / round_trip.min(100) + 4, "{round_trip} ms: {asked}");
@@ -173,7 +173,7 @@ fn a_round_trip_that_changes_tenfold_within_a_second_is_followed() {
     let jumps = |now: u64| if (now / 10_000).is_multiple_of(2) { 200 } else { 2_000 };
     let (leased, _) = leased_ms(Span::secs(5), jumps, 5_000, 105_000);
     assert_eq!(leased, 100_000);
-    // Answers overtake each other where it falls; those are kept in order, as a stream does.
+    // Answers overtake each other when the round trip falls; `leased_ms` keeps those in order, as a stream does.
     let (leased, _) = leased_ms(Span::secs(10), |now| 100 + (now % 10_000) / 2, 20_000, 100_000);
     assert!(leased > 79_000, "{leased}");
 }
@@ -219,7 +219,7 @@ fn tokens_never_exceed_the_cap() {
 #[test]
 fn what_was_returned_stays_counted_until_the_controller_answers() {
     let mut node = node(LeaseTerms { scarce: true, ..terms(100, 40, 0) });
-    // In use, so that the rate is kept.
+    // The group is in use, so that it keeps the rate.
     assert_eq!(node.try_acquire(at(900), Ru::whole(5)), Ok(()));
     let ask = node.ask(at(1_000), 2);
     assert!(ask.returned > Ru::ZERO && ask.held.rate > Rate::ZERO, "{ask:?}");
@@ -254,7 +254,7 @@ fn a_waiter_leaves_at_its_deadline_or_when_cancelled() {
     assert_eq!(node.consumption().throttled, 1);
 }
 
-/// Admitted, out of time, cancelled, and hopeless for each reason there is: 40 ms of wait in each.
+/// Admitted, out of time, cancelled, and hopeless for each possible reason: 40 ms of wait each.
 #[test]
 fn what_a_waiter_waited_counts_however_its_wait_ends() {
     type End = fn(&mut NodeGroup, WaiterId);
@@ -294,7 +294,7 @@ fn what_a_waiter_waited_counts_however_its_wait_ends() {
     }
 }
 
-/// Asked for again, as what fits; its waits before and behind that come together.
+/// The caller asks again for the most that fits; the waits before and after add up.
 #[test]
 fn an_estimate_that_never_fits_is_not_refused() {
     let mut node = NodeGroup::new(at(0), NodeConfig { drift_ppm: 0, ..NodeConfig::default() });
@@ -306,7 +306,7 @@ fn an_estimate_that_never_fits_is_not_refused() {
     assert_eq!(node.acquire_estimated(at(30), Ru::whole(1_001), at(9_000)), Err(never));
     assert_eq!((node.consumption().throttled, node.consumption().waited_us), (0, 30_000));
     assert_eq!(node.acquire_estimated(at(30), Ru::whole(1_000), at(9_000)), Ok(Acquired::Now));
-    // Any other refusal of an estimate, and a cost that is none, count.
+    // Any other refusal of an estimate counts, and so does a cost that is no estimate.
     assert_eq!(node.acquire(at(30), Ru::whole(1_001), at(9_000)), Err(never));
     node.acquire_estimated(at(30), Ru::whole(1_000), at(30)).unwrap_err();
     assert_eq!(node.consumption().throttled, 2);
@@ -316,7 +316,7 @@ fn an_estimate_that_never_fits_is_not_refused() {
 fn a_hopeless_wait_is_refused_at_once() {
     let saturated = LeaseTerms { ask_again: Span::secs(1), ..terms(10, 10, 0) };
     let mut node = node(saturated);
-    // The rate has just risen from nothing and may rise again.
+    // The rate has just risen from zero and may rise again.
     let hopeful = queued(node.acquire(at(2), Ru::whole(9), at(100)));
     assert!(node.cancel(at(2), hopeful));
     node.ask(at(3), 2);
@@ -533,7 +533,7 @@ fn an_idle_group_falls_back_when_nobody_answers() {
 
 #[test]
 fn renewals_in_vain_make_no_idle_group_wait_longer_for_its_fallback() {
-    // The controller goes away while the group sleeps, twice for long enough that renewals wait longer and longer.
+    // The controller is away while the group sleeps, twice for so long that renewals wait longer and longer.
     let mut node = idle(Fallback::Rate(Rate::whole(1)));
     let mut seq = 10;
     let mut from = 100_000;
@@ -550,7 +550,7 @@ fn renewals_in_vain_make_no_idle_group_wait_longer_for_its_fallback() {
                 served = ms - from;
             }
         }
-        // An answer is waited for, then a second's worth is earned.
+        // The node waits for an answer, then earns a second's worth.
         assert!((2_000..=2_010).contains(&served), "served after {served} ms");
         assert!(node.answer_wait() > Span::secs(1), "nobody answers");
         from += 10_000;
@@ -567,7 +567,7 @@ fn an_idle_group_that_is_only_charged_asks_for_a_lease_to_pay_from() {
     assert_eq!(node.state(at(9_001)).debt, Ru::ZERO);
 }
 
-/// A node that gave its lease up after three seconds, and was heard.
+/// A node that gave its lease up after three seconds, with an answer to that.
 fn idle(fallback: Fallback) -> NodeGroup {
     let config = NodeConfig { idle_after: Span::secs(3), drift_ppm: 0, ..NodeConfig::default() };
     let mut node = NodeGroup::new(at(0), config);
@@ -612,7 +612,7 @@ fn what_an_operation_did_not_need_goes_back_to_its_lump_while_the_ledger_counts_
     assert_eq!(node.try_acquire(at(1), Ru::whole(90)), Ok(()));
     node.settle(at(1), Ru::whole(90), &used(20));
     assert_eq!(node.state(at(1)).available, Ru::whole(80), "the bucket of 5 RU has nothing to do with it");
-    // The debt of another operation comes first.
+    // The debt of another operation is paid first.
     node.charge(at(1), &used(85));
     assert_eq!(node.state(at(1)).debt, Ru::whole(5));
     node.give_back(at(1), Ru::whole(7));
@@ -662,7 +662,7 @@ fn a_fast_clock_earns_no_more_than_a_true_one() {
     let mut node = node(terms(1_000, 10_000, 0));
     let before = node.state(at(0)).available;
     node.on_slewed_clock(at(0), Some(83_400));
-    // Three seconds of true time, in steps, on a clock that shows more.
+    // Three seconds of true time, in steps, on a clock that runs fast.
     let earned =
         (1..=300_u64).map(|step| node.state(at(step * 10 * 1_083 / 1_000)).available).last().unwrap();
     assert!(earned - before <= Ru::whole(3_000), "{}", earned - before);

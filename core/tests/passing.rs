@@ -1,5 +1,5 @@
 //! Small operations go on beside large ones, and large ones and tiny rates get their share at any distance. Rates and
-//! amounts are in whole RU, shares in thousandths, round trips twice the delay.
+//! amounts are in whole RU, shares in thousandths; round trips are twice the delay.
 
 #![expect(
     clippy::unwrap_used,
@@ -14,23 +14,23 @@ mod fleet;
 use fleet::{Fleet, Load, Op, op};
 use tidegate_core::units::{Ru, Span, Time};
 
-/// Home, and round trips of 100, 300 and 500 ms.
+/// Delays of a node nearby, and of round trips of 100, 300 and 500 ms.
 const DELAYS: [Span; 4] = [Span::millis(1), Span::millis(50), Span::millis(150), Span::millis(250)];
 const SEEDS: std::ops::Range<u64> = 1..6;
 
-/// Any cost between two.
+/// Any cost within a range.
 fn any(low: i64, high: i64) -> Vec<(u64, Op)> {
     (low..=high).map(|cost| (1, op(cost, cost, 0))).collect()
 }
 
-/// The median of what a figure is under some seeds.
+/// The median of a figure under some seeds.
 fn median<T: Copy + Ord>(figure: impl FnMut(u64) -> T) -> T {
     let mut figures: Vec<T> = SEEDS.map(figure).collect();
     figures.sort_unstable();
     figures[figures.len() / 2]
 }
 
-/// What was used of two minutes of the rate and of the burst.
+/// The used part of two minutes of the rate and of the burst.
 fn used(fleet: &Fleet, (rate, burst): (i64, i64)) -> i64 {
     let over = fleet.over();
     assert!(over <= Ru::ZERO, "{over} over the bound");
@@ -54,7 +54,7 @@ fn heavy_tail(seed: u64, most: i64) -> (Span, Span) {
 #[test]
 fn small_operations_wait_hardly_longer_beside_a_heavy_tail_than_in_one_queue_for_all() {
     for most in [700, 900] {
-        // Thousandths of what one queue in the order of arrival would cost them.
+        // Thousandths of the wait in one queue in the order of arrival.
         let ratio = median(|seed| {
             let (waited, ideal) = heavy_tail(seed, most);
             waited.0 * 1_000 / ideal.0.max(1)
@@ -95,7 +95,7 @@ fn fewer_ru_than_clients_are_used_at_a_distance() {
 
 #[test]
 fn a_large_operation_beside_any_number_of_small_ones_waits_no_longer_than_twice_its_share_takes() {
-    // Its node always has small operations waiting; two nodes share 100 RU/s, and 80 RU are to come of a half of 50.
+    // Its node always has small operations waiting; two nodes share 100 RU/s, and 80 RU must come from a half of 50.
     let mut fleet = Fleet::new(100, 100, 2, DELAYS[0], 1);
     fleet.add(Load { nodes: 0..1, connections: 1, mix: any(80, 80), learns: false, apart: None });
     fleet.add(Load { nodes: 0..2, connections: 50, mix: any(1, 1), learns: false, apart: None });
@@ -125,7 +125,7 @@ fn connections_that_could_use_more_get_it_at_a_distance_beside_large_operations(
     for (delay, least) in [(DELAYS[1], 200), (DELAYS[2], 100)] {
         let mut fleet = Fleet::new(1_000, 1_000, 3, delay, 1);
         fleet.add(Load { nodes: 0..2, connections: 1, mix: any(400, 900), learns: false, apart: None });
-        // Idle at first, and two connections that could use nearly all there is.
+        // The node is idle at first; then two connections could use nearly all there is.
         fleet.run(Time(20_000_000));
         let mix = vec![(1, op(1, 1, 2))];
         fleet.add(Load { nodes: 2..3, connections: 2, mix, learns: false, apart: None });

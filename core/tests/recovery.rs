@@ -1,5 +1,5 @@
-//! While the controller recovers: what nodes go on with, and who waits for whom. Times are in milliseconds, rates and
-//! amounts in whole RU.
+//! While the controller recovers: how nodes go on, and who waits for whom. Times are in milliseconds, rates and amounts
+//! in whole RU.
 
 #![expect(clippy::panic, reason = "a test stops at the first surprise")]
 
@@ -32,7 +32,7 @@ fn recovering(fallback: Option<Fallback>) -> Grant {
     Grant::Recovering { ask_again: Span::secs(1), fallback }
 }
 
-/// A node with a lease on 50 RU/s until 5 s, which falls back to that.
+/// A node with a lease on 50 RU/s until 5 s, and with this fallback.
 fn node(fallback: Fallback) -> NodeGroup {
     let mut node = NodeGroup::new(at(0), NodeConfig { drift_ppm: 0, ..NodeConfig::default() });
     node.ask(at(0), 1);
@@ -49,7 +49,7 @@ fn node(fallback: Fallback) -> NodeGroup {
     node
 }
 
-/// What the node lets in of 1 RU every 10 ms.
+/// Operations of 1 RU every 10 ms that the node admits.
 fn admitted(node: &mut NodeGroup, from: u64, until: u64) -> usize {
     (from..until).step_by(10).filter(|ms| node.try_acquire(at(*ms), Ru::whole(1)).is_ok()).count()
 }
@@ -76,14 +76,14 @@ fn a_bucket_gets_no_deeper_while_leases_of_before_may_be_out() {
     let mut engine = Engine::new(at(0), EngineConfig::default());
     engine.recover_until(at(5_100));
     engine.put_group(at(0), GROUP, GroupSpec::capped(Rate::whole(100))).unwrap();
-    // What an operation larger than its bucket would deepen it by is in the hands of others, not yet heard of.
+    // Others hold the tokens by which a large operation would deepen this bucket, and have not proven them yet.
     let held = Held { rate: Rate::whole(50), cap: Ru::whole(20), lump: Ru::ZERO };
     let ask = Ask { held, head: Ru::whole(45), ..wants(45) };
     let terms = leased(engine.renew(at(10), A, GROUP, 1, &ask, Some(held)));
     assert_eq!((terms.rate, terms.cap), (held.rate, held.cap));
     let again = leased(engine.renew(at(20), A, GROUP, 2, &Ask { acked_seq: 1, ..ask }, None));
     assert_eq!((again.rate, again.cap), (held.rate, held.cap));
-    // Afterwards all is known.
+    // After recovery the ledger knows all leases.
     let after = leased(engine.renew(at(5_200), A, GROUP, 3, &Ask { acked_seq: 2, ..ask }, None));
     assert!(after.cap > held.cap, "{after:?}");
 }
@@ -95,7 +95,7 @@ fn a_newcomer_hears_of_the_fallback_from_a_controller_that_recovers() {
     assert!(matches!(node.try_acquire(at(0), Ru(1)), Err(Refusal::Unavailable { .. })));
     node.on_grant(at(1), 1, &recovering(Some(Fallback::Rate(Rate::whole(10)))));
     assert!((19..=20).contains(&admitted(&mut node, 0, 2_000)));
-    // It is altered meanwhile, and then taken away.
+    // The fallback changes meanwhile, and then ends.
     node.ask(at(2_000), 2);
     node.on_grant(at(2_001), 2, &recovering(Some(Fallback::Rate(Rate::whole(20)))));
     assert!((19..=21).contains(&admitted(&mut node, 2_002, 3_000)));
@@ -171,7 +171,7 @@ fn a_group_recovers_for_the_leases_of_its_own_chain() {
     };
     assert!(!granted(&mut engine, 4_999, other) && granted(&mut engine, 5_001, other));
     assert!(!granted(&mut engine, 29_999, quick) && granted(&mut engine, 30_001, quick));
-    // A level without a limit has nothing to wait for.
+    // A level without a limit does not recover.
     let mut engine = Engine::new(at(0), EngineConfig::default());
     engine.put_group(at(0), parent, GroupSpec::unlimited()).unwrap();
     engine.put_group(at(0), quick, below(parent)).unwrap();
@@ -207,14 +207,14 @@ fn an_answer_that_comes_after_its_end_leaves_the_fallback_what_it_has() {
     let terms = LeaseTerms { ttl: Span::millis(500), max_fit, fallback, ..LeaseTerms::default() };
     node.on_grant(at(5_800), 2, &Grant::Leased(terms));
     assert_eq!(node.state(at(5_800)).available, Ru::whole(5));
-    // Nor does a renewal give any of it away, though an operation waits that the bucket can never hold.
+    // A renewal does not give any of it away, either, though an operation waits that the bucket can never hold.
     node.try_acquire(at(5_800), Ru::whole(1)).unwrap();
     node.acquire(at(5_800), Ru::whole(50), at(60_000)).unwrap();
     assert_eq!(node.ask(at(5_900), 3).returned, Ru::ZERO);
     assert!(node.poll(at(6_000)).is_some_and(|(_, outcome)| outcome.is_ok()));
 }
 
-/// Renewals of clients of a group whose nodes may admit 100 RU/s together without leases.
+/// Renewals of clients of a group whose nodes together may admit 100 RU/s without leases.
 struct Divided {
     engine: Engine,
     seq: u64,
@@ -229,7 +229,7 @@ impl Divided {
         Self { engine, seq: 0 }
     }
 
-    /// What a client is told, that has applied the answer to `acked`; and the number of this one.
+    /// The part in the answer to a client that has applied the answer to `acked`, and the number of this renewal.
     fn told(&mut self, ms: u64, client: ClientId, acked: u64) -> (i64, u64) {
         self.seq += 1;
         let ask = Ask { acked_seq: acked, ..wants(10) };
@@ -242,7 +242,7 @@ impl Divided {
         (fallback.rate().unwrap_or_default().0 / 1_000_000, self.seq)
     }
 
-    /// What is reserved goes to disk.
+    /// Stores the reserved parts.
     fn store(&mut self, ms: u64) -> Vec<(ClientId, i64)> {
         let rows = self.engine.take_parts(at(ms));
         self.engine.parts_taken(&rows, true);
@@ -257,12 +257,12 @@ fn parts_of_a_fallback_are_told_when_they_are_stored_and_freed_when_less_is_ackn
     assert_eq!(group.store(10), [(A, 100)]);
     let (told, seq) = group.told(20, A, 1);
     assert_eq!(told, 100);
-    // The second gets nothing before the first has heard of its smaller part, and that is known.
+    // The second client gets nothing before the first has acknowledged its smaller part.
     assert_eq!(group.told(30, B, 0).0, 0);
     assert_eq!(group.store(40), []);
     let (told, smaller) = group.told(50, A, seq);
     assert_eq!((told, group.told(60, B, 0).0), (50, 0));
-    // That answer was lost: nothing is free.
+    // That answer is lost: nothing is free.
     let (told, again) = group.told(70, A, seq);
     assert_eq!((told, group.engine.parts_out(GROUP), again > smaller), (50, Rate::whole(100), true));
     group.told(80, A, again);
@@ -308,7 +308,7 @@ fn the_part_of_a_node_that_is_cut_off_is_nobody_elses_until_it_cannot_be_in_use(
     assert_eq!(group.store(late), [(A, 0)]);
     group.told(late, B, 0);
     assert_eq!((group.store(late), group.told(late, B, 0).0), (vec![(B, 100)], 100));
-    // A node that says goodbye, or is known to be another process now, leaves its part at once.
+    // A node that says goodbye, or is known to be another process now, frees its part at once.
     group.engine.release(at(late), B);
     group.told(late, A, 0);
     assert_eq!((group.store(late), group.told(late, A, 0).0), (vec![(B, 0), (A, 100)], 100));
@@ -331,7 +331,7 @@ fn a_part_of_a_fallback_ends_when_nothing_was_heard_for_long() {
     let mut node = node(part);
     assert!((18..=21).contains(&admitted(&mut node, 58_990, 59_990)), "a full bucket, and a second");
     assert_eq!(admitted(&mut node, 60_000, 90_000), 0);
-    // It is counted through sleep, too.
+    // Its time runs on through sleep.
     let mut idle = self::node(part);
     idle.ask(at(61_000), 2);
     let awake = idle.dormant().map(|rest| Dormant::from_words(rest.to_words()));

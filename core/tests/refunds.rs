@@ -1,5 +1,5 @@
-//! A group with work always waiting uses its rate and no window passes the bound, whatever its operations were estimated
-//! at, and whenever they end. Rates and amounts are in whole RU, shares in thousandths.
+//! A group with work always waiting uses its rate and no window passes the bound, whatever the estimates of its
+//! operations, and whenever they end. Rates and amounts are in whole RU, shares in thousandths.
 
 #![expect(
     clippy::unwrap_used,
@@ -30,7 +30,7 @@ fn always_asking(
     fleet
 }
 
-/// One call in ten is dear, and nobody knows which.
+/// One call in ten is expensive, and no estimate shows which.
 fn one_in_ten(estimate: i64) -> Vec<(u64, Op)> {
     vec![(9, op(estimate, 5, 25)), (1, op(estimate, 180, 50))]
 }
@@ -67,7 +67,7 @@ fn with_estimates_learnt_any_number_of_nodes_uses_the_rate() {
 
 #[test]
 fn what_a_lump_s_operation_did_not_need_serves_those_who_wait_on_other_nodes() {
-    // One operation of the estimate fits into the burst at a time, so each must wait for the refund of the one before.
+    // The burst holds one operation at its estimate, so each must wait for the refund of the one before.
     for cap in [(200, 200), (300, 300), (500, 500), (200, 400), (200, 2_000)] {
         let fleet = always_asking(cap, (8, 1), HOME, one_in_ten(180), false);
         assert!(fleet.used() >= 950, "{cap:?}: {}", fleet.used());

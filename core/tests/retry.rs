@@ -1,4 +1,4 @@
-//! What a node tells of when trying again may help.
+//! The advice of a node on when to try again.
 
 use tidegate_core::exchange::{Grant, LeaseTerms};
 use tidegate_core::group::Fallback;
@@ -25,7 +25,7 @@ fn terms(rate: i64, fallback: Fallback) -> LeaseTerms {
     }
 }
 
-/// A node that asked at 0 ms, was granted at 1 ms, and owes 3 RU since.
+/// A node that asked at 0 ms, got its grant at 1 ms, and owes 3 RU since.
 fn owing(terms: LeaseTerms) -> NodeGroup {
     let mut node = NodeGroup::new(at(0), NodeConfig { drift_ppm: 0, ..NodeConfig::default() });
     node.ask(at(0), 1);
@@ -36,8 +36,8 @@ fn owing(terms: LeaseTerms) -> NodeGroup {
     node
 }
 
-/// When trying again may help, and whether a lease is what is missing. One that is let in, or never will be, waits for
-/// nothing.
+/// When trying again may help, and whether a lease is missing. Zero and false for an operation that is admitted or
+/// never can be.
 fn refused(node: &mut NodeGroup, now: Time) -> (Span, bool) {
     match node.try_acquire(now, Ru(1)) {
         Err(Refusal::Throttled { retry_after }) => (retry_after, false),
@@ -62,7 +62,7 @@ fn without_a_rate_the_next_answer_is_waited_for() {
     let mut node = owing(terms(0, Fallback::Stop));
     let (wait, unavailable) = refused(&mut node, at(2));
     assert!(!unavailable && wait >= Span::secs(1), "{wait}");
-    // It is on its way, and may take so long.
+    // An answer is on its way, and may take this long.
     node.ask(at(20), 2);
     let (wait, _) = refused(&mut node, at(21));
     assert!(wait >= Span::millis(10), "{wait}");

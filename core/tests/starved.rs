@@ -1,5 +1,5 @@
-//! Processes that hardly run use what their buckets hold and what they earn while they run: a late task is not a missing
-//! lease. Rates and amounts are in whole RU, shares in thousandths.
+//! Processes that hardly run use what their buckets hold and what they earn while they run: a late task is not a
+//! missing lease. Rates and amounts are in whole RU, shares in thousandths.
 
 #![expect(
     clippy::unwrap_used,

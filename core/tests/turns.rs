@@ -1,5 +1,5 @@
-//! Load that moves from node to node finds what it needs there, at home and at a distance. Rates and amounts are in whole
-//! RU, round trips twice the delay.
+//! A load that moves from node to node finds the rate it needs, nearby and at a distance. Rates and amounts are in
+//! whole RU; round trips are twice the delay.
 
 #![expect(
     clippy::unwrap_used,
@@ -16,13 +16,13 @@ use tidegate_core::units::{Ru, Span, Time};
 
 const TURN: Span = Span::secs(5);
 
-/// Operations of 1 to 9 RU on some nodes, so far apart in the mean.
+/// Operations of 1 to 9 RU on some nodes, this far apart in the mean.
 fn load(nodes: std::ops::Range<usize>, apart: Span) -> Load {
     let mix: Vec<(u64, Op)> = (1..=9).map(|cost| (1, op(cost, cost, 0))).collect();
     Load { nodes, connections: 1, mix, learns: false, apart: Some(apart) }
 }
 
-/// Two halves of sixteen nodes offer 8,000 of 10,000 RU/s in turns: the wait that 99 of 100 operations did not exceed.
+/// Two halves of sixteen nodes offer 8,000 of 10,000 RU/s in turns: the 99th percentile of the waits.
 fn halves_in_turns(delay: Span, seed: u64) -> Span {
     let mut fleet = Fleet::new(10_000, 10_000, 16, delay, seed);
     fleet.add_in_turns(load(0..8, Span::millis(5)), TURN, (0, 2));

@@ -11,10 +11,10 @@ use tidegate_core::units::{MICRO, Rate, Ru, Span, Time};
 use tidegate_core::usage::{Consumption, RuParts};
 
 const GROUP: GroupId = GroupId(2);
-/// Between the end of an operation and the next on its connection.
+/// Time between the end of an operation and the next on its connection.
 const PAUSE: Span = Span(200);
 
-/// Pseudo-random numbers, the same each time (Knuth's MMIX generator).
+/// Pseudo-random numbers, the same in each run (Knuth's MMIX generator).
 #[derive(Clone, Debug)]
 pub(crate) struct Noise(u64);
 
@@ -23,15 +23,15 @@ impl Noise {
         Self(seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1)
     }
 
-    /// Below `end`.
+    /// A number below `end`.
     pub(crate) fn below(&mut self, end: u64) -> u64 {
         self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
         (self.0 >> 33) % end.max(1)
     }
 
-    /// The gaps of a Poisson process with this mean, to a thousandth of it.
+    /// A gap of a Poisson process with this mean, to a thousandth of it.
     fn gap(&mut self, mean: Span) -> Span {
-        // How long a chance of one in a thousand takes to come.
+        // The number of draws until a chance of one in a thousand comes.
         let mut thousandths = 1;
         while self.below(1_000) != 0 {
             thousandths += 1;
@@ -50,7 +50,7 @@ impl Noise {
     }
 }
 
-/// An operation: what it is estimated at, what it costs, and for how long it runs, up to twice that.
+/// An operation: its estimate, its cost, and how long it runs, up to twice that.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Op {
     pub(crate) estimate: Ru,
@@ -58,21 +58,21 @@ pub(crate) struct Op {
     pub(crate) runs: Span,
 }
 
-/// Whole RU, and milliseconds.
+/// An operation in whole RU and milliseconds.
 pub(crate) fn op(estimate: i64, actual: i64, ms: u64) -> Op {
     Op { estimate: Ru::whole(estimate), actual: Ru::whole(actual), runs: Span::millis(ms) }
 }
 
-/// Connections that ask again as soon as their operation has ended, on each of some nodes.
+/// Connections on each of some nodes that ask again as soon as their operation has ended.
 #[derive(Clone, Debug)]
 pub(crate) struct Load {
     pub(crate) nodes: std::ops::Range<usize>,
     pub(crate) connections: usize,
-    /// How often each kind of operation comes.
+    /// Kinds of operations and how often each comes.
     pub(crate) mix: Vec<(u64, Op)>,
-    /// Estimates are the mean of what operations cost, an eighth of it the last one, as a node learns it.
+    /// Whether estimates are the running mean of costs, an eighth of it the last one, as a node learns it.
     pub(crate) learns: bool,
-    /// Operations come this far apart in the mean, whatever becomes of those before.
+    /// Mean time between operations that come whatever becomes of earlier ones.
     pub(crate) apart: Option<Span>,
 }
 
@@ -93,21 +93,21 @@ struct Node {
     wake: Option<Time>,
 }
 
-/// The world, and what was seen of it.
+/// The world, and what was observed of it.
 pub(crate) struct Fleet {
     pub(crate) engine: Engine,
     pub(crate) now: Time,
     nodes: Vec<Node>,
     loads: Vec<Load>,
-    /// Loads that take turns of so long, which of them each is, and of how many.
+    /// Loads that take turns: the length of a turn, the load's place, and the number of places.
     turns: BTreeMap<usize, (Span, u64, u64)>,
-    /// Of each such period every node runs for so long only, each at other times.
+    /// The period of which every node runs only a part, and that part; each node runs at other times.
     pub(crate) runs: Option<(Span, Span)>,
-    /// Operations give up after so long.
+    /// Operations give up after this.
     pub(crate) patience: Option<Span>,
-    /// Every operation that was admitted: when, of which load, and its estimate.
+    /// Every operation admitted: when, of which load, and its estimate.
     pub(crate) admitted: Vec<(Time, usize, Ru)>,
-    /// What each load has learnt on each node.
+    /// The mean that each load has learnt on each node.
     means: BTreeMap<(usize, usize), Ru>,
     events: BTreeMap<(Time, u64), Event>,
     next_event: u64,
@@ -115,7 +115,7 @@ pub(crate) struct Fleet {
     delay: Span,
     rate: Rate,
     burst: Ru,
-    /// Estimates admitted and differences settled, and the lowest point of that above the rate.
+    /// Estimates admitted and differences settled, and the lowest point of their sum above the rate.
     net: i128,
     lowest: i128,
     worst: i128,
@@ -123,7 +123,7 @@ pub(crate) struct Fleet {
     pub(crate) messages: u64,
     /// How long operations of each load waited.
     waits: BTreeMap<usize, Vec<Span>>,
-    /// Every operation that came: when, of which load, and its cost.
+    /// Every operation that arrived: when, of which load, and its cost.
     arrived: Vec<(Time, usize, Ru)>,
 }
 
@@ -177,7 +177,7 @@ impl Fleet {
         self.loads.push(load);
     }
 
-    /// The same, on in turns of so long: which of how many.
+    /// The same, on only in its turns of this length: `which` of `of`.
     pub(crate) fn add_in_turns(&mut self, load: Load, span: Span, (which, of): (u64, u64)) {
         self.turns.insert(self.loads.len(), (span, which, of));
         self.add(load);
@@ -206,7 +206,7 @@ impl Fleet {
         self.now = until;
     }
 
-    /// When the node that something happens on runs again, if it does not run now.
+    /// When the node of an event runs again, if it does not run now.
     fn runs_again(&mut self, event: &Event) -> Option<Time> {
         let (period, runs) = self.runs?;
         let node = match *event {
@@ -337,8 +337,8 @@ impl Fleet {
         }
     }
 
-    /// The wait that 99 of 100 of a load's operations did not exceed; and with one bucket and one queue for all, without
-    /// any delay. And how many there were.
+    /// The 99th percentile of the waits of a load's operations; the same with one bucket and one queue for all and no
+    /// delay; and the number of operations.
     pub(crate) fn waits(&self, load: usize) -> (Span, Span, usize) {
         let p99 = |waits: &[Span]| {
             let mut waits = waits.to_vec();
@@ -357,12 +357,12 @@ impl Fleet {
         (p99(&self.waits[&load]), p99(&ideal), self.waits[&load].len())
     }
 
-    /// RU charged, in thousandths of what the rate yields.
+    /// RU charged, in thousandths of the yield of the rate.
     pub(crate) fn used(&self) -> i64 {
         self.charged.scale(1_000, self.rate.over(Span(self.now.0)).0).0
     }
 
-    /// What any window admitted above its rate, beyond the burst and what nodes ever owed.
+    /// The most that any window admitted above its rate, less the burst and the largest debts of nodes.
     pub(crate) fn over(&self) -> Ru {
         let overrun: Ru = self.nodes.iter().map(|node| node.group.worst_debt()).sum();
         Ru(i64::try_from(self.worst / i128::from(MICRO)).unwrap()) - self.burst - overrun
