@@ -1,4 +1,4 @@
-//! Counting: what a node reports joins the ledger, the history and the rates of the last seconds.
+//! Counting: a node's report enters the ledger, the history and the rates of the last seconds.
 
 use tidegate_core::group::{ClientId, GroupId};
 use tidegate_core::ledger::{LedgerError, Reported};
@@ -9,12 +9,12 @@ use super::Accounts;
 use super::live::Live;
 use crate::metrics::Charges;
 
-/// A claim that is counted apart is logged once in this time: a node sends thousands of reports a second. The metric
-/// counts all of them.
+/// Interval between log lines about a claim that is counted apart: a node sends thousands of reports a second. The
+/// metric counts all of them.
 const SAID_EVERY: Span = Span::secs(10);
 
 impl Accounts {
-    /// Counts a report. `charges` are the counters of a group that was not charged lately.
+    /// Counts a report. `charges` returns the counters of a group that was not charged lately.
     pub(crate) fn report(
         &mut self,
         now: Time,
@@ -43,7 +43,7 @@ impl Accounts {
         Ok(reported)
     }
 
-    /// Whether it is time to log a claim that is counted apart.
+    /// Whether to log a claim that is counted apart, and notes the time if so.
     pub(crate) fn says_apart(&mut self, now: Time) -> bool {
         let says = self.said_apart.is_none_or(|said| now.since(said) >= SAID_EVERY);
         if says {
@@ -52,12 +52,12 @@ impl Accounts {
         says
     }
 
-    /// A group begins with what was counted of it before.
+    /// Starts the count of a new group where the count of an earlier one of its name ended.
     pub(crate) fn begin_at(&mut self, now: Time, client: ClientId, group: GroupId, total: Total) {
         self.ledger.begin_at(now, client, group, total);
     }
 
-    /// A group is gone.
+    /// Drops a group that was deleted.
     pub(crate) fn forget_group(&mut self, id: GroupId) {
         self.ledger.forget_group(id);
         self.live.remove(&id);
@@ -69,7 +69,7 @@ impl Accounts {
         self.ledger.groups_apart()
     }
 
-    /// Drops the rates of what was not charged lately.
+    /// Drops the rates of groups and nodes without recent charges.
     pub(crate) fn tidy_idle(&mut self, now: Time) {
         self.live.retain(|_, (live, _)| !live.is_idle(now));
         self.live_clients.retain(|_, live| !live.is_idle(now));

@@ -1,8 +1,8 @@
-//! Bringing consumption to disk: rows of the ledger, history and signs of life in one transaction, and with them what
-//! gateways convicted.
+//! Storing consumption: rows of the ledger, history and signs of life in one transaction, together with what gateways
+//! convicted.
 //!
-//! Rows are cumulative and history amounts absolute, so that a failed commit is simply tried again with newer values. A
-//! renewal's number becomes durable when everything that was counted up to it is stored.
+//! Rows are cumulative and history amounts absolute, so that a failed commit is simply repeated with newer values. A
+//! renewal's number becomes durable when everything counted up to it is stored.
 
 use tidegate_core::units::Time;
 
@@ -14,9 +14,9 @@ use crate::statements::kept::Taken as ConvictionsTaken;
 use crate::store::{Batch, StoreError};
 
 impl AccountCalls<'_> {
-    /// Stores everything counted so far. An error leaves it to the next call.
+    /// Stores everything counted so far. After an error, the next call stores it.
     pub fn flush(&self) -> Result<(), StoreError> {
-        // One at a time: a later commit must not be overtaken by an earlier one.
+        // One at a time: an earlier commit must not overtake a later one.
         let _alone = self.service.flushing();
         let flushed = self.flush_alone();
         self.service.leasing().tell_silence();
@@ -44,7 +44,7 @@ impl AccountCalls<'_> {
         result
     }
 
-    /// Drops history that is too old and folds incarnations that are silent for long.
+    /// Drops history that is too old, and folds incarnations that were silent for long.
     pub fn tidy(&self) -> Result<(), StoreError> {
         {
             let mut state = self.service.lock();
@@ -60,7 +60,7 @@ impl AccountCalls<'_> {
     }
 }
 
-/// What is on its way to disk, of each owner.
+/// The changes of each owner that are being stored.
 struct Taken {
     accounts: AccountsTaken,
     leasing: LeasingTaken,

@@ -1,8 +1,8 @@
-//! Folding: the consumption of incarnations that are silent for long, or that an operator forgets, joins the totals of
+//! Folding: the consumption of incarnations that were silent for long, or that an operator forgets, joins the totals of
 //! their groups.
 //!
-//! The tombstone goes into memory first, so that nothing more is counted for a folded incarnation; what was counted is
-//! flushed; then rows, totals and tombstone change in one transaction. A failed transaction is tried again.
+//! First the tombstone goes into memory, so that nothing more is counted for a folded incarnation. Then what was
+//! counted is flushed. Then rows, totals and tombstone change in one transaction, which is repeated if it fails.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::ControlFlow;
@@ -26,12 +26,12 @@ use crate::store::records::{
 };
 use crate::store::{Batch, StoreError, Table, Write, each};
 
-/// Silence after which a node may be forgotten: the longest lease there can be. One that runs renews more often; one that is
-/// cut off for longer has no lease, and what it has not told by then is refused when it comes back. With half of it a lease
-/// could be in use, with twice of it an operator waits for nothing.
+/// Silence after which a node may be forgotten: the longest possible lease. A node that runs renews more often; one
+/// that is cut off for longer has no lease, and what it has not reported by then is refused when it comes back. At
+/// half, a lease could still be in use; at twice, an operator would wait for nothing.
 const FORGET_AFTER: Span = Span::secs(60);
 
-/// Incarnations that report no more and whose rows are still apart.
+/// Incarnations that report no more and whose rows are not folded yet.
 #[derive(Debug, Default)]
 pub(crate) struct Folding {
     tombstones: BTreeSet<(String, Tombstone)>,
@@ -55,11 +55,11 @@ impl AccountCalls<'_> {
         self.settle(&mut folding)
     }
 
-    /// Forgets nodes, all or none: what they were charged joins the totals, and late reports of them are refused. How
-    /// many incarnations of each there were.
+    /// Forgets nodes, all or none: their charges join the totals, and their late reports are refused. Returns the
+    /// number of incarnations of each.
     ///
     /// # Errors
-    /// One of them is connected, was heard within a minute, has a lease, or is not known.
+    /// A node is connected, was heard within a minute, has a lease, or is not known.
     pub fn forget_clients(&self, actor: &Actor, names: &[String]) -> Result<Vec<usize>, AdminError> {
         if names.len() > MAX_FORGOTTEN {
             let many = format!("{} clients are too many at once: at most {MAX_FORGOTTEN}", names.len());
@@ -86,7 +86,7 @@ impl AccountCalls<'_> {
         let mut folding = self.service.flushing();
         {
             let mut state = self.service.lock();
-            // They may have come back, or have been folded, while the note was written.
+            // Nodes may have come back, or have been folded, while the note was written.
             all_may_forget(&state.leasing, &names, self.service.clock())?;
             for name in names {
                 let Some((tombstones, ids)) =
@@ -102,7 +102,7 @@ impl AccountCalls<'_> {
         Ok(counts)
     }
 
-    /// Brings what is to be folded to disk. What fails is tried again.
+    /// Stores what is being folded. The next call repeats what failed.
     fn settle(&self, folding: &mut Folding) -> Result<(), StoreError> {
         if folding.clients.is_empty() {
             return Ok(());
@@ -116,7 +116,7 @@ impl AccountCalls<'_> {
         Ok(())
     }
 
-    /// Writes that add sums to rows of groups.
+    /// Returns writes that add sums to rows of groups.
     fn add_to(
         &self,
         table: Table,
@@ -134,7 +134,7 @@ impl AccountCalls<'_> {
         Ok(())
     }
 
-    /// The transaction that folds.
+    /// Returns the transaction that folds.
     fn folded(&self, folding: &Folding) -> Result<Batch, StoreError> {
         let (mut batch, mut apart) = (Batch::new(), Batch::new());
         for client in &folding.clients {
@@ -157,7 +157,7 @@ impl AccountCalls<'_> {
             }
             Ok(())
         })?;
-        // Everything they reported is stored: what is in memory is what is on disk.
+        // All their reports are stored, so memory and disk have the same rows.
         let (sums, sums_apart) = {
             let ledger = &self.service.lock().accounts.ledger;
             (ledger.charged_by(&folding.clients), ledger.apart_by(&folding.clients))
@@ -165,7 +165,7 @@ impl AccountCalls<'_> {
         self.add_to(Table::Folded, group_key, sums, &mut batch)?;
         batch.append(&mut apart);
         self.add_to(Table::Apart, |group| ledger_key(NOBODY, group), sums_apart, &mut batch)?;
-        // In their order, the highest below which all were folded comes last.
+        // In ascending order, so that the highest incarnation below which all are folded comes last.
         batch.extend(folding.tombstones.iter().map(|(name, tombstone)| put_tombstone(name, *tombstone)));
         Ok(batch)
     }
@@ -179,7 +179,7 @@ fn no_room(name: &str) -> AdminError {
     AdminError::Refused { message }
 }
 
-/// How many incarnations of each node there are to forget, if none may report any more.
+/// Returns the number of incarnations of each node, if none of them may report any more.
 fn all_may_forget(leasing: &Leasing, names: &[String], clock: &Clock) -> Result<Vec<usize>, AdminError> {
     let (now, unix_ms) = (clock.now(), clock.unix_ms());
     let wanted: BTreeSet<ClientId> =
@@ -195,7 +195,7 @@ fn all_may_forget(leasing: &Leasing, names: &[String], clock: &Clock) -> Result<
             count += 1;
             let silent = match known.heard {
                 Some(heard) => now.since(heard),
-                // Not in this run.
+                // This run of the controller has not heard it.
                 None => Span(unix_ms.saturating_sub(known.heard_unix_ms).saturating_mul(1_000))
                     .max(now.since(Time(0))),
             };

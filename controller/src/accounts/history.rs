@@ -1,8 +1,8 @@
 //! Consumption per group over time: by the minute for a day, by the hour for 90 days.
 //!
-//! Keeps the open minute and hour of each active group and hands out absolute amounts to be stored, so that storing
-//! one twice is harmless. Time is the wall clock in seconds and never runs backwards here: what arrives after a step
-//! back is counted in the newest bucket.
+//! Keeps the open minute and hour of each active group and returns absolute amounts to store, so that storing one twice
+//! is harmless. Time is the wall clock in seconds and never runs backwards here: after a step back, reports count in
+//! the newest bucket.
 
 use std::collections::BTreeMap;
 
@@ -22,7 +22,7 @@ pub enum Resolution {
 }
 
 impl Resolution {
-    /// Both.
+    /// Both resolutions.
     pub const ALL: [Self; 2] = [Self::Minute, Self::Hour];
 
     /// Seconds in a bucket.
@@ -41,7 +41,7 @@ impl Resolution {
         }
     }
 
-    /// Where the buckets are stored.
+    /// The table that stores the buckets.
     pub const fn table(self) -> Table {
         match self {
             Self::Minute => Table::Minutes,
@@ -71,7 +71,7 @@ pub struct Bucket {
 struct Open {
     start_unix_s: u64,
     amount: Total,
-    /// Changed since it was last given to be stored.
+    /// Whether it changed since it was last returned to be stored.
     dirty: bool,
 }
 
@@ -95,24 +95,24 @@ impl Buckets {
 #[derive(Debug, Default)]
 pub struct History {
     open: BTreeMap<GroupId, Buckets>,
-    /// Groups of which an open bucket changed; some more than once.
+    /// Groups with a changed open bucket; a group may be listed more than once.
     dirty: Vec<GroupId>,
     /// Closed buckets that are not stored yet.
     closed: BTreeMap<Bucket, Total>,
     newest_unix_s: u64,
-    /// The hour of the open ones.
+    /// The hour of the open buckets.
     hour_unix_s: u64,
 }
 
 impl History {
-    /// Takes up a stored bucket that is still open.
+    /// Resumes a stored bucket that is still open.
     pub fn resume(&mut self, bucket: Bucket, amount: Total) {
         self.newest_unix_s = self.newest_unix_s.max(bucket.start_unix_s);
         let open = self.open.entry(bucket.group).or_default().of(bucket.resolution);
         *open = Open { start_unix_s: bucket.start_unix_s, amount, dirty: false };
     }
 
-    /// Counts consumption that was reported at `unix_s`.
+    /// Counts consumption reported at `unix_s`.
     pub fn add(&mut self, group: GroupId, unix_s: u64, delta: &Total) {
         self.newest_unix_s = self.newest_unix_s.max(unix_s);
         let buckets = self.open.entry(group).or_default();
@@ -134,7 +134,7 @@ impl History {
         }
     }
 
-    /// Takes back what `take_dirty` gave, because storing it failed. What changed since then is newer and stays.
+    /// Takes back the result of `take_dirty`, because storing it failed. Newer changes stay.
     pub fn mark_dirty(&mut self, buckets: BTreeMap<Bucket, Total>) {
         for (bucket, amount) in buckets {
             match self.open.get_mut(&bucket.group).map(|buckets| buckets.of(bucket.resolution)) {
@@ -147,7 +147,7 @@ impl History {
         }
     }
 
-    /// Buckets that changed since the last call, with their amounts; closed buckets are let go.
+    /// Returns the buckets that changed since the last call, with their amounts, and drops closed ones.
     pub fn take_dirty(&mut self) -> BTreeMap<Bucket, Total> {
         let mut changed = std::mem::take(&mut self.closed);
         for group in std::mem::take(&mut self.dirty) {

@@ -1,4 +1,4 @@
-//! What is kept of consumption: from the store, and back to it.
+//! Consumption in the store: loading it, and collecting changes to write.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::iter::once;
@@ -19,11 +19,11 @@ use crate::store::records::{
 };
 use crate::store::{Batch, Store, StoreError, Table, Write, each};
 
-/// What is on its way to disk.
+/// Changes that are being stored.
 #[derive(Default)]
 pub(crate) struct Taken {
     rows: Vec<(ClientId, GroupId, Total)>,
-    /// What is counted apart of rows.
+    /// Parts of rows that are counted apart.
     apart: Vec<(ClientId, GroupId, Total)>,
     history: BTreeMap<Bucket, Total>,
 }
@@ -48,7 +48,7 @@ impl Taken {
 }
 
 impl Accounts {
-    /// What a store holds.
+    /// Loads consumption from the store.
     pub(crate) fn load(
         now: Time,
         unix_s: u64,
@@ -66,7 +66,7 @@ impl Accounts {
         })
     }
 
-    /// Hands out what changed, to be stored.
+    /// Returns the changes to store.
     pub(crate) fn take(&mut self) -> Taken {
         // In the order of the keys, so that neighbours go to the same page.
         let mut rows = self.ledger.take_dirty();
@@ -77,18 +77,18 @@ impl Accounts {
         Taken { apart: apart.collect(), rows, history: self.history.take_dirty() }
     }
 
-    /// It could not be stored, and is handed out again.
+    /// Takes changes back that could not be stored; the next call of `take` returns them.
     pub(crate) fn not_stored(&mut self, taken: Taken) {
         self.ledger.mark_dirty(taken.rows.iter().map(|(client, group, _)| (*client, *group)));
         self.history.mark_dirty(taken.history);
     }
 
-    /// How far a group that is removed was counted takes the place of its rows; the nodes that were. Writes to a table
-    /// stand together: the store opens it once for all of them.
+    /// Writes how far each client of a removed group was counted, in place of its rows; returns these clients. Writes
+    /// to a table stand together: the store opens it once for all of them.
     pub(crate) fn retire(&self, id: GroupId, name: &GroupName, batch: &mut Batch) -> Vec<ClientId> {
         let reported = || self.ledger.reported(id);
         batch.extend(reported().map(|(client, _)| Write::Delete(Table::Ledger, ledger_key(client, id))));
-        // What was folded of it is under no client.
+        // The folded part of it has no client.
         let apart = once(NOBODY).chain(reported().map(|(client, _)| client));
         batch.extend(apart.map(|client| Write::Delete(Table::Apart, ledger_key(client, id))));
         batch.extend(reported().map(|(client, total)| {
@@ -98,7 +98,7 @@ impl Accounts {
     }
 }
 
-/// The ledger, and the groups in it.
+/// Loads the ledger, and the groups in it.
 fn load_ledger(
     now: Time,
     store: &dyn Store,
@@ -107,7 +107,7 @@ fn load_ledger(
     let mut rows: Vec<(ClientId, GroupId, Total)> = Vec::new();
     each(store, Table::Ledger, |key, value| {
         let ((client, group), total) = (pair_of(Table::Ledger, key)?, consumption(Table::Ledger, value)?);
-        // Others were stored while their group was being deleted.
+        // Rows of other groups were stored while their group was being deleted.
         if catalog.get(group).is_some() {
             rows.push((ClientId(client), group, total));
         }
@@ -144,7 +144,7 @@ fn load_ledger(
     Ok((ledger, charged))
 }
 
-/// The buckets that are still open.
+/// Loads the buckets that are still open.
 fn load_history(store: &dyn Store, unix_s: u64) -> Result<History, StoreError> {
     let mut history = History::default();
     for resolution in Resolution::ALL {

@@ -1,25 +1,25 @@
-//! RU/s of the last few seconds, from what nodes report.
+//! RU/s of the last few seconds, from the reports of nodes.
 //!
 //! A ring of one-second sums over [`WINDOW_S`] full seconds. Nodes report about once a second, so the mean over five
 //! is steady and still follows a change quickly.
 
 use tidegate_core::units::{MICRO, Rate, Ru, Time};
 
-/// Seconds averaged over.
+/// Seconds in the average.
 pub const WINDOW_S: u64 = 5;
 
-/// The full seconds and the one that runs.
+/// The full seconds and the current one.
 const SLOTS: usize = 6;
 
 /// Recent consumption of one group, or of one node in one group.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Live {
-    /// The second, and what was reported in it.
+    /// Each second, with the RU reported in it.
     slots: [(u64, Ru); SLOTS],
 }
 
 impl Live {
-    /// Counts what was reported at `now`.
+    /// Counts a report at `now`.
     pub fn add(&mut self, now: Time, amount: Ru) {
         let second = second(now);
         let Some(slot) = usize::try_from(second % (WINDOW_S + 1)).ok().and_then(|at| self.slots.get_mut(at))
@@ -40,7 +40,7 @@ impl Live {
         Rate(sum.scale(1, WINDOW_S.cast_signed()).0)
     }
 
-    /// Whether nothing was reported of late.
+    /// Whether nothing was reported lately.
     pub fn is_idle(&self, now: Time) -> bool {
         let second = second(now);
         self.slots.iter().all(|(at, amount)| !amount.is_positive() || at.saturating_add(WINDOW_S) < second)

@@ -1,4 +1,4 @@
-//! What was consumed: counted exactly once, stored, folded, shown.
+//! Consumption: counting it exactly once, storing, folding and reading it.
 
 mod counting;
 mod flush;
@@ -23,17 +23,17 @@ use live::Live;
 /// Consumption of all groups and nodes.
 pub(crate) struct Accounts {
     ledger: Ledger,
-    /// Groups that were ever charged.
+    /// Groups that were charged at least once.
     charged: BTreeSet<GroupId>,
-    /// Of groups that were charged lately.
+    /// Rates and counters of groups that were charged lately.
     live: BTreeMap<GroupId, (Live, Charges)>,
     live_clients: BTreeMap<(GroupId, ClientId), Live>,
     history: History,
-    /// When a claim that is counted apart was logged last.
+    /// When a claim that is counted apart was last logged.
     said_apart: Option<Time>,
 }
 
-/// What adapters call.
+/// The calls of adapters.
 #[derive(Clone, Copy)]
 pub struct AccountCalls<'s> {
     service: &'s Service,

@@ -1,8 +1,8 @@
-//! How far the history is pruned: by the wall clock, and never much faster than time passes.
+//! How far the history is pruned: by the wall clock, but never much faster than time passes.
 //!
-//! A wall clock that is set a year ahead, for an hour, would take all of the history with it. So what is kept begins at
-//! most twice as fast as the monotonic clock runs: after a long stop that is soon right again, and a clock that was wrong
-//! for an hour costs an hour.
+//! A wall clock that is set a year ahead, for an hour, would delete all of the history. So the beginning of the history
+//! moves at most twice as fast as the monotonic clock runs: after a long stop it is soon right again, and a clock that
+//! was wrong for an hour costs an hour.
 
 use std::ops::ControlFlow;
 
@@ -14,21 +14,21 @@ use crate::accounts::history::Resolution;
 use crate::store::records::{pair_key, pair_of};
 use crate::store::{Batch, StoreError, Write};
 
-/// How much faster than time the history may go. With one a stop leaves rows of before for ever; with twice of it a wrong
-/// clock costs twice as much.
+/// How much faster than time the beginning may move. At one, rows from before a stop would stay for ever; at twice
+/// this, a wrong clock costs twice as much.
 const FASTER: u64 = 2;
 
-/// Where the history begins.
+/// The beginning of the history.
 #[derive(Debug, Default)]
 pub(crate) struct Pruned {
-    /// When that was said last, in seconds since the start.
+    /// When it was last computed, in seconds since the start.
     at_s: u64,
-    /// In seconds since the Unix epoch, by resolution; `None` before the first time.
+    /// Where it is, in seconds since the Unix epoch, by resolution; `None` before the first time.
     from: [Option<u64>; Resolution::ALL.len()],
 }
 
 impl AccountCalls<'_> {
-    /// Removes what is too old.
+    /// Returns a batch that removes what is too old.
     pub(crate) fn prune(&self, pruned: &mut Pruned) -> Result<Batch, StoreError> {
         let (unix_s, now_s) =
             (self.service.clock().unix_ms() / 1_000, self.service.clock().uptime().0 / Span::secs(1).0);
@@ -49,7 +49,7 @@ impl AccountCalls<'_> {
         Ok(batch)
     }
 
-    /// Begin of the oldest row.
+    /// Start of the oldest row.
     fn oldest(&self, resolution: Resolution) -> Result<Option<u64>, StoreError> {
         let (table, mut oldest) = (resolution.table(), None);
         self.service.store().scan(table, &[], &mut |key, _| {

@@ -1,6 +1,6 @@
 //! Reading: consumption, history, nodes, leases, status, audit log and the metrics page.
 //!
-//! Reads that may be long take a copy under the lock and shape it outside. History and audit come from the store.
+//! Long reads copy under the lock and format outside of it. History and audit come from the store.
 
 use tidegate_core::units::Rate;
 use tidegate_core::usage::Total;
@@ -20,16 +20,16 @@ pub struct UsageRow {
     pub group: GroupName,
     /// The node and its incarnation; `None` is the whole group.
     pub client: Option<(String, u64)>,
-    /// RU/s of the last seconds.
+    /// RU/s over the last seconds.
     pub live: Rate,
-    /// Since the group was created.
+    /// Consumption since the group was created.
     pub total: Total,
-    /// Reported since then, and more than any process can have used: not in `total`.
+    /// Claims since then that exceed what any process can have used: not in `total`.
     pub apart: Total,
 }
 
 impl AccountCalls<'_> {
-    /// Consumption of one group, or of all that consumed anything; and whether rows were left out.
+    /// Consumption of one group, or of all that consumed anything; and whether rows are missing.
     pub fn usage(&self, group: &str, per_client: bool) -> Result<(Vec<UsageRow>, bool), AdminError> {
         let one = one_group(group)?;
         let now = self.service.clock().now();
@@ -67,7 +67,7 @@ impl AccountCalls<'_> {
         Ok((rows, truncated))
     }
 
-    /// Stored buckets of a group that start in `from_unix_s..to_unix_s`; a `to_unix_s` of 0 is now.
+    /// Stored buckets of a group that start in `from_unix_s..to_unix_s`; a `to_unix_s` of 0 means now.
     pub fn usage_history(
         &self,
         group: &str,
@@ -82,8 +82,8 @@ impl AccountCalls<'_> {
         };
         let name = GroupName::parse(group).in_field("group")?;
         let id = self.service.lock().definitions.catalog().require(&name)?;
-        // What was counted a moment ago belongs to the answer.
-        // Should the disk fail, that is counted and logged, and what is stored is the answer.
+        // The answer includes what was counted a moment ago. If the disk fails, the flush counts and logs that, and the
+        // answer is what is stored.
         let _ = self.flush();
         let now = self.service.clock().unix_ms() / 1_000;
         let to = if to_unix_s == 0 { now.saturating_add(1) } else { to_unix_s.min(now.saturating_add(1)) };
