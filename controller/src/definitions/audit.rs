@@ -1,7 +1,7 @@
 //! The record of who changed what and when.
 //!
-//! An entry is stored in the same transaction as the change it describes. Ids grow by one without gaps, so a page is
-//! a range of keys, and the oldest entries go when there are more than [`MAX_AUDIT`]. Time is Unix milliseconds.
+//! An entry is stored in the same transaction as the change it describes. Ids grow by one without gaps, so a page is a
+//! range of keys, and beyond [`MAX_AUDIT`] entries the oldest are deleted. Time is Unix milliseconds.
 
 use std::ops::ControlFlow;
 
@@ -14,13 +14,13 @@ use crate::limits::{MAX_ACTOR, MAX_AUDIT, MAX_AUDIT_PAGE, MAX_AUDIT_TEXT};
 use crate::store::records::{json, put_json, u64_key};
 use crate::store::{Batch, StoreError, Table, Write};
 
-/// Who asks for a change.
+/// The author of a change.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Actor(String);
 
 impl Actor {
-    /// From what the caller states and the address it came from. Odd characters are replaced and the length is
-    /// bounded, so that the log stays readable whatever is stated.
+    /// From the caller's own statement and its address. Odd characters are replaced and the length is bounded, so that
+    /// the log stays readable whatever a caller states.
     pub fn new(stated: Option<&str>, peer: &str) -> Self {
         let readable = |c: char| if c.is_ascii_graphic() || c == ' ' { c } else { '?' };
         let stated: String = stated.unwrap_or_default().chars().take(MAX_ACTOR).map(readable).collect();
@@ -28,18 +28,18 @@ impl Actor {
         Self(if stated.is_empty() { peer.to_owned() } else { format!("{stated} ({peer})") })
     }
 
-    /// As it is stored.
+    /// The text that is stored.
     pub fn as_str(&self) -> &str {
         &self.0
     }
 }
 
-/// What happened to what.
+/// One change of one thing.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Change {
     /// Such as "create group".
     pub action: &'static str,
-    /// What was changed.
+    /// The thing changed.
     pub subject: String,
     /// The state before as JSON; empty when there was none.
     pub before: String,
@@ -54,7 +54,7 @@ pub struct Audit {
 }
 
 impl Audit {
-    /// A log whose next entry gets this id.
+    /// A log whose next entry has this id.
     pub fn new(next_id: u64) -> Self {
         Self { next_id: next_id.max(1) }
     }
@@ -64,7 +64,7 @@ impl Audit {
         self.next_id
     }
 
-    /// Adds the entries of one change to its batch, and drops those that are too old. The ids count as used once
+    /// Adds the entries of one change to its batch, and deletes those that are too old. The ids count as used once
     /// `advance` is called, after the batch is stored.
     pub fn record(
         &self,
@@ -94,7 +94,7 @@ impl Audit {
         Ok(())
     }
 
-    /// So many entries were stored.
+    /// Notes that this many entries were stored.
     pub fn advance(&mut self, entries: usize) {
         self.next_id = self.next_id.saturating_add(u64::try_from(entries).unwrap_or(u64::MAX));
     }
@@ -104,7 +104,7 @@ fn bounded(text: String) -> String {
     if text.len() <= MAX_AUDIT_TEXT { text } else { text.chars().take(MAX_AUDIT_TEXT).collect() }
 }
 
-/// Entries of the audit log in an answer that names no limit.
+/// Entries in an answer when the request names no limit.
 const AUDIT_PAGE: u32 = 100;
 
 impl DefinitionCalls<'_> {

@@ -12,9 +12,9 @@ use crate::name::GroupName;
 /// A binding.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Bound {
-    /// Who.
+    /// The principal.
     pub principal: Principal,
-    /// Is charged to this group.
+    /// The group that is charged.
     pub group: GroupName,
 }
 
@@ -23,12 +23,12 @@ pub struct Bound {
 pub struct Resolved {
     /// Its name.
     pub group: GroupName,
-    /// Which kind of binding decided.
+    /// The kind of binding that decided.
     pub matched: Matched,
 }
 
 impl DefinitionCalls<'_> {
-    /// Binds a principal; the group bound before, and whether that changed anything.
+    /// Binds a principal; returns the group bound before, and whether anything changed.
     pub fn bind(
         &self,
         actor: &Actor,
@@ -61,7 +61,7 @@ impl DefinitionCalls<'_> {
         })
     }
 
-    /// Removes a binding; whether there was one.
+    /// Removes a binding; returns whether there was one.
     pub fn unbind(&self, actor: &Actor, tenant: &str, user: &str) -> Result<bool, AdminError> {
         let principal = Principal::parse(tenant, user)?;
         self.change(actor, |state| {
@@ -78,7 +78,7 @@ impl DefinitionCalls<'_> {
         })
     }
 
-    /// Bindings after the principal `after`, of one group or all. The second part says that there are more.
+    /// Bindings after the principal `after`, of one group or all; and whether there are more.
     pub fn bindings(
         &self,
         group: &str,

@@ -1,7 +1,7 @@
-//! Who is charged to which group: users, tenants, and users within a tenant.
+//! Bindings: the groups that users, tenants, and users within a tenant are charged to.
 //!
-//! The most specific binding wins: user in tenant, then user, then tenant, then the group `default`. Look-up is three
-//! steps in an ordered map; a second index lists the principals of each group for deletion.
+//! The most specific binding wins: user in tenant, then user, then tenant, then the group `default`. A look-up takes
+//! three steps in an ordered map; a second index lists the principals of each group for deletion.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -13,9 +13,9 @@ use serde::{Deserialize, Serialize};
 /// A tenant, a user, or a user within a tenant.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub enum Principal {
-    /// Everyone of a tenant.
+    /// All users of a tenant.
     Tenant(String),
-    /// A user, in whatever tenant.
+    /// A user of any tenant.
     User(String),
     /// A user of one tenant.
     UserInTenant {
@@ -45,7 +45,7 @@ impl Principal {
         [self.tenant().as_bytes(), b"\0", self.user().as_bytes()].concat()
     }
 
-    /// The tenant, or nothing.
+    /// The tenant, or an empty text.
     pub fn tenant(&self) -> &str {
         match self {
             Self::Tenant(tenant) | Self::UserInTenant { tenant, .. } => tenant,
@@ -53,7 +53,7 @@ impl Principal {
         }
     }
 
-    /// The user, or nothing.
+    /// The user, or an empty text.
     pub fn user(&self) -> &str {
         match self {
             Self::User(user) | Self::UserInTenant { user, .. } => user,
@@ -72,7 +72,7 @@ impl fmt::Display for Principal {
     }
 }
 
-/// Which kind of binding decided.
+/// The kind of binding that decided.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Matched {
     /// A user within a tenant.
@@ -81,12 +81,12 @@ pub enum Matched {
     User,
     /// A tenant.
     Tenant,
-    /// None: the group `default`.
+    /// No binding: the group `default`.
     Default,
 }
 
 impl Matched {
-    /// As the API spells it.
+    /// The spelling of the API.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::UserInTenant => "user in tenant",
@@ -105,7 +105,7 @@ pub struct Bindings {
 }
 
 impl Bindings {
-    /// How many there are.
+    /// Number of bindings.
     pub fn len(&self) -> usize {
         self.groups.len()
     }
@@ -115,12 +115,12 @@ impl Bindings {
         self.groups.is_empty()
     }
 
-    /// The group a principal is bound to itself.
+    /// The group of a principal's own binding.
     pub fn get(&self, principal: &Principal) -> Option<&GroupName> {
         self.groups.get(principal)
     }
 
-    /// Binds, and returns the group bound before.
+    /// Binds a principal, and returns the group bound before.
     pub fn bind(&mut self, principal: Principal, group: GroupName) -> Option<GroupName> {
         let previous = self.unbind(&principal);
         self.principals.entry(group.clone()).or_default().insert(principal.clone());

@@ -1,7 +1,7 @@
 //! The tree of groups: names to ids, parents to children, and the rules that hold between groups.
 //!
-//! Pure: checks answer whether a change is allowed and what to warn of; `put` and `remove` carry out what was
-//! checked. Ids are handed out once and never used again.
+//! Pure: checks return whether a change is allowed, and warnings; `put` and `remove` carry out what was checked. Ids
+//! are assigned once and never reused.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -18,11 +18,11 @@ use crate::name::{GroupName, NameError};
 /// All groups.
 #[derive(Debug, Default)]
 pub struct Catalog {
-    /// Boxed, because a map keeps room for almost as many as it holds.
+    /// Boxed, because a map keeps room for almost as many entries as it holds.
     entries: BTreeMap<GroupId, Box<Entry>>,
     ids: BTreeMap<GroupName, GroupId>,
     children: BTreeMap<GroupId, BTreeSet<GroupId>>,
-    /// Sum of the guarantees below each group, in micro-RU/s; `None` is the top. Wide, so that it never saturates.
+    /// Sum of the guarantees below each group, in micro-RU/s; `None` is the top. Wide enough never to saturate.
     guaranteed: BTreeMap<Option<GroupId>, i128>,
     limited: Limited,
     next_id: u32,
@@ -36,13 +36,13 @@ struct Entry {
 }
 
 impl Catalog {
-    /// An empty catalog of a server with this capacity, whose next new group gets `next_id` or a later one.
+    /// An empty catalog of a server with this capacity; its first new group gets `next_id` or a later id.
     pub fn new(capacity: Option<Rate>, next_id: u32) -> Self {
         Self { capacity, next_id: next_id.max(GroupId::DEFAULT.0 + 1), ..Self::default() }
     }
 
-    /// The catalog of a store's definitions, in any order. The error says what is wrong with them. Each map is made at
-    /// once: filled in order one by one, it would stay little more than half full.
+    /// Builds a catalog from a store's definitions, in any order. The error names what is wrong with them. Each map is
+    /// built at once: insertion one by one in order would leave it little more than half full.
     pub fn load(
         capacity: Option<Rate>,
         next_id: u32,
@@ -83,7 +83,7 @@ impl Catalog {
         Ok(catalog)
     }
 
-    /// How many groups there are.
+    /// Number of groups.
     pub fn count(&self) -> usize {
         self.entries.len()
     }
@@ -98,7 +98,7 @@ impl Catalog {
         self.ids.get(name).copied()
     }
 
-    /// The id of a name as someone wrote it: first as it stands, so that the usual spelling costs no copy.
+    /// The id of a name as written: first as it stands, so that the usual spelling costs no copy.
     pub fn id_of(&self, text: &str) -> Result<Option<GroupId>, NameError> {
         match self.ids.get(text) {
             Some(id) => Ok(Some(*id)),
@@ -106,7 +106,7 @@ impl Catalog {
         }
     }
 
-    /// The id of a name, or the error that names it.
+    /// The id of a name, or the error that it is unknown.
     pub fn require(&self, name: &GroupName) -> Result<GroupId, AdminError> {
         self.id(name).ok_or_else(|| AdminError::NoGroup { name: name.clone() })
     }
@@ -143,12 +143,12 @@ impl Catalog {
         self.entries.iter().map(|(id, entry)| (*id, &entry.definition))
     }
 
-    /// Which groups have a rule against runaways, and who switches to whom.
+    /// The index of groups with a rule against runaways, and of the groups they switch to.
     pub fn limited(&self) -> &Limited {
         &self.limited
     }
 
-    /// The id the next new group would get, if there is room for one.
+    /// The id that the next new group would get, if there is room for one.
     pub fn next_id(&self) -> Result<GroupId, AdminError> {
         if self.count() >= MAX_GROUPS || self.next_id == u32::MAX {
             return Err(AdminError::Full { what: "groups", limit: MAX_GROUPS });
@@ -156,7 +156,7 @@ impl Catalog {
         Ok(GroupId(self.next_id))
     }
 
-    /// Whether `definition` may stand as group `id`, which may be new. The parent's id if it has one.
+    /// Checks `definition` for group `id`, which may be new; returns the parent's id if it has one.
     pub fn check(&self, id: GroupId, definition: &Definition) -> Result<Option<GroupId>, AdminError> {
         if let Some(target) = definition.switch_group() {
             self.check_switch("query_limit.switch_group", &definition.name, target)?;
@@ -164,7 +164,7 @@ impl Catalog {
         self.check_place(id, definition)
     }
 
-    /// Whether `definition` may stand as group `id` where it says. The parent's id if it has one.
+    /// Checks the place of `definition` as group `id`; returns the parent's id if it has one.
     pub fn check_place(&self, id: GroupId, definition: &Definition) -> Result<Option<GroupId>, AdminError> {
         let Some(parent_name) = &definition.parent else {
             return Ok(None);
@@ -195,8 +195,8 @@ impl Catalog {
         Ok(Some(parent))
     }
 
-    /// Whether groups that were deleted and still have leases leave a group room below `parent`, where it may stand
-    /// otherwise. `deleted_below` says how many levels of them are right below a group.
+    /// Checks that deleted groups that still have leases leave a group room below `parent`, where it may stand
+    /// otherwise. `deleted_below` returns how many levels of them are directly below a group.
     pub fn check_room(
         &self,
         id: GroupId,
@@ -215,7 +215,7 @@ impl Catalog {
         Err(AdminError::invalid("parent", message))
     }
 
-    /// Whether runaways of group `from` may be switched to `target`, which `field` names.
+    /// Checks that runaways of group `from` may be switched to `target`, the value of `field`.
     pub fn check_switch(&self, field: &str, from: &GroupName, target: &GroupName) -> Result<(), AdminError> {
         if target == from {
             let message = format!("{target} is the group itself; name another, or use action \"cooldown\"");
@@ -228,14 +228,14 @@ impl Catalog {
         Ok(())
     }
 
-    /// The group and those above it, from below.
+    /// The group and its ancestors, from the group up.
     pub fn path(&self, id: GroupId) -> Vec<GroupId> {
         let above = std::iter::successors(Some(id), |step| self.parent(*step));
         above.take(MAX_DEPTH + 1).collect()
     }
 
-    /// Levels of the subtree of a group, itself included and with those that `beside` says are right below a group; 1 for
-    /// a new one.
+    /// Levels of the subtree of a group, itself included, with the removed levels that `beside` returns for a group; 1
+    /// for a new one.
     fn height(&self, id: GroupId, beside: impl Fn(GroupId) -> usize) -> usize {
         let mut level: Vec<GroupId> = vec![id];
         let (mut above, mut height) = (0, 0);
@@ -254,7 +254,7 @@ impl Catalog {
         own.chain(self.capacity).min()
     }
 
-    /// What an operator should know about a definition that is allowed. `nodes` are connected now.
+    /// Warnings about a definition that is allowed. `nodes` are connected now.
     pub fn warnings(&self, id: GroupId, definition: &Definition, nodes: usize) -> Vec<String> {
         let mut warnings = Vec::new();
         let name = &definition.name;
@@ -319,7 +319,7 @@ impl Catalog {
         })
     }
 
-    /// Stands `definition` as group `id`, in place of what was there. It was checked before.
+    /// Puts a checked `definition` as group `id`, in place of any earlier one.
     pub fn put(&mut self, id: GroupId, definition: Definition) {
         let parent = definition.parent.as_ref().and_then(|name| self.id(name));
         self.detach(id);
@@ -341,17 +341,17 @@ impl Catalog {
         }
     }
 
-    /// Takes back ids that were given to groups which are gone again and which nobody was told of.
+    /// Takes back ids of groups that were dropped before anyone saw them.
     pub(crate) fn rewind(&mut self, next_id: u32) {
         self.next_id = next_id;
     }
 
-    /// The id of the next new group, whether there is room for one or not.
+    /// The id of the next new group, whether or not there is room for one.
     pub(crate) fn upcoming(&self) -> u32 {
         self.next_id
     }
 
-    /// Adds to, or takes from, the sum of guarantees.
+    /// Adds to the sum of guarantees, or subtracts from it.
     fn guarantee(&mut self, parent: Option<GroupId>, rate: Option<Rate>, sign: i128) {
         let sum = self.guaranteed.entry(parent).or_default();
         *sum += sign * i128::from(rate.unwrap_or_default().0);
@@ -360,7 +360,7 @@ impl Catalog {
         }
     }
 
-    /// Takes a group out of its parent's children and guarantees, and out of the index of rules.
+    /// Removes a group from its parent's children and guarantees, and from the index of rules.
     fn detach(&mut self, id: GroupId) {
         let Some(entry) = self.entries.get(&id) else {
             return;

@@ -1,7 +1,7 @@
-//! How definitions change: plan under the lock, store, put in force.
+//! Changing definitions: plan under the lock, store, put in force.
 //!
-//! A plan is a list of edits, which are both stored rows and steps in memory. Revision, counters and the audit entries
-//! join the same transaction. When the store fails nothing is in force and the caller is told.
+//! A plan is a list of edits, each of which is both stored rows and a step in memory. Revision, counters and the audit
+//! entry join the same transaction. If the store fails, nothing is in force and the caller gets the error.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::ControlFlow;
@@ -43,7 +43,7 @@ pub(crate) enum Edit {
 }
 
 impl Edit {
-    /// The group that it defines.
+    /// The group that the edit defines.
     fn puts(&self) -> Option<(GroupId, &Definition)> {
         match self {
             Self::PutGroup(id, definition) => Some((*id, definition)),
@@ -51,7 +51,7 @@ impl Edit {
         }
     }
 
-    /// The group that it removes.
+    /// The group that the edit removes.
     fn removes(&self) -> Option<GroupId> {
         match self {
             Self::RemoveGroup(id) => Some(*id),
@@ -60,7 +60,7 @@ impl Edit {
     }
 }
 
-/// What a request comes to: steps, the audit entries and the answer. Without steps nothing changes.
+/// A planned request: edits, audit entries and the reply. Without edits nothing changes.
 pub(crate) struct Plan<T> {
     pub(crate) edits: Vec<Edit>,
     pub(crate) changes: Vec<Change>,
@@ -68,7 +68,7 @@ pub(crate) struct Plan<T> {
 }
 
 impl<T> Plan<T> {
-    /// Nothing to do.
+    /// A plan without edits.
     pub(crate) fn nothing(reply: T) -> Self {
         Self { edits: Vec::new(), changes: Vec::new(), reply }
     }
@@ -118,14 +118,14 @@ impl DefinitionCalls<'_> {
             state.apply(now, edit)?;
         }
         for (client, group, total) in before {
-            // One that was folded meanwhile reports no more.
+            // An incarnation folded meanwhile reports no more.
             if state.leasing.clients().get(client).is_some() {
                 state.accounts.begin_at(now, client, group, total);
             }
         }
         self.service.metrics.changes.inc();
         self.count_definitions(&state);
-        // Nobody watching is no error.
+        // An error only means that nobody watches.
         let _ = self.service.events().send(Arc::new(event));
         self.service.leasing().push_lowers(&mut state);
         drop(state);
@@ -155,7 +155,7 @@ impl DefinitionCalls<'_> {
         Ok(batch)
     }
 
-    /// What was counted for groups that had the names of these, which are new.
+    /// Consumption that was counted for earlier groups with the names of these new ones.
     fn counted_before(
         &self,
         created: &[(GroupId, GroupName)],
@@ -183,7 +183,7 @@ impl DefinitionCalls<'_> {
 }
 
 impl State {
-    /// Groups that are there after these edits and not before.
+    /// Groups that exist after these edits and not before.
     fn created(&self, edits: &[Edit]) -> Vec<(GroupId, GroupName)> {
         let created = edits.iter().filter_map(|edit| match edit {
             Edit::PutGroup(id, definition) if self.definitions.catalog.get(*id).is_none() => {
@@ -194,7 +194,7 @@ impl State {
         created.collect()
     }
 
-    /// The rows of an edit, without what several edits have in common.
+    /// The rows of one edit, without those that several edits share.
     fn rows(&self, edit: &Edit, batch: &mut Batch) -> Result<(), StoreError> {
         match edit {
             Edit::PutGroup(id, definition) => {
@@ -236,8 +236,7 @@ impl State {
         self.definitions.catalog.get(id).map(|definition| self.leasing.longest_of(id, definition.ttl))
     }
 
-    /// The leases of groups that are removed count in the nearest one above that stays, as it is after all edits: the
-    /// rows of those.
+    /// The leases of removed groups count in the nearest ancestor that stays after all edits: the rows of those.
     fn heirs(&self, edits: &[Edit]) -> Result<Batch, StoreError> {
         let removed: BTreeSet<GroupId> = edits.iter().filter_map(Edit::removes).collect();
         let mut heirs: BTreeMap<GroupId, Span> = BTreeMap::new();
@@ -281,9 +280,9 @@ impl State {
         batch
     }
 
-    /// How far a group that is removed was counted takes the place of its rows.
+    /// Writes how far each client of a removed group was counted, in place of its rows.
     fn retire(&self, id: GroupId, name: &GroupName, batch: &mut Batch) -> Result<(), StoreError> {
-        // A node that no flush has stored yet would get another number after a crash.
+        // A node that no flush has stored yet would get another id after a crash.
         let fresh = self.accounts.retire(id, name, batch).into_iter().filter_map(|client| {
             let known = self.leasing.clients().get(client).filter(|known| known.stored_unix_ms.is_none())?;
             Some(put_json(Table::Clients, u64_key(client.0), &known.stored()))
@@ -296,7 +295,7 @@ impl State {
         Ok(())
     }
 
-    /// Whether gateways are to be told; asked before the edit is applied.
+    /// Whether gateways must learn of the edit; called before it is applied.
     fn changes_rules(&self, edit: &Edit) -> bool {
         match edit {
             Edit::PutGroup(id, definition) => match self.definitions.catalog.get(*id) {
@@ -353,7 +352,7 @@ impl State {
     }
 }
 
-/// What watchers are told of the edits; asked before they are applied, while removed groups still have names.
+/// The events of the edits for watchers; called before they are applied, while removed groups still have names.
 fn kinds(state: &State, edits: &[Edit]) -> Vec<EventKind> {
     if edits.len() > MAX_EVENT_PARTS {
         return vec![EventKind::Resync];
@@ -369,7 +368,7 @@ fn kinds(state: &State, edits: &[Edit]) -> Vec<EventKind> {
             }
             Edit::Unbind(principal) => kinds.push(EventKind::Bound(principal.clone(), None)),
             Edit::Costs(tables) => kinds.push(EventKind::Costs(Arc::clone(tables))),
-            // Gateways follow these elsewhere.
+            // Gateways get these by the rules' stream.
             Edit::PutWatch(_) | Edit::RemoveWatches(_) | Edit::Note => {}
         }
     }

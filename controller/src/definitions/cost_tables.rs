@@ -1,4 +1,4 @@
-//! The cost tables: every version ever put, which one charges, and which one is priced beside it.
+//! The cost tables: every version ever put, the one that charges, and the one priced beside it.
 //!
 //! A version never changes once stored, so that a charge can be explained later. The active table charges; the
 //! shadow table is priced in parallel and only reported, to try new prices on live load.
@@ -15,7 +15,7 @@ use tidegate_proto::v1;
 /// Name and version of a table.
 pub type Key = (String, u32);
 
-/// What a table is used for.
+/// The use of a table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Role {
     /// Priced and charged.
@@ -25,7 +25,7 @@ pub enum Role {
 }
 
 impl Role {
-    /// As the API spells it.
+    /// Reads the spelling of the API.
     pub fn parse(text: &str) -> Result<Self, AdminError> {
         match text {
             "active" => Ok(Self::Active),
@@ -35,7 +35,7 @@ impl Role {
     }
 }
 
-/// Which table plays which role.
+/// The tables in each role.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Roles {
     /// Priced and charged.
@@ -52,21 +52,21 @@ pub struct CostTables {
 }
 
 impl CostTables {
-    /// What a new store starts with: TiDB's prices.
+    /// The tables of a new store: TiDB's prices.
     pub fn first() -> Self {
         let table = CostTable::tidb_v1();
         let active = key(&table);
         Self { all: BTreeMap::from([(active.clone(), table)]), roles: Roles { active, shadow: None } }
     }
 
-    /// What a store holds; `None` when a role names a table that is not there.
+    /// The tables of a store; `None` when a role names a missing table.
     pub fn load(tables: impl IntoIterator<Item = CostTable>, roles: Roles) -> Option<Self> {
         let all: BTreeMap<Key, CostTable> = tables.into_iter().map(|table| (key(&table), table)).collect();
         let known = |key: &Key| all.contains_key(key);
         (known(&roles.active) && roles.shadow.as_ref().is_none_or(known)).then_some(Self { all, roles })
     }
 
-    /// Which table plays which role.
+    /// The tables in each role.
     pub fn roles(&self) -> &Roles {
         &self.roles
     }
@@ -86,7 +86,7 @@ impl CostTables {
         self.all.values()
     }
 
-    /// The state after giving `table` a role. No table at all takes the shadow away.
+    /// The tables after `table` got a role. `None` removes the shadow.
     pub fn with(&self, role: Role, table: Option<CostTable>) -> Result<Self, AdminError> {
         let mut after = self.clone();
         let key = table.as_ref().map(key);
@@ -116,7 +116,7 @@ impl CostTables {
     }
 }
 
-/// Checks a table; every error is reported at once.
+/// Checks a table, and reports all errors together.
 pub fn parse(shape: v1::CostTable) -> Result<CostTable, AdminError> {
     let replicas = shape.replicas.max(1);
     let text =
@@ -124,7 +124,7 @@ pub fn parse(shape: v1::CostTable) -> Result<CostTable, AdminError> {
     CostTable::try_from(text).map_err(|errors| AdminError::invalid("table", errors))
 }
 
-/// A table as the API shows it.
+/// A table in the shape of the API.
 pub fn shape(table: &CostTable) -> v1::CostTable {
     let text = TableText::from(table.clone());
     v1::CostTable {

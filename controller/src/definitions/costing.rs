@@ -11,7 +11,7 @@ use crate::definitions::cost_tables::{CostTables, Role, parse, shape};
 use crate::error::AdminError;
 
 impl DefinitionCalls<'_> {
-    /// Gives a table a role. No table takes the shadow away.
+    /// Gives a table a role. `None` removes the shadow.
     pub fn put_cost_table(
         &self,
         actor: &Actor,

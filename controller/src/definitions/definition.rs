@@ -1,7 +1,7 @@
 //! A resource group's definition, checked: `v1::Group` in, `Definition` out, and back.
 //!
-//! Every field is refused with its name, its value and its range. What may be left open (burst depth, moderated
-//! limit) stays open, so that it follows the rate when that is altered.
+//! An error names the field, its value and its range. Settings that may be left open (burst depth, moderated limit)
+//! stay open, so that they follow the rate when it is altered.
 
 use std::sync::Arc;
 
@@ -19,7 +19,7 @@ use tidegate_proto::v1;
 /// Shortest renewal period; shorter ones would be traffic without use.
 const MIN_RENEW: Span = Span::millis(100);
 
-/// Longest wait for admission: below the shortest a wait means nothing, and nobody waits beyond the longest.
+/// Range of the longest wait for admission: a shorter one is no wait, and nobody waits longer.
 const MAX_WAIT_RANGE: (Span, Span) = (Span::millis(1), Span::millis(3_600_000));
 
 /// A checked definition.
@@ -33,7 +33,7 @@ pub struct Definition {
     pub rate: Option<Rate>,
     /// Bucket depth; `None` is one second of the limit.
     pub burst: Option<Ru>,
-    /// Whether it may use more than `rate`.
+    /// Whether the group may use more than `rate`.
     pub burstable: Bursting,
     /// Rank when borrowing.
     pub priority: Priority,
@@ -45,15 +45,15 @@ pub struct Definition {
     pub renew_every: Span,
     /// What a node may admit without a lease.
     pub fallback: Fallback,
-    /// What all nodes together may admit without leases, divided among them.
+    /// Rate that all nodes together may admit without leases, divided among them.
     pub fallback_total: Option<Rate>,
-    /// Debt a node is expected to stay within.
+    /// Debt within which a node is expected to stay.
     pub max_debt: Ru,
-    /// For people.
+    /// A comment for people.
     pub comment: Box<str>,
     /// Grows with every change.
     pub revision: u64,
-    /// Rule against runaway statements. Shared, because gateways are told all of them at once.
+    /// Rule against runaway statements. Shared, because all of them go to gateways at once.
     pub query_limit: Option<Arc<QueryLimit>>,
     /// Longest wait of a statement for admission at a gateway; `None` is the gateway's own.
     pub max_wait: Option<Span>,
@@ -66,12 +66,12 @@ pub enum Bursting {
     Off,
     /// Up to a total rate; `None` is twice the group's own.
     Moderated(Option<Rate>),
-    /// All that is left above it.
+    /// All that its ancestors have left.
     Unlimited,
 }
 
 impl Definition {
-    /// The group of everyone who is bound to no other, as it is at first start.
+    /// The group of all who are bound to no other, as it is at first start.
     pub fn default_group() -> Self {
         let spec = GroupSpec::unlimited();
         Self {
@@ -94,9 +94,9 @@ impl Definition {
         }
     }
 
-    /// Checks a definition field by field. Rules between groups are the catalog's. Empty texts are defaults, as in rows
-    /// that are stored; [`emptied`](crate::definitions::group_fields::emptied) tells which of them a
-    /// request may hold.
+    /// Checks a definition field by field. The catalog checks the rules between groups. Empty texts are defaults, as in
+    /// stored rows; [`emptied`](crate::definitions::group_fields::emptied) returns those that a request must not leave
+    /// empty.
     pub fn parse(text: &v1::Group) -> Result<Self, AdminError> {
         let defaults = GroupSpec::unlimited();
         let parent = open(&text.parent, TOP, GroupName::parse).in_field("parent")?;
@@ -128,7 +128,7 @@ impl Definition {
         })
     }
 
-    /// The definition as text, defaults written out unless they follow the rate.
+    /// The definition as text, with defaults written out unless they follow the rate.
     pub fn text(&self) -> v1::Group {
         let (burstable, burst_rate) = match self.burstable {
             Bursting::Off => ("off", None),
@@ -165,17 +165,17 @@ impl Definition {
         }
     }
 
-    /// Whether gateways are told something about it.
+    /// Whether the definition concerns gateways.
     pub fn rules_gateways(&self) -> bool {
         self.query_limit.is_some() || self.max_wait.is_some()
     }
 
-    /// The group its runaway statements are switched to.
+    /// The group to which its runaway statements are switched.
     pub fn switch_group(&self) -> Option<&GroupName> {
         self.query_limit.as_ref()?.action.switch_group()
     }
 
-    /// What the core enforces.
+    /// The part that the core enforces.
     pub fn spec(&self, parent: Option<GroupId>) -> GroupSpec {
         let burstable = match (self.burstable, self.rate) {
             (Bursting::Off, _) => Burstable::Off,
@@ -199,7 +199,7 @@ impl Definition {
     }
 }
 
-/// What a field that may be left open says: nothing, or `word`, which says so by name.
+/// Reads a field that may be left open: by an empty text, or by name with `word`.
 fn open<T, E>(text: &str, word: &str, parse: impl Fn(&str) -> Result<T, E>) -> Result<Option<T>, E> {
     let said = text.trim();
     if said.is_empty() || said.eq_ignore_ascii_case(word) { Ok(None) } else { parse(text).map(Some) }
@@ -284,7 +284,7 @@ fn periods(text: &v1::Group) -> Result<(Span, Span), AdminError> {
     Ok((ttl, renew))
 }
 
-/// For people, and in the microseconds of the API.
+/// The error for people, and in the microseconds of the API.
 fn out_of_range(span: Span, least: Span, most: Span) -> String {
     format!("{span} is out of range: {least} to {most} ({} is not in {} to {} us)", span.0, least.0, most.0)
 }

@@ -1,4 +1,4 @@
-//! Deleting groups, and moving what used them.
+//! Deleting groups, and moving their users.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -19,22 +19,22 @@ use crate::service::State;
 use crate::statements::query_limit::Action;
 use crate::statements::watches::Watch;
 
-/// What a deletion did.
+/// The result of a deletion.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Deleted {
     /// Bindings, children, rules and watches that were moved; cut to a readable number.
     pub moved: Vec<String>,
-    /// How many there were.
+    /// Number of things moved.
     pub moved_count: usize,
-    /// What became more generous.
+    /// Warnings about what gets a higher limit.
     pub warnings: Vec<String>,
-    /// There was such a group.
+    /// Whether the group existed.
     pub existed: bool,
 }
 
 impl DefinitionCalls<'_> {
-    /// Deletes a group. One that is used is deleted only with `force_to`, which takes its bindings and children, and
-    /// what is switched to it.
+    /// Deletes a group. A used group is deleted only with `force_to`, the group that takes over its bindings, its
+    /// children and the runaways switched to it.
     pub fn delete_group(
         &self,
         actor: &Actor,
@@ -66,11 +66,11 @@ impl DefinitionCalls<'_> {
     }
 }
 
-/// What uses a group that is to be deleted.
+/// The users of a group that is to be deleted.
 pub(crate) struct Users {
     pub(crate) principals: Vec<Principal>,
     pub(crate) children: BTreeSet<GroupId>,
-    /// Groups whose runaways are switched to it.
+    /// Groups that switch their runaways to it.
     pub(crate) switching: BTreeSet<GroupId>,
     /// Watches of other groups that switch to it themselves.
     pub(crate) watches: Vec<Arc<Watch>>,
@@ -81,7 +81,7 @@ impl Users {
         self.principals.len() + self.children.len() + self.switching.len() + self.watches.len()
     }
 
-    /// The first of them, for people.
+    /// The first users, for people.
     pub(crate) fn names(&self, catalog: &Catalog) -> Vec<String> {
         let name = |id: &GroupId| catalog.name(*id).map(ToString::to_string).unwrap_or_default();
         let principals = self.principals.iter().map(ToString::to_string);
@@ -150,7 +150,7 @@ impl State {
         }
     }
 
-    /// The group that takes over: another one, and none that is below the deleted one.
+    /// Checks the group that takes over: it exists, is not the deleted one, and is not below it.
     pub(crate) fn checked_target(
         &self,
         id: GroupId,
@@ -182,7 +182,7 @@ impl State {
         Ok(to)
     }
 
-    /// Children with another parent, and rules that switch elsewhere.
+    /// Children with their new parent, and rules with their new target.
     pub(crate) fn redefined(
         &self,
         users: &Users,
@@ -210,7 +210,7 @@ impl State {
 }
 
 impl Definitions {
-    /// A warning when what is moved gets a higher limit, or none.
+    /// A warning if what is moved gets a higher limit, or none.
     pub(crate) fn generosity(
         &self,
         from: GroupId,

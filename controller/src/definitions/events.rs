@@ -1,7 +1,7 @@
-//! Telling nodes about bindings, cost tables and changed groups.
+//! Events for nodes about bindings, cost tables and changed groups.
 //!
 //! A watcher gets a snapshot unless it is current, then every change in order. Changes wait in one ring for all
-//! watchers, so memory does not grow with their number; who falls out of the ring is dropped and resyncs.
+//! watchers, so memory does not grow with their number; a watcher that falls out of the ring is dropped and resyncs.
 
 use std::sync::Arc;
 
@@ -16,16 +16,16 @@ use crate::name::GroupName;
 /// One change of definitions.
 #[derive(Clone, Debug)]
 pub struct Event {
-    /// The revision after it.
+    /// The revision after the change.
     pub revision: u64,
-    /// What changed, in order.
+    /// The parts of the change, in order.
     pub kinds: Vec<EventKind>,
 }
 
 /// One part of a change.
 #[derive(Clone, Debug)]
 pub enum EventKind {
-    /// A principal is bound to this group now, or to none.
+    /// A principal is now bound to this group, or to none.
     Bound(Principal, Option<GroupName>),
     /// Cost tables changed.
     Costs(Arc<CostTables>),
@@ -35,7 +35,7 @@ pub enum EventKind {
     Resync,
 }
 
-/// What watchers are told, as it is now.
+/// The present state, for watchers.
 #[derive(Clone, Debug)]
 pub struct SnapshotView {
     /// All bindings.
@@ -44,28 +44,28 @@ pub struct SnapshotView {
     pub costs: Arc<CostTables>,
 }
 
-/// A watcher's view: where it starts, and what comes after.
+/// A watcher's view: its start, and the changes after it.
 pub struct Subscription {
-    /// Which start of which controller tells; a revision says nothing without it.
+    /// The start of the controller that sends; a revision means nothing without it.
     pub instance: u64,
-    /// Revision from which the changes lead on.
+    /// Revision at which the changes begin.
     pub revision: u64,
-    /// The watcher needs no snapshot.
+    /// Whether the watcher needs no snapshot.
     pub is_current: bool,
     /// Changes after `revision`.
     pub events: broadcast::Receiver<Arc<Event>>,
 }
 
-/// Why a watcher is not accepted.
+/// Why a watcher is refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum WatchError {
-    /// Too many.
+    /// There are too many.
     #[error("the limit of {MAX_WATCHERS} watch streams is reached; close some")]
     TooMany,
 }
 
 impl DefinitionCalls<'_> {
-    /// Starts watching from the revision a node has, and the start that told it so; 0 for none.
+    /// Starts watching from the revision that a node has and the controller's start that sent it; 0 for none.
     pub fn subscribe(&self, have_instance: u64, have_revision: u64) -> Result<Subscription, WatchError> {
         let state = self.service.lock();
         if self.service.events().receiver_count() >= MAX_WATCHERS {
@@ -82,7 +82,7 @@ impl DefinitionCalls<'_> {
         })
     }
 
-    /// What watchers are told, as it is now. While it is held, a change copies all bindings.
+    /// The present state, for watchers. While the result is alive, a change copies all bindings.
     pub fn told(&self) -> SnapshotView {
         let state = self.service.lock();
         SnapshotView {

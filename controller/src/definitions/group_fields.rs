@@ -1,23 +1,23 @@
-//! The fields of a group's definition, each listed once: what an alteration may name, how it is taken over, when two
-//! definitions differ in it, and what to write where it may not be empty.
+//! The fields of a group's definition, each listed once: its name in an alteration, how it is copied, when two
+//! definitions differ in it, and what to write if it may not be empty.
 //!
 //! Rates are decimal RU/s, amounts decimal RU, both text and exact to a millionth; `*_us` is microseconds. An empty
-//! text or a zero is "the default", so that a short body is a complete definition; but a limit is lifted by name only,
+//! text or a zero means the default, so that a short body is a complete definition; but a limit is lifted by name only,
 //! because a variable that was never set is empty, too.
 
 use tidegate_proto::v1::Group;
 
-/// As `parent`: no group above. No name of a group can be that.
+/// Value of `parent` without a group above. No group can have this name.
 pub const TOP: &str = "/";
-/// As an amount or a rate that follows the limit when it is left open.
+/// Value of an amount or a rate that is left open and follows the limit.
 pub const DEFAULT: &str = "default";
-/// As `fallback_total`: none.
+/// Value of `fallback_total` without a total.
 pub const NONE: &str = "none";
 
 /// A field that can be altered.
 struct Field {
     name: &'static str,
-    /// What to write where nothing is not enough; empty where it is.
+    /// The text to write if an empty one is not accepted; empty if it is.
     stated: &'static str,
     is_empty: fn(&Group) -> bool,
     take: fn(&mut Group, &Group),
@@ -75,13 +75,13 @@ pub fn merged<'m>(group: &Group, from: &Group, mask: &'m [String]) -> Result<Gro
     Ok(merged)
 }
 
-/// Sets a field to its default; whether there is such a field.
+/// Sets a field to its default; returns whether there is such a field.
 pub fn clear(group: &mut Group, name: &str) -> bool {
     let field = FIELDS.iter().find(|field| field.name == name);
     field.map(|field| (field.take)(group, &Group::default())).is_some()
 }
 
-/// The fields that are empty in `group` and say something in `before`, and what to write instead.
+/// The fields that are empty in `group` and set in `before`, with the text to write instead.
 pub fn emptied(group: &Group, before: &Group) -> impl Iterator<Item = (&'static str, &'static str)> {
     let is_emptied = |field: &&Field| (field.is_empty)(group) && !(field.is_empty)(before);
     FIELDS.iter().filter(is_emptied).map(|field| (field.name, field.stated))

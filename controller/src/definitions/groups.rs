@@ -16,14 +16,14 @@ use crate::name::GroupName;
 use crate::quantity::cut;
 use crate::service::State;
 
-/// A group, with what an operator should know about it.
+/// A group, with warnings for an operator.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct GroupReply {
     /// The definition.
     pub group: v1::Group,
-    /// What is allowed but doubtful.
+    /// Warnings.
     pub warnings: Vec<String>,
-    /// The request changed something.
+    /// Whether the request changed something.
     pub changed: bool,
 }
 
@@ -32,9 +32,9 @@ pub struct GroupReply {
 pub struct Page {
     /// In order of their names.
     pub groups: Vec<v1::Group>,
-    /// Where to go on; empty at the end.
+    /// The name to continue after; empty at the end.
     pub next_after: String,
-    /// Of the groups on this page.
+    /// Warnings about the groups of this page.
     pub warnings: Vec<String>,
 }
 
@@ -47,7 +47,7 @@ impl DefinitionCalls<'_> {
         if_not_exists: bool,
     ) -> Result<GroupReply, AdminError> {
         let mut definition = Definition::parse(text)?;
-        // A group without a cap is asked for, and does not come of a variable that was never set.
+        // A group without a cap must be asked for by name, since a variable that was never set is empty, too.
         refuse_emptied(text, &v1::Group { ru_per_sec: "unlimited".to_owned(), ..v1::Group::default() })?;
         self.change(actor, |state| {
             if let Some(id) = state.definitions.catalog.id(&definition.name) {
@@ -102,7 +102,7 @@ impl DefinitionCalls<'_> {
         Ok(GroupReply { group: definition.text(), warnings, changed: false })
     }
 
-    /// Groups by name after `after`, at most `limit`; 0 is the most.
+    /// Groups by name after `after`, at most `limit`; 0 means as many as a page may have.
     pub fn groups(&self, after: &str, limit: u32) -> Result<Page, AdminError> {
         let after = (!after.is_empty()).then(|| GroupName::parse(after).in_field("after")).transpose()?;
         let limit = page_limit(limit, MAX_PAGE, MAX_PAGE)?;
@@ -122,12 +122,12 @@ impl DefinitionCalls<'_> {
     }
 }
 
-/// What an alteration may name.
+/// The fields that an alteration may name.
 fn names() -> String {
     alterable().collect::<Vec<_>>().join(", ")
 }
 
-/// Refuses a text that is empty where `before` says something.
+/// Refuses an empty text where `before` has one.
 pub(crate) fn refuse_emptied(text: &v1::Group, before: &v1::Group) -> Result<(), AdminError> {
     match emptied(text, before).next() {
         Some((field, write)) => Err(AdminError::invalid(field, format!("is empty; write {write}"))),
@@ -135,7 +135,7 @@ pub(crate) fn refuse_emptied(text: &v1::Group, before: &v1::Group) -> Result<(),
     }
 }
 
-/// A group that is to be created and is there already.
+/// The reply for a group that is to be created and exists already.
 fn existing(
     state: &State,
     id: GroupId,
@@ -157,7 +157,7 @@ fn existing(
 }
 
 impl Definitions {
-    /// Whether a definition may stand as group `id`, in the catalog and in the grant engine.
+    /// Checks a definition for group `id`, in the catalog and in the grant engine.
     pub(crate) fn check(
         &self,
         leasing: &Leasing,
@@ -168,7 +168,7 @@ impl Definitions {
         self.check_room(leasing, id, parent)
     }
 
-    /// Whether it may stand where it says, in both.
+    /// Checks its place, in both.
     pub(crate) fn check_place(
         &self,
         leasing: &Leasing,
@@ -184,7 +184,7 @@ impl Definitions {
         self.catalog.check_room(id, parent, |group| leasing.removed_below(group))
     }
 
-    /// The definition, if it still is at the revision the caller read.
+    /// The definition, if it still has the revision that the caller read.
     pub(crate) fn expect_revision(&self, id: GroupId, expected: u64) -> Result<&Definition, AdminError> {
         let missing = || AdminError::Internal(format!("group id {} has no definition", id.0));
         let definition = self.catalog.get(id).ok_or_else(missing)?;

@@ -1,5 +1,5 @@
-//! Groups that gateways are told of, for a rule against runaways or a longest wait, and who switches to whom: an index of the catalog, so that neither
-//! telling the rules nor deleting a group walks all groups.
+//! An index of the catalog: groups that gateways need for a rule against runaways or a longest wait, and the groups
+//! they switch to, so that neither sending the rules nor deleting a group walks all groups.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Bound;
@@ -13,12 +13,12 @@ use crate::name::GroupName;
 #[derive(Debug, Default)]
 pub struct Limited {
     groups: BTreeSet<GroupId>,
-    /// By the group that is switched to.
+    /// By the group that is the target.
     switching: BTreeMap<GroupName, BTreeSet<GroupId>>,
 }
 
 impl Limited {
-    /// Takes a definition up.
+    /// Adds a definition.
     pub fn insert(&mut self, id: GroupId, definition: &Definition) {
         if definition.rules_gateways() {
             self.groups.insert(id);
@@ -28,7 +28,7 @@ impl Limited {
         }
     }
 
-    /// Takes a definition out.
+    /// Removes a definition.
     pub fn remove(&mut self, id: GroupId, definition: &Definition) {
         self.groups.remove(&id);
         let Some(target) = definition.switch_group() else { return };
@@ -40,13 +40,13 @@ impl Limited {
         }
     }
 
-    /// Groups that gateways are told of behind one, or all, in order of their ids.
+    /// Groups that gateways need, after one or all, in order of their ids.
     pub fn groups_after(&self, last: Option<GroupId>) -> impl Iterator<Item = GroupId> {
         let from = last.map_or(Bound::Unbounded, Bound::Excluded);
         self.groups.range((from, Bound::Unbounded)).copied()
     }
 
-    /// Groups whose runaways are switched to this one.
+    /// Groups that switch their runaways to this one.
     pub fn switching_to(&self, target: &GroupName) -> impl Iterator<Item = GroupId> {
         self.switching.get(target).into_iter().flatten().copied()
     }

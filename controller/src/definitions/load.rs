@@ -1,4 +1,4 @@
-//! Definitions from the store.
+//! Loading definitions from the store.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -20,7 +20,7 @@ use crate::store::records::{
 };
 use crate::store::{Batch, Store, StoreError, Table, each};
 
-/// Groups and cost tables, and the longest lease that may be out in each group, as the store has it.
+/// Groups and cost tables, and the longest lease that may be out in each group, from the store.
 pub(crate) struct Loaded {
     pub(crate) catalog: Catalog,
     pub(crate) longest: BTreeMap<GroupId, Span>,
@@ -28,7 +28,7 @@ pub(crate) struct Loaded {
 }
 
 impl Loaded {
-    /// Reads what has to be known before anything is stored. What a new store lacks joins the first batch.
+    /// Reads what must be known before anything is stored. What a new store lacks joins the first batch.
     pub(crate) fn read(
         store: &dyn Store,
         meta: &Meta,

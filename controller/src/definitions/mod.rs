@@ -1,4 +1,4 @@
-//! Groups, bindings and cost tables, and how they change.
+//! Groups, bindings and cost tables, and changing them.
 
 pub(crate) mod apply;
 pub mod audit;
@@ -29,7 +29,7 @@ use bindings::Bindings;
 use catalog::Catalog;
 use cost_tables::CostTables;
 
-/// All definitions, as they are in force.
+/// All definitions that are in force.
 pub(crate) struct Definitions {
     catalog: Catalog,
     bindings: Arc<Bindings>,
@@ -44,7 +44,7 @@ impl Definitions {
         &self.catalog
     }
 
-    /// How many bindings there are.
+    /// Number of bindings.
     pub(crate) fn bound(&self) -> usize {
         self.bindings.len()
     }
@@ -66,7 +66,7 @@ impl Definitions {
     }
 }
 
-/// What adapters call.
+/// The calls of adapters.
 #[derive(Clone, Copy)]
 pub struct DefinitionCalls<'s> {
     service: &'s Service,

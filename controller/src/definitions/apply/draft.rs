@@ -1,8 +1,8 @@
-//! The definitions as they would be: the catalog itself, with what was put into it taken back again, and what differs in
-//! bindings, watches and cost tables.
+//! The definitions as a change would leave them: the catalog itself, with edits that are taken back, and the
+//! differences in bindings, watches and cost tables.
 //!
-//! A copy of the catalog would be a gigabyte with a million groups. It is changed in place instead, under the lock, and
-//! the draft takes everything back when it is dropped, whatever the reason.
+//! With a million groups a copy of the catalog would take a gigabyte. So the draft changes the catalog in place, under
+//! the lock, and takes everything back when it is dropped, for whatever reason.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -17,19 +17,19 @@ use crate::name::GroupName;
 use crate::service::State;
 use crate::statements::watches::Watch;
 
-/// What would be.
+/// Definitions as a change would leave them.
 pub(crate) struct Draft<'s> {
     pub(crate) state: &'s mut State,
     /// What each step in the catalog replaced, in order.
     undo: Vec<(GroupId, Option<Definition>)>,
     next_group: u32,
-    /// By principal: the group, or no binding.
+    /// By principal: its group, or no binding.
     pub(crate) bindings: BTreeMap<Principal, Option<GroupName>>,
-    /// By id: the watch, or none.
+    /// By id: the watch, or `None`.
     pub(crate) watches: BTreeMap<u64, Option<Watch>>,
     pub(crate) costs: Option<Arc<CostTables>>,
     pub(crate) next_watch: u64,
-    /// Watches that an operator added.
+    /// Number of watches that an operator added.
     pub(crate) manual: usize,
 }
 
@@ -47,13 +47,13 @@ impl<'s> Draft<'s> {
         }
     }
 
-    /// Stands a group in the catalog.
+    /// Puts a group into the catalog.
     pub(crate) fn put(&mut self, id: GroupId, definition: Definition) {
         self.undo.push((id, self.state.definitions.catalog.get(id).cloned()));
         self.state.definitions.catalog.put(id, definition);
     }
 
-    /// Lets every group that was put find the one above it, which may have come after it.
+    /// Resolves the parent of every group that was put, since the parent may have come after it.
     pub(crate) fn settle(&mut self) {
         for id in self.touched().into_keys() {
             if let Some(definition) = self.state.definitions.catalog.get(id).cloned() {
@@ -62,13 +62,13 @@ impl<'s> Draft<'s> {
         }
     }
 
-    /// Takes a group out of the catalog.
+    /// Removes a group from the catalog.
     pub(crate) fn remove(&mut self, id: GroupId) {
         self.undo.push((id, self.state.definitions.catalog.get(id).cloned()));
         self.state.definitions.catalog.remove(id);
     }
 
-    /// Takes back what was done to the catalog.
+    /// Takes back all edits of the catalog.
     pub(crate) fn rewind(&mut self) {
         while let Some((id, before)) = self.undo.pop() {
             match before {
@@ -79,7 +79,7 @@ impl<'s> Draft<'s> {
         self.state.definitions.catalog.rewind(self.next_group);
     }
 
-    /// Groups that were put or removed, with what they were before.
+    /// Groups that were put or removed, with their definitions before.
     pub(crate) fn touched(&self) -> BTreeMap<GroupId, Option<Definition>> {
         let mut touched = BTreeMap::new();
         for (id, before) in &self.undo {
@@ -96,7 +96,7 @@ impl<'s> Draft<'s> {
         }
     }
 
-    /// How many bindings there would be.
+    /// Number of bindings.
     pub(crate) fn binding_count(&self) -> usize {
         let was = |principal: &Principal| self.state.definitions.bindings.get(principal).is_some();
         let added = self.bindings.iter().filter(|(principal, group)| group.is_some() && !was(principal));
@@ -111,7 +111,7 @@ impl<'s> Draft<'s> {
         live.map(Arc::as_ref).chain(self.watches.values().flatten())
     }
 
-    /// The watch of a number.
+    /// The watch with this id.
     pub(crate) fn watch(&self, id: u64) -> Option<&Watch> {
         match self.watches.get(&id) {
             Some(watch) => watch.as_ref(),
@@ -119,13 +119,13 @@ impl<'s> Draft<'s> {
         }
     }
 
-    /// The watch of the same statement. No two steps are about the same one.
+    /// The watch of the same statement. No two steps concern the same one.
     pub(crate) fn same_watch(&self, other: &Watch) -> Option<&Watch> {
         let live = self.state.convictions.watches().find(&other.group, other.matching, &other.digest);
         live.filter(|watch| !self.watches.contains_key(&watch.id)).map(Arc::as_ref)
     }
 
-    /// What would use a group.
+    /// The users of a group.
     pub(crate) fn users(&self, id: GroupId, name: &GroupName) -> Users {
         let live =
             self.state.definitions.bindings.of_group(name).filter(|user| !self.bindings.contains_key(*user));

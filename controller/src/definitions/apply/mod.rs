@@ -1,8 +1,8 @@
-//! Many definitions in one change: all of it or nothing, planned as a whole.
+//! Many definitions in one change: all or nothing, planned as a whole.
 //!
-//! Steps say what is to be true, so that their order does not matter and doing them again changes nothing. Checked is the
-//! state that all of them come to, which a draft holds; every fault is told at once. Then they are put into an order in
-//! which each is possible, stored in one transaction, and put in force under one lock.
+//! Steps state a result, so that their order does not matter and repeating them changes nothing. The check covers the
+//! state after all of them, which a draft holds, and reports every fault at once. Then the edits are put into an order
+//! in which each is possible, stored in one transaction, and put in force under one lock.
 
 mod draft;
 mod plan;
@@ -18,31 +18,31 @@ use crate::definitions::change::Plan;
 use crate::error::{AdminError, Fault};
 use crate::limits::{MAX_FAULTS, MAX_STEPS};
 
-/// What was done, or would be.
+/// The result of an apply, or of a dry run.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Applied {
-    /// One of each step in order, then what is pruned.
+    /// One outcome for each step in order, then those of pruning.
     pub outcomes: Vec<Outcome>,
-    /// Of the definitions: after the change, or that the plan holds for.
+    /// Revision of the definitions after the change or, in a dry run, for which the plan holds.
     pub revision: u64,
     /// What is allowed but doubtful.
     pub warnings: Vec<String>,
-    /// What stands against it; in a dry run only. Nothing would be changed.
+    /// The faults, in a dry run only; with any of them the change would fail as a whole.
     pub faults: Vec<Fault>,
-    /// How many there are.
+    /// Number of faults.
     pub fault_count: usize,
 }
 
-/// What became of one thing.
+/// The outcome for one thing.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Outcome {
     /// "group", "binding", "cost_table" or "watch".
     pub kind: &'static str,
-    /// Which one.
+    /// Its name or id.
     pub name: String,
-    /// What happened.
+    /// The kind of change.
     pub done: Done,
-    /// As the audit log has it.
+    /// The change as the audit log shows it.
     change: Change,
 }
 
@@ -62,21 +62,21 @@ impl Outcome {
     }
 }
 
-/// What happened to a thing.
+/// The kind of change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Done {
-    /// It was not there.
+    /// The thing did not exist.
     Created,
-    /// It was another.
+    /// The thing was different.
     Altered,
-    /// It was so already.
+    /// The thing was the same already.
     Unchanged,
-    /// It is gone.
+    /// The thing was removed.
     Deleted,
 }
 
 impl Done {
-    /// As the API spells it.
+    /// The spelling of the API.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Created => "created",
@@ -91,7 +91,7 @@ impl DefinitionCalls<'_> {
     /// Makes all steps true in one change, or none.
     ///
     /// # Errors
-    /// Says everything that stands against it.
+    /// Reports every fault.
     pub fn apply(&self, actor: &Actor, wish: &v1::ApplyRequest) -> Result<Applied, AdminError> {
         if wish.steps.len() > MAX_STEPS {
             let message =
@@ -131,7 +131,7 @@ impl DefinitionCalls<'_> {
     }
 }
 
-/// Faults so far, and how many there were beyond those that are kept.
+/// Faults so far, and the number of those beyond the limit.
 #[derive(Default)]
 struct Faults {
     faults: Vec<Fault>,
@@ -139,7 +139,7 @@ struct Faults {
 }
 
 impl Faults {
-    /// Adds what is wrong with a step.
+    /// Adds a fault of a step.
     fn add(&mut self, place: &str, error: &AdminError) {
         self.count += 1;
         if self.faults.len() >= MAX_FAULTS {
@@ -153,7 +153,7 @@ impl Faults {
         self.faults.push(Fault { field, kind: error.kind(), message });
     }
 
-    /// The error that holds all of them.
+    /// An error with all of them, if there are any.
     fn result(self) -> Result<(), AdminError> {
         if self.count == 0 {
             return Ok(());

@@ -1,5 +1,5 @@
-//! From steps to edits: the state that all of them come to is checked as a whole, and then an order is found in which
-//! each edit is possible by itself, as the grant engine takes them one by one.
+//! From steps to edits: the state after all of them is checked as a whole; then the edits are put into an order in
+//! which each is possible by itself, as the grant engine takes them one by one.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -16,21 +16,21 @@ use crate::limits::MAX_FAULTS;
 use crate::name::GroupName;
 use crate::service::State;
 
-/// What steps come to.
+/// The result of planning.
 pub(crate) struct Planned {
     pub(crate) edits: Vec<Edit>,
     pub(crate) outcomes: Vec<Outcome>,
     pub(crate) warnings: Vec<String>,
 }
 
-/// A group that goes: of a step, or pruned.
+/// A group to delete: of a step, or pruned.
 struct Going {
     step: Option<usize>,
     id: GroupId,
     force_to: Option<GroupName>,
 }
 
-/// Plans all steps; the state is as before afterwards.
+/// Plans all steps; leaves the state unchanged.
 pub(crate) fn plan(
     state: &mut State,
     steps: &[(String, Wanted)],
@@ -82,13 +82,13 @@ pub(crate) fn plan(
     Ok(Planned { edits, outcomes, warnings })
 }
 
-/// Each group of a step within all that is to stand. What the change deletes is still there: the grant engine keeps a
-/// group until its leases have ended.
+/// Checks each group of a step within the whole draft. Groups that the change deletes are still there: the grant engine
+/// keeps a group until its leases have ended.
 fn check_groups(draft: &Draft<'_>, steps: &[(String, Wanted)], deletes: bool, faults: &mut Faults) {
     let catalog = &draft.state.definitions.catalog;
     for (place, wanted) in steps {
         let Wanted::Group { definition, .. } = wanted else { continue };
-        // One that was refused before is not there.
+        // A group that was refused before is not in the draft.
         let Some(id) = catalog.id(&definition.name) else { continue };
         if let Some(target) = definition.switch_group()
             && let Err(error) = catalog.check_switch("query_limit.switch_group", &definition.name, target)
@@ -106,7 +106,7 @@ fn check_groups(draft: &Draft<'_>, steps: &[(String, Wanted)], deletes: bool, fa
     }
 }
 
-/// The groups that go, those below before those above.
+/// The groups to delete, children before parents.
 fn going(
     draft: &Draft<'_>,
     steps: &[(String, Wanted)],
@@ -146,7 +146,7 @@ fn edits(draft: &mut Draft<'_>) -> Vec<Edit> {
             _ => {}
         }
     }
-    // Those above before those below.
+    // Parents before children.
     puts.sort_by_cached_key(|(id, _)| (draft.state.definitions.catalog.path(*id).len(), *id));
     draft.rewind();
     let mut edits = ordered(draft, puts);
@@ -166,8 +166,8 @@ fn edits(draft: &mut Draft<'_>) -> Vec<Edit> {
     edits
 }
 
-/// Puts groups one by one, each once it may stand where it says. Where all wait for each other, as when two change places,
-/// one stands at the top meanwhile.
+/// Puts groups one by one, each once its place is possible. If all wait for each other, as when two change places, one
+/// stands at the top meanwhile.
 fn ordered(draft: &mut Draft<'_>, mut waiting: Vec<(GroupId, Definition)>) -> Vec<Edit> {
     let mut edits = Vec::new();
     let mut aside = BTreeSet::new();
@@ -192,7 +192,7 @@ fn ordered(draft: &mut Draft<'_>, mut waiting: Vec<(GroupId, Definition)>) -> Ve
                     aside.insert(*id);
                     put(draft, *id, Definition { parent: None, ..definition.clone() });
                 }
-                // None waits for another any more, so each can stand; the engine says if that is wrong.
+                // No group waits for another any more, so each can be put; the engine reports it if that is wrong.
                 None => still.drain(..).for_each(|(id, definition)| put(draft, id, definition)),
             }
         }
@@ -201,7 +201,7 @@ fn ordered(draft: &mut Draft<'_>, mut waiting: Vec<(GroupId, Definition)>) -> Ve
     edits
 }
 
-/// What an operator should know about the groups of steps.
+/// Warnings about the groups of steps.
 fn doubts(draft: &Draft<'_>, steps: &[(String, Wanted)]) -> Vec<String> {
     let groups = steps.iter().filter_map(|(_, wanted)| match wanted {
         Wanted::Group { definition, .. } => Some(definition),
@@ -214,7 +214,7 @@ fn doubts(draft: &Draft<'_>, steps: &[(String, Wanted)]) -> Vec<String> {
     groups.filter_map(|definition| of(definition)).flatten().collect()
 }
 
-/// Keeps as many as anyone reads.
+/// Keeps as many warnings as anyone reads.
 fn bound(warnings: &mut Vec<String>) {
     let count = warnings.len();
     if count > MAX_FAULTS {

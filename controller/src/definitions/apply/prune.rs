@@ -1,4 +1,4 @@
-//! What goes: groups that a step deletes, and what no step names.
+//! Deletions: groups that a step deletes, and all that no step names.
 
 use std::collections::BTreeSet;
 
@@ -17,13 +17,13 @@ use crate::name::GroupName;
 use crate::statements::query_limit::{Action, Matching};
 use crate::statements::watches::Watch;
 
-/// Where pruning ends.
+/// The scope of pruning.
 enum Scope {
     All,
     Under(GroupId),
 }
 
-/// What goes because no step names it.
+/// Everything that is pruned because no step names it.
 #[derive(Default)]
 pub(crate) struct Pruned {
     pub(crate) groups: Vec<GroupId>,
@@ -32,7 +32,7 @@ pub(crate) struct Pruned {
 }
 
 impl Draft<'_> {
-    /// What no step names, in the scope of `prune`.
+    /// Everything in the scope of `prune` that no step names.
     pub(crate) fn unnamed(&self, prune: &Prune, steps: &[(String, Wanted)]) -> Result<Pruned, AdminError> {
         let mut pruned = Pruned::default();
         let scope = self.scope(&prune.under)?;
@@ -94,7 +94,7 @@ impl Draft<'_> {
         Ok(Scope::Under(self.state.definitions.catalog.id(&name).ok_or_else(missing)?))
     }
 
-    /// Whether a group is below that of the scope.
+    /// Whether a group is below the group of the scope.
     fn is_below(&self, scope: &Scope, id: GroupId) -> bool {
         match scope {
             Scope::All => true,
@@ -102,7 +102,7 @@ impl Draft<'_> {
         }
     }
 
-    /// Whether what belongs to a group is in scope.
+    /// Whether something that belongs to a group is in scope.
     fn covers(&self, scope: &Scope, group: &GroupName) -> bool {
         let id = self.state.definitions.catalog.id(group);
         match scope {
@@ -111,7 +111,7 @@ impl Draft<'_> {
         }
     }
 
-    /// Takes a group out, and moves what uses it to `force_to`. Those below it went before.
+    /// Removes a group, and moves its users to `force_to`. Groups below it are removed already.
     pub(crate) fn delete_group(
         &mut self,
         id: GroupId,
@@ -156,7 +156,7 @@ impl Draft<'_> {
         Ok(Outcome { kind: "group", name: name.to_string(), done: Done::Deleted, change })
     }
 
-    /// Deepest first, so that what is below a group goes before it.
+    /// Sorts groups, deepest first, so that those below a group come before it.
     pub(crate) fn leaves_first(&self, groups: &mut [GroupId]) {
         groups.sort_by_cached_key(|id| {
             (std::cmp::Reverse(self.state.definitions.catalog.path(*id).len()), *id)
@@ -164,7 +164,7 @@ impl Draft<'_> {
     }
 }
 
-/// What steps name.
+/// Everything that steps name.
 #[derive(Default)]
 struct Named {
     groups: BTreeSet<GroupName>,

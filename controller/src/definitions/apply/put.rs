@@ -1,4 +1,4 @@
-//! What is to stand: groups, bindings, cost tables and watches, each put into the draft.
+//! Putting groups, bindings, cost tables and watches into the draft.
 
 use std::sync::Arc;
 
@@ -19,7 +19,7 @@ use crate::limits::{MAX_BINDINGS, MAX_WATCHES};
 use crate::name::GroupName;
 use crate::statements::watches::Watch;
 
-/// The name of a text as JSON; names need no escapes.
+/// A group's name as JSON; names need no escapes.
 fn quoted(group: &GroupName) -> String {
     format!("\"{group}\"")
 }
@@ -29,7 +29,7 @@ fn table_json(table: &CostTable) -> String {
 }
 
 impl Draft<'_> {
-    /// Puts a group into the draft, whatever stands around it: that is looked at once all of them are there.
+    /// Puts a group into the draft. Its place is checked once all groups are there.
     pub(crate) fn put_group(
         &mut self,
         place: &str,
@@ -40,7 +40,8 @@ impl Draft<'_> {
         let catalog = &self.state.definitions.catalog;
         let id = catalog.id(&definition.name);
         let before = id.and_then(|id| catalog.get(id)).cloned();
-        // What is lifted is asked for, and does not come of a variable that was never set; a cap is named always.
+        // A limit is lifted by name only, since a variable that was never set is empty, too; so a new group must name
+        // its cap.
         let new = || v1::Group { ru_per_sec: "unlimited".to_owned(), ..v1::Group::default() };
         let said = before.as_ref().map_or_else(new, Definition::text);
         let lifted = differing(&said, &definition.text());
@@ -65,7 +66,7 @@ impl Draft<'_> {
         let mut after = definition.clone();
         after.revision = before.as_ref().map_or(revision, |before| before.revision);
         if before.as_ref() == Some(&after) {
-            // It stands, and is looked at again, as what is around it may have changed.
+            // An unchanged group is checked again, too, because its surroundings may have changed.
             return Some(Outcome::unchanged("group", name));
         }
         after.revision = revision;
@@ -127,7 +128,7 @@ impl Draft<'_> {
         Ok(Outcome { kind: "cost_table", name, done, change })
     }
 
-    /// Watches a statement.
+    /// Adds or replaces a watch.
     pub(crate) fn put_watch(&mut self, wanted: &Watch) -> Result<Outcome, AdminError> {
         let id = self.state.definitions.catalog.require(&wanted.group)?;
         if let Some(target) = wanted.switch_group() {
@@ -168,7 +169,7 @@ impl Draft<'_> {
         Ok(Outcome { kind: "watch", name, done, change })
     }
 
-    /// Ends a watch, if there is such a one.
+    /// Ends a watch, if it exists.
     pub(crate) fn end_watch(&mut self, id: u64) -> Outcome {
         let Some(watch) = self.watch(id) else { return Outcome::unchanged("watch", id.to_string()) };
         let subject = format!("{id} of group {}", watch.group);
@@ -185,7 +186,7 @@ impl Draft<'_> {
         if full { Err(AdminError::Full { what: "bindings", limit: MAX_BINDINGS }) } else { Ok(()) }
     }
 
-    /// What is not a group, once all groups are there.
+    /// Puts everything but groups, once all groups are there.
     pub(crate) fn put_rest(&mut self, wanted: &Wanted) -> Option<Result<Outcome, AdminError>> {
         Some(match wanted {
             Wanted::Binding(principal, group) => self.bind(principal, group),

@@ -1,4 +1,5 @@
-//! Steps, read and checked each by itself: everything that is wrong with a text is told, and nothing is named twice.
+//! Reading and checking steps, each by itself: every error of a text is reported, and no two steps may name the same
+//! thing.
 
 use std::collections::BTreeMap;
 
@@ -15,7 +16,7 @@ use tidegate_cost_model::CostTable;
 use tidegate_proto::v1;
 use tidegate_proto::v1::step::Kind;
 
-/// What a step says, checked as far as it can be alone.
+/// A step, checked as far as possible on its own.
 pub(crate) enum Wanted {
     Group { text: Box<v1::Group>, definition: Box<Definition> },
     Binding(Principal, GroupName),
@@ -26,7 +27,7 @@ pub(crate) enum Wanted {
     DeleteWatch(u64),
 }
 
-/// What a step is about: each thing by one step only.
+/// The thing that a step concerns; each thing may have one step only.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord)]
 enum Subject {
     Group(GroupName),
@@ -37,7 +38,7 @@ enum Subject {
     WatchId(u64),
 }
 
-/// Where a step stands in a request.
+/// The place of a step in a request.
 pub(crate) fn place(index: usize, kind: &str) -> String {
     format!("steps[{index}].{kind}")
 }
@@ -81,7 +82,7 @@ fn twice(subject: &Subject, other: usize) -> AdminError {
     AdminError::invalid(field, format!("is what steps[{other}] is about, too; say one thing of it"))
 }
 
-/// The name of a step's kind, as fields of faults spell it.
+/// The name of a step's kind, as the fields of faults spell it.
 fn name(kind: &Kind) -> &'static str {
     match kind {
         Kind::Group(_) => "group",
@@ -142,8 +143,7 @@ fn both<A, B>(a: Result<A, AdminError>, b: Result<B, AdminError>) -> Result<(A, 
     }
 }
 
-/// Checks a group field by field. What is wrong with one field is told, and the rest is checked with something harmless
-/// in its place.
+/// Checks a group field by field. After an error in one field, the rest is checked with a harmless value in its place.
 fn definition(text: &v1::Group) -> Result<Definition, Vec<AdminError>> {
     let mut trial = text.clone();
     let mut errors = Vec::new();
@@ -165,14 +165,14 @@ fn definition(text: &v1::Group) -> Result<Definition, Vec<AdminError>> {
     }
 }
 
-/// Puts something harmless into a field; whether there is such a field.
+/// Replaces a field by a harmless value; returns whether there is such a field.
 fn harmless(text: &mut v1::Group, field: &str) -> bool {
     let whole = field.split('.').next().unwrap_or(field);
     match whole {
         "name" => "a".clone_into(&mut text.name),
-        // Small, so that a burst above it is not among its faults.
+        // Small, so that no burst below it adds a fault.
         "ru_per_sec" => "0.000001".clone_into(&mut text.ru_per_sec),
-        // Those are ranges of each other.
+        // These limit each other's range.
         "burstable" => return clear(text, "burstable") && clear(text, "burst_ru_per_sec"),
         "ttl_us" => return clear(text, "ttl_us") && clear(text, "renew_us"),
         _ => return clear(text, whole),
