@@ -21,7 +21,7 @@ pub(crate) struct AdminAdapter {
 }
 
 impl AdminAdapter {
-    /// One blocking call of the service.
+    /// Runs one blocking call of the service.
     async fn call<T: Send + 'static>(
         &self,
         call: impl FnOnce(&Service) -> Result<T, AdminError> + Send + 'static,

@@ -1,4 +1,4 @@
-//! One stream of the rows of the store.
+//! A stream of all rows of the store.
 
 use std::net::SocketAddr;
 use std::ops::ControlFlow;
@@ -19,13 +19,13 @@ use crate::definitions::audit::Actor;
 use crate::service::Service;
 use crate::store::Row;
 
-/// Parts that wait for the transport: a quarter of a megabyte each. One backup runs at a time.
+/// Parts that wait for the transport, a quarter of a megabyte each. One backup runs at a time.
 const QUEUE: usize = 2;
-/// Longest wait for a caller that does not read. As long as it reads, the file keeps the pages of that moment; with half
-/// of it a disk that syncs slowly would lose its backup.
+/// Longest wait for a caller that does not read. Until its end a backup keeps the pages of its moment in the file; with
+/// half of it a disk that syncs slowly would lose its backup.
 const READ_WITHIN: Span = Span::secs(60);
 
-/// Refuses whoever is on another machine: the rows hold the key that signs leases and standings.
+/// Refuses callers on other machines: the rows contain the key that signs leases and standings.
 pub(super) fn check_peer(peer: Option<SocketAddr>) -> Result<(), Status> {
     if peer.is_some_and(|peer| peer.ip().to_canonical().is_loopback()) {
         return Ok(());
@@ -37,7 +37,7 @@ pub(super) fn check_peer(peer: Option<SocketAddr>) -> Result<(), Status> {
     )))
 }
 
-/// The parts, the last of which says so.
+/// The stream of parts, the last of which is marked.
 pub(super) fn stream(stopping: Stopping, service: Arc<Service>, actor: Actor) -> Answers<v1::BackupPart> {
     let (answers, stream) = mpsc::channel(QUEUE);
     let here = Handle::current();
@@ -45,7 +45,7 @@ pub(super) fn stream(stopping: Stopping, service: Arc<Service>, actor: Actor) ->
     Box::pin(ReceiverStream::new(stream))
 }
 
-/// Runs a stream to its end. The service is let go of before `stopping`, which the shutdown waits for.
+/// Runs a stream to its end. It releases the service before `stopping`, for which the shutdown waits.
 fn serve(
     here: &Handle,
     mut stopping: Stopping,
@@ -70,7 +70,7 @@ fn serve(
     });
     let end = done.map(|rows_in_all| v1::BackupPart { rows: Vec::new(), last: true, rows_in_all });
     drop(service);
-    // What was broken off has no last part.
+    // A backup that was broken off has no last part.
     if !broken {
         let _ = here.block_on(timeout(duration(READ_WITHIN), answers.send(end.map_err(admin_status))));
     }

@@ -1,7 +1,7 @@
 //! Wire to core and back for the grant stream, field by field.
 //!
-//! Amounts are micro-RU, rates micro-RU per second, as on the wire. What is out of range is refused with the name of
-//! the field and the value; an entry or report that is refused does not touch the others.
+//! Amounts are micro-RU, rates micro-RU per second, as on the wire. The error for a value out of range names the field
+//! and the value; a refused entry or report does not affect the others.
 
 use tidegate_core::exchange::{Ask, Grant, Held, LeaseTerms};
 use tidegate_core::group::Fallback;
@@ -13,18 +13,18 @@ use crate::leasing::clients::NodeStats;
 use crate::limits::{MAX_ENTRIES, MAX_PROOF_BYTES};
 use crate::service::{Answer, EntryIn, EntryOut, RefusedReport, RenewIn, Renewed, ReportIn, Sent};
 
-/// Why a message as a whole is refused.
+/// Why a whole message is refused.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum MessageError {
     /// Too many parts.
     #[error("{field}: {count} are too many: at most {MAX_ENTRIES} in one message")]
     TooMany {
-        /// What there is too much of.
+        /// The field that has too many.
         field: &'static str,
-        /// How many there are.
+        /// Their number.
         count: usize,
     },
-    /// Numbers start at one.
+    /// Sequence numbers start at one.
     #[error("seq: 0 is out of range; number renewals from 1")]
     NoSeq,
 }
@@ -44,7 +44,7 @@ pub(crate) fn renew(message: v1::Renew) -> Result<RenewIn, MessageError> {
             metered_cpu_ns: node.metered_cpu_ns,
             resident_bytes: node.resident_bytes,
         }),
-        // Nodes of before tell neither; what a node tells wrongly harms nobody else.
+        // Older nodes send neither; a wrong value harms nobody else.
         sent: (message.answer_within_us > 0)
             .then_some(Sent { at: Time(message.sent_us), answer_within: Span(message.answer_within_us) }),
     })
@@ -112,7 +112,7 @@ fn consumption_in(total: &v1::Consumption) -> Result<Total, String> {
     total.to_words().map(Total::from_words)
 }
 
-/// Decodes resources used.
+/// Decodes used resources.
 pub(super) fn usage_in(usage: v1::Usage) -> Usage {
     Usage {
         cpu_ns: usage.cpu_ns,
@@ -133,7 +133,7 @@ pub(crate) fn consumption(total: &Total) -> v1::Consumption {
     v1::Consumption::from_words(&total.to_words())
 }
 
-/// Encodes resources used.
+/// Encodes used resources.
 pub(super) fn usage_out(usage: &Usage) -> v1::Usage {
     v1::Usage {
         cpu_ns: usage.cpu_ns,
@@ -216,7 +216,7 @@ fn grant_entry(entry: EntryOut) -> v1::GrantEntry {
     v1::GrantEntry { group: entry.group, proof, fallback_part_rate, fallback_part_us, ..encoded }
 }
 
-/// The node's part of a group's fallback, and how long it lasts; zeros where it has none.
+/// The node's part of a group's fallback, and how long it lasts; zeros without one.
 fn part(fallback: Fallback) -> (i64, u64) {
     match fallback {
         Fallback::Part(rate, lasts) => (rate.0, lasts.0),
@@ -225,7 +225,7 @@ fn part(fallback: Fallback) -> (i64, u64) {
 }
 
 fn leased(terms: &LeaseTerms) -> v1::GrantEntry {
-    // Every term by name, so that none can be forgotten.
+    // Names every term, so that none can be forgotten.
     let LeaseTerms {
         rate,
         cap,
@@ -266,7 +266,7 @@ fn fallback_out(fallback: Fallback) -> v1::Fallback {
     use v1::fallback::Kind;
     let kind = match fallback {
         Fallback::Stop => Kind::Rate(0),
-        // Told beside it: nodes that do not know of parts have none.
+        // A part travels in fields of its own; older nodes, which do not know these, have no fallback.
         Fallback::Part(..) => Kind::Rate(0),
         Fallback::Rate(rate) => Kind::Rate(rate.0),
         Fallback::Unlimited => Kind::Unlimited(true),

@@ -13,7 +13,7 @@ use super::reader::Reader;
 use super::{Stopping, session, watch};
 use crate::service::Service;
 
-/// Answers one stream.
+/// The answers of one stream.
 pub(crate) type Answers<T> = Pin<Box<dyn Stream<Item = Result<T, Status>> + Send>>;
 
 /// The adapter.

@@ -29,7 +29,7 @@ pub(crate) use admin::AdminAdapter;
 pub(crate) use grants::GrantsAdapter;
 pub(crate) use statements::StatementsAdapter;
 
-/// Header in which a caller states who it is, for the audit log.
+/// Header in which a caller names itself for the audit log.
 pub(crate) const ACTOR_HEADER: &str = "x-tidegate-actor";
 
 /// The `Grants` service. Its streams end when `stopped` shows true.
@@ -53,26 +53,26 @@ pub(crate) fn statements(
     StatementsServer::new(adapter).max_decoding_message_size(MAX_MESSAGE_BYTES)
 }
 
-/// Tells streams that the controller shuts down.
+/// Ends streams when the controller shuts down.
 #[derive(Clone)]
 struct Stopping(flag::Receiver<bool>);
 
 impl Stopping {
     /// Waits for the shutdown.
     async fn requested(&mut self) {
-        // An error means that the sender is gone, which comes to the same.
+        // An error means that the sender is gone, which is a shutdown, too.
         let _ = self.0.wait_for(|stopping| *stopping).await;
     }
 }
 
-/// Who asks.
+/// The author of a request.
 fn actor<T>(request: &Request<T>) -> Actor {
     let stated = request.metadata().get(ACTOR_HEADER).and_then(|value| value.to_str().ok());
     let peer = request.remote_addr().map_or_else(|| "unknown address".to_owned(), |peer| peer.to_string());
     Actor::new(stated, &peer)
 }
 
-/// Runs a call that waits for the disk where waiting is allowed.
+/// Runs a call that waits for the disk on a thread that may block.
 async fn blocking<T: Send + 'static>(
     call: impl FnOnce() -> Result<T, AdminError> + Send + 'static,
 ) -> Result<T, Status> {

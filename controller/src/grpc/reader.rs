@@ -1,4 +1,4 @@
-//! The peer of a stream: handed one message at a time, and given up when it does not read.
+//! The peer of a stream: it gets one message at a time, and its stream ends when it does not read.
 
 use std::sync::Arc;
 
@@ -11,23 +11,23 @@ use crate::limits::{ANSWER_QUEUE, DRAIN_WITHIN, READ_WITHIN};
 use crate::listener::Connection;
 use crate::metrics::Metrics;
 
-/// Where the messages of one stream go.
+/// The sender of one stream's messages.
 pub(super) struct Reader<T> {
     answers: Sender<Result<T, Status>>,
-    /// `None` where a test has no connection.
+    /// `None` in a test without a connection.
     connection: Option<Arc<Connection>>,
     metrics: Arc<Metrics>,
 }
 
 impl<T> Reader<T> {
-    /// The peer of a request with these extensions, and what it is to read.
+    /// The peer of a request with these extensions, and the messages that it will read.
     pub(super) fn of(extensions: &Extensions, metrics: &Arc<Metrics>) -> (Self, Receiver<Result<T, Status>>) {
         let (answers, messages) = mpsc::channel(ANSWER_QUEUE);
         let connection = extensions.get::<Arc<Connection>>().cloned();
         (Self { answers, connection, metrics: Arc::clone(metrics) }, messages)
     }
 
-    /// Hands a message over, or gives up on a peer that does not read.
+    /// Sends a message, or gives up on a peer that does not read.
     pub(super) async fn tell(&self, message: T) -> Result<(), Status> {
         match timeout(duration(READ_WITHIN), self.answers.send(Ok(message))).await {
             Ok(Ok(())) => Ok(()),
@@ -38,18 +38,18 @@ impl<T> Reader<T> {
         }
     }
 
-    /// Waits until the peer went away.
+    /// Waits until the peer is gone.
     pub(super) async fn closed(&self) {
         self.answers.closed().await;
     }
 
-    /// Ends the stream. Where that cannot be told, what waits for the peer is let go of with its connection.
+    /// Ends the stream. If the peer does not even read that, its connection is cut, with everything that waits for it.
     pub(super) async fn end(self, status: Status) {
         let unread = status.code() == Code::ResourceExhausted;
         if unread {
             self.metrics.watchers_dropped.inc();
         }
-        // The peer may be gone or asleep, and then nobody wants to know.
+        // The peer may be gone or asleep.
         let told = timeout(duration(DRAIN_WITHIN), self.answers.send(Err(status))).await;
         if let (true, Err(_), Some(connection)) = (unread, told, &self.connection) {
             connection.cut();

@@ -1,8 +1,8 @@
-//! One stream of rules: all of them in parts, and again after every change.
+//! The stream of rules: all of them in parts, and again after every change.
 //!
-//! The transport's keepalive notices who is gone. Changes within a short time are told together; who reads slowly gets
-//! fewer lists, never older ones. A part is read from the present state when the one before it was taken, so that nothing
-//! is held for who reads slowly; a change in the middle of a list has all of it told again.
+//! The transport's keepalive detects peers that are gone. Changes within a short time are sent together; a slow peer
+//! gets fewer lists, never older ones. A part is read from the present state when the peer has taken the one before, so
+//! that nothing is held for slow peers; a change in the middle of a list makes the stream send all of it again.
 
 use std::sync::Arc;
 
@@ -18,7 +18,7 @@ use crate::clock::duration;
 use crate::limits::{RULES_EVERY, RULES_EVERY_EACH, RULES_PART};
 use crate::service::{RulesView, Service, Told};
 
-/// Runs a stream to its end. The service is let go of before `stopping`, which the shutdown waits for.
+/// Runs a stream to its end. It releases the service before `stopping`, for which the shutdown waits.
 pub(super) async fn serve(
     mut stopping: Stopping,
     service: Arc<Service>,
@@ -35,7 +35,7 @@ pub(super) async fn serve(
 
 async fn run(service: &Service, changes: &mut flag::Receiver<u64>, peer: &Reader<v1::Rules>) -> Status {
     loop {
-        // Before the rules are read, so that a change meanwhile is told again rather than lost.
+        // Before the rules are read, so that a change meanwhile is sent again rather than lost.
         changes.mark_unchanged();
         let entries = match tell_all(service, peer).await {
             Ok(entries) => entries,
@@ -59,7 +59,7 @@ fn gone() -> Status {
     Status::cancelled("the gateway went away")
 }
 
-/// One list; how many entries it had.
+/// Sends one list; returns the number of its entries.
 async fn tell_all(service: &Service, peer: &Reader<v1::Rules>) -> Result<u64, Status> {
     let (mut told, mut entries) = (Told::default(), 0_u64);
     loop {

@@ -1,7 +1,7 @@
 //! One grant stream: Hello and Welcome, then renewals and pushes until either side ends it.
 //!
-//! A malformed message ends this stream with INVALID_ARGUMENT and nothing else; a newer stream of the node ends it with
-//! ABORTED. Goodbye is answered when the last reports are on disk.
+//! A malformed message ends this stream with INVALID_ARGUMENT, and nothing else; a newer stream of the node ends it
+//! with ABORTED. The answer to Goodbye comes when the last reports are on disk.
 
 use std::sync::Arc;
 
@@ -83,7 +83,7 @@ async fn accept(
     Ok((session, welcome))
 }
 
-/// Takes in what a node has seen of other controllers. News go to the disk first.
+/// Takes in what a node has seen of other controllers. News are stored first.
 async fn heed(service: &Arc<Service>, client: &str, seen: Seen) -> Result<(), Status> {
     if seen.standing.len() > MAX_STANDING_BYTES {
         let length = seen.standing.len();
@@ -100,7 +100,7 @@ async fn heed(service: &Arc<Service>, client: &str, seen: Seen) -> Result<(), St
     heeded.map_err(|error| session_status(&error))
 }
 
-/// The newest version both sides speak.
+/// The newest version that both sides speak.
 fn negotiate(min: u32, max: u32) -> Result<u32, Status> {
     let (oldest, newest) = (*PROTOCOL_VERSIONS.start(), *PROTOCOL_VERSIONS.end());
     let common = max.min(newest);
@@ -155,7 +155,7 @@ fn lower(epoch: u64, lowers: Vec<(name::GroupName, tidegate_core::units::Rate)>)
     Answer::Lower(v1::Lower { epoch, entries: entries.collect() })
 }
 
-/// Counts the last reports and waits until they are on disk, for as long as the node does.
+/// Counts the last reports and waits until they are on disk, as long as the node waits.
 async fn farewell(service: &Arc<Service>, session: &Session, goodbye: v1::Goodbye) -> Result<Answer, Status> {
     let seq = goodbye.seq;
     let reports =

@@ -1,6 +1,6 @@
 //! Rules, watches, convictions and statistics as messages, and back.
 //!
-//! A report of statistics is refused as a whole when one field of it is out of range, with the name of the field.
+//! One field out of range refuses a whole report of statistics; the error names the field.
 
 use std::sync::Arc;
 
@@ -28,7 +28,7 @@ pub(super) fn rule(rule: &GroupRule) -> v1::GroupRule {
     }
 }
 
-/// As gateways are told of it: without its text, which would be most of the list and is for people.
+/// A watch for gateways: without its text, which would be most of the list and is for people.
 pub(super) fn told_watch(told: &Watch) -> v1::Watch {
     Watch { text: Arc::default(), ..told.clone() }.text()
 }
@@ -57,7 +57,7 @@ pub(super) fn report_in(message: v1::ReportStatementsRequest) -> Result<Statemen
     })
 }
 
-/// The fields of one row of a report.
+/// Reads the fields of one row of a report.
 #[derive(Clone, Copy)]
 struct Fields {
     at: usize,

@@ -1,4 +1,4 @@
-//! The `Statements` service: what gateways and operators say about statements.
+//! The `Statements` service: the calls of gateways and operators about statements.
 
 use std::sync::Arc;
 

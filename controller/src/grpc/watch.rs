@@ -1,11 +1,11 @@
-//! One watch stream: a snapshot in parts, then every change, and a heartbeat.
+//! The watch stream: a snapshot in parts, then every change, and a heartbeat.
 //!
 //! Only the last message of a snapshot and of a change carries the new revision; the others carry the one before, so
 //! that a node that is cut off in the middle asks for the whole again.
 //!
-//! A part of a snapshot is read from the present bindings when the one before it was taken, so that nothing is held for
-//! who reads slowly. What changed since the stream began is in later parts already and follows once more as changes,
-//! in order, which lead to the same.
+//! A part of a snapshot is read from the present bindings when the peer has taken the one before, so that nothing is
+//! held for slow peers. Later parts already contain what changed since the stream began; the same follows once more as
+//! changes, in order, which lead to the same state.
 
 use std::sync::Arc;
 
@@ -24,16 +24,16 @@ use crate::service::{Event, EventKind, Service, Subscription};
 
 type Peer = Reader<v1::WatchEvent>;
 
-/// What a message tells the state of.
+/// The state after a message.
 #[derive(Clone, Copy)]
 struct At {
-    /// Which start of which controller tells.
+    /// The start of the controller that sends.
     instance: u64,
     /// The revision after the message.
     revision: u64,
 }
 
-/// Runs a stream to its end. The service is let go of before `stopping`, which the shutdown waits for.
+/// Runs a stream to its end. It releases the service before `stopping`, for which the shutdown waits.
 pub(super) async fn serve(mut stopping: Stopping, service: Arc<Service>, mut from: Subscription, peer: Peer) {
     let ended = tokio::select! {
         () = stopping.requested() => Status::unavailable("the controller is shutting down; watch again"),
@@ -108,7 +108,7 @@ async fn send_event(peer: &Peer, before: At, event: &Event) -> Result<(), Status
     Ok(())
 }
 
-/// The message of a part; `None` when the watcher has to start over.
+/// The message for a part of a change; `None` when the watcher has to start over.
 fn encode(kind: &EventKind) -> Option<Kind> {
     match kind {
         EventKind::Bound(principal, group) => Some(Kind::Binding(v1::BindingChange {
