@@ -1,11 +1,12 @@
-//! The nodes: which incarnations are known, which are connected, and how far their reports are on disk.
+//! The nodes: the known incarnations, the connected ones, and how far their reports are on disk.
 //!
-//! Every incarnation of a node gets a numeric id, under which its leases and its consumption are kept. Incarnations
-//! grow; a lower one than the newest is refused. What was silent for long is folded, and a tombstone per node then
-//! refuses late reports of folded incarnations, so that nothing is counted twice.
+//! Every incarnation of a node has a numeric id, under which its leases and its consumption are kept. Incarnations
+//! grow; one below the newest is refused. Incarnations that were silent for long are folded, and a tombstone per node
+//! then refuses their late reports, so that nothing is counted twice.
 //!
-//! Nodes number their starts by the wall clock, in microseconds. One that is ahead of the controller's by more than a day
-//! was wrong, or is made up: such a start stands in the way of no later one, which replaces it, and is folded alone.
+//! Nodes number their starts by the wall clock, in microseconds. A number that is ahead of the controller's clock by
+//! more than a day comes from a wrong clock, or is made up: such a start does not prevent a later one, which replaces
+//! it, and it is folded alone.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -15,25 +16,25 @@ use tidegate_core::units::Time;
 
 use crate::limits::{AHEAD_MS, FOLD_AFTER_MS, FOLD_BATCH, MAX_CLIENTS, MAX_FOLDED_AHEAD, MAX_INCARNATIONS};
 
-/// Totals of a node's process, as it states them.
+/// Totals of a node's process, as the node reports them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct NodeStats {
     /// CPU time of the process.
     pub process_cpu_ns: u64,
-    /// The part of it that was metered.
+    /// The metered part of it.
     pub metered_cpu_ns: u64,
     /// Resident memory.
     pub resident_bytes: u64,
 }
 
-/// What is known of one incarnation of a node.
+/// One incarnation of a node.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Incarnation {
     /// Identity of the node.
     pub name: String,
-    /// Which start of it.
+    /// The number of its start.
     pub number: u64,
-    /// Software and version, as it states them.
+    /// Software and version, as the node states them.
     pub agent: String,
     /// When it was last heard; `None` when only an earlier run of the controller heard it.
     pub heard: Option<Time>,
@@ -45,18 +46,18 @@ pub struct Incarnation {
     pub messages: u64,
     /// Its totals.
     pub node: NodeStats,
-    /// Newest renewal of the open stream whose reports are counted.
+    /// Newest renewal of the open stream with counted reports.
     pub counted_seq: u64,
-    /// Newest renewal of the open stream whose reports are on disk.
+    /// Newest renewal of the open stream with reports on disk.
     pub durable_seq: u64,
-    /// A stream is open.
+    /// Whether a stream is open.
     pub connected: bool,
-    /// It was ahead of the clock, and a later start with a lower number took its place.
+    /// Whether its number was ahead of the clock, and a later start with a lower number replaced it.
     pub replaced: bool,
 }
 
 impl Incarnation {
-    /// As it is stored.
+    /// The row of the store.
     pub fn stored(&self) -> StoredClient {
         StoredClient { name: self.name.clone(), incarnation: self.number, heard_unix_ms: self.heard_unix_ms }
     }
@@ -67,13 +68,13 @@ impl Incarnation {
 pub struct StoredClient {
     /// Identity of the node.
     pub name: String,
-    /// Which start of it.
+    /// The number of its start.
     pub incarnation: u64,
     /// When it was last heard, in milliseconds since the Unix epoch.
     pub heard_unix_ms: u64,
 }
 
-/// Why an incarnation is not accepted.
+/// Why an incarnation is refused.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ClientError {
     /// A later start of the node is known.
@@ -83,9 +84,9 @@ pub enum ClientError {
     Older {
         /// The node.
         name: String,
-        /// What it stated.
+        /// The incarnation that it stated.
         number: u64,
-        /// The newest known.
+        /// The newest known one.
         newest: u64,
     },
     /// The incarnation's consumption was folded; more of it would be counted twice.
@@ -95,12 +96,12 @@ pub enum ClientError {
     Folded {
         /// The node.
         name: String,
-        /// What it stated.
+        /// The incarnation that it stated.
         number: u64,
         /// The oldest that may report.
         oldest: u64,
     },
-    /// Too many nodes.
+    /// There are too many nodes.
     #[error(
         "the limit of {MAX_CLIENTS} connected clients is reached; add a controller or connect fewer nodes"
     )]
@@ -109,19 +110,19 @@ pub enum ClientError {
 
 #[derive(Debug, Default)]
 struct Node {
-    /// Those below were folded.
+    /// Incarnations below this were folded.
     oldest: u64,
-    /// So were these, each alone.
+    /// Incarnations folded alone.
     folded_ahead: BTreeSet<u64>,
     incarnations: BTreeMap<u64, ClientId>,
 }
 
-/// What refuses late reports of incarnations that were folded.
+/// Refuses late reports of folded incarnations.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Tombstone {
-    /// All below this.
+    /// All incarnations below this.
     Below(u64),
-    /// This one, which was ahead of the clock; those below may still come.
+    /// This incarnation, which was ahead of the clock; lower ones may still come.
     Only(u64),
 }
 
@@ -140,7 +141,7 @@ pub struct Clients {
 }
 
 impl Clients {
-    /// None known; the next new incarnation gets `next_id`.
+    /// No incarnation is known; the next new one gets `next_id`.
     pub fn new(next_id: u64) -> Self {
         Self { next_id: next_id.max(1), ..Self::default() }
     }
@@ -150,7 +151,7 @@ impl Clients {
         self.next_id
     }
 
-    /// Takes up a stored incarnation.
+    /// Loads a stored incarnation.
     pub fn load(&mut self, id: ClientId, stored: StoredClient) {
         self.next_id = self.next_id.max(id.0.saturating_add(1));
         self.insert(id, &stored.name, stored.incarnation, stored.heard_unix_ms);
@@ -159,8 +160,8 @@ impl Clients {
         }
     }
 
-    /// Takes up a stored tombstone. One that shuts out a node until tomorrow or longer was stored before starts that are
-    /// ahead were folded alone.
+    /// Loads a stored tombstone. An earlier version, which did not fold starts ahead of the clock alone, may have
+    /// stored one that would refuse the node until tomorrow or longer.
     pub fn load_tombstone(&mut self, name: String, tombstone: Tombstone, unix_ms: u64) {
         let node = self.nodes.entry(name).or_default();
         match tombstone {
@@ -174,7 +175,7 @@ impl Clients {
         }
     }
 
-    /// The incarnation that opens a stream.
+    /// Opens a stream for an incarnation; returns its id.
     pub fn hello(
         &mut self,
         name: &str,
@@ -205,7 +206,7 @@ impl Clients {
         Ok(id)
     }
 
-    /// The starts of a node that another one replaces, since they were ahead of the clock.
+    /// The starts of a node that this one replaces, because they were ahead of the clock.
     fn make_way(&self, name: &str, number: u64, unix_ms: u64) -> Result<Vec<ClientId>, ClientError> {
         let Some(node) = self.nodes.get(name) else { return Ok(Vec::new()) };
         let refused = |newest| ClientError::Older { name: name.to_owned(), number, newest };
@@ -256,7 +257,7 @@ impl Clients {
         self.incarnations.insert(id, client);
     }
 
-    /// What is known of an id.
+    /// The incarnation of an id.
     pub fn get(&self, id: ClientId) -> Option<&Incarnation> {
         self.incarnations.get(&id)
     }
@@ -266,7 +267,7 @@ impl Clients {
         self.get(client).map(|known| (known.name.clone(), known.number))
     }
 
-    /// What is known of an id, to be changed.
+    /// The incarnation of an id, to be changed.
     pub fn get_mut(&mut self, id: ClientId) -> Option<&mut Incarnation> {
         self.incarnations.get_mut(&id)
     }
@@ -286,7 +287,7 @@ impl Clients {
         ids.filter(|other| *other != id && self.get(*other).is_some_and(|client| client.connected)).collect()
     }
 
-    /// The stream of an incarnation ended.
+    /// Notes that the stream of an incarnation ended.
     pub fn disconnect(&mut self, id: ClientId) {
         if let Some(client) = self.incarnations.get_mut(&id).filter(|client| client.connected) {
             client.connected = false;
@@ -294,7 +295,7 @@ impl Clients {
         }
     }
 
-    /// How many streams are open.
+    /// Number of open streams.
     pub fn connected(&self) -> usize {
         self.connected
     }
@@ -304,7 +305,7 @@ impl Clients {
         self.incarnations.iter().map(|(id, client)| (*id, client))
     }
 
-    /// Incarnations that are silent for so long that they can be folded, or that are too many. At most a batch.
+    /// Incarnations to fold, because they were silent for long or are too many. At most a batch.
     pub fn foldable(&self, unix_ms: u64) -> Vec<ClientId> {
         let silent = |client: &Incarnation| unix_ms.saturating_sub(client.heard_unix_ms) > FOLD_AFTER_MS;
         let idle = self.iter().filter(|(_, client)| !client.connected);
@@ -318,14 +319,14 @@ impl Clients {
         by_silence.into_iter().map(|(_, id)| id).take(excess.min(FOLD_BATCH)).collect()
     }
 
-    /// Forgets an incarnation and everything older of its node, or one that is ahead of the clock alone. The node, its
-    /// tombstone, and what was forgotten.
+    /// Forgets an incarnation and all older ones of its node, or only this one if it is ahead of the clock. Returns the
+    /// node, its tombstone, and the forgotten ids.
     pub fn fold(&mut self, id: ClientId, unix_ms: u64) -> Option<(String, Tombstone, Vec<ClientId>)> {
         let client = self.incarnations.get(&id)?;
         let (name, number) = (client.name.clone(), client.number);
         let node = self.nodes.get_mut(&name)?;
         if is_ahead(number, unix_ms) {
-            // With no room for its tombstone it is kept.
+            // The node is kept if there is no room for its tombstone.
             if node.folded_ahead.len() >= MAX_FOLDED_AHEAD {
                 return None;
             }
@@ -347,22 +348,22 @@ impl Clients {
     }
 }
 
-/// A start whose number is ahead of the clock, by however little.
+/// Whether a start's number is ahead of the clock, by however little.
 fn is_early(number: u64, unix_ms: u64) -> bool {
     number / 1_000 > unix_ms
 }
 
-/// What was forgotten of a node: the tombstones that refuse late reports, and the ids of its incarnations.
+/// A forgotten node: the tombstones that refuse late reports, and the ids of its incarnations.
 pub type Forgotten = (Vec<Tombstone>, Vec<ClientId>);
 
 impl Clients {
-    /// The incarnations of a node that are known.
+    /// The known incarnations of a node.
     pub fn of(&self, name: &str) -> impl Iterator<Item = (ClientId, &Incarnation)> {
         let ids = self.nodes.get(name).into_iter().flat_map(|node| node.incarnations.values());
         ids.filter_map(|id| Some((*id, self.get(*id)?)))
     }
 
-    /// Whether not too many starts of a node that were ahead of the clock are shut out already for it to be forgotten.
+    /// Whether a node can be forgotten: not too many of its starts that were ahead of the clock are refused already.
     pub fn has_room_to_forget(&self, name: &str, unix_ms: u64) -> bool {
         self.nodes.get(name).is_none_or(|node| {
             let fresh = node.incarnations.keys().filter(|number| is_early(**number, unix_ms));
@@ -370,8 +371,8 @@ impl Clients {
         })
     }
 
-    /// Forgets all incarnations of a node. One that is ahead of the clock, by however little, is shut out alone, so that
-    /// the next start is let in whatever its number. `None` when too many of those are shut out already.
+    /// Forgets all incarnations of a node. One that is ahead of the clock, by however little, is refused alone, so that
+    /// the next start is accepted whatever its number. `None` when too many are refused alone already.
     pub fn forget(&mut self, name: &str, unix_ms: u64) -> Option<Forgotten> {
         if !self.has_room_to_forget(name, unix_ms) {
             return None;
@@ -435,7 +436,7 @@ mod tests {
         assert_eq!(clients.fold(old, late), None);
     }
 
-    /// A moment in 2026, a start then, and one with a clock that is a year ahead.
+    /// A moment in 2026, a start then, and one by a clock that is a year ahead.
     const NOW_MS: u64 = 1_795_000_000_000;
     const START: u64 = NOW_MS * 1_000;
     const YEAR: u64 = 365 * 86_400_000_000;
@@ -456,7 +457,7 @@ mod tests {
                 let refused = clients.identify("a", late, NOW_MS);
                 assert!(matches!(refused, Err(ClientError::Folded { .. })), "{late}: {refused:?}");
             }
-            // The clock is right again, long before the number of the start that was forgotten.
+            // The clock is right again, long before the number of the forgotten start.
             assert!(clients.hello("a", START + 1, "x", NOW_MS).is_ok(), "{ahead}");
         }
         let mut clients = Clients::new(1);
@@ -476,7 +477,7 @@ mod tests {
             let wrong = clients.hello("a", ahead, "x", NOW_MS).unwrap();
             let right = clients.hello("a", START, "x", NOW_MS).unwrap();
             assert_eq!(clients.connected_siblings(right), [wrong]);
-            // Should both run, the one that was replaced does not come back.
+            // If both run, the replaced one does not come back.
             let refused = clients.hello("a", ahead, "x", NOW_MS);
             assert!(matches!(refused, Err(ClientError::Older { newest: START, .. })), "{refused:?}");
             let older = clients.hello("a", START - 1, "x", NOW_MS);
@@ -504,7 +505,7 @@ mod tests {
         assert!(matches!(clients.identify("a", u64::MAX, NOW_MS), Err(ClientError::Folded { .. })));
         let mut again = Clients::new(9);
         again.load_tombstone("a".to_owned(), Tombstone::Only(START + YEAR), NOW_MS);
-        // As it was stored before.
+        // A tombstone as an earlier version stored it.
         again.load_tombstone("a".to_owned(), Tombstone::Below(u64::MAX), NOW_MS);
         assert!(again.hello("a", START, "x", NOW_MS).is_ok());
         for folded in [START + YEAR, u64::MAX - 1] {

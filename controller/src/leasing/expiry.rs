@@ -1,4 +1,4 @@
-//! Ending leases and watches that are past.
+//! Ending leases and watches whose time is over.
 
 use tidegate_core::units::Time;
 
@@ -7,7 +7,7 @@ use crate::limits::EXPIRE_EVERY;
 use crate::service::State;
 
 impl LeasingCalls<'_> {
-    /// Ends what is past and says when to look again.
+    /// Ends what is over, and returns when to look again.
     pub fn expire(&self) -> Time {
         let now = self.service.clock().now();
         let mut state = self.service.lock();
@@ -21,7 +21,7 @@ impl LeasingCalls<'_> {
         state.leasing.engine.next_expiry().map_or(latest, |next| next.min(latest))
     }
 
-    /// The same with the lock in hand. One moment can end several leases; the moments are counted.
+    /// The same under the lock. One moment can end several leases; the metric counts moments.
     pub(crate) fn expire_in(&self, state: &mut State, now: Time) {
         while let Some(next) = state.leasing.engine.next_expiry().filter(|next| *next <= now) {
             state.leasing.engine.expire(next);

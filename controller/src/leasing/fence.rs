@@ -1,9 +1,9 @@
 //! The fence: how long this controller may speak to nodes after a commit that reached the disk.
 //!
 //! A controller that lost its store may have a successor that it cannot hear of. Only one of them can write to the
-//! store, so whoever has not written for the length of the fence is silent, and whoever starts after an unclean stop is
-//! silent for the length of its predecessor's fence: until then that one may still be granting. A controller that yields
-//! to another on a copy of its store is silent, too.
+//! store. So a controller that has not written for the length of its fence is silent, and one that starts after an
+//! unclean stop is silent for the length of its predecessor's fence, because until then the predecessor may still be
+//! granting. A controller that yields to another on a copy of its store is silent, too.
 
 use tidegate_core::units::{Span, Time};
 
@@ -11,22 +11,22 @@ use crate::leasing::LeasingCalls;
 use crate::store::Write;
 use crate::store::records::{META_FENCE, put_number};
 
-/// Why nodes are not spoken to.
+/// Why the controller is silent towards nodes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Silence {
-    /// The store cannot be written to.
+    /// It cannot write to its store.
     #[error(
         "this controller could not write to its store for {0} (fence) and may have a successor; leases stay valid \
          until they end, connect again"
     )]
     CutOff(Span),
-    /// The predecessor may not have noticed yet.
+    /// Its predecessor may not have noticed yet.
     #[error(
         "the predecessor of this controller may still be granting for {0}; leases stay valid until they end, connect \
          again"
     )]
     Predecessor(Span),
-    /// Another controller runs on a copy of this store.
+    /// Another controller runs on a copy of its store.
     #[error(
         "another controller runs on a copy of the store of this one and began earlier; this one is silent for {0}, and \
          for longer if nodes tell of the other again: stop one of them; leases stay valid until they end, connect again"
@@ -34,26 +34,26 @@ pub enum Silence {
     Twin(Span),
 }
 
-/// The fence of a controller, and what is left of its predecessor's.
+/// The fence of a controller, and the rest of its predecessor's.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Fence {
     /// `None`: grants do not depend on the store.
     span: Option<Span>,
-    /// What a successor will wait for: this fence, or a longer one before it.
+    /// The fence that a successor will wait for: this one, or a longer one before it.
     stored: Span,
     /// When the newest commit that is on disk began.
     confirmed: Time,
-    /// The newest commit failed.
+    /// Whether the newest commit failed.
     failed: bool,
     predecessor_until: Time,
-    /// A controller that leads, on a copy of the store, is taken to live until then.
+    /// Until then, a controller on a copy of the store counts as alive and leads.
     twin_until: Time,
-    /// As it was told last.
+    /// The silence as it was last logged.
     told: Option<Silence>,
 }
 
 impl Fence {
-    /// Whoever starts has just written.
+    /// A controller that starts has just written.
     pub(crate) fn new(now: Time, span: Option<Span>, stored: Span, predecessor_until: Time) -> Self {
         Self {
             span,
@@ -66,7 +66,7 @@ impl Fence {
         }
     }
 
-    /// A commit that began then is on disk.
+    /// Notes that a commit that began at `began` is on disk.
     fn confirm(&mut self, began: Time) {
         self.confirmed = self.confirmed.max(began);
         self.failed = false;
@@ -77,17 +77,17 @@ impl Fence {
         self.failed
     }
 
-    /// Another controller leads until then.
+    /// Yields to another controller until then.
     pub(crate) fn yield_until(&mut self, until: Time) {
         self.twin_until = until;
     }
 
-    /// What to store when there is nothing else to store: a successor reads it.
+    /// A write for when there is nothing else to store: a successor reads it.
     pub(crate) fn beat(&self) -> Option<Write> {
         self.span.map(|_| put_number(META_FENCE, self.stored.0))
     }
 
-    /// Why nodes are not spoken to, if so.
+    /// Why the controller is silent, if it is.
     pub(crate) fn silence(&self, now: Time) -> Option<Silence> {
         let left = self.predecessor_until.since(now);
         if left > Span(0) {
@@ -105,12 +105,13 @@ impl Fence {
         self.silence(now).map_or(Ok(()), Err)
     }
 
-    /// A commit that began then is on disk, or failed: when the store is back, it may be back from another machine.
+    /// Notes that a commit that began at `began` is on disk, or failed: when the store is back, another machine may
+    /// have used it.
     pub(crate) fn committed(&mut self, began: Time, is_stored: bool) {
         if is_stored { self.confirm(began) } else { self.failed = true }
     }
 
-    /// The silence when it is another than the last time.
+    /// The silence, if its kind changed since the last call.
     pub(crate) fn turn(&mut self, now: Time) -> Option<Option<Silence>> {
         let kind = |silence: Option<Silence>| silence.map(|silence| std::mem::discriminant(&silence));
         let silence = self.silence(now);
@@ -121,7 +122,7 @@ impl Fence {
 }
 
 impl LeasingCalls<'_> {
-    /// Tells when nodes begin or cease to be spoken to.
+    /// Logs when the controller falls silent or speaks again.
     pub(crate) fn tell_silence(&self) {
         let turned = self.service.lock().leasing.fence.turn(self.service.clock().now());
         if let Some(silence) = turned {

@@ -1,4 +1,5 @@
-//! What is kept of nodes: signs of life, how far their reports are on disk, and parts of fallbacks that they may use.
+//! State of nodes in the store: signs of life, how far their reports are on disk, and the parts of fallbacks that they
+//! may use.
 
 use std::collections::BTreeMap;
 
@@ -11,12 +12,12 @@ use crate::limits::HEARD_EVERY_MS;
 use crate::store::records::{META_NEXT_CLIENT, ledger_key, put_json, put_number, u64_key};
 use crate::store::{Batch, StoreError, Table, Write};
 
-/// What is on its way to disk.
+/// Changes that are being stored.
 pub(crate) struct Taken {
     seqs: BTreeMap<ClientId, (u64, u64)>,
     clients: Vec<(ClientId, StoredClient)>,
     next_client: u64,
-    /// Zero is to be removed.
+    /// Zero removes the row.
     parts: Vec<(ClientId, GroupId, Rate)>,
 }
 
@@ -41,7 +42,7 @@ impl Taken {
 }
 
 impl Leasing {
-    /// Hands out what changed, to be stored.
+    /// Returns the changes to store.
     pub(crate) fn take(&mut self, now: Time) -> Taken {
         let seqs = std::mem::take(&mut self.unstored);
         let clients = seqs.keys().filter_map(|id| {
@@ -59,7 +60,7 @@ impl Leasing {
         }
     }
 
-    /// It is on disk.
+    /// Notes that changes are on disk.
     pub(crate) fn stored(&mut self, taken: Taken) {
         self.engine.parts_taken(&taken.parts, true);
         for (id, (session, seq)) in taken.seqs {
@@ -76,7 +77,7 @@ impl Leasing {
         }
     }
 
-    /// It could not be stored, and is handed out again.
+    /// Takes changes back that could not be stored; the next call of `take` returns them.
     pub(crate) fn not_stored(&mut self, taken: Taken) {
         self.engine.parts_taken(&taken.parts, false);
         for (id, seq) in taken.seqs {

@@ -1,13 +1,13 @@
-//! How long a node's messages have waited when their turn comes: in sockets, in buffers, in queues of tasks.
+//! How long a node's messages wait before their turn: in sockets, in buffers, in queues of tasks.
 //!
-//! Units: microseconds. Method: each message tells when it was sent, by the node's clock. The least difference to the
-//! controller's clock is that of a message that waited nowhere; what another shows above it, that one has waited. The
-//! least may grow by as much as clocks drift apart, so that it stays true.
+//! Units: microseconds. Method: each message carries its sending time, by the node's clock. The least difference to the
+//! controller's clock belongs to a message that waited nowhere; a message waited for as long as its difference exceeds
+//! that. The least may grow by as much as clocks drift apart, so that it stays true.
 
 use tidegate_core::units::{Span, Time};
 
-/// Two clocks drift apart by at most one part in this many, as far as it matters here. With twice of it a controller that
-/// is behind for ten minutes is believed to be on time by no more than 0.6 s; with half of it by 2.4 s.
+/// Two clocks drift apart by at most one part in this many, as far as it matters here. With twice of it, a controller
+/// that is behind for ten minutes seems on time with a delay of 0.6 s at most; with half of it, of 2.4 s.
 const DRIFT: u64 = 500;
 
 /// The clock of one node beside the controller's.
@@ -15,7 +15,7 @@ const DRIFT: u64 = 500;
 pub(crate) struct Lag(Option<(i128, Time)>);
 
 impl Lag {
-    /// How long a message has waited that was sent at `sent` and is looked at `now`. The first tells nothing.
+    /// How long a message waited that was sent at `sent` and read at `now`. The first one gives no answer but zero.
     pub(crate) fn waited(&mut self, now: Time, sent: Time) -> Span {
         let difference = i128::from(now.0) - i128::from(sent.0);
         let least = self.0.map_or(difference, |(least, at)| least + i128::from(now.since(at).0 / DRIFT));
@@ -24,10 +24,10 @@ impl Lag {
     }
 }
 
-/// That messages are shed is said at most this often while it goes on.
+/// Interval between log lines about shed messages.
 const SAID_EVERY: Span = Span::secs(10);
 
-/// What was shed since it was last said.
+/// Entries shed since the last log line.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Shed {
     said: Option<Time>,
@@ -35,7 +35,7 @@ pub(crate) struct Shed {
 }
 
 impl Shed {
-    /// So many more are shed. How many that are by now, when it is time to say so.
+    /// Counts shed entries; returns their number when it is time to log it.
     pub(crate) fn add(&mut self, now: Time, entries: u64) -> Option<u64> {
         self.entries = self.entries.saturating_add(entries);
         if self.said.is_some_and(|said| now.since(said) < SAID_EVERY) {

@@ -1,21 +1,21 @@
-//! Whence a store comes: the starts on it, and the starts on copies of it that nodes told of.
+//! The lineage of a store: the starts on it, and the starts on copies of it that nodes reported.
 //!
-//! Each start has an instance, a random number that is stored before anything is granted. Revisions of definitions say
-//! the same thing only along one line of starts: a store that was set back counts from the revision of the copy, and
-//! reaches numbers again that nodes know with another meaning. Oldest entries go first; what is forgotten is taken for
-//! unknown, which costs a snapshot or a recovery and is never wrong.
+//! Each start has an instance, a random number that is stored before anything is granted. Equal revisions of
+//! definitions mean the same only along one line of starts: a store that was set back counts on from the revision of
+//! the copy, and reaches numbers again that nodes know with another meaning. The oldest entries are dropped first; a
+//! dropped one counts as unknown, which costs a snapshot or a recovery and is never wrong.
 
 use serde::{Deserialize, Serialize};
 
-/// Starts that are kept of each kind. With fewer, a node that was away over so many starts gets a snapshot for nothing;
-/// a row with twice as many would still be a few kilobytes.
+/// Starts kept of each kind. With fewer, a node that was away over so many starts gets a needless snapshot; a row with
+/// twice as many would still be a few kilobytes.
 const KEPT: usize = 64;
 
 /// A start on this store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 struct Start {
     instance: u64,
-    /// Revision of the definitions that it found.
+    /// Revision of the definitions at the start.
     revision: u64,
 }
 
@@ -23,7 +23,7 @@ struct Start {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 struct Other {
     instance: u64,
-    /// The highest epoch it was heard to lead.
+    /// The highest epoch that it was reported to lead.
     epoch: u64,
 }
 
@@ -35,31 +35,31 @@ pub(crate) struct Lineage {
 }
 
 impl Lineage {
-    /// A controller starts on what the store says.
+    /// Adds the start of this controller.
     pub(crate) fn begin(&mut self, instance: u64, revision: u64) {
         self.own.push(Start { instance, revision });
         self.own.drain(..self.own.len().saturating_sub(KEPT));
     }
 
-    /// Whether it is a start on this store.
+    /// Whether `instance` is a start on this store.
     pub(crate) fn is_own(&self, instance: u64) -> bool {
         self.own.iter().any(|start| start.instance == instance)
     }
 
-    /// Whether a start on a copy of this store was heard of, under this epoch or a later one.
+    /// Whether a start on a copy of this store is known, with this epoch or a later one.
     pub(crate) fn has_heard(&self, instance: u64, epoch: u64) -> bool {
         self.others.iter().any(|other| other.instance == instance && other.epoch >= epoch)
     }
 
-    /// A start on a copy was heard of.
+    /// Notes a start on a copy.
     pub(crate) fn hear(&mut self, instance: u64, epoch: u64) {
         self.others.retain(|other| other.instance != instance);
         self.others.push(Other { instance, epoch });
         self.others.drain(..self.others.len().saturating_sub(KEPT));
     }
 
-    /// Whether definitions of revision `have`, as `instance` told them, are those of `now`. Instance 0 is a node that
-    /// does not say.
+    /// Whether the definitions of revision `have`, sent by `instance`, are those of revision `now`. Instance 0 is a
+    /// node that does not say.
     pub(crate) fn is_current(&self, instance: u64, have: u64, now: u64) -> bool {
         if have == 0 || have != now {
             return false;
@@ -67,7 +67,7 @@ impl Lineage {
         let Some(place) = self.own.iter().position(|start| start.instance == instance) else {
             return instance == 0;
         };
-        // What it told beyond what the next start found was taken back with the store.
+        // Revisions beyond the one that the next start found were set back with the store.
         self.own.get(place.saturating_add(1)).is_none_or(|next| have <= next.revision)
     }
 }
@@ -80,7 +80,7 @@ mod tests {
     fn a_revision_counts_along_one_line_of_starts_only() {
         let mut lineage = Lineage::default();
         lineage.begin(7, 1);
-        // It went on to revision 15; the copy that the next one starts on has 10.
+        // The first start goes on to revision 15; the copy on which the next one starts has 10.
         lineage.begin(8, 10);
         assert!(lineage.is_current(8, 15, 15));
         assert!(lineage.is_current(7, 10, 10));

@@ -1,8 +1,8 @@
 //! Leasing after a first, a clean or an unclean start.
 //!
-//! A clean start takes up the saved leases under the same epoch, if the mark of the stop is good for this very file: a
-//! copy of it is not clean. An unclean one raises the epoch and recovers until
-//! every lease that may be out has ended. The clean mark is removed before anything is granted.
+//! A clean start resumes the saved leases under the same epoch, if the mark of the stop is valid for this very file: a
+//! copy of it is not clean. An unclean one raises the epoch and recovers until every lease that may be out has ended.
+//! The clean mark is removed before anything is granted.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -32,19 +32,19 @@ use crate::store::records::{
 };
 use crate::store::{Batch, Store, StoreError, Table, Write, each};
 
-/// What a start begins with.
+/// The input of a start.
 pub(crate) struct Start<'a> {
     pub(crate) now: Time,
     pub(crate) store: &'a dyn Store,
     pub(crate) meta: &'a Meta,
     pub(crate) config: ServiceConfig,
-    /// What the last controller saved, if it stopped in order.
+    /// The state that the last controller saved, if it stopped cleanly.
     pub(crate) clean: Option<SavedLeases>,
     pub(crate) loaded: &'a Loaded,
     pub(crate) revision: u64,
 }
 
-/// For how long leases of before may be out, and a controller of before may grant.
+/// How long earlier leases may be out, and an earlier controller may grant.
 struct Before {
     longest_ttl: Span,
     /// By group.
@@ -53,7 +53,7 @@ struct Before {
 }
 
 impl Leasing {
-    /// Leases and leadership as they begin; what has to be stored before anything is granted joins the first batch.
+    /// The initial leases and leadership; what must be stored before anything is granted joins the first batch.
     pub(crate) fn begin(
         start: Start<'_>,
         clock: &Clock,
@@ -68,7 +68,7 @@ impl Leasing {
         let (key, fresh_key) = proof_key(meta)?;
         first_batch.extend(fresh_key);
         let before = before(meta, clean.as_ref(), loaded, first_batch)?;
-        // Whoever starts after this one may have that predecessor, too: only a clean stop lets the stored fence shrink.
+        // The next controller may have that predecessor, too: only a clean stop lets the stored fence shrink.
         let fence_stored = before.fence.max(config.fence.unwrap_or_default());
         first_batch.push(put_number(META_FENCE, fence_stored.0));
 
@@ -112,7 +112,7 @@ impl Leasing {
         })
     }
 
-    /// Takes up the nodes that are known.
+    /// Loads the known nodes.
     pub(crate) fn load_clients(
         &mut self,
         store: &dyn Store,
@@ -177,8 +177,8 @@ fn proof_key(meta: &Meta) -> Result<([u8; KEY_BYTES], Option<Write>), StoreError
     }
 }
 
-/// How long leases may be out at a start, by group. `before` counts for groups of which an earlier version has not
-/// stored it.
+/// How long leases may be out at a start, by group. `before` applies to groups without a stored length, from an earlier
+/// version.
 fn leases_out(
     catalog: &Catalog,
     clean: Option<&SavedLeases>,
@@ -211,14 +211,14 @@ fn build_engine(now: Time, config: ServiceConfig, catalog: &Catalog) -> Result<E
     Ok(engine)
 }
 
-/// Puts a group into the engine, and then those below it; how many.
+/// Puts a group into the engine, and then the groups below it; returns their number.
 fn place(now: Time, engine: &mut Engine, catalog: &Catalog, id: GroupId) -> Result<usize, GroupError> {
     let Some(definition) = catalog.get(id) else { return Ok(0) };
     engine.put_group(now, id, definition.spec(catalog.parent(id)))?;
     catalog.children(id).try_fold(1, |placed, child| Ok(placed + place(now, engine, catalog, child)?))
 }
 
-/// Parts of fallbacks that nodes may be using. Those of groups that are gone go, too.
+/// Loads the parts of fallbacks that nodes may be using, and removes those of groups that are gone.
 fn load_parts(
     now: Time,
     store: &dyn Store,

@@ -1,8 +1,8 @@
-//! How long leases may be out, by group, where that is longer than the definition says: the lease length was lowered, or
-//! a group below was removed.
+//! How long leases may be out, by group, if that is longer than the definition says: the lease length was lowered, or a
+//! group below was removed.
 //!
-//! It is stored beside each definition and decides how long the group, and what it is below, recover from an unclean
-//! stop. What was longer is forgotten when the last lease of then has ended, and not before.
+//! It is stored beside each definition and decides how long the group, and the groups above it, recover from an unclean
+//! stop. The longer length is forgotten when the last such lease has ended, and not before.
 
 use std::collections::BTreeMap;
 
@@ -19,7 +19,7 @@ use crate::store::{Batch, StoreError};
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Longest(BTreeMap<GroupId, Longer>);
 
-/// Leases of up to this length, the last of which has ended by then.
+/// Leases of up to this length, and the end of the last one.
 #[derive(Clone, Copy, Debug)]
 struct Longer {
     ttl: Span,
@@ -32,18 +32,18 @@ impl Longest {
         self.0.get(&id).map_or(defined, |longer| longer.ttl.max(defined))
     }
 
-    /// Leases of up to `ttl` may be out in a group, however its definition changes, and end by `until`.
+    /// Notes that leases of up to `ttl` may be out in a group until `until`, however its definition changes.
     pub(crate) fn remember(&mut self, id: GroupId, ttl: Span, until: Time) {
         let longer = self.0.entry(id).or_insert(Longer { ttl, until });
         (longer.ttl, longer.until) = (longer.ttl.max(ttl), longer.until.max(until));
     }
 
-    /// The same for leases that are given until now.
+    /// The same for leases that were given until now.
     pub(crate) fn remember_from(&mut self, now: Time, id: GroupId, ttl: Span, config: EngineConfig) {
         self.remember(id, ttl, now.after(config.longest_use(ttl)));
     }
 
-    /// A group is gone, and its leases count where they are remembered.
+    /// Drops a removed group, whose leases are noted elsewhere.
     pub(crate) fn forget(&mut self, id: GroupId) {
         self.0.remove(&id);
     }
@@ -64,13 +64,13 @@ fn longest_but(state: &State, over: &[GroupId]) -> Span {
 }
 
 impl LeasingCalls<'_> {
-    /// Leases that were longer than definitions say have ended: from here on the definitions count.
+    /// Forgets longer leases that have all ended: from now on the definitions count.
     pub(crate) fn forget_longer(&self) -> Result<(), StoreError> {
         let now = self.service.clock().now();
         if self.service.lock().leasing.longest.over(now).is_empty() {
             return Ok(());
         }
-        // No change may be planned on what is written here.
+        // No change may be planned on what this writes.
         let _in_order = self.service.in_order();
         let (over, longest, batch) = {
             let state = self.service.lock();

@@ -32,18 +32,18 @@ use proof::Prover;
 use sessions::Slot;
 use succession::Lead;
 
-/// Nodes, what they hold, and whether this controller may speak to them.
+/// Nodes, their leases, and whether this controller may speak to them.
 pub(crate) struct Leasing {
     engine: Engine,
     clients: Clients,
     sessions: BTreeMap<ClientId, Slot>,
     next_session: u64,
-    /// Newest renewal of each client whose reports are counted and not yet on disk, by stream: numbers of an older
-    /// stream say nothing about a newer one.
+    /// Newest renewal of each client with reports that are counted and not yet on disk, by stream: numbers of an older
+    /// stream mean nothing in a newer one.
     unstored: BTreeMap<ClientId, (u64, u64)>,
-    /// Groups that have, or lately had, leases: reading never walks the idle ones.
+    /// Groups that have, or lately had, leases, so that reading does not walk the idle ones.
     active: BTreeSet<GroupId>,
-    /// Longest lease that may be out, whatever the definitions say now: in all, and of each group.
+    /// Longest lease that may be out, whatever the definitions say now: of all groups, and of each.
     longest_ttl: Span,
     longest: Longest,
     lead: Lead,
@@ -53,7 +53,7 @@ pub(crate) struct Leasing {
     shed: Shed,
 }
 
-/// What adapters call.
+/// The calls of adapters.
 #[derive(Clone, Copy)]
 pub struct LeasingCalls<'s> {
     service: &'s Service,

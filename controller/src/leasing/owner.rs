@@ -1,4 +1,4 @@
-//! What other rooms ask of leasing, and tell it.
+//! The methods of leasing for other rooms.
 
 use tidegate_core::GroupError;
 use tidegate_core::group::{GroupId, GroupSpec};
@@ -26,7 +26,7 @@ impl Leasing {
         &self.clients
     }
 
-    /// The same, to be changed.
+    /// The nodes, to be changed.
     pub(crate) fn clients_mut(&mut self) -> &mut Clients {
         &mut self.clients
     }
@@ -42,12 +42,12 @@ impl Leasing {
         views.filter(|(_, view)| view.leases > 0)
     }
 
-    /// Levels of removed groups that have leases right below a group.
+    /// Levels of removed groups with leases directly below a group.
     pub(crate) fn removed_below(&self, id: GroupId) -> usize {
         self.engine.removed_below(id)
     }
 
-    /// Puts a checked group in force, whose definition said that leases are so long `before`.
+    /// Puts a checked group in force. `before` is the lease length in its definition before the change.
     pub(crate) fn put_group(
         &mut self,
         now: Time,
@@ -89,24 +89,24 @@ impl Leasing {
         self.longest_ttl
     }
 
-    /// Ends all streams. The leases to be saved; `None` when nothing was granted, as a controller before this one may
-    /// still be granting.
+    /// Ends all streams, and returns the leases to save; `None` when nothing was granted, since a predecessor may still
+    /// be granting.
     pub(crate) fn stop(&mut self, now: Time) -> Option<Snapshot> {
         self.sessions.clear();
         self.fence.silence(now).is_none().then(|| self.engine.snapshot(now))
     }
 
-    /// Which controller this is, and what it knows of others.
+    /// The identity of this controller, and what it knows of others.
     pub(crate) fn lead(&self) -> &Lead {
         &self.lead
     }
 
-    /// Whether nodes may be spoken to.
+    /// The fence.
     pub(crate) fn fence(&self) -> &Fence {
         &self.fence
     }
 
-    /// The same, to be told of commits.
+    /// The fence, to be told of commits.
     pub(crate) fn fence_mut(&mut self) -> &mut Fence {
         &mut self.fence
     }

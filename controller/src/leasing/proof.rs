@@ -1,8 +1,8 @@
 //! Proof of a lease: lets a node keep spending across an unclean restart of the controller.
 //!
-//! Every grant carries what was granted in clear (rate, cap, lump, end on the wall clock, epoch) and an HMAC-SHA256
-//! over that and the identity of node and group, cut to 16 bytes. The key is made at first start, lives in the
-//! store and is never shown. In recovery the controller believes a node up to what a valid, unexpired proof says.
+//! Every grant carries its terms in clear (rate, cap, lump, end on the wall clock, epoch) and an HMAC-SHA256 over them
+//! and the identity of node and group, cut to 16 bytes. The key is created at the first start, lives in the store and
+//! is never shown. In recovery the controller believes a node up to the terms of a valid, unexpired proof.
 
 use hmac::{Hmac, KeyInit as _, Mac as _};
 use sha2::Sha256;
@@ -22,7 +22,7 @@ pub struct Prover {
     mac: Hmac<Sha256>,
 }
 
-/// To whom and for what a lease was given.
+/// The holder of a lease: the node and the group.
 #[derive(Clone, Copy, Debug)]
 pub struct Holder<'a> {
     /// Identity of the node.
@@ -33,7 +33,7 @@ pub struct Holder<'a> {
     pub group: GroupId,
 }
 
-/// What a proof states.
+/// The content of a proof.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Claim {
     /// What the node may spend.
@@ -45,7 +45,7 @@ pub struct Claim {
 }
 
 impl Prover {
-    /// With the key of this store.
+    /// Uses the key of this store.
     pub fn new(key: &[u8; KEY_BYTES]) -> Self {
         Self { mac: Hmac::<Sha256>::new(key.into()) }
     }
@@ -85,7 +85,7 @@ impl Prover {
         Some(Claim { held, ends_unix_us: u64::from_be_bytes(*ends), epoch: u64::from_be_bytes(*epoch) })
     }
 
-    /// The code over something that is for nobody in particular.
+    /// The code over bytes without a holder.
     pub fn code(&self, clear: &[u8]) -> [u8; MAC_BYTES] {
         let mut mac = self.mac.clone();
         mac.update(clear);
@@ -94,14 +94,14 @@ impl Prover {
         code
     }
 
-    /// Whether that code is for this, in a time that tells nothing.
+    /// Whether `code` belongs to `clear`, in a time that reveals nothing.
     pub fn checks(&self, clear: &[u8], code: &[u8]) -> bool {
         let mut mac = self.mac.clone();
         mac.update(clear);
         code.len() == MAC_BYTES && mac.verify_truncated_left(code).is_ok()
     }
 
-    /// The code over the holder and the clear part. The name comes last, so that no two holders read the same.
+    /// The code over the holder and the clear part. The name comes last, so that no two holders yield the same bytes.
     fn over(&self, holder: Holder<'_>, clear: &[u8]) -> Hmac<Sha256> {
         let mut mac = self.mac.clone();
         mac.update(clear);
@@ -112,7 +112,7 @@ impl Prover {
     }
 }
 
-/// What a node that asks in recovery provably still holds: no more than the claim, no more than it says itself.
+/// The provable holding of a node that asks in recovery: at most the claim, and at most what the node itself reports.
 pub fn proven(claim: &Claim, asked: Held, epoch: u64, unix_us: u64) -> Option<Held> {
     if claim.epoch >= epoch || claim.ends_unix_us <= unix_us {
         return None;

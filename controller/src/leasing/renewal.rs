@@ -1,7 +1,7 @@
 //! Renewals: reports are counted, then every entry is answered by the grant engine.
 //!
-//! A malformed entry is refused on its own. Counting comes first, so that what a node reports is kept even when its
-//! group is gone. In recovery a proof of an older epoch lets a node keep what it held.
+//! A malformed entry is refused on its own. Counting comes first, so that a node's report counts even when a group of
+//! the same renewal is gone. In recovery, a proof of an older epoch lets a node keep what it held.
 
 use tidegate_core::exchange::{Ask, Grant, Held};
 use tidegate_core::group::{ClientId, GroupId};
@@ -19,42 +19,42 @@ use crate::service::{SessionError, State};
 /// A decoded renewal.
 #[derive(Clone, Debug, Default)]
 pub struct RenewIn {
-    /// Its number.
+    /// Its sequence number.
     pub seq: u64,
     /// Groups that want a lease.
     pub entries: Vec<EntryIn>,
     /// Consumption.
     pub reports: Vec<ReportIn>,
-    /// Totals of the node.
+    /// Totals of the node's process.
     pub node: Option<NodeStats>,
-    /// When it was sent, if the node told.
+    /// When it was sent, if the node said so.
     pub sent: Option<Sent>,
 }
 
-/// When a renewal was sent, and what for.
+/// When a renewal was sent, and how long the node waits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Sent {
     /// On the node's clock.
     pub at: Time,
-    /// The node waits so long for the answer.
+    /// How long the node waits for the answer.
     pub answer_within: Span,
 }
 
 /// A decoded entry, or why it does not decode.
 #[derive(Clone, Debug)]
 pub struct EntryIn {
-    /// The group as it was written.
+    /// The group as written.
     pub group: String,
-    /// What the node asks, and its proof.
+    /// The request of the node, and its proof.
     pub ask: Result<(Ask, Vec<u8>), String>,
 }
 
 /// A decoded report, or why it does not decode.
 #[derive(Clone, Debug)]
 pub struct ReportIn {
-    /// The group as it was written.
+    /// The group as written.
     pub group: String,
-    /// The incarnation; 0 is that of the stream.
+    /// The incarnation; 0 means that of the stream.
     pub incarnation: u64,
     /// Cumulative consumption.
     pub total: Result<Total, String>,
@@ -69,22 +69,22 @@ pub struct Renewed {
     pub epoch: u64,
     /// One for each entry that was not stale.
     pub entries: Vec<EntryOut>,
-    /// Reports of every renewal up to this one are on disk.
+    /// Reports of all renewals up to this one are on disk.
     pub durable_seq: u64,
-    /// What the node is to bring to the next controller, when it has changed.
+    /// The new standing for the node to bring to the next controller, if it changed.
     pub standing: Option<Vec<u8>>,
-    /// Its turn came too late: entries were not considered.
+    /// Whether its turn came too late, so that its entries were not considered.
     pub shed: bool,
-    /// Reports that were not counted, and are not among those on disk.
+    /// Reports that were not counted, and are not on disk.
     pub refused: Vec<RefusedReport>,
 }
 
 /// A report that was not counted and may be later.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RefusedReport {
-    /// The group as it was written.
+    /// The group as written.
     pub group: String,
-    /// The incarnation as it was written.
+    /// The incarnation as written.
     pub incarnation: u64,
     /// Why.
     pub message: String,
@@ -93,13 +93,13 @@ pub struct RefusedReport {
 /// The answer to an entry.
 #[derive(Clone, Debug)]
 pub struct EntryOut {
-    /// The group as it was written.
+    /// The group as written.
     pub group: String,
-    /// What it gets.
+    /// The answer.
     pub answer: Answer,
 }
 
-/// What an entry gets.
+/// The answer to an entry.
 #[derive(Clone, Debug)]
 pub enum Answer {
     /// The engine's decision and, for a lease, its proof.
@@ -108,7 +108,7 @@ pub enum Answer {
     Refused(String),
 }
 
-/// Who renews, while the state is locked.
+/// The node that renews, while the state is locked.
 struct Caller {
     client: ClientId,
     name: String,
@@ -118,10 +118,10 @@ struct Caller {
 
 /// Why a report was not counted.
 struct Uncounted {
-    /// As metrics call it.
+    /// The label of metrics.
     reason: &'static str,
     detail: String,
-    /// It never will be: the sender has no use for it any more.
+    /// Whether it never can count, so that the sender need not keep it.
     forever: bool,
 }
 
@@ -174,10 +174,11 @@ impl LeasingCalls<'_> {
         })
     }
 
-    /// Whether a renewal has waited for its turn for more than half as long as its node waits for the answer. What a
-    /// controller that is behind serves first come, first served has waited just as long as it may: without the half,
-    /// every answer would arrive when its lease is over. So it answers the newer ones, which can still be used; the node
-    /// is told, and asks again when it would have anyway.
+    /// Whether a renewal has waited for its turn for more than half of the time that its node waits for the answer. A
+    /// controller that is behind serves first come, first served, and would reach each message just as it becomes
+    /// useless: without the half, every answer would arrive when its lease is over. So it answers newer renewals, whose
+    /// answers can still be used; the answer to an old one says that it was not considered, and the node asks again
+    /// when it would have anyway.
     fn is_too_late(&self, state: &mut State, client: ClientId, now: Time, request: &RenewIn) -> bool {
         let (Some(sent), Some(lag)) = (request.sent, state.leasing.lag(client)) else {
             return false;
@@ -194,8 +195,8 @@ impl LeasingCalls<'_> {
         true
     }
 
-    /// Counts the last reports of a node and ends its leases. They are on disk after the next flush, but for those that
-    /// are returned. `None`: the stream is not the node's newest.
+    /// Counts the last reports of a node and ends its leases. The next flush stores them, except for those that are
+    /// returned. `None`: the stream is not the node's newest.
     pub fn goodbye(
         &self,
         client: ClientId,
@@ -218,7 +219,7 @@ impl LeasingCalls<'_> {
         Some(refused)
     }
 
-    /// Counts reports; those that may count later are returned, for the node to keep.
+    /// Counts reports; returns those that may count later, for the node to keep.
     fn count_all(
         &self,
         state: &mut State,
@@ -269,7 +270,7 @@ impl LeasingCalls<'_> {
         let charges = || self.service.metrics.charges(catalog.name(id).map_or("", GroupName::as_str));
         let reported = state.accounts.report(now, unix_us / 1_000_000, (client, id), total, charges);
         let reported = reported.map_err(|error| Uncounted::for_now("backwards", error.to_string()))?;
-        // An earlier incarnation is stored as known together with its rows.
+        // The next flush stores an earlier incarnation together with its rows.
         if client != caller.client && reported != Reported::Counted(Total::default()) {
             state.leasing.unstored.entry(client).or_default();
         }
@@ -279,7 +280,7 @@ impl LeasingCalls<'_> {
         Ok(())
     }
 
-    /// A node claims what no process can have used: counted, and logged now and then.
+    /// Notes a claim beyond what any process can have used; logs it now and then.
     fn set_apart(&self, state: &mut State, caller: &Caller, group: &str, claim: &Total, now: Time) {
         self.service.metrics.apart.inc();
         if state.accounts.says_apart(now) {
@@ -328,7 +329,7 @@ impl LeasingCalls<'_> {
         Some(Answer::Grant(grant, proof))
     }
 
-    /// What the node proves to hold from before an unclean stop.
+    /// The holding from before an unclean stop that the node proves.
     fn held(
         &self,
         leasing: &Leasing,
@@ -350,7 +351,7 @@ impl LeasingCalls<'_> {
     }
 }
 
-/// As metrics call it.
+/// The label of metrics.
 fn status(grant: &Grant) -> &'static str {
     match grant {
         Grant::Leased(_) => "leased",
@@ -361,7 +362,7 @@ fn status(grant: &Grant) -> &'static str {
 }
 
 impl Leasing {
-    /// The proof that goes with a lease. What the node had in hand before counts with what it gets now.
+    /// The proof of a lease. It includes the lump that the node had in hand before.
     fn sign(&self, caller: &Caller, group: GroupId, ask: &Ask, grant: &Grant, unix_us: u64) -> Vec<u8> {
         let Grant::Leased(terms) = grant else {
             return Vec::new();
@@ -376,7 +377,7 @@ impl Leasing {
         self.prover.sign(holder, &claim)
     }
 
-    /// A sign of life.
+    /// Notes a sign of life.
     pub(crate) fn heard(&mut self, client: ClientId, now: Time, unix_ms: u64) {
         if let Some(known) = self.clients.get_mut(client) {
             known.heard = Some(now);
@@ -384,7 +385,7 @@ impl Leasing {
         }
     }
 
-    /// The reports of a renewal are counted; they count as stored after the next flush. The newest stored one.
+    /// Notes that the reports of a renewal are counted; the next flush stores them. Returns the newest stored renewal.
     fn counted(&mut self, client: ClientId, seq: u64) -> u64 {
         let Some(known) = self.clients.get_mut(client) else {
             return 0;
@@ -395,7 +396,7 @@ impl Leasing {
         known.durable_seq
     }
 
-    /// Drops what is kept of groups without leases.
+    /// Drops groups without leases.
     pub(crate) fn tidy_idle(&mut self) {
         let engine = &self.engine;
         self.active.retain(|id| engine.group_view(*id).is_some_and(|view| view.leases > 0));

@@ -1,77 +1,78 @@
-//! Other controllers on copies of this store that run at the same time: who they are, and which of two falls silent.
+//! Other controllers that run on copies of this store at the same time, and which of two falls silent.
 //!
-//! Nodes bring what controllers said of themselves. A controller names in its own standing those it was told of, each with
-//! the latest moment of that one's clock that it heard. So when one reads its own name in the standing of another, that
-//! one was alive at or after a moment of the reader's own clock: no two clocks are compared, and an old standing that is
-//! brought again proves no more than it did. From then on the other's later standings carry its life forward by the time
-//! that passed on its own clock between them.
+//! Nodes bring the standings of controllers. A controller names in its own standing the controllers it has heard of,
+//! each with the latest moment of that one's clock. So when a controller reads its own name in the standing of another,
+//! the other was alive at or after a moment of the reader's own clock: this compares no two clocks, and an old standing
+//! that is brought again proves no more than it did. From then on the other's later standings extend its life by the
+//! time that passed on its own clock between them.
 //!
 //! Of two, the one that began later yields, by what both sign: the wall clock at the start, then the instance. Both
-//! compute the same, whatever clocks show, so never both yield to each other. Who yields does so for [`PRESENCE`] after
-//! the last moment at which the other is known to live; then the other may be gone, and it speaks again.
+//! compute the same result, whatever their clocks show, so they never yield to each other. A controller yields for
+//! [`PRESENCE`] after the last moment at which the other is known to have lived; then the other may be gone, and it
+//! speaks again.
 
 use tidegate_core::units::{Span, Time};
 
 use crate::leasing::standing::{MAX_RIVALS, Rival, Standing};
 
-/// How long a controller is believed to live on after it was last known to: the longest lease there can be, so that who
-/// speaks again finds no lease that was out before. With half of it two that meet seldom would speak in turns, with twice
-/// of it nodes would be without a controller for two minutes after the one that leads was stopped.
+/// How long a controller counts as alive after it was last known to be: the longest possible lease, so that one that
+/// speaks again finds no earlier lease out. With half of it, two that seldom hear of each other would speak in turns;
+/// with twice of it, nodes would have no controller for two minutes after the leading one was stopped.
 pub(crate) const PRESENCE: Span = Span::secs(60);
-/// News of the same controller within this are none: each takes the lock of all state. Half of it would be twice the
-/// calls, with twice of it a sixth of [`PRESENCE`] would be lost.
+/// News of the same controller within this time are ignored: each takes the lock of all state. Half of it would double
+/// these calls; with twice of it a sixth of [`PRESENCE`] would be lost.
 const STEP: Span = Span::secs(5);
 
-/// What is known of others.
+/// What is known of other controllers.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Rivals {
     instance: u64,
     began_unix_ms: u64,
-    /// What may be forgotten first.
+    /// The entry to forget first comes first.
     heard: Vec<Rival>,
     twin: Option<Twin>,
 }
 
-/// One that runs at the same time.
+/// A controller that runs at the same time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Twin {
-    /// Which start.
+    /// Its start.
     pub(crate) instance: u64,
-    /// It began earlier, and this controller yields.
+    /// Whether it began earlier, so that this controller yields.
     pub(crate) leads: bool,
-    /// The longest lease of it that may be out.
+    /// Its longest lease that may be out.
     pub(crate) longest_ttl: Span,
-    /// The moment on its clock that goes with `lives_at`.
+    /// The moment on its clock that corresponds to `lives_at`.
     at_us: u64,
-    /// It is known to have lived then, on this controller's clock.
+    /// A moment on this controller's clock at which it was alive.
     lives_at: Time,
 }
 
 impl Twin {
-    /// It is taken to live until then.
+    /// The time until which it counts as alive.
     pub(crate) fn until(&self) -> Time {
         self.lives_at.after(PRESENCE)
     }
 }
 
 impl Rivals {
-    /// Those of a controller that begins.
+    /// The rivals of a controller that begins.
     pub(crate) fn new(instance: u64, began_unix_ms: u64) -> Self {
         Self { instance, began_unix_ms, heard: Vec::new(), twin: None }
     }
 
-    /// Those to be named, and when this controller began.
+    /// When this controller began, and the rivals that its standing names.
     pub(crate) fn said(&self) -> (u64, Vec<Rival>) {
         (self.began_unix_ms, self.heard.clone())
     }
 
-    /// The one that runs at the same time, as far as is known now.
+    /// The controller that runs at the same time, as far as is known now.
     pub(crate) fn twin(&self, now: Time) -> Option<Twin> {
         self.twin.filter(|twin| now < twin.until())
     }
 
-    /// What is known after a standing that is signed with the key of this store; `None` when that is nothing new. One
-    /// before this in the lineage of the store has mostly ended: it is named, and is the first to be forgotten.
+    /// What is known after a standing signed with the key of this store; `None` when that is nothing new. A start
+    /// before this one in the lineage of the store has probably ended: it is named, and forgotten first.
     pub(crate) fn after(&self, standing: &Standing, is_before: bool, now: Time) -> Option<Self> {
         if standing.instance == self.instance {
             return None;
@@ -118,7 +119,7 @@ impl Rivals {
         let is_news = match known {
             None => now < twin.until(),
             Some(known) if known.instance == twin.instance => lives_at >= known.lives_at.after(STEP),
-            // Of several, one that leads counts: to that one this controller yields.
+            // Of several, one that leads counts, because this controller yields to it.
             Some(known) => now < twin.until() && !known.leads,
         };
         if is_news {
@@ -138,7 +139,7 @@ mod tests {
         Rivals::new(OWN, 1_000)
     }
 
-    /// A standing of `instance`, `at_s` on its clock, that names this controller with a moment, if any.
+    /// A standing of `instance`, `at_s` on its clock, that names this controller with the moment `named_s`, if any.
     fn of(instance: u64, began_unix_ms: u64, at_s: u64, named_s: Option<u64>) -> Standing {
         let rivals = named_s.map(|at| Rival { instance: OWN, at_us: at * SECOND });
         let (at_us, rivals) = (at_s * SECOND, rivals.into_iter().collect());
@@ -156,7 +157,7 @@ mod tests {
         {
             let next = own().after(&of(instance, began, 5, Some(90)), false, at(100)).unwrap();
             assert_eq!(next.twin(at(100)).unwrap().leads, leads, "{instance} of {began}");
-            // The other side sees the same pair.
+            // The other controller decides on the same pair.
             let other = Rivals::new(instance, began);
             let rivals = vec![Rival { instance, at_us: 5 * SECOND }];
             let standing = Standing { rivals, ..of(OWN, 1_000, 90, None) };
@@ -175,7 +176,7 @@ mod tests {
             assert_eq!(next.said().1, [Rival { instance: 7, at_us: 5 * SECOND }], "it is named from now on");
             assert_eq!(next.after(&standing, false, at(101)), None, "once");
         }
-        // One before this in the lineage is named, too, and forgotten first.
+        // A start before this one in the lineage is named, too, and forgotten first.
         let before = own().after(&of(7, 1, 5, None), true, at(100)).unwrap();
         assert!(before.twin(at(100)).is_none() && before.said().1.len() == 1);
         let crowd = (1..=MAX_RIVALS as u64).fold(before, |rivals, number| {
@@ -195,10 +196,10 @@ mod tests {
         assert_eq!(next.twin(at(110)).unwrap().until(), at(160));
         assert_eq!(next.after(&standing, false, at(159)), None);
         assert_eq!(next.twin(at(160)), None);
-        // After its time, and to one that has heard nothing.
+        // After its time, and for a controller that has heard nothing.
         assert!(next.after(&standing, false, at(161)).is_none());
         assert_eq!(own().after(&standing, false, at(161)).unwrap().twin(at(161)), None);
-        // A moment that has not come yet counts as now.
+        // A moment in the future counts as now.
         let future = of(7, 1, 5, Some(900));
         assert_eq!(own().after(&future, false, at(110)).unwrap().twin(at(110)).unwrap().until(), at(170));
     }
@@ -206,12 +207,12 @@ mod tests {
     #[test]
     fn later_words_of_a_known_twin_carry_its_life_forward_by_its_own_clock() {
         let first = own().after(&of(7, 1, 5, Some(100)), false, at(110)).unwrap();
-        // Forty seconds later on its clock; how long the node took to come is not known.
+        // Forty seconds later on its clock; how long the node took to bring it is unknown.
         let second = first.after(&of(7, 1, 45, None), false, at(155)).unwrap();
         assert_eq!(second.twin(at(155)).unwrap().until(), at(200));
         assert_eq!(second.after(&of(7, 1, 45, None), false, at(199)), None);
         assert_eq!(second.after(&of(7, 1, 46, None), false, at(199)), None, "too little to be news");
-        // No clock carries it past now.
+        // No clock extends its life past now.
         let fast = second.after(&of(7, 1, 900, None), false, at(160)).unwrap();
         assert_eq!(fast.twin(at(160)).unwrap().until(), at(220));
     }

@@ -1,4 +1,4 @@
-//! Open grant streams: who is connected, and how a push finds its stream.
+//! Open grant streams: the connected nodes, and the stream for a push.
 
 use std::collections::BTreeMap;
 
@@ -14,18 +14,18 @@ use crate::limits::SESSION_QUEUE;
 use crate::name::GroupName;
 use crate::service::{Silence, State};
 
-/// Something the controller tells a node unasked.
+/// A message that the controller sends unasked.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Push {
-    /// Lower these leases at once.
+    /// The node lowers these leases at once.
     Lower(Vec<(GroupName, Rate)>),
 }
 
-/// Where pushes for a client go. Dropping it ends the stream.
+/// The receiver of pushes for a client. Dropping it ends the stream.
 pub(crate) struct Slot {
     pushes: mpsc::Sender<Push>,
     pub(crate) session: u64,
-    /// The standing that the node was told last.
+    /// The standing that the node got last.
     pub(crate) told: Standing,
     lag: Lag,
 }
@@ -34,13 +34,13 @@ pub(crate) struct Slot {
 pub struct Session {
     /// The node.
     pub client: ClientId,
-    /// Tells this stream from later ones of the same node.
+    /// Distinguishes this stream from later ones of the same node.
     pub session: u64,
     /// Leadership epoch.
     pub epoch: u64,
-    /// What the node is to bring to the next controller.
+    /// The standing that the node brings to the next controller.
     pub standing: Vec<u8>,
-    /// Time left of the recovery; zero when not recovering.
+    /// Time left of the recovery; zero without one.
     pub recovery: Span,
     /// Closed when a newer stream of the node takes over.
     pub pushes: mpsc::Receiver<Push>,
@@ -49,16 +49,16 @@ pub struct Session {
 /// Why a stream cannot begin or go on.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SessionError {
-    /// The node is not let in.
+    /// The node is refused.
     #[error(transparent)]
     Client(#[from] ClientError),
-    /// A newer stream of the node is there.
+    /// The node has a newer stream.
     #[error("a newer session of this client has taken over")]
     Replaced,
-    /// No node is spoken to.
+    /// The controller is silent towards all nodes.
     #[error(transparent)]
     Silent(#[from] Silence),
-    /// Another controller was ahead of this one, and that cannot be stored.
+    /// A node has seen a higher epoch than this controller's, and storing a still higher one failed.
     #[error(
         "epoch {seen} was seen, and this controller cannot raise its own above it: {error}; leases stay valid until \
          they end, connect again"
@@ -66,13 +66,13 @@ pub enum SessionError {
     Behind {
         /// The newest epoch that the node has seen.
         seen: u64,
-        /// What the store says.
+        /// The error of the store.
         error: String,
     },
 }
 
 impl LeasingCalls<'_> {
-    /// Accepts a stream. An older one of the same node ends.
+    /// Accepts a stream, and ends an older one of the same node.
     pub fn hello(&self, name: &str, incarnation: u64, agent: &str) -> Result<Session, SessionError> {
         let unix_ms = self.service.clock().unix_ms();
         let mut state = self.service.lock();
@@ -82,7 +82,7 @@ impl LeasingCalls<'_> {
             state.leasing.sessions.remove(&older);
             state.leasing.clients.disconnect(older);
         }
-        // Whoever comes under the identity of another process comes in its place.
+        // A process under the identity of another replaces it.
         for older in state.leasing.clients.older_siblings(client) {
             state.leasing.engine.free_parts(older);
         }
@@ -100,7 +100,7 @@ impl LeasingCalls<'_> {
         Ok(Session { client, session, epoch: state.leasing.lead.epoch, standing, recovery, pushes })
     }
 
-    /// A stream ended. Its leases run on until they expire.
+    /// Notes the end of a stream. Its leases run on until they expire.
     pub fn disconnect(&self, client: ClientId, session: u64) {
         let mut state = self.service.lock();
         if state.leasing.is_current(client, session) {
@@ -110,7 +110,7 @@ impl LeasingCalls<'_> {
         }
     }
 
-    /// What a node is to keep instead of what it was told before, when it has changed.
+    /// The standing for a node to keep in place of the one it has, if it changed.
     pub(crate) fn new_standing(&self, state: &mut State, client: ClientId) -> Option<Vec<u8>> {
         let now = self.standing(state);
         let slot = state.leasing.sessions.get_mut(&client)?;
@@ -122,7 +122,7 @@ impl LeasingCalls<'_> {
         Some(standing)
     }
 
-    /// Hands the engine's orders to lower to the streams. One that is lost only delays: the lease runs out.
+    /// Sends the engine's orders to lower to the streams. A lost order only costs time: the lease expires.
     pub(crate) fn push_lowers(&self, state: &mut State) {
         let mut by_client: BTreeMap<ClientId, Vec<(GroupName, Rate)>> = BTreeMap::new();
         for order in state.leasing.engine.take_lowers() {
@@ -155,7 +155,7 @@ impl Leasing {
         self.sessions.get(&client).is_some_and(|slot| slot.session == session)
     }
 
-    /// How far a node's messages are behind.
+    /// The lag of a node's messages.
     pub(crate) fn lag(&mut self, client: ClientId) -> Option<&mut Lag> {
         self.sessions.get_mut(&client).map(|slot| &mut slot.lag)
     }

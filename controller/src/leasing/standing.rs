@@ -1,64 +1,64 @@
-//! What a controller says of itself, for nodes to keep and to tell the next controller.
+//! A controller's statement about itself, for nodes to keep and to bring to the next controller.
 //!
-//! A standing names the start of a controller (its instance, a random number), the epoch it leads, the longest lease that
-//! may be out, when it began, how long it runs, and the other controllers that nodes told it of. It is signed with the
-//! key of the store, which every copy of a store has. So whoever starts on a copy can believe what nodes bring of starts
-//! it does not know, and no node can make up a start that never was.
+//! A standing names the start of a controller (its instance, a random number), the epoch it leads, the longest lease
+//! that may be out, when it began, how long it has run, and the other controllers that nodes reported to it. It is
+//! signed with the key of the store, which every copy of a store has. So a controller on a copy can believe what nodes
+//! bring of starts it does not know, and no node can invent a start.
 
 use tidegate_core::units::Span;
 
 use crate::leasing::proof::Prover;
 
-/// Apart from proofs of leases, which are signed with the same key and begin with 1, and from standings that named no
-/// rivals.
+/// Differs from the version of lease proofs, which are signed with the same key and begin with 1, and from that of
+/// standings without rivals.
 const VERSION: u8 = 3;
 /// Numbers in a standing, before those of its rivals.
 const WORDS: usize = 5;
-/// Version, and how many rivals there are.
+/// Version, and number of rivals.
 const HEAD_BYTES: usize = 2;
-/// Bytes of the longest standing that is looked at.
+/// Length of the longest standing that is read.
 pub const MAX_STANDING_BYTES: usize = 256;
-/// Most rivals in a standing. With a half of it two pairs of copies could hide each other; twice of it would not fit
-/// [`MAX_STANDING_BYTES`] with room to spare.
+/// Most rivals in a standing. With half of it, two pairs of copies could hide each other; twice of it would leave no
+/// spare room in [`MAX_STANDING_BYTES`].
 pub const MAX_RIVALS: usize = 4;
 
-/// Another controller that this one was told of.
+/// Another controller that was reported to this one.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Rival {
-    /// Which start of which controller.
+    /// Its start.
     pub instance: u64,
-    /// The latest moment on its own clock, in microseconds, that this one has heard of.
+    /// The latest moment on its own clock, in microseconds, that this controller has heard of.
     pub at_us: u64,
 }
 
-/// What a controller says of itself.
+/// A controller's statement about itself.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Standing {
-    /// Which start of which controller; never 0.
+    /// Its start; never 0.
     pub instance: u64,
     /// The epoch it leads.
     pub epoch: u64,
-    /// The longest lease of it that may be out.
+    /// Its longest lease that may be out.
     pub longest_ttl: Span,
     /// When it began, in milliseconds since the Unix epoch.
     pub began_unix_ms: u64,
-    /// The moment it says so, in microseconds of its own clock.
+    /// The moment of the statement, in microseconds of its own clock.
     pub at_us: u64,
-    /// The controllers it was told of, at most [`MAX_RIVALS`].
+    /// The controllers reported to it, at most [`MAX_RIVALS`].
     pub rivals: Vec<Rival>,
 }
 
-/// A standing that a node brings, and whether a controller with this store's key has said so.
+/// A standing that a node brings, by whether a controller with this store's key signed it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Told {
     /// It is signed with the key of this store.
     Signed(Standing),
-    /// It is of another cluster, of a store that is lost, or made up.
+    /// It belongs to another cluster or to a store that is lost, or is made up.
     Foreign(Standing),
 }
 
 impl Standing {
-    /// As nodes keep it.
+    /// The signed form, which nodes keep.
     pub fn sign(&self, prover: &Prover) -> Vec<u8> {
         let rivals = self.rivals.iter().take(MAX_RIVALS);
         let mut bytes = Vec::with_capacity(MAX_STANDING_BYTES);
@@ -72,8 +72,8 @@ impl Standing {
         bytes
     }
 
-    /// Whether nodes need not be told this instead of `other` in the middle of a stream: what it has more of is told
-    /// to whoever says `Hello`.
+    /// Whether a node needs no update from `other` to this in the middle of a stream: it gets the rest with the next
+    /// `Hello`.
     pub fn says_the_same(&self, other: &Self) -> bool {
         let word = |standing: &Self| (standing.instance, standing.epoch, standing.longest_ttl);
         word(self) == word(other)
@@ -81,7 +81,7 @@ impl Standing {
 }
 
 impl Told {
-    /// Reads what a node brings; `None` when it is nothing that any controller says.
+    /// Reads what a node brings; `None` when no controller can have written it.
     pub fn read(prover: &Prover, bytes: &[u8]) -> Option<Self> {
         let [VERSION, count, ..] = bytes else { return None };
         let count = usize::from(*count);

@@ -1,14 +1,14 @@
-//! A controller that is behind what nodes have seen, because its store is a copy.
+//! Finding out that this controller is behind what nodes have seen, because its store is a copy.
 //!
-//! Nodes say with `Hello` which epoch they saw last, and bring the standing of the controller that led it. A start that
-//! is not in this store's lineage happened on a copy of it, or on the store that this one is a copy of: what it leased
-//! may be in use. Then this controller raises its epoch above that one's, stores that together with what it heard, and
-//! recovers, for the longest lease that the other may have given: pools are empty, and nodes keep what they hold or
-//! prove.
+//! In `Hello`, nodes send the epoch they saw last and the standing of the controller that led it. A start that is not
+//! in this store's lineage happened on a copy of it, or on the store of which this one is a copy: its leases may be in
+//! use. Then this controller raises its epoch above that one's, stores that together with what it heard, and recovers
+//! for the longest lease that the other may have given: pools are empty, and nodes keep what they hold or prove.
 //!
-//! A liar cannot make up a start, since standings are signed. What is not signed with this store's key is believed as
-//! far as it can do no harm: the epoch is raised above it, up to [`FARTHEST_EPOCH`], so that the node accepts this
-//! controller; and in the first minute of a new store, which may stand in for one that was lost, it recovers.
+//! A false report cannot invent a start, since standings are signed. What is not signed with this store's key is
+//! believed as far as it can do no harm: the epoch is raised above it, up to [`FARTHEST_EPOCH`], so that the node
+//! accepts this controller; and in the first minute of a new store, which may replace a lost one, the controller
+//! recovers.
 
 use tidegate_core::group::{GroupId, GroupSpec};
 use tidegate_core::units::{Span, Time};
@@ -21,36 +21,36 @@ use crate::service::{SessionError, State};
 use crate::store::records::{META_EPOCH, META_LINEAGE, META_LONGEST_TTL, group_row, put_json, put_number};
 use crate::store::{Batch, StoreError, Table};
 
-/// Epochs above this are not believed without a signature. An epoch grows by one with each unclean start: one start a
-/// second takes 34,000 years. Whoever claims the highest leaves 2^62 for all that follow.
+/// Epochs above this are not believed without a signature. An epoch grows by one with each unclean start: at one start
+/// a second this takes 34,000 years. A claim of the highest leaves 2^62 for all later ones.
 pub const FARTHEST_EPOCH: u64 = 1 << 40;
-/// A store that is new takes what it cannot check for leases of the one it may stand in for, for this long: when it
-/// has passed, these have ended.
+/// For this long, a new store takes unsigned standings for leases of a store that it may replace: when it has passed,
+/// these have ended.
 const NEWBORN: Span = LONGEST_TTL;
 const LONGEST_TTL: Span = GroupSpec::TTL_RANGE.1;
 
-/// What a node brings from controllers it spoke to before.
+/// A node's knowledge of controllers it spoke to before.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Seen {
     /// The newest epoch; 0 for none.
     pub epoch: u64,
-    /// The standing of the controller that led it, as that one wrote it.
+    /// The standing of the controller that led it, as that controller wrote it.
     pub standing: Vec<u8>,
 }
 
-/// Which controller this is, and what it knows of those before and beside it.
+/// The identity of this controller, and what it knows of those before and beside it.
 pub(crate) struct Lead {
-    /// Which start of which controller: random, and new with every start.
+    /// The start of this controller: random, and new with every start.
     pub(super) instance: u64,
-    /// Leadership epoch. It is raised when a node has seen one that is as high, of a controller on a copy of the store.
+    /// Leadership epoch. It is raised when a node has seen an epoch as high, of a controller on a copy of the store.
     pub(super) epoch: u64,
     pub(super) lineage: Lineage,
     pub(super) rivals: Rivals,
-    /// No controller had used the store before this one.
+    /// Whether no controller had used the store before this one.
     pub(super) is_new: bool,
-    /// The one before this stopped in order, and its leases were taken up.
+    /// Whether the controller before this stopped cleanly, and its leases were resumed.
     pub(super) began_clean: bool,
-    /// The epoch that was raised to because this store is a copy, or was set back.
+    /// The epoch to which this one was raised because its store is a copy, or was set back.
     pub(super) set_back: Option<u64>,
 }
 
@@ -60,12 +60,12 @@ impl Lead {
         self.epoch
     }
 
-    /// Which start of which controller this is.
+    /// The start of this controller.
     pub(crate) fn instance(&self) -> u64 {
         self.instance
     }
 
-    /// The epoch that was raised to because this store is a copy, or was set back.
+    /// The epoch to which this one was raised because its store is a copy, or was set back.
     pub(crate) fn set_back(&self) -> Option<u64> {
         self.set_back
     }
@@ -75,27 +75,27 @@ impl Lead {
         self.rivals.twin(now)
     }
 
-    /// Whether definitions of revision `have`, as `instance` told them, are those of `now`.
+    /// Whether the definitions of revision `have`, sent by `instance`, are those of `now`.
     pub(crate) fn knows(&self, instance: u64, have: u64, now: u64) -> bool {
         self.lineage.is_current(instance, have, now)
     }
 }
 
-/// What comes of it.
+/// What a node's knowledge changes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct News {
     /// The epoch to lead from now on.
     epoch: u64,
-    /// Recover for leases of this length, from now on or from the start.
+    /// The lease length to recover for, from now on or from the start.
     recover: Option<(Span, From)>,
-    /// A start on a copy that is to be remembered.
+    /// A start on a copy to remember.
     other: Option<(u64, u64)>,
-    /// What is known of others that run now, after what the node brings.
+    /// What is known of other running controllers, with what the node brings.
     rivals: Option<Rivals>,
 }
 
 impl News {
-    /// Whether a start has to know it.
+    /// Whether a later start must know it.
     fn is_kept(&self, epoch: u64) -> bool {
         epoch != self.epoch || self.recover.is_some() || self.other.is_some()
     }
@@ -108,15 +108,15 @@ enum From {
 }
 
 impl LeasingCalls<'_> {
-    /// Takes in what a node has seen, before it is let in. Blocks on the disk when that is news.
+    /// Takes in what a node has seen, before the node is accepted. Blocks on the disk when that is news.
     ///
     /// # Errors
-    /// The epoch that has to be raised cannot be stored.
+    /// Raising the epoch cannot be stored.
     pub fn heed(&self, node: &str, seen: &Seen) -> Result<(), SessionError> {
         if self.news(&self.service.lock(), seen).is_none() {
             return Ok(());
         }
-        // One after the other, so that the second finds the first done.
+        // One at a time, so that the second call finds the first one's work done.
         let _in_order = self.service.in_order();
         let (news, lineage, longest_ttl, rows) = {
             let mut state = self.service.lock();
@@ -130,7 +130,7 @@ impl LeasingCalls<'_> {
                 lineage.hear(instance, epoch);
             }
             let longest_ttl = news.recover.map_or(Span(0), |(ttl, _)| ttl).max(state.leasing.longest_ttl);
-            // Whoever starts after this one has to wait for these leases in every group.
+            // The next start must wait for these leases in every group.
             let groups = state.definitions.catalog().iter().filter(|_| news.recover.is_some());
             let rows = groups.map(|(id, definition)| group_row(id, definition, longest_ttl));
             let rows: Result<Batch, StoreError> = rows.collect();
@@ -188,7 +188,7 @@ impl LeasingCalls<'_> {
         match told {
             Some(Told::Signed(standing)) if standing.instance == state.leasing.lead.instance => {}
             Some(Told::Signed(standing)) if state.leasing.lead.lineage.is_own(standing.instance) => {
-                // The one before this, or one before a copy was taken: it may have given longer leases since.
+                // The start before this one, or one before a copy was taken: it may have given longer leases since.
                 recover = self.longer_than_known(state, &standing).map(|ttl| (ttl, From::Start));
             }
             Some(Told::Signed(standing)) => {
@@ -235,14 +235,14 @@ impl LeasingCalls<'_> {
         }
         if twin.leads {
             state.leasing.fence.yield_until(twin.until());
-            // Who speaks again does not know what the other leased meanwhile.
+            // A controller that speaks again does not know what the other leased meanwhile.
             let ttl = state.leasing.longest_ttl.max(twin.longest_ttl.min(LONGEST_TTL));
             let until = twin.until().after(self.longest_use(state, ttl));
             state.leasing.engine.recover_until(until);
         }
     }
 
-    /// The longest lease of an earlier start on this store, where this one does not recover for as long.
+    /// The longest lease of an earlier start on this store, if this one does not recover for as long.
     fn longer_than_known(&self, state: &State, standing: &Standing) -> Option<Span> {
         let ttl = longest(standing);
         let until = Time(0).after(self.longest_use(state, ttl));
@@ -255,7 +255,7 @@ impl LeasingCalls<'_> {
         state.leasing.engine.config().longest_use(ttl)
     }
 
-    /// What this controller says of itself, for nodes to keep.
+    /// This controller's standing, for nodes to keep.
     pub(crate) fn standing(&self, state: &State) -> Standing {
         let (began_unix_ms, rivals) = state.leasing.lead.rivals.said();
         Standing {
@@ -269,7 +269,7 @@ impl LeasingCalls<'_> {
     }
 }
 
-/// No lease is longer than the longest there can be, whatever is said.
+/// The longest lease of a standing, which cannot exceed the longest possible one, whatever it says.
 fn longest(standing: &Standing) -> Span {
     standing.longest_ttl.min(LONGEST_TTL)
 }

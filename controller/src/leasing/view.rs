@@ -1,6 +1,6 @@
 //! Reading: nodes and leases.
 //!
-//! Reads that may be long take a copy under the lock and shape it outside.
+//! Long reads copy under the lock and format outside of it.
 
 use std::collections::BTreeMap;
 
@@ -22,15 +22,15 @@ use crate::name::GroupName;
 pub struct ClientRow {
     /// Its identity.
     pub name: String,
-    /// Which start of it.
+    /// The number of its start.
     pub incarnation: u64,
     /// Software and version.
     pub agent: String,
-    /// A stream is open.
+    /// Whether a stream is open.
     pub connected: bool,
-    /// Since its last message.
+    /// Time since its last message.
     pub silent: Span,
-    /// Groups it holds leases of.
+    /// Groups of which it holds leases.
     pub leases: u32,
     /// Messages since the controller started.
     pub messages: u64,
@@ -45,7 +45,7 @@ pub struct LeaseRow {
     pub group: GroupName,
     /// The node and its incarnation.
     pub client: (String, u64),
-    /// As the engine has it.
+    /// The engine's view.
     pub lease: LeaseView,
     /// Time left.
     pub expires_in: Span,
@@ -56,20 +56,20 @@ pub struct LeaseRow {
 pub struct GroupRow {
     /// The group.
     pub group: GroupName,
-    /// As the engine has it.
+    /// The engine's view.
     pub view: GroupView,
-    /// Most RU/s its nodes may use if all are cut off at once; `None` when nothing bounds it.
+    /// Most RU/s that its nodes may use if all are cut off at once; `None` when nothing bounds it.
     pub bound: Option<Rate>,
 }
 
-/// Leases and the groups they are on.
+/// Leases, and the groups they belong to.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct LeaseTable {
     /// In order of groups and nodes.
     pub leases: Vec<LeaseRow>,
     /// Groups with leases, or the one asked for.
     pub groups: Vec<GroupRow>,
-    /// Rows were left out.
+    /// Whether rows are missing.
     pub truncated: bool,
 }
 
@@ -82,7 +82,7 @@ impl LeasingCalls<'_> {
         Ok(state.leasing.engine.group_recovering_until(id).since(self.service.clock().now()))
     }
 
-    /// The nodes whose consumption is kept apart, newest incarnations first; and whether some were left out.
+    /// The nodes whose consumption is not folded, newest incarnations first; and whether some are missing.
     pub fn clients(&self) -> (Vec<ClientRow>, bool) {
         let (now, unix_ms) = (self.service.clock().now(), self.service.clock().unix_ms());
         let state = self.service.lock();
@@ -141,12 +141,12 @@ impl LeasingCalls<'_> {
 }
 
 impl Leasing {
-    /// Limit plus what cut-off nodes may use; `None` when nothing bounds it.
+    /// The limit, plus what cut-off nodes may use; `None` when nothing bounds it.
     fn bound(&self, catalog: &Catalog, id: GroupId, nodes: usize) -> Option<Rate> {
         let definition = catalog.get(id)?;
         let limit = catalog.effective_limit(id)?;
         let nodes = i64::try_from(nodes).unwrap_or(i64::MAX);
-        // Parts that were told before the total was lowered count.
+        // Parts from before the total was lowered count.
         if let Some(total) = definition.fallback_total {
             return Some(limit + total.max(self.engine.parts_out(id)));
         }
