@@ -1,7 +1,7 @@
-//! Bodies of requests: the bytes that all of them hold together, and the time each of them takes.
+//! Bodies of requests: the bytes that all of them hold together, and the time for each.
 //!
 //! A REST body is held until it is answered. A gRPC stream has no end, so each of its messages counts from its first
-//! byte to its last. Small ones are held outside of the budget: whoever fills it with large ones does not keep the
+//! byte to its last. Small bodies are outside of the budget: a sender that fills it with large ones does not keep the
 //! renewals of nodes out.
 
 use std::error::Error;
@@ -18,24 +18,24 @@ use tonic::Status;
 
 use super::Surface;
 
-/// Bytes that unfinished bodies hold together. Half of it is eight of the largest at once; twice of it would be a part of
-/// a small machine's memory that anybody can take.
+/// Bytes that unfinished bodies hold together. Half of it is eight of the largest at once; twice of it would let any
+/// sender take a part of a small machine's memory.
 const BUDGET: usize = 64 << 20;
-/// Bytes of one body that are free. Half of it is less than a renewal of a thousand groups; twice of it, times all
-/// connections, would be the larger budget.
+/// Bytes of one body outside of the budget. Half of it is less than a renewal of a thousand groups; twice of it, times
+/// all connections, would exceed the budget itself.
 const FREE: usize = 64 << 10;
-/// Time from the first byte of a body, or of a message, to its last. With half of it 4 MiB need more than 2 Mbit/s;
-/// twice of it is what a slow sender could hold the budget for.
+/// Time from the first byte of a body, or of a message, to its last. With half of it, 4 MiB need more than 2 Mbit/s;
+/// with twice of it, a slow sender holds the budget for longer.
 const WITHIN: Duration = Duration::from_secs(30);
 
-/// What all bodies hold.
+/// The budget of all bodies.
 #[derive(Debug, Default)]
 pub(crate) struct Bodies {
     held: AtomicUsize,
 }
 
 impl Bodies {
-    /// Bytes of the budget that are held.
+    /// Bytes of the budget in use.
     #[cfg(test)]
     pub(super) fn held(&self) -> usize {
         self.held.load(Ordering::Relaxed)
@@ -53,7 +53,7 @@ impl Bodies {
 #[derive(Debug)]
 struct Hold {
     bodies: Arc<Bodies>,
-    /// All of its bytes, and those of the budget.
+    /// All bytes of the body, and those of the budget.
     bytes: usize,
     taken: usize,
 }
@@ -81,19 +81,19 @@ impl Drop for Hold {
     }
 }
 
-/// Why a body was not taken.
+/// Why a body was refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum BodyError {
-    /// Too many large ones at once.
+    /// There are too many large bodies at once.
     #[error("large requests hold all of the {} MiB that there are for them; try again in a second", BUDGET >> 20)]
     Full,
-    /// It took too long.
+    /// The body took too long.
     #[error("the request was not there within {} s; send it faster, or in parts", WITHIN.as_secs())]
     Slow,
 }
 
 impl BodyError {
-    /// As metrics name it.
+    /// The label of metrics.
     fn reason(self) -> &'static str {
         match self {
             Self::Full => "bodies",
@@ -101,7 +101,7 @@ impl BodyError {
         }
     }
 
-    /// The one at the bottom of an error.
+    /// The `BodyError` at the bottom of an error.
     pub(crate) fn below(error: &(dyn Error + 'static)) -> Option<Self> {
         let mut next = Some(error);
         while let Some(error) = next {
@@ -121,18 +121,18 @@ impl BodyError {
     }
 }
 
-/// Where messages of a gRPC body begin and end: one byte, four of its length, and so many bytes.
+/// The bounds of messages in a gRPC body: one byte, four bytes of length, and that many bytes.
 #[derive(Debug, Default)]
 struct Messages {
     head: [u8; 5],
-    /// Bytes of the head that are there.
+    /// Bytes of the head that have arrived.
     filled: usize,
     /// Bytes of the message that are missing.
     missing: usize,
 }
 
 impl Messages {
-    /// Passes bytes on; whether a message has begun and not ended.
+    /// Passes bytes on; returns whether a message has begun and not ended.
     fn pass(&mut self, mut bytes: &[u8]) -> bool {
         while !bytes.is_empty() {
             let part = self.missing.min(bytes.len());
@@ -156,13 +156,13 @@ impl Messages {
     }
 }
 
-/// A body that holds a part of the budget, and has so long.
+/// A body that holds a part of the budget, and has a deadline.
 pub(super) struct Held<B> {
     body: B,
     hold: Hold,
-    /// Of gRPC.
+    /// The message bounds of a gRPC body.
     messages: Option<Messages>,
-    /// `None` between messages.
+    /// The deadline; `None` between messages.
     due: Option<Pin<Box<Sleep>>>,
     refused: Box<dyn Fn(&'static str) + Send + Sync>,
 }
@@ -246,7 +246,7 @@ where
     }
 }
 
-/// As the routes take it.
+/// The type of body that routes take.
 pub(super) fn boxed<B>(held: Held<B>) -> Body
 where
     B: HttpBody<Data = Bytes> + Send + Unpin + 'static,

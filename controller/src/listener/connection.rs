@@ -27,43 +27,43 @@ use tower::ServiceExt as _;
 use super::bodies::{Held, boxed};
 use super::{Door, Surface, refusal};
 
-/// Time to say anything, and then to send the head of a first request. Half of it is short for a path that loses packets;
-/// twice of it is what a slow sender could hold a connection for.
+/// Time for a peer to send anything, and then to send the head of a first request. Half of it is short for a path that
+/// loses packets; with twice of it, a slow sender holds a connection for longer.
 const HEAD_WITHIN: Duration = Duration::from_secs(10);
-/// Time from the head of a request to the head of its answer. Half of it is short for a disk that hangs; with twice of it
-/// whoever never ends a request holds its place for minutes.
+/// Time from the head of a request to the head of its answer. Half of it is short for a disk that hangs; with twice of
+/// it, a sender that never ends a request holds its place for minutes.
 const ANSWER_WITHIN: Duration = Duration::from_secs(60);
 /// Time without a request, or with a part of one's head, after which a connection ends. Half of it would end those of
-/// scrapers that come every minute; with twice of it the places of a burst stay taken for minutes.
+/// scrapers that come every minute; with twice of it, the places of a burst stay taken for minutes.
 const IDLE: Duration = Duration::from_secs(90);
 /// Time between HTTP/2 pings.
 const KEEPALIVE: Duration = Duration::from_secs(10);
-/// Time to answer one: as long as a peer has to read what was sent before it. With half of it a thousand nodes that
-/// connect at once to a busy controller are cut off, and connect again.
+/// Time to answer a ping: as long as a peer may take to read what was sent before it. With half of it, a thousand nodes
+/// that connect at once to a busy controller are cut off, and connect again.
 const PONG_WITHIN: Duration = Duration::from_secs(30);
-/// Requests and streams of one connection at a time. A node has two streams and a gateway three; an operator's tools a
-/// few. Half of it would be short for a proxy that shares a connection among nodes; twice of it doubles what one
+/// Requests and streams of one connection at a time. A node has two streams and a gateway three; an operator's tools
+/// have a few. Half of it would be short for a proxy that shares a connection among nodes; twice of it doubles what one
 /// connection can make the controller hold.
 const MOST_STREAMS: u32 = 128;
 /// Bytes of a request's head. Half of it is less than some proxies add in cookies.
 const MOST_HEAD: u32 = 16 << 10;
-/// Bytes that HTTP/1 reads ahead; at least a head.
+/// Bytes that HTTP/1 reads ahead; at least the size of a head.
 const READ_AHEAD: usize = 32 << 10;
-/// Bytes that a peer may send of one stream, and of all of a connection, before they are read. Half of it slows a large
-/// body down at a distance; twice of it is held for peers that send what nobody asked for.
+/// Bytes of one stream, and of all streams of a connection, that a peer may send before they are read. Half of it slows
+/// a large body down at a distance; twice of it is held for peers that send unrequested bytes.
 const WINDOWS: (u32, u32) = (128 << 10, 256 << 10);
-/// Bytes of answers that wait in a stream for its peer. With half of it a message has more parts; twice of it is held for
-/// each stream that is not read.
+/// Bytes of answers that wait in a stream for its peer. With half of it, a message has more parts; twice of it is held
+/// for each stream that is not read.
 const SEND_AHEAD: usize = 16 << 10;
-/// Time between looks at a connection that has begun to say something.
+/// Interval at which the first bytes of a connection are checked.
 const LOOK_AGAIN: Duration = Duration::from_millis(20);
-/// Bytes by which the two protocols are told apart: HTTP/2 begins with `PRI`.
+/// Bytes that distinguish the two protocols: HTTP/2 begins with `PRI`.
 const TELLING: usize = 3;
 
-/// What the handlers of a connection share.
+/// The shared state of a connection's handlers.
 #[derive(Debug)]
 pub(crate) struct Connection {
-    /// Requests that are not answered to their end.
+    /// Number of requests without a complete answer.
     open: flag::Sender<usize>,
     cut: Notify,
 }
@@ -73,25 +73,27 @@ impl Connection {
         Self { open: flag::Sender::new(0), cut: Notify::new() }
     }
 
-    /// Ends the connection: one of its streams is not read, and what is held for it is held until then.
+    /// Ends the connection, because a peer does not read one of its streams: everything that waits for it is held until
+    /// then.
     pub(crate) fn cut(&self) {
         self.cut.notify_one();
     }
 
-    /// Waits until no request was open for a while; why that is no use any more.
+    /// Waits until no request was open for a while; returns the reason to close.
     fn idle(&self, surface: Surface) -> impl Future<Output = &'static str> + use<> {
-        // At once: a request may be answered before this is looked at.
+        // Subscribes at once: a request may be answered before the future is polled.
         idle(self.open.subscribe(), surface)
     }
 }
 
 async fn idle(mut open: flag::Receiver<usize>, surface: Surface) -> &'static str {
-    // A node may connect before it has anything to ask; HTTP/1 has no other way to tell a slow head from none.
+    // A gRPC node may connect before it has anything to ask; for HTTP/1 this is the only way to distinguish a slow head
+    // from none.
     if surface == Surface::Rest && timeout(HEAD_WITHIN, open.changed()).await.is_err() {
         return "slow_head";
     }
     loop {
-        // The sender is this.
+        // No error is possible: `self` holds the sender.
         let _ = open.wait_for(|open| *open == 0).await;
         tokio::select! {
             () = sleep(IDLE) => return "idle",
@@ -100,7 +102,7 @@ async fn idle(mut open: flag::Receiver<usize>, surface: Surface) -> &'static str
     }
 }
 
-/// A request that is open.
+/// An open request.
 struct Busy(Arc<Connection>);
 
 impl Busy {
@@ -180,25 +182,25 @@ async fn until(end: Option<Instant>) {
     }
 }
 
-/// The first bytes, which stay to be read; `None` when the peer went away.
+/// The first bytes, which stay unread; `None` when the peer is gone.
 async fn first_bytes(stream: &TcpStream) -> Option<[u8; TELLING]> {
     let mut first = [0; TELLING];
     loop {
         match stream.peek(&mut first).await.ok()? {
             0 => return None,
             TELLING => return Some(first),
-            // More would be no news to the socket.
+            // The socket is readable already, so that only a pause can wait for more bytes.
             _ => sleep(LOOK_AGAIN).await,
         }
     }
 }
 
-/// Lets the peer read what it was told: closing a socket with unread bytes takes the answer back.
+/// Lets the peer read the answer: closing a socket with unread bytes would discard it.
 async fn linger(mut stream: TcpStream) {
     let _ = stream.shutdown().await;
     let mut rest = [0; 1_024];
     let read = async {
-        // No more than a head of what was meant for another.
+        // Reads no more than a head of the misdirected bytes.
         for _ in 0..MOST_HEAD / 1_024 {
             if stream.readable().await.is_err() || matches!(stream.try_read(&mut rest), Ok(0)) {
                 return;
@@ -227,7 +229,7 @@ fn builder(surface: Surface) -> Builder<TokioExecutor> {
     builder
 }
 
-/// One request.
+/// Answers one request.
 async fn answer(
     door: &Arc<Door>,
     connection: &Arc<Connection>,
@@ -261,7 +263,7 @@ async fn answer(
     response.map(|body| Body::new(Answer { body, _busy: busy }))
 }
 
-/// The answer to what is not served at all.
+/// The answer to a request that no route serves.
 fn refused(door: &Door, request: &Request<Incoming>) -> Option<Response<Body>> {
     let kind = request.headers().get(header::CONTENT_TYPE).and_then(|kind| kind.to_str().ok());
     let is_grpc = kind.is_some_and(|kind| kind.starts_with("application/grpc"));
@@ -296,7 +298,7 @@ fn late(surface: Surface) -> Response<Body> {
     }
 }
 
-/// How a request was answered: a call that ends later with an error has begun well.
+/// The outcome of a request: a call that ends later with an error has begun well.
 fn outcome(surface: Surface, response: &Response<Body>) -> &'static str {
     let status = response.status();
     let grpc = response.headers().get("grpc-status").and_then(|code| code.to_str().ok()?.parse::<i32>().ok());
@@ -309,7 +311,7 @@ fn outcome(surface: Surface, response: &Response<Body>) -> &'static str {
     }
 }
 
-/// An answer's body; the request is open until its end.
+/// An answer's body; its request is open until it ends.
 struct Answer {
     body: Body,
     _busy: Busy,

@@ -1,30 +1,30 @@
-//! Which names a REST listener on the own machine answers to.
+//! Host names that a REST listener on the local machine answers to.
 //!
-//! A page in a browser can let its own name resolve to 127.0.0.1 and then speak to whatever listens there, with writes
-//! (DNS rebinding). Such a request names the page's host. So a listener on a loopback address serves those that name
-//! loopback, or a name that was configured, for a proxy in front of it. A listener that others can reach is not guarded
-//! by the name: there is no telling which names they have for it.
+//! A page in a browser can let its own name resolve to 127.0.0.1 and then send requests, writes included, to any
+//! listener there (DNS rebinding). Such a request names the page's host. So a listener on a loopback address serves
+//! requests that name loopback, or a configured name, such as that of a proxy in front of it. A listener that other
+//! machines can reach accepts any name, since it cannot know its names there.
 
 use std::net::{IpAddr, SocketAddr};
 
 use axum::http::uri::Authority;
 
-/// The names.
+/// Accepted host names.
 #[derive(Clone, Debug)]
 pub(crate) enum Hosts {
-    /// Any.
+    /// Any name.
     Any,
-    /// Those of loopback, and these.
+    /// The names of loopback, and these.
     Own(Vec<String>),
 }
 
 impl Hosts {
-    /// Of a listener at this address.
+    /// The accepted names of a listener at this address.
     pub(crate) fn of(address: SocketAddr, configured: &[String]) -> Self {
         if address.ip().to_canonical().is_loopback() { Self::Own(configured.to_vec()) } else { Self::Any }
     }
 
-    /// Whether a request to `authority` is meant for the listener.
+    /// Whether the listener accepts a request to `authority`.
     pub(crate) fn take(&self, authority: Option<&str>) -> bool {
         let Self::Own(names) = self else { return true };
         let Some(authority) = authority.and_then(|text| text.parse::<Authority>().ok()) else { return false };

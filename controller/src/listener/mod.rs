@@ -1,9 +1,9 @@
-//! The sockets: who may connect, for how long, and how much of what was sent is held, before anybody is known.
+//! The sockets: who may connect, for how long, and how many sent bytes are held before the sender is known.
 //!
-//! Both listeners are served alike. A connection must say something soon, in the listener's protocol; a request's head,
-//! its body and its answer have a time each, and so has a connection without requests. Connections and the bytes of
-//! bodies have budgets. What is over is answered in the protocol where that can be, closed, and counted by its reason.
-//! Out of file descriptors, accepting pauses instead of spinning.
+//! Both listeners work alike. A connection must send something soon, in the listener's protocol; a request's head, its
+//! body and its answer have a time each, and so has a connection without requests. Connections and the bytes of bodies
+//! have budgets. What exceeds a limit is answered in its protocol if possible, closed, and counted by its reason.
+//! Without free file descriptors, accepting pauses instead of spinning.
 
 mod bodies;
 mod connection;
@@ -31,25 +31,25 @@ pub(crate) use bodies::{Bodies, BodyError};
 pub(crate) use connection::Connection;
 pub(crate) use hosts::Hosts;
 
-/// Connections that the system may hold until they are accepted; `net.core.somaxconn` caps it. With half of it a burst
-/// of a thousand nodes waits for a retransmission; twice of it is no use beside the cap.
+/// Connections that the system may hold until they are accepted; `net.core.somaxconn` caps it. With half of it, a burst
+/// of a thousand nodes waits for a retransmission; twice of it is useless beside the cap.
 const BACKLOG: u32 = 4_096;
-/// Connections of the gRPC listener: two of each node that may watch. One that is idle costs some tens of kilobytes; with
-/// twice of it they could take gigabytes.
+/// Connections of the gRPC listener: two of each node that may watch. An idle one costs some tens of kilobytes; twice
+/// as many could take gigabytes.
 const MOST_GRPC: usize = 2 * MAX_WATCHERS;
-/// Connections of the REST listener: people, scrapers and proxies. Half of it is less than what a proxy with a few
-/// hundred workers keeps; twice of it is nobody's need.
+/// Connections of the REST listener: people, scrapers and proxies. Half of it is less than a proxy with a few hundred
+/// workers keeps; nobody needs twice of it.
 const MOST_REST: usize = 1_024;
-/// One address may take this part of all connections, so that there is room for another: a half, since all nodes may
+/// One address may take one part in this many of all connections, so that others find room: a half, since all nodes may
 /// come from behind one address.
 const PART_OF_ONE_PEER: usize = 2;
-/// Pause after an accept that failed for want of descriptors or memory. Half of it polls for nothing; with twice of it a
-/// descriptor that came free waits noticeably.
+/// Pause after an accept that failed for lack of descriptors or memory. Half of it polls for nothing; with twice of it,
+/// a freed descriptor waits noticeably.
 const PAUSE: Duration = Duration::from_millis(100);
-/// Time between two lines of the log that say so.
+/// Interval between log lines about that.
 const SAY_EVERY: Duration = Duration::from_secs(10);
 
-/// What a listener serves.
+/// The protocol that a listener serves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Surface {
     /// gRPC, over HTTP/2.
@@ -59,7 +59,7 @@ pub(crate) enum Surface {
 }
 
 impl Surface {
-    /// As metrics and logs name it.
+    /// The label in metrics and logs.
     pub(crate) fn name(self) -> &'static str {
         match self {
             Self::Grpc => "grpc",
@@ -67,7 +67,7 @@ impl Surface {
         }
     }
 
-    /// Connections at once.
+    /// Limit of connections at a time.
     pub(crate) fn most(self) -> usize {
         match self {
             Self::Grpc => MOST_GRPC,
@@ -84,27 +84,27 @@ pub(crate) fn open(address: SocketAddr) -> io::Result<TcpListener> {
     socket.listen(BACKLOG)
 }
 
-/// A listener with everything its connections share.
+/// A listener, with everything its connections share.
 pub(crate) struct Door {
     pub(crate) surface: Surface,
     pub(crate) router: Router,
     pub(crate) metrics: Arc<Metrics>,
     pub(crate) bodies: Arc<Bodies>,
     pub(crate) hosts: Hosts,
-    /// Connections at once.
+    /// Limit of connections at a time.
     pub(crate) most: usize,
-    /// Where the other surface is, for who meant that one.
+    /// Address of the other listener, for misdirected callers.
     pub(crate) other: SocketAddr,
 }
 
-/// How many connections there are, in all and from each address.
+/// Number of connections, in all and from each address.
 #[derive(Debug, Default)]
 struct Open {
     all: usize,
     peers: BTreeMap<IpAddr, usize>,
 }
 
-/// A connection's place among those that may be open.
+/// A connection's place among the open ones.
 struct Place {
     open: Arc<Mutex<Open>>,
     peer: IpAddr,
@@ -145,7 +145,7 @@ impl Door {
         let mut said: Option<Instant> = None;
         loop {
             let accepted = tokio::select! {
-                // An error means that the sender is gone, which comes to the same.
+                // An error means that the sender is gone, which is a stop, too.
                 _ = stopped.wait_for(|stopped| *stopped) => break,
                 Some(_) = connections.join_next() => continue,
                 accepted = listener.accept() => accepted,
@@ -179,7 +179,7 @@ impl Door {
     }
 
     async fn pause(&self, error: &io::Error, said: &mut Option<Instant>) {
-        // A peer that went away before it was accepted is no reason to wait.
+        // The next accept need not wait for a peer that went away before it was accepted.
         let of_the_peer = [
             io::ErrorKind::ConnectionAborted,
             io::ErrorKind::ConnectionReset,

@@ -1,4 +1,4 @@
-//! What is said to whoever is not served, in the protocol they speak.
+//! Answers to callers that are not served, each in the caller's protocol.
 
 use std::net::SocketAddr;
 
@@ -15,23 +15,23 @@ const SETTINGS: [u8; 9] = [0, 0, 0, 4, 0, 0, 0, 0, 0];
 /// HTTP/2's code for a peer that asks too much.
 const ENHANCE_YOUR_CALM: u8 = 11;
 
-/// There are too many connections.
+/// Answers that there are too many connections.
 pub(super) fn full(surface: Surface, stream: &TcpStream) {
     let message = "too many connections; close some, or try again later";
     let bytes = match surface {
         Surface::Rest => plain(StatusCode::SERVICE_UNAVAILABLE, "unavailable", message),
         Surface::Grpc => goaway(message),
     };
-    // Whoever does not take it at once is closed without a word.
+    // A peer that does not take it at once gets no answer.
     let _ = stream.try_write(&bytes);
 }
 
-/// What a caller that speaks HTTP/1 is told by the gRPC listener.
+/// The answer of the gRPC listener to a caller that speaks HTTP/1.
 pub(super) fn not_grpc(rest: SocketAddr) -> Vec<u8> {
     plain(StatusCode::MISDIRECTED_REQUEST, "misdirected", &misdirected(rest))
 }
 
-/// What a caller that speaks TLS is told: it cannot read it, but whoever looks at the bytes can.
+/// The answer to a caller that speaks TLS: the caller cannot read it, but a person who inspects the bytes can.
 pub(super) fn no_tls() -> Vec<u8> {
     plain(
         StatusCode::BAD_REQUEST,
@@ -44,7 +44,7 @@ fn misdirected(rest: SocketAddr) -> String {
     format!("this is the gRPC listener of a tidegate controller; REST is at http://{rest}")
 }
 
-/// As an HTTP/1 message.
+/// The answer as an HTTP/1 message.
 fn plain(status: StatusCode, code: &str, message: &str) -> Vec<u8> {
     let body = json!({"error": {"code": code, "message": message}}).to_string();
     format!(
@@ -54,7 +54,7 @@ fn plain(status: StatusCode, code: &str, message: &str) -> Vec<u8> {
     .into_bytes()
 }
 
-/// As an HTTP/2 connection that ends before its first stream.
+/// The answer as an HTTP/2 connection that ends before its first stream.
 fn goaway(message: &str) -> Vec<u8> {
     let length = u8::try_from(8 + message.len()).unwrap_or(u8::MAX);
     let text = message.bytes().take(usize::from(length - 8));
@@ -62,7 +62,7 @@ fn goaway(message: &str) -> Vec<u8> {
     SETTINGS.into_iter().chain(head).chain(text).collect()
 }
 
-/// An answer of REST.
+/// A REST answer.
 pub(super) fn rest(status: StatusCode, code: &str, message: &str) -> Response<Body> {
     let body = json!({"error": {"code": code, "message": message}}).to_string();
     let mut response = Response::new(Body::from(body));
@@ -71,19 +71,19 @@ pub(super) fn rest(status: StatusCode, code: &str, message: &str) -> Response<Bo
     response
 }
 
-/// An answer of gRPC.
+/// A gRPC answer.
 pub(super) fn grpc(code: Code, message: &str) -> Response<Body> {
     Status::new(code, message).into_http::<Body>()
 }
 
-/// What a gRPC caller is told by the REST listener.
+/// The answer of the REST listener to a gRPC caller.
 pub(super) fn not_rest(grpc_addr: SocketAddr) -> Response<Body> {
     let message =
         format!("this is the REST listener of a tidegate controller; gRPC is at http://{grpc_addr}");
     grpc(Code::Unimplemented, &message)
 }
 
-/// What a caller without gRPC is told by the gRPC listener.
+/// The answer of the gRPC listener to a caller without gRPC.
 pub(super) fn no_message(rest_addr: SocketAddr) -> Response<Body> {
     rest(StatusCode::MISDIRECTED_REQUEST, "misdirected", &misdirected(rest_addr))
 }

@@ -1,4 +1,4 @@
-//! Both listeners over real sockets and driven time: what is not served, and what is said then.
+//! Both listeners over real sockets and driven time: requests that are refused, and the answers to them.
 
 use std::net::{IpAddr, SocketAddr};
 use std::sync::{Arc, PoisonError};
@@ -20,7 +20,7 @@ use crate::service::{Service, ServiceConfig};
 use crate::store::records::{StoredBinding, put_json};
 use crate::store::{RedbStore, Store as _, Table, Write};
 
-/// A listener, and what it counts.
+/// A listener, and its metrics.
 struct Site {
     address: SocketAddr,
     metrics: Arc<Metrics>,
@@ -40,7 +40,7 @@ impl Site {
         let folder = tempfile::tempdir().unwrap();
         let store = Arc::new(RedbStore::open(&folder.path().join("store")).unwrap());
         if !rows.is_empty() {
-            // A first start makes it a controller's.
+            // A first start makes it a controller's store.
             let first = Service::load(Arc::clone(&store) as _, ServiceConfig::default(), Clock::start());
             first.unwrap().shut_down().unwrap();
             store.commit(rows).unwrap();
@@ -122,7 +122,7 @@ async fn what_is_not_finished_in_time_is_cut_and_counted() {
     let site = Site::open(Surface::Grpc, 99);
     let preface = "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
     assert!(site.say(b"").await.is_empty() && site.turned_away(Surface::Grpc, "silent"));
-    // Settings, and the head of a request that does not end; pings are not answered.
+    // Settings, and the head of a request that does not end; the test answers no pings.
     let half = b"\0\0\0\x04\0\0\0\0\0\0\0\x01\x01\0\0\0\0\x01\x83";
     site.say(&[preface.as_bytes(), half].concat()).await;
     site.close().await;
@@ -188,7 +188,7 @@ async fn beyond_its_places_a_listener_says_so_and_closes() {
         assert!(said.contains("too many connections"), "{said:?}");
         assert!(site.turned_away(surface, "full"));
         drop(held);
-        // Their places are free once they are seen to be gone.
+        // Their places become free once the listener notices that they are gone.
         loop {
             let mut stream = site.connect().await;
             stream.write_all(b"x").await.unwrap();
@@ -213,7 +213,7 @@ async fn large_bodies_that_are_held_take_no_more_than_their_budget() {
     for _ in 0..24 {
         let mut stream = site.connect().await;
         stream.write_all(head.as_bytes()).await.unwrap();
-        // One that is refused is not read on.
+        // The listener does not read on after a refusal.
         if stream.write_all(&part).await.is_err() {
             refused += 1;
             continue;
@@ -262,7 +262,7 @@ async fn stay_alive(mut stream: TcpStream) {
         let [a, b, c, kind, flags, ..] = head;
         assert_ne!(kind, 0, "nothing may be sent");
         let mut payload = vec![0; usize::from(a) << 16 | usize::from(b) << 8 | usize::from(c)];
-        // It may be cut in the middle of a word.
+        // The connection may be cut in the middle of a frame.
         let heard = stream.read_exact(&mut payload).await.is_ok();
         if heard && kind == 6 && flags & 1 == 0 {
             let _ = stream.write_all(&frame(6, 1, 0, &payload)).await;
@@ -272,7 +272,7 @@ async fn stay_alive(mut stream: TcpStream) {
 
 #[tokio::test(start_paused = true)]
 async fn a_stream_that_is_not_read_is_ended_in_time_and_counted() {
-    // More than the transport takes for a peer that reads nothing.
+    // More than the transport buffers for a peer that reads nothing.
     let rows: Vec<Write> = (0..1_000)
         .map(|number| {
             let principal =
@@ -298,12 +298,12 @@ async fn a_stream_that_is_not_read_is_ended_in_time_and_counted() {
 async fn a_burst_of_connections_waits_in_the_queue_of_a_listener_that_is_busy() {
     let system = std::fs::read_to_string("/proc/sys/net/core/somaxconn").unwrap();
     let burst = system.trim().parse::<usize>().unwrap().min(400);
-    // It accepts none of them.
+    // The listener accepts none of them.
     let listener = open("127.0.0.1:0".parse().unwrap()).unwrap();
     let address = listener.local_addr().unwrap();
     let mut waiting = Vec::new();
     while waiting.len() < burst {
-        // Beyond a queue the kernel drops the first packet, and the client sends it again a second later.
+        // Beyond the queue the kernel drops the first packet, and the client sends it again a second later.
         let connected = timeout(Duration::from_millis(900), TcpStream::connect(address)).await;
         waiting.push(connected.unwrap_or_else(|_| panic!("{} fit the queue", waiting.len())).unwrap());
     }
