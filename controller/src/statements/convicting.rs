@@ -1,6 +1,6 @@
 //! The watch list and the records of runaways: what operators add and remove, and what gateways convict.
 //!
-//! What an operator does is a change like any other: stored, then in force. What gateways convict is counted in memory
+//! An operator's change is a change like any other: stored, then in force. What gateways convict is counted in memory
 //! and stored with the next flush, so that a storm of convictions costs no more commits than a quiet hour.
 
 use std::sync::Arc;
@@ -18,11 +18,11 @@ use crate::statements::StatementCalls;
 use crate::statements::runaways::{Conviction, Found};
 use crate::statements::watches::Watch;
 
-/// Runaways in an answer that names no limit.
+/// Runaways in an answer when the request names no limit.
 const RUNAWAY_PAGE: u32 = 100;
 
 impl StatementCalls<'_> {
-    /// Watches a statement, in place of a watch of the same.
+    /// Watches a statement, in place of an earlier watch of the same.
     pub fn add_watch(&self, actor: &Actor, text: &v1::Watch) -> Result<Watch, AdminError> {
         let unix_ms = self.service.clock().unix_ms();
         let wanted = Watch::parse(text, unix_ms)?;
@@ -61,7 +61,7 @@ impl StatementCalls<'_> {
         })
     }
 
-    /// Ends a watch, or all of a group; how many there were.
+    /// Ends a watch, or all of a group; returns their number.
     pub fn remove_watch(&self, actor: &Actor, id: u64, group: &str) -> Result<usize, AdminError> {
         if (id == 0) == group.is_empty() {
             let message = "set either id or group, to end one watch or all of a group";
@@ -94,7 +94,7 @@ impl StatementCalls<'_> {
         })
     }
 
-    /// The watches of one group or all, in order of their ids. In a long list their texts are cut.
+    /// The watches of one group or all, in order of their ids. A long list cuts their texts.
     pub fn watches(&self, group: &str) -> Result<Vec<v1::Watch>, AdminError> {
         let group = (!group.is_empty()).then(|| GroupName::parse(group).in_field("group")).transpose()?;
         let mut watches: Vec<Arc<Watch>> = {
@@ -115,8 +115,8 @@ impl StatementCalls<'_> {
         Ok(shown.collect())
     }
 
-    /// Counts and keeps a conviction, and watches the statement when the group's rule says so. The id of the watch that
-    /// covers it from now on.
+    /// Counts and keeps a conviction, and watches the statement if the group's rule says so. Returns the id of the
+    /// watch that covers it from now on.
     pub fn convict(&self, text: &v1::ConvictRequest) -> Result<Option<u64>, AdminError> {
         let conviction = Conviction::parse(text)?;
         let unix_ms = self.service.clock().unix_ms();
@@ -145,8 +145,7 @@ impl StatementCalls<'_> {
         Ok(covering)
     }
 
-    /// The newest records of one group or of all, newest first. The group may be gone. In a long list the templates are
-    /// cut.
+    /// The newest records of one group or of all, newest first. The group may be gone. A long list cuts the templates.
     pub fn runaways(&self, group: &str, limit: u32) -> Result<Vec<v1::Runaway>, AdminError> {
         let group = (!group.is_empty()).then(|| GroupName::parse(group).in_field("group")).transpose()?;
         let limit = page_limit(limit, RUNAWAY_PAGE, MAX_STATEMENT_PAGE)?;

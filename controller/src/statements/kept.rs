@@ -1,4 +1,4 @@
-//! What is kept of statements that were convicted: the watch list and the records, from the store and back to it.
+//! Convicted statements in the store: the watch list and the records, loaded and collected for writing.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -14,10 +14,10 @@ use crate::service::meta::{Meta, countable};
 use crate::store::records::{META_NEXT_WATCH, bad, json, put_json, put_number, u64_key, u64_of};
 use crate::store::{Batch, Store, StoreError, Table, Write, each};
 
-/// What is on its way to disk.
+/// Changes that are being stored.
 #[derive(Default)]
 pub(crate) struct Taken {
-    /// `None` is to be removed.
+    /// `None` removes the row.
     watches: BTreeMap<u64, Option<Arc<Watch>>>,
     next_watch: u64,
     runaways: BTreeMap<u64, Option<Arc<Runaway>>>,
@@ -49,12 +49,12 @@ fn put_or_delete<T: Serialize>(table: Table, id: u64, row: Option<&T>) -> Result
 }
 
 impl Convictions {
-    /// What a store holds.
+    /// Loads the watch list and the records from the store.
     pub(crate) fn load(store: &dyn Store, meta: &Meta, catalog: &Catalog) -> Result<Self, StoreError> {
         Ok(Self { watches: load_watches(store, meta, catalog)?, runaways: load_runaways(store)? })
     }
 
-    /// Hands out what changed, to be stored.
+    /// Returns the changes to store.
     pub(crate) fn take(&mut self) -> Taken {
         Taken {
             watches: self.watches.take_dirty(),
@@ -63,7 +63,7 @@ impl Convictions {
         }
     }
 
-    /// It could not be stored, and is handed out again.
+    /// Takes changes back that could not be stored; the next call of `take` returns them.
     pub(crate) fn not_stored(&mut self, taken: Taken) {
         self.watches.mark_dirty(taken.watches.into_keys());
         self.runaways.mark_dirty(taken.runaways.into_keys());
@@ -74,28 +74,29 @@ impl Convictions {
         &self.watches
     }
 
-    /// Watches a statement. It is stored.
+    /// Adds a watch that is stored.
     pub(crate) fn put(&mut self, watch: Watch) {
         self.watches.put(watch);
     }
 
-    /// Ends a watch. That is stored.
+    /// Removes a watch whose end is stored.
     pub(crate) fn remove(&mut self, id: u64) {
         self.watches.remove(id);
     }
 
-    /// A group is gone, and its watches are.
+    /// Removes the watches of a group that is gone.
     pub(crate) fn forget_group(&mut self, group: &GroupName) {
         self.watches.forget_group(group);
     }
 
-    /// Ends watches that are past; whether there were any.
+    /// Ends watches whose time is over; returns whether there were any.
     pub(crate) fn expire(&mut self, unix_ms: u64) -> bool {
         self.watches.expire(unix_ms)
     }
 }
 
-/// The watch list. What ended meanwhile goes with the first expiry, and what covers no statement at once.
+/// Loads the watch list. The first expiry removes what ended meanwhile; a watch that covers no statement is removed at
+/// once.
 fn load_watches(store: &dyn Store, meta: &Meta, catalog: &Catalog) -> Result<Watches, StoreError> {
     let mut watches = Watches::new(meta.number(META_NEXT_WATCH)?.unwrap_or(1));
     each(store, Table::Watches, |key, value| {
@@ -109,7 +110,7 @@ fn load_watches(store: &dyn Store, meta: &Meta, catalog: &Catalog) -> Result<Wat
         if known(&watch.group) && watch.switch_group().is_none_or(known) && !watch.is_blank() {
             watches.put(watch);
         } else {
-            // It was convicted while its group was being deleted, or by its text without one.
+            // The statement was convicted while its group was being deleted, or by its text when that was empty.
             watches.mark_dirty([id]);
         }
         Ok(())

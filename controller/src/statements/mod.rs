@@ -1,4 +1,4 @@
-//! What statements cost, the rules they go by, and those that broke them.
+//! Costs of statements, the rules for them, and convictions.
 
 mod convicting;
 pub(crate) mod kept;
@@ -15,13 +15,13 @@ use crate::service::Service;
 use runaways::Runaways;
 use watches::Watches;
 
-/// Statements that are convicted: before they run, and those that were.
+/// Convictions: statements to convict before they run, and records of those that were.
 pub(crate) struct Convictions {
     watches: Watches,
     runaways: Runaways,
 }
 
-/// What adapters call.
+/// The calls of adapters.
 #[derive(Clone, Copy)]
 pub struct StatementCalls<'s> {
     service: &'s Service,

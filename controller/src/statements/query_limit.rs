@@ -1,8 +1,9 @@
-//! When a statement of a group is a runaway and what is done about it: `v1::QueryLimit` in, `QueryLimit` out, and back.
+//! The rule that makes a statement of a group a runaway, and the action on it: `v1::QueryLimit` in, `QueryLimit` out,
+//! and back.
 //!
-//! Limits are on elapsed time (microseconds), RU charged (decimal text) and rows; an empty text or a zero is no limit.
-//! At least one is set. Every field is refused with its name, its value and its range. Whether the group to switch to
-//! exists is the catalog's to say. *Source:* TiDB's `QUERY_LIMIT`, whose `PROCESSED_KEYS` is rows sent here.
+//! Limits apply to elapsed time (microseconds), RU charged (decimal text) and rows; an empty text or a zero is no
+//! limit. At least one is set. An error names the field, its value and its range. The catalog checks that the group to
+//! switch to exists. *Source:* TiDB's `QUERY_LIMIT`, whose `PROCESSED_KEYS` corresponds to rows sent.
 
 use tidegate_core::units::{Ru, Span};
 
@@ -12,7 +13,7 @@ use crate::name::GroupName;
 use crate::quantity::{amount_text, cut, parse_amount};
 use tidegate_proto::v1;
 
-/// Shortest and longest time limit: below, a gateway cannot look often enough; above, no statement runs.
+/// Range of the time limit: below it a gateway cannot check often enough, and no statement runs longer.
 const EXEC_RANGE: (Span, Span) = (Span::millis(10), Span::secs(30 * 24 * 3_600));
 
 /// A checked rule.
@@ -24,26 +25,26 @@ pub struct QueryLimit {
     pub ru: Option<Ru>,
     /// Rows sent to the client.
     pub rows: Option<u64>,
-    /// What is done.
+    /// The action on a runaway.
     pub action: Action,
-    /// How later statements are recognised, and for how long; `None` is for ever.
+    /// How to recognise later statements, and for how long; `None` is for ever.
     pub watch: Option<(Matching, Option<Span>)>,
 }
 
-/// What is done about a runaway.
+/// The action on a runaway.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Action {
-    /// It is only recorded.
+    /// The gateway only records it.
     DryRun,
-    /// It is slowed down.
+    /// The gateway slows it down.
     Cooldown,
-    /// It is ended.
+    /// The gateway ends it.
     Kill,
-    /// It is charged to this group from then on.
+    /// The gateway charges it to this group from then on.
     SwitchGroup(GroupName),
 }
 
-/// How a watched statement is recognised.
+/// The way to recognise a watched statement.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Matching {
     /// By its text.
@@ -101,10 +102,10 @@ impl QueryLimit {
 const ACTIONS: &str = "\"dryrun\", \"cooldown\", \"kill\", \"switch_group\"";
 
 impl Action {
-    /// All names.
+    /// The names of all actions.
     pub const NAMES: [&'static str; 4] = ["dryrun", "cooldown", "kill", "switch_group"];
 
-    /// From the two fields that state it, whose names begin with `prefix`. `None` when both are empty.
+    /// Reads an action from its two fields, whose names begin with `prefix`. `None` when both are empty.
     pub fn parse(prefix: &str, action: &str, switch_group: &str) -> Result<Option<Self>, AdminError> {
         let (field, group_field) = (format!("{prefix}action"), format!("{prefix}switch_group"));
         let action = match action.to_ascii_lowercase().as_str() {
@@ -131,7 +132,7 @@ impl Action {
         Ok(action)
     }
 
-    /// As the API spells it.
+    /// The spelling of the API.
     pub fn as_str(&self) -> &'static str {
         match self {
             Self::DryRun => "dryrun",
@@ -151,7 +152,7 @@ impl Action {
 }
 
 impl Matching {
-    /// From its name in this field; `None` when it is empty.
+    /// Reads the name in `field`; `None` when it is empty.
     pub fn parse(field: &str, text: &str) -> Result<Option<Self>, AdminError> {
         match text.to_ascii_lowercase().as_str() {
             "" => Ok(None),
@@ -164,7 +165,7 @@ impl Matching {
         }
     }
 
-    /// As the API spells it.
+    /// The spelling of the API.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Exact => "exact",

@@ -1,7 +1,7 @@
-//! What statements cost: gateways' reports, lists and the reset.
+//! Costs of statements: the reports of gateways, lists and the reset.
 //!
-//! The rows are behind a mutex of their own, so that sorting them never holds up a renewal. It is taken before that of
-//! the state, never after.
+//! A mutex of their own guards the rows, so that sorting them never holds up a renewal. It is taken before that of the
+//! state, never after.
 
 use crate::answers::page_limit;
 use crate::definitions::audit::{Actor, Change};
@@ -12,11 +12,11 @@ use crate::limits::MAX_STATEMENT_PAGE;
 use crate::name::GroupName;
 use crate::statements::{Order, StatementCalls, StatementList, StatementReport};
 
-/// Statements in an answer that names no limit.
+/// Statements in an answer when the request names no limit.
 const STATEMENT_PAGE: u32 = 100;
 
 impl StatementCalls<'_> {
-    /// Adds up what a gateway counted. Rows of groups that do not exist are left out.
+    /// Adds up a gateway's report. Rows of groups that do not exist are left out.
     pub fn report_statements(&self, mut report: StatementReport) {
         let mut statements = self.service.statistics();
         let before = report.rows.len();
@@ -30,8 +30,7 @@ impl StatementCalls<'_> {
         self.service.metrics.statements_evicted.inc_by(statements.evicted().saturating_sub(evicted));
     }
 
-    /// The statements of one group or of all that have most of what they are ordered by. In a long list the templates
-    /// are cut.
+    /// The statements of one group or of all, in the order asked for. A long list cuts the templates.
     pub fn list_statements(&self, group: &str, order: &str, limit: u32) -> Result<StatementList, AdminError> {
         let group = self.known_group(group)?;
         let order = Order::parse(order)?;
@@ -47,7 +46,7 @@ impl StatementCalls<'_> {
         Ok(list)
     }
 
-    /// Starts counting anew, for one group or for all; how many rows there were.
+    /// Restarts the counts, for one group or for all; returns the number of rows dropped.
     pub fn reset_statements(&self, actor: &Actor, group: &str) -> Result<usize, AdminError> {
         let group = self.known_group(group)?;
         let subject = group.as_ref().map_or_else(|| "all".to_owned(), |group| format!("group {group}"));

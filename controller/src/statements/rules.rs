@@ -1,7 +1,7 @@
-//! Telling gateways the rules of groups and the watch list: all of them, again after every change.
+//! The rules of groups and the watch list for gateways: all of them, again after every change.
 //!
-//! A change only moves a number; each stream takes the present state when it is ready for it, so that a storm of changes
-//! is told in a few lists.
+//! A change only moves a number; each stream takes the present state when it is ready for it, so that a storm of
+//! changes takes few lists.
 
 use std::sync::Arc;
 
@@ -16,26 +16,26 @@ use crate::statements::StatementCalls;
 use crate::statements::query_limit::QueryLimit;
 use crate::statements::watches::Watch;
 
-/// What gateways go by.
+/// The rules and watches that gateways follow.
 #[derive(Clone, Debug, Default)]
 pub struct RulesView {
-    /// Groups with something to go by.
+    /// Groups with a rule or a longest wait.
     pub groups: Vec<GroupRule>,
-    /// Statements that are convicted before they run.
+    /// Statements to convict before they run.
     pub watches: Vec<Arc<Watch>>,
 }
 
-/// How far a list of rules was told.
+/// How far a list of rules was sent.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Told {
-    /// The last group.
+    /// The last group sent.
     pub group: Option<GroupId>,
-    /// The id of the last watch; 0 is none.
+    /// The id of the last watch sent; 0 is none.
     pub watch: u64,
 }
 
 impl Told {
-    /// Behind these as well.
+    /// The place after these as well.
     #[must_use]
     pub fn and(self, view: &RulesView) -> Self {
         Self {
@@ -45,7 +45,7 @@ impl Told {
     }
 }
 
-/// What gateways go by in one group.
+/// The rules of one group for gateways.
 #[derive(Clone, Debug)]
 pub struct GroupRule {
     /// Its id.
@@ -67,8 +67,8 @@ impl StatementCalls<'_> {
         Ok(self.service.rules_flag().subscribe())
     }
 
-    /// The rules and the watch list behind a place, as they are now, at most so many; the groups first. Parts of one list
-    /// may be of different moments: what changed between them is told again.
+    /// At most `most` rules and watches after a place, as they are now; the groups first. Parts of one list may be of
+    /// different moments: what changed between them is sent again.
     pub fn rules(&self, from: Told, most: usize) -> RulesView {
         let unix_ms = self.service.clock().unix_ms();
         let state = self.service.lock();
@@ -90,7 +90,7 @@ impl StatementCalls<'_> {
         RulesView { groups, watches }
     }
 
-    /// Lets the streams know.
+    /// Notifies the streams of a change.
     pub(crate) fn rules_changed(&self) {
         self.service.rules_flag().send_modify(|number| *number = number.wrapping_add(1));
     }

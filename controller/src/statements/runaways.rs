@@ -1,8 +1,8 @@
-//! Records of runaways: which statements were convicted, of what, and how often.
+//! Records of runaways: the convicted statements, for what, and how often.
 //!
 //! Pure: time is Unix milliseconds and an argument. Equal convictions (group, statement, way of finding) within
-//! [`CONVICTION_WINDOW_MS`] of the first are one record, which keeps the newest of them and counts. The newest
-//! [`MAX_RUNAWAYS`] records are kept. What changed is handed out once, to be stored.
+//! [`CONVICTION_WINDOW_MS`] of the first are one record, which keeps the newest of them and a count. The newest
+//! [`MAX_RUNAWAYS`] records are kept. Changes are returned once, to be stored.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -15,7 +15,7 @@ use crate::statements::query_limit::{Action, Matching};
 use crate::statements::watches::{digest, is_blank};
 use tidegate_proto::v1;
 
-/// How a runaway was found.
+/// The way in which a runaway was found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Found {
     /// It broke a limit.
@@ -31,34 +31,34 @@ pub struct Conviction {
     pub gateway: Box<str>,
     /// The group that was charged.
     pub group: GroupName,
-    /// How it was found.
+    /// The way in which it was found.
     pub found: Found,
-    /// What was done.
+    /// The action taken.
     pub action: Action,
-    /// Of the template; empty when unknown.
+    /// Fingerprint of the template; empty when unknown.
     pub fingerprint: Box<str>,
     /// The template.
     pub template: Arc<str>,
-    /// Of the statement's text; empty when unknown.
+    /// SHA-256 of the statement's text; empty when unknown.
     pub text_sha256: Box<str>,
-    /// What was broken; empty when it was on the list.
+    /// The broken limit; empty when the statement was on the list.
     pub rule: Box<str>,
-    /// The tenant, or nothing.
+    /// The tenant, or an empty text.
     pub tenant: Box<str>,
-    /// The user, or nothing.
+    /// The user, or an empty text.
     pub user: Box<str>,
 }
 
-/// Equal convictions.
+/// A record of equal convictions.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Runaway {
-    /// The newest of them.
+    /// The newest conviction.
     pub conviction: Conviction,
-    /// The first, in milliseconds since the Unix epoch.
+    /// The time of the first, in milliseconds since the Unix epoch.
     pub first_unix_ms: u64,
-    /// The last.
+    /// The time of the last.
     pub last_unix_ms: u64,
-    /// How many, the first included.
+    /// Their number, the first included.
     pub repeats: u64,
 }
 
@@ -76,7 +76,7 @@ pub struct Runaways {
 }
 
 impl Found {
-    /// As the API spells it.
+    /// The spelling of the API.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Identify => "identify",
@@ -100,7 +100,7 @@ impl Conviction {
         let action = action.ok_or_else(|| {
             AdminError::invalid("action", "is missing; say what was done, \"dryrun\" if nothing")
         })?;
-        // Of an empty text it is no statement's: a watch of it would cover all whose text is not known.
+        // The digest of an empty text stands for no statement: a watch of it would cover all whose text is unknown.
         let optional = |field, matching, text: &str| {
             if text.is_empty() { Ok(Box::default()) } else { digest(field, matching, text) }
                 .map(|digest| if is_blank(matching, &digest) { Box::default() } else { digest })
@@ -138,7 +138,7 @@ impl Conviction {
         }
     }
 
-    /// The digest that this way of matching looks at; empty when it is unknown.
+    /// The digest for this way of matching; empty when it is unknown.
     pub fn digest(&self, matching: Matching) -> &str {
         match matching {
             Matching::Exact => &self.text_sha256,
@@ -152,7 +152,7 @@ impl Conviction {
     }
 }
 
-/// A template in this field, if it is not too long.
+/// Checks the template in this field: it is not too long.
 pub fn template<'t>(field: &str, text: &'t str) -> Result<&'t str, AdminError> {
     if text.len() > MAX_TEMPLATE {
         let message = format!("{} bytes are too many: at most {MAX_TEMPLATE}; cut it", text.len());
@@ -181,7 +181,7 @@ impl Runaway {
         }
     }
 
-    /// From what [`Self::text`] wrote.
+    /// Reads what [`Self::text`] wrote.
     pub fn load(stored: &v1::Runaway) -> Result<Self, AdminError> {
         Ok(Self {
             conviction: Conviction::parse(
@@ -195,7 +195,7 @@ impl Runaway {
 }
 
 impl Runaways {
-    /// How many records there are.
+    /// Number of records.
     pub fn len(&self) -> usize {
         self.records.len()
     }
@@ -205,12 +205,12 @@ impl Runaways {
         self.records.is_empty()
     }
 
-    /// How many made room for others since the start.
+    /// Records that made room for others since the start.
     pub fn evicted(&self) -> u64 {
         self.evicted
     }
 
-    /// Takes up a stored record.
+    /// Loads a stored record.
     pub fn load(&mut self, id: u64, record: Runaway) {
         self.next_id = self.next_id.max(id.saturating_add(1));
         self.newest.insert(record.conviction.key(), id);
@@ -261,13 +261,13 @@ impl Runaways {
         of_group.take(most).cloned().collect()
     }
 
-    /// What is to be stored, and `None` for what is to be removed.
+    /// Returns the changes to store; `None` removes a record.
     pub fn take_dirty(&mut self) -> BTreeMap<u64, Option<Arc<Runaway>>> {
         let dirty = std::mem::take(&mut self.dirty);
         dirty.into_iter().map(|id| (id, self.records.get(&id).cloned())).collect()
     }
 
-    /// Was not stored after all.
+    /// Takes back changes that were not stored.
     pub fn mark_dirty(&mut self, ids: impl IntoIterator<Item = u64>) {
         self.dirty.extend(ids);
     }

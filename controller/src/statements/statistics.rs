@@ -1,9 +1,9 @@
-//! What statements cost, by template and group, over all gateways.
+//! Costs of statements, by template and group, over all gateways.
 //!
-//! Pure: time is Unix milliseconds and an argument. Gateways report what they counted since their last report; a
-//! report is known by gateway, incarnation and number, and one that is not newer than the last applied is not applied
-//! again. At most [`MAX_STATEMENTS`] rows are kept, the least recently reported goes first; sums saturate. Nothing is
-//! stored: it all starts anew with the controller, which is when a repeated report must count again.
+//! Pure: time is Unix milliseconds and an argument. Gateways report their counts since their last report. Gateway,
+//! incarnation and number identify a report, and one that is not newer than the last applied is not applied again. At
+//! most [`MAX_STATEMENTS`] rows are kept, and the least recently reported is dropped first; sums saturate. Nothing is
+//! stored: all counts restart with the controller, which is when a repeated report must count again.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -22,7 +22,7 @@ use crate::quantity::cut;
 pub struct StatementRow {
     /// The group that was charged.
     pub group: GroupName,
-    /// Of the template.
+    /// Fingerprint of the template.
     pub fingerprint: Fingerprint,
     /// The sort of statement.
     pub kind: StatementKind,
@@ -32,14 +32,14 @@ pub struct StatementRow {
     pub sums: Sums,
 }
 
-/// What is added up.
+/// Sums over calls.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Sums {
     /// Calls that were admitted.
     pub calls: u64,
     /// RU charged, by cause.
     pub charged: RuParts,
-    /// The most one call was charged.
+    /// The highest charge of one call.
     pub max: Ru,
     /// Resources used.
     pub usage: Usage,
@@ -62,7 +62,7 @@ pub struct Sums {
 }
 
 impl Sums {
-    /// Both together.
+    /// The sum of both.
     #[must_use]
     pub fn plus(&self, other: &Self) -> Self {
         let first = match (self.first_unix_ms, other.first_unix_ms) {
@@ -85,21 +85,21 @@ impl Sums {
         }
     }
 
-    /// What one call was charged on average, rounded down; 0 without calls.
+    /// The average charge of one call, rounded down; 0 without calls.
     pub fn average(&self) -> Ru {
         let calls = i64::try_from(self.calls).unwrap_or(i64::MAX);
         Ru(self.charged.total().0.checked_div(calls).unwrap_or_default())
     }
 }
 
-/// What a list is ordered by; most first.
+/// The order of a list, which starts with the most.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Order {
     /// RU charged.
     Ru,
     /// RU charged to one call on average.
     AverageRu,
-    /// The most one call was charged.
+    /// The highest charge of one call.
     MaxRu,
     /// Calls.
     Calls,
@@ -120,7 +120,7 @@ impl Order {
     pub const NAMES: [&'static str; 9] =
         ["ru", "average_ru", "max_ru", "calls", "rows", "elapsed", "waited", "errors", "throttled"];
 
-    /// From its name; RU when it is empty.
+    /// Reads the name; an empty one means RU.
     pub fn parse(text: &str) -> Result<Self, AdminError> {
         Ok(match text {
             "" | "ru" => Self::Ru,
@@ -155,16 +155,16 @@ impl Order {
     }
 }
 
-/// What a gateway counted since its last report.
+/// The counts of a gateway since its last report.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StatementReport {
     /// Identity of the gateway.
     pub gateway: String,
-    /// Which start of it.
+    /// The number of its start.
     pub incarnation: u64,
     /// Grows from report to report.
     pub seq: u64,
-    /// What was counted.
+    /// The counts.
     pub rows: Vec<StatementRow>,
     /// Rows that made room for others at the gateway.
     pub evicted: u64,
@@ -184,12 +184,12 @@ struct Entry {
 #[derive(Debug)]
 pub struct Statistics {
     rows: BTreeMap<Key, Entry>,
-    /// Rows by when they were last reported, on `tick`.
+    /// Rows by the tick of their last report.
     used: BTreeMap<u64, Key>,
-    /// The newest report of each gateway, and when it came, on `tick`.
+    /// The newest report of each gateway, and the tick of its arrival.
     gateways: BTreeMap<String, (u64, u64, u64)>,
     heard: BTreeMap<u64, String>,
-    /// Counts what happens here: order without a clock.
+    /// Counts all that happens here: an order without a clock.
     tick: u64,
     evicted: u64,
     since_unix_ms: u64,
@@ -198,13 +198,13 @@ pub struct Statistics {
 /// Rows asked for.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct StatementList {
-    /// Most first.
+    /// In the order asked for, the most first.
     pub rows: Vec<StatementRow>,
-    /// Rows there are.
+    /// Number of rows of the groups asked for.
     pub total: usize,
     /// Rows that made room for others, here and at gateways.
     pub evicted: u64,
-    /// Counting since, in milliseconds since the Unix epoch.
+    /// Start of the counts, in milliseconds since the Unix epoch.
     pub since_unix_ms: u64,
 }
 
@@ -222,7 +222,7 @@ impl Statistics {
         }
     }
 
-    /// How many rows there are.
+    /// Number of rows.
     pub fn len(&self) -> usize {
         self.rows.len()
     }
@@ -237,7 +237,7 @@ impl Statistics {
         self.evicted
     }
 
-    /// Adds a report up, unless it, or a later one of the gateway, was applied before. Whether it was.
+    /// Adds a report up, unless it, or a later one of the gateway, was applied before; returns whether it did.
     pub fn report(&mut self, report: StatementReport) -> bool {
         let known = self.gateways.get(&report.gateway).copied();
         if known.is_some_and(|(incarnation, seq, _)| (report.incarnation, report.seq) <= (incarnation, seq)) {
@@ -287,7 +287,7 @@ impl Statistics {
         self.tick
     }
 
-    /// The `most` rows of one group, or of all, that have most of what they are ordered by.
+    /// The first `most` rows of one group, or of all, in this order.
     pub fn list(&self, group: Option<&GroupName>, order: Order, most: usize) -> StatementList {
         let mut found: Vec<_> =
             self.of(group).map(|(key, entry)| (order.of(&entry.sums), key, entry)).collect();
@@ -315,7 +315,7 @@ impl Statistics {
         rows.take_while(move |((of, _), _)| group.as_ref().is_none_or(|group| of == group))
     }
 
-    /// Starts over at `unix_ms`, or forgets the rows of one group only; how many.
+    /// Restarts the counts at `unix_ms`, or drops the rows of one group only; returns the number of rows dropped.
     pub fn reset(&mut self, group: Option<&GroupName>, unix_ms: u64) -> usize {
         let keys: Vec<(Key, u64)> = self.of(group).map(|(key, entry)| (key.clone(), entry.used)).collect();
         for (key, used) in &keys {

@@ -1,8 +1,8 @@
 //! The watch list: statements that are convicted before they run.
 //!
-//! Pure: time is Unix milliseconds and an argument. A statement is watched once per group and way of matching; to
-//! watch it again replaces the watch under its id. Watches end; at most [`MAX_WATCHES`] are kept, and to make room the
-//! identified one that ends first goes, never one that an operator added. What changed is handed out once, to be stored.
+//! Pure: time is Unix milliseconds and an argument. There is one watch per group, statement and way of matching;
+//! watching it again replaces the watch under its id. Watches end. At most [`MAX_WATCHES`] are kept: the identified one
+//! that ends first makes room, never one that an operator added. Changes are returned once, to be stored.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Bound;
@@ -22,25 +22,25 @@ pub const MANUAL: &str = "manual";
 /// A watched statement.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Watch {
-    /// Given once.
+    /// Never reused.
     pub id: u64,
-    /// Only in this group.
+    /// The group to which it applies.
     pub group: GroupName,
-    /// How it is recognised.
+    /// The way to recognise the statement.
     pub matching: Matching,
-    /// By the SHA-256 of its text or the fingerprint of its template, as lower-case hexadecimal digits.
+    /// The SHA-256 of its text or the fingerprint of its template, as lower-case hexadecimal digits.
     pub digest: Box<str>,
     /// The template, for people.
     pub text: Arc<str>,
-    /// What is done; `None` is what the group's rule says.
+    /// The action; `None` is that of the group's rule.
     pub action: Option<Action>,
-    /// Since, in milliseconds since the Unix epoch.
+    /// Its start, in milliseconds since the Unix epoch.
     pub start_unix_ms: u64,
-    /// Until; 0 is for ever.
+    /// Its end; 0 is never.
     pub end_unix_ms: u64,
-    /// [`MANUAL`], or the gateway that saw it.
+    /// [`MANUAL`], or the gateway that found it.
     pub source: Box<str>,
-    /// What was broken; empty when manual.
+    /// The broken limit; empty when manual.
     pub rule: Box<str>,
 }
 
@@ -51,10 +51,10 @@ type Key = (GroupName, Matching, Box<str>);
 pub struct Watches {
     watches: BTreeMap<u64, Arc<Watch>>,
     ids: BTreeMap<Key, u64>,
-    /// Whether it is manual, its end, its id.
+    /// Whether the watch is manual, its end, and its id.
     ends: BTreeSet<(bool, u64, u64)>,
     next_id: u64,
-    /// Changed and not on disk; one that is gone is to be removed there.
+    /// Changed and not on disk; one that no longer exists is to be removed there.
     dirty: BTreeSet<u64>,
     evicted: u64,
 }
@@ -65,8 +65,8 @@ impl Watch {
         &*self.source == MANUAL
     }
 
-    /// A watch that an operator asks for, from now on; it is given its id when it is added. Whether its groups exist
-    /// is the catalog's to say.
+    /// Reads a watch that an operator asks for, from now on; it gets its id when it is added. The catalog checks that
+    /// its groups exist.
     pub fn parse(text: &v1::Watch, unix_ms: u64) -> Result<Self, AdminError> {
         let end = text.end_unix_ms;
         let latest = unix_ms.saturating_add(WATCH_RANGE.1.0 / 1_000);
@@ -92,7 +92,7 @@ impl Watch {
         Ok(watch)
     }
 
-    /// Whether it covers no statement, but all whose text is not known.
+    /// Whether it covers no statement, but all whose text is unknown.
     pub fn is_blank(&self) -> bool {
         is_blank(self.matching, &self.digest)
     }
@@ -114,7 +114,7 @@ impl Watch {
         }
     }
 
-    /// From what [`Self::text`] wrote.
+    /// Reads what [`Self::text`] wrote.
     pub fn load(stored: &v1::Watch) -> Result<Self, AdminError> {
         let matching = Matching::parse("match", &stored.r#match)?;
         let matching = matching
@@ -133,7 +133,7 @@ impl Watch {
         })
     }
 
-    /// The group it switches to itself.
+    /// The group that it switches to itself.
     pub fn switch_group(&self) -> Option<&GroupName> {
         self.action.as_ref()?.switch_group()
     }
@@ -147,7 +147,7 @@ impl Watch {
     }
 }
 
-/// The digest of a statement in this field, in lower case.
+/// Checks the digest of a statement in this field; returns it in lower case.
 pub fn digest(field: &str, matching: Matching, text: &str) -> Result<Box<str>, AdminError> {
     let (length, what) = match matching {
         Matching::Exact => (64, "SHA-256 of a statement's text"),
@@ -160,28 +160,28 @@ pub fn digest(field: &str, matching: Matching, text: &str) -> Result<Box<str>, A
     Ok(text.to_ascii_lowercase().into())
 }
 
-/// Whether this is the digest of an empty text: it stands for no statement. In lower case.
+/// Whether this digest, in lower case, is that of an empty text, which stands for no statement.
 pub fn is_blank(matching: Matching, digest: &str) -> bool {
     let blank = match matching {
         Matching::Exact => "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855",
-        // What FNV-1a begins with.
+        // The offset basis of FNV-1a.
         Matching::Similar => "cbf29ce484222325",
     };
     digest == blank
 }
 
-/// An end for comparisons: for ever is the last.
+/// An end for comparisons: never is the last.
 fn ends(end_unix_ms: u64) -> u64 {
     if end_unix_ms == 0 { u64::MAX } else { end_unix_ms }
 }
 
 impl Watches {
-    /// None; the next one gets `next_id` or a later one.
+    /// No watches; the next one gets `next_id` or a later id.
     pub fn new(next_id: u64) -> Self {
         Self { next_id: next_id.max(1), ..Self::default() }
     }
 
-    /// How many there are.
+    /// Number of watches.
     pub fn len(&self) -> usize {
         self.watches.len()
     }
@@ -191,7 +191,7 @@ impl Watches {
         self.watches.is_empty()
     }
 
-    /// How many made room for others since the start.
+    /// Watches that made room for others since the start.
     pub fn evicted(&self) -> u64 {
         self.evicted
     }
@@ -201,7 +201,7 @@ impl Watches {
         self.next_id
     }
 
-    /// An id for a new watch. One that is not used is not given again.
+    /// Reserves an id for a new watch. One that is not used is not given again.
     pub fn reserve(&mut self) -> u64 {
         let id = self.next_id;
         self.next_id = id.saturating_add(1);
@@ -219,29 +219,29 @@ impl Watches {
         self.watches.get(id)
     }
 
-    /// All, in order of their ids.
+    /// All watches, in order of their ids.
     pub fn iter(&self) -> impl Iterator<Item = &Arc<Watch>> {
         self.watches.values()
     }
 
-    /// Those behind an id, in order of their ids.
+    /// Watches after an id, in order of their ids.
     pub fn after(&self, id: u64) -> impl Iterator<Item = &Arc<Watch>> {
         self.watches.range((Bound::Excluded(id), Bound::Unbounded)).map(|(_, watch)| watch)
     }
 
-    /// Those of one group.
+    /// Watches of one group.
     pub fn of_group(&self, group: &GroupName) -> impl Iterator<Item = &Arc<Watch>> {
         let from = (group.clone(), Matching::Exact, Box::default());
         let ids = self.ids.range(from..).take_while(move |((of, ..), _)| of == group);
         ids.filter_map(|(_, id)| self.watches.get(id))
     }
 
-    /// Whether there is room for one more that an operator adds.
+    /// Whether there is room for one more watch of an operator.
     pub fn has_room(&self) -> bool {
         self.len() < MAX_WATCHES || self.ends.first().is_some_and(|(manual, ..)| !manual)
     }
 
-    /// Puts a watch that is stored already, in place of any of the same statement.
+    /// Adds a watch that is stored already, in place of any of the same statement.
     pub fn put(&mut self, watch: Watch) {
         self.next_id = self.next_id.max(watch.id.saturating_add(1));
         if let Some(other) = self.ids.get(&watch.key()).copied().filter(|other| *other != watch.id) {
@@ -261,14 +261,14 @@ impl Watches {
         self.watches.insert(watch.id, Arc::new(watch));
     }
 
-    /// Puts a watch that is to be stored.
+    /// Adds a watch that is to be stored.
     pub fn put_unstored(&mut self, watch: Watch) {
         let id = watch.id;
         self.put(watch);
         self.dirty.insert(id);
     }
 
-    /// Removes a watch that is removed from the store already.
+    /// Removes a watch that the store no longer has.
     pub fn remove(&mut self, id: u64) {
         self.take(id);
         self.dirty.remove(&id);
@@ -284,9 +284,9 @@ impl Watches {
         }
     }
 
-    /// Watches a statement that broke `limit`, when that says so: adds a watch or extends the one there is. One that an
-    /// operator added keeps its action. Ends move in steps of a tenth, so that many convictions are few changes.
-    /// The watch, and whether it changed.
+    /// Watches a statement that broke `limit`, if that says so: adds a watch or extends the existing one. A watch of an
+    /// operator keeps its action. Ends move in steps of a tenth, so that many convictions make few changes. Returns the
+    /// watch, and whether it changed.
     pub fn identify(
         &mut self,
         unix_ms: u64,
@@ -337,7 +337,7 @@ impl Watches {
         found(Matching::Exact).or_else(|| found(Matching::Similar)).map(|watch| watch.id)
     }
 
-    /// Ends those that are past; whether there were any.
+    /// Ends watches whose time is over; returns whether there were any.
     pub fn expire(&mut self, unix_ms: u64) -> bool {
         let mut any = false;
         for manual in [false, true] {
@@ -358,13 +358,13 @@ impl Watches {
         }
     }
 
-    /// What is to be stored, and `None` for what is to be removed.
+    /// Returns the changes to store; `None` removes a watch.
     pub fn take_dirty(&mut self) -> BTreeMap<u64, Option<Arc<Watch>>> {
         let dirty = std::mem::take(&mut self.dirty);
         dirty.into_iter().map(|id| (id, self.watches.get(&id).cloned())).collect()
     }
 
-    /// Was not stored after all.
+    /// Takes back changes that were not stored.
     pub fn mark_dirty(&mut self, ids: impl IntoIterator<Item = u64>) {
         self.dirty.extend(ids);
     }
@@ -375,7 +375,7 @@ mod tests {
     use super::*;
     use crate::statements::runaways::Found;
 
-    /// SHA-256 of nothing.
+    /// SHA-256 of an empty text.
     const EMPTY: &str = "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855";
 
     fn group(name: &str) -> GroupName {
