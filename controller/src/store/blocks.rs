@@ -1,9 +1,9 @@
-//! What every block of the file was when it was read or written last: damage is met where it is read, and is an error.
+//! The content of every block of the file when it was last read or written, so that damage is found where it is read.
 //!
-//! redb compares pages with their checksums when it repairs a file and never afterwards. So a file is read through once
-//! as for a repair (`Overlay`), and from there on each block that is read must be what it was then, or what was written
-//! there since. A block that nobody has read or written has no reason to be asked for. Checksums are kept in memory, 4
-//! bytes for each block of 4 KiB: a thousandth of the file.
+//! redb compares pages with their checksums when it repairs a file and never afterwards. So an opening reads the file
+//! through as a repair does (`Overlay`), and from then on each block that is read must be what it was then, or what was
+//! written there since. Nothing should ask for a block that was neither read nor written. Checksums are kept in memory,
+//! 4 bytes for each block of 4 KiB: a thousandth of the file.
 
 use std::io::{Error, ErrorKind, Result};
 use std::num::NonZeroU32;
@@ -12,31 +12,31 @@ use std::sync::{Arc, OnceLock, PoisonError, RwLock};
 
 use redb::{BackendError, StorageBackend};
 
-/// Bytes of a block: a page of redb, whose larger pages are several of them.
+/// Bytes of a block: a page of redb, whose larger pages are several blocks.
 const BLOCK: usize = 4_096;
 
-/// The checksum of each block, by its number; `None` where nobody has looked yet.
+/// The checksum of each block, by its number; `None` for a block that was not read or written yet.
 #[derive(Debug, Default)]
 pub(super) struct Blocks {
     seen: RwLock<Seen>,
-    /// The first damage that was met.
+    /// The first damage found.
     damage: OnceLock<String>,
 }
 
 #[derive(Debug, Default)]
 struct Seen {
     sums: Vec<Option<NonZeroU32>>,
-    /// The file was read through: what was not seen by then is not to be read.
+    /// Whether the file was read through: nothing may read a block that was not seen by then.
     closed: bool,
 }
 
 impl Blocks {
-    /// The file was read through, and nothing was wrong.
+    /// Notes that the file was read through, and nothing was wrong.
     pub(super) fn close(&self) {
         self.seen.write().unwrap_or_else(PoisonError::into_inner).closed = true;
     }
 
-    /// The damage that was met first, if any was.
+    /// The first damage found, if any.
     pub(super) fn damage(&self) -> Option<&str> {
         self.damage.get().map(String::as_str)
     }
@@ -49,7 +49,7 @@ impl Blocks {
         Error::other(reason)
     }
 
-    /// Compares blocks from number `first` on with what they were; whether all are known.
+    /// Compares blocks from number `first` on with their checksums; returns whether all are known.
     fn compare(&self, first: usize, bytes: &[u8]) -> Result<bool> {
         let seen = self.seen.read().unwrap_or_else(PoisonError::into_inner);
         let mut known = true;
@@ -77,7 +77,7 @@ impl Blocks {
         }
     }
 
-    /// The file has another length. What it grew by holds zeros.
+    /// Notes that the file has another length. What it grew by holds zeros.
     fn resize(&self, before: u64, after: u64) {
         let mut seen = self.seen.write().unwrap_or_else(PoisonError::into_inner);
         let blocks = |len: u64| usize::try_from(len.div_ceil(BLOCK as u64)).unwrap_or(usize::MAX);
@@ -88,7 +88,7 @@ impl Blocks {
     }
 }
 
-/// Any single bit, and any run of bits within 32, changes it.
+/// Changes with any single bit, and with any run of bits within 32.
 fn sum_of(block: &[u8]) -> NonZeroU32 {
     NonZeroU32::new(crc32fast::hash(block)).unwrap_or(NonZeroU32::MIN)
 }
@@ -98,7 +98,7 @@ fn sum_of(block: &[u8]) -> NonZeroU32 {
 pub(super) struct Watched<B> {
     file: B,
     blocks: Arc<Blocks>,
-    /// A block is not read while it is written.
+    /// Keeps a block from being read while it is written.
     turn: RwLock<()>,
 }
 
@@ -107,7 +107,8 @@ impl<B: StorageBackend> Watched<B> {
         Self { file, blocks, turn: RwLock::new(()) }
     }
 
-    /// The whole blocks around bytes, compared and learnt: the first one's number, their bytes, and where in them.
+    /// Reads and compares the whole blocks around a range: the number of the first, their bytes, and where the range
+    /// begins.
     fn around(&self, offset: u64, len: usize) -> Result<(usize, Vec<u8>, usize)> {
         let block = BLOCK as u64;
         let begin = offset - offset % block;
@@ -125,7 +126,7 @@ impl<B: StorageBackend> Watched<B> {
     }
 }
 
-/// What a read or a write past the end comes to.
+/// The error of a read or a write past the end.
 pub(super) fn outside() -> Error {
     Error::new(ErrorKind::UnexpectedEof, "past the end of the file")
 }

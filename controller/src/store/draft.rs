@@ -1,7 +1,7 @@
-//! A store file in the making: under a name of its own until it is whole and on disk, readable by its owner only.
+//! A store file under construction: under a name of its own until it is whole and on disk, readable by its owner only.
 //!
-//! Whatever ends the process or fills the disk meanwhile, there is never a part of a store under the final name. A draft
-//! that is given up is removed; one whose process is killed stays as `<name>.<random>.part` and may be deleted.
+//! Whatever ends the process or fills the disk meanwhile, the final name never holds a part of a store. A draft that is
+//! given up is removed; one whose process is killed stays as `<name>.<random>.part` and may be deleted.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::ErrorKind;
@@ -20,34 +20,34 @@ use super::{StoreError, Table};
 /// One row: its table, its key and its value.
 pub type Row = (Table, Vec<u8>, Vec<u8>);
 
-/// The file in the making.
+/// The file under construction.
 pub struct Draft {
     target: PathBuf,
     path: PathBuf,
     replace: bool,
-    // Before the database, which the transaction uses.
+    // Dropped before the database, which the transaction uses.
     transaction: Option<WriteTransaction>,
     database: Option<Guarded>,
     rows: u64,
 }
 
 impl Draft {
-    /// Begins a file that is to go by the name `target`. With `replace` a store that is there and that nobody has open
-    /// gives way; nothing else ever does.
+    /// Begins a file for the name `target`. With `replace` it may replace a store that no process has open, and nothing
+    /// else.
     ///
     /// # Errors
-    /// There is such a file, or none can be made.
+    /// The file exists, or creating one failed.
     pub fn begin(target: &Path, replace: bool) -> Result<Self, StoreError> {
         match fs::symlink_metadata(target) {
             Ok(_) if !replace => return Err(StoreError::Exists { path: target.to_owned() }),
-            // What is no store is no copy of one that was made earlier, and what is in use must not lose its name.
+            // Refuses to replace a file that is no store, and a store in use, which must not lose its name.
             Ok(_) => drop(RedbStore::peek(target)?),
             Err(_) => {}
         }
         Self::beside(target, replace)
     }
 
-    /// The same; with `replace` whatever is there gives way.
+    /// The same; with `replace` it may replace any file.
     pub(crate) fn beside(target: &Path, replace: bool) -> Result<Self, StoreError> {
         let mut name = target.as_os_str().to_owned();
         name.push(format!(".{:016x}.part", rand::random::<u64>()));
@@ -68,14 +68,14 @@ impl Draft {
         Ok(draft)
     }
 
-    /// Adds rows. The mark of a clean stop and the number of the last commit are left out: they are of the original
+    /// Adds rows, except for the mark of a clean stop and the number of the last commit, which belong to the original
     /// only.
     ///
     /// # Errors
     /// The disk is full, or fails.
     pub fn put(&mut self, rows: &[Row]) -> Result<(), StoreError> {
         let Some(transaction) = &self.transaction else { return Ok(()) };
-        // A table is opened once for all rows of it that follow each other.
+        // A table is opened once for all consecutive rows of it.
         for rows in rows.chunk_by(|(one, ..), (next, ..)| one == next) {
             let Some((table, ..)) = rows.first() else { continue };
             let written = walled("write rows of a copy", || {
@@ -93,7 +93,7 @@ impl Draft {
         Ok(())
     }
 
-    /// Rows so far.
+    /// Number of rows so far.
     pub fn rows(&self) -> u64 {
         self.rows
     }
@@ -101,7 +101,7 @@ impl Draft {
     /// Makes the file whole and durable, and gives it its name once `verify` finds nothing wrong with it.
     ///
     /// # Errors
-    /// The disk is full or fails, another file has taken the name meanwhile, or what `verify` says.
+    /// The disk is full or fails, another file has taken the name meanwhile, or `verify` fails.
     pub fn finish<E: From<StoreError>>(
         mut self,
         verify: impl FnOnce(&Path) -> Result<(), E>,
@@ -117,7 +117,7 @@ impl Draft {
             walled("finish a copy", || transaction.commit().map_err(failed("finish a copy")))?;
         }
         drop(self.database.take());
-        // The end of it, which closing wrote, too.
+        // The rest of it, which closing wrote, too.
         let synced = File::open(&self.path).and_then(|file| file.sync_all());
         synced.map_err(failed("finish a copy"))
     }
@@ -146,7 +146,7 @@ impl Drop for Draft {
     fn drop(&mut self) {
         drop(self.transaction.take());
         drop(self.database.take());
-        // It has its name by now, or it is given up.
+        // The file has its final name by now, or is given up.
         let _ = fs::remove_file(&self.path);
     }
 }
@@ -201,7 +201,7 @@ mod tests {
         draft.put(&rows()).unwrap();
         drop(draft);
         assert!(names(folder.path()).is_empty());
-        // Another one is quicker.
+        // Another draft is finished first.
         let mut draft = Draft::begin(&path, false).unwrap();
         draft.put(&rows()).unwrap();
         fs::write(&path, "notes").unwrap();

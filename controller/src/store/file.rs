@@ -1,14 +1,14 @@
 //! The store that ships: one redb file.
 //!
-//! A new file is built under a temporary name and renamed when it is complete, so that a file under the store's name
-//! is always a whole store and an empty or foreign file is an error, never a reason to start afresh. Every commit is
-//! followed by fsync (redb's immediate durability).
+//! A new file is built under a temporary name and renamed when it is complete, so that a file under the store's name is
+//! always a whole store and an empty or foreign file is an error, never a reason to start empty. fsync follows every
+//! commit (redb's immediate durability).
 //!
-//! Every opening first reads the file through as it is (`Overlay`): each page that is in use must have its checksum, and
-//! the last commit must be there that was acknowledged (`Note`). From then on each block must be what it was (`Blocks`).
+//! Every opening first reads the file through as it is (`Overlay`): each page in use must have its checksum, and the
+//! last acknowledged commit must be there (`Note`). From then on each block must be what it was (`Blocks`).
 //!
-//! After a failed write redb refuses everything until the file is opened anew, so that is done before the next call:
-//! a disk that was full for a while costs the calls of that while only.
+//! After a failed write redb refuses everything until the file is reopened, so the next call reopens it first: a disk
+//! that was full for a while costs only the calls of that time.
 
 use std::fs;
 use std::io::ErrorKind;
@@ -33,12 +33,12 @@ use super::{Store, StoreError, Table, Visit, VisitAll, Write};
 
 /// The redb file.
 pub struct RedbStore {
-    /// Opens it anew.
+    /// Reopens the file.
     again: Box<dyn Fn() -> Result<Guarded, StoreError> + Send + Sync>,
-    /// `None` after a failed commit, until the file is opened anew.
+    /// `None` after a failed commit, until the file is reopened.
     database: RwLock<Option<Guarded>>,
     seal: Box<dyn Seal>,
-    /// Of a store that is a file in use.
+    /// The numbers of commits, if the store is a file in use.
     numbered: Option<Numbered>,
 }
 
@@ -46,7 +46,7 @@ pub struct RedbStore {
 struct Numbered {
     path: PathBuf,
     note: Note,
-    /// Commits are made and noted one after the other.
+    /// Lets one commit at a time be made and noted.
     turn: Mutex<()>,
     last: Mutex<CommitMark>,
 }
@@ -69,8 +69,8 @@ impl RedbStore {
         })
     }
 
-    /// Opens the store on a medium that is no file, creating it when the medium is empty. Simulations and fuzzing put
-    /// a disk with faults under the store this way; in errors it goes by the name of `path`.
+    /// Opens the store on a medium that is no file, creating it when the medium is empty. Simulations and fuzzing use
+    /// this to put a disk with faults under the store; errors name it by `path`.
     pub fn open_on(
         medium: impl StorageBackend + Clone,
         seal: impl Seal + 'static,
@@ -87,8 +87,7 @@ impl RedbStore {
         Ok(store)
     }
 
-    /// Looks into the store at `path`, which nobody else has open, and changes nothing there: what is written goes to
-    /// memory.
+    /// Opens the store at `path`, which no other process has open, without changing it: writes stay in memory.
     ///
     /// # Errors
     /// There is no such file, it is in use, it is no store of this format, or it is damaged.
@@ -106,8 +105,8 @@ impl RedbStore {
         Ok(store)
     }
 
-    /// Checks every page against its checksum, and that the file holds no tables but those of its format. `None` when
-    /// all is well, otherwise what is not.
+    /// Checks every page against its checksum, and that the file has no tables but those of its format. Returns what is
+    /// wrong, or `None`.
     pub fn integrity(&mut self) -> Option<String> {
         let open = self.database.get_mut().unwrap_or_else(PoisonError::into_inner);
         let Some(database) = open else { return Some(DAMAGED.to_owned()) };
@@ -136,7 +135,7 @@ impl RedbStore {
         Ok(Self { again: Box::new(open), database, seal: Box::new(seal), numbered: None })
     }
 
-    /// One call on the open file.
+    /// Makes one call on the open file.
     fn call<T>(
         &self,
         operation: &'static str,
@@ -149,13 +148,13 @@ impl RedbStore {
         drop(open);
         let mut closed = self.database.write().unwrap_or_else(PoisonError::into_inner);
         match &*closed {
-            // Someone else was quicker.
+            // Another call has reopened it.
             Some(database) => database.call(operation, call),
             None => closed.insert(self.opened_again()?).call(operation, call),
         }
     }
 
-    /// The file, opened anew. The commit that failed may be in it, and none that was acknowledged may be missing.
+    /// Reopens the file. It may contain the commit that failed, and must contain every acknowledged one.
     fn opened_again(&self) -> Result<Guarded, StoreError> {
         let open = (self.again)()?;
         if let Some(Numbered { path, last, .. }) = &self.numbered {
@@ -170,7 +169,7 @@ impl RedbStore {
         Ok(open)
     }
 
-    /// A commit. After one that failed the file is opened anew.
+    /// Makes a commit. If it fails, the next call reopens the file.
     fn committed<T>(&self, call: impl FnOnce(&Database) -> Result<T, StoreError>) -> Result<T, StoreError> {
         let result = self.call("commit a change", call);
         if result.is_err() {
@@ -222,7 +221,7 @@ impl Store for RedbStore {
             *lock(last) = mark;
             Ok(mark)
         })?;
-        // It is on disk; that this is noted nowhere is no reason to say that it is not.
+        // The commit is on disk; a failure to note its number must not make it fail.
         if let Err(error) = note.write(mark) {
             tracing::warn!(%error, path = %note.path().display(), "the last commit could not be noted");
         }
@@ -239,7 +238,7 @@ impl Store for RedbStore {
 
     fn copy(&self, visit: &mut VisitAll<'_>) -> Result<(), StoreError> {
         let begin = |database: &Database| database.begin_read().map_err(failed("begin to read"));
-        // The rows are visited while others use the file, and open it again should a commit of theirs fail.
+        // Others use the file while the rows are visited, and reopen it if a commit of theirs fails.
         let transaction = self.call("begin to read", begin)?;
         let copied = walled("read all tables", || copy(&transaction, visit));
         match &*self.database.read().unwrap_or_else(PoisonError::into_inner) {
@@ -259,7 +258,7 @@ impl Store for RedbStore {
 
 fn commit(database: &Database, batch: &[Write], mark: Option<CommitMark>) -> Result<(), StoreError> {
     let transaction = database.begin_write().map_err(failed("begin a change"))?;
-    // A table is opened once for all writes to it that follow each other.
+    // A table is opened once for all consecutive writes to it.
     for writes in batch.chunk_by(|one, next| one.table() == next.table()) {
         let Some(table) = writes.first().map(Write::table) else { continue };
         let mut rows = transaction.open_table(definition(table)).map_err(failed("open a table"))?;

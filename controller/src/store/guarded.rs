@@ -1,5 +1,5 @@
-//! redb behind a wall. It checks pages as it meets them, and damage that its checks do not foresee may panic there:
-//! while opening, in any call, and while closing. Here that becomes an error of the call.
+//! A wall around redb. It checks pages as it reads them, and damage that its checks do not foresee may make it panic:
+//! while opening, in any call, and while closing. The wall turns that into an error of the call.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
@@ -9,10 +9,10 @@ use redb::Database;
 use super::StoreError;
 use super::blocks::Blocks;
 
-/// What a panic of redb means.
+/// The meaning of a panic of redb.
 pub(super) const DAMAGED: &str = "its pages are damaged";
 
-/// One call behind the wall.
+/// Makes one call behind the wall.
 pub(super) fn walled<T>(
     operation: &'static str,
     call: impl FnOnce() -> Result<T, StoreError>,
@@ -24,24 +24,24 @@ fn damaged(operation: &'static str, reason: &str) -> StoreError {
     StoreError::Damaged { operation, reason: reason.to_owned() }
 }
 
-/// An open database, and the blocks of its file if they are watched.
+/// An open database, and the blocks of its file if they are compared.
 pub(super) struct Guarded(Option<Database>, Option<Arc<Blocks>>);
 
 impl Guarded {
-    /// Opens; `None` when redb panicked.
+    /// Opens a database; `None` when redb panicked.
     pub(super) fn open<E>(open: impl FnOnce() -> Result<Database, E>) -> Option<Result<Self, E>> {
         let opened = catch_unwind(AssertUnwindSafe(open)).ok()?;
         Some(opened.map(|database| Self(Some(database), None)))
     }
 
-    /// The same over blocks that are watched.
+    /// The same with the blocks of its file, which are compared.
     pub(super) fn watched(self, blocks: Arc<Blocks>) -> Self {
         let mut this = self;
         this.1 = Some(blocks);
         this
     }
 
-    /// One call. redb takes back a transaction that a panic has cut off.
+    /// Makes one call. redb rolls a transaction back that a panic cut off.
     pub(super) fn call<T>(
         &self,
         operation: &'static str,
@@ -51,8 +51,8 @@ impl Guarded {
         self.told(operation, walled(operation, || call(database)))
     }
 
-    /// The result of a call, unless damage was met by then: it is the reason of whatever failed, and what was read
-    /// beside it may be less than there was.
+    /// The result of a call, unless damage was found by then: it caused any failure, and rows read beside it may be
+    /// incomplete.
     pub(super) fn told<T>(
         &self,
         operation: &'static str,
@@ -76,7 +76,7 @@ impl Guarded {
 }
 
 impl Drop for Guarded {
-    /// Closes. A panic that left this while another unwinds would end the process.
+    /// Closes the database. A panic that left this during another would end the process.
     fn drop(&mut self) {
         let database = self.0.take();
         if catch_unwind(AssertUnwindSafe(|| drop(database))).is_err() {

@@ -1,8 +1,8 @@
 //! Durable storage: named tables of bytes, changed in atomic batches.
 //!
 //! `commit` returns when the batch is on disk as a whole, or an error when none of it is. The trait is small so that
-//! tests can put a failing store in its place; `RedbStore` is the one that ships, `records` says what the bytes
-//! mean.
+//! tests can replace the store by a failing one; `RedbStore` is the one that ships, and `records` defines the meaning
+//! of the bytes.
 
 mod blocks;
 mod draft;
@@ -42,7 +42,7 @@ pub enum Table {
     Ledger,
     /// Group to the consumption of incarnations that were folded.
     Folded,
-    /// (name, client) to what was counted for groups of that name that were removed.
+    /// (name, client) to the consumption counted for removed groups of that name.
     Retired,
     /// (minute, group) to consumption.
     Minutes,
@@ -56,12 +56,12 @@ pub enum Table {
     Runaways,
     /// (client, group) to the part of the group's fallback that the client may be using.
     Parts,
-    /// (client, group) to what was reported and can not have been used; of folded clients together under no client.
+    /// (client, group) to claims that cannot have been used; the sum for folded clients has no client.
     Apart,
 }
 
 impl Table {
-    /// All of them.
+    /// All tables.
     pub const ALL: [Self; 16] = [
         Self::Meta,
         Self::Groups,
@@ -103,7 +103,7 @@ impl Table {
         }
     }
 
-    /// The one of this name.
+    /// The table of this name.
     pub fn named(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|table| table.name() == name)
     }
@@ -121,7 +121,7 @@ pub enum Write {
 }
 
 impl Write {
-    /// The table it changes.
+    /// The table that it changes.
     pub fn table(&self) -> Table {
         let (Self::Put(table, ..) | Self::Delete(table, _) | Self::DeleteBelow(table, _)) = self;
         *table
@@ -131,7 +131,7 @@ impl Write {
 /// Changes that happen together or not at all, in order.
 pub type Batch = Vec<Write>;
 
-/// Why the store could not do what was asked.
+/// Why a call of the store failed.
 #[derive(Clone, Debug, thiserror::Error)]
 pub enum StoreError {
     /// Another process has the file open.
@@ -162,7 +162,7 @@ pub enum StoreError {
         /// The format this build reads and writes.
         expected: u32,
     },
-    /// The file or its folder cannot be opened or created.
+    /// Opening or creating the file or its folder failed.
     #[error(
         "the store {path} cannot be opened: {reason}; check that the folder exists, that it and the file are writable, \
          and that the disk has space"
@@ -170,10 +170,10 @@ pub enum StoreError {
     Open {
         /// The file.
         path: PathBuf,
-        /// What the operating system said.
+        /// The error of the operating system.
         reason: String,
     },
-    /// Another controller has started on the store since it could be written to last.
+    /// Another controller has started on the store since this one could last write to it.
     #[error(
         "the store is at epoch {theirs} and this controller at {ours}: another one has taken over; stop this process"
     )]
@@ -186,23 +186,23 @@ pub enum StoreError {
     /// An operation on an open store failed.
     #[error("the store failed to {operation}: {reason}; check the disk and its free space")]
     Failed {
-        /// What was tried.
+        /// The operation that failed.
         operation: &'static str,
-        /// What the store said.
+        /// The error of the store.
         reason: String,
     },
-    /// What is on the disk is not what was written there.
+    /// The disk does not hold what was written there.
     #[error(
         "the store is damaged, it failed to {operation}: {reason}; stop the controller, check the disk, and put a backup \
          back with `tidegate store restore`"
     )]
     Damaged {
-        /// What was tried.
+        /// The operation that failed.
         operation: &'static str,
         /// What is wrong.
         reason: String,
     },
-    /// A file that is to be written is there already.
+    /// A file to be written exists already.
     #[error("{path} is there already; choose another name, or replace it with --replace")]
     Exists {
         /// The file.
@@ -220,10 +220,10 @@ pub enum StoreError {
     },
 }
 
-/// Called for each row of a scan with its key and its value; says whether to go on.
+/// Called for each row of a scan with its key and its value; returns whether to go on.
 pub type Visit<'a> = dyn FnMut(&[u8], &[u8]) -> Result<ControlFlow<()>, StoreError> + 'a;
 
-/// Called for each row of all tables with its key and its value; says whether to go on.
+/// Called for each row of all tables with its key and its value; returns whether to go on.
 pub type VisitAll<'a> = dyn FnMut(Table, &[u8], &[u8]) -> Result<ControlFlow<()>, StoreError> + 'a;
 
 /// Durable tables.
@@ -234,16 +234,16 @@ pub trait Store: Send + Sync {
     /// Visits the rows of a table with a key of `from` or above, in order of the keys.
     fn scan(&self, table: Table, from: &[u8], visit: &mut Visit<'_>) -> Result<(), StoreError>;
 
-    /// The values of `keys`, in one consistent view.
+    /// Returns the values of `keys`, in one consistent view.
     fn get(&self, table: Table, keys: &[Vec<u8>]) -> Result<Vec<Option<Vec<u8>>>, StoreError>;
 
-    /// Visits every row of every table, all as they were at one moment; commits go on meanwhile.
+    /// Visits every row of every table, all as of one moment; commits go on meanwhile.
     fn copy(&self, visit: &mut VisitAll<'_>) -> Result<(), StoreError>;
 
-    /// Puts a seal beside the store, which no copy of the store carries along; the word for it.
+    /// Puts a seal beside the store, which no copy of the store carries along; returns its word.
     fn seal(&self) -> Result<String, StoreError>;
 
-    /// Takes the seal away, durably; the word for it, if there was one.
+    /// Removes the seal, durably; returns its word, if there was one.
     fn break_seal(&self) -> Result<Option<String>, StoreError>;
 }
 

@@ -1,13 +1,14 @@
-//! The number of the last commit, kept beside the store: a commit that redb's repair takes back is missed.
+//! The number of the last commit, kept beside the store, which shows that redb's repair has dropped a commit.
 //!
-//! When the newest commit does not read after a crash, redb goes back to the one before, which is right for one that was
-//! cut off and wrong for one that was acknowledged. So each commit carries its number and which opening of the file made
-//! it, and once it is on disk both are noted here, in a small file that is written in place. The note is not synced: a
-//! killed process leaves it as it was written, and a power cut an older one at worst, so it is never ahead of what the
-//! disk was told to keep, and a crash is never taken for damage. A store that has not what the note says has lost it.
+//! When the newest commit is unreadable after a crash, redb goes back to the one before, which is right for a commit
+//! that was cut off and wrong for one that was acknowledged. So each commit carries its number and the opening of the
+//! file that made it, and once it is on disk both are noted here, in a small file that is written in place. The note is
+//! not synced: a killed process leaves it as it was written, and a power cut leaves an older one at worst, so it is
+//! never ahead of what the disk must hold, and a crash is never taken for damage. A store without the noted commit has
+//! lost it.
 //!
-//! An opening that made no commit but its first has acknowledged nothing to anybody: that it is gone, or that an older
-//! copy lies there, is for the mark of a clean stop and for nodes to tell (`seal`).
+//! An opening that made no commit but its first has acknowledged nothing: the mark of a clean stop and the nodes show
+//! if it is gone, or if an older copy lies there (`seal`).
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, ErrorKind, Read as _};
@@ -19,13 +20,13 @@ use super::records::bad;
 use super::seal::sync_folder;
 use super::{StoreError, Table};
 
-/// Longest content of a note that is read; what is longer was not written here.
+/// Longest content of a note that is read; the store writes no longer one.
 const MAX_BYTES: u64 = 128;
 
-/// A commit: which opening of the file made it, and its number over all openings.
+/// A commit: the opening of the file that made it, and its number over all openings.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct CommitMark {
-    /// Random, of one opening of the file.
+    /// Random, new with each opening of the file.
     opening: u64,
     number: u64,
 }
@@ -36,17 +37,17 @@ impl CommitMark {
         Self { opening: rand::random(), number: last.map_or(0, |last| last.number) }
     }
 
-    /// The one after it.
+    /// The mark of the next commit.
     pub(super) fn next(self) -> Self {
         Self { number: self.number.saturating_add(1), ..self }
     }
 
-    /// Whether a store that has `self` has lost a commit: `noted` was made by the same opening, later.
+    /// Whether a store with the mark `self` has lost a commit: the same opening made `noted` later.
     pub(super) fn lacks(self, noted: Self) -> bool {
         self.opening == noted.opening && self.number < noted.number
     }
 
-    /// The commits between the two.
+    /// Names the commits between the two.
     pub(super) fn told(self, noted: Self) -> String {
         format!(
             "its last commit is number {}, but number {} was acknowledged: its newest page was damaged, or a copy that was \
@@ -55,7 +56,7 @@ impl CommitMark {
         )
     }
 
-    /// As a row of the store has it.
+    /// The row of the store.
     pub(super) fn text(self) -> String {
         format!("{:016x} {:020}", self.opening, self.number)
     }
@@ -67,7 +68,7 @@ impl CommitMark {
     }
 }
 
-/// Another store is put in place of the one at `path`: it has commits of its own.
+/// Removes the note of the store at `path`, which another store replaces: that one has commits of its own.
 pub(crate) fn forget(path: &Path) -> io::Result<()> {
     let note = Note::of(path);
     match std::fs::remove_file(&note.path) {
@@ -76,7 +77,7 @@ pub(crate) fn forget(path: &Path) -> io::Result<()> {
     }
 }
 
-/// Whether a row of the store is one of a last commit.
+/// Checks the row of the last commit.
 pub(crate) fn read_row(row: &[u8]) -> Result<(), StoreError> {
     let mark = CommitMark::parse(row);
     mark.map(drop).ok_or_else(|| bad(Table::Meta, "the number of the last commit does not read"))
@@ -97,7 +98,7 @@ impl Note {
         Self { path: PathBuf::from(name), file: Mutex::new(None) }
     }
 
-    /// What it says. One that does not read says nothing of the store: it is written anew with the next commit.
+    /// Reads the note. An unreadable note proves nothing about the store, and the next commit replaces it.
     pub(super) fn read(&self) -> io::Result<Option<CommitMark>> {
         let file = match File::open(&self.path) {
             Ok(file) => file,
@@ -117,7 +118,7 @@ impl Note {
         Ok(mark)
     }
 
-    /// Says this from now on.
+    /// Writes the mark of the newest commit.
     pub(super) fn write(&self, mark: CommitMark) -> io::Result<()> {
         let text = mark.text();
         let line = format!("{text} {:08x}\n", crc32fast::hash(text.as_bytes()));
@@ -129,7 +130,7 @@ impl Note {
         let file = options.write(true).create(true).truncate(false).mode(0o600).open(&self.path)?;
         file.write_all_at(line.as_bytes(), 0)?;
         file.set_len(line.len() as u64)?;
-        // Its name and its length last; what it says need not.
+        // The name and the length of the file must be durable; its content need not.
         file.sync_all()?;
         sync_folder(&self.path)?;
         *open = Some(file);

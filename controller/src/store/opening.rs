@@ -1,4 +1,4 @@
-//! Opening the store's file: nothing of it is used before all of it was read and compared with its checksums.
+//! Opening the store's file: all of it is read and compared with its checksums before any of it is used.
 
 use std::fs::{self, OpenOptions};
 use std::io::ErrorKind;
@@ -18,8 +18,8 @@ use super::records::{FORMAT, META_COMMIT, META_FORMAT};
 use super::seal::{FileSeal, sync_folder};
 use super::{Store as _, StoreError, Table, Write};
 
-/// Memory for pages of the file. A scan at start would otherwise leave all of it there; what is written is in order of
-/// the keys and needs few pages at a time.
+/// Memory for pages of the file. A scan at start would otherwise leave all of it in memory; writes are in order of the
+/// keys and need few pages at a time.
 const CACHE_BYTES: usize = 16 << 20;
 
 pub(super) fn builder() -> Builder {
@@ -47,14 +47,14 @@ pub(super) fn sound(path: &Path) -> Result<Guarded, StoreError> {
         return Err(unreadable(path, reason));
     }
     let open = open?.watched(blocks);
-    // redb chooses between the two newest commits by what the file says of its end.
+    // redb chooses between the two newest commits by the header of the file.
     if open.call("read the number of the last commit", last_commit)? != last {
         return Err(unreadable(path, "its header does not say which commit is the last"));
     }
     Ok(open)
 }
 
-/// The file at `path` under pages that nobody keeps, to be read through; whether it was closed in order.
+/// The file at `path` under pages that are not written back, to be read through; and whether it was closed in order.
 pub(super) fn doubted(path: &Path, blocks: &Arc<Blocks>) -> Result<(Overlay, bool), StoreError> {
     let open = |error: std::io::Error| StoreError::Open { path: path.to_owned(), reason: error.to_string() };
     let medium = Overlay::open(path, Arc::clone(blocks)).map_err(open)?;
@@ -65,10 +65,10 @@ pub(super) fn doubted(path: &Path, blocks: &Arc<Blocks>) -> Result<(Overlay, boo
     Ok((medium, in_order))
 }
 
-/// A builder that goes back to the commit before the last only where a crash may have cut the last one off.
+/// A builder that goes back to the commit before the last only if a crash may have cut the last one off.
 pub(super) fn doubting(in_order: bool) -> Builder {
     let mut builder = builder();
-    // It says so once the pages of the last commit have failed, and at the start of every repair with no progress.
+    // redb calls this once the pages of the last commit have failed, and at the start of every repair with no progress.
     builder.set_repair_callback(move |session| {
         if in_order && session.progress() > 0.0 && session.progress() < 0.5 {
             session.abort();
@@ -77,7 +77,7 @@ pub(super) fn doubting(in_order: bool) -> Builder {
     builder
 }
 
-/// What the store was found to end with, unless a later commit of it was acknowledged.
+/// The last commit found in the store, unless a later one was acknowledged.
 pub(super) fn missed(
     path: &Path,
     note: &Note,
@@ -90,7 +90,7 @@ pub(super) fn missed(
             let go_on = format!("{} (delete {note} to go on without what is missing)", found.told(noted));
             Err(unreadable(path, &go_on))
         }
-        // A store that was put back has none, and one of an earlier version neither.
+        // A restored store has no number, nor has one of an earlier version.
         _ => Ok(found),
     }
 }
@@ -108,14 +108,14 @@ pub(super) fn create(path: &Path) -> Result<(), StoreError> {
     let mut name = path.as_os_str().to_owned();
     name.push(".new");
     let fresh = PathBuf::from(name);
-    // Left behind by a start that was cut off; the controller never reads it.
+    // A start that was cut off has left it behind; the controller never reads it.
     if let Err(error) = fs::remove_file(&fresh)
         && error.kind() != ErrorKind::NotFound
     {
         return Err(open(error.to_string()));
     }
     let (named, new) = (path.to_owned(), fresh.clone());
-    // It holds the key that signs leases: its owner's alone.
+    // It contains the key that signs leases, so only its owner may read it.
     let file =
         move || OpenOptions::new().read(true).write(true).create(true).truncate(false).mode(0o600).open(&new);
     let created = move || {

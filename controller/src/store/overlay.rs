@@ -1,11 +1,12 @@
-//! A store file that is only looked into: reads come from the file, writes stay in memory.
+//! A store file that is only inspected: reads come from the file, writes stay in memory.
 //!
 //! redb repairs a file when it opens one that was not closed in order. A copy that is checked must not change, and a
-//! store whose controller died must not lose what a repair would drop, so the repair happens here, in pages that nobody
-//! keeps. The file is locked as a reader locks it: not while a controller has it, and no controller meanwhile.
+//! store whose controller died must not lose what a repair would drop, so the repair happens here, in pages that are
+//! not written back. The file is locked as a reader locks it: not while a controller has it, and no controller
+//! meanwhile.
 //!
-//! redb trusts a file that was closed in order and compares no page of it with its checksum. `doubt` makes it repair the
-//! file in any case, which begins with every page that is in use, before anything in them is made sense of.
+//! redb trusts a file that was closed in order and compares none of its pages with their checksums. `doubt` makes it
+//! repair the file in any case, which begins with every page in use, before it interprets any of them.
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -19,14 +20,14 @@ use redb::{BackendError, StorageBackend};
 
 use super::blocks::{Blocks, Watched, outside};
 
-/// What a file of redb begins with, and the byte after it with what it says of its end.
+/// The first bytes of a redb file; the next byte holds flags about its end.
 const MAGIC: [u8; 9] = *b"redb\x1a\x0a\xa9\x0d\x0a";
-/// Of that byte: it was not closed in order.
+/// The flag that the file was not closed in order.
 const RECOVER: u8 = 2;
-/// Of that byte: the last commit is whole, as is the one that closes it.
+/// The flag that the last commit is whole, as is the one that closes it.
 const WHOLE: u8 = 4;
 
-/// Bytes of a piece of the file that is kept in memory as a whole once a byte of it is written.
+/// Bytes of a piece of the file, which is kept in memory once a byte of it is written.
 const PIECE: usize = 4_096;
 
 /// The file and what was written over it.
@@ -38,15 +39,15 @@ pub(super) struct Overlay {
 
 #[derive(Debug)]
 struct Above {
-    /// Length of it all.
+    /// Length of the file with all writes.
     len: u64,
-    /// What of the file still shows: it shrinks with the length and grows no more.
+    /// Length of the visible part of the file itself: it shrinks with the length and never grows.
     shown: u64,
     pieces: BTreeMap<u64, Box<[u8; PIECE]>>,
 }
 
 impl Overlay {
-    /// `blocks` learns what the file holds.
+    /// Opens the file; `blocks` learns its content.
     pub(super) fn open(path: &Path, blocks: Arc<Blocks>) -> Result<Self> {
         let file = File::open(path)?;
         if !file.metadata()?.is_file() {
@@ -58,7 +59,7 @@ impl Overlay {
         Ok(Self { file: Arc::new(file), above: Arc::new(Mutex::new(above)) })
     }
 
-    /// Lets the file, if it is one of redb, look as if it had not been closed in order; whether it was.
+    /// Makes a redb file look as if it had not been closed in order; returns whether it was.
     pub(super) fn doubt(&self) -> Result<bool> {
         let mut begin = [0; MAGIC.len() + 1];
         if self.len()? < begin.len() as u64 {
@@ -83,7 +84,7 @@ impl Overlay {
 }
 
 impl Above {
-    /// The piece at a number, as it shows now.
+    /// The piece with a number, with all writes.
     fn piece(&self, file: &Watched<FileBackend>, number: u64) -> Result<Box<[u8; PIECE]>> {
         if let Some(piece) = self.pieces.get(&number) {
             return Ok(piece.clone());
@@ -98,7 +99,7 @@ impl Above {
     }
 }
 
-/// The pieces that `len` bytes from `offset` touch: number, where in the piece, where in the bytes, how many.
+/// The pieces that `len` bytes from `offset` touch: number, offset in the piece, offset in the bytes, length.
 fn parts(offset: u64, len: usize) -> impl Iterator<Item = (u64, usize, usize, usize)> {
     let mut done = 0;
     std::iter::from_fn(move || {
@@ -140,7 +141,7 @@ impl StorageBackend for Overlay {
         let mut above = self.above();
         above.shown = above.shown.min(len);
         above.len = len;
-        // What is beyond reads as zeros should the file grow again.
+        // The part beyond reads as zeros if the file grows again.
         above.pieces.split_off(&len.div_ceil(PIECE as u64));
         let (last, inside) = (len / PIECE as u64, usize::try_from(len % PIECE as u64).unwrap_or_default());
         if let Some(rest) = above.pieces.get_mut(&last).and_then(|piece| piece.get_mut(inside..)) {
@@ -223,7 +224,7 @@ mod tests {
         expected[4_090..4_110].fill(255);
         assert_eq!(read(0, 10_000).unwrap(), expected);
         assert!(read(9_999, 2).is_err() && overlay.write(9_999, &[1, 2]).is_err());
-        // What was cut off reads as zeros when there is room again.
+        // The part that was cut off reads as zeros after the file grows again.
         overlay.set_len(4_100).unwrap();
         overlay.set_len(9_000).unwrap();
         expected.truncate(4_100);

@@ -1,9 +1,9 @@
-//! What the bytes in the store mean.
+//! The meaning of the bytes in the store.
 //!
 //! Keys are big-endian, so that their order is the order of the numbers. Definitions, bindings, clients, cost tables,
 //! audit entries, watches and runaways are JSON, readable with any tool and open to new fields. Consumption is a fixed
-//! layout: one version byte, then every counter in the order of `Total::to_words`, in version 1 as 8 big-endian bytes,
-//! and in version 2, for what that has no room for, as 16.
+//! layout: one version byte, then every counter in the order of `Total::to_words`; in version 1 as 8 big-endian bytes,
+//! and in version 2, for counters that these cannot hold, as 16.
 
 use std::collections::BTreeMap;
 
@@ -40,24 +40,24 @@ pub const META_FENCE: &[u8] = b"fence_us";
 pub const META_NEXT_CLIENT: &[u8] = b"next_client";
 /// Key of the next id of a watched statement.
 pub const META_NEXT_WATCH: &[u8] = b"next_watch";
-/// Key of the starts of controllers on this store, and of those on copies of it that were heard of.
+/// Key of the starts of controllers on this store, and of the known starts on copies of it.
 pub const META_LINEAGE: &[u8] = b"lineage";
 /// Key of the secret that signs proofs.
 pub const META_PROOF_KEY: &[u8] = b"proof_key";
 /// Key of the leases saved by a clean shutdown; its presence is the clean mark.
 pub const META_CLEAN: &[u8] = b"clean";
-/// Key of the last commit: which opening of the file made it, and its number.
+/// Key of the last commit: the opening of the file that made it, and its number.
 pub const META_COMMIT: &[u8] = b"commit";
 /// Keys of the name and version of the active and the shadow cost table.
 pub const META_COST_ROLES: &[u8] = b"cost_roles";
 
-/// Bytes of a stored consumption of which every counter fits into 63 bits: what all versions read.
+/// Bytes of a stored consumption whose counters all fit into 63 bits: all versions read it.
 pub const CONSUMPTION_BYTES: usize = 1 + 8 * Total::WORDS;
-/// Bytes of any other.
+/// Bytes of any other stored consumption.
 const WIDE_BYTES: usize = 1 + 16 * Total::WORDS;
 const CONSUMPTION_VERSION: u8 = 1;
 const WIDE_VERSION: u8 = 2;
-/// The first counters are amounts of RU, which version 1 has below 2^63.
+/// The first counters are amounts of RU, which version 1 keeps below 2^63.
 const AMOUNTS: usize = 6;
 const MOST_NARROW: u64 = i64::MAX.unsigned_abs();
 
@@ -68,13 +68,13 @@ pub struct StoredGroup {
     pub id: u32,
     /// Its definition.
     pub group: v1::Group,
-    /// Longest lease, in microseconds, that may be out in it, or of groups that were below it and were removed; `None`
-    /// in rows of earlier versions.
+    /// Longest lease, in microseconds, that may be out in it, or in removed groups that were below it; `None` in rows
+    /// of earlier versions.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub longest_ttl_us: Option<u64>,
 }
 
-/// The row of a group of which leases of up to `longest` may be out.
+/// The row of a group in which leases of up to `longest` may be out.
 pub fn group_row(id: GroupId, definition: &Definition, longest: Span) -> Result<Write, StoreError> {
     let stored = StoredGroup { id: id.0, group: definition.text(), longest_ttl_us: Some(longest.0) };
     put_json(Table::Groups, group_key(id), &stored)
@@ -83,7 +83,7 @@ pub fn group_row(id: GroupId, definition: &Definition, longest: Span) -> Result<
 /// A binding as it is stored.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct StoredBinding {
-    /// Who.
+    /// The principal.
     pub principal: Principal,
     /// The name of the group.
     pub group: String,
@@ -96,7 +96,7 @@ pub struct SavedLeases {
     pools: Vec<(u32, i64)>,
     /// Group, client, sequence number, rate, cap, lump, microseconds left.
     leases: Vec<(u32, u64, u64, i64, i64, i64, u64)>,
-    /// Microseconds left of the recovery that ends last.
+    /// Microseconds left of the latest recovery.
     recovery_us: u64,
     /// The seal that was put beside the store.
     #[serde(default)]
@@ -109,17 +109,17 @@ pub struct SavedLeases {
     recoveries: Vec<(u32, u64)>,
 }
 
-/// Age at which the mark of a clean stop is no longer believed: the longest lease there can be. By then all it lists
-/// has ended, so nothing is gained by it, while a whole volume that is set back (a snapshot, which has the seal, too)
-/// is seldom started within a minute of the stop. With half of it a lease of a minute would be lost over a planned stop;
-/// with twice of it a snapshot that is put back quickly would pass.
+/// Age at which the mark of a clean stop is no longer valid: the longest possible lease. By then all leases in it have
+/// ended, so it would gain nothing, while a whole volume that is set back (a snapshot, which contains the seal, too) is
+/// seldom started within a minute of the stop. Half of it would lose a lease of a minute over a planned stop; twice of
+/// it would accept a snapshot that is restored quickly.
 const MARK_KEPT_MS: u64 = 60_000;
 
 impl SavedLeases {
-    /// Whether every rate and amount is one that can have been granted.
+    /// Whether every rate and amount can have been granted.
     pub fn in_range(&self) -> bool {
         let (rates, amounts) = (Rate::ZERO.0..=Rate::MAX.0, Ru::ZERO.0..=Ru::MAX.0);
-        // A pool that granted ahead of its time owes.
+        // A pool that granted ahead of its time is in debt.
         let pools = -Ru::MAX.0..=Ru::MAX.0;
         let lease = |(_, _, _, rate, cap, lump, _): &(u32, u64, u64, i64, i64, i64, u64)| {
             rates.contains(rate) && amounts.contains(cap) && amounts.contains(lump)
@@ -127,14 +127,14 @@ impl SavedLeases {
         self.leases.iter().all(lease) && self.pools.iter().all(|(_, tokens)| pools.contains(tokens))
     }
 
-    /// Good for a store that was closed now, and has this seal beside it.
+    /// Completes the mark for a store that closes now, with this seal beside it.
     #[must_use]
     pub fn sealed(self, seal: String, closed_unix_ms: u64) -> Self {
         Self { seal, closed_unix_ms, ..self }
     }
 
-    /// Whether this very store was closed in order, of late, and nobody has started on it since. `found` is the seal
-    /// that was beside it.
+    /// Whether this very store was closed cleanly, and lately, and no controller has started on it since. `found` is
+    /// the seal that was beside it.
     pub fn is_good(&self, found: Option<&str>, unix_ms: u64) -> bool {
         let age = unix_ms.checked_sub(self.closed_unix_ms);
         found == Some(self.seal.as_str()) && age.is_some_and(|age| age <= MARK_KEPT_MS)
@@ -146,7 +146,7 @@ impl SavedLeases {
         left.max(Span(self.recovery_us))
     }
 
-    /// By group, the time that leases of before may be out.
+    /// Time for which earlier leases may be out, by group.
     pub fn left(&self) -> BTreeMap<GroupId, Span> {
         let mut left: BTreeMap<GroupId, Span> = BTreeMap::new();
         let leases = self.leases.iter().map(|(group, .., us)| (*group, *us));
@@ -157,7 +157,7 @@ impl SavedLeases {
         left
     }
 
-    /// What is left of the recovery of all groups, as an earlier version stored it.
+    /// The rest of the recovery of all groups, as an earlier version stored it.
     pub fn recovery_of_all(&self) -> Span {
         Span(if self.recoveries.is_empty() { self.recovery_us } else { 0 })
     }
@@ -207,7 +207,8 @@ fn put_number_in(table: Table, key: &[u8], number: u64) -> Write {
     Write::Put(table, key.to_vec(), number.to_string().into_bytes())
 }
 
-/// The tombstone of a node. One for a single incarnation has that behind the name, which holds no zero byte, in its key.
+/// The row of a node's tombstone. The key of one for a single incarnation has that after the name, which holds no zero
+/// byte.
 pub fn put_tombstone(name: &str, tombstone: Tombstone) -> Write {
     match tombstone {
         Tombstone::Below(oldest) => put_number_in(Table::Tombstones, name.as_bytes(), oldest),
@@ -278,7 +279,7 @@ pub fn pair_of(table: Table, key: &[u8]) -> Result<(u64, GroupId), StoreError> {
     Ok((u64_of(table, number)?, group_of(table, group)?))
 }
 
-/// No client has this number: what is left of folded ones is kept under it.
+/// The id for the sums of folded clients: no client has it.
 pub const NOBODY: ClientId = ClientId(0);
 
 /// Key of a row of the ledger.
@@ -286,12 +287,12 @@ pub fn ledger_key(client: ClientId, group: GroupId) -> Vec<u8> {
     pair_key(client.0, group)
 }
 
-/// Begin of the keys of what was counted for removed groups of a name, which holds no zero byte.
+/// Common start of the keys of the consumption counted for removed groups of a name, which holds no zero byte.
 pub fn retired_keys(name: &GroupName) -> Vec<u8> {
     [name.as_str().as_bytes(), b"\0"].concat()
 }
 
-/// Key of what was counted of a client for removed groups of a name.
+/// Key of the consumption of a client counted for removed groups of a name.
 pub fn retired_key(name: &GroupName, client: ClientId) -> Vec<u8> {
     [retired_keys(name).as_slice(), client.0.to_be_bytes().as_slice()].concat()
 }
@@ -346,7 +347,7 @@ pub fn consumption(table: Table, bytes: &[u8]) -> Result<Total, StoreError> {
     Ok(Total::from_words(words))
 }
 
-/// A row that does not decode.
+/// The error of a row that does not decode.
 pub fn bad(table: Table, reason: &str) -> StoreError {
     StoreError::Record { table, reason: reason.to_owned() }
 }
@@ -355,7 +356,7 @@ pub fn bad(table: Table, reason: &str) -> StoreError {
 mod tests {
     use super::*;
 
-    /// From one on in the order of the words; the last is given.
+    /// Counts up from one, in the order of the words, up to a given last one.
     fn sample(last: u128) -> Total {
         let mut words: [u128; Total::WORDS] = std::array::from_fn(|place| place as u128 + 1);
         words[Total::WORDS - 1] = last;
@@ -374,7 +375,7 @@ mod tests {
             assert_eq!(consumption(Table::Ledger, &bytes).unwrap(), sample(wide));
             assert!(consumption(Table::Ledger, &bytes[..304]).is_err());
         }
-        // As earlier versions wrote counters.
+        // An earlier version wrote counters like these.
         let mut earlier = bytes.clone();
         earlier[152 - 7..].fill(0xff);
         assert_eq!(consumption(Table::Ledger, &earlier).unwrap(), sample(u64::MAX.into()));

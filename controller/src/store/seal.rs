@@ -1,24 +1,24 @@
-//! The seal: what lies beside a store that was closed in order, and that no copy of the store carries along.
+//! The seal: a file beside a store that was closed cleanly, which no copy of the store carries along.
 //!
-//! The mark of a clean stop is in the store, so it is in every copy of it, too. A copy that is put back later must not
-//! pass for a store that nobody has used since. So the mark names a seal, a small file beside the store, by its
-//! content, its inode and the moment it was last changed; a copied, moved or restored seal has another moment, which
-//! no tool can set. The seal is broken by the next start, durably and before anything is granted: it is good once.
+//! The mark of a clean stop is in the store, so every copy of the store has it, too. A copy that is restored later must
+//! not pass for a store that nobody has used since. So the mark names a seal, a small file beside the store, by its
+//! content, its inode and the moment it was last changed; a copied, moved or restored seal has another moment, which no
+//! tool can set. The next start breaks the seal, durably and before anything is granted: it is valid once.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, ErrorKind, Read as _, Write as _};
 use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 
-/// Longest content of a seal that is read; what is longer was not written here.
+/// Longest content of a seal that is read; the store writes no longer one.
 const MAX_BYTES: u64 = 64;
 
-/// Where seals are put: beside a store.
+/// The place of seals, beside a store.
 pub trait Seal: Send + Sync {
-    /// Puts a new seal in place of any that is there; the word for it.
+    /// Puts a new seal in place of any earlier one; returns its word.
     fn set(&self) -> io::Result<String>;
 
-    /// Takes the seal away, durably; the word for it, if there was one.
+    /// Removes the seal, durably; returns its word, if there was one.
     fn take(&self) -> io::Result<Option<String>>;
 }
 
@@ -44,7 +44,7 @@ impl FileSeal {
         }
     }
 
-    /// The word for a file: what it says, and what a copy of it has of its own.
+    /// The word of a seal file: its content, and the properties that a copy of it does not share.
     fn word(&self, file: &File, content: &str) -> io::Result<String> {
         let data = file.metadata()?;
         Ok(format!("{content} {} {}.{:09}", data.ino(), data.ctime(), data.ctime_nsec()))
@@ -77,7 +77,7 @@ impl Seal for FileSeal {
     }
 }
 
-/// No seal: of a store that is only looked into.
+/// The place of a store that is only inspected, which has no seals.
 pub(super) struct NoSeal;
 
 impl Seal for NoSeal {
@@ -90,7 +90,7 @@ impl Seal for NoSeal {
     }
 }
 
-/// Makes what happened to names in the folder of `path` durable.
+/// Makes changes of names in the folder of `path` durable.
 pub(crate) fn sync_folder(path: &Path) -> io::Result<()> {
     let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
     File::open(folder)?.sync_all()
@@ -110,7 +110,7 @@ mod tests {
         assert_eq!(seal.take().unwrap(), None);
         let second = seal.set().unwrap();
         assert_ne!(first, second);
-        // As a backup does: the content and even its times are kept.
+        // As a backup does: it keeps the content and even the times.
         let kept = folder.path().join("kept");
         let times = fs::metadata(&seal.path).unwrap();
         fs::copy(&seal.path, &kept).unwrap();
