@@ -1,7 +1,7 @@
-//! What does not decode, as an error of a field with what to write instead.
+//! Errors of decoding, each as an error of a field with the remedy.
 //!
-//! serde says what it expected in its own words and, of JSON, without the field. So the field is found by decoding each
-//! one alone: every type here takes a body with one field.
+//! serde names what it expected in its own words and, for JSON, without the field. So each field is decoded alone to
+//! find the one at fault: every type here accepts a body with one field.
 
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
@@ -9,10 +9,10 @@ use serde_json::{Map, Value};
 use crate::error::AdminError;
 use crate::quantity::cut;
 
-/// Characters of a list of names that is told.
+/// Characters of a list of names in an error.
 const LONGEST_LIST: usize = 400;
 
-/// A value from JSON.
+/// Decodes a value from JSON.
 pub(super) fn json<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, AdminError> {
     let value: Value = serde_json::from_slice(bytes).map_err(|error| {
         let place = format!("line {} column {}", error.line(), error.column());
@@ -24,7 +24,7 @@ pub(super) fn json<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, AdminError> {
     of(value)
 }
 
-/// The same from JSON that was read.
+/// The same for parsed JSON.
 pub(super) fn of<T: DeserializeOwned>(value: Value) -> Result<T, AdminError> {
     let Value::Object(fields) = &value else {
         return Err(AdminError::invalid("body", format!("{}; send an object, {{...}}", kind(&value))));
@@ -36,7 +36,7 @@ pub(super) fn of<T: DeserializeOwned>(value: Value) -> Result<T, AdminError> {
     })
 }
 
-/// The field that alone gives an error, what is said of it, and its value.
+/// The field that fails alone, the error, and its value.
 fn at_fault<T: DeserializeOwned>(
     fields: &Map<String, Value>,
     reason: String,
@@ -46,7 +46,7 @@ fn at_fault<T: DeserializeOwned>(
     let with = |key: &str, value: Value| Value::Object(Map::from_iter([(key.to_owned(), value)]));
     for (key, value) in fields {
         let Some(reason) = alone(with(key, value.clone())).filter(wrong) else { continue };
-        // Of a part, if it is one of its parts.
+        // If one of its parts fails alone, the error names that part.
         for (inner, part) in value.as_object().into_iter().flatten() {
             let nested = with(key, with(inner, part.clone()));
             if let Some(reason) = alone(nested).filter(wrong) {
@@ -58,7 +58,7 @@ fn at_fault<T: DeserializeOwned>(
     ("body".to_owned(), reason, None)
 }
 
-/// A parameter of the query or of the path that does not decode: `name: what is wrong`, as axum says it.
+/// The error of a parameter of the query or of the path: `name: what is wrong`, in axum's words.
 pub(super) fn parameter(said: &str) -> AdminError {
     let said = said.strip_prefix("Failed to deserialize query string: ").unwrap_or(said);
     match said.split_once(": ") {
@@ -69,7 +69,7 @@ pub(super) fn parameter(said: &str) -> AdminError {
     }
 }
 
-/// serde's words as ours.
+/// serde's error in the words of this API.
 fn invalid(field: &str, said: &str, value: Option<&Value>) -> AdminError {
     if let Some(name) = between(said, "unknown field `", "`") {
         let known = said.split_once("expected ").map_or("", |(_, known)| known);
@@ -110,7 +110,7 @@ fn invalid(field: &str, said: &str, value: Option<&Value>) -> AdminError {
     }
 }
 
-/// A value and what it is.
+/// A value and its kind.
 fn kind(value: &Value) -> String {
     let what = match value {
         Value::Null => return "it is null".to_owned(),
@@ -134,7 +134,7 @@ mod tests {
 
     use super::*;
 
-    /// The field and what is said of it.
+    /// The field of an error, and its message.
     fn told(body: &str) -> (String, String) {
         let error = json::<v1::Group>(body.as_bytes()).expect_err(body);
         (error.field().unwrap_or_default().to_owned(), error.to_string())

@@ -1,8 +1,8 @@
 //! The OpenAPI document: what the handlers declare, completed by what their types cannot say.
 //!
-//! Declared are paths, parameters, fields and what they mean. Added here are ranges, patterns and words of fields, errors
-//! that every path of a kind has, and names that are unique over all paths. `tests/api` holds it against the tools of
-//! others and against what the controller answers.
+//! The handlers declare paths, parameters, fields and their meaning. This file adds ranges, patterns and words of
+//! fields, errors that every path of a kind has, and names that are unique over all paths. `tests/api` checks the
+//! document with other tools and against the controller's answers.
 
 #![expect(
     clippy::indexing_slicing,
@@ -12,11 +12,11 @@
 use serde_json::{Map, Value, json};
 use utoipa::openapi::OpenApi;
 
-/// Names of groups, and nothing for none.
+/// Names of groups, or an empty text.
 const GROUP: &str = "^([A-Za-z0-9][A-Za-z0-9._-]{0,63})?$";
 /// Names of groups, required.
 const NAME: &str = "^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$";
-/// Tenants and users, and nothing for none.
+/// Tenants and users, or an empty text.
 const PRINCIPAL: &str = "^[A-Za-z0-9._@-]{0,64}$";
 /// A positive rate: RU/s, exact to a millionth, with or without the unit.
 const RATE: &str = "([1-9][0-9]{0,8}(\\.[0-9]{1,6})?|0\\.[0-9]{0,5}[1-9])( ?RU/s)?";
@@ -44,7 +44,7 @@ pub(super) fn complete(document: &OpenApi) -> Value {
     let mut document = serde_json::to_value(document).unwrap_or_default();
     document["servers"] = json!([{"url": "/", "description": "The controller that served this document"}]);
     document["info"]["contact"] = json!({"name": "Whoever runs this controller"});
-    // Nobody is asked who they are; the listener is for one machine unless it is opened on purpose.
+    // Callers are not authenticated; the listener serves one machine unless it is opened on purpose.
     document["security"] = json!([]);
     let mut tags = Vec::new();
     for (path, operations) in entries(&mut document["paths"]) {
@@ -61,10 +61,10 @@ pub(super) fn complete(document: &OpenApi) -> Value {
     for (_, schema) in entries(schemas) {
         unescape(schema);
         complete_fields(schema);
-        // One that has the fields of another in it.
+        // A schema that contains the fields of another.
         schema.get_mut("allOf").and_then(Value::as_array_mut).into_iter().flatten().for_each(complete_fields);
     }
-    // Beyond what every reader of JSON takes exactly, a counter is text.
+    // A counter beyond the range that every JSON reader keeps exactly is a text.
     let exact = (1_u64 << f64::MANTISSA_DIGITS) - 1;
     schemas["Count"] = json!({
         "description": "A counter: a number, and from 2^53 on its digits as text.",
@@ -73,7 +73,7 @@ pub(super) fn complete(document: &OpenApi) -> Value {
     for (schema, field, said) in fields() {
         extend(&mut schemas[schema]["properties"][field], said);
     }
-    // Writes name what they need; what is read and what is changed need not hold everything.
+    // Writes list their required fields; reads and changes need not contain all fields.
     for (changed, new, required) in [
         ("Group", "NewGroup", json!(["name", "ru_per_sec"])),
         ("Binding", "NewBinding", json!(["group"])),
@@ -140,7 +140,7 @@ fn complete_operation(tag: &str, method: &str, operation: &mut Value) {
     if operation.get("requestBody").is_some() {
         errors.extend(["413", "415"]);
     }
-    // The store is asked.
+    // The call asks the store.
     errors.extend(["500", "503"]);
     let error = json!({"content": {"application/json": {"schema": {"$ref": "#/components/schemas/Error"}}}});
     for status in errors {
@@ -164,7 +164,7 @@ fn complete_operation(tag: &str, method: &str, operation: &mut Value) {
     }
 }
 
-/// What a status means on every path, as in docs/admin-api.md.
+/// The meaning of a status on every path, as in docs/admin-api.md.
 fn meaning(status: &str) -> &'static str {
     match status {
         "200" => "Done.",
@@ -209,12 +209,12 @@ fn parameter_schema(method: &str, name: &str) -> Option<Value> {
     })
 }
 
-/// A rate, `unlimited`, or, where it may be left open, nothing.
+/// A rate, `unlimited`, or, if it may be left open, an empty text.
 fn limit(open: bool) -> String {
     format!("^({RATE}|unlimited{})$", if open { "|" } else { "" })
 }
 
-/// What is known about fields beyond their type.
+/// Properties of fields beyond their type.
 fn fields() -> Vec<(&'static str, &'static str, Value)> {
     let words = |words: &[&str]| json!({"enum": words});
     let open = |text: &str, word: &str| json!({"pattern": format!("^({text}|{word})?$")});
@@ -281,14 +281,14 @@ fn complete_fields(schema: &mut Value) {
     }
 }
 
-/// A description is a comment of a `.proto` file, in which brackets are escaped for rustdoc.
+/// Removes escapes: a description is a comment of a `.proto` file, in which brackets are escaped for rustdoc.
 fn unescape(schema: &mut Value) {
     if let Some(Value::String(description)) = schema.get_mut("description") {
         *description = description.replace('\\', "");
     }
 }
 
-/// The range of an integer as JSON has it: all of what the type holds, which the format `int64` does not.
+/// The range of an integer in JSON: the whole range of its type, which the format `int64` does not cover.
 fn widen(field: &mut Value) {
     let most = match (field["type"].as_str(), field["format"].as_str()) {
         (Some("integer"), Some("int32")) => json!(u32::MAX),
@@ -302,7 +302,7 @@ fn widen(field: &mut Value) {
     }
 }
 
-/// Adds what is known about a field. What it is when it is left out is in its description then.
+/// Adds properties to a field. Its description names its default then.
 fn extend(schema: &mut Value, said: Value) {
     if let (Some(schema), Value::Object(said)) = (schema.as_object_mut(), said) {
         schema.remove("default");
@@ -336,7 +336,7 @@ mod tests {
                 }
             }
         }
-        // What is said here about fields is said about fields that there are.
+        // Every property is about a field that exists.
         for (schema, field, _) in fields() {
             assert!(
                 document["components"]["schemas"][schema]["properties"][field]["type"].is_string(),

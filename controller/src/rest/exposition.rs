@@ -1,7 +1,7 @@
-//! The metrics page in the shape that a scraper reads: OpenMetrics 1.0 for those that ask for it, Prometheus' text
-//! format 0.0.4 for all others.
+//! The metrics page in the format of the scraper: OpenMetrics 1.0 if it asks for that, Prometheus' text format 0.0.4
+//! otherwise.
 //!
-//! Both are lines; they differ in the names above a counter's samples, which are without `_total` in OpenMetrics, in
+//! Both consist of lines. They differ in the names above a counter's samples, which lack `_total` in OpenMetrics, in
 //! units, which the older format does not have, and in the mark at the end. *Source:* the two formats' specifications.
 
 use std::collections::BTreeSet;
@@ -21,7 +21,7 @@ pub(super) fn shaped(headers: &HeaderMap, page: String) -> (&'static str, String
     }
 }
 
-/// OpenMetrics as the older format.
+/// Converts OpenMetrics to the older format.
 fn classic(page: &str) -> String {
     let counters: BTreeSet<&str> =
         page.lines().filter_map(|line| line.strip_prefix("# TYPE ")?.strip_suffix(" counter")).collect();

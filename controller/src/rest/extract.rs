@@ -17,7 +17,7 @@ use crate::grpc::ACTOR_HEADER;
 use crate::limits::MAX_MESSAGE_BYTES;
 use crate::listener::BodyError;
 
-/// Characters of a decoder's message that are told: the names of all fields and what is wrong with one.
+/// Characters of a decoder's message in an error: enough for the names of all fields and one error.
 const LONGEST_MESSAGE: usize = 600;
 
 /// A JSON body.
@@ -51,14 +51,14 @@ impl<S: Send + Sync, T: DeserializeOwned> FromRequest<S> for Body<T> {
     }
 }
 
-/// `application/json`, or any other that is JSON by its name.
+/// Whether the content type is `application/json`, or another that is JSON by its name.
 fn is_json(headers: &HeaderMap) -> bool {
     let kind = headers.get(header::CONTENT_TYPE).and_then(|kind| kind.to_str().ok()).unwrap_or_default();
     let kind = kind.split(';').next().unwrap_or_default().trim().to_ascii_lowercase();
     kind == "application/json" || (kind.starts_with("application/") && kind.ends_with("+json"))
 }
 
-/// Query parameters; unknown ones are refused.
+/// Query parameters; unknown ones are errors.
 pub(super) struct Params<T>(pub(super) T);
 
 impl<S: Send + Sync, T: DeserializeOwned> FromRequestParts<S> for Params<T> {
@@ -85,13 +85,13 @@ impl<S: Send + Sync> FromRequestParts<S> for Named {
     }
 }
 
-/// A request that does not decode. What the decoder says may repeat all of a field, so it is cut.
+/// The error of a request that does not decode. The decoder's message may repeat all of a field, so it is cut.
 pub(super) fn malformed(message: &str) -> ApiError {
     let shown: String = message.chars().take(LONGEST_MESSAGE).collect();
     ApiError::new(StatusCode::BAD_REQUEST, "invalid", shown)
 }
 
-/// Who asks.
+/// The author of a request.
 pub(super) struct By(pub(super) Actor);
 
 impl<S: Send + Sync> FromRequestParts<S> for By {

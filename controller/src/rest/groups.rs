@@ -100,8 +100,7 @@ pub(super) async fn alter(
     Params(params): Params<AlterParams>,
     Body(mut fields): Body<Map<String, Value>>,
 ) -> Result<Json<v1::GroupReply>, ApiError> {
-    // The name is in the path, so that another one would be a wish that is not fulfilled; the revision is the
-    // controller's.
+    // The path has the name, so another one in the body would be ignored; the controller sets the revision.
     if let Some(other) = fields.remove("name")
         && !other.as_str().is_some_and(|other| other.eq_ignore_ascii_case(&name))
     {
@@ -157,7 +156,8 @@ pub(super) async fn delete(
     Ok(Json(message::deleted(deleted.await?)))
 }
 
-/// A variable that was never set is empty, too: it must not take a group out from under another.
+/// Refuses an empty field, since a variable that was never set is empty, too: it must not move a group out from under
+/// another.
 fn refuse_empty(fields: &Map<String, Value>, field: &str, instead: &str) -> Result<(), AdminError> {
     match fields.get(field) {
         Some(Value::String(text)) if text.trim().is_empty() => {
@@ -167,7 +167,7 @@ fn refuse_empty(fields: &Map<String, Value>, field: &str, instead: &str) -> Resu
     }
 }
 
-/// Nor must it take a limit out of a rule.
+/// The same for a limit of a rule.
 fn refuse_empty_limit(fields: &Map<String, Value>) -> Result<(), AdminError> {
     let rule = fields.get("query_limit").and_then(Value::as_object);
     let empty = rule.and_then(|rule| refuse_empty(rule, "ru", "an amount such as \"500 RU\"").err());

@@ -1,7 +1,8 @@
 //! REST adapter: the admin API as JSON, its OpenAPI document, and `/metrics`.
 //!
-//! Every handler is decode, one call of the service, encode. Errors are `{"error":{"code","message","field"?}}` with the
-//! fitting status. Routes and document come from the same declarations, so that neither can lack what the other has.
+//! Every handler is: decode, one call of the service, encode. Errors are `{"error":{"code","message","field"?}}` with
+//! the fitting status. Routes and document come from the same declarations, so that neither can lack what the other
+//! has.
 
 mod apply;
 mod bindings;
@@ -106,7 +107,7 @@ async fn ready(Extension(service): Extension<Arc<Service>>) -> Response {
     }
 }
 
-/// Runs a call that waits for the disk where waiting is allowed.
+/// Runs a call that waits for the disk on a thread that may block.
 async fn blocking<T: Send + 'static>(
     service: Arc<Service>,
     call: impl FnOnce(&Service) -> Result<T, AdminError> + Send + 'static,
