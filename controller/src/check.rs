@@ -1,7 +1,7 @@
-//! Whether a store is whole: every page, every row, and what rows say of each other.
+//! Checking a store: every page, every row, and the references between rows.
 //!
-//! The file is read as it is and not changed. Each row is decoded as a start decodes it, and what it refers to must be
-//! there; at last a controller is loaded from it, in memory, because that refuses what no row shows alone.
+//! The file is read as it is and not changed. Each row is decoded as a start decodes it, and what it refers to must
+//! exist. Finally a controller is loaded from it, in memory, because that refuses what no single row shows.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::ControlFlow;
@@ -30,43 +30,43 @@ use crate::store::records::{
 use crate::store::{RedbStore, Store as _, StoreError, Table, last_commit_of};
 use tidegate_proto::v1::AuditEntry;
 
-/// Damages that are kept; more are counted. A file with as many is not mended by hand.
+/// Damages that are listed; more are only counted. Nobody mends a file with as many by hand.
 const MOST: usize = 1_000;
 /// Bytes of a key that a damage shows.
 const KEY_SHOWN: usize = 40;
 
-/// What a check found.
+/// The result of a check.
 #[derive(Clone, Debug, Default)]
 pub struct Checked {
-    /// The epoch of the last start on it.
+    /// The epoch of the last start on the store.
     pub epoch: u64,
-    /// Revision of its definitions.
+    /// Revision of the definitions.
     pub revision: u64,
-    /// When its newest definition was changed, in milliseconds since the Unix epoch.
+    /// When the newest definition was changed, in milliseconds since the Unix epoch.
     pub changed_unix_ms: Option<u64>,
     /// Rows of each table.
     pub rows: BTreeMap<Table, u64>,
-    /// Rows of groups that were deleted as they were written; a start leaves them out.
+    /// Rows of groups that were deleted while the rows were written; a start skips them.
     pub leftover: u64,
-    /// What is wrong.
+    /// The damages found.
     pub damage: Vec<Damage>,
-    /// Damages that are not listed.
+    /// The number of damages beyond those listed.
     pub more: u64,
     /// The secret that signs proofs: the same in all copies of a store.
     pub(crate) key: Vec<u8>,
 }
 
-/// One thing that is wrong.
+/// One damage.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Damage {
     /// Table and key; empty for the file as a whole.
     pub place: String,
-    /// What is wrong there.
+    /// What is wrong.
     pub reason: String,
 }
 
 impl Checked {
-    /// Whether nothing is wrong.
+    /// Whether there is no damage.
     pub fn is_whole(&self) -> bool {
         self.damage.is_empty()
     }
@@ -80,10 +80,10 @@ impl Checked {
     }
 }
 
-/// Checks the store at `path`, which nobody may have open.
+/// Checks the store at `path`, which no process may have open.
 ///
 /// # Errors
-/// It is in use, of another format, or no store.
+/// The file is in use, of another format, or no store.
 pub fn check(path: &Path) -> Result<Checked, StoreError> {
     let mut store = RedbStore::peek(path)?;
     let mut checked = Checked::default();
@@ -112,7 +112,7 @@ pub fn check(path: &Path) -> Result<Checked, StoreError> {
     Ok(checked)
 }
 
-/// Without what to do about it, which the end of the check says once.
+/// The reason without the remedy, which the end of the check names once.
 fn plain(error: StoreError) -> String {
     match error {
         StoreError::Record { reason, .. } => reason,
@@ -129,7 +129,7 @@ fn shown(table: Table, key: &[u8]) -> String {
     format!("{} {text}", table.name())
 }
 
-/// What rows that were read may be referred to by. Tables come in the order of [`Table::ALL`].
+/// What rows may refer to, as read so far. Tables come in the order of [`Table::ALL`].
 #[derive(Debug, Default)]
 struct Seen {
     meta: BTreeMap<Vec<u8>, Vec<u8>>,
@@ -267,7 +267,8 @@ impl Seen {
         Err(bad(table, &format!("it is of client {client}, which is missing")))
     }
 
-    /// Ids that were given must not be given again. A store that has never given one has no such counter.
+    /// Checks that an id in use is below the counter of new ids, so that it is not given again. A store that has never
+    /// given one has no such counter.
     fn below(&self, counter: &[u8], id: u64, table: Table) -> Result<(), StoreError> {
         let next = self.meta.get(counter).and_then(|value| number(value).ok());
         if next.is_none_or(|next| id < next) {
@@ -277,14 +278,14 @@ impl Seen {
         Err(bad(table, &format!("its id {id} is not below {name}, so it would be given again")))
     }
 
-    /// What only the whole shows.
+    /// Checks what only the whole store shows.
     fn end(&self, checked: &mut Checked) {
         for (name, parent) in &self.parents {
             if !self.names.contains(parent) {
                 checked.damaged(format!("groups {name}"), format!("it is below {parent}, which is missing"));
             }
         }
-        // A file that no controller has loaded has its format only.
+        // A file that no controller has loaded contains only its format.
         let needed = [META_EPOCH, META_PROOF_KEY, META_COST_ROLES];
         for key in needed.into_iter().filter(|key| self.meta.len() > 1 && !self.meta.contains_key(*key)) {
             checked.damaged(shown(Table::Meta, key), "it is missing".to_owned());

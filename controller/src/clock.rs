@@ -1,9 +1,9 @@
 //! The controller's only clock.
 //!
 //! `now()` is microseconds since the controller started, on the machine's raw clock, which no time server slews: pools
-//! accrue and leases end by it, whatever chrony does to the others. Where there is none, and in tests, which pause time,
-//! it is tokio's monotonic clock. Nothing that outlives a process is kept on it: saved leases carry the time they have
-//! left. `unix_us()` is the wall clock; nothing about safety hangs on it but the end of a proof, which is checked
+//! accrue and leases end by it, whatever chrony does to other clocks. On a machine without one, and in tests, which
+//! pause time, it is tokio's monotonic clock. Nothing that outlives a process uses it: saved leases carry the time they
+//! have left. `unix_us()` is the wall clock; safety depends on it only for the end of a proof, which is checked
 //! conservatively. A simulation sets the time of a driven clock itself.
 
 use std::sync::Arc;
@@ -40,7 +40,7 @@ impl Started {
     }
 }
 
-/// A moment on the clock that tests pause, or the only one there is.
+/// A moment on the clock that tests pause, or the only one that the machine has.
 #[cfg(not(all(target_os = "linux", not(test))))]
 #[derive(Clone, Copy, Debug)]
 struct Started(Instant);
@@ -56,7 +56,7 @@ impl Started {
     }
 }
 
-/// A time that someone sets.
+/// A time that the caller sets.
 #[derive(Clone, Debug)]
 struct Driven {
     now: Arc<AtomicU64>,
@@ -64,12 +64,12 @@ struct Driven {
 }
 
 impl Clock {
-    /// A clock that shows zero now.
+    /// Starts a clock at zero.
     pub fn start() -> Self {
         Self { started: Started::now(), driven: None }
     }
 
-    /// A clock that shows zero now and follows `now`, in microseconds, which must never go back.
+    /// Starts a clock at zero that follows `now`, in microseconds, which must never go back.
     pub fn driven(now: Arc<AtomicU64>) -> Self {
         let started = now.load(Ordering::Relaxed);
         Self { driven: Some(Driven { now, started }), ..Self::start() }
@@ -80,7 +80,7 @@ impl Clock {
         Time(self.uptime().0)
     }
 
-    /// Time since this clock was made.
+    /// Time since this clock was started.
     pub fn uptime(&self) -> Span {
         match &self.driven {
             None => self.started.elapsed(),
@@ -103,8 +103,8 @@ impl Clock {
         self.unix_us() / 1_000
     }
 
-    /// The instant to sleep to for `time` to be reached, as far as timers keep pace with this clock: whoever sleeps looks
-    /// at it again.
+    /// The instant at which a timer should fire for `time`, as far as timers keep pace with this clock: the caller
+    /// checks the clock again then.
     pub fn instant(&self, time: Time) -> Instant {
         Instant::now() + duration(time.since(self.now()))
     }

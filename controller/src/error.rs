@@ -1,7 +1,7 @@
-//! Why a request to change or read the controller's definitions was refused.
+//! Reasons to refuse a request that changes or reads the controller's definitions.
 //!
-//! One enum for every admin call. Adapters map the variants to gRPC codes and HTTP statuses; the text is the same
-//! everywhere: it names the thing, the value and what to do.
+//! One enum serves every admin call. Adapters map the variants to gRPC codes and HTTP statuses; the text is the same
+//! everywhere: it names the thing, the value and the remedy.
 
 use crate::limits::MAX_NAMES_LISTED;
 use crate::name::{GroupName, NameError};
@@ -16,7 +16,7 @@ pub enum AdminError {
     Invalid {
         /// The field, as the API spells it.
         field: String,
-        /// The value, what is allowed and what to write instead.
+        /// The value, the allowed range and what to write instead.
         message: String,
     },
     /// The group does not exist.
@@ -28,15 +28,15 @@ pub enum AdminError {
     /// Something else does not exist.
     #[error("{what} does not exist")]
     NotFound {
-        /// What was asked for.
+        /// The thing asked for.
         what: String,
     },
     /// The thing exists.
     #[error("{what} exists already, {difference}")]
     AlreadyExists {
-        /// What was to be created.
+        /// The thing to be created.
         what: String,
-        /// Fields that differ, and what to do.
+        /// Fields that differ, and the remedy.
         difference: String,
     },
     /// The group is used and cannot be deleted.
@@ -52,7 +52,7 @@ pub enum AdminError {
     /// The request cannot be met in the present state.
     #[error("{message}")]
     Refused {
-        /// What stands against it and what to do.
+        /// The obstacle and the remedy.
         message: String,
     },
     /// The group changed since the caller read it.
@@ -60,68 +60,68 @@ pub enum AdminError {
     Revision {
         /// The group.
         name: GroupName,
-        /// What the caller expected.
+        /// The revision that the caller expected.
         expected: u64,
-        /// What it is.
+        /// The present revision.
         actual: u64,
     },
-    /// Somebody changed a definition since the caller made a plan.
+    /// A definition changed since the caller made a plan.
     #[error("the definitions are at revision {actual}, not {expected}; somebody changed them, so plan again")]
     Stale {
-        /// What the caller expected.
+        /// The revision that the caller expected.
         expected: u64,
-        /// What it is.
+        /// The present revision.
         actual: u64,
     },
-    /// Steps of one change; none of it was made.
+    /// Several steps of one change failed; nothing was changed.
     #[error("{}", told(.faults, .count))]
     Several {
-        /// The first of them.
+        /// The first faults.
         faults: Vec<Fault>,
-        /// How many there are.
+        /// Number of faults.
         count: usize,
     },
     /// A limit of the controller is reached.
     #[error("the limit of {limit} {what} is reached; delete some first")]
     Full {
-        /// What is limited.
+        /// The thing that is limited.
         what: &'static str,
-        /// How many there may be.
+        /// The limit.
         limit: usize,
     },
     /// The store failed; nothing was changed.
     #[error("the change was not stored and is not in force: {0}")]
     Store(#[from] StoreError),
-    /// A rule the controller checks itself was broken further down.
+    /// The engine or the store refused what the controller had checked: a defect of the controller.
     #[error("internal error: {0}")]
     Internal(String),
 }
 
-/// The kind of an error: what adapters map, each to the codes of its protocol.
+/// The kind of an error, which adapters map to the codes of their protocols.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ErrorKind {
     /// The request is malformed.
     Invalid,
-    /// What it names is not there.
+    /// What the request names does not exist.
     NotFound,
-    /// What it creates is there already.
+    /// What it creates exists already.
     AlreadyExists,
-    /// Others use what it deletes.
+    /// What it deletes is in use.
     InUse,
-    /// It is not allowed as things are.
+    /// The present state does not allow it.
     Refused,
-    /// Somebody changed what it was made for.
+    /// What it was based on has changed.
     Revision,
     /// A limit is reached.
     Full,
     /// The store does not work.
     Unavailable,
-    /// A mistake of the controller's own.
+    /// A defect of the controller.
     Internal,
 }
 
 impl ErrorKind {
-    /// A stable word for it.
+    /// A stable word for the kind.
     pub fn code(self) -> &'static str {
         match self {
             Self::Invalid => "invalid",
@@ -137,14 +137,14 @@ impl ErrorKind {
     }
 }
 
-/// What is wrong with one of many steps.
+/// An error of one of many steps.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Fault {
     /// The field, such as `steps[3].group.burst`; without a field, the step.
     pub field: String,
     /// The kind of error.
     pub kind: ErrorKind,
-    /// What is wrong and what to do.
+    /// What is wrong and the remedy.
     pub message: String,
 }
 
@@ -159,12 +159,12 @@ fn told(faults: &[Fault], count: &usize) -> String {
 }
 
 impl AdminError {
-    /// A field that is malformed or out of range.
+    /// An error about a field that is malformed or out of range.
     pub fn invalid(field: impl Into<String>, message: impl ToString) -> Self {
         Self::Invalid { field: field.into(), message: message.to_string() }
     }
 
-    /// The kind of error; of many steps that of the first fault.
+    /// The kind of error; of many steps, that of the first fault.
     pub fn kind(&self) -> ErrorKind {
         match self {
             Self::Invalid { .. } => ErrorKind::Invalid,
@@ -194,7 +194,7 @@ impl AdminError {
         }
     }
 
-    /// What is wrong with each of many steps.
+    /// The faults of many steps.
     pub fn faults(&self) -> &[Fault] {
         match self {
             Self::Several { faults, .. } => faults,
@@ -203,7 +203,7 @@ impl AdminError {
     }
 }
 
-/// Attaches the name of a field to what is wrong with its value.
+/// Attaches the name of a field to an error about its value.
 pub trait InField<T> {
     /// The error, naming `field`.
     fn in_field(self, field: &str) -> Result<T, AdminError>;

@@ -2,7 +2,7 @@
 
 use crate::limits::MAX_LIST_TEXT;
 
-/// The start of a statement's text in a list of so many; all of it when they are few.
+/// The start of a statement's text in a list of `rows`; all of it if the list is short.
 pub(crate) fn excerpt(text: &str, rows: usize) -> &str {
     let most = MAX_LIST_TEXT.checked_div(rows).unwrap_or(MAX_LIST_TEXT);
     text.split_at_checked(text.floor_char_boundary(most)).map_or(text, |(start, _)| start)

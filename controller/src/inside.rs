@@ -1,4 +1,4 @@
-//! The listeners' routes without their sockets: for tests that hand in requests of any shape. Not for users.
+//! The listeners' routes without their sockets, for tests that send requests of any shape. Not for users.
 
 use std::sync::Arc;
 
@@ -9,12 +9,12 @@ use tonic::service::Routes;
 use crate::service::Service;
 use crate::{grpc, rest};
 
-/// What the REST listener serves.
+/// The routes of the REST listener.
 pub fn rest(service: Arc<Service>) -> Router {
     rest::router(service)
 }
 
-/// What the gRPC listener serves, without health and reflection. Streams end when `stopped` shows true.
+/// The routes of the gRPC listener, without health and reflection. Streams end when `stopped` shows true.
 pub fn grpc(service: &Arc<Service>, stopped: watch::Receiver<bool>) -> Router {
     Routes::new(grpc::grants(service, stopped.clone()))
         .add_service(grpc::admin(service, stopped.clone()))

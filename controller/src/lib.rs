@@ -1,7 +1,7 @@
 //! The tidegate controller: definitions, leases, consumption and the admin API in one process.
 //!
-//! A shell around `tidegate-core`, which decides the grants. Here are the clock, the store, the registries of groups,
-//! bindings and nodes, and the adapters for gRPC and REST. [`Controller::start`] runs it in-process.
+//! A shell around `tidegate-core`, which decides the grants. This crate has the clock, the store, the registries of
+//! groups, bindings and nodes, and the adapters for gRPC and REST. [`Controller::start`] runs it in-process.
 
 pub mod accounts;
 mod answers;

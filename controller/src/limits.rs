@@ -1,7 +1,7 @@
 //! Every limit of the controller, with its unit and what it protects.
 //!
-//! All are constants: a limit that can be raised by configuration is not a bound. Requests past a limit are
-//! refused with an error that names it.
+//! All are constants: a limit that configuration can raise is no bound. A request past a limit is refused with an error
+//! that names the limit.
 
 use tidegate_core::units::Span;
 
@@ -11,7 +11,7 @@ pub const MAX_GROUPS: usize = 1_000_000;
 pub const MAX_BINDINGS: usize = 1_000_000;
 /// Nodes connected at once.
 pub const MAX_CLIENTS: usize = 10_000;
-/// Incarnations of nodes whose last reports are kept apart; beyond, the longest silent are folded first.
+/// Incarnations of nodes whose last reports are not folded; beyond, the longest silent are folded first.
 pub const MAX_INCARNATIONS: usize = 100_000;
 
 /// Characters of a group name, a tenant, a user and a client id.
@@ -27,38 +27,38 @@ pub const MAX_AGENT: usize = 64;
 pub const MAX_MESSAGE_BYTES: usize = 4 * 1024 * 1024;
 /// Entries, and reports, in one `Renew`.
 pub const MAX_ENTRIES: usize = 4_096;
-/// Bytes of a proof; longer ones are refused unread.
+/// Bytes of a proof; longer ones are refused without a check.
 pub const MAX_PROOF_BYTES: usize = 256;
 /// Pushes waiting for a node that reads slowly; past it a push is dropped, which only delays convergence.
 pub const SESSION_QUEUE: usize = 64;
 /// Messages of any stream that wait for its peer to read. More would be held for each peer that does not; the transport
 /// has a buffer of its own.
 pub const ANSWER_QUEUE: usize = 1;
-/// Time a peer has to take the next message of a stream. Half of it would end streams over a short stall of a network;
-/// twice of it is what is held for a peer that does not read.
+/// Time for a peer to take the next message of a stream. Half of it would end streams over a short stall of a network;
+/// twice of it holds as much longer for a peer that does not read.
 pub const READ_WITHIN: Span = Span::secs(30);
 /// Definition changes waiting for a watcher that reads slowly; past it the watcher is dropped and resyncs.
 pub const WATCH_QUEUE: usize = 1_024;
-/// Parts of one change that are told one by one; past it watchers take a snapshot instead.
+/// Parts of one change that are sent one by one; past it, watchers take a snapshot instead.
 pub const MAX_EVENT_PARTS: usize = 10_000;
 /// Watchers at once.
 pub const MAX_WATCHERS: usize = 20_000;
 /// Bindings in one part of a watch snapshot: some kilobytes, since a part or two are held for each peer, and a thousand
-/// of them may begin at once. Half of it is twice the messages for nothing.
+/// peers may begin at once. Half of it would double the messages for nothing.
 pub const SNAPSHOT_PART: usize = 64;
 
-/// Watched statements. Beyond, the identified one that would end first goes; each costs up to 9 KiB of memory.
+/// Watched statements. Beyond, the identified one that ends first is dropped; each costs up to 9 KiB of memory.
 pub const MAX_WATCHES: usize = 10_000;
-/// Records of runaways. Beyond, the oldest go; each costs up to 10 KiB of memory.
+/// Records of runaways. Beyond, the oldest are dropped; each costs up to 10 KiB of memory.
 pub const MAX_RUNAWAYS: usize = 10_000;
-/// Rows of statement statistics. Beyond, the least recently reported goes; each costs up to 9 KiB of memory.
+/// Rows of statement statistics. Beyond, the least recently reported is dropped; each costs up to 9 KiB of memory.
 pub const MAX_STATEMENTS: usize = 10_000;
-/// Gateways whose last report is remembered; beyond, the longest silent is forgotten, and a report it repeats counts
-/// twice.
+/// Gateways whose last report is remembered; beyond, the longest silent is forgotten, and a report that it repeats
+/// counts twice.
 pub const MAX_GATEWAYS: usize = 10_000;
 /// Rows in one report of statements.
 pub const MAX_STATEMENT_ROWS: usize = 1_000;
-/// Most of a count, a number of bytes or a time in one row of a report: more was never counted between two reports.
+/// Largest count, number of bytes or time in one row of a report: no gateway counts more between two reports.
 pub const MAX_STATEMENT_COUNT: u64 = 1_000_000_000_000_000_000;
 /// Rows of statements or runaways in one answer.
 pub const MAX_STATEMENT_PAGE: u32 = 1_000;
@@ -66,17 +66,17 @@ pub const MAX_STATEMENT_PAGE: u32 = 1_000;
 pub const MAX_LIST_TEXT: usize = 1_536 * 1_024;
 /// Bytes of a statement template.
 pub const MAX_TEMPLATE: usize = 8 * 1024;
-/// Characters of what a gateway says was broken, and of a user it names.
+/// Characters of the rule that a gateway names as broken, and of a user it names.
 pub const MAX_CONVICTION_TEXT: usize = 256;
-/// Largest row limit of a rule: what a JSON number holds exactly, in round figures.
+/// Largest row limit of a rule: a JSON number holds it exactly, in round figures.
 pub const MAX_ROWS_LIMIT: u64 = 1_000_000_000_000_000;
 /// Shortest and longest watch: 1 ms, and 365 days.
 pub const WATCH_RANGE: (Span, Span) = (Span::millis(1), Span::secs(365 * 24 * 3_600));
 /// Time within which equal convictions are one record: ten minutes.
 pub const CONVICTION_WINDOW_MS: u64 = 10 * 60 * 1_000;
-/// Rules and watches in one part of what gateways are told, as [`SNAPSHOT_PART`] for bindings.
+/// Rules and watches in one part of the rules' stream, as [`SNAPSHOT_PART`] for bindings.
 pub const RULES_PART: usize = 64;
-/// Time between two tellings of all rules; changes within it are told together.
+/// Time between two lists of all rules; changes within it are sent together.
 pub const RULES_EVERY: Span = Span::millis(50);
 /// More time between them for each rule and watch, so that a long list takes a bounded share of a stream.
 pub const RULES_EVERY_EACH: Span = Span(20);
@@ -102,28 +102,29 @@ pub const MINUTES_KEPT_S: u64 = 24 * 3_600;
 pub const HOURS_KEPT_S: u64 = 90 * 24 * 3_600;
 /// Silence after which an incarnation's consumption is folded into the totals of its groups: 7 days.
 pub const FOLD_AFTER_MS: u64 = 7 * 24 * 3_600 * 1_000;
-/// How far a node's clock may be ahead of the controller's when it numbers a start: a day. Half of it would take a wrong
-/// time zone for a wrong clock; twice of it would shut a node out for two days.
+/// How far a node's clock may be ahead of the controller's when it numbers a start: a day. Half of it would take a
+/// wrong time zone for a wrong clock; twice of it would refuse a node for two days.
 pub const AHEAD_MS: u64 = 24 * 3_600 * 1_000;
-/// Starts of one node that were ahead of the clock and folded; beyond, further ones are kept apart. Each is a stored row.
+/// Starts of one node that were ahead of the clock and folded; beyond, further ones are not folded. Each is a stored
+/// row.
 pub const MAX_FOLDED_AHEAD: usize = 64;
-/// Nodes forgotten in one change. Half of it would split a scale-down of a large fleet; twice of it holds commits of
-/// consumption up for what nobody asks for.
+/// Nodes forgotten in one change. Half of it would split a scale-down of a large fleet; twice of it delays commits of
+/// consumption for a size that nobody needs.
 pub const MAX_FORGOTTEN: usize = 1_000;
-/// Incarnations folded in one commit, so that the lock is held shortly.
+/// Incarnations folded in one commit, so that the lock is held only briefly.
 pub const FOLD_BATCH: usize = 256;
 
-/// Steps of one change, and what is pruned with them. Twice as many would not fit a message; half would split what an
-/// operator wants to be whole, such as 5,000 tenants with a group and a binding each.
+/// Steps of one change, together with what it prunes. Twice as many would not fit a message; half would split changes
+/// that an operator wants to be whole, such as 5,000 tenants with a group and a binding each.
 pub const MAX_STEPS: usize = 10_000;
-/// Faults of the steps of one change that a dry run lists; beyond, they are counted. Twice as many would be read by
-/// nobody; half would send people through a large file twice.
+/// Faults of the steps of one change that a dry run lists; further ones are counted. Nobody would read twice as many;
+/// with half, people would go through a large file twice.
 pub const MAX_FAULTS: usize = 1_000;
 
 /// Groups with a Prometheus series of their own; the rest share one.
 pub const MAX_GROUP_SERIES: usize = 1_000;
 
-/// Time between commits of consumption; what a crash can make arrive a second time from the nodes.
+/// Time between commits of consumption: what a crash makes nodes report a second time.
 pub const FLUSH_EVERY: Span = Span::millis(500);
 /// Time between rounds of pruning the history and folding silent incarnations.
 pub const TIDY_EVERY: Span = Span::secs(60);
@@ -133,7 +134,7 @@ pub const EXPIRE_EVERY: Span = Span::millis(500);
 pub const HEARD_EVERY_MS: u64 = 60_000;
 /// Time between heartbeats of a watch stream.
 pub const HEARTBEAT_EVERY: Span = Span::secs(5);
-/// Time a node has to say `Hello`.
+/// Time within which a node must say `Hello`.
 pub const HELLO_WITHIN: Span = Span::secs(10);
-/// Time open streams and requests have to end at shutdown.
+/// Time for open streams and requests to end at shutdown.
 pub const DRAIN_WITHIN: Span = Span::secs(5);

@@ -1,4 +1,4 @@
-//! What the service answers as messages of `tidegate.v1`, for both adapters: gRPC sends them as they are, REST as JSON.
+//! Answers of the service as messages of `tidegate.v1`, for both adapters: gRPC sends them as they are, REST as JSON.
 
 use tidegate_core::units::Ru;
 use tidegate_proto::v1;

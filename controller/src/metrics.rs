@@ -1,8 +1,8 @@
 //! Prometheus metrics of the controller; docs/metrics.md lists every name.
 //!
-//! Counted by the service, where each result is known once. Base units (seconds, RU); counters end in `_total`.
-//! Series per group are bounded: the first [`MAX_GROUP_SERIES`] groups that are charged have their own, the rest share
-//! the label `_other`, which is no valid group name.
+//! The service counts where each result is known once. Base units (seconds, RU); counters end in `_total`. Series per
+//! group are bounded: the first [`MAX_GROUP_SERIES`] groups that are charged have their own, the rest share the label
+//! `_other`, which is no valid group name.
 
 mod charges;
 mod process;
@@ -28,10 +28,10 @@ pub use charges::Charges;
 use charges::GroupCounters;
 use process::Process;
 
-/// Label of the groups that have no series of their own.
+/// Label of the groups without series of their own.
 const OTHER: &str = "_other";
 
-/// What a grant can say.
+/// Outcomes of a grant entry.
 const STATUSES: [&str; 5] = ["leased", "unlimited", "unknown_group", "recovering", "refused"];
 
 type FloatGauge = Gauge<f64, AtomicU64>;
@@ -42,38 +42,38 @@ pub struct GroupLabel {
     group: String,
 }
 
-/// One label: which version of the controller.
+/// One label: the version of the controller.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
 pub struct BuildLabel {
     version: &'static str,
 }
 
-/// One label: what a grant said.
+/// One label: the outcome of a grant entry.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
 pub struct StatusLabel {
     status: &'static str,
 }
 
-/// One label: why something was refused.
+/// One label: the reason of a refusal.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
 pub struct ReasonLabel {
     reason: &'static str,
 }
 
-/// One label: what was done.
+/// One label: the action taken.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
 pub struct ActionLabel {
     action: &'static str,
 }
 
-/// Two labels: which listener, and why.
+/// Two labels: the listener, and the reason.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
 pub struct TurnedAwayLabel {
     surface: &'static str,
     reason: &'static str,
 }
 
-/// Two labels: which listener, and how it was answered.
+/// Two labels: the listener, and the outcome.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
 pub struct RequestLabel {
     surface: &'static str,
@@ -90,13 +90,13 @@ pub struct Metrics {
     /// Entries that were not considered, because their turn came too late for their nodes.
     pub shed: Counter,
     grants: Family<StatusLabel, Counter>,
-    /// Its counters, in hand.
+    /// The counters of `grants`, looked up once.
     statuses: Vec<(&'static str, Counter)>,
-    /// Entries and reports that were not accepted, by reason.
+    /// Entries and reports that were refused, by reason.
     pub refused: Family<ReasonLabel, Counter>,
-    /// Lower orders pushed.
+    /// Orders to lower that were sent.
     pub lowers: Counter,
-    /// Lower orders that a slow node could not take.
+    /// Orders to lower that a slow node could not take.
     pub lowers_dropped: Counter,
     /// Leases that ended without a goodbye.
     pub expired: Counter,
@@ -121,13 +121,13 @@ pub struct Metrics {
     pub bindings: Gauge,
     /// Whether the controller recovers from an unclean stop.
     pub recovering: Gauge,
-    /// 1 while nodes are not spoken to, since there may be another controller.
+    /// 1 while the controller is silent towards nodes, since there may be another controller.
     pub silent: Gauge,
     /// Reports that were counted apart.
     pub apart: Counter,
     /// Leadership epoch.
     pub epoch: Gauge,
-    /// Times a node had seen a controller that the store does not know.
+    /// Times that a node had seen a controller that the store does not know.
     pub set_back: Counter,
     /// Controllers on copies of the store that ran at the same time.
     pub twins: Counter,
@@ -139,7 +139,7 @@ pub struct Metrics {
     turned_away: Family<TurnedAwayLabel, Counter>,
     requests: Family<RequestLabel, Counter>,
     convictions: Family<ActionLabel, Counter>,
-    /// Statements watched.
+    /// Statements on the watch list.
     pub watches: Gauge,
     /// Watches that made room for others.
     pub watches_evicted: Counter,
@@ -156,18 +156,18 @@ pub struct Metrics {
 pub struct GroupSample {
     /// Its name.
     pub name: String,
-    /// RU/s leased out.
+    /// RU/s leased.
     pub committed: Rate,
     /// RU in the pool.
     pub pool: Ru,
-    /// RU/s asked for.
+    /// RU/s wanted.
     pub demand: Rate,
-    /// RU/s it is limited to; `None` is no limit.
+    /// Limit in RU/s; `None` is no limit.
     pub limit: Option<Rate>,
 }
 
 impl Metrics {
-    /// All at zero.
+    /// All metrics at zero.
     pub fn new() -> Self {
         let mut metrics = Self { registry: Registry::with_prefix("tidegate"), ..Self::default() };
         let counter = |status| (status, metrics.grants.get_or_create(&StatusLabel { status }).clone());
@@ -305,12 +305,12 @@ impl Metrics {
         }
     }
 
-    /// Counts an entry or report that was not accepted.
+    /// Counts an entry or report that was refused.
     pub fn refuse(&self, reason: &'static str) {
         self.refused.get_or_create(&ReasonLabel { reason }).inc();
     }
 
-    /// Where the charges of a group are counted. Finding it costs more than counting, so callers keep it.
+    /// The counters for the charges of a group. Finding them costs more than counting, so callers keep them.
     pub fn charges(&self, group: &str) -> Charges {
         let own = {
             let mut series = self.series.lock().unwrap_or_else(PoisonError::into_inner);

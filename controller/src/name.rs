@@ -1,4 +1,4 @@
-//! Names of groups, principals and nodes, checked once where they enter.
+//! Names of groups, principals and nodes, checked once on entry.
 //!
 //! A group name is 1 to 64 characters of `[a-z0-9._-]` and starts with a letter or a digit; upper case is folded.
 //! A tenant or user is 1 to 64 of `[A-Za-z0-9._@-]`, a client id 1 to 64 of `[A-Za-z0-9._-]`; both keep their case.
@@ -10,13 +10,13 @@ use std::sync::Arc;
 use crate::limits::MAX_NAME;
 use crate::quantity::cut;
 
-/// Why a text is no name.
+/// Why a text is not a name.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{text:?} is not a {kind}: write 1 to {MAX_NAME} characters of {alphabet}")]
 pub struct NameError {
-    /// What was written, cut to a readable length.
+    /// The text, cut to a readable length.
     pub text: String,
-    /// What it should have been.
+    /// The kind of name expected.
     pub kind: &'static str,
     /// The characters allowed.
     pub alphabet: &'static str,
@@ -37,7 +37,7 @@ impl GroupName {
         Ok(Self(text.to_ascii_lowercase().into()))
     }
 
-    /// The group of everyone who is bound to no other.
+    /// The group of all who are bound to no other.
     pub fn default_group() -> Self {
         Self("default".into())
     }
@@ -48,7 +48,7 @@ impl GroupName {
     }
 }
 
-/// Names are ordered as their texts are.
+/// Names have the order of their texts.
 impl Borrow<str> for GroupName {
     fn borrow(&self) -> &str {
         &self.0

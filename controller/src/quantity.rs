@@ -1,8 +1,8 @@
 //! Quantities as people write them: rates, amounts and durations with their unit in the text.
 //!
-//! Rates and amounts are decimals exact to a millionth ("0.5", "2000", "2000 RU/s", "10 RU"); durations are a
-//! decimal and a unit ("5s", "100ms", "1.5s", "250us", "2m", "1h"). Parsing is by digits, never through a float, so
-//! what is written is what is enforced. Signs, exponents, "NaN" and "inf" are refused.
+//! Rates and amounts are decimals exact to a millionth ("0.5", "2000", "2000 RU/s", "10 RU"); durations are a decimal
+//! and a unit ("5s", "100ms", "1.5s", "250us", "2m", "1h"). Parsing works on digits, never through a float, so that the
+//! written value is enforced exactly. Signs, exponents, "NaN" and "inf" are refused.
 
 use std::fmt;
 
@@ -11,27 +11,27 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use tidegate_core::units::{MICRO, Rate, Ru, RuTotal, Span};
 use utoipa::ToSchema;
 
-/// Why a text is no quantity.
+/// Why a text is not a quantity.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum QuantityError {
-    /// Not a decimal with the expected unit.
+    /// The text is not a decimal with the expected unit.
     #[error("{text:?} is not {expected}")]
     Malformed {
-        /// What was written, cut to a readable length.
+        /// The text, cut to a readable length.
         text: String,
-        /// What would be right, with an example.
+        /// The expected form, with an example.
         expected: &'static str,
     },
-    /// More digits than can be kept exactly.
+    /// The text has more digits than can be kept exactly.
     #[error("{text:?} is finer than a millionth; write at most 6 digits after the point")]
     TooFine {
-        /// What was written.
+        /// The text.
         text: String,
     },
-    /// Outside the allowed values.
+    /// The value is out of range.
     #[error("{text:?} is out of range: {min} to {max}")]
     OutOfRange {
-        /// What was written.
+        /// The text.
         text: String,
         /// Smallest value allowed.
         min: String,
@@ -86,7 +86,7 @@ pub fn parse_rate(text: &str) -> Result<Rate, QuantityError> {
     positive_rate(text, RATE)
 }
 
-/// A positive rate, or "unlimited" for `None`. Nothing is neither: an unset variable must not lift a limit.
+/// A positive rate, or "unlimited" for `None`. An empty text is an error: an unset variable must not lift a limit.
 pub fn parse_limit(text: &str) -> Result<Option<Rate>, QuantityError> {
     match text.trim() {
         word if word.eq_ignore_ascii_case("unlimited") => Ok(None),
@@ -101,7 +101,7 @@ pub fn parse_amount(text: &str) -> Result<Ru, QuantityError> {
     amount.ok_or_else(|| out_of_range(text, "0 RU".to_owned(), Ru::MAX.to_string()))
 }
 
-/// A duration; its range is the caller's to check.
+/// A duration; the caller checks its range.
 pub fn parse_span(text: &str) -> Result<Span, QuantityError> {
     let trimmed = text.trim();
     let unit_at = trimmed.find(|c: char| c.is_ascii_alphabetic()).unwrap_or(trimmed.len());

@@ -1,7 +1,7 @@
-//! Copies of a store that no controller uses: made, and put back.
+//! Making and restoring copies of a store that no controller uses.
 //!
-//! What is put back has no mark of a clean stop and no seal, so that the next start recovers, and raises its epoch above
-//! what nodes have seen. A store that gives way stays beside it.
+//! A restored copy has no mark of a clean stop and no seal, so that the next start recovers, and raises its epoch above
+//! what nodes have seen. The store that it replaces stays beside it.
 
 use std::fs;
 use std::io::ErrorKind;
@@ -15,15 +15,15 @@ use crate::store::{
     Draft, FileSeal, RedbStore, Row, Seal as _, Store as _, StoreError, Table, forget_last_commit,
 };
 
-/// Rows that are written at a time.
+/// Rows written at a time.
 const ROWS: usize = 4_096;
-/// Stores that were put aside, one after the other, under names of their own.
+/// Replaced stores that may stay beside each other, each under a name of its own.
 const MOST_ASIDE: u32 = 1_000;
 
-/// Why a copy was not made or put back. Nothing was changed.
+/// Why a copy was not made or restored. Nothing was changed.
 #[derive(Debug, thiserror::Error)]
 pub enum CopyError {
-    /// A store cannot be read or written.
+    /// Reading or writing a store failed.
     #[error(transparent)]
     Store(#[from] StoreError),
     /// The copy is damaged.
@@ -33,18 +33,18 @@ pub enum CopyError {
     Damaged {
         /// The file.
         path: PathBuf,
-        /// How often.
+        /// Number of damages.
         count: u64,
         /// The first damage.
         first: String,
     },
-    /// Both are one file.
+    /// Store and backup are one file.
     #[error("{path} and the store are one file; name the backup and where it is to go")]
     SameFile {
         /// The backup.
         path: PathBuf,
     },
-    /// The store that is there belongs to others.
+    /// The store in place belongs to another cluster.
     #[error(
         "{backup} and the store {store} are of different clusters: they sign leases with different keys; check both \
          names, or put it there with --other-cluster, after which nodes of the old cluster can prove nothing"
@@ -55,38 +55,38 @@ pub enum CopyError {
         /// The store.
         store: PathBuf,
     },
-    /// The store that is there cannot be moved aside.
+    /// Moving the store in place aside failed.
     #[error("the store {path} cannot be put aside: {reason}")]
     Aside {
         /// The store.
         path: PathBuf,
-        /// What the operating system said.
+        /// The error of the operating system.
         reason: String,
     },
 }
 
-/// What may give way to a copy that is put back.
+/// The stores that a restored copy may replace.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Over {
-    /// A store.
+    /// Any store.
     pub store: bool,
-    /// One of another cluster, too.
+    /// Also one of another cluster.
     pub other_cluster: bool,
 }
 
-/// What was put back.
+/// A restored store.
 #[derive(Clone, Debug)]
 pub struct Restored {
-    /// What the copy holds.
+    /// The content of the copy.
     pub checked: Checked,
-    /// Where the store is that gave way.
+    /// The new place of the replaced store.
     pub aside: Option<PathBuf>,
 }
 
-/// Makes a copy of the store at `store`, which no controller uses; what it holds.
+/// Makes a copy of the store at `store`, which no controller uses; returns its content.
 ///
 /// # Errors
-/// The store is in use or damaged, `file` is there and `replace` is not set, or the disk is full.
+/// The store is in use or damaged, `file` exists and `replace` is not set, or the disk is full.
 pub fn backup(store: &Path, file: &Path, replace: bool) -> Result<Checked, CopyError> {
     if is_same(store, file) {
         return Err(CopyError::SameFile { path: file.to_owned() });
@@ -95,10 +95,10 @@ pub fn backup(store: &Path, file: &Path, replace: bool) -> Result<Checked, CopyE
     copied(store, draft)
 }
 
-/// Puts the copy `backup` at `store`, where no controller is.
+/// Puts the copy `backup` at `store`, where no controller runs.
 ///
 /// # Errors
-/// The copy is damaged or no store, the store is in use or may not give way, or the disk is full.
+/// The copy is damaged or no store, the store is in use or may not be replaced, or the disk is full.
 pub fn restore(backup: &Path, store: &Path, over: Over) -> Result<Restored, CopyError> {
     if is_same(backup, store) {
         return Err(CopyError::SameFile { path: backup.to_owned() });
@@ -123,7 +123,7 @@ pub fn restore(backup: &Path, store: &Path, over: Over) -> Result<Restored, Copy
     Ok(Restored { checked, aside })
 }
 
-/// The store that is to give way, open if it can be.
+/// Opens the store to be replaced, if it can be opened.
 fn before(
     backup: &Path,
     checked: &Checked,
@@ -133,7 +133,7 @@ fn before(
     let open = match RedbStore::peek(store) {
         Ok(open) => open,
         Err(error @ (StoreError::Locked { .. } | StoreError::Open { .. })) => return Err(error.into()),
-        // That it cannot be read may be why a copy is put back.
+        // An unreadable store may be the reason to restore a copy.
         Err(_) => return Ok(None),
     };
     let key = open.get(Table::Meta, &[META_PROOF_KEY.to_vec()]);
@@ -168,10 +168,10 @@ fn fill(draft: &mut Draft, from: &Path) -> Result<(), CopyError> {
     Ok(draft.put(&rows)?)
 }
 
-/// What a store holds, if nothing is wrong with it. In errors it goes by the name of what it is a copy of.
+/// The content of a store without damage. Errors name the original of a copy.
 ///
 /// # Errors
-/// It is damaged, in use, of another format, or no store.
+/// The store is damaged, in use, of another format, or no store.
 pub fn whole(path: &Path, named: &Path) -> Result<Checked, CopyError> {
     let checked = check(path)?;
     let Some(Damage { place, reason }) = checked.damage.first() else { return Ok(checked) };
@@ -180,7 +180,7 @@ pub fn whole(path: &Path, named: &Path) -> Result<Checked, CopyError> {
     Err(CopyError::Damaged { path: named.to_owned(), count, first })
 }
 
-/// Gives the store another name. It keeps its own as well where there are links, so that there is always one.
+/// Gives the store another name. On a file system with links it keeps its own name, too, so that it always has one.
 fn put_aside(store: &Path) -> Result<PathBuf, CopyError> {
     for number in 1..=MOST_ASIDE {
         let mut name = store.as_os_str().to_owned();

@@ -1,7 +1,7 @@
 //! Starting and stopping a controller.
 //!
-//! Start: check the settings, open the store, bind both listeners, load, serve. Stop: end the streams, let requests
-//! finish for a while, then store consumption and leases and mark the store clean. Dropping a `Running` without that
+//! Start: check the settings, open the store, bind both listeners, load, serve. Stop: end the streams, give requests
+//! some time to finish, then store consumption and leases and mark the store clean. Dropping a `Running` without that
 //! is an unclean stop, as a crash is.
 
 use std::io;
@@ -41,25 +41,25 @@ pub enum StartError {
     /// The store cannot be used.
     #[error(transparent)]
     Store(#[from] StoreError),
-    /// The store opened, but what it holds cannot be taken up.
+    /// The store opened, but its content cannot be loaded.
     #[error("the store {} cannot be loaded: {reason}; restore it from a backup, or move the file away to start empty", path.display())]
     Load {
         /// The file.
         path: PathBuf,
-        /// What is wrong with it.
+        /// The error of the content.
         reason: String,
     },
-    /// A listener cannot be opened.
+    /// Opening a listener failed.
     #[error("cannot listen on {address} ({key}): {reason}; is the port in use? choose another address")]
     Listen {
         /// The setting.
         key: &'static str,
         /// Its value.
         address: SocketAddr,
-        /// What the operating system said.
+        /// The error of the operating system.
         reason: io::Error,
     },
-    /// A part of the controller cannot be built.
+    /// Building a part of the controller failed.
     #[error("the controller cannot be started: {0}")]
     Internal(String),
 }
@@ -83,11 +83,11 @@ fn list(errors: &[ConfigError]) -> String {
 #[derive(Debug)]
 pub struct Controller;
 
-/// A controller that serves.
+/// A running controller.
 pub struct Running {
-    /// Where gRPC listens.
+    /// Address of the gRPC listener.
     pub grpc_addr: SocketAddr,
-    /// Where REST listens.
+    /// Address of the REST listener.
     pub rest_addr: SocketAddr,
     service: Arc<Service>,
     stopping: flag::Sender<bool>,
@@ -96,7 +96,7 @@ pub struct Running {
 }
 
 impl Controller {
-    /// Starts with the store that the settings name.
+    /// Starts with the store in the settings.
     pub async fn start(config: Config) -> Result<Running, StartError> {
         config.check().map_err(StartError::Config)?;
         let path = config.store.clone();
@@ -110,7 +110,7 @@ impl Controller {
         Self::start_at(config, store, Clock::start()).await
     }
 
-    /// The same on a clock that someone may drive.
+    /// The same on a given clock, which the caller may drive.
     pub async fn start_at(
         config: Config,
         store: Arc<dyn Store>,
@@ -159,7 +159,7 @@ impl Controller {
 }
 
 impl Running {
-    /// What is served, for calls in the same process.
+    /// The service, for calls in the same process.
     pub fn service(&self) -> &Arc<Service> {
         &self.service
     }
@@ -196,7 +196,7 @@ impl Running {
                 tracing::error!(%error, "upkeep failed");
             }
         }
-        // Every stream holds a receiver until it has let go of the service.
+        // Every stream holds a receiver until it has released the service.
         if timeout(duration(DRAIN_WITHIN), self.stopping.closed()).await.is_err() {
             tracing::warn!("streams did not end within {DRAIN_WITHIN}");
         }
@@ -223,7 +223,7 @@ fn listen(key: &'static str, address: SocketAddr) -> Result<TcpListener, StartEr
     listener::open(address).map_err(|reason| StartError::Listen { key, address, reason })
 }
 
-/// What the gRPC listener serves, and who is told of its health.
+/// The routes of the gRPC listener, and the reporter of its health.
 fn grpc_routes(
     service: &Arc<Service>,
     stopped: &flag::Receiver<bool>,
@@ -237,7 +237,7 @@ fn grpc_routes(
     let (reporter, health) = health_reporter();
     let routes = Routes::new(health)
         .add_service(described().build_v1().map_err(unbuilt)?)
-        // What tools of before v1 ask for.
+        // The version for which tools from before v1 ask.
         .add_service(described().build_v1alpha().map_err(unbuilt)?)
         .add_service(grpc::grants(service, stopped.clone()))
         .add_service(grpc::admin(service, stopped.clone()))
@@ -245,7 +245,7 @@ fn grpc_routes(
     Ok((routes.prepare().into_axum_router(), reporter))
 }
 
-/// Tells health checks whether nodes are spoken to.
+/// Reports to health checks whether the controller speaks to nodes.
 fn tell_health(
     service: Arc<Service>,
     reporter: HealthReporter,
@@ -270,11 +270,11 @@ fn tell_health(
 }
 
 async fn requested(mut stopped: flag::Receiver<bool>) {
-    // An error means that the sender is gone, which comes to the same.
+    // An error means that the sender is gone, which is a stop, too.
     let _ = stopped.wait_for(|stopped| *stopped).await;
 }
 
-/// Ends leases when they are past.
+/// Ends leases when their time is over.
 fn expire(service: Arc<Service>, stopped: flag::Receiver<bool>) -> JoinHandle<()> {
     tokio::spawn(async move {
         let mut stop = pin!(requested(stopped));
@@ -288,21 +288,21 @@ fn expire(service: Arc<Service>, stopped: flag::Receiver<bool>) -> JoinHandle<()
     })
 }
 
-/// Brings consumption to disk. Failures are counted and logged where they happen, and tried again.
+/// Stores consumption. Failures are counted and logged where they happen, and the next round tries again.
 fn flush(service: Arc<Service>, stopped: flag::Receiver<bool>) -> JoinHandle<()> {
     every(FLUSH_EVERY, stopped, move || {
         let _ = service.accounts().flush();
     })
 }
 
-/// Prunes and folds.
+/// Prunes history and folds incarnations.
 fn tidy(service: Arc<Service>, stopped: flag::Receiver<bool>) -> JoinHandle<()> {
     every(TIDY_EVERY, stopped, move || {
         let _ = service.accounts().tidy();
     })
 }
 
-/// Runs a call that waits for the disk, again and again, never twice at once, never cut off.
+/// Repeats a call that waits for the disk; never runs it twice at once, and never cuts it off.
 fn every(
     period: Span,
     stopped: flag::Receiver<bool>,

@@ -1,11 +1,12 @@
-//! The rooms of the controller, composed: definitions, leases, consumption and statements, and the order of their locks.
+//! The rooms of the controller, composed: definitions, leases, consumption and statements; and the order of their
+//! locks.
 //!
-//! Every adapter call is one method of a room: [`Service::leasing`] and its like. `state` is behind a mutex that is never
-//! held during a disk write. A change of definitions is planned under it, stored without it, and then put in force, under
-//! a second mutex that keeps changes in order. Methods that change definitions or flush block on the disk; adapters run
-//! them on blocking threads.
+//! Every adapter call is one method of a room: [`Service::leasing`] and its like. A mutex guards `state` and is never
+//! held during a disk write. A change of definitions is planned under it, stored without it, and then put in force,
+//! under a second mutex that keeps changes in order. Methods that change definitions or flush block on the disk;
+//! adapters run them on blocking threads.
 //!
-//! Locks are taken in the order of the fields of [`Service`], and none while a later one is held.
+//! Locks are taken in the order of the fields of [`Service`]; none is taken while a later one is held.
 
 mod backup;
 mod load;
@@ -48,14 +49,14 @@ use crate::statements::{Convictions, StatementCalls};
 use crate::store::records::{META_CLEAN, META_EPOCH, SavedLeases, number, put_json};
 use crate::store::{StoreError, Table, Write};
 
-/// Settings the service needs.
+/// Settings of the service.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct ServiceConfig {
     /// RU/s of the whole server.
     pub capacity: Option<Rate>,
     /// Settings of the grant engine.
     pub engine: EngineConfig,
-    /// Nodes are not spoken to when the store could not be written to for this long; `None`: that does not matter.
+    /// Time without a successful write to the store after which the controller falls silent; `None`: it never does.
     pub fence: Option<Span>,
 }
 
@@ -72,11 +73,11 @@ pub struct Service {
     events: broadcast::Sender<Arc<Event>>,
     /// Grows with every change of the rules against runaways or of the watch list.
     rules: flag::Sender<u64>,
-    /// Counters of everything that happens here.
+    /// Counters of all that happens here.
     pub metrics: Arc<Metrics>,
 }
 
-/// Everything that changes: what each room owns.
+/// All changing state: what each room owns.
 pub(crate) struct State {
     pub(crate) leasing: Leasing,
     pub(crate) accounts: Accounts,
@@ -90,7 +91,7 @@ impl Service {
         LeasingCalls::of(self)
     }
 
-    /// What was consumed.
+    /// Consumption.
     pub fn accounts(&self) -> AccountCalls<'_> {
         AccountCalls::of(self)
     }
@@ -100,7 +101,7 @@ impl Service {
         DefinitionCalls::of(self)
     }
 
-    /// What statements cost, and which are convicted.
+    /// Statistics and rules of statements, and convictions.
     pub fn statements(&self) -> StatementCalls<'_> {
         StatementCalls::of(self)
     }
@@ -110,7 +111,7 @@ impl Service {
         &self.clock
     }
 
-    /// Why no node is spoken to, if so.
+    /// Why the controller is silent towards nodes, if it is.
     pub fn silence(&self) -> Option<Silence> {
         self.lock().leasing.fence().silence(self.clock.now())
     }
@@ -120,7 +121,7 @@ impl Service {
         self.lock().leasing.lead().epoch()
     }
 
-    /// Which start of which controller this is: random, and new with every start.
+    /// The start of this controller: random, and new with every start.
     pub fn instance(&self) -> u64 {
         self.lock().leasing.lead().instance()
     }
@@ -128,12 +129,12 @@ impl Service {
     /// Checks the invariants of the grant engine, group by group: for tests, whose builds may not assert them.
     ///
     /// # Errors
-    /// Says which one does not hold.
+    /// Names the one that does not hold.
     pub fn check(&self) -> Result<(), String> {
         self.lock().leasing.check()
     }
 
-    /// Commits and counts.
+    /// Commits a batch, and counts it.
     pub(crate) fn commit(&self, batch: &[Write]) -> Result<(), StoreError> {
         let before = self.clock.now();
         let suspect = self.lock().leasing.fence().has_failed();
@@ -149,7 +150,7 @@ impl Service {
         result
     }
 
-    /// Whether the store, which was away, still has the epoch of this controller.
+    /// Checks that the store, which was away, still has the epoch of this controller.
     fn still_ours(&self) -> Result<(), StoreError> {
         let rows = self.store.get(Table::Meta, &[META_EPOCH.to_vec()])?;
         let epoch = rows.into_iter().flatten().next().map(|value| number(&value)).transpose()?;
@@ -160,11 +161,11 @@ impl Service {
         }
     }
 
-    /// Stores everything, leases included, and marks the store clean. Nothing may be granted any more.
+    /// Stores everything, leases included, and marks the store clean. Nothing may be granted afterwards.
     pub fn shut_down(&self) -> Result<(), StoreError> {
         let _alone = self.flushing();
         self.accounts().flush_alone()?;
-        // Otherwise it ends as unclean as it began.
+        // Nothing was granted, so the stop is as unclean as the start was.
         let Some(snapshot) = self.lock().leasing.stop(self.clock.now()) else { return Ok(()) };
         let seal = self.store.seal()?;
         let leases = SavedLeases::from(&snapshot).sealed(seal, self.clock.unix_ms());
@@ -177,22 +178,22 @@ impl Service {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// One change after the other.
+    /// Lets one change run at a time.
     pub(crate) fn in_order(&self) -> MutexGuard<'_, ()> {
         self.changes.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// One flush after the other, with what is being folded.
+    /// Lets one flush run at a time, with what is being folded.
     pub(crate) fn flushing(&self) -> MutexGuard<'_, Folding> {
         self.flushing.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// How far the history is pruned.
+    /// The beginning of the history.
     pub(crate) fn pruned(&self) -> MutexGuard<'_, Pruned> {
         self.pruned.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// What statements cost: behind a mutex of its own, so that sorting rows never holds up a renewal.
+    /// Statistics of statements: behind a mutex of their own, so that sorting rows never holds up a renewal.
     pub(crate) fn statistics(&self) -> MutexGuard<'_, Statistics> {
         self.statistics.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -202,12 +203,12 @@ impl Service {
         &*self.store
     }
 
-    /// Where changes of definitions are told.
+    /// The sender of events about changed definitions.
     pub(crate) fn events(&self) -> &broadcast::Sender<Arc<Event>> {
         &self.events
     }
 
-    /// Where changes of the rules are told.
+    /// The sender of changes of the rules.
     pub(crate) fn rules_flag(&self) -> &flag::Sender<u64> {
         &self.rules
     }

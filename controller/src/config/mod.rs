@@ -1,7 +1,8 @@
 //! The controller's settings: one TOML text, checked as a whole.
 //!
-//! Durations and rates carry their unit in the text. Every error is reported at once with its key; unknown keys are
-//! errors. Listening beyond the own machine needs `allow_remote = true`, since neither listener asks who calls.
+//! Durations and rates carry their unit in the text. All errors are reported together, each with its key; unknown keys
+//! are errors. Listening beyond the local machine needs `allow_remote = true`, since neither listener authenticates
+//! callers.
 
 mod reader;
 
@@ -17,11 +18,11 @@ pub const GRPC_PORT: u16 = 7420;
 /// Port of the REST listener.
 pub const HTTP_PORT: u16 = 7421;
 
-/// Fastest drift between two clocks that can be configured: 10 %.
+/// Largest configurable drift between two clocks: 10 %.
 const MAX_DRIFT_PPM: u32 = 100_000;
-/// Longest margin; a longer one would keep dead leases for no reason.
+/// Longest margin; a longer one would only keep dead leases.
 const MAX_MARGIN: Span = Span::secs(60);
-/// A fence: at least two commits of a busy disk, at most what anyone waits for a successor.
+/// Range of the fence: at least two commits of a busy disk, at most as long as anyone waits for a successor.
 const FENCE: (Span, Span) = (Span::secs(1), Span::secs(60));
 
 /// Settings of a controller.
@@ -29,13 +30,13 @@ const FENCE: (Span, Span) = (Span::secs(1), Span::secs(60));
 pub struct Config {
     /// The store's file.
     pub store: PathBuf,
-    /// Where gRPC listens.
+    /// Address of the gRPC listener.
     pub grpc_listen: SocketAddr,
-    /// Where REST, `/metrics` and `/openapi.json` listen.
+    /// Address of the REST listener, which also serves `/metrics` and `/openapi.json`.
     pub http_listen: SocketAddr,
-    /// Names by which REST is asked for besides those of loopback, while it listens there: of proxies.
+    /// Host names of proxies, which REST accepts besides those of loopback while it listens on loopback.
     pub http_hosts: Vec<String>,
-    /// Listening beyond the own machine is intended.
+    /// Whether listening beyond the local machine is intended.
     pub allow_remote: bool,
     /// RU/s of the whole server; `None` is no limit.
     pub capacity: Option<Rate>,
@@ -43,7 +44,8 @@ pub struct Config {
     pub drift_ppm: u32,
     /// Added to every lease on the controller's side.
     pub margin: Span,
-    /// Nothing is granted when the store could not be written to for this long; `None`: that does not matter.
+    /// Time without a successful write to the store after which nothing is granted; `None`: grants do not depend on the
+    /// store.
     pub fence: Option<Span>,
 }
 
@@ -64,7 +66,7 @@ impl Default for Config {
     }
 }
 
-/// One thing that is wrong with a configuration.
+/// One error of a configuration.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ConfigError {
     /// The text is no TOML.
@@ -73,9 +75,9 @@ pub enum ConfigError {
     /// No setting has this name.
     #[error("{key}: unknown setting; the settings are {known}")]
     Unknown {
-        /// What was written.
+        /// The key as written.
         key: String,
-        /// What could have been meant.
+        /// The keys that are known.
         known: String,
     },
     /// A value is malformed or out of range.
@@ -89,7 +91,7 @@ pub enum ConfigError {
 }
 
 impl Config {
-    /// Reads a TOML text. Settings that are not mentioned keep their defaults.
+    /// Reads a TOML text. Settings that it does not contain keep their defaults.
     pub fn parse(text: &str) -> Result<Self, Vec<ConfigError>> {
         let table = text.parse().map_err(|error: toml::de::Error| {
             let message = error.to_string().trim().replace('\n', " | ");

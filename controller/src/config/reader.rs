@@ -1,4 +1,4 @@
-//! Takes settings out of a TOML table one by one and gathers every error on the way.
+//! Takes settings out of a TOML table one by one and collects every error.
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -9,10 +9,10 @@ use toml::{Table, Value};
 use super::ConfigError;
 use crate::quantity::{cut, parse_limit, parse_span};
 
-/// Names by which REST may be asked for: a proxy has a few. Each request is compared with all of them.
+/// Host names that REST accepts: a proxy has a few, and each request is compared with all of them.
 const MAX_HOSTS: usize = 64;
 
-/// A table of which settings are taken.
+/// A table from which settings are taken.
 pub(super) struct Reader {
     table: Table,
     known: Vec<&'static str>,
@@ -24,7 +24,7 @@ impl Reader {
         Self { table, known: Vec::new(), errors: Vec::new() }
     }
 
-    /// Everything that was wrong; what was not asked for is unknown.
+    /// All errors so far; a setting that nobody took is unknown.
     pub(super) fn finish(mut self) -> Vec<ConfigError> {
         let known = self.known.join(", ");
         let unknown = |key: &String| ConfigError::Unknown { key: cut(key), known: known.clone() };
@@ -109,7 +109,7 @@ impl Reader {
     }
 }
 
-/// A name as DNS has it.
+/// Whether the text is a DNS name.
 fn is_host(name: &str) -> bool {
     let part = |part: &str| {
         (1..=63).contains(&part.len())

@@ -1,4 +1,4 @@
-//! What is counted of one group.
+//! The counters of one group.
 
 use std::sync::atomic::AtomicU64;
 
@@ -49,7 +49,7 @@ pub struct Charges {
     operations: Counter,
     throttled: Counter,
     waited: Counter<f64, AtomicU64>,
-    /// Counts as well, for a group without a series of its own.
+    /// The shared counter, for a group without a series of its own.
     overflow: Option<Counter>,
 }
 

@@ -1,7 +1,7 @@
-//! What the operating system says of the process, under the names that every Prometheus client uses.
+//! The operating system's figures of the process, under the names that every Prometheus client uses.
 //!
-//! *Source:* proc(5), and Prometheus' "Writing client libraries", standard and runtime collectors. Where there is no such
-//! file system, the series are not there.
+//! *Source:* proc(5), and Prometheus' "Writing client libraries", standard and runtime collectors. Without that file
+//! system, the series are missing.
 
 use std::fs;
 use std::sync::atomic::AtomicU64;
@@ -12,10 +12,10 @@ use prometheus_client::registry::Registry;
 
 type FloatGauge = Gauge<f64, AtomicU64>;
 
-/// Ticks of a second in proc(5): the kernel's interface has this number on every architecture that matters here, whatever
-/// its clock runs at.
+/// Ticks per second in proc(5): the kernel's interface has this number on every architecture that matters here,
+/// whatever the rate of its own clock.
 const TICKS: f64 = 100.0;
-/// Where fields of `stat` are behind the name in parentheses, counted from 0.
+/// Places of fields in `stat` after the name in parentheses, counted from 0.
 const USER_TIME: usize = 11;
 const SYSTEM_TIME: usize = 12;
 const START_TIME: usize = 19;
@@ -33,7 +33,7 @@ pub(super) struct Process {
 }
 
 impl Process {
-    /// Its registry, which has no prefix.
+    /// The registry of these series, which has no prefix.
     pub(super) fn registry(&self) -> Registry {
         let mut registry = Registry::default();
         registry.register("process_cpu_seconds", "User and system CPU time spent", self.cpu.clone());
@@ -49,7 +49,7 @@ impl Process {
         registry
     }
 
-    /// Reads all of it anew.
+    /// Reads all figures again.
     pub(super) fn look(&self) {
         let stat = fs::read_to_string("/proc/self/stat").unwrap_or_default();
         let (_, behind) = stat.rsplit_once(") ").unwrap_or_default();
@@ -73,7 +73,7 @@ impl Process {
     }
 }
 
-/// What stands behind the begin of a line.
+/// The rest of the line that begins with `begin`.
 fn line(path: &str, begin: &str) -> Option<String> {
     let text = fs::read_to_string(path).ok()?;
     let rest = text.lines().find_map(|line| line.strip_prefix(begin))?;

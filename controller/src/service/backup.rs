@@ -1,4 +1,4 @@
-//! A copy of the store while it is in use: all rows as they are at one moment, in parts.
+//! A copy of the store while it is in use: all rows as of one moment, in parts.
 
 use std::ops::ControlFlow;
 
@@ -9,13 +9,13 @@ use crate::service::Service;
 use crate::store::records::META_COMMIT;
 use crate::store::{Row, Table};
 
-/// Bytes of keys and values after which a part is full: with the longest row far below what a message may be. Half of it
-/// would be twice the messages for nothing.
+/// Bytes of keys and values after which a part is full: with the longest row it stays far below the limit of a message.
+/// Half of it would double the messages for nothing.
 const PART_BYTES: usize = 256 * 1_024;
 
 impl Service {
-    /// Hands over all rows, as they are at one moment, until `part` breaks off; how many there were. What is counted by
-    /// then is among them, if the disk takes it. Blocks for as long as `part` takes, and nobody else meanwhile.
+    /// Passes all rows, as of one moment, to `part` until that breaks off; returns their number. They include what was
+    /// counted by then, if the disk takes it. Blocks as long as `part` takes, without blocking others.
     ///
     /// # Errors
     /// Another backup is under way, or the store cannot be read.
@@ -32,7 +32,7 @@ impl Service {
             let change = Change { action: "backup store", subject: "store".to_owned(), ..Change::default() };
             Ok(Plan { edits: vec![Edit::Note], changes: vec![change], reply: () })
         });
-        // A full disk is a reason to make a copy elsewhere, and not one against it.
+        // A full disk is a reason to make a copy elsewhere, not a reason against it.
         if let Err(error) = noted.and_then(|()| Ok(self.accounts().flush()?)) {
             let actor = actor.as_str();
             tracing::warn!(actor, %error, "a backup is made that the audit log or the newest consumption is not in");
@@ -40,7 +40,7 @@ impl Service {
         let (mut rows, mut bytes, mut total) = (Vec::new(), 0, 0_u64);
         let copied = self.store.copy(&mut |table, key, value| {
             if table == Table::Meta && key == META_COMMIT {
-                // Of this file alone.
+                // Belongs to this file only.
                 return Ok(ControlFlow::Continue(()));
             }
             bytes += key.len() + value.len();
@@ -54,7 +54,7 @@ impl Service {
         });
         copied.map_err(|error| AdminError::Refused { message: format!("no backup: {error}") })?;
         if !rows.is_empty() {
-            // Whoever breaks off here knows it.
+            // A `part` that breaks off here knows it.
             let _ = part(rows);
         }
         Ok(total)

@@ -1,5 +1,5 @@
-//! Building the service from what the store holds: each room reads its own tables, those that decide what has to be stored
-//! before anything is granted first.
+//! Building the service from the store: each room reads its own tables, first those that decide what must be stored
+//! before anything is granted.
 
 use std::sync::{Arc, Mutex};
 
@@ -24,7 +24,7 @@ impl Service {
         let now = clock.now();
         let meta = Meta::load(&*store)?;
         let first = meta.is_new()?;
-        // Whatever follows, no other start will find it.
+        // Whatever follows, no other start may find the seal.
         let seal = store.break_seal()?;
         let clean = meta.saved()?.filter(|saved| saved.is_good(seal.as_deref(), clock.unix_ms()));
         let mut first_batch = Batch::new();

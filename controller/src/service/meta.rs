@@ -1,4 +1,4 @@
-//! The single values of a store: read once at start, and refused when no controller can have written them.
+//! The single values of a store: read once at start, and refused if no controller can have written them.
 
 use std::collections::BTreeMap;
 
@@ -9,7 +9,7 @@ use crate::store::records::{
 };
 use crate::store::{Store, StoreError, Table, each};
 
-/// Far above the longest lease with all that drift and margin can add to it.
+/// Bound of a stored length: far above the longest lease with all that drift and margin can add to it.
 const LONGEST_USE: Span = Span::secs(600);
 
 /// Single values of the store.
@@ -25,8 +25,8 @@ impl Meta {
         Ok(Self(values))
     }
 
-    /// Whether no controller has ever used the store. Without its epoch a used one would be taken for new, and leases
-    /// that are out would be given out again.
+    /// Whether no controller has ever used the store. A used one without its epoch must not pass for new: leases that
+    /// are out would be granted again.
     pub(crate) fn is_new(&self) -> Result<bool, StoreError> {
         let used = self.0.keys().any(|key| key != META_FORMAT);
         if used && !self.0.contains_key(META_EPOCH) {
@@ -53,7 +53,7 @@ impl Meta {
         Ok(Some(saved))
     }
 
-    /// The longest lease that may be out, as the last run knew it.
+    /// The longest lease that may be out, by the last run.
     pub(crate) fn longest_ttl(&self) -> Result<Span, StoreError> {
         self.span(META_LONGEST_TTL, "a lease")
     }
@@ -68,7 +68,7 @@ impl Meta {
     }
 }
 
-/// A stored length that a lease or a fence can have.
+/// Checks that a stored length is one that a lease or a fence can have.
 pub(crate) fn possible(table: Table, us: u64, what: &str) -> Result<Span, StoreError> {
     if Span(us) > LONGEST_USE {
         return Err(bad(table, &format!("{what} of {} is longer than any can be", Span(us))));
@@ -76,7 +76,7 @@ pub(crate) fn possible(table: Table, us: u64, what: &str) -> Result<Span, StoreE
     Ok(Span(us))
 }
 
-/// A number that counts from one up: nothing ever counted to a half of what fits.
+/// Checks a number that counts up from one: no counter ever reaches half of its range.
 pub(crate) fn countable(table: Table, number: u64) -> Result<u64, StoreError> {
     if number > u64::MAX / 2 {
         return Err(bad(table, &format!("{number} is more than was ever counted")));

@@ -6,7 +6,8 @@ use super::Service;
 use crate::limits::MAX_GROUP_SERIES;
 use crate::metrics::GroupSample;
 
-/// Groups with claims counted apart that the status names. One liar may name all groups; with none nobody looks.
+/// Groups with claims counted apart that the status names. One false client may name all groups; without any name
+/// nobody would look.
 const MOST_WARNED: usize = 20;
 
 /// The controller at a glance.
@@ -28,7 +29,7 @@ pub struct Status {
     pub bindings: usize,
     /// Nodes connected.
     pub clients: usize,
-    /// What an operator should look at.
+    /// Warnings for an operator.
     pub warnings: Vec<String>,
 }
 
