@@ -1,4 +1,4 @@
-//! Many definitions in one change: all of it or nothing, over gRPC and REST, across crashes, and whatever the order.
+//! Many definitions in one change: all or nothing, over gRPC and REST, across crashes, and in any order.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -22,7 +22,7 @@ fn step(kind: Kind) -> Step {
     Step { kind: Some(kind) }
 }
 
-/// A group of a name below another, or at the top.
+/// A group below another, or at the top.
 fn below(name: &str, parent: &str, rate: &str) -> Step {
     let text = v1::Group {
         name: name.into(),
@@ -53,7 +53,7 @@ fn done(applied: &Applied) -> Vec<(&str, Done)> {
     applied.outcomes.iter().map(|outcome| (outcome.name.as_str(), outcome.done)).collect()
 }
 
-/// Every group but `default`, and its parent.
+/// Every group except `default`, with its parent.
 fn tree(lab: &Lab) -> BTreeMap<String, String> {
     let mut all = BTreeMap::new();
     let mut after = String::new();
@@ -131,7 +131,7 @@ async fn every_fault_is_told_and_nothing_is_changed() {
     assert_eq!((planned.fault_count, planned.faults.as_slice()), (6, error.faults()));
     assert_eq!(lab.running.service().status().revision, before);
     assert_eq!(tree(&lab).len(), 2);
-    // An id that a refused group was given for the moment is given again.
+    // The next group gets the id that a refused group had for a moment.
     apply(&lab, vec![below("new", "", "5")]);
     lab.running.service().check().unwrap();
 }
@@ -151,7 +151,7 @@ async fn what_is_left_out_is_refused_where_it_would_lift_something() {
     assert_eq!(fields(&try_apply(&lab, group(unnamed)).unwrap_err()), ["steps[0].group.ru_per_sec"]);
     let named = v1::Group { parent: "/".into(), ..text("web") };
     assert_eq!(done(&try_apply(&lab, group(named)).unwrap()), [("web", Done::Altered)]);
-    // Where nothing is lifted, nothing needs to be named.
+    // A text need not name a limit that it does not lift.
     assert_eq!(done(&try_apply(&lab, group(text("web"))).unwrap()), [("web", Done::Unchanged)]);
 }
 
@@ -181,7 +181,7 @@ async fn pruning_takes_what_is_not_named_in_its_scope_and_never_the_default_grou
     };
     apply(&lab, all("mid"));
     apply(&lab, vec![below("aside", "", "9"), bound("v", "aside"), bound("w", "default")]);
-    // In use by a binding that is not in scope.
+    // A binding outside of the scope uses it.
     let groups = Prune { groups: true, under: "top".into(), ..Prune::default() };
     let steps = vec![below("top", "", "9")];
     let refused =
@@ -280,7 +280,7 @@ async fn any_tree_becomes_any_other_in_one_change() {
         let prune = Prune { groups: true, ..Prune::default() };
         let wish = ApplyRequest { steps, prune: Some(prune), ..ApplyRequest::default() };
         if let Err(error) = try_apply(&lab, wish.clone()) {
-            // What is pruned is still there while the rest moves, and may be in its way.
+            // Groups to be pruned still exist while the rest moves, and may prevent it.
             assert!(error.faults().iter().all(|fault| fault.message.contains("groups deep")), "{error}");
             let flat = names.iter().map(|name| below(name, "", "1")).collect();
             let prune = Prune { groups: true, ..Prune::default() };
@@ -317,7 +317,7 @@ async fn leases_of_groups_that_go_together_are_remembered_by_the_one_that_stays(
         ],
     );
     apply(&lab, vec![gone("leaf"), gone("mid"), gone("brief")]);
-    // After a crash nothing is granted in `top` until the longest lease that may be out below it has ended.
+    // After a crash `top` grants nothing until the longest lease that may be out below it has ended.
     let lab = lab.crash().await;
     assert!(lab.running.service().status().recovery.0 > 30_000_000);
     lab.running.service().check().unwrap();
@@ -350,7 +350,7 @@ async fn too_many_steps_are_refused() {
     assert_eq!((error.field(), error.code()), (Some("steps"), "invalid"));
     let steps = (0..MAX_STEPS).map(|number| bound(&format!("u{number}"), "default")).collect();
     assert_eq!(apply(&lab, steps).outcomes.len(), MAX_STEPS);
-    // What was bound together is unbound together.
+    // One change removes all bindings that one change made.
     let prune = Prune { bindings: true, ..Prune::default() };
     assert_eq!(
         try_apply(&lab, ApplyRequest { prune: Some(prune), ..ApplyRequest::default() })

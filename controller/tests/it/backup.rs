@@ -1,4 +1,4 @@
-//! A backup while the controller goes on.
+//! Backups while the controller goes on.
 
 use tidegate_controller::restore::{Over, restore};
 use tidegate_controller::store::records::pair_key;
@@ -10,10 +10,10 @@ use tonic::{Code, Streaming};
 
 use crate::support::{Lab, Node, PATIENCE, charged, report, store_path};
 
-/// Rows of a history that make the store far larger than what waits between its two ends.
+/// Rows of a history that make the store far larger than the buffers between its two ends.
 const ROWS: u64 = 60_000;
 
-/// A lab with a long history: more than its buffers take is still to be read once a first part was.
+/// A lab with a long history: after the first part, more remains to be read than its buffers hold.
 async fn large() -> Lab {
     let folder = tempfile::tempdir().unwrap();
     let row = |hour: u64| {
@@ -47,7 +47,7 @@ async fn it_is_of_one_moment_whatever_changes_meanwhile_and_puts_back_what_was_c
     let lab = large().await;
     lab.group("web", "1000").await;
     let mut node = Node::connect(&lab, "node", 1).await.unwrap();
-    // Told, and not yet flushed.
+    // Reported, and not flushed yet.
     node.renew(Vec::new(), vec![report("web", 1, 7)]).await.unwrap();
     let mut parts = begun(&lab).await;
     let first = next(&mut parts).await.unwrap();
@@ -72,7 +72,7 @@ async fn it_is_of_one_moment_whatever_changes_meanwhile_and_puts_back_what_was_c
     };
     assert!(next(&mut parts).await.is_none());
     assert_eq!(last.rows_in_all, draft.rows());
-    // The group and the backup itself: entries come last, long after the other changes.
+    // The group and the backup itself: audit entries come last, long after the other changes.
     assert_eq!(audited, 2);
     draft.finish(|_| Ok::<(), StoreError>(())).unwrap();
 
@@ -99,7 +99,7 @@ async fn one_that_is_not_read_holds_up_nobody_but_the_next_one() {
     let refused = timeout(PATIENCE, second.message()).await.unwrap().unwrap_err();
     assert_eq!(refused.code(), Code::FailedPrecondition, "{refused}");
     assert!(refused.message().contains("another backup is under way"), "{refused}");
-    // Its reader goes away, and the next one is served.
+    // Its reader goes away, and the next backup is served.
     drop(parts);
     let third = async {
         loop {

@@ -11,7 +11,7 @@ use tidegate_controller::store::{Store, Table, Write};
 use crate::support::MemoryStore;
 use tidegate_proto::v1;
 
-/// A store, and the time.
+/// A store and a clock.
 #[derive(Default)]
 struct Site {
     store: Arc<MemoryStore>,
@@ -19,7 +19,7 @@ struct Site {
 }
 
 impl Site {
-    /// A controller that finds what the one before left behind when it died.
+    /// Starts a controller on what the last one left when it died.
     fn start(&self) -> Service {
         let (store, clock) = (Arc::clone(&self.store) as Arc<dyn Store>, Clock::driven(Arc::clone(&self.us)));
         Service::load(store, ServiceConfig::default(), clock).unwrap()
@@ -54,7 +54,7 @@ fn alter(service: &Service, name: &str, ttl_s: u64) {
     service.definitions().alter_group(&actor(), &group(name, "", ttl_s), &mask, 0).unwrap();
 }
 
-/// Whole seconds that groups recover; a lease is a little longer in use than it lasts.
+/// Whole seconds of recovery per group; a lease is in use a little longer than it lasts.
 fn recovery<const N: usize>(service: &Service, groups: [&str; N]) -> [u64; N] {
     groups.map(|group| service.leasing().recovery_of(group).unwrap().0 / 1_000_000)
 }
@@ -70,7 +70,7 @@ fn nobody_waits_for_leases_of_other_chains() {
     let service = site.start();
     assert_eq!(recovery(&service, ["slow", "quick", "all", "other"]), [30, 30, 30, 3]);
     assert_eq!(recovery(&service, ["default"]), [0], "nothing limits it");
-    // It dies again before the first of them has recovered.
+    // The controller dies again before the first group has recovered.
     site.pass(&service, 2);
     let service = site.start();
     assert_eq!(recovery(&service, ["slow", "other"]), [30, 3]);
@@ -94,7 +94,7 @@ fn a_lowered_lease_length_counts_when_the_longer_leases_have_ended() {
     alter(&service, "web", 20);
     alter(&service, "web", 2);
     site.pass(&service, 19);
-    // A length that was lowered once more does not end the wait for the one before.
+    // Lowering the length once more does not end the wait for the earlier length.
     alter(&service, "web", 1);
     assert_eq!(recovery(&site.start(), ["web"]), [20]);
 }
@@ -114,7 +114,7 @@ fn a_removed_group_counts_in_those_it_was_below() {
     let service = site.start();
     site.pass(&service, 31);
     assert_eq!(recovery(&site.start(), ["top", "other"]), [1, 1]);
-    // Children that are moved away take their leases along, and what is gone stays.
+    // Children that move away take their leases along, and the leases of removed ones stay.
     let service = site.start();
     create(&service, "from", "top", 20);
     create(&service, "child", "from", 40);

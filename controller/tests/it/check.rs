@@ -1,4 +1,4 @@
-//! What a check of a store finds, and what it leaves alone.
+//! The findings of a store's check, and the files that it does not change.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -11,7 +11,7 @@ use tidegate_proto::v1;
 
 use crate::support::{Lab, Node, report, store_path};
 
-/// A folder with the store of a controller that was used and ended without a word.
+/// A folder with the store of a controller that was used and stopped uncleanly.
 async fn used() -> tempfile::TempDir {
     let lab = Lab::start().await;
     lab.group("web", "1000").await;
@@ -114,7 +114,7 @@ fn store_of_clients(path: &Path) -> Vec<u8> {
 async fn a_bit_that_turned_in_a_page_is_found() {
     let folder = used().await;
     let bytes = fs::read(store_path(&folder)).unwrap();
-    // Wherever the name stands in a page that is in use, a checksum covers it.
+    // A checksum covers the name in every page in use.
     let places: Vec<usize> = (0..bytes.len() - 4).filter(|at| bytes[*at..].starts_with(b"acme")).collect();
     assert!(!places.is_empty());
     let path = folder.path().join("copy.redb");
@@ -182,7 +182,7 @@ async fn a_store_gives_way_when_it_may_and_stays_beside_its_successor() {
         assert!(aside.to_string_lossy().ends_with(&format!("store.redb.replaced-{number}")), "{aside:?}");
         assert!(number == 2 || fs::read(aside).unwrap() == before, "the old store is kept as it was");
     }
-    // One that cannot be read gives way, too: that may be why.
+    // An unreadable store is replaced, too: it may be the reason to restore.
     fs::write(&store, "garbage").unwrap();
     restore(&backup_file, &store, over(true, false)).unwrap();
     assert!(check(&store).unwrap().is_whole());

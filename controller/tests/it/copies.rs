@@ -1,4 +1,4 @@
-//! Stores that are copies: put back, duplicated, or behind what nodes have seen.
+//! Stores that are copies: restored, duplicated, or behind what nodes have seen.
 
 use std::fs;
 
@@ -11,7 +11,7 @@ use tidegate_controller::service::FARTHEST_EPOCH;
 
 use crate::support::{Lab, Node, PATIENCE, entry};
 
-/// Bytes of the store, which nobody has open.
+/// Bytes of the store, which no process has open.
 fn file(lab: &tempfile::TempDir) -> Vec<u8> {
     fs::read(lab.path().join("store.redb")).unwrap()
 }
@@ -26,7 +26,7 @@ async fn lab_and_copy() -> (Lab, Vec<u8>) {
     (Lab::at(folder).await, copy)
 }
 
-/// The controller dies, the copy takes the place of its store, and it starts again.
+/// Kills the controller, replaces its store by the copy, and starts it again.
 async fn put_back(lab: Lab, copy: &[u8]) -> Lab {
     let Lab { folder, running } = lab;
     running.abort().await;
@@ -46,7 +46,7 @@ fn hello(client: &str, seen_epoch: u64, seen_standing: &[u8]) -> Ask {
     })
 }
 
-/// A node that brings what it was told elsewhere.
+/// A node that brings the standing it got elsewhere.
 async fn comes_from(lab: &Lab, client: &str, welcome: &v1::Welcome) -> Node {
     Node::open(lab, hello(client, welcome.epoch, &welcome.standing)).await.unwrap()
 }
@@ -62,7 +62,7 @@ async fn the_mark_of_a_clean_stop_is_good_for_the_original_and_for_no_copy() {
     assert_eq!((status.epoch, status.recovery.0), (1, 0), "the original is clean");
     let Lab { folder, running } = lab;
     running.shutdown().await.unwrap();
-    // Even while the original's seal lies there.
+    // Even while the original's seal is there.
     fs::write(folder.path().join("store.redb"), &copy).unwrap();
     let lab = Lab::at(folder).await;
     let status = lab.running.service().status();
@@ -94,7 +94,7 @@ async fn a_controller_that_is_behind_raises_its_epoch_durably_and_recovers() {
     let mut node = Node::connect(&lab, "node", 1).await.unwrap();
     let seen = node.welcome.clone();
     assert_eq!(seen.epoch, 3);
-    // It is the third start that leases after its own recovery; the node proves nothing yet.
+    // The third start grants leases after its own recovery; the node proves nothing yet.
     let unlimited = status_of(&mut node, entry("default", 5)).await;
     assert_eq!(unlimited.status(), v1::GrantStatus::Unlimited);
     let lab = put_back(lab, &copy).await;
@@ -104,7 +104,7 @@ async fn a_controller_that_is_behind_raises_its_epoch_durably_and_recovers() {
     assert!(back.welcome.recovery_us > 4_900_000, "{}", back.welcome.recovery_us);
     let warnings = lab.running.service().status().warnings.join("\n");
     assert!(warnings.contains("set back") && warnings.contains('4'), "{warnings}");
-    // The same news once more is none.
+    // The same news a second time change nothing.
     let again = comes_from(&lab, "node", &seen).await;
     assert_eq!(again.welcome.epoch, 4);
     assert!(again.welcome.recovery_us <= back.welcome.recovery_us);
@@ -179,7 +179,7 @@ async fn a_new_store_that_may_stand_in_for_a_lost_one_recovers_for_it() {
     let node = comes_from(&lab, "node", &later).await;
     assert_eq!(node.welcome.epoch, later.epoch + 1);
     assert!(node.welcome.recovery_us > 4_900_000, "{}", node.welcome.recovery_us);
-    // Of the same epoch, too, where nothing has to be raised.
+    // The same holds for an equal epoch, which need not be raised.
     let lab = Lab::start().await;
     let node = comes_from(&lab, "node", &seen).await;
     assert!(node.welcome.epoch == 1 && node.welcome.recovery_us > 4_900_000, "{:?}", node.welcome);

@@ -1,4 +1,4 @@
-//! Deleted groups that still have leases, and how deep the tree may be with them.
+//! Deleted groups that still have leases, and the depth of the tree with them.
 
 use tidegate_proto::v1;
 
@@ -48,6 +48,6 @@ async fn a_group_is_not_moved_deeper_than_the_leases_of_deleted_ones_allow() {
         .await;
     assert_eq!(status, 400, "{answer}");
     assert!(answer.to_string().contains("9 groups deep with deleted groups"), "{answer}");
-    // One level higher is deep enough for what is left of b.
+    // One level higher there is room for the rest of b.
     admin.alter_group(below("a", "p6")).await.unwrap();
 }

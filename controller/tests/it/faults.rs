@@ -1,4 +1,4 @@
-//! A failing store, and files and ports that cannot be used.
+//! A failing store, and files and ports that are unusable.
 
 use std::fs;
 use std::sync::Arc;
@@ -94,7 +94,7 @@ async fn consumption_waits_for_the_disk_and_is_not_called_durable() {
     lab.group("web", "1000").await;
     let mut node = Node::connect(&lab, "node", 1).await.unwrap();
     node.report(vec![report("web", 0, 5)]).await;
-    // Commits that were under way are over once a renewal after them is durable.
+    // Once a renewal is durable, the commits that were under way before it are over.
     store.full.store(true, Ordering::SeqCst);
     let before = node.renew(Vec::new(), vec![report("web", 0, 9)]).await.unwrap();
     let failures = lab.running.service().metrics.commit_failures.get();

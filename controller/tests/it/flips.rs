@@ -1,4 +1,4 @@
-//! Single bits that turn in the store's file: what a controller serves is what was stored, or it refuses to start.
+//! Single bits that flip in the store's file: a controller serves exactly what was stored, or refuses to start.
 
 use std::fs;
 use std::ops::ControlFlow;
@@ -18,7 +18,7 @@ use tidegate_core::units::Ru;
 use tidegate_core::usage::{Consumption, RuParts};
 use tidegate_proto::v1;
 
-/// Turned bits, one in each copy.
+/// Flipped bits, one in each copy.
 const FLIPS: usize = 1_000;
 /// Groups and bindings: more than one page of each.
 const GROUPS: usize = 60;
@@ -28,13 +28,13 @@ fn load(path: &Path) -> Result<Service, StoreError> {
     Service::load(store, ServiceConfig::default(), Clock::driven(Arc::new(AtomicU64::new(0))))
 }
 
-/// A folder in memory, where there is such a place: a disk would wait for each of some thousand syncs.
+/// A folder in memory, if the machine has one: a disk would wait for some thousand syncs.
 fn scratch() -> tempfile::TempDir {
     let memory = Path::new("/dev/shm");
     if memory.is_dir() { tempfile::tempdir_in(memory) } else { tempfile::tempdir() }.unwrap()
 }
 
-/// Everything a controller tells of what is stored, except what every start changes.
+/// Everything that a controller serves from its store, except what every start changes.
 fn served(service: &Service) -> String {
     let history = |resolution| service.accounts().usage_history("group-7", resolution, 0, 0).unwrap();
     format!(
@@ -57,7 +57,7 @@ fn served(service: &Service) -> String {
     )
 }
 
-/// A store that was used, and what is served from it; ended in order, or killed behind its last commit.
+/// A store that was used, and what a controller serves from it; closed in order, or killed after its last commit.
 fn used(folder: &Path, in_order: bool) -> (PathBuf, String) {
     let path = folder.join(if in_order { "closed" } else { "killed" });
     let service = load(&path).unwrap();
@@ -88,7 +88,7 @@ fn used(folder: &Path, in_order: bool) -> (PathBuf, String) {
     if in_order {
         drop(service);
     } else {
-        // As a kill leaves it, in the middle of its life.
+        // As a kill leaves it in the middle of its life.
         let copy = folder.join("killed-there");
         fs::copy(&path, &copy).unwrap();
         fs::copy(note_of(&path), note_of(&copy)).unwrap();
@@ -102,7 +102,7 @@ fn note_of(path: &Path) -> PathBuf {
     path.with_extension("commit")
 }
 
-/// A bit of a page that is in use, as far as it shows, or of any.
+/// A bit of a page in use, as far as that can be recognised, or of any page.
 fn drawn(random: &mut StdRng, bytes: &[u8]) -> usize {
     loop {
         let bit = random.random_range(0..bytes.len() * 8);
@@ -139,7 +139,7 @@ fn of_a_thousand_turned_bits_none_is_served() {
     assert!(refused > FLIPS / 5, "only {refused} were met");
 }
 
-/// Turns a bit in a copy and starts on it; whether that was refused.
+/// Flips a bit in a copy and starts on it; returns whether the start was refused.
 fn turned(folder: &Path, path: &Path, expected: &str, number: usize, random: &mut StdRng) -> bool {
     let copy = folder.join(format!("copy-{number}"));
     let mut bytes = fs::read(path).unwrap();
@@ -202,7 +202,7 @@ fn a_commit_that_repair_takes_back_is_missed() {
     let mut missed = 0;
     for page in &pages {
         let mut turned = after.clone();
-        // The fourth byte of a page says how many rows it has.
+        // The fourth byte of a page holds its number of rows.
         turned[page * 4_096 + 3] ^= 1;
         fs::write(&path, &turned).unwrap();
         let error =
@@ -233,7 +233,7 @@ fn a_kill_between_a_commit_and_its_note_is_no_damage() {
             let copied = load(&copy).unwrap();
             assert_eq!(copied.status().groups, service.status().groups);
         }
-        // The very first commit of an opening, too: the note is of the one before.
+        // The very first commit of an opening, too: the note then has the one before.
         let note = fs::read(note_of(&path)).unwrap();
         drop(service);
         drop(load(&path).unwrap());
@@ -246,7 +246,7 @@ fn a_kill_between_a_commit_and_its_note_is_no_damage() {
 fn damage_that_is_met_while_running_is_an_error_and_never_a_value() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("store");
-    // More than is kept of the file in memory.
+    // More than the memory kept for pages of the file.
     let row = |number: u8| Write::Put(Table::Hours, vec![number], vec![number; 1 << 20]);
     RedbStore::open(&path).unwrap().commit(&(0..24).map(row).collect::<Vec<_>>()).unwrap();
     let rows = rows_of(&RedbStore::open(&path).unwrap()).unwrap();
@@ -269,7 +269,7 @@ fn damage_that_is_met_while_running_is_an_error_and_never_a_value() {
                 let said = error.to_string();
                 assert!(matches!(error, StoreError::Damaged { .. }) && said.contains("restore"), "{said}");
                 store.commit(&[row(round)]).expect_err("nothing is built on damage");
-                // It is looked through once more then, and a bit that no row needs is none.
+                // The store is read through once more then, and a bit that no row needs does not matter.
                 assert!(
                     rows_of(&store).is_ok_and(|read| read == rows) || rows_of(&store).is_err(),
                     "bit {bit}"

@@ -1,4 +1,4 @@
-//! Incarnations that are silent for long.
+//! Incarnations that were silent for long.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -45,7 +45,7 @@ async fn silent_incarnations_are_folded_and_report_no_more() {
     assert!(page.contains("tidegate_refused_total{reason=\"folded\"} 1\n"), "{page}");
 }
 
-/// A node that has told of 5 RU in a start a number of hours ahead of the clock, a while ago; the clock of all.
+/// A node whose start, some hours ahead of the clock, reported 5 RU a while ago; and the clock of all.
 fn ahead(hours: u64) -> (Service, Arc<AtomicU64>, Arc<MemoryStore>, u64) {
     let (now, store) = (Arc::new(AtomicU64::new(0)), Arc::new(MemoryStore::default()));
     let service = started(&store, &now);
@@ -60,7 +60,7 @@ fn started(store: &Arc<MemoryStore>, now: &Arc<AtomicU64>) -> Service {
     Service::load(store, ServiceConfig::default(), Clock::driven(Arc::clone(now))).unwrap()
 }
 
-/// Reports what a start was charged in all.
+/// Reports the total charges of a start.
 fn tell(service: &Service, session: &Session, seq: u64, incarnation: u64, ru: i64) {
     let charged = RuParts { write: Ru::whole(ru), ..RuParts::default() };
     let total = Ok(Consumption { charged, operations: 1, ..Consumption::default() }.into());
@@ -90,7 +90,7 @@ fn a_node_is_forgotten_when_it_may_not_report_any_more_and_counts_exactly_once()
         pass(&now, 59);
         let early = said(forget(&service).unwrap_err());
         assert!(early.contains("may still report") && early.contains("repeat this in 1s"), "{early}");
-        // Nor does a crash make anybody forget that.
+        // A crash makes nobody forget that, either.
         service.accounts().flush().unwrap();
         drop(service);
         let service = started(&store, &now);
@@ -112,7 +112,7 @@ fn a_node_is_forgotten_when_it_may_not_report_any_more_and_counts_exactly_once()
             if crashed {
                 service = started(&store, &now);
             }
-            // Its clock is right now. What it brings of the start that was forgotten is refused.
+            // The node's clock is right now. Its report of the forgotten start is refused.
             let right = service.clock().unix_us();
             let session = service.leasing().hello("node", right, "test").unwrap();
             tell(&service, &session, 1, number, 9);

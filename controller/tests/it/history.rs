@@ -14,14 +14,14 @@ use crate::support::MemoryStore;
 
 const DAY_US: u64 = 24 * 3_600 * 1_000_000;
 
-/// A controller whose wall clock is so many days ahead, and what moves its time.
+/// A controller whose wall clock is some days ahead, and its time.
 fn started(store: &Arc<MemoryStore>, days: u64) -> (Service, Arc<AtomicU64>) {
     let now = Arc::new(AtomicU64::new(days * DAY_US));
     let store = Arc::clone(store) as Arc<dyn Store>;
     (Service::load(store, ServiceConfig::default(), Clock::driven(Arc::clone(&now))).unwrap(), now)
 }
 
-/// Rows of a resolution that are stored.
+/// Number of stored rows of a resolution.
 fn rows(store: &MemoryStore, table: Table) -> usize {
     let mut count = 0;
     let mut visit = |_: &[u8], _: &[u8]| {
@@ -63,7 +63,7 @@ fn a_wall_clock_that_was_a_year_ahead_takes_little_history_with_it() {
     again.accounts().tidy().unwrap();
     assert_eq!((rows(&store, Table::Minutes), rows(&store, Table::Hours)), (18, 79));
     assert_eq!(again.accounts().usage_history("default", "minute", 0, 0).unwrap().len(), 18);
-    // What is old by a clock that is right goes.
+    // The controller removes what is old by a right clock.
     now.fetch_add(2 * DAY_US, Ordering::Relaxed);
     again.accounts().tidy().unwrap();
     assert_eq!((rows(&store, Table::Minutes), rows(&store, Table::Hours)), (0, 79));

@@ -1,4 +1,4 @@
-//! Bytes that are no request at all.
+//! Bytes that are no request.
 
 use rand::RngExt as _;
 use rand::SeedableRng as _;

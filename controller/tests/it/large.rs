@@ -17,17 +17,17 @@ fn report(group: &str, incarnation: u64, words: &[u128; Total::WORDS]) -> v1::Re
     v1::Report { group: group.to_owned(), incarnation, total }
 }
 
-/// All counters of a group, as the admin API has them.
+/// All counters of a group, from the admin API.
 async fn words(lab: &Lab, group: &str) -> [u128; Total::WORDS] {
     let request = v1::UsageRequest { group: group.to_owned(), per_client: false };
     let rows = lab.admin().await.usage(request).await.unwrap().into_inner().rows;
     rows[0].total.as_ref().unwrap().to_words().unwrap()
 }
 
-/// A moment that is ahead of every test: who was heard then has not been silent.
+/// A moment ahead of every test: a node heard then counts as not silent.
 const LATELY_MS: u64 = 1 << 45;
 
-/// A controller whose ledger has a node's incarnation 3 with these counters, heard at this time last.
+/// A controller whose ledger has a node's incarnation 3 with these counters, last heard at this time.
 async fn lab_with(counters: u128, heard_unix_ms: u64) -> Lab {
     let lab = Lab::start().await;
     lab.running.shutdown().await.unwrap();
@@ -91,7 +91,7 @@ async fn a_total_out_of_range_is_refused_by_name_and_not_confirmed() {
     assert!(granted.refused[0].message.starts_with("flat_micro_ru: -1"), "{granted:?}");
 }
 
-/// RU of a group that are counted apart, of all nodes and node by node.
+/// RU of a group that are counted apart, of all nodes and by node.
 async fn apart(lab: &Lab, group: &str) -> Vec<(String, String)> {
     let request = v1::UsageRequest { group: group.to_owned(), per_client: true };
     let rows = lab.admin().await.usage(request).await.unwrap().into_inner().rows;
@@ -107,7 +107,7 @@ async fn a_claim_that_no_process_can_have_used_is_counted_apart_for_good() {
     let words = |micro: u128| std::array::from_fn(|at| if at == 2 { micro } else { 0 });
     let lie = 1_000_000_000_000_000_000;
     honest.report(vec![report("web", 0, &words(5))]).await;
-    // It is on disk and told so: the liar need not repeat it. What follows it counts.
+    // The claim is on disk and confirmed, so the false client need not repeat it. Later charges count.
     liar.report(vec![report("web", 0, &words(lie))]).await;
     liar.report(vec![report("web", 0, &words(lie)), report("web", 0, &words(lie + 7))]).await;
     let rows = |sum: &str, honest: &str, liar: &str| {

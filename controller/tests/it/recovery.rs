@@ -1,4 +1,4 @@
-//! What survives a clean and an unclean stop.
+//! State that survives a clean and an unclean stop.
 
 use tidegate_core::units::Span;
 use tidegate_proto::v1;
@@ -43,7 +43,7 @@ async fn a_clean_restart_continues_leases_under_the_same_epoch() {
     assert_eq!((status.epoch, status.recovery.0), (1, 0));
     let leases = lab.admin().await.list_leases(v1::ListLeasesRequest::default()).await.unwrap().into_inner();
     assert_eq!(leases.leases[0].client, "node");
-    // What the first node may still be using is not given to a second one.
+    // A second node does not get what the first may still be using.
     let mut other = Node::connect(&lab, "other", 1).await.unwrap();
     let granted = other.renew(vec![entry("web", 2_000)], Vec::new()).await.unwrap();
     assert!(only(&granted).rate <= 1_000_000_000 - held, "{granted:?} {held}");
@@ -67,7 +67,7 @@ async fn a_crash_after_a_clean_stop_waits_for_the_leases_that_the_stop_left() {
 
     let lab = lab.restart().await.crash().await;
     let recovers = lab.running.service().leasing().recovery_of("web").unwrap();
-    // What is left of a minute, and not the second that leases last now.
+    // The rest of a minute, and not the second that leases last now.
     assert!(recovers > Span::secs(2), "{recovers}");
 }
 
@@ -95,7 +95,7 @@ async fn after_a_crash_only_proven_leases_continue() {
         assert_eq!(only(&granted).status, i32::from(v1::GrantStatus::Recovering));
         assert!(only(&granted).ask_again_us > 0);
     }
-    // Nothing limits this one, so there is nothing to prove.
+    // Nothing limits this group, so there is nothing to prove.
     let granted = thief.renew(vec![entry("default", 5)], Vec::new()).await.unwrap();
     assert_eq!(only(&granted).status, i32::from(v1::GrantStatus::Unlimited));
     let granted =
@@ -116,7 +116,7 @@ async fn consumption_is_counted_exactly_once_across_crashes() {
         node.renew(Vec::new(), vec![report("web", 0, 10)]).await.unwrap();
         node.renew(Vec::new(), vec![report("web", 0, 25)]).await.unwrap();
         lab = lab.crash().await;
-        // The node is still there and repeats what it knows; so does its successor for it.
+        // The node still runs and repeats its report; its successor reports for it, too.
         let mut node = Node::connect(&lab, "node", u64::from(round)).await.unwrap();
         node.seq = 50;
         node.report(vec![report("web", 0, 30)]).await;

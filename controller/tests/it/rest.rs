@@ -1,4 +1,4 @@
-//! The same over REST.
+//! The admin API over REST.
 
 use serde_json::json;
 use tidegate_proto::v1;
@@ -308,7 +308,7 @@ async fn a_limit_is_lifted_by_name_only() {
         ("burst", "default", ""),
         ("fallback_total", "none", ""),
         ("burstable", "off", "off"),
-        // What there is not is left out, so that what was read makes a new group as well.
+        // Answers leave unset fields out, so that the answer also defines a new group.
         ("parent", "/", ""),
         ("ru_per_sec", "unlimited", "unlimited"),
     ] {
@@ -329,7 +329,7 @@ async fn a_limit_is_lifted_by_name_only() {
         let now = altered["group"].get(field).map_or(Some(""), serde_json::Value::as_str);
         assert_eq!((status, now), (200, Some(then)), "{altered}");
     }
-    // What was read can be written back, open fields included.
+    // An answer can be written back, open fields included.
     let read = lab.http("GET", "/v1/groups/web", None).await.1["group"].to_string();
     let (status, same) = lab.http("PATCH", "/v1/groups/web", Some(&read)).await;
     assert_eq!((status, &same["changed"]), (200, &json!(false)), "{same}");

@@ -24,7 +24,7 @@ async fn a_group_that_is_there_again_counts_only_what_is_new() {
     let mut other = Node::connect(&lab, "other", 1).await.unwrap();
     node.report(vec![report("g", 0, 10), report("h", 0, 3)]).await;
     lab.delete("g").await;
-    // Told while there is no such group, it counts for the next one.
+    // A report while the group does not exist counts for the next one.
     node.report(vec![report("g", 0, 12)]).await;
     lab.group("g", "50").await;
     assert_eq!(charged(&lab, "g").await, 0);
@@ -44,7 +44,7 @@ async fn a_group_that_is_there_again_counts_only_what_is_new() {
     let mut node = Node::connect(&lab, "node", 1).await.unwrap();
     node.report(vec![report("g", 0, 15)]).await;
     assert_eq!(charged(&lab, "g").await, 1_000_000);
-    // Another start of the node began at nothing.
+    // Another start of the node counts from zero.
     let mut node = Node::connect(&lab, "node", 2).await.unwrap();
     node.report(vec![report("g", 0, 2)]).await;
     assert_eq!(charged(&lab, "g").await, 3_000_000);
@@ -52,7 +52,7 @@ async fn a_group_that_is_there_again_counts_only_what_is_new() {
     assert_eq!(charged(&lab, "g").await, 3_000_000);
 }
 
-/// Deleting a group is the first that the disk hears of its nodes.
+/// Deleting a group stores its nodes for the first time.
 #[tokio::test]
 async fn nodes_that_no_flush_has_stored_are_known_by_their_names() {
     let lab = Lab::start().await;

@@ -1,4 +1,4 @@
-//! Rules against runaways, the watch list, convictions, and the stream that tells gateways.
+//! Rules against runaways, the watch list, convictions, and the rules' stream for gateways.
 
 use tidegate_proto::v1;
 use tokio::time::timeout;
@@ -86,7 +86,7 @@ async fn runaways(lab: &Lab) -> Vec<v1::Runaway> {
     lab.statements().await.list_runaways(request).await.unwrap().into_inner().runaways
 }
 
-/// The next list, whole.
+/// The next list, with all its parts.
 async fn next(rules: &mut Streaming<v1::Rules>) -> v1::Rules {
     let mut all = v1::Rules::default();
     loop {
@@ -99,7 +99,7 @@ async fn next(rules: &mut Streaming<v1::Rules>) -> v1::Rules {
     }
 }
 
-/// Lists until one has what is waited for.
+/// Reads lists until one satisfies `found`.
 async fn until(rules: &mut Streaming<v1::Rules>, found: impl Fn(&v1::Rules) -> bool) -> v1::Rules {
     loop {
         let list = next(rules).await;
@@ -285,7 +285,7 @@ async fn equal_convictions_are_one_record_and_make_one_watch() {
     let bad = v1::ConvictRequest { fingerprint: "1".into(), ..conviction("web", 1) };
     assert_eq!(statements.convict(bad).await.unwrap_err().code(), Code::InvalidArgument);
 
-    // A clean stop stores what a crash could lose half a second of.
+    // A clean stop stores the half second that a crash could lose.
     let lab = lab.restart().await;
     assert_eq!((watches(&lab, "").await, runaways(&lab).await), (list, records));
     assert_eq!(convict(&lab, conviction("web", 1)).await, id);
@@ -319,7 +319,7 @@ async fn gateways_are_told_all_rules_at_once_and_after_every_change() {
     set_limit(&lab, "web", None).await.unwrap();
     let list = until(&mut rules, |list| list.groups.is_empty()).await;
     assert_eq!(list.watches.len(), 1);
-    // What is no rule is not told: the next list is the one of the deletion.
+    // A group without a rule is not sent: the next list is that of the deletion.
     lab.group("other", "5").await;
     delete(&lab, "web", "").await.unwrap();
     assert_eq!(next(&mut rules).await, v1::Rules::default());

@@ -125,7 +125,7 @@ async fn repeated_reports_are_counted_once_and_a_farewell_means_that_they_are_st
         node.renew(Vec::new(), vec![report("web", 0, ru)]).await.unwrap();
     }
     node.report(vec![report("web", 7, 10)]).await;
-    // A late report never takes anything back.
+    // A late report takes nothing back.
     node.renew(Vec::new(), vec![report("web", 0, 2)]).await.unwrap();
     assert_eq!(charged(&lab, "web").await, 10_000_000);
     node.send(Some(Ask::Goodbye(v1::Goodbye { seq: 99, reports: vec![report("web", 0, 12)] }))).await;
@@ -176,7 +176,7 @@ async fn what_comes_too_late_to_be_of_use_is_shed_and_its_reports_are_counted() 
     let lab = Lab::start().await;
     lab.group("app", "100").await;
     let mut node = Node::connect(&lab, "n1", 1).await.unwrap();
-    // All are sent now; by the node's clock some were sent longer ago than others, so that they waited for that long.
+    // All are sent now; by the node's clock some were sent earlier, so that they have waited since.
     let sent = |sent_us, ru| v1::Renew {
         entries: vec![entry("app", 50)],
         reports: vec![report("app", 0, ru)],
@@ -189,7 +189,7 @@ async fn what_comes_too_late_to_be_of_use_is_shed_and_its_reports_are_counted() 
         assert_eq!((granted.shed, granted.entries.is_empty()), (shed, shed), "{granted:?}");
     }
     assert_eq!(lab.running.service().metrics.shed.get(), 1);
-    // One that does not tell is considered, whenever it comes.
+    // A renewal without a sending time is considered, whenever it comes.
     let untold = v1::Renew { answer_within_us: 0, ..sent(1, 3) };
     assert!(!node.renew_as(untold).await.unwrap().shed);
     node.report(Vec::new()).await;
@@ -210,7 +210,7 @@ async fn what_was_not_counted_is_told_beside_what_is_on_disk() {
     let refused: Vec<_> = granted.refused.iter().map(|r| (r.group.as_str(), r.incarnation)).collect();
     assert_eq!(refused, [("web", 0), ("api", 0), ("api", 6)]);
     assert!(granted.refused[1].message.starts_with("cpu_micro_ru: -1"), "{granted:?}");
-    // A group that is gone, and what was folded, never count: there is nothing to keep.
+    // A report for a removed group, or of a folded incarnation, never counts: the node need not keep it.
     let granted = node.renew(Vec::new(), vec![report("none", 0, 1)]).await.unwrap();
     assert!(granted.refused.is_empty(), "{granted:?}");
     node.send(Some(Ask::Goodbye(v1::Goodbye { seq: 50, reports: vec![huge, report("web", 0, 10)] }))).await;

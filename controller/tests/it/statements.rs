@@ -1,4 +1,4 @@
-//! What statements cost, over gateways.
+//! Costs of statements, over several gateways.
 
 use tidegate_proto::v1;
 use tonic::Code;

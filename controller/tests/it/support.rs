@@ -24,7 +24,7 @@ use tokio_stream::wrappers::ReceiverStream;
 use tonic::transport::Channel;
 use tonic::{Status, Streaming};
 
-/// Nothing here takes long; a test that hangs fails.
+/// Bound of every wait: nothing here takes long, and a test that hangs fails.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(20);
 
 /// A controller and its store.
@@ -120,7 +120,7 @@ impl Lab {
             body.len()
         );
         stream.write_all(head.as_bytes()).await.unwrap();
-        // A body that is too large is refused before all of it is read.
+        // The controller refuses a body that is too large before it has read all of it.
         let _ = stream.write_all(body).await;
         let mut answer = Vec::new();
         let _ = timeout(PATIENCE, stream.read_to_end(&mut answer)).await.unwrap();
@@ -178,7 +178,7 @@ impl Node {
         message.and_then(|message| message.kind).ok_or_else(|| Status::ok("the stream ended"))
     }
 
-    /// Sends a renewal and waits for its answer; pushes in between are passed over.
+    /// Sends a renewal and waits for its answer; ignores pushes in between.
     pub(crate) async fn renew(
         &mut self,
         entries: Vec<v1::RenewEntry>,
@@ -187,7 +187,7 @@ impl Node {
         self.renew_as(v1::Renew { entries, reports, ..v1::Renew::default() }).await
     }
 
-    /// The same with a message of which only the number is not told.
+    /// The same for a given message, whose number is set here.
     pub(crate) async fn renew_as(&mut self, renew: v1::Renew) -> Result<v1::Granted, Status> {
         self.seq += 1;
         self.send(Some(Ask::Renew(v1::Renew { seq: self.seq, ..renew }))).await;
@@ -226,14 +226,14 @@ pub(crate) fn report(group: &str, incarnation: u64, ru: u32) -> v1::Report {
     v1::Report { group: group.to_owned(), incarnation, total: Some(total) }
 }
 
-/// Micro-RU written by a group, as the admin API has it.
+/// Micro-RU that a group was charged for writes, from the admin API.
 pub(crate) async fn charged(lab: &Lab, group: &str) -> i64 {
     let request = v1::UsageRequest { group: group.to_owned(), per_client: false };
     let rows = lab.admin().await.usage(request).await.unwrap().into_inner().rows;
     rows[0].total.as_ref().unwrap().write_micro_ru
 }
 
-/// A store that takes no writes at times: its disk is full, or at another machine.
+/// A store that fails to write at times: its disk is full, or is at another machine.
 pub(crate) struct Faulty {
     inner: Arc<dyn Store>,
     pub(crate) full: AtomicBool,
@@ -277,7 +277,7 @@ impl Store for Faulty {
     }
 }
 
-/// A store without a disk, for tests that make more commits than a disk does in a moment.
+/// A store without a disk, for tests that make more commits than a disk can in a moment.
 #[derive(Default)]
 pub(crate) struct MemoryStore(Mutex<Rows>, AtomicBool);
 

@@ -1,4 +1,4 @@
-//! What tools of others ask for: reflection of both versions, and whether a controller is ready.
+//! The services for other tools: reflection of both versions, and readiness.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -10,7 +10,7 @@ use tokio_stream::once;
 
 use crate::support::{Faulty, Lab, MemoryStore, PATIENCE, config};
 
-/// The names of all services, as one version of reflection tells them.
+/// The names of all services, by one version of reflection.
 macro_rules! services {
     ($lab:expr, $version:ident) => {{
         use tonic_reflection::pb::$version::ServerReflectionRequest;

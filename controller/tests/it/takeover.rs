@@ -1,5 +1,5 @@
-//! A second controller starts on the store while the first one, which lost it, still runs. Time goes on when the test
-//! says so.
+//! A second controller starts on the store while the first one, which lost it, still runs. Time advances only when the
+//! test moves it.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -18,7 +18,7 @@ use tonic_health::pb::health_client::HealthClient;
 
 use crate::support::{Faulty, Lab, MemoryStore, Node, config, entry, report};
 
-/// The fence of all controllers here, and how long a successor keeps silent for it: drift and margin come on top.
+/// The fence of all controllers here, and how long it silences a successor: drift and margin are added.
 const FENCE_US: u64 = 1_000_000;
 const PREDECESSOR_US: u64 = FENCE_US * 1_000 / 999 + 1 + 50_000;
 
@@ -48,11 +48,11 @@ impl Hand {
     }
 }
 
-/// A disk that takes long for one commit, and fails after it.
+/// A disk on which one commit takes long, and then fails.
 struct Slow {
     disk: MemoryStore,
     hand: Hand,
-    /// How long the next commit takes, in microseconds; afterwards nothing can be written.
+    /// How long the next commit takes, in microseconds; afterwards every write fails.
     takes: AtomicU64,
     failed: AtomicBool,
     /// Commits since then.
@@ -77,7 +77,7 @@ impl Store for Slow {
         }
         self.disk.commit(batch)?;
         let takes = self.takes.swap(0, Ordering::SeqCst);
-        // Others may be under way, which take no time: none that begins later may go through.
+        // Other commits may be under way, which take no time: none that begins later may succeed.
         self.failed.fetch_or(takes > 0, Ordering::SeqCst);
         self.hand.move_on(takes);
         Ok(())
@@ -134,7 +134,7 @@ async fn whoever_lost_the_store_falls_silent_before_its_successor_speaks() {
     assert_eq!(health(&new).await, ServingStatus::NotServing);
     hand.move_on(FENCE_US - 1);
     assert!(old.running.service().silence().is_none() && new.running.service().silence().is_some());
-    // For a while neither speaks.
+    // For a while both are silent.
     hand.move_on(1);
     assert!(refused(&old).await.contains("could not write to its store for 1s"));
     let error = node.renew(vec![entry("web", 300)], Vec::new()).await.unwrap_err();
@@ -145,7 +145,7 @@ async fn whoever_lost_the_store_falls_silent_before_its_successor_speaks() {
     hand.move_on(PREDECESSOR_US - FENCE_US - 1);
     assert!(refused(&new).await.contains("may still be granting"));
     hand.move_on(1);
-    // Its heartbeat may have been longest ago by now; the next one lets nodes in.
+    // Its last heartbeat may be as old as the fence by now; after the next one it speaks.
     while new.running.service().silence().is_some() {
         sleep(Duration::from_millis(20)).await;
     }
@@ -159,7 +159,7 @@ async fn whoever_lost_the_store_falls_silent_before_its_successor_speaks() {
     assert!(granted.entries[0].rate > 0 && granted.entries[0].rate <= lease.rate, "{granted:?}");
     successor.report(vec![report("web", 0, 30)]).await;
 
-    // The store comes back to the one that lost it: it finds the epoch of another and writes nothing.
+    // The store comes back to the controller that lost it, which finds another epoch and writes nothing.
     lost.full.store(false, Ordering::SeqCst);
     let error = old.running.service().accounts().flush().unwrap_err();
     assert!(matches!(error, StoreError::TakenOver { ours: 1, theirs: 2 }), "{error}");
@@ -199,11 +199,11 @@ async fn a_commit_counts_from_its_beginning_however_long_it_takes() {
         let lab = hand.fenced(Arc::clone(&store) as Arc<dyn Store>).await;
         assert_eq!(lab.running.service().silence(), None);
         store.takes.store(takes, Ordering::SeqCst);
-        // The store is written to by itself.
+        // The controller writes to the store on its own.
         while store.refused.load(Ordering::SeqCst) == 0 || hand.now() < takes {
             sleep(Duration::from_millis(1)).await;
         }
-        // A successor waits from when it took the store, which may have been just as that commit began.
+        // A successor waits from the moment it took the store, which may be the moment that commit began.
         assert_eq!(lab.running.service().silence().is_some(), silent);
     }
 }
@@ -220,7 +220,7 @@ async fn a_stop_before_the_predecessors_fence_has_passed_is_no_clean_one() {
     let third = hand.fenced(Arc::clone(&disk)).await;
     assert_eq!(third.running.service().epoch(), 3);
     refused(&third).await;
-    // Once it has, a clean stop leaves nothing to wait for.
+    // Afterwards, a clean stop leaves nothing to wait for.
     hand.move_on(PREDECESSOR_US);
     while third.running.service().silence().is_some() {
         sleep(Duration::from_millis(20)).await;

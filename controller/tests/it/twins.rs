@@ -1,5 +1,5 @@
-//! Two controllers run on copies of one store at the same time, and nodes meet both. Time goes on when the test says so,
-//! but where sockets are.
+//! Two controllers run on copies of one store at the same time, and nodes meet both. Time advances only when the test
+//! moves it, except with sockets.
 
 use std::fs;
 use std::ops::ControlFlow;
@@ -16,7 +16,7 @@ use tonic::Code;
 
 use crate::support::{Lab, MemoryStore, Node, store_path};
 
-/// How long who yields is silent after the other was last known to live, in seconds.
+/// How long a controller that yields is silent after the other was last known to live, in seconds.
 const PRESENCE_S: u64 = 60;
 
 /// The wall clock of all, in microseconds; each controller counts from its start.
@@ -45,7 +45,7 @@ fn copy(store: &dyn Store) -> Arc<MemoryStore> {
     copy
 }
 
-/// A node brings what it was told elsewhere, and is told something.
+/// A node brings the standing it got elsewhere, and gets a new one.
 fn visit(service: &Service, seen: &Seen) -> Result<Seen, SessionError> {
     service.leasing().heed("node", seen)?;
     let session = service.leasing().hello("node", 1, "test")?;
@@ -61,7 +61,7 @@ fn warnings(service: &Service) -> String {
 }
 
 /// The first controller, which goes on, and one that starts three seconds later on a copy of its store. With
-/// `after_stop` the copy was made before that start of the first one.
+/// `after_stop`, the copy is older than that start of the first one.
 fn two(hand: &Hand, after_stop: bool) -> (Service, Service) {
     let store = Arc::new(MemoryStore::default());
     hand.start(Arc::clone(&store) as Arc<dyn Store>).shut_down().unwrap();
@@ -97,7 +97,7 @@ fn the_one_that_began_later_falls_silent_and_both_say_so() {
     }
 }
 
-/// Both know of each other, and the second is silent; the last words of the first, and of the second.
+/// Both know of each other, and the second is silent; with the last standings of the first and of the second.
 fn met(hand: &Hand) -> (Service, Service, Seen, Seen) {
     let (first, second) = two(hand, true);
     let by_first = visit(&first, &Seen::default()).unwrap();
@@ -114,7 +114,7 @@ fn it_speaks_again_when_the_other_is_gone_and_recovers_first() {
     let (first, second, by_first, _) = met(&hand);
     drop(first);
     hand.pass(PRESENCE_S - 1);
-    // However often a node tells the same old thing.
+    // However often a node brings the same old standing.
     assert!(visit(&second, &by_first).is_err());
     hand.pass(1);
     let told = visit(&second, &by_first).unwrap();
@@ -143,7 +143,7 @@ fn it_stays_silent_as_long_as_nodes_come_from_the_other() {
 fn no_node_can_silence_a_controller_with_what_it_kept_or_made_up() {
     let hand = Hand::default();
     let (first, second, by_first, by_second) = met(&hand);
-    // The first one never yields to the second, and words that are changed are not believed.
+    // The first never yields to the second, and a standing that was altered is not believed.
     assert!(visit(&first, &by_second).is_ok() && !is_silent(&first));
     for at in 0..by_second.standing.len() {
         for bit in 0..8 {
@@ -153,7 +153,7 @@ fn no_node_can_silence_a_controller_with_what_it_kept_or_made_up() {
             assert!(first.silence().is_none(), "byte {at}, bit {bit}");
         }
     }
-    // The first one ended; all that was ever said is brought again and again.
+    // The first has ended; nodes bring all its earlier standings again and again.
     drop(first);
     hand.pass(PRESENCE_S);
     for _ in 0..20 {

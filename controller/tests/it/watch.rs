@@ -132,7 +132,7 @@ async fn a_large_snapshot_comes_in_parts() {
     assert_eq!(received, [SNAPSHOT_PART, SNAPSHOT_PART, 1]);
 }
 
-/// Reads to the end of a stream.
+/// Reads a stream to its end.
 async fn end(events: &mut Streaming<v1::WatchEvent>) -> Status {
     loop {
         match timeout(PATIENCE, events.message()).await.unwrap() {
@@ -158,7 +158,7 @@ async fn a_change_of_very_many_bindings_asks_for_a_new_snapshot() {
 async fn a_watcher_that_does_not_read_is_dropped() {
     let lab = crowded(MAX_EVENT_PARTS - 1).await;
     let mut events = watch(&lab, lab.running.service().status().revision).await;
-    // Fills what the transport holds back for a reader; what follows fills the ring.
+    // Fills what the transport buffers for a reader; later changes fill the ring.
     disband(&lab).await;
     let service = lab.running.service().clone();
     let changes = tokio::task::spawn_blocking(move || {
