@@ -1,14 +1,14 @@
 //! Compiles the `.proto` files without protoc and keeps the descriptor set for gRPC reflection.
 //!
-//! With the feature `json` messages are JSON, too: bodies of REST, rows of the controller's store, output of the command
-//! line. So a field of a definition is declared once.
+//! With the feature `json`, messages are JSON, too: bodies of REST, rows of the controller's store, and output of the
+//! command line. So a field of a definition is declared once.
 
 use std::{env, error::Error, fs, path::PathBuf};
 
 use prost::Message as _;
 use tonic_prost_build::Builder;
 
-/// What callers write as JSON. A field that is left out has its default, and one that does not exist is an error.
+/// Messages that callers write as JSON. A missing field has its default, and an unknown one is an error.
 const WRITTEN: [&str; 11] = [
     "ApplyRequest",
     "Binding",
@@ -23,7 +23,7 @@ const WRITTEN: [&str; 11] = [
     "Watch",
 ];
 
-/// What is only answered and stored, and may gain fields.
+/// Messages that are only answered and stored, and may gain fields.
 const SHOWN: [&str; 29] = [
     "AddWatchReply",
     "ApplyReply",
@@ -56,7 +56,7 @@ const SHOWN: [&str; 29] = [
     "UnbindReply",
 ];
 
-/// Fields whose JSON is not what their type says: left out when there is nothing, or in one with those around them.
+/// Fields whose JSON differs from their type: left out when empty, or merged into the fields around them.
 const FIELDS: [(&str, &str); 6] = [
     ("ApplyRequest.steps", "#[schema(value_type = Vec<step::Kind>)]"),
     ("ClientInfo.node", "#[serde(flatten)]"),
@@ -72,7 +72,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     let descriptors = protox::compile(files, ["proto"])?;
     let out = PathBuf::from(env::var("OUT_DIR")?);
     fs::write(out.join("descriptors.bin"), descriptors.encode_to_vec())?;
-    // A group is far larger than the other steps. Maps are in order, so that equal tables are equal texts.
+    // A group is far larger than the other steps. Maps are ordered, so that equal tables are equal texts.
     let builder = tonic_prost_build::configure()
         .boxed(".tidegate.v1.Step.kind.group")
         .btree_map(".tidegate.v1.CostTable.ru_per_unit");
@@ -87,7 +87,7 @@ fn json(builder: Builder) -> Builder {
     let message = |builder: Builder, name: &str, attribute: &str| {
         builder.message_attribute(path(name), DERIVED).message_attribute(path(name), attribute)
     };
-    // A step is the one thing that it says, under the name of its kind.
+    // The JSON of a step is its one kind, under the name of the kind.
     let builder = message(builder, "Step", "#[serde(transparent)]")
         .enum_attribute(path("Step.kind"), DERIVED)
         .enum_attribute(path("Step.kind"), "#[serde(rename_all = \"snake_case\")] #[schema(as = Step)]");

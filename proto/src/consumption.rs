@@ -1,8 +1,8 @@
 //! Consumption as numbers of 128 bits, in the order of the message's fields and then of those of its usage.
 //!
-//! A message has fields of 64 bits. Where one is too small for its counter, all counters come in `exact`, and fields
-//! have the most they can: who does not know `exact` reads no small number for a large one, and a controller of before
-//! refuses such a report.
+//! A message has fields of 64 bits. If one of them is too small for its counter, all counters are in `exact`, and such
+//! fields have their largest value: a reader that does not know `exact` never takes a large number for a small one, and
+//! an older controller refuses such a report.
 
 use crate::v1::{Consumption, Exact, Usage};
 
@@ -43,10 +43,10 @@ impl Consumption {
         }
     }
 
-    /// Its counters.
+    /// The counters of this message.
     ///
     /// # Errors
-    /// What is out of range, by name.
+    /// The name of a field that is out of range.
     pub fn to_words(&self) -> Result<[u128; WORDS], String> {
         if let Some(exact) = &self.exact {
             return exact.to_words();
@@ -157,7 +157,7 @@ mod tests {
                 assert_eq!(message.to_words(), Ok(words), "{edge} at {place}");
                 let most = if place < 6 { i64::MAX as u128 } else { u64::MAX as u128 };
                 assert_eq!(message.exact.is_some(), edge > most, "{edge} at {place}");
-                // Without `exact` it is never less.
+                // A reader that ignores `exact` gets the counter or the largest value of its field.
                 let narrow = Consumption { exact: None, ..message }.to_words().unwrap();
                 assert_eq!(narrow[place], edge.min(most));
             }

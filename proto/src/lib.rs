@@ -1,5 +1,5 @@
-//! `tidegate.v1`, the wire protocol: generated code, and how counters of 128 bits are in it. The `.proto` files under `proto/` hold the documentation
-//! of every message, with units.
+//! `tidegate.v1`, the wire protocol: generated code, and the encoding of counters of 128 bits. The `.proto` files under
+//! `proto/` document every message, with units.
 
 mod consumption;
 
