@@ -2,13 +2,13 @@
 //!
 //! * [`units`]: micro-RU, micro-RU per second, microseconds; exact.
 //! * [`group`]: what a resource group is.
-//! [`exchange`]: the messages of a node and the controller.
+//! * [`exchange`]: the messages of a node and the controller.
 //! * [`engine`]: the controller's grant decision over the group tree.
 //! * [`node`]: a group on a node: local bucket, waiters, debt, renewal.
 //! * [`ledger`]: consumption, counted exactly once.
-//! [`ranks`]: a queue that any member may leave.
+//! * [`ranks`]: a queue that any member may leave.
 //! * [`usage`]: what an operation used and was charged.
-//! [`view`]: inspecting the engine, and saving it across a clean restart.
+//! * [`view`]: inspecting the engine, and saving it across a clean restart.
 //!
 //! The same inputs in the same order give the same outputs, byte for byte (invariant I8): maps are ordered, time is
 //! an argument. The specification is docs/algorithm.md.

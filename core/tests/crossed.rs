@@ -1,7 +1,7 @@
 //! Messages that cross or are lost make no tokens: one rule a test. Times are in milliseconds, rates and amounts in whole
 //! RU.
 
-#![expect(clippy::unwrap_used, clippy::panic, reason = "a test stops at the first surprise")]
+#![expect(clippy::panic, reason = "a test stops at the first surprise")]
 
 use tidegate_core::engine::{Engine, EngineConfig};
 use tidegate_core::exchange::{Ask, Grant, Held, LeaseTerms};

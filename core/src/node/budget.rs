@@ -420,15 +420,6 @@ impl Budget {
         self.set_excess_aside();
     }
 
-    /// Puts tokens that were set aside back into a bucket that is deeper again. Otherwise they would be spent twice: as
-    /// what the bucket earns into that room, and by others once they are returned.
-    fn put_aside_back(&mut self) {
-        let aside = std::mem::take(&mut self.set_aside);
-        let paid = aside.min(self.debt);
-        self.debt -= paid;
-        self.tokens += aside - paid;
-    }
-
     fn set_excess_aside(&mut self) {
         self.assert_gathered();
         let excess = (self.tokens - self.cap()).or_zero();
@@ -547,8 +538,10 @@ impl Budget {
         self.cap = terms.cap;
         self.expires = asked.after(terms.ttl);
         self.fall_back_to(asked, terms.fallback);
-        self.put_aside_back();
-        self.set_excess_aside();
+        // A deeper bucket takes back what was set aside: it would be spent twice otherwise, by what is earned into that
+        // room, and by others when it is returned.
+        let aside = std::mem::take(&mut self.set_aside);
+        self.set_aside = self.add(aside);
         let _full = self.add(terms.fill);
         // A lump that may not be spent yet pays no debt.
         let paid = if terms.lump_after.0 > 0 { Ru::ZERO } else { terms.lump.min(self.debt) };
