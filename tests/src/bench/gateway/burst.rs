@@ -58,7 +58,7 @@ pub fn run(setting: &Setting) -> Result<Vec<Row>, BenchError> {
     let account = format!("create user '{USER}'@'%'");
     let open: Open = |port| Box::pin(mysql(port));
     {
-        // Its own queue for 1,200 sessions is 290, and a connection beyond it hears nothing for ever.
+        // Its own queue for 1,200 sessions is 290, and some connections beyond it hear nothing for ever.
         let server = MariaDb::start(&["--max-connections=1200", "--back-log=1024"])
             .map_err(failed("start MariaDB"))?;
         server.root(&account).map_err(failed("make an account"))?;

@@ -3,17 +3,20 @@
 
 use std::fs::File;
 use std::io;
-use std::net::Ipv4Addr;
+use std::net::{Ipv4Addr, SocketAddr};
 use std::os::unix::fs::FileExt as _;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf, copy_bidirectional};
-use tokio::net::{TcpListener, TcpStream};
+use tokio::net::{TcpListener, TcpSocket, TcpStream};
 use tokio::runtime::{Builder, Runtime};
 
 use crate::bench::error::{BenchError, failed};
+
+/// Connections that may wait to be accepted.
+const QUEUE: u32 = 4096;
 
 /// One that runs until it is dropped.
 pub(super) struct CopyProxy {
@@ -42,8 +45,7 @@ impl CopyProxy {
 
     fn with(server: u16, counters: Vec<File>) -> Result<Self, BenchError> {
         let runtime = Builder::new_multi_thread().enable_all().build().map_err(failed("start a runtime"))?;
-        let listener = runtime.block_on(TcpListener::bind((Ipv4Addr::LOCALHOST, 0)));
-        let listener = listener.map_err(failed("listen"))?;
+        let listener = runtime.block_on(async { listen() }).map_err(failed("listen"))?;
         let port = listener.local_addr().map_err(failed("listen"))?.port();
         let counters: Arc<[File]> = counters.into();
         runtime.spawn(async move {
@@ -55,6 +57,14 @@ impl CopyProxy {
         });
         Ok(Self { port, _runtime: runtime })
     }
+}
+
+/// With room for all that connect at once, as the gateway has: of those that a full queue drops some hear nothing for
+/// ever, where the kernel answered with a SYN cookie and it is the server that speaks first.
+fn listen() -> io::Result<TcpListener> {
+    let socket = TcpSocket::new_v4()?;
+    socket.bind(SocketAddr::from((Ipv4Addr::LOCALHOST, 0)))?;
+    socket.listen(QUEUE)
 }
 
 async fn copy(mut client: TcpStream, server: u16, counters: Arc<[File]>) -> io::Result<()> {
