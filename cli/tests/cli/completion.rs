@@ -16,16 +16,18 @@ fn follows(endpoint: &str, words: &[&str]) -> Vec<String> {
     out(&output).lines().map(|line| line.split('\t').next().unwrap().to_owned()).collect()
 }
 
-/// Runs a script in a shell, if there is such a shell.
-fn shell(name: &str, arguments: &[&str], script: &str) -> Option<String> {
+/// Runs a script in a shell.
+fn shell(name: &str, arguments: &[&str], script: &str) -> String {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("script");
     fs::write(&file, script).unwrap();
     let mut command = Command::new(name);
     command.args(arguments).arg(&file).stdin(Stdio::null());
-    let output = command.output().ok()?;
+    let output = command
+        .output()
+        .unwrap_or_else(|error| panic!("{name} does not start: {error}; install Debian's package {name}"));
     assert!(output.status.success(), "{name}: {}", String::from_utf8_lossy(&output.stderr));
-    Some(String::from_utf8(output.stdout).unwrap())
+    String::from_utf8(output.stdout).unwrap()
 }
 
 #[test]
@@ -107,8 +109,45 @@ ask 'tidegate group ' tidegate group ''
         controller.endpoint,
         env!("CARGO_BIN_EXE_tidegate")
     );
-    let told = shell("bash", &[], &format!("{head}{script}{ask}")).unwrap();
+    let told = shell("bash", &[], &format!("{head}{script}{ask}"));
     let lines: Vec<&str> = told.lines().collect();
     assert_eq!(lines[..4], ["shop,", "shop,", "default,shop,", "shop,"], "{told}");
     assert!(lines[4].contains("create,alter,delete,list,show,"), "{told}");
+}
+
+#[test]
+fn zsh_and_fish_complete_names_and_show_what_each_is() {
+    let controller = Controller::start();
+    controller.ok(&["group", "create", "shop", "--rate", "1"]);
+    let binary = env!("CARGO_BIN_EXE_tidegate");
+    let script = out(&run(&["completions", "zsh"]));
+    // As zsh calls it, with printing in place of what fills its menu.
+    let zsh = format!(
+        r#"
+export TIDEGATE_ENDPOINT={endpoint}
+compdef() {{ : }}
+_files() {{ : }}
+_describe() {{ print -l -- "${{(@P)2}}" }}
+compadd() {{ print -l -- "${{@[3,-1]}}" }}
+{script}
+words=({binary} group show sh) CURRENT=4; _tidegate
+words=({binary} gro) CURRENT=2; _tidegate
+"#,
+        endpoint = controller.endpoint,
+    );
+    let completed = shell("zsh", &["-f"], &zsh);
+    let lines: Vec<&str> = completed.lines().collect();
+    assert!(lines[0] == "shop" || lines[0].starts_with("shop:"), "{completed}");
+    assert!(lines.iter().any(|line| line.starts_with("group:")), "{completed}");
+    let script = out(&run(&["completions", "fish"]));
+    let folder = std::path::Path::new(binary).parent().unwrap().display();
+    let fish = format!(
+        "set -x TIDEGATE_ENDPOINT {endpoint}\nset -x PATH {folder} $PATH\n{script}\n\
+         complete -C 'tidegate group show sh'\ncomplete -C 'tidegate gro'\n",
+        endpoint = controller.endpoint,
+    );
+    let completed = shell("fish", &["--no-config"], &fish);
+    let lines: Vec<&str> = completed.lines().collect();
+    assert_eq!(lines[0].split('\t').next(), Some("shop"), "{completed}");
+    assert!(lines.iter().any(|line| line.starts_with("group\t")), "{completed}");
 }
