@@ -63,6 +63,12 @@ fn a_backup_is_put_back_and_the_old_store_stays_beside_it() {
         (&1.into(), &0.into(), &2.into())
     );
 
+    let elsewhere = folder.path().join("elsewhere");
+    let output = run(&["store", "restore", text(&file), "--data", text(&elsewhere)]);
+    assert!(output.status.success(), "{}", err(&output));
+    let mode = fs::metadata(&elsewhere).unwrap().permissions().mode();
+    assert_eq!(mode & 0o777, 0o700, "a folder with the key that signs leases");
+
     controller.ok(&["group", "delete", "shop", "--force-to", "default"]);
     let data = controller.data().to_owned();
     let put_back = ["store", "restore", text(&file), "--data", text(&data)];
