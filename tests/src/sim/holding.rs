@@ -326,9 +326,14 @@ impl Holding {
         self.fall_back_to(sent, terms.fallback);
         self.counted_cap = fine(terms.cap).max(self.cap);
         (self.rate, self.cap, self.in_flight) = (terms.rate, fine(terms.cap), 0);
+        // A deeper bucket has room again for what was set aside.
+        let aside = std::mem::take(&mut self.set_aside);
+        let paid = aside.min(self.debt);
+        self.debt -= paid;
+        self.tokens += aside - paid;
         let excess = (self.tokens - self.room()).max(0);
         self.tokens -= excess;
-        self.set_aside += excess;
+        self.set_aside = excess;
         self.add(fine(terms.fill));
         let early = terms.lump_after > Span(0);
         let paid = if early { 0 } else { fine(terms.lump).min(self.debt) };
