@@ -36,6 +36,8 @@ pub(crate) struct Decision<'a> {
     pub group: GroupId,
     /// What the node may admit without a lease.
     pub fallback: Fallback,
+    /// Leases of before the start may be out that no node has proven yet.
+    pub recovering: bool,
 }
 
 impl Decision<'_> {
@@ -52,15 +54,14 @@ impl Decision<'_> {
             return Grant::Unlimited { ttl, renew_after, fallback };
         }
         lease.unlimited = false;
-        let recovering = self.engine.recovers(self.chain, self.now).is_some();
-        let target = if recovering { lease.held_rate } else { self.target(lease) };
+        let target = if self.recovering { lease.held_rate } else { self.target(lease) };
         let free = self.free();
         let goes_on = lease.held_end.since(self.now).0 >= renew_after.0.saturating_mul(LEAST_GOING_ON);
-        let kept = if goes_on && !recovering { lease.held_rate } else { Rate::ZERO };
-        let fits = recovering || lease.head <= self.local_cap(target, lease) + lease.lump;
+        let kept = if goes_on && !self.recovering { lease.held_rate } else { Rate::ZERO };
+        let fits = self.recovering || lease.head <= self.local_cap(target, lease) + lease.lump;
         let due = if fits { target } else { Self::beside(lease, target) };
         let rate = due.min(free.max(kept));
-        let lump = if recovering { Some(Ru::ZERO) } else { self.lump(lease, fits, (target, rate)) };
+        let lump = if self.recovering { Some(Ru::ZERO) } else { self.lump(lease, fits, (target, rate)) };
         let ahead = if lump.is_none() { self.ahead(lease, rate, renew_after) } else { None };
         let short = if fits { target - rate } else { Rate::ZERO };
         if !fits {
@@ -213,8 +214,8 @@ impl Decision<'_> {
     fn give(&mut self, lease: &mut Lease, lump: Ru, after: Span, goes_on: bool) {
         let kept = if goes_on { lease.held_cap } else { Ru::ZERO };
         lease.cap = self.local_cap(lease.rate, lease);
-        if self.engine.recovers(self.chain, self.now).is_some() {
-            // What looks like room may be held by leases from before the start that no node has proven yet.
+        if self.recovering {
+            // What looks like room may be held by those leases.
             lease.cap = lease.cap.min(lease.held_cap);
         }
         self.make_room(lease, lump);

@@ -179,10 +179,12 @@ impl Engine {
             return Some(Grant::Recovering { ask_again, fallback: Some(fallback) });
         }
         self.note_interest(now, &chain, group, client, &mut lease, ask);
-        let grant = Decision { engine: self, chain: &chain, now, client, group, fallback }.decide(&mut lease);
+        let recovering = recovering.is_some();
+        let decision = Decision { engine: self, chain: &chain, now, client, group, fallback, recovering };
+        let grant = decision.decide(&mut lease);
         self.lay(&chain, group, client, lease);
         self.call(now, &chain, client);
-        if recovering.is_some() {
+        if recovering {
             // The leases that nodes prove were given under the definitions before the restart.
             self.tree.excuse(&chain);
         }
