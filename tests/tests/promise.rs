@@ -21,7 +21,7 @@ use tidegate_core::ledger::Ledger;
 use tidegate_core::node::{Acquired, NodeConfig, NodeGroup};
 use tidegate_core::units::{Rate, Ru, Span, Time};
 use tidegate_core::usage::{Consumption, RuParts, Total};
-use tidegate_tests::sim::measure::Bound;
+use tidegate_tests::sim::measure::{Bound, tick};
 
 const PARENT: GroupId = GroupId(2);
 const LEAVES: [GroupId; 3] = [PARENT, GroupId(3), GroupId(4)];
@@ -352,10 +352,9 @@ impl System {
         for (id, bound) in &self.bounds {
             let depth = self.specs[id].depth().unwrap_or(Ru::MAX);
             let overrun = self.overrun.get(id).copied().unwrap_or_default();
-            // A node whose clock is fast may see a microsecond more than there was.
-            let tick = self.specs[id].limit().unwrap_or_default().over(Span(1)) + Ru(1);
+            let limit = self.specs[id].limit().unwrap_or_default();
             prop_assert!(
-                bound.worst() <= depth + overrun + tick,
+                bound.worst() <= depth + overrun + tick(limit),
                 "I5: group {}: {} above rate * window, burst {depth}, overrun {overrun}",
                 id.0,
                 bound.worst()

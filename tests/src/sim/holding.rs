@@ -328,12 +328,7 @@ impl Holding {
         (self.rate, self.cap, self.in_flight) = (terms.rate, fine(terms.cap), 0);
         // A deeper bucket has room again for what was set aside.
         let aside = std::mem::take(&mut self.set_aside);
-        let paid = aside.min(self.debt);
-        self.debt -= paid;
-        self.tokens += aside - paid;
-        let excess = (self.tokens - self.room()).max(0);
-        self.tokens -= excess;
-        self.set_aside = excess;
+        self.set_aside = self.add(aside);
         self.add(fine(terms.fill));
         let early = terms.lump_after > Span(0);
         let paid = if early { 0 } else { fine(terms.lump).min(self.debt) };
@@ -421,10 +416,13 @@ impl Holding {
         self.tokens + self.lump - self.ahead - self.debt
     }
 
-    fn add(&mut self, amount: i128) {
+    /// Pays debt, then fills the bucket; returns what does not fit.
+    fn add(&mut self, amount: i128) -> i128 {
         let paid = amount.min(self.debt);
         self.debt -= paid;
-        self.tokens = (self.tokens + amount - paid).min(self.room());
+        let tokens = self.tokens + amount - paid;
+        self.tokens = tokens.min(self.room());
+        tokens - self.tokens
     }
 
     fn refund(&mut self, amount: i128) {

@@ -4,6 +4,12 @@ use std::collections::BTreeMap;
 
 use tidegate_core::units::{Rate, Ru, Span, Time};
 
+/// How much a window may pass its bound because clocks are read in whole microseconds: a node whose clock is fast may see
+/// one more than there was.
+pub fn tick(rate: Rate) -> Ru {
+    rate.over(Span(1)) + Ru(1)
+}
+
 /// The worst excess of admitted RU over `rate * window`, over all windows, found as the highest rise of
 /// `admitted − rate·t` above its lowest point before. With a depth, also the worst excess over `rate * window` and the
 /// depth at the beginning of the window.

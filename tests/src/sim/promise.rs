@@ -12,7 +12,7 @@ use tidegate_core::group::{Fallback, GroupId, GroupSpec};
 use tidegate_core::units::{Rate, Ru, Span, Time};
 
 use super::cap::{Capped, Limits};
-use super::measure::Bound;
+use super::measure::{Bound, tick};
 use super::world::World;
 
 /// The highest fallbacks that a group ever had: of each node, and of all together.
@@ -160,9 +160,7 @@ impl World {
             return Ok(());
         };
         let excess = capped.excess();
-        // A node whose clock is fast may see a microsecond more than there was.
-        let tick = capped.fastest.over(Span(1));
-        if excess <= overrun + tick + Ru(1) {
+        if excess <= overrun + tick(capped.fastest) {
             return Ok(());
         }
         Err(format!(
