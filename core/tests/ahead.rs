@@ -3,20 +3,20 @@
 
 #![expect(clippy::unwrap_used, clippy::panic, reason = "a test stops at the first surprise")]
 
+mod common;
+
 use tidegate_core::engine::{Engine, EngineConfig};
 use tidegate_core::exchange::{Ask, Grant, Held, LeaseTerms};
 use tidegate_core::group::{ClientId, GroupId, GroupSpec};
 use tidegate_core::node::{Acquired, Heard, NodeConfig, NodeGroup, Refusal, WaiterId};
-use tidegate_core::units::{Rate, Ru, Span, Time};
+use tidegate_core::units::{Rate, Ru, Span};
+
+use common::{at, leased};
 
 const GROUP: GroupId = GroupId(2);
 const A: ClientId = ClientId(1);
 const B: ClientId = ClientId(2);
 const C: ClientId = ClientId(3);
-
-fn at(ms: u64) -> Time {
-    Time(ms * 1_000)
-}
 
 /// A group of 100 RU/s and 100 RU of burst, with nothing left in the pool.
 fn drained() -> Engine {
@@ -49,13 +49,6 @@ fn wants(rate: i64) -> Ask {
 
 fn holds(ask: Ask, seq: u64, terms: &LeaseTerms) -> Ask {
     Ask { acked_seq: seq, held: Held { rate: terms.rate, cap: terms.cap, lump: terms.lump }, ..ask }
-}
-
-fn leased(grant: Option<Grant>) -> LeaseTerms {
-    match grant {
-        Some(Grant::Leased(terms)) => terms,
-        other => panic!("not a lease: {other:?}"),
-    }
 }
 
 /// C, which always wants more and has half of the rate.

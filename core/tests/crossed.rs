@@ -3,26 +3,19 @@
 
 #![expect(clippy::panic, reason = "a test stops at the first surprise")]
 
+mod common;
+
 use tidegate_core::engine::{Engine, EngineConfig};
 use tidegate_core::exchange::{Ask, Grant, Held, LeaseTerms};
 use tidegate_core::group::{ClientId, GroupId, GroupSpec};
 use tidegate_core::node::{NodeConfig, NodeGroup};
-use tidegate_core::units::{Rate, Ru, Span, Time};
+use tidegate_core::units::{Rate, Ru, Span};
+
+use common::{at, leased};
 
 const GROUP: GroupId = GroupId(2);
 const A: ClientId = ClientId(1);
 const B: ClientId = ClientId(2);
-
-fn at(ms: u64) -> Time {
-    Time(ms * 1_000)
-}
-
-fn leased(grant: Option<Grant>) -> LeaseTerms {
-    match grant {
-        Some(Grant::Leased(terms)) => terms,
-        other => panic!("not a lease: {other:?}"),
-    }
-}
 
 fn holds(terms: &LeaseTerms) -> Held {
     Held { rate: terms.rate, cap: terms.cap, lump: terms.lump }
@@ -52,7 +45,6 @@ fn a_fill_that_never_came_is_not_given_back_beside_what_was_earned_in_its_place(
     let first = Ask { demand: Rate::whole(40), ahead, ..Ask::default() };
     let a = leased(engine.renew(at(0), A, GROUP, 1, &first, None));
     let b = leased(engine.renew(at(0), B, GROUP, 1, &first, None));
-    println!("{a:?}\n{b:?}\n{:?}", engine.group_view(GROUP));
     let steady = Rate::whole(20);
     let large = Ask { head: Ru::whole(95), backlog: Ru::whole(95), steady, ..first };
     let ask = |acked_seq, terms: &LeaseTerms| Ask { acked_seq, held: holds(terms), ..large };

@@ -2,19 +2,19 @@
 
 #![expect(clippy::unwrap_used, clippy::panic, reason = "a test stops at the first surprise")]
 
+mod common;
+
 use tidegate_core::engine::{Engine, EngineConfig};
 use tidegate_core::exchange::{Ask, Grant, Held, LeaseTerms};
 use tidegate_core::group::{Burstable, ClientId, GroupId, GroupSpec, Priority};
-use tidegate_core::units::{Rate, Ru, Span, Time};
+use tidegate_core::units::{Rate, Ru, Span};
 use tidegate_core::{GroupError, MAX_DEPTH};
+
+use common::{at, leased};
 
 const GROUP: GroupId = GroupId(2);
 const A: ClientId = ClientId(1);
 const B: ClientId = ClientId(2);
-
-fn at(ms: u64) -> Time {
-    Time(ms * 1_000)
-}
 
 fn engine(rate: i64) -> Engine {
     let mut engine = Engine::new(at(0), EngineConfig::default());
@@ -33,13 +33,6 @@ fn waits(rate: i64, backlog: i64) -> Ask {
 fn holds(ask: Ask, seq: u64, terms: &LeaseTerms) -> Ask {
     let held = Held { rate: terms.rate, cap: terms.cap, lump: Ru::ZERO };
     Ask { acked_seq: seq, held, ..ask }
-}
-
-fn leased(grant: Option<Grant>) -> LeaseTerms {
-    match grant {
-        Some(Grant::Leased(terms)) => terms,
-        other => panic!("not a lease: {other:?}"),
-    }
 }
 
 fn committed(engine: &Engine, id: GroupId) -> Rate {

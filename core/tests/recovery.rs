@@ -3,29 +3,22 @@
 
 #![expect(clippy::panic, reason = "a test stops at the first surprise")]
 
+mod common;
+
 use tidegate_core::engine::{Engine, EngineConfig};
 use tidegate_core::exchange::{Ask, Grant, Held, LeaseTerms};
 use tidegate_core::group::{ClientId, Fallback, GroupId, GroupSpec};
 use tidegate_core::node::{Acquired, Dormant, LeaseState, NodeConfig, NodeGroup, Refusal};
-use tidegate_core::units::{Rate, Ru, Span, Time};
+use tidegate_core::units::{Rate, Ru, Span};
+
+use common::{at, leased};
 
 const GROUP: GroupId = GroupId(2);
 const A: ClientId = ClientId(1);
 const B: ClientId = ClientId(2);
 
-fn at(ms: u64) -> Time {
-    Time(ms * 1_000)
-}
-
 fn wants(ru: i64) -> Ask {
     Ask { demand: Rate::whole(ru), backlog: Ru::whole(ru), ..Ask::default() }
-}
-
-fn leased(grant: Option<Grant>) -> LeaseTerms {
-    match grant {
-        Some(Grant::Leased(terms)) => terms,
-        other => panic!("not leased: {other:?}"),
-    }
 }
 
 fn recovering(fallback: Option<Fallback>) -> Grant {
