@@ -1,0 +1,193 @@
+//! When a node asks, and what an answer is worth that comes late, twice or never.
+
+use std::collections::VecDeque;
+
+use tidegate_core::exchange::{Grant, LeaseTerms};
+use tidegate_core::node::{Heard, LeaseState, NodeConfig, NodeGroup, Refusal};
+use tidegate_core::units::{Rate, Ru, Span};
+
+use super::{at, node, queued, terms};
+
+#[test]
+fn the_lease_runs_from_the_moment_the_renewal_was_sent() {
+    let mut node = NodeGroup::new(at(0), NodeConfig::default());
+    node.ask(at(100), 1);
+    node.on_grant(at(4_000), 1, &Grant::Leased(terms(100, 50, 50)));
+    assert_eq!(node.try_acquire(at(5_099), Ru::whole(1)), Ok(()));
+    assert!(matches!(node.try_acquire(at(5_100), Ru::whole(1)), Err(Refusal::Unavailable { .. })));
+    assert_eq!(node.state(at(5_100)).available, Ru::ZERO);
+    assert_eq!(node.state(at(5_100)).lease, LeaseState::Expired);
+}
+
+#[test]
+fn a_grant_that_comes_after_its_end_is_worth_nothing() {
+    let mut node = NodeGroup::new(at(0), NodeConfig::default());
+    node.ask(at(0), 1);
+    node.on_grant(at(9_000), 1, &Grant::Leased(terms(100, 50, 50)));
+    assert!(matches!(node.try_acquire(at(9_000), Ru(1)), Err(Refusal::Unavailable { .. })));
+}
+
+#[test]
+fn only_the_answer_to_the_newest_renewal_brings_anything() {
+    let mut node = node(terms(100, 50, 0));
+    node.ask(at(100), 2);
+    node.ask(at(1_200), 3);
+    let before = node.state(at(1_201));
+    assert_eq!(node.on_grant(at(1_201), 2, &Grant::Leased(terms(900, 90, 90))), Heard::Extended);
+    let after = node.state(at(1_201));
+    assert_eq!((after.rate, after.cap, after.available), (before.rate, before.cap, before.available));
+    assert_eq!(node.on_grant(at(1_202), 3, &Grant::Leased(terms(10, 5, 0))), Heard::Applied);
+    assert_eq!(
+        node.on_grant(at(1_203), 3, &Grant::Leased(terms(900, 90, 90))),
+        Heard::Ignored,
+        "a duplicate"
+    );
+    assert_eq!(node.state(at(1_203)).rate, Rate::whole(10));
+}
+
+#[test]
+fn a_late_answer_lengthens_the_lease_within_what_it_grants() {
+    let mut node = node(terms(100, 50, 0));
+    node.ask(at(2_000), 2);
+    node.ask(at(4_000), 3);
+    assert_eq!(node.lease_end(), Some(at(5_000)));
+    assert_eq!(node.on_grant(at(4_900), 2, &Grant::Leased(terms(80, 40, 9))), Heard::Extended);
+    assert_eq!(node.lease_end(), Some(at(7_000)), "it runs from its own renewal");
+    let state = node.state(at(4_900));
+    assert_eq!((state.rate, state.cap, state.available), (Rate::whole(80), Ru::whole(40), Ru::whole(40)));
+    assert_eq!(node.on_grant(at(4_901), 2, &Grant::Leased(terms(80, 40, 9))), Heard::Ignored, "once");
+    // What no longer fits goes back when the newest renewal is answered, which still counts.
+    assert_eq!(node.on_grant(at(6_000), 3, &Grant::Leased(terms(100, 50, 5))), Heard::Applied);
+    assert_eq!(node.lease_end(), Some(at(9_000)));
+}
+
+#[test]
+fn a_late_answer_wakes_no_lease_that_has_ended_or_was_given_up() {
+    let mut ended = node(terms(100, 50, 0));
+    ended.ask(at(2_000), 2);
+    ended.ask(at(4_000), 3);
+    assert_eq!(ended.on_grant(at(5_000), 2, &Grant::Leased(terms(100, 50, 0))), Heard::Ignored);
+    assert_eq!(ended.state(at(5_000)).lease, LeaseState::Expired);
+    let mut lost = node(terms(100, 50, 0));
+    lost.ask(at(2_000), 2);
+    lost.ask(at(4_000), 3);
+    lost.on_session_lost(at(4_100));
+    assert_eq!(lost.on_grant(at(4_200), 2, &Grant::Leased(terms(100, 50, 0))), Heard::Ignored);
+    let mut without = node(terms(100, 50, 0));
+    without.ask(at(2_000), 2);
+    without.ask(at(4_000), 3);
+    for grant in [Grant::Leased(terms(0, 0, 0)), Grant::UnknownGroup] {
+        assert_eq!(without.on_grant(at(4_500), 2, &grant), Heard::Ignored);
+    }
+    assert_eq!(without.state(at(4_500)).rate, Rate::whole(100));
+}
+
+/// Runs a node that always wants more, `round_trip(now)` from a controller that grants `lease` each time; counts the
+/// milliseconds of `from..to` in which it had a lease, and its renewals in that time.
+fn leased_ms(lease: Span, round_trip: impl Fn(u64) -> u64, from: u64, to: u64) -> (u64, usize) {
+    let mut node = NodeGroup::new(at(0), NodeConfig::default());
+    let granted = Grant::Leased(LeaseTerms { ttl: lease, ..terms(10, 5, 1) });
+    let (mut seq, mut on_the_way, mut leased, mut asked) = (0, VecDeque::new(), 0, 0);
+    for now in 0..to {
+        while let Some((_, answered)) = on_the_way.pop_front_if(|(arrives, _)| *arrives <= now) {
+            node.on_grant(at(now), answered, &granted);
+        }
+        if node.due(at(now)).is_some_and(|due| due <= at(now)) {
+            seq += 1;
+            node.ask(at(now), seq);
+            on_the_way.push_back((now + round_trip(now), seq));
+            asked += usize::from(now >= from);
+        }
+        let _ = node.try_acquire(at(now), Ru::whole(1));
+        leased += u64::from(now >= from && node.state(at(now)).lease == LeaseState::Leased);
+    }
+    (leased, asked)
+}
+
+#[test]
+fn answers_are_waited_for_as_long_as_they_take() {
+    for (round_trip, lease) in
+        [(10, 5), (900, 5), (1_040, 5), (2_000, 5), (2_000, 10), (4_500, 10), (8_000, 10)]
+    {
+        let (leased, asked) = leased_ms(Span::secs(lease), |_| round_trip, 25_000, 60_000);
+        let worth = (lease * 1_000).saturating_sub(round_trip);
+        // Renewals follow each other, so that each lease lasts until the next one comes.
+        let most = 35_000.min(35_000 / round_trip * worth);
+        assert!(leased * 100 >= most * 97, "{round_trip} ms: {leased} of {most}");
+        assert!(asked as u64 <= 35_000 / round_trip.min(100) + 4, "{round_trip} ms: {asked}");
+    }
+}
+
+#[test]
+fn a_round_trip_that_changes_tenfold_within_a_second_is_followed() {
+    let jumps = |now: u64| if (now / 10_000).is_multiple_of(2) { 200 } else { 2_000 };
+    let (leased, _) = leased_ms(Span::secs(5), jumps, 5_000, 105_000);
+    assert_eq!(leased, 100_000);
+    // Answers overtake each other when the round trip falls; `leased_ms` keeps those in order, as a stream does.
+    let (leased, _) = leased_ms(Span::secs(10), |now| 100 + (now % 10_000) / 2, 20_000, 100_000);
+    assert!(leased > 79_000, "{leased}");
+}
+
+#[test]
+fn a_renewal_that_was_shed_makes_nobody_ask_sooner_and_later_ones_wait_longer() {
+    let mut node = node(terms(100, 50, 0));
+    node.ask(at(1_000), 2);
+    assert_eq!(node.answer_wait(), Span::secs(1));
+    node.on_shed(at(1_900), 2);
+    assert_eq!(node.due(at(1_900)), Some(at(2_000)), "as if nothing had been said");
+    node.ask(at(2_000), 3);
+    assert!(node.answer_wait() > Span::secs(1), "{}", node.answer_wait());
+    node.on_shed(at(2_100), 2);
+    node.on_shed(at(2_100), 7);
+    let answered = node.on_grant(at(2_900), 3, &Grant::Leased(terms(100, 50, 0)));
+    assert_eq!(answered, Heard::Applied);
+}
+
+#[test]
+fn a_lower_that_the_renewal_in_flight_acknowledges_is_not_answered_again() {
+    let mut node = node(terms(100, 50, 0));
+    node.ask(at(100), 2);
+    node.on_grant(at(400), 2, &Grant::Leased(terms(100, 50, 0)));
+    node.ask(at(500), 3);
+    node.on_lower(at(600), Rate::whole(60));
+    assert_eq!(node.due(at(600)), Some(at(600)), "the one in flight told of 100");
+    node.ask(at(600), 4);
+    node.on_lower(at(700), Rate::whole(60));
+    assert_eq!(node.due(at(700)), Some(at(1_600)), "the one in flight told of 60");
+    node.on_lower(at(800), Rate::whole(30));
+    assert_eq!(node.due(at(800)), Some(at(800)));
+}
+
+#[test]
+fn a_pushed_lower_takes_effect_at_once_and_is_acknowledged() {
+    let mut node = node(terms(100, 50, 0));
+    node.on_lower(at(500), Rate::whole(20));
+    assert_eq!(node.due(at(500)), Some(at(500)));
+    let ask = node.ask(at(500), 2);
+    assert_eq!((ask.held.rate, ask.held.cap), (Rate::whole(20), Ru::whole(10)));
+    assert_eq!(ask.returned, Ru(39_900_000), "49.9 RU were in the bucket, 10 fit");
+    node.on_lower(at(500), Rate::whole(90));
+    assert_eq!(node.state(at(500)).rate, Rate::whole(20), "a push never raises");
+}
+
+#[test]
+fn without_an_answer_the_renewal_is_repeated_under_a_new_number() {
+    let mut node = node(terms(100, 50, 0));
+    node.ask(at(1_000), 2);
+    assert_eq!(node.due(at(1_000)), Some(at(2_000)));
+    node.on_session_lost(at(1_100));
+    assert!(node.due(at(1_100)).is_some_and(|due| due <= at(1_200)));
+    assert_eq!(node.try_acquire(at(1_100), Ru::whole(1)), Ok(()), "the lease is still good");
+}
+
+#[test]
+fn a_call_is_answered_at_once_but_never_asks_anew() {
+    let mut node = node(LeaseTerms { ask_again: Span::secs(2), ..terms(0, 0, 0) });
+    queued(node.acquire(at(2), Ru::whole(50), at(9_000)));
+    node.ask(at(50), 2);
+    node.on_lower(at(60), Rate::MAX);
+    assert_eq!(node.due(at(60)), Some(at(1_050)), "the renewal under way may bring it");
+    node.on_grant(at(70), 2, &Grant::Leased(LeaseTerms { ask_again: Span::secs(2), ..terms(0, 0, 0) }));
+    assert!(node.due(at(70)).is_some_and(|due| due <= at(70)), "{:?}", node.due(at(70)));
+    assert_eq!(node.ask(at(70), 3).head, Ru::whole(50));
+}

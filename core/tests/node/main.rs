@@ -1,0 +1,49 @@
+//! The node's state machine, one rule a test. Times are in milliseconds, rates and amounts in whole RU.
+
+#![expect(clippy::panic, reason = "a test stops at the first surprise")]
+
+mod answers;
+mod idling;
+mod spending;
+mod waiting;
+
+use tidegate_core::exchange::{Grant, LeaseTerms};
+use tidegate_core::node::{Acquired, Heard, NodeConfig, NodeGroup, Refusal, WaiterId};
+use tidegate_core::units::{Rate, Ru, Span, Time};
+use tidegate_core::usage::{Consumption, RuParts};
+
+fn at(ms: u64) -> Time {
+    Time(ms * 1_000)
+}
+
+fn terms(rate: i64, cap: i64, lump: i64) -> LeaseTerms {
+    LeaseTerms {
+        rate: Rate::whole(rate),
+        cap: Ru::whole(cap),
+        lump: Ru::whole(lump),
+        ttl: Span::secs(5),
+        renew_after: Span::secs(1),
+        max_fit: Ru::whole(1_000),
+        max_debt: Ru::whole(100),
+        ..LeaseTerms::default()
+    }
+}
+
+/// A node that asked at 0 ms and was granted at 1 ms.
+fn node(terms: LeaseTerms) -> NodeGroup {
+    let mut node = NodeGroup::new(at(0), NodeConfig { drift_ppm: 0, ..NodeConfig::default() });
+    node.ask(at(0), 1);
+    assert_eq!(node.on_grant(at(1), 1, &Grant::Leased(terms)), Heard::Applied);
+    node
+}
+
+fn used(ru: i64) -> Consumption {
+    Consumption { charged: RuParts::flat(Ru::whole(ru)), operations: 1, ..Consumption::default() }
+}
+
+fn queued(outcome: Result<Acquired, Refusal>) -> WaiterId {
+    match outcome {
+        Ok(Acquired::Queued(id)) => id,
+        other => panic!("not queued: {other:?}"),
+    }
+}
