@@ -47,8 +47,10 @@ fn call(stream: u32, path: &str, more: bool) -> Vec<u8> {
     [head, frame(0, u8::from(!more), stream, &[0; 5])].concat()
 }
 
-/// Bytes of the name of a bound tenant.
-const NAME: usize = "a-tenant-with-a-name-of-the-usual-length-000000".len();
+/// A bound tenant's name; all are equally long.
+fn tenant(number: usize) -> String {
+    format!("a-tenant-with-a-name-of-the-usual-length-{number:06}")
+}
 
 /// A controller with so many bindings.
 fn crowded(count: usize) -> Controller {
@@ -56,7 +58,7 @@ fn crowded(count: usize) -> Controller {
     controller.ok(&["group", "create", "crowd", "--rate", "5"]);
     controller.kill();
     let row = |number: usize| {
-        let principal = Principal::Tenant(format!("a-tenant-with-a-name-of-the-usual-length-{number:06}"));
+        let principal = Principal::Tenant(tenant(number));
         let key = principal.key();
         put_json(Table::Bindings, key, &StoredBinding { principal, group: "crowd".into() }).unwrap()
     };
@@ -153,9 +155,9 @@ fn three_hundred_large_bodies_that_are_held_take_no_more_than_their_budget() {
 
 /// Reads a connection until the last of the bindings has come; how many bytes.
 fn read_all(mut connection: TcpStream, bindings: usize) -> usize {
-    let last = format!("-{:06}", bindings - 1);
-    // A name may come in two frames, and none is looked for before all that come before it can be there.
-    let (mut seen, least) = (Vec::<u8>::new(), bindings * NAME);
+    let last = tenant(bindings - 1);
+    // It may come in two frames, and is not looked for before the bytes of all names can be there.
+    let (mut seen, least) = (Vec::<u8>::new(), bindings * last.len());
     let (mut bytes, mut head) = (0, [0; 9]);
     while !seen.windows(last.len()).any(|part| part == last.as_bytes()) {
         connection.read_exact(&mut head).unwrap();
@@ -165,8 +167,8 @@ fn read_all(mut connection: TcpStream, bindings: usize) -> usize {
         match kind {
             0 if !payload.is_empty() => {
                 bytes += payload.len();
-                if bytes > least {
-                    seen.drain(..seen.len().saturating_sub(NAME));
+                if bytes >= least {
+                    seen.drain(..seen.len().saturating_sub(last.len()));
                     seen.extend(&payload);
                 }
                 let more = u32::try_from(payload.len()).unwrap().to_be_bytes();
@@ -195,7 +197,7 @@ fn a_thousand_nodes_that_take_a_hundred_thousand_bindings_at_once_take_little_me
         })
         .collect();
     let bytes: Vec<usize> = nodes.into_iter().map(|node| node.join().unwrap()).collect();
-    assert!(bytes.iter().all(|bytes| *bytes >= 100_000 * NAME), "{bytes:?}");
+    assert!(bytes.iter().all(|each| *each >= 100_000 * tenant(0).len()), "{bytes:?}");
     let most = most_kb(&controller);
     println!("{before} kB before, {most} kB after");
     assert!(most <= 300_000, "{before} kB before and {most} kB after");
