@@ -16,7 +16,8 @@ mod grpc;
 pub mod inside;
 pub mod leasing;
 pub mod limits;
-mod listener;
+#[cfg(test)]
+mod listening;
 mod message;
 pub mod metrics;
 pub mod name;

@@ -11,6 +11,12 @@ pub const MAX_GROUPS: usize = 1_000_000;
 pub const MAX_BINDINGS: usize = 1_000_000;
 /// Nodes connected at once.
 pub const MAX_CLIENTS: usize = 10_000;
+/// Connections of the gRPC listener: two of each node that may watch. An idle one costs some tens of kilobytes; twice
+/// as many could take gigabytes.
+pub const MAX_GRPC_CONNECTIONS: usize = 2 * MAX_WATCHERS;
+/// Connections of the REST listener: people, scrapers and proxies. Half of it is less than a proxy with a few hundred
+/// workers keeps; nobody needs twice of it.
+pub const MAX_REST_CONNECTIONS: usize = 1_024;
 /// Incarnations of nodes whose last reports are not folded; beyond, the longest silent are folded first.
 pub const MAX_INCARNATIONS: usize = 100_000;
 

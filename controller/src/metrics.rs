@@ -5,7 +5,6 @@
 //! `_other`, which is no valid group name.
 
 mod charges;
-mod process;
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -20,13 +19,13 @@ use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::histogram::{Histogram, exponential_buckets};
 use prometheus_client::registry::Registry;
 use tidegate_core::units::{MICRO, Rate, Ru};
+use tidegate_listener::{Process, Surface, Tally};
 
 use crate::limits::MAX_GROUP_SERIES;
 
 pub use charges::Charges;
 
 use charges::GroupCounters;
-use process::Process;
 
 /// Label of the groups without series of their own.
 const OTHER: &str = "_other";
@@ -283,16 +282,6 @@ impl Metrics {
         );
     }
 
-    /// Counts a connection or a request that a listener closed or refused.
-    pub fn turned_away(&self, surface: &'static str, reason: &'static str) {
-        self.turned_away.get_or_create(&TurnedAwayLabel { surface, reason }).inc();
-    }
-
-    /// Counts a request.
-    pub fn requested(&self, surface: &'static str, outcome: &'static str) {
-        self.requests.get_or_create(&RequestLabel { surface, outcome }).inc();
-    }
-
     /// Counts a conviction.
     pub fn convicted(&self, action: &'static str) {
         self.convictions.get_or_create(&ActionLabel { action }).inc();
@@ -354,6 +343,16 @@ impl Metrics {
 #[expect(clippy::cast_precision_loss, reason = "a metric is an approximation; nothing is computed from it")]
 fn float(micro: i64) -> f64 {
     micro as f64 / MICRO as f64
+}
+
+impl Tally for Metrics {
+    fn turned_away(&self, surface: Surface, reason: &'static str) {
+        self.turned_away.get_or_create(&TurnedAwayLabel { surface: surface.name(), reason }).inc();
+    }
+
+    fn requested(&self, surface: Surface, outcome: &'static str) {
+        self.requests.get_or_create(&RequestLabel { surface: surface.name(), outcome }).inc();
+    }
 }
 
 #[cfg(test)]

@@ -13,6 +13,7 @@ use std::sync::Arc;
 use axum::Router;
 use tidegate_core::engine::EngineConfig;
 use tidegate_core::units::Span;
+use tidegate_listener::{BACKLOG, Bodies, Door, Hosts, Surface};
 use tidegate_proto::v1::admin_server::AdminServer;
 use tidegate_proto::v1::grants_server::GrantsServer;
 use tidegate_proto::v1::statements_server::StatementsServer;
@@ -26,8 +27,7 @@ use tonic_health::server::{HealthReporter, health_reporter};
 use crate::clock::{Clock, duration};
 use crate::config::{Config, ConfigError};
 use crate::grpc::{AdminAdapter, GrantsAdapter, StatementsAdapter};
-use crate::limits::{DRAIN_WITHIN, FLUSH_EVERY, TIDY_EVERY};
-use crate::listener::{self, Bodies, Door, Hosts, Surface};
+use crate::limits::{DRAIN_WITHIN, FLUSH_EVERY, MAX_GRPC_CONNECTIONS, MAX_REST_CONNECTIONS, TIDY_EVERY};
 use crate::service::{Service, ServiceConfig};
 use crate::store::{RedbStore, Store, StoreError};
 use crate::{grpc, rest};
@@ -133,19 +133,20 @@ impl Controller {
 
         let (stopping, stopped) = flag::channel(false);
         let bodies = Arc::new(Bodies::default());
-        let door = |surface, router, hosts, other| Door {
+        let door = |surface, router, hosts, most, other| Door {
             surface,
             router,
-            metrics: Arc::clone(&service.metrics),
+            tally: Arc::clone(&service.metrics) as _,
             bodies: Arc::clone(&bodies),
             hosts,
-            most: Surface::most(surface),
-            other,
+            most,
+            other: Some(other),
         };
         let (routes, health) = grpc_routes(&service, &stopped)?;
-        let grpc_door = door(Surface::Grpc, routes, Hosts::Any, rest_addr);
-        let hosts = Hosts::of(rest_addr, &config.http_hosts);
-        let rest_door = door(Surface::Rest, rest::router(Arc::clone(&service)), hosts, grpc_addr);
+        let grpc_door = door(Surface::Grpc, routes, Hosts::Any, MAX_GRPC_CONNECTIONS, rest_addr);
+        let hosts = Hosts::of(rest_addr, &config.http_hosts, Some("http_hosts"));
+        let routes = rest::router(Arc::clone(&service));
+        let rest_door = door(Surface::Rest, routes, hosts, MAX_REST_CONNECTIONS, grpc_addr);
         let servers = vec![
             tokio::spawn(grpc_door.serve(grpc, stopped.clone())),
             tokio::spawn(rest_door.serve(http, stopped.clone())),
@@ -220,7 +221,7 @@ impl Drop for Running {
 }
 
 fn listen(key: &'static str, address: SocketAddr) -> Result<TcpListener, StartError> {
-    listener::open(address).map_err(|reason| StartError::Listen { key, address, reason })
+    tidegate_listener::open(address, BACKLOG).map_err(|reason| StartError::Listen { key, address, reason })
 }
 
 /// The routes of the gRPC listener, and the reporter of its health.

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tidegate_client::{Client, ConnectError, Unconfirmed};
-use tokio::net::{TcpListener, TcpSocket};
+use tokio::net::TcpListener;
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 use tokio_rustls::TlsAcceptor;
@@ -178,8 +178,10 @@ impl Gateway {
         }
         let metrics_address = metrics_listener.as_ref().and_then(|listener| listener.local_addr().ok());
         if let Some(listener) = metrics_listener {
-            let page = Page { governor: Arc::clone(&governor), seats: Arc::clone(&seats) };
-            accepting.push(tokio::spawn(page.serve(listener)));
+            let (governor, seats) = (Arc::clone(&governor), Arc::clone(&seats));
+            let page = Page { governor, seats, metrics };
+            let address = metrics_address.unwrap_or_else(|| SocketAddr::from(([127, 0, 0, 1], 0)));
+            accepting.push(tokio::spawn(page.door(address).serve(listener, closed.clone())));
         }
         Ok(Self {
             addresses,
@@ -216,16 +218,7 @@ fn own_certificate(config: &Config) -> Result<Option<TlsAcceptor>, TlsError> {
 }
 
 fn bind(address: SocketAddr, backlog: u32) -> Result<TcpListener, StartError> {
-    listen(address, backlog).map_err(|reason| StartError::Listen { address, reason })
-}
-
-/// As the standard library's listener, which has a queue of 128.
-fn listen(address: SocketAddr, backlog: u32) -> io::Result<TcpListener> {
-    let socket = if address.is_ipv4() { TcpSocket::new_v4() } else { TcpSocket::new_v6() }?;
-    // A gateway that starts again takes its port while connections of the last one linger.
-    socket.set_reuseaddr(true)?;
-    socket.bind(address)?;
-    socket.listen(backlog)
+    tidegate_listener::open(address, backlog).map_err(|reason| StartError::Listen { address, reason })
 }
 
 /// One channel for the admin API, to whichever controller answers.

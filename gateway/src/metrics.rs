@@ -8,13 +8,14 @@ use std::sync::atomic::AtomicU64;
 use std::time::Duration;
 
 use prometheus_client::encoding::EncodeLabelSet;
-use prometheus_client::encoding::text::encode;
+use prometheus_client::encoding::text::{encode_eof, encode_registry};
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::histogram::{Histogram, exponential_buckets};
 use prometheus_client::registry::Registry;
 use tidegate_client::{Ru, RuParts};
+use tidegate_listener::{Process, Surface, Tally};
 
 use crate::govern::Unowned;
 
@@ -24,6 +25,12 @@ type Amount = Counter<f64, AtomicU64>;
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct Outcome {
     outcome: &'static str,
+}
+
+/// The version of the gateway.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct Build {
+    version: &'static str,
 }
 
 /// What a charge is for.
@@ -36,6 +43,12 @@ struct Resource {
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct Conviction {
     action: &'static str,
+}
+
+/// Why a connection to the page, or a request of it, was ended before it was served.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct Reason {
+    reason: &'static str,
 }
 
 /// All counters.
@@ -61,6 +74,10 @@ pub(crate) struct Metrics {
     pub(crate) upstream_failures: Counter,
     sessions: Gauge,
     connected: Gauge,
+    page_requests: Family<Outcome, Counter>,
+    page_turned_away: Family<Reason, Counter>,
+    process: Process,
+    process_registry: Registry,
 }
 
 /// Figures that are read when the page is requested.
@@ -79,6 +96,7 @@ impl Metrics {
         let charged = Family::<Resource, Amount>::default();
         let ended = |outcome| statements.get_or_create(&Outcome { outcome }).clone();
         let used = |resource| charged.get_or_create(&Resource { resource }).clone();
+        let process = Process::default();
         let seconds = || Histogram::new(exponential_buckets(0.000_1, 4.0, 10));
         let mut metrics = Self {
             succeeded: ended("ok"),
@@ -98,9 +116,16 @@ impl Metrics {
             upstream_failures: Counter::default(),
             sessions: Gauge::default(),
             connected: Gauge::default(),
+            page_requests: Family::default(),
+            page_turned_away: Family::default(),
+            process_registry: process.registry(),
+            process,
             registry: Registry::with_prefix("tidegate_gateway"),
         };
         let registry = &mut metrics.registry;
+        let build = Family::<Build, Gauge>::default();
+        build.get_or_create(&Build { version: env!("CARGO_PKG_VERSION") }).set(1);
+        registry.register("build_info", "1, with the version of the gateway", build);
         let places: Gauge = Gauge::default();
         places.set(i64::try_from(max_sessions).unwrap_or(i64::MAX));
         registry.register("statements", "Statements that ended, by outcome", statements);
@@ -136,6 +161,20 @@ impl Metrics {
             metrics.upstream_failures.clone(),
         );
         registry.register("controller_connected", "1 while a controller is there", metrics.connected.clone());
+        registry.register(
+            "page_requests",
+            "Requests of this page's listener, by outcome",
+            metrics.page_requests.clone(),
+        );
+        // A metric without a series would be described and missing.
+        for outcome in ["ok", "refused", "failed"] {
+            drop(metrics.page_requests.get_or_create(&Outcome { outcome }));
+        }
+        registry.register(
+            "page_turned_away",
+            "Connections to this page's listener, or requests, that it ended before they were served",
+            metrics.page_turned_away.clone(),
+        );
         metrics
     }
 
@@ -188,7 +227,10 @@ impl Metrics {
         self.sessions.set(i64::try_from(sample.sessions).unwrap_or(i64::MAX));
         self.connected.set(i64::from(sample.connected));
         let mut page = String::new();
-        encode(&mut page, &self.registry)?;
+        self.process.look();
+        encode_registry(&mut page, &self.registry)?;
+        encode_registry(&mut page, &self.process_registry)?;
+        encode_eof(&mut page)?;
         Ok(page)
     }
 }
@@ -197,6 +239,17 @@ impl Metrics {
 #[expect(clippy::cast_precision_loss, reason = "a metric is an approximation; nothing is computed from it")]
 fn units(amount: Ru) -> f64 {
     amount.0 as f64 / 1_000_000.0
+}
+
+/// Of the listener that the page itself has.
+impl Tally for Metrics {
+    fn turned_away(&self, _: Surface, reason: &'static str) {
+        self.page_turned_away.get_or_create(&Reason { reason }).inc();
+    }
+
+    fn requested(&self, _: Surface, outcome: &'static str) {
+        self.page_requests.get_or_create(&Outcome { outcome }).inc();
+    }
 }
 
 #[cfg(test)]

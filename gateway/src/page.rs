@@ -1,41 +1,55 @@
 //! The page of metrics, over HTTP.
 
+use std::net::SocketAddr;
 use std::sync::Arc;
 
 use axum::Router;
-use axum::http::{StatusCode, header};
+use axum::http::{HeaderMap, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
-use tokio::net::TcpListener;
+use tidegate_listener::{Bodies, Door, Hosts, Surface, exposition};
 
 use crate::govern::Governor;
-use crate::metrics::Sample;
+use crate::metrics::{Metrics, Sample};
 use crate::seats::Seats;
 
-const TEXT: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
+/// Connections at a time: of scrapers, which take one or two each, and of people. Half of it is still more than anybody
+/// has; each is a descriptor that a session cannot have.
+const MOST_CONNECTIONS: usize = 64;
 
-/// What the page shows.
+/// The figures that the page shows.
 pub(crate) struct Page {
     pub(crate) governor: Arc<Governor>,
     pub(crate) seats: Arc<Seats>,
+    pub(crate) metrics: Arc<Metrics>,
 }
 
 impl Page {
-    /// Answers until aborted.
-    pub(crate) async fn serve(self, listener: TcpListener) {
+    /// The listener at this address that serves it.
+    pub(crate) fn door(self, address: SocketAddr) -> Door {
+        let tally = Arc::clone(&self.metrics) as _;
         let page = Arc::new(self);
         let router = Router::new()
-            .route("/metrics", get(move || std::future::ready(page.answer())))
+            .route("/metrics", get(move |headers: HeaderMap| std::future::ready(page.answer(&headers))))
             .fallback(|| std::future::ready((StatusCode::NOT_FOUND, "no such path; see /metrics\n")));
-        if let Err(error) = axum::serve(listener, router).await {
-            tracing::error!(%error, "the page of metrics is no longer served");
+        Door {
+            surface: Surface::Rest,
+            router,
+            tally,
+            bodies: Arc::new(Bodies::default()),
+            hosts: Hosts::of(address, &[], None),
+            most: MOST_CONNECTIONS,
+            other: None,
         }
     }
 
-    fn answer(&self) -> Response {
+    fn answer(&self, headers: &HeaderMap) -> Response {
         let sample = Sample { sessions: self.seats.taken(), connected: self.governor.is_connected() };
-        match self.governor.metrics().page(sample) {
-            Ok(page) => ([(header::CONTENT_TYPE, TEXT)], page).into_response(),
+        match self.metrics.page(sample) {
+            Ok(page) => {
+                let (content_type, page) = exposition::shaped(headers, page);
+                ([(header::CONTENT_TYPE, content_type)], page).into_response()
+            }
             Err(error) => (StatusCode::INTERNAL_SERVER_ERROR, error.to_string()).into_response(),
         }
     }

@@ -2,13 +2,13 @@
 
 use std::sync::Arc;
 
+use tidegate_listener::Connection;
 use tokio::sync::mpsc::{self, Receiver, Sender};
 use tokio::time::timeout;
 use tonic::{Code, Extensions, Status};
 
 use crate::clock::duration;
 use crate::limits::{ANSWER_QUEUE, DRAIN_WITHIN, READ_WITHIN};
-use crate::listener::Connection;
 use crate::metrics::Metrics;
 
 /// The sender of one stream's messages.

@@ -9,13 +9,13 @@ use axum::extract::{ConnectInfo, FromRequest, FromRequestParts, Path, Query, Req
 use axum::http::request::Parts;
 use axum::http::{HeaderMap, StatusCode, header};
 use serde::de::DeserializeOwned;
+use tidegate_listener::BodyError;
 
 use super::decode;
 use super::error::ApiError;
 use crate::definitions::audit::Actor;
 use crate::grpc::ACTOR_HEADER;
 use crate::limits::MAX_MESSAGE_BYTES;
-use crate::listener::BodyError;
 
 /// Characters of a decoder's message in an error: enough for the names of all fields and one error.
 const LONGEST_MESSAGE: usize = 600;

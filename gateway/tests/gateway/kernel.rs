@@ -20,7 +20,7 @@ pub(crate) fn bytes(used: &str) -> u64 {
 /// Bytes that sessions of this gateway wrote so far and that are charged to no session.
 pub(crate) async fn unowned(gateway: &Gateway) -> u64 {
     let mut page = TcpStream::connect(gateway.metrics_address.unwrap()).await.unwrap();
-    page.write_all(b"GET /metrics HTTP/1.1\r\nhost: gateway\r\nconnection: close\r\n\r\n").await.unwrap();
+    page.write_all(b"GET /metrics HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n").await.unwrap();
     let mut text = String::new();
     page.read_to_string(&mut text).await.unwrap();
     let count = |name: &str| -> u64 {

@@ -15,6 +15,8 @@ mod kernel;
 #[cfg(test)]
 mod mysql;
 #[cfg(test)]
+mod page;
+#[cfg(test)]
 mod postgres;
 #[cfg(test)]
 mod pressure;

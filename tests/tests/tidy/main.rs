@@ -18,7 +18,7 @@ fn root() -> PathBuf {
 }
 
 /// Folders of the repository that are crates, the names of ARCHITECTURE.md.
-const CRATES: [&str; 11] = [
+const CRATES: [&str; 12] = [
     "cli",
     "client",
     "controller",
@@ -27,6 +27,7 @@ const CRATES: [&str; 11] = [
     "cpu-clock",
     "fuzz",
     "gateway",
+    "listener",
     "proto",
     "sql",
     "tests",

@@ -12,7 +12,7 @@ const OPEN_METRICS: &str = "application/openmetrics-text; version=1.0.0; charset
 const TEXT: &str = "text/plain; version=0.0.4; charset=utf-8";
 
 /// The content type and the page for a scraper that sent these headers.
-pub(super) fn shaped(headers: &HeaderMap, page: String) -> (&'static str, String) {
+pub fn shaped(headers: &HeaderMap, page: String) -> (&'static str, String) {
     let mut accepted = headers.get_all(header::ACCEPT).iter().filter_map(|value| value.to_str().ok());
     if accepted.any(|value| value.contains("application/openmetrics-text")) {
         (OPEN_METRICS, page)

@@ -30,14 +30,13 @@ const WITHIN: Duration = Duration::from_secs(30);
 
 /// The budget of all bodies.
 #[derive(Debug, Default)]
-pub(crate) struct Bodies {
+pub struct Bodies {
     held: AtomicUsize,
 }
 
 impl Bodies {
     /// Bytes of the budget in use.
-    #[cfg(test)]
-    pub(super) fn held(&self) -> usize {
+    pub fn held(&self) -> usize {
         self.held.load(Ordering::Relaxed)
     }
 
@@ -83,7 +82,7 @@ impl Drop for Hold {
 
 /// Why a body was refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub(crate) enum BodyError {
+pub enum BodyError {
     /// There are too many large bodies at once.
     #[error("large requests hold all of the {} MiB that there are for them; try again in a second", BUDGET >> 20)]
     Full,
@@ -102,7 +101,7 @@ impl BodyError {
     }
 
     /// The `BodyError` at the bottom of an error.
-    pub(crate) fn below(error: &(dyn Error + 'static)) -> Option<Self> {
+    pub fn below(error: &(dyn Error + 'static)) -> Option<Self> {
         let mut next = Some(error);
         while let Some(error) = next {
             if let Some(found) = error.downcast_ref() {

@@ -62,7 +62,7 @@ const TELLING: usize = 3;
 
 /// The shared state of a connection's handlers.
 #[derive(Debug)]
-pub(crate) struct Connection {
+pub struct Connection {
     /// Number of requests without a complete answer.
     open: flag::Sender<usize>,
     cut: Notify,
@@ -75,7 +75,7 @@ impl Connection {
 
     /// Ends the connection, because a peer does not read one of its streams: everything that waits for it is held until
     /// then.
-    pub(crate) fn cut(&self) {
+    pub fn cut(&self) {
         self.cut.notify_one();
     }
 
@@ -126,7 +126,7 @@ pub(super) async fn serve(
     mut stopped: flag::Receiver<bool>,
 ) {
     let surface = door.surface;
-    let turned_away = |reason| door.metrics.turned_away(surface.name(), reason);
+    let turned_away = |reason| door.tally.turned_away(surface, reason);
     let first = tokio::select! {
         first = timeout(HEAD_WITHIN, first_bytes(&stream)) => first,
         _ = stopped.wait_for(|stopped| *stopped) => return,
@@ -242,8 +242,8 @@ async fn answer(
     let response = match refused(door, &request) {
         Some(response) => response,
         None => {
-            let metrics = Arc::clone(&door.metrics);
-            let turned_away = move |reason| metrics.turned_away(surface.name(), reason);
+            let tally = Arc::clone(&door.tally);
+            let turned_away = move |reason| tally.turned_away(surface, reason);
             let mut request = request.map(|body| boxed(Held::new(body, surface, &door.bodies, turned_away)));
             let extensions = request.extensions_mut();
             extensions.insert(TcpConnectInfo { local_addr: local, remote_addr: Some(peer) });
@@ -253,13 +253,13 @@ async fn answer(
                 Ok(Ok(response)) => response,
                 Ok(Err(never)) => match never {},
                 Err(_) => {
-                    door.metrics.turned_away(surface.name(), "slow_answer");
+                    door.tally.turned_away(surface, "slow_answer");
                     late(surface)
                 }
             }
         }
     };
-    door.metrics.requested(surface.name(), outcome(surface, &response));
+    door.tally.requested(surface, outcome(surface, &response));
     response.map(|body| Body::new(Answer { body, _busy: busy }))
 }
 
@@ -275,15 +275,7 @@ fn refused(door: &Door, request: &Request<Incoming>) -> Option<Response<Body>> {
             // HTTP/2 has it in the place of the host of the URI.
             let named = request.uri().authority().map(Authority::as_str);
             let host = named.or_else(|| request.headers().get(header::HOST)?.to_str().ok());
-            if door.hosts.take(host) {
-                return None;
-            }
-            let named = host.unwrap_or("no host");
-            let message = format!(
-                "{} is not a name of this listener, which is for its own machine; ask for localhost, or add the name to \
-                 http_hosts if a proxy asks by it",
-                crate::quantity::cut(named)
-            );
+            let message = door.hosts.refusal(host)?;
             Some(refusal::rest(StatusCode::MISDIRECTED_REQUEST, "misdirected", &message))
         }
     }

@@ -1,18 +1,22 @@
 //! The sockets: who may connect, for how long, and how many sent bytes are held before the sender is known.
 //!
-//! Both listeners work alike. A connection must send something soon, in the listener's protocol; a request's head, its
+//! All listeners work alike. A connection must send something soon, in the listener's protocol; a request's head, its
 //! body and its answer have a time each, and so has a connection without requests. Connections and the bytes of bodies
 //! have budgets. What exceeds a limit is answered in its protocol if possible, closed, and counted by its reason.
 //! Without free file descriptors, accepting pauses instead of spinning.
+//!
+//! Every process with a listener has a page of metrics: [`exposition`] is its format, [`Process`] what it says of the
+//! process.
 
 mod bodies;
 mod connection;
+pub mod exposition;
 mod hosts;
+mod process;
 mod refusal;
-#[cfg(test)]
-mod tests;
 
 use std::collections::BTreeMap;
+use std::fmt;
 use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -24,22 +28,14 @@ use tokio::sync::watch as flag;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep};
 
-use crate::limits::MAX_WATCHERS;
-use crate::metrics::Metrics;
-
-pub(crate) use bodies::{Bodies, BodyError};
-pub(crate) use connection::Connection;
-pub(crate) use hosts::Hosts;
+pub use bodies::{Bodies, BodyError};
+pub use connection::Connection;
+pub use hosts::Hosts;
+pub use process::Process;
 
 /// Connections that the system may hold until they are accepted; `net.core.somaxconn` caps it. With half of it, a burst
 /// of a thousand nodes waits for a retransmission; twice of it is useless beside the cap.
-const BACKLOG: u32 = 4_096;
-/// Connections of the gRPC listener: two of each node that may watch. An idle one costs some tens of kilobytes; twice
-/// as many could take gigabytes.
-const MOST_GRPC: usize = 2 * MAX_WATCHERS;
-/// Connections of the REST listener: people, scrapers and proxies. Half of it is less than a proxy with a few hundred
-/// workers keeps; nobody needs twice of it.
-const MOST_REST: usize = 1_024;
+pub const BACKLOG: u32 = 4_096;
 /// One address may take one part in this many of all connections, so that others find room: a half, since all nodes may
 /// come from behind one address.
 const PART_OF_ONE_PEER: usize = 2;
@@ -51,7 +47,7 @@ const SAY_EVERY: Duration = Duration::from_secs(10);
 
 /// The protocol that a listener serves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Surface {
+pub enum Surface {
     /// gRPC, over HTTP/2.
     Grpc,
     /// REST, over HTTP/1.1 or HTTP/2.
@@ -60,41 +56,56 @@ pub(crate) enum Surface {
 
 impl Surface {
     /// The label in metrics and logs.
-    pub(crate) fn name(self) -> &'static str {
+    pub fn name(self) -> &'static str {
         match self {
             Self::Grpc => "grpc",
             Self::Rest => "rest",
         }
     }
-
-    /// Limit of connections at a time.
-    pub(crate) fn most(self) -> usize {
-        match self {
-            Self::Grpc => MOST_GRPC,
-            Self::Rest => MOST_REST,
-        }
-    }
 }
 
-/// Opens a listening socket.
-pub(crate) fn open(address: SocketAddr) -> io::Result<TcpListener> {
+/// The metrics of a listener.
+pub trait Tally: Send + Sync {
+    /// Counts a connection or a request that was closed or refused.
+    fn turned_away(&self, surface: Surface, reason: &'static str);
+    /// Counts a request, with its outcome: `ok`, `refused` or `failed`.
+    fn requested(&self, surface: Surface, outcome: &'static str);
+}
+
+/// Opens a listening socket in whose queue `backlog` connections may wait; the standard library's has 128.
+pub fn open(address: SocketAddr, backlog: u32) -> io::Result<TcpListener> {
     let socket = if address.is_ipv4() { TcpSocket::new_v4() } else { TcpSocket::new_v6() }?;
+    // A process that starts again takes its port while connections of the last one linger.
     socket.set_reuseaddr(true)?;
     socket.bind(address)?;
-    socket.listen(BACKLOG)
+    socket.listen(backlog)
 }
 
 /// A listener, with everything its connections share.
-pub(crate) struct Door {
-    pub(crate) surface: Surface,
-    pub(crate) router: Router,
-    pub(crate) metrics: Arc<Metrics>,
-    pub(crate) bodies: Arc<Bodies>,
-    pub(crate) hosts: Hosts,
+pub struct Door {
+    /// The protocol.
+    pub surface: Surface,
+    /// The handlers.
+    pub router: Router,
+    /// The counters.
+    pub tally: Arc<dyn Tally>,
+    /// The budget of bodies, which listeners may share.
+    pub bodies: Arc<Bodies>,
+    /// Accepted host names.
+    pub hosts: Hosts,
     /// Limit of connections at a time.
-    pub(crate) most: usize,
-    /// Address of the other listener, for misdirected callers.
-    pub(crate) other: SocketAddr,
+    pub most: usize,
+    /// Address of the controller's other listener, for misdirected callers.
+    pub other: Option<SocketAddr>,
+}
+
+impl fmt::Debug for Door {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Door")
+            .field("surface", &self.surface)
+            .field("most", &self.most)
+            .finish_non_exhaustive()
+    }
 }
 
 /// Number of connections, in all and from each address.
@@ -138,7 +149,7 @@ impl Drop for Place {
 
 impl Door {
     /// Serves until `stopped` shows true, and then until every connection has ended.
-    pub(crate) async fn serve(self, listener: TcpListener, mut stopped: flag::Receiver<bool>) {
+    pub async fn serve(self, listener: TcpListener, mut stopped: flag::Receiver<bool>) {
         let door = Arc::new(self);
         let (open, mut connections) = (Arc::default(), JoinSet::new());
         let until = stopped.clone();
@@ -168,7 +179,7 @@ impl Door {
         until: &flag::Receiver<bool>,
     ) {
         let Some(place) = Place::take(open, peer.ip().to_canonical(), self.most) else {
-            self.metrics.turned_away(self.surface.name(), "full");
+            self.tally.turned_away(self.surface, "full");
             return refusal::full(self.surface, &stream);
         };
         let (door, until) = (Arc::clone(self), until.clone());
@@ -188,7 +199,7 @@ impl Door {
         if of_the_peer.contains(&error.kind()) {
             return;
         }
-        self.metrics.turned_away(self.surface.name(), "not_accepted");
+        self.tally.turned_away(self.surface, "not_accepted");
         let now = Instant::now();
         if said.is_none_or(|said| now.duration_since(said) >= SAY_EVERY) {
             *said = Some(now);
@@ -198,5 +209,25 @@ impl Door {
             );
         }
         sleep(PAUSE).await;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_address_takes_half_of_the_places_and_all_take_no_more_than_there_are() {
+        let open = Arc::default();
+        let peer = |last| IpAddr::from([10, 0, 0, last]);
+        let own: Vec<_> = (0..9).filter_map(|_| Place::take(&open, peer(1), 10)).collect();
+        assert_eq!(own.len(), 5);
+        let others: Vec<_> = (2..20).filter_map(|last| Place::take(&open, peer(last), 10)).collect();
+        assert_eq!(others.len(), 5);
+        drop(others);
+        assert!(Place::take(&open, peer(1), 10).is_none() && Place::take(&open, peer(2), 10).is_some());
+        drop(own);
+        let counts = open.lock().unwrap_or_else(PoisonError::into_inner);
+        assert!(counts.all == 0 && counts.peers.is_empty());
     }
 }

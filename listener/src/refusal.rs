@@ -27,8 +27,8 @@ pub(super) fn full(surface: Surface, stream: &TcpStream) {
 }
 
 /// The answer of the gRPC listener to a caller that speaks HTTP/1.
-pub(super) fn not_grpc(rest: SocketAddr) -> Vec<u8> {
-    plain(StatusCode::MISDIRECTED_REQUEST, "misdirected", &misdirected(rest))
+pub(super) fn not_grpc(other: Option<SocketAddr>) -> Vec<u8> {
+    plain(StatusCode::MISDIRECTED_REQUEST, "misdirected", &misdirected(other))
 }
 
 /// The answer to a caller that speaks TLS: the caller cannot read it, but a person who inspects the bytes can.
@@ -40,8 +40,13 @@ pub(super) fn no_tls() -> Vec<u8> {
     )
 }
 
-fn misdirected(rest: SocketAddr) -> String {
-    format!("this is the gRPC listener of a tidegate controller; REST is at http://{rest}")
+fn misdirected(other: Option<SocketAddr>) -> String {
+    match other {
+        Some(other) => {
+            format!("this is the gRPC listener of a tidegate controller; REST is at http://{other}")
+        }
+        None => "this listener serves gRPC, over HTTP/2".to_owned(),
+    }
 }
 
 /// The answer as an HTTP/1 message.
@@ -77,13 +82,17 @@ pub(super) fn grpc(code: Code, message: &str) -> Response<Body> {
 }
 
 /// The answer of the REST listener to a gRPC caller.
-pub(super) fn not_rest(grpc_addr: SocketAddr) -> Response<Body> {
-    let message =
-        format!("this is the REST listener of a tidegate controller; gRPC is at http://{grpc_addr}");
+pub(super) fn not_rest(other: Option<SocketAddr>) -> Response<Body> {
+    let message = match other {
+        Some(other) => {
+            format!("this is the REST listener of a tidegate controller; gRPC is at http://{other}")
+        }
+        None => "this listener serves HTTP, and no gRPC".to_owned(),
+    };
     grpc(Code::Unimplemented, &message)
 }
 
 /// The answer of the gRPC listener to a caller without gRPC.
-pub(super) fn no_message(rest_addr: SocketAddr) -> Response<Body> {
-    rest(StatusCode::MISDIRECTED_REQUEST, "misdirected", &misdirected(rest_addr))
+pub(super) fn no_message(other: Option<SocketAddr>) -> Response<Body> {
+    rest(StatusCode::MISDIRECTED_REQUEST, "misdirected", &misdirected(other))
 }

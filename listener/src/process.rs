@@ -22,8 +22,8 @@ const START_TIME: usize = 19;
 const VIRTUAL_BYTES: usize = 20;
 
 /// The series.
-#[derive(Default)]
-pub(super) struct Process {
+#[derive(Debug, Default)]
+pub struct Process {
     cpu: Counter<f64, AtomicU64>,
     resident: Gauge,
     virtual_memory: Gauge,
@@ -34,7 +34,7 @@ pub(super) struct Process {
 
 impl Process {
     /// The registry of these series, which has no prefix.
-    pub(super) fn registry(&self) -> Registry {
+    pub fn registry(&self) -> Registry {
         let mut registry = Registry::default();
         registry.register("process_cpu_seconds", "User and system CPU time spent", self.cpu.clone());
         registry.register("process_resident_memory_bytes", "Resident memory", self.resident.clone());
@@ -50,7 +50,7 @@ impl Process {
     }
 
     /// Reads all figures again.
-    pub(super) fn look(&self) {
+    pub fn look(&self) {
         let stat = fs::read_to_string("/proc/self/stat").unwrap_or_default();
         let (_, behind) = stat.rsplit_once(") ").unwrap_or_default();
         let fields: Vec<f64> =

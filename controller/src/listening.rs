@@ -1,17 +1,17 @@
 //! Both listeners over real sockets and driven time: requests that are refused, and the answers to them.
 
-use std::net::{IpAddr, SocketAddr};
-use std::sync::{Arc, PoisonError};
+use std::net::SocketAddr;
+use std::sync::Arc;
 use std::time::Duration;
 
 use axum::Router;
+use tidegate_listener::{BACKLOG, Bodies, Door, Hosts, Surface, open};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, timeout};
 
-use super::{Bodies, Door, Hosts, Place, Surface, open};
 use crate::clock::{Clock, duration};
 use crate::definitions::bindings::Principal;
 use crate::limits::{DRAIN_WITHIN, READ_WITHIN};
@@ -51,17 +51,17 @@ impl Site {
             Surface::Rest => crate::inside::rest(Arc::clone(&service)),
             Surface::Grpc => crate::inside::grpc(&service, stopped.clone()),
         };
-        let listener = open("127.0.0.1:0".parse().unwrap()).unwrap();
+        let listener = open("127.0.0.1:0".parse().unwrap(), BACKLOG).unwrap();
         let address = listener.local_addr().unwrap();
         let (metrics, bodies) = (Arc::clone(&service.metrics), Arc::new(Bodies::default()));
         let door = Door {
             surface,
             router,
-            metrics: Arc::clone(&metrics),
+            tally: Arc::clone(&metrics) as _,
             bodies: Arc::clone(&bodies),
-            hosts: Hosts::of(address, &["rates.example".to_owned()]),
+            hosts: Hosts::of(address, &["rates.example".to_owned()], Some("http_hosts")),
             most,
-            other: "127.0.0.1:99".parse().unwrap(),
+            other: Some("127.0.0.1:99".parse().unwrap()),
         };
         let serving = tokio::spawn(door.serve(listener, stopped));
         Self { address, metrics, bodies, stop, serving, _folder: folder }
@@ -299,7 +299,7 @@ async fn a_burst_of_connections_waits_in_the_queue_of_a_listener_that_is_busy() 
     let system = std::fs::read_to_string("/proc/sys/net/core/somaxconn").unwrap();
     let burst = system.trim().parse::<usize>().unwrap().min(400);
     // The listener accepts none of them.
-    let listener = open("127.0.0.1:0".parse().unwrap()).unwrap();
+    let listener = open("127.0.0.1:0".parse().unwrap(), BACKLOG).unwrap();
     let address = listener.local_addr().unwrap();
     let mut waiting = Vec::new();
     while waiting.len() < burst {
@@ -307,19 +307,4 @@ async fn a_burst_of_connections_waits_in_the_queue_of_a_listener_that_is_busy() 
         let connected = timeout(Duration::from_millis(900), TcpStream::connect(address)).await;
         waiting.push(connected.unwrap_or_else(|_| panic!("{} fit the queue", waiting.len())).unwrap());
     }
-}
-
-#[test]
-fn one_address_takes_half_of_the_places_and_all_take_no_more_than_there_are() {
-    let open = Arc::default();
-    let peer = |last| IpAddr::from([10, 0, 0, last]);
-    let own: Vec<_> = (0..9).filter_map(|_| Place::take(&open, peer(1), 10)).collect();
-    assert_eq!(own.len(), 5);
-    let others: Vec<_> = (2..20).filter_map(|last| Place::take(&open, peer(last), 10)).collect();
-    assert_eq!(others.len(), 5);
-    drop(others);
-    assert!(Place::take(&open, peer(1), 10).is_none() && Place::take(&open, peer(2), 10).is_some());
-    drop(own);
-    let counts = open.lock().unwrap_or_else(PoisonError::into_inner);
-    assert!(counts.all == 0 && counts.peers.is_empty());
 }
