@@ -136,7 +136,8 @@ fn complete_operation(tag: &str, method: &str, operation: &mut Value) {
     if operation["description"].is_null() {
         operation["description"] = operation["summary"].clone();
     }
-    let mut errors = vec!["400"];
+    // The listener refuses a host that is not its own before any path.
+    let mut errors = vec!["400", "421"];
     if operation.get("requestBody").is_some() {
         errors.extend(["413", "415"]);
     }
@@ -174,6 +175,7 @@ fn meaning(status: &str) -> &'static str {
         "412" => "Changed since it was read.",
         "413" => "The body is too large.",
         "415" => "The body is not application/json.",
+        "421" => "The host that the request names is not one of this listener's.",
         "500" => "A fault of the controller.",
         _ => "Not now: the store failed, or the controller is not ready. Nothing was changed.",
     }
