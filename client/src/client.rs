@@ -96,7 +96,7 @@ impl Client {
         let (waited, alone) = self.patience(self.hub().shared.config.fallback);
         // Charging the default group before the bindings are known would be wrong, unless work is to go on alone.
         if !matches!(within(waited, turns.wait_for(|turn| *turn > 0)).await, Some(Ok(_))) && !alone {
-            return Err(GroupError::NoBindings { waited });
+            return Err(GroupError::NoBindings { waited, last_error: self.last_error() });
         }
         let turn = hub.turn();
         let cell = hub.resolve(tenant, user)?;
@@ -125,7 +125,8 @@ impl Client {
             && !matches!(within(waited, answer).await, Some(Ok(())))
             && !alone
         {
-            return Err(GroupError::Unavailable { group: cell.name().clone(), waited });
+            let group = cell.name().clone();
+            return Err(GroupError::Unavailable { group, waited, last_error: self.last_error() });
         }
         if cell.node_state().lease == LeaseState::Unknown {
             let group = cell.name().clone();
@@ -143,6 +144,10 @@ impl Client {
             Fallback::Stop => (self.inner.patience, false),
             _ => (self.inner.patience.min(duration(config.reply_timeout)), true),
         }
+    }
+
+    fn last_error(&self) -> String {
+        self.hub().link.borrow().last_error.clone()
     }
 
     /// Whether a controller is there.

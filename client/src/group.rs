@@ -33,19 +33,23 @@ pub enum GroupError {
     },
     /// The controller did not answer in time.
     #[error(
-        "the controller did not say within {waited:?} whether group {group} exists; check that it can be reached"
+        "the controller did not say within {waited:?} whether group {group} exists; {}", remedy(.last_error)
     )]
     Unavailable {
         /// What was asked for.
         group: GroupName,
         /// How long the caller waited.
         waited: Duration,
+        /// Why the last session ended; empty while there is one.
+        last_error: String,
     },
     /// The controller's watch has said nothing yet.
-    #[error("the controller did not send the bindings within {waited:?}; check that it can be reached")]
+    #[error("the controller did not send the bindings within {waited:?}; {}", remedy(.last_error))]
     NoBindings {
         /// How long the caller waited.
         waited: Duration,
+        /// Why the last session ended; empty while there is one.
+        last_error: String,
     },
     /// The name cannot be a group's.
     #[error(transparent)]
@@ -67,6 +71,16 @@ pub enum GroupError {
         /// What was asked for.
         group: GroupName,
     },
+}
+
+/// What to do about a controller that did not answer. A session that was refused has its reason; without a session, it
+/// is the reason why none began.
+fn remedy(last_error: &str) -> String {
+    if last_error.is_empty() {
+        "check that it can be reached".to_owned()
+    } else {
+        format!("the last session with it ended or did not begin: {last_error}")
+    }
 }
 
 impl Group {

@@ -68,6 +68,9 @@ async fn without_bindings_or_group_the_answer_says_so() {
     assert!(matches!(&error, GroupError::UnknownGroup { group } if &**group == "default"), "{error}");
     fake.go_down();
     let client = piped(&fake).start().unwrap();
-    assert!(matches!(client.resolve("acme", "bob").await, Err(GroupError::NoBindings { .. })));
-    assert!(matches!(client.group("g").await, Err(GroupError::Unavailable { .. })));
+    let reason = "the last session with it ended or did not begin: ";
+    let error = client.resolve("acme", "bob").await.unwrap_err();
+    assert!(matches!(error, GroupError::NoBindings { .. }) && error.to_string().contains(reason), "{error}");
+    let error = client.group("g").await.unwrap_err();
+    assert!(matches!(error, GroupError::Unavailable { .. }) && error.to_string().contains(reason), "{error}");
 }

@@ -179,7 +179,8 @@ mod tests {
         assert_eq!(back_within(Some(Duration::from_millis(100)), s(10)), Some(s(10)));
         assert_eq!(back_within(Some(s(20)), s(1)), Some(s(20)));
         assert_eq!(back_within(None, s(3_600)), Some(s(10)));
-        let denied = Denied::no_group(&GroupError::NoBindings { waited: s(5) }, s(5));
+        let denied =
+            Denied::no_group(&GroupError::NoBindings { waited: s(5), last_error: String::new() }, s(5));
         assert_eq!(denied.hint, "The statement did not run. Retry after 5.0 s.");
     }
 
