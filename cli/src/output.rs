@@ -48,7 +48,8 @@ impl Output {
                 print_raw(&lines.join("\n"))
             }
             Self::Json => print_json(&serde_json::to_string_pretty(value).map_err(not_json)?),
-            Self::Yaml => print(&yaml(value)?),
+            // With its end, so that `apply --prune` takes it.
+            Self::Yaml => print(&format!("{}...\n", yaml(value)?)),
             Self::Name => names().iter().try_for_each(|name| print(name)),
         }
     }
@@ -76,7 +77,7 @@ fn not_json(error: serde_json::Error) -> CliError {
     CliError::Output(error.into())
 }
 
-/// `value` as a document of YAML.
+/// `value` as a document of YAML, without its end.
 fn yaml(value: &impl Serialize) -> Result<String, CliError> {
     let text = serde_saphyr::to_string(value);
     text.map_err(|error| CliError::Output(io::Error::other(error.to_string())))

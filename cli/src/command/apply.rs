@@ -14,7 +14,7 @@ use crate::admin::Admin;
 use crate::args::Global;
 use crate::error::CliError;
 use crate::manifest::limits::{MAX_ANSWER, MAX_MESSAGE};
-use crate::manifest::{Fault, Faults, Object, manifest, sources};
+use crate::manifest::{Fault, Faults, Object, Unnamed, manifest, sources};
 use crate::output::note;
 
 /// What is to be applied.
@@ -45,7 +45,8 @@ pub(crate) struct From {
     /// A file, a directory with files *.yaml, *.yml and *.json, or - for the standard input.
     #[arg(short, long = "file", value_name = "FILE", required = true)]
     files: Vec<PathBuf>,
-    /// Delete what the files do not name: groups, bindings, watches. The group default stays.
+    /// Delete what the files do not name: groups, bindings, watches. The group default stays. A file of YAML has to end
+    /// with a line `...` then, by which one that was cut off differs.
     #[arg(long, value_name = "WHAT", value_enum, value_delimiter = ',')]
     prune: Vec<Prunable>,
     /// Prune only groups below this one, and bindings and watches of it and of those.
@@ -67,7 +68,8 @@ pub(crate) enum Prunable {
 impl From {
     /// The objects of all files.
     pub(crate) fn objects(&self) -> Result<Vec<Object>, CliError> {
-        Ok(manifest(&sources(&self.files)?)?)
+        let unnamed = if self.prune.is_empty() { Unnamed::Stay } else { Unnamed::Go };
+        Ok(manifest(&sources(&self.files)?, unnamed)?)
     }
 
     /// The change that makes them true.

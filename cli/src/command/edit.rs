@@ -18,7 +18,7 @@ use tonic::Code;
 use crate::admin::Admin;
 use crate::args::Global;
 use crate::error::CliError;
-use crate::manifest::{Comments, Object, Source, document, manifest, unified};
+use crate::manifest::{Comments, Object, Source, Unnamed, document, manifest, unified};
 use crate::output::{note, print};
 
 /// Begins a line that says why a text is opened again.
@@ -112,7 +112,7 @@ async fn put(admin: &Admin, given: &str, live: &mut v1::Group) -> Result<Put, Cl
 /// The group of a text.
 fn wanted(given: &str, name: &str) -> Result<v1::Group, String> {
     let source = Source { name: "the text".to_owned(), text: given.to_owned() };
-    let objects = manifest(&[source]).map_err(|faults| faults.to_string())?;
+    let objects = manifest(&[source], Unnamed::Stay).map_err(|faults| faults.to_string())?;
     match objects.as_slice() {
         [Object { kind: Kind::Group(group), .. }] if group.name.eq_ignore_ascii_case(name) => {
             Ok(v1::Group::clone(group))

@@ -23,9 +23,21 @@ pub(crate) use write::{Comments, document};
 
 use object::objects;
 
+/// What a change does about things that no source names.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Unnamed {
+    /// It leaves them.
+    Stay,
+    /// It deletes them, so that every source has to show that nothing of it is missing.
+    Go,
+}
+
 /// Reads all sources; reports every fault of all of them.
-pub(crate) fn manifest(sources: &[Source]) -> Result<Vec<Object>, Faults> {
+pub(crate) fn manifest(sources: &[Source], unnamed: Unnamed) -> Result<Vec<Object>, Faults> {
     let mut faults = Faults::default();
+    if unnamed == Unnamed::Go {
+        sources.iter().filter_map(read::unended).for_each(|fault| faults.add(fault));
+    }
     let mut all = Vec::new();
     for source in sources {
         match documents(source) {

@@ -287,11 +287,11 @@ impl Object {
 
 #[cfg(test)]
 mod tests {
-    use super::super::manifest;
+    use super::super::{Unnamed, manifest};
     use super::*;
 
     fn read(text: &str) -> Result<Vec<Object>, Faults> {
-        manifest(&[Source { name: "f".into(), text: text.into() }])
+        manifest(&[Source { name: "f".into(), text: text.into() }], Unnamed::Stay)
     }
 
     fn refused(text: &str) -> String {

@@ -17,6 +17,9 @@ use super::source::Source;
 /// Signs that end a line in YAML 1.1 and not in YAML 1.2: readers would differ in what a text says.
 pub(super) const DISPUTED: [char; 3] = ['\u{85}', '\u{2028}', '\u{2029}'];
 
+/// YAML's mark for the end of a document, behind which a stream may end.
+const END: &str = "...";
+
 /// The documents of a text that hold something. Text that is not YAML ends the reading; duplicate names do not.
 pub(crate) fn documents(source: &Source) -> Result<Vec<Node>, Vec<Fault>> {
     let fault = |line: usize, message: String| Fault {
@@ -61,6 +64,26 @@ pub(crate) fn documents(source: &Source) -> Result<Vec<Node>, Vec<Fault>> {
         return Ok(builder.documents);
     }
     Err(builder.wrong.into_iter().map(|Wrong { line, message }| fault(line, message)).collect())
+}
+
+/// The fault of a text that would still be read if it had been cut off between two lines.
+pub(super) fn unended(source: &Source) -> Option<Fault> {
+    let text = source.text.trim_start_matches('\u{feff}').trim_end();
+    let message = match json::begins(text).then(|| json::values(text)) {
+        Some(Ok(values)) if values.len() < 2 => return None,
+        Some(Ok(_)) => {
+            "more than one value is in it, and the end of the last need not be the end of the file"
+        }
+        _ if text.lines().last() == Some(END) => return None,
+        _ => "nothing shows where it ends",
+    };
+    let remedy = "what a file that is cut off lacks would be deleted; end YAML with a line `...`, and put JSON in one list";
+    Some(Fault {
+        file: source.name.clone(),
+        line: text.lines().count(),
+        place: String::new(),
+        message: format!("{message}: {remedy}"),
+    })
 }
 
 /// The last line of a text that may have been cut in its middle. Brackets show by themselves that they are closed.
@@ -281,6 +304,27 @@ mod tests {
         assert!(refused(&deep).contains("in each other"));
         assert!(refused(&"[".repeat(100_000)).contains("cut off"));
         assert!(refused(&format!("{}\n", "[".repeat(100_000))).contains("in each other"));
+    }
+
+    #[test]
+    fn a_text_shows_its_end_where_nothing_can_follow() {
+        let fault = |text: &str| unended(&Source { name: "f".into(), text: text.into() });
+        for text in
+            ["a: 1\n...\n", "a: 1\n---\nb: 2\n...", "...\n\n", "{\"a\": 1}\n", "[{}, {}]", "{a: [b]}\n...\n"]
+        {
+            assert_eq!(fault(text).map(|fault| fault.to_string()), None, "{text:?}");
+        }
+        for text in [
+            "",
+            "a: 1\n",
+            "a: 1\n...\nb: 2\n",
+            "a: ...\n",
+            " ...\n",
+            "{\"a\": 1}\n{\"a\": 2}\n",
+            "{a: [b]}\n",
+        ] {
+            assert!(fault(text).is_some_and(|fault| fault.to_string().contains("`...`")), "{text:?}");
+        }
     }
 
     #[test]

@@ -118,7 +118,7 @@ fn scalar(text: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::super::{Source, manifest};
+    use super::super::{Source, Unnamed, manifest};
     use super::*;
 
     fn state(json: Value) -> Map<String, Value> {
@@ -158,7 +158,7 @@ mod tests {
         });
         for comments in [Comments::None, Comments::Fields] {
             let text = document("Group", &state(json.clone()), comments);
-            let read = manifest(&[Source { name: "f".into(), text: text.clone() }]).unwrap();
+            let read = manifest(&[Source { name: "f".into(), text: text.clone() }], Unnamed::Stay).unwrap();
             let tidegate_proto::v1::step::Kind::Group(group) = &read[0].kind else { panic!() };
             assert_eq!((group.parent.as_str(), group.burst.as_str(), group.weight), ("/", "default", 2));
             assert_eq!(group.comment, "50 % off: \"yes\" # no", "{text}");

@@ -154,7 +154,18 @@ fn what_the_files_do_not_name_goes_where_that_is_said() {
     let (_folder, path) = file(SHOP);
     controller.ok(&with(&["apply"], &path));
     controller.ok(&["group", "create", "aside", "--rate", "1"]);
-    fs::write(&path, "kind: Group\nname: shop\nru_per_sec: 2000\n").unwrap();
+    let kept = "kind: Group\nname: shop\nru_per_sec: 2000\n";
+    fs::write(&path, kept).unwrap();
+    for command in [&["apply", "--prune", "groups", "--yes"][..], &["diff", "--prune", "groups"]] {
+        let half = controller.run(&with(command, &path));
+        let said = err(&half);
+        assert!(
+            !half.status.success() && said.contains("f.yaml:3: ") && said.contains("a line `...`"),
+            "{said}"
+        );
+    }
+    assert_eq!(names(&controller).len(), 4);
+    fs::write(&path, format!("{kept}...\n")).unwrap();
     let unsure = controller.run(&with(&["apply", "--prune", "groups,bindings", "--under", "shop"], &path));
     assert_eq!(unsure.status.code(), Some(2));
     assert!(err(&unsure).contains("say --yes"), "{}", err(&unsure));
