@@ -129,7 +129,7 @@ async fn what_is_not_finished_in_time_is_cut_and_counted() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_listener_says_what_it_is_to_whoever_meant_another() {
+async fn a_listener_says_what_it_is_to_a_caller_who_meant_another() {
     let grpc = Site::open(Surface::Grpc, 99);
     for sent in [get("localhost").as_bytes(), b"POST /v1/groups HTTP/1.0\r\n\r\n"] {
         let said = grpc.say(sent).await;

@@ -175,7 +175,7 @@ fn two_on_their_way() -> Engine {
 }
 
 #[test]
-fn two_lumps_can_be_on_their_way_and_whoever_leases_what_there_is_left_leaves_both_in_time() {
+fn two_lumps_can_be_on_their_way_and_a_lease_of_what_is_left_leaves_both_in_time() {
     let mut engine = two_on_their_way();
     for ms in (410..1_300).step_by(30) {
         engine.renew(at(ms), ClientId(5), GROUP, ms, &Ask { acked_seq: ms - 30, ..wants(500) }, None);
@@ -333,7 +333,7 @@ fn operations_that_fit_pass_one_that_waits_for_a_lump_and_leave_that_alone() {
 }
 
 #[test]
-fn whoever_passes_takes_nothing_of_a_lump_that_does_not_suffice_yet() {
+fn an_operation_that_passes_takes_nothing_of_a_lump_that_does_not_suffice_yet() {
     let mut node = node(0, terms(10, 10, 30, 0));
     let large = queued(node.acquire(at(1), Ru::whole(80), at(60_000)));
     assert_eq!(node.try_acquire(at(1_001), Ru::whole(10)), Ok(()), "the bucket is empty, the lump is not");

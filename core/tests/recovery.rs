@@ -308,7 +308,7 @@ fn the_part_of_a_node_that_is_cut_off_is_nobody_elses_until_it_cannot_be_in_use(
 }
 
 #[test]
-fn parts_survive_a_restart_and_a_recovery_tells_them() {
+fn parts_survive_a_restart_and_a_recovery_sends_them() {
     let mut group = Divided::new(Fallback::Rate(Rate::whole(40)));
     group.engine.load_part(at(0), GROUP, A, Rate::whole(70));
     group.engine.recover_until(at(60_000));
@@ -336,7 +336,7 @@ fn a_part_of_a_fallback_ends_when_nothing_was_heard_for_long() {
 
 proptest::proptest! {
     #[test]
-    fn parts_never_pass_the_fallback_of_the_group_whoever_comes_and_goes(
+    fn parts_never_pass_the_fallback_of_the_group_as_nodes_come_and_go(
         steps in proptest::collection::vec((0_u8..6, 0_u64..5, 1_u64..30_000), 1..80),
     ) {
         let mut group = Divided::new(Fallback::Stop);

@@ -38,7 +38,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_kernel_tells_of_its_clock_and_stays_within_what_it_may_do() {
+    fn the_kernel_describes_its_clock_and_stays_within_what_it_may_do() {
         // A filter of system calls may refuse the question.
         let Some(told) = discipline() else { return };
         assert!(told.frequency_ppb.abs() <= 500_000, "{told:?}");

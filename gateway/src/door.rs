@@ -143,7 +143,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_connection_is_its_clients_where_a_balancer_tells() {
+    async fn a_connection_is_its_clients_where_a_balancer_names_it() {
         for option in ["send-proxy", "send-proxy-v2"] {
             let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
             let port = listener.local_addr().unwrap().port();

@@ -41,7 +41,7 @@ async fn a_shutdown_reports_everything_and_gives_leases_back() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_shutdown_without_a_controller_ends_in_time_and_tells_what_is_missing() {
+async fn a_shutdown_without_a_controller_ends_in_time_and_reports_what_is_missing() {
     let fake = Fake::new();
     fake.group("g", GroupSpec::capped(Rate::whole(1_000)));
     let client = piped(&fake).patience(3 * SECOND).connect().await.unwrap();

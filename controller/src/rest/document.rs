@@ -43,7 +43,7 @@ const UNITS: [&str; 10] = [
 pub(super) fn complete(document: &OpenApi) -> Value {
     let mut document = serde_json::to_value(document).unwrap_or_default();
     document["servers"] = json!([{"url": "/", "description": "The controller that served this document"}]);
-    document["info"]["contact"] = json!({"name": "Whoever runs this controller"});
+    document["info"]["contact"] = json!({"name": "The operator of this controller"});
     // Callers are not authenticated; the listener serves one machine unless it is opened on purpose.
     document["security"] = json!([]);
     let mut tags = Vec::new();

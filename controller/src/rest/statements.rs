@@ -135,7 +135,7 @@ pub(super) struct ResetParams {
     group: String,
 }
 
-/// Starts counting statements anew.
+/// Starts counting statements from zero.
 #[utoipa::path(delete, path = "/v1/statements", params(ResetParams),
     responses((status = 200, body = v1::ResetStatementsReply), (status = 400, body = ErrorBody), (status = 404, body = ErrorBody),
         (status = 503, body = ErrorBody)))]

@@ -380,7 +380,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_that_failed_is_opened_anew_as_soon_as_it_can_be() {
+    fn a_file_that_failed_is_opened_again_as_soon_as_it_can_be() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("store");
         let store = RedbStore::open(&path).unwrap();

@@ -113,7 +113,7 @@ impl Note {
             (sum == format!("{:08x}", crc32fast::hash(text)).as_bytes()).then(|| CommitMark::parse(text))?
         });
         if mark.is_none() {
-            tracing::warn!(path = %self.path.display(), "the note of the last commit does not read and is written anew");
+            tracing::warn!(path = %self.path.display(), "the note of the last commit does not read and is written again");
         }
         Ok(mark)
     }

@@ -186,7 +186,7 @@ async fn a_new_store_that_may_stand_in_for_a_lost_one_recovers_for_it() {
 }
 
 #[tokio::test]
-async fn a_revision_that_was_reached_once_more_after_a_restore_is_told_anew() {
+async fn a_revision_that_was_reached_once_more_after_a_restore_is_sent_again() {
     let bind = async |lab: &Lab, user: &str| {
         let binding = v1::Binding { tenant: String::new(), user: user.into(), group: "web".into() };
         lab.admin().await.bind(v1::BindRequest { binding: Some(binding) }).await.unwrap();

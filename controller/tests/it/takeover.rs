@@ -116,7 +116,7 @@ async fn health(lab: &Lab) -> ServingStatus {
 }
 
 #[tokio::test]
-async fn whoever_lost_the_store_falls_silent_before_its_successor_speaks() {
+async fn a_controller_that_lost_the_store_falls_silent_before_its_successor_speaks() {
     let hand = Hand::default();
     let disk: Arc<dyn Store> = Arc::new(MemoryStore::default());
     let lost = Arc::new(Faulty::over(Arc::clone(&disk)));

@@ -43,7 +43,7 @@ impl NodeGroup {
 
     /// When to ask although an answer is on its way: the node sent that renewal before operations began to wait, so its
     /// answer brings nothing for them. The rest of it goes back to the pool.
-    pub(super) fn asks_anew_at(&self, now: Time) -> Option<Time> {
+    pub(super) fn asks_again_at(&self, now: Time) -> Option<Time> {
         let until = self.watched_until(now).filter(|_| !self.renewal.told.waiters)?;
         Some(until.max(self.renewal.allowed()))
     }

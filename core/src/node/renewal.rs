@@ -206,7 +206,7 @@ impl NodeGroup {
         };
         if renewal.awaiting {
             let waits = asked_at.after(renewal.wait(&self.config));
-            let until = renewal.shed_until.or_else(|| self.asks_anew_at(now));
+            let until = renewal.shed_until.or_else(|| self.asks_again_at(now));
             return Some(until.map_or(waits, |until| until.min(waits)));
         }
         let pressed = renewal.pressed || !self.waiters.is_empty();

@@ -181,7 +181,7 @@ fn without_an_answer_the_renewal_is_repeated_under_a_new_number() {
 }
 
 #[test]
-fn a_call_is_answered_at_once_but_never_asks_anew() {
+fn a_call_is_answered_at_once_but_never_asks_again() {
     let mut node = node(LeaseTerms { ask_again: Span::secs(2), ..terms(0, 0, 0) });
     queued(node.acquire(at(2), Ru::whole(50), at(9_000)));
     node.ask(at(50), 2);

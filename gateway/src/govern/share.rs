@@ -290,7 +290,7 @@ mod tests {
     }
 
     #[test]
-    fn a_commit_pays_for_its_own_log_whoever_else_s_it_writes_out() {
+    fn a_commit_pays_for_its_own_log_and_no_other_that_it_writes_out() {
         let insert = work(Insert, 1, 60);
         for (server, alone) in [(Server::Postgres, 8_192), (Server::MariaDb, 4_096), (Server::MySql, 512)] {
             assert_eq!(charged(server, &insert, did(0, alone, 1), 0), (0, alone));

@@ -92,7 +92,7 @@ fn row(number: u64) -> v1::StatementRow {
 }
 
 #[tokio::test]
-async fn statements_are_listed_by_cost_and_counted_anew() {
+async fn statements_are_listed_by_cost_and_counted_again() {
     let lab = Lab::start().await;
     let mut statements = StatementsClient::new(lab.channel.clone());
     let report = |seq: u64, rows: Vec<v1::StatementRow>| v1::ReportStatementsRequest {

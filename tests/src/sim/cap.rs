@@ -87,7 +87,7 @@ impl Capped {
             changed: false,
         };
         capped.set(now, Ru::ZERO);
-        capped.judged.begin_anew(now);
+        capped.judged.begin_again(now);
         capped
     }
 
@@ -104,10 +104,10 @@ impl Capped {
     }
 
     /// Windows begin now at the soonest.
-    pub(super) fn begin_anew(&mut self, now: Time) {
+    pub(super) fn begin_again(&mut self, now: Time) {
         self.catch_up(now);
-        self.nominal.begin_anew(now);
-        self.judged.begin_anew(now);
+        self.nominal.begin_again(now);
+        self.judged.begin_again(now);
     }
 
     /// The limits that leases may have been made under, without fallbacks.

@@ -104,7 +104,7 @@ impl World {
         let seed = self.fates.bits();
         let now = self.now;
         if !self.lies(node) {
-            self.bounds.values_mut().for_each(|capped| capped.begin_anew(now));
+            self.bounds.values_mut().for_each(|capped| capped.begin_again(now));
         }
         if let Some(state) = self.nodes.get_mut(node) {
             state.lies.get_or_insert_with(|| Random::new(seed, 0));

@@ -90,7 +90,7 @@ impl Bound {
     }
 
     /// Windows begin now at the soonest from here on.
-    pub fn begin_anew(&mut self, now: Time) {
+    pub fn begin_again(&mut self, now: Time) {
         (self.lowest, self.lowest_at) = (self.level(now), now);
         self.floor = self.lowest + self.depth;
     }

@@ -84,7 +84,7 @@ fn secrets() -> Vec<String> {
 
 /// None of them is in there.
 #[track_caller]
-fn tells_nothing(place: &str, bytes: &[u8]) {
+fn shows_nothing(place: &str, bytes: &[u8]) {
     let text = String::from_utf8_lossy(bytes).to_lowercase();
     for secret in secrets() {
         if let Some(at) = text.find(&secret) {
@@ -152,38 +152,38 @@ fn no_password_and_no_literal_is_told_anywhere() {
     });
     let metrics = stage.gateway.metrics();
     assert!(metrics.contains("tidegate_gateway_statements_total"));
-    tells_nothing("the page of metrics", metrics.as_bytes());
+    shows_nothing("the page of metrics", metrics.as_bytes());
     // Databases that are away.
     stage.postgres.kill();
     stage.mariadb.kill();
     let told = stage.psql(ANN, "select 1;") + &stage.mysql(ANN, "select 1;");
     assert!(told.matches("cannot reach the database").count() == 2, "{told}");
-    tells_nothing("what a client is told of a database that is away", told.as_bytes());
+    shows_nothing("what a client is told of a database that is away", told.as_bytes());
     for table in ["tidegate.statements", "tidegate.runaways", "information_schema.runaway_watches"] {
         let rows = || stage.controller.ok(&["sql", &format!("select * from {table}")]);
         // Gateways report in their own time.
         eventually(table, || rows().lines().count() > 2);
-        tells_nothing(table, rows().as_bytes());
+        shows_nothing(table, rows().as_bytes());
     }
-    tells_nothing("the audit log", stage.controller.ok(&["audit"]).as_bytes());
+    shows_nothing("the audit log", stage.controller.ok(&["audit"]).as_bytes());
     let Stage { controller, gateway, .. } = stage;
     gateway.terminate();
     let folder = gateway.folder.path().to_owned();
     fs::remove_file(folder.join("gateway.toml")).unwrap();
     // The store and the journal as they are while both run, and what all of it logged.
     for (name, bytes) in files(controller.data()) {
-        tells_nothing(&name, &bytes);
+        shows_nothing(&name, &bytes);
     }
     for (name, bytes) in files(&folder.join("journal")) {
-        tells_nothing(&name, &bytes);
+        shows_nothing(&name, &bytes);
     }
     let (status, log, printed) = gateway.ended();
     assert_eq!(status, Some(0), "{printed}");
     for level in ["TRACE", "DEBUG", "WARN"] {
         assert!(log.contains(level), "the log is not as verbose as it can be: no {level}");
     }
-    tells_nothing("the gateway's log", log.as_bytes());
-    tells_nothing("the gateway's output", printed.as_bytes());
+    shows_nothing("the gateway's log", log.as_bytes());
+    shows_nothing("the gateway's output", printed.as_bytes());
 }
 
 #[test]
@@ -206,11 +206,11 @@ fn settings_that_are_wrong_are_told_without_their_secrets() {
     for url in urls {
         let output = run(&["gateway", "--listen", "127.0.0.1:0", "--upstream", url]);
         assert_eq!(output.status.code(), Some(2), "{url}");
-        tells_nothing(url, err(&output).as_bytes());
+        shows_nothing(url, err(&output).as_bytes());
         fs::write(&file, format!("upstream = [\"{url}\"]\n")).unwrap();
         let output = run(&["gateway", "--config", file.to_str().unwrap()]);
         assert_eq!(output.status.code(), Some(2), "{url}");
-        tells_nothing(url, err(&output).as_bytes());
+        shows_nothing(url, err(&output).as_bytes());
     }
     for text in [
         "upstream = \"mysql://gate:canary@host\"",
@@ -227,6 +227,6 @@ fn settings_that_are_wrong_are_told_without_their_secrets() {
         let output = run(&["gateway", "--config", file.to_str().unwrap()]);
         let told = err(&output);
         assert!(output.status.code() == Some(2) && told.contains("line 1"), "{text}: {told}");
-        tells_nothing(text, told.as_bytes());
+        shows_nothing(text, told.as_bytes());
     }
 }

@@ -162,7 +162,7 @@ fn a_statement_prepared_to_be_explained_is_described_by_its_cost() {
 }
 
 #[test]
-fn an_execution_of_it_takes_no_cursor_and_tells_its_cost_in_binary() {
+fn an_execution_of_it_takes_no_cursor_and_shows_its_cost_in_binary() {
     let (mut link, _) = prepare_explained(1, 2, false, 1_000);
     let run = |flags: u8| packet(0, &[&[0x17, 7, 0, 0, 0, flags, 1, 0, 0, 0][..], &[5; 20]].concat());
     for piece in run(9).chunks(4) {
@@ -233,7 +233,7 @@ fn many_executions_of_a_statement_of_ours_at_once_are_refused() {
 }
 
 #[test]
-fn an_explained_statement_that_fails_tells_its_error() {
+fn an_explained_statement_that_fails_reports_its_error() {
     let mut link = logged_in(Settings::default(), explain);
     link.hear(Side::Client, &query("explain ru select a")).unwrap();
     link.hear(Side::Server, &packets(1, &ROWS[..3])).unwrap();

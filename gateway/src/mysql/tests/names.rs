@@ -32,12 +32,12 @@ fn a_name_is_known_when_the_server_has_taken_it() {
 }
 
 #[test]
-fn a_session_that_begins_anew_has_no_names() {
+fn a_session_that_begins_again_has_no_names() {
     let change = b"\x11bob\0\0other\0\x2d\0mysql_native_password\0\0";
-    for anew in [&b"\x1f"[..], change] {
+    for again in [&b"\x1f"[..], change] {
         let mut link = logged_in(Settings::default(), |_| None);
         exchange(&mut link, "prepare s from 'select 1'", OK);
-        link.hear(Side::Client, &packet(0, anew)).unwrap();
+        link.hear(Side::Client, &packet(0, again)).unwrap();
         assert_eq!(link.machine.names(), 1, "not before the server has done it");
         link.hear(Side::Server, &packet(1, OK)).unwrap();
         assert_eq!(link.machine.names(), 0);

@@ -100,7 +100,7 @@ fn our_own_answers_are_for_text_only() {
 }
 
 #[test]
-fn a_replica_tells_what_it_has_while_it_reads() {
+fn a_replica_reports_what_it_has_while_it_reads() {
     let dump = packet(0, b"\x12\x04\0\0\0\0\0\x01\0\0\0");
     let mut link = logged_in(Settings::default(), |_| None);
     link.hear(Side::Client, &dump).unwrap();

@@ -397,7 +397,7 @@ fn an_explained_statement_runs_with_its_parameters_and_its_result_is_kept_back()
 }
 
 #[test]
-fn an_explained_statement_with_more_behind_it_tells_its_cost_between() {
+fn an_explained_statement_with_more_behind_it_shows_its_cost_between() {
     let (mut talk, mut decider, mut out) = (talk(), Decider::default(), Vec::new());
     let before = [parse("", "begin"), bind("", ""), execute("")].concat();
     let explained =
@@ -421,7 +421,7 @@ fn an_explained_statement_with_more_behind_it_tells_its_cost_between() {
 }
 
 #[test]
-fn an_explained_statement_that_fails_tells_its_error() {
+fn an_explained_statement_that_fails_reports_its_error() {
     let (mut talk, mut decider, mut out) = (talk(), Decider::default(), Vec::new());
     let unit = [parse("", "explain ru selec"), bind("", ""), describe("P"), execute(""), message(b'S', &[])];
     client(&mut talk, &unit.concat(), 100, &mut decider);

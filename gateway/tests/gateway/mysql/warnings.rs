@@ -23,7 +23,7 @@ pub(super) fn one(level: &str, code: u16) -> Vec<(String, u16)> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn warnings_are_those_of_the_last_statement_whoever_answered_it() {
+async fn warnings_are_those_of_the_last_statement_of_server_or_gateway() {
     let stage = Stage::new().await;
     let mut admin = stage.admin().await;
     admin.query_drop("select cast('x' as int)").await.unwrap();

@@ -217,7 +217,7 @@ async fn a_storm_of_cancel_requests_hits_nobody_s_session_but_its_own() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_page_of_metrics_tells_what_happened() {
+async fn the_page_of_metrics_shows_what_happened() {
     let mut stage = Stage::with(|config| {
         config.max_sessions = 2;
         config.metrics = Some("127.0.0.1:0".parse().unwrap());

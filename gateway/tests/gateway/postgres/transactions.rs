@@ -66,7 +66,7 @@ async fn who_is_refused_inside_a_transaction_is_told_that_it_goes_on_and_can_end
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn whoever_waits_for_a_lock_of_a_group_in_debt_gets_it() {
+async fn a_session_that_waits_for_a_lock_of_a_group_in_debt_gets_it() {
     let stage = Stage::with(|config| config.policy.max_wait = Duration::from_secs(60)).await;
     let (ann, other) = (stage.ann().await, stage.ann().await);
     ann.batch_execute("create table t (a int); insert into t values (1)").await.unwrap();
