@@ -5,10 +5,12 @@
 //! with the next statement. PostgreSQL's parallel workers are counted with it ([`Workers`]). Of what it wrote its own
 //! [`Share`] is charged.
 
-use std::path::PathBuf;
+use std::fs::File;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::task::Context;
 
+use rustix::fs::CWD;
 use tidegate_client::Usage;
 use tokio::time::Instant;
 
@@ -56,14 +58,14 @@ impl Backend {
             return None;
         }
         let process = parent.map(|postmaster| (pid, Workers::of(pid, postmaster)));
-        let own = Counters::from_here(&self::process(pid))?;
+        let own = Counters::from_here(CWD, &self::process(pid))?;
         Some(Self { process, ..Self::of(own, Server::Postgres, unowned) })
     }
 
-    /// The thread `tid` of a server in one process, provided that it is a thread of the process that listens.
-    pub(crate) fn thread(pid: u32, tid: u32, server: Server, unowned: &Arc<Unowned>) -> Option<Self> {
-        let own = Counters::from_here(&process(pid).join(format!("task/{tid}")))?;
-        Some(Self::of(own, server, unowned))
+    /// The thread `tid` of the server whose folder in `/proc` this is.
+    pub(crate) fn thread(server: &File, tid: u32, kind: Server, unowned: &Arc<Unowned>) -> Option<Self> {
+        let own = Counters::from_here(server, Path::new(&format!("task/{tid}")))?;
+        Some(Self::of(own, kind, unowned))
     }
 
     fn of(own: Counters, server: Server, unowned: &Arc<Unowned>) -> Self {
@@ -134,6 +136,7 @@ mod tests {
             assert!(Backend::postgres(std::process::id(), proof, &unowned).is_none());
             assert!(Backend::postgres(u32::MAX, proof, &unowned).is_none());
         }
-        assert!(Backend::thread(std::process::id(), u32::MAX, Server::MySql, &unowned).is_none());
+        let own = File::open("/proc/self").unwrap();
+        assert!(Backend::thread(&own, u32::MAX, Server::MySql, &unowned).is_none());
     }
 }

@@ -3,8 +3,11 @@
 //! stay open: a look is a `pread` each, 0.3 and 0.7 µs.
 
 use std::fs::File;
+use std::os::fd::AsFd;
 use std::os::unix::fs::FileExt as _;
 use std::path::Path;
+
+use rustix::fs::{Mode, OFlags, openat};
 
 use super::share::Counted;
 
@@ -20,16 +23,19 @@ pub(super) struct Counters {
 }
 
 impl Counters {
-    /// Those of the process or thread with this folder in `/proc`; all it has done since it began is new.
-    pub(super) fn whole(folder: &Path) -> Option<Self> {
-        let schedstat = File::open(folder.join("schedstat")).ok()?;
-        let io = File::open(folder.join("io")).ok();
+    /// Those of the process or thread with this folder, which may be relative to another; all it has done since it began
+    /// is new.
+    pub(super) fn whole(of: impl AsFd, folder: &Path) -> Option<Self> {
+        let open =
+            |name| openat(&of, folder.join(name), OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty()).ok();
+        let schedstat = File::from(open("schedstat")?);
+        let io = open("io").map(File::from);
         Some(Self { schedstat, io, last: Counted::default() })
     }
 
     /// The same, and only what it does from here on is new.
-    pub(super) fn from_here(folder: &Path) -> Option<Self> {
-        let mut counters = Self::whole(folder)?;
+    pub(super) fn from_here(of: impl AsFd, folder: &Path) -> Option<Self> {
+        let mut counters = Self::whole(of, folder)?;
         counters.take()?;
         Some(counters)
     }
@@ -80,12 +86,14 @@ fn calls(text: &[u8]) -> Option<Counted> {
 
 #[cfg(test)]
 mod tests {
+    use rustix::fs::CWD;
+
     use super::*;
 
     #[test]
     fn the_counters_of_a_thread_grow_with_what_it_does() {
         let own = std::fs::read_link("/proc/thread-self").unwrap();
-        let mut own = Counters::from_here(&Path::new("/proc").join(own)).unwrap();
+        let mut own = Counters::from_here(CWD, &Path::new("/proc").join(own)).unwrap();
         let mut sum = 0_u64;
         let mut used = Counted::default();
         while used.cpu_ns < 1_000_000 {
@@ -99,7 +107,7 @@ mod tests {
     #[test]
     fn what_has_ended_used_at_least_what_was_seen() {
         let seen = |cpu_ns, read| Counted { cpu_ns, read, ..Counted::default() };
-        let mut counters = Counters::whole(Path::new("/proc/self")).unwrap();
+        let mut counters = Counters::whole(CWD, Path::new("/proc/self")).unwrap();
         counters.last = seen(1_000, 5_000);
         assert_eq!(counters.end(seen(1_500, 4_096)), seen(500, 0));
     }

@@ -11,6 +11,7 @@ use std::path::PathBuf;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
+use rustix::fs::CWD;
 use tokio::time::Instant;
 
 use super::counters::Counters;
@@ -118,7 +119,7 @@ impl Workers {
                 self.had_some = true;
                 // Asked first, so that its end cannot be missed.
                 self.exits = self.exits.take().or_else(Exits::listen);
-                self.found.extend(Counters::whole(&folder).map(|counters| (pid, counters)));
+                self.found.extend(Counters::whole(CWD, &folder).map(|counters| (pid, counters)));
             } else if title.starts_with("postgres: ") {
                 self.others.insert(pid);
             }

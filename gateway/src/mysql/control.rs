@@ -14,6 +14,7 @@ use mysql_async::prelude::Queryable as _;
 use mysql_async::{Conn, Error, Opts, OptsBuilder, Pool, PoolConstraints, PoolOpts, SslOpts};
 
 use super::bunch::{Bunch, Turn};
+use super::thread::Home;
 use crate::clock;
 use crate::keepalive::Keepalive;
 use crate::upstream::{Place, TlsMode, Upstream};
@@ -24,6 +25,13 @@ const MAX_CONNECTIONS: usize = 4;
 /// application that opens sessions every few seconds; twice it holds a place at the server for longer.
 const KEPT: Duration = Duration::from_secs(30);
 const KEPT_CHECK: Duration = Duration::from_secs(5);
+/// After a question about threads the server rests for so many times the time that the question took: MariaDB goes
+/// through all sessions for it, and while 500 log in one question after the other would take a core of the server's
+/// from them. With half of it a third of a core; twice of it holds the figures of a first statement back for longer.
+const REST: u32 = 3;
+/// The longest time of a question that counts for that. It is what an answer for 1,000 sessions takes on a busy server;
+/// with twice of it, a server that hung once would rest for longer than a client logs in.
+const LONGEST: Duration = Duration::from_millis(50);
 /// Longest wait for an answer, the connection included.
 const PATIENCE: Duration = Duration::from_secs(5);
 /// The statement had ended, and its connection too (`ER_NO_SUCH_THREAD`).
@@ -58,6 +66,7 @@ type Found = Result<Option<Thread>, Arc<ControlError>>;
 pub(crate) struct Control {
     pool: Pool,
     threads: Arc<Bunch<Found>>,
+    home: Home,
 }
 
 impl fmt::Debug for Control {
@@ -90,7 +99,12 @@ impl Control {
             Place::Tcp { host, port } => opts.ip_or_hostname(host.clone()).tcp_port(*port),
             Place::Unix(path) => opts.socket(path.to_str()),
         };
-        Some(Self { pool: Pool::new(Opts::from(opts)), threads: Arc::default() })
+        Some(Self { pool: Pool::new(Opts::from(opts)), threads: Arc::default(), home: Home::default() })
+    }
+
+    /// The server's process, as far as it is on this machine.
+    pub(super) fn home(&self) -> &Home {
+        &self.home
     }
 
     /// Interrupts the statement that this connection runs.
@@ -126,6 +140,7 @@ async fn find(pool: Pool, mut turn: Turn<Found>, is_mariadb: bool) {
         ("PROCESSLIST_ID", "THREAD_OS_ID", "performance_schema.threads")
     };
     while let Some(asked) = turn.next() {
+        let began = clock::now();
         let ids: Vec<String> = asked.iter().map(|(connection, _)| connection.to_string()).collect();
         let query =
             format!("SELECT {id}, {column}, @@hostname FROM {table} WHERE {id} IN ({})", ids.join(", "));
@@ -145,6 +160,8 @@ async fn find(pool: Pool, mut turn: Turn<Found>, is_mariadb: bool) {
                 Err(error) => Err(Arc::clone(error)),
             }));
         }
+        // Those who come meanwhile are asked for together, then.
+        tokio::time::sleep(began.elapsed().min(LONGEST) * REST).await;
     }
 }
 

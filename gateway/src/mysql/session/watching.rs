@@ -6,7 +6,6 @@ use std::task::{Context, Poll};
 use super::super::answer::Refusal;
 use super::super::control::ControlError;
 use super::super::step;
-use super::super::thread;
 use super::{Killed, Session};
 use crate::complaints::Kind;
 use crate::govern::{Progress, Server, Verdict};
@@ -28,7 +27,7 @@ impl Session {
         self.finding = Some(Box::pin(async move {
             let control = shared.control.as_ref()?;
             match control.thread(connection, is_mariadb).await {
-                Ok(found) => thread::backend(&found?, server, &shared.listening.unowned),
+                Ok(found) => control.home().backend(&found?, server, &shared.listening.unowned),
                 Err(error) => {
                     if let Some(left_out) = shared.listening.complaints.told(client, Kind::Control) {
                         tracing::warn!(%error, left_out, "the server's thread is not known; costs are estimated");
