@@ -131,7 +131,7 @@ impl Porch {
 
 #[cfg(test)]
 mod tests {
-    use tidegate_tests::servers::HaProxy;
+    use tidegate_test_servers::HaProxy;
     use tokio::io::AsyncWriteExt as _;
     use tokio::task::spawn_blocking;
 

@@ -1,16 +1,10 @@
 //! Test support of tidegate: a discrete-event simulation that drives the shipped controller and node machines.
 //!
 //! `sim` is deterministic: one thread, virtual time, one seed. A scenario is a text file under `scenarios/` beside
-//! the transcript it must produce. `rivals` models other allocators, `comparison` measures them and tidegate under the
-//! same loads. `bench` measures what the shipped code costs. `model` visits every state of a small system. `process`
-//! runs the real binaries, stops, kills and cuts them off, and reads what the nodes logged. `servers` are
-//! real databases. `fuzz` holds the properties that hold for any input.
+//! the transcript it must produce. `model` visits every state of a small system. `process` runs the real binaries, stops,
+//! kills and cuts them off, and reads what the nodes logged. `fuzz` holds the properties that hold for any input.
 
-pub mod bench;
-pub mod comparison;
 pub mod fuzz;
 pub mod model;
 pub mod process;
-pub mod rivals;
-pub mod servers;
 pub mod sim;

@@ -186,7 +186,7 @@ fn outcome(read: io::Result<usize>) -> io::Result<Read> {
 
 #[cfg(test)]
 mod tests {
-    use tidegate_tests::servers::Certificates;
+    use tidegate_test_servers::Certificates;
     use tokio::io::AsyncReadExt as _;
     use tokio::net::{TcpSocket, TcpStream};
 

@@ -5,7 +5,7 @@ use std::process::{Child, Stdio};
 use std::time::Duration;
 
 use tidegate_gateway::Config;
-use tidegate_tests::servers::ROOT;
+use tidegate_test_servers::ROOT;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 use tokio::task::block_in_place;

@@ -86,7 +86,7 @@ async fn who_stops_in_the_middle_of_a_message_disturbs_nobody_and_leaves_nothing
         assert!(!scene.says("create table t (a text)").contains("ERROR"));
         if let Scene::Postgres(stage) = &scene {
             let root =
-                crate::postgres::stage::login(stage.postgres.port(), "shop", tidegate_tests::servers::ROOT);
+                crate::postgres::stage::login(stage.postgres.port(), "shop", tidegate_test_servers::ROOT);
             root.await.batch_execute("grant all on t to raw").await.unwrap();
         }
         let mut silent = Vec::new();

@@ -77,7 +77,7 @@ async fn a_client_that_vanishes_without_a_word_gives_its_places_back() {
     eventually("its backend is gone", async || postgres::stage::value(&root, left).await == "0").await;
     let stage = mysql::stage::Stage::with(|config| config.keepalive = soon).await;
     vanish("mysql", stage.port());
-    let mut root = mysql::stage::login(stage.server.port(), "shop", tidegate_tests::servers::ROOT).await;
+    let mut root = mysql::stage::login(stage.server.port(), "shop", tidegate_test_servers::ROOT).await;
     let left = "select count(*) from information_schema.processlist where user = 'ann'";
     eventually("its thread is gone", async || mysql::stage::value::<u32>(&mut root, left).await == 0).await;
 }

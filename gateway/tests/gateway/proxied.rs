@@ -1,7 +1,7 @@
 //! Clients behind a load balancer that sends their addresses, and others.
 
 use tidegate_gateway::{Config, Networks};
-use tidegate_tests::servers::HaProxy;
+use tidegate_test_servers::HaProxy;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 use tokio::task::block_in_place;

@@ -6,7 +6,7 @@ use std::time::Duration;
 use mysql_async::Conn;
 use mysql_async::prelude::Queryable as _;
 use tidegate_gateway::Config;
-use tidegate_tests::servers::{MariaDb, MySql, Postgres, ROOT};
+use tidegate_test_servers::{MariaDb, MySql, Postgres, ROOT};
 use tokio::task::{block_in_place, spawn_blocking};
 
 use crate::common::{self, eventually};

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use tidegate_controller::Running;
 use tidegate_gateway::{Certificate, Config, Listener, Policy, Upstream};
-use tidegate_tests::servers::Certificates;
+use tidegate_test_servers::Certificates;
 
 /// The host and whether its certificate is looked at, in the order of the listeners.
 const WAYS: [&str; 4] = [

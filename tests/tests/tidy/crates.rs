@@ -18,15 +18,21 @@ fn allowed() -> BTreeMap<&'static str, &'static [&'static str]> {
         ("sql", &["cost-model", "proto"]),
         ("gateway", &["client", "cost-model", "listener", "proto", "sql"]),
         ("cli", &["client", "controller", "core", "cost-model", "cpu-clock", "gateway", "proto", "sql"]),
+        ("test-servers", &[]),
         ("tests", &["client", "controller", "core", "cost-model", "gateway", "proto", "sql"]),
+        ("lab", &["client", "controller", "core", "cost-model", "proto", "test-servers", "tests"]),
         ("fuzz", &["tests"]),
     ])
 }
 
 fn dependencies(name: &str) -> Vec<String> {
+    listed(name, "dependencies")
+}
+
+fn listed(name: &str, section: &str) -> Vec<String> {
     let text = fs::read_to_string(root().join(name).join("Cargo.toml")).unwrap();
     let manifest: toml::Table = text.parse().unwrap();
-    let table = manifest.get("dependencies").and_then(toml::Value::as_table);
+    let table = manifest.get(section).and_then(toml::Value::as_table);
     table.map(|table| table.keys().cloned().collect()).unwrap_or_default()
 }
 
@@ -39,6 +45,16 @@ fn a_crate_uses_what_stands_below_it() {
             let Some(ours) = used.strip_prefix("tidegate-") else { continue };
             assert!(may.contains(&ours), "{name} uses {ours}: against ARCHITECTURE.md, The house");
         }
+    }
+}
+
+#[test]
+fn the_tests_of_a_crate_need_none_that_stands_above_it() {
+    let above = ["tidegate-tests", "tidegate-lab"];
+    for name in CRATES {
+        let used = listed(name, "dev-dependencies");
+        let found = used.iter().find(|used| above.contains(&used.as_str()));
+        assert_eq!(found, None, "{name}: a circle: what its tests share belongs into a crate of its own");
     }
 }
 

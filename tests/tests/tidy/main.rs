@@ -18,7 +18,7 @@ fn root() -> PathBuf {
 }
 
 /// Folders of the repository that are crates, the names of ARCHITECTURE.md.
-const CRATES: [&str; 12] = [
+const CRATES: [&str; 14] = [
     "cli",
     "client",
     "controller",
@@ -27,9 +27,11 @@ const CRATES: [&str; 12] = [
     "cpu-clock",
     "fuzz",
     "gateway",
+    "lab",
     "listener",
     "proto",
     "sql",
+    "test-servers",
     "tests",
 ];
 

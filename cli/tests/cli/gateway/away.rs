@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use tidegate_tests::servers::ROOT;
+use tidegate_test_servers::ROOT;
 use tokio::time::Instant;
 
 use super::stage::{Stage, begun};

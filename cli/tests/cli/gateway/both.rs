@@ -2,7 +2,7 @@
 
 use std::net::TcpStream;
 
-use tidegate_tests::servers::ROOT;
+use tidegate_test_servers::ROOT;
 
 use super::stage::{Stage, begun, text};
 use crate::support::eventually;

@@ -4,7 +4,7 @@ use std::fs;
 use std::io::Write as _;
 use std::path::Path;
 
-use tidegate_tests::servers::ROOT;
+use tidegate_test_servers::ROOT;
 
 use super::stage::Stage;
 use crate::support::{err, eventually, run};

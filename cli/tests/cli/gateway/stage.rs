@@ -9,7 +9,7 @@ use std::thread;
 
 use rustix::process::{Pid, Signal, kill_process};
 use tempfile::TempDir;
-use tidegate_tests::servers::{MariaDb, Postgres, ROOT};
+use tidegate_test_servers::{MariaDb, Postgres, ROOT};
 
 use crate::support::{Controller, tidegate};
 

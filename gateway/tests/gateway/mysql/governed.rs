@@ -6,7 +6,7 @@ use std::time::Duration;
 use mysql_async::Conn;
 use mysql_async::prelude::Queryable as _;
 use tidegate_gateway::{InTransaction, Principals};
-use tidegate_tests::servers::ROOT;
+use tidegate_test_servers::ROOT;
 use tokio::time::Instant;
 
 use super::stage::{Stage, error, is_in, login, ruled, value};

@@ -5,7 +5,7 @@ use futures_util::stream::{self, StreamExt as _};
 use mysql_async::prelude::Queryable as _;
 use mysql_async::{ChangeUserOpts, Conn, Params};
 use tidegate_gateway::raise_descriptor_limit;
-use tidegate_tests::servers::ROOT;
+use tidegate_test_servers::ROOT;
 
 use super::stage::{Stage, error, login, script, value};
 use crate::common::{eventually, same};

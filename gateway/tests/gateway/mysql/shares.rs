@@ -3,7 +3,7 @@
 use mysql_async::Conn;
 use mysql_async::prelude::Queryable as _;
 use tidegate_gateway::Gateway;
-use tidegate_tests::servers::{MariaDb, ROOT};
+use tidegate_test_servers::{MariaDb, ROOT};
 
 use super::stage::{Stage, login};
 use crate::common::eventually;

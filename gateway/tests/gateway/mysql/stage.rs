@@ -11,7 +11,7 @@ use tidegate_controller::Running;
 use tidegate_gateway::{Config, Gateway, Listener, Policy, Principals, Upstream};
 
 use crate::common::{self, eventually};
-use tidegate_tests::servers::{MariaDb, ROOT};
+use tidegate_test_servers::{MariaDb, ROOT};
 use tokio::task::block_in_place;
 
 /// A database with a user `ann` and the database `shop`.

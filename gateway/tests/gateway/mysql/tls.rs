@@ -7,7 +7,7 @@ use mysql_async::prelude::Queryable as _;
 use tempfile::TempDir;
 use tidegate_controller::Running;
 use tidegate_gateway::{Config, Gateway, Policy, Principals};
-use tidegate_tests::servers::{Certificates, GATEWAY, MariaDb, ROOT};
+use tidegate_test_servers::{Certificates, GATEWAY, MariaDb, ROOT};
 use tokio::task::{block_in_place, spawn_blocking};
 
 use super::stage::{login, value};

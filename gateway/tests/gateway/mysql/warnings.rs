@@ -4,7 +4,7 @@ use std::process::Command;
 
 use mysql_async::prelude::Queryable as _;
 use mysql_async::{Conn, Statement};
-use tidegate_tests::servers::ROOT;
+use tidegate_test_servers::ROOT;
 
 use super::stage::{Stage, error, ruled, value};
 use crate::common::says;

@@ -1,7 +1,7 @@
 //! `EXPLAIN RU` as drivers send it: prepared, with parameters, in text and in binary.
 
 use futures_util::future::join_all;
-use tidegate_tests::servers::ROOT;
+use tidegate_test_servers::ROOT;
 use tokio::io::AsyncWriteExt as _;
 use tokio_postgres::types::Type;
 use tokio_postgres::{Client, Row, Statement};

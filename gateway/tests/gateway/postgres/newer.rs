@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::process::Command;
 
-use tidegate_tests::servers::{Postgres, ROOT};
+use tidegate_test_servers::{Postgres, ROOT};
 
 use super::stage::login;
 use super::tls::Stage;

@@ -5,7 +5,7 @@ use tokio_postgres::{Client, SimpleQueryMessage};
 
 use super::stage::{Stage, login, value};
 use crate::kernel::{bytes, unowned, written};
-use tidegate_tests::servers::ROOT;
+use tidegate_test_servers::ROOT;
 
 /// With a page of counters.
 async fn stage(settings: &[&str]) -> Stage {

@@ -13,7 +13,7 @@ use tokio::task::block_in_place;
 use tokio_postgres::{Client, NoTls};
 
 use crate::common::{self, eventually};
-use tidegate_tests::servers::{Postgres, ROOT};
+use tidegate_test_servers::{Postgres, ROOT};
 
 /// A database with a user `ann`, who owns the database `shop`.
 pub(crate) struct Stage {

@@ -8,7 +8,7 @@ use std::time::Duration;
 use tempfile::TempDir;
 use tidegate_controller::Running;
 use tidegate_gateway::{Config, Gateway};
-use tidegate_tests::servers::{Certificates, Postgres, ROOT, ServerError};
+use tidegate_test_servers::{Certificates, Postgres, ROOT, ServerError};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 use tokio::task::{block_in_place, spawn_blocking};

@@ -7,7 +7,7 @@ use tokio_postgres::Client;
 
 use super::stage::{Stage, is_in, login, state, used, value};
 use crate::common::eventually;
-use tidegate_tests::servers::ROOT;
+use tidegate_test_servers::ROOT;
 
 /// About one RU, for what is sent.
 const STATEMENT: &str = "select repeat('x', 60000)";

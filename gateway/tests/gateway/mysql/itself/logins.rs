@@ -2,7 +2,7 @@
 //! gateway was given, one of its own, or none.
 
 use tidegate_gateway::{Certificate, Config, Gateway, Listener, Upstream};
-use tidegate_tests::servers::{Certificates, MySql};
+use tidegate_test_servers::{Certificates, MySql};
 use tokio::task::{block_in_place, spawn_blocking};
 
 use super::super::sha2::{change, drivers_see, how, login};

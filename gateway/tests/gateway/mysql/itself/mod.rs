@@ -11,7 +11,7 @@ use mysql_async::prelude::Queryable as _;
 use tempfile::TempDir;
 use tidegate_controller::Running;
 use tidegate_gateway::{Config, Gateway};
-use tidegate_tests::servers::{MySql, ServerError};
+use tidegate_test_servers::{MySql, ServerError};
 use tokio::task::spawn_blocking;
 
 use super::stage::{self, error, is_in, login, value};

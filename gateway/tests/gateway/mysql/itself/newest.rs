@@ -4,7 +4,7 @@ use std::process::Command;
 
 use mysql_async::prelude::Queryable as _;
 use tidegate_gateway::Config;
-use tidegate_tests::servers::{MySql, ROOT};
+use tidegate_test_servers::{MySql, ROOT};
 use tokio::task::block_in_place;
 
 use super::super::passed::SCRIPT;

@@ -2,7 +2,7 @@
 
 use mysql_async::ChangeUserOpts;
 use mysql_async::prelude::Queryable as _;
-use tidegate_tests::servers::{MySql, ROOT};
+use tidegate_test_servers::{MySql, ROOT};
 
 use super::super::passed::SCRIPT;
 use super::super::stage::{self, value};

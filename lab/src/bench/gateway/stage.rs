@@ -1,0 +1,98 @@
+//! A controller, and gateways of the shipped binary in processes of their own.
+
+use std::net::{Ipv4Addr, TcpListener, TcpStream};
+use std::process::Command;
+use std::thread;
+use std::time::Duration;
+
+use tempfile::TempDir;
+
+use crate::bench::error::{BenchError, failed};
+use crate::bench::site::Site;
+use tidegate_proto::v1;
+use tidegate_tests::process::child::Process;
+
+/// Between two looks whether a port is served.
+const LOOK: Duration = Duration::from_millis(20);
+/// Looks before it is given up.
+const LOOKS: u32 = 1_000;
+
+/// The processes of a benchmark.
+pub(super) struct Stage {
+    pub(super) site: Site,
+    processes: Vec<Process>,
+    pub(super) folder: TempDir,
+}
+
+impl Stage {
+    /// A controller with these groups, each bound to the tenant of its name.
+    pub(super) fn start(groups: Vec<v1::Group>) -> Result<Self, BenchError> {
+        let tenants = groups.iter().map(|group| (group.name.clone(), group.name.clone())).collect();
+        let site = Site::with(groups.into_iter(), tenants)?;
+        let folder = tempfile::tempdir().map_err(failed("make a directory"))?;
+        Ok(Self { site, processes: Vec::new(), folder })
+    }
+
+    /// Runs a gateway in front of this database; returns where it listens.
+    pub(super) fn gateway(&mut self, upstream: &str) -> Result<u16, BenchError> {
+        let own = std::env::current_exe().map_err(failed("find this binary"))?;
+        let tidegate = own.with_file_name("tidegate");
+        if !tidegate.exists() {
+            let problem =
+                format!("{} is not built; run `cargo build --release -p tidegate-cli`", tidegate.display());
+            return Err(BenchError::Wrong(problem));
+        }
+        let (port, name) = (free_port()?, format!("gateway-{}", self.processes.len()));
+        let mut command = Command::new(tidegate);
+        command.args(["gateway", "--identity", &name, "--controller", &self.site.endpoint()?]);
+        command.args(["--listen", &format!("127.0.0.1:{port}"), "--upstream", upstream]);
+        self.run(command, &name, port)
+    }
+
+    /// Runs a program that serves this port, until the stage ends.
+    pub(super) fn run(&mut self, command: Command, name: &str, port: u16) -> Result<u16, BenchError> {
+        let process = Process::start(command, name, self.folder.path()).map_err(failed("run a process"))?;
+        for _ in 0..LOOKS {
+            if TcpStream::connect((Ipv4Addr::LOCALHOST, port)).is_ok() {
+                self.processes.push(process);
+                return Ok(port);
+            }
+            thread::park_timeout(LOOK);
+        }
+        Err(BenchError::Wrong(format!("{name} does not listen; {}", process.tail())))
+    }
+
+    /// A group's charges so far, in micro-RU, and the CPU time in nanoseconds that it used, once all of it is reported.
+    pub(super) fn consumed(&self, group: &str) -> Result<(i64, u64), BenchError> {
+        let mut last = None;
+        loop {
+            let (rows, _) = self
+                .site
+                .controller()?
+                .service()
+                .accounts()
+                .usage(group, false)
+                .map_err(failed("read usage"))?;
+            let total = rows.first().map(|row| {
+                (row.total.ru().clamped().0, u64::try_from(row.total.usage.cpu_ns).unwrap_or(u64::MAX))
+            });
+            if total.is_some() && total == last {
+                return Ok(total.unwrap_or_default());
+            }
+            last = total;
+            // Nodes report every second.
+            thread::park_timeout(Duration::from_secs(3));
+        }
+    }
+}
+
+/// A free port.
+pub(super) fn free_port() -> Result<u16, BenchError> {
+    let socket = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).map_err(failed("find a free port"))?;
+    Ok(socket.local_addr().map_err(failed("find a free port"))?.port())
+}
+
+/// A group that no load could empty.
+pub(super) fn plenty(name: &str) -> v1::Group {
+    v1::Group { burst: "1000000000".to_owned(), ..crate::bench::site::capped(name, "1000000000") }
+}

@@ -1,0 +1,8 @@
+//! The lab of tidegate: what the shipped code costs, and how it compares with others.
+//!
+//! `bench` measures beside peers and floors in the same run. `rivals` models other allocators; `comparison` puts them
+//! and tidegate, which the simulation of `tidegate-tests` drives, under the same loads.
+
+pub mod bench;
+pub mod comparison;
+pub mod rivals;
