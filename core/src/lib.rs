@@ -1,5 +1,6 @@
 //! The pure core of tidegate: synchronous state machines without a clock, I/O, floats or dependencies.
 //!
+//! * [`bound`]: the worst window of admitted RU, as the promise counts it.
 //! * [`units`]: micro-RU, micro-RU per second, microseconds; exact.
 //! * [`group`]: what a resource group is.
 //! * [`exchange`]: the messages of a node and the controller.
@@ -13,6 +14,7 @@
 //! The same inputs in the same order give the same outputs, byte for byte (invariant I8): maps are ordered, time is
 //! an argument. The specification is docs/algorithm.md.
 
+pub mod bound;
 mod children;
 mod decide;
 mod define;

@@ -14,6 +14,7 @@
 use std::collections::BTreeMap;
 
 use proptest::prelude::*;
+use tidegate_core::bound::{Bound, tick};
 use tidegate_core::engine::{Engine, EngineConfig};
 use tidegate_core::exchange::{Ask, Grant, Held};
 use tidegate_core::group::{Burstable, ClientId, GroupId, GroupSpec};
@@ -21,7 +22,6 @@ use tidegate_core::ledger::Ledger;
 use tidegate_core::node::{Acquired, NodeConfig, NodeGroup};
 use tidegate_core::units::{Rate, Ru, Span, Time};
 use tidegate_core::usage::{Consumption, RuParts, Total};
-use tidegate_tests::sim::measure::{Bound, tick};
 
 const PARENT: GroupId = GroupId(2);
 const LEAVES: [GroupId; 3] = [PARENT, GroupId(3), GroupId(4)];

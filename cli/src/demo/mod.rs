@@ -8,7 +8,6 @@ mod calibrate;
 mod child;
 mod database;
 mod evidence;
-mod excess;
 mod job;
 mod journal;
 mod ledger;

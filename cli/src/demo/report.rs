@@ -6,10 +6,10 @@
 //! owe its largest surcharge. After a lowered cap the old rate counts until the last old lease has ended.
 
 use serde::Serialize;
-use tidegate_core::units::{Rate, Ru, RuTotal, Span};
+use tidegate_core::bound::Bound;
+use tidegate_core::units::{Rate, Ru, RuTotal, Span, Time};
 
 use super::evidence::{Event, Evidence};
-use super::excess::{ExcessMeter, RateStep};
 use super::ledger::LedgerRow;
 use super::plan::Plan;
 use crate::page::Page;
@@ -276,32 +276,35 @@ fn judge(row: &mut GroupRow, findings: &Findings<'_>, events: &[Event], span_us:
         None => (plan.capacity, plan.capacity.over(Span::secs(1))),
     };
     let change = findings.changes.iter().find(|change| change.group == name);
-    let mut steps = vec![RateStep { from_us: 0, rate }];
+    let mut lowered = None;
     row.cap = rate.number().to_string();
     if let Some(change) = change {
         let counts_until =
             change.at_us.saturating_add(if change.to < change.from { change.grace.0 } else { 0 });
-        steps.push(RateStep { from_us: counts_until, rate: change.to });
+        lowered = Some((Time(counts_until.max(findings.from_us)), change.to));
         row.cap = format!("{} -> {}", change.from.number(), change.to.number());
     }
-    let mut meter = ExcessMeter::new(findings.from_us, steps);
+    let mut bound = Bound::new(Time(findings.from_us), rate);
     let mut admitted = Ru::ZERO;
     for event in events.iter().filter(|event| within(&event.group)) {
-        meter.add(event.at_us, event.amount);
+        let at = Time(event.at_us);
+        if let Some((from, rate)) = lowered.take_if(|(from, _)| *from <= at) {
+            bound.set_rate(from, rate);
+        }
+        bound.admit(at, event.amount);
         admitted += event.amount;
     }
-    let worst = meter.worst();
     let groups = || plan.groups.iter().filter(|group| within(group.name));
     let debts: Ru = groups().map(|group| group.max_debt).sum();
     let own: Ru = groups().map(|group| findings.own.largest_surcharge(group.name)).sum();
     let overrun = debts.scale(i64::from(findings.starts), 1) + own;
     row.admitted_ru_per_sec = micros(admitted) / seconds(span_us);
-    row.worst_excess_micro_ru = worst.excess.0;
-    row.worst_window_us = worst.to_us.saturating_sub(worst.from_us);
+    row.worst_excess_micro_ru = bound.worst().0;
+    row.worst_window_us = bound.worst_window().0;
     row.burst_micro_ru = burst.0;
     row.overrun_micro_ru = overrun.0;
     row.bound_micro_ru = (burst + overrun).0;
-    row.held = worst.excess <= burst + overrun;
+    row.held = bound.worst() <= burst + overrun;
     let of = findings.evidence.group(&name);
     (row.operations, row.refused) = (of.admitted, of.refused);
     (row.wait_p50_us, row.wait_p99_us) = (of.wait_us(0.5), of.wait_us(0.99));

@@ -1,5 +1,6 @@
 //! What is measured of a run, from its log alone.
 
+use tidegate_core::bound::Bound;
 use tidegate_core::engine::EngineConfig;
 use tidegate_core::group::GroupSpec;
 use tidegate_core::units::{Rate, Ru, Span, Time};
@@ -9,7 +10,6 @@ use super::recovery;
 use super::scenario::Scenario;
 use super::system::Run;
 use tidegate_tests::sim::log::Entry;
-use tidegate_tests::sim::measure::Bound;
 
 /// A whole number as a float.
 #[expect(clippy::cast_precision_loss, reason = "four digits are shown")]

@@ -2,7 +2,7 @@
 //!
 //! The excess of admitted RU over `rate * window`, at its largest over all windows that end now, is what a leaky
 //! bucket holds: it gains what is admitted, leaks at the rate, and never falls below empty. It equals the measure of
-//! `sim::measure::Bound`, and keeps nothing of the past that does not matter any more.
+//! `tidegate_core::bound`, and keeps nothing of the past that does not matter any more.
 
 use tidegate_core::units::{Rate, Ru, Span};
 
@@ -28,14 +28,14 @@ impl Window {
 
 #[cfg(test)]
 mod tests {
+    use tidegate_core::bound::Bound;
     use tidegate_core::units::Time;
 
     use super::*;
-    use crate::sim::measure::Bound;
     use crate::sim::random::Random;
 
     #[test]
-    fn the_largest_excess_is_that_of_the_simulation() {
+    fn the_largest_excess_is_that_of_the_bound() {
         for seed in 1..200 {
             let mut random = Random::new(seed, 1);
             let rate = Rate::whole(4);

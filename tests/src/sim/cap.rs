@@ -4,10 +4,9 @@
 //! cap is the more generous of the two. What a group brings along on top, because its leases came out of another
 //! place, counts beside that.
 
+use tidegate_core::bound::Bound;
 use tidegate_core::group::GroupSpec;
 use tidegate_core::units::{Rate, Ru, Span, Time};
-
-use super::measure::Bound;
 
 /// A rate, and the depth of the bucket.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -8,11 +8,11 @@
 
 use std::collections::BTreeSet;
 
+use tidegate_core::bound::{Bound, tick};
 use tidegate_core::group::{Fallback, GroupId, GroupSpec};
 use tidegate_core::units::{Rate, Ru, Span, Time};
 
 use super::cap::{Capped, Limits};
-use super::measure::{Bound, tick};
 use super::world::World;
 
 /// The highest fallbacks that a group ever had: of each node, and of all together.

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use tidegate_core::bound::Bound;
 use tidegate_core::engine::{Engine, EngineConfig};
 use tidegate_core::exchange::Held;
 use tidegate_core::group::{ClientId, GroupId, GroupSpec};
@@ -14,7 +15,6 @@ use super::liar::Liar;
 use super::network::Message;
 use super::node::Node;
 use crate::fuzz::input::Input;
-use crate::sim::measure::Bound;
 
 /// Honest nodes, and clients that lie.
 pub(super) const NODES: usize = 3;

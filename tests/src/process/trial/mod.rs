@@ -11,6 +11,7 @@ mod series;
 
 use std::path::PathBuf;
 
+use tidegate_core::bound::Bound;
 use tidegate_core::units::{Rate, Ru, Span, Time};
 use tidegate_proto::v1::{CreateGroupRequest, Group};
 
@@ -20,7 +21,6 @@ use super::cluster::Cluster;
 use super::error::{ClusterError, io};
 use super::load::{Kind, Work};
 use super::log::{self, CLOCK_ERROR_US, machine_micros};
-use crate::sim::measure::Bound;
 
 /// Nodes of a trial. Each asks again as soon as an operation was admitted, so that far more than the cap is offered.
 pub const NODES: usize = 4;
