@@ -167,24 +167,8 @@ impl Seen {
                 self.below(META_NEXT_CLIENT, id, table)?;
             }
             Table::Tombstones => drop(tombstone_of(key, value)?),
-            Table::Ledger => {
-                let (client, group) = pair_of(table, key)?;
-                consumption(table, value)?;
-                self.known_client(table, client)?;
-                checked.leftover += u64::from(!self.groups.contains_key(&group));
-            }
-            Table::Folded => {
-                consumption(table, value)?;
-                checked.leftover += u64::from(!self.groups.contains_key(&group_of(table, key)?));
-            }
-            Table::Retired => {
-                let (_, client) = retired_of(key)?;
-                consumption(table, value)?;
-                self.known_client(table, client.0)?;
-            }
-            Table::Minutes | Table::Hours => {
-                pair_of(table, key)?;
-                consumption(table, value)?;
+            Table::Ledger | Table::Folded | Table::Retired | Table::Minutes | Table::Hours | Table::Apart => {
+                checked.leftover += u64::from(self.account(table, key, value)?)
             }
             Table::Audit => {
                 let entry: AuditEntry = json(table, value)?;
@@ -208,14 +192,6 @@ impl Seen {
                 u64_of(table, key)?;
                 Runaway::load(&json(table, value)?).map_err(|error| bad(table, &error.to_string()))?;
             }
-            Table::Apart => {
-                let (client, group) = pair_of(table, key)?;
-                consumption(table, value)?;
-                if client != NOBODY.0 {
-                    self.known_client(table, client)?;
-                }
-                checked.leftover += u64::from(!self.groups.contains_key(&group));
-            }
             Table::Parts => {
                 let (_, group) = pair_of(table, key)?;
                 number(value).map_err(|_| bad(table, "a number was expected"))?;
@@ -223,6 +199,27 @@ impl Seen {
             }
         }
         Ok(())
+    }
+
+    /// A row of consumption; returns whether it is left over from a group that is gone.
+    fn account(&self, table: Table, key: &[u8], value: &[u8]) -> Result<bool, StoreError> {
+        consumption(table, value)?;
+        let (client, group) = match table {
+            Table::Folded => (None, Some(group_of(table, key)?)),
+            Table::Retired => (Some(retired_of(key)?.1.0), None),
+            Table::Ledger | Table::Apart => {
+                let (client, group) = pair_of(table, key)?;
+                (Some(client), Some(group))
+            }
+            _ => {
+                pair_of(table, key)?;
+                (None, None)
+            }
+        };
+        if let Some(client) = client.filter(|client| table != Table::Apart || *client != NOBODY.0) {
+            self.known_client(table, client)?;
+        }
+        Ok(group.is_some_and(|group| !self.groups.contains_key(&group)))
     }
 
     fn group(&mut self, key: &[u8], value: &[u8]) -> Result<(), StoreError> {

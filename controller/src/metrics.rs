@@ -204,55 +204,52 @@ impl Metrics {
         registry.register("build_info", "1, with the version of the controller", metrics.build.clone());
         metrics.build.get_or_create(&BuildLabel { version: env!("CARGO_PKG_VERSION") }).set(1);
         metrics.process_registry = metrics.process.registry();
-        registry.register("clients", "Nodes connected", metrics.clients.clone());
-        registry.register("watchers", "Watch streams open", metrics.watchers.clone());
+        metrics.register_controller(seconds);
+        metrics.register_statements();
+        metrics
+    }
+
+    fn register_controller(&mut self, commit_seconds: Histogram) {
+        let registry = &mut self.registry;
+        registry.register("clients", "Nodes connected", self.clients.clone());
+        registry.register("watchers", "Watch streams open", self.watchers.clone());
         registry.register(
             "watchers_dropped",
             "Watch streams ended for reading slowly",
-            metrics.watchers_dropped.clone(),
+            self.watchers_dropped.clone(),
         );
-        registry.register("groups", "Groups defined", metrics.groups.clone());
-        registry.register("bindings", "Bindings defined", metrics.bindings.clone());
-        registry.register(
-            "recovering",
-            "1 while recovering from an unclean stop",
-            metrics.recovering.clone(),
-        );
+        registry.register("groups", "Groups defined", self.groups.clone());
+        registry.register("bindings", "Bindings defined", self.bindings.clone());
+        registry.register("recovering", "1 while recovering from an unclean stop", self.recovering.clone());
         registry.register(
             "silent",
             "1 while nothing is granted because another controller may be",
-            metrics.silent.clone(),
+            self.silent.clone(),
         );
-        registry.register("epoch", "Leadership epoch", metrics.epoch.clone());
+        registry.register("epoch", "Leadership epoch", self.epoch.clone());
         registry.register(
             "set_back",
             "Times nodes had seen a controller that the store does not know: it is a copy or was set back",
-            metrics.set_back.clone(),
+            self.set_back.clone(),
         );
         registry.register(
             "twins",
             "Controllers that nodes showed to run on copies of the store at the same time as this one",
-            metrics.twins.clone(),
+            self.twins.clone(),
         );
-        registry.register("store_commit_seconds", "Time of a store commit", seconds);
-        registry.register(
-            "store_commit_failures",
-            "Store commits that failed",
-            metrics.commit_failures.clone(),
-        );
-        registry.register("changes", "Definition changes made", metrics.changes.clone());
+        registry.register("store_commit_seconds", "Time of a store commit", commit_seconds);
+        registry.register("store_commit_failures", "Store commits that failed", self.commit_failures.clone());
+        registry.register("changes", "Definition changes made", self.changes.clone());
         registry.register(
             "turned_away",
             "Connections and requests that were closed or refused before they were served, by listener and reason",
-            metrics.turned_away.clone(),
+            self.turned_away.clone(),
         );
         registry.register(
             "requests",
             "Requests, by listener and how they were answered",
-            metrics.requests.clone(),
+            self.requests.clone(),
         );
-        metrics.register_statements();
-        metrics
     }
 
     fn register_statements(&mut self) {

@@ -5,11 +5,11 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use tidegate_client::{Client, ConnectError, Unconfirmed};
+use tidegate_client::{Client, ClientBuilder, ConnectError, Unconfirmed};
 use tokio::net::TcpListener;
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
-use tokio_rustls::TlsAcceptor;
+use tokio_rustls::{TlsAcceptor, TlsConnector};
 use tonic::transport::{Channel, Endpoint};
 
 use crate::clock;
@@ -26,7 +26,7 @@ use crate::postgres;
 use crate::seats::Seats;
 use crate::session::Listening;
 use crate::tls::{self, TlsError};
-use crate::upstream::Protocol;
+use crate::upstream::{Protocol, Upstream};
 use crate::workers::Workers;
 
 /// Why a gateway does not start.
@@ -86,42 +86,22 @@ impl std::fmt::Debug for Gateway {
 
 impl Gateway {
     /// Starts it. The controller need not be there yet: until it is, statements wait.
-    pub async fn start(config: Config) -> Result<Self, StartError> {
-        if config.listeners.is_empty() {
-            return Err(StartError::NoListener);
-        }
-        if let Some(address) = config.exposed().next() {
-            return Err(StartError::Remote { address });
-        }
-        let acceptor = match &config.certificate {
-            Some(certificate) => Some(tls::acceptor(&certificate.chain, &certificate.key)?),
-            None => None,
-        };
-        let self_signed = own_certificate(&config)?;
-        let mut bound = Vec::new();
-        for Listener { listen, upstream } in &config.listeners {
-            let connector = tls::connector(upstream.tls, config.authorities.as_deref())?;
-            bound.push((bind(*listen, config.backlog)?, upstream.clone(), connector));
-        }
-        let metrics_listener = match config.metrics {
-            Some(address) => Some(bind(address, config.backlog)?),
-            None => None,
-        };
-        let mut builder = Client::builder(&config.endpoints, &config.identity)
-            .agent(concat!("tidegate-gateway/", env!("CARGO_PKG_VERSION")));
-        if let Some(journal) = &config.journal {
-            builder = builder.journal_dir(journal);
-        }
+    pub async fn start(mut config: Config) -> Result<Self, StartError> {
+        check(&config)?;
+        let acceptors = Acceptors::of(&config)?;
+        let bound = listeners(&config)?;
+        let metrics_listener = config.metrics.map(|address| bind(address, config.backlog)).transpose()?;
+        let builder = client(&config);
         let channel = channel(&config.endpoints)?;
         let seats = Arc::new(Seats::new(config.max_sessions));
         let metrics = Arc::new(Metrics::new(seats.max()));
         let client = builder.start()?;
+        let policy = std::mem::take(&mut config.policy);
         let (governor, tasks) =
-            Governor::start(client, channel, &config.identity, config.policy, Arc::clone(&metrics));
+            Governor::start(client, channel, &config.identity, policy, Arc::clone(&metrics));
         let (closing, closed) = watch::channel(false);
         descriptors::warn_if_few(seats.max());
         let workers = Arc::new(Workers::start(config.threads).map_err(StartError::Threads)?);
-        let keepalive = Keepalive::after(config.keepalive);
         let complaints = Arc::<Complaints>::default();
         let porch = Arc::new(Porch {
             proxies: config.proxies.clone(),
@@ -134,6 +114,7 @@ impl Gateway {
                 tracing::info!(%address, %upstream, "listening");
                 addresses.push(address);
             }
+            let keepalive = Keepalive::after(config.keepalive);
             let door = Door {
                 listener,
                 workers: Arc::clone(&workers),
@@ -142,13 +123,11 @@ impl Gateway {
                 keepalive,
                 porch: Arc::clone(&porch),
             };
-            let protocol = upstream.protocol;
-            let own = self_signed.as_ref().filter(|_| protocol == Protocol::MySql);
             let listening = Listening {
                 governor: Arc::clone(&governor),
                 unowned: Arc::new(governor.metrics().unowned()),
+                acceptor: acceptors.of_clients(upstream.protocol),
                 upstream,
-                acceptor: acceptor.as_ref().or(own).cloned(),
                 connector,
                 login_timeout: config.login_timeout,
                 keepalive,
@@ -156,25 +135,7 @@ impl Gateway {
                 complaints: Arc::clone(&complaints),
                 closing: closed.clone(),
             };
-            accepting.push(match protocol {
-                Protocol::Postgres => {
-                    let shared =
-                        Arc::new(postgres::Shared { listening, cancels: postgres::Cancels::default() });
-                    tokio::spawn(door.accept(move |stream, client, seat| {
-                        postgres::serve(Arc::clone(&shared), stream, client, seat)
-                    }))
-                }
-                Protocol::MySql => {
-                    let control =
-                        mysql::Control::new(&listening.upstream, config.authorities.as_deref(), keepalive);
-                    let local_infile = config.local_infile;
-                    let self_signed = self_signed.is_some();
-                    let shared = Arc::new(mysql::Shared { listening, control, self_signed, local_infile });
-                    tokio::spawn(door.accept(move |stream, client, seat| {
-                        mysql::serve(Arc::clone(&shared), stream, client, seat)
-                    }))
-                }
-            });
+            accepting.push(accept(door, listening, &config, &acceptors));
         }
         let metrics_address = metrics_listener.as_ref().and_then(|listener| listener.local_addr().ok());
         if let Some(listener) = metrics_listener {
@@ -210,11 +171,76 @@ impl Gateway {
     }
 }
 
-/// A certificate for clients of MySQL, where the configuration has none.
-fn own_certificate(config: &Config) -> Result<Option<TlsAcceptor>, TlsError> {
-    let is_mysql = |listener: &Listener| listener.upstream.protocol == Protocol::MySql;
-    let wanted = config.self_signed && config.certificate.is_none() && config.listeners.iter().any(is_mysql);
-    wanted.then(tls::self_signed).transpose()
+fn check(config: &Config) -> Result<(), StartError> {
+    if config.listeners.is_empty() {
+        return Err(StartError::NoListener);
+    }
+    match config.exposed().next() {
+        Some(address) => Err(StartError::Remote { address }),
+        None => Ok(()),
+    }
+}
+
+/// A socket for each upstream, and TLS towards it.
+fn listeners(config: &Config) -> Result<Vec<(TcpListener, Upstream, Option<TlsConnector>)>, StartError> {
+    let open = |Listener { listen, upstream }: &Listener| {
+        let connector = tls::connector(upstream.tls, config.authorities.as_deref())?;
+        Ok((bind(*listen, config.backlog)?, upstream.clone(), connector))
+    };
+    config.listeners.iter().map(open).collect()
+}
+
+/// The client that speaks to the controller, before it starts.
+fn client(config: &Config) -> ClientBuilder {
+    let builder = Client::builder(&config.endpoints, &config.identity)
+        .agent(concat!("tidegate-gateway/", env!("CARGO_PKG_VERSION")));
+    match &config.journal {
+        Some(journal) => builder.journal_dir(journal),
+        None => builder,
+    }
+}
+
+/// Serves the clients of a listener, in a task of its own.
+fn accept(door: Door, listening: Listening, config: &Config, acceptors: &Acceptors) -> JoinHandle<()> {
+    match listening.upstream.protocol {
+        Protocol::Postgres => {
+            let shared = Arc::new(postgres::Shared { listening, cancels: postgres::Cancels::default() });
+            let serve =
+                move |stream, client, seat| postgres::serve(Arc::clone(&shared), stream, client, seat);
+            tokio::spawn(door.accept(serve))
+        }
+        Protocol::MySql => {
+            let authorities = config.authorities.as_deref();
+            let control = mysql::Control::new(&listening.upstream, authorities, listening.keepalive);
+            let (self_signed, local_infile) = (acceptors.own.is_some(), config.local_infile);
+            let shared = Arc::new(mysql::Shared { listening, control, self_signed, local_infile });
+            let serve = move |stream, client, seat| mysql::serve(Arc::clone(&shared), stream, client, seat);
+            tokio::spawn(door.accept(serve))
+        }
+    }
+}
+
+/// TLS towards clients.
+struct Acceptors {
+    /// By the certificate of the configuration.
+    given: Option<TlsAcceptor>,
+    /// By one that the gateway makes for clients of MySQL, where the configuration has none.
+    own: Option<TlsAcceptor>,
+}
+
+impl Acceptors {
+    fn of(config: &Config) -> Result<Self, TlsError> {
+        let given = config.certificate.as_ref();
+        let given = given.map(|given| tls::acceptor(&given.chain, &given.key)).transpose()?;
+        let is_mysql = |listener: &Listener| listener.upstream.protocol == Protocol::MySql;
+        let wanted = config.self_signed && given.is_none() && config.listeners.iter().any(is_mysql);
+        Ok(Self { given, own: wanted.then(tls::self_signed).transpose()? })
+    }
+
+    fn of_clients(&self, protocol: Protocol) -> Option<TlsAcceptor> {
+        let own = self.own.as_ref().filter(|_| protocol == Protocol::MySql);
+        self.given.as_ref().or(own).cloned()
+    }
 }
 
 fn bind(address: SocketAddr, backlog: u32) -> Result<TcpListener, StartError> {

@@ -122,60 +122,61 @@ impl Metrics {
             process,
             registry: Registry::with_prefix("tidegate_gateway"),
         };
-        let registry = &mut metrics.registry;
+        metrics.register(max_sessions, statements, charged);
+        metrics
+    }
+
+    fn register(
+        &mut self,
+        max_sessions: usize,
+        statements: Family<Outcome, Counter>,
+        charged: Family<Resource, Amount>,
+    ) {
+        let registry = &mut self.registry;
         let build = Family::<Build, Gauge>::default();
         build.get_or_create(&Build { version: env!("CARGO_PKG_VERSION") }).set(1);
         registry.register("build_info", "1, with the version of the gateway", build);
         let places: Gauge = Gauge::default();
         places.set(i64::try_from(max_sessions).unwrap_or(i64::MAX));
         registry.register("statements", "Statements that ended, by outcome", statements);
-        registry.register("statements_estimated", "Statements without counters", metrics.estimated.clone());
+        registry.register("statements_estimated", "Statements without counters", self.estimated.clone());
         registry.register("ru_charged", "RU charged, by resource", charged);
         registry.register(
             "written_for_others_bytes",
             "Bytes written that the session's own work does not explain",
-            metrics.unowned.clone(),
+            self.unowned.clone(),
         );
         registry.register(
             "written_by_others_bytes",
             "Of these, bytes charged to sessions whose work others wrote out",
-            metrics.assigned.clone(),
+            self.assigned.clone(),
         );
-        registry.register(
-            "wait_seconds",
-            "Time that statements waited for admission",
-            metrics.waited.clone(),
-        );
-        registry.register(
-            "statement_seconds",
-            "Time that statements took once admitted",
-            metrics.took.clone(),
-        );
-        registry.register("convictions", "Runaways convicted here, by action", metrics.convictions.clone());
-        registry.register("sessions", "Connections of clients", metrics.sessions.clone());
+        registry.register("wait_seconds", "Time that statements waited for admission", self.waited.clone());
+        registry.register("statement_seconds", "Time that statements took once admitted", self.took.clone());
+        registry.register("convictions", "Runaways convicted here, by action", self.convictions.clone());
+        registry.register("sessions", "Connections of clients", self.sessions.clone());
         registry.register("sessions_max", "Places for them", places);
-        registry.register("turned_away", "Connections without a place", metrics.turned_away.clone());
+        registry.register("turned_away", "Connections without a place", self.turned_away.clone());
         registry.register(
             "upstream_failures",
             "Connections to a database that failed",
-            metrics.upstream_failures.clone(),
+            self.upstream_failures.clone(),
         );
-        registry.register("controller_connected", "1 while a controller is there", metrics.connected.clone());
+        registry.register("controller_connected", "1 while a controller is there", self.connected.clone());
         registry.register(
             "page_requests",
             "Requests of this page's listener, by outcome",
-            metrics.page_requests.clone(),
+            self.page_requests.clone(),
         );
         // A metric without a series would be described and missing.
         for outcome in ["ok", "refused", "failed"] {
-            drop(metrics.page_requests.get_or_create(&Outcome { outcome }));
+            drop(self.page_requests.get_or_create(&Outcome { outcome }));
         }
         registry.register(
             "page_turned_away",
             "Connections to this page's listener, or requests, that it ended before they were served",
-            metrics.page_turned_away.clone(),
+            self.page_turned_away.clone(),
         );
-        metrics
     }
 
     /// Counts a statement that was not admitted.

@@ -41,52 +41,18 @@ pub(crate) fn store_in(data: &Path) -> String {
 /// Judges the settings, and what they come to; the defaults where they are wrong.
 pub(crate) fn judge(facts: &SettingFacts) -> (Vec<Finding>, Config) {
     let mut findings = Vec::new();
-    let mut table = toml::Table::new();
-    let mut origin = String::from("(no file)");
-    if let Some((path, text)) = &facts.file {
-        origin = path.display().to_string();
-        let read = text.as_ref().map_err(Clone::clone);
-        let parsed =
-            read.and_then(|text| text.parse::<toml::Table>().map_err(|error| error.message().to_owned()));
-        match parsed {
-            Ok(parsed) => table = parsed,
-            Err(error) => {
-                let remedy = "name a file of settings in TOML; `tidegate controller --help` shows one";
-                findings.push(Finding::failed(AREA, format!("{origin}: {error}"), remedy));
-            }
-        }
-    }
-    let from_file: Vec<String> = table.keys().cloned().collect();
+    let (origin, mut table) = from_file(facts, &mut findings);
+    let in_file: Vec<String> = table.keys().cloned().collect();
     for (_, setting, value) in &facts.flags {
         table.insert((*setting).to_owned(), toml::Value::String(value.clone()));
     }
-    // Wrong settings are reported, and the rest is judged without them.
-    let config = loop {
-        let errors = match Config::parse(&table.to_string()) {
-            Ok(config) => break config,
-            Err(errors) => errors,
-        };
-        let before = table.len();
-        for error in &errors {
-            let remedy = format!("correct it in {origin} or in the flags");
-            findings.push(Finding::failed(AREA, error.to_string(), remedy));
-            if let ConfigError::Unknown { key, .. } = error {
-                table.remove(key);
-            }
-            if let ConfigError::Value { key, .. } = error {
-                table.remove(*key);
-            }
-        }
-        if table.len() == before {
-            table.clear();
-        }
-    };
+    let config = without_faults(&mut table, &origin, &mut findings);
     let from = |setting: &str| {
         let flag = facts.flags.iter().find(|(_, name, _)| *name == setting);
         match flag {
             _ if !table.contains_key(setting) => "default".to_owned(),
             Some((flag, ..)) => (*flag).to_owned(),
-            None if from_file.iter().any(|name| name == setting) => origin.clone(),
+            None if in_file.iter().any(|name| name == setting) => origin.clone(),
             None => "default".to_owned(),
         }
     };
@@ -118,6 +84,45 @@ pub(crate) fn judge(facts: &SettingFacts) -> (Vec<Finding>, Config) {
         None => {}
     }
     (findings, config)
+}
+
+/// The settings of the file, and what it is called.
+fn from_file(facts: &SettingFacts, findings: &mut Vec<Finding>) -> (String, toml::Table) {
+    let Some((path, text)) = &facts.file else { return ("(no file)".to_owned(), toml::Table::new()) };
+    let origin = path.display().to_string();
+    let read = text.as_ref().map_err(Clone::clone);
+    let parsed =
+        read.and_then(|text| text.parse::<toml::Table>().map_err(|error| error.message().to_owned()));
+    let table = parsed.unwrap_or_else(|error| {
+        let remedy = "name a file of settings in TOML; `tidegate controller --help` shows one";
+        findings.push(Finding::failed(AREA, format!("{origin}: {error}"), remedy));
+        toml::Table::new()
+    });
+    (origin, table)
+}
+
+/// The configuration of all settings but the wrong ones, which are reported and taken out.
+fn without_faults(table: &mut toml::Table, origin: &str, findings: &mut Vec<Finding>) -> Config {
+    loop {
+        let errors = match Config::parse(&table.to_string()) {
+            Ok(config) => return config,
+            Err(errors) => errors,
+        };
+        let before = table.len();
+        for error in &errors {
+            let remedy = format!("correct it in {origin} or in the flags");
+            findings.push(Finding::failed(AREA, error.to_string(), remedy));
+            if let ConfigError::Unknown { key, .. } = error {
+                table.remove(key);
+            }
+            if let ConfigError::Value { key, .. } = error {
+                table.remove(*key);
+            }
+        }
+        if table.len() == before {
+            table.clear();
+        }
+    }
 }
 
 #[cfg(test)]

@@ -57,7 +57,22 @@ pub(super) fn complete(document: &OpenApi) -> Value {
         }
     }
     document["tags"] = tags.iter().map(|tag| json!({"name": tag, "description": about(tag)})).collect();
-    let schemas = &mut document["components"]["schemas"];
+    complete_schemas(&mut document["components"]["schemas"]);
+    for (path, method, schema) in [
+        ("/v1/groups", "post", "NewGroup"),
+        ("/v1/groups/{name}", "patch", "GroupChange"),
+        ("/v1/bindings", "put", "NewBinding"),
+        ("/v1/cost-tables/{role}", "put", "NewCostTable"),
+        ("/v1/watches", "post", "NewWatch"),
+    ] {
+        let body = &mut document["paths"][path][method]["requestBody"]["content"]["application/json"];
+        body["schema"] = json!({"$ref": format!("#/components/schemas/{schema}")});
+    }
+    document
+}
+
+/// Completes all schemas, and adds those of writes.
+fn complete_schemas(schemas: &mut Value) {
     for (_, schema) in entries(schemas) {
         unescape(schema);
         complete_fields(schema);
@@ -116,17 +131,6 @@ pub(super) fn complete(document: &OpenApi) -> Value {
     extend(&mut schemas["NewGroup"]["properties"]["name"], json!({"pattern": NAME}));
     extend(&mut schemas["NewGroup"]["properties"]["ru_per_sec"], json!({"pattern": limit(false)}));
     extend(&mut schemas["NewCostTable"]["properties"]["version"], json!({"minimum": 1}));
-    for (path, method, schema) in [
-        ("/v1/groups", "post", "NewGroup"),
-        ("/v1/groups/{name}", "patch", "GroupChange"),
-        ("/v1/bindings", "put", "NewBinding"),
-        ("/v1/cost-tables/{role}", "put", "NewCostTable"),
-        ("/v1/watches", "post", "NewWatch"),
-    ] {
-        let body = &mut document["paths"][path][method]["requestBody"]["content"]["application/json"];
-        body["schema"] = json!({"$ref": format!("#/components/schemas/{schema}")});
-    }
-    document
 }
 
 fn complete_operation(tag: &str, method: &str, operation: &mut Value) {

@@ -285,20 +285,9 @@ impl<T: Clone> Machine<T> {
                     self.at_end = Some(AtEnd::Finish(Ending::default()));
                 }
                 if running.described.is_some() {
-                    // Status, id, and the count of columns, which becomes that of the explanation.
-                    let Some((id, _)) =
-                        payload.first_chunk::<7>().and_then(|begun| begun.split_last_chunk::<2>())
-                    else {
-                        return Err(Fault::Prepared { len });
-                    };
-                    let parameters = payload.get(7..9).and_then(<[u8]>::first_chunk::<2>);
-                    let parameters = parameters.map(|count| u32::from(u16::from_le_bytes(*count)));
-                    let ends = parameters > Some(0) && !capabilities.has(Capabilities::DEPRECATE_EOF);
-                    let left = parameters.unwrap_or_default() + u32::from(ends);
-                    let next = header.sequence.wrapping_add(1);
-                    running.described = Some(Described::Parameters { left, next });
-                    let columns = u16::try_from(explained_columns().len()).unwrap_or_default().to_le_bytes();
-                    return Ok(Next::Edited([id, &columns].concat()));
+                    let (described, edited) = described_as_explained(header, payload, capabilities)?;
+                    running.described = Some(described);
+                    return Ok(Next::Edited(edited));
                 }
             }
             Seen::FileWanted if refuses_file => {
@@ -308,18 +297,15 @@ impl<T: Clone> Machine<T> {
             }
             Seen::FileWanted => self.at_end = Some(AtEnd::Upload),
         }
-        match &mut running.described {
-            // Packets behind the first hidden one are hidden with it.
-            Some(Described::Parameters { left: 0, .. }) => {
+        if let Some(Described::Parameters { left, next }) = &mut running.described {
+            if *left == 0 {
+                // Packets behind the first hidden one are hidden with it.
                 let muted = std::mem::replace(&mut running.muted, true);
-                Ok(if muted { Next::Goes } else { Next::Hidden })
+                return Ok(if muted { Next::Goes } else { Next::Hidden });
             }
-            Some(Described::Parameters { left, next }) => {
-                (*left, *next) = (*left - 1, header.sequence.wrapping_add(1));
-                Ok(Next::Goes)
-            }
-            _ => Ok(Next::Goes),
+            (*left, *next) = (*left - 1, header.sequence.wrapping_add(1));
         }
+        Ok(Next::Goes)
     }
 
     fn packet_ended(&mut self, end: AtEnd) -> Result<(), Fault> {
@@ -409,4 +395,23 @@ impl<T: Clone> Machine<T> {
             }
         }
     }
+}
+
+/// The answer to the preparation of an explained statement, with the columns of the explanation, and the packets of the
+/// server's own description that are left.
+fn described_as_explained(
+    header: Header,
+    payload: &[u8],
+    capabilities: Capabilities,
+) -> Result<(Described, Vec<u8>), Fault> {
+    // Status, id, and the count of columns, which becomes that of the explanation.
+    let begun = payload.first_chunk::<7>().and_then(|begun| begun.split_last_chunk::<2>());
+    let Some((id, _)) = begun else { return Err(Fault::Prepared { len: header.len }) };
+    let parameters = payload.get(7..9).and_then(<[u8]>::first_chunk::<2>);
+    let parameters = parameters.map(|count| u32::from(u16::from_le_bytes(*count)));
+    let ends = parameters > Some(0) && !capabilities.has(Capabilities::DEPRECATE_EOF);
+    let left = parameters.unwrap_or_default() + u32::from(ends);
+    let next = header.sequence.wrapping_add(1);
+    let columns = u16::try_from(explained_columns().len()).unwrap_or_default().to_le_bytes();
+    Ok((Described::Parameters { left, next }, [id, &columns].concat()))
 }

@@ -28,7 +28,7 @@ const OWNERS: [(&str, &str); 4] = [
     ("controller/src/statements/mod.rs", "Convictions"),
 ];
 
-fn name(text: &str) -> String {
+pub(super) fn name(text: &str) -> String {
     text.chars().take_while(|c| c.is_alphanumeric() || *c == '_').collect()
 }
 

@@ -79,6 +79,67 @@ fn files_are_short() {
     all_needed(LONGER.map(|(path, ..)| path), &met);
 }
 
+/// Lines of code of a function, with its head: what fits a screen and a head.
+const LONGEST_FUNCTION: usize = 70;
+/// Functions that are longer, and why.
+const LONGER_FUNCTIONS: [(&str, &str); 4] = [
+    (
+        "core/src/decide.rs decide",
+        "the grant decision, whose parts each have a name; its order is what matters",
+    ),
+    ("gateway/src/mysql/session/judging.rs judge", "the order of questions about a statement, an exit each"),
+    ("tests/src/sim/script.rs command", "a list of commands"),
+    ("tests/src/sim/world.rs handle", "a list of events"),
+];
+
+/// The functions of a file and their lines of code: from `fn` to the brace that closes it, in its own column.
+fn functions(file: &File) -> Vec<(String, usize)> {
+    let mut found = Vec::new();
+    // Its name, how far it is indented, and its lines until now.
+    let mut open: Option<(String, usize, usize)> = None;
+    for line in file.code() {
+        let indent = line.len() - line.trim_start().len();
+        if open.is_none() {
+            let words = bare(line).trim_start_matches("const ").trim_start_matches("async ");
+            let Some(rest) = words.strip_prefix("fn ") else { continue };
+            // One that is a line, or has no body.
+            if line.ends_with('}') || line.ends_with(';') {
+                continue;
+            }
+            open = Some((super::rooms::name(rest), indent, 0));
+        }
+        if let Some((name, from, lines)) = &mut open {
+            *lines += 1;
+            if line.trim() == "}" && indent == *from {
+                found.push((std::mem::take(name), *lines));
+                open = None;
+            }
+        }
+    }
+    found
+}
+
+#[test]
+fn functions_are_short() {
+    let (mut found, mut met) = (Vec::new(), Vec::new());
+    for file in sources() {
+        // A test is a list of what happens.
+        if file.path.contains("/tests/") || file.path.ends_with("/tests.rs") {
+            continue;
+        }
+        for (name, lines) in functions(&file).into_iter().filter(|(_, lines)| *lines > LONGEST_FUNCTION) {
+            let place = format!("{} {name}", file.path);
+            if LONGER_FUNCTIONS.iter().any(|(longer, _)| *longer == place) {
+                met.push(place);
+            } else {
+                found.push(format!("{place}: {lines} lines of code, at most {LONGEST_FUNCTION}"));
+            }
+        }
+    }
+    none(&found, "cut these functions by step, and name the steps");
+    all_needed(LONGER_FUNCTIONS.map(|(place, _)| place), &met);
+}
+
 #[test]
 fn tests_wait_for_states() {
     let (mut found, mut met) = (Vec::new(), Vec::new());

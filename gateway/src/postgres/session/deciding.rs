@@ -137,23 +137,7 @@ impl Session {
                 }
             },
             Ask::Parse(text) => {
-                let prepared = match parse(bytes, &text) {
-                    Ok(None) => {
-                        let seen = bytes.get(text.place).unwrap_or_default();
-                        Prepared::Theirs(governor.known(SqlDialect::PostgreSql, seen, text.whole))
-                    }
-                    Ok(Some(Statement::ExplainRu(inner))) => {
-                        let known = governor.known(SqlDialect::PostgreSql, inner.as_bytes(), true);
-                        self.talk.prepare_explained(bytes, known, inner.as_bytes())?;
-                        return Ok(true);
-                    }
-                    Ok(Some(statement)) => Prepared::Ours(Arc::new(statement)),
-                    Err(denied) => {
-                        deny(&mut self.talk, bytes, &denied)?;
-                        return Ok(true);
-                    }
-                };
-                self.talk.prepare(bytes, prepared)?;
+                self.prepare(text)?;
                 return Ok(true);
             }
             Ask::Execute(known) => Wanted::from(Known { naming: None, ..known }),
@@ -185,6 +169,28 @@ impl Session {
             Admission::Denied(denied) => deny(&mut self.talk, bytes, &denied)?,
         }
         Ok(true)
+    }
+
+    fn prepare(&mut self, text: Text) -> Result<(), Broken> {
+        let (governor, bytes) = (&self.shared.listening.governor, self.link.from_client.data());
+        let prepared = match parse(bytes, &text) {
+            Ok(None) => {
+                let seen = bytes.get(text.place).unwrap_or_default();
+                Prepared::Theirs(governor.known(SqlDialect::PostgreSql, seen, text.whole))
+            }
+            Ok(Some(Statement::ExplainRu(inner))) => {
+                let known = governor.known(SqlDialect::PostgreSql, inner.as_bytes(), true);
+                self.talk.prepare_explained(bytes, known, inner.as_bytes())?;
+                return Ok(());
+            }
+            Ok(Some(statement)) => Prepared::Ours(Arc::new(statement)),
+            Err(denied) => {
+                deny(&mut self.talk, bytes, &denied)?;
+                return Ok(());
+            }
+        };
+        self.talk.prepare(bytes, prepared)?;
+        Ok(())
     }
 
     fn ask_own(&mut self, statement: Arc<Statement>, own: Own) {
