@@ -75,3 +75,49 @@ fn files_that_documents_name_exist() {
     }
     none(&found, "these are named and do not exist");
 }
+
+/// The options that a text names: two hyphens and a word, with no word before them.
+fn options(text: &str) -> impl Iterator<Item = &str> {
+    let begins = |at: &usize| {
+        let before = text.get(..*at).and_then(|before| before.chars().last());
+        !before.is_some_and(|c| c.is_ascii_alphanumeric() || c == '-')
+    };
+    text.match_indices("--").map(|(at, _)| at).filter(begins).filter_map(|at| {
+        let rest = &text[at + 2..];
+        let end = rest.find(|c: char| !c.is_ascii_lowercase() && !c.is_ascii_digit() && c != '-');
+        let word = &rest[..end.unwrap_or(rest.len())];
+        word.starts_with(|c: char| c.is_ascii_lowercase()).then_some(word)
+    })
+}
+
+#[test]
+fn options_of_the_documents_exist() {
+    // A field of the command line is its option's name; scripts compare with theirs, and pass cargo's on.
+    let programs: String = ["cli/src", "lab/src/bin", "tests/src/bin"]
+        .iter()
+        .flat_map(|folder| files(folder, ".rs"))
+        .map(|file| file.text)
+        .collect();
+    let scripts = [
+        "tests/run",
+        "tests/api",
+        "tests/instructions",
+        "tests/foreign/run",
+        "tests/mutants/run",
+        "fuzz/run",
+    ];
+    let scripts: String = scripts.map(|path| fs::read_to_string(root().join(path)).unwrap()).concat();
+    let known = |option: &str| {
+        programs.contains(&format!("{}: ", option.replace('-', "_")))
+            || programs.contains(&format!("\"{option}\""))
+            || options(&scripts).any(|known| known == option)
+    };
+    let mut found = BTreeSet::new();
+    for file in documents().filter(|file| file.path != "CHANGELOG.md" && !file.path.contains("decisions/")) {
+        let lines = file.text.lines().filter(|line| !line.contains("cargo "));
+        for option in lines.flat_map(options).filter(|option| !known(option)) {
+            found.insert(format!("{}: --{option}", file.path));
+        }
+    }
+    none(&found.into_iter().collect::<Vec<_>>(), "no program or script takes these options");
+}
