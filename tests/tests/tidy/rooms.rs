@@ -10,14 +10,59 @@ const MOST_METHODS: usize = 30;
 /// Fields of a type: with more, no method needs all of them, and the groups that belong together have no name.
 const MOST_FIELDS: usize = 15;
 
-/// Crates that were cut into rooms.
-const CUT: [&str; 1] = ["controller/src"];
+/// The product.
+const PRODUCT: [&str; 9] = [
+    "cli/src",
+    "client/src",
+    "controller/src",
+    "core/src",
+    "cost-model/src",
+    "cpu-clock/src",
+    "gateway/src",
+    "listener/src",
+    "sql/src",
+];
+
+/// Types with more methods, how many they may have, and why they have them. A number here may only get smaller.
+const MANY: [(&str, usize, &str); 5] = [
+    (
+        "client/src/cell: GroupCell",
+        60,
+        "not cut yet: the node machine under its lock, with waiters and purses",
+    ),
+    (
+        "core/src/node: Budget",
+        59,
+        "not cut yet: tokens, lump, debt and what was set aside must change together",
+    ),
+    ("core/src/node: NodeGroup", 66, "the node machine's face: a method for each event, and for each look"),
+    ("gateway/src/mysql: Machine", 58, "not cut yet: both sides of a MySQL session"),
+    ("gateway/src/postgres: Conversation", 36, "not cut yet: both sides of a PostgreSQL session"),
+];
 
 /// Types with more fields, and why.
-const WIDE: [(&str, &str); 3] = [
+const WIDE: [(&str, &str); 18] = [
+    ("cli/src/command/gateway/settings.rs: Settings", "a field for each setting of the gateway"),
+    ("cli/src/demo/report.rs: GroupRow", "a row of the demo's table"),
+    ("cli/src/top/board.rs: Board", "what the page shows, and all that a person can change about it"),
+    ("cli/src/view/consumption.rs: ConsumptionView", "a row of consumption as it is printed"),
+    ("cli/src/view/statement.rs: StatementView", "a row of the statistics as it is printed"),
+    ("client/src/cell/purse.rs: Purse", "one thread's sums, in the order of the cache lines that it owns"),
     ("controller/src/metrics.rs: Metrics", "a field for each series of the metrics page"),
     ("controller/src/definitions/definition.rs: Definition", "a field for each setting of a group"),
     ("controller/src/rest/statements.rs: StatementShape", "a row of the statistics as REST writes it"),
+    ("core/src/lease.rs: Lease", "not cut yet into granted, held, wish, place in the queue and reported"),
+    ("core/src/node/budget.rs: Budget", "not cut yet: tokens, lump, debt and what was set aside"),
+    (
+        "core/src/node/renewal.rs: Renewal",
+        "not cut yet: the question under way, and what the answer is due for",
+    ),
+    ("cost-model/src/sql/dialect.rs: Rules", "a field for each rule by which dialects differ"),
+    ("gateway/src/config.rs: Config", "a field for each setting of the gateway"),
+    ("gateway/src/metrics.rs: Metrics", "a field for each series of the metrics page"),
+    ("gateway/src/mysql/machine.rs: Machine", "not cut yet: both sides of a MySQL session"),
+    ("gateway/src/mysql/session/mod.rs: Session", "not cut yet: what one client's session holds"),
+    ("gateway/src/postgres/session/mod.rs: Session", "not cut yet: what one client's session holds"),
 ];
 
 /// What a room owns, behind the one lock of the service.
@@ -67,16 +112,17 @@ fn is_method(line: &str) -> bool {
     line.starts_with("    ") && !line.starts_with("     ") && rest.starts_with("fn ")
 }
 
-/// The folder or file below `src` that a file belongs to.
+/// The folder or file below `src` that a file belongs to, with its crate.
 fn room(path: &str) -> &str {
     let inside = path.split_once("/src/").map_or(path, |(_, inside)| inside);
-    inside.split(['/', '.']).next().unwrap_or(inside)
+    let below = inside.find(['/', '.']).unwrap_or(inside.len());
+    path.split_at(path.len() - inside.len() + below).0
 }
 
 #[test]
 fn types_do_a_few_things() {
     let mut methods: BTreeMap<String, usize> = BTreeMap::new();
-    for file in CUT.into_iter().flat_map(|folder| files(folder, ".rs")) {
+    for file in PRODUCT.into_iter().flat_map(|folder| files(folder, ".rs")) {
         let mut of = None;
         for line in file.code() {
             if !line.starts_with(' ') {
@@ -87,16 +133,22 @@ fn types_do_a_few_things() {
             }
         }
     }
-    assert!(methods.get("leasing: Leasing").is_some_and(|count| *count > 10), "methods are counted");
-    let many = methods.iter().filter(|(_, count)| **count > MOST_METHODS);
+    let counted = methods.get("controller/src/leasing: Leasing");
+    assert!(counted.is_some_and(|count| *count > 10), "methods are counted");
+    let listed = |of: &str| MANY.iter().find(|(many, ..)| *many == of);
+    let may = |of: &str| listed(of).map_or(MOST_METHODS, |(_, most, _)| *most);
+    let many = methods.iter().filter(|(of, count)| **count > may(of));
     let found: Vec<String> = many.map(|(of, count)| format!("{of} has {count} methods")).collect();
     none(&found, &format!("a type has at most {MOST_METHODS} methods: cut it by what it owns"));
+    let fewer = |of: &str, most: usize| methods.get(of).is_none_or(|count| *count < most);
+    let left = MANY.into_iter().filter(|(of, most, _)| fewer(of, *most)).map(|(of, ..)| of.to_owned());
+    none(&left.collect::<Vec<_>>(), "these have fewer methods now: write that down, or take them out");
 }
 
 #[test]
 fn types_hold_a_few_things() {
     let (mut found, mut met) = (Vec::new(), Vec::new());
-    for file in CUT.into_iter().flat_map(|folder| files(folder, ".rs")) {
+    for file in PRODUCT.into_iter().flat_map(|folder| files(folder, ".rs")) {
         for (name, fields) in structs(file.code()) {
             let (of, count) = (format!("{}: {name}", file.path), fields.len());
             if count > MOST_FIELDS && !WIDE.iter().any(|(wide, _)| *wide == of) {
