@@ -202,7 +202,10 @@ fn statements_run_governed_and_are_accounted_for() {
     let of_node = rows.iter().find(|row| row["client"] == json!(identity)).unwrap();
     assert_eq!(of_node["total"]["total_micro_ru"], json!(charged));
     assert_eq!(of_node["total"]["operations"], json!(4));
-    assert!(controller.ok(&["usage"]).contains("RU TOTAL"));
+    let table = controller.ok(&["usage"]);
+    for column in ["RU TOTAL", "CPU RU", "READ RU", "WRITE RU", "NETWORK RU", "FLAT RU"] {
+        assert!(table.contains(column), "{column}: {table}");
+    }
     assert!(controller.json(&["usage", "shop", "--history", "minute"]).is_array());
     assert!(controller.json(&["lease", "list"])["groups"].is_array());
     assert!(controller.ok(&["client", "list"]).starts_with("CLIENT"));
