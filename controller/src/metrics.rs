@@ -103,7 +103,6 @@ pub struct Metrics {
     limit: Family<GroupLabel, FloatGauge>,
     build: Family<BuildLabel, Gauge>,
     process: Process,
-    process_registry: Registry,
     overflow: Counter,
     committed: Family<GroupLabel, FloatGauge>,
     pool: Family<GroupLabel, FloatGauge>,
@@ -203,7 +202,6 @@ impl Metrics {
         );
         registry.register("build_info", "1, with the version of the controller", metrics.build.clone());
         metrics.build.get_or_create(&BuildLabel { version: env!("CARGO_PKG_VERSION") }).set(1);
-        metrics.process_registry = metrics.process.registry();
         metrics.register_controller(seconds);
         metrics.register_statements();
         metrics
@@ -328,9 +326,8 @@ impl Metrics {
             }
         }
         let mut page = String::new();
-        self.process.look();
         encode_registry(&mut page, &self.registry)?;
-        encode_registry(&mut page, &self.process_registry)?;
+        self.process.write(&mut page)?;
         encode_eof(&mut page)?;
         Ok(page)
     }

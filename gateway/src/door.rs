@@ -5,9 +5,9 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
+use tidegate_listener::Starved;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::Semaphore;
-use tokio::time::Instant;
 
 use crate::clock;
 use crate::complaints::{Complaints, Kind};
@@ -22,10 +22,6 @@ use crate::workers::Workers;
 const MAX_REFUSED: usize = 64;
 /// How long each of them may take to say that it speaks the protocol.
 const REFUSAL: Duration = Duration::from_secs(3);
-/// After an accept that failed, such as for want of descriptors.
-const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
-/// Between two lines of the log about that: it may go on for as long as clients hold what is missing.
-const SAY_EVERY: Duration = Duration::from_secs(10);
 
 /// Accepts the clients of one upstream and hands each to a worker.
 pub(crate) struct Door {
@@ -57,20 +53,12 @@ impl Door {
         S: Future<Output = ()> + Send,
     {
         let refused = Arc::new(Semaphore::new(MAX_REFUSED));
-        let mut said: Option<Instant> = None;
+        let mut starved = Starved::default();
         loop {
             let (tcp, peer) = match self.listener.accept().await {
                 Ok(accepted) => accepted,
                 Err(error) => {
-                    let now = clock::now();
-                    if said.is_none_or(|said| now.duration_since(said) >= SAY_EVERY) {
-                        said = Some(now);
-                        tracing::warn!(
-                            %error,
-                            "a connection could not be accepted; raise the limit of open files (ulimit -n, LimitNOFILE=) if it is too small"
-                        );
-                    }
-                    tokio::time::sleep(ACCEPT_PAUSE).await;
+                    starved.pause("sql", &error).await;
                     continue;
                 }
             };

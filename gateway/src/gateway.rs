@@ -102,6 +102,7 @@ impl Gateway {
         let (closing, closed) = watch::channel(false);
         descriptors::warn_if_few(seats.max());
         let workers = Arc::new(Workers::start(config.threads).map_err(StartError::Threads)?);
+        let keepalive = Keepalive::after(config.keepalive);
         let complaints = Arc::<Complaints>::default();
         let porch = Arc::new(Porch {
             proxies: config.proxies.clone(),
@@ -114,7 +115,6 @@ impl Gateway {
                 tracing::info!(%address, %upstream, "listening");
                 addresses.push(address);
             }
-            let keepalive = Keepalive::after(config.keepalive);
             let door = Door {
                 listener,
                 workers: Arc::clone(&workers),
@@ -138,10 +138,9 @@ impl Gateway {
             accepting.push(accept(door, listening, &config, &acceptors));
         }
         let metrics_address = metrics_listener.as_ref().and_then(|listener| listener.local_addr().ok());
-        if let Some(listener) = metrics_listener {
+        if let (Some(listener), Some(address)) = (metrics_listener, config.metrics) {
             let (governor, seats) = (Arc::clone(&governor), Arc::clone(&seats));
             let page = Page { governor, seats, metrics };
-            let address = metrics_address.unwrap_or_else(|| SocketAddr::from(([127, 0, 0, 1], 0)));
             accepting.push(tokio::spawn(page.door(address).serve(listener, closed.clone())));
         }
         Ok(Self {

@@ -77,7 +77,6 @@ pub(crate) struct Metrics {
     page_requests: Family<Outcome, Counter>,
     page_turned_away: Family<Reason, Counter>,
     process: Process,
-    process_registry: Registry,
 }
 
 /// Figures that are read when the page is requested.
@@ -96,7 +95,6 @@ impl Metrics {
         let charged = Family::<Resource, Amount>::default();
         let ended = |outcome| statements.get_or_create(&Outcome { outcome }).clone();
         let used = |resource| charged.get_or_create(&Resource { resource }).clone();
-        let process = Process::default();
         let seconds = || Histogram::new(exponential_buckets(0.000_1, 4.0, 10));
         let mut metrics = Self {
             succeeded: ended("ok"),
@@ -118,8 +116,7 @@ impl Metrics {
             connected: Gauge::default(),
             page_requests: Family::default(),
             page_turned_away: Family::default(),
-            process_registry: process.registry(),
-            process,
+            process: Process::default(),
             registry: Registry::with_prefix("tidegate_gateway"),
         };
         metrics.register(max_sessions, statements, charged);
@@ -228,9 +225,8 @@ impl Metrics {
         self.sessions.set(i64::try_from(sample.sessions).unwrap_or(i64::MAX));
         self.connected.set(i64::from(sample.connected));
         let mut page = String::new();
-        self.process.look();
         encode_registry(&mut page, &self.registry)?;
-        encode_registry(&mut page, &self.process_registry)?;
+        self.process.write(&mut page)?;
         encode_eof(&mut page)?;
         Ok(page)
     }

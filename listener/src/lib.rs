@@ -153,7 +153,7 @@ impl Door {
         let door = Arc::new(self);
         let (open, mut connections) = (Arc::default(), JoinSet::new());
         let until = stopped.clone();
-        let mut said: Option<Instant> = None;
+        let mut starved = Starved::default();
         loop {
             let accepted = tokio::select! {
                 // An error means that the sender is gone, which is a stop, too.
@@ -163,7 +163,7 @@ impl Door {
             };
             match accepted {
                 Ok((stream, peer)) => door.admit(stream, peer, &open, &mut connections, &until),
-                Err(error) => door.pause(&error, &mut said).await,
+                Err(error) => door.pause(&error, &mut starved).await,
             }
         }
         drop(listener);
@@ -189,7 +189,7 @@ impl Door {
         });
     }
 
-    async fn pause(&self, error: &io::Error, said: &mut Option<Instant>) {
+    async fn pause(&self, error: &io::Error, starved: &mut Starved) {
         // The next accept need not wait for a peer that went away before it was accepted.
         let of_the_peer = [
             io::ErrorKind::ConnectionAborted,
@@ -200,11 +200,25 @@ impl Door {
             return;
         }
         self.tally.turned_away(self.surface, "not_accepted");
+        starved.pause(self.surface.name(), error).await;
+    }
+}
+
+/// A listener that can accept nothing, as for want of descriptors: it pauses instead of spinning, and says so now and
+/// then.
+#[derive(Debug, Default)]
+pub struct Starved {
+    said: Option<Instant>,
+}
+
+impl Starved {
+    /// Waits a moment after an accept that failed so.
+    pub async fn pause(&mut self, surface: &str, error: &io::Error) {
         let now = Instant::now();
-        if said.is_none_or(|said| now.duration_since(said) >= SAY_EVERY) {
-            *said = Some(now);
+        if self.said.is_none_or(|said| now.duration_since(said) >= SAY_EVERY) {
+            self.said = Some(now);
             tracing::error!(
-                surface = self.surface.name(), %error,
+                surface, %error,
                 "no connection can be accepted; raise the limit of open files (ulimit -n, LimitNOFILE=) if it is too small"
             );
         }

@@ -3,9 +3,10 @@
 //! *Source:* proc(5), and Prometheus' "Writing client libraries", standard and runtime collectors. Without that file
 //! system, the series are missing.
 
-use std::fs;
 use std::sync::atomic::AtomicU64;
+use std::{fmt, fs};
 
+use prometheus_client::encoding::text::encode_registry;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::registry::Registry;
@@ -22,8 +23,10 @@ const START_TIME: usize = 19;
 const VIRTUAL_BYTES: usize = 20;
 
 /// The series.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct Process {
+    /// Of these series alone, which have no prefix.
+    registry: Registry,
     cpu: Counter<f64, AtomicU64>,
     resident: Gauge,
     virtual_memory: Gauge,
@@ -32,25 +35,39 @@ pub struct Process {
     start: FloatGauge,
 }
 
-impl Process {
-    /// The registry of these series, which has no prefix.
-    pub fn registry(&self) -> Registry {
+impl Default for Process {
+    fn default() -> Self {
         let mut registry = Registry::default();
-        registry.register("process_cpu_seconds", "User and system CPU time spent", self.cpu.clone());
-        registry.register("process_resident_memory_bytes", "Resident memory", self.resident.clone());
-        registry.register("process_virtual_memory_bytes", "Virtual memory", self.virtual_memory.clone());
-        registry.register("process_open_fds", "Open file descriptors", self.open_fds.clone());
-        registry.register("process_max_fds", "Most file descriptors that may be open", self.max_fds.clone());
+        let cpu = Counter::default();
+        registry.register("process_cpu_seconds", "User and system CPU time spent", cpu.clone());
+        let mut gauge = |name, help| {
+            let gauge = Gauge::default();
+            registry.register(name, help, gauge.clone());
+            gauge
+        };
+        let resident = gauge("process_resident_memory_bytes", "Resident memory");
+        let virtual_memory = gauge("process_virtual_memory_bytes", "Virtual memory");
+        let open_fds = gauge("process_open_fds", "Open file descriptors");
+        let max_fds = gauge("process_max_fds", "Most file descriptors that may be open");
+        let start = FloatGauge::default();
         registry.register(
             "process_start_time_seconds",
             "Start of the process since the Unix epoch",
-            self.start.clone(),
+            start.clone(),
         );
-        registry
+        Self { registry, cpu, resident, virtual_memory, open_fds, max_fds, start }
+    }
+}
+
+impl Process {
+    /// Adds these series, as they are now, to a page.
+    pub fn write(&self, page: &mut String) -> Result<(), fmt::Error> {
+        self.look();
+        encode_registry(page, &self.registry)
     }
 
     /// Reads all figures again.
-    pub fn look(&self) {
+    fn look(&self) {
         let stat = fs::read_to_string("/proc/self/stat").unwrap_or_default();
         let (_, behind) = stat.rsplit_once(") ").unwrap_or_default();
         let fields: Vec<f64> =
