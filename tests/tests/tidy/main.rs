@@ -61,6 +61,15 @@ fn bare(line: &str) -> &str {
     rest.trim_start()
 }
 
+/// What follows `fn` on a line that begins a function.
+fn function(line: &str) -> Option<&str> {
+    let mut rest = bare(line);
+    for word in ["const ", "async ", "unsafe "] {
+        rest = rest.strip_prefix(word).unwrap_or(rest);
+    }
+    rest.strip_prefix("fn ")
+}
+
 /// Files below a folder whose name ends so, without build output.
 fn files(folder: &str, ending: &str) -> Vec<File> {
     let root = root();

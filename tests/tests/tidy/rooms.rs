@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use super::{all_needed, bare, files, none};
+use super::{all_needed, bare, files, function, none};
 
 /// Methods of a type, without those of traits: what one keeps in mind. Beyond it each file of a room reaches for
 /// everything.
@@ -105,11 +105,7 @@ fn begins_methods(line: &str) -> Option<String> {
 }
 
 fn is_method(line: &str) -> bool {
-    let mut rest = bare(line);
-    for word in ["const ", "async ", "unsafe "] {
-        rest = rest.strip_prefix(word).unwrap_or(rest);
-    }
-    line.starts_with("    ") && !line.starts_with("     ") && rest.starts_with("fn ")
+    line.starts_with("    ") && !line.starts_with("     ") && function(line).is_some()
 }
 
 /// The folder or file below `src` that a file belongs to, with its crate.

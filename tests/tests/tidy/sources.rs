@@ -1,6 +1,6 @@
 //! Sources: what core may touch, how large files get, where tests may sleep, what constants say of themselves.
 
-use super::{CRATES, File, all_needed, bare, files, none};
+use super::{CRATES, File, all_needed, bare, files, function, none};
 
 /// Lines of code that a file may have: what one reads in one go. Tests at its end do not count.
 const LONGEST: usize = 400;
@@ -100,8 +100,7 @@ fn functions(file: &File) -> Vec<(String, usize)> {
     for line in file.code() {
         let indent = line.len() - line.trim_start().len();
         if open.is_none() {
-            let words = bare(line).trim_start_matches("const ").trim_start_matches("async ");
-            let Some(rest) = words.strip_prefix("fn ") else { continue };
+            let Some(rest) = function(line) else { continue };
             // One that is a line, or has no body.
             if line.ends_with('}') || line.ends_with(';') {
                 continue;
