@@ -394,12 +394,21 @@ impl GroupCell {
     }
 
     /// The operation ran and was charged directly.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn settle_charge(self: &Arc<Self>, estimate: Ru, charge: &Charge) {
-        let settle = |purse: &Purse| purse.settle_charge(estimate, charge, &self.shared.clock);
-        if !self.purses.mine().is_some_and(settle) {
-            self.settle_in_group(estimate, &charge.of_one_operation(&Usage::default()));
+        // No closure, which the compiler may leave out of line.
+        if let Some(purse) = self.purses.mine()
+            && purse.settle_charge(estimate, charge, &self.shared.clock)
+        {
+            return;
         }
+        self.settle_charge_in_group(estimate, charge);
+    }
+
+    // Apart, so that what is compiled into the caller is the purse's part alone.
+    #[inline(never)]
+    fn settle_charge_in_group(self: &Arc<Self>, estimate: Ru, charge: &Charge) {
+        self.settle_in_group(estimate, &charge.of_one_operation(&Usage::default()));
     }
 
     /// An operation that goes on used this, of which `taken` was taken before.

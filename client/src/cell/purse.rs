@@ -144,12 +144,12 @@ impl Purse {
     }
 
     /// The same for an operation without a usage vector.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn settle_charge(&self, estimate: Ru, charge: &Charge, clock: &Clock) -> bool {
         self.settle_with(estimate, charge, clock, || {})
     }
 
-    #[inline]
+    #[inline(always)]
     fn settle_with(&self, estimate: Ru, charge: &Charge, clock: &Clock, also: impl FnOnce()) -> bool {
         if charge.total.0 | charge.shadow.0 > LARGEST || !self.bias.enter() {
             return false;
