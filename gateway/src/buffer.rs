@@ -72,16 +72,27 @@ impl Inbox {
         self.end == self.buf.len()
     }
 
-    /// Reads once. Zero bytes are the end of the stream.
+    /// Reads once, as much as there is room for. Zero bytes are the end of the stream.
     pub(crate) fn poll_read(
         &mut self,
         cx: &mut Context<'_>,
         stream: &mut (impl AsyncRead + Unpin),
     ) -> Poll<io::Result<usize>> {
+        self.poll_read_at_most(cx, stream, usize::MAX)
+    }
+
+    /// The same for at most so many bytes, of which there is at least one.
+    pub(crate) fn poll_read_at_most(
+        &mut self,
+        cx: &mut Context<'_>,
+        stream: &mut (impl AsyncRead + Unpin),
+        most: usize,
+    ) -> Poll<io::Result<usize>> {
         if self.is_full() {
             self.reserve(self.data().len().saturating_add(1));
         }
-        let mut room = ReadBuf::new(self.buf.get_mut(self.end..).unwrap_or_default());
+        let until = self.end.saturating_add(most).min(self.buf.len());
+        let mut room = ReadBuf::new(self.buf.get_mut(self.end..until).unwrap_or_default());
         ready!(Pin::new(stream).poll_read(cx, &mut room))?;
         let count = room.filled().len();
         self.end += count;

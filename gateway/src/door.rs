@@ -11,7 +11,6 @@ use tokio::sync::Semaphore;
 
 use crate::clock;
 use crate::complaints::{Complaints, Kind};
-use crate::keepalive::Keepalive;
 use crate::metrics::Metrics;
 use crate::proxied::{self, Networks};
 use crate::seats::{Seat, Seats};
@@ -30,7 +29,6 @@ pub(crate) struct Door {
     /// Over all doors.
     pub(crate) seats: Arc<Seats>,
     pub(crate) metrics: Arc<Metrics>,
-    pub(crate) keepalive: Keepalive,
     pub(crate) porch: Arc<Porch>,
 }
 
@@ -62,9 +60,7 @@ impl Door {
                     continue;
                 }
             };
-            // Without nodelay a small answer waits for the acknowledgement of the one before.
-            let ready = tcp.set_nodelay(true).and_then(|()| self.keepalive.set(&tcp));
-            let tcp = match ready.and_then(|()| tcp.into_std()) {
+            let tcp = match tcp.into_std() {
                 Ok(tcp) => tcp,
                 Err(error) => {
                     tracing::debug!(%error, "a connection went away at once");

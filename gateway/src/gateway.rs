@@ -120,7 +120,6 @@ impl Gateway {
                 workers: Arc::clone(&workers),
                 seats: Arc::clone(&seats),
                 metrics: Arc::clone(&metrics),
-                keepalive,
                 porch: Arc::clone(&porch),
             };
             let listening = Listening {
@@ -182,9 +181,13 @@ fn check(config: &Config) -> Result<(), StartError> {
 
 /// A socket for each upstream, and TLS towards it.
 fn listeners(config: &Config) -> Result<Vec<(TcpListener, Upstream, Option<TlsConnector>)>, StartError> {
-    let open = |Listener { listen, upstream }: &Listener| {
+    let open = |&Listener { listen: address, ref upstream }: &Listener| {
         let connector = tls::connector(upstream.tls, config.authorities.as_deref())?;
-        Ok((bind(*listen, config.backlog)?, upstream.clone(), connector))
+        let listener = bind(address, config.backlog)?;
+        Keepalive::after(config.keepalive)
+            .set_for_all(&listener)
+            .map_err(|reason| StartError::Listen { address, reason })?;
+        Ok((listener, upstream.clone(), connector))
     };
     config.listeners.iter().map(open).collect()
 }

@@ -9,7 +9,9 @@ use std::io;
 use std::os::fd::AsFd;
 use std::time::Duration;
 
-use rustix::net::sockopt::{set_socket_keepalive, set_tcp_keepcnt, set_tcp_keepidle, set_tcp_keepintvl};
+use rustix::net::sockopt::{
+    set_socket_keepalive, set_tcp_keepcnt, set_tcp_keepidle, set_tcp_keepintvl, set_tcp_nodelay,
+};
 
 /// Questions without an answer after which a peer is gone.
 const PROBES: u32 = 4;
@@ -37,6 +39,14 @@ impl Keepalive {
     /// Between two questions.
     pub(crate) fn interval(self) -> Duration {
         (self.silence / PROBES).max(SHORTEST)
+    }
+
+    /// Has the kernel do so for all connections that are accepted from this listener, and send what is written to them at
+    /// once: else a small answer waits for the acknowledgement of the one before. They take both over from their
+    /// listener, which saves each five system calls.
+    pub(crate) fn set_for_all(self, listener: impl AsFd) -> io::Result<()> {
+        set_tcp_nodelay(&listener, true)?;
+        self.set(listener)
     }
 
     /// Has the kernel do so for this connection.
@@ -70,5 +80,16 @@ mod tests {
                 (interval, PROBES)
             );
         }
+    }
+
+    #[test]
+    fn connections_take_over_what_their_listener_has() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        Keepalive::after(Duration::from_secs(60)).set_for_all(&listener).unwrap();
+        let _client = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        let (tcp, _) = listener.accept().unwrap();
+        assert!(socket_keepalive(&tcp).unwrap() && tcp.nodelay().unwrap());
+        assert_eq!(tcp_keepidle(&tcp).unwrap(), Duration::from_secs(60));
+        assert_eq!((tcp_keepintvl(&tcp).unwrap().as_secs(), tcp_keepcnt(&tcp).unwrap()), (15, PROBES));
     }
 }

@@ -264,14 +264,22 @@ impl<T: Clone> Machine<T> {
         self.status.has(Status::IN_TRANSACTION)
     }
 
-    /// Whether the client's login, or a request for TLS before it, comes next.
-    pub(super) fn awaits_login(&self) -> bool {
-        matches!(self.doing, Doing::Login | Doing::Securing)
+    /// The side whose packet comes next, until the client's login has begun: the server's greeting first, then the login,
+    /// or a request for TLS before it.
+    pub(super) fn opens_with(&self) -> Option<Side> {
+        match self.doing {
+            Doing::Greeting => Some(Side::Server),
+            Doing::Login | Doing::Securing => Some(Side::Client),
+            _ => None,
+        }
     }
 
-    /// Whether the client is about to begin TLS.
-    pub(super) fn is_securing(&self) -> bool {
-        self.doing == Doing::Securing
+    /// Whether TLS may begin behind the next packet of that side: no byte further is the protocol's.
+    pub(super) fn may_secure(&self, side: Side) -> bool {
+        match side {
+            Side::Client => self.offers_tls && !self.client_tls,
+            Side::Server => self.settings.server_tls && self.server_tls != Secured::Yes,
+        }
     }
 
     /// Whether the server has greeted the client and not turned it away at once.

@@ -1,18 +1,20 @@
 //! The beginning of a connection: greeting, TLS on either side, and the client's login on its way to the server.
 //!
-//! Packets are read one at a time and no byte further, since what follows a request for TLS is not the protocol's.
+//! Where TLS may begin, a packet is read to its end and no byte further: what follows a request for TLS is not the
+//! protocol's.
 
+use std::future::poll_fn;
 use std::io;
-
-use tokio::io::AsyncReadExt as _;
 
 use super::answer::Refusal;
 use super::asked::Remembered;
 use super::fault::Fault;
 use super::frame::{HEADER, Header};
-use super::machine::{LOOK_LIMIT, Machine};
+use super::machine::Machine;
 use super::serve::Shared;
 use super::step::{Bytes, Side, Step};
+use crate::buffer::{Inbox, Outbox};
+use crate::session::Link;
 use crate::stream::Stream;
 
 /// Why a connection ended before its login was on its way.
@@ -29,8 +31,7 @@ pub(super) enum OpeningError {
 /// A connection whose login is on its way.
 pub(super) struct Opened {
     pub(super) machine: Machine<Remembered>,
-    pub(super) client: Stream,
-    pub(super) server: Stream,
+    pub(super) link: Link,
 }
 
 /// Opens a connection; `None` when the server has turned the client away.
@@ -39,82 +40,95 @@ pub(super) async fn open(
     client: Stream,
     server: Stream,
 ) -> Result<Option<Opened>, OpeningError> {
-    let mut opened = Opened { machine: Machine::new(shared.settings()), client, server };
-    opened = opened.turn(shared, Side::Server).await?;
-    while opened.machine.awaits_login() {
-        opened = opened.turn(shared, Side::Client).await?;
+    let link = Link::new(client, server, shared.listening.kills_abandoned);
+    let mut opened = Opened { machine: Machine::new(shared.settings()), link };
+    while let Some(side) = opened.machine.opens_with() {
+        opened = opened.turn(shared, side).await?;
     }
     Ok(opened.machine.is_open().then_some(opened))
 }
 
 impl Opened {
-    /// Reads a packet of that side, and does what is to be done with it.
+    /// Reads from that side, and does what is to be done with it.
     async fn turn(mut self, shared: &Shared, side: Side) -> Result<Self, OpeningError> {
-        let mut packet = vec![0; HEADER];
-        self.stream(side).read_exact(&mut packet).await?;
-        let len = Header::parse(&packet).map(|header| header.len).unwrap_or_default();
-        if len <= LOOK_LIMIT {
-            packet.resize(HEADER + len, 0);
-            self.stream(side).read_exact(packet.get_mut(HEADER..).unwrap_or_default()).await?;
-        }
-        let mut rest = packet.as_slice();
-        loop {
+        self.read(side).await?;
+        // To the end of the client's login, which its beginning is not sent without: half of one wakes the server for
+        // nothing.
+        while self.machine.opens_with().is_none_or(|next| next == side) {
             let step = match side {
-                Side::Client => self.machine.client(rest),
-                Side::Server => self.machine.server(rest),
+                Side::Client => self.machine.client(self.link.from_client.data()),
+                Side::Server => self.machine.server(self.link.from_server.data()),
             };
             let step = match step {
                 Ok(step) => step,
                 Err(fault) => return Err(self.broken_off(fault).await),
             };
-            let other = match side {
-                Side::Client => Side::Server,
-                Side::Server => Side::Client,
-            };
-            let taken = match step {
-                Step::More | Step::Wait => return Ok(self),
-                Step::Pass(taken) => {
-                    self.stream(other).send(rest.get(..taken).unwrap_or_default()).await?;
-                    taken
+            match step {
+                // The last two come of no packet before the login's end.
+                Step::More | Step::Wait | Step::Ask(_) | Step::Tell(_) => break,
+                Step::Pass(count) => {
+                    let bytes = self.inbox(side).data().get(..count).unwrap_or_default().to_vec();
+                    self.inbox(side).consume(count);
+                    self.outbox(side.other()).add(&bytes);
                 }
-                Step::Skip(taken) => taken,
-                Step::Swap(taken, Bytes(bytes)) => {
-                    self.stream(other).send(&bytes).await?;
-                    taken
+                Step::Skip(count) => self.inbox(side).consume(count),
+                Step::Swap(count, Bytes(bytes)) => {
+                    self.inbox(side).consume(count);
+                    self.outbox(side.other()).add(&bytes);
                 }
-                Step::Send(to, Bytes(bytes)) => {
-                    self.stream(to).send(&bytes).await?;
-                    0
-                }
+                Step::Send(to, Bytes(bytes)) => self.outbox(to).add(&bytes),
                 Step::StartTls(Side::Client) => {
-                    self.client = shared.secure_client(self.client).await?;
-                    0
+                    self.link.send().await?;
+                    self.link.client = shared.secure_client(self.link.client).await?;
                 }
                 Step::StartTls(Side::Server) => {
-                    self.server = shared.secure_server(self.server).await?;
-                    0
+                    self.link.send().await?;
+                    self.link.server = shared.secure_server(self.link.server).await?;
                 }
-                // Neither comes before a login.
-                Step::Ask(_) | Step::Tell(_) => 0,
-            };
-            rest = rest.get(taken..).unwrap_or_default();
-            if rest.is_empty() && !self.machine.is_securing() {
-                return Ok(self);
             }
+        }
+        self.link.send().await?;
+        Ok(self)
+    }
+
+    async fn read(&mut self, side: Side) -> io::Result<()> {
+        let exactly = self.machine.may_secure(side);
+        let (inbox, stream) = match side {
+            Side::Client => (&mut self.link.from_client, &mut self.link.client),
+            Side::Server => (&mut self.link.from_server, &mut self.link.server),
+        };
+        let lacks = packet(inbox.data()).saturating_sub(inbox.data().len());
+        let most = if exactly { lacks } else { usize::MAX };
+        match poll_fn(|cx| inbox.poll_read_at_most(cx, stream, most)).await? {
+            0 => Err(io::ErrorKind::UnexpectedEof.into()),
+            _ => Ok(()),
         }
     }
 
-    fn stream(&mut self, side: Side) -> &mut Stream {
-        match side {
-            Side::Client => &mut self.client,
-            Side::Server => &mut self.server,
+    fn inbox(&mut self, from: Side) -> &mut Inbox {
+        match from {
+            Side::Client => &mut self.link.from_client,
+            Side::Server => &mut self.link.from_server,
+        }
+    }
+
+    fn outbox(&mut self, to: Side) -> &mut Outbox {
+        match to {
+            Side::Client => &mut self.link.to_client,
+            Side::Server => &mut self.link.to_server,
         }
     }
 
     async fn broken_off(&mut self, fault: Fault) -> OpeningError {
         if let Some(packet) = self.machine.farewell(&Refusal::from(&fault)) {
-            self.client.end(&packet).await;
+            self.link.to_client.add(&packet);
+            self.link.dismiss_client().await;
         }
         fault.into()
     }
+}
+
+/// The length of the packet that begins with this, in bytes, as far as it is known.
+fn packet(beginning: &[u8]) -> usize {
+    Header::parse(beginning).map_or(HEADER, |header| HEADER.saturating_add(header.len))
 }

@@ -13,6 +13,15 @@ pub(super) enum Side {
     Server,
 }
 
+impl Side {
+    pub(super) fn other(self) -> Self {
+        match self {
+            Self::Client => Self::Server,
+            Self::Server => Self::Client,
+        }
+    }
+}
+
 /// What to do next. Steps are carried out in the order in which they are given, whichever side they came from.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Step<'a, T> {

@@ -4,6 +4,7 @@
 //! them: when all of its bytes are on their way, the gateway says the same to the server, which ends its statement and
 //! closes.
 
+use std::future::poll_fn;
 use std::io;
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
@@ -24,8 +25,8 @@ const RESULT: Duration = Duration::from_secs(10);
 /// A client's connection and a server's.
 #[derive(Debug)]
 pub(crate) struct Link {
-    client: Stream,
-    server: Stream,
+    pub(crate) client: Stream,
+    pub(crate) server: Stream,
     /// A client that closes has its statement killed.
     kills_abandoned: bool,
     /// The client sends no more.
@@ -143,6 +144,12 @@ impl Link {
         Ok(full && self.to_client.room() > 0 && self.to_server.room() > 0)
     }
 
+    /// Waits until all that is to go out is on its way.
+    pub(crate) async fn send(&mut self) -> io::Result<()> {
+        poll_fn(|cx| self.to_client.poll_write(cx, &mut self.client)).await?;
+        poll_fn(|cx| self.to_server.poll_write(cx, &mut self.server)).await
+    }
+
     /// Gives both sides a moment to take what is left for them, and says goodbye, by which TLS distinguishes an
     /// intended end from a cut connection. What the server said before it ended the session is worth more of the
     /// client's time.
@@ -170,7 +177,7 @@ impl Link {
 
 /// A peer that is gone needs no goodbye.
 async fn finish(outbox: &mut Outbox, stream: &mut Stream) {
-    if std::future::poll_fn(|cx| outbox.poll_write(cx, stream)).await.is_ok() {
+    if poll_fn(|cx| outbox.poll_write(cx, stream)).await.is_ok() {
         drop(stream.shutdown().await);
     }
 }
@@ -227,9 +234,9 @@ mod tests {
         let sent: Vec<u8> = (0..60_000_u32).map(|n| n.to_le_bytes()[0]).collect();
         link.to_client.add(&sent);
         link.to_server.add(&sent);
-        std::future::poll_fn(|cx| Poll::Ready(link.poll_write(cx).unwrap())).await;
+        poll_fn(|cx| Poll::Ready(link.poll_write(cx).unwrap())).await;
         assert_eq!((link.to_client.len(), link.to_server.len()), (0, 0), "TLS takes all of it");
-        let write = std::future::poll_fn(|cx| link.poll_write(cx).map_or(Poll::Ready(()), |_| Poll::Pending));
+        let write = poll_fn(|cx| link.poll_write(cx).map_or(Poll::Ready(()), |_| Poll::Pending));
         let read = async {
             let (mut at_client, mut at_server) = (vec![0; sent.len()], vec![0; sent.len()]);
             client.read_exact(&mut at_client).await.unwrap();

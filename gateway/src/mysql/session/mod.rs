@@ -121,7 +121,7 @@ impl Session {
     /// The rest of a connection whose login is on its way.
     pub(super) fn new(shared: Arc<Shared>, (opened, client): (Opened, IpAddr), seat: Arc<Seat>) -> Self {
         Self {
-            link: Link::new(opened.client, opened.server, shared.listening.kills_abandoned),
+            link: opened.link,
             client,
             machine: opened.machine,
             admitted: VecDeque::new(),

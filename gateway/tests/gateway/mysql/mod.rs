@@ -3,6 +3,7 @@
 mod governed;
 mod itself;
 mod names;
+mod opening;
 mod passed;
 mod runaways;
 mod sha2;
