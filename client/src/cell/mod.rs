@@ -402,12 +402,6 @@ impl GroupCell {
         {
             return;
         }
-        self.settle_charge_in_group(estimate, charge);
-    }
-
-    // Apart, so that what is compiled into the caller is the purse's part alone.
-    #[inline(never)]
-    fn settle_charge_in_group(self: &Arc<Self>, estimate: Ru, charge: &Charge) {
         self.settle_in_group(estimate, &charge.of_one_operation(&Usage::default()));
     }
 
