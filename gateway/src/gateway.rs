@@ -269,6 +269,8 @@ mod tests {
     use std::net::TcpStream;
 
     use super::*;
+    use crate::seats::Seat;
+    use crate::stream::Stream;
 
     /// Connects until the kernel takes no more, as nothing accepts; a connection that waits for room is not made
     /// meanwhile.
@@ -278,6 +280,21 @@ mod tests {
         let connect = || TcpStream::connect_timeout(&address, Duration::from_millis(500)).ok();
         let connections: Vec<TcpStream> = (0..most).map_while(|_| connect()).collect();
         connections.len()
+    }
+
+    type Serve<T, F> = fn(Arc<T>, Stream, SocketAddr, Result<Arc<Seat>, String>) -> F;
+
+    /// The size of what a session is held in.
+    fn held<T, F>(_: Serve<T, F>) -> usize {
+        size_of::<F>()
+    }
+
+    #[test]
+    fn a_session_is_held_in_little() {
+        // It is moved several times before it first runs, and stays until the client leaves. An async function that takes
+        // `mut self` holds that twice, and a handshake that is not in a box is held to the end.
+        let sizes = [held(mysql::serve), held(postgres::serve)];
+        assert!(sizes.iter().all(|size| *size <= 4_096), "{sizes:?}");
     }
 
     #[tokio::test]

@@ -15,7 +15,7 @@ use tokio_rustls::rustls::pki_types::{
 use tokio_rustls::rustls::{
     ClientConfig, DigitallySignedStruct, Error, RootCertStore, ServerConfig, SignatureScheme,
 };
-use tokio_rustls::{TlsAcceptor, TlsConnector, client};
+use tokio_rustls::{TlsAcceptor, TlsConnector, client, server};
 
 use crate::upstream::TlsMode;
 
@@ -110,7 +110,17 @@ pub(crate) async fn connect(
     tcp: TcpStream,
 ) -> io::Result<client::TlsStream<TcpStream>> {
     let name = ServerName::try_from(host.to_owned()).map_err(io::Error::other)?;
-    connector.connect(name, tcp).await
+    // A handshake is large, and a session without one should not hold the room for it.
+    Box::pin(connector.connect(name, tcp)).await
+}
+
+/// Puts a client's connection under TLS.
+pub(crate) async fn accept(
+    acceptor: &TlsAcceptor,
+    tcp: TcpStream,
+) -> io::Result<server::TlsStream<TcpStream>> {
+    // As above.
+    Box::pin(acceptor.accept(tcp)).await
 }
 
 fn provider() -> Arc<CryptoProvider> {

@@ -34,6 +34,16 @@ pub(super) struct Opened {
     pub(super) link: Link,
 }
 
+/// What has to happen before the opening goes on.
+enum Next {
+    /// More has to come in from that side.
+    Read(Side),
+    /// That side begins TLS.
+    Secure(Side),
+    /// Nothing: the login is on its way, or the server has turned the client away.
+    Opened,
+}
+
 /// Opens a connection; `None` when the server has turned the client away.
 pub(super) async fn open(
     shared: &Shared,
@@ -42,30 +52,37 @@ pub(super) async fn open(
 ) -> Result<Option<Opened>, OpeningError> {
     let link = Link::new(client, server, shared.listening.kills_abandoned);
     let mut opened = Opened { machine: Machine::new(shared.settings()), link };
-    while let Some(side) = opened.machine.opens_with() {
-        opened = opened.turn(shared, side).await?;
+    loop {
+        let next = match opened.go_on() {
+            Ok(next) => next,
+            Err(fault) => return Err(opened.broken_off(fault).await),
+        };
+        opened.link.send().await?;
+        match next {
+            Next::Read(side) => opened.read(side).await?,
+            Next::Secure(Side::Client) => {
+                opened.link.client = shared.secure_client(opened.link.client).await?;
+            }
+            Next::Secure(Side::Server) => {
+                opened.link.server = shared.secure_server(opened.link.server).await?;
+            }
+            Next::Opened => return Ok(opened.machine.is_open().then_some(opened)),
+        }
     }
-    Ok(opened.machine.is_open().then_some(opened))
 }
 
 impl Opened {
-    /// Reads from that side, and does what is to be done with it.
-    async fn turn(mut self, shared: &Shared, side: Side) -> Result<Self, OpeningError> {
-        self.read(side).await?;
-        // To the end of the client's login, which its beginning is not sent without: half of one wakes the server for
-        // nothing.
-        while self.machine.opens_with().is_none_or(|next| next == side) {
+    /// Does what is to be done with what has come in: with a login to its end, which its beginning is not sent without,
+    /// since half of one wakes the server for nothing.
+    fn go_on(&mut self) -> Result<Next, Fault> {
+        let mut side = Side::Server;
+        loop {
+            side = self.machine.opens_with().unwrap_or(side);
             let step = match side {
-                Side::Client => self.machine.client(self.link.from_client.data()),
-                Side::Server => self.machine.server(self.link.from_server.data()),
-            };
-            let step = match step {
-                Ok(step) => step,
-                Err(fault) => return Err(self.broken_off(fault).await),
+                Side::Client => self.machine.client(self.link.from_client.data())?,
+                Side::Server => self.machine.server(self.link.from_server.data())?,
             };
             match step {
-                // The last two come of no packet before the login's end.
-                Step::More | Step::Wait | Step::Ask(_) | Step::Tell(_) => break,
                 Step::Pass(count) => {
                     let bytes = self.inbox(side).data().get(..count).unwrap_or_default().to_vec();
                     self.inbox(side).consume(count);
@@ -77,18 +94,13 @@ impl Opened {
                     self.outbox(side.other()).add(&bytes);
                 }
                 Step::Send(to, Bytes(bytes)) => self.outbox(to).add(&bytes),
-                Step::StartTls(Side::Client) => {
-                    self.link.send().await?;
-                    self.link.client = shared.secure_client(self.link.client).await?;
-                }
-                Step::StartTls(Side::Server) => {
-                    self.link.send().await?;
-                    self.link.server = shared.secure_server(self.link.server).await?;
+                Step::StartTls(side) => return Ok(Next::Secure(side)),
+                // The last two come of no packet before the login's end.
+                Step::More | Step::Wait | Step::Ask(_) | Step::Tell(_) => {
+                    return Ok(self.machine.opens_with().map_or(Next::Opened, Next::Read));
                 }
             }
         }
-        self.link.send().await?;
-        Ok(self)
     }
 
     async fn read(&mut self, side: Side) -> io::Result<()> {

@@ -14,6 +14,7 @@ use crate::complaints::Kind;
 use crate::seats::Seat;
 use crate::session::Listening;
 use crate::stream::Stream;
+use crate::tls;
 use crate::upstream::Place;
 
 /// What all sessions of a listener share.
@@ -42,7 +43,7 @@ impl Shared {
     pub(super) async fn secure_client(&self, stream: Stream) -> io::Result<Stream> {
         match (stream, &self.listening.acceptor) {
             (Stream::Tcp(tcp), Some(acceptor)) => {
-                Ok(Stream::TlsFromClient(Box::new(acceptor.accept(tcp).await?)))
+                Ok(Stream::TlsFromClient(Box::new(tls::accept(acceptor, tcp).await?)))
             }
             _ => Err(io::Error::other("TLS was begun on a connection that has none")),
         }
@@ -93,7 +94,8 @@ pub(crate) async fn serve(
         Some(Err(error)) => return tracing::debug!(%error, "a connection without a login"),
         None => return tracing::debug!("a connection that did not log in in time"),
     };
-    match Session::new(shared, (opened, address.ip()), seat).run().await {
+    let mut session = Session::new(shared, (opened, address.ip()), seat);
+    match session.run().await {
         Ok(End::Told(refusal) | End::Runaway(refusal)) => {
             tracing::debug!(client = %address, why = refusal.message, "session ended");
         }

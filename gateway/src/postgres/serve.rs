@@ -118,7 +118,7 @@ async fn login(
     };
     let login = Login { tenant: startup.database, user: startup.user, application: startup.application };
     let (user, tenant) = (login.user.clone(), login.tenant.clone());
-    let session = Session::new(shared, (client, server), login, &startup.packet, seat);
+    let mut session = Session::new(shared, (client, server), login, &startup.packet, seat);
     let client = address;
     match session.run().await {
         Ok(end @ (End::Client | End::Server | End::Runaway)) => {

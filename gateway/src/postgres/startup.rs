@@ -11,7 +11,7 @@ use super::cancel;
 use super::frame::c_string;
 use super::key::Key;
 use crate::stream::Stream;
-use crate::tls::ALPN;
+use crate::tls::{self, ALPN};
 
 /// Longest first packet that PostgreSQL takes.
 const MAX_PACKET: usize = 10_000;
@@ -94,7 +94,7 @@ pub(super) async fn open(stream: Stream, secure: Option<&TlsAcceptor>) -> io::Re
                     (Stream::Tcp(mut tcp), Some(acceptor)) => {
                         gss = true;
                         tcp.write_all(b"S").await?;
-                        Stream::TlsFromClient(Box::new(acceptor.accept(tcp).await?))
+                        Stream::TlsFromClient(Box::new(tls::accept(acceptor, tcp).await?))
                     }
                     (mut other, _) => {
                         other.send(b"N").await?;
@@ -128,7 +128,7 @@ async fn direct(stream: Stream, secure: Option<&TlsAcceptor>) -> io::Result<Stre
         return Ok(Stream::Tcp(tcp));
     }
     let acceptor = secure.ok_or_else(|| invalid("it begins with TLS, and the gateway has no certificate"))?;
-    let tls = acceptor.accept(tcp).await?;
+    let tls = tls::accept(acceptor, tcp).await?;
     if tls.get_ref().1.alpn_protocol() != Some(ALPN) {
         return Err(invalid("it begins with TLS and does not name the protocol"));
     }

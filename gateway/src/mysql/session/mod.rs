@@ -144,7 +144,7 @@ impl Session {
     }
 
     /// Runs to the end. A statement that is under way then is killed and settled.
-    pub(super) async fn run(mut self) -> Result<End, Broken> {
+    pub(super) async fn run(&mut self) -> Result<End, Broken> {
         let end = std::future::poll_fn(|cx| self.poll(cx)).await;
         let told = match &end {
             Ok(End::Told(refusal) | End::Runaway(refusal)) => Some(refusal.clone()),

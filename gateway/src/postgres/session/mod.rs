@@ -128,7 +128,7 @@ impl Session {
     }
 
     /// Runs to the end. A statement that is under way then is cancelled and settled.
-    pub(super) async fn run(mut self) -> Result<End, Fault> {
+    pub(super) async fn run(&mut self) -> Result<End, Fault> {
         let end = std::future::poll_fn(|cx| self.poll(cx)).await;
         if let Ok(End::Told(over)) = end {
             let sqlstate = match over {
