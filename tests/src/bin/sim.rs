@@ -134,9 +134,16 @@ fn run(args: &Args) -> ExitCode {
     );
     let toll = tally.toll.into_inner().unwrap_or_default();
     println!(
-        "{} nodes killed, {} controllers died ({} in one of {} syncs of the disk), {} taken over from alive, \
-         {} set back to a copy, {} groups used again after they gave their lease up",
-        toll.nodes, toll.controllers, toll.in_sync, toll.syncs, toll.takeovers, toll.set_back, toll.awakened
+        "{} nodes killed, {} ended in order, {} controllers died ({} in one of {} syncs of the disk), \
+         {} taken over from alive, {} set back to a copy, {} groups used again after they gave their lease up",
+        toll.nodes,
+        toll.goodbyes,
+        toll.controllers,
+        toll.in_sync,
+        toll.syncs,
+        toll.takeovers,
+        toll.set_back,
+        toll.awakened
     );
     let Some(seed) = failed.iter().min() else {
         return ExitCode::SUCCESS;

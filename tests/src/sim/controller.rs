@@ -32,8 +32,9 @@ pub(super) struct Controller {
     pub(super) disk: Disk,
     /// True time; its machine's clock is ahead of it while a commit takes its time.
     now: Cell<Time>,
-    /// The newest stream of each node, by the number of its connection.
-    streams: BTreeMap<usize, (u64, Session)>,
+    /// Streams by node and number of the connection; none where the node has said goodbye. Those before a node's newest
+    /// still carry what is on its way.
+    streams: BTreeMap<(usize, u64), Option<Session>>,
     random: Random,
     fence: Option<Span>,
     /// Something was done to the engine since the last check.
@@ -174,7 +175,36 @@ impl Controller {
         group(self.service.as_ref()?.definitions().resolve("", user).ok()?.group.as_str())
     }
 
-    /// Answers a renewal that came over a node's `connection`; the first message of a newer one opens its stream.
+    /// The first message of a connection that is newer than the node's stream opens another; its welcome, then.
+    pub(super) fn open(
+        &mut self,
+        node: usize,
+        incarnation: u64,
+        connection: u64,
+        seen: &Seen,
+    ) -> Result<Option<Vec<u8>>, Ended> {
+        let Some(service) = &self.service else { return Ok(None) };
+        if self.streams.range((node, connection)..=(node, u64::MAX)).next().is_some() {
+            return Ok(None);
+        }
+        self.touched.set(true);
+        let name = client(node);
+        let opened = service
+            .leasing()
+            .heed(&name, seen)
+            .and_then(|()| service.leasing().hello(&name, incarnation, "sim"));
+        match opened {
+            Ok(session) => {
+                let welcome = session.standing.clone();
+                self.streams.insert((node, connection), Some(session));
+                Ok(Some(welcome))
+            }
+            Err(SessionError::Silent(_) | SessionError::Behind { .. }) => Err(Ended),
+            Err(_) => Ok(None),
+        }
+    }
+
+    /// Answers a renewal that came over a node's `connection`.
     pub(super) fn renew(
         &mut self,
         node: usize,
@@ -182,33 +212,33 @@ impl Controller {
         connection: u64,
         (seen, request): (&Seen, RenewIn),
     ) -> Result<Option<Renewed>, Ended> {
-        let Some(service) = &self.service else { return Ok(None) };
-        self.touched.set(true);
-        let mut welcome = None;
-        if self.streams.get(&node).is_none_or(|(known, _)| *known < connection) {
-            let name = client(node);
-            match service
-                .leasing()
-                .heed(&name, seen)
-                .and_then(|()| service.leasing().hello(&name, incarnation, "sim"))
-            {
-                Ok(session) => {
-                    welcome = Some(session.standing.clone());
-                    self.streams.insert(node, (connection, session));
-                }
-                Err(SessionError::Silent(_) | SessionError::Behind { .. }) => return Err(Ended),
-                Err(_) => return Ok(None),
-            }
-        }
-        let Some((_, session)) = self.streams.get(&node).filter(|(known, _)| *known == connection) else {
+        let welcome = self.open(node, incarnation, connection, seen)?;
+        let (Some(service), Some(session)) = (&self.service, self.session(node, connection)) else {
             return Ok(None);
         };
+        self.touched.set(true);
         match service.leasing().renew(session.client, session.session, request) {
             // There is no welcome here: its contents come with the first answer.
             Ok(renewed) => Ok(Some(Renewed { standing: renewed.standing.or(welcome), ..renewed })),
             Err(SessionError::Silent(_)) => Err(Ended),
             Err(_) => Ok(None),
         }
+    }
+
+    /// Ends a node's stream with its last reports. Whether they are on disk.
+    pub(super) fn goodbye(&mut self, node: usize, connection: u64, seq: u64, reports: &[ReportIn]) -> bool {
+        let (Some(service), Some(session)) = (&self.service, self.session(node, connection)) else {
+            return false;
+        };
+        self.touched.set(true);
+        let counted = service.leasing().goodbye(session.client, session.session, seq, reports);
+        let durable = counted.is_some() && service.accounts().flush().is_ok();
+        self.streams.insert((node, connection), None);
+        durable
+    }
+
+    fn session(&self, node: usize, connection: u64) -> Option<&Session> {
+        self.streams.get(&(node, connection))?.as_ref()
     }
 
     /// How long the controller grants after it lost the disk.
@@ -225,7 +255,8 @@ impl Controller {
     /// What is to be pushed to nodes.
     pub(super) fn lowers(&mut self) -> Vec<LowerOrder> {
         let mut orders = Vec::new();
-        for (node, (_, session)) in &mut self.streams {
+        for ((node, _), session) in &mut self.streams {
+            let Some(session) = session else { continue };
             while let Ok(Push::Lower(lowers)) = session.pushes.try_recv() {
                 let named = |(name, rate): (GroupName, Rate)| Some((*node, group(name.as_str())?, rate));
                 orders.extend(lowers.into_iter().filter_map(named));
@@ -263,7 +294,8 @@ impl Controller {
 
     /// Counts reports as a last message of a node would.
     pub(super) fn report(&mut self, node: usize, incarnation: u64, reports: Vec<ReportIn>) {
-        let connection = self.streams.get(&node).map_or(0, |(connection, _)| connection + 1);
+        let newest = self.streams.range((node, 0)..=(node, u64::MAX)).next_back();
+        let connection = newest.map_or(0, |((_, connection), _)| connection + 1);
         let request = RenewIn { reports, ..RenewIn::default() };
         let _ = self.renew(node, incarnation, connection, (&Seen::default(), request));
     }

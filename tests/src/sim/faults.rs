@@ -3,7 +3,7 @@
 use tidegate_core::units::{Span, Time};
 
 use super::disk::Death;
-use super::network::{Faults, Message};
+use super::network::Faults;
 use super::random::Random;
 use super::world::{Event, World};
 
@@ -72,9 +72,9 @@ impl World {
     /// Whether an event waits for a controller that is stopped.
     pub(super) fn is_for_controller(&self, event: &Event) -> bool {
         match event {
-            Event::ToController { node, message: Message::Renew { connection, .. }, .. } => {
-                self.nodes.get(*node).is_some_and(|state| *connection > state.old_connection)
-            }
+            Event::ToController { node, message, .. } => self.nodes.get(*node).is_some_and(|state| {
+                message.connection().is_some_and(|connection| connection > state.old_connection)
+            }),
             Event::Upkeep => self.old.is_none(),
             _ => false,
         }
@@ -83,9 +83,9 @@ impl World {
     /// Whether an event is for the controller that another took over from.
     pub(super) fn is_for_old(&self, event: &Event) -> bool {
         match event {
-            Event::ToController { node, message: Message::Renew { connection, .. }, .. } => {
-                self.nodes.get(*node).is_some_and(|state| *connection <= state.old_connection)
-            }
+            Event::ToController { node, message, .. } => self.nodes.get(*node).is_some_and(|state| {
+                message.connection().is_some_and(|connection| connection <= state.old_connection)
+            }),
             _ => false,
         }
     }

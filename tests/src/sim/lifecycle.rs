@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 
+use tidegate_controller::service::Seen;
 use tidegate_core::group::GroupId;
 use tidegate_core::units::{Span, Time};
 
@@ -16,12 +17,29 @@ const FEW_GROUPS: usize = 16;
 impl World {
     /// Kills a node: its waiters, tokens and leases are gone; what it charged is in its journal.
     pub fn kill_node(&mut self, node: usize) {
+        self.toll.nodes += 1;
+        self.cease(node);
+    }
+
+    /// Ends a node in order: nobody waits any more, and its leases and last reports go with its goodbye.
+    pub fn end_node(&mut self, node: usize) {
+        self.tally(node);
+        let Some(state) = self.nodes.get_mut(node) else { return };
+        state.seq += 1;
+        let (connection, seq) = (state.connection, state.seq);
+        let seen = Seen { epoch: state.epoch, standing: state.standing.clone() };
+        let reports = state.reports.send(seq);
+        self.tell(node, Message::Goodbye { connection, seen, seq, reports });
+        self.toll.goodbyes += 1;
+        self.cease(node);
+    }
+
+    fn cease(&mut self, node: usize) {
         self.tally(node);
         let Some(state) = self.nodes.get_mut(node) else {
             return;
         };
         state.up = false;
-        self.toll.nodes += 1;
         for (group, machine) in std::mem::take(&mut state.groups) {
             *state.past_debt.entry(group).or_default() += machine.worst_debt();
         }

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
 
-use tidegate_controller::service::{Answer, EntryIn, RenewIn, Renewed, Seen, Sent};
+use tidegate_controller::service::{Answer, EntryIn, RenewIn, Renewed, ReportIn, Seen, Sent};
 use tidegate_core::exchange::{Ask, Grant};
 use tidegate_core::group::GroupId;
 use tidegate_core::node::{Heard, LeaseState, NodeGroup};
@@ -22,7 +22,18 @@ pub(super) enum Message {
         seen: Seen,
         request: RenewIn,
     },
+    /// The last of a connection.
+    Goodbye {
+        connection: u64,
+        seen: Seen,
+        seq: u64,
+        reports: Vec<ReportIn>,
+    },
     Granted(Renewed),
+    /// What a goodbye reported is on disk.
+    Farewell {
+        seq: u64,
+    },
     /// The controller did not consider a renewal; `groups` are those that it asked for, as the session knows.
     Shed {
         seq: u64,
@@ -40,6 +51,16 @@ pub(super) enum Message {
         load: usize,
         group: GroupId,
     },
+}
+
+impl Message {
+    /// The number of the connection over which it came, of a message of a node.
+    pub(super) fn connection(&self) -> Option<u64> {
+        match self {
+            Self::Renew { connection, .. } | Self::Goodbye { connection, .. } => Some(*connection),
+            _ => None,
+        }
+    }
 }
 
 /// One direction between a node and the controller. Each fault has a stream of random numbers of its own.
@@ -165,13 +186,17 @@ impl World {
         if let Some(random) = &mut state.lies {
             lies::distort(&mut request, random);
         }
-        let (incarnation, process, connection) = (state.incarnation, state.process, state.connection);
         let seen = Seen { epoch: state.epoch, standing: state.standing.clone() };
-        if self.controller.is_up() {
-            let message = Message::Renew { connection, seen, request };
-            let event = |message| Event::ToController { node, incarnation, process, message };
-            self.carry(node, UP, event, message);
-        }
+        let connection = state.connection;
+        self.tell(node, Message::Renew { connection, seen, request });
+    }
+
+    /// Sends a node's message, if there is a controller.
+    pub(super) fn tell(&mut self, node: usize, message: Message) {
+        let Some(state) = self.nodes.get(node).filter(|_| self.controller.is_up()) else { return };
+        let (incarnation, process) = (state.incarnation, state.process);
+        let event = |message| Event::ToController { node, incarnation, process, message };
+        self.carry(node, UP, event, message);
     }
 
     /// Puts a message on a link, with what the network does to it.
@@ -193,16 +218,19 @@ impl World {
     /// A message of a node, by number, incarnation and process. Whether the controller shed it.
     pub(super) fn at_controller(&mut self, from: (usize, u64, u64), message: Message) -> bool {
         let (node, incarnation, process) = from;
-        let Message::Renew { connection, seen, request } = message else {
-            return false;
+        let (connection, seen, request) = match message {
+            Message::Renew { connection, seen, request } => (connection, seen, request),
+            Message::Goodbye { connection, seen, seq, reports } => {
+                self.goodbye(from, (connection, &seen), seq, &reports);
+                return false;
+            }
+            _ => return false,
         };
         let asked: Vec<GroupId> = request.entries.iter().filter_map(|entry| group(&entry.group)).collect();
         for entry in &request.entries {
             self.note(|| format!("n{node} asks   {} {}", entry.group, show_entry(entry)));
         }
-        let old = self.nodes.get(node).is_some_and(|state| connection <= state.old_connection);
-        let controller = if old { self.old.as_mut() } else { Some(&mut self.controller) };
-        let Some(controller) = controller else { return false };
+        let Some(controller) = self.controller_of(node, connection) else { return false };
         let recovering: BTreeSet<GroupId> =
             asked.iter().copied().filter(|id| controller.is_recovering(*id)).collect();
         let renewed = match controller.renew(node, incarnation, connection, (&seen, request)) {
@@ -232,6 +260,34 @@ impl World {
         self.carry(node, DOWN, |message| Event::ToNode { node, process, message }, message);
         self.push_lowers();
         shed
+    }
+
+    /// The controller that a connection leads to.
+    fn controller_of(&mut self, node: usize, connection: u64) -> Option<&mut Controller> {
+        let old = self.nodes.get(node).is_some_and(|state| connection <= state.old_connection);
+        if old { self.old.as_mut() } else { Some(&mut self.controller) }
+    }
+
+    /// A node that has ended in order says so with its last reports, and hears when they are on disk.
+    fn goodbye(
+        &mut self,
+        (node, incarnation, process): (usize, u64, u64),
+        (connection, seen): (u64, &Seen),
+        seq: u64,
+        reports: &[ReportIn],
+    ) {
+        self.note(|| format!("n{node} says goodbye"));
+        let Some(controller) = self.controller_of(node, connection) else { return };
+        let known = controller.open(node, incarnation, connection, seen).is_ok();
+        if known && controller.goodbye(node, connection, seq, reports) {
+            self.carry(
+                node,
+                DOWN,
+                |message| Event::ToNode { node, process, message },
+                Message::Farewell { seq },
+            );
+        }
+        self.push_lowers();
     }
 
     pub(super) fn push_lowers(&mut self) {
@@ -302,7 +358,8 @@ impl World {
                     }
                 }
             }
-            Message::Shed { .. } | Message::Granted(_) | Message::Renew { .. } => {}
+            Message::Farewell { seq } => return state.reports.durable(seq),
+            Message::Shed { .. } | Message::Granted(_) | Message::Renew { .. } | Message::Goodbye { .. } => {}
         }
         self.step(node);
     }

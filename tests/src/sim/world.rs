@@ -134,6 +134,8 @@ pub(super) struct Node {
 pub struct Toll {
     /// Nodes that were killed.
     pub nodes: u64,
+    /// Nodes that said goodbye.
+    pub goodbyes: u64,
     /// Times the controller died.
     pub controllers: u64,
     /// Among them: in a sync.
@@ -151,6 +153,7 @@ pub struct Toll {
 impl std::ops::AddAssign for Toll {
     fn add_assign(&mut self, other: Self) {
         self.nodes += other.nodes;
+        self.goodbyes += other.goodbyes;
         self.controllers += other.controllers;
         self.in_sync += other.in_sync;
         self.syncs += other.syncs;
@@ -425,7 +428,9 @@ impl World {
                 self.receive((node, incarnation, process), message);
             }
             Event::ToNode { node, process, message } => {
-                if self.nodes.get(node).is_some_and(|state| state.up && state.process == process) {
+                // Who has said goodbye waits for the answer and for nothing else.
+                let heard = |state: &Node| state.up || matches!(message, Message::Farewell { .. });
+                if self.nodes.get(node).is_some_and(|state| state.process == process && heard(state)) {
                     self.at_node(node, message);
                 }
             }

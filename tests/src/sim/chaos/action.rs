@@ -17,6 +17,8 @@ pub enum Action {
     Kill(usize, Span),
     /// The same, but it comes back as the incarnation it was.
     KillSame(usize, Span),
+    /// A node ends in order; it starts again after this, as a new incarnation.
+    End(usize, Span),
     /// A node is stopped for this long.
     Pause(usize, Span),
     /// The controller is stopped for this long.
@@ -125,8 +127,8 @@ impl Action {
     /// The node it happens to.
     pub(super) fn node(&self) -> Option<usize> {
         match self {
-            Self::Kill(node, _) | Self::KillSame(node, _) | Self::Pause(node, _) => Some(*node),
-            Self::Cut(node, ..) | Self::Reset(node) | Self::Lie(node) => Some(*node),
+            Self::Kill(node, _) | Self::KillSame(node, _) | Self::End(node, _) => Some(*node),
+            Self::Pause(node, _) | Self::Cut(node, ..) | Self::Reset(node) | Self::Lie(node) => Some(*node),
             _ => None,
         }
     }
@@ -147,6 +149,10 @@ impl Action {
                 world.kill_node(*node);
                 let same = matches!(self, Self::KillSame(..));
                 world.at(world.now.after(*span), Event::StartNode { node: *node, same });
+            }
+            Self::End(node, span) if world.node_is_up(*node) => {
+                world.end_node(*node);
+                world.at(world.now.after(*span), Event::StartNode { node: *node, same: false });
             }
             Self::Crash(span, death) if world.controller_is_up() => {
                 world.crash_controller(*death);
@@ -181,6 +187,7 @@ impl Action {
             Self::Bind(load, id) => drop(world.bind(*load, *id)),
             Self::Kill(..)
             | Self::KillSame(..)
+            | Self::End(..)
             | Self::Crash(..)
             | Self::Create(..)
             | Self::Restart
@@ -202,6 +209,7 @@ impl fmt::Display for Action {
         match self {
             Self::Kill(node, span) => write!(f, "kill {node} {}us", span.0),
             Self::KillSame(node, span) => write!(f, "kill-same {node} {}us", span.0),
+            Self::End(node, span) => write!(f, "end {node} {}us", span.0),
             Self::Pause(node, span) => write!(f, "pause {node} {}us", span.0),
             Self::Stall(span) => write!(f, "stall {}us", span.0),
             Self::Cut(node, direction, span) => write!(f, "cut {node} {direction} {}us", span.0),
@@ -255,6 +263,7 @@ impl FromStr for Action {
         Ok(match text.split_whitespace().next().unwrap_or_default() {
             "kill" => Self::Kill(arg(&args, 0)?, time(1)?),
             "kill-same" => Self::KillSame(arg(&args, 0)?, time(1)?),
+            "end" => Self::End(arg(&args, 0)?, time(1)?),
             "pause" => Self::Pause(arg(&args, 0)?, time(1)?),
             "stall" => Self::Stall(time(0)?),
             "cut" => Self::Cut(arg(&args, 0)?, arg(&args, 1)?, time(2)?),

@@ -85,7 +85,8 @@ impl Plan {
         }
     }
 
-    /// A limit that is lowered, after which nodes fall silent one by one, each with the lease it has by then.
+    /// A limit that is lowered, after which nodes fall silent one by one, each with the lease it has by then. In half of
+    /// the cases some of the nodes do not hear of the change: what is on its way to them then is lost.
     fn draw_lowered(&mut self, random: &mut Random) {
         if !random.one_in(4) {
             return;
@@ -95,11 +96,17 @@ impl Plan {
         let Some((rate, ttl)) = known.and_then(|(_, spec)| Some((spec.rate?, spec.ttl))) else { return };
         let lowered = rate.scale(whole(random.between(20, 80)), 100).max(Rate(1));
         self.actions.push((at, Action::Rate(id, lowered)));
+        let unheard = random.one_in(2);
         for node in 0..self.drifts.len() {
+            if unheard && random.one_in(2) {
+                let from = Time(at.0 - 1_000 * random.between(0, 50));
+                self.actions.push((from, Action::Cut(node, 1, Span::millis(random.between(60, 400)))));
+            }
             if random.one_in(2) {
                 let at = at.after(Span(random.between(0, ttl.0)));
                 let silent = Span::millis(random.between(1_000, 6_000));
-                self.actions.push((at, Action::Cut(node, 0, silent)));
+                let directions = if random.one_in(2) { 0..1 } else { 0..2 };
+                self.actions.extend(directions.map(|direction| (at, Action::Cut(node, direction, silent))));
             }
         }
     }

@@ -20,9 +20,29 @@ impl Plan {
             self.draw_contest(&mut Random::new(seed, 26));
             self.draw_long_leases(&mut Random::new(seed, 24));
         }
+        self.draw_ends(&mut Random::new(seed, 27));
         self.draw_severed(&mut Random::new(seed, 23));
         self.draw_disks(&mut Random::new(seed, 22));
         self.draw_distance(&mut Random::new(seed, 25));
+    }
+
+    /// Nodes that end in order and start again, in half of the cases all together, as when a new version is rolled out.
+    fn draw_ends(&mut self, random: &mut Random) {
+        if !random.one_in(3) {
+            return;
+        }
+        let (at, nodes) = (random.between(200_000, self.calm_at.0), self.drifts.len());
+        let together = random.one_in(2);
+        for number in 0..random.between(1, 4) {
+            let node =
+                if together { usize::try_from(number).unwrap_or(0) % nodes } else { random.below(nodes) };
+            let at = Time(if together {
+                at + random.between(0, 500_000)
+            } else {
+                random.between(200_000, self.calm_at.0)
+            });
+            self.actions.push((at, Action::End(node, Span::millis(random.between(1, 4_000)))));
+        }
     }
 
     /// Leases of seconds, seldom of a minute: the longer they are, the more is out when something happens.
