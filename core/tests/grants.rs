@@ -515,6 +515,39 @@ fn nobody_is_refunded_what_the_ledger_keeps_no_room_for() {
 }
 
 #[test]
+fn who_was_told_to_lower_a_lease_is_not_told_again_at_once() {
+    let mut engine = engine(100);
+    leased(engine.renew(at(0), A, GROUP, 1, &waits(500, 50), None));
+    let mut told = |ms, seq| {
+        let starved = Ask { acked_seq: seq - 1, ..waits(500, 50) };
+        leased(engine.renew(at(ms), B, GROUP, seq, &starved, None));
+        engine.take_lowers().iter().map(|order| order.client).collect::<Vec<_>>()
+    };
+    // A never answers. An order that was lost is repeated after 200 ms.
+    let orders = [told(10, 1), told(60, 2), told(209, 3), told(211, 4), told(300, 5)];
+    assert_eq!(orders, [vec![A], vec![], vec![], vec![A], vec![]]);
+}
+
+#[test]
+fn children_divide_what_their_parent_has_to_spare() {
+    let mut engine = engine(100);
+    let children = [GroupId(3), GroupId(4)];
+    for child in children {
+        let spec = GroupSpec { parent: Some(GROUP), ..GroupSpec::capped(Rate::whole(100)) };
+        engine.put_group(at(0), child, spec).unwrap();
+    }
+    let mut terms = [LeaseTerms::default(); 2];
+    for round in 1..20 {
+        for (index, child) in children.into_iter().enumerate() {
+            let ask = holds(wants(10), round - 1, &terms[index]);
+            terms[index] = leased(engine.renew(at(round * 100), A, child, round, &ask, None));
+        }
+    }
+    // Twice what each is offered, and a half of the half that is left.
+    assert_eq!(terms.map(|terms| terms.rate), [Rate::whole(20 + 60 / 2 / 2); 2]);
+}
+
+#[test]
 fn the_first_in_the_queue_is_called_once_when_the_pool_covers_it() {
     let mut engine = engine(100);
     let runs = runs(&mut engine);

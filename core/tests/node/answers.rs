@@ -3,6 +3,7 @@
 use std::collections::VecDeque;
 
 use tidegate_core::exchange::{Grant, LeaseTerms};
+use tidegate_core::group::Fallback;
 use tidegate_core::node::{Heard, LeaseState, NodeConfig, NodeGroup, Refusal};
 use tidegate_core::units::{Rate, Ru, Span};
 
@@ -17,6 +18,17 @@ fn the_lease_runs_from_the_moment_the_renewal_was_sent() {
     assert!(matches!(node.try_acquire(at(5_100), Ru::whole(1)), Err(Refusal::Unavailable { .. })));
     assert_eq!(node.state(at(5_100)).available, Ru::ZERO);
     assert_eq!(node.state(at(5_100)).lease, LeaseState::Expired);
+}
+
+#[test]
+fn a_fallback_of_the_node_s_own_holds_from_the_time_of_an_answer_on() {
+    let fallback = Fallback::Rate(Rate::whole(10));
+    let config = NodeConfig { fallback, reply_timeout: Span::secs(1), ..NodeConfig::default() };
+    let mut node = NodeGroup::new(at(0), config);
+    node.ask(at(0), 1);
+    assert!(matches!(node.try_acquire(at(999), Ru::whole(1)), Err(Refusal::Unavailable { .. })));
+    let admitted = (0..40).filter(|tenth| node.try_acquire(at(1_001 + 100 * tenth), Ru::whole(1)).is_ok());
+    assert!((38..=40).contains(&admitted.count()), "10 RU/s for four seconds");
 }
 
 #[test]

@@ -143,6 +143,7 @@ fn the_queue_has_a_limit() {
         queued(node.acquire(at(0), Ru::whole(1), at(1_000)));
     }
     assert_eq!(node.acquire(at(0), Ru::whole(1), at(1_000)), Err(Refusal::TooManyWaiters { limit: 2 }));
+    assert_eq!(node.consumption().throttled, 1);
 }
 
 #[test]
