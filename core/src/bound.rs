@@ -170,6 +170,67 @@ mod tests {
         assert_eq!(watched(&[(0, 10), (S / 2, 0)], &[(0, 10), (S, 10)]).worst(), Ru::whole(15));
     }
 
+    #[test]
+    fn a_whole_microsecond_more_is_allowed() {
+        assert_eq!(tick(Rate::whole(5)), Ru(6));
+    }
+
+    /// A full bucket of this depth, filled with 1 RU/s.
+    fn bucket(depth: i64) -> Bound {
+        let mut bound = Bound::new(Time(0), Rate::ZERO);
+        bound.set_cap(Time(0), Rate::whole(1), Ru::whole(depth), Ru::ZERO);
+        bound.begin_again(Time(0));
+        bound
+    }
+
+    #[test]
+    fn a_bucket_s_depth_counts_as_it_is_when_the_window_begins() {
+        let excess = |admitted: i64| {
+            let mut bound = bucket(5);
+            bound.admit(Time(0), Ru::whole(admitted));
+            bound.excess()
+        };
+        assert_eq!((excess(5), excess(8)), (Ru::ZERO, Ru::whole(3)));
+        let lowered = |then: i64| {
+            let mut bound = bucket(9);
+            bound.admit(Time(0), Ru::whole(9));
+            bound.set_cap(Time(S), Rate::ZERO, Ru::whole(2), Ru::ZERO);
+            // One RU was earned in a second, and none since.
+            bound.admit(Time(3 * S), Ru::whole(then));
+            bound.excess()
+        };
+        assert_eq!((lowered(1), lowered(2)), (Ru::ZERO, Ru::whole(1)));
+    }
+
+    #[test]
+    fn what_comes_at_once_with_a_change_is_allowed_in_windows_that_include_it() {
+        let excess = |more: i64, admitted: i64| {
+            let mut bound = bucket(5);
+            bound.admit(Time(0), Ru::whole(5));
+            bound.set_cap(Time(0), Rate::whole(1), Ru::whole(5), Ru::whole(more));
+            bound.admit(Time(0), Ru::whole(admitted));
+            bound.excess()
+        };
+        assert_eq!((excess(3, 3), excess(3, 4), excess(0, 1)), (Ru::ZERO, Ru::whole(1), Ru::whole(1)));
+    }
+
+    #[test]
+    fn windows_that_begin_again_forget_what_was_before() {
+        let mut bound = bucket(4);
+        bound.admit(Time(0), Ru::whole(4));
+        bound.begin_again(Time(0));
+        bound.admit(Time(0), Ru::whole(4));
+        assert_eq!((bound.excess(), bound.worst()), (Ru::ZERO, Ru::whole(4)));
+        bound.admit(Time(0), Ru::whole(1));
+        assert_eq!((bound.excess(), bound.worst()), (Ru::whole(1), Ru::whole(5)));
+    }
+
+    #[test]
+    fn sums_are_of_all_that_was_admitted_and_allowed() {
+        let mut bound = watched(&[(0, 10), (S, 4)], &[(0, 50), (2 * S, 7), (2 * S, -3)]);
+        assert_eq!((bound.admitted(), bound.allowed(Time(3 * S))), (Ru::whole(54), Ru::whole(18)));
+    }
+
     /// The definition, word by word, in whole micro-RU.
     fn slow(steps: &[(u64, i64)], events: &[(u64, i64)]) -> i128 {
         let rate_at = |us: u64| steps.iter().rev().find(|step| step.0 <= us).map_or(0, |step| step.1);

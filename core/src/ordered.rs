@@ -218,6 +218,52 @@ mod tests {
         Item { level, key, demand: i64::from(key) + 1, weight: 3 }
     }
 
+    /// Nodes without children, and levels.
+    fn shape(node: &Node<u16>) -> (usize, usize) {
+        let Node::Branch(children) = node else { return (1, 1) };
+        let below: Vec<_> = children.iter().map(|child| shape(&child.below)).collect();
+        (
+            below.iter().map(|(leaves, _)| leaves).sum(),
+            1 + below.iter().map(|(_, levels)| levels).max().unwrap(),
+        )
+    }
+
+    #[test]
+    fn full_nodes_split_in_halves_and_empty_ones_vanish() {
+        let mut ordered = Ordered::new();
+        let mut grown = Vec::new();
+        for key in 0..4_000 {
+            let before = shape(&ordered.root).1;
+            ordered.insert(item(7, key));
+            if shape(&ordered.root).1 > before {
+                grown.push(usize::from(key) + 1);
+            }
+        }
+        // Each split leaves half of a node behind, so that the next one comes half of a node later.
+        let half = FULL / 2;
+        assert_eq!(grown, [FULL + 1, FULL + 1 + (FULL - 1) * half]);
+        assert_eq!(shape(&ordered.root).0, (4_000 - FULL - 1) / half + 2);
+        for key in 0..3_995 {
+            assert!(ordered.remove(7, key));
+        }
+        assert_eq!(shape(&ordered.root), (1, 1));
+    }
+
+    #[test]
+    fn equal_members_are_hashed_alike_however_they_came() {
+        let hash = |ordered: &Ordered<u16>| {
+            let mut hasher = std::hash::DefaultHasher::new();
+            ordered.hash(&mut hasher);
+            hasher.finish()
+        };
+        let (mut up, mut down) = (Ordered::new(), Ordered::new());
+        (0..100).for_each(|key| up.insert(item(7, key)));
+        (0..100).rev().for_each(|key| down.insert(item(7, key)));
+        assert_eq!(hash(&up), hash(&down));
+        up.remove(7, 50);
+        assert_ne!(hash(&up), hash(&down));
+    }
+
     proptest! {
         /// Long enough for three levels of nodes, and for most of the nodes to be dropped again.
         #[test]

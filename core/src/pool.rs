@@ -154,6 +154,43 @@ mod tests {
     use super::*;
 
     #[test]
+    fn a_lump_ahead_of_its_time_pledges_the_least_rate_that_brings_it_in_time() {
+        for (owed, after) in [(1, 7), (10, 3), (999_983, 1_000_000), (5_000_000, 777_777)] {
+            let brought = |less: i64| {
+                let mut pool = Pool::new(Time(0), Ru::ZERO);
+                pool.grant_ahead(Time(0), Ru(owed), Span(after));
+                assert!(!pool.is_late(), "nothing is due yet");
+                let rate = Rate(pool.pledged().0 - less);
+                pool.accrue(Time(after), rate, Rate::ZERO);
+                assert_eq!(pool.is_late(), pool.tokens() < Ru::ZERO, "due at {after}");
+                pool.tokens()
+            };
+            // A micro-RU more than is owed, since the accrual may carry almost as much.
+            assert!(brought(0) >= Ru(1), "{owed} in {after}");
+            assert!(brought(1) <= Ru::ZERO, "{owed} in {after}: a lower rate does as well");
+        }
+    }
+
+    #[test]
+    fn only_a_pool_that_owes_remembers_its_pledge() {
+        let hash = |pool: &Pool| {
+            let mut hasher = std::hash::DefaultHasher::new();
+            pool.hash(&mut hasher);
+            hasher.finish()
+        };
+        let after = |span: u64| {
+            let mut pool = Pool::new(Time(0), Ru(5));
+            pool.grant_ahead(Time(0), Ru(9), Span(span));
+            pool
+        };
+        let (mut sooner, mut later) = (after(10), after(20));
+        assert_ne!(hash(&sooner), hash(&later));
+        sooner.give_back(Ru(4), Ru(100));
+        later.give_back(Ru(4), Ru(100));
+        assert_eq!(hash(&sooner), hash(&later), "nothing is owed");
+    }
+
+    #[test]
     fn books_balance_through_odd_rates_and_every_movement() {
         let mut pool = Pool::new(Time(0), Ru(77));
         let (mut now, mut granted) = (Time(0), Ru::ZERO);
