@@ -6,6 +6,7 @@ mod answers;
 mod fallback;
 mod idling;
 mod spending;
+mod unlimited;
 mod waiting;
 
 use tidegate_core::exchange::{Grant, LeaseTerms};
