@@ -5,9 +5,11 @@
 mod answers;
 mod fallback;
 mod idling;
+mod lumps;
 mod spending;
 mod unlimited;
 mod waiting;
+mod wakeups;
 
 use tidegate_core::exchange::{Grant, LeaseTerms};
 use tidegate_core::group::Fallback;
