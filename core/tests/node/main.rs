@@ -8,6 +8,7 @@ mod idling;
 mod lumps;
 mod spending;
 mod unlimited;
+mod views;
 mod waiting;
 mod wakeups;
 
