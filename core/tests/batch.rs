@@ -38,6 +38,7 @@ fn a_batch_leaves_the_bucket_and_what_is_not_spent_comes_back() {
     assert_eq!(batch.tokens, Ru::whole(175), "a quarter of what is above an eighth");
     assert_eq!(batch.until, at(110));
     assert_eq!(node.state(at(10)).available, Ru::whole(625));
+    assert_eq!(node.remaining(), Some(Ru::whole(800)), "the group still has it");
     let spent = Spent {
         drawn: batch.tokens,
         left: Ru::whole(75),
@@ -84,6 +85,26 @@ fn there_is_no_batch_past_waiters_debt_or_a_low_bucket() {
     let mut node = leased(0, 100);
     node.settle(at(0), Ru::ZERO, &charged(Ru::whole(101), 1));
     assert_eq!(node.draw(at(0), Ru(1)), None, "the group owes");
+}
+
+#[test]
+fn a_batch_covers_sixteen_operations_or_there_is_none() {
+    for (cost, tokens) in [(Ru(10_937_500), Some(Ru::whole(175))), (Ru(10_937_501), None)] {
+        let batch = leased(0, 800).draw(at(10), cost);
+        assert_eq!(batch.map(|batch| batch.tokens), tokens);
+    }
+}
+
+#[test]
+fn refusals_beside_a_batch_make_the_group_ask_early() {
+    for (refused, early) in [(0, false), (1, true)] {
+        let mut node = leased(0, 800);
+        let batch = node.draw(at(10), Ru::whole(1)).unwrap();
+        let spent = Spent { drawn: batch.tokens, left: batch.tokens, refused, ..Spent::default() };
+        node.put_back(at(50), &spent);
+        let due = node.due(at(50)).unwrap();
+        assert_eq!(due <= at(50), early, "{refused} refused: {due:?}");
+    }
 }
 
 #[test]

@@ -25,11 +25,17 @@ fn terms(rate: i64, fallback: Fallback) -> LeaseTerms {
     }
 }
 
-/// A node that asked at 0 ms, got its grant at 1 ms, and owes 3 RU since.
-fn owing(terms: LeaseTerms) -> NodeGroup {
+/// A node that asked at 0 ms and got its grant at 1 ms.
+fn granted(terms: LeaseTerms) -> NodeGroup {
     let mut node = NodeGroup::new(at(0), NodeConfig { drift_ppm: 0, ..NodeConfig::default() });
     node.ask(at(0), 1);
     node.on_grant(at(1), 1, &Grant::Leased(terms));
+    node
+}
+
+/// The same, and it owes 3 RU since.
+fn owing(terms: LeaseTerms) -> NodeGroup {
+    let mut node = granted(terms);
     assert_eq!(node.try_acquire(at(1), Ru(100_000)), Ok(()));
     let used = RuParts::flat(Ru(3_100_000));
     node.settle(at(1), Ru(100_000), &Consumption { charged: used, operations: 1, ..Consumption::default() });
@@ -66,6 +72,19 @@ fn without_a_rate_the_next_answer_is_waited_for() {
     node.ask(at(20), 2);
     let (wait, _) = refused(&mut node, at(21));
     assert!(wait >= Span::millis(10), "{wait}");
+}
+
+#[test]
+fn tokens_are_waited_for_where_they_suffice_and_the_next_answer_where_it_takes_a_lump() {
+    let lease = terms(500_000, Fallback::Stop);
+    for (what, mut node, cost, wait) in [
+        ("0.1 of 0.5 RU are there", granted(lease), Ru(500_000), Span::millis(800)),
+        ("the bucket is too small", granted(lease), Ru::whole(10), Span::secs(1)),
+        ("too small, and 3 RU are owed before", owing(lease), Ru::whole(10), Span::secs(26)),
+    ] {
+        let throttled = Err(Refusal::Throttled { retry_after: wait });
+        assert_eq!(node.try_acquire(at(1), cost), throttled, "{what}");
+    }
 }
 
 #[test]

@@ -583,11 +583,11 @@ impl Budget {
         worth
     }
 
-    /// Applies a lease without a rate.
+    /// Applies a lease without a rate, under which nothing is owed.
     pub(crate) fn unlimited(&mut self, now: Time, asked: Time, ttl: Span, fallback: Fallback) {
         self.advance(now);
-        let (debt, last, drift_ppm) = (Ru::ZERO, self.last, self.drift_ppm);
-        *self = Self { debt, last, drift_ppm, expires: asked.after(ttl), ..Self::default() };
+        let (last, drift_ppm) = (self.last, self.drift_ppm);
+        *self = Self { last, drift_ppm, expires: asked.after(ttl), ..Self::default() };
         self.fall_back_to(asked, fallback);
         self.state = LeaseState::Unlimited;
         self.advance(now);

@@ -74,6 +74,39 @@ fn a_late_answer_lengthens_the_lease_within_what_it_grants() {
 }
 
 #[test]
+fn a_late_answer_whose_lease_ends_no_later_changes_nothing() {
+    let mut node = node(terms(100, 50, 0));
+    node.ask(at(2_000), 2);
+    node.ask(at(4_000), 3);
+    let late = LeaseTerms { ttl: Span::secs(3), ..terms(80, 40, 9) };
+    assert_eq!(node.on_grant(at(4_500), 2, &Grant::Leased(late)), Heard::Ignored);
+    assert_eq!((node.lease_end(), node.state(at(4_500)).rate), (Some(at(5_000)), Rate::whole(100)));
+}
+
+#[test]
+fn a_node_asks_early_once_less_than_an_eighth_of_its_bucket_is_left() {
+    for (cost, early) in [(Ru::whole(70), false), (Ru(70_000_001), true)] {
+        let mut node = node(LeaseTerms { fill: Ru::whole(80), ..terms(0, 80, 0) });
+        assert_eq!(node.try_acquire(at(20), cost), Ok(()));
+        let due = node.due(at(20)).unwrap();
+        assert_eq!(due <= at(20), early, "{cost}: {due:?}");
+    }
+}
+
+/// The round trip is 100 ms, and nobody else waits for tokens.
+#[test]
+fn a_node_at_a_distance_keeps_half_of_its_bucket_or_what_its_largest_operation_takes() {
+    for (cost, returned) in [(1, 25), (40, 10)] {
+        let mut node = NodeGroup::new(at(0), NodeConfig { drift_ppm: 0, ..NodeConfig::default() });
+        node.ask(at(0), 1);
+        let full = LeaseTerms { fill: Ru::whole(50), ..terms(100, 50, 0) };
+        node.on_grant(at(100), 1, &Grant::Leased(full));
+        assert_eq!(node.try_acquire(at(200), Ru::whole(cost)), Ok(()));
+        assert_eq!(node.ask(at(1_000), 2).returned, Ru::whole(returned), "{cost} RU");
+    }
+}
+
+#[test]
 fn a_late_answer_wakes_no_lease_that_has_ended_or_was_given_up() {
     let mut ended = node(terms(100, 50, 0));
     ended.ask(at(2_000), 2);

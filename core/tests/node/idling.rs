@@ -148,6 +148,41 @@ fn who_owes_does_not_sleep() {
     assert!(node.dormant().is_some());
     node.charge(at(3_002), &used(1));
     assert_eq!(node.dormant(), None);
+    let mut node = idle(Fallback::Stop);
+    node.settle(at(3_002), Ru::whole(1), &used(2));
+    assert_eq!(node.dormant(), None, "an operation that outlasted the lease cost more than it took");
+}
+
+#[test]
+fn a_group_that_slept_keeps_the_fallback_that_it_had() {
+    let rate = Rate::whole(10);
+    for (fallback, admits) in [
+        (Fallback::Stop, false),
+        (Fallback::Rate(rate), true),
+        (Fallback::Unlimited, true),
+        (Fallback::Part(rate, Span::secs(60)), true),
+        (Fallback::Part(rate, Span::secs(5)), false),
+    ] {
+        let slept = idle(fallback).dormant().unwrap();
+        let stored = Dormant::from_words(slept.to_words());
+        assert_eq!(stored, slept);
+        let config = NodeConfig { drift_ppm: 0, ..NodeConfig::default() };
+        let mut node = NodeGroup::awaken(at(9_000), config, &stored);
+        let waiter = queued(node.acquire(at(9_000), Ru::whole(1), at(20_000)));
+        assert_eq!(node.poll(at(9_999)), None, "the controller may be there");
+        let admitted = node.poll(at(10_100)) == Some((waiter, Ok(())));
+        assert_eq!(admitted, admits, "{fallback:?}");
+    }
+}
+
+#[test]
+fn an_idle_group_that_is_used_again_refuses_for_as_long_as_an_answer_may_take() {
+    let mut node = idle(Fallback::Rate(Rate::whole(10)));
+    for (ms, left) in [(9_000, 1_000), (9_500, 500), (9_900, 100)] {
+        let retry_after = Span::millis(left);
+        assert_eq!(node.try_acquire(at(ms), Ru::whole(1)), Err(Refusal::Unavailable { retry_after }));
+    }
+    assert_eq!(node.try_acquire(at(10_100), Ru::whole(1)), Ok(()), "the fallback");
 }
 
 #[test]

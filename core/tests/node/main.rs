@@ -3,11 +3,17 @@
 #![expect(clippy::panic, reason = "a test stops at the first surprise")]
 
 mod answers;
+mod fallback;
 mod idling;
+mod lumps;
 mod spending;
+mod unlimited;
+mod views;
 mod waiting;
+mod wakeups;
 
 use tidegate_core::exchange::{Grant, LeaseTerms};
+use tidegate_core::group::Fallback;
 use tidegate_core::node::{Acquired, Heard, NodeConfig, NodeGroup, Refusal, WaiterId};
 use tidegate_core::units::{Rate, Ru, Span, Time};
 use tidegate_core::usage::{Consumption, RuParts};
@@ -27,6 +33,11 @@ fn terms(rate: i64, cap: i64, lump: i64) -> LeaseTerms {
         max_debt: Ru::whole(100),
         ..LeaseTerms::default()
     }
+}
+
+/// A lease without a rate for so many seconds, and nothing past it.
+fn free(seconds: u64) -> Grant {
+    Grant::Unlimited { ttl: Span::secs(seconds), renew_after: Span::secs(1), fallback: Fallback::Stop }
 }
 
 /// A node that asked at 0 ms and was granted at 1 ms.

@@ -123,6 +123,58 @@ fn what_comes_back_of_a_lump_that_was_told_to_be_spent_is_returned_and_no_more_t
 }
 
 #[test]
+fn no_more_is_returned_of_later_operations_than_the_ledger_still_keeps_room_for() {
+    let mut node = node(terms(40, 40, 60));
+    assert_eq!(node.try_acquire(at(1), Ru::whole(60)), Ok(()));
+    assert_eq!(node.ask(at(10), 2).running, Ru::whole(60), "the ledger keeps room for so much");
+    node.on_grant(at(11), 2, &Grant::Leased(LeaseTerms { fill: Ru::whole(40), ..terms(40, 40, 0) }));
+    node.settle(at(20), Ru::whole(60), &used(5));
+    // An operation that the ledger does not know of; meanwhile the bucket becomes full again.
+    assert_eq!(node.try_acquire(at(20), Ru::whole(40)), Ok(()));
+    node.give_back(at(1_100), Ru::whole(40));
+    assert_eq!(node.ask(at(1_100), 3).refunded, Ru::whole(60));
+}
+
+#[test]
+fn a_refund_pays_debt_and_only_the_rest_goes_back_to_the_lump() {
+    let mut node = node(terms(0, 0, 100));
+    assert_eq!(node.try_acquire(at(1), Ru::whole(50)), Ok(()));
+    node.charge(at(1), &used(55));
+    assert_eq!(node.state(at(1)).debt, Ru::whole(5));
+    node.give_back(at(1), Ru::whole(50));
+    assert_eq!((node.state(at(1)).debt, node.state(at(1)).available), (Ru::ZERO, Ru::whole(45)));
+}
+
+#[test]
+fn refunds_make_no_lump_larger_than_it_was() {
+    let mut node = node(LeaseTerms { fill: Ru::whole(50), ..terms(0, 50, 30) });
+    for cost in [20, 40] {
+        assert_eq!(node.try_acquire(at(1), Ru::whole(cost)), Ok(()));
+    }
+    for cost in [20, 40] {
+        node.give_back(at(2), Ru::whole(cost));
+    }
+    assert_eq!(node.state(at(2)).available, Ru::whole(80));
+    assert_eq!(node.ask(at(10), 2).returned, Ru::whole(30), "the lump; the bucket keeps its 50 RU");
+}
+
+#[test]
+fn an_operation_of_a_lease_that_ended_gives_back_no_more_than_those_of_the_next_one_took() {
+    let mut node = node(terms(0, 0, 60));
+    assert_eq!(node.try_acquire(at(1), Ru::whole(60)), Ok(()), "it outlasts the lease");
+    node.ask(at(5_100), 2);
+    node.on_grant(at(5_101), 2, &Grant::Leased(terms(0, 0, 30)));
+    assert_eq!(node.try_acquire(at(5_102), Ru::whole(30)), Ok(()));
+    assert_eq!(node.ask(at(5_200), 3).running, Ru::whole(30));
+    node.on_grant(at(5_201), 3, &Grant::Leased(terms(0, 0, 20)));
+    node.settle(at(5_202), Ru::whole(30), &used(30));
+    assert_eq!(node.try_acquire(at(5_203), Ru::whole(20)), Ok(()));
+    node.give_back(at(5_204), Ru::whole(60));
+    let ask = node.ask(at(5_300), 4);
+    assert_eq!((ask.returned, ask.refunded), (Ru::whole(20), Ru::ZERO));
+}
+
+#[test]
 fn what_a_bucket_deeper_than_others_returns_leaves_room_for_itself_in_the_pool() {
     let mut node = node(LeaseTerms { scarce: true, ..terms(100, 80, 0) });
     assert_eq!(node.try_acquire(at(900), Ru::whole(5)), Ok(()));

@@ -110,6 +110,26 @@ fn a_hopeless_wait_is_refused_at_once() {
 }
 
 #[test]
+fn an_operation_that_is_covered_at_its_very_deadline_is_admitted() {
+    let saturated = LeaseTerms { ask_again: Span::secs(1), ..terms(10, 10, 0) };
+    let mut node = node(saturated);
+    node.ask(at(3), 2);
+    node.on_grant(at(3), 2, &Grant::Leased(saturated));
+    assert!(node.acquire(at(4), Ru::whole(9), at(900)).is_err(), "9 RU are there at 901 ms");
+    let waiter = queued(node.acquire(at(4), Ru::whole(9), at(901)));
+    assert_eq!(node.poll(at(901)), Some((waiter, Ok(()))));
+}
+
+#[test]
+fn every_refusal_counts() {
+    let mut node = node(terms(1, 1, 0));
+    for refused in 1..=3 {
+        assert!(node.try_acquire(at(1), Ru::whole(1)).is_err());
+        assert_eq!(node.consumption().throttled, refused);
+    }
+}
+
+#[test]
 fn ten_thousand_waiters_are_served_first_come_first_served() {
     let mut node = node(terms(1_000, 500, 0));
     let ids: Vec<_> = (0..10_000).map(|_| queued(node.acquire(at(1), Ru::whole(1), at(60_000)))).collect();
