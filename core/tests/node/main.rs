@@ -4,6 +4,7 @@
 
 mod answers;
 mod idling;
+mod lumps;
 mod spending;
 mod waiting;
 
