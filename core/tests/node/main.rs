@@ -5,6 +5,7 @@
 mod answers;
 mod idling;
 mod lumps;
+mod orders;
 mod spending;
 mod waiting;
 
