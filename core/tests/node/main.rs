@@ -3,6 +3,7 @@
 #![expect(clippy::panic, reason = "a test stops at the first surprise")]
 
 mod answers;
+mod distance;
 mod idling;
 mod lumps;
 mod orders;
