@@ -8,6 +8,7 @@ mod idling;
 mod lumps;
 mod orders;
 mod spending;
+mod surplus;
 mod waiting;
 
 use tidegate_core::exchange::{Grant, LeaseTerms};
