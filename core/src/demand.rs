@@ -21,7 +21,8 @@ pub(crate) struct Demand {
     cells: [Ru; CELLS],
     /// Number of the newest cell, counted from time zero; `None` before the first arrival.
     newest: Option<u64>,
-    /// Number of the cell of the first arrival: there is no measurement of the time before.
+    /// Number of the oldest cell that the ring holds, or of the first arrival if that is later: there is no measurement
+    /// of the time before.
     oldest: u64,
 }
 
@@ -62,9 +63,8 @@ impl Demand {
     pub(crate) fn shows_end_at(&self, last: Time, largest: Ru) -> Option<Time> {
         let end = last.0 / CELL.0;
         let begin = end.saturating_sub(STEADY);
-        let known = begin >= self.oldest && self.newest? < begin + CELLS as u64;
         let least = largest.scale(MANY, 1);
-        let steady = known && (begin..end).all(|number| self.cell(number) > least);
+        let steady = begin >= self.oldest && (begin..end).all(|number| self.cell(number) > least);
         steady.then(|| Time((end + 2) * CELL.0))
     }
 
