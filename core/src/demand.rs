@@ -21,7 +21,8 @@ pub(crate) struct Demand {
     cells: [Ru; CELLS],
     /// Number of the newest cell, counted from time zero; `None` before the first arrival.
     newest: Option<u64>,
-    /// Number of the cell of the first arrival: there is no measurement of the time before.
+    /// Number of the oldest cell that the ring holds, or of the first arrival if that is later: there is no measurement
+    /// of the time before.
     oldest: u64,
 }
 
@@ -62,9 +63,8 @@ impl Demand {
     pub(crate) fn shows_end_at(&self, last: Time, largest: Ru) -> Option<Time> {
         let end = last.0 / CELL.0;
         let begin = end.saturating_sub(STEADY);
-        let known = begin >= self.oldest && self.newest? < begin + CELLS as u64;
         let least = largest.scale(MANY, 1);
-        let steady = known && (begin..end).all(|number| self.cell(number) > least);
+        let steady = begin >= self.oldest && (begin..end).all(|number| self.cell(number) > least);
         steady.then(|| Time((end + 2) * CELL.0))
     }
 
@@ -149,5 +149,39 @@ mod tests {
         let mut demand = Demand::default();
         demand.arrived(Time(7_777_000_000), Ru::whole(5));
         assert!(demand.rate(Time(7_777_000_000)) >= Rate::whole(45));
+    }
+
+    #[test]
+    fn a_load_that_began_again_is_averaged_over_the_time_since_at_once() {
+        let mut demand = Demand::default();
+        feed(&mut demand, 0, 1_000, 10, Ru::whole(1));
+        feed(&mut demand, 5_000, 5_200, 10, Ru::whole(1));
+        assert_eq!(demand.risen(Time(5_200_000)), Rate::whole(100));
+        assert_eq!(demand.rate(Time(5_200_000)), Rate::whole(20), "over the last second");
+        feed(&mut demand, 5_200, 9_000, 10, Ru::whole(1));
+        assert_eq!(demand.risen(Time(9_000_000)), Rate::whole(100));
+    }
+
+    #[test]
+    fn the_end_of_a_load_shows_if_each_tenth_of_half_a_second_had_many_operations() {
+        let shows = |from, every, last: u64| {
+            let mut demand = Demand::default();
+            feed(&mut demand, from, last + 1, every, Ru::whole(1));
+            demand.shows_end_at(Time(last * 1_000), Ru::whole(1))
+        };
+        assert_eq!(shows(0, 10, 2_000), Some(Time(2_200_000)), "after a whole empty tenth");
+        assert_eq!(shows(1_500, 10, 2_000), Some(Time(2_200_000)));
+        assert_eq!(shows(1_600, 10, 2_000), None, "four tenths");
+        assert_eq!(shows(0, 20, 2_000), None, "with five, a tenth without any comes by chance");
+        assert_eq!(shows(0, 100, 2_000), None);
+        assert_eq!(Demand::default().shows_end_at(Time(2_000_000), Ru::whole(1)), None);
+    }
+
+    #[test]
+    fn no_end_shows_of_operations_that_the_ring_has_lost() {
+        let mut demand = Demand::default();
+        feed(&mut demand, 0, 5_000, 10, Ru::whole(1));
+        let shows = |last: u64| demand.shows_end_at(Time(last * 1_000), Ru::whole(1)).is_some();
+        assert!(shows(4_400) && (500..4_400).step_by(100).all(|last| !shows(last)));
     }
 }

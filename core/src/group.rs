@@ -161,3 +161,23 @@ impl GroupSpec {
         Some(self.burst.unwrap_or_else(|| limit.over(Span::secs(1)).max(Ru(1))))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_lost_renewal_does_not_cost_the_lease() {
+        let spec = |ttl, renew_every| GroupSpec { ttl, renew_every, ..GroupSpec::unlimited() };
+        let (shortest, longest) = GroupSpec::TTL_RANGE;
+        for ttl in [shortest, Span::secs(1), Span::secs(5), longest] {
+            for renew_every in [Span::millis(100), Span::secs(1), Span::secs(60)] {
+                let renew_after = spec(ttl, renew_every).renew_after();
+                assert!(renew_after + renew_after < ttl, "{renew_after} of {ttl}");
+                assert!(
+                    renew_after == renew_every || renew_after + renew_after + renew_after >= ttl - Span(2)
+                );
+            }
+        }
+    }
+}

@@ -126,6 +126,20 @@ mod tests {
     }
 
     #[test]
+    fn both_readings_of_a_window_may_be_as_far_apart_as_the_shell_lets_them() {
+        let mut slew = Slew::default();
+        for second in 1..10 {
+            let raw = second * 1_000_000;
+            slew.look(Time(if second % 2 == 0 { raw + READING.0 } else { raw - READING.0 }), Time(raw));
+        }
+        assert_eq!(slew.beyond(0), None);
+        slew.look(Time(10_000_000 - READING.0 - 1), Time(10_000_000));
+        assert_eq!(slew.beyond(0), None, "the clock is back");
+        slew.look(Time(11_000_000 + READING.0), Time(11_000_000));
+        assert_eq!(slew.beyond(0), Some(301), "one microsecond more in a second");
+    }
+
+    #[test]
     fn a_lease_is_shorter_by_what_the_clock_may_be_slow() {
         let leased = |ttl| Grant::Leased(LeaseTerms { ttl, ..LeaseTerms::default() });
         for (ppm, ttl, left) in [(80_000, 5_000_000, 4_600_000), (500_000, 3, 1), (0, 7, 7)] {

@@ -362,8 +362,18 @@ mod tests {
     }
 
     #[test]
+    fn what_leaves_64_bits_stops_at_their_end() {
+        assert_eq!([Ru(i64::MAX).scale(2, 1), Ru(i64::MIN).scale(2, 1)], [Ru(i64::MAX), Ru(i64::MIN)]);
+        assert_eq!(
+            [Rate(i64::MAX), Rate(i64::MIN)].map(|rate| rate.over(Span(u64::MAX))),
+            [Ru(i64::MAX), Ru(i64::MIN)]
+        );
+    }
+
+    #[test]
     fn units_print_as_decimals() {
         for (text, shown) in [
+            (Ru(0).to_string(), "0 RU"),
             (Ru(1_500_000).to_string(), "1.5 RU"),
             (Ru(-1).to_string(), "-0.000001 RU"),
             (Rate::whole(20).to_string(), "20 RU/s"),

@@ -321,6 +321,22 @@ mod tests {
     }
 
     #[test]
+    fn usage_is_added_and_subtracted_field_by_field() {
+        let most = Usage::from_array([u64::MAX; Usage::FIELDS]);
+        let one = Usage::from_array([1; Usage::FIELDS]);
+        let growing = Usage::from_array(std::array::from_fn(|place| place as u64 + 1));
+        let sum = growing.plus(&one);
+        assert_eq!((sum.cpu_ns, sum.cross_zone_bytes), (2, Usage::FIELDS as u64 + 1));
+        assert_eq!(sum.minus(&growing), Some(one));
+        assert_eq!(most.plus(&one), most);
+        for field in 0..Usage::FIELDS {
+            let mut more = growing.to_array();
+            more[field] += 1;
+            assert_eq!(growing.minus(&Usage::from_array(more)), None, "field {field}");
+        }
+    }
+
+    #[test]
     fn a_total_counts_past_every_edge_of_64_bits() {
         let most = Consumption {
             charged: RuParts { cpu: Ru(i64::MAX), write: Ru::MAX, ..RuParts::flat(Ru(-1)) },

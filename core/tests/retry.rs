@@ -88,6 +88,17 @@ fn tokens_are_waited_for_where_they_suffice_and_the_next_answer_where_it_takes_a
 }
 
 #[test]
+fn an_answer_on_its_way_is_waited_for_until_it_is_due_and_one_that_is_late_no_longer_is() {
+    let mut node = owing(terms(0, Fallback::Stop));
+    node.ask(at(20), 2);
+    // The answer is due at 1,020 ms.
+    for (now, retry_after) in [(21, 999), (1_000, 20), (1_015, 10), (1_020, 1_000), (1_100, 1_000)] {
+        let (wait, _) = refused(&mut node, at(now));
+        assert_eq!(wait, Span::millis(retry_after), "at {now} ms");
+    }
+}
+
+#[test]
 fn nobody_hammers_a_controller_that_is_away() {
     let mut never = NodeGroup::new(at(0), NodeConfig::default());
     let mut left = owing(terms(500_000, Fallback::Stop));

@@ -18,8 +18,7 @@ pub struct Dormant {
     /// What applies until the next lease, and until when, if it is a part of the group's fallback.
     fallback: (Fallback, Time),
     worst_debt: Ru,
-    /// Newest renewal sent and newest one answered.
-    asked_seq: u64,
+    /// Newest renewal, which has its answer.
     acked_seq: u64,
     /// Ids of waiters are never reused.
     next_waiter: u64,
@@ -27,7 +26,7 @@ pub struct Dormant {
 
 impl Dormant {
     /// Number of words.
-    pub const WORDS: usize = Total::WORDS + 8;
+    pub const WORDS: usize = Total::WORDS + 7;
 
     /// The state as numbers, most of which are small or zero.
     pub fn to_words(&self) -> [u128; Self::WORDS] {
@@ -43,7 +42,6 @@ impl Dormant {
             lasts.0,
             self.fallback.1.0,
             self.worst_debt.0.cast_unsigned(),
-            self.asked_seq,
             self.acked_seq,
             self.next_waiter,
         ];
@@ -55,10 +53,10 @@ impl Dormant {
 
     /// The state from such numbers.
     pub fn from_words(words: [u128; Self::WORDS]) -> Self {
-        let [kind, rate, lasts, until, worst_debt, asked, acked, waiter, consumption @ ..] = words;
+        let [kind, rate, lasts, until, worst_debt, acked, waiter, consumption @ ..] = words;
         // All are in range: `to_words` wrote them.
-        let own = [kind, rate, lasts, until, worst_debt, asked, acked, waiter];
-        let [kind, rate, lasts, until, worst_debt, asked_seq, acked_seq, next_waiter] =
+        let own = [kind, rate, lasts, until, worst_debt, acked, waiter];
+        let [kind, rate, lasts, until, worst_debt, acked_seq, next_waiter] =
             own.map(|word| u64::try_from(word).unwrap_or_default());
         let fallback = match kind {
             1 => Fallback::Unlimited,
@@ -70,7 +68,6 @@ impl Dormant {
             consumption: Total::from_words(consumption),
             fallback: (fallback, Time(until)),
             worst_debt: Ru(worst_debt.cast_signed()),
-            asked_seq,
             acked_seq,
             next_waiter,
         }
@@ -89,7 +86,6 @@ impl NodeGroup {
             consumption: self.consumption,
             fallback: self.budget.fallback(),
             worst_debt: self.worst_debt,
-            asked_seq: self.renewal.asked_seq(),
             acked_seq: self.renewal.acked_seq(),
             next_waiter: self.waiters.next_id(),
         })
@@ -103,7 +99,7 @@ impl NodeGroup {
             waiters: Waiters::from_id(rest.next_waiter),
             demand: Demand::default(),
             large_demand: Demand::default(),
-            renewal: Renewal::resumed(now, rest.asked_seq, rest.acked_seq),
+            renewal: Renewal::resumed(now, rest.acked_seq),
             consumption: rest.consumption,
             max_fit: Ru::MAX,
             max_debt: Ru::ZERO,

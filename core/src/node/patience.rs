@@ -175,6 +175,18 @@ mod tests {
     }
 
     #[test]
+    fn an_answer_that_comes_sooner_counts_an_eighth_of_one_that_comes_as_much_later() {
+        let mut even = RoundTrip::default();
+        (0..100).for_each(|_| even.measured(ms(80)));
+        for (sample, grows) in [(80, Span(0)), (160, ms(20)), (40, Span(1_250))] {
+            let mut trips = even;
+            trips.measured(ms(sample));
+            let variation = trips.variation() - even.variation();
+            assert_eq!(variation, grows, "a quarter of the deviation: {sample} ms after 80");
+        }
+    }
+
+    #[test]
     fn measurements_stay_in_range() {
         let mut trips = RoundTrip::default();
         for sample in [0, u64::MAX, 0, u64::MAX, u64::MAX] {

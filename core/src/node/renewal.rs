@@ -115,14 +115,9 @@ impl Renewal {
         }
     }
 
-    /// The conversation about a group that had one before.
-    pub(super) fn resumed(now: Time, asked_seq: u64, acked_seq: u64) -> Self {
-        Self { asked_seq, acked_seq, ..Self::new(now) }
-    }
-
-    /// Newest renewal sent.
-    pub(super) fn asked_seq(&self) -> u64 {
-        self.asked_seq
+    /// The conversation about a group that had one before, of which the newest renewal was answered.
+    pub(super) fn resumed(now: Time, acked_seq: u64) -> Self {
+        Self { asked_seq: acked_seq, acked_seq, ..Self::new(now) }
     }
 
     /// Newest renewal answered.

@@ -236,3 +236,45 @@ fn a_call_is_answered_at_once_but_never_asks_again() {
     assert!(node.due(at(70)).is_some_and(|due| due <= at(70)), "{:?}", node.due(at(70)));
     assert_eq!(node.ask(at(70), 3).head, Ru::whole(50));
 }
+
+#[test]
+fn a_group_waits_as_long_as_answers_of_other_groups_take_until_it_has_its_own() {
+    let config = NodeConfig { drift_ppm: 0, ..NodeConfig::default() };
+    let mut other = NodeGroup::new(at(0), config);
+    other.ask(at(0), 1);
+    other.on_grant(at(1_500), 1, &Grant::Leased(terms(100, 50, 0)));
+    assert_eq!(other.round_trip().smoothed(), Some(Span::millis(1_500)));
+    let mut new = NodeGroup::new(at(2_000), config);
+    new.expect_round_trip(other.round_trip());
+    assert_eq!(new.round_trip(), other.round_trip());
+    assert_eq!(new.answer_wait(), other.round_trip().nearly_all());
+    assert_eq!(new.ask(at(2_000), 1).ahead, Span::millis(1_500));
+    // A group that has measured keeps to that.
+    let mut measured = node(terms(100, 50, 0));
+    let before = measured.round_trip();
+    measured.expect_round_trip(other.round_trip());
+    assert_eq!(measured.round_trip(), before);
+}
+
+#[test]
+fn a_fixed_wait_learns_nothing_from_answers() {
+    for (longest_wait, learns) in [(Span::secs(1), false), (Span::secs(2), true)] {
+        let mut node = NodeGroup::new(at(0), NodeConfig { longest_wait, ..NodeConfig::default() });
+        node.ask(at(0), 1);
+        node.on_grant(at(900), 1, &Grant::Leased(terms(100, 50, 0)));
+        assert_eq!(node.answer_wait() > Span::secs(1), learns);
+        assert_eq!(node.round_trip().smoothed().is_some(), learns);
+        assert_eq!(node.ask(at(1_000), 2).ahead > Span(0), learns, "it asks for nothing ahead of its time");
+    }
+}
+
+#[test]
+fn in_recovery_a_lease_is_kept_unless_the_fallback_is_worth_more() {
+    for (fallback, kept) in [(9, true), (10, true), (11, false)] {
+        let mut node = node(terms(10, 5, 0));
+        node.ask(at(100), 2);
+        let fallback = Some(Fallback::Rate(Rate::whole(fallback)));
+        node.on_grant(at(101), 2, &Grant::Recovering { ask_again: Span::secs(1), fallback });
+        assert_eq!(node.state(at(101)).lease == LeaseState::Leased, kept, "{fallback:?}");
+    }
+}

@@ -32,6 +32,21 @@ fn an_idle_node_gives_up_and_asks_again_when_it_is_needed() {
 }
 
 #[test]
+fn what_operations_did_not_need_is_returned_with_the_lease() {
+    let config = NodeConfig { idle_after: Span::secs(3), ..NodeConfig::default() };
+    let mut node = NodeGroup::new(at(0), config);
+    node.ask(at(0), 1);
+    node.on_grant(at(1), 1, &Grant::Leased(terms(0, 0, 100)));
+    assert_eq!(node.try_acquire(at(1), Ru::whole(60)), Ok(()));
+    assert_eq!(node.ask(at(2_500), 2).running, Ru::whole(60));
+    node.on_grant(at(2_501), 2, &Grant::Leased(terms(0, 0, 0)));
+    node.settle(at(3_400), Ru::whole(60), &used(5));
+    let last = node.ask(at(3_500), 3);
+    assert!(last.gives_up(), "{last:?}");
+    assert_eq!(last.refunded, Ru::whole(55));
+}
+
+#[test]
 fn a_group_that_is_never_used_gives_its_lease_up() {
     let config = NodeConfig { idle_after: Span::secs(3), ..NodeConfig::default() };
     let mut node = NodeGroup::new(at(0), config);
@@ -54,8 +69,10 @@ fn a_group_that_slept_goes_on_where_it_was() {
     let terms = LeaseTerms { fallback: Fallback::Unlimited, ..terms(100, 50, 0) };
     node.on_grant(at(0), 1, &Grant::Leased(terms));
     assert_eq!(node.dormant(), None, "a lease");
-    let first = queued(node.acquire(at(100), Ru::whole(60), at(200)));
-    assert!(matches!(node.poll(at(200)), Some((id, Err(_))) if id == first));
+    queued(node.acquire(at(100), Ru::whole(60), at(200)));
+    let last = queued(node.acquire(at(100), Ru::whole(60), at(300)));
+    assert!(matches!(node.poll(at(200)), Some((id, Err(_))) if id < last));
+    assert!(matches!(node.poll(at(300)), Some((id, Err(_))) if id == last));
     node.charge(at(300), &used(7));
     assert!(node.ask(at(3_300), 2).gives_up());
     assert_eq!(node.dormant(), None, "the end is not confirmed");
@@ -68,14 +85,15 @@ fn a_group_that_slept_goes_on_where_it_was() {
         (node.state(at(90_000)).lease, node.consumption().ru().clamped()),
         (LeaseState::Idle, Ru::whole(7))
     );
-    assert_eq!(node.consumption().throttled, 1);
+    assert_eq!(node.consumption().throttled, 2);
+    assert_eq!(node.dormant(), Some(rest), "woken for nothing, it sleeps on as it was");
     assert!(matches!(node.try_acquire(at(90_000), Ru::whole(1)), Err(Refusal::Unavailable { .. })));
     assert_eq!(node.due(at(90_000)), Some(at(90_000)));
     let ask = node.ask(at(90_000), 9);
     assert_eq!((ask.acked_seq, ask.held), (2, Held::default()));
     node.on_grant(at(90_001), 9, &Grant::Leased(terms));
-    let second = queued(node.acquire(at(90_002), Ru::whole(60), at(91_000)));
-    assert!(second > first, "who still waits to be told must not be taken for another");
+    let next = queued(node.acquire(at(90_002), Ru::whole(60), at(91_000)));
+    assert!(next > last, "who still waits to be told must not be taken for another");
     assert_eq!(node.dormant(), None, "a waiter");
 }
 

@@ -3,10 +3,14 @@
 #![expect(clippy::panic, reason = "a test stops at the first surprise")]
 
 mod answers;
+mod beside;
+mod distance;
 mod fallback;
 mod idling;
 mod lumps;
+mod orders;
 mod spending;
+mod surplus;
 mod unlimited;
 mod views;
 mod waiting;

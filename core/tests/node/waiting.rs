@@ -109,6 +109,32 @@ fn a_hopeless_wait_is_refused_at_once() {
     );
 }
 
+/// A saturated node whose bucket is empty at 1,050 ms: asking again is useless until 1,100 ms.
+fn saturated(before: i64, rate: i64) -> NodeGroup {
+    let mut node = node(terms(before, 10, 0));
+    assert_eq!(node.try_acquire(at(1_040), Ru::whole(10)), Ok(()));
+    node.ask(at(1_050), 2);
+    let ask_again = Span::millis(50);
+    node.on_grant(at(1_050), 2, &Grant::Leased(LeaseTerms { ask_again, ..terms(rate, 10, 0) }));
+    node
+}
+
+#[test]
+fn a_wait_may_be_worth_while_from_the_moment_on_that_asking_again_is() {
+    for (now, hopeless) in [(1_099, true), (1_100, false)] {
+        let wait = saturated(20, 20).acquire(at(now), Ru::whole(9), at(now + 100));
+        assert_eq!(wait.is_err(), hopeless, "at {now} ms: {wait:?}");
+    }
+}
+
+#[test]
+fn a_rate_that_grew_by_no_more_than_a_twentieth_counts_as_settled() {
+    for (rate, hopeless) in [(20, true), (21, true), (22, false)] {
+        let wait = saturated(20, rate).acquire(at(1_060), Ru::whole(9), at(1_100));
+        assert_eq!(wait.is_err(), hopeless, "{rate} RU/s after 20: {wait:?}");
+    }
+}
+
 #[test]
 fn an_operation_that_is_covered_at_its_very_deadline_is_admitted() {
     let saturated = LeaseTerms { ask_again: Span::secs(1), ..terms(10, 10, 0) };
