@@ -449,7 +449,7 @@ impl Budget {
         if !self.spends() || self.never_covers(cost) {
             return None;
         }
-        let missing = (cost + self.debt - self.tokens - self.lump).or_zero();
+        let missing = cost + self.debt - self.tokens - self.lump;
         let covered = |missing| Some(self.last.after(self.income().time_for(missing)?));
         let mut at = covered(missing)?;
         if self.pending.is_positive() {

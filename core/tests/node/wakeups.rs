@@ -21,6 +21,17 @@ fn an_operation_starts_when_the_bucket_covers_it_before_a_lump_of_later_may_be_s
 }
 
 #[test]
+fn tokens_in_the_bucket_count_beside_a_lump_of_later_that_is_larger_than_what_is_missing() {
+    let mut node = node(with_a_lump_of_later(100));
+    let waiter = queued(node.acquire(at(1), Ru::whole(60), at(60_000)));
+    for now in [401, 600] {
+        assert_eq!(node.poll(at(now)), None);
+        assert_eq!(node.next_poll(), Some(at(601)), "at {now} ms");
+    }
+    assert_eq!(node.poll(at(601)), Some((waiter, Ok(()))));
+}
+
+#[test]
 fn an_operation_larger_than_the_bucket_starts_when_its_lump_may_be_spent() {
     let mut node = node(with_a_lump_of_later(50));
     let waiter = queued(node.acquire(at(1), Ru::whole(60), at(60_000)));
