@@ -62,7 +62,7 @@ impl Demand {
     /// cell before had many operations. `largest` is the cost of the largest of these.
     pub(crate) fn shows_end_at(&self, last: Time, largest: Ru) -> Option<Time> {
         let end = last.0 / CELL.0;
-        let begin = end.saturating_sub(STEADY);
+        let begin = end.checked_sub(STEADY)?;
         let least = largest.scale(MANY, 1);
         let steady = begin >= self.oldest && (begin..end).all(|number| self.cell(number) > least);
         steady.then(|| Time((end + 2) * CELL.0))
@@ -172,6 +172,7 @@ mod tests {
         assert_eq!(shows(0, 10, 2_000), Some(Time(2_200_000)), "after a whole empty tenth");
         assert_eq!(shows(1_500, 10, 2_000), Some(Time(2_200_000)));
         assert_eq!(shows(1_600, 10, 2_000), None, "four tenths");
+        assert_eq!((shows(0, 10, 400), shows(10, 10, 10)), (None, None), "nor less, where the clock begins");
         assert_eq!(shows(0, 20, 2_000), None, "with five, a tenth without any comes by chance");
         assert_eq!(shows(0, 100, 2_000), None);
         assert_eq!(Demand::default().shows_end_at(Time(2_000_000), Ru::whole(1)), None);
