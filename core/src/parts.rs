@@ -252,3 +252,24 @@ impl Engine {
         self.tree.get(id).and_then(|group| group.parts.as_ref()).map_or(Rate::ZERO, |parts| parts.out())
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const A: ClientId = ClientId(1);
+
+    #[test]
+    fn parts_balance_only_while_their_sums_fit_and_nobody_uses_more_than_counts() {
+        let mut parts = Parts::default();
+        parts.give(Time(0), A, (Some(1), 0), Rate(100));
+        parts.load(Time(0), ClientId(2), Rate(30));
+        assert!(parts.balances());
+        let mut drifted = parts.clone();
+        drifted.out += Rate(1);
+        assert!(!drifted.balances());
+        let mut uncounted = parts;
+        uncounted.parts.get_mut(&A).unwrap().told = Rate(101);
+        assert!(!uncounted.balances());
+    }
+}
