@@ -98,3 +98,18 @@ fn under_a_limit_that_is_lowered_after_a_restart_leases_go_on_until_their_old_en
         assert!(Span::millis(4_600) < terms.ttl && terms.ttl < Span::secs(5), "{client:?}: {terms:?}");
     }
 }
+
+#[test]
+fn a_recovery_is_saved_for_each_removed_group_whose_leases_are_out() {
+    let mut before = engine();
+    let (middle, child) = (GroupId(3), GroupId(4));
+    for (id, parent) in [(middle, GROUP), (child, middle)] {
+        let spec = GroupSpec { parent: Some(parent), ..GroupSpec::capped(Rate::whole(80)) };
+        before.put_group(at(0), id, spec).unwrap();
+    }
+    let terms = leased(before.renew(at(0), A, child, 1, &busy(), None));
+    [child, middle].into_iter().for_each(|id| before.remove_group(at(0), id).unwrap());
+    // Nothing of the group between is out but what counts for the one below it.
+    let longest = before.config().longest_use(terms.ttl);
+    assert_eq!(before.snapshot(at(0)).recoveries, [(GROUP, longest)]);
+}
