@@ -105,6 +105,43 @@ fn nobody_keeps_a_trifle_above_its_share_while_others_lack_rate() {
 }
 
 #[test]
+fn who_wants_nothing_makes_nobody_lower_a_trifle() {
+    let mut engine = engine();
+    let all = leased(engine.renew(at(0), B, GROUP, 1, &wants(500), None));
+    assert_eq!(leased(engine.renew(at(10), A, GROUP, 1, &wants(0), None)).rate, Rate::ZERO);
+    let less = Ask { demand: Rate(49_900_000), ..holds(wants(0), 1, &all) };
+    assert_eq!(leased(engine.renew(at(20), B, GROUP, 2, &less, None)).rate, all.rate);
+}
+
+#[test]
+fn who_waits_for_a_lump_that_its_whole_share_yields_makes_nobody_lower_a_trifle() {
+    let mut engine = engine();
+    let often = GroupSpec { renew_every: Span::millis(100), ..GroupSpec::capped(Rate::whole(100)) };
+    engine.put_group(at(0), GROUP, often).unwrap();
+    let spends = Ask { backlog: Ru::whole(100), head: Ru::whole(1), waiting: 1, ..Ask::default() };
+    assert_eq!(leased(engine.renew(at(0), B, GROUP, 1, &spends, None)).lump, Ru::whole(100));
+    let rate = |terms: &LeaseTerms| Held { rate: terms.rate, ..Held::default() };
+    let large = |acked_seq| Ask { backlog: Ru::whole(95), head: Ru::whole(95), acked_seq, ..Ask::default() };
+    leased(engine.renew(at(0), A, GROUP, 1, &large(0), None));
+    // B lowers its lease to what it is to have beside A: four thirds of its load.
+    let first = leased(engine.renew(at(0), B, GROUP, 2, &Ask { acked_seq: 1, ..wants(15) }, None));
+    let second = leased(engine.renew(
+        at(1),
+        B,
+        GROUP,
+        3,
+        &Ask { acked_seq: 2, held: rate(&first), ..wants(15) },
+        None,
+    ));
+    assert_eq!(second.rate, Rate::whole(20));
+    // Long after anyone lacked rate, A asks again.
+    let waits = leased(engine.renew(at(400), A, GROUP, 2, &large(1), None));
+    assert_eq!((waits.lump, waits.rate), (Ru::ZERO, Rate::ZERO));
+    let less = Ask { demand: Rate(14_900_000), acked_seq: 3, held: rate(&second), ..Ask::default() };
+    assert_eq!(leased(engine.renew(at(410), B, GROUP, 4, &less, None)).rate, second.rate);
+}
+
+#[test]
 fn only_who_wants_more_than_it_got_is_told_to_wait_before_it_asks_again() {
     let mut engine = engine();
     let all = leased(engine.renew(at(0), A, GROUP, 1, &wants(50), None));
