@@ -256,6 +256,8 @@ impl Engine {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::engine::EngineConfig;
+    use crate::group::GroupSpec;
 
     const A: ClientId = ClientId(1);
 
@@ -271,5 +273,19 @@ mod tests {
         let mut uncounted = parts;
         uncounted.parts.get_mut(&A).unwrap().told = Rate(101);
         assert!(!uncounted.balances());
+    }
+
+    #[test]
+    fn only_groups_with_parts_are_walked_for_rows_to_store() {
+        let mut engine = Engine::new(Time(0), EngineConfig::default());
+        engine.put_group(Time(0), GroupId(2), GroupSpec::unlimited()).unwrap();
+        engine.load_part(Time(0), GroupId(2), A, Rate(7));
+        engine.take_parts(Time(1));
+        assert_eq!(engine.divided.len(), 1);
+        engine.free_parts(A);
+        let rows = engine.take_parts(Time(2));
+        assert_eq!(rows, [(A, GroupId(2), Rate::ZERO)]);
+        engine.parts_taken(&rows, true);
+        assert_eq!((engine.take_parts(Time(3)), engine.divided.len()), (Vec::new(), 0));
     }
 }
