@@ -230,7 +230,7 @@ impl Decision<'_> {
             excess = excess.max(lease.cap.max(lease.held_cap) + left + self.runs_over(lease, group) - room);
             fill = fill.min(left);
         }
-        let fill = if after.0 > 0 { Ru::ZERO } else { fill.min(excess).or_zero().min(lease.cap) };
+        let fill = fill.min(excess).or_zero().min(lease.cap);
         for slot in self.chain.up() {
             let Some(group) = self.engine.tree.at_mut(slot) else {
                 continue;

@@ -90,3 +90,45 @@ fn check_group(group: &Group) -> Result<(), String> {
     }
     Ok(())
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::engine::EngineConfig;
+    use crate::exchange::Ask;
+    use crate::group::{ClientId, GroupId, GroupSpec};
+    use crate::units::{Ru, Time};
+
+    const GROUP: GroupId = GroupId(2);
+
+    /// A group with a lease and a part of its fallback, after a defect changed something in it.
+    fn broken(defect: impl FnOnce(&mut Group)) -> Engine {
+        let mut engine = Engine::new(Time(0), EngineConfig::default());
+        let total = Some(Rate::whole(10));
+        let spec = GroupSpec { fallback_total: total, ..GroupSpec::capped(Rate::whole(100)) };
+        engine.put_group(Time(0), GROUP, spec).unwrap();
+        let ask = Ask { demand: Rate::whole(50), ..Ask::default() };
+        engine.renew(Time(0), ClientId(1), GROUP, 1, &ask, None).unwrap();
+        engine.check().unwrap();
+        defect(engine.tree.get_mut(GROUP).unwrap());
+        engine
+    }
+
+    #[test]
+    fn a_check_names_what_is_broken_and_where() {
+        let says = |defect: fn(&mut Group)| broken(defect).check().unwrap_err();
+        assert!(says(|group| group.live.held += Ru(1)).contains("sums drifted"));
+        assert!(says(|group| group.live.backlogged += 1).contains("have a backlog, counted as"));
+        assert!(says(|group| group.spec.rate = Some(Rate(1))).starts_with("group 2: I1"));
+        assert!(says(|group| group.spec.burst = Some(Ru(1))).starts_with("group 2: I2"));
+        let unlike = says(|group| group.parts.as_mut().unwrap().load(Time(0), ClientId(1), Rate(7)));
+        assert!(unlike.starts_with("group 2: the parts of the fallback do not add up"), "{unlike}");
+    }
+
+    #[test]
+    #[cfg(debug_assertions)]
+    #[should_panic(expected = "sums drifted")]
+    fn a_defect_stops_a_test_at_the_next_step() {
+        broken(|group| group.live.committed += Rate(1)).release(Time(1), ClientId(9));
+    }
+}

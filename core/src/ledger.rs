@@ -360,8 +360,43 @@ mod tests {
         ledger.mark_dirty([(client, group), (ClientId(9), group)].into_iter());
         assert_eq!(ledger.take_dirty(), [(client, group, charged(30, 3))]);
         ledger.mark_dirty(once((client, group)));
+        assert_eq!(ledger.take_dirty(), [(client, group, charged(30, 3))]);
+        ledger.mark_dirty(once((client, group)));
         ledger.forget(&[client].into());
         assert_eq!(ledger.take_dirty(), []);
+    }
+
+    #[test]
+    fn rows_of_others_are_stored_when_a_client_or_a_group_is_forgotten() {
+        let (gone, stays, deleted, group) = (ClientId(1), ClientId(2), GroupId(7), GroupId(8));
+        let mut ledger = Ledger::default();
+        for (client, group) in [(gone, group), (stays, deleted), (stays, group)] {
+            let _ = ledger.report(NOW, client, group, &charged(10, 1));
+        }
+        ledger.forget(&[gone].into());
+        ledger.forget_group(deleted);
+        assert_eq!(ledger.take_dirty(), [(stays, group, charged(10, 1))]);
+    }
+
+    #[test]
+    fn ledgers_hash_alike_when_they_differ_in_nothing_but_the_order_of_rows_to_be_stored() {
+        let hash = |reports: &[(u64, i64)]| {
+            let (mut ledger, mut hasher) = (Ledger::default(), std::hash::DefaultHasher::new());
+            for (client, ru) in reports {
+                let _ = ledger.report(NOW, ClientId(*client), GroupId(7), &charged(*ru, 1));
+            }
+            ledger.hash(&mut hasher);
+            hasher.finish()
+        };
+        assert_eq!(hash(&[(1, 10), (2, 5)]), hash(&[(2, 5), (1, 10)]));
+        // The totals are the same, but not who charged what.
+        assert_ne!(hash(&[(1, 10), (2, 5)]), hash(&[(1, 5), (2, 10)]));
+        assert_ne!(hash(&[]), hash(&[(1, 10)]));
+    }
+
+    #[test]
+    fn a_report_that_falls_is_answered_with_what_to_do() {
+        assert!(LedgerError::Backwards.to_string().contains("under a new incarnation"));
     }
 
     #[test]

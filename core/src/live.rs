@@ -105,3 +105,57 @@ impl DerefMut for Live {
         self.0.get_or_insert_with(|| Box::new(Parts::new()))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::engine::{Engine, EngineConfig};
+    use crate::exchange::Ask;
+    use crate::group::GroupSpec;
+
+    const CHILD: GroupId = GroupId(3);
+    const A: ClientId = ClientId(1);
+
+    type Leave = fn(&mut Engine, Ask);
+
+    fn engine() -> Engine {
+        let mut engine = Engine::new(Time(0), EngineConfig::default());
+        let child = GroupSpec { parent: Some(GroupId(2)), ..GroupSpec::capped(Rate::whole(50)) };
+        engine.put_group(Time(0), GroupId(2), GroupSpec::capped(Rate::whole(100))).unwrap();
+        engine.put_group(Time(0), CHILD, child).unwrap();
+        engine
+    }
+
+    fn awake(engine: &Engine) -> Vec<u32> {
+        engine.tree.iter().filter(|group| group.live.is_awake()).map(|group| group.id.0).collect()
+    }
+
+    #[test]
+    fn groups_without_clients_keep_no_live_part() {
+        let mut engine = engine();
+        assert_eq!(awake(&engine), [], "defined");
+        for parent in [None, Some(GroupId(2))] {
+            let moved = GroupSpec { parent, ..GroupSpec::capped(Rate::whole(50)) };
+            engine.put_group(Time(0), CHILD, moved).unwrap();
+        }
+        assert_eq!(awake(&engine), [], "moved");
+    }
+
+    #[test]
+    fn the_live_parts_go_with_the_last_client_however_it_leaves() {
+        let asks = Ask { demand: Rate::whole(10), backlog: Ru::whole(5), ..Ask::default() };
+        let gives_up = Ask { acked_seq: 1, ..Ask::default() };
+        let leaves: [(&str, Leave); 3] = [
+            ("it gives up", |engine, ask| assert!(engine.renew(Time(1), A, CHILD, 2, &ask, None).is_some())),
+            ("it says goodbye", |engine, _| engine.release(Time(1), A)),
+            ("its lease ends", |engine, _| engine.expire(Time(60_000_000))),
+        ];
+        for (how, leave) in leaves {
+            let mut engine = engine();
+            engine.renew(Time(0), A, CHILD, 1, &asks, None).unwrap();
+            assert_eq!(awake(&engine), [0, 2, 3]);
+            leave(&mut engine, gives_up);
+            assert_eq!(awake(&engine), [], "{how}");
+        }
+    }
+}

@@ -252,3 +252,40 @@ impl Engine {
         self.tree.get(id).and_then(|group| group.parts.as_ref()).map_or(Rate::ZERO, |parts| parts.out())
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::engine::EngineConfig;
+    use crate::group::GroupSpec;
+
+    const A: ClientId = ClientId(1);
+
+    #[test]
+    fn parts_balance_only_while_their_sums_fit_and_nobody_uses_more_than_counts() {
+        let mut parts = Parts::default();
+        parts.give(Time(0), A, (Some(1), 0), Rate(100));
+        parts.load(Time(0), ClientId(2), Rate(30));
+        assert!(parts.balances());
+        let mut drifted = parts.clone();
+        drifted.out += Rate(1);
+        assert!(!drifted.balances());
+        let mut uncounted = parts;
+        uncounted.parts.get_mut(&A).unwrap().told = Rate(101);
+        assert!(!uncounted.balances());
+    }
+
+    #[test]
+    fn only_groups_with_parts_are_walked_for_rows_to_store() {
+        let mut engine = Engine::new(Time(0), EngineConfig::default());
+        engine.put_group(Time(0), GroupId(2), GroupSpec::unlimited()).unwrap();
+        engine.load_part(Time(0), GroupId(2), A, Rate(7));
+        engine.take_parts(Time(1));
+        assert_eq!(engine.divided.len(), 1);
+        engine.free_parts(A);
+        let rows = engine.take_parts(Time(2));
+        assert_eq!(rows, [(A, GroupId(2), Rate::ZERO)]);
+        engine.parts_taken(&rows, true);
+        assert_eq!((engine.take_parts(Time(3)), engine.divided.len()), (Vec::new(), 0));
+    }
+}

@@ -395,3 +395,20 @@ impl Tree {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_place_of_a_removed_group_is_used_again() {
+        let mut tree = Tree::new(Time(0));
+        for id in 2..50 {
+            tree.insert(Group::new(Time(0), GroupId(id), GroupSpec::unlimited()));
+            tree.detach(GroupId(id));
+            tree.remove(GroupId(id));
+            assert!(tree.get(GroupId(id)).is_none());
+        }
+        assert_eq!(tree.groups.len(), 2);
+    }
+}

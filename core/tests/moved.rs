@@ -1,0 +1,119 @@
+//! Groups that move, or are removed, while others are below them or wait in them: one rule a test. Times are in
+//! milliseconds, rates and amounts in whole RU.
+
+#![expect(clippy::unwrap_used, clippy::panic, reason = "a test stops at the first surprise")]
+
+mod common;
+
+use std::hash::{DefaultHasher, Hash, Hasher};
+
+use tidegate_core::GroupError;
+use tidegate_core::engine::{Engine, EngineConfig};
+use tidegate_core::exchange::{Ask, Grant};
+use tidegate_core::group::{ClientId, GroupId, GroupSpec};
+use tidegate_core::units::{Rate, Ru};
+
+use common::{at, leased};
+
+const GROUP: GroupId = GroupId(2);
+const A: ClientId = ClientId(1);
+const B: ClientId = ClientId(2);
+
+fn engine() -> Engine {
+    let mut engine = Engine::new(at(0), EngineConfig::default());
+    engine.put_group(at(0), GROUP, GroupSpec::capped(Rate::whole(100))).unwrap();
+    engine
+}
+
+fn wants(ru: i64) -> Ask {
+    Ask { demand: Rate::whole(ru), ..Ask::default() }
+}
+
+fn below(parent: u32) -> GroupSpec {
+    GroupSpec { parent: Some(GroupId(parent)), ..GroupSpec::unlimited() }
+}
+
+#[test]
+fn a_group_with_groups_below_it_is_not_moved_where_those_would_be_too_deep() {
+    let mut engine = engine();
+    for id in 3..8 {
+        engine.put_group(at(0), GroupId(id), below(id - 1)).unwrap();
+    }
+    engine.put_group(at(0), GroupId(20), GroupSpec::unlimited()).unwrap();
+    engine.put_group(at(0), GroupId(21), below(20)).unwrap();
+    engine.put_group(at(0), GroupId(22), below(21)).unwrap();
+    assert_eq!(engine.put_group(at(0), GroupId(20), below(7)), Err(GroupError::TooDeep(GroupId(20))));
+    assert_eq!(engine.put_group(at(0), GroupId(20), below(6)), Ok(()));
+}
+
+#[test]
+fn removed_groups_count_as_levels_until_their_leases_end() {
+    let mut engine = engine();
+    engine.put_group(at(0), GroupId(3), below(2)).unwrap();
+    engine.put_group(at(0), GroupId(4), below(3)).unwrap();
+    leased(engine.renew(at(0), A, GroupId(4), 1, &wants(50), None));
+    assert_eq!(engine.removed_below(GROUP), 0);
+    for id in [4, 3] {
+        engine.remove_group(at(10), GroupId(id)).unwrap();
+    }
+    assert_eq!(engine.removed_below(GROUP), 2);
+    engine.expire(at(6_000));
+    assert_eq!(engine.removed_below(GROUP), 0);
+}
+
+#[test]
+fn who_waits_in_a_group_that_moves_away_holds_nobody_back_where_it_was() {
+    let mut engine = engine();
+    let mover = GroupId(3);
+    engine
+        .put_group(at(0), mover, GroupSpec { parent: Some(GROUP), ..GroupSpec::capped(Rate::whole(10)) })
+        .unwrap();
+    let large = |ru| Ask { head: Ru::whole(ru), backlog: Ru::whole(ru), waiting: 1, ..Ask::default() };
+    // One operation takes all that the child has, and another waits.
+    assert_eq!(leased(engine.renew(at(0), ClientId(3), mover, 1, &large(10), None)).lump, Ru::whole(10));
+    leased(engine.renew(at(0), A, mover, 1, &large(9), None));
+    let seen = |engine: &mut Engine, ms| {
+        let terms = leased(engine.renew(at(ms), B, GROUP, ms, &wants(5), None));
+        (terms.scarce, terms.lump_wanted)
+    };
+    assert_eq!(seen(&mut engine, 10), (true, true));
+    engine.put_group(at(20), mover, GroupSpec::capped(Rate::whole(10))).unwrap();
+    assert_eq!(seen(&mut engine, 30), (false, false));
+    // Where it is now, it is waited for.
+    let there = leased(engine.renew(at(40), B, mover, 1, &wants(5), None));
+    assert!(there.scarce && there.lump_wanted);
+}
+
+#[test]
+fn what_a_group_without_a_limit_wants_is_known_while_others_come_and_go() {
+    let mut engine = Engine::new(at(0), EngineConfig::default());
+    let groups = [GroupId(2), GroupId(3)];
+    for (client, group) in [A, B].into_iter().zip(groups) {
+        engine.put_group(at(0), group, GroupSpec::unlimited()).unwrap();
+        let grant = engine.renew(at(0), client, group, 1, &wants(10), None);
+        assert!(matches!(grant, Some(Grant::Unlimited { .. })), "{grant:?}");
+    }
+    let wanted = |engine: &Engine| engine.group_view(GroupId::ROOT).unwrap().demand;
+    let each = wanted(&engine).scale(1, 2);
+    engine.release(at(10), B);
+    assert_eq!((wanted(&engine), each), (each, Rate::whole(20)));
+}
+
+#[test]
+fn engines_hash_alike_only_while_they_are_in_the_same_state() {
+    let hash = |engine: &Engine| {
+        let mut hasher = DefaultHasher::new();
+        engine.hash(&mut hasher);
+        hasher.finish()
+    };
+    let (mut one, mut other) = (engine(), engine());
+    // The order in which groups came says nothing about them.
+    for (engine, ids) in [(&mut one, [3, 4]), (&mut other, [4, 3])] {
+        for id in ids {
+            engine.put_group(at(0), GroupId(id), below(2)).unwrap();
+        }
+    }
+    assert_eq!(hash(&one), hash(&other));
+    other.put_group(at(0), GROUP, GroupSpec::capped(Rate::whole(99))).unwrap();
+    assert_ne!(hash(&one), hash(&other));
+}

@@ -1,0 +1,115 @@
+//! What a clean restart of the controller keeps: one rule a test. Times are in milliseconds, rates and amounts in whole
+//! RU.
+
+#![expect(clippy::unwrap_used, clippy::panic, reason = "a test stops at the first surprise")]
+
+mod common;
+
+use tidegate_core::engine::{Engine, EngineConfig};
+use tidegate_core::exchange::{Ask, Held, LeaseTerms};
+use tidegate_core::group::{ClientId, GroupId, GroupSpec};
+use tidegate_core::units::{Rate, Ru, Span};
+use tidegate_core::view::Snapshot;
+
+use common::{at, leased};
+
+const GROUP: GroupId = GroupId(2);
+const A: ClientId = ClientId(1);
+const B: ClientId = ClientId(2);
+
+fn engine() -> Engine {
+    let mut engine = Engine::new(at(0), EngineConfig::default());
+    engine.put_group(at(0), GROUP, GroupSpec::capped(Rate::whole(100))).unwrap();
+    engine
+}
+
+/// An engine with the same definitions that goes on from a snapshot.
+fn restarted(before: &mut Engine, ms: u64) -> Engine {
+    let saved = before.snapshot(at(ms));
+    let mut after = engine();
+    after.restore(at(ms), &saved);
+    after
+}
+
+fn busy() -> Ask {
+    Ask { demand: Rate::whole(500), ..Ask::default() }
+}
+
+fn holds(acked_seq: u64, terms: &LeaseTerms) -> Ask {
+    let held = Held { rate: terms.rate, cap: terms.cap, lump: terms.lump };
+    Ask { acked_seq, held, ..busy() }
+}
+
+/// Two clients that have a half each since 20 and 30 ms, and their terms in the renewals 3 and 2.
+fn halves(engine: &mut Engine) -> (LeaseTerms, LeaseTerms) {
+    let all = leased(engine.renew(at(0), A, GROUP, 1, &busy(), None));
+    leased(engine.renew(at(0), B, GROUP, 1, &busy(), None));
+    let half = leased(engine.renew(at(10), A, GROUP, 2, &holds(1, &all), None));
+    let a = leased(engine.renew(at(20), A, GROUP, 3, &holds(2, &half), None));
+    let b = leased(engine.renew(at(30), B, GROUP, 2, &Ask { acked_seq: 1, ..busy() }, None));
+    assert_eq!((a.rate, b.rate), (Rate::whole(50), Rate::whole(50)));
+    (a, b)
+}
+
+#[test]
+fn groups_that_nobody_used_are_not_in_a_snapshot() {
+    assert_eq!(engine().snapshot(at(1_000)), Snapshot::default());
+}
+
+#[test]
+fn a_pool_is_saved_with_what_it_has_earned_and_is_not_suspended() {
+    let mut before = engine();
+    let all = Ask { backlog: Ru::whole(100), head: Ru::whole(100), waiting: 1, ..Ask::default() };
+    assert_eq!(leased(before.renew(at(0), A, GROUP, 1, &all, None)).lump, Ru::whole(100));
+    before.renew(at(0), A, GROUP, 2, &Ask { acked_seq: 1, ..Ask::default() }, None);
+    assert_eq!(before.group_view(GROUP).unwrap().pool, Ru::ZERO);
+    let after = restarted(&mut before, 300);
+    assert_eq!(after.group_view(GROUP).unwrap().pool, Ru::whole(30));
+}
+
+#[test]
+fn every_bucket_counts_as_held_and_its_tokens_can_come_back() {
+    let mut before = engine();
+    let (a, _) = halves(&mut before);
+    let saved = before.group_view(GROUP).unwrap();
+    assert!(a.cap.is_positive() && saved.held >= a.cap, "{a:?}, {saved:?}");
+    let mut after = restarted(&mut before, 30);
+    assert_eq!(
+        after.group_view(GROUP).unwrap(),
+        tidegate_core::view::GroupView { demand: Rate::ZERO, ..saved }
+    );
+    // A gives all of its bucket back.
+    let returns = Ask { acked_seq: 3, returned: a.cap, ..Ask::default() };
+    leased(after.renew(at(30), A, GROUP, 4, &returns, None));
+    assert_eq!(after.group_view(GROUP).unwrap().pool, saved.pool + a.cap);
+}
+
+#[test]
+fn under_a_limit_that_is_lowered_after_a_restart_leases_go_on_until_their_old_ends() {
+    let mut before = engine();
+    let (a, b) = halves(&mut before);
+    let mut after = restarted(&mut before, 100);
+    after.put_group(at(100), GROUP, GroupSpec::capped(Rate::whole(40))).unwrap();
+    // The answer to B's newest renewal was lost. What it held before goes on as well.
+    let unheard = Ask { acked_seq: 1, held: Held { rate: Rate::whole(50), ..Held::default() }, ..busy() };
+    for (client, seq, ask) in [(A, 4, holds(3, &a)), (B, 3, unheard)] {
+        let terms = leased(after.renew(at(200), client, GROUP, seq, &ask, None));
+        assert!(terms.rate >= Rate::whole(19), "{client:?}: {terms:?} after {b:?}");
+        assert!(Span::millis(4_600) < terms.ttl && terms.ttl < Span::secs(5), "{client:?}: {terms:?}");
+    }
+}
+
+#[test]
+fn a_recovery_is_saved_for_each_removed_group_whose_leases_are_out() {
+    let mut before = engine();
+    let (middle, child) = (GroupId(3), GroupId(4));
+    for (id, parent) in [(middle, GROUP), (child, middle)] {
+        let spec = GroupSpec { parent: Some(parent), ..GroupSpec::capped(Rate::whole(80)) };
+        before.put_group(at(0), id, spec).unwrap();
+    }
+    let terms = leased(before.renew(at(0), A, child, 1, &busy(), None));
+    [child, middle].into_iter().for_each(|id| before.remove_group(at(0), id).unwrap());
+    // Nothing of the group between is out but what counts for the one below it.
+    let longest = before.config().longest_use(terms.ttl);
+    assert_eq!(before.snapshot(at(0)).recoveries, [(GROUP, longest)]);
+}

@@ -1,0 +1,136 @@
+//! Room for buckets, refunds and leases of before a changed definition: one rule a test. Times are in milliseconds,
+//! rates and amounts in whole RU.
+
+#![expect(clippy::unwrap_used, clippy::panic, reason = "a test stops at the first surprise")]
+
+mod common;
+
+use tidegate_core::engine::{Engine, EngineConfig};
+use tidegate_core::exchange::{Ask, Held, LeaseTerms};
+use tidegate_core::group::{ClientId, GroupId, GroupSpec};
+use tidegate_core::units::{Rate, Ru, Span};
+
+use common::{at, leased};
+
+const GROUP: GroupId = GroupId(2);
+const A: ClientId = ClientId(1);
+const B: ClientId = ClientId(2);
+
+/// A group of 100 RU/s and 100 RU of burst.
+fn engine(config: EngineConfig) -> Engine {
+    let mut engine = Engine::new(at(0), config);
+    engine.put_group(at(0), GROUP, GroupSpec::capped(Rate::whole(100))).unwrap();
+    engine
+}
+
+fn wants(ru: i64) -> Ask {
+    Ask { demand: Rate::whole(ru), ..Ask::default() }
+}
+
+fn holds(ask: Ask, acked_seq: u64, terms: &LeaseTerms) -> Ask {
+    let held = Held { rate: terms.rate, cap: terms.cap, lump: terms.lump };
+    Ask { acked_seq, held, ..ask }
+}
+
+#[test]
+fn leases_that_do_not_fit_a_lowered_limit_end_with_the_older_ones_by_any_clock() {
+    for drift_ppm in [0, 1_000, 100_000] {
+        for margin in [Span(0), Span::millis(50)] {
+            let config = EngineConfig { drift_ppm, margin };
+            let mut engine = engine(config);
+            let all = leased(engine.renew(at(0), A, GROUP, 1, &wants(500), None));
+            leased(engine.renew(at(0), B, GROUP, 1, &wants(500), None));
+            let half = leased(engine.renew(at(0), A, GROUP, 2, &holds(wants(500), 1, &all), None));
+            let half = leased(engine.renew(at(0), A, GROUP, 3, &holds(wants(500), 2, &half), None));
+            let rival = leased(engine.renew(at(0), B, GROUP, 2, &Ask { acked_seq: 1, ..wants(500) }, None));
+            assert_eq!((half.rate, rival.rate), (Rate::whole(50), Rate::whole(50)));
+            engine.put_group(at(2_000), GROUP, GroupSpec::capped(Rate::whole(40))).unwrap();
+            let terms = leased(engine.renew(at(2_000), A, GROUP, 4, &holds(wants(500), 3, &half), None));
+            // B may be using 50 RU/s. The share of A goes on until the lease ends that it has had.
+            assert_eq!(terms.rate, Rate::whole(20));
+            let left = config.longest_use(half.ttl).0 - at(2_000).0;
+            assert!(config.longest_use(terms.ttl) <= Span(left), "{drift_ppm} ppm: {}", terms.ttl);
+            assert!(config.longest_use(Span(terms.ttl.0 + 1)) > Span(left), "{drift_ppm} ppm: {}", terms.ttl);
+        }
+    }
+}
+
+/// A client has spent a lump on operations that run, and its bucket is as shallow as can be.
+fn runs(engine: &mut Engine, client: ClientId, ru: i64) {
+    let lump = Ask { backlog: Ru::whole(ru), head: Ru::whole(1), waiting: 1, ..Ask::default() };
+    let terms = leased(engine.renew(at(0), client, GROUP, 1, &lump, None));
+    assert_eq!(terms.lump, Ru::whole(ru));
+    let ask =
+        Ask { acked_seq: 1, running: Ru::whole(ru), returned: terms.fill, demand: Rate(1), ..Ask::default() };
+    leased(engine.renew(at(0), client, GROUP, 2, &ask, None));
+}
+
+fn held(engine: &Engine) -> Ru {
+    engine.group_view(GROUP).unwrap().held
+}
+
+fn pool(engine: &Engine) -> Ru {
+    engine.group_view(GROUP).unwrap().pool
+}
+
+#[test]
+fn a_bucket_takes_the_room_kept_for_refunds_of_its_own_operations() {
+    let mut engine = engine(EngineConfig::default());
+    runs(&mut engine, A, 60);
+    let before = pool(&engine);
+    let ask = Ask { acked_seq: 2, running: Ru::whole(60), ..wants(500) };
+    let terms = leased(engine.renew(at(0), A, GROUP, 3, &ask, None));
+    assert_eq!((terms.cap, held(&engine)), (Ru::whole(50), Ru::whole(100)));
+    // No token of the pool is lost: what has no room there comes into the bucket.
+    assert_eq!((before.is_positive(), pool(&engine) + terms.fill), (true, before));
+}
+
+#[test]
+fn a_bucket_takes_the_room_kept_for_refunds_of_others() {
+    let mut engine = engine(EngineConfig::default());
+    runs(&mut engine, B, 60);
+    let terms = leased(engine.renew(at(0), A, GROUP, 1, &wants(500), None));
+    assert_eq!((terms.cap, held(&engine)), (terms.rate.over(Span::millis(500)), Ru::whole(100)));
+    assert!(terms.cap > Ru::whole(24), "{terms:?}");
+}
+
+#[test]
+fn a_bucket_beside_a_lump_takes_the_room_kept_for_refunds_of_others() {
+    let mut engine = engine(EngineConfig::default());
+    runs(&mut engine, B, 30);
+    let lump = Ask { backlog: Ru::whole(30), head: Ru::whole(1), waiting: 1, ..wants(0) };
+    let first = leased(engine.renew(at(0), A, GROUP, 1, &lump, None));
+    assert_eq!((first.lump, first.cap), (Ru::whole(30), first.rate.over(Span::millis(500))));
+    // The lump is still there when the bucket is to become deeper.
+    let deeper = Ask { largest: Ru::whole(20), ..holds(wants(500), 1, &first) };
+    let second = leased(engine.renew(at(0), A, GROUP, 2, &deeper, None));
+    assert!(first.cap < Ru::whole(25), "{first:?}");
+    assert_eq!((second.cap, held(&engine)), (Ru::whole(40), Ru::whole(100)));
+}
+
+#[test]
+fn no_more_room_for_refunds_is_taken_back_than_a_bucket_needs() {
+    let mut engine = engine(EngineConfig::default());
+    runs(&mut engine, A, 30);
+    runs(&mut engine, B, 30);
+    // The bucket becomes 15 RU deeper, and A gives up that much of its own.
+    let deeper = Ask { acked_seq: 2, running: Ru::whole(30), largest: Ru::whole(20), ..wants(500) };
+    let terms = leased(engine.renew(at(0), A, GROUP, 3, &deeper, None));
+    assert_eq!((terms.cap, held(&engine)), (Ru::whole(40), Ru::whole(100)));
+}
+
+#[test]
+fn far_away_a_bucket_gets_what_the_pool_would_earn_above_its_depth_in_half_a_round_trip() {
+    let mut engine = engine(EngineConfig::default());
+    // An operation that needs a lump shows that more of them may come.
+    leased(engine.renew(at(0), B, GROUP, 1, &wants(500), None));
+    let large = Ask { backlog: Ru::whole(60), head: Ru::whole(60), waiting: 1, ..Ask::default() };
+    leased(engine.renew(at(0), A, GROUP, 1, &large, None));
+    [A, B].into_iter().for_each(|client| engine.release(at(0), client));
+    // The pool is full, and A earns half of the rate. In 60 ms the other half yields 3 RU.
+    let far = Ask { demand: Rate(1), ahead: Span::millis(120), ..Ask::default() };
+    let first = leased(engine.renew(at(2_000), A, GROUP, 1, &far, None));
+    let second = leased(engine.renew(at(2_000), A, GROUP, 2, &holds(far, 1, &first), None));
+    assert_eq!((first.rate, first.cap, first.fill), (Rate::whole(50), first.fill, first.cap));
+    assert_eq!((second.rate, second.cap, second.fill), (first.rate, first.cap, Ru::whole(3)));
+}
