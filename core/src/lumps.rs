@@ -29,6 +29,11 @@ pub(crate) const LUMP_PART: i64 = 16;
 /// half of the backlog) lets operations of 0.4 to 0.9 burst use 0.007 less at 500 ms; with twice it, small ones beside
 /// them wait 0.5 s at 100 ms instead of 0.36 s (p99).
 const BACKLOG_PART: i64 = 4;
+/// A lump for a node nearby covers also what comes in this time beyond its rate. The node reports ten times a second
+/// while operations wait, so that those that come in between wait for the next answer. Without it, halves of the nodes
+/// that are on in turns wait 50.7 ms (p99) instead of 48.5, and small operations beside a heavy tail 196 ms instead of
+/// 135; with 50 ms, 44.4 and 174 ms, but a heavy node that moves may have its rate after 1.2 s instead of 1.1.
+const NEXT_REPORT: Span = Span::millis(30);
 /// Operations before a waiting node's in the queue that count towards its advice on when to ask again.
 const MOST_AHEAD: usize = 32;
 
@@ -45,9 +50,14 @@ impl Decision<'_> {
         }
     }
 
+    /// Whether operations that take lumps are expected.
+    fn expects_lumps(&self) -> bool {
+        self.up().any(|group| group.lumps_until > self.now)
+    }
+
     /// Whether the client is far away while operations that take lumps are expected.
     pub(crate) fn is_far(&self, lease: &Lease) -> bool {
-        lease.ahead >= FAR && self.up().any(|group| group.lumps_until > self.now)
+        lease.ahead >= FAR && self.expects_lumps()
     }
 
     /// Tokens for the backlog, from the pools of the chain, shared among the clients with a backlog. `None`: the first
@@ -80,15 +90,21 @@ impl Decision<'_> {
         (available >= needed).then(|| needed.max(missing.min(share)))
     }
 
-    /// At a distance, if no operations take lumps: the load until this answer arrives and until the next one does,
-    /// beyond what the rate yields by then. Only the next answer may bring rate, since others hold it.
+    /// If no operations take lumps: the load beyond what the rate yields until more rate can come, because others still
+    /// hold it. At a distance that is until this answer arrives and until the next one does. A node nearby that has had
+    /// no lease yet asks again within milliseconds, and its load is a guess.
     fn coming(&self, lease: &Lease, rate: Rate) -> Ru {
-        if lease.ahead < FAR || !lease.head.is_positive() && !lease.lump.is_positive() || self.is_far(lease) {
+        let waits = lease.head.is_positive() || lease.lump.is_positive();
+        if !waits || self.expects_lumps() {
             return Ru::ZERO;
         }
-        let short =
-            |rate: Rate| (lease.demand - rate).max(Rate::ZERO).over(lease.ahead.min(MOST_AHEAD_OF_TIME));
-        short(lease.held_rate) + short(rate)
+        let short = |rate: Rate, span: Span| (lease.demand - rate).max(Rate::ZERO).over(span);
+        if lease.ahead < FAR {
+            let goes_on = lease.head.is_positive() && lease.held_rate > Rate::ZERO;
+            return if goes_on { short(rate, NEXT_REPORT) } else { Ru::ZERO };
+        }
+        let trip = lease.ahead.min(MOST_AHEAD_OF_TIME);
+        short(lease.held_rate, trip) + short(rate, trip)
     }
 
     /// Whether a part of the backlog is served before the first in the queue: at a distance, where rate alone would
