@@ -5,7 +5,7 @@
 
 use tidegate_core::group::GroupId;
 use tidegate_core::node::WaiterId;
-use tidegate_core::units::{Rate, Span};
+use tidegate_core::units::{Rate, Ru, Span, Time};
 
 use super::world::World;
 
@@ -13,7 +13,24 @@ use super::world::World;
 /// an operation: wake-ups and clocks are not exact.
 const INEXACT: Span = Span::millis(1_200);
 
+/// A queue from which nobody was let in.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Hunger {
+    since: Time,
+    /// The fallback covers the head of the queue within this time.
+    longest: Span,
+    rate: Rate,
+}
+
 impl World {
+    /// An operation that was let in before cost more than it took, and what it lacked is paid first.
+    pub(super) fn owes_more(&mut self, node: usize, group: GroupId, lacking: Ru) {
+        if let Some(hunger) = self.hungry.get_mut(&(node, group)) {
+            let paid_in = hunger.rate.time_for(lacking.or_zero());
+            hunger.longest += paid_in.unwrap_or_default();
+        }
+    }
+
     /// An operation was let in, or none waits: hunger begins again.
     pub(super) fn fed(&mut self, node: usize, group: GroupId) {
         self.hungry.remove(&(node, group));
@@ -39,10 +56,11 @@ impl World {
         self.hungry.retain(|(of, group), _| *of != node || heads.iter().any(|(id, ..)| id == group));
         for (id, rate, wait) in heads {
             // The debt at the beginning counts, while it is paid.
-            let (since, longest) = self.hungry.entry((node, id)).or_insert((self.now, wait));
-            *longest = wait.max(*longest);
-            let (since, longest) = ((*since).max(stopped_until), *longest);
-            if self.now.since(since) > INEXACT + longest {
+            let hunger =
+                self.hungry.entry((node, id)).or_insert(Hunger { since: self.now, longest: wait, rate });
+            hunger.longest = wait.max(hunger.longest);
+            let since = hunger.since.max(stopped_until);
+            if self.now.since(since) > INEXACT + hunger.longest {
                 self.violate(format!(
                     "group {}: nobody was let in on node {node} for {} though its fallback is {rate}",
                     id.0,

@@ -138,6 +138,9 @@ impl World {
             holding.settle(now, estimate, if undone { Ru::ZERO } else { actual });
             Ok(())
         });
+        if !undone {
+            self.owes_more(node, group, actual - estimate);
+        }
         self.next_of_closed(node, operation, Span(200));
     }
 

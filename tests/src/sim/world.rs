@@ -11,6 +11,7 @@ use super::cap::Capped;
 use super::controller::Controller;
 use super::copies::Copy;
 use super::holding::Holding;
+use super::hunger::Hunger;
 use super::load::{Arrivals, Load};
 use super::log::Log;
 use super::measure::Waits;
@@ -230,7 +231,7 @@ pub struct World {
     pub(super) work: Option<Work>,
     /// Since when those who wait on a node for a group that falls back there were let in no more, and how long that may
     /// take.
-    pub(super) hungry: BTreeMap<(usize, GroupId), (Time, Span)>,
+    pub(super) hungry: BTreeMap<(usize, GroupId), Hunger>,
     /// Every message, when tracing.
     pub trace: Option<String>,
     /// Every operation, when recording.
