@@ -169,6 +169,10 @@ mod tests {
             assert!(brought(0) >= Ru(1), "{owed} in {after}");
             assert!(brought(1) <= Ru::ZERO, "{owed} in {after}: a lower rate does as well");
         }
+        let mut late = Pool::new(Time(0), Ru::ZERO);
+        late.grant_ahead(Time(0), Ru(1), Span(7));
+        late.accrue(Time(7), Rate::ZERO, Rate::ZERO);
+        assert!(late.is_late(), "others have leased what was pledged");
     }
 
     #[test]

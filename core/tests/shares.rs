@@ -184,3 +184,24 @@ fn an_operation_that_fits_the_bucket_and_the_lump_in_hand_costs_its_node_no_rate
     let terms = leased(engine.renew(at(30), A, GROUP, 2, &waits, None));
     assert_eq!(terms.rate, Rate::whole(50));
 }
+
+#[test]
+fn a_backlog_is_served_with_what_comes_in_the_next_30_ms_beyond_the_rate() {
+    // B has most of the rate when A's load begins.
+    let begins = |had_lease: bool, head: i64| {
+        let mut engine = engine();
+        leased(engine.renew(at(0), B, GROUP, 1, &wants(42), None));
+        let begins = Ask { backlog: Ru::whole(2), head: Ru::whole(head), waiting: 1, ..wants(60) };
+        let terms = if had_lease {
+            let before = leased(engine.renew(at(1), A, GROUP, 1, &wants(2), None));
+            leased(engine.renew(at(2), A, GROUP, 2, &holds(begins, 1, &before), None))
+        } else {
+            leased(engine.renew(at(2), A, GROUP, 1, &begins, None))
+        };
+        (terms.lump - Ru::whole(2), (Rate::whole(60) - terms.rate).over(Span::millis(30)))
+    };
+    let (more, comes) = begins(true, 1);
+    assert_eq!((more, more.is_positive()), (comes, true));
+    assert_eq!(begins(true, 0).0, Ru::ZERO, "nothing waits any more");
+    assert_eq!(begins(false, 1).0, Ru::ZERO, "without a lease its load is a guess");
+}
