@@ -134,3 +134,21 @@ fn far_away_a_bucket_gets_what_the_pool_would_earn_above_its_depth_in_half_a_rou
     assert_eq!((first.rate, first.cap, first.fill), (Rate::whole(50), first.fill, first.cap));
     assert_eq!((second.rate, second.cap, second.fill), (first.rate, first.cap, Ru::whole(3)));
 }
+
+#[test]
+fn an_operation_above_the_burst_of_any_group_above_never_fits() {
+    let child = |parent: u32, burst: i64| GroupSpec {
+        parent: Some(GroupId(parent)),
+        burst: Some(Ru::whole(burst)),
+        ..GroupSpec::capped(Rate::whole(100))
+    };
+    let fits = |above: i64, own: i64| {
+        let mut engine = engine(EngineConfig::default());
+        engine.put_group(at(0), GroupId(3), child(GROUP.0, above)).unwrap();
+        engine.put_group(at(0), GroupId(4), child(3, own)).unwrap();
+        leased(engine.renew(at(0), A, GroupId(4), 1, &wants(10), None)).max_fit
+    };
+    let whole = |ru: [i64; 3]| ru.map(Ru::whole);
+    // The group at the top has a burst of 100 RU.
+    assert_eq!([fits(500, 900), fits(30, 900), fits(500, 20)], whole([100, 30, 20]));
+}

@@ -46,6 +46,18 @@ async fn the_narrowest_binding_pays_and_a_rebinding_reaches_live_handles() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn every_part_of_a_change_counts_though_only_the_last_has_its_revision() {
+    let fake = Fake::new();
+    groups(&fake, &["default", "a"]);
+    let client = piped(&fake).connect().await.unwrap();
+    let users = ["alice", "bob", "carol"];
+    fake.bind_all("acme", &users, "a");
+    let pays = |user: &&str| client.resolve_now("acme", user).unwrap().name().to_string();
+    eventually("all users are bound", || users.iter().map(pays).all(|group| group == "a")).await;
+    assert_eq!(client.stats().revision, fake.state().revision);
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_broken_watch_resumes_from_its_revision() {
     let fake = Fake::new();
     groups(&fake, &["default", "a"]);

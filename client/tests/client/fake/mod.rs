@@ -132,14 +132,21 @@ impl Fake {
     }
 
     pub(crate) fn bind(&self, tenant: &str, user: &str, group: &str) {
-        let binding = v1::Binding { tenant: tenant.into(), user: user.into(), group: group.into() };
+        self.bind_all(tenant, &[user], group);
+    }
+
+    /// One change of several bindings, each in a message of its own.
+    pub(crate) fn bind_all(&self, tenant: &str, users: &[&str], group: &str) {
         let mut state = self.state();
-        state.bindings.retain(|old| (&old.tenant, &old.user) != (&binding.tenant, &binding.user));
-        state.bindings.push(binding.clone());
-        state.tell(v1::watch_event::Kind::Binding(v1::BindingChange {
-            binding: Some(binding),
-            removed: false,
-        }));
+        for (left, user) in (0..users.len()).rev().zip(users) {
+            let binding = v1::Binding { tenant: tenant.into(), user: (*user).into(), group: group.into() };
+            state.bindings.retain(|old| (&old.tenant, &old.user) != (&binding.tenant, &binding.user));
+            state.bindings.push(binding.clone());
+            let change = v1::BindingChange { binding: Some(binding), removed: false };
+            // Only the last part of a change carries its revision.
+            state.revision += u64::from(left == 0);
+            state.send(v1::watch_event::Kind::Binding(change));
+        }
     }
 
     pub(crate) fn set_cost_tables(&self, tables: v1::CostTables) {
@@ -212,6 +219,10 @@ impl State {
 
     fn tell(&mut self, kind: v1::watch_event::Kind) {
         self.revision += 1;
+        self.send(kind);
+    }
+
+    fn send(&mut self, kind: v1::watch_event::Kind) {
         let event = v1::WatchEvent { revision: self.revision, kind: Some(kind), ..v1::WatchEvent::default() };
         self.watchers.retain(|watcher| watcher.try_send(Ok(event.clone())).is_ok());
     }
