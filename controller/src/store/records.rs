@@ -364,6 +364,16 @@ mod tests {
     }
 
     #[test]
+    fn the_mark_of_a_clean_stop_is_good_for_a_minute_and_with_its_seal() {
+        let closed = 1_000_000;
+        let mark = SavedLeases::default().sealed("seal".to_owned(), closed);
+        let good = |after_ms: u64| mark.is_good(Some("seal"), closed + after_ms);
+        assert_eq!([0, 60_000, 60_001, 3_600_000].map(good), [true, true, false, false]);
+        assert!(!mark.is_good(Some("seal"), closed - 1), "of the future");
+        assert!(!mark.is_good(Some("another"), closed) && !mark.is_good(None, closed));
+    }
+
+    #[test]
     fn consumption_round_trips_and_damage_is_noticed() {
         let most = i64::MAX as u128;
         let bytes = consumption_bytes(&sample(most));

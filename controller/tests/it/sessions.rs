@@ -34,6 +34,20 @@ async fn a_node_gets_leases_for_what_it_asks() {
 }
 
 #[tokio::test]
+async fn what_a_process_was_leased_counts_beside_its_successor_until_it_ends() {
+    let lab = Lab::start().await;
+    lab.group("web", "1000").await;
+    let mut rates = Vec::new();
+    for incarnation in [1, 2] {
+        // The first may still run, and spend what it has.
+        let mut process = Node::connect(&lab, "node", incarnation).await.unwrap();
+        let granted = process.renew(vec![entry("web", 1_000)], Vec::new()).await.unwrap();
+        rates.push(granted.entries[0].rate);
+    }
+    assert!(rates[0] > 900_000_000 && rates.iter().sum::<i64>() <= 1_000_000_000, "{rates:?}");
+}
+
+#[tokio::test]
 async fn a_bad_hello_is_refused() {
     let lab = Lab::start().await;
     let good = v1::Hello {
