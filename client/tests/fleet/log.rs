@@ -17,7 +17,6 @@ pub(crate) struct Life {
 /// What one start of a node did in a group.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Account {
-    pub(crate) operations: u64,
     pub(crate) charged: Ru,
     pub(crate) worst_debt: Ru,
 }
@@ -78,7 +77,6 @@ impl Log {
         }
         let account =
             records.lives.entry(life).or_default().groups.entry(group.name().to_string()).or_default();
-        account.operations += 1;
         account.charged += charged;
         account.worst_debt = account.worst_debt.max(debt);
     }

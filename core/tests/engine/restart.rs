@@ -1,27 +1,13 @@
 //! What a clean restart of the controller keeps: one rule a test. Times are in milliseconds, rates and amounts in whole
 //! RU.
 
-#![expect(clippy::unwrap_used, clippy::panic, reason = "a test stops at the first surprise")]
-
-mod common;
-
-use tidegate_core::engine::{Engine, EngineConfig};
+use tidegate_core::engine::Engine;
 use tidegate_core::exchange::{Ask, Held, LeaseTerms};
-use tidegate_core::group::{ClientId, GroupId, GroupSpec};
+use tidegate_core::group::{GroupId, GroupSpec};
 use tidegate_core::units::{Rate, Ru, Span};
 use tidegate_core::view::Snapshot;
 
-use common::{at, leased};
-
-const GROUP: GroupId = GroupId(2);
-const A: ClientId = ClientId(1);
-const B: ClientId = ClientId(2);
-
-fn engine() -> Engine {
-    let mut engine = Engine::new(at(0), EngineConfig::default());
-    engine.put_group(at(0), GROUP, GroupSpec::capped(Rate::whole(100))).unwrap();
-    engine
-}
+use super::{A, B, GROUP, at, engine, holds, leased, wants};
 
 /// An engine with the same definitions that goes on from a snapshot.
 fn restarted(before: &mut Engine, ms: u64) -> Engine {
@@ -32,20 +18,19 @@ fn restarted(before: &mut Engine, ms: u64) -> Engine {
 }
 
 fn busy() -> Ask {
-    Ask { demand: Rate::whole(500), ..Ask::default() }
+    wants(500)
 }
 
-fn holds(acked_seq: u64, terms: &LeaseTerms) -> Ask {
-    let held = Held { rate: terms.rate, cap: terms.cap, lump: terms.lump };
-    Ask { acked_seq, held, ..busy() }
+fn still_holds(acked_seq: u64, terms: &LeaseTerms) -> Ask {
+    holds(busy(), acked_seq, terms)
 }
 
 /// Two clients that have a half each since 20 and 30 ms, and their terms in the renewals 3 and 2.
 fn halves(engine: &mut Engine) -> (LeaseTerms, LeaseTerms) {
     let all = leased(engine.renew(at(0), A, GROUP, 1, &busy(), None));
     leased(engine.renew(at(0), B, GROUP, 1, &busy(), None));
-    let half = leased(engine.renew(at(10), A, GROUP, 2, &holds(1, &all), None));
-    let a = leased(engine.renew(at(20), A, GROUP, 3, &holds(2, &half), None));
+    let half = leased(engine.renew(at(10), A, GROUP, 2, &still_holds(1, &all), None));
+    let a = leased(engine.renew(at(20), A, GROUP, 3, &still_holds(2, &half), None));
     let b = leased(engine.renew(at(30), B, GROUP, 2, &Ask { acked_seq: 1, ..busy() }, None));
     assert_eq!((a.rate, b.rate), (Rate::whole(50), Rate::whole(50)));
     (a, b)
@@ -92,7 +77,7 @@ fn under_a_limit_that_is_lowered_after_a_restart_leases_go_on_until_their_old_en
     after.put_group(at(100), GROUP, GroupSpec::capped(Rate::whole(40))).unwrap();
     // The answer to B's newest renewal was lost. What it held before goes on as well.
     let unheard = Ask { acked_seq: 1, held: Held { rate: Rate::whole(50), ..Held::default() }, ..busy() };
-    for (client, seq, ask) in [(A, 4, holds(3, &a)), (B, 3, unheard)] {
+    for (client, seq, ask) in [(A, 4, still_holds(3, &a)), (B, 3, unheard)] {
         let terms = leased(after.renew(at(200), client, GROUP, seq, &ask, None));
         assert!(terms.rate >= Rate::whole(19), "{client:?}: {terms:?} after {b:?}");
         assert!(Span::millis(4_600) < terms.ttl && terms.ttl < Span::secs(5), "{client:?}: {terms:?}");

@@ -1,43 +1,19 @@
 //! Room for buckets, refunds and leases of before a changed definition: one rule a test. Times are in milliseconds,
 //! rates and amounts in whole RU.
 
-#![expect(clippy::unwrap_used, clippy::panic, reason = "a test stops at the first surprise")]
-
-mod common;
-
 use tidegate_core::engine::{Engine, EngineConfig};
-use tidegate_core::exchange::{Ask, Held, LeaseTerms};
+use tidegate_core::exchange::Ask;
 use tidegate_core::group::{ClientId, GroupId, GroupSpec};
 use tidegate_core::units::{Rate, Ru, Span};
 
-use common::{at, leased};
-
-const GROUP: GroupId = GroupId(2);
-const A: ClientId = ClientId(1);
-const B: ClientId = ClientId(2);
-
-/// A group of 100 RU/s and 100 RU of burst.
-fn engine(config: EngineConfig) -> Engine {
-    let mut engine = Engine::new(at(0), config);
-    engine.put_group(at(0), GROUP, GroupSpec::capped(Rate::whole(100))).unwrap();
-    engine
-}
-
-fn wants(ru: i64) -> Ask {
-    Ask { demand: Rate::whole(ru), ..Ask::default() }
-}
-
-fn holds(ask: Ask, acked_seq: u64, terms: &LeaseTerms) -> Ask {
-    let held = Held { rate: terms.rate, cap: terms.cap, lump: terms.lump };
-    Ask { acked_seq, held, ..ask }
-}
+use super::{A, B, GROUP, at, engine, engine_with, holds, leased, wants};
 
 #[test]
 fn leases_that_do_not_fit_a_lowered_limit_end_with_the_older_ones_by_any_clock() {
     for drift_ppm in [0, 1_000, 100_000] {
         for margin in [Span(0), Span::millis(50)] {
             let config = EngineConfig { drift_ppm, margin };
-            let mut engine = engine(config);
+            let mut engine = engine_with(config);
             let all = leased(engine.renew(at(0), A, GROUP, 1, &wants(500), None));
             leased(engine.renew(at(0), B, GROUP, 1, &wants(500), None));
             let half = leased(engine.renew(at(0), A, GROUP, 2, &holds(wants(500), 1, &all), None));
@@ -75,7 +51,7 @@ fn pool(engine: &Engine) -> Ru {
 
 #[test]
 fn a_bucket_takes_the_room_kept_for_refunds_of_its_own_operations() {
-    let mut engine = engine(EngineConfig::default());
+    let mut engine = engine();
     runs(&mut engine, A, 60);
     let before = pool(&engine);
     let ask = Ask { acked_seq: 2, running: Ru::whole(60), ..wants(500) };
@@ -87,7 +63,7 @@ fn a_bucket_takes_the_room_kept_for_refunds_of_its_own_operations() {
 
 #[test]
 fn a_bucket_takes_the_room_kept_for_refunds_of_others() {
-    let mut engine = engine(EngineConfig::default());
+    let mut engine = engine();
     runs(&mut engine, B, 60);
     let terms = leased(engine.renew(at(0), A, GROUP, 1, &wants(500), None));
     assert_eq!((terms.cap, held(&engine)), (terms.rate.over(Span::millis(500)), Ru::whole(100)));
@@ -96,7 +72,7 @@ fn a_bucket_takes_the_room_kept_for_refunds_of_others() {
 
 #[test]
 fn a_bucket_beside_a_lump_takes_the_room_kept_for_refunds_of_others() {
-    let mut engine = engine(EngineConfig::default());
+    let mut engine = engine();
     runs(&mut engine, B, 30);
     let lump = Ask { backlog: Ru::whole(30), head: Ru::whole(1), waiting: 1, ..wants(0) };
     let first = leased(engine.renew(at(0), A, GROUP, 1, &lump, None));
@@ -110,7 +86,7 @@ fn a_bucket_beside_a_lump_takes_the_room_kept_for_refunds_of_others() {
 
 #[test]
 fn no_more_room_for_refunds_is_taken_back_than_a_bucket_needs() {
-    let mut engine = engine(EngineConfig::default());
+    let mut engine = engine();
     runs(&mut engine, A, 30);
     runs(&mut engine, B, 30);
     // The bucket becomes 15 RU deeper, and A gives up that much of its own.
@@ -121,7 +97,7 @@ fn no_more_room_for_refunds_is_taken_back_than_a_bucket_needs() {
 
 #[test]
 fn far_away_a_bucket_gets_what_the_pool_would_earn_above_its_depth_in_half_a_round_trip() {
-    let mut engine = engine(EngineConfig::default());
+    let mut engine = engine();
     // An operation that needs a lump shows that more of them may come.
     leased(engine.renew(at(0), B, GROUP, 1, &wants(500), None));
     let large = Ask { backlog: Ru::whole(60), head: Ru::whole(60), waiting: 1, ..Ask::default() };
@@ -143,7 +119,7 @@ fn an_operation_above_the_burst_of_any_group_above_never_fits() {
         ..GroupSpec::capped(Rate::whole(100))
     };
     let fits = |above: i64, own: i64| {
-        let mut engine = engine(EngineConfig::default());
+        let mut engine = engine();
         engine.put_group(at(0), GroupId(3), child(GROUP.0, above)).unwrap();
         engine.put_group(at(0), GroupId(4), child(3, own)).unwrap();
         leased(engine.renew(at(0), A, GroupId(4), 1, &wants(10), None)).max_fit

@@ -1,10 +1,6 @@
 //! Groups that move, or are removed, while others are below them or wait in them: one rule a test. Times are in
 //! milliseconds, rates and amounts in whole RU.
 
-#![expect(clippy::unwrap_used, clippy::panic, reason = "a test stops at the first surprise")]
-
-mod common;
-
 use std::hash::{DefaultHasher, Hash, Hasher};
 
 use tidegate_core::GroupError;
@@ -13,21 +9,7 @@ use tidegate_core::exchange::{Ask, Grant};
 use tidegate_core::group::{ClientId, GroupId, GroupSpec};
 use tidegate_core::units::{Rate, Ru};
 
-use common::{at, leased};
-
-const GROUP: GroupId = GroupId(2);
-const A: ClientId = ClientId(1);
-const B: ClientId = ClientId(2);
-
-fn engine() -> Engine {
-    let mut engine = Engine::new(at(0), EngineConfig::default());
-    engine.put_group(at(0), GROUP, GroupSpec::capped(Rate::whole(100))).unwrap();
-    engine
-}
-
-fn wants(ru: i64) -> Ask {
-    Ask { demand: Rate::whole(ru), ..Ask::default() }
-}
+use super::{A, B, GROUP, at, engine, leased, wants};
 
 fn below(parent: u32) -> GroupSpec {
     GroupSpec { parent: Some(GroupId(parent)), ..GroupSpec::unlimited() }

@@ -1,37 +1,18 @@
 //! What a node says it holds and gives back counts once, and never for more than it was given. One rule a test. Times
 //! are in milliseconds, rates and amounts in whole RU.
 
-#![expect(clippy::unwrap_used, clippy::panic, reason = "a test stops at the first surprise")]
-
-mod common;
-
-use tidegate_core::engine::{Engine, EngineConfig};
+use tidegate_core::engine::Engine;
 use tidegate_core::exchange::{Ask, Held, LeaseTerms};
-use tidegate_core::group::{ClientId, GroupId, GroupSpec};
+use tidegate_core::group::ClientId;
 use tidegate_core::units::{Rate, Ru};
 
-use common::{at, leased};
+use super::{A, B, GROUP, at, engine, holds, leased};
 
-const GROUP: GroupId = GroupId(2);
-const A: ClientId = ClientId(1);
-const B: ClientId = ClientId(2);
 const C: ClientId = ClientId(3);
-
-/// A group of 100 RU/s and 100 RU of burst.
-fn engine() -> Engine {
-    let mut engine = Engine::new(at(0), EngineConfig::default());
-    engine.put_group(at(0), GROUP, GroupSpec::capped(Rate::whole(100))).unwrap();
-    engine
-}
 
 fn waits(rate: i64, backlog: i64) -> Ask {
     let (demand, backlog) = (Rate::whole(rate), Ru::whole(backlog));
     Ask { demand, backlog, head: Ru::whole(1), waiting: 1, ..Ask::default() }
-}
-
-fn holds(ask: Ask, acked_seq: u64, terms: &LeaseTerms) -> Ask {
-    let held = Held { rate: terms.rate, cap: terms.cap, lump: terms.lump };
-    Ask { acked_seq, held, ..ask }
 }
 
 /// A client takes this many RU out of the group, spends them and leaves, so that there is room in the pool.

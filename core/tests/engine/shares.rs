@@ -1,35 +1,12 @@
 //! How a group's rate is divided among its children and its own clients, and how steady a lease is: one rule a test.
 //! Times are in milliseconds, rates and amounts in whole RU.
 
-#![expect(clippy::unwrap_used, clippy::panic, reason = "a test stops at the first surprise")]
-
-mod common;
-
-use tidegate_core::engine::{Engine, EngineConfig};
+use tidegate_core::engine::Engine;
 use tidegate_core::exchange::{Ask, Held, LeaseTerms};
 use tidegate_core::group::{ClientId, GroupId, GroupSpec, Priority};
 use tidegate_core::units::{Rate, Ru, Span};
 
-use common::{at, leased};
-
-const GROUP: GroupId = GroupId(2);
-const A: ClientId = ClientId(1);
-const B: ClientId = ClientId(2);
-
-fn engine() -> Engine {
-    let mut engine = Engine::new(at(0), EngineConfig::default());
-    engine.put_group(at(0), GROUP, GroupSpec::capped(Rate::whole(100))).unwrap();
-    engine
-}
-
-fn wants(ru: i64) -> Ask {
-    Ask { demand: Rate::whole(ru), ..Ask::default() }
-}
-
-fn holds(ask: Ask, acked_seq: u64, terms: &LeaseTerms) -> Ask {
-    let held = Held { rate: terms.rate, cap: terms.cap, lump: terms.lump };
-    Ask { acked_seq, held, ..ask }
-}
+use super::{A, B, GROUP, at, engine, holds, leased, wants};
 
 /// One client in each of these groups wants all it can get: their rates, in thousandths of a RU/s.
 fn divided(engine: &mut Engine, groups: &[GroupId]) -> Vec<i64> {
