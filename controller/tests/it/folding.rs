@@ -6,14 +6,14 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use tidegate_controller::audit::Actor;
 use tidegate_controller::clock::Clock;
 use tidegate_controller::error::AdminError;
-use tidegate_controller::service::{RenewIn, ReportIn, Service, ServiceConfig, Session};
+use tidegate_controller::service::{Service, ServiceConfig, Session};
 use tidegate_controller::store::records::{consumption_bytes, ledger_key, put_json, u64_key};
 use tidegate_controller::store::{RedbStore, Store, Table, Write};
 use tidegate_core::group::{ClientId, GroupId};
 use tidegate_core::units::{Ru, RuTotal};
 use tidegate_core::usage::{Consumption, RuParts};
 
-use crate::support::{Lab, MemoryStore, Node, charged, report, store_path};
+use crate::support::{Lab, MemoryStore, Node, charged, report, store_path, tell};
 
 #[tokio::test]
 async fn silent_incarnations_are_folded_and_report_no_more() {
@@ -58,15 +58,6 @@ fn ahead(hours: u64) -> (Service, Arc<AtomicU64>, Arc<MemoryStore>, u64) {
 fn started(store: &Arc<MemoryStore>, now: &Arc<AtomicU64>) -> Service {
     let store = Arc::clone(store) as Arc<dyn Store>;
     Service::load(store, ServiceConfig::default(), Clock::driven(Arc::clone(now))).unwrap()
-}
-
-/// Reports the total charges of a start.
-fn tell(service: &Service, session: &Session, seq: u64, incarnation: u64, ru: i64) {
-    let charged = RuParts { write: Ru::whole(ru), ..RuParts::default() };
-    let total = Ok(Consumption { charged, operations: 1, ..Consumption::default() }.into());
-    let report = ReportIn { group: "default".into(), incarnation, total };
-    let request = RenewIn { seq, reports: vec![report], ..RenewIn::default() };
-    service.leasing().renew(session.client, session.session, request).unwrap();
 }
 
 fn counted(service: &Service) -> RuTotal {

@@ -9,8 +9,9 @@ use tidegate_controller::service::{Service, ServiceConfig};
 use tidegate_controller::store::records::{CONSUMPTION_BYTES, pair_key};
 use tidegate_controller::store::{Store, Table, Write};
 use tidegate_core::group::GroupId;
+use tidegate_core::units::Ru;
 
-use crate::support::MemoryStore;
+use crate::support::{MemoryStore, tell};
 
 const DAY_US: u64 = 24 * 3_600 * 1_000_000;
 
@@ -70,4 +71,31 @@ fn a_wall_clock_that_was_a_year_ahead_takes_little_history_with_it() {
     now.fetch_add(90 * DAY_US, Ordering::Relaxed);
     again.accounts().tidy().unwrap();
     assert_eq!(rows(&store, Table::Hours), 0);
+}
+
+#[test]
+fn a_start_goes_on_with_the_hour_and_the_minute_in_which_the_controller_stopped() {
+    let store = Arc::new(MemoryStore::default());
+    let now = Arc::new(AtomicU64::new(30 * 60 * 1_000_000));
+    let start = || {
+        let (store, clock) = (Arc::clone(&store) as Arc<dyn Store>, Clock::driven(Arc::clone(&now)));
+        Service::load(store, ServiceConfig::default(), clock).unwrap()
+    };
+    let mut reported = 0;
+    // The second start is in the hour of the first, the third in the minute of the second.
+    for (seconds, ru) in [(0, 5), (600, 7), (20, 9)] {
+        now.fetch_add(seconds * 1_000_000, Ordering::Relaxed);
+        let service = start();
+        let session = service.leasing().hello("node", 1, "test").unwrap();
+        reported += ru;
+        tell(&service, &session, 1, 1, reported);
+        service.accounts().flush().unwrap();
+    }
+    let service = start();
+    let amounts = |resolution| {
+        let points = service.accounts().usage_history("default", resolution, 0, 0).unwrap();
+        points.iter().map(|(_, amount)| amount.charged.write.clamped()).collect::<Vec<_>>()
+    };
+    assert_eq!(amounts("hour"), [Ru::whole(21)]);
+    assert_eq!(amounts("minute"), [Ru::whole(5), Ru::whole(16)]);
 }

@@ -8,8 +8,11 @@ use std::time::Duration;
 
 use serde_json::Value;
 use tempfile::TempDir;
+use tidegate_controller::service::{RenewIn, ReportIn, Service, Session};
 use tidegate_controller::store::{Store, StoreError, Table, Visit, VisitAll, Write};
 use tidegate_controller::{Config, Controller, Running};
+use tidegate_core::units::Ru;
+use tidegate_core::usage::{Consumption, RuParts};
 use tidegate_proto::v1;
 use tidegate_proto::v1::admin_client::AdminClient;
 use tidegate_proto::v1::client_message::Kind as Ask;
@@ -224,6 +227,15 @@ pub(crate) fn report(group: &str, incarnation: u64, ru: u32) -> v1::Report {
         ..v1::Consumption::default()
     };
     v1::Report { group: group.to_owned(), incarnation, total: Some(total) }
+}
+
+/// Reports, without a network, what a start has charged to `default` so far.
+pub(crate) fn tell(service: &Service, session: &Session, seq: u64, incarnation: u64, ru: i64) {
+    let charged = RuParts { write: Ru::whole(ru), ..RuParts::default() };
+    let total = Ok(Consumption { charged, operations: 1, ..Consumption::default() }.into());
+    let report = ReportIn { group: "default".into(), incarnation, total };
+    let request = RenewIn { seq, reports: vec![report], ..RenewIn::default() };
+    service.leasing().renew(session.client, session.session, request).unwrap();
 }
 
 /// Micro-RU that a group was charged for writes, from the admin API.
