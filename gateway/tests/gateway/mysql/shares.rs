@@ -88,17 +88,22 @@ async fn who_commits_beside_a_bulk_load_pays_for_its_own_log_only() {
     beside(&stage.gateway, small, bulk, load, threads).await;
 }
 
+/// Runs statements of which each spills to temporary files.
+pub(super) async fn spill(session: &mut Conn, statements: [&str; 2]) {
+    for spills in statements {
+        let [(cpu, _), (_, read), (write, written)] = cost(session, spills).await;
+        assert!(bytes(&read) > 8_000_000, "{spills}: {read}");
+        assert!(write < cpu && bytes(&written) <= 4_096, "{spills}: {write} RU for {written}, CPU {cpu}");
+    }
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn what_is_spilled_to_temporary_files_costs_no_replicated_writes() {
     let stage = Stage::new().await;
     let mut ann = stage.ann().await;
     is_counted(&mut ann).await;
-    for spills in [
-        "select count(*) from (select seq, md5(seq) t from seq_1_to_700000 order by t limit 10000000) q",
-        "select count(*) from (select md5(seq) t, count(*) from seq_1_to_300000 group by t) q",
-    ] {
-        let [(cpu, _), (_, read), (write, written)] = cost(&mut ann, spills).await;
-        assert!(bytes(&read) > 8_000_000, "{spills}: {read}");
-        assert!(write < cpu && bytes(&written) <= 4_096, "{spills}: {write} RU for {written}, CPU {cpu}");
-    }
+    let sorted =
+        "select count(*) from (select seq, md5(seq) t from seq_1_to_700000 order by t limit 10000000) q";
+    let grouped = "select count(*) from (select md5(seq) t, count(*) from seq_1_to_300000 group by t) q";
+    spill(&mut ann, [sorted, grouped]).await;
 }

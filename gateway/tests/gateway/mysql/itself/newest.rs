@@ -9,7 +9,7 @@ use tokio::task::block_in_place;
 
 use super::super::passed::SCRIPT;
 use super::super::runaways::one_that_no_kill_reaches_loses_its_session;
-use super::super::shares::beside;
+use super::super::shares::{beside, is_counted, spill};
 use super::super::stage::{error, is_in, login, value};
 use super::super::warnings::{one, warnings};
 use super::{Stage, are_governed};
@@ -139,4 +139,17 @@ async fn who_commits_beside_a_bulk_load_pays_for_its_own_log_only() {
     let load = "insert into big select a.seq * 100000 + b.seq, sha2(b.seq, 256)
         from seq_1_to_20000 b join seq_1_to_100000 a on a.seq <= 20";
     beside(&gateway, small, bulk, load, threads).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_is_spilled_to_temporary_files_costs_no_replicated_writes() {
+    let stage = Stage::of(MySql::newest).await;
+    let mut ann = stage.session(("ann", "ann")).await;
+    is_counted(&mut ann).await;
+    // Small buffers, so that both go to files as in a larger database.
+    ann.query_drop("set sort_buffer_size = 65536, tmp_table_size = 1048576").await.unwrap();
+    let many = "(select sha2(a.seq + b.seq * 1000000, 256) t from seq_1_to_100000 a join seq_1_to_100000 b on b.seq <= 8) q";
+    let sorted = format!("select count(*) from (select t from {many} order by t limit 10000000) s");
+    let grouped = format!("select count(*) from (select t, count(*) from {many} group by t) g");
+    spill(&mut ann, [&sorted, &grouped]).await;
 }
