@@ -1,11 +1,12 @@
 //! I7 beyond "someone goes on": over a window without faults, at the end of a run, every client with work that waits is
-//! served, and a client that is sure of a rate and has work for it gets it.
+//! served, nodes that want the same get about the same, and a client that is sure of a rate and has work for it gets
+//! it.
 //!
 //! Judged are groups whose workers never rest and never lose patience, while no node lies. A client must have been let
 //! in at all. A guarantee counts when all that stand beside it, at every level, leave room for it, with the sixteenths
 //! that each priority leaves to those after it; then half of it must have been used. Half, since what is missing is
 //! earned by nodes that just gave it back, lies on the way, or was rounded away among clients; a guarantee that counts
-//! for nothing leaves a sixteenth.
+//! for nothing leaves a sixteenth. Half of an equal share must be used, too: the least of 83 such windows was 0.62.
 
 use std::collections::BTreeMap;
 
@@ -41,6 +42,10 @@ impl Served {
         self.0.get(&(group, node)).map_or(0, |(operations, _)| *operations)
     }
 
+    fn ru(&self, group: GroupId, node: usize) -> Ru {
+        self.0.get(&(group, node)).map_or(Ru::ZERO, |(_, ru)| *ru)
+    }
+
     fn group(&self, group: GroupId) -> Ru {
         self.0.iter().filter(|((id, _), _)| *id == group).map(|(_, (_, ru))| *ru).sum()
     }
@@ -65,6 +70,17 @@ impl Plan {
             }
             let sure = spec.rate.unwrap_or_default();
             let used = now.group(load.group) - before.group(load.group);
+            if self.is_even(load, clients, used) && self.hears_in_time(&spec) {
+                let got = |node: usize| now.ru(load.group, node) - before.ru(load.group, node);
+                let fair = used.scale(1, i64::try_from(clients).unwrap_or(i64::MAX));
+                if let Some(node) = (load.nodes.0..=load.nodes.1).find(|node| got(*node) < fair.scale(1, 2)) {
+                    return Err(format!(
+                        "I7: node {node} got {} in group {} in {WINDOW}, where {clients} equal nodes got {fair} each",
+                        got(node),
+                        load.group.0
+                    ));
+                }
+            }
             if self.is_sure(world, load, clients) && used < sure.over(WINDOW).scale(1, 2) {
                 return Err(format!(
                     "I7: group {} is sure of {sure} and used {used} in {WINDOW}, with work waiting",
@@ -90,6 +106,19 @@ impl Plan {
         steady && at_once && beside.all(|other| patient(other) && other.settling == Settling::default())
     }
 
+    /// Whether all nodes with work for its group want the same, more than they get, in operations small enough to be
+    /// cut out of their shares of what they `used`.
+    fn is_even(&self, load: &Load, clients: u64, used: Ru) -> bool {
+        let alone = self.loads.iter().filter(|other| other.group == load.group).count() == 1;
+        let large = load.dearest().scale(i64::try_from(8 * clients).unwrap_or(i64::MAX), 1);
+        alone && clients > 1 && Rate(large.0).over(WINDOW) <= used
+    }
+
+    /// Whether a lease of the group is so long that answers come while it lasts.
+    fn hears_in_time(&self, spec: &GroupSpec) -> bool {
+        spec.ttl.0 >= self.delay.1.0 * super::trouble::LEASE_IN_DELAYS
+    }
+
     /// Whether its group gets its rate whatever the others want, in operations small enough to be cut out of it.
     fn is_sure(&self, world: &World, load: &Load, clients: u64) -> bool {
         let Some(spec) = world.spec(load.group) else { return false };
@@ -112,7 +141,7 @@ impl Plan {
             // A client whose lease is shorter than the way, or whose bucket is too shallow, cannot use what it is sure
             // of.
             let depth = spec.depth().unwrap_or(Ru::MAX);
-            if spec.ttl.0 < self.delay.1.0 * super::trouble::LEASE_IN_DELAYS || depth < large {
+            if !self.hears_in_time(&spec) || depth < large {
                 return false;
             }
             let above = spec.parent.and_then(|parent| Some((parent, world.spec(parent)?)));
