@@ -7,7 +7,7 @@ use crate::division::Party;
 use crate::engine::Engine;
 use crate::exchange::{Grant, LeaseTerms};
 use crate::group::{ClientId, Fallback, GroupId};
-use crate::lease::Lease;
+use crate::lease::{Granted, Lease};
 use crate::tree::{Chain, Group};
 use crate::units::{Rate, Ru, Span, Time};
 
@@ -47,25 +47,24 @@ impl Decision<'_> {
         };
         let (ttl, renew_after, fallback) = (group.spec.ttl, group.spec.renew_after(), self.fallback);
         let max_debt = group.spec.max_debt;
-        lease.expires = self.now.after(self.engine.config.longest_use(ttl));
-        lease.counted_at = self.now;
-        if !self.engine.tree.is_limited(self.chain) {
-            lease.unlimited = true;
+        let unlimited = !self.engine.tree.is_limited(self.chain);
+        lease.begin_grant(self.now, self.now.after(self.engine.config.longest_use(ttl)), unlimited);
+        if unlimited {
             return Grant::Unlimited { ttl, renew_after, fallback };
         }
-        lease.unlimited = false;
-        let target = if self.recovering { lease.held_rate } else { self.target(lease) };
+        let target = if self.recovering { lease.held().rate } else { self.target(lease) };
         let free = self.free();
-        let goes_on = lease.held_end.since(self.now).0 >= renew_after.0.saturating_mul(LEAST_GOING_ON);
-        let kept = if goes_on && !self.recovering { lease.held_rate } else { Rate::ZERO };
-        let fits = self.recovering || lease.head <= self.local_cap(target, lease) + lease.lump;
+        let goes_on = lease.held().end.since(self.now).0 >= renew_after.0.saturating_mul(LEAST_GOING_ON);
+        let kept = if goes_on && !self.recovering { lease.held().rate } else { Rate::ZERO };
+        let fits =
+            self.recovering || lease.reported().head <= self.local_cap(target, lease) + lease.tokens().lump;
         let due = if fits { target } else { Self::beside(lease, target) };
         let rate = due.min(free.max(kept));
         let lump = if self.recovering { Some(Ru::ZERO) } else { self.lump(lease, fits, (target, rate)) };
         let ahead = if lump.is_none() { self.ahead(lease, rate, renew_after) } else { None };
         let short = if fits { target - rate } else { Rate::ZERO };
         if !fits {
-            self.expect_lumps(lease.head);
+            self.expect_lumps(lease.reported().head);
         }
         let mut terms = LeaseTerms {
             ttl,
@@ -77,17 +76,18 @@ impl Decision<'_> {
         };
         match (lump, ahead) {
             (None, Some((lump, after))) => {
-                lease.queued_since = None;
-                lease.rate = rate;
+                lease.leave_queue();
+                lease.grant(rate);
                 terms.lump_after = after;
                 self.give(lease, lump, after, goes_on);
             }
             (Some(lump), _) => {
-                lease.queued_since = None;
-                lease.rate = if self.is_short() { rate } else { keep_if_close(rate, lease.held_rate, free) };
+                lease.leave_queue();
+                let close = keep_if_close(rate, lease.held().rate, free);
+                lease.grant(if self.is_short() { rate } else { close });
                 if short.0 > target.0 / TRIFLE {
                     self.recall(lease, short, renew_after);
-                } else if fits && lease.want > rate {
+                } else if fits && lease.want() > rate {
                     terms.ask_again = Span(renew_after.0 / 4);
                 }
                 self.give(lease, lump, Span(0), goes_on);
@@ -95,7 +95,7 @@ impl Decision<'_> {
             (None, None) => {
                 // The operation is larger than the local bucket: the client's share accrues in the pool until a lump
                 // covers it.
-                lease.rate = rate;
+                lease.grant(rate);
                 let spare = self.spare();
                 if spare < target {
                     self.recall(lease, target - spare, renew_after);
@@ -106,24 +106,23 @@ impl Decision<'_> {
             }
         }
         if !self.fits(lease, free) {
-            terms.ttl = terms.ttl.min(self.engine.config.ends_within(lease.held_end.since(self.now)));
-            lease.expires = lease.expires.min(self.now.after(self.engine.config.longest_use(terms.ttl)));
+            terms.ttl = terms.ttl.min(self.engine.config.ends_within(lease.held().end.since(self.now)));
+            lease.shorten(self.now.after(self.engine.config.longest_use(terms.ttl)));
         }
-        lease.asks_at = self.now.after(terms.ask_again);
         terms.scarce = self.scarce();
         terms.lump_wanted =
             self.up().any(|group| group.spec.limit().is_some() && !group.live.queue.is_empty());
-        terms.ack_now = lease.held_rate.0 - lease.rate.0 > lease.held_rate.0 / 8;
-        (terms.rate, terms.cap) = (lease.rate, lease.cap);
-        (terms.fill, terms.lump) = (lease.fresh_fill, lease.fresh_lump);
-        lease.lowered_at = None;
+        let Granted { rate, cap, fill, lump, .. } = *lease.granted();
+        terms.ack_now = lease.held().rate.0 - rate.0 > lease.held().rate.0 / 8;
+        (terms.rate, terms.cap, terms.fill, terms.lump) = (rate, cap, fill, lump);
+        lease.answered(self.now.after(terms.ask_again));
         Grant::Leased(terms)
     }
 
     /// The part of a client's share for operations that fit the bucket while one waits for a lump: what they need, but
     /// at most half, so that the other half adds up to the lump.
     fn beside(lease: &Lease, target: Rate) -> Rate {
-        (lease.steady.scale(9, 8) + Rate(lease.beside.0)).min(target.scale(1, 2))
+        (lease.reported().steady.scale(9, 8) + Rate(lease.reported().beside.0)).min(target.scale(1, 2))
     }
 
     /// The groups of the chain, from the group up.
@@ -154,7 +153,7 @@ impl Decision<'_> {
             above = Some(group);
         }
         let (Some(mut capacity), Some(group)) = (share, self.engine.tree.at_mut(self.chain.slot())) else {
-            return lease.want;
+            return lease.want();
         };
         if !group.children.is_empty() {
             capacity = group.live.division.own_share(capacity);
@@ -184,10 +183,10 @@ impl Decision<'_> {
     /// the bucket while that waits, so what this one did not need then has room. docs/algorithm.md measures half and
     /// twice of it.
     fn local_cap(&self, rate: Rate, lease: &Lease) -> Ru {
-        let on_its_way = Span(lease.ahead.0 / 4 * 3);
+        let on_its_way = Span(lease.reported().ahead.0 / 4 * 3);
         let longest =
             if self.is_far(lease) { (LOCAL_CAP - on_its_way).max(LOCAL_CAP_FAR) } else { LOCAL_CAP };
-        let (mut cap, mut large) = (rate.over(longest), lease.largest + lease.largest);
+        let (mut cap, mut large) = (rate.over(longest), lease.reported().largest + lease.reported().largest);
         for group in self.up() {
             let (Some(limit), Some(depth)) = (group.spec.limit(), group.spec.depth()) else {
                 continue;
@@ -205,32 +204,33 @@ impl Decision<'_> {
     /// shares computed one after the other need not add up to the new limit.
     fn fits(&self, lease: &Lease, free: Rate) -> bool {
         let room = |group: &Group| group.spec.depth().map(|depth| depth - group.live.held);
-        lease.rate <= free
-            && self.up().filter_map(room).all(|room| lease.cap + lease.lump + lease.running <= room.or_zero())
+        lease.granted().rate <= free
+            && self.up().filter_map(room).all(|room| {
+                lease.granted().cap + lease.tokens().lump + lease.tokens().running <= room.or_zero()
+            })
     }
 
     /// Sets cap, fill and lump so that at every level the pool and what nodes may hold stay within the depth. If the
     /// older lease goes on, the node keeps a cap that does not fit.
     fn give(&mut self, lease: &mut Lease, lump: Ru, after: Span, goes_on: bool) {
-        let kept = if goes_on { lease.held_cap } else { Ru::ZERO };
-        lease.cap = self.local_cap(lease.rate, lease);
-        if self.recovering {
-            // What looks like room may be held by those leases.
-            lease.cap = lease.cap.min(lease.held_cap);
-        }
+        let kept = if goes_on { lease.held().cap } else { Ru::ZERO };
+        let cap = self.local_cap(lease.granted().rate, lease);
+        // What looks like room may be held by those leases.
+        lease.cap_at(if self.recovering { cap.min(lease.held().cap) } else { cap });
         self.make_room(lease, lump);
         let mut excess = Ru::ZERO;
-        let mut fill = lease.cap;
+        let mut fill = lease.granted().cap;
         for group in self.up() {
             let Some(depth) = group.spec.depth() else { continue };
             let left = group.pool.tokens() - lump;
-            let room = (depth - group.live.held - lease.lump - lease.running - lump).or_zero();
+            let room =
+                (depth - group.live.held - lease.tokens().lump - lease.tokens().running - lump).or_zero();
             // A cap no larger than before needs no room.
-            lease.cap = lease.cap.min(room.max(kept));
-            excess = excess.max(lease.cap.max(lease.held_cap) + left + self.runs_over(lease, group) - room);
+            lease.cap_at(lease.granted().cap.min(room.max(kept)));
+            excess = excess.max(lease.cap() + left + self.runs_over(lease, group) - room);
             fill = fill.min(left);
         }
-        let fill = fill.min(excess).or_zero().min(lease.cap);
+        let fill = fill.min(excess).or_zero().min(lease.granted().cap);
         for slot in self.chain.up() {
             let Some(group) = self.engine.tree.at_mut(slot) else {
                 continue;
@@ -241,13 +241,10 @@ impl Decision<'_> {
                 } else {
                     group.pool.grant(fill + lump);
                 }
-                let hold = lease.cap.max(lease.held_cap) + lease.lump + lease.running + lump;
-                group.pool.trim(depth - group.live.held - hold);
+                group.pool.trim(depth - group.live.held - (lease.hold() + lump));
             }
         }
-        lease.lump += lump;
-        (lease.fresh_lump, lease.fresh_fill) = (lump, fill);
-        lease.tokens_max = (lease.tokens_max + lump + fill).min(lease.hold());
+        lease.give(lump, fill);
     }
 
     /// At a distance: what the pool earns in half a round trip. The pool has no room for it while a lump is out and not
@@ -261,19 +258,20 @@ impl Decision<'_> {
         if need.is_positive() && need <= depth - group.live.held - lease.hold() {
             return Ru::ZERO;
         }
-        (limit - group.live.committed - lease.committed()).max(Rate::ZERO).over(Span(lease.ahead.0 / 2))
+        (limit - group.live.committed - lease.committed())
+            .max(Rate::ZERO)
+            .over(Span(lease.reported().ahead.0 / 2))
     }
 
     /// Makes room for a deeper bucket at the expense of the room for refunds.
     fn make_room(&mut self, lease: &mut Lease, lump: Ru) {
-        let room =
-            |group: &Group| Some(group.spec.depth()? - group.live.held - lease.lump - lease.running - lump);
+        let room = |group: &Group| {
+            Some(group.spec.depth()? - group.live.held - lease.tokens().lump - lease.tokens().running - lump)
+        };
         let Some(room) = self.up().filter_map(room).min() else { return };
-        let mut missing = (lease.cap.max(lease.held_cap) - room).or_zero();
+        let mut missing = (lease.cap() - room).or_zero();
         if missing.is_positive() {
-            let own = lease.running.min(missing);
-            lease.running -= own;
-            missing -= own;
+            missing -= lease.take_room(missing);
             self.engine.reclaim(self.chain, missing, Some(self.client));
         }
     }

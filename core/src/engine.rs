@@ -14,7 +14,7 @@ use crate::group::{ClientId, Fallback, GroupId};
 use crate::lease::Lease;
 use crate::tree::{Chain, Tree};
 use crate::units::{MICRO, Rate, Ru, Span, Time};
-use crate::want::{AVERAGED, covers, is_thin, wanted};
+use crate::want::{is_thin, wanted};
 
 /// Settings of the whole controller.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -145,19 +145,21 @@ impl Engine {
         let Some(known) = live.map(|group| group.live.leases.get(&client).copied()) else {
             return Some(Grant::UnknownGroup);
         };
-        if known.is_some_and(|lease| seq <= lease.seq) {
+        if known.is_some_and(|lease| seq <= lease.seq()) {
             return None;
         }
         self.advance(&chain, now);
         // Read again, because a full pool takes back what it left to a lease.
         let known = self.tree.at(chain.slot()).and_then(|group| group.live.leases.get(&client).copied());
         let mut lease = self.lift(&chain, known);
-        let known_client = lease.seq > 0;
-        self.hear(&chain, now, &mut lease, ask);
-        lease.seq = seq;
+        let known_client = lease.seq() > 0;
+        self.hear(&chain, now, &mut lease, seq, ask);
         // An unlimited node reports nothing held though it may spend, so its lease stays; a node that gave up ignores
         // the answer.
-        if ask.gives_up() && !known.is_some_and(|lease| lease.unlimited) && self.tree.is_limited(&chain) {
+        if ask.gives_up()
+            && !known.is_some_and(|lease| lease.granted().unlimited)
+            && self.tree.is_limited(&chain)
+        {
             self.drop_interest(&chain, group, client, &lease);
             self.drop_lease(&chain, group, client);
             // A node that asks for nothing without having given up applies the answer, so this repeats its earlier
@@ -170,7 +172,7 @@ impl Engine {
         let recovering = self.recovers(&chain, now);
         if let Some(until) = recovering
             && (!Self::readmit(now, until, &mut lease, known_client, proven)
-                || fallback.outweighs(lease.held_rate))
+                || fallback.outweighs(lease.held().rate))
         {
             self.drop_interest(&chain, group, client, &lease);
             self.drop_lease(&chain, group, client);
@@ -199,13 +201,10 @@ impl Engine {
             return true;
         }
         let Some(held) = proven else { return false };
-        lease.held_rate = held.rate.max(Rate::ZERO);
-        lease.held_cap = held.cap.or_zero();
-        lease.lump = held.lump.or_zero();
+        let held =
+            Held { rate: held.rate.max(Rate::ZERO), cap: held.cap.or_zero(), lump: held.lump.or_zero() };
         // The old grant ends no later than recovery, whatever its exact end.
-        (lease.held_until, lease.held_end) = (until, until);
-        lease.counted_at = now;
-        lease.tokens_max = lease.held_cap + lease.lump;
+        lease.readmit(now, &held, until);
         true
     }
 
@@ -219,28 +218,19 @@ impl Engine {
         lease: &mut Lease,
         ask: &Ask,
     ) {
-        let had_backlog = lease.backlog.is_positive();
         // The node refuses an operation that can never fit as soon as it has the answer, so nobody waits for it.
         let never = ask.head > self.max_fit(chain);
         let ask = &if never { Ask { backlog: Ru::ZERO, head: Ru::ZERO, ..*ask } } else { *ask };
         let before = lease.entry();
-        (lease.demand, lease.backlog, lease.head) = (ask.demand, ask.backlog.or_zero(), ask.head.or_zero());
-        (lease.debt, lease.waiting) = (ask.debt.or_zero(), ask.waiting);
-        (lease.beside, lease.ahead) = (ask.beside.or_zero().min(Ru::MAX), ask.ahead);
-        lease.steady = ask.steady.max(Rate::ZERO).min(Rate::MAX);
-        lease.largest = ask.largest.or_zero().max(lease.head).min(Ru::MAX);
+        let (had_backlog, has_backlog) = lease.report(ask);
         let others_queue = self.tree.up(chain).any(|group| !group.live.queue.is_empty());
-        let offered = lease.steady;
-        lease.average += Rate((offered - lease.average).0 / AVERAGED);
-        lease.covered = covers(lease);
         let lumps = self.tree.up(chain).any(|group| group.lumps_until > now);
         let thin = is_thin(&self.tree, chain, lease);
-        (lease.want, lease.entered) = (wanted(ask, lease, others_queue, lumps, thin), true);
-        let has_backlog = lease.backlog.is_positive();
-        if lease.queued_since.is_some() || has_backlog != had_backlog {
+        lease.wish(wanted(ask, lease, others_queue, lumps, thin));
+        if lease.queued_since().is_some() || has_backlog != had_backlog {
             for slot in chain.up() {
                 if let Some(group) = self.tree.at_mut(slot) {
-                    if let Some(since) = lease.queued_since {
+                    if let Some(since) = lease.queued_since() {
                         group.live.queue.remove(&(since, client, id));
                     }
                     group.live.backlogged += u64::from(has_backlog);
@@ -248,8 +238,8 @@ impl Engine {
                 }
             }
         }
-        if !lease.head.is_positive() {
-            lease.queued_since = None;
+        if !lease.reported().head.is_positive() {
+            lease.leave_queue();
         }
         if let Some(group) = self.tree.at_mut(chain.slot()) {
             group.live.own.change(client, before, lease.entry());
@@ -266,7 +256,7 @@ impl Engine {
             return;
         };
         let before = *lease;
-        (lease.backlog, lease.queued_since, lease.entered) = (Ru::ZERO, None, false);
+        lease.forget_interest();
         self.drop_interest(chain, id, client, &before);
     }
 
@@ -275,13 +265,13 @@ impl Engine {
         if let (Some(entry), Some(group)) = (lease.entry(), self.tree.at_mut(chain.slot())) {
             group.live.own.change(client, Some(entry), None);
         }
-        if lease.queued_since.is_some() || lease.backlog.is_positive() {
+        if lease.queued_since().is_some() || lease.reported().backlog.is_positive() {
             for slot in chain.up() {
                 if let Some(group) = self.tree.at_mut(slot) {
-                    if let Some(since) = lease.queued_since {
+                    if let Some(since) = lease.queued_since() {
                         group.live.queue.remove(&(since, client, id));
                     }
-                    group.live.backlogged -= u64::from(lease.backlog.is_positive());
+                    group.live.backlogged -= u64::from(lease.reported().backlog.is_positive());
                 }
             }
         }
@@ -306,7 +296,7 @@ impl Engine {
             }
             live.by_rate.insert((committed, client));
         }
-        if lease.running.is_positive() {
+        if lease.tokens().running.is_positive() {
             live.running.insert(client);
         } else if !live.running.is_empty() {
             live.running.remove(&client);
@@ -326,10 +316,10 @@ impl Engine {
     }
 
     /// Replaces the lease that the client has.
-    pub(crate) fn replace(&mut self, chain: &Chain, id: GroupId, client: ClientId, lease: Lease) {
+    pub(crate) fn replace(&mut self, chain: &Chain, id: GroupId, client: ClientId, mut lease: Lease) {
         let known = self.tree.at(chain.slot()).and_then(|group| group.live.leases.get(&client).copied());
-        let listed = self.lift(chain, known).listed;
-        self.lay(chain, id, client, Lease { listed, ..lease });
+        lease.listed = self.lift(chain, known).listed;
+        self.lay(chain, id, client, lease);
     }
 
     /// Drops a lease that is out of the sums.
@@ -340,7 +330,7 @@ impl Engine {
             if let Some(listed) = lease.listed {
                 group.live.by_rate.remove(&(listed, client));
             }
-            if lease.running.is_positive() {
+            if lease.tokens().running.is_positive() {
                 group.live.running.remove(&client);
             }
             self.expiries.remove(&(lease.ends(), client, id));

@@ -15,35 +15,8 @@ use crate::units::{Rate, Ru, Time};
 
 impl Engine {
     /// Takes in what the node holds and gives back, but never more than the ledger granted.
-    pub(crate) fn hear(&mut self, chain: &Chain, now: Time, lease: &mut Lease, ask: &Ask) {
-        lease.count_tokens(now);
-        let before = lease.hold();
-        let mut back = ask.returned.or_zero().min(lease.tokens_max);
-        lease.tokens_max -= back;
-        if ask.acked_seq != lease.seq && lease.seq > 0 {
-            // The node never applied the newest grant, and ignores it from now on. Of the fill, only the part comes back
-            // for which the ledger counted a deeper bucket: tokens that came into the rest of the room may be spent.
-            let fill = lease.fresh_fill.min((lease.cap - lease.held_cap).or_zero());
-            let lost = (lease.fresh_lump + fill).min(lease.tokens_max);
-            back += lost;
-            lease.tokens_max -= lost;
-            lease.lump -= lease.fresh_lump;
-        } else {
-            lease.held_end = lease.expires;
-        }
-        (lease.fresh_lump, lease.fresh_fill) = (Ru::ZERO, Ru::ZERO);
-        lease.held_until = lease.ends();
-        lease.held_rate = ask.held.rate.max(Rate::ZERO).min(lease.committed());
-        lease.held_cap = ask.held.cap.or_zero().min(lease.cap.max(lease.held_cap));
-        let lump = ask.held.lump.or_zero().min(lease.lump);
-        // Only tokens that the ledger counted until now can come back, because these had room all the time.
-        let refunded = ask.refunded.or_zero().min(lease.running).min(lease.tokens_max);
-        (lease.lump, lease.running) = (lump, Ru::ZERO);
-        lease.tokens_max -= refunded;
-        back += refunded;
-        (lease.rate, lease.cap, lease.expires) = (Rate::ZERO, Ru::ZERO, now);
-        lease.running = ask.running.or_zero().min(before - lease.hold() - back).or_zero();
-        lease.tokens_max = lease.tokens_max.min(lease.hold());
+    pub(crate) fn hear(&mut self, chain: &Chain, now: Time, lease: &mut Lease, seq: u64, ask: &Ask) {
+        let back = lease.hear(now, seq, ask);
         let hold = lease.hold();
         for slot in chain.up() {
             if let Some(group) = self.tree.at_mut(slot)
@@ -68,11 +41,8 @@ impl Engine {
             && let Some(client) = group.live.running.iter().find(|client| Some(**client) != but).copied()
             && let Some(lease) = group.live.leases.get_mut(&client)
         {
-            let part = lease.running.min(amount - taken);
-            lease.running -= part;
-            lease.tokens_max = lease.tokens_max.min(lease.hold());
-            taken += part;
-            if lease.running == Ru::ZERO {
+            taken += lease.take_room(amount - taken);
+            if lease.tokens().running == Ru::ZERO {
                 group.live.running.remove(&client);
             }
         }

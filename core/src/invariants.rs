@@ -53,7 +53,7 @@ impl Engine {
                 group.id.0, live.committed.0, live.held.0
             ));
         }
-        let waiting = live.leases.values().filter(|lease| lease.backlog.is_positive()).count();
+        let waiting = live.leases.values().filter(|lease| lease.reported().backlog.is_positive()).count();
         let children = group.children.iter().filter_map(|child| self.tree.get(*child));
         let backlogged = children.map(|child| child.live.backlogged).sum::<u64>()
             + u64::try_from(waiting).unwrap_or(u64::MAX);

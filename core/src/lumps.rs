@@ -57,13 +57,13 @@ impl Decision<'_> {
 
     /// Whether the client is far away while operations that take lumps are expected.
     pub(crate) fn is_far(&self, lease: &Lease) -> bool {
-        lease.ahead >= FAR && self.expects_lumps()
+        lease.reported().ahead >= FAR && self.expects_lumps()
     }
 
     /// Tokens for the backlog, from the pools of the chain, shared among the clients with a backlog. `None`: the first
     /// waiter does not fit into the local bucket, and the pools do not cover it yet.
     pub(crate) fn lump(&self, lease: &Lease, fits: bool, (target, rate): (Rate, Rate)) -> Option<Ru> {
-        let missing = (lease.backlog + self.coming(lease, rate) - lease.lump).or_zero();
+        let missing = (lease.reported().backlog + self.coming(lease, rate) - lease.tokens().lump).or_zero();
         if fits && missing == Ru::ZERO {
             return Some(Ru::ZERO);
         }
@@ -73,7 +73,7 @@ impl Decision<'_> {
                 continue;
             }
             pool = pool.min(group.pool.tokens());
-            let place = lease.queued_since.map(|since| (since, self.client, self.group));
+            let place = lease.queued_since().map(|since| (since, self.client, self.group));
             let first =
                 group.live.queue.first_key_value().filter(|(first, _)| place.is_none_or(|p| **first < p));
             let reserved = first.map_or(Ru::ZERO, |(_, need)| *need);
@@ -86,7 +86,7 @@ impl Decision<'_> {
                 if self.passes_the_queue(lease, target) { missing.scale(1, BACKLOG_PART) } else { Ru::ZERO };
             return Some(missing.min(share).max(part.min(pool.or_zero())));
         }
-        let needed = (lease.head - lease.lump).or_zero();
+        let needed = (lease.reported().head - lease.tokens().lump).or_zero();
         (available >= needed).then(|| needed.max(missing.min(share)))
     }
 
@@ -94,34 +94,34 @@ impl Decision<'_> {
     /// hold it. At a distance that is until this answer arrives and until the next one does. A node nearby that has had
     /// no lease yet asks again within milliseconds, and its load is a guess.
     fn coming(&self, lease: &Lease, rate: Rate) -> Ru {
-        let waits = lease.head.is_positive() || lease.lump.is_positive();
+        let waits = lease.reported().head.is_positive() || lease.tokens().lump.is_positive();
         if !waits || self.expects_lumps() {
             return Ru::ZERO;
         }
-        let short = |rate: Rate, span: Span| (lease.demand - rate).max(Rate::ZERO).over(span);
-        if lease.ahead < FAR {
-            let goes_on = lease.head.is_positive() && lease.held_rate > Rate::ZERO;
+        let short = |rate: Rate, span: Span| (lease.reported().demand - rate).max(Rate::ZERO).over(span);
+        if lease.reported().ahead < FAR {
+            let goes_on = lease.reported().head.is_positive() && lease.held().rate > Rate::ZERO;
             return if goes_on { short(rate, NEXT_REPORT) } else { Ru::ZERO };
         }
-        let trip = lease.ahead.min(MOST_AHEAD_OF_TIME);
-        short(lease.held_rate, trip) + short(rate, trip)
+        let trip = lease.reported().ahead.min(MOST_AHEAD_OF_TIME);
+        short(lease.held().rate, trip) + short(rate, trip)
     }
 
     /// Whether a part of the backlog is served before the first in the queue: at a distance, where rate alone would
     /// come late and then be too much, and only if the client's share covers all that it wants. Then its grants stay
     /// below its share, and the share of those in the queue yields their tokens.
     fn passes_the_queue(&self, lease: &Lease, target: Rate) -> bool {
-        target >= lease.want && self.is_far(lease)
+        target >= lease.want() && self.is_far(lease)
     }
 
     /// A lump for the first in the queue that the pools do not cover yet, and the time until they do: no longer than
     /// the round trip after which the node would ask again. All of it counts as held from now on, so it needs room; and
     /// its part of the rate is not leased until it has come (`Pool::pledged`).
     pub(crate) fn ahead(&self, lease: &Lease, rate: Rate, most: Span) -> Option<(Ru, Span)> {
-        let place = (lease.queued_since.unwrap_or(self.now), self.client, self.group);
-        let needed = (lease.head - lease.lump).or_zero();
-        let own = lease.held_cap + lease.lump + lease.running;
-        let most = lease.ahead.min(most).min(MOST_AHEAD_OF_TIME);
+        let place = (lease.queued_since().unwrap_or(self.now), self.client, self.group);
+        let needed = (lease.reported().head - lease.tokens().lump).or_zero();
+        let own = lease.held().cap + lease.tokens().lump + lease.tokens().running;
+        let most = lease.reported().ahead.min(most).min(MOST_AHEAD_OF_TIME);
         if !self.is_granted_ahead(lease) {
             return None;
         }
@@ -132,7 +132,7 @@ impl Decision<'_> {
             if !first || needed > depth - group.live.held - own {
                 return None;
             }
-            let spare = limit - group.live.committed - rate.max(lease.held_rate);
+            let spare = limit - group.live.committed - rate.max(lease.held().rate);
             // The accrual divides, so a micro-RU may still be missing when the time is up.
             after = after.max(spare.time_for(needed - group.pool.tokens() + Ru(1))?);
         }
@@ -141,35 +141,36 @@ impl Decision<'_> {
 
     /// Whether a lump comes ahead of its time: the operation is large, and the distance is worth it.
     fn is_granted_ahead(&self, lease: &Lease) -> bool {
-        let large = |depth: Ru| lease.head > depth.scale(1, LARGE_PART);
-        lease.ahead >= LEAST_LUMP_WAIT && self.up().filter_map(|group| group.spec.depth()).all(large)
+        let large = |depth: Ru| lease.reported().head > depth.scale(1, LARGE_PART);
+        lease.reported().ahead >= LEAST_LUMP_WAIT
+            && self.up().filter_map(|group| group.spec.depth()).all(large)
     }
 
     /// Time until the pools cover an operation and those before it, as things are. The first in the queue asks more
     /// often: surplus of others may serve it sooner.
     pub(crate) fn lump_wait(&self, lease: &Lease, renew_every: Span) -> Span {
-        let place = (lease.queued_since.unwrap_or(self.now), self.client, self.group);
+        let place = (lease.queued_since().unwrap_or(self.now), self.client, self.group);
         let (mut wait, mut first) = (LEAST_LUMP_WAIT, true);
         for group in self.up() {
             let Some(limit) = group.spec.limit() else { continue };
             let ahead: Ru = group.live.queue.range(..place).take(MOST_AHEAD).map(|(_, need)| *need).sum();
             first &= ahead == Ru::ZERO;
-            let missing = lease.head + ahead - group.pool.tokens();
+            let missing = lease.reported().head + ahead - group.pool.tokens();
             wait = wait.max((limit - group.live.committed).time_for(missing).unwrap_or(renew_every));
         }
         if self.is_granted_ahead(lease) {
             // A little later than the earliest possible time: a node that asks too soon waits for another round trip.
-            let in_time = Span(lease.ahead.0 - lease.ahead.0 / 8);
+            let in_time = Span(lease.reported().ahead.0 - lease.reported().ahead.0 / 8);
             return (wait - in_time).max(LEAST_LUMP_WAIT).min(renew_every);
         }
         wait.min(if first { Span(renew_every.0 / 4) } else { renew_every })
     }
 
     pub(crate) fn enqueue(&mut self, lease: &mut Lease) {
-        let since = *lease.queued_since.get_or_insert(self.now);
+        let since = lease.queue(self.now);
         for slot in self.chain.up() {
             if let Some(group) = self.engine.tree.at_mut(slot) {
-                group.live.queue.insert((since, self.client, self.group), lease.head);
+                group.live.queue.insert((since, self.client, self.group), lease.reported().head);
             }
         }
     }

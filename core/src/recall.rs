@@ -18,12 +18,6 @@ pub(crate) const REPEAT_AFTER: Span = Span::millis(200);
 /// 0.9 burst use the same, and the number of messages is the same.
 const CALLED_BEFORE: Span = Span::millis(20);
 
-impl Lease {
-    fn told_lately(&self, now: Time) -> bool {
-        self.lowered_at.is_some_and(|when| now.since(when) < REPEAT_AFTER)
-    }
-}
-
 impl Engine {
     /// Orders holders below `level`, except `asker`, to lower themselves by `short` together.
     pub(crate) fn recall(&mut self, now: Time, level: GroupId, short: Rate, asker: ClientId) {
@@ -57,11 +51,11 @@ impl Engine {
             let missing = *need - group.pool.tokens();
             let covered = (limit - group.live.committed).time_for(missing).map(|span| now.after(span));
             let lease = self.tree.get_mut(id).and_then(|group| group.live.leases.get_mut(&client));
-            let late = |lease: &Lease| covered.is_some_and(|at| at.after(CALLED_BEFORE) < lease.asks_at);
+            let late = |lease: &Lease| covered.is_some_and(|at| at.after(CALLED_BEFORE) < lease.asks_at());
             if let Some(lease) =
-                lease.filter(|lease| lease.lowered_at.is_none() && (!missing.is_positive() || late(lease)))
+                lease.filter(|lease| lease.ordered_at().is_none() && (!missing.is_positive() || late(lease)))
             {
-                lease.lowered_at = Some(now);
+                lease.order(now);
                 self.lowers.push(LowerOrder { client, group: id, rate_at_most: Rate::MAX });
             }
         }
@@ -86,11 +80,11 @@ impl Engine {
             if committed <= share {
                 continue;
             }
-            if lease.told_lately(now) {
+            if lease.ordered_at().is_some_and(|at| now.since(at) < REPEAT_AFTER) {
                 *missing -= committed - share;
                 continue;
             }
-            lease.lowered_at = Some(now);
+            lease.order(now);
             *missing -= committed - share;
             self.lowers.push(LowerOrder { client, group: level, rate_at_most: share });
         }

@@ -1,6 +1,7 @@
 //! Inspecting the engine, and saving it across a clean restart.
 
 use crate::engine::{Engine, EngineConfig};
+use crate::exchange::Held;
 use crate::group::{ClientId, GroupId};
 use crate::lease::Lease;
 use crate::pool::Pool;
@@ -95,15 +96,15 @@ impl Engine {
         self.tree.get(id).into_iter().flat_map(|group| group.live.leases.iter()).map(|(client, lease)| {
             LeaseView {
                 client: *client,
-                rate: lease.rate,
+                rate: lease.granted().rate,
                 committed: lease.committed(),
-                cap: lease.cap,
-                lump: lease.lump,
-                demand: lease.demand,
-                backlog: lease.backlog,
-                debt: lease.debt,
-                waiting: lease.waiting,
-                unlimited: lease.unlimited,
+                cap: lease.granted().cap,
+                lump: lease.tokens().lump,
+                demand: lease.reported().demand,
+                backlog: lease.reported().backlog,
+                debt: lease.reported().debt,
+                waiting: lease.reported().waiting,
+                unlimited: lease.granted().unlimited,
                 expires: lease.ends(),
             }
         })
@@ -134,17 +135,19 @@ impl Engine {
             if group.spec.depth().is_some_and(|depth| group.pool.tokens() < depth) {
                 snapshot.pools.push((id, group.pool.tokens()));
             }
-            snapshot.leases.extend(group.live.leases.iter().filter(|(_, lease)| !lease.unlimited).map(
-                |(client, lease)| SavedLease {
-                    group: id,
-                    client: *client,
-                    seq: lease.seq,
-                    rate: lease.committed(),
-                    cap: lease.cap.max(lease.held_cap),
-                    lump: lease.lump,
-                    remaining: lease.ends().since(now),
-                },
-            ));
+            snapshot.leases.extend(
+                group.live.leases.iter().filter(|(_, lease)| !lease.granted().unlimited).map(
+                    |(client, lease)| SavedLease {
+                        group: id,
+                        client: *client,
+                        seq: lease.seq(),
+                        rate: lease.committed(),
+                        cap: lease.cap(),
+                        lump: lease.tokens().lump,
+                        remaining: lease.ends().since(now),
+                    },
+                ),
+            );
         }
         snapshot
     }
@@ -167,18 +170,8 @@ impl Engine {
             let Some(chain) = self.tree.chain(saved.group) else {
                 continue;
             };
-            let lease = Lease {
-                seq: saved.seq,
-                held_rate: saved.rate,
-                held_cap: saved.cap,
-                held_until: now.after(saved.remaining),
-                held_end: now.after(saved.remaining),
-                expires: now.after(saved.remaining),
-                lump: saved.lump,
-                tokens_max: saved.cap + saved.lump,
-                counted_at: now,
-                ..Lease::default()
-            };
+            let held = Held { rate: saved.rate, cap: saved.cap, lump: saved.lump };
+            let lease = Lease::held_before(now, saved.seq, &held, now.after(saved.remaining));
             self.replace(&chain, saved.group, saved.client, lease);
             self.tree.excuse(&chain);
             self.advance(&chain, now);

@@ -18,10 +18,10 @@ pub(crate) const AVERAGED: i64 = 8;
 
 /// Whether the lease covers the load, or once did, and at most a second of the load waits.
 pub(crate) fn covers(lease: &Lease) -> bool {
-    if lease.covered {
-        lease.backlog <= lease.held_rate.over(Span::secs(1))
+    if lease.reported().covered {
+        lease.reported().backlog <= lease.held().rate.over(Span::secs(1))
     } else {
-        !lease.backlog.is_positive() && lease.average.scale(9, 8) <= lease.held_rate
+        !lease.reported().backlog.is_positive() && lease.reported().average.scale(9, 8) <= lease.held().rate
     }
 }
 
@@ -32,7 +32,7 @@ pub(crate) fn is_thin(tree: &Tree, chain: &Chain, lease: &Lease) -> bool {
         let room = group.spec.depth()? - group.live.held - lease.hold();
         Some(room.scale(7, 8) - group.pool.tokens())
     };
-    lease.ahead >= FAR && tree.up(chain).filter_map(missing).any(Ru::is_positive)
+    lease.reported().ahead >= FAR && tree.up(chain).filter_map(missing).any(Ru::is_positive)
 }
 
 /// The rate that a node should have: twice its load, so that ordinary growth and noise need no round trip. With a
@@ -45,9 +45,9 @@ pub(crate) fn wanted(ask: &Ask, lease: &Lease, others_queue: bool, lumps: bool, 
     let wanted = if others_queue && ask.ahead >= FAR {
         beside_others_far(ask, lease)
     } else if ask.backlog.is_positive() {
-        doubled.max(lease.held_rate.scale(3, 2)).max(offered + Rate(ask.backlog.0))
+        doubled.max(lease.held().rate.scale(3, 2)).max(offered + Rate(ask.backlog.0))
     } else if lumps && ask.ahead > Span(0) {
-        lease.average.scale(5, 4)
+        lease.reported().average.scale(5, 4)
     } else if others_queue {
         offered.scale(4, 3)
     } else if thin {
@@ -63,9 +63,9 @@ pub(crate) fn wanted(ask: &Ask, lease: &Lease, others_queue: bool, lumps: bool, 
 /// would be raised again before the first raise has arrived, and be lost when it is lowered.
 fn beside_others_far(ask: &Ask, lease: &Lease) -> Rate {
     let least = match ask.backlog.is_positive() {
-        true if !lease.covered => lease.held_rate.scale(5, 4),
-        true => lease.held_rate,
+        true if !lease.reported().covered => lease.held().rate.scale(5, 4),
+        true => lease.held().rate,
         false => Rate::ZERO,
     };
-    (lease.average + Rate(ask.backlog.0).scale(3, 4)).max(least)
+    (lease.reported().average + Rate(ask.backlog.0).scale(3, 4)).max(least)
 }
