@@ -61,8 +61,8 @@ impl NodeGroup {
     /// When the end of a steady load shows, if rate is held for it.
     pub(super) fn stopped_at(&self, now: Time) -> Option<Time> {
         self.far(now)?;
-        let largest = Some(self.budget.largest()).filter(|largest| largest.is_positive())?;
-        let idle = self.waiters.is_empty() && self.budget.rate() > Rate::ZERO;
+        let largest = Some(self.budget.taken().largest()).filter(|largest| largest.is_positive())?;
+        let idle = self.waiters.is_empty() && self.budget.bucket().rate() > Rate::ZERO;
         let last = self.renewal.last_arrival.filter(|_| idle)?;
         self.demand.shows_end_at(last, largest)
     }
@@ -74,14 +74,14 @@ impl NodeGroup {
 
     /// RU/s reported that the rate does not cover.
     fn short(&self) -> Rate {
-        (self.renewal.told.load - self.budget.rate()).max(Rate::ZERO)
+        (self.renewal.told.load - self.budget.bucket().rate()).max(Rate::ZERO)
     }
 
     /// Whether to keep a lump although nothing waits, because the rate does not cover the load until the next answer.
     pub(super) fn needs_lump(&self, now: Time) -> bool {
         self.far(now).is_some_and(|trip| {
             let comes = self.short().over(trip + trip + trip);
-            comes.is_positive() && self.budget.available() <= comes && !self.budget.has_left_over(None)
+            comes.is_positive() && self.budget.hand().available() <= comes && !self.budget.has_left_over(None)
         })
     }
 
@@ -89,7 +89,7 @@ impl NodeGroup {
     pub(super) fn runs_low_at(&self, now: Time) -> Option<Time> {
         let trip = self.far(now)?;
         let short = Some(self.short()).filter(|short| *short > Rate::ZERO)?;
-        let lasts = short.time_for(self.budget.available().or_zero())?;
+        let lasts = short.time_for(self.budget.hand().available().or_zero())?;
         Some(now.after(lasts - trip))
     }
 }

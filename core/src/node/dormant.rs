@@ -1,7 +1,7 @@
 //! The state of a group on a node that gave its lease up and has nothing to do: a small part of the machine, from which
 //! the machine continues as if it had never slept.
 
-use super::budget::{Budget, LeaseState};
+use super::budget::{Budget, LeaseState, Right};
 use super::renewal::Renewal;
 use super::{NodeConfig, NodeGroup};
 use crate::demand::Demand;
@@ -78,13 +78,13 @@ impl NodeGroup {
     /// The state to keep; `None` while the machine has more: a lease, tokens, debt, waiters, something to send or an
     /// answer to wait for.
     pub fn dormant(&self) -> Option<Dormant> {
-        let quiet = self.budget.state() == LeaseState::Idle
+        let quiet = self.budget.right().state() == LeaseState::Idle
             && self.budget.is_empty()
             && self.waiters.is_empty()
             && self.renewal.is_quiet();
         quiet.then(|| Dormant {
             consumption: self.consumption,
-            fallback: self.budget.fallback(),
+            fallback: self.budget.right().fallback(),
             worst_debt: self.worst_debt,
             acked_seq: self.renewal.acked_seq(),
             next_waiter: self.waiters.next_id(),
@@ -95,7 +95,7 @@ impl NodeGroup {
     pub fn awaken(now: Time, config: NodeConfig, rest: &Dormant) -> Self {
         Self {
             config,
-            budget: Budget::idle(now, config.drift_ppm, rest.fallback),
+            budget: Budget::new(now, config.drift_ppm, Right::idle(rest.fallback)),
             waiters: Waiters::from_id(rest.next_waiter),
             demand: Demand::default(),
             large_demand: Demand::default(),

@@ -13,8 +13,8 @@ mod surplus;
 mod turn;
 
 pub use batch::{Batch, Spent};
-use budget::Budget;
 pub use budget::LeaseState;
+use budget::{Budget, From, Right};
 pub use dormant::Dormant;
 pub use patience::RoundTrip;
 pub use renewal::Heard;
@@ -26,7 +26,7 @@ use crate::usage::{Consumption, Total};
 pub use crate::waiters::WaiterId;
 use crate::waiters::{Waiter, Waiters};
 use renewal::Renewal;
-use turn::{From, Turn};
+use turn::Turn;
 
 /// Settings of a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -143,7 +143,7 @@ impl NodeGroup {
     pub fn new(now: Time, config: NodeConfig) -> Self {
         Self {
             config,
-            budget: Budget::unheard(now, &config),
+            budget: Budget::new(now, config.drift_ppm, Right::unheard(now, &config)),
             waiters: Waiters::default(),
             demand: Demand::default(),
             large_demand: Demand::default(),
@@ -162,12 +162,12 @@ impl NodeGroup {
     pub fn try_acquire(&mut self, now: Time, cost: Ru) -> Result<(), Refusal> {
         let cost = cost.or_zero();
         self.arrive(now, cost);
-        if self.waiters.is_empty() && self.budget.covers(cost) {
+        if self.waiters.is_empty() && self.budget.covers(cost, From::Both) {
             self.spend(now, cost);
             return Ok(());
         }
         if self.passes(cost) {
-            self.budget.admit_from_bucket(cost);
+            self.budget.admit(cost, From::Bucket);
             return Ok(());
         }
         self.consumption.throttled += 1;
@@ -182,7 +182,7 @@ impl NodeGroup {
     pub fn check(&mut self, now: Time, cost: Ru) -> Result<(), Refusal> {
         self.budget.advance(now);
         let cost = cost.or_zero();
-        if self.waiters.is_empty() && self.budget.covers(cost) || self.passes(cost) {
+        if self.waiters.is_empty() && self.budget.covers(cost, From::Both) || self.passes(cost) {
             return Ok(());
         }
         Err(self.refusal(now, cost))
@@ -213,12 +213,12 @@ impl NodeGroup {
     fn enter(&mut self, now: Time, waiter: Waiter) -> Result<Acquired, Refusal> {
         let Waiter { cost, deadline, .. } = waiter;
         self.arrive(now, cost);
-        if self.waiters.is_empty() && self.budget.covers(cost) {
+        if self.waiters.is_empty() && self.budget.covers(cost, From::Both) {
             self.spend(now, cost);
             return Ok(Acquired::Now);
         }
         if self.passes(cost) {
-            self.budget.admit_from_bucket(cost);
+            self.budget.admit(cost, From::Bucket);
             return Ok(Acquired::Now);
         }
         self.renewal.press();
@@ -233,7 +233,7 @@ impl NodeGroup {
             Refusal::Throttled { retry_after } => {
                 self.renewal.saturated(now) && now.after(retry_after) > deadline
             }
-            Refusal::Unavailable { .. } => self.budget.state() == LeaseState::Closed,
+            Refusal::Unavailable { .. } => self.budget.right().state() == LeaseState::Closed,
             Refusal::TooManyWaiters { .. } => true,
         };
         if hopeless || deadline <= now {
@@ -262,19 +262,19 @@ impl NodeGroup {
         self.budget.advance(now);
         self.demand.arrived(now, cost);
         self.renewal.note_arrival(now);
-        if self.budget.state() == LeaseState::Idle {
+        if self.budget.right().state() == LeaseState::Idle {
             self.renewal.press();
             self.budget.want(now.after(self.fallback_wait()));
         }
     }
 
     fn spend(&mut self, now: Time, cost: Ru) {
-        self.budget.admit(cost);
-        if self.budget.available() < self.budget.cap().scale(1, 8) {
+        self.budget.admit(cost, From::Both);
+        if self.budget.hand().available() < self.budget.bucket().cap().scale(1, 8) {
             self.renewal.press();
-            self.worst_debt = self.worst_debt.max(self.budget.debt());
+            self.worst_debt = self.worst_debt.max(self.budget.hand().debt());
         }
-        debug_assert!(self.budget.expires().is_none_or(|end| now < end), "I4: spent past the lease");
+        debug_assert!(self.budget.right().expires().is_none_or(|end| now < end), "I4: spent past the lease");
     }
 
     /// Removes a waiter. False when the queue does not have it: `poll` has returned its outcome.
@@ -297,8 +297,8 @@ impl NodeGroup {
         self.budget.refund(estimate, (Ru::ZERO - difference).or_zero());
         self.renewal.settled(now);
         if difference.is_positive() {
-            self.budget.spend(difference);
-            self.worst_debt = self.worst_debt.max(self.budget.debt());
+            self.budget.overrun(difference);
+            self.worst_debt = self.worst_debt.max(self.budget.hand().debt());
         }
         self.consumption.count(actual);
     }
@@ -326,10 +326,10 @@ impl NodeGroup {
         if let Some(Turn { id, cost, from }) = self.turn() {
             self.dismiss(now, id);
             match from {
-                From::Bucket => self.budget.admit_from_bucket(cost),
+                From::Bucket => self.budget.admit(cost, From::Bucket),
                 From::Both | From::Lump => self.spend(now, cost),
             }
-            if self.waiters.is_empty() && self.budget.takes_lumps(cost) {
+            if self.waiters.is_empty() && self.budget.bucket().takes_lumps(cost) {
                 self.renewal.served(now);
             }
             return Some((id, Ok(())));
@@ -345,10 +345,12 @@ impl NodeGroup {
 
     /// The reason why waiting is useless for an operation, if there is one.
     fn hopeless(&self, cost: Ru) -> Option<Refusal> {
-        match self.budget.state() {
+        match self.budget.right().state() {
             LeaseState::Unknown => Some(Refusal::UnknownGroup),
             LeaseState::Closed => Some(Refusal::Unavailable { retry_after: Span::secs(1) }),
-            LeaseState::Leased | LeaseState::Expired if cost > self.max_fit && self.budget.spends() => {
+            LeaseState::Leased | LeaseState::Expired
+                if cost > self.max_fit && self.budget.right().spends() =>
+            {
                 Some(Refusal::NeverFits { max: self.max_fit })
             }
             _ => None,
@@ -359,16 +361,17 @@ impl NodeGroup {
         if let Some(refusal) = self.hopeless(cost) {
             return refusal;
         }
-        let has_income = self.budget.state() == LeaseState::Leased || self.budget.income() > Rate::ZERO;
+        let has_income =
+            self.budget.right().state() == LeaseState::Leased || self.budget.income() > Rate::ZERO;
         if !has_income {
             return Refusal::Unavailable { retry_after: self.until_answer(now) };
         }
-        let leased = self.budget.state() == LeaseState::Leased;
+        let leased = self.budget.right().state() == LeaseState::Leased;
         let beside = self.waits_for_lump().is_some();
         let waiting = if beside { self.waiters.small_backlog() } else { self.waiters.backlog() };
-        let queued = waiting + cost + self.budget.debt() - self.budget.available().or_zero();
+        let queued = waiting + cost + self.budget.hand().debt() - self.budget.hand().available().or_zero();
         // Tokens of the bucket never cover it, so the controller must grant a lump; debt is paid first.
-        let asks = leased && self.budget.debt() == Ru::ZERO && self.budget.never_covers(cost);
+        let asks = leased && self.budget.hand().debt() == Ru::ZERO && self.budget.hand().never_covers(cost);
         let refill = self.budget.income().time_for(queued).filter(|_| !asks);
         // Without income, the next answer may change that.
         let retry_after = refill.map_or_else(|| self.until_answer(now), |span| span.max(Span(1)));
@@ -384,7 +387,7 @@ impl NodeGroup {
     /// or the lease ends while operations wait.
     pub fn next_poll(&self) -> Option<Time> {
         let (late, _) = self.waiters.most_urgent()?;
-        [self.next_turn(), Some(late), self.budget.changes_at()].into_iter().flatten().min()
+        [self.next_turn(), Some(late), self.budget.right().changes_at()].into_iter().flatten().min()
     }
 
     /// The largest operation that can ever be admitted, by the controller's last answer.
@@ -395,7 +398,7 @@ impl NodeGroup {
     /// RU in the group's bucket on this node, batches of threads included, as of the last change; `None` when it is
     /// unlimited.
     pub fn remaining(&self) -> Option<Ru> {
-        (self.budget.state() != LeaseState::Unlimited).then(|| self.budget.remaining())
+        (self.budget.right().state() != LeaseState::Unlimited).then(|| self.budget.hand().remaining())
     }
 
     /// Takes in that the clock of `now` runs off by `beyond` ppm, or within its allowance if `None`: the node earns as
@@ -406,7 +409,7 @@ impl NodeGroup {
 
     /// The end of the lease, while there is one.
     pub fn lease_end(&self) -> Option<Time> {
-        self.budget.expires()
+        self.budget.right().expires()
     }
 
     /// Cumulative consumption of this incarnation.
@@ -423,16 +426,16 @@ impl NodeGroup {
     pub fn state(&mut self, now: Time) -> NodeState {
         self.budget.advance(now);
         NodeState {
-            lease: self.budget.state(),
-            rate: self.budget.rate(),
-            cap: self.budget.cap(),
-            available: self.budget.available(),
-            debt: self.budget.debt(),
+            lease: self.budget.right().state(),
+            rate: self.budget.bucket().rate(),
+            cap: self.budget.bucket().cap(),
+            available: self.budget.hand().available(),
+            debt: self.budget.hand().debt(),
             max_debt: self.max_debt,
             waiting: self.waiters.len(),
             backlog: self.waiters.backlog(),
             demand: self.demand.rate(now),
-            expires_in: self.budget.expires().map(|end| end.since(now)),
+            expires_in: self.budget.right().expires().map(|end| end.since(now)),
         }
     }
 }

@@ -190,7 +190,7 @@ impl NodeGroup {
     /// When to send the next renewal; now or earlier means at once. `None`: there is nothing to ask.
     pub fn due(&self, now: Time) -> Option<Time> {
         let renewal = &self.renewal;
-        if self.budget.state() == LeaseState::Closed {
+        if self.budget.right().state() == LeaseState::Closed {
             return None;
         }
         if renewal.urgent {
@@ -205,13 +205,13 @@ impl NodeGroup {
             return Some(until.map_or(waits, |until| until.min(waits)));
         }
         let pressed = renewal.pressed || !self.waiters.is_empty();
-        if self.budget.state() == LeaseState::Idle {
-            return (pressed || self.budget.debt().is_positive()).then(|| renewal.earliest());
+        if self.budget.right().state() == LeaseState::Idle {
+            return (pressed || self.budget.hand().debt().is_positive()).then(|| renewal.earliest());
         }
         let regular = asked_at.after(renewal.renew_after);
         let early = pressed.then(|| {
             let early = if renewal.called { renewal.allowed() } else { renewal.earliest() };
-            let early = self.budget.pending_until().map_or(early, |until| early.max(until));
+            let early = self.budget.hand().lump().pending_until().map_or(early, |until| early.max(until));
             let early = self.watched_until(now).map_or(early, |until| early.max(until));
             if self.waiters.is_empty() { early.max(renewal.served_until) } else { early }
         });
@@ -221,7 +221,7 @@ impl NodeGroup {
         // Operations that wait, here or elsewhere, can use what is useless here.
         let first = self.waits_for_lump().or(self.waiters.first()).map(|(_, first)| first.cost);
         let wanted = renewal.scarce || first.is_some();
-        let useless = self.budget.refunded_elsewhere().is_positive() || self.budget.has_left_over(first);
+        let useless = self.budget.taken().refunded().is_positive() || self.budget.has_left_over(first);
         let refund = wanted && useless;
         let refund = refund.then(|| renewal.allowed().max(renewal.served_until));
         let needed = renewal.needed_at.map(|at| at.max(renewal.earliest()));
@@ -244,8 +244,8 @@ impl NodeGroup {
         renewal.paid_until = renewal.paid_until.max(now).after(MIN_INTERVAL);
         (renewal.pressed, renewal.urgent, renewal.called) = (false, false, false);
         let acked_seq = renewal.acked_seq;
-        let owes = self.budget.debt().is_positive();
-        let leased = self.budget.state() == LeaseState::Leased;
+        let owes = self.budget.hand().debt().is_positive();
+        let leased = self.budget.right().state() == LeaseState::Leased;
         renewal.gave_up = renewal.idle(now, &self.config, leased) && self.waiters.is_empty() && !owes;
         if renewal.gave_up {
             let Returned { tokens: returned, refunded, .. } = self.budget.abandon(LeaseState::Idle);
@@ -270,12 +270,12 @@ impl NodeGroup {
             running,
             largest,
             demand,
-            backlog: self.waiters.backlog() + self.budget.debt(),
+            backlog: self.waiters.backlog() + self.budget.hand().debt(),
             head,
             beside,
             steady,
             ahead: self.renewal.patience.round_trip().smoothed().unwrap_or_default(),
-            debt: self.budget.debt(),
+            debt: self.budget.hand().debt(),
             waiting: self.waiters.len() as u64,
         }
     }
@@ -289,12 +289,12 @@ impl NodeGroup {
         (self.renewal.awaiting, self.renewal.acked_seq) = (false, seq);
         self.renewal.patience.answered(asked, now, &self.config);
         self.renewal.patience.forget_earlier();
-        if self.renewal.gave_up || self.budget.state() == LeaseState::Closed {
+        if self.renewal.gave_up || self.budget.right().state() == LeaseState::Closed {
             return Heard::Applied;
         }
         match grant {
             Grant::Leased(terms) => {
-                self.renewal.rising = terms.rate.scale(20, 21) > self.budget.rate();
+                self.renewal.rising = terms.rate.scale(20, 21) > self.budget.bucket().rate();
                 self.budget.lease(now, asked, terms);
                 self.renewal.patience.leased(terms.ttl);
                 (self.max_fit, self.max_debt) = (terms.max_fit, terms.max_debt);
@@ -304,7 +304,7 @@ impl NodeGroup {
                 if terms.lump_wanted {
                     self.renewal.lumps_until = now.after(LUMPS_LAST);
                 }
-                self.renewal.urgent |= terms.ack_now || self.budget.set_aside().is_positive();
+                self.renewal.urgent |= terms.ack_now || self.budget.bucket().set_aside().is_positive();
                 self.renewal.needed_at = self.runs_low_at(now);
             }
             Grant::Unlimited { ttl, renew_after, fallback } => {
@@ -338,12 +338,7 @@ impl NodeGroup {
             return Heard::Ignored;
         };
         self.renewal.patience.answered(asked, now, &self.config);
-        let longer = !self.renewal.gave_up
-            && match grant {
-                Grant::Leased(terms) => self.budget.extend(now, asked, terms),
-                Grant::Unlimited { ttl, .. } => self.budget.extend_unlimited(now, asked.after(*ttl)),
-                Grant::UnknownGroup | Grant::Recovering { .. } => false,
-            };
+        let longer = !self.renewal.gave_up && self.budget.extend(now, asked, grant);
         if longer { Heard::Extended } else { Heard::Ignored }
     }
 
@@ -371,7 +366,8 @@ impl NodeGroup {
             self.renewal.called = true;
             return;
         }
-        let lowers = self.budget.state() == LeaseState::Leased && rate_at_most < self.budget.rate();
+        let lowers =
+            self.budget.right().state() == LeaseState::Leased && rate_at_most < self.budget.bucket().rate();
         self.budget.lower(rate_at_most);
         let far = self.renewal.patience.round_trip().nearly_all() > REPEAT_AFTER;
         self.renewal.urgent |= lowers || !(far && self.renewal.awaiting);
@@ -394,7 +390,7 @@ impl NodeGroup {
     pub(super) fn until_answer(&self, now: Time) -> Span {
         let wait = self.renewal.wait(&self.config);
         let asked = self.renewal.asked_at.filter(|_| self.renewal.awaiting);
-        let due = self.budget.answer_by().or(asked.map(|at| at.after(wait)));
+        let due = self.budget.right().answer_by().or(asked.map(|at| at.after(wait)));
         match due {
             Some(due) if now < due => due.since(now).max(SOON),
             _ => self.renewal.earliest().since(now).max(wait).max(WITHOUT_ANSWER),

@@ -40,20 +40,22 @@ impl NodeGroup {
             return self.budget.give_back(Ru::ZERO, true);
         }
         if !self.renewal.scarce {
-            let keep = if self.far(now).is_some() { self.budget.half() } else { Ru::MAX };
+            // Half of the bucket, or as much as the largest of the last operations takes.
+            let half = self.budget.bucket().cap().scale(1, 2).max(self.budget.taken().largest());
+            let keep = if self.far(now).is_some() { half } else { Ru::MAX };
             return self.budget.give_back(keep, !self.needs_lump(now));
         }
         let full = self.budget.full_at().is_some_and(|at| at <= now);
         let offered = if full { self.demand.recent(now) } else { self.demand.rate(now) };
         let enough = offered + offered;
-        if enough < self.budget.rate().scale(3, 4) {
+        if enough < self.budget.bucket().rate().scale(3, 4) {
             self.budget.lower(enough);
         }
-        self.budget.give_back(self.kept().max(self.budget.largest()), !self.needs_lump(now))
+        self.budget.give_back(self.kept().max(self.budget.taken().largest()), !self.needs_lump(now))
     }
 
     /// Tokens to keep, at most half of the bucket.
     fn kept(&self) -> Ru {
-        self.budget.rate().over(KEEP).min(self.budget.cap().scale(1, 2))
+        self.budget.bucket().rate().over(KEEP).min(self.budget.bucket().cap().scale(1, 2))
     }
 }

@@ -7,7 +7,7 @@
 //! waits at most twice as long as it would at the head of the queue.
 
 use super::NodeGroup;
-use super::budget::LeaseState;
+use super::budget::{From, LeaseState};
 use crate::units::{Rate, Ru, Time};
 use crate::waiters::{Waiter, WaiterId};
 
@@ -17,17 +17,6 @@ pub(super) struct Turn {
     pub id: WaiterId,
     pub cost: Ru,
     pub from: From,
-}
-
-/// The tokens that an operation may take.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum From {
-    /// The lump, and then the bucket.
-    Both,
-    /// The bucket: the lump belongs to another.
-    Bucket,
-    /// The lump: another came before, and the bucket belongs to that one.
-    Lump,
 }
 
 impl NodeGroup {
@@ -44,50 +33,43 @@ impl NodeGroup {
 
     /// Whether an operation needs a lump at the bucket's present size.
     pub(super) fn is_large(&self, cost: Ru) -> bool {
-        self.budget.state() == LeaseState::Leased && cost > self.budget.cap()
+        self.budget.right().state() == LeaseState::Leased && cost > self.budget.bucket().cap()
     }
 
     /// The first operation that waits for a lump which has not come.
     pub(super) fn waits_for_lump(&self) -> Option<(WaiterId, Waiter)> {
-        self.waiters.first_large().filter(|(_, first)| self.budget.never_covers(first.cost))
+        self.waiters.first_large().filter(|(_, first)| self.budget.hand().never_covers(first.cost))
     }
 
     /// The first operation that waits for a lump, come or not, and does not use the bucket.
     fn leaves_the_bucket(&self) -> Option<WaiterId> {
         let (id, first) = self.waiters.first_large()?;
-        (self.budget.never_covers(first.cost) || self.budget.awaits_lump(first.cost)).then_some(id)
+        let hand = self.budget.hand();
+        (hand.never_covers(first.cost) || hand.lump().will_cover(first.cost)).then_some(id)
     }
 
     /// Whether a new operation passes all that wait.
     pub(super) fn passes(&self, cost: Ru) -> bool {
         self.waiters.first_small().is_none()
             && self.leaves_the_bucket().is_some()
-            && self.budget.bucket_covers(cost)
+            && self.budget.covers(cost, From::Bucket)
     }
 
     /// The operation that may start now.
     pub(super) fn turn(&self) -> Option<Turn> {
-        self.order().into_iter().flatten().find(|turn| match turn.from {
-            From::Both => self.budget.covers(turn.cost),
-            From::Bucket => self.budget.bucket_covers(turn.cost),
-            From::Lump => self.budget.lump_covers(turn.cost),
-        })
+        self.order().into_iter().flatten().find(|turn| self.budget.covers(turn.cost, turn.from))
     }
 
     /// When an operation may start, if nothing else happens.
     pub(super) fn next_turn(&self) -> Option<Time> {
-        let at = |turn: Turn| match turn.from {
-            From::Both => self.budget.covered_at(turn.cost),
-            From::Bucket => self.budget.bucket_covers_at(turn.cost),
-            From::Lump => self.budget.lump_covers_at(turn.cost),
-        };
+        let at = |turn: Turn| self.budget.covered_at(turn.cost, turn.from);
         self.order().into_iter().flatten().filter_map(at).min()
     }
 
     /// The first operation of either size that may start once it is covered, in the order of precedence.
     fn order(&self) -> [Option<Turn>; 2] {
         let turn = |(id, Waiter { cost, .. }), from| Some(Turn { id, cost, from });
-        if self.budget.state() != LeaseState::Leased {
+        if self.budget.right().state() != LeaseState::Leased {
             // Nobody grants lumps for the fallback.
             return [self.waiters.first().and_then(|first| turn(first, From::Both)), None];
         }
