@@ -26,7 +26,7 @@ impl NodeGroup {
     /// what the pool earns, and the methods of this file do not help.
     pub(super) fn far(&self, now: Time) -> Option<Span> {
         let trip = self.renewal.patience.round_trip().smoothed()?;
-        (trip >= FAR && self.renewal.lumps_until <= now).then_some(trip)
+        (trip >= FAR && !self.renewal.expects_lumps(now)).then_some(trip)
     }
 
     /// How long a new load is watched.
@@ -44,7 +44,7 @@ impl NodeGroup {
     /// When to ask although an answer is on its way: the node sent that renewal before operations began to wait, so its
     /// answer brings nothing for them. The rest of it goes back to the pool.
     pub(super) fn asks_again_at(&self, now: Time) -> Option<Time> {
-        let until = self.watched_until(now).filter(|_| !self.renewal.told.waiters)?;
+        let until = self.watched_until(now).filter(|_| !self.renewal.question.told().waiters)?;
         Some(until.max(self.renewal.allowed()))
     }
 
@@ -63,7 +63,7 @@ impl NodeGroup {
         self.far(now)?;
         let largest = Some(self.budget.taken().largest()).filter(|largest| largest.is_positive())?;
         let idle = self.waiters.is_empty() && self.budget.bucket().rate() > Rate::ZERO;
-        let last = self.renewal.last_arrival.filter(|_| idle)?;
+        let last = self.renewal.last_arrival().filter(|_| idle)?;
         self.demand.shows_end_at(last, largest)
     }
 
@@ -74,7 +74,7 @@ impl NodeGroup {
 
     /// RU/s reported that the rate does not cover.
     fn short(&self) -> Rate {
-        (self.renewal.told.load - self.budget.bucket().rate()).max(Rate::ZERO)
+        (self.renewal.question.told().load - self.budget.bucket().rate()).max(Rate::ZERO)
     }
 
     /// Whether to keep a lump although nothing waits, because the rate does not cover the load until the next answer.

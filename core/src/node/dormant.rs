@@ -86,7 +86,7 @@ impl NodeGroup {
             consumption: self.consumption,
             fallback: self.budget.right().fallback(),
             worst_debt: self.worst_debt,
-            acked_seq: self.renewal.acked_seq(),
+            acked_seq: self.renewal.question.acked(),
             next_waiter: self.waiters.next_id(),
         })
     }

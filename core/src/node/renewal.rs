@@ -7,19 +7,15 @@
 
 use super::budget::{LeaseState, Returned};
 use super::distance::Told;
+use super::pace::{MIN_INTERVAL, Pace};
 use super::patience::{Patience, RoundTrip};
+use super::question::Question;
 use super::{NodeConfig, NodeGroup};
 use crate::exchange::{Ask, Grant};
 use crate::lumps::{LUMP_PART, LUMPS_LAST};
 use crate::recall::REPEAT_AFTER;
 use crate::units::{Rate, Ru, Span, Time};
 
-/// Average interval of early renewals; a few may come at once when the load jumps.
-const MIN_INTERVAL: Span = Span::millis(100);
-/// Allowance that a quiet time saves up: three in a row.
-const MIN_INTERVAL_BURST: Span = Span::millis(300);
-/// Least interval between an early renewal and the one before: there must be something new to report.
-const LEAST_INTERVAL: Span = Span::millis(10);
 /// A full bucket is worth a message only after this.
 const SURPLUS_INTERVAL: Span = Span::millis(250);
 /// The same while an operation waits for a lump, to which all surplus adds up. At twice this, operations of 0.4 to 0.9
@@ -44,90 +40,88 @@ pub enum Heard {
     Ignored,
 }
 
+/// What calls for a renewal before the regular time.
+#[derive(Clone, Debug, Default, Hash)]
+struct Reasons {
+    /// Tokens are low, or an operation waits or was refused.
+    pressed: bool,
+    /// To send at once: a lowered lease to acknowledge, or a changed definition.
+    urgent: bool,
+    /// The controller called: there are tokens now.
+    called: bool,
+    /// At a distance: a round trip before the tokens in hand are used up.
+    needed_at: Option<Time>,
+}
+
+/// What the controller said of the next renewal.
+#[derive(Clone, Debug, Hash)]
+struct Advice {
+    renew_after: Span,
+    ask_again_at: Time,
+    /// Others wait for tokens.
+    scarce: bool,
+    /// Others wait for a lump.
+    lump_wanted: bool,
+    /// The newest grant raised the rate by more than a trifle, so that the share is not settled yet.
+    rising: bool,
+}
+
 /// The conversation with the controller about one group.
 #[derive(Clone, Debug, Hash)]
 pub(super) struct Renewal {
-    /// The newest renewal, and when it was sent; `awaiting`: it has no answer yet.
-    asked_seq: u64,
-    asked_at: Option<Time>,
-    /// Until when renewals sent so far use up the allowance of early ones (as in GCRA).
-    paid_until: Time,
-    awaiting: bool,
+    pub(super) question: Question,
     pub(super) patience: Patience,
-    /// Until then nothing goes out early while nothing waits: a lump served the last waiter, and another operation like
-    /// it may come at once and be in the same report.
-    served_until: Time,
-    /// The newest renewal gave the lease up: what is granted in return is not used.
-    gave_up: bool,
-    /// The controller was behind and did not consider the newest renewal: the next one goes out when it would have gone
-    /// out without that answer.
-    shed_until: Option<Time>,
-    acked_seq: u64,
-    renew_after: Span,
-    ask_again_at: Time,
+    pace: Pace,
+    reasons: Reasons,
+    advice: Advice,
     made: Time,
-    pub(super) last_arrival: Option<Time>,
-    /// Whether tokens are low, or an operation waits or was refused.
-    pressed: bool,
-    /// Whether to send at once: a lowered lease to acknowledge, or a changed definition.
-    urgent: bool,
-    /// Whether the controller called: there are tokens now.
-    called: bool,
-    /// Whether others wait for tokens.
-    pub(super) scarce: bool,
-    /// Whether others wait for a lump.
-    lump_wanted: bool,
-    /// The load and the waiting in the newest renewal.
-    pub(super) told: Told,
-    /// At a distance: a round trip before the tokens in hand are used up.
-    needed_at: Option<Time>,
+    last_arrival: Option<Time>,
     /// Until then more operations that take lumps are expected, here or elsewhere.
-    pub(super) lumps_until: Time,
-    /// Whether the newest grant raised the rate by more than a trifle, so that the share is not settled yet.
-    rising: bool,
+    lumps_until: Time,
 }
 
 impl Renewal {
     pub(super) fn new(now: Time) -> Self {
         Self {
-            asked_seq: 0,
-            asked_at: None,
-            paid_until: Time(0),
-            awaiting: false,
+            question: Question::default(),
             patience: Patience::new(),
-            served_until: Time(0),
-            gave_up: false,
-            shed_until: None,
-            acked_seq: 0,
-            renew_after: Span::secs(1),
-            ask_again_at: now,
+            pace: Pace::default(),
+            reasons: Reasons::default(),
+            advice: Advice {
+                renew_after: Span::secs(1),
+                ask_again_at: now,
+                scarce: false,
+                lump_wanted: false,
+                rising: true,
+            },
             made: now,
             last_arrival: None,
-            pressed: false,
-            urgent: false,
-            called: false,
-            scarce: false,
-            lump_wanted: false,
-            told: Told::default(),
-            needed_at: None,
             lumps_until: Time(0),
-            rising: true,
         }
     }
 
     /// The conversation about a group that had one before, of which the newest renewal was answered.
-    pub(super) fn resumed(now: Time, acked_seq: u64) -> Self {
-        Self { asked_seq: acked_seq, acked_seq, ..Self::new(now) }
-    }
-
-    /// Newest renewal answered.
-    pub(super) fn acked_seq(&self) -> u64 {
-        self.acked_seq
+    pub(super) fn resumed(now: Time, acked: u64) -> Self {
+        Self { question: Question::resumed(acked), ..Self::new(now) }
     }
 
     /// Whether there is nothing to send and no answer to wait for.
     pub(super) fn is_quiet(&self) -> bool {
-        !(self.awaiting || self.pressed || self.urgent)
+        !(self.question.awaited().is_some() || self.reasons.pressed || self.reasons.urgent)
+    }
+
+    /// Whether others wait for tokens.
+    pub(super) fn is_scarce(&self) -> bool {
+        self.advice.scarce
+    }
+
+    /// Whether operations that take lumps are expected, here or elsewhere.
+    pub(super) fn expects_lumps(&self, now: Time) -> bool {
+        self.lumps_until > now
+    }
+
+    pub(super) fn last_arrival(&self) -> Option<Time> {
+        self.last_arrival
     }
 
     /// How long the node waits for the answer to a renewal.
@@ -141,23 +135,23 @@ impl Renewal {
     }
 
     pub(super) fn press(&mut self) {
-        self.pressed = true;
+        self.reasons.pressed = true;
     }
 
     /// An operation waits that nothing in hand can ever cover, so that rate would be earned in vain: the controller
     /// gave its advice on when to ask again without knowing of it.
     pub(super) fn ask_soon(&mut self, now: Time) {
-        self.ask_again_at = self.ask_again_at.min(now);
+        self.advice.ask_again_at = self.advice.ask_again_at.min(now);
     }
 
     /// Notes that the last waiter was served.
     pub(super) fn served(&mut self, now: Time) {
-        self.served_until = now.after(MIN_INTERVAL);
+        self.pace.served(now);
     }
 
-    /// Notes the end of an operation: one report covers what it did not need and the next operation of its connection.
+    /// Notes the end of an operation.
     pub(super) fn settled(&mut self, now: Time) {
-        self.served_until = self.served_until.min(now.after(LEAST_INTERVAL));
+        self.pace.settled(now);
     }
 
     pub(super) fn note_arrival(&mut self, now: Time) {
@@ -166,23 +160,33 @@ impl Renewal {
 
     /// Whether the rate has settled and the controller said that asking again is useless for now.
     pub(super) fn saturated(&self, now: Time) -> bool {
-        self.ask_again_at > now && !self.rising
+        self.advice.ask_again_at > now && !self.advice.rising
     }
 
     fn earliest(&self) -> Time {
-        self.allowed().max(self.ask_again_at)
+        self.allowed().max(self.advice.ask_again_at)
     }
 
     /// The earliest time of another renewal.
     pub(super) fn allowed(&self) -> Time {
-        let allowed = Time(self.paid_until.0.saturating_sub(MIN_INTERVAL_BURST.0));
-        self.asked_at.map_or(allowed, |at| allowed.max(at.after(LEAST_INTERVAL)))
+        self.pace.allowed(self.question.sent())
     }
 
     /// Whether nothing arrived for long. A group that was never used is idle once it has a lease to give up.
     fn idle(&self, now: Time, config: &NodeConfig, leased: bool) -> bool {
         let since = self.last_arrival.or(leased.then_some(self.made));
         since.is_some_and(|at| now.since(at) >= config.idle_after)
+    }
+
+    /// Sends the renewal `seq`, in which the lease is given up or not.
+    fn send(&mut self, now: Time, seq: u64, config: &NodeConfig, gives_up: bool) {
+        if let Some(sent) = self.question.awaited() {
+            let in_vain = now.since(sent) >= self.wait(config);
+            self.patience.superseded(self.question.seq(), sent, in_vain);
+        }
+        self.question.ask(now, seq, gives_up);
+        self.pace.pay(now);
+        (self.reasons.pressed, self.reasons.urgent, self.reasons.called) = (false, false, false);
     }
 }
 
@@ -193,38 +197,38 @@ impl NodeGroup {
         if self.budget.right().state() == LeaseState::Closed {
             return None;
         }
-        if renewal.urgent {
+        if renewal.reasons.urgent {
             return Some(now);
         }
-        let Some(asked_at) = renewal.asked_at else {
+        let Some(asked_at) = renewal.question.sent() else {
             return Some(now);
         };
-        if renewal.awaiting {
+        if renewal.question.awaited().is_some() {
             let waits = asked_at.after(renewal.wait(&self.config));
-            let until = renewal.shed_until.or_else(|| self.asks_again_at(now));
+            let until = renewal.question.shed_until().or_else(|| self.asks_again_at(now));
             return Some(until.map_or(waits, |until| until.min(waits)));
         }
-        let pressed = renewal.pressed || !self.waiters.is_empty();
+        let pressed = renewal.reasons.pressed || !self.waiters.is_empty();
         if self.budget.right().state() == LeaseState::Idle {
             return (pressed || self.budget.hand().debt().is_positive()).then(|| renewal.earliest());
         }
-        let regular = asked_at.after(renewal.renew_after);
+        let regular = asked_at.after(renewal.advice.renew_after);
         let early = pressed.then(|| {
-            let early = if renewal.called { renewal.allowed() } else { renewal.earliest() };
+            let early = if renewal.reasons.called { renewal.allowed() } else { renewal.earliest() };
             let early = self.budget.hand().lump().pending_until().map_or(early, |until| early.max(until));
             let early = self.watched_until(now).map_or(early, |until| early.max(until));
-            if self.waiters.is_empty() { early.max(renewal.served_until) } else { early }
+            if self.waiters.is_empty() { early.max(renewal.pace.served_until()) } else { early }
         });
-        let full = if renewal.scarce { self.budget.full_at() } else { None };
-        let apart = if renewal.lump_wanted { LUMP_WANTED_INTERVAL } else { SURPLUS_INTERVAL };
+        let full = if renewal.advice.scarce { self.budget.full_at() } else { None };
+        let apart = if renewal.advice.lump_wanted { LUMP_WANTED_INTERVAL } else { SURPLUS_INTERVAL };
         let surplus = full.map(|at| at.max(asked_at.after(apart)));
         // Operations that wait, here or elsewhere, can use what is useless here.
         let first = self.waits_for_lump().or(self.waiters.first()).map(|(_, first)| first.cost);
-        let wanted = renewal.scarce || first.is_some();
+        let wanted = renewal.advice.scarce || first.is_some();
         let useless = self.budget.taken().refunded().is_positive() || self.budget.has_left_over(first);
         let refund = wanted && useless;
-        let refund = refund.then(|| renewal.allowed().max(renewal.served_until));
-        let needed = renewal.needed_at.map(|at| at.max(renewal.earliest()));
+        let refund = refund.then(|| renewal.allowed().max(renewal.pace.served_until()));
+        let needed = renewal.reasons.needed_at.map(|at| at.max(renewal.earliest()));
         let stopped = self.stopped_at(now).filter(|at| asked_at < *at).map(|at| at.max(renewal.allowed()));
         [Some(regular), early, surplus, refund, needed, stopped].into_iter().flatten().min()
     }
@@ -233,21 +237,13 @@ impl NodeGroup {
     pub fn ask(&mut self, now: Time, seq: u64) -> Ask {
         self.budget.advance(now);
         self.sort_waiters(now);
-        debug_assert!(seq > self.renewal.asked_seq, "sequence numbers grow");
-        let renewal = &mut self.renewal;
-        if let Some(sent) = renewal.asked_at.filter(|_| renewal.awaiting) {
-            let in_vain = now.since(sent) >= renewal.wait(&self.config);
-            renewal.patience.superseded(renewal.asked_seq, sent, in_vain);
-        }
-        (renewal.asked_seq, renewal.asked_at, renewal.awaiting) = (seq, Some(now), true);
-        renewal.shed_until = None;
-        renewal.paid_until = renewal.paid_until.max(now).after(MIN_INTERVAL);
-        (renewal.pressed, renewal.urgent, renewal.called) = (false, false, false);
-        let acked_seq = renewal.acked_seq;
+        let acked_seq = self.renewal.question.acked();
         let owes = self.budget.hand().debt().is_positive();
         let leased = self.budget.right().state() == LeaseState::Leased;
-        renewal.gave_up = renewal.idle(now, &self.config, leased) && self.waiters.is_empty() && !owes;
-        if renewal.gave_up {
+        let idle = self.renewal.idle(now, &self.config, leased);
+        let gives_up = idle && self.waiters.is_empty() && !owes;
+        self.renewal.send(now, seq, &self.config, gives_up);
+        if gives_up {
             let Returned { tokens: returned, refunded, .. } = self.budget.abandon(LeaseState::Idle);
             return Ask { acked_seq, returned, refunded, ..Ask::default() };
         }
@@ -256,8 +252,8 @@ impl NodeGroup {
         let head = lump_for.or(self.waiters.first()).map_or(Ru::ZERO, |(_, first)| first.cost);
         let beside = if lump_for.is_some() { self.waits_beside() } else { Ru::ZERO };
         let steady = self.offered_small(now);
-        self.renewal.told = Told { load: demand, waiters: !self.waiters.is_empty() };
-        self.renewal.needed_at = None;
+        self.renewal.question.tell(Told { load: demand, waiters: !self.waiters.is_empty() });
+        self.renewal.reasons.needed_at = None;
         if head > self.max_fit.scale(1, LUMP_PART) {
             self.renewal.lumps_until = now.after(LUMPS_LAST);
         }
@@ -282,49 +278,48 @@ impl NodeGroup {
 
     /// Applies the answer to renewal `seq`.
     pub fn on_grant(&mut self, now: Time, seq: u64, grant: &Grant) -> Heard {
-        if !self.renewal.awaiting || seq != self.renewal.asked_seq {
+        let Some(asked) = self.renewal.question.answer(seq) else {
             return self.on_late_grant(now, seq, grant);
-        }
-        let asked = self.renewal.asked_at.unwrap_or(now);
-        (self.renewal.awaiting, self.renewal.acked_seq) = (false, seq);
+        };
         self.renewal.patience.answered(asked, now, &self.config);
         self.renewal.patience.forget_earlier();
-        if self.renewal.gave_up || self.budget.right().state() == LeaseState::Closed {
+        if self.renewal.question.gave_up() || self.budget.right().state() == LeaseState::Closed {
             return Heard::Applied;
         }
         match grant {
             Grant::Leased(terms) => {
-                self.renewal.rising = terms.rate.scale(20, 21) > self.budget.bucket().rate();
+                self.renewal.advice.rising = terms.rate.scale(20, 21) > self.budget.bucket().rate();
                 self.budget.lease(now, asked, terms);
                 self.renewal.patience.leased(terms.ttl);
                 (self.max_fit, self.max_debt) = (terms.max_fit, terms.max_debt);
-                self.renewal.renew_after = terms.renew_after;
-                self.renewal.ask_again_at = asked.after(terms.ask_again);
-                (self.renewal.scarce, self.renewal.lump_wanted) = (terms.scarce, terms.lump_wanted);
+                let advice = &mut self.renewal.advice;
+                (advice.renew_after, advice.ask_again_at) = (terms.renew_after, asked.after(terms.ask_again));
+                (advice.scarce, advice.lump_wanted) = (terms.scarce, terms.lump_wanted);
                 if terms.lump_wanted {
                     self.renewal.lumps_until = now.after(LUMPS_LAST);
                 }
-                self.renewal.urgent |= terms.ack_now || self.budget.bucket().set_aside().is_positive();
-                self.renewal.needed_at = self.runs_low_at(now);
+                self.renewal.reasons.urgent |=
+                    terms.ack_now || self.budget.bucket().set_aside().is_positive();
+                self.renewal.reasons.needed_at = self.runs_low_at(now);
             }
             Grant::Unlimited { ttl, renew_after, fallback } => {
                 self.budget.unlimited(now, asked, *ttl, *fallback);
                 self.renewal.patience.leased(*ttl);
                 self.max_fit = Ru::MAX;
-                self.renewal.renew_after = *renew_after;
-                (self.renewal.ask_again_at, self.renewal.scarce) = (now, false);
+                let advice = &mut self.renewal.advice;
+                (advice.renew_after, advice.ask_again_at, advice.scarce) = (*renew_after, now, false);
             }
             Grant::UnknownGroup => {
                 self.budget.stop(now, LeaseState::Unknown);
-                self.renewal.ask_again_at = now.after(self.renewal.renew_after);
+                self.renewal.advice.ask_again_at = now.after(self.renewal.advice.renew_after);
             }
             Grant::Recovering { ask_again, fallback } => {
                 self.budget.recover(now, asked, *fallback);
-                self.renewal.ask_again_at = now.after(*ask_again);
+                self.renewal.advice.ask_again_at = now.after(*ask_again);
                 // Leases before the restart may have had long renewal intervals: the next lease is available when
                 // recovery is over.
                 let soon = (*ask_again).max(MIN_INTERVAL);
-                self.renewal.renew_after = self.renewal.renew_after.min(soon);
+                self.renewal.advice.renew_after = self.renewal.advice.renew_after.min(soon);
             }
         }
         Heard::Applied
@@ -338,7 +333,7 @@ impl NodeGroup {
             return Heard::Ignored;
         };
         self.renewal.patience.answered(asked, now, &self.config);
-        let longer = !self.renewal.gave_up && self.budget.extend(now, asked, grant);
+        let longer = !self.renewal.question.gave_up() && self.budget.extend(now, asked, grant);
         if longer { Heard::Extended } else { Heard::Ignored }
     }
 
@@ -346,10 +341,7 @@ impl NodeGroup {
     /// again at once, which would keep the controller behind.
     pub fn on_shed(&mut self, now: Time, seq: u64) {
         self.budget.advance(now);
-        let newest = self.renewal.asked_at.filter(|_| self.renewal.awaiting && seq == self.renewal.asked_seq);
-        if let Some(asked) = newest {
-            self.renewal.shed_until.get_or_insert(asked.after(self.renewal.wait(&self.config)));
-        }
+        let newest = self.renewal.question.shed(seq, self.renewal.wait(&self.config));
         if let Some(asked) = newest.or_else(|| self.renewal.patience.earlier(seq)) {
             self.renewal.patience.answered(asked, now, &self.config);
         }
@@ -363,14 +355,14 @@ impl NodeGroup {
         self.budget.advance(now);
         if rate_at_most >= Rate::MAX {
             // No renewal replaces the one under way: its answer may bring the tokens already.
-            self.renewal.called = true;
+            self.renewal.reasons.called = true;
             return;
         }
         let lowers =
             self.budget.right().state() == LeaseState::Leased && rate_at_most < self.budget.bucket().rate();
         self.budget.lower(rate_at_most);
         let far = self.renewal.patience.round_trip().nearly_all() > REPEAT_AFTER;
-        self.renewal.urgent |= lowers || !(far && self.renewal.awaiting);
+        self.renewal.reasons.urgent |= lowers || !(far && self.renewal.question.awaited().is_some());
     }
 
     /// How long the fallback of a group that slept waits for an answer: as long as one takes at most, as a rule,
@@ -389,7 +381,7 @@ impl NodeGroup {
     /// retry in a loop.
     pub(super) fn until_answer(&self, now: Time) -> Span {
         let wait = self.renewal.wait(&self.config);
-        let asked = self.renewal.asked_at.filter(|_| self.renewal.awaiting);
+        let asked = self.renewal.question.awaited();
         let due = self.budget.right().answer_by().or(asked.map(|at| at.after(wait)));
         match due {
             Some(due) if now < due => due.since(now).max(SOON),
@@ -411,16 +403,15 @@ impl NodeGroup {
     pub fn on_session_lost(&mut self, now: Time) {
         self.budget.advance(now);
         self.renewal.patience.forget_earlier();
-        if self.renewal.awaiting {
-            self.renewal.awaiting = false;
-            self.renewal.pressed = true;
+        if self.renewal.question.lose() {
+            self.renewal.press();
         }
     }
 
     /// The definition changed: ask at once.
     pub fn renew_now(&mut self, now: Time) {
         self.budget.advance(now);
-        self.renewal.urgent = true;
+        self.renewal.reasons.urgent = true;
     }
 
     /// Graceful end: gives everything up and refuses all further operations.

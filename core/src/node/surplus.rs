@@ -21,7 +21,7 @@ impl NodeGroup {
             return Rate::ZERO;
         }
         let full = self.budget.full_at().is_some_and(|at| at <= now);
-        let gone = self.renewal.scarce && full && recent < smoothed.scale(1, GONE);
+        let gone = self.renewal.is_scarce() && full && recent < smoothed.scale(1, GONE);
         if gone { recent } else { smoothed }
     }
 
@@ -39,7 +39,7 @@ impl NodeGroup {
             self.budget.lower(Rate::ZERO);
             return self.budget.give_back(Ru::ZERO, true);
         }
-        if !self.renewal.scarce {
+        if !self.renewal.is_scarce() {
             // Half of the bucket, or as much as the largest of the last operations takes.
             let half = self.budget.bucket().cap().scale(1, 2).max(self.budget.taken().largest());
             let keep = if self.far(now).is_some() { half } else { Ru::MAX };
