@@ -164,12 +164,8 @@ impl NodeGroup {
     pub fn try_acquire(&mut self, now: Time, cost: Ru) -> Result<(), Refusal> {
         let cost = cost.or_zero();
         self.arrive(now, cost);
-        if self.waiters.is_empty() && self.budget.covers(cost, From::Both) {
-            self.spend(now, cost);
-            return Ok(());
-        }
-        if self.passes(cost) {
-            self.budget.admit(cost, From::Bucket);
+        if let Some(from) = self.turns().admits(cost) {
+            self.start(now, cost, from);
             return Ok(());
         }
         self.consumption.throttled += 1;
@@ -184,10 +180,7 @@ impl NodeGroup {
     pub fn check(&mut self, now: Time, cost: Ru) -> Result<(), Refusal> {
         self.budget.advance(now);
         let cost = cost.or_zero();
-        if self.waiters.is_empty() && self.budget.covers(cost, From::Both) || self.passes(cost) {
-            return Ok(());
-        }
-        Err(self.refusal(now, cost))
+        if self.turns().admits(cost).is_some() { Ok(()) } else { Err(self.refusal(now, cost)) }
     }
 
     /// Takes `cost`, or waits for it until `deadline` behind earlier operations.
@@ -215,17 +208,13 @@ impl NodeGroup {
     fn enter(&mut self, now: Time, waiter: Waiter) -> Result<Acquired, Refusal> {
         let Waiter { cost, deadline, .. } = waiter;
         self.arrive(now, cost);
-        if self.waiters.is_empty() && self.budget.covers(cost, From::Both) {
-            self.spend(now, cost);
-            return Ok(Acquired::Now);
-        }
-        if self.passes(cost) {
-            self.budget.admit(cost, From::Bucket);
+        if let Some(from) = self.turns().admits(cost) {
+            self.start(now, cost, from);
             return Ok(Acquired::Now);
         }
         self.renewal.press();
-        let large = self.is_large(cost);
-        if large && self.waits_for_lump().is_none() {
+        let large = self.turns().is_large(cost);
+        if large && self.turns().waits_for_lump().is_none() {
             self.renewal.ask_soon(now);
         }
         let refusal = self.refusal(now, cost);
@@ -270,8 +259,13 @@ impl NodeGroup {
         }
     }
 
-    fn spend(&mut self, now: Time, cost: Ru) {
-        self.budget.admit(cost, From::Both);
+    /// An operation starts. One that passes others takes no more than is in the bucket, so it is no reason to ask.
+    #[inline]
+    fn start(&mut self, now: Time, cost: Ru, from: From) {
+        self.budget.admit(cost, from);
+        if from == From::Bucket {
+            return;
+        }
         if self.budget.hand().available() < self.budget.bucket().cap().scale(1, 8) {
             self.renewal.press();
             self.worst_debt = self.worst_debt.max(self.budget.hand().debt());
@@ -325,12 +319,9 @@ impl NodeGroup {
                 return Some((first, Err(outcome)));
             }
         }
-        if let Some(Turn { id, cost, from }) = self.turn() {
+        if let Some(Turn { id, cost, from }) = self.turns().next() {
             self.dismiss(now, id);
-            match from {
-                From::Bucket => self.budget.admit(cost, From::Bucket),
-                From::Both | From::Lump => self.spend(now, cost),
-            }
+            self.start(now, cost, from);
             if self.waiters.is_empty() && self.budget.bucket().takes_lumps(cost) {
                 self.renewal.served(now);
             }
@@ -369,7 +360,7 @@ impl NodeGroup {
             return Refusal::Unavailable { retry_after: self.until_answer(now) };
         }
         let leased = self.budget.right().state() == LeaseState::Leased;
-        let beside = self.waits_for_lump().is_some();
+        let beside = self.turns().waits_for_lump().is_some();
         let waiting = if beside { self.waiters.small_backlog() } else { self.waiters.backlog() };
         let queued = waiting + cost + self.budget.hand().debt() - self.budget.hand().available().or_zero();
         // Tokens of the bucket never cover it, so the controller must grant a lump; debt is paid first.
@@ -389,7 +380,7 @@ impl NodeGroup {
     /// or the lease ends while operations wait.
     pub fn next_poll(&self) -> Option<Time> {
         let (late, _) = self.waiters.most_urgent()?;
-        [self.next_turn(), Some(late), self.budget.right().changes_at()].into_iter().flatten().min()
+        [self.turns().next_at(), Some(late), self.budget.right().changes_at()].into_iter().flatten().min()
     }
 
     /// The largest operation that can ever be admitted, by the controller's last answer.

@@ -205,7 +205,7 @@ impl NodeGroup {
         };
         if renewal.question.awaited().is_some() {
             let waits = asked_at.after(renewal.wait(&self.config));
-            let until = renewal.question.shed_until().or_else(|| self.asks_again_at(now));
+            let until = renewal.question.shed_until().or_else(|| self.distance(now).asks_again_at());
             return Some(until.map_or(waits, |until| until.min(waits)));
         }
         let pressed = renewal.reasons.pressed || !self.waiters.is_empty();
@@ -216,20 +216,21 @@ impl NodeGroup {
         let early = pressed.then(|| {
             let early = if renewal.reasons.called { renewal.allowed() } else { renewal.earliest() };
             let early = self.budget.hand().lump().pending_until().map_or(early, |until| early.max(until));
-            let early = self.watched_until(now).map_or(early, |until| early.max(until));
+            let early = self.distance(now).watched_until().map_or(early, |until| early.max(until));
             if self.waiters.is_empty() { early.max(renewal.pace.served_until()) } else { early }
         });
         let full = if renewal.advice.scarce { self.budget.full_at() } else { None };
         let apart = if renewal.advice.lump_wanted { LUMP_WANTED_INTERVAL } else { SURPLUS_INTERVAL };
         let surplus = full.map(|at| at.max(asked_at.after(apart)));
         // Operations that wait, here or elsewhere, can use what is useless here.
-        let first = self.waits_for_lump().or(self.waiters.first()).map(|(_, first)| first.cost);
+        let first = self.turns().waits_for_lump().or(self.waiters.first()).map(|(_, first)| first.cost);
         let wanted = renewal.advice.scarce || first.is_some();
         let useless = self.budget.taken().refunded().is_positive() || self.budget.has_left_over(first);
         let refund = wanted && useless;
         let refund = refund.then(|| renewal.allowed().max(renewal.pace.served_until()));
         let needed = renewal.reasons.needed_at.map(|at| at.max(renewal.earliest()));
-        let stopped = self.stopped_at(now).filter(|at| asked_at < *at).map(|at| at.max(renewal.allowed()));
+        let stopped =
+            self.distance(now).stopped_at().filter(|at| asked_at < *at).map(|at| at.max(renewal.allowed()));
         [Some(regular), early, surplus, refund, needed, stopped].into_iter().flatten().min()
     }
 
@@ -248,9 +249,9 @@ impl NodeGroup {
             return Ask { acked_seq, returned, refunded, ..Ask::default() };
         }
         let demand = self.offered(now);
-        let lump_for = self.waits_for_lump();
+        let lump_for = self.turns().waits_for_lump();
         let head = lump_for.or(self.waiters.first()).map_or(Ru::ZERO, |(_, first)| first.cost);
-        let beside = if lump_for.is_some() { self.waits_beside() } else { Ru::ZERO };
+        let beside = if lump_for.is_some() { self.turns().beside() } else { Ru::ZERO };
         let steady = self.offered_small(now);
         self.renewal.question.tell(Told { load: demand, waiters: !self.waiters.is_empty() });
         self.renewal.reasons.needed_at = None;
@@ -300,7 +301,7 @@ impl NodeGroup {
                 }
                 self.renewal.reasons.urgent |=
                     terms.ack_now || self.budget.bucket().set_aside().is_positive();
-                self.renewal.reasons.needed_at = self.runs_low_at(now);
+                self.renewal.reasons.needed_at = self.distance(now).runs_low_at();
             }
             Grant::Unlimited { ttl, renew_after, fallback } => {
                 self.budget.unlimited(now, asked, *ttl, *fallback);

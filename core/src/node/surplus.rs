@@ -13,11 +13,12 @@ impl NodeGroup {
     /// The load to report. It follows a load that came or went at once, and ignores noise.
     pub(super) fn offered(&mut self, now: Time) -> Rate {
         let recent = self.demand.recent(now);
-        let smoothed = if self.far(now).is_some() { self.demand.risen(now) } else { self.demand.rate(now) };
+        let smoothed =
+            if self.distance(now).trip().is_some() { self.demand.risen(now) } else { self.demand.rate(now) };
         if !self.waiters.is_empty() {
-            return smoothed.max(recent).max(self.comes_to_wait(now));
+            return smoothed.max(recent).max(self.distance(now).comes_to_wait());
         }
-        if self.has_stopped(now) {
+        if self.distance(now).has_stopped() {
             return Rate::ZERO;
         }
         let full = self.budget.full_at().is_some_and(|at| at <= now);
@@ -27,7 +28,7 @@ impl NodeGroup {
 
     /// Lowers the rate to the load and takes out what others can use better.
     pub(super) fn yield_surplus(&mut self, now: Time) -> Returned {
-        if self.waits_for_lump().is_some() {
+        if self.turns().waits_for_lump().is_some() {
             // Tokens that cannot add up to its cost go back, so that two nodes never wait for what the other holds; the
             // operations beside it keep theirs.
             return self.budget.give_back(self.kept(), true);
@@ -35,15 +36,15 @@ impl NodeGroup {
         if !self.waiters.is_empty() {
             return self.budget.give_back(Ru::MAX, false);
         }
-        if self.has_stopped(now) {
+        if self.distance(now).has_stopped() {
             self.budget.lower(Rate::ZERO);
             return self.budget.give_back(Ru::ZERO, true);
         }
         if !self.renewal.is_scarce() {
             // Half of the bucket, or as much as the largest of the last operations takes.
             let half = self.budget.bucket().cap().scale(1, 2).max(self.budget.taken().largest());
-            let keep = if self.far(now).is_some() { half } else { Ru::MAX };
-            return self.budget.give_back(keep, !self.needs_lump(now));
+            let keep = if self.distance(now).trip().is_some() { half } else { Ru::MAX };
+            return self.budget.give_back(keep, !self.distance(now).needs_lump());
         }
         let full = self.budget.full_at().is_some_and(|at| at <= now);
         let offered = if full { self.demand.recent(now) } else { self.demand.rate(now) };
@@ -51,7 +52,8 @@ impl NodeGroup {
         if enough < self.budget.bucket().rate().scale(3, 4) {
             self.budget.lower(enough);
         }
-        self.budget.give_back(self.kept().max(self.budget.taken().largest()), !self.needs_lump(now))
+        self.budget
+            .give_back(self.kept().max(self.budget.taken().largest()), !self.distance(now).needs_lump())
     }
 
     /// Tokens to keep, at most half of the bucket.

@@ -7,9 +7,9 @@
 //! waits at most twice as long as it would at the head of the queue.
 
 use super::NodeGroup;
-use super::budget::{From, LeaseState};
+use super::budget::{Budget, From, LeaseState};
 use crate::units::{Rate, Ru, Time};
-use crate::waiters::{Waiter, WaiterId};
+use crate::waiters::{Waiter, WaiterId, Waiters};
 
 /// An operation that may start, and the tokens that it takes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -19,18 +19,14 @@ pub(super) struct Turn {
     pub from: From,
 }
 
-impl NodeGroup {
-    /// Moves operations that need a lump at the bucket's present size to their queue. Before the first lease the size
-    /// was unknown.
-    pub(super) fn sort_waiters(&mut self, now: Time) {
-        while let Some((id, first)) = self.waiters.first_small()
-            && self.is_large(first.cost)
-        {
-            self.large_demand.arrived(now, first.cost);
-            self.waiters.enlarge(id);
-        }
-    }
+/// Whose turn it is among the operations that wait, with what is in hand.
+#[derive(Clone, Copy)]
+pub(super) struct Turns<'a> {
+    waiters: &'a Waiters,
+    budget: &'a Budget,
+}
 
+impl Turns<'_> {
     /// Whether an operation needs a lump at the bucket's present size.
     pub(super) fn is_large(&self, cost: Ru) -> bool {
         self.budget.right().state() == LeaseState::Leased && cost > self.budget.bucket().cap()
@@ -48,20 +44,29 @@ impl NodeGroup {
         (hand.never_covers(first.cost) || hand.lump().will_cover(first.cost)).then_some(id)
     }
 
+    /// The tokens with which a new operation may start at once: nothing waits, or it passes all that wait.
+    #[inline]
+    pub(super) fn admits(&self, cost: Ru) -> Option<From> {
+        if self.waiters.is_empty() && self.budget.covers(cost, From::Both) {
+            return Some(From::Both);
+        }
+        self.passes(cost).then_some(From::Bucket)
+    }
+
     /// Whether a new operation passes all that wait.
-    pub(super) fn passes(&self, cost: Ru) -> bool {
+    fn passes(&self, cost: Ru) -> bool {
         self.waiters.first_small().is_none()
             && self.leaves_the_bucket().is_some()
             && self.budget.covers(cost, From::Bucket)
     }
 
     /// The operation that may start now.
-    pub(super) fn turn(&self) -> Option<Turn> {
+    pub(super) fn next(&self) -> Option<Turn> {
         self.order().into_iter().flatten().find(|turn| self.budget.covers(turn.cost, turn.from))
     }
 
     /// When an operation may start, if nothing else happens.
-    pub(super) fn next_turn(&self) -> Option<Time> {
+    pub(super) fn next_at(&self) -> Option<Time> {
         let at = |turn: Turn| self.budget.covered_at(turn.cost, turn.from);
         self.order().into_iter().flatten().filter_map(at).min()
     }
@@ -86,13 +91,32 @@ impl NodeGroup {
         }
     }
 
+    /// RU of the operations that pass the one that waits for a lump.
+    pub(super) fn beside(&self) -> Ru {
+        if self.waits_for_lump().is_some() { self.waiters.small_backlog() } else { Ru::ZERO }
+    }
+}
+
+impl NodeGroup {
+    /// Whose turn it is.
+    #[inline]
+    pub(super) fn turns(&self) -> Turns<'_> {
+        Turns { waiters: &self.waiters, budget: &self.budget }
+    }
+
+    /// Moves operations that need a lump at the bucket's present size to their queue. Before the first lease the size
+    /// was unknown.
+    pub(super) fn sort_waiters(&mut self, now: Time) {
+        while let Some((id, first)) = self.waiters.first_small()
+            && self.turns().is_large(first.cost)
+        {
+            self.large_demand.arrived(now, first.cost);
+            self.waiters.enlarge(id);
+        }
+    }
+
     /// RU/s offered in operations that fit the bucket.
     pub(super) fn offered_small(&mut self, now: Time) -> Rate {
         (self.demand.rate(now) - self.large_demand.rate(now)).max(Rate::ZERO)
-    }
-
-    /// RU of the operations that pass the one that waits for a lump.
-    pub(super) fn waits_beside(&self) -> Ru {
-        if self.waits_for_lump().is_some() { self.waiters.small_backlog() } else { Ru::ZERO }
     }
 }

@@ -30,7 +30,7 @@ const MANY: [(&str, usize, &str); 4] = [
         60,
         "not cut yet: the node machine under its lock, with waiters and purses",
     ),
-    ("core/src/node: NodeGroup", 66, "the node machine's face: a method for each event, and for each look"),
+    ("core/src/node: NodeGroup", 50, "the node machine's face: a method for each event, and for each look"),
     ("gateway/src/mysql: Machine", 58, "not cut yet: both sides of a MySQL session"),
     ("gateway/src/postgres: Conversation", 36, "not cut yet: both sides of a PostgreSQL session"),
 ];
