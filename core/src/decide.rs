@@ -42,11 +42,9 @@ pub(crate) struct Decision<'a> {
 
 impl Decision<'_> {
     pub(crate) fn decide(mut self, lease: &mut Lease) -> Grant {
-        let Some(group) = self.engine.tree.at(self.chain.slot()) else {
-            return Grant::UnknownGroup;
-        };
-        let (ttl, renew_after, fallback) = (group.spec.ttl, group.spec.renew_after(), self.fallback);
-        let max_debt = group.spec.max_debt;
+        let spec = &self.engine.tree.at(self.chain.slot()).spec;
+        let (ttl, renew_after, fallback) = (spec.ttl, spec.renew_after(), self.fallback);
+        let max_debt = spec.max_debt;
         let unlimited = !self.engine.tree.is_limited(self.chain);
         lease.begin_grant(self.now, self.now.after(self.engine.config.longest_use(ttl)), unlimited);
         if unlimited {
@@ -152,9 +150,8 @@ impl Decision<'_> {
             }
             above = Some(group);
         }
-        let (Some(mut capacity), Some(group)) = (share, self.engine.tree.at_mut(self.chain.slot())) else {
-            return lease.want();
-        };
+        let Some(mut capacity) = share else { return lease.want() };
+        let group = self.engine.tree.at_mut(self.chain.slot());
         if !group.children.is_empty() {
             capacity = group.live.division.own_share(capacity);
         }
@@ -232,9 +229,7 @@ impl Decision<'_> {
         }
         let fill = fill.min(excess).or_zero().min(lease.granted().cap);
         for slot in self.chain.up() {
-            let Some(group) = self.engine.tree.at_mut(slot) else {
-                continue;
-            };
+            let group = self.engine.tree.at_mut(slot);
             if let Some(depth) = group.spec.depth() {
                 if after.0 > 0 {
                     group.pool.grant_ahead(self.now, lump, after);
@@ -285,10 +280,8 @@ impl Decision<'_> {
             group.short_until = self.now.after(renew_every).after(renew_every);
         }
         // The sums leave this lease out, so the lists must, too.
-        if let Some(group) = self.engine.tree.at_mut(self.chain.slot())
-            && let Some(listed) = lease.listed.take()
-        {
-            group.live.by_rate.remove(&(listed, self.client));
+        if let Some(listed) = lease.listed.take() {
+            self.engine.tree.at_mut(self.chain.slot()).live.by_rate.remove(&(listed, self.client));
         }
         self.engine.tree.list(self.chain);
         self.engine.recall(self.now, level, short, self.client);

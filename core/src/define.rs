@@ -118,9 +118,7 @@ impl Engine {
         }
         let holders: Vec<ClientId> = group.live.leases.keys().copied().collect();
         let chain = self.tree.chain(id).ok_or(GroupError::Unknown(id))?;
-        if let Some(group) = self.tree.at_mut(chain.slot()) {
-            group.removed = true;
-        }
+        self.tree.at_mut(chain.slot()).removed = true;
         for client in holders {
             self.forget_interest(&chain, id, client);
             self.lowers.push(LowerOrder { client, group: id, rate_at_most: Rate::ZERO });

@@ -105,9 +105,7 @@ impl Engine {
         let Some(chain) = self.tree.chain(id) else { return };
         self.recovering_until = self.recovering_until.max(until);
         for slot in chain.up() {
-            if let Some(group) = self.tree.at_mut(slot) {
-                group.recover_until(until);
-            }
+            self.tree.at_mut(slot).recover_until(until);
         }
     }
 
@@ -141,16 +139,16 @@ impl Engine {
     ) -> Option<Grant> {
         self.expire(now);
         let Some(chain) = self.tree.chain(group) else { return Some(Grant::UnknownGroup) };
-        let live = self.tree.at(chain.slot()).filter(|group| !group.removed);
-        let Some(known) = live.map(|group| group.live.leases.get(&client).copied()) else {
+        if self.tree.at(chain.slot()).removed {
             return Some(Grant::UnknownGroup);
-        };
+        }
+        let known = self.tree.at(chain.slot()).live.leases.get(&client);
         if known.is_some_and(|lease| seq <= lease.seq()) {
             return None;
         }
         self.advance(&chain, now);
         // Read again, because a full pool takes back what it left to a lease.
-        let known = self.tree.at(chain.slot()).and_then(|group| group.live.leases.get(&client).copied());
+        let known = self.tree.at(chain.slot()).live.leases.get(&client).copied();
         let mut lease = self.lift(&chain, known);
         let known_client = lease.seq() > 0;
         self.hear(&chain, now, &mut lease, seq, ask);
@@ -229,29 +227,27 @@ impl Engine {
         lease.wish(wanted(ask, lease, others_queue, lumps, thin));
         if lease.queued_since().is_some() || has_backlog != had_backlog {
             for slot in chain.up() {
-                if let Some(group) = self.tree.at_mut(slot) {
-                    if let Some(since) = lease.queued_since() {
-                        group.live.queue.remove(&(since, client, id));
-                    }
-                    group.live.backlogged += u64::from(has_backlog);
-                    group.live.backlogged -= u64::from(had_backlog);
+                let live = &mut *self.tree.at_mut(slot).live;
+                if let Some(since) = lease.queued_since() {
+                    live.queue.remove(&(since, client, id));
                 }
+                live.backlogged += u64::from(has_backlog);
+                live.backlogged -= u64::from(had_backlog);
             }
         }
         if !lease.reported().head.is_positive() {
             lease.leave_queue();
         }
-        if let Some(group) = self.tree.at_mut(chain.slot()) {
-            group.live.own.change(client, before, lease.entry());
-        }
+        self.tree.at_mut(chain.slot()).live.own.change(client, before, lease.entry());
         self.tree.propagate_demand(chain);
     }
 
     /// Forgets what a client in the ledger wants, its backlog and its place in the queue.
     pub(crate) fn forget_interest(&mut self, chain: &Chain, id: GroupId, client: ClientId) {
-        let Some(group) = self.tree.at_mut(chain.slot()).filter(|group| group.live.is_awake()) else {
+        let group = self.tree.at_mut(chain.slot());
+        if !group.live.is_awake() {
             return;
-        };
+        }
         let Some(lease) = group.live.leases.get_mut(&client) else {
             return;
         };
@@ -262,17 +258,16 @@ impl Engine {
 
     /// The same for a lease that is out of the ledger's sums.
     fn drop_interest(&mut self, chain: &Chain, id: GroupId, client: ClientId, lease: &Lease) {
-        if let (Some(entry), Some(group)) = (lease.entry(), self.tree.at_mut(chain.slot())) {
-            group.live.own.change(client, Some(entry), None);
+        if let Some(entry) = lease.entry() {
+            self.tree.at_mut(chain.slot()).live.own.change(client, Some(entry), None);
         }
         if lease.queued_since().is_some() || lease.reported().backlog.is_positive() {
             for slot in chain.up() {
-                if let Some(group) = self.tree.at_mut(slot) {
-                    if let Some(since) = lease.queued_since() {
-                        group.live.queue.remove(&(since, client, id));
-                    }
-                    group.live.backlogged -= u64::from(lease.reported().backlog.is_positive());
+                let live = &mut *self.tree.at_mut(slot).live;
+                if let Some(since) = lease.queued_since() {
+                    live.queue.remove(&(since, client, id));
                 }
+                live.backlogged -= u64::from(lease.reported().backlog.is_positive());
             }
         }
         self.tree.propagate_demand(chain);
@@ -288,8 +283,7 @@ impl Engine {
     /// Puts a lease back, or adds a new one.
     pub(crate) fn lay(&mut self, chain: &Chain, id: GroupId, client: ClientId, mut lease: Lease) {
         let (committed, ends) = (lease.committed(), lease.ends());
-        let Some(group) = self.tree.at_mut(chain.slot()) else { return };
-        let live = &mut *group.live;
+        let live = &mut *self.tree.at_mut(chain.slot()).live;
         if lease.listed != Some(committed) {
             if let Some(was) = lease.listed.replace(committed) {
                 live.by_rate.remove(&(was, client));
@@ -317,14 +311,15 @@ impl Engine {
 
     /// Replaces the lease that the client has.
     pub(crate) fn replace(&mut self, chain: &Chain, id: GroupId, client: ClientId, mut lease: Lease) {
-        let known = self.tree.at(chain.slot()).and_then(|group| group.live.leases.get(&client).copied());
+        let known = self.tree.at(chain.slot()).live.leases.get(&client).copied();
         lease.listed = self.lift(chain, known).listed;
         self.lay(chain, id, client, lease);
     }
 
     /// Drops a lease that is out of the sums.
     fn drop_lease(&mut self, chain: &Chain, id: GroupId, client: ClientId) {
-        if let Some(group) = self.tree.at_mut(chain.slot()).filter(|group| group.live.is_awake())
+        let group = self.tree.at_mut(chain.slot());
+        if group.live.is_awake()
             && let Some(lease) = group.live.leases.remove(&client)
         {
             if let Some(listed) = lease.listed {
@@ -343,12 +338,10 @@ impl Engine {
     /// Brings the pools of a chain up to `now`.
     pub(crate) fn advance(&mut self, chain: &Chain, now: Time) {
         for slot in chain.up() {
-            let over = self.tree.at_mut(slot).map_or(Ru::ZERO, |group| group.accrue(now));
+            let over = self.tree.at_mut(slot).accrue(now);
             if over.is_positive() {
                 self.reclaim(chain, over, None);
-                if let Some(group) = self.tree.at_mut(slot) {
-                    group.trim();
-                }
+                self.tree.at_mut(slot).trim();
             }
         }
     }
@@ -366,7 +359,7 @@ impl Engine {
         let Some(chain) = self.tree.chain(id) else { return };
         self.advance(&chain, now);
         self.forget_interest(&chain, id, client);
-        let known = self.tree.at(chain.slot()).and_then(|group| group.live.leases.get(&client).copied());
+        let known = self.tree.at(chain.slot()).live.leases.get(&client).copied();
         self.lift(&chain, known);
         self.drop_lease(&chain, id, client);
         self.drop_if_gone(id);
@@ -397,14 +390,15 @@ impl Engine {
 
     /// Terms for a node that gave its lease up.
     fn idle_terms(&self, chain: &Chain, fallback: Fallback) -> LeaseTerms {
-        self.tree.at(chain.slot()).map_or_else(LeaseTerms::default, |group| LeaseTerms {
-            ttl: group.spec.ttl,
-            renew_after: group.spec.renew_every,
+        let spec = &self.tree.at(chain.slot()).spec;
+        LeaseTerms {
+            ttl: spec.ttl,
+            renew_after: spec.renew_every,
             max_fit: self.max_fit(chain),
-            max_debt: group.spec.max_debt,
+            max_debt: spec.max_debt,
             fallback,
             ..LeaseTerms::default()
-        })
+        }
     }
 
     /// The largest operation that the group and its ancestors can ever cover.

@@ -19,9 +19,8 @@ impl Engine {
         let back = lease.hear(now, seq, ask);
         let hold = lease.hold();
         for slot in chain.up() {
-            if let Some(group) = self.tree.at_mut(slot)
-                && group.spec.limit().is_some()
-            {
+            let group = self.tree.at_mut(slot);
+            if group.spec.limit().is_some() {
                 let room = (group.room() - hold).or_zero();
                 if now < group.recovering_until {
                     group.pool.trim(room);
@@ -36,8 +35,8 @@ impl Engine {
     /// come.
     pub(crate) fn reclaim(&mut self, chain: &Chain, amount: Ru, but: Option<ClientId>) {
         let mut taken = Ru::ZERO;
+        let group = self.tree.at_mut(chain.slot());
         while taken < amount
-            && let Some(group) = self.tree.at_mut(chain.slot())
             && let Some(client) = group.live.running.iter().find(|client| Some(**client) != but).copied()
             && let Some(lease) = group.live.leases.get_mut(&client)
         {

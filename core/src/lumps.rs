@@ -42,9 +42,7 @@ impl Decision<'_> {
     pub(crate) fn expect_lumps(&mut self, head: Ru) {
         for slot in self.chain.up() {
             let group = self.engine.tree.at_mut(slot);
-            if let Some(group) =
-                group.filter(|group| group.spec.depth().is_some_and(|depth| head > depth.scale(1, LUMP_PART)))
-            {
+            if group.spec.depth().is_some_and(|depth| head > depth.scale(1, LUMP_PART)) {
                 group.lumps_until = self.now.after(LUMPS_LAST);
             }
         }
@@ -169,9 +167,8 @@ impl Decision<'_> {
     pub(crate) fn enqueue(&mut self, lease: &mut Lease) {
         let since = lease.queue(self.now);
         for slot in self.chain.up() {
-            if let Some(group) = self.engine.tree.at_mut(slot) {
-                group.live.queue.insert((since, self.client, self.group), lease.reported().head);
-            }
+            let place = (since, self.client, self.group);
+            self.engine.tree.at_mut(slot).live.queue.insert(place, lease.reported().head);
         }
     }
 }

@@ -187,7 +187,7 @@ impl Engine {
         client: ClientId,
         renewal: (Option<u64>, u64),
     ) -> Fallback {
-        let Some(group) = self.tree.at_mut(chain.slot()) else { return Fallback::Stop };
+        let group = self.tree.at_mut(chain.slot());
         let each = group.spec.fallback;
         let Some(total) = group.spec.fallback_total else { return each };
         let part = group.parts.get_or_insert_default().give(now, client, renewal, total);

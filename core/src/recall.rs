@@ -45,7 +45,7 @@ impl Engine {
     /// with the highest rate: it lowers nothing, and the node answers with a renewal.
     pub(crate) fn call(&mut self, now: Time, chain: &Chain, asker: ClientId) {
         for slot in chain.up() {
-            let Some(group) = self.tree.at(slot) else { return };
+            let group = self.tree.at(slot);
             let Some((&(_, client, id), need)) = group.live.queue.first_key_value() else { continue };
             let Some(limit) = group.spec.limit().filter(|_| client != asker) else { continue };
             let missing = *need - group.pool.tokens();

@@ -165,24 +165,42 @@ impl Tree {
     }
 
     pub(crate) fn get(&self, id: GroupId) -> Option<&Group> {
-        self.at(self.index.get(id)?)
+        self.index.get(id).map(|slot| self.at(slot))
     }
 
     pub(crate) fn get_mut(&mut self, id: GroupId) -> Option<&mut Group> {
-        self.at_mut(self.index.get(id)?)
+        self.index.get(id).map(|slot| self.at_mut(slot))
     }
 
-    pub(crate) fn at(&self, slot: Slot) -> Option<&Group> {
-        self.groups.get(slot.place())?.as_ref()
+    /// The group in a slot. A chain is used before any group of it is removed, so that its slots lead to groups.
+    ///
+    /// # Panics
+    /// When there is none: a defect of this crate, never caused by an input, after which sums would drift.
+    #[inline]
+    #[expect(
+        clippy::expect_used,
+        reason = "a group that is missing from its chain is a defect, and must be loud"
+    )]
+    pub(crate) fn at(&self, slot: Slot) -> &Group {
+        self.groups.get(slot.place()).and_then(Option::as_ref).expect("a slot leads to a group")
     }
 
-    pub(crate) fn at_mut(&mut self, slot: Slot) -> Option<&mut Group> {
-        self.groups.get_mut(slot.place())?.as_mut()
+    /// The same, to change it.
+    ///
+    /// # Panics
+    /// As `at`.
+    #[inline]
+    #[expect(
+        clippy::expect_used,
+        reason = "a group that is missing from its chain is a defect, and must be loud"
+    )]
+    pub(crate) fn at_mut(&mut self, slot: Slot) -> &mut Group {
+        self.groups.get_mut(slot.place()).and_then(Option::as_mut).expect("a slot leads to a group")
     }
 
     /// The groups of a chain, from the group up.
     pub(crate) fn up(&self, chain: &Chain) -> impl DoubleEndedIterator<Item = &Group> {
-        chain.up().filter_map(|slot| self.at(slot))
+        chain.up().map(|slot| self.at(slot))
     }
 
     /// Whether any group of a chain has a limit.
@@ -198,7 +216,7 @@ impl Tree {
 
     /// All groups, in the order of their ids.
     pub(crate) fn iter(&self) -> impl Iterator<Item = &Group> {
-        self.index.iter().filter_map(|slot| self.at(slot))
+        self.index.iter().map(|slot| self.at(slot))
     }
 
     pub(crate) fn iter_mut(&mut self) -> impl Iterator<Item = &mut Group> {
@@ -210,8 +228,8 @@ impl Tree {
         let id = group.id;
         let parent = group.spec.parent.unwrap_or(GroupId::ROOT);
         group.above = if id == GroupId::ROOT { None } else { self.index.get(parent) };
-        if let Some(above) = group.above.and_then(|above| self.at_mut(above)) {
-            above.children.insert(id);
+        if let Some(above) = group.above {
+            self.at_mut(above).children.insert(id);
         }
         let free = self.index.get(id).or_else(|| self.free.pop());
         let Some(slot) = free.or_else(|| Slot::at(self.groups.len())) else { return };
@@ -241,11 +259,11 @@ impl Tree {
     pub(crate) fn chain(&self, id: GroupId) -> Option<Chain> {
         let slot = self.index.get(id)?;
         let mut chain = Chain { slots: [slot; MAX_DEPTH + 1], len: 1 };
-        let mut above = self.at(slot)?.above;
+        let mut above = self.at(slot).above;
         while let Some(slot) = above {
             *chain.slots.get_mut(chain.len)? = slot;
             chain.len += 1;
-            above = self.at(slot)?.above;
+            above = self.at(slot).above;
         }
         Some(chain)
     }
@@ -253,7 +271,7 @@ impl Tree {
     /// Carries a changed demand up a chain, as far as it changes entries.
     pub(crate) fn propagate_demand(&mut self, chain: &Chain) {
         for slot in chain.up() {
-            let Some(group) = self.at_mut(slot) else { return };
+            let group = self.at_mut(slot);
             if group.live.is_awake() {
                 let own = Rate(group.live.own.demand());
                 let beside =
@@ -267,8 +285,8 @@ impl Tree {
                 return;
             }
             let before = std::mem::replace(&mut group.live.entered, entry);
-            if let Some(parent) = above.and_then(|above| self.at_mut(above)) {
-                parent.live.division.change(party, before, entry);
+            if let Some(above) = above {
+                self.at_mut(above).live.division.change(party, before, entry);
             }
         }
     }
@@ -276,9 +294,7 @@ impl Tree {
     /// Drops the live parts of idle groups.
     pub(crate) fn rest(&mut self, chain: &Chain) {
         for slot in chain.up() {
-            if let Some(group) = self.at_mut(slot) {
-                group.live.rest();
-            }
+            self.at_mut(slot).live.rest();
         }
     }
 }
@@ -298,11 +314,9 @@ impl Tree {
             return;
         }
         for slot in chain.up() {
-            if let Some(group) = self.at_mut(slot) {
-                let live = &mut *group.live;
-                live.committed += committed;
-                live.held += held;
-            }
+            let live = &mut *self.at_mut(slot).live;
+            live.committed += committed;
+            live.held += held;
         }
     }
 
@@ -310,7 +324,7 @@ impl Tree {
     pub(crate) fn list(&mut self, chain: &Chain) {
         let mut moved: Option<(GroupId, Rate, Rate)> = None;
         for slot in chain.up() {
-            let Some(group) = self.at_mut(slot) else { continue };
+            let group = self.at_mut(slot);
             if let Some((child, was, is)) = moved.take() {
                 group.live.children_by_rate.remove(&(was, child));
                 if is != Rate::ZERO {
@@ -348,7 +362,8 @@ impl Tree {
         self.add(&chain, Rate(-committed.0), Ru(-held.0));
         self.list(&chain);
         for slot in chain.up() {
-            if let Some(above) = self.at_mut(slot).filter(|above| above.live.is_awake()) {
+            let above = self.at_mut(slot);
+            if above.live.is_awake() {
                 above.live.backlogged -= backlogged;
                 above.live.queue.retain(|place, _| !queue.contains_key(place));
             }
@@ -374,10 +389,9 @@ impl Tree {
         if backlogged > 0 {
             // A client in the queue has a backlog.
             for slot in chain.up() {
-                if let Some(above) = self.at_mut(slot) {
-                    above.live.backlogged += backlogged;
-                    above.live.queue.extend(queue.iter().map(|(place, need)| (*place, *need)));
-                }
+                let live = &mut *self.at_mut(slot).live;
+                live.backlogged += backlogged;
+                live.queue.extend(queue.iter().map(|(place, need)| (*place, *need)));
             }
         }
         // With its first child, the parent's own clients become one party among others.
@@ -387,7 +401,8 @@ impl Tree {
     /// After a changed definition, leases may exceed the new limits until they are renewed or end.
     pub(crate) fn excuse(&mut self, chain: &Chain) {
         for slot in chain.up() {
-            if let Some(group) = self.at_mut(slot).filter(|group| group.live.is_awake()) {
+            let group = self.at_mut(slot);
+            if group.live.is_awake() {
                 group.pool.excuse();
                 let live = &mut *group.live;
                 (live.committed_legacy, live.held_legacy) = (live.committed, live.held);
