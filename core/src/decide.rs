@@ -4,11 +4,11 @@
 //! is free at every level, and what is missing is recalled from clients above their target.
 
 use crate::division::Party;
-use crate::engine::Engine;
+use crate::engine::{EngineConfig, LowerOrder};
 use crate::exchange::{Grant, LeaseTerms};
 use crate::group::{ClientId, Fallback, GroupId};
 use crate::lease::{Granted, Lease};
-use crate::tree::{Chain, Group};
+use crate::tree::{Chain, Group, Tree};
 use crate::units::{Rate, Ru, Span, Time};
 
 /// The local bucket holds at most this much of the leased rate.
@@ -29,7 +29,10 @@ const LEAST_GOING_ON: u64 = 2;
 
 /// The place and time of a decision. The client's lease is out of the ledger's sums meanwhile.
 pub(crate) struct Decision<'a> {
-    pub engine: &'a mut Engine,
+    pub tree: &'a mut Tree,
+    pub config: EngineConfig,
+    /// Orders to lower leases, for the caller to push.
+    pub orders: &'a mut Vec<LowerOrder>,
     pub chain: &'a Chain,
     pub now: Time,
     pub client: ClientId,
@@ -42,11 +45,11 @@ pub(crate) struct Decision<'a> {
 
 impl Decision<'_> {
     pub(crate) fn decide(mut self, lease: &mut Lease) -> Grant {
-        let spec = &self.engine.tree.at(self.chain.slot()).spec;
+        let spec = &self.tree.at(self.chain.slot()).spec;
         let (ttl, renew_after, fallback) = (spec.ttl, spec.renew_after(), self.fallback);
         let max_debt = spec.max_debt;
-        let unlimited = !self.engine.tree.is_limited(self.chain);
-        lease.begin_grant(self.now, self.now.after(self.engine.config.longest_use(ttl)), unlimited);
+        let unlimited = !self.tree.is_limited(self.chain);
+        lease.begin_grant(self.now, self.now.after(self.config.longest_use(ttl)), unlimited);
         if unlimited {
             return Grant::Unlimited { ttl, renew_after, fallback };
         }
@@ -67,7 +70,7 @@ impl Decision<'_> {
         let mut terms = LeaseTerms {
             ttl,
             renew_after,
-            max_fit: self.engine.max_fit(self.chain),
+            max_fit: self.tree.max_fit(self.chain),
             max_debt,
             fallback,
             ..LeaseTerms::default()
@@ -104,8 +107,8 @@ impl Decision<'_> {
             }
         }
         if !self.fits(lease, free) {
-            terms.ttl = terms.ttl.min(self.engine.config.ends_within(lease.held().end.since(self.now)));
-            lease.shorten(self.now.after(self.engine.config.longest_use(terms.ttl)));
+            terms.ttl = terms.ttl.min(self.config.ends_within(lease.held().end.since(self.now)));
+            lease.shorten(self.now.after(self.config.longest_use(terms.ttl)));
         }
         terms.scarce = self.scarce();
         terms.lump_wanted =
@@ -125,7 +128,7 @@ impl Decision<'_> {
 
     /// The groups of the chain, from the group up.
     pub(crate) fn up(&self) -> impl DoubleEndedIterator<Item = &Group> {
-        self.engine.tree.up(self.chain)
+        self.tree.up(self.chain)
     }
 
     /// Whether an operation waits anywhere in the chain below a limit.
@@ -151,7 +154,7 @@ impl Decision<'_> {
             above = Some(group);
         }
         let Some(mut capacity) = share else { return lease.want() };
-        let group = self.engine.tree.at_mut(self.chain.slot());
+        let group = self.tree.at_mut(self.chain.slot());
         if !group.children.is_empty() {
             capacity = group.live.division.own_share(capacity);
         }
@@ -229,7 +232,7 @@ impl Decision<'_> {
         }
         let fill = fill.min(excess).or_zero().min(lease.granted().cap);
         for slot in self.chain.up() {
-            let group = self.engine.tree.at_mut(slot);
+            let group = self.tree.at_mut(slot);
             if let Some(depth) = group.spec.depth() {
                 if after.0 > 0 {
                     group.pool.grant_ahead(self.now, lump, after);
@@ -267,7 +270,7 @@ impl Decision<'_> {
         let mut missing = (lease.cap() - room).or_zero();
         if missing.is_positive() {
             missing -= lease.take_room(missing);
-            self.engine.reclaim(self.chain, missing, Some(self.client));
+            self.tree.reclaim(self.chain, missing, Some(self.client));
         }
     }
 
@@ -276,15 +279,15 @@ impl Decision<'_> {
         let tightest =
             self.up().filter_map(|group| Some((group.spec.limit()? - group.live.committed, group.id)));
         let Some((_, level)) = tightest.min() else { return };
-        if let Some(group) = self.engine.tree.get_mut(level) {
+        if let Some(group) = self.tree.get_mut(level) {
             group.short_until = self.now.after(renew_every).after(renew_every);
         }
         // The sums leave this lease out, so the lists must, too.
         if let Some(listed) = lease.listed.take() {
-            self.engine.tree.at_mut(self.chain.slot()).live.by_rate.remove(&(listed, self.client));
+            self.tree.at_mut(self.chain.slot()).live.by_rate.remove(&(listed, self.client));
         }
-        self.engine.tree.list(self.chain);
-        self.engine.recall(self.now, level, short, self.client);
+        self.tree.list(self.chain);
+        self.tree.recall(self.orders, self.now, level, short, self.client);
     }
 
     /// Whether a client that shares a level with this one lacks rate.

@@ -151,7 +151,7 @@ impl Engine {
         let known = self.tree.at(chain.slot()).live.leases.get(&client).copied();
         let mut lease = self.lift(&chain, known);
         let known_client = lease.seq() > 0;
-        self.hear(&chain, now, &mut lease, seq, ask);
+        self.tree.hear(&chain, now, &mut lease, seq, ask);
         // An unlimited node reports nothing held though it may spend, so its lease stays; a node that gave up ignores
         // the answer.
         if ask.gives_up()
@@ -180,10 +180,12 @@ impl Engine {
         }
         self.note_interest(now, &chain, group, client, &mut lease, ask);
         let recovering = recovering.is_some();
-        let decision = Decision { engine: self, chain: &chain, now, client, group, fallback, recovering };
+        let (tree, config, orders) = (&mut self.tree, self.config, &mut self.lowers);
+        let decision =
+            Decision { tree, config, orders, chain: &chain, now, client, group, fallback, recovering };
         let grant = decision.decide(&mut lease);
         self.lay(&chain, group, client, lease);
-        self.call(now, &chain, client);
+        self.tree.call(&mut self.lowers, now, &chain, client);
         if recovering {
             // The leases that nodes prove were given under the definitions before the restart.
             self.tree.excuse(&chain);
@@ -217,7 +219,7 @@ impl Engine {
         ask: &Ask,
     ) {
         // The node refuses an operation that can never fit as soon as it has the answer, so nobody waits for it.
-        let never = ask.head > self.max_fit(chain);
+        let never = ask.head > self.tree.max_fit(chain);
         let ask = &if never { Ask { backlog: Ru::ZERO, head: Ru::ZERO, ..*ask } } else { *ask };
         let before = lease.entry();
         let (had_backlog, has_backlog) = lease.report(ask);
@@ -340,7 +342,7 @@ impl Engine {
         for slot in chain.up() {
             let over = self.tree.at_mut(slot).accrue(now);
             if over.is_positive() {
-                self.reclaim(chain, over, None);
+                self.tree.reclaim(chain, over, None);
                 self.tree.at_mut(slot).trim();
             }
         }
@@ -394,15 +396,10 @@ impl Engine {
         LeaseTerms {
             ttl: spec.ttl,
             renew_after: spec.renew_every,
-            max_fit: self.max_fit(chain),
+            max_fit: self.tree.max_fit(chain),
             max_debt: spec.max_debt,
             fallback,
             ..LeaseTerms::default()
         }
-    }
-
-    /// The largest operation that the group and its ancestors can ever cover.
-    pub(crate) fn max_fit(&self, chain: &Chain) -> Ru {
-        self.tree.up(chain).filter_map(|group| group.spec.depth()).min().unwrap_or(Ru::MAX)
     }
 }

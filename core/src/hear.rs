@@ -6,20 +6,19 @@
 //! anything: the ledger takes it back once the pool has real tokens for it or a bucket needs it, and a later refund is
 //! lost, as it would be in one full bucket.
 
-use crate::engine::Engine;
 use crate::exchange::Ask;
 use crate::group::ClientId;
 use crate::lease::Lease;
-use crate::tree::Chain;
+use crate::tree::{Chain, Tree};
 use crate::units::{Rate, Ru, Time};
 
-impl Engine {
+impl Tree {
     /// Takes in what the node holds and gives back, but never more than the ledger granted.
     pub(crate) fn hear(&mut self, chain: &Chain, now: Time, lease: &mut Lease, seq: u64, ask: &Ask) {
         let back = lease.hear(now, seq, ask);
         let hold = lease.hold();
         for slot in chain.up() {
-            let group = self.tree.at_mut(slot);
+            let group = self.at_mut(slot);
             if group.spec.limit().is_some() {
                 let room = (group.room() - hold).or_zero();
                 if now < group.recovering_until {
@@ -35,7 +34,7 @@ impl Engine {
     /// come.
     pub(crate) fn reclaim(&mut self, chain: &Chain, amount: Ru, but: Option<ClientId>) {
         let mut taken = Ru::ZERO;
-        let group = self.tree.at_mut(chain.slot());
+        let group = self.at_mut(chain.slot());
         while taken < amount
             && let Some(client) = group.live.running.iter().find(|client| Some(**client) != but).copied()
             && let Some(lease) = group.live.leases.get_mut(&client)
@@ -45,6 +44,6 @@ impl Engine {
                 group.live.running.remove(&client);
             }
         }
-        self.tree.add(chain, Rate::ZERO, Ru::ZERO - taken);
+        self.add(chain, Rate::ZERO, Ru::ZERO - taken);
     }
 }

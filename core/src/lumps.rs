@@ -41,7 +41,7 @@ impl Decision<'_> {
     /// Notes an operation that takes a lump: more of them are expected for [`LUMPS_LAST`].
     pub(crate) fn expect_lumps(&mut self, head: Ru) {
         for slot in self.chain.up() {
-            let group = self.engine.tree.at_mut(slot);
+            let group = self.tree.at_mut(slot);
             if group.spec.depth().is_some_and(|depth| head > depth.scale(1, LUMP_PART)) {
                 group.lumps_until = self.now.after(LUMPS_LAST);
             }
@@ -168,7 +168,7 @@ impl Decision<'_> {
         let since = lease.queue(self.now);
         for slot in self.chain.up() {
             let place = (since, self.client, self.group);
-            self.engine.tree.at_mut(slot).live.queue.insert(place, lease.reported().head);
+            self.tree.at_mut(slot).live.queue.insert(place, lease.reported().head);
         }
     }
 }

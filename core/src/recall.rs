@@ -2,10 +2,10 @@
 //! themselves at once, so that a shift of demand converges in round trips instead of renewals.
 
 use crate::division::Party;
-use crate::engine::{Engine, LowerOrder};
+use crate::engine::LowerOrder;
 use crate::group::{ClientId, GroupId};
 use crate::lease::Lease;
-use crate::tree::Chain;
+use crate::tree::{Chain, Tree};
 use crate::units::{Rate, Span, Time};
 
 /// Holders inspected and orders sent per renewal, so that a decision stays cheap.
@@ -18,23 +18,30 @@ pub(crate) const REPEAT_AFTER: Span = Span::millis(200);
 /// 0.9 burst use the same, and the number of messages is the same.
 const CALLED_BEFORE: Span = Span::millis(20);
 
-impl Engine {
+impl Tree {
     /// Orders holders below `level`, except `asker`, to lower themselves by `short` together.
-    pub(crate) fn recall(&mut self, now: Time, level: GroupId, short: Rate, asker: ClientId) {
+    pub(crate) fn recall(
+        &mut self,
+        orders: &mut Vec<LowerOrder>,
+        now: Time,
+        level: GroupId,
+        short: Rate,
+        asker: ClientId,
+    ) {
         let mut missing = short;
-        self.recall_from_clients(now, level, &mut missing, asker);
-        let children: Vec<(Rate, GroupId)> = self.tree.get(level).map_or_else(Vec::new, |group| {
+        self.recall_from_clients(orders, now, level, &mut missing, asker);
+        let children: Vec<(Rate, GroupId)> = self.get(level).map_or_else(Vec::new, |group| {
             group.live.children_by_rate.iter().rev().take(MOST_LOOKED_AT).copied().collect()
         });
-        let capacity = self.tree.get(level).and_then(|group| group.spec.limit());
+        let capacity = self.get(level).and_then(|group| group.spec.limit());
         for (committed, child) in children {
             let share = capacity.and_then(|capacity| {
-                let entry = self.tree.get(child)?.live.entered;
-                Some(self.tree.get(level)?.live.division.share(Party::Child(child), entry, capacity))
+                let entry = self.get(child)?.live.entered;
+                Some(self.get(level)?.live.division.share(Party::Child(child), entry, capacity))
             });
             let above = committed - share.unwrap_or(Rate::ZERO);
             if missing.0 > 0 && above.0 > 0 {
-                self.recall(now, child, missing.min(above), asker);
+                self.recall(orders, now, child, missing.min(above), asker);
                 missing -= above;
             }
         }
@@ -43,26 +50,33 @@ impl Engine {
     /// Calls the first client that waits for a lump if the pool covers it now or will before the client asks again:
     /// others returned or refunded tokens sooner than expected, or clients before it took less. The call is an order
     /// with the highest rate: it lowers nothing, and the node answers with a renewal.
-    pub(crate) fn call(&mut self, now: Time, chain: &Chain, asker: ClientId) {
+    pub(crate) fn call(&mut self, orders: &mut Vec<LowerOrder>, now: Time, chain: &Chain, asker: ClientId) {
         for slot in chain.up() {
-            let group = self.tree.at(slot);
+            let group = self.at(slot);
             let Some((&(_, client, id), need)) = group.live.queue.first_key_value() else { continue };
             let Some(limit) = group.spec.limit().filter(|_| client != asker) else { continue };
             let missing = *need - group.pool.tokens();
             let covered = (limit - group.live.committed).time_for(missing).map(|span| now.after(span));
-            let lease = self.tree.get_mut(id).and_then(|group| group.live.leases.get_mut(&client));
+            let lease = self.get_mut(id).and_then(|group| group.live.leases.get_mut(&client));
             let late = |lease: &Lease| covered.is_some_and(|at| at.after(CALLED_BEFORE) < lease.asks_at());
             if let Some(lease) =
                 lease.filter(|lease| lease.ordered_at().is_none() && (!missing.is_positive() || late(lease)))
             {
                 lease.order(now);
-                self.lowers.push(LowerOrder { client, group: id, rate_at_most: Rate::MAX });
+                orders.push(LowerOrder { client, group: id, rate_at_most: Rate::MAX });
             }
         }
     }
 
-    fn recall_from_clients(&mut self, now: Time, level: GroupId, missing: &mut Rate, asker: ClientId) {
-        let Some(group) = self.tree.get_mut(level).filter(|group| group.live.is_awake()) else {
+    fn recall_from_clients(
+        &mut self,
+        orders: &mut Vec<LowerOrder>,
+        now: Time,
+        level: GroupId,
+        missing: &mut Rate,
+        asker: ClientId,
+    ) {
+        let Some(group) = self.get_mut(level).filter(|group| group.live.is_awake()) else {
             return;
         };
         let live = &mut *group.live;
@@ -86,7 +100,7 @@ impl Engine {
             }
             lease.order(now);
             *missing -= committed - share;
-            self.lowers.push(LowerOrder { client, group: level, rate_at_most: share });
+            orders.push(LowerOrder { client, group: level, rate_at_most: share });
         }
     }
 }

@@ -203,6 +203,11 @@ impl Tree {
         chain.up().map(|slot| self.at(slot))
     }
 
+    /// The largest operation that the group and its ancestors can ever cover.
+    pub(crate) fn max_fit(&self, chain: &Chain) -> Ru {
+        self.up(chain).filter_map(|group| group.spec.depth()).min().unwrap_or(Ru::MAX)
+    }
+
     /// Whether any group of a chain has a limit.
     pub(crate) fn is_limited(&self, chain: &Chain) -> bool {
         self.up(chain).any(|group| group.spec.limit().is_some())
