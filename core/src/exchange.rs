@@ -87,6 +87,17 @@ pub enum Grant {
     },
 }
 
+impl Grant {
+    /// The length of the lease in it.
+    pub(crate) fn ttl(&self) -> Option<Span> {
+        match self {
+            Self::Leased(terms) => Some(terms.ttl),
+            Self::Unlimited { ttl, .. } => Some(*ttl),
+            Self::UnknownGroup | Self::Recovering { .. } => None,
+        }
+    }
+}
+
 /// A lease as the node applies it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct LeaseTerms {

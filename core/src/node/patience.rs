@@ -119,18 +119,15 @@ impl Patience {
         place.take().map(|(_, sent)| sent)
     }
 
-    /// Notes an answer.
-    pub(super) fn answered(&mut self, sent: Time, now: Time, config: &NodeConfig) {
+    /// Notes an answer, and the length of the lease in it, which counts whether or not the answer came in time: a node
+    /// whose answers all came late would wait for a lost one as long as for the slowest.
+    pub(super) fn answered(&mut self, sent: Time, now: Time, ttl: Option<Span>, config: &NodeConfig) {
         self.in_vain = 0;
+        self.ttl = ttl.or(self.ttl);
         // A fixed wait learns nothing.
         if config.longest_wait > config.reply_timeout {
             self.round_trip.measured(now.since(sent));
         }
-    }
-
-    /// Notes the length of the newest lease.
-    pub(super) fn leased(&mut self, ttl: Span) {
-        self.ttl = Some(ttl);
     }
 
     /// Forgets earlier renewals: their answers come no more, or bring nothing new.
@@ -207,10 +204,10 @@ mod tests {
             patience.superseded(seq, Time(seq), true);
         }
         assert_eq!(waits, [Span::secs(1), Span::secs(2), Span::secs(4), Span::secs(4)]);
-        patience.leased(Span::secs(3));
-        assert_eq!(patience.wait(&config), Span::secs(3));
-        patience.answered(Time(0), Time(5_000), &config);
+        patience.answered(Time(0), Time(5_000), None, &config);
         assert_eq!(patience.wait(&config), Span::secs(1), "an answer ends the doubling");
+        patience.answered(Time(0), Time(5_000_000), Some(Span::secs(3)), &config);
+        assert_eq!(patience.wait(&config), Span::secs(3));
     }
 
     #[test]

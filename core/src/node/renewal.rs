@@ -282,7 +282,7 @@ impl NodeGroup {
         let Some(asked) = self.renewal.question.answer(seq) else {
             return self.on_late_grant(now, seq, grant);
         };
-        self.renewal.patience.answered(asked, now, &self.config);
+        self.renewal.patience.answered(asked, now, grant.ttl(), &self.config);
         self.renewal.patience.forget_earlier();
         if self.renewal.question.gave_up() || self.budget.right().state() == LeaseState::Closed {
             return Heard::Applied;
@@ -291,7 +291,6 @@ impl NodeGroup {
             Grant::Leased(terms) => {
                 self.renewal.advice.rising = terms.rate.scale(20, 21) > self.budget.bucket().rate();
                 self.budget.lease(now, asked, terms);
-                self.renewal.patience.leased(terms.ttl);
                 (self.max_fit, self.max_debt) = (terms.max_fit, terms.max_debt);
                 let advice = &mut self.renewal.advice;
                 (advice.renew_after, advice.ask_again_at) = (terms.renew_after, asked.after(terms.ask_again));
@@ -305,7 +304,6 @@ impl NodeGroup {
             }
             Grant::Unlimited { ttl, renew_after, fallback } => {
                 self.budget.unlimited(now, asked, *ttl, *fallback);
-                self.renewal.patience.leased(*ttl);
                 self.max_fit = Ru::MAX;
                 let advice = &mut self.renewal.advice;
                 (advice.renew_after, advice.ask_again_at, advice.scarce) = (*renew_after, now, false);
@@ -333,7 +331,7 @@ impl NodeGroup {
         let Some(asked) = self.renewal.patience.earlier(seq) else {
             return Heard::Ignored;
         };
-        self.renewal.patience.answered(asked, now, &self.config);
+        self.renewal.patience.answered(asked, now, grant.ttl(), &self.config);
         let longer = !self.renewal.question.gave_up() && self.budget.extend(now, asked, grant);
         if longer { Heard::Extended } else { Heard::Ignored }
     }
@@ -344,7 +342,7 @@ impl NodeGroup {
         self.budget.advance(now);
         let newest = self.renewal.question.shed(seq, self.renewal.wait(&self.config));
         if let Some(asked) = newest.or_else(|| self.renewal.patience.earlier(seq)) {
-            self.renewal.patience.answered(asked, now, &self.config);
+            self.renewal.patience.answered(asked, now, None, &self.config);
         }
     }
 

@@ -74,6 +74,27 @@ fn a_late_answer_lengthens_the_lease_within_what_it_grants() {
 }
 
 #[test]
+fn a_node_whose_answers_all_came_late_waits_for_a_lost_one_no_longer_than_a_lease() {
+    let answers = [
+        Grant::Leased(LeaseTerms { ttl: Span::secs(2), ..terms(80, 40, 9) }),
+        Grant::Unlimited { ttl: Span::secs(2), renew_after: Span::secs(1), fallback: Fallback::Stop },
+    ];
+    for answer in answers {
+        // The controller stands still for six seconds.
+        let mut node = NodeGroup::new(at(0), NodeConfig::default());
+        queued(node.acquire(at(0), Ru::whole(1), at(60_000)));
+        node.ask(at(0), 1);
+        node.ask(at(1_000), 2);
+        node.ask(at(3_000), 3);
+        assert_eq!(node.on_grant(at(6_000), 1, &answer), Heard::Ignored);
+        assert_eq!(node.on_grant(at(6_000), 2, &answer), Heard::Ignored);
+        // The third answer is lost.
+        node.ask(at(6_000), 4);
+        assert_eq!(node.due(at(6_000)), Some(at(8_000)), "{answer:?}");
+    }
+}
+
+#[test]
 fn a_late_answer_whose_lease_ends_no_later_changes_nothing() {
     let mut node = node(terms(100, 50, 0));
     node.ask(at(2_000), 2);

@@ -106,8 +106,8 @@ impl Plan {
         steady && at_once && beside.all(|other| patient(other) && other.settling == Settling::default())
     }
 
-    /// Whether all nodes with work for its group want the same, more than they get, in operations small enough to be
-    /// cut out of their shares of what they `used`.
+    /// Whether all nodes with work for its group want the same, in operations small enough to be cut out of their shares
+    /// of what they `used`.
     fn is_even(&self, load: &Load, clients: u64, used: Ru) -> bool {
         let alone = self.loads.iter().filter(|other| other.group == load.group).count() == 1;
         let large = load.dearest().scale(i64::try_from(8 * clients).unwrap_or(i64::MAX), 1);
