@@ -22,8 +22,6 @@ pub const MAX_INCARNATIONS: usize = 100_000;
 
 /// Characters of a group name, a tenant, a user and a client id.
 pub const MAX_NAME: usize = 64;
-/// Characters of a group's comment.
-pub const MAX_COMMENT: usize = 256;
 /// Characters of the `actor` an administrator states.
 pub const MAX_ACTOR: usize = 128;
 /// Characters of the software name a node states.

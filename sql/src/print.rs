@@ -191,9 +191,9 @@ mod tests {
             fallback_total: texts.10,
             max_debt: texts.8,
             comment: texts.9,
-            revision: 0,
             query_limit,
             max_wait_us,
+            ..v1::Group::default()
         })
     }
 

@@ -116,12 +116,9 @@ impl PlannedGroup {
             ttl_us: TTL.0,
             renew_us: RENEW.0,
             fallback: "stop".to_owned(),
-            fallback_total: String::new(),
             max_debt: plain(self.max_debt.to_string()),
             comment: self.comment.to_owned(),
-            revision: 0,
-            query_limit: None,
-            max_wait_us: 0,
+            ..v1::Group::default()
         }
     }
 }

@@ -8,19 +8,12 @@ use std::sync::Arc;
 use tidegate_core::group::{Burstable, Fallback, GroupId, GroupSpec, Priority};
 use tidegate_core::units::{Rate, Ru, Span};
 
-use crate::definitions::group_fields::{DEFAULT, NONE, TOP};
+use crate::definitions::group_fields::{DEFAULT, MAX_COMMENT, MAX_WAIT_RANGE, MIN_RENEW, NONE, TOP};
 use crate::error::{AdminError, InField};
-use crate::limits::MAX_COMMENT;
 use crate::name::GroupName;
 use crate::quantity::{amount_text, cut, limit_text, parse_amount, parse_limit, parse_rate, rate_text};
 use crate::statements::query_limit::QueryLimit;
 use tidegate_proto::v1;
-
-/// Shortest renewal period; shorter ones would be traffic without use.
-const MIN_RENEW: Span = Span::millis(100);
-
-/// Range of the longest wait for admission: a shorter one is no wait, and nobody waits longer.
-const MAX_WAIT_RANGE: (Span, Span) = (Span::millis(1), Span::millis(3_600_000));
 
 /// A checked definition.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -71,11 +64,11 @@ pub enum Bursting {
 }
 
 impl Definition {
-    /// The group of all who are bound to no other, as it is at first start.
-    pub fn default_group() -> Self {
+    /// A group of which nothing is said but its name.
+    pub fn named(name: GroupName) -> Self {
         let spec = GroupSpec::unlimited();
         Self {
-            name: GroupName::default_group(),
+            name,
             parent: None,
             rate: None,
             burst: None,
@@ -84,13 +77,22 @@ impl Definition {
             weight: spec.weight,
             ttl: spec.ttl,
             renew_every: spec.renew_every,
-            fallback: Fallback::Unlimited,
-            fallback_total: None,
+            fallback: spec.fallback,
+            fallback_total: spec.fallback_total,
             max_debt: spec.max_debt,
-            comment: "everyone who is bound to no other group".into(),
+            comment: Box::default(),
             revision: 0,
             query_limit: None,
             max_wait: None,
+        }
+    }
+
+    /// The group of all who are bound to no other, as it is at first start.
+    pub fn default_group() -> Self {
+        Self {
+            fallback: Fallback::Unlimited,
+            comment: "everyone who is bound to no other group".into(),
+            ..Self::named(GroupName::default_group())
         }
     }
 
@@ -121,7 +123,7 @@ impl Definition {
             fallback: fallback(&text.fallback)?,
             fallback_total: open(&text.fallback_total, NONE, parse_rate).in_field("fallback_total")?,
             max_debt: max_debt.unwrap_or(defaults.max_debt),
-            comment: comment(&text.comment)?.into(),
+            comment: free_text("comment", &text.comment, MAX_COMMENT)?.into(),
             revision: text.revision,
             query_limit: query_limit.map(Arc::new),
             max_wait: max_wait(text.max_wait_us)?,
@@ -301,17 +303,13 @@ fn max_wait(us: u64) -> Result<Option<Span>, AdminError> {
     }
 }
 
-fn comment(text: &str) -> Result<&str, AdminError> {
+fn free_text<'t>(field: &str, text: &'t str, most: usize) -> Result<&'t str, AdminError> {
     let length = text.chars().count();
-    if length > MAX_COMMENT {
-        let message = format!("{length} characters are too many: at most {MAX_COMMENT}");
-        return Err(AdminError::invalid("comment", message));
+    if length > most {
+        return Err(AdminError::invalid(field, format!("{length} characters are too many: at most {most}")));
     }
     if text.chars().any(char::is_control) {
-        return Err(AdminError::invalid(
-            "comment",
-            "holds a control character; write plain text on one line",
-        ));
+        return Err(AdminError::invalid(field, "holds a control character; write plain text on one line"));
     }
     Ok(text)
 }

@@ -1,10 +1,12 @@
-//! The fields of a group's definition, each listed once: its name in an alteration, how it is copied, when two
-//! definitions differ in it, and what to write if it may not be empty.
+//! The fields of a group's definition, each listed once: its name in an alteration, what it takes, how it is copied,
+//! when two definitions differ in it, and what to write if it may not be empty.
 //!
 //! Rates are decimal RU/s, amounts decimal RU, both text and exact to a millionth; `*_us` is microseconds. An empty
 //! text or a zero means the default, so that a short body is a complete definition; but a limit is lifted by name only,
 //! because a variable that was never set is empty, too.
 
+use tidegate_core::group::GroupSpec;
+use tidegate_core::units::Span;
 use tidegate_proto::v1::Group;
 
 /// Value of `parent` without a group above. No group can have this name.
@@ -14,9 +16,57 @@ pub const DEFAULT: &str = "default";
 /// Value of `fallback_total` without a total.
 pub const NONE: &str = "none";
 
+/// Characters of a comment: a line that still fits a table.
+pub const MAX_COMMENT: usize = 256;
+/// Shortest renewal period; shorter ones would be traffic without use.
+pub(crate) const MIN_RENEW: Span = Span::millis(100);
+/// Range of the longest wait for admission: a shorter one is no wait, and nobody waits longer.
+pub(crate) const MAX_WAIT_RANGE: (Span, Span) = (Span::millis(1), Span::millis(3_600_000));
+
+/// What a field takes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Takes {
+    /// The name of a group, or [`TOP`].
+    Parent,
+    /// A positive rate, or one of these words.
+    Rate(&'static [&'static str]),
+    /// A positive amount, or [`DEFAULT`]; where `zero`, or 0.
+    Amount {
+        /// Whether it may be 0.
+        zero: bool,
+    },
+    /// One of these words.
+    Word(&'static [&'static str]),
+    /// A number up to this one.
+    Number(u32),
+    /// A time in this range, in microseconds; 0 is the default.
+    Micros(Span, Span),
+    /// Free text of up to so many characters.
+    Text(usize),
+    /// A rule against runaway statements.
+    Rule,
+}
+
+impl Takes {
+    /// The word that leaves the field open, where an empty text means the same.
+    pub fn open(self) -> Option<&'static str> {
+        match self {
+            Self::Parent => Some(TOP),
+            Self::Rate(&[word @ (DEFAULT | NONE)]) => Some(word),
+            Self::Amount { .. } => Some(DEFAULT),
+            _ => None,
+        }
+    }
+}
+
 /// A field that can be altered.
-struct Field {
-    name: &'static str,
+pub struct Field {
+    /// Its name in the message.
+    pub name: &'static str,
+    /// What it takes.
+    pub takes: Takes,
+    /// The same for people, in a line.
+    pub about: &'static str,
     /// The text to write if an empty one is not accepted; empty if it is.
     stated: &'static str,
     is_empty: fn(&Group) -> bool,
@@ -25,15 +75,17 @@ struct Field {
 }
 
 macro_rules! field {
-    ($name:ident) => {
-        field!($name, "", |_| false)
+    ($name:ident, $takes:expr, $about:literal) => {
+        field!($name, $takes, $about, "", |_| false)
     };
-    ($name:ident, $stated:literal) => {
-        field!($name, $stated, |group| group.$name.trim().is_empty())
+    ($name:ident, $takes:expr, $about:literal, $stated:literal) => {
+        field!($name, $takes, $about, $stated, |group| group.$name.trim().is_empty())
     };
-    ($name:ident, $stated:literal, $is_empty:expr) => {
+    ($name:ident, $takes:expr, $about:literal, $stated:literal, $is_empty:expr) => {
         Field {
             name: stringify!($name),
+            takes: $takes,
+            about: $about,
             stated: $stated,
             is_empty: $is_empty,
             take: |group, from| group.$name.clone_from(&from.$name),
@@ -42,25 +94,88 @@ macro_rules! field {
     };
 }
 
-const FIELDS: [Field; 15] = [
-    field!(parent, "the group above, or \"/\" for none"),
-    field!(ru_per_sec, "a rate such as \"2000 RU/s\", or \"unlimited\""),
-    field!(burst, "an amount such as \"500 RU\", or \"default\" for one second of the limit"),
-    field!(burstable, "\"off\", \"moderated\" or \"unlimited\""),
-    field!(burst_ru_per_sec, "a rate such as \"3000 RU/s\", or \"default\" for twice ru_per_sec"),
-    field!(priority, "\"low\", \"medium\" or \"high\""),
-    field!(weight),
-    field!(ttl_us),
-    field!(renew_us),
-    field!(fallback, "\"stop\", \"unlimited\", or a rate such as \"100 RU/s\""),
-    field!(fallback_total, "a rate such as \"1000 RU/s\", or \"none\""),
-    field!(max_debt, "an amount such as \"1000 RU\", or \"default\""),
-    field!(comment),
-    field!(query_limit),
-    field!(max_wait_us),
+/// The fields, in the order in which people read them.
+static FIELDS: &[Field] = &[
+    field!(parent, Takes::Parent, "the group above, or / for none", "the group above, or \"/\" for none"),
+    field!(
+        ru_per_sec,
+        Takes::Rate(&["unlimited"]),
+        "guarantee and, unless burstable, cap: RU/s, or unlimited",
+        "a rate such as \"2000 RU/s\", or \"unlimited\""
+    ),
+    field!(
+        burst,
+        Takes::Amount { zero: false },
+        "bucket depth in RU; default is one second of the limit",
+        "an amount such as \"500 RU\", or \"default\" for one second of the limit"
+    ),
+    field!(
+        burstable,
+        Takes::Word(&["off", "moderated", "unlimited"]),
+        "off, moderated or unlimited",
+        "\"off\", \"moderated\" or \"unlimited\""
+    ),
+    field!(
+        burst_ru_per_sec,
+        Takes::Rate(&[DEFAULT]),
+        "with moderated: the most RU/s; default is twice ru_per_sec",
+        "a rate such as \"3000 RU/s\", or \"default\" for twice ru_per_sec"
+    ),
+    field!(
+        priority,
+        Takes::Word(&["low", "medium", "high"]),
+        "low, medium or high",
+        "\"low\", \"medium\" or \"high\""
+    ),
+    field!(weight, Takes::Number(GroupSpec::MAX_WEIGHT), "1 to 10000"),
+    field!(
+        ttl_us,
+        Takes::Micros(GroupSpec::TTL_RANGE.0, GroupSpec::TTL_RANGE.1),
+        "lease length, 500000 to 60000000"
+    ),
+    field!(
+        renew_us,
+        Takes::Micros(MIN_RENEW, Span(GroupSpec::TTL_RANGE.1.0 / 2)),
+        "renewal period, 100000 to half of ttl_us"
+    ),
+    field!(
+        fallback,
+        Takes::Rate(&["stop", "unlimited"]),
+        "without a lease: stop, unlimited, or RU/s per node",
+        "\"stop\", \"unlimited\", or a rate such as \"100 RU/s\""
+    ),
+    field!(
+        fallback_total,
+        Takes::Rate(&[NONE]),
+        "without leases, of all nodes together: RU/s, or none",
+        "a rate such as \"1000 RU/s\", or \"none\""
+    ),
+    field!(
+        max_debt,
+        Takes::Amount { zero: true },
+        "RU a node is expected to owe at most; default is 1000",
+        "an amount such as \"1000 RU\", or \"default\""
+    ),
+    field!(comment, Takes::Text(MAX_COMMENT), "up to 256 characters"),
+    field!(query_limit, Takes::Rule, "rule against runaway statements, or null for none"),
+    field!(
+        max_wait_us,
+        Takes::Micros(MAX_WAIT_RANGE.0, MAX_WAIT_RANGE.1),
+        "longest wait at a gateway, 1000 to 3600000000; 0 is the gateway's own"
+    ),
 ];
 
-/// Names of the fields that an alteration may name.
+/// The fields that an alteration may name.
+pub fn fields() -> &'static [Field] {
+    FIELDS
+}
+
+/// The field of a name.
+pub fn field(name: &str) -> Option<&'static Field> {
+    FIELDS.iter().find(|field| field.name == name)
+}
+
+/// Their names.
 pub fn alterable() -> impl Iterator<Item = &'static str> {
     FIELDS.iter().map(|field| field.name)
 }
@@ -69,16 +184,14 @@ pub fn alterable() -> impl Iterator<Item = &'static str> {
 pub fn merged<'m>(group: &Group, from: &Group, mask: &'m [String]) -> Result<Group, &'m str> {
     let mut merged = group.clone();
     for name in mask {
-        let field = FIELDS.iter().find(|field| field.name == name.as_str()).ok_or(name.as_str())?;
-        (field.take)(&mut merged, from);
+        (field(name).ok_or(name.as_str())?.take)(&mut merged, from);
     }
     Ok(merged)
 }
 
 /// Sets a field to its default; returns whether there is such a field.
 pub fn clear(group: &mut Group, name: &str) -> bool {
-    let field = FIELDS.iter().find(|field| field.name == name);
-    field.map(|field| (field.take)(group, &Group::default())).is_some()
+    field(name).map(|field| (field.take)(group, &Group::default())).is_some()
 }
 
 /// The fields that are empty in `group` and set in `before`, with the text to write instead.
@@ -163,5 +276,24 @@ mod tests {
         let text: Group = serde_json::from_str(r#"{"name":"a","weight":3}"#).unwrap();
         assert_eq!(text, Group { name: "a".into(), weight: 3, ..Group::default() });
         assert!(!serde_json::to_string(&text).unwrap().contains("query_limit"));
+    }
+
+    #[test]
+    fn documents_list_every_field() {
+        let api = include_str!("../../../docs/admin-api.md");
+        let section = api.split("\n## A group\n").nth(1).and_then(|rest| rest.split("\n## ").next()).unwrap();
+        let rows = section.lines().filter_map(|line| line.strip_prefix("| `")?.split('`').next());
+        let listed: BTreeSet<&str> = rows.collect();
+        assert_eq!(listed, alterable().chain(["name"]).collect());
+        let (_, example) = section.split_once("```json\n").unwrap();
+        let example: serde_json::Value = serde_json::from_str(example.split("```").next().unwrap()).unwrap();
+        let shown: BTreeSet<&str> = example.as_object().unwrap().keys().map(String::as_str).collect();
+        assert_eq!(shown, listed.iter().copied().filter(|name| *name != "query_limit").collect());
+        // What a document that leaves it out sets to its default without a word.
+        let cli = include_str!("../../../docs/cli.md").replace("\n  ", " ");
+        let (before, _) = cli.split_once("silently return to their defaults").unwrap();
+        let (_, silent) = before.rsplit_once(". ").unwrap();
+        let silent: BTreeSet<&str> = silent.split('`').skip(1).step_by(2).collect();
+        assert_eq!(silent, FIELDS.iter().filter(|field| field.stated.is_empty()).map(|f| f.name).collect());
     }
 }

@@ -12,6 +12,8 @@
 use serde_json::{Map, Value, json};
 use utoipa::openapi::OpenApi;
 
+use crate::definitions::group_fields::{self, DEFAULT, Takes};
+
 /// Names of groups, or an empty text.
 const GROUP: &str = "^([A-Za-z0-9][A-Za-z0-9._-]{0,63})?$";
 /// Names of groups, required.
@@ -129,7 +131,10 @@ fn complete_schemas(schemas: &mut Value) {
     };
     schemas["NewWatch"]["oneOf"] = json!([digits("exact", 64), digits("similar", 16)]);
     extend(&mut schemas["NewGroup"]["properties"]["name"], json!({"pattern": NAME}));
-    extend(&mut schemas["NewGroup"]["properties"]["ru_per_sec"], json!({"pattern": limit(false)}));
+    extend(
+        &mut schemas["NewGroup"]["properties"]["ru_per_sec"],
+        json!({"pattern": format!("^({RATE}|unlimited)$")}),
+    );
     extend(&mut schemas["NewCostTable"]["properties"]["version"], json!({"minimum": 1}));
 }
 
@@ -215,31 +220,32 @@ fn parameter_schema(method: &str, name: &str) -> Option<Value> {
     })
 }
 
-/// A rate, `unlimited`, or, if it may be left open, an empty text.
-fn limit(open: bool) -> String {
-    format!("^({RATE}|unlimited{})$", if open { "|" } else { "" })
+fn to(least: u64, most: u64) -> Value {
+    json!({"anyOf": [{"const": 0}, {"minimum": least, "maximum": most}]})
+}
+
+/// Properties of a field of a group beyond its type. An empty text is the default.
+fn of_group(takes: Takes) -> Value {
+    match takes {
+        Takes::Parent => json!({"pattern": "^(/|[A-Za-z0-9][A-Za-z0-9._-]{0,63})?$"}),
+        Takes::Rate(words) => json!({"pattern": format!("^({RATE}|{})?$", words.join("|"))}),
+        Takes::Amount { zero } => {
+            json!({"pattern": format!("^({}{AMOUNT}|{DEFAULT})?$", if zero { "0|" } else { "" })})
+        }
+        Takes::Word(words) => json!({ "enum": ([&[""][..], words].concat()) }),
+        Takes::Number(most) => json!({"maximum": most}),
+        Takes::Micros(least, most) => to(least.0, most.0),
+        Takes::Text(most) => json!({"maxLength": most, "pattern": "^[^\\u0000-\\u001f\\u007f-\\u009f]*$"}),
+        Takes::Rule => json!({}),
+    }
 }
 
 /// Properties of fields beyond their type.
 fn fields() -> Vec<(&'static str, &'static str, Value)> {
     let words = |words: &[&str]| json!({"enum": words});
-    let open = |text: &str, word: &str| json!({"pattern": format!("^({text}|{word})?$")});
-    let to = |least: u64, most: u64| json!({"anyOf": [{"const": 0}, {"minimum": least, "maximum": most}]});
-    vec![
-        ("Group", "parent", json!({"pattern": "^(/|[A-Za-z0-9][A-Za-z0-9._-]{0,63})?$"})),
-        ("Group", "ru_per_sec", json!({"pattern": limit(true)})),
-        ("Group", "burst", open(AMOUNT, "default")),
-        ("Group", "burstable", words(&["", "off", "moderated", "unlimited"])),
-        ("Group", "burst_ru_per_sec", open(RATE, "default")),
-        ("Group", "priority", words(&["", "low", "medium", "high"])),
-        ("Group", "weight", json!({"maximum": 10_000})),
-        ("Group", "ttl_us", to(500_000, 60_000_000)),
-        ("Group", "renew_us", to(100_000, 30_000_000)),
-        ("Group", "fallback", json!({"pattern": format!("^({RATE}|stop|unlimited)?$")})),
-        ("Group", "fallback_total", open(RATE, "none")),
-        ("Group", "max_debt", open(&format!("0|{AMOUNT}"), "default")),
-        ("Group", "comment", json!({"maxLength": 256, "pattern": "^[^\\u0000-\\u001f\\u007f-\\u009f]*$"})),
-        ("Group", "max_wait_us", to(1_000, 3_600_000_000)),
+    let group = group_fields::fields().iter().filter(|field| field.takes != Takes::Rule);
+    let mut fields: Vec<_> = group.map(|field| ("Group", field.name, of_group(field.takes))).collect();
+    fields.extend([
         ("QueryLimit", "exec_elapsed_us", to(10_000, 2_592_000_000_000)),
         ("QueryLimit", "ru", json!({"pattern": format!("^({AMOUNT})?$")})),
         ("QueryLimit", "rows", json!({"maximum": 1_000_000_000_000_000_u64})),
@@ -277,7 +283,8 @@ fn fields() -> Vec<(&'static str, &'static str, Value)> {
         ("Outcome", "kind", words(&["group", "binding", "cost_table", "watch"])),
         ("Outcome", "outcome", words(&["created", "altered", "unchanged", "deleted"])),
         ("ResolveReply", "matched", words(&["user in tenant", "user", "tenant", "default"])),
-    ]
+    ]);
+    fields
 }
 
 fn complete_fields(schema: &mut Value) {

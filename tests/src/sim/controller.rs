@@ -331,7 +331,6 @@ pub(super) fn group(name: &str) -> Option<GroupId> {
 pub(super) fn text(id: GroupId, spec: &GroupSpec) -> v1::Group {
     let named = |id: GroupId| GroupName::parse(&name(id)).ok();
     let definition = Definition {
-        name: named(id).unwrap_or_else(GroupName::default_group),
         parent: spec.parent.and_then(named),
         rate: spec.rate,
         burst: spec.burst,
@@ -347,10 +346,7 @@ pub(super) fn text(id: GroupId, spec: &GroupSpec) -> v1::Group {
         fallback: spec.fallback,
         fallback_total: spec.fallback_total,
         max_debt: spec.max_debt,
-        comment: Box::default(),
-        revision: 0,
-        query_limit: None,
-        max_wait: None,
+        ..Definition::named(named(id).unwrap_or_else(GroupName::default_group))
     };
     definition.text()
 }

@@ -198,7 +198,10 @@ impl Wanted {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeSet;
+
     use super::*;
+    use crate::definitions::group_fields::alterable;
 
     fn faults(kind: Kind) -> Vec<String> {
         match read(&[v1::Step { kind: Some(kind) }], 0) {
@@ -209,46 +212,21 @@ mod tests {
 
     #[test]
     fn everything_wrong_with_a_group_is_told_at_once() {
-        let text = v1::Group {
-            name: "b c".into(),
-            parent: "?".into(),
-            ru_per_sec: "lots".into(),
-            burst: "0".into(),
-            burstable: "perhaps".into(),
-            burst_ru_per_sec: "-".into(),
-            priority: "top".into(),
-            weight: 10_001,
-            ttl_us: 1,
-            renew_us: 0,
-            fallback: "go".into(),
-            fallback_total: "?".into(),
-            max_debt: "?".into(),
-            comment: "a\nb".into(),
-            max_wait_us: 1,
-            ..v1::Group::default()
-        };
-        let mut found = faults(Kind::Group(Box::new(text)));
-        found.sort_unstable();
-        let mut expected: Vec<String> = [
-            "name",
-            "parent",
-            "ru_per_sec",
-            "burst",
-            "burst_ru_per_sec",
-            "burstable",
-            "priority",
-            "weight",
-            "ttl_us",
-            "fallback",
-            "fallback_total",
-            "max_debt",
-            "comment",
-            "max_wait_us",
-        ]
-        .map(|field| format!("steps[0].group.{field}"))
-        .to_vec();
-        expected.sort_unstable();
-        assert_eq!(found, expected);
+        // Neither a word, a name, a rate nor a line; and beyond every range.
+        let mut json =
+            serde_json::to_value(v1::Group { parent: "?".into(), ..v1::Group::default() }).unwrap();
+        let fields = json.as_object_mut().unwrap();
+        fields.retain(|name, _| name == "name" || alterable().any(|field| field == name));
+        for value in fields.values_mut() {
+            *value = if value.is_number() { u32::MAX.into() } else { "a\nb".into() };
+        }
+        // The lease length limits the renewal period; a rule has faults of its own.
+        let apart = ["renew_us", "query_limit"];
+        let names = alterable().filter(|name| !apart.contains(name)).chain(["name"]);
+        let expected: BTreeSet<String> = names.map(|name| format!("steps[0].group.{name}")).collect();
+        let found = faults(Kind::Group(serde_json::from_value(json).unwrap()));
+        assert_eq!(found.len(), expected.len());
+        assert_eq!(found.into_iter().collect::<BTreeSet<_>>(), expected);
     }
 
     #[test]
