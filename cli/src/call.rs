@@ -7,6 +7,7 @@ use clap::builder::StyledStr;
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::parser::ValueSource;
 use clap::{Arg, ArgMatches, ColorChoice, Command, CommandFactory as _};
+use tidegate_controller::group_fields::{self, Takes};
 
 use crate::args::Cli;
 use crate::output::Output;
@@ -149,7 +150,7 @@ fn empty_argument(command: &Command, matches: &ArgMatches) -> Option<String> {
         let given = matches.value_source(id) == Some(ValueSource::CommandLine);
         let blank = |value: &std::ffi::OsStr| value.to_str().is_some_and(|text| text.trim().is_empty());
         let values = matches.try_get_raw(id).ok().flatten();
-        !FREE_TEXT.contains(&id) && given && values.into_iter().flatten().any(blank)
+        !may_be_empty(id) && given && values.into_iter().flatten().any(blank)
     };
     let here = command.get_arguments().find(empty).map(|argument| match argument.get_long() {
         Some(long) => format!("--{long}"),
@@ -161,5 +162,7 @@ fn empty_argument(command: &Command, matches: &ArgMatches) -> Option<String> {
     })
 }
 
-/// Arguments that say something when they are empty: free text, and the words of a line that is being written.
-const FREE_TEXT: [&str; 2] = ["comment", "words"];
+/// Whether an argument says something when it is empty: free text, and the words of a line that is being written.
+fn may_be_empty(id: &str) -> bool {
+    id == "words" || group_fields::field(id).is_some_and(|field| matches!(field.takes, Takes::Text(_)))
+}

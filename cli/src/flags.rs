@@ -1,37 +1,28 @@
 //! Errors in the words of the command line: the API says `ttl_us`, who called wrote `--ttl`.
 
+use tidegate_controller::group_fields::alterable;
+
 use crate::error::CliError;
 
 /// Fields of the API whose flag is called otherwise, and what it is called.
-const OTHERWISE: [(&str, &str); 6] = [
-    ("name", "the name"),
-    ("ru_per_sec", "--rate"),
-    ("burst_ru_per_sec", "--burstable"),
-    ("ttl_us", "--ttl"),
-    ("renew_us", "--renew"),
-    ("max_wait_us", "--max-wait"),
-];
+const OTHERWISE: [(&str, &str); 3] =
+    [("name", "the name"), ("ru_per_sec", "--rate"), ("burst_ru_per_sec", "--burstable")];
 
-/// Fields that are one plain word; they are meant where they stand before the colon only.
-const WORDS: [&str; 11] = [
-    "parent",
-    "burst",
-    "burstable",
-    "priority",
-    "weight",
-    "fallback",
-    "comment",
-    "tenant",
-    "user",
-    "action",
-    "group",
-];
+/// Fields of other things than groups.
+const OTHERS: [&str; 6] = ["name", "tenant", "user", "action", "group", "switch_group"];
+
+/// The flag of a field.
+fn flag_of(field: &str) -> String {
+    let otherwise = OTHERWISE.iter().find(|(known, _)| *known == field);
+    let alike = || format!("--{}", field.trim_end_matches("_us").replace('_', "-"));
+    otherwise.map_or_else(alike, |(_, flag)| (*flag).to_owned())
+}
 
 /// The field of the API that goes by the name of its flag, with underscores or dashes.
 pub(crate) fn field_of(name: &str) -> String {
     let flag = format!("--{}", name.replace('_', "-"));
-    let otherwise = OTHERWISE.iter().find(|(_, known)| *known == flag);
-    otherwise.map_or_else(|| name.replace('-', "_"), |(field, _)| (*field).to_owned())
+    let field = alterable().find(|field| flag_of(field) == flag);
+    field.map_or_else(|| name.replace('-', "_"), str::to_owned)
 }
 
 /// An error of a command whose flags are the fields of a request.
@@ -74,16 +65,12 @@ fn of_a_name(c: char) -> bool {
 
 /// The flag for a field; for what could be a word of the sentence only when it stands `first`.
 fn flag(field: &str, first: bool) -> Option<String> {
-    let otherwise = OTHERWISE.iter().find(|(known, _)| *known == field).map(|(_, flag)| (*flag).to_owned());
-    let alike = || Some(format!("--{}", field.replace('_', "-")));
+    let alike = || format!("--{}", field.replace('_', "-"));
     match field {
         "expected_revision" => Some("--expect-revision".to_owned()),
-        "force_to" => alike(),
-        "fallback_total" | "max_debt" | "query_limit" | "switch_group" if first => alike(),
-        _ if field.contains('_') => otherwise,
-        _ if first && WORDS.contains(&field) => alike(),
-        _ if first => otherwise,
-        _ => None,
+        "force_to" => Some(alike()),
+        _ if !alterable().chain(OTHERS).any(|known| known == field) => None,
+        _ => Some(flag_of(field)).filter(|flag| first || field.contains('_') && *flag != alike()),
     }
 }
 

@@ -157,12 +157,6 @@ impl Settings {
     fn apply(self, name: String) -> (v1::Group, Vec<String>) {
         let mut group = v1::Group { name, ..v1::Group::default() };
         let mut mask = Vec::new();
-        let mut text = |field: &str, slot: &mut String, value: Option<String>| {
-            if let Some(value) = value {
-                *slot = value;
-                mask.push(field.to_owned());
-            }
-        };
         let (how, limit) = match self.burstable {
             Some(how) => match how.split_once(':') {
                 Some((how, limit)) => (Some(how.to_owned()), Some(limit.to_owned())),
@@ -172,35 +166,30 @@ impl Settings {
             },
             None => (None, None),
         };
-        text("parent", &mut group.parent, self.parent);
-        text("ru_per_sec", &mut group.ru_per_sec, self.rate);
-        text("burst", &mut group.burst, self.burst);
-        text("burstable", &mut group.burstable, how);
-        text("burst_ru_per_sec", &mut group.burst_ru_per_sec, limit);
-        text("priority", &mut group.priority, self.priority);
-        text("fallback", &mut group.fallback, self.fallback);
-        text("fallback_total", &mut group.fallback_total, self.fallback_total);
-        text("max_debt", &mut group.max_debt, self.max_debt);
-        text("comment", &mut group.comment, self.comment);
-        if let Some(weight) = self.weight {
-            group.weight = weight;
-            mask.push("weight".to_owned());
+        macro_rules! set {
+            ($($field:ident = $given:expr;)*) => {$(
+                if let Some(given) = $given {
+                    group.$field = given;
+                    mask.push(stringify!($field).to_owned());
+                }
+            )*};
         }
-        if let Some(ttl) = self.ttl {
-            group.ttl_us = ttl.0;
-            mask.push("ttl_us".to_owned());
-        }
-        if let Some(renew) = self.renew {
-            group.renew_us = renew.0;
-            mask.push("renew_us".to_owned());
-        }
-        if let Some(max_wait) = self.max_wait {
-            group.max_wait_us = max_wait.0;
-            mask.push("max_wait_us".to_owned());
-        }
-        if let Some(QueryLimitText(limit)) = self.query_limit {
-            group.query_limit = limit;
-            mask.push("query_limit".to_owned());
+        set! {
+            parent = self.parent;
+            ru_per_sec = self.rate;
+            burst = self.burst;
+            burstable = how;
+            burst_ru_per_sec = limit;
+            priority = self.priority;
+            fallback = self.fallback;
+            fallback_total = self.fallback_total;
+            max_debt = self.max_debt;
+            comment = self.comment;
+            weight = self.weight;
+            ttl_us = self.ttl.map(|ttl| ttl.0);
+            renew_us = self.renew.map(|renew| renew.0);
+            max_wait_us = self.max_wait.map(|wait| wait.0);
+            query_limit = self.query_limit.map(|QueryLimitText(limit)| limit);
         }
         (group, mask)
     }

@@ -6,6 +6,7 @@
 use std::fmt::Write as _;
 
 use serde_json::{Map, Value};
+use tidegate_controller::group_fields;
 
 use super::fields::Takes;
 use super::object::sorts;
@@ -19,45 +20,21 @@ pub(crate) enum Comments {
     Fields,
 }
 
-/// What each field of a group takes.
-const FIELDS: [(&str, &str); 15] = [
-    ("parent", "the group above, or / for none"),
-    ("ru_per_sec", "guarantee and, unless burstable, cap: RU/s, or unlimited"),
-    ("burst", "bucket depth in RU; default is one second of the limit"),
-    ("burstable", "off, moderated or unlimited"),
-    ("burst_ru_per_sec", "with moderated: the most RU/s; default is twice ru_per_sec"),
-    ("priority", "low, medium or high"),
-    ("weight", "1 to 10000"),
-    ("ttl_us", "lease length, 500000 to 60000000"),
-    ("renew_us", "renewal period, 100000 to half of ttl_us"),
-    ("fallback", "without a lease: stop, unlimited, or RU/s per node"),
-    ("fallback_total", "without leases, of all nodes together: RU/s, or none"),
-    ("max_debt", "RU a node is expected to owe at most; default is 1000"),
-    ("comment", "up to 256 characters"),
-    ("max_wait_us", "longest wait at a gateway, 1000 to 3600000000; 0 is the gateway's own"),
-    ("query_limit", "rule against runaway statements, or null for none"),
-];
-
-/// The names for empty texts of a group, so that a written document can be applied anywhere.
-const NAMED: [(&str, &str); 5] = [
-    ("parent", "/"),
-    ("burst", "default"),
-    ("burst_ru_per_sec", "default"),
-    ("fallback_total", "none"),
-    ("max_debt", "default"),
-];
-
 /// A document of this kind with the fields of a state, without those that the controller sets.
 pub(crate) fn document(kind: &str, state: &Map<String, Value>, comments: Comments) -> String {
     let mut text = format!("kind: {kind}\n");
     for (name, value) in in_order(kind, state) {
-        let value = if kind == "Group" { named(name, value) } else { value.clone() };
+        let known = group_fields::field(name).filter(|_| kind == "Group");
         if comments == Comments::Fields
-            && let Some((_, about)) = FIELDS.iter().find(|(field, _)| *field == name)
+            && let Some(known) = known
         {
-            let _ = writeln!(text, "# {about}");
+            let _ = writeln!(text, "# {}", known.about);
         }
-        field(&mut text, name, &value, 0);
+        // By the word for what is left open, so that a written document can be applied anywhere.
+        match known.and_then(|known| known.takes.open()) {
+            Some(word) if value.as_str() == Some("") => field(&mut text, name, &word.into(), 0),
+            _ => field(&mut text, name, value, 0),
+        }
     }
     if kind == "Group" && comments == Comments::Fields && !state.contains_key("query_limit") {
         field(&mut text, "query_limit", &Value::Null, 0);
@@ -74,11 +51,6 @@ fn in_order<'s>(
     let fields = known.map(|(_, fields, _)| fields).unwrap_or_default();
     let written = fields.iter().filter(|(_, takes)| *takes != Takes::Told);
     written.filter_map(|(name, _)| Some((*name, state.get(*name)?)))
-}
-
-fn named(name: &str, value: &Value) -> Value {
-    let said = NAMED.iter().find(|(field, _)| *field == name && value.as_str() == Some(""));
-    said.map_or_else(|| value.clone(), |(_, word)| Value::from(*word))
 }
 
 fn field(text: &mut String, name: &str, value: &Value, indent: usize) {
