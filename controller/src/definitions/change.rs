@@ -314,18 +314,26 @@ impl State {
         }
     }
 
+    /// Whether leases of a group depend on what a definition changes in it; called before it is applied.
+    fn moves_leases(&self, id: GroupId, definition: &Definition) -> bool {
+        !self.definitions.catalog.get(id).is_some_and(|before| before.is_enforced_as(definition))
+    }
+
     /// Puts a stored edit in force.
     pub(crate) fn apply(&mut self, now: Time, edit: Edit) -> Result<(), AdminError> {
         let refused =
             |error| AdminError::Internal(format!("the grant engine refused a checked definition: {error:?}"));
         match edit {
             Edit::PutGroup(id, definition) => {
+                let enforced = self.moves_leases(id, &definition);
                 let before = self.definitions.catalog.get(id).map(|before| before.ttl);
                 let parent =
                     definition.parent.as_ref().and_then(|parent| self.definitions.catalog.id(parent));
                 let spec = definition.spec(parent);
                 self.definitions.catalog.put(id, *definition);
-                self.leasing.put_group(now, id, spec, before).map_err(refused)?;
+                if enforced {
+                    self.leasing.put_group(now, id, spec, before).map_err(refused)?;
+                }
             }
             Edit::RemoveGroup(id) => {
                 let before = self.definitions.catalog.get(id).map(|before| before.ttl);
@@ -361,7 +369,11 @@ fn kinds(state: &State, edits: &[Edit]) -> Vec<EventKind> {
     let mut groups = Vec::new();
     for edit in edits {
         match edit {
-            Edit::PutGroup(_, definition) => groups.push(definition.name.clone()),
+            Edit::PutGroup(id, definition) if state.moves_leases(*id, definition) => {
+                groups.push(definition.name.clone());
+            }
+            // Nodes have nothing to learn of it.
+            Edit::PutGroup(..) => {}
             Edit::RemoveGroup(id) => groups.extend(state.definitions.catalog.name(*id).cloned()),
             Edit::Bind(principal, group) => {
                 kinds.push(EventKind::Bound(principal.clone(), Some(group.clone())))

@@ -177,6 +177,11 @@ impl Definition {
         self.query_limit.as_ref()?.action.switch_group()
     }
 
+    /// Whether both are the same to leases: the core enforces the same, below the same group.
+    pub(crate) fn is_enforced_as(&self, other: &Self) -> bool {
+        self.parent == other.parent && self.spec(None) == other.spec(None)
+    }
+
     /// The part that the core enforces.
     pub fn spec(&self, parent: Option<GroupId>) -> GroupSpec {
         let burstable = match (self.burstable, self.rate) {

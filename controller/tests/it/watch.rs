@@ -2,9 +2,11 @@
 
 use std::sync::Arc;
 
+use serde_json::json;
 use tidegate_controller::Controller;
 use tidegate_controller::audit::Actor;
 use tidegate_controller::bindings::Principal;
+use tidegate_controller::group_fields::{Takes, fields};
 use tidegate_controller::limits::{MAX_EVENT_PARTS, SNAPSHOT_PART, WATCH_QUEUE};
 use tidegate_controller::store::records::{StoredBinding, put_json};
 use tidegate_controller::store::{Store, Table};
@@ -69,6 +71,30 @@ async fn a_snapshot_and_then_every_change() {
     // Only the last part of a change carries its revision.
     let newest = revision + 3;
     assert_eq!(seen, [(newest - 1, true), (newest - 1, true), (newest, false)]);
+}
+
+#[tokio::test]
+async fn what_no_lease_depends_on_wakes_no_node() {
+    let lab = Lab::start().await;
+    lab.group("a", "10").await;
+    let mut events = watch(&lab, 0).await;
+    let (begin, Kind::Snapshot(_)) = next(&mut events).await else { panic!("a snapshot was expected") };
+    let texts = fields().iter().filter(|field| matches!(field.takes, Takes::Text(_)));
+    let mut changes: Vec<_> = texts.map(|field| (field.name, json!("whom to call"))).collect();
+    changes.push(("max_wait_us", json!(5_000)));
+    changes.push(("query_limit", json!({"rows": 5, "action": "kill"})));
+    for (field, value) in &changes {
+        let (status, altered) =
+            lab.http("PATCH", "/v1/groups/a", Some(&json!({ *field: value }).to_string())).await;
+        assert_eq!((status, &altered["changed"]), (200, &json!(true)), "{altered}");
+    }
+    // A change that leases depend on is the next to be heard of, and each of the others had a revision.
+    let (status, _) = lab.http("PATCH", "/v1/groups/a", Some(r#"{"weight":2}"#)).await;
+    let (revision, Kind::GroupsChanged(changed)) = next(&mut events).await else {
+        panic!("a group was expected")
+    };
+    let others = u64::try_from(changes.len()).unwrap();
+    assert_eq!((status, changed.groups, revision), (200, vec!["a".to_owned()], begin + others + 1));
 }
 
 #[tokio::test]
