@@ -17,7 +17,6 @@ mod write;
 pub(crate) use diff::unified;
 pub(crate) use fault::{Fault, Faults};
 pub(crate) use object::Object;
-pub(crate) use read::documents;
 pub(crate) use source::{Source, sources};
 pub(crate) use write::{Comments, document};
 
@@ -35,13 +34,15 @@ pub(crate) enum Unnamed {
 /// Reads all sources; reports every fault of all of them.
 pub(crate) fn manifest(sources: &[Source], unnamed: Unnamed) -> Result<Vec<Object>, Faults> {
     let mut faults = Faults::default();
+    let read: Vec<_> = sources.iter().map(|source| (source, read::documents(source))).collect();
     if unnamed == Unnamed::Go {
-        sources.iter().filter_map(read::unended).for_each(|fault| faults.add(fault));
+        let unended = read.iter().filter_map(|(source, read)| read::unended(source, read.as_ref().ok()));
+        unended.for_each(|fault| faults.add(fault));
     }
     let mut all = Vec::new();
-    for source in sources {
-        match documents(source) {
-            Ok(documents) => all.extend(objects(source, &documents, &mut faults)),
+    for (source, read) in read {
+        match read {
+            Ok(documents) => all.extend(objects(source, &documents.nodes, &mut faults)),
             Err(wrong) => wrong.into_iter().for_each(|fault| faults.add(fault)),
         }
     }

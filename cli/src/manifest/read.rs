@@ -20,8 +20,15 @@ pub(super) const DISPUTED: [char; 3] = ['\u{85}', '\u{2028}', '\u{2029}'];
 /// YAML's mark for the end of a document, behind which a stream may end.
 const END: &str = "...";
 
-/// The documents of a text that hold something. Text that is not YAML ends the reading; duplicate names do not.
-pub(crate) fn documents(source: &Source) -> Result<Vec<Node>, Vec<Fault>> {
+/// What was read of a text.
+pub(super) struct Documents {
+    /// The documents that hold something.
+    pub(super) nodes: Vec<Node>,
+    is_json: bool,
+}
+
+/// Reads a text. What is not YAML ends the reading; duplicate names do not.
+pub(super) fn documents(source: &Source) -> Result<Documents, Vec<Fault>> {
     let fault = |line: usize, message: String| Fault {
         file: source.name.clone(),
         line,
@@ -31,7 +38,7 @@ pub(crate) fn documents(source: &Source) -> Result<Vec<Node>, Vec<Fault>> {
     let text = source.text.trim_start_matches('\u{feff}');
     if json::begins(text) {
         match json::values(text) {
-            Ok(values) => return Ok(values),
+            Ok(nodes) => return Ok(Documents { nodes, is_json: true }),
             // YAML may begin so, too.
             Err(wrong) if source.name.ends_with(".json") => {
                 return Err(wrong.into_iter().map(|(line, message)| fault(line, message)).collect());
@@ -61,19 +68,18 @@ pub(crate) fn documents(source: &Source) -> Result<Vec<Node>, Vec<Fault>> {
         }
     }
     if builder.wrong.is_empty() {
-        return Ok(builder.documents);
+        return Ok(Documents { nodes: builder.documents, is_json: false });
     }
     Err(builder.wrong.into_iter().map(|Wrong { line, message }| fault(line, message)).collect())
 }
 
-/// The fault of a text that would still be read if it had been cut off between two lines.
-pub(super) fn unended(source: &Source) -> Option<Fault> {
+/// The fault of a text that would still be read if it had been cut off between two lines. `read` is what was read of
+/// it.
+pub(super) fn unended(source: &Source, read: Option<&Documents>) -> Option<Fault> {
     let text = source.text.trim_start_matches('\u{feff}').trim_end();
-    let message = match json::begins(text).then(|| json::values(text)) {
-        Some(Ok(values)) if values.len() < 2 => return None,
-        Some(Ok(_)) => {
-            "more than one value is in it, and the end of the last need not be the end of the file"
-        }
+    let message = match read.filter(|read| read.is_json) {
+        Some(values) if values.nodes.len() < 2 => return None,
+        Some(_) => "more than one value is in it, and the end of the last need not be the end of the file",
         _ if text.lines().last() == Some(END) => return None,
         _ => "nothing shows where it ends",
     };
@@ -258,7 +264,8 @@ mod tests {
     use super::*;
 
     fn read(text: &str) -> Result<Vec<Node>, Fault> {
-        documents(&Source { name: "f".into(), text: text.into() }).map_err(|faults| faults[0].clone())
+        let read = documents(&Source { name: "f".into(), text: text.into() });
+        read.map(|read| read.nodes).map_err(|faults| faults[0].clone())
     }
 
     fn refused(text: &str) -> String {
@@ -308,7 +315,10 @@ mod tests {
 
     #[test]
     fn a_text_shows_its_end_where_nothing_can_follow() {
-        let fault = |text: &str| unended(&Source { name: "f".into(), text: text.into() });
+        let fault = |text: &str| {
+            let source = Source { name: "f".into(), text: text.into() };
+            unended(&source, documents(&source).ok().as_ref())
+        };
         for text in
             ["a: 1\n...\n", "a: 1\n---\nb: 2\n...", "...\n\n", "{\"a\": 1}\n", "[{}, {}]", "{a: [b]}\n...\n"]
         {
