@@ -37,13 +37,45 @@ pub(super) async fn alter(
     if if_exists && let Some(answer) = missing_group(controller, &group.name).await? {
         return Ok(answer);
     }
+    let rateless = rateless(controller, group, fields).await?;
+    let mut notes = Vec::new();
+    let (mut group, mut fields) = (group.clone(), fields.to_vec());
+    if rateless.is_some() {
+        "off".clone_into(&mut group.burstable);
+        "default".clone_into(&mut group.burst_ru_per_sec);
+        fields.retain(|field| *field != "burstable");
+        fields.extend(["burstable", "burst_ru_per_sec"]);
+        notes.push("warning: BURSTABLE is OFF, as without a rate there is nothing to burst above".to_owned());
+    }
     let request = v1::AlterGroupRequest {
-        group: Some(group.clone()),
-        update_mask: fields.iter().map(|field| (*field).to_owned()).collect(),
-        expected_revision: 0,
+        group: Some(group),
+        update_mask: fields.into_iter().map(str::to_owned).collect(),
+        // The other half was read before.
+        expected_revision: rateless.unwrap_or_default(),
     };
     let reply = controller.admin().alter_group(request).await?.into_inner();
-    Ok(Answer::Done { affected: u64::from(reply.changed), notes: warnings(reply.warnings) })
+    notes.extend(warnings(reply.warnings));
+    Ok(Answer::Done { affected: u64::from(reply.changed), notes })
+}
+
+/// The revision of a group to which an alteration leaves no rate and MODERATED, of which it says one half and the group
+/// has the other. TiDB takes each option by itself, and the group is unlimited; here it is as where a statement says
+/// both.
+async fn rateless(
+    controller: &Controller,
+    group: &v1::Group,
+    fields: &[&'static str],
+) -> Result<Option<u64>, SqlError> {
+    let lifts = group.ru_per_sec == "unlimited" && !fields.contains(&"burstable");
+    let bursts = group.burstable == "moderated" && !fields.contains(&"ru_per_sec");
+    if !(lifts || bursts) || fields.contains(&"burst_ru_per_sec") {
+        return Ok(None);
+    }
+    let request = v1::GetGroupRequest { name: group.name.clone() };
+    let known = controller.admin().get_group(request).await?.into_inner().group;
+    let known = known.ok_or_else(|| missing("the group"))?;
+    let is_left = (lifts && known.burstable == "moderated") || (bursts && known.ru_per_sec == "unlimited");
+    Ok(is_left.then_some(known.revision))
 }
 
 pub(super) async fn delete(controller: &Controller, name: &str, if_exists: bool) -> Result<Answer, SqlError> {

@@ -50,6 +50,35 @@ async fn groups_come_change_and_go() {
 }
 
 #[tokio::test]
+async fn without_a_rate_there_is_nothing_to_burst_above() {
+    let lab = Lab::start().await;
+    let mut admin = AdminClient::new(lab.channel.clone());
+    let mut state = async || {
+        let request = v1::GetGroupRequest { name: "shop".into() };
+        let group = admin.get_group(request).await.unwrap().into_inner().group.unwrap();
+        [group.ru_per_sec, group.burstable, group.burst_ru_per_sec].join(" ")
+    };
+    lab.done("CREATE RESOURCE GROUP shop RU_PER_SEC=5 BURSTABLE=MODERATED BURST_RU_PER_SEC=9").await;
+    let (affected, notes) = lab.done("ALTER RESOURCE GROUP shop RU_PER_SEC=UNLIMITED").await;
+    assert!(affected == 1 && notes.contains("warning: BURSTABLE is OFF"), "{notes}");
+    assert_eq!(state().await, "unlimited off ");
+    let (affected, notes) = lab.done("ALTER RESOURCE GROUP shop BURSTABLE").await;
+    assert!(affected == 0 && notes.contains("warning: BURSTABLE is OFF"), "{notes}");
+    assert_eq!(lab.done("ALTER RESOURCE GROUP shop RU_PER_SEC=5 BURSTABLE").await, (1, String::new()));
+    assert_eq!(state().await, "5 moderated ");
+    // What bursts otherwise stays as it is, and a statement that contradicts itself is refused.
+    lab.done("ALTER RESOURCE GROUP shop BURSTABLE=UNLIMITED").await;
+    assert_eq!(lab.done("ALTER RESOURCE GROUP shop RU_PER_SEC=UNLIMITED").await, (1, String::new()));
+    assert_eq!(state().await, "unlimited unlimited ");
+    let error = lab.refused("ALTER RESOURCE GROUP shop BURSTABLE BURST_RU_PER_SEC=9").await;
+    assert!(
+        error.code() == Code::INVALID && error.to_string().contains("needs a limited ru_per_sec"),
+        "{error}"
+    );
+    assert_eq!(lab.refused("ALTER RESOURCE GROUP nowhere RU_PER_SEC=UNLIMITED").await.code(), Code::UNKNOWN);
+}
+
+#[tokio::test]
 async fn what_show_create_prints_makes_the_same_group() {
     let lab = Lab::start().await;
     lab.done("CREATE RESOURCE GROUP top RU_PER_SEC=UNLIMITED").await;
