@@ -132,6 +132,9 @@ pub(crate) struct Settings {
     /// Free text, up to 256 characters.
     #[arg(long)]
     comment: Option<String>,
+    /// Who owns the group and whom to call, up to 200 characters; '' removes it.
+    #[arg(long, value_name = "TEXT")]
+    owner: Option<String>,
     /// When a statement is a runaway and what happens to it: limits EXEC_ELAPSED, RU, ROWS; ACTION=DRYRUN, COOLDOWN,
     /// KILL or SWITCH_GROUP(group); WATCH=EXACT or SIMILAR, and its DURATION. Or none. SQL gateways enforce it.
     #[arg(long, value_name = "RULE")]
@@ -185,6 +188,7 @@ impl Settings {
             fallback_total = self.fallback_total;
             max_debt = self.max_debt;
             comment = self.comment;
+            owner = self.owner;
             weight = self.weight;
             ttl_us = self.ttl.map(|ttl| ttl.0);
             renew_us = self.renew.map(|renew| renew.0);

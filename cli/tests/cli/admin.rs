@@ -106,6 +106,39 @@ fn groups_are_created_altered_shown_and_deleted() {
 }
 
 #[test]
+fn an_owner_is_set_shown_written_out_and_removed() {
+    let controller = Controller::start();
+    controller.ok(&["group", "create", "shop", "--rate", "5", "--owner", "Ann, 555-0101"]);
+    let owned = || controller.json(&["group", "show", "shop"])["owner"].clone();
+    assert_eq!(owned(), json!("Ann, 555-0101"));
+    let wide = controller.ok(&["group", "list", "-o", "wide"]);
+    assert!(wide.contains("OWNER") && wide.contains("Ann, 555-0101"), "{wide}");
+    assert!(!controller.ok(&["group", "list"]).contains("OWNER"));
+    let shown = controller.ok(&["group", "show", "shop"]);
+    assert!(shown.contains("owner") && shown.contains("Ann, 555-0101"), "{shown}");
+
+    let written = controller.ok(&["group", "list", "-o", "yaml"]);
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("groups.yaml");
+    let path = file.to_str().unwrap();
+    std::fs::write(&file, &written).unwrap();
+    assert_eq!(controller.run(&["diff", "-f", path]).status.code(), Some(0), "{written}");
+    std::fs::write(&file, written.replace("Ann", "Bob")).unwrap();
+    let differs = controller.run(&["diff", "-f", path]);
+    assert_eq!(differs.status.code(), Some(1));
+    let difference = String::from_utf8(differs.stdout).unwrap();
+    assert!(difference.contains("-owner: \"Ann") && difference.contains("+owner: \"Bob"), "{difference}");
+    controller.ok(&["apply", "-f", path]);
+    controller.ok(&["sql", "ALTER RESOURCE GROUP shop RU_PER_SEC=7"]);
+    assert_eq!(owned(), json!("Bob, 555-0101"));
+
+    let said = controller.wrong(&["group", "alter", "shop", "--owner", &"ö".repeat(201)]);
+    assert!(said.contains("--owner: 201 characters are too many: at most 200"), "{said}");
+    controller.ok(&["group", "alter", "shop", "--owner", ""]);
+    assert_eq!(owned(), json!(""));
+}
+
+#[test]
 fn bindings_decide_who_pays() {
     let controller = Controller::start();
     controller.ok(&["group", "create", "shop", "--rate", "2000"]);

@@ -8,7 +8,9 @@ use std::sync::Arc;
 use tidegate_core::group::{Burstable, Fallback, GroupId, GroupSpec, Priority};
 use tidegate_core::units::{Rate, Ru, Span};
 
-use crate::definitions::group_fields::{DEFAULT, MAX_COMMENT, MAX_WAIT_RANGE, MIN_RENEW, NONE, TOP};
+use crate::definitions::group_fields::{
+    DEFAULT, MAX_COMMENT, MAX_OWNER, MAX_WAIT_RANGE, MIN_RENEW, NONE, TOP,
+};
 use crate::error::{AdminError, InField};
 use crate::name::GroupName;
 use crate::quantity::{amount_text, cut, limit_text, parse_amount, parse_limit, parse_rate, rate_text};
@@ -44,6 +46,8 @@ pub struct Definition {
     pub max_debt: Ru,
     /// A comment for people.
     pub comment: Box<str>,
+    /// Who owns it, and whom to call.
+    pub owner: Box<str>,
     /// Grows with every change.
     pub revision: u64,
     /// Rule against runaway statements. Shared, because all of them go to gateways at once.
@@ -81,6 +85,7 @@ impl Definition {
             fallback_total: spec.fallback_total,
             max_debt: spec.max_debt,
             comment: Box::default(),
+            owner: Box::default(),
             revision: 0,
             query_limit: None,
             max_wait: None,
@@ -124,6 +129,7 @@ impl Definition {
             fallback_total: open(&text.fallback_total, NONE, parse_rate).in_field("fallback_total")?,
             max_debt: max_debt.unwrap_or(defaults.max_debt),
             comment: free_text("comment", &text.comment, MAX_COMMENT)?.into(),
+            owner: free_text("owner", &text.owner, MAX_OWNER)?.into(),
             revision: text.revision,
             query_limit: query_limit.map(Arc::new),
             max_wait: max_wait(text.max_wait_us)?,
@@ -161,6 +167,7 @@ impl Definition {
             fallback_total: self.fallback_total.map(rate_text).unwrap_or_default(),
             max_debt: amount_text(self.max_debt),
             comment: self.comment.to_string(),
+            owner: self.owner.to_string(),
             revision: self.revision,
             query_limit: self.query_limit.as_ref().map(|limit| limit.text()),
             max_wait_us: self.max_wait.unwrap_or_default().0,
@@ -350,6 +357,7 @@ mod tests {
             fallback_total: "70.5".into(),
             max_debt: "0".into(),
             comment: "ä comment".into(),
+            owner: "ä".repeat(200),
             revision: 9,
             query_limit: Some(v1::QueryLimit { rows: 7, action: "kill".into(), ..v1::QueryLimit::default() }),
             max_wait_us: 3_000_000,
@@ -418,6 +426,8 @@ mod tests {
             ("max_wait_us", v1::Group { max_wait_us: 3_600_000_001, ..base.clone() }),
             ("comment", v1::Group { comment: "x".repeat(257), ..base.clone() }),
             ("comment", v1::Group { comment: "a\nb".into(), ..base.clone() }),
+            ("owner", v1::Group { owner: "ä".repeat(201), ..base.clone() }),
+            ("owner", v1::Group { owner: "a\u{85}b".into(), ..base.clone() }),
             ("query_limit", v1::Group { query_limit: Some(v1::QueryLimit::default()), ..base }),
         ];
         for (field, text) in table {

@@ -18,6 +18,8 @@ pub const NONE: &str = "none";
 
 /// Characters of a comment: a line that still fits a table.
 pub const MAX_COMMENT: usize = 256;
+/// Characters of an owner: a name, a team and a number.
+pub const MAX_OWNER: usize = 200;
 /// Shortest renewal period; shorter ones would be traffic without use.
 pub(crate) const MIN_RENEW: Span = Span::millis(100);
 /// Range of the longest wait for admission: a shorter one is no wait, and nobody waits longer.
@@ -163,6 +165,7 @@ static FIELDS: &[Field] = &[
         Takes::Micros(MAX_WAIT_RANGE.0, MAX_WAIT_RANGE.1),
         "longest wait at a gateway, 1000 to 3600000000; 0 is the gateway's own"
     ),
+    field!(owner, Takes::Text(MAX_OWNER), "who owns it and whom to call, up to 200 characters"),
 ];
 
 /// The fields that an alteration may name.
@@ -232,6 +235,7 @@ mod tests {
             revision: 4,
             query_limit: Some(QueryLimit::default()),
             max_wait_us: 5,
+            owner: "k".into(),
         }
     }
 

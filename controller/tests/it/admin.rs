@@ -1,9 +1,15 @@
 //! Definitions, bindings and cost tables over gRPC.
 
+use std::sync::Arc;
+
+use serde_json::json;
+use tidegate_controller::Controller;
+use tidegate_controller::audit::Actor;
+use tidegate_controller::store::{Store, Table, Write};
 use tidegate_proto::v1;
 use tonic::{Code, Request};
 
-use crate::support::{Lab, group};
+use crate::support::{Lab, MemoryStore, Node, config, entry, group};
 
 fn create(group: v1::Group, if_not_exists: bool) -> v1::CreateGroupRequest {
     v1::CreateGroupRequest { group: Some(group), if_not_exists }
@@ -227,4 +233,75 @@ async fn changes_are_audited_with_their_actor() {
     assert_eq!(admin.audit_log(older).await.unwrap().into_inner().entries.len(), 1);
     let too_many = v1::AuditLogRequest { limit: 1_001, before_id: 0 };
     assert_eq!(admin.audit_log(too_many).await.unwrap_err().code(), Code::InvalidArgument);
+}
+
+/// A group as it was stored before there were owners.
+const OLD: &str = r#"{"id":2,"group":{"name":"web","ru_per_sec":"10","burst":"","burstable":"off","burst_ru_per_sec":"",
+    "priority":"medium","weight":1,"ttl_us":5000000,"renew_us":1000000,"fallback":"stop","fallback_total":"",
+    "max_debt":"1000","comment":"","revision":1,"max_wait_us":0},"longest_ttl_us":5000000}"#;
+
+#[tokio::test]
+async fn an_owner_is_kept_and_moves_no_lease() {
+    let store = Arc::new(MemoryStore::default());
+    let folder = tempfile::tempdir().unwrap();
+    let start = || Controller::start_with(config(&folder), Arc::clone(&store) as Arc<dyn Store>);
+    let first = start().await.unwrap();
+    first
+        .service()
+        .definitions()
+        .create_group(&Actor::new(None, "test"), &group("web", "10"), false)
+        .unwrap();
+    first.shutdown().await.unwrap();
+    store.commit(&[Write::Put(Table::Groups, 2_u32.to_be_bytes().to_vec(), OLD.into())]).unwrap();
+    let lab = Lab { running: start().await.unwrap(), folder };
+    let path = "/v1/groups/web";
+    let owned = async |lab: &Lab| lab.http("GET", path, None).await.1["group"]["owner"].clone();
+    let own = async |text: &str| lab.http("PATCH", path, Some(&json!({ "owner": text }).to_string())).await;
+    assert_eq!(owned(&lab).await, json!(""));
+
+    let mut node = Node::connect(&lab, "node", 1).await.unwrap();
+    node.renew(vec![entry("web", 5)], Vec::new()).await.unwrap();
+    let lease = async || {
+        let request = v1::ListLeasesRequest { group: "web".into() };
+        let leases = lab.admin().await.list_leases(request).await.unwrap().into_inner().leases;
+        v1::LeaseInfo { expires_in_us: 0, ..leases[0].clone() }
+    };
+    let before = lease().await;
+    // Characters count, not bytes.
+    let longest = "ö".repeat(200);
+    assert_eq!(own(&longest).await.1["group"]["owner"], json!(longest));
+    assert_eq!(lease().await, before);
+    let long = "ö".repeat(201);
+    for (wrong, said) in
+        [(long.as_str(), "201 characters are too many: at most 200"), ("a\nb", "control character")]
+    {
+        let (status, error) = own(wrong).await;
+        assert_eq!((status, &error["error"]["field"]), (400, &json!("owner")), "{error}");
+        assert!(error["error"]["message"].as_str().unwrap().contains(said), "{error}");
+    }
+    for (field, owner) in [("owner", "Ann, 555-0101"), ("weight", "is not meant")] {
+        let alter = v1::AlterGroupRequest {
+            group: Some(v1::Group { owner: owner.into(), weight: 7, ..group("web", "") }),
+            update_mask: vec![field.into()],
+            expected_revision: 0,
+        };
+        let altered = lab.admin().await.alter_group(alter).await.unwrap().into_inner().group.unwrap();
+        assert_eq!(altered.owner, "Ann, 555-0101");
+    }
+
+    let Lab { running, folder } = lab;
+    running.shutdown().await.unwrap();
+    let running =
+        Controller::start_with(config(&folder), Arc::clone(&store) as Arc<dyn Store>).await.unwrap();
+    let lab = Lab { running, folder };
+    let read = lab.http("GET", path, None).await.1["group"].clone();
+    assert_eq!(read["owner"], json!("Ann, 555-0101"));
+    for (group, outcome) in
+        [(read.clone(), "unchanged"), (json!({"name": "web", "ru_per_sec": "10"}), "altered")]
+    {
+        let change = json!({"steps": [{ "group": group }]}).to_string();
+        let (_, applied) = lab.http("POST", "/v1/apply", Some(&change)).await;
+        assert_eq!(applied["outcomes"][0]["outcome"], json!(outcome), "{applied}");
+    }
+    assert_eq!(owned(&lab).await, json!(""));
 }
