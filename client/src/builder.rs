@@ -11,6 +11,7 @@ use tonic::transport::Endpoint;
 
 use crate::client::Client;
 use crate::clock::{duration, span, wall_micros, within};
+use crate::groups::driver;
 use crate::hub::Hub;
 use crate::journal::{Journal, JournalError};
 use crate::known::Known;
@@ -19,7 +20,7 @@ use crate::reports::Reports;
 use crate::session::Session;
 use crate::shared::Shared;
 use crate::transport::{Grpc, Transport};
-use crate::{bias, driver, watch};
+use crate::{lending, watch};
 
 /// Longest description of the software, in characters; the controller cuts or refuses longer ones.
 const MAX_AGENT: usize = 64;
@@ -202,8 +203,8 @@ impl ClientBuilder {
             ..NodeConfig::default()
         };
         // The first thread in a busy group would wait for it, with the group's lock in hand.
-        bias::will_prepare();
-        drop(runtime.spawn_blocking(bias::prepare));
+        lending::will_prepare();
+        drop(runtime.spawn_blocking(lending::prepare));
         let known = self.journal_dir.as_ref().map(|dir| Known::open(dir, &identity));
         let shared = Shared::with_known(config, journal, known);
         let reports = Reports::new(inherited);

@@ -176,7 +176,7 @@ impl Client {
             within(left, async { self.inner.orders.send(farewell).await.is_ok() && confirmed.await.is_ok() });
         let told = told.await.unwrap_or(false);
         self.inner.stop();
-        let cells = hub.shared.roll.awake();
+        let cells = hub.shared.awake.all();
         let reports = hub.reports();
         if told {
             reports.forget_confirmed(&cells);

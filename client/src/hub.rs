@@ -8,9 +8,9 @@ use tokio::sync::watch;
 use crate::bindings::{Bindings, DEFAULT_GROUP};
 use crate::cell::GroupCell;
 use crate::group::GroupError;
+use crate::groups::Registry;
 use crate::names::Identity;
 use crate::process::ProcessSampler;
-use crate::registry::Registry;
 use crate::reports::Reports;
 use crate::shared::Shared;
 use crate::sync::{Mutex, MutexGuard, RwLock};
@@ -119,7 +119,7 @@ impl Hub {
             tokio::pin!(settled);
             // Listens before it looks, so that no permit slips through between.
             settled.as_mut().enable();
-            if self.shared.roll.awake().iter().all(|cell| cell.open() == 0) {
+            if self.shared.awake.all().iter().all(|cell| cell.open() == 0) {
                 return;
             }
             settled.await;
@@ -129,7 +129,7 @@ impl Hub {
     /// Ends all admission: refuses waiters and gives up every lease.
     pub(crate) fn close(&self) {
         self.shared.closing.store(true, Ordering::Release);
-        for cell in self.shared.roll.awake() {
+        for cell in self.shared.awake.all() {
             cell.release();
         }
     }

@@ -25,7 +25,6 @@
 //! ```
 
 mod backoff;
-mod bias;
 mod bindings;
 mod builder;
 mod cell;
@@ -34,23 +33,20 @@ mod client;
 mod clock;
 #[cfg(all(test, shuttle))]
 mod concurrency;
-mod driver;
 mod group;
+mod groups;
 mod hub;
 mod journal;
 mod known;
+mod lending;
 pub mod meter;
 mod names;
 mod permit;
 mod pricing;
 mod process;
 mod refused;
-mod registry;
 mod reports;
 mod resolved;
-mod roll;
-mod schedule;
-mod seat;
 mod session;
 mod shared;
 mod stats;

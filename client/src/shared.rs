@@ -10,12 +10,11 @@ use tidegate_core::slew::Slew;
 use tidegate_core::units::{Span, Time};
 
 use crate::clock::Clock;
+use crate::groups::{Awake, DueSet, Schedule};
 use crate::journal::Journal;
 use crate::known::Known;
 use crate::names::GroupName;
 use crate::pricing::Prices;
-use crate::roll::Roll;
-use crate::schedule::{DueSet, Schedule};
 use crate::sync::{AtomicBool, Mutex, Notify};
 
 /// State shared by the groups, the tasks and the handles of one client.
@@ -25,7 +24,7 @@ pub(crate) struct Shared {
     pub(crate) config: NodeConfig,
     pub(crate) schedule: Schedule,
     pub(crate) due: DueSet,
-    pub(crate) roll: Roll,
+    pub(crate) awake: Awake,
     pub(crate) prices: Prices,
     pub(crate) journal: Option<Journal>,
     /// What groups may admit without a controller, as the last one said.
@@ -58,7 +57,7 @@ impl Shared {
             config,
             schedule: Schedule::default(),
             due: DueSet::default(),
-            roll: Roll::default(),
+            awake: Awake::default(),
             prices: Prices::default(),
             journal,
             known,
@@ -100,7 +99,7 @@ impl Shared {
                     "this machine's clock is slewed by more than leases allow for: they are cut by as much; limit it, \
                      for chrony with maxslewrate"
                 );
-                self.roll.awake().iter().for_each(|cell| cell.renew_now());
+                self.awake.all().iter().for_each(|cell| cell.renew_now());
             }
             (Some(_), None) => tracing::info!("this machine's clock is no longer slewed"),
             _ => {}

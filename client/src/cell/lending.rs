@@ -3,9 +3,9 @@
 use tidegate_core::node::{Refusal, Spent};
 use tidegate_core::units::{Ru, Span, Time};
 
-use super::purse::Account;
 use super::{CellState, GroupCell};
 use crate::clock::Tick;
+use crate::lending::Account;
 
 /// Operations that come closer than this to one another are worth a purse.
 const BUSY: Span = Span::millis(2);

@@ -11,8 +11,6 @@
 mod lease;
 mod lending;
 mod packed;
-mod purse;
-mod purses;
 mod sleep;
 #[cfg(all(test, not(shuttle)))]
 mod stress;
@@ -29,12 +27,11 @@ use tokio::sync::oneshot;
 
 use crate::clock::Tick;
 use crate::journal::Slot;
+use crate::lending::{Open, Purse, Purses};
 use crate::names::GroupName;
 use crate::refused::Refused;
 use crate::shared::Shared;
 use crate::sync::{AtomicBool, AtomicI64, Mutex, MutexGuard};
-use purse::Purse;
-use purses::{Open, Purses};
 use sleep::Phase;
 
 /// The answer to a waiter; when admitted, since when.
@@ -115,7 +112,7 @@ impl GroupCell {
         let mut node = NodeGroup::new(shared.clock.now(), config);
         node.expect_round_trip(shared.round_trip());
         let cell = Self::in_phase(id, name, shared, false, Phase::awake(CellState::new(node, slot)));
-        cell.shared.roll.woke(&cell, 0);
+        cell.shared.awake.woke(&cell, 0);
         cell
     }
 
@@ -523,7 +520,7 @@ impl GroupCell {
 
 impl Drop for GroupCell {
     fn drop(&mut self) {
-        self.shared.roll.forget(self.id);
+        self.shared.awake.forget(self.id);
     }
 }
 

@@ -50,7 +50,7 @@ impl GroupCell {
             let [machine @ .., id, version] = unpack::<WORDS>(&std::mem::take(rest));
             let slot = [id, version].map(|word| u64::try_from(word).unwrap_or_default());
             let dormant = Dormant::from_words(machine);
-            self.shared.roll.woke(self, dormant.consumption.usage.cpu_ns);
+            self.shared.awake.woke(self, dormant.consumption.usage.cpu_ns);
             let mut node = NodeGroup::awaken(now, self.shared.config, &dormant);
             node.expect_round_trip(self.shared.round_trip());
             Box::new(CellState::new(node, Slot::from_words(slot)))
@@ -73,7 +73,7 @@ impl GroupCell {
         let slot = state.slot.as_ref().map(Slot::to_words).unwrap_or_default();
         let words: Vec<u128> = dormant.to_words().into_iter().chain(slot.map(u128::from)).collect();
         *phase = Phase::asleep(pack(&words));
-        self.shared.roll.slept(self, dormant.consumption.usage.cpu_ns);
+        self.shared.awake.slept(self, dormant.consumption.usage.cpu_ns);
         true
     }
 

@@ -8,8 +8,8 @@ use tidegate_core::units::{Ru, Span, Time};
 use super::explore;
 use super::purses::{POOL, busy, end, full, look};
 use super::world::{FAR, GiveUp, charged_by, settle, work};
+use crate::lending::seat;
 use crate::permit::Permit;
-use crate::seat::seat;
 use crate::sync::Mutex;
 use crate::virtual_time;
 

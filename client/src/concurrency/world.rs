@@ -15,8 +15,8 @@ use tidegate_core::units::{Ru, Span};
 use tidegate_core::usage::RuParts;
 
 use crate::cell::GroupCell;
-use crate::driver;
 use crate::group::Group;
+use crate::groups::driver;
 use crate::hub::Hub;
 use crate::names::Identity;
 use crate::permit::Permit;

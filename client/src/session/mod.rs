@@ -243,7 +243,7 @@ impl Session {
         self.hub.shared.counters.session_failures.add();
         self.hub.shared.keep_known(self.hub.shared.clock.now(), true);
         self.hub.reports().session_lost();
-        for cell in self.hub.shared.roll.awake() {
+        for cell in self.hub.shared.awake.all() {
             cell.session_lost();
         }
         self.hub.link.send_modify(|link| {
@@ -255,7 +255,7 @@ impl Session {
     /// Serves the stream until it ends.
     async fn serve(&mut self, mut stream: Stream) -> End {
         // Totals that an earlier stream or start left behind are reported at once.
-        if self.hub.reports().pending(&self.hub.shared.roll.awake())
+        if self.hub.reports().pending(&self.hub.shared.awake.all())
             && let Err(reason) = self.renew(&mut stream)
         {
             return End::Lost(reason);

@@ -30,7 +30,7 @@ impl Session {
             groups.insert(cell.name().to_string(), cell);
         }
         stream.urgent &= !hub.shared.due.is_empty();
-        let cells = hub.shared.roll.awake();
+        let cells = hub.shared.awake.all();
         let reports = hub.reports().collect(seq, &cells, stream.max_entries);
         // A group stays whole as long as `cells` holds it.
         drop(cells);
@@ -75,7 +75,7 @@ impl Session {
         self.stats_sent = Some(now);
         Some(v1::NodeStats {
             process_cpu_ns: totals.cpu_ns,
-            metered_cpu_ns: self.hub.shared.roll.metered_cpu_ns(),
+            metered_cpu_ns: self.hub.shared.awake.metered_cpu_ns(),
             resident_bytes: totals.resident_bytes,
         })
     }
@@ -86,7 +86,7 @@ impl Session {
             return Ok(());
         }
         self.hub.shared.keep_known(self.hub.shared.clock.now(), true);
-        let cells = self.hub.shared.roll.awake();
+        let cells = self.hub.shared.awake.all();
         let mut left = self.hub.reports().count(&cells);
         loop {
             self.seq = self.seq.saturating_add(1);

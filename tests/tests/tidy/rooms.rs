@@ -42,7 +42,7 @@ const WIDE: [(&str, &str); 15] = [
     ("cli/src/top/board.rs: Board", "what the page shows, and all that a person can change about it"),
     ("cli/src/view/consumption.rs: ConsumptionView", "a row of consumption as it is printed"),
     ("cli/src/view/statement.rs: StatementView", "a row of the statistics as it is printed"),
-    ("client/src/cell/purse.rs: Purse", "one thread's sums, in the order of the cache lines that it owns"),
+    ("client/src/lending/purse.rs: Purse", "one thread's sums, in the order of the cache lines that it owns"),
     ("controller/src/metrics.rs: Metrics", "a field for each series of the metrics page"),
     ("controller/src/definitions/definition.rs: Definition", "a field for each setting of a group"),
     ("controller/src/rest/statements.rs: StatementShape", "a row of the statistics as REST writes it"),

@@ -1,7 +1,7 @@
-//! The roll of a client: which of its groups are awake, and what those that sleep have used.
+//! The groups of a client that are awake, and what those that sleep have used.
 //!
-//! Whatever looks at groups again and again looks at the roll, so that a group that sleeps costs nothing. Groups are
-//! kept weakly: the roll keeps none of them alive.
+//! Whatever looks at groups again and again looks at these, so that a group that sleeps costs nothing. Groups are kept
+//! weakly: the list keeps none of them alive.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, PoisonError, Weak};
@@ -11,38 +11,38 @@ use crate::sync::{Mutex, MutexGuard};
 
 /// Groups that are awake.
 #[derive(Debug, Default)]
-pub(crate) struct Roll(Mutex<Names>);
+pub(crate) struct Awake(Mutex<Groups>);
 
 #[derive(Debug, Default)]
-struct Names {
+struct Groups {
     awake: BTreeMap<u64, Weak<GroupCell>>,
     /// CPU metered in groups that sleep, in nanoseconds.
     asleep_cpu_ns: u128,
 }
 
-impl Names {
-    fn awake(&self) -> Vec<Arc<GroupCell>> {
+impl Groups {
+    fn all(&self) -> Vec<Arc<GroupCell>> {
         self.awake.values().filter_map(Weak::upgrade).collect()
     }
 }
 
-impl Roll {
-    fn lock(&self) -> MutexGuard<'_, Names> {
+impl Awake {
+    fn lock(&self) -> MutexGuard<'_, Groups> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// `cell` wakes, or is new; until now it used this much CPU.
     pub(crate) fn woke(&self, cell: &Arc<GroupCell>, cpu_ns: u128) {
-        let mut names = self.lock();
-        names.asleep_cpu_ns = names.asleep_cpu_ns.saturating_sub(cpu_ns);
-        names.awake.insert(cell.id(), Arc::downgrade(cell));
+        let mut groups = self.lock();
+        groups.asleep_cpu_ns = groups.asleep_cpu_ns.saturating_sub(cpu_ns);
+        groups.awake.insert(cell.id(), Arc::downgrade(cell));
     }
 
     /// `cell` sleeps.
     pub(crate) fn slept(&self, cell: &GroupCell, cpu_ns: u128) {
-        let mut names = self.lock();
-        names.asleep_cpu_ns = names.asleep_cpu_ns.saturating_add(cpu_ns);
-        names.awake.remove(&cell.id());
+        let mut groups = self.lock();
+        groups.asleep_cpu_ns = groups.asleep_cpu_ns.saturating_add(cpu_ns);
+        groups.awake.remove(&cell.id());
     }
 
     /// The group of this number is no more.
@@ -51,21 +51,21 @@ impl Roll {
     }
 
     /// The groups that are awake, in the order in which they were made.
-    pub(crate) fn awake(&self) -> Vec<Arc<GroupCell>> {
-        self.lock().awake()
+    pub(crate) fn all(&self) -> Vec<Arc<GroupCell>> {
+        self.lock().all()
     }
 
-    /// How many groups there are.
+    /// How many groups are awake.
     pub(crate) fn len(&self) -> usize {
         self.lock().awake.len()
     }
 
     /// CPU time metered in all groups, in nanoseconds.
     pub(crate) fn metered_cpu_ns(&self) -> u64 {
-        let names = self.lock();
-        let (awake, asleep) = (names.awake(), names.asleep_cpu_ns);
-        // Groups change the roll under their own locks.
-        drop(names);
+        let groups = self.lock();
+        let (awake, asleep) = (groups.all(), groups.asleep_cpu_ns);
+        // Groups change this list under their own locks.
+        drop(groups);
         let awake = awake.iter().map(|cell| cell.consumption(false).usage.cpu_ns);
         // 584 years of one processor: the operating system's count for the process has 64 bits, too.
         u64::try_from(awake.fold(asleep, u128::saturating_add)).unwrap_or(u64::MAX)

@@ -13,7 +13,7 @@ use tidegate_core::units::{MICRO, Ru, Span, Time};
 use tidegate_core::usage::{Consumption, RuParts, Usage};
 use tidegate_cost_model::Charge;
 
-use crate::bias::Bias;
+use super::bias::Bias;
 use crate::clock::{Clock, Tick};
 use crate::sync::{AtomicI64, AtomicU64};
 

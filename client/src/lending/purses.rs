@@ -6,10 +6,10 @@ use std::thread::available_parallelism;
 use tidegate_core::node::Batch;
 use tidegate_core::units::{Ru, Time};
 
+use super::bias::{self, barrier_of_others};
 use super::purse::{Account, Purse};
-use crate::bias::{self, barrier_of_others};
+use super::seat::{MAX_SEATS, seat};
 use crate::clock::Tick;
-use crate::seat::{MAX_SEATS, seat};
 
 /// One for each seat, made when the group is busy for the first time.
 #[derive(Debug, Default)]

@@ -162,17 +162,17 @@ mod tests {
         drop(cell);
         registry.put_away(&name);
         assert!(registry.get("g").is_none() && gone.upgrade().is_none());
-        assert_eq!((registry.len(), shared.roll.len()), (1, 0));
+        assert_eq!((registry.len(), shared.awake.len()), (1, 0));
 
         let again = registry.get_or_make(&shared, "G").unwrap();
         assert_eq!(
-            (again.consumption(false).ru(), shared.roll.len()),
+            (again.consumption(false).ru(), shared.awake.len()),
             (RuTotal(7), 0),
             "looking wakes nobody"
         );
         again.charge(&Consumption { charged: RuParts::flat(Ru(5)), ..used });
         let total = again.consumption(false);
-        assert_eq!((total.ru(), total.operations, shared.roll.len()), (RuTotal(12), 2, 1));
+        assert_eq!((total.ru(), total.operations, shared.awake.len()), (RuTotal(12), 2, 1));
         assert!(Arc::ptr_eq(&again, &registry.get("g").unwrap()));
     }
 }
