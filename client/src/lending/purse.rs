@@ -42,10 +42,24 @@ pub(crate) struct Purse {
     flat: AtomicI64,
     cancelled: AtomicU64,
     refused: AtomicU64,
+    repeat: Repeat,
+    measured: Measured,
+}
+
+/// The answer that is repeated while nothing but time changes it.
+#[derive(Debug, Default)]
+#[repr(C)]
+struct Repeat {
     /// Operations of these costs are refused meanwhile.
-    refuse_from: AtomicI64,
-    refuse_to: AtomicI64,
+    from: AtomicI64,
+    to: AtomicI64,
     retry_at: AtomicU64,
+}
+
+/// Sums that an operation with a flat charge leaves alone.
+#[derive(Debug, Default)]
+#[repr(C)]
+struct Measured {
     cpu: AtomicI64,
     read: AtomicI64,
     write: AtomicI64,
@@ -84,6 +98,63 @@ fn take_ru(sum: &AtomicI64) -> Ru {
     Ru(value)
 }
 
+impl Repeat {
+    #[inline]
+    fn covers(&self, cost: Ru) -> bool {
+        (self.from.load(Relaxed)..=self.to.load(Relaxed)).contains(&cost.0)
+    }
+
+    fn set(&self, (from, to): (Ru, Ru), retry_at: Time) {
+        self.from.store(from.0, Relaxed);
+        self.to.store(to.0, Relaxed);
+        self.retry_at.store(retry_at.0, Relaxed);
+    }
+
+    fn end(&self) {
+        self.to.store(-1, Relaxed);
+    }
+}
+
+impl Measured {
+    #[inline(always)]
+    fn add_charge(&self, charge: &Charge) {
+        if charge.total != charge.parts.flat {
+            add_ru(&self.cpu, charge.parts.cpu);
+            add_ru(&self.read, charge.parts.read);
+            add_ru(&self.write, charge.parts.write);
+            add_ru(&self.network, charge.parts.network);
+        }
+        add_ru(&self.shadow, charge.shadow);
+    }
+
+    #[inline(always)]
+    fn add_usage(&self, usage: &Usage) {
+        for (sum, amount) in self.usage.iter().zip(usage.to_array()) {
+            if amount > 0 {
+                add(sum, amount);
+            }
+        }
+    }
+
+    /// Empties the sums; those of `flat` and `operations` stand elsewhere.
+    fn take(&self, flat: Ru, operations: u64) -> Consumption {
+        let charged = RuParts {
+            cpu: take_ru(&self.cpu),
+            read: take_ru(&self.read),
+            write: take_ru(&self.write),
+            network: take_ru(&self.network),
+            flat,
+        };
+        Consumption {
+            charged,
+            shadow: take_ru(&self.shadow),
+            operations,
+            usage: Usage::from_array(self.usage.each_ref().map(take)),
+            ..Consumption::default()
+        }
+    }
+}
+
 impl Purse {
     /// Demand is not accounted for to the micro-RU, so its sum may end where 64 bits do.
     #[inline]
@@ -118,29 +189,22 @@ impl Purse {
     /// Refuses an operation when as much was refused a moment ago and nothing has changed since; returns when to try
     /// again.
     pub(crate) fn refuses(&self, cost: Ru, clock: &Clock) -> Option<Span> {
-        let alike = || (self.refuse_from.load(Relaxed)..=self.refuse_to.load(Relaxed)).contains(&cost.0);
-        if !alike() || !self.bias.enter() {
+        if !self.repeat.covers(cost) || !self.bias.enter() {
             return None;
         }
         let now = clock.tick();
-        let refused = alike() && now.0 < self.until.load(Relaxed);
+        let refused = self.repeat.covers(cost) && now.0 < self.until.load(Relaxed);
         if refused {
             add(&self.refused, 1);
             self.arrive(cost);
         }
         self.bias.leave();
-        refused.then(|| Time(self.retry_at.load(Relaxed)).since(clock.time(now)))
+        refused.then(|| Time(self.repeat.retry_at.load(Relaxed)).since(clock.time(now)))
     }
 
     /// Takes in what an operation really cost. False: the group has to.
     pub(crate) fn settle(&self, estimate: Ru, charge: &Charge, usage: &Usage, clock: &Clock) -> bool {
-        self.settle_with(estimate, charge, clock, || {
-            for (sum, amount) in self.usage.iter().zip(usage.to_array()) {
-                if amount > 0 {
-                    add(sum, amount);
-                }
-            }
-        })
+        self.settle_with(estimate, charge, clock, || self.measured.add_usage(usage))
     }
 
     /// The same for an operation without a usage vector.
@@ -166,13 +230,7 @@ impl Purse {
             self.tokens.store(left, Relaxed);
             add(&self.operations, 1);
             add_ru(&self.flat, charge.parts.flat);
-            if charge.total != charge.parts.flat {
-                add_ru(&self.cpu, charge.parts.cpu);
-                add_ru(&self.read, charge.parts.read);
-                add_ru(&self.write, charge.parts.write);
-                add_ru(&self.network, charge.parts.network);
-            }
-            add_ru(&self.shadow, charge.shadow);
+            self.measured.add_charge(charge);
             also();
         }
         self.bias.leave();
@@ -198,7 +256,7 @@ impl Purse {
     pub(super) fn open(&self, batch: Batch, until: Tick, cost: Ru) {
         self.drawn.store(batch.tokens.0, Relaxed);
         self.until.store(until.0, Relaxed);
-        self.refuse_to.store(-1, Relaxed);
+        self.repeat.end();
         self.tokens.store((batch.tokens - cost).0, Relaxed);
         self.arrive(cost);
         add(&self.admitted, 1);
@@ -206,33 +264,18 @@ impl Purse {
     }
 
     /// With the group's lock, closed: operations from the first to the second cost are refused for a while.
-    pub(super) fn refuse(&self, (from, to): (Ru, Ru), until: Tick, retry_at: Time) {
+    pub(super) fn refuse(&self, costs: (Ru, Ru), until: Tick, retry_at: Time) {
         self.drawn.store(0, Relaxed);
         self.tokens.store(0, Relaxed);
         self.until.store(until.0, Relaxed);
-        self.refuse_from.store(from.0, Relaxed);
-        self.refuse_to.store(to.0, Relaxed);
-        self.retry_at.store(retry_at.0, Relaxed);
+        self.repeat.set(costs, retry_at);
         self.bias.lift();
     }
 
     /// Empties a closed purse, under the group's lock.
     pub(super) fn take(&self) -> Account {
-        let charged = RuParts {
-            cpu: take_ru(&self.cpu),
-            read: take_ru(&self.read),
-            write: take_ru(&self.write),
-            network: take_ru(&self.network),
-            flat: take_ru(&self.flat),
-        };
         let operations = take(&self.operations);
-        let actual = Consumption {
-            charged,
-            shadow: take_ru(&self.shadow),
-            operations,
-            usage: Usage::from_array(self.usage.each_ref().map(take)),
-            ..Consumption::default()
-        };
+        let actual = self.measured.take(take_ru(&self.flat), operations);
         let spent = Spent {
             drawn: take_ru(&self.drawn),
             left: take_ru(&self.tokens),

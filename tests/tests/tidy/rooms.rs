@@ -36,13 +36,12 @@ const MANY: [(&str, usize, &str); 4] = [
 ];
 
 /// Types with more fields, and why.
-const WIDE: [(&str, &str); 15] = [
+const WIDE: [(&str, &str); 14] = [
     ("cli/src/command/gateway/settings.rs: Settings", "a field for each setting of the gateway"),
     ("cli/src/demo/report.rs: GroupRow", "a row of the demo's table"),
     ("cli/src/top/board.rs: Board", "what the page shows, and all that a person can change about it"),
     ("cli/src/view/consumption.rs: ConsumptionView", "a row of consumption as it is printed"),
     ("cli/src/view/statement.rs: StatementView", "a row of the statistics as it is printed"),
-    ("client/src/lending/purse.rs: Purse", "one thread's sums, in the order of the cache lines that it owns"),
     ("controller/src/metrics.rs: Metrics", "a field for each series of the metrics page"),
     ("controller/src/definitions/definition.rs: Definition", "a field for each setting of a group"),
     ("controller/src/rest/statements.rs: StatementShape", "a row of the statistics as REST writes it"),
