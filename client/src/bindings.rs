@@ -8,7 +8,7 @@ use std::sync::{Arc, OnceLock};
 use foldhash::fast::RandomState;
 use tidegate_proto::v1;
 
-use crate::cell::GroupCell;
+use crate::groups::GroupCell;
 use crate::names::{GroupName, NameError};
 
 /// Most bindings kept; a larger snapshot is cut off here.

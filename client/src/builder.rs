@@ -220,7 +220,7 @@ impl ClientBuilder {
         let tasks = [
             runtime.spawn(session.run()),
             runtime.spawn(watch::run(Arc::clone(&hub), transport, self.endpoints)),
-            runtime.spawn(driver::run(Arc::clone(&hub.shared))),
+            runtime.spawn(driver::run(hub.shared.clock, Arc::clone(&hub.agenda))),
         ];
         Ok(Client::new(hub, orders, tasks, self.patience))
     }

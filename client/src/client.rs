@@ -9,9 +9,9 @@ use tokio::sync::{mpsc, oneshot};
 use tokio::task::JoinHandle;
 
 use crate::builder::{ClientBuilder, ConnectError};
-use crate::cell::GroupCell;
 use crate::clock::{duration, span, within};
 use crate::group::{Group, GroupError};
+use crate::groups::GroupCell;
 use crate::hub::Hub;
 use crate::reports::Unconfirmed;
 use crate::resolved::Resolved;
@@ -77,14 +77,14 @@ impl Client {
     /// The group `name`. Asks the controller unless the group is in use already; with a fallback until one is there,
     /// waits a second at most.
     pub async fn group(&self, name: &str) -> Result<Group, GroupError> {
-        let cell = self.hub().registry.get_or_make(&self.hub().shared, name)?;
+        let cell = self.hub().registry.get_or_make(name)?;
         self.answered(cell).await
     }
 
     /// As [`Client::group`] for one operation, without waiting for anything: a group that is new to this node has no
     /// lease yet, so acquire with a timeout.
     pub fn group_now(&self, name: &str) -> Result<Group, GroupError> {
-        self.hub().registry.get_or_make(&self.hub().shared, name).map(|cell| Group { cell })
+        self.hub().registry.get_or_make(name).map(|cell| Group { cell })
     }
 
     /// The group that pays for `user` of `tenant`, now and after every re-binding: user in tenant, else user, else
@@ -121,7 +121,7 @@ impl Client {
 
     async fn first_answer(&self, cell: Arc<GroupCell>) -> Result<Group, GroupError> {
         let (waited, alone) = self.patience(self.hub().shared.fallback_of(cell.name()));
-        if let Some(answer) = cell.ask_first()
+        if let Some(answer) = cell.if_awake(|state, now| state.ask_first(now)).flatten()
             && !matches!(within(waited, answer).await, Some(Ok(())))
             && !alone
         {
@@ -176,7 +176,7 @@ impl Client {
             within(left, async { self.inner.orders.send(farewell).await.is_ok() && confirmed.await.is_ok() });
         let told = told.await.unwrap_or(false);
         self.inner.stop();
-        let cells = hub.shared.awake.all();
+        let cells = hub.agenda.awake.all();
         let reports = hub.reports();
         if told {
             reports.forget_confirmed(&cells);

@@ -3,13 +3,14 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use tidegate_core::node::NodeState;
-use tidegate_core::units::{Ru, Time};
-use tidegate_core::usage::{RuParts, Total, Usage};
+use tidegate_core::node::{NodeState, Refusal};
+use tidegate_core::units::{Ru, Span, Time};
+use tidegate_core::usage::{Consumption, RuParts, Total, Usage};
 use tokio::time::Instant;
 
-use crate::cell::{Entered, GroupCell, Wish};
-use crate::clock::{Clock, span};
+use crate::cell::{Entered, Wish};
+use crate::clock::{Clock, Tick, duration, span};
+use crate::groups::GroupCell;
 use crate::journal::JournalError;
 use crate::names::{GroupName, NameError};
 use crate::permit::Permit;
@@ -95,7 +96,7 @@ impl Group {
     pub fn try_acquire(&self, cost: Ru) -> Result<Permit<'_>, Refused<&GroupName>> {
         let at = match self.cell.pay(cost) {
             Some(at) => at,
-            None => self.cell.try_enter(cost)?,
+            None => self.try_enter(cost)?,
         };
         Ok(Permit::new(&self.cell, cost, at))
     }
@@ -103,13 +104,13 @@ impl Group {
     /// Admits an operation estimated at `cost` now if it can be. Otherwise nothing is counted, neither a refusal nor a
     /// demand: for callers who then wait with [`Group::acquire`], or owe with [`Group::owe`].
     pub fn take(&self, cost: Ru) -> Option<Permit<'_>> {
-        let at = self.cell.pay(cost).or_else(|| self.cell.take(cost))?;
+        let at = self.cell.pay(cost).or_else(|| self.take_from_group(cost))?;
         Some(Permit::new(&self.cell, cost, at))
     }
 
     /// As [`Group::take`], for a handle that is made for this one operation: the permit keeps it, or it comes back.
     pub(crate) fn take_owned(self, cost: Ru) -> Result<Permit<'static>, Self> {
-        match self.cell.pay(cost).or_else(|| self.cell.take(cost)) {
+        match self.cell.pay(cost).or_else(|| self.take_from_group(cost)) {
             Some(at) => Ok(Permit::owning(self.cell, cost, at)),
             None => Err(self),
         }
@@ -150,7 +151,7 @@ impl Group {
         if let Some(at) = self.cell.pay(cost) {
             return Ok(Permit::new(&self.cell, cost, at));
         }
-        let mut wish = Wish { cost, deadline: deadline(&self.cell.shared.clock), estimated };
+        let mut wish = Wish { cost, deadline: deadline(&self.cell.shared().clock), estimated };
         loop {
             match self.enter(wish).await {
                 // Less each time, so that this ends.
@@ -161,38 +162,95 @@ impl Group {
     }
 
     async fn enter(&self, wish: Wish) -> Result<Permit<'_>, Refused> {
-        match self.cell.enter(wish)? {
+        match self.join(wish)? {
             Entered::Admitted(at) => {
-                Ok(Permit::new(&self.cell, wish.cost, self.cell.shared.clock.tick_at(at)))
+                Ok(Permit::new(&self.cell, wish.cost, self.cell.shared().clock.tick_at(at)))
             }
             Entered::Queued(id, answer) => Waiting::new(&self.cell, id, wish.cost, answer).await,
         }
     }
 
+    /// Takes `cost` at once or refuses; after the purse did not pay.
+    pub(crate) fn try_enter(&self, cost: Ru) -> Result<Tick, Refused<&GroupName>> {
+        let (cell, clock) = (&self.cell, &self.cell.shared().clock);
+        if let Some(retry_after) = cell.lending().refuses(cost, clock) {
+            return Err(cell.refused(cost, Refusal::Throttled { retry_after }));
+        }
+        self.valid(cost)?;
+        let at = cell.fill_or(cost, Ok, |state, now| {
+            cell.open_door()?;
+            state.try_acquire(now, cost).map(|()| now).map_err(|refusal| {
+                state.refuse_alike(cell.lending(), clock, now, (cost, refusal));
+                cell.refused(cost, refusal)
+            })
+        })?;
+        Ok(clock.tick_at(at))
+    }
+
+    /// Takes `cost` at once or counts nothing; after the purse did not pay.
+    fn take_from_group(&self, cost: Ru) -> Option<Tick> {
+        self.valid(cost).ok()?;
+        let at = self.cell.fill_or(cost, Some, |state, now| {
+            self.cell.open_door().ok()?;
+            state.check(now, cost).ok()?;
+            state.try_acquire(now, cost).ok()?;
+            Some(now)
+        })?;
+        Some(self.cell.shared().clock.tick_at(at))
+    }
+
+    /// Takes a cost at once, refuses, or queues; after the purse did not pay.
+    fn join(&self, wish: Wish) -> Result<Entered, Refused<&GroupName>> {
+        self.valid(wish.cost)?;
+        let paid = |at| Ok(Entered::Admitted(at));
+        self.cell.fill_or(wish.cost, paid, |state, now| {
+            self.cell.open_door()?;
+            state.acquire(now, wish).map_err(|refusal| self.cell.refused(wish.cost, refusal))
+        })
+    }
+
+    fn valid(&self, cost: Ru) -> Result<(), Refused<&GroupName>> {
+        if (Ru::ZERO..=Ru::MAX).contains(&cost) {
+            return Ok(());
+        }
+        Err(Refused::InvalidCost { group: self.name(), cost })
+    }
+
     /// Begins an operation that must not wait, such as one whose locks others wait for: it takes nothing now; its cost
     /// is charged as it goes and may lead into debt, which is paid before any other operation is admitted.
     pub fn owe(&self) -> Permit<'_> {
-        let at = self.cell.owe();
-        Permit::new(&self.cell, Ru::ZERO, self.cell.shared.clock.tick_at(at))
+        let at = self.cell.with(|state, now| {
+            state.admit();
+            now
+        });
+        Permit::new(&self.cell, Ru::ZERO, self.cell.shared().clock.tick_at(at))
     }
 
     /// Whether `cost` would be admitted now; spends nothing and promises nothing.
     pub fn check(&self, cost: Ru) -> Result<(), Refused<&GroupName>> {
-        self.cell.check(cost)
+        self.valid(cost)?;
+        self.cell.with(|state, now| {
+            self.cell.open_door()?;
+            state.check(now, cost).map_err(|refusal| self.cell.refused(cost, refusal))
+        })
     }
 
     /// Charges an operation that asked for no admission. Returns the charge.
     pub fn charge(&self, usage: &Usage) -> RuParts {
-        let charge = self.cell.shared.prices.price(usage);
-        self.cell.charge(&charge.of_one_operation(usage));
+        let charge = self.cell.shared().prices.price(usage);
+        self.count(&charge.of_one_operation(usage));
         charge.parts
     }
 
     /// As [`Group::charge`], in RU. Negative parts count as zero.
     pub fn charge_ru(&self, charge: RuParts) -> RuParts {
-        let charge = self.cell.shared.prices.direct(charge);
-        self.cell.charge(&charge.of_one_operation(&Usage::default()));
+        let charge = self.cell.shared().prices.direct(charge);
+        self.count(&charge.of_one_operation(&Usage::default()));
         charge.parts
+    }
+
+    fn count(&self, actual: &Consumption) {
+        self.cell.with(|state, now| state.charge(now, actual));
     }
 
     /// Tokens, debt, lease and queue.
@@ -204,13 +262,18 @@ impl Group {
     /// last. A refusal cannot say this while the controller gathers tokens for a large operation, in place of a rate.
     /// `None` before it was leased any.
     pub fn pays_within(&self) -> Option<Duration> {
-        self.cell.pays_within().map(|span| Duration::from_micros(span.0))
+        let within = self.cell.if_awake(|state, now| {
+            let node = state.node_state(now);
+            state.leased().time_for(node.debt + node.backlog)
+        });
+        within.flatten().map(duration)
     }
 
     /// How long the group takes to pay what it owes on this node, at the rate that it was leased last; nothing when it
     /// owes nothing. `None` when it owes and was never leased any.
     pub fn debt_within(&self) -> Option<Duration> {
-        self.cell.debt_within().map(|span| Duration::from_micros(span.0))
+        let within = self.cell.if_awake(|state, now| state.leased().time_for(state.node_state(now).debt));
+        within.unwrap_or(Some(Span(0))).map(duration)
     }
 
     /// RU in this node's bucket of the group, but for what was spent in the last tenth of a second; `None` when the

@@ -3,12 +3,13 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, PoisonError};
 
+use tidegate_core::units::Time;
 use tokio::sync::watch;
 
 use crate::bindings::{Bindings, DEFAULT_GROUP};
-use crate::cell::GroupCell;
+use crate::cell::Notice;
 use crate::group::GroupError;
-use crate::groups::Registry;
+use crate::groups::{Agenda, GroupCell, Registry};
 use crate::names::Identity;
 use crate::process::ProcessSampler;
 use crate::reports::Reports;
@@ -19,6 +20,7 @@ use crate::sync::{Mutex, MutexGuard, RwLock};
 #[derive(Debug)]
 pub(crate) struct Hub {
     pub(crate) shared: Arc<Shared>,
+    pub(crate) agenda: Arc<Agenda>,
     pub(crate) identity: Identity,
     pub(crate) incarnation: u64,
     pub(crate) registry: Registry,
@@ -61,11 +63,13 @@ impl Hub {
         max_groups: usize,
         reports: Reports,
     ) -> Arc<Self> {
+        let agenda: Arc<Agenda> = Arc::default();
         Arc::new(Self {
+            registry: Registry::new(Arc::clone(&shared), Arc::clone(&agenda), max_groups),
             shared,
+            agenda,
             identity,
             incarnation,
-            registry: Registry::new(max_groups),
             process: ProcessSampler::new(),
             link: watch::Sender::new(Link::default()),
             revision: watch::Sender::new(0),
@@ -103,23 +107,31 @@ impl Hub {
     pub(crate) fn resolve(&self, tenant: &str, user: &str) -> Result<Arc<GroupCell>, GroupError> {
         let bindings = self.bindings.read().unwrap_or_else(PoisonError::into_inner);
         let Some(bound) = bindings.resolve(tenant, user) else {
-            return self.registry.get_or_make(&self.shared, DEFAULT_GROUP);
+            return self.registry.get_or_make(DEFAULT_GROUP);
         };
         if let Some(cell) = bound.cell.get() {
             return Ok(Arc::clone(cell));
         }
-        let cell = self.registry.get_or_make(&self.shared, &bound.name)?;
+        let cell = self.registry.get_or_make(&bound.name)?;
         Ok(Arc::clone(bound.cell.get_or_init(|| cell)))
+    }
+
+    /// Compares the clock with the machine's raw one. When that shows more drift than the leases in hand allow for, all
+    /// groups ask for new ones.
+    pub(crate) fn compare_clocks(&self, clocks: (Time, Time)) {
+        if self.shared.compare_clocks(clocks) {
+            self.agenda.awake.all().iter().for_each(|cell| cell.heed(Notice::Renew));
+        }
     }
 
     /// Completes when no permit is open in any group; only once the client is closing.
     pub(crate) async fn permits_settled(&self) {
         loop {
-            let settled = self.shared.settled.notified();
+            let settled = self.agenda.settled.notified();
             tokio::pin!(settled);
             // Listens before it looks, so that no permit slips through between.
             settled.as_mut().enable();
-            if self.shared.awake.all().iter().all(|cell| cell.open() == 0) {
+            if self.agenda.awake.all().iter().all(|cell| cell.open() == 0) {
                 return;
             }
             settled.await;
@@ -129,8 +141,47 @@ impl Hub {
     /// Ends all admission: refuses waiters and gives up every lease.
     pub(crate) fn close(&self) {
         self.shared.closing.store(true, Ordering::Release);
-        for cell in self.shared.awake.all() {
-            cell.release();
+        for cell in self.agenda.awake.all() {
+            cell.heed(Notice::Release);
         }
+    }
+}
+
+#[cfg(all(test, not(shuttle)))]
+mod tests {
+    use tidegate_core::exchange::{Grant, LeaseTerms};
+    use tidegate_core::node::NodeConfig;
+    use tidegate_core::units::{Rate, Ru, Span};
+
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn a_slewed_clock_has_leases_asked_for_again_and_cut() {
+        let config = NodeConfig { drift_ppm: 1_000, ..NodeConfig::default() };
+        let node = Identity::new("node").unwrap();
+        let hub = Hub::new(Shared::new(config, None), node, 1, 1, Reports::default());
+        let cell = hub.registry.get_or_make("g").unwrap();
+        let terms = LeaseTerms {
+            rate: Rate::whole(10),
+            cap: Ru::whole(10),
+            ttl: Span::secs(10),
+            renew_after: Span::secs(5),
+            ..LeaseTerms::default()
+        };
+        let granted = |seq| {
+            assert!(cell.if_awake(|state, now| state.ask(now, seq)).flatten().is_some(), "nothing is due");
+            cell.grant(seq, &Grant::Leased(terms), Vec::new());
+            cell.node_state().expires_in.unwrap()
+        };
+        let true_clock = granted(1);
+        assert_eq!(true_clock, Span::secs(10));
+        hub.compare_clocks((Time(0), Time(0)));
+        hub.compare_clocks((Time(1_000_500), Time(1_000_000)));
+        assert_eq!(hub.shared.slewed_by(), None, "500 ppm are allowed");
+        // Slow by a twelfth: a lease of ten seconds would be used for almost eleven.
+        hub.compare_clocks((Time(1_917_167), Time(2_000_000)));
+        assert!(hub.shared.slewed_by().is_some_and(|ppm| (83_333..84_000).contains(&ppm)));
+        let cut = granted(2);
+        assert!((Span::millis(9_160)..=Span::millis(9_167)).contains(&cut), "{cut}");
     }
 }

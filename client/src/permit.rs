@@ -4,11 +4,12 @@ use std::ops::Deref;
 use std::sync::Arc;
 
 use tidegate_core::units::Ru;
-use tidegate_core::usage::{RuParts, Usage};
+use tidegate_core::usage::{Consumption, RuParts, Usage};
+use tidegate_cost_model::Charge;
 use tokio::time::Instant;
 
-use crate::cell::GroupCell;
 use crate::clock::Tick;
+use crate::groups::GroupCell;
 use crate::names::GroupName;
 
 /// An admitted operation. Settle it when the operation has run; a permit that is dropped charges its estimate.
@@ -76,7 +77,7 @@ impl<'a> Permit<'a> {
     /// When the tokens were taken, for a log of admissions; the caller may have been woken later. Early by up to two
     /// ticks of the kernel's clock (8 ms where it ticks 250 times a second), rarely by more.
     pub fn admitted_at(&self) -> Instant {
-        let clock = &self.cell.shared.clock;
+        let clock = &self.cell.shared().clock;
         clock.instant(clock.time(self.admitted_at))
     }
 
@@ -87,17 +88,18 @@ impl<'a> Permit<'a> {
 
     /// The charge of `usage` now; settles nothing.
     pub fn price(&self, usage: &Usage) -> RuParts {
-        self.cell.shared.prices.price(usage).parts
+        self.cell.shared().prices.price(usage).parts
     }
 
     /// The operation goes on and has used this since it began or was last charged: charges it, from the estimate while
     /// that lasts. So a long operation pays as it runs; what is left of the estimate is settled at the end. Returns
     /// the charge.
     pub fn charge(&mut self, usage: &Usage) -> RuParts {
-        let charge = self.cell.shared.prices.price(usage);
+        let charge = self.cell.shared().prices.price(usage);
         let left = self.estimate.unwrap_or_default();
         let taken = left.min(charge.total);
-        self.cell.settle_part(taken, &charge.of_a_part(usage));
+        let actual = charge.of_a_part(usage);
+        self.cell.with(|state, now| state.settle_part(now, taken, &actual));
         self.estimate = Some(left - taken);
         charge.parts
     }
@@ -106,25 +108,27 @@ impl<'a> Permit<'a> {
     /// the estimate was too high or goes into debt for what it was too low. Returns the charge.
     #[inline]
     pub fn settle(mut self, usage: &Usage) -> RuParts {
-        let charge = self.cell.shared.prices.price(usage);
+        let charge = self.cell.shared().prices.price(usage);
         let estimate = self.close();
-        self.cell.settle(estimate, &charge, usage);
+        settle(&self.cell, estimate, &charge, usage);
         charge.parts
     }
 
     /// As [`Permit::settle`] for an operation whose cost is known in RU. Negative parts count as zero.
     #[inline(always)]
     pub fn settle_ru(mut self, charge: RuParts) -> RuParts {
-        let charge = self.cell.shared.prices.direct(charge);
+        let charge = self.cell.shared().prices.direct(charge);
         let estimate = self.close();
-        self.cell.settle_charge(estimate, &charge);
+        settle_charge(&self.cell, estimate, &charge);
         charge.parts
     }
 
     /// The operation never ran: gives everything back and counts nothing.
     pub fn cancel(mut self) {
         let estimate = self.close();
-        self.cell.give_back(estimate);
+        if !self.cell.lending().give_back(estimate) {
+            self.cell.with(|state, now| state.give_back(now, estimate));
+        }
     }
 }
 
@@ -140,6 +144,25 @@ impl Drop for Permit<'_> {
 
 #[inline(never)]
 fn settle_estimate(cell: &Arc<GroupCell>, estimate: Ru) {
-    let charge = cell.shared.prices.flat(estimate);
-    cell.settle_charge(estimate, &charge);
+    let charge = cell.shared().prices.flat(estimate);
+    settle_charge(cell, estimate, &charge);
+}
+
+/// The operation ran, used this and was charged for it.
+fn settle(cell: &Arc<GroupCell>, estimate: Ru, charge: &Charge, usage: &Usage) {
+    if !cell.lending().settle(estimate, charge, usage, &cell.shared().clock) {
+        settle_in_group(cell, estimate, &charge.of_one_operation(usage));
+    }
+}
+
+/// The operation ran and was charged directly.
+#[inline(always)]
+fn settle_charge(cell: &Arc<GroupCell>, estimate: Ru, charge: &Charge) {
+    if !cell.lending().settle_charge(estimate, charge, &cell.shared().clock) {
+        settle_in_group(cell, estimate, &charge.of_one_operation(&Usage::default()));
+    }
+}
+
+fn settle_in_group(cell: &Arc<GroupCell>, estimate: Ru, actual: &Consumption) {
+    cell.with(|state, now| state.settle(now, estimate, actual));
 }

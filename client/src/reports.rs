@@ -10,7 +10,7 @@ use tidegate_core::units::RuTotal;
 use tidegate_core::usage::Total;
 use tidegate_proto::v1;
 
-use crate::cell::GroupCell;
+use crate::groups::GroupCell;
 use crate::journal::{Inherited, Journal};
 use crate::names::GroupName;
 use crate::session::convert;
@@ -231,13 +231,15 @@ mod tests {
 
     fn cells(shared: &Arc<Shared>, names: &[&str]) -> Vec<Arc<GroupCell>> {
         let make = |(id, name): (u64, &&str)| {
-            GroupCell::new(id, GroupName::new(name).unwrap(), Arc::clone(shared), None)
+            GroupCell::new(id, GroupName::new(name).unwrap(), Arc::clone(shared), Arc::default(), None)
         };
         (0..).zip(names).map(make).collect()
     }
 
     fn charge(cell: &Arc<GroupCell>, ru: i64) {
-        cell.charge(&Consumption { charged: RuParts::flat(Ru(ru)), operations: 1, ..Consumption::default() });
+        let flat = RuParts::flat(Ru(ru));
+        let actual = Consumption { charged: flat, operations: 1, ..Consumption::default() };
+        cell.with(|state, now| state.charge(now, &actual));
     }
 
     fn totals(reports: &[v1::Report]) -> Vec<(&str, i64)> {

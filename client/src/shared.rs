@@ -1,4 +1,4 @@
-//! What every group of a client needs: clock, agenda, prices, journal and counters.
+//! What every group of a client needs: clock, prices, journal and counters.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, PoisonError};
@@ -10,21 +10,17 @@ use tidegate_core::slew::Slew;
 use tidegate_core::units::{Span, Time};
 
 use crate::clock::Clock;
-use crate::groups::{Awake, DueSet, Schedule};
 use crate::journal::Journal;
 use crate::known::Known;
 use crate::names::GroupName;
 use crate::pricing::Prices;
-use crate::sync::{AtomicBool, Mutex, Notify};
+use crate::sync::{AtomicBool, Mutex};
 
 /// State shared by the groups, the tasks and the handles of one client.
 #[derive(Debug)]
 pub(crate) struct Shared {
     pub(crate) clock: Clock,
     pub(crate) config: NodeConfig,
-    pub(crate) schedule: Schedule,
-    pub(crate) due: DueSet,
-    pub(crate) awake: Awake,
     pub(crate) prices: Prices,
     pub(crate) journal: Option<Journal>,
     /// What groups may admit without a controller, as the last one said.
@@ -32,8 +28,6 @@ pub(crate) struct Shared {
     pub(crate) counters: Counters,
     /// Set once; nothing is admitted from then on.
     pub(crate) closing: AtomicBool,
-    /// Notified when a group's last permit was settled while closing.
-    pub(crate) settled: Notify,
     /// How long answers of the controller take.
     round_trip: Mutex<RoundTrip>,
     /// How far the clock runs off the machine's raw one.
@@ -55,15 +49,11 @@ impl Shared {
         Arc::new(Self {
             clock: Clock::start(),
             config,
-            schedule: Schedule::default(),
-            due: DueSet::default(),
-            awake: Awake::default(),
             prices: Prices::default(),
             journal,
             known,
             counters: Counters::default(),
             closing: AtomicBool::new(false),
-            settled: Notify::new(),
             round_trip: Mutex::default(),
             slew: Mutex::default(),
         })
@@ -84,14 +74,15 @@ impl Shared {
         self.slew.lock().unwrap_or_else(PoisonError::into_inner).beyond(self.config.drift_ppm)
     }
 
-    /// Compares the clock with the raw one, both as they are read now. When that shows more drift than the leases in
-    /// hand allow for, all groups ask for new ones.
-    pub(crate) fn compare_clocks(&self, (used, raw): (Time, Time)) {
+    /// Compares the clock with the raw one, both as they are read now. Returns whether that shows more drift than the
+    /// leases in hand allow for.
+    pub(crate) fn compare_clocks(&self, (used, raw): (Time, Time)) -> bool {
         let before = self.slewed_by();
         self.slew.lock().unwrap_or_else(PoisonError::into_inner).look(used, raw);
         let after = self.slewed_by();
+        let more = after > before;
         match (before, after) {
-            (_, Some(ppm)) if after > before => {
+            (_, Some(ppm)) if more => {
                 let allowed = self.config.drift_ppm;
                 tracing::warn!(
                     ppm,
@@ -99,11 +90,11 @@ impl Shared {
                     "this machine's clock is slewed by more than leases allow for: they are cut by as much; limit it, \
                      for chrony with maxslewrate"
                 );
-                self.awake.all().iter().for_each(|cell| cell.renew_now());
             }
             (Some(_), None) => tracing::info!("this machine's clock is no longer slewed"),
             _ => {}
         }
+        more
     }
 
     /// Brings what is known of groups to disk.
@@ -206,43 +197,5 @@ impl Counter {
 
     pub(crate) fn get(&self) -> u64 {
         self.0.load(Ordering::Relaxed)
-    }
-}
-
-#[cfg(all(test, not(shuttle)))]
-mod tests {
-    use tidegate_core::exchange::{Grant, LeaseTerms};
-    use tidegate_core::units::{Rate, Ru};
-
-    use super::*;
-    use crate::names::GroupName;
-
-    #[tokio::test(start_paused = true)]
-    async fn a_slewed_clock_has_leases_asked_for_again_and_cut() {
-        let config = NodeConfig { drift_ppm: 1_000, ..NodeConfig::default() };
-        let shared = Shared::new(config, None);
-        let cell = crate::cell::GroupCell::new(0, GroupName::new("g").unwrap(), Arc::clone(&shared), None);
-        let terms = LeaseTerms {
-            rate: Rate::whole(10),
-            cap: Ru::whole(10),
-            ttl: Span::secs(10),
-            renew_after: Span::secs(5),
-            ..LeaseTerms::default()
-        };
-        let granted = |seq| {
-            assert!(cell.ask(seq).is_some(), "nothing is due");
-            cell.grant(seq, &Grant::Leased(terms), Vec::new());
-            cell.node_state().expires_in.unwrap()
-        };
-        let true_clock = granted(1);
-        assert_eq!(true_clock, Span::secs(10));
-        shared.compare_clocks((Time(0), Time(0)));
-        shared.compare_clocks((Time(1_000_500), Time(1_000_000)));
-        assert_eq!(shared.slewed_by(), None, "500 ppm are allowed");
-        // Slow by a twelfth: a lease of ten seconds would be used for almost eleven.
-        shared.compare_clocks((Time(1_917_167), Time(2_000_000)));
-        assert!(shared.slewed_by().is_some_and(|ppm| (83_333..84_000).contains(&ppm)));
-        let cut = granted(2);
-        assert!((Span::millis(9_160)..=Span::millis(9_167)).contains(&cut), "{cut}");
     }
 }

@@ -38,14 +38,14 @@ impl ClientStats {
     pub(crate) fn read(hub: &Hub) -> Self {
         let tables = hub.shared.prices.tables();
         // First, as it has every group count what its threads did.
-        let metered_cpu_ns = hub.shared.awake.metered_cpu_ns();
+        let metered_cpu_ns = hub.agenda.awake.metered_cpu_ns();
         let named = |table: &tidegate_cost_model::CostTable| (table.name().to_owned(), table.version());
         Self {
             link: hub.link.borrow().clone(),
             counts: hub.shared.counters.read(),
             incarnation: hub.incarnation,
             groups: hub.registry.len(),
-            awake: hub.shared.awake.len(),
+            awake: hub.agenda.awake.len(),
             bindings: hub.bindings(),
             revision: *hub.revision.borrow(),
             cost_table: named(&tables.active),

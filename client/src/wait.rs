@@ -9,7 +9,8 @@ use tidegate_core::node::WaiterId;
 use tidegate_core::units::Ru;
 use tokio::sync::oneshot;
 
-use crate::cell::{Answer, GroupCell};
+use crate::cell::Answer;
+use crate::groups::GroupCell;
 use crate::permit::Permit;
 use crate::refused::Refused;
 
@@ -41,7 +42,7 @@ impl<'a> Future for Waiting<'a> {
         let answer = ready!(Pin::new(&mut self.answer).poll(context));
         self.heard = true;
         Poll::Ready(match answer {
-            Ok(Ok(at)) => Ok(Permit::new(self.cell, self.cost, self.cell.shared.clock.tick_at(at))),
+            Ok(Ok(at)) => Ok(Permit::new(self.cell, self.cost, self.cell.shared().clock.tick_at(at))),
             Ok(Err(refusal)) => Err(self.cell.refused(self.cost, refusal).into_owned()),
             // The sender is kept until it has sent.
             Err(_) => Err(Refused::ShutDown { group: self.cell.name().clone() }),
@@ -52,7 +53,9 @@ impl<'a> Future for Waiting<'a> {
 impl Drop for Waiting<'_> {
     fn drop(&mut self) {
         if !self.heard {
-            self.cell.leave(self.id, self.cost, &mut self.answer);
+            let (cell, id, cost, answer) = (self.cell, self.id, self.cost, &mut self.answer);
+            cell.with(|state, now| state.leave(now, id, cost, answer));
+            cell.shared().counters.abandoned.add();
         }
     }
 }

@@ -13,6 +13,7 @@ use tokio_stream::StreamExt as _;
 
 use crate::backoff::Backoff;
 use crate::bindings::Bindings;
+use crate::cell::Notice;
 use crate::clock::{span, within};
 use crate::hub::Hub;
 use crate::pricing;
@@ -81,7 +82,7 @@ fn apply(hub: &Hub, parts: &mut Bindings, event: v1::WatchEvent) {
         Some(Kind::GroupsChanged(changed)) => {
             for name in changed.groups {
                 if let Some(cell) = hub.registry.get(&name) {
-                    cell.renew_now();
+                    cell.heed(Notice::Renew);
                 }
             }
         }

@@ -1,562 +1,306 @@
-//! One resource group on this node: the core's state machine behind a mutex, with its waiters and journal slot.
+//! One resource group on this node, as far as its lock guards it: the core's state machine, the operations that wait and
+//! run, what is lent to purses, what is asked of the controller, and what the journal has.
 //!
-//! Every change goes through [`GroupCell::with`], which closes the purses of threads first; afterwards it completes
-//! waiters that are done, and sets when the session renews and when the driver looks again. Operations of a busy group
-//! are paid from the purse of their thread and take the mutex only to fill it.
+//! Nothing here knows the client around the group. Each method is a change; what follows from changes comes out of
+//! [`CellState::follow_up`] as [`Effects`], which `groups::GroupCell`, the holder of the lock, performs. Before a change
+//! that is not about purses, it recalls what is lent.
 //!
 //! A group that has given its lease up and reported all it consumed sleeps until the next operation: its state is a few
-//! bytes, so that a node can have many groups of which few are in use. While no handle holds it, the registry keeps
-//! only those bytes of it.
+//! bytes, so that a node can have many groups of which few are in use.
 
-mod lease;
-mod lending;
+mod asking;
+mod effects;
+mod kept;
+mod operations;
 mod packed;
 mod sleep;
-#[cfg(all(test, not(shuttle)))]
-mod stress;
 
-use std::sync::atomic::Ordering;
-use std::sync::{Arc, PoisonError};
-
-use tidegate_core::node::{Acquired, LeaseState, NodeConfig, NodeGroup, NodeState, Refusal, WaiterId};
-use tidegate_core::ranks::Ranks;
+use tidegate_core::exchange::{Ask, Grant};
+use tidegate_core::node::{Acquired, Dormant, Heard, NodeGroup, NodeState, Refusal, WaiterId};
 use tidegate_core::units::{Rate, Ru, Span, Time};
-use tidegate_core::usage::{Consumption, Total, Usage};
-use tidegate_cost_model::Charge;
+use tidegate_core::usage::{Consumption, Total};
 use tokio::sync::oneshot;
 
-use crate::clock::Tick;
+use crate::clock::Clock;
 use crate::journal::Slot;
-use crate::lending::{Open, Purse, Purses};
+use crate::lending::{Lending, Loans, Returned};
 use crate::names::GroupName;
-use crate::refused::Refused;
-use crate::shared::Shared;
-use crate::sync::{AtomicBool, AtomicI64, Mutex, MutexGuard};
-use sleep::Phase;
+use asking::Asking;
+use kept::Kept;
+use operations::{Operations, counts};
 
-/// The answer to a waiter; when admitted, since when.
-pub(crate) type Answer = Result<Time, Refusal>;
+pub(crate) use effects::{Contact, Effects, Look};
+pub(crate) use operations::{Answer, Entered, Wish};
+pub(crate) use sleep::Phase;
 
-/// A group. Handles, permits and waiters hold it by `Arc`.
-pub(crate) struct GroupCell {
-    id: u64,
-    name: GroupName,
-    pub(crate) shared: Arc<Shared>,
-    purses: Purses,
-    /// Micro-RU in the bucket at the last change under the lock; `i64::MAX` when unlimited.
-    remaining: AtomicI64,
-    /// What the controller said last: it has such a group.
-    known: AtomicBool,
-    phase: Mutex<Phase>,
-}
-
-/// What the mutex guards.
+/// A group that is awake.
 pub(crate) struct CellState {
-    pub(crate) node: NodeGroup,
-    waiting: Ranks<WaiterId, Place>,
-    /// Permits not yet settled; those of open purses are not in it, and the sum may be below zero meanwhile.
-    open: i64,
-    open_purses: Open,
-    /// When an operation last came to the lock, and whether that was soon after the one before.
-    entered: Time,
-    busy: bool,
-    slot: Option<Slot>,
-    /// The proof that the controller handed out with the lease, shown when renewing; opaque.
-    proof: Vec<u8>,
-    /// The last rate it was leased that was more than nothing.
-    leased: Rate,
-    /// The newest `Renew` that named the group; 0 for none.
-    asked_seq: u64,
-    /// Whether it is in the session's due set.
-    announced: bool,
-    /// A reply could not be used: no request before this.
-    quiet_until: Time,
-    /// Where the driver's agenda has the group.
+    node: NodeGroup,
+    operations: Operations,
+    loans: Loans,
+    asking: Asking,
+    kept: Kept,
+    /// When the driver looks at the group.
     scheduled: Option<Time>,
-    /// Its consumption when it woke, which is on the controller's disk.
-    confirmed: Total,
-    /// Those that wait for the next answer.
-    listening: Vec<oneshot::Sender<()>>,
+    /// Of the changes since the last [`CellState::follow_up`].
+    effects: Effects,
 }
 
-/// The request of an operation that may wait.
-#[derive(Clone, Copy)]
-pub(crate) struct Wish {
-    pub(crate) cost: Ru,
-    pub(crate) deadline: Time,
-    /// A cost that never fits is not refused: the operation asks for what fits next.
-    pub(crate) estimated: bool,
-}
-
-/// A waiter.
-struct Place {
-    answer: oneshot::Sender<Answer>,
-    estimated: bool,
-}
-
-/// How an operation was let in.
-pub(crate) enum Entered {
-    Admitted(Time),
-    Queued(WaiterId, oneshot::Receiver<Answer>),
-}
-
-impl std::fmt::Debug for GroupCell {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("GroupCell").field("name", &self.name).finish_non_exhaustive()
-    }
-}
-
-impl GroupCell {
-    pub(crate) fn new(id: u64, name: GroupName, shared: Arc<Shared>, slot: Option<Slot>) -> Arc<Self> {
-        let config = NodeConfig { fallback: shared.fallback_of(&name), ..shared.config };
-        let mut node = NodeGroup::new(shared.clock.now(), config);
-        node.expect_round_trip(shared.round_trip());
-        let cell = Self::in_phase(id, name, shared, false, Phase::awake(CellState::new(node, slot)));
-        cell.shared.awake.woke(&cell, 0);
-        cell
-    }
-
-    /// A group that sleeps, from what is left of it.
-    pub(crate) fn asleep(id: u64, name: GroupName, shared: Arc<Shared>, rest: Box<[u8]>) -> Arc<Self> {
-        Self::in_phase(id, name, shared, true, Phase::asleep(rest))
-    }
-
-    fn in_phase(id: u64, name: GroupName, shared: Arc<Shared>, known: bool, phase: Phase) -> Arc<Self> {
-        let (known, remaining) = (AtomicBool::new(known), AtomicI64::new(0));
-        Arc::new(Self {
-            id,
-            name,
-            shared,
-            purses: Purses::default(),
-            remaining,
-            known,
-            phase: Mutex::new(phase),
-        })
-    }
-
-    pub(crate) fn id(&self) -> u64 {
-        self.id
-    }
-
-    pub(crate) fn name(&self) -> &GroupName {
-        &self.name
-    }
-
-    /// Whether the controller, at its last answer, had such a group.
-    pub(crate) fn is_known(&self) -> bool {
-        self.known.load(Ordering::Relaxed)
-    }
-
-    fn lock(&self) -> MutexGuard<'_, Phase> {
-        // The state machine is whole between its calls; a panic elsewhere under the lock leaves nothing half done.
-        self.phase.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// Changes the state and does what follows from the change. A group that sleeps wakes.
-    pub(crate) fn with<R>(self: &Arc<Self>, change: impl FnOnce(&mut CellState, Time) -> R) -> R {
-        let mut phase = self.lock();
-        // Read under the lock, so that time never steps back from one change to the next.
-        let now = self.shared.clock.now();
-        self.change(self.wake(&mut phase, now), now, change)
-    }
-
-    /// The same unless the group sleeps.
-    pub(crate) fn if_awake<R>(self: &Arc<Self>, change: impl FnOnce(&mut CellState, Time) -> R) -> Option<R> {
-        let mut phase = self.lock();
-        let now = self.shared.clock.now();
-        phase.state().map(|state| self.change(state, now, change))
-    }
-
-    fn change<R>(
-        self: &Arc<Self>,
-        state: &mut CellState,
-        now: Time,
-        change: impl FnOnce(&mut CellState, Time) -> R,
-    ) -> R {
-        self.gather(state, now);
-        let result = change(state, now);
-        self.follow_up(state, now);
-        result
-    }
-
-    /// `paid` from a purse that is filled again, or else what `decide` makes of the whole state.
-    fn fill_or<R>(
-        self: &Arc<Self>,
-        cost: Ru,
-        paid: impl FnOnce(Time) -> R,
-        decide: impl FnOnce(&mut CellState, Time) -> R,
-    ) -> R {
-        let mut phase = self.lock();
-        let now = self.shared.clock.now();
-        let state = self.wake(&mut phase, now);
-        let result = if self.fill_purse(state, now, cost) {
-            paid(now)
-        } else {
-            self.gather(state, now);
-            decide(state, now)
-        };
-        self.follow_up(state, now);
-        result
-    }
-
-    fn follow_up(self: &Arc<Self>, state: &mut CellState, now: Time) {
-        while !state.waiting.is_empty()
-            && let Some((id, answer)) = state.node.poll(now)
-        {
-            self.complete(state, id, answer.map(|()| now));
-        }
-        self.remaining.store(state.node.remaining().map_or(i64::MAX, |ru| ru.0), Ordering::Relaxed);
-        let due = state.node.due(now).map(|due| due.max(state.quiet_until));
-        if !state.announced && due.is_some_and(|due| due <= now) && !self.shared.is_closing() {
-            state.announced = true;
-            self.shared.due.announce(self, state.asked_seq == 0);
-        }
-        if let Some(at) = state.next_look(due)
-            && state.scheduled.is_none_or(|scheduled| at < scheduled)
-        {
-            self.shared.schedule.put(self, state.scheduled, at);
-            state.scheduled = Some(at);
-        }
-    }
-
-    fn complete(&self, state: &mut CellState, id: WaiterId, answer: Answer) {
-        let Some(place) = state.waiting.leave(id) else {
-            tracing::error!(group = %self.name, "the core finished an unknown waiter");
-            return;
-        };
-        match answer {
-            Ok(_) => state.open = state.open.saturating_add(1),
-            Err(refusal) => self.count_refused(refusal, place.estimated),
-        }
-        // The receiver leaves the map, under this lock, before it goes away.
-        if place.answer.send(answer).is_err() {
-            tracing::error!(group = %self.name, "a waiter left without saying so");
-        }
-    }
-
-    /// The driver looks: completes what is done and finds the next time.
-    pub(crate) fn look(self: &Arc<Self>) {
-        self.if_awake(|state, _| state.scheduled = None);
-    }
-
-    /// Takes `cost` at once or refuses; after [`GroupCell::pay`].
-    pub(crate) fn try_enter(self: &Arc<Self>, cost: Ru) -> Result<Tick, Refused<&GroupName>> {
-        if let Some(retry_after) =
-            self.purses.mine().and_then(|purse| purse.refuses(cost, &self.shared.clock))
-        {
-            return Err(self.refused(cost, Refusal::Throttled { retry_after }));
-        }
-        self.valid(cost)?;
-        let at = self.fill_or(cost, Ok, |state, now| {
-            self.open_door()?;
-            let answer = state.node.try_acquire(now, cost);
-            if let Err(refusal) = answer {
-                self.refuse_alike(state, now, cost, refusal);
-            }
-            self.admitted(state, cost, answer.map(|()| now))
-        })?;
-        Ok(self.shared.clock.tick_at(at))
-    }
-
-    /// Takes `cost` at once or counts nothing; after [`GroupCell::pay`].
-    pub(crate) fn take(self: &Arc<Self>, cost: Ru) -> Option<Tick> {
-        self.valid(cost).ok()?;
-        let at = self.fill_or(cost, Some, |state, now| {
-            self.open_door().ok()?;
-            state.node.check(now, cost).ok()?;
-            let taken = state.node.try_acquire(now, cost);
-            self.admitted(state, cost, taken.map(|()| now)).ok()
-        })?;
-        Some(self.shared.clock.tick_at(at))
-    }
-
-    /// Takes `cost` at once, refuses, or queues until `deadline`; after [`GroupCell::pay`].
-    pub(crate) fn enter(self: &Arc<Self>, wish: Wish) -> Result<Entered, Refused<&GroupName>> {
-        let Wish { cost, deadline, estimated } = wish;
-        self.valid(cost)?;
-        let paid = |at| Ok(Entered::Admitted(at));
-        self.fill_or(cost, paid, |state, now| {
-            self.open_door()?;
-            let acquired = if estimated {
-                state.node.acquire_estimated(now, cost, deadline)
-            } else {
-                state.node.acquire(now, cost, deadline)
-            };
-            match acquired {
-                Ok(Acquired::Queued(id)) => {
-                    self.shared.counters.queued.add();
-                    let (answer, receiver) = oneshot::channel();
-                    state.waiting.join(id, Place { answer, estimated });
-                    Ok(Entered::Queued(id, receiver))
-                }
-                Ok(Acquired::Now) => self.admitted(state, cost, Ok(now)).map(Entered::Admitted),
-                Err(refusal) => {
-                    self.count_refused(refusal, estimated);
-                    Err(self.refused(cost, refusal))
-                }
-            }
-        })
-    }
-
-    fn count_refused(&self, refusal: Refusal, estimated: bool) {
-        if !(estimated && matches!(refusal, Refusal::NeverFits { .. })) {
-            self.shared.counters.refused.add();
-        }
-    }
-
-    fn admitted(&self, state: &mut CellState, cost: Ru, answer: Answer) -> Result<Time, Refused<&GroupName>> {
-        match answer {
-            Ok(at) => {
-                state.open = state.open.saturating_add(1);
-                self.shared.counters.admitted.add();
-                Ok(at)
-            }
-            Err(refusal) => {
-                self.shared.counters.refused.add();
-                Err(self.refused(cost, refusal))
-            }
-        }
-    }
-
-    /// Opens a permit without taking anything.
-    pub(crate) fn owe(self: &Arc<Self>) -> Time {
-        self.with(|state, now| {
-            state.open = state.open.saturating_add(1);
-            self.shared.counters.admitted.add();
-            now
-        })
-    }
-
-    /// Whether `cost` would be admitted now; spends nothing.
-    pub(crate) fn check(self: &Arc<Self>, cost: Ru) -> Result<(), Refused<&GroupName>> {
-        self.valid(cost)?;
-        self.with(|state, now| {
-            self.open_door()?;
-            state.node.check(now, cost).map_err(|refusal| self.refused(cost, refusal))
-        })
-    }
-
-    pub(crate) fn refused(&self, cost: Ru, refusal: Refusal) -> Refused<&GroupName> {
-        // A client that closes refuses its waiters through the core, which knows no closing.
-        if self.shared.is_closing() {
-            return Refused::ShutDown { group: &self.name };
-        }
-        Refused::new(&self.name, cost, refusal)
-    }
-
-    fn valid(&self, cost: Ru) -> Result<(), Refused<&GroupName>> {
-        if (Ru::ZERO..=Ru::MAX).contains(&cost) {
-            return Ok(());
-        }
-        Err(Refused::InvalidCost { group: &self.name, cost })
-    }
-
-    fn open_door(&self) -> Result<(), Refused<&GroupName>> {
-        if self.shared.is_closing() {
-            return Err(Refused::ShutDown { group: &self.name });
-        }
-        Ok(())
-    }
-
-    /// A waiter goes away: leaves the queue, or gives back what it had just been given.
-    pub(crate) fn leave(self: &Arc<Self>, id: WaiterId, cost: Ru, answer: &mut oneshot::Receiver<Answer>) {
-        self.with(|state, now| {
-            if state.waiting.leave(id).is_some() {
-                state.node.cancel(now, id);
-            } else if let Ok(Ok(_)) = answer.try_recv() {
-                state.node.give_back(now, cost);
-                self.close_one(state);
-            }
-        });
-        self.shared.counters.abandoned.add();
-    }
-
-    /// The operation never ran.
-    pub(crate) fn give_back(self: &Arc<Self>, cost: Ru) {
-        if self.purses.mine().is_some_and(|purse| purse.give_back(cost)) {
-            return;
-        }
-        self.with(|state, now| {
-            state.node.give_back(now, cost);
-            self.close_one(state);
-        });
-    }
-
-    /// The operation ran, used this and was charged for it.
-    pub(crate) fn settle(self: &Arc<Self>, estimate: Ru, charge: &Charge, usage: &Usage) {
-        let settle = |purse: &Purse| purse.settle(estimate, charge, usage, &self.shared.clock);
-        if !self.purses.mine().is_some_and(settle) {
-            self.settle_in_group(estimate, &charge.of_one_operation(usage));
-        }
-    }
-
-    /// The operation ran and was charged directly.
-    #[inline(always)]
-    pub(crate) fn settle_charge(self: &Arc<Self>, estimate: Ru, charge: &Charge) {
-        // No closure, which the compiler may leave out of line.
-        if let Some(purse) = self.purses.mine()
-            && purse.settle_charge(estimate, charge, &self.shared.clock)
-        {
-            return;
-        }
-        self.settle_in_group(estimate, &charge.of_one_operation(&Usage::default()));
-    }
-
-    /// An operation that goes on used this, of which `taken` was taken before.
-    pub(crate) fn settle_part(self: &Arc<Self>, taken: Ru, actual: &Consumption) {
-        self.with(|state, now| {
-            state.node.settle(now, taken, actual);
-            self.write_journal(state);
-        });
-    }
-
-    fn settle_in_group(self: &Arc<Self>, estimate: Ru, actual: &Consumption) {
-        self.with(|state, now| {
-            state.node.settle(now, estimate, actual);
-            self.write_journal(state);
-            self.close_one(state);
-        });
-    }
-
-    /// An operation that asked for no admission cost `actual`.
-    pub(crate) fn charge(self: &Arc<Self>, actual: &Consumption) {
-        self.with(|state, now| {
-            state.node.charge(now, actual);
-            self.write_journal(state);
-        });
-    }
-
-    fn close_one(&self, state: &mut CellState) {
-        state.open = state.open.saturating_sub(1);
-        if state.open == 0 && self.shared.is_closing() {
-            self.shared.settled.notify_waiters();
-        }
-    }
-
-    /// Permits not yet settled.
-    pub(crate) fn open(self: &Arc<Self>) -> usize {
-        self.if_awake(|state, _| usize::try_from(state.open).unwrap_or(0)).unwrap_or(0)
-    }
-
-    /// What the group is doing.
-    pub(crate) fn node_state(self: &Arc<Self>) -> NodeState {
-        let asleep = || NodeState { lease: LeaseState::Idle, ..NodeState::default() };
-        self.if_awake(|state, now| state.node.state(now)).unwrap_or_else(asleep)
-    }
-
-    /// How long it takes to pay what it owes and what waits, at the rate it was leased last that was more than nothing.
-    pub(crate) fn pays_within(self: &Arc<Self>) -> Option<Span> {
-        let within = self.if_awake(|state, now| {
-            let node = state.node.state(now);
-            state.leased.time_for(node.debt + node.backlog)
-        });
-        within.flatten()
-    }
-
-    /// How long it takes to pay what it owes, at the same rate.
-    pub(crate) fn debt_within(self: &Arc<Self>) -> Option<Span> {
-        self.if_awake(|state, now| state.leased.time_for(state.node.state(now).debt)).unwrap_or(Some(Span(0)))
-    }
-
-    /// RU in the bucket, but for what threads spent in the last tenth of a second; `None` when unlimited.
-    pub(crate) fn remaining(&self) -> Option<Ru> {
-        let micro = self.remaining.load(Ordering::Relaxed);
-        (micro < i64::MAX).then_some(Ru(micro))
-    }
-
-    /// Keeps the journal at or above everything that is ever reported.
-    fn write_journal(&self, state: &mut CellState) {
-        let (Some(journal), Some(slot)) = (&self.shared.journal, &mut state.slot) else {
-            return;
-        };
-        if let Err(error) = journal.write(slot, &self.name, state.node.consumption()) {
-            if self.shared.counters.journal_failures.get() == 0 {
-                tracing::error!(%error, "consumption is not kept; it is lost if this process dies");
-            }
-            self.shared.counters.journal_failures.add();
-        }
-    }
-
-    /// Cumulative consumption; with `kept`, the journal is brought up to it first.
-    pub(crate) fn consumption(self: &Arc<Self>, kept: bool) -> Total {
-        let mut phase = self.lock();
-        let now = self.shared.clock.now();
-        let Some(state) = phase.state() else {
-            return phase.dormant().consumption;
-        };
-        self.change(state, now, |state, _| {
-            if kept {
-                self.write_journal(state);
-            }
-            *state.node.consumption()
-        })
-    }
-
-    /// Its consumption when it fell asleep last, which is on the controller's disk.
-    pub(crate) fn confirmed(&self) -> Total {
-        let mut phase = self.lock();
-        phase.state().map(|state| state.confirmed).unwrap_or_else(|| phase.dormant().consumption)
-    }
-
-    /// Empties the journal slot when all that was ever consumed is `durable`. A charge after that writes it again.
-    pub(crate) fn forget_journal(&self, durable: &Total) {
-        // With a journal there are no purses, and a group that sleeps has emptied its slot.
-        if let Some(state) = self.lock().state()
-            && state.node.consumption() == durable
-        {
-            self.empty_slot(state);
-        }
-    }
-
-    fn empty_slot(&self, state: &CellState) {
-        if let (Some(journal), Some(slot)) = (&self.shared.journal, &state.slot)
-            && slot.is_written()
-            && let Err(error) = journal.empty(slot.id())
-        {
-            tracing::error!(%error, "what was confirmed will be reported again");
-        }
-    }
-}
-
-impl Drop for GroupCell {
-    fn drop(&mut self) {
-        self.shared.awake.forget(self.id);
-    }
+/// What a group has to heed and has no answer to.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Notice {
+    /// The definition changed, or the first answer is wanted.
+    Renew,
+    /// The controller wants the rate down now.
+    Lower(Rate),
+    /// The controller was behind and did not consider the request of this number.
+    Shed(u64),
+    /// The stream was lost, and with it any request in flight.
+    SessionLost,
+    /// Lease, tokens and waiters are to be given up.
+    Release,
 }
 
 impl CellState {
     fn new(node: NodeGroup, slot: Option<Slot>) -> Self {
         Self {
-            confirmed: *node.consumption(),
+            // A journal wants every settlement.
+            loans: Loans::new(slot.is_none()),
+            kept: Kept::new(slot, *node.consumption()),
             node,
-            waiting: Ranks::default(),
-            open: 0,
-            open_purses: Open::default(),
-            entered: Time(0),
-            busy: false,
-            slot,
-            proof: Vec::new(),
-            leased: Rate::ZERO,
-            asked_seq: 0,
-            announced: false,
-            quiet_until: Time(0),
+            operations: Operations::default(),
+            asking: Asking::default(),
             scheduled: None,
-            listening: Vec::new(),
+            effects: Effects::default(),
         }
     }
 
-    /// Completes with the next answer of the controller.
-    pub(crate) fn listen(&mut self) -> oneshot::Receiver<()> {
-        self.listening.retain(|listener| !listener.is_closed());
-        let (sender, receiver) = oneshot::channel();
-        self.listening.push(sender);
-        receiver
+    /// Takes back what threads hold, so that the state is whole.
+    pub(crate) fn recall(&mut self, lending: &Lending, now: Time) {
+        let returned = lending.recall(&mut self.loans, &mut self.node, now);
+        self.take_in(returned);
     }
 
-    /// When something may happen without a call. `due` is the next renewal; once the session knows of it, only the
-    /// waiters count.
-    fn next_look(&self, due: Option<Time>) -> Option<Time> {
-        let due = due.filter(|_| !self.announced);
-        due.into_iter().chain(self.node.next_poll()).min()
+    /// Fills the calling thread's purse and pays for an operation from it. False: the whole state has to decide.
+    pub(crate) fn lend(&mut self, lending: &Lending, clock: &Clock, now: Time, cost: Ru) -> bool {
+        let (paid, returned) = lending.lend(&mut self.loans, &mut self.node, clock, now, cost);
+        self.take_in(returned);
+        paid
+    }
+
+    fn take_in(&mut self, returned: Returned) {
+        self.operations.take_in(returned);
+        self.effects.admitted = self.effects.admitted.saturating_add(returned.admitted);
+        self.effects.refused = self.effects.refused.saturating_add(returned.refused);
+    }
+
+    /// Has the calling thread's purse give an answer of [`CellState::try_acquire`] again, while nothing changes it.
+    pub(crate) fn refuse_alike(
+        &mut self,
+        lending: &Lending,
+        clock: &Clock,
+        now: Time,
+        refused: (Ru, Refusal),
+    ) {
+        lending.refuse_alike(&mut self.loans, &self.node, clock, now, refused);
+    }
+
+    /// Takes `cost` at once or refuses.
+    pub(crate) fn try_acquire(&mut self, now: Time, cost: Ru) -> Result<(), Refusal> {
+        let answer = self.node.try_acquire(now, cost);
+        match answer {
+            Ok(()) => self.admit(),
+            Err(_) => self.effects.refused += 1,
+        }
+        answer
+    }
+
+    /// Takes a cost at once, refuses, or queues.
+    pub(crate) fn acquire(&mut self, now: Time, wish: Wish) -> Result<Entered, Refusal> {
+        let Wish { cost, deadline, estimated } = wish;
+        let acquired = if estimated {
+            self.node.acquire_estimated(now, cost, deadline)
+        } else {
+            self.node.acquire(now, cost, deadline)
+        };
+        match acquired {
+            Ok(Acquired::Now) => {
+                self.admit();
+                Ok(Entered::Admitted(now))
+            }
+            Ok(Acquired::Queued(id)) => {
+                self.effects.queued += 1;
+                Ok(Entered::Queued(id, self.operations.join(id, estimated)))
+            }
+            Err(refusal) => {
+                self.effects.refused += u64::from(counts(refusal, estimated));
+                Err(refusal)
+            }
+        }
+    }
+
+    /// Opens a permit, for which nothing is taken here.
+    pub(crate) fn admit(&mut self) {
+        self.operations.open();
+        self.effects.admitted += 1;
+    }
+
+    /// Whether `cost` would be admitted now; spends nothing.
+    pub(crate) fn check(&mut self, now: Time, cost: Ru) -> Result<(), Refusal> {
+        self.node.check(now, cost)
+    }
+
+    /// A waiter goes away: leaves the queue, or gives back what it had just been given.
+    pub(crate) fn leave(
+        &mut self,
+        now: Time,
+        id: WaiterId,
+        cost: Ru,
+        answer: &mut oneshot::Receiver<Answer>,
+    ) {
+        if self.operations.leave(id) {
+            self.node.cancel(now, id);
+        } else if let Ok(Ok(_)) = answer.try_recv() {
+            self.give_back(now, cost);
+        }
+    }
+
+    /// The operation never ran.
+    pub(crate) fn give_back(&mut self, now: Time, cost: Ru) {
+        self.node.give_back(now, cost);
+        self.close();
+    }
+
+    /// The operation ran and cost `actual`.
+    pub(crate) fn settle(&mut self, now: Time, estimate: Ru, actual: &Consumption) {
+        self.settle_part(now, estimate, actual);
+        self.close();
+    }
+
+    /// An operation that goes on cost `actual`, of which `taken` was taken before.
+    pub(crate) fn settle_part(&mut self, now: Time, taken: Ru, actual: &Consumption) {
+        self.node.settle(now, taken, actual);
+        self.kept.fall_behind();
+    }
+
+    /// An operation that asked for no admission cost `actual`.
+    pub(crate) fn charge(&mut self, now: Time, actual: &Consumption) {
+        self.node.charge(now, actual);
+        self.kept.fall_behind();
+    }
+
+    fn close(&mut self) {
+        self.effects.settled |= self.operations.close();
+    }
+
+    /// Permits not yet settled.
+    pub(crate) fn open(&self) -> usize {
+        self.operations.count()
+    }
+
+    /// What the machine is doing.
+    pub(crate) fn node_state(&mut self, now: Time) -> NodeState {
+        self.node.state(now)
+    }
+
+    /// The last rate it was leased that was more than nothing.
+    pub(crate) fn leased(&self) -> Rate {
+        self.asking.leased()
+    }
+
+    /// RU in the bucket; `None` when unlimited.
+    pub(crate) fn remaining(&self) -> Option<Ru> {
+        self.node.remaining()
+    }
+
+    /// The entry for a `Renew`, if one is still due, its proof, and how long its answer is waited for; the core marks it
+    /// in flight.
+    pub(crate) fn ask(&mut self, now: Time, seq: u64) -> Option<(Ask, Vec<u8>, Span)> {
+        let (ask, proof) = self.asking.ask(&mut self.node, now, seq)?;
+        Some((ask, proof, self.node.answer_wait()))
+    }
+
+    /// Applies a grant, as far as it is not stale, by a clock that runs off by `slewed` ppm.
+    pub(crate) fn grant(
+        &mut self,
+        now: Time,
+        slewed: Option<u32>,
+        seq: u64,
+        grant: &Grant,
+        proof: Vec<u8>,
+    ) -> Heard {
+        let grant = &grant.on_slewed_clock(slewed.unwrap_or_default());
+        self.node.on_slewed_clock(now, slewed);
+        self.asking.hear(&mut self.node, now, seq, grant, proof)
+    }
+
+    /// Asks a controller that has not said yet whether it has the group; completes with its next answer. `None` when it
+    /// has said so.
+    pub(crate) fn ask_first(&mut self, now: Time) -> Option<oneshot::Receiver<()>> {
+        self.asking.ask_first(&mut self.node, now)
+    }
+
+    /// Completes with the first answer of the controller; `None` when it is there.
+    #[cfg(all(test, shuttle))]
+    pub(crate) fn listen(&mut self, now: Time) -> Option<oneshot::Receiver<()>> {
+        let has_none = self.node.state(now).lease == tidegate_core::node::LeaseState::None;
+        has_none.then(|| self.asking.listen())
+    }
+
+    /// The request `seq` got no usable answer; the next one waits for `pause`. False when another was sent since.
+    pub(crate) fn unanswered(&mut self, now: Time, seq: u64, pause: Span) -> bool {
+        self.asking.unanswered(&mut self.node, now, seq, now.after(pause))
+    }
+
+    pub(crate) fn heed(&mut self, now: Time, notice: Notice) {
+        match notice {
+            Notice::Renew => self.node.renew_now(now),
+            Notice::Lower(at_most) => self.node.on_lower(now, at_most),
+            Notice::Shed(seq) => self.node.on_shed(now, seq),
+            Notice::SessionLost => self.node.on_session_lost(now),
+            Notice::Release => self.node.release(now),
+        }
+    }
+
+    /// The driver looks.
+    pub(crate) fn looked(&mut self) {
+        self.scheduled = None;
+    }
+
+    /// What is kept of the cumulative consumption, and the consumption.
+    pub(crate) fn kept(&mut self) -> (&mut Kept, &Total) {
+        (&mut self.kept, self.node.consumption())
+    }
+
+    /// What to remember of the group; `None` while a caller holds, waits for, or is about to look at anything.
+    fn dormant(&self) -> Option<Dormant> {
+        let is_quiet = self.operations.is_quiet()
+            && self.loans.is_empty()
+            && self.asking.is_quiet()
+            && self.scheduled.is_none();
+        self.node.dormant().filter(|_| is_quiet)
+    }
+
+    /// Answers the waiters that are done. Returns what else follows from the changes since the last call. The session of a
+    /// client that closes is not asked for anything more.
+    pub(crate) fn follow_up(&mut self, now: Time, group: &GroupName, is_closing: bool) -> Effects {
+        while !self.operations.none_waits()
+            && let Some((id, answer)) = self.node.poll(now)
+        {
+            let refused = self.operations.complete(id, answer.map(|()| now), group);
+            self.effects.refused += u64::from(refused);
+        }
+        let due = self.asking.due(&self.node, now);
+        if !is_closing {
+            self.effects.due = self.asking.announce(due, now);
+        }
+        // Once the session knows of a renewal that is due, only the waiters count.
+        let due = due.filter(|_| !self.asking.is_announced());
+        if let Some(at) = due.into_iter().chain(self.node.next_poll()).min()
+            && self.scheduled.is_none_or(|scheduled| at < scheduled)
+        {
+            self.effects.look = Some(Look { at, before: self.scheduled.replace(at) });
+        }
+        std::mem::take(&mut self.effects)
     }
 }

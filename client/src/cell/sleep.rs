@@ -1,14 +1,13 @@
 //! Groups without anything to do: what is kept of them, and how they come back.
 
-use std::sync::Arc;
-
-use tidegate_core::node::{Dormant, NodeGroup};
+use tidegate_core::node::{Dormant, NodeConfig, NodeGroup};
 use tidegate_core::units::Time;
 use tidegate_core::usage::Total;
 
+use super::CellState;
 use super::packed::{pack, unpack};
-use super::{CellState, GroupCell};
-use crate::journal::Slot;
+use crate::journal::{Journal, Slot};
+use crate::shared::Shared;
 
 /// Words of a group that sleeps: the machine's, then its slot's.
 const WORDS: usize = Dormant::WORDS + Slot::WORDS;
@@ -23,76 +22,63 @@ pub(crate) struct Phase {
 }
 
 impl Phase {
-    pub(super) fn awake(state: CellState) -> Self {
-        Self { state: Some(Box::new(state)), ..Self::default() }
+    /// A new group.
+    pub(crate) fn awake(now: Time, shared: &Shared, config: NodeConfig, slot: Option<Slot>) -> Self {
+        let state = started(NodeGroup::new(now, config), shared, slot);
+        Self { state: Some(state), ..Self::default() }
     }
 
-    pub(super) fn asleep(rest: Box<[u8]>) -> Self {
+    /// A group that sleeps, from what is left of it.
+    pub(crate) fn asleep(rest: Box<[u8]>) -> Self {
         Self { state: None, rest }
     }
 
     /// The state of a group that is awake.
-    pub(super) fn state(&mut self) -> Option<&mut CellState> {
+    pub(crate) fn state(&mut self) -> Option<&mut CellState> {
         self.state.as_deref_mut()
     }
 
-    /// What a group that sleeps remembers.
-    pub(super) fn dormant(&self) -> Dormant {
-        Dormant::from_words(unpack(&self.rest))
+    /// What a group that sleeps had consumed.
+    pub(crate) fn consumed(&self) -> Total {
+        dormant(&self.rest).0.consumption
     }
-}
 
-impl GroupCell {
-    /// The state, of a group that slept until now if need be.
-    pub(super) fn wake<'p>(self: &Arc<Self>, phase: &'p mut Phase, now: Time) -> &'p mut CellState {
-        let Phase { state, rest } = phase;
+    /// The state; when the group slept until now, passes the CPU time that it has used to `woke`.
+    pub(crate) fn wake(&mut self, now: Time, shared: &Shared, woke: impl FnOnce(u128)) -> &mut CellState {
+        let Self { state, rest } = self;
         state.get_or_insert_with(|| {
-            let [machine @ .., id, version] = unpack::<WORDS>(&std::mem::take(rest));
-            let slot = [id, version].map(|word| u64::try_from(word).unwrap_or_default());
-            let dormant = Dormant::from_words(machine);
-            self.shared.awake.woke(self, dormant.consumption.usage.cpu_ns);
-            let mut node = NodeGroup::awaken(now, self.shared.config, &dormant);
-            node.expect_round_trip(self.shared.round_trip());
-            Box::new(CellState::new(node, Slot::from_words(slot)))
+            let (dormant, slot) = dormant(&std::mem::take(rest));
+            woke(dormant.consumption.usage.cpu_ns);
+            started(NodeGroup::awaken(now, shared.config, &dormant), shared, slot)
         })
     }
 
-    /// Sends the group to sleep if it has nothing to do and all it ever consumed is `durable`. Whether it sleeps.
-    pub(crate) fn try_sleep(self: &Arc<Self>, durable: &Total) -> bool {
-        let mut phase = self.lock();
-        let Some(state) = phase.state() else {
-            return true;
-        };
-        let Some(dormant) = state.node.dormant().filter(|_| state.is_quiet()) else {
-            return false;
-        };
-        if dormant.consumption != *durable {
-            return false;
-        }
-        self.empty_slot(state);
-        let slot = state.slot.as_ref().map(Slot::to_words).unwrap_or_default();
-        let words: Vec<u128> = dormant.to_words().into_iter().chain(slot.map(u128::from)).collect();
-        *phase = Phase::asleep(pack(&words));
-        self.shared.awake.slept(self, dormant.consumption.usage.cpu_ns);
-        true
+    /// Falls asleep if the group has nothing to do and all it ever consumed is `durable`. Returns the CPU time that it has
+    /// used; `None` when it is awake, or slept already.
+    pub(crate) fn fall_asleep(&mut self, durable: &Total, journal: Option<&Journal>) -> Option<u128> {
+        let state = self.state.as_deref_mut()?;
+        let dormant = state.dormant().filter(|dormant| dormant.consumption == *durable)?;
+        let (kept, _) = state.kept();
+        kept.empty(journal);
+        let slot = kept.to_words().map(u128::from);
+        let words: Vec<u128> = dormant.to_words().into_iter().chain(slot).collect();
+        *self = Self::asleep(pack(&words));
+        Some(dormant.consumption.usage.cpu_ns)
     }
 
-    /// The memory of a sleeping group, from which a later cell can be made; `None` when it is awake.
-    pub(crate) fn take_rest(&self) -> Option<Box<[u8]>> {
-        let mut phase = self.lock();
-        let asleep = phase.state().is_none();
-        asleep.then(|| std::mem::take(&mut phase.rest))
+    /// The memory of a sleeping group, from which a later one can be made; `None` when it is awake.
+    pub(crate) fn take_rest(&mut self) -> Option<Box<[u8]>> {
+        self.state.is_none().then(|| std::mem::take(&mut self.rest))
     }
 }
 
-impl CellState {
-    /// No caller holds, waits for, or is about to look at anything.
-    fn is_quiet(&self) -> bool {
-        self.waiting.is_empty()
-            && self.open == 0
-            && self.open_purses.is_empty()
-            && !self.announced
-            && self.scheduled.is_none()
-            && self.listening.is_empty()
-    }
+fn started(mut node: NodeGroup, shared: &Shared, slot: Option<Slot>) -> Box<CellState> {
+    node.expect_round_trip(shared.round_trip());
+    Box::new(CellState::new(node, slot))
+}
+
+fn dormant(rest: &[u8]) -> (Dormant, Option<Slot>) {
+    let [machine @ .., id, version] = unpack::<WORDS>(rest);
+    let slot = [id, version].map(|word| u64::try_from(word).unwrap_or_default());
+    (Dormant::from_words(machine), Slot::from_words(slot))
 }

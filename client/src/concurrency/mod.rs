@@ -19,7 +19,7 @@ use shuttle::scheduler::{PctScheduler, RandomScheduler};
 use shuttle::{Config, MaxSteps, Runner};
 use tidegate_core::engine::{Engine, EngineConfig};
 use tidegate_core::group::{ClientId, GroupId, GroupSpec};
-use tidegate_core::node::{LeaseState, NodeConfig};
+use tidegate_core::node::NodeConfig;
 use tidegate_core::units::{Rate, Ru, Span, Time};
 
 use crate::group::Group;
@@ -158,7 +158,7 @@ fn a_sleeping_group_may_be_put_away_at_any_moment() {
     /// When it has long given its lease up.
     const LATER: Time = Time(5_000_000);
     fn named(hub: &Hub) -> Group {
-        Group { cell: hub.registry.get_or_make(&hub.shared, "g").unwrap() }
+        Group { cell: hub.registry.get_or_make("g").unwrap() }
     }
     explore(|| {
         block_on(async {
@@ -215,9 +215,7 @@ fn who_leaves_the_queue_lets_the_next_one_in() {
             let large = {
                 let group = group.clone();
                 work(async move {
-                    let answer = group.cell.with(|state, now| {
-                        (state.node.state(now).lease == LeaseState::None).then(|| state.listen())
-                    });
+                    let answer = group.cell.with(|state, now| state.listen(now));
                     let mut waiting = Box::pin(group.acquire(Ru(100), FAR));
                     let waits = poll_fn(|context| Poll::Ready(waiting.as_mut().poll(context).is_pending()));
                     assert!(waits.await, "ten do not cover a hundred");
@@ -385,7 +383,7 @@ fn a_group_is_made_once() {
                 .map(|_| {
                     let hub = Arc::clone(&world.hub);
                     work(async move {
-                        let cell = hub.registry.get_or_make(&hub.shared, "other").unwrap();
+                        let cell = hub.registry.get_or_make("other").unwrap();
                         settle(Group { cell: Arc::clone(&cell) }.acquire(Ru(1), FAR).await.unwrap(), 1);
                         cell.id()
                     })

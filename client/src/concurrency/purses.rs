@@ -11,6 +11,7 @@ use tidegate_core::units::{Rate, Ru, Span, Time};
 
 use super::explore;
 use super::world::{FAR, World, assert_quiet, charged_by, settle, work};
+use crate::cell::Notice;
 use crate::group::Group;
 use crate::permit::Permit;
 use crate::refused::Refused;
@@ -41,7 +42,7 @@ pub(super) async fn busy(world: &World) -> Group {
         settle(group.acquire(Ru(1), FAR).await.unwrap(), 1);
     }
     assert!(group.cell.pay(Ru(0)).is_some(), "the purse is open");
-    Permit::new(&group.cell, Ru(0), group.cell.shared.clock.tick()).cancel();
+    Permit::new(&group.cell, Ru(0), group.cell.shared().clock.tick()).cancel();
     group
 }
 
@@ -90,7 +91,7 @@ fn purses_make_nothing_and_lose_nothing() {
                 let group = group.clone();
                 work(async move {
                     look(&group);
-                    group.cell.renew_now();
+                    group.cell.heed(Notice::Renew);
                 })
             };
             let charged = 2 + charged_by(workers).await;

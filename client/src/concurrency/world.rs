@@ -14,8 +14,8 @@ use tidegate_core::node::{Heard, NodeConfig};
 use tidegate_core::units::{Ru, Span};
 use tidegate_core::usage::RuParts;
 
-use crate::cell::GroupCell;
 use crate::group::Group;
+use crate::groups::GroupCell;
 use crate::groups::driver;
 use crate::hub::Hub;
 use crate::names::Identity;
@@ -47,7 +47,7 @@ impl World {
         let shared = Shared::new(config, None);
         let hub = Hub::new(shared, Identity::new("node").unwrap(), 1, 8, Reports::default());
         let tasks = vec![
-            spawn(Task::new(driver::run(Arc::clone(&hub.shared)), false)),
+            spawn(Task::new(driver::run(hub.shared.clock, Arc::clone(&hub.agenda)), false)),
             spawn(Task::new(session(Arc::clone(&hub), answer), false)),
         ];
         Self { hub, tasks }
@@ -55,7 +55,7 @@ impl World {
 
     /// A group, as `Client::resolve_now` gets it.
     pub(super) fn group(&self, name: &str) -> Group {
-        Group { cell: self.hub.registry.get_or_make(&self.hub.shared, name).unwrap() }
+        Group { cell: self.hub.registry.get_or_make(name).unwrap() }
     }
 
     /// Ends driver and session.
@@ -71,16 +71,16 @@ impl World {
 async fn session(hub: Arc<Hub>, mut answer: impl FnMut(u64, &Ask) -> Grant) {
     let mut seq = 0;
     loop {
-        for cell in hub.shared.due.take(4) {
+        for cell in hub.agenda.take_due(4) {
             seq += 1;
-            if let Some((ask, ..)) = cell.ask(seq) {
+            if let Some((ask, ..)) = cell.if_awake(|state, now| state.ask(now, seq)).flatten() {
                 let grant = answer(seq, &ask);
                 let heard = cell.grant(seq, &grant, Vec::new());
                 assert_eq!(heard, Heard::Applied, "the newest answer is applied");
             }
         }
-        if hub.shared.due.is_empty() {
-            hub.shared.due.added().await;
+        if hub.agenda.due.is_empty() {
+            hub.agenda.due.added().await;
         }
     }
 }

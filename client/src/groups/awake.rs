@@ -6,7 +6,7 @@
 use std::collections::BTreeMap;
 use std::sync::{Arc, PoisonError, Weak};
 
-use crate::cell::GroupCell;
+use super::GroupCell;
 use crate::sync::{Mutex, MutexGuard};
 
 /// Groups that are awake.
@@ -53,6 +53,12 @@ impl Awake {
     /// The groups that are awake, in the order in which they were made.
     pub(crate) fn all(&self) -> Vec<Arc<GroupCell>> {
         self.lock().all()
+    }
+
+    /// The groups of these numbers, in their order; those that are no more are left out.
+    pub(super) fn those(&self, ids: impl IntoIterator<Item = u64>) -> Vec<Arc<GroupCell>> {
+        let groups = self.lock();
+        ids.into_iter().filter_map(|id| groups.awake.get(&id)?.upgrade()).collect()
     }
 
     /// How many groups are awake.

@@ -2,22 +2,23 @@
 
 use std::sync::Arc;
 
-use crate::shared::Shared;
+use super::Agenda;
+use crate::clock::Clock;
 
 /// Runs until the client ends.
-pub(crate) async fn run(shared: Arc<Shared>) {
+pub(crate) async fn run(clock: Clock, agenda: Arc<Agenda>) {
     loop {
-        for cell in shared.schedule.take_due(shared.clock.now()) {
-            cell.look();
+        for cell in agenda.take_scheduled(clock.now()) {
+            cell.if_awake(|state, _| state.looked());
         }
-        match shared.schedule.next() {
+        match agenda.schedule.next() {
             Some(at) => {
                 tokio::select! {
-                    () = shared.clock.sleep_until(at) => {}
-                    () = shared.schedule.sooner() => {}
+                    () = clock.sleep_until(at) => {}
+                    () = agenda.schedule.sooner() => {}
                 }
             }
-            None => shared.schedule.sooner().await,
+            None => agenda.schedule.sooner().await,
         }
     }
 }

@@ -8,7 +8,8 @@ use std::sync::{Arc, PoisonError};
 
 use foldhash::fast::RandomState;
 
-use crate::cell::GroupCell;
+use super::{Agenda, GroupCell};
+use crate::cell::Notice;
 use crate::group::GroupError;
 use crate::names::GroupName;
 use crate::shared::Shared;
@@ -17,6 +18,8 @@ use crate::sync::RwLock;
 /// All groups of one client.
 #[derive(Debug)]
 pub(crate) struct Registry {
+    shared: Arc<Shared>,
+    agenda: Arc<Agenda>,
     groups: RwLock<Groups>,
     limit: usize,
 }
@@ -50,8 +53,8 @@ impl Entry {
 
 impl Registry {
     /// Holds at most `limit` groups.
-    pub(crate) fn new(limit: usize) -> Self {
-        Self { groups: RwLock::default(), limit }
+    pub(crate) fn new(shared: Arc<Shared>, agenda: Arc<Agenda>, limit: usize) -> Self {
+        Self { shared, agenda, groups: RwLock::default(), limit }
     }
 
     /// The group of this name; `None`, too, when only its rest is kept.
@@ -64,23 +67,24 @@ impl Registry {
 
     /// The group of this name, made when it is not in use yet; its first renewal is due at once.
     #[inline]
-    pub(crate) fn get_or_make(&self, shared: &Arc<Shared>, name: &str) -> Result<Arc<GroupCell>, GroupError> {
+    pub(crate) fn get_or_make(&self, name: &str) -> Result<Arc<GroupCell>, GroupError> {
         match self.get(name) {
             Some(cell) => Ok(cell),
-            None => self.make(shared, name),
+            None => self.make(name),
         }
     }
 
     // Apart: the many who look a group up need not make room for what making one needs.
     #[inline(never)]
-    fn make(&self, shared: &Arc<Shared>, name: &str) -> Result<Arc<GroupCell>, GroupError> {
+    fn make(&self, name: &str) -> Result<Arc<GroupCell>, GroupError> {
+        let (shared, agenda) = (Arc::clone(&self.shared), Arc::clone(&self.agenda));
         let name = GroupName::new(name)?;
         let mut groups = self.groups.write().unwrap_or_else(PoisonError::into_inner);
         // A number of its own, also for one that was there before: its former self may still be on an agenda.
         let id = groups.next_id;
         groups.next_id = id.saturating_add(1);
         if let Some(entry) = groups.by_name.get_mut(&name) {
-            return Ok(entry.whole(|rest| GroupCell::asleep(id, name, Arc::clone(shared), rest)));
+            return Ok(entry.whole(|rest| GroupCell::asleep(id, name, shared, agenda, rest)));
         }
         if shared.is_closing() {
             return Err(GroupError::ShutDown { group: name });
@@ -89,10 +93,10 @@ impl Registry {
             return Err(GroupError::TooMany { group: name, limit: self.limit });
         }
         let slot = shared.journal.as_ref().map(|journal| journal.claim(&name)).transpose()?;
-        let cell = GroupCell::new(id, name.clone(), Arc::clone(shared), slot);
+        let cell = GroupCell::new(id, name.clone(), shared, agenda, slot);
         groups.by_name.insert(name, Entry::Whole(Arc::clone(&cell)));
         drop(groups);
-        cell.renew_now();
+        cell.heed(Notice::Renew);
         Ok(cell)
     }
 
@@ -138,21 +142,27 @@ mod tests {
         let unlimited =
             Grant::Unlimited { ttl: Span::secs(60), renew_after: Span(0), fallback: Fallback::Stop };
         for seq in [1, 2] {
-            assert!(cell.ask(seq).is_some());
+            assert!(cell.if_awake(|state, now| state.ask(now, seq)).flatten().is_some());
             assert_eq!(cell.grant(seq, &unlimited, Vec::new()), Heard::Applied);
         }
         // The agenda has it for the time when the answer would be late.
-        cell.look();
+        cell.if_awake(|state, _| state.looked());
         assert!(cell.try_sleep(&cell.consumption(false)));
     }
 
     #[test]
     fn only_a_sleeping_group_that_nobody_holds_is_put_away_and_goes_on_where_it_was() {
         let config = NodeConfig { idle_after: Span(0), ..NodeConfig::default() };
-        let (shared, registry) = (Shared::new(config, None), Registry::new(1));
-        let cell = registry.get_or_make(&shared, "g").unwrap();
+        let agenda: Arc<Agenda> = Arc::default();
+        let registry = Registry::new(Shared::new(config, None), Arc::clone(&agenda), 1);
+        let cell = registry.get_or_make("g").unwrap();
         let (name, used) = (cell.name().clone(), Consumption { operations: 1, ..Consumption::default() });
-        cell.charge(&Consumption { charged: RuParts::flat(Ru(7)), ..used });
+        let charge = |cell: &Arc<GroupCell>, ru| {
+            cell.with(|state, now| {
+                state.charge(now, &Consumption { charged: RuParts::flat(Ru(ru)), ..used })
+            });
+        };
+        charge(&cell, 7);
         registry.put_away(&name);
         assert!(registry.get("g").is_some(), "awake");
         fall_asleep(&cell);
@@ -162,17 +172,17 @@ mod tests {
         drop(cell);
         registry.put_away(&name);
         assert!(registry.get("g").is_none() && gone.upgrade().is_none());
-        assert_eq!((registry.len(), shared.awake.len()), (1, 0));
+        assert_eq!((registry.len(), agenda.awake.len()), (1, 0));
 
-        let again = registry.get_or_make(&shared, "G").unwrap();
+        let again = registry.get_or_make("G").unwrap();
         assert_eq!(
-            (again.consumption(false).ru(), shared.awake.len()),
+            (again.consumption(false).ru(), agenda.awake.len()),
             (RuTotal(7), 0),
             "looking wakes nobody"
         );
-        again.charge(&Consumption { charged: RuParts::flat(Ru(5)), ..used });
+        charge(&again, 5);
         let total = again.consumption(false);
-        assert_eq!((total.ru(), total.operations, shared.awake.len()), (RuTotal(12), 2, 1));
+        assert_eq!((total.ru(), total.operations, agenda.awake.len()), (RuTotal(12), 2, 1));
         assert!(Arc::ptr_eq(&again, &registry.get("g").unwrap()));
     }
 }

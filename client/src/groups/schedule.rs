@@ -1,47 +1,45 @@
-//! When which group wants to be looked at: one ordered set for all groups of a client.
-//!
-//! Groups are kept weakly, so that the schedule keeps none of them alive.
+//! When which group wants to be looked at, and which are to be asked for: by number, for all groups of a client.
 
-use std::collections::{BTreeMap, VecDeque};
-use std::sync::{Arc, PoisonError, Weak};
+use std::collections::{BTreeSet, VecDeque};
+use std::sync::PoisonError;
 
 use tidegate_core::units::Time;
 
-use crate::cell::GroupCell;
+use crate::cell::{Contact, Look};
 use crate::sync::{Mutex, MutexGuard, Notify};
 
-/// The driver's agenda.
+/// When the driver looks at which group.
 #[derive(Debug, Default)]
 pub(crate) struct Schedule {
-    entries: Mutex<BTreeMap<(Time, u64), Weak<GroupCell>>>,
+    entries: Mutex<BTreeSet<(Time, u64)>>,
     sooner: Notify,
 }
 
 impl Schedule {
-    /// Puts `cell` at `at`, taking it from `before`.
-    pub(crate) fn put(&self, cell: &Arc<GroupCell>, before: Option<Time>, at: Time) {
+    /// Puts the group `id` where it is to be looked at, taking it from where it was.
+    pub(super) fn put(&self, id: u64, Look { at, before }: Look) {
         let mut entries = self.entries.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(before) = before {
-            entries.remove(&(before, cell.id()));
+            entries.remove(&(before, id));
         }
-        entries.insert((at, cell.id()), Arc::downgrade(cell));
-        if entries.first_key_value().is_some_and(|((first, id), _)| (*first, *id) == (at, cell.id())) {
+        entries.insert((at, id));
+        if entries.first().is_some_and(|first| *first == (at, id)) {
             self.sooner.notify_one();
         }
     }
 
     /// Takes the groups whose time has come.
-    pub(crate) fn take_due(&self, now: Time) -> Vec<Arc<GroupCell>> {
+    pub(super) fn take_due(&self, now: Time) -> impl Iterator<Item = u64> {
         let mut entries = self.entries.lock().unwrap_or_else(PoisonError::into_inner);
         let later = entries.split_off(&(Time(now.0.saturating_add(1)), 0));
         let due = std::mem::replace(&mut *entries, later);
-        due.into_values().filter_map(|cell| cell.upgrade()).collect()
+        due.into_iter().map(|(_, id)| id)
     }
 
     /// The earliest time in the set.
     pub(crate) fn next(&self) -> Option<Time> {
         let entries = self.entries.lock().unwrap_or_else(PoisonError::into_inner);
-        entries.first_key_value().map(|((at, _), _)| *at)
+        entries.first().map(|(at, _)| *at)
     }
 
     /// Completes when something was put before everything else.
@@ -60,8 +58,7 @@ pub(crate) struct DueSet {
 
 #[derive(Debug, Default)]
 struct Due {
-    /// Each with whether it has never asked, so that its operations wait for the first answer.
-    cells: VecDeque<(Weak<GroupCell>, bool)>,
+    groups: VecDeque<(u64, Contact)>,
     first_contacts: usize,
 }
 
@@ -70,28 +67,28 @@ impl DueSet {
         self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Adds `cell`, which may never have asked before.
-    pub(crate) fn announce(&self, cell: &Arc<GroupCell>, first_contact: bool) {
+    /// Adds the group `id`.
+    pub(super) fn announce(&self, id: u64, contact: Contact) {
         let mut due = self.lock();
-        due.cells.push_back((Arc::downgrade(cell), first_contact));
-        due.first_contacts += usize::from(first_contact);
+        due.groups.push_back((id, contact));
+        due.first_contacts += usize::from(contact == Contact::First);
         drop(due);
         self.wake.notify_one();
     }
 
     /// Takes at most `limit` groups.
-    pub(crate) fn take(&self, limit: usize) -> Vec<Arc<GroupCell>> {
+    pub(super) fn take(&self, limit: usize) -> impl Iterator<Item = u64> {
         let mut due = self.lock();
-        let count = limit.min(due.cells.len());
-        let taken: Vec<_> = due.cells.drain(..count).collect();
-        let first_contacts = taken.iter().filter(|(_, first_contact)| *first_contact).count();
+        let count = limit.min(due.groups.len());
+        let taken: Vec<_> = due.groups.drain(..count).collect();
+        let first_contacts = taken.iter().filter(|(_, contact)| *contact == Contact::First).count();
         due.first_contacts = due.first_contacts.saturating_sub(first_contacts);
-        taken.into_iter().filter_map(|(cell, _)| cell.upgrade()).collect()
+        taken.into_iter().map(|(id, _)| id)
     }
 
     /// Whether no group is due.
     pub(crate) fn is_empty(&self) -> bool {
-        self.lock().cells.is_empty()
+        self.lock().groups.is_empty()
     }
 
     /// Whether one of those that are due has never asked.

@@ -20,10 +20,10 @@ use crate::sync::{AtomicI64, AtomicU64};
 /// What came back from a purse.
 #[derive(Default)]
 pub(crate) struct Account {
-    pub(crate) spent: Spent,
+    pub(super) spent: Spent,
     /// Permits that were opened and closed.
-    pub(crate) admitted: u64,
-    pub(crate) closed: u64,
+    pub(super) admitted: u64,
+    pub(super) closed: u64,
 }
 
 /// One thread's, in one group. Two cache lines' alignment, as processors fetch lines in pairs, and in this order, so

@@ -68,8 +68,8 @@ impl Purses {
         true
     }
 
-    /// Closes every open purse; passes the contents of each to `tell`.
-    pub(crate) fn close_all(&self, open: &mut Open, mut tell: impl FnMut(Account)) {
+    /// Closes every open purse; passes the contents of each to `take_in`.
+    pub(crate) fn close_all(&self, open: &mut Open, mut take_in: impl FnMut(Account)) {
         let Some(purses) = self.0.get().filter(|_| open.0 != 0) else {
             return;
         };
@@ -88,7 +88,7 @@ impl Purses {
             barrier_of_others();
             named(others).for_each(|purse| purse.bias.wait_until_out());
         }
-        named(closing).for_each(|purse| tell(purse.take()));
+        named(closing).for_each(|purse| take_in(purse.take()));
     }
 }
 

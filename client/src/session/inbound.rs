@@ -7,9 +7,16 @@ use tidegate_proto::v1;
 use tidegate_proto::v1::server_message::Kind;
 
 use super::{Session, Stream, convert};
+use crate::cell::Notice;
+use crate::groups::GroupCell;
 
 /// A group whose answer could not be used asks again after this.
 const MALFORMED_PAUSE: Span = Span::secs(1);
+
+/// The answer to message `seq` is of no use to a group. False when another was sent since.
+fn unanswered(cell: &GroupCell, seq: u64) -> bool {
+    cell.if_awake(|state, now| state.unanswered(now, seq, MALFORMED_PAUSE)).unwrap_or(false)
+}
 
 impl Session {
     /// Applies a message. True when the controller confirmed the end.
@@ -65,7 +72,7 @@ impl Session {
         self.hub.shared.answered_within(self.hub.shared.clock.now().since(pending.sent));
         if granted.shed {
             counters.shed.add_many(pending.groups.len() as u64);
-            pending.groups.values().for_each(|cell| cell.shed(granted.seq));
+            pending.groups.values().for_each(|cell| cell.heed(Notice::Shed(granted.seq)));
             return;
         }
         for entry in granted.entries {
@@ -89,13 +96,13 @@ impl Session {
                 Err(error) => {
                     counters.malformed.add();
                     tracing::warn!(%error, "grant not applied");
-                    cell.unanswered(granted.seq, MALFORMED_PAUSE);
+                    unanswered(&cell, granted.seq);
                 }
             }
         }
         for cell in pending.groups.values() {
             // The controller leaves out what was asked again before it came to it.
-            if cell.unanswered(granted.seq, MALFORMED_PAUSE) {
+            if unanswered(cell, granted.seq) {
                 counters.malformed.add();
             }
         }
@@ -121,7 +128,7 @@ impl Session {
             match convert::lower(entry) {
                 Ok(at_most) => {
                     if let Some(cell) = self.hub.registry.get(&entry.group) {
-                        cell.lower(at_most);
+                        cell.heed(Notice::Lower(at_most));
                         stream.urgent = true;
                     }
                 }

@@ -18,8 +18,9 @@ use tokio::sync::{mpsc, oneshot};
 use tokio_stream::StreamExt as _;
 
 use crate::backoff::Backoff;
-use crate::cell::GroupCell;
+use crate::cell::Notice;
 use crate::clock::{span, within};
+use crate::groups::GroupCell;
 use crate::hub::Hub;
 use crate::transport::{Inbound, Transport};
 
@@ -243,8 +244,8 @@ impl Session {
         self.hub.shared.counters.session_failures.add();
         self.hub.shared.keep_known(self.hub.shared.clock.now(), true);
         self.hub.reports().session_lost();
-        for cell in self.hub.shared.awake.all() {
-            cell.session_lost();
+        for cell in self.hub.agenda.awake.all() {
+            cell.heed(Notice::SessionLost);
         }
         self.hub.link.send_modify(|link| {
             link.connected = false;
@@ -255,7 +256,7 @@ impl Session {
     /// Serves the stream until it ends.
     async fn serve(&mut self, mut stream: Stream) -> End {
         // Totals that an earlier stream or start left behind are reported at once.
-        if self.hub.reports().pending(&self.hub.shared.awake.all())
+        if self.hub.reports().pending(&self.hub.agenda.awake.all())
             && let Err(reason) = self.renew(&mut stream)
         {
             return End::Lost(reason);
@@ -303,7 +304,7 @@ impl Session {
             order = self.orders.recv(), if self.leaving.is_none() => Event::Order(order),
             () = clock.sleep_until(send_at) => Event::Send,
             () = clock.sleep_until(silent_at) => Event::Silence,
-            () = self.hub.shared.due.added() => Event::Look,
+            () = self.hub.agenda.due.added() => Event::Look,
         }
     }
 
@@ -316,12 +317,12 @@ impl Session {
     /// When the next message should go out.
     fn send_at(&self, stream: &Stream) -> Time {
         let look = stream.last_look.after(REPORT_INTERVAL);
-        if self.hub.shared.due.is_empty() {
+        if self.hub.agenda.due.is_empty() {
             look
         } else if stream.urgent {
             Time(0)
         } else {
-            let first = self.hub.shared.due.has_first_contact();
+            let first = self.hub.agenda.due.has_first_contact();
             let interval = if first { FIRST_CONTACT_INTERVAL } else { SEND_INTERVAL };
             stream.last_sent.map_or(Time(0), |at| at.after(interval))
         }

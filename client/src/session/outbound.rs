@@ -14,23 +14,24 @@ impl Session {
     pub(super) fn renew(&mut self, stream: &mut Stream) -> Result<(), String> {
         let hub = &self.hub;
         if let Some(clocks) = hub.shared.clock.beside_raw() {
-            hub.shared.compare_clocks(clocks);
+            hub.compare_clocks(clocks);
         }
         let now = hub.shared.clock.now();
         hub.shared.keep_known(now, false);
         let seq = self.seq.saturating_add(1);
         let mut groups = BTreeMap::new();
         let (mut entries, mut answer_within) = (Vec::new(), Span(0));
-        for cell in hub.shared.due.take(stream.max_entries) {
-            let Some((ask, proof, wait)) = cell.ask(seq) else {
+        for cell in hub.agenda.take_due(stream.max_entries) {
+            let due = cell.if_awake(|state, now| state.ask(now, seq));
+            let Some((ask, proof, wait)) = due.flatten() else {
                 continue;
             };
             answer_within = wait.max(answer_within);
             entries.push(convert::renew_entry(cell.name(), &ask, &proof));
             groups.insert(cell.name().to_string(), cell);
         }
-        stream.urgent &= !hub.shared.due.is_empty();
-        let cells = hub.shared.awake.all();
+        stream.urgent &= !hub.agenda.due.is_empty();
+        let cells = hub.agenda.awake.all();
         let reports = hub.reports().collect(seq, &cells, stream.max_entries);
         // A group stays whole as long as `cells` holds it.
         drop(cells);
@@ -60,7 +61,7 @@ impl Session {
             && let Some((seq, forgotten)) = stream.pending.pop_first()
         {
             for cell in forgotten.groups.values() {
-                cell.unanswered(seq, Span(0));
+                cell.if_awake(|state, now| state.unanswered(now, seq, Span(0)));
             }
         }
     }
@@ -75,7 +76,7 @@ impl Session {
         self.stats_sent = Some(now);
         Some(v1::NodeStats {
             process_cpu_ns: totals.cpu_ns,
-            metered_cpu_ns: self.hub.shared.awake.metered_cpu_ns(),
+            metered_cpu_ns: self.hub.agenda.awake.metered_cpu_ns(),
             resident_bytes: totals.resident_bytes,
         })
     }
@@ -86,7 +87,7 @@ impl Session {
             return Ok(());
         }
         self.hub.shared.keep_known(self.hub.shared.clock.now(), true);
-        let cells = self.hub.shared.awake.all();
+        let cells = self.hub.agenda.awake.all();
         let mut left = self.hub.reports().count(&cells);
         loop {
             self.seq = self.seq.saturating_add(1);
