@@ -8,8 +8,7 @@ use std::sync::Arc;
 
 use tidegate_cost_model::{SqlDialect, Template};
 
-use crate::mysql::fuzzed::Link;
-use crate::postgres::fuzzed::Talk;
+use crate::{mysql, postgres};
 
 /// Steps that one piece may take for each byte that is there, and besides: a machine that needs more does not come to
 /// an end.
@@ -20,9 +19,9 @@ const STEPS: usize = 64;
 /// # Panics
 /// When bytes are made up, lost or kept beyond their limit.
 pub fn postgres(input: &[u8]) {
-    let mut talk = Talk::new(Arc::new(Template::new(SqlDialect::PostgreSql, "")));
+    let mut link = postgres::fuzzed::Link::new(Arc::new(Template::new(SqlDialect::PostgreSql, "")));
     for (control, bytes) in pieces(input) {
-        if talk.hear(control, bytes).is_err() {
+        if link.hear(control, bytes).is_err() {
             return;
         }
     }
@@ -34,7 +33,7 @@ pub fn postgres(input: &[u8]) {
 /// When bytes are made up, lost or kept beyond their limit.
 pub fn mysql(input: &[u8]) {
     let Some((settings, rest)) = input.split_first() else { return };
-    let mut link = Link::new(*settings);
+    let mut link = mysql::fuzzed::Link::new(*settings);
     for (control, bytes) in pieces(rest) {
         if link.hear(control, bytes).is_err() {
             return;

@@ -3,7 +3,7 @@
 //! Files of `captured/`: `>` or `<` says who speaks, the lines below it what, in hexadecimal. The `commands_*` were
 //! sent by hand, with and without EOF packets, and with columns left out; they hold what few drivers send.
 
-use super::step::Side;
+use crate::session::Side;
 
 /// A greeting, with its header.
 pub(super) const GREETING: &[u8] = &[

@@ -8,15 +8,16 @@ use super::auth::{AUTH_LIMIT, Auth};
 use super::capability::Capabilities;
 use super::command::{Command, Shape, sql, used_database};
 use super::ending::Ending;
-use super::fault::Fault;
 use super::frame::{HEADER, Header, MAX_PAYLOAD, arrived};
 use super::login::{Identity, NAME_LIMIT};
 use super::machine::{After, Doing, Instead, LOOK_LIMIT, Machine};
 use super::outstanding::{Described, Kept, Kind, Response, Running, Told};
 use super::prepared::LAST_ID;
+use super::protocol_error::ProtocolError;
 use super::reader::Reader;
 use super::reply::Reply;
-use super::step::{Bytes, Side, Statement, Step};
+use super::step::{Bytes, Statement, Step};
+use crate::session::Side;
 
 /// The first byte of a text to be prepared.
 const PREPARE: u8 = 0x16;
@@ -29,7 +30,7 @@ const REPLICA_MAGIC: u8 = 0xef;
 
 impl<T: Clone> Machine<T> {
     /// What to do with `input`, which has been read from the client and not been taken.
-    pub(super) fn client<'a>(&mut self, input: &'a [u8]) -> Result<Step<'a, T>, Fault> {
+    pub(super) fn client<'a>(&mut self, input: &'a [u8]) -> Result<Step<'a, T>, ProtocolError> {
         if let Some(due) = self.due() {
             return Ok(due);
         }
@@ -92,7 +93,7 @@ impl<T: Clone> Machine<T> {
         }
     }
 
-    pub(super) fn command<'a>(&mut self, input: &'a [u8]) -> Result<Step<'a, T>, Fault> {
+    pub(super) fn command<'a>(&mut self, input: &'a [u8]) -> Result<Step<'a, T>, ProtocolError> {
         let Some(header) = Header::parse(input) else { return Ok(Step::More) };
         if let Some(step) = self.end_of_unknown() {
             return Ok(step);
@@ -106,7 +107,7 @@ impl<T: Clone> Machine<T> {
         };
         let command = Command::of(code);
         if command == Command::ChangeUser && header.len > AUTH_LIMIT {
-            return Err(Fault::LongLogin { len: header.len, limit: AUTH_LIMIT });
+            return Err(ProtocolError::LongLogin { len: header.len, limit: AUTH_LIMIT });
         }
         let Some(payload) = payload.get(..look(command).min(header.len)) else { return Ok(Step::More) };
         let id = Reader::new(payload.get(1..).unwrap_or_default()).u32().unwrap_or_default();
@@ -319,7 +320,7 @@ impl<T: Clone> Machine<T> {
         }
     }
 
-    fn replicating<'a>(&mut self, input: &'a [u8]) -> Result<Step<'a, T>, Fault> {
+    fn replicating<'a>(&mut self, input: &'a [u8]) -> Result<Step<'a, T>, ProtocolError> {
         if self.outstanding.back_mut().is_none_or(|running| running.command != Command::BinlogDump) {
             self.doing = Doing::Command;
             return self.command(input);

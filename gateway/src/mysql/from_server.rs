@@ -7,16 +7,17 @@ use super::auth::{AUTH_LIMIT, AUTH_LOOK, Exchange, Verdict};
 use super::capability::Capabilities;
 use super::command::Command;
 use super::ending::{Ending, Status};
-use super::fault::Fault;
 use super::frame::{HEADER, Header, arrived};
 use super::greeting::{GREETING_LIMIT, Greeting};
 use super::machine::{Doing, Hearing, Machine};
 use super::outstanding::{Described, Kind, Response, Running};
+use super::protocol_error::ProtocolError;
 use super::public_key;
 use super::reply::Seen;
 use super::settings::ClientTls;
-use super::step::{Bytes, Event, Login, Side, Step};
+use super::step::{Bytes, Event, Login, Step};
 use crate::govern::explained_columns;
+use crate::session::Side;
 
 /// The error for a client that may not send a file (`ER_CLIENT_LOCAL_FILES_DISABLED`).
 const NO_FILES: u16 = 3948;
@@ -56,7 +57,7 @@ enum Next {
 
 impl<T: Clone> Machine<T> {
     /// What to do with `input`, which has been read from the server and not been taken.
-    pub(super) fn server(&mut self, input: &[u8]) -> Result<Step<'static, T>, Fault> {
+    pub(super) fn server(&mut self, input: &[u8]) -> Result<Step<'static, T>, ProtocolError> {
         if let Some(due) = self.due() {
             return Ok(due);
         }
@@ -68,11 +69,11 @@ impl<T: Clone> Machine<T> {
         }
     }
 
-    fn greeting(&mut self, input: &[u8]) -> Result<Step<'static, T>, Fault> {
+    fn greeting(&mut self, input: &[u8]) -> Result<Step<'static, T>, ProtocolError> {
         let Some(header) = Header::parse(input) else { return Ok(Step::More) };
         let len = header.len;
         if len > GREETING_LIMIT {
-            return Err(Fault::Greeting { len });
+            return Err(ProtocolError::Greeting { len });
         }
         let payload = arrived(input, header);
         if payload.len() < len {
@@ -85,7 +86,7 @@ impl<T: Clone> Machine<T> {
             self.doing = Doing::Over;
             return Ok(Step::Pass(HEADER + len));
         }
-        let greeting = Greeting::parse(payload).ok_or(Fault::Greeting { len })?;
+        let greeting = Greeting::parse(payload).ok_or(ProtocolError::Greeting { len })?;
         self.offers_tls = match self.settings.client_tls {
             ClientTls::Never => false,
             ClientTls::LikeServer => greeting.is_mysql() && greeting.offered.has(Capabilities::SSL),
@@ -99,7 +100,7 @@ impl<T: Clone> Machine<T> {
         Ok(Step::Swap(HEADER + len, Bytes(edited)))
     }
 
-    fn responses(&mut self, input: &[u8]) -> Result<Step<'static, T>, Fault> {
+    fn responses(&mut self, input: &[u8]) -> Result<Step<'static, T>, ProtocolError> {
         let muted = self.outstanding.front().is_some_and(|running| running.muted);
         let mut at: usize = 0;
         loop {
@@ -166,7 +167,7 @@ impl<T: Clone> Machine<T> {
 
     /// A packet begins, of which `payload` has come. An unexpected packet is passed on: a server announces so that it
     /// closes.
-    fn packet(&mut self, header: Header, payload: &[u8], first: bool) -> Result<Next, Fault> {
+    fn packet(&mut self, header: Header, payload: &[u8], first: bool) -> Result<Next, ProtocolError> {
         let capabilities = self.capabilities;
         let (client_is_private, server_is_private) = (self.client_tls, self.server_is_private());
         let shift = self.shift();
@@ -182,7 +183,7 @@ impl<T: Clone> Machine<T> {
                 if auth.asks_for_password(payload, len) {
                     match (client_is_private, server_is_private) {
                         (true, false) => auth.exchange = Exchange::Wanted,
-                        (false, true) => return Err(Fault::PlainPassword),
+                        (false, true) => return Err(ProtocolError::PlainPassword),
                         _ => {}
                     }
                 }
@@ -207,10 +208,10 @@ impl<T: Clone> Machine<T> {
     }
 
     /// The server gets the password under its key, and the client neither hears nor says anything.
-    fn key(&mut self, header: Header, payload: &[u8]) -> Result<Step<'static, T>, Fault> {
+    fn key(&mut self, header: Header, payload: &[u8]) -> Result<Step<'static, T>, ProtocolError> {
         let Header { len, sequence } = header;
         if len > AUTH_LIMIT {
-            return Err(Fault::ServerKey { len });
+            return Err(ProtocolError::ServerKey { len });
         }
         if payload.len() < len {
             return Ok(Step::More);
@@ -225,7 +226,7 @@ impl<T: Clone> Machine<T> {
         };
         let pem = payload.get(1..).unwrap_or_default();
         let scramble = auth.scramble.as_ref().unwrap_or(&first);
-        let secret = public_key::encrypt(&password, scramble, pem).ok_or(Fault::ServerKey { len })?;
+        let secret = public_key::encrypt(&password, scramble, pem).ok_or(ProtocolError::ServerKey { len })?;
         auth.ahead = auth.ahead.wrapping_add(2);
         self.from_server.begin(header);
         self.from_server.drain(payload);
@@ -235,7 +236,7 @@ impl<T: Clone> Machine<T> {
         Ok(Step::Skip(HEADER + len))
     }
 
-    fn reply_packet(&mut self, header: Header, payload: &[u8], first: bool) -> Result<Next, Fault> {
+    fn reply_packet(&mut self, header: Header, payload: &[u8], first: bool) -> Result<Next, ProtocolError> {
         let capabilities = self.capabilities;
         let Some(running) = self.outstanding.front_mut() else { return Ok(Next::Goes) };
         let Response::Reply(reply) = &mut running.response else { return Ok(Next::Goes) };
@@ -243,7 +244,7 @@ impl<T: Clone> Machine<T> {
         let look = reply.look(payload.first().copied(), len, capabilities);
         let Some(payload) = payload.get(..look) else { return Ok(Next::Later) };
         if reply.wants_file() && self.doing == Doing::Upload {
-            return Err(Fault::UploadCut);
+            return Err(ProtocolError::UploadCut);
         }
         let refuses_file = reply.asks_for_file(payload) && (running.muted || !self.settings.local_infile);
         let was_killed = running.killed.is_some() && payload.starts_with(&INTERRUPTED);
@@ -308,7 +309,7 @@ impl<T: Clone> Machine<T> {
         Ok(Next::Goes)
     }
 
-    fn packet_ended(&mut self, end: AtEnd) -> Result<(), Fault> {
+    fn packet_ended(&mut self, end: AtEnd) -> Result<(), ProtocolError> {
         match end {
             AtEnd::Finish(ending) => self.finish(ending),
             AtEnd::Replace(refusal, status) => {
@@ -321,7 +322,7 @@ impl<T: Clone> Machine<T> {
             }
             AtEnd::Upload => {
                 if self.outstanding.len() > 1 || self.doing != Doing::Command {
-                    return Err(Fault::Ahead);
+                    return Err(ProtocolError::Ahead);
                 }
                 self.doing = Doing::Upload;
             }
@@ -403,10 +404,10 @@ fn described_as_explained(
     header: Header,
     payload: &[u8],
     capabilities: Capabilities,
-) -> Result<(Described, Vec<u8>), Fault> {
+) -> Result<(Described, Vec<u8>), ProtocolError> {
     // Status, id, and the count of columns, which becomes that of the explanation.
     let begun = payload.first_chunk::<7>().and_then(|begun| begun.split_last_chunk::<2>());
-    let Some((id, _)) = begun else { return Err(Fault::Prepared { len: header.len }) };
+    let Some((id, _)) = begun else { return Err(ProtocolError::Prepared { len: header.len }) };
     let parameters = payload.get(7..9).and_then(<[u8]>::first_chunk::<2>);
     let parameters = parameters.map(|count| u32::from(u16::from_le_bytes(*count)));
     let ends = parameters > Some(0) && !capabilities.has(Capabilities::DEPRECATE_EOF);

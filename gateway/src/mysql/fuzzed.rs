@@ -5,19 +5,20 @@ use tidegate_sql::Naming;
 
 use super::answer::{Answer, Refusal};
 use super::command::Command;
-use super::fault::Fault;
 use super::machine::{Decision, INPUT_LIMIT, Machine};
 use super::prepared::PREPARED_LIMIT;
+use super::protocol_error::ProtocolError;
 use super::settings::{ClientTls, Settings};
-use super::step::{Side, Step};
+use super::step::Step;
 use crate::fuzzing::patience;
+use crate::session::Side;
 
 /// Either side broke the protocol, which ends a session.
 #[derive(Debug)]
 pub(crate) struct Broken;
 
-impl From<Fault> for Broken {
-    fn from(_: Fault) -> Self {
+impl From<ProtocolError> for Broken {
+    fn from(_: ProtocolError) -> Self {
         Self
     }
 }

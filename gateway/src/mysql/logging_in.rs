@@ -3,35 +3,36 @@
 use super::auth::{AUTH_LIMIT, Auth, Exchange};
 use super::capability::Capabilities;
 use super::command::Command;
-use super::fault::Fault;
 use super::frame::{HEADER, Header, arrived};
 use super::login::{Identity, PREAMBLE, Preamble};
 use super::machine::{After, Doing, Machine, Secured};
 use super::outstanding::{Response, Running};
-use super::step::{Bytes, Side, Step};
+use super::protocol_error::ProtocolError;
+use super::step::{Bytes, Step};
+use crate::session::Side;
 
 /// Asks for the RSA key of `caching_sha2_password`.
 const REQUEST_KEY: &[u8] = &[0x02];
 
 impl<T: Clone> Machine<T> {
-    pub(super) fn login<'a>(&mut self, input: &'a [u8]) -> Result<Step<'a, T>, Fault> {
+    pub(super) fn login<'a>(&mut self, input: &'a [u8]) -> Result<Step<'a, T>, ProtocolError> {
         let Some(header) = Header::parse(input) else { return Ok(Step::More) };
         let Header { len, sequence } = header;
         if len > AUTH_LIMIT {
-            return Err(Fault::LongLogin { len, limit: AUTH_LIMIT });
+            return Err(ProtocolError::LongLogin { len, limit: AUTH_LIMIT });
         }
         let payload = arrived(input, header);
         if payload.len() < len {
             return Ok(Step::More);
         }
-        let preamble = Preamble::parse(payload).ok_or(Fault::Login { len })?;
+        let preamble = Preamble::parse(payload).ok_or(ProtocolError::Login { len })?;
         let asked = preamble.capabilities();
         if !asked.has(Capabilities::PROTOCOL_41) {
-            return Err(Fault::Login { len });
+            return Err(ProtocolError::Login { len });
         }
         if len == PREAMBLE && asked.has(Capabilities::SSL) && !self.client_tls {
             if !self.offers_tls {
-                return Err(Fault::ClientTls);
+                return Err(ProtocolError::ClientTls);
             }
             self.from_client.begin(header);
             self.from_client.drain(payload);
@@ -41,7 +42,7 @@ impl<T: Clone> Machine<T> {
         let offered = self.greeting.as_ref().map(|greeting| greeting.offered).unwrap_or_default();
         let secure = self.settings.server_tls;
         if secure && !offered.has(Capabilities::SSL) {
-            return Err(Fault::ServerTls);
+            return Err(ProtocolError::ServerTls);
         }
         let forwarded = asked.and(Capabilities::UNDERSTOOD).with(Capabilities::SSL, secure);
         match self.server_tls {
@@ -66,7 +67,7 @@ impl<T: Clone> Machine<T> {
         Ok(Step::Swap(HEADER + PREAMBLE, beginning(len, sequence, &preamble, forwarded)))
     }
 
-    pub(super) fn auth<'a>(&mut self, input: &'a [u8]) -> Result<Step<'a, T>, Fault> {
+    pub(super) fn auth<'a>(&mut self, input: &'a [u8]) -> Result<Step<'a, T>, ProtocolError> {
         let alone = self.outstanding.len() == 1;
         let Some(Response::Auth(auth)) = self.outstanding.back_mut().map(|running| &mut running.response)
         else {
@@ -79,7 +80,7 @@ impl<T: Clone> Machine<T> {
             return Ok(Step::Wait);
         }
         if header.len > AUTH_LIMIT {
-            return Err(Fault::LongLogin { len: header.len, limit: AUTH_LIMIT });
+            return Err(ProtocolError::LongLogin { len: header.len, limit: AUTH_LIMIT });
         }
         if auth.exchange == Exchange::Wanted {
             let payload = arrived(input, header);

@@ -7,7 +7,7 @@
 //! bytes of the filler.
 
 use super::capability::Capabilities;
-use super::fault::Fault;
+use super::protocol_error::ProtocolError;
 use super::reader::Reader;
 
 /// Longest name of a user or database, in bytes: 128 characters of four bytes (MariaDB; MySQL has 32 and 64).
@@ -65,9 +65,9 @@ pub(super) struct Identity {
 
 impl Identity {
     /// The login in a response to the greeting, behind its preamble.
-    pub(super) fn of_login(payload: &[u8], capabilities: Capabilities) -> Result<Self, Fault> {
+    pub(super) fn of_login(payload: &[u8], capabilities: Capabilities) -> Result<Self, ProtocolError> {
         let mut reader = Reader::new(payload.get(PREAMBLE..).unwrap_or_default());
-        let user = reader.until_zero().ok_or(Fault::Login { len: payload.len() })?;
+        let user = reader.until_zero().ok_or(ProtocolError::Login { len: payload.len() })?;
         skip_password(&mut reader, capabilities, capabilities.has(Capabilities::PLUGIN_AUTH_LENENC));
         let database =
             if capabilities.has(Capabilities::CONNECT_WITH_DB) { reader.until_zero_or_end() } else { b"" };
@@ -75,7 +75,7 @@ impl Identity {
     }
 
     /// The login in a `COM_CHANGE_USER`, behind the command.
-    pub(super) fn of_change(payload: &[u8], capabilities: Capabilities) -> Result<Self, Fault> {
+    pub(super) fn of_change(payload: &[u8], capabilities: Capabilities) -> Result<Self, ProtocolError> {
         let mut reader = Reader::new(payload);
         let user = reader.until_zero_or_end();
         skip_password(&mut reader, capabilities, false);
@@ -89,7 +89,7 @@ impl Identity {
         database: &[u8],
         mut reader: Reader<'_>,
         capabilities: Capabilities,
-    ) -> Result<Self, Fault> {
+    ) -> Result<Self, ProtocolError> {
         let mut identity = Self {
             user: name("user", user)?,
             database: Some(name("database", database)?).filter(|name| !name.is_empty()),
@@ -107,9 +107,9 @@ impl Identity {
 }
 
 /// A name as text; one that no server takes is refused, since a cut one could be another's.
-pub(super) fn name(what: &'static str, bytes: &[u8]) -> Result<String, Fault> {
+pub(super) fn name(what: &'static str, bytes: &[u8]) -> Result<String, ProtocolError> {
     if bytes.len() > NAME_LIMIT {
-        return Err(Fault::LongName { what, len: bytes.len(), limit: NAME_LIMIT });
+        return Err(ProtocolError::LongName { what, len: bytes.len(), limit: NAME_LIMIT });
     }
     Ok(String::from_utf8_lossy(bytes).into_owned())
 }
@@ -198,7 +198,10 @@ mod tests {
 
     #[test]
     fn a_name_that_no_server_takes_is_refused() {
-        assert!(matches!(name("user", &[b'a'; NAME_LIMIT + 1]), Err(Fault::LongName { len: 513, .. })));
+        assert!(matches!(
+            name("user", &[b'a'; NAME_LIMIT + 1]),
+            Err(ProtocolError::LongName { len: 513, .. })
+        ));
         assert_eq!(name("user", b"a\xff").unwrap(), "a\u{fffd}");
     }
 }

@@ -12,15 +12,16 @@ use super::auth::Auth;
 use super::capability::Capabilities;
 use super::command::Command;
 use super::ending::Status;
-use super::fault::Fault;
 use super::frame::{Frames, HEADER};
 use super::from_server::AtEnd;
 use super::greeting::Greeting;
 use super::named::Named;
 use super::outstanding::{Kept, Kind, Outstanding, Response, Running, Told};
 use super::prepared::Prepared;
+use super::protocol_error::ProtocolError;
 use super::settings::Settings;
-use super::step::{Bytes, Event, Progress, Side, StatementEnds, Step};
+use super::step::{Bytes, Event, Progress, StatementEnds, Step};
+use crate::session::Side;
 
 /// Most bytes of a packet that are seen before it is passed on: the beginning of a statement's text. A longer text
 /// is known by its beginning.
@@ -191,8 +192,8 @@ impl<T: Clone> Machine<T> {
     }
 
     /// Decides about the statement that was asked about.
-    pub(super) fn decide(&mut self, decision: Decision<T>) -> Result<(), Fault> {
-        let Doing::Asked(command) = self.doing else { return Err(Fault::NotAsked) };
+    pub(super) fn decide(&mut self, decision: Decision<T>) -> Result<(), ProtocolError> {
+        let Doing::Asked(command) = self.doing else { return Err(ProtocolError::NotAsked) };
         self.doing = match decision {
             Decision::Go => self.admitted(command, None),
             Decision::Remember(template) => self.admitted(command, Some(template)),
@@ -288,7 +289,7 @@ impl<T: Clone> Machine<T> {
     }
 
     /// Whether the server has answered all that it was sent.
-    pub(super) fn awaits_nothing(&self) -> bool {
+    pub(super) fn is_quiet(&self) -> bool {
         self.outstanding.is_empty()
     }
 
@@ -387,10 +388,10 @@ impl<T: Clone> Machine<T> {
     }
 }
 
-impl From<&Fault> for Refusal {
-    fn from(fault: &Fault) -> Self {
-        let (code, state) = fault.code();
-        Self { code, state, message: fault.to_string() }
+impl From<&ProtocolError> for Refusal {
+    fn from(error: &ProtocolError) -> Self {
+        let (code, state) = error.code();
+        Self { code, state, message: error.to_string() }
     }
 }
 

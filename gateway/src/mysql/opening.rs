@@ -8,13 +8,12 @@ use std::io;
 
 use super::answer::Refusal;
 use super::asked::Remembered;
-use super::fault::Fault;
 use super::frame::{HEADER, Header};
 use super::machine::Machine;
+use super::protocol_error::ProtocolError;
 use super::serve::Shared;
-use super::step::{Bytes, Side, Step};
-use crate::buffer::{Inbox, Outbox};
-use crate::session::Link;
+use super::step::{Bytes, Step};
+use crate::session::{Link, Side};
 use crate::stream::Stream;
 
 /// Why a connection ended before its login was on its way.
@@ -22,7 +21,7 @@ use crate::stream::Stream;
 pub(super) enum OpeningError {
     /// Either side breaks the protocol, or asks for what is not there. The client has had the error.
     #[error(transparent)]
-    Fault(#[from] Fault),
+    ProtocolError(#[from] ProtocolError),
     /// A socket failed.
     #[error("the connection broke before the login: {0}")]
     Io(#[from] io::Error),
@@ -55,7 +54,7 @@ pub(super) async fn open(
     loop {
         let next = match opened.go_on() {
             Ok(next) => next,
-            Err(fault) => return Err(opened.broken_off(fault).await),
+            Err(error) => return Err(opened.broken_off(error).await),
         };
         opened.link.send().await?;
         match next {
@@ -74,7 +73,7 @@ pub(super) async fn open(
 impl Opened {
     /// Does what is to be done with what has come in: with a login to its end, which its beginning is not sent without,
     /// since half of one wakes the server for nothing.
-    fn go_on(&mut self) -> Result<Next, Fault> {
+    fn go_on(&mut self) -> Result<Next, ProtocolError> {
         let mut side = Side::Server;
         loop {
             side = self.machine.opens_with().unwrap_or(side);
@@ -83,17 +82,10 @@ impl Opened {
                 Side::Server => self.machine.server(self.link.from_server.data())?,
             };
             match step {
-                Step::Pass(count) => {
-                    let bytes = self.inbox(side).data().get(..count).unwrap_or_default().to_vec();
-                    self.inbox(side).consume(count);
-                    self.outbox(side.other()).add(&bytes);
-                }
-                Step::Skip(count) => self.inbox(side).consume(count),
-                Step::Swap(count, Bytes(bytes)) => {
-                    self.inbox(side).consume(count);
-                    self.outbox(side.other()).add(&bytes);
-                }
-                Step::Send(to, Bytes(bytes)) => self.outbox(to).add(&bytes),
+                Step::Pass(count) => self.link.pass(side, count),
+                Step::Skip(count) => self.link.skip(side, count),
+                Step::Swap(count, Bytes(bytes)) => self.link.swap(side, count, &bytes),
+                Step::Send(to, Bytes(bytes)) => self.link.add(to, &bytes),
                 Step::StartTls(side) => return Ok(Next::Secure(side)),
                 // The last two come of no packet before the login's end.
                 Step::More | Step::Wait | Step::Ask(_) | Step::Tell(_) => {
@@ -117,26 +109,12 @@ impl Opened {
         }
     }
 
-    fn inbox(&mut self, from: Side) -> &mut Inbox {
-        match from {
-            Side::Client => &mut self.link.from_client,
-            Side::Server => &mut self.link.from_server,
-        }
-    }
-
-    fn outbox(&mut self, to: Side) -> &mut Outbox {
-        match to {
-            Side::Client => &mut self.link.to_client,
-            Side::Server => &mut self.link.to_server,
-        }
-    }
-
-    async fn broken_off(&mut self, fault: Fault) -> OpeningError {
-        if let Some(packet) = self.machine.farewell(&Refusal::from(&fault)) {
+    async fn broken_off(&mut self, error: ProtocolError) -> OpeningError {
+        if let Some(packet) = self.machine.farewell(&Refusal::from(&error)) {
             self.link.to_client.add(&packet);
             self.link.dismiss_client().await;
         }
-        fault.into()
+        error.into()
     }
 }
 

@@ -7,12 +7,13 @@ use std::sync::Arc;
 use super::answer::Refusal;
 use super::control::Control;
 use super::opening;
-use super::session::{End, Session};
+use super::session::{MySql, Session};
 use super::settings::{ClientTls, Settings};
 use crate::clock;
 use crate::complaints::Kind;
+use crate::govern::Login;
 use crate::seats::Seat;
-use crate::session::Listening;
+use crate::session::{End, Listening};
 use crate::stream::Stream;
 use crate::tls;
 use crate::upstream::Place;
@@ -26,6 +27,12 @@ pub(crate) struct Shared {
     pub(crate) self_signed: bool,
     /// `LOAD DATA LOCAL INFILE` is passed.
     pub(crate) local_infile: bool,
+}
+
+impl AsRef<Listening> for Shared {
+    fn as_ref(&self) -> &Listening {
+        &self.listening
+    }
 }
 
 impl Shared {
@@ -94,15 +101,14 @@ pub(crate) async fn serve(
         Some(Err(error)) => return tracing::debug!(%error, "a connection without a login"),
         None => return tracing::debug!("a connection that did not log in in time"),
     };
-    let mut session = Session::new(shared, (opened, address.ip()), seat);
+    let protocol = MySql::new(opened.machine, address.ip());
+    let mut session = Session::new(protocol, shared, opened.link, Login::default(), seat);
     match session.run().await {
-        Ok(End::Told(refusal) | End::Runaway(refusal)) => {
-            tracing::debug!(client = %address, why = refusal.message, "session ended");
-        }
+        Ok(End::Told(over)) => tracing::debug!(client = %address, why = over.words(), "session ended"),
         Ok(end) => tracing::debug!(client = %address, ?end, "session ended"),
-        Err(broken) => {
+        Err(error) => {
             if let Some(left_out) = complaints.told(address.ip(), Kind::Session) {
-                tracing::info!(client = %address, %broken, left_out, "session broken off");
+                tracing::info!(client = %address, %error, left_out, "session broken off");
             }
         }
     }

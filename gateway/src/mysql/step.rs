@@ -3,24 +3,7 @@
 use std::fmt;
 
 use super::command::Command;
-
-/// An end of a connection.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(super) enum Side {
-    /// The side that connected to the gateway.
-    Client,
-    /// The database.
-    Server,
-}
-
-impl Side {
-    pub(super) fn other(self) -> Self {
-        match self {
-            Self::Client => Self::Server,
-            Self::Server => Self::Client,
-        }
-    }
-}
+use crate::session::Side;
 
 /// What to do next. Steps are carried out in the order in which they are given, whichever side they came from.
 #[derive(Debug, PartialEq, Eq)]

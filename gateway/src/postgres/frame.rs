@@ -17,7 +17,7 @@ pub(super) struct Header {
 
 /// What does not follow the protocol.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub(crate) enum Broken {
+pub(crate) enum ProtocolError {
     /// A length no message can have.
     #[error("message {kind:?} declares a length of {length} bytes; 4 to {MAX_LENGTH} are possible")]
     Length {
@@ -52,14 +52,14 @@ pub(crate) enum Broken {
 
 impl Header {
     /// Reads the header; `None` when there are too few bytes.
-    pub(super) fn read(bytes: &[u8]) -> Result<Option<Self>, Broken> {
+    pub(super) fn read(bytes: &[u8]) -> Result<Option<Self>, ProtocolError> {
         let Some((&[kind, a, b, c, d], _)) = bytes.split_first_chunk::<HEADER>() else {
             return Ok(None);
         };
         let declared = u32::from_be_bytes([a, b, c, d]);
         match usize::try_from(declared) {
             Ok(length @ 4..=MAX_LENGTH) => Ok(Some(Self { kind, total: length.saturating_add(1) })),
-            _ => Err(Broken::Length { kind: char::from(kind), length: declared }),
+            _ => Err(ProtocolError::Length { kind: char::from(kind), length: declared }),
         }
     }
 }
@@ -78,7 +78,7 @@ mod tests {
     fn a_header_needs_five_bytes_and_a_possible_length() {
         assert_eq!(Header::read(b"Q\0\0\0"), Ok(None));
         assert_eq!(Header::read(b"Q\0\0\0\x04"), Ok(Some(Header { kind: b'Q', total: 5 })));
-        assert_eq!(Header::read(b"Q\0\0\0\x03"), Err(Broken::Length { kind: 'Q', length: 3 }));
+        assert_eq!(Header::read(b"Q\0\0\0\x03"), Err(ProtocolError::Length { kind: 'Q', length: 3 }));
         assert!(Header::read(b"Q\xff\xff\xff\xff").is_err());
     }
 

@@ -1,12 +1,12 @@
-//! A conversation between two buffers under any input, with what must hold.
+//! A machine between two buffers under any input, with what must hold.
 
 use std::sync::Arc;
 
 use tidegate_cost_model::{SqlDialect, Template};
 use tidegate_sql::Naming;
 
-use super::conversation::{Ask, Conversation, Event, Prepared, Step, Text};
-use super::frame::Broken;
+use super::frame::ProtocolError;
+use super::machine::{Ask, Event, Machine, Prepared, Step, Text};
 use crate::fuzzing::patience;
 use crate::govern::{Known, SqlText};
 
@@ -15,23 +15,23 @@ const MOST_LOOKED_AT: usize = 64 * 1_024 + 5;
 /// What is asked for at once for the client.
 const ROOM: usize = 1_024;
 
-/// A conversation between two buffers.
-pub(crate) struct Talk {
-    talk: Conversation<u8, ()>,
+/// A machine between two buffers.
+pub(crate) struct Link {
+    machine: Machine<u8, ()>,
     known: Known,
     from_client: Vec<u8>,
     from_server: Vec<u8>,
 }
 
-impl Talk {
+impl Link {
     pub(crate) fn new(template: Arc<Template>) -> Self {
         let known = Known::new(template, SqlText::Unseen);
-        let talk = Conversation::new(known.clone());
-        Self { talk, known, from_client: Vec::new(), from_server: Vec::new() }
+        let machine = Machine::new(known.clone());
+        Self { machine, known, from_client: Vec::new(), from_server: Vec::new() }
     }
 
     /// One side sends these bytes.
-    pub(crate) fn hear(&mut self, control: u8, bytes: &[u8]) -> Result<(), Broken> {
+    pub(crate) fn hear(&mut self, control: u8, bytes: &[u8]) -> Result<(), ProtocolError> {
         if control & 1 == 0 {
             self.from_client.extend_from_slice(bytes);
             self.client(control >> 1)?;
@@ -42,19 +42,19 @@ impl Talk {
         Ok(())
     }
 
-    fn client(&mut self, decision: u8) -> Result<(), Broken> {
+    fn client(&mut self, decision: u8) -> Result<(), ProtocolError> {
         let mut left = patience(self.from_client.len());
         loop {
             assert!(left > 0, "the client's side does not come to an end");
             left -= 1;
-            let step = self.talk.client(&self.from_client)?;
+            let step = self.machine.client(&self.from_client)?;
             match step {
                 Step::More(wanted) => {
                     assert!(wanted > self.from_client.len(), "more is wanted than there is");
                     assert!(wanted <= MOST_LOOKED_AT, "{wanted} bytes are wanted at once");
                     return Ok(());
                 }
-                Step::Pass(count) | Step::Drop(count) => {
+                Step::Pass(count) | Step::Skip(count) => {
                     assert!(count <= self.from_client.len(), "{count} bytes are to be taken of fewer");
                     self.from_client.drain(..count);
                 }
@@ -64,46 +64,46 @@ impl Talk {
         }
     }
 
-    fn decide(&mut self, ask: Ask<()>, decision: u8) -> Result<(), Broken> {
-        let (talk, bytes) = (&mut self.talk, &self.from_client[..]);
+    fn decide(&mut self, ask: Ask<()>, decision: u8) -> Result<(), ProtocolError> {
+        let (machine, bytes) = (&mut self.machine, &self.from_client[..]);
         match (ask, decision % 3) {
             (Ask::Query(text), 0) => {
                 let known = known_of(&self.known, bytes, text);
-                let named = known.naming.as_deref().and_then(|naming| talk.executed(naming)).cloned();
-                talk.go(bytes, decision)?;
-                talk.change_names(named.unwrap_or(known).naming.as_deref());
+                let named = known.naming.as_deref().and_then(|naming| machine.executed(naming)).cloned();
+                machine.go(bytes, decision)?;
+                machine.change_names(named.unwrap_or(known).naming.as_deref());
                 Ok(())
             }
-            (Ask::Query(_), 1) => talk.answer(bytes, vec![b'C', 0, 0, 0, 4]),
-            (Ask::Query(_), _) => talk.explain(bytes, b"select 1", decision),
+            (Ask::Query(_), 1) => machine.answer(bytes, vec![b'C', 0, 0, 0, 4]),
+            (Ask::Query(_), _) => machine.explain(bytes, b"select 1", decision),
             (Ask::Parse(text), 0) => {
                 let known = known_of(&self.known, bytes, text);
-                talk.prepare(bytes, Prepared::Theirs(known))
+                machine.prepare(bytes, Prepared::Theirs(known))
             }
-            (Ask::Parse(_), 1) => talk.prepare(bytes, Prepared::Ours(Arc::default())),
+            (Ask::Parse(_), 1) => machine.prepare(bytes, Prepared::Ours(Arc::default())),
             (Ask::Parse(Text { whole: true, .. }), _) => {
-                talk.prepare_explained(bytes, self.known.clone(), b"select 1")
+                machine.prepare_explained(bytes, self.known.clone(), b"select 1")
             }
-            (Ask::Execute(_), 0 | 1) => talk.go(bytes, decision),
-            (Ask::Parse(_) | Ask::Execute(_), _) => talk.refuse(bytes, vec![b'E', 0, 0, 0, 4]),
-            (Ask::Describe { .. } | Ask::Run { .. }, _) => talk.replace(bytes, vec![b'n', 0, 0, 0, 4]),
+            (Ask::Execute(_), 0 | 1) => machine.go(bytes, decision),
+            (Ask::Parse(_) | Ask::Execute(_), _) => machine.refuse(bytes, vec![b'E', 0, 0, 0, 4]),
+            (Ask::Describe { .. } | Ask::Run { .. }, _) => machine.replace(bytes, vec![b'n', 0, 0, 0, 4]),
         }
     }
 
-    fn server(&mut self, kill: bool) -> Result<(), Broken> {
+    fn server(&mut self, kill: bool) -> Result<(), ProtocolError> {
         let mut out = Vec::new();
         let mut left = patience(self.from_server.len());
         loop {
             assert!(left > 0, "the server's side does not come to an end");
             left -= 1;
-            let (used, event) = self.talk.server(&self.from_server, &mut out, ROOM)?;
+            let (used, event) = self.machine.server(&self.from_server, &mut out, ROOM)?;
             assert!(used <= self.from_server.len(), "{used} bytes are used of fewer");
             self.from_server.drain(..used);
-            if kill && self.talk.current().is_some() {
-                self.talk.killed(vec![b'E', 0, 0, 0, 4]);
+            if kill && self.machine.current().is_some() {
+                self.machine.kill(vec![b'E', 0, 0, 0, 4]);
             }
             if used == 0
-                && !matches!(event, Some(Event::Ready | Event::Ended(_) | Event::Costs(_)))
+                && !matches!(event, Some(Event::Login | Event::Ended(_) | Event::Costs(_)))
                 && out.len() < ROOM
             {
                 return Ok(());

@@ -1,11 +1,11 @@
 //! PostgreSQL, protocol 3: passed through message by message, with admission before each statement.
 
 mod cancel;
-mod conversation;
 mod frame;
 #[cfg(feature = "fuzzing")]
 pub(crate) mod fuzzed;
 mod key;
+mod machine;
 mod message;
 mod own;
 mod reset;

@@ -12,13 +12,13 @@ use tokio::net::TcpStream;
 use super::cancel::{self, Cancels};
 use super::key::Key;
 use super::message;
-use super::session::{End, Fault, Session};
+use super::session;
 use super::startup::{self, Opening, Refused, Startup};
 use crate::clock;
 use crate::complaints::Kind;
 use crate::govern::Login;
 use crate::seats::Seat;
-use crate::session::Listening;
+use crate::session::{End, Listening, SessionError, Side};
 use crate::stream::Stream;
 
 /// The request that a server gets before its side is put under TLS.
@@ -31,6 +31,12 @@ const SECURE_TIMEOUT: Duration = Duration::from_secs(10);
 pub(crate) struct Shared {
     pub(crate) listening: Listening,
     pub(crate) cancels: Cancels,
+}
+
+impl AsRef<Listening> for Shared {
+    fn as_ref(&self) -> &Listening {
+        &self.listening
+    }
 }
 
 impl Shared {
@@ -118,18 +124,16 @@ async fn login(
     };
     let login = Login { tenant: startup.database, user: startup.user, application: startup.application };
     let (user, tenant) = (login.user.clone(), login.tenant.clone());
-    let mut session = Session::new(shared, (client, server), login, &startup.packet, seat);
+    let mut session = session::begin(shared, (client, server), login, &startup.packet, seat);
     let client = address;
     match session.run().await {
-        Ok(end @ (End::Client | End::Server | End::Runaway)) => {
-            tracing::debug!(%client, user, tenant, ?end, "session ended");
-        }
         Ok(End::Told(over)) => tracing::debug!(%client, user, tenant, why = over.words(), "session ended"),
-        Err(fault @ Fault::Client(_)) => {
+        Ok(end) => tracing::debug!(%client, user, tenant, ?end, "session ended"),
+        Err(error @ SessionError::Protocol(Side::Client, _)) => {
             if let Some(left_out) = complaints.told(client.ip(), Kind::Session) {
-                tracing::info!(%client, user, tenant, %fault, left_out, "session broken off");
+                tracing::info!(%client, user, tenant, %error, left_out, "session broken off");
             }
         }
-        Err(fault) => tracing::debug!(%client, user, tenant, %fault, "session broken off"),
+        Err(error) => tracing::debug!(%client, user, tenant, %error, "session broken off"),
     }
 }

@@ -12,6 +12,7 @@ use std::time::Duration;
 
 use tokio::io::{AsyncWrite as _, AsyncWriteExt as _};
 
+use super::Side;
 use crate::buffer::{Inbox, Outbox};
 use crate::clock;
 use crate::govern::Proof;
@@ -32,7 +33,7 @@ pub(crate) struct Link {
     /// The client sends no more.
     client_ended: bool,
     /// Nothing more is to go to the server.
-    server_ends: Ending,
+    server_ends: Goodbye,
     pub(crate) from_client: Inbox,
     pub(crate) to_client: Outbox,
     pub(crate) from_server: Inbox,
@@ -41,7 +42,7 @@ pub(crate) struct Link {
 
 /// How far the gateway has said to the server that no more comes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Ending {
+enum Goodbye {
     No,
     /// Once what is on its way has gone out.
     Wanted,
@@ -76,11 +77,45 @@ impl Link {
             server,
             kills_abandoned,
             client_ended: false,
-            server_ends: Ending::No,
+            server_ends: Goodbye::No,
             from_client: Inbox::new(),
             to_client: Outbox::default(),
             from_server: Inbox::new(),
             to_server: Outbox::default(),
+        }
+    }
+
+    /// The first bytes of what that side sent go to the other.
+    pub(crate) fn pass(&mut self, from: Side, count: usize) {
+        let (inbox, outbox) = self.way(from);
+        outbox.add(inbox.data().get(..count).unwrap_or_default());
+        inbox.consume(count);
+    }
+
+    /// They go nowhere.
+    pub(crate) fn skip(&mut self, from: Side, count: usize) {
+        self.way(from).0.consume(count);
+    }
+
+    /// The other side gets these bytes in their place.
+    pub(crate) fn swap(&mut self, from: Side, count: usize, bytes: &[u8]) {
+        let (inbox, outbox) = self.way(from);
+        outbox.add(bytes);
+        inbox.consume(count);
+    }
+
+    /// That side gets these bytes.
+    pub(crate) fn add(&mut self, to: Side, bytes: &[u8]) {
+        match to {
+            Side::Client => self.to_client.add(bytes),
+            Side::Server => self.to_server.add(bytes),
+        }
+    }
+
+    fn way(&mut self, from: Side) -> (&mut Inbox, &mut Outbox) {
+        match from {
+            Side::Client => (&mut self.from_client, &mut self.to_server),
+            Side::Server => (&mut self.from_server, &mut self.to_client),
         }
     }
 
@@ -120,8 +155,8 @@ impl Link {
 
     /// Says to the server that no more comes, once all bytes on their way have gone out.
     pub(crate) fn end_server(&mut self) {
-        if self.server_ends == Ending::No {
-            self.server_ends = Ending::Wanted;
+        if self.server_ends == Goodbye::No {
+            self.server_ends = Goodbye::Wanted;
         }
     }
 
@@ -134,9 +169,9 @@ impl Link {
         // What the server said before it closed is still to be read, and explains more.
         match self.to_server.poll_write(cx, &mut self.server) {
             Poll::Ready(Err(_)) => self.to_server = Outbox::default(),
-            Poll::Ready(Ok(())) if self.server_ends == Ending::Wanted => {
+            Poll::Ready(Ok(())) if self.server_ends == Goodbye::Wanted => {
                 if Pin::new(&mut self.server).poll_shutdown(cx).is_ready() {
-                    self.server_ends = Ending::Told;
+                    self.server_ends = Goodbye::Told;
                 }
             }
             Poll::Ready(Ok(())) | Poll::Pending => {}

@@ -2,8 +2,8 @@
 
 use super::captured::session;
 use super::link::{Link, logged_in, packet};
-use super::step::Side;
 use super::{Answer, ClientTls, Decision, INPUT_LIMIT, PIPELINE_LIMIT, PREPARED_LIMIT, Refusal, Settings};
+use crate::session::Side;
 use proptest::prelude::*;
 
 fn settings() -> impl Strategy<Value = Settings> {

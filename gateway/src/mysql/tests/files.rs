@@ -1,8 +1,9 @@
 //! `LOAD DATA LOCAL INFILE`, passed and refused.
 
 use super::link::{OK, logged_in, packet, packets};
-use super::step::{Event, Side};
-use super::{Fault, Settings};
+use super::step::Event;
+use super::{ProtocolError, Settings};
+use crate::session::Side;
 
 const LOAD: &[u8] = b"\x03load data local infile 'f' into table t; select 1";
 const REQUEST: &[u8] = b"\xfbf";
@@ -66,7 +67,7 @@ fn a_second_file_of_one_statement_is_refused_silently() {
 fn a_command_that_the_server_takes_for_a_file_ends_the_connection() {
     let mut link = logged_in(passing(), |_| None);
     link.hear(Side::Client, &[packet(0, LOAD), packet(0, b"\x03select 1")].concat()).unwrap();
-    assert_eq!(link.hear(Side::Server, &packet(1, REQUEST)), Err(Fault::Ahead));
+    assert_eq!(link.hear(Side::Server, &packet(1, REQUEST)), Err(ProtocolError::Ahead));
 }
 
 #[test]
@@ -75,5 +76,5 @@ fn a_server_that_no_longer_reads_a_file_ends_the_connection() {
     link.hear(Side::Client, &packet(0, LOAD)).unwrap();
     link.hear(Side::Server, &packet(1, REQUEST)).unwrap();
     link.hear(Side::Client, &packet(2, b"line\n")).unwrap();
-    assert_eq!(link.hear(Side::Server, &packet(3, OK)), Err(Fault::UploadCut));
+    assert_eq!(link.hear(Side::Server, &packet(3, OK)), Err(ProtocolError::UploadCut));
 }

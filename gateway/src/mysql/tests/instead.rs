@@ -6,8 +6,9 @@ use super::super::capability::Capabilities;
 use super::super::frame::Header;
 use super::super::reply::{Reply, Seen};
 use super::link::{Asked, Link, OK, logged_in, packet, packets};
-use super::step::{Event, Side};
+use super::step::Event;
 use super::{Answer, Command, Decision, Refusal, Settings};
+use crate::session::Side;
 
 const ROWS: [&[u8]; 4] = [b"\x01", b"\x03def", b"\x011", b"\xfe\0\0\x02\0\0\0"];
 const INTERRUPTED: &[u8] = b"\xff\x25\x05#70100Query execution was interrupted";
@@ -157,7 +158,7 @@ fn a_statement_prepared_to_be_explained_is_described_by_its_cost() {
         assert!(
             got.windows(4).any(|window| window == b"used") && !got.windows(4).any(|window| window == b"defx")
         );
-        assert!(link.machine.awaits_nothing());
+        assert!(link.machine.is_quiet());
     }
 }
 

@@ -3,8 +3,9 @@
 use tidegate_cost_model::SqlDialect;
 use tidegate_sql::Naming;
 
-use super::step::{Bytes, Event, Side, Step};
-use super::{Command, Decision, Fault, INPUT_LIMIT, Machine, Settings};
+use super::step::{Bytes, Event, Step};
+use super::{Command, Decision, INPUT_LIMIT, Machine, ProtocolError, Settings};
+use crate::session::Side;
 
 /// A statement as it was asked about.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -60,7 +61,7 @@ impl Link {
     }
 
     /// That side sends `bytes`.
-    pub(super) fn hear(&mut self, side: Side, bytes: &[u8]) -> Result<(), Fault> {
+    pub(super) fn hear(&mut self, side: Side, bytes: &[u8]) -> Result<(), ProtocolError> {
         match side {
             Side::Client => self.from_client.extend(bytes),
             Side::Server => self.from_server.extend(bytes),
@@ -92,7 +93,7 @@ impl Link {
     }
 
     /// Both directions until neither moves.
-    fn run(&mut self) -> Result<(), Fault> {
+    fn run(&mut self) -> Result<(), ProtocolError> {
         loop {
             let server = self.run_side(Side::Server)?;
             let client = self.run_side(Side::Client)?;
@@ -102,7 +103,7 @@ impl Link {
         }
     }
 
-    fn run_side(&mut self, side: Side) -> Result<bool, Fault> {
+    fn run_side(&mut self, side: Side) -> Result<bool, ProtocolError> {
         let mut moved = false;
         loop {
             let input = match side {

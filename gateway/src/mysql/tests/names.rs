@@ -2,7 +2,7 @@
 
 use super::Settings;
 use super::link::{Link, OK, logged_in, packet};
-use super::step::Side;
+use crate::session::Side;
 
 const ERROR: &[u8] = b"\xff\x28\x04#42000no";
 

@@ -1,8 +1,9 @@
 //! Statements that do not go to the server: what the client gets, and when.
 
 use super::link::{Asked, OK, logged_in, packet, packets};
-use super::step::{Event, Side};
-use super::{Answer, Command, Decision, Fault, Refusal, Settings};
+use super::step::Event;
+use super::{Answer, Command, Decision, ProtocolError, Refusal, Settings};
+use crate::session::Side;
 use tidegate_sql::{Column, Kind, Table, Value};
 
 fn throttled() -> Decision<u64> {
@@ -116,9 +117,9 @@ fn a_replica_reports_what_it_has_while_it_reads() {
 #[test]
 fn a_statement_is_decided_upon_once() {
     let mut link = logged_in(Settings::default(), |_| None);
-    assert_eq!(link.machine.decide(Decision::Go), Err(Fault::NotAsked));
+    assert_eq!(link.machine.decide(Decision::Go), Err(ProtocolError::NotAsked));
     link.hear(Side::Client, &query("select 1")).unwrap();
-    assert_eq!(link.machine.decide(Decision::Go), Err(Fault::NotAsked));
+    assert_eq!(link.machine.decide(Decision::Go), Err(ProtocolError::NotAsked));
 }
 
 #[test]

@@ -2,8 +2,9 @@
 
 use super::captured::{SESSIONS, THREAD_ID, session};
 use super::link::{Heard, Link};
-use super::step::{Event, Login, Side, StatementEnds};
+use super::step::{Event, Login, StatementEnds};
 use super::{ClientTls, Command, Settings};
+use crate::session::Side;
 use proptest::prelude::*;
 
 const LENIENT: Settings =
@@ -16,7 +17,7 @@ fn play(name: &str, mut piece: impl FnMut() -> usize) -> Link {
         let mut rest = &bytes[..];
         while !rest.is_empty() {
             let (now, later) = rest.split_at(piece().clamp(1, rest.len()));
-            link.hear(side, now).unwrap_or_else(|fault| panic!("{name}: {fault}"));
+            link.hear(side, now).unwrap_or_else(|error| panic!("{name}: {error}"));
             rest = later;
         }
     }

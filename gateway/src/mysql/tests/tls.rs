@@ -2,8 +2,9 @@
 
 use super::captured::{GREETING, LOGIN, MYSQL_GREETING};
 use super::link::{Heard, Link, OK, packet};
-use super::step::{Event, Login, Side};
-use super::{ClientTls, Fault, Settings};
+use super::step::{Event, Login};
+use super::{ClientTls, ProtocolError, Settings};
+use crate::session::Side;
 
 /// The bit of TLS in the second byte of the capabilities.
 const SSL: u8 = 0x08;
@@ -94,7 +95,7 @@ const SHA2: &[u8] = b"\xfecaching_sha2_password\x00aaaaaaaabbbbbbbbcccc\x00";
 const WHOLE: &[u8] = b"\x01\x04";
 
 /// As far as the server's question for the whole password, which comes to the client.
-fn asked_for_password(settings: Settings, tls: bool) -> Result<Link, Fault> {
+fn asked_for_password(settings: Settings, tls: bool) -> Result<Link, ProtocolError> {
     let mut link = Link::new(settings);
     link.hear(Side::Server, &greeting(settings.server_tls)).unwrap();
     let (client_ahead, server_ahead) = (u8::from(tls), u8::from(settings.server_tls));
@@ -137,7 +138,10 @@ fn a_password_from_under_tls_goes_to_a_plain_server_under_its_key_only() {
 fn a_server_without_a_usable_key_never_gets_the_password() {
     let mut link = asked_for_password(settings(true, false), true).unwrap();
     link.hear(Side::Client, &packet(6, b"secret\0")).unwrap();
-    assert_eq!(link.hear(Side::Server, &packet(6, b"\x01nonsense")), Err(Fault::ServerKey { len: 9 }));
+    assert_eq!(
+        link.hear(Side::Server, &packet(6, b"\x01nonsense")),
+        Err(ProtocolError::ServerKey { len: 9 })
+    );
     assert_eq!(link.to_server, packet(5, b"\x02"));
     // It may as well say no.
     let mut link = asked_for_password(settings(true, false), true).unwrap();
@@ -169,14 +173,15 @@ fn a_plain_client_is_told_what_a_private_server_wants() {
     let socket = Settings { server_socket: true, ..settings(true, false) };
     for (settings, tls) in [(settings(true, true), false), (settings(false, true), false), (socket, false)] {
         let refused = asked_for_password(settings, tls).map(drop).unwrap_err();
-        assert_eq!(refused, Fault::PlainPassword);
+        assert_eq!(refused, ProtocolError::PlainPassword);
     }
     asked_for_password(socket, true).unwrap();
     let mut link = Link::new(settings(false, true));
     link.hear(Side::Server, &greeting(true)).unwrap();
     link.hear(Side::Client, &login(1, false)).unwrap();
     link.hear(Side::Server, &packet(3, SHA2)).unwrap();
-    let number = |link: &Link| link.machine.farewell(&(&Fault::PlainPassword).into()).map(|packet| packet[3]);
+    let number =
+        |link: &Link| link.machine.farewell(&(&ProtocolError::PlainPassword).into()).map(|packet| packet[3]);
     assert_eq!(number(&link), Some(3), "behind what the server said");
     link.hear(Side::Client, &packet(3, &[7; 32])).unwrap();
     assert!(link.hear(Side::Server, &packet(5, WHOLE)).is_err());
@@ -206,7 +211,7 @@ fn tls_of_the_gateway_s_own_is_offered_where_mysql_itself_offers_it() {
         link.hear(Side::Server, greeting).unwrap();
         assert_eq!(link.to_client[at + 1] & SSL != 0, offers);
         let begins = link.hear(Side::Client, &request());
-        assert_eq!(begins, if offers { Ok(()) } else { Err(Fault::ClientTls) });
+        assert_eq!(begins, if offers { Ok(()) } else { Err(ProtocolError::ClientTls) });
         assert_eq!(link.heard, if offers { vec![Heard::Tls(Side::Client)] } else { vec![] });
     }
 }
@@ -227,13 +232,13 @@ fn a_change_of_user_is_numbered_as_it_is() {
 }
 
 #[test]
-fn tls_that_cannot_be_had_is_a_fault() {
+fn tls_that_cannot_be_had_is_an_error() {
     let mut link = Link::new(settings(false, false));
     link.hear(Side::Server, &greeting(true)).unwrap();
-    assert_eq!(link.hear(Side::Client, &request()), Err(Fault::ClientTls));
+    assert_eq!(link.hear(Side::Client, &request()), Err(ProtocolError::ClientTls));
     let mut link = Link::new(settings(false, true));
     link.hear(Side::Server, &greeting(false)).unwrap();
-    assert_eq!(link.hear(Side::Client, &login(1, false)), Err(Fault::ServerTls));
+    assert_eq!(link.hear(Side::Client, &login(1, false)), Err(ProtocolError::ServerTls));
     assert!(link.to_server.is_empty());
 }
 

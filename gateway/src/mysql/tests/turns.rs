@@ -2,8 +2,9 @@
 
 use super::captured::{GREETING, LOGIN};
 use super::link::{Link, OK, logged_in, packet, packets};
-use super::step::{Event, Side};
-use super::{Fault, PIPELINE_LIMIT, Settings};
+use super::step::Event;
+use super::{PIPELINE_LIMIT, ProtocolError, Settings};
+use crate::session::Side;
 
 fn query(sql: &str) -> Vec<u8> {
     packet(0, &[b"\x03", sql.as_bytes()].concat())
@@ -115,9 +116,9 @@ fn a_response_of_unknown_shape_ends_when_the_client_goes_on() {
 
 #[test]
 fn a_farewell_takes_its_place_in_the_numbers() {
-    let fault = Fault::ClientTls;
+    let error = ProtocolError::ClientTls;
     let mut link = Link::new(Settings::default());
-    let number = |link: &Link| link.machine.farewell(&(&fault).into()).map(|packet| packet[3]);
+    let number = |link: &Link| link.machine.farewell(&(&error).into()).map(|packet| packet[3]);
     assert_eq!(number(&link), Some(0));
     link.hear(Side::Server, GREETING).unwrap();
     link.hear(Side::Client, LOGIN).unwrap();

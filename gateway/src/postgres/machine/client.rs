@@ -5,9 +5,9 @@ use std::sync::Arc;
 use tidegate_sql::Naming;
 
 use super::names::remember;
-use super::{Ask, Conversation, Expect, Explained, Portal, Prepared, Step, Text, count};
+use super::{Ask, Expect, Explained, Machine, Portal, Prepared, Step, Text, count};
 use crate::govern::{Denied, EXPLAINED_ROWS, Known, explained_columns};
-use crate::postgres::frame::{Broken, HEADER, Header, c_string};
+use crate::postgres::frame::{HEADER, Header, ProtocolError, c_string};
 use crate::postgres::message;
 use crate::postgres::reset::is_reset_all;
 
@@ -18,9 +18,9 @@ const MAX_EXPECTED: usize = 65_536;
 /// Longest message of a client that has not logged in yet, such as a Kerberos ticket.
 const MAX_LOGIN_MESSAGE: usize = 65_536;
 
-impl<R, O> Conversation<R, O> {
+impl<R, O> Machine<R, O> {
     /// Looks at what the client sent.
-    pub(crate) fn client(&mut self, bytes: &[u8]) -> Result<Step<O>, Broken> {
+    pub(crate) fn client(&mut self, bytes: &[u8]) -> Result<Step<O>, ProtocolError> {
         if let Some(bytes) = self.instead.take() {
             self.count_in(bytes.len());
             return Ok(Step::Send(bytes));
@@ -39,12 +39,12 @@ impl<R, O> Conversation<R, O> {
         if !self.ready {
             if header.total > MAX_LOGIN_MESSAGE {
                 let (what, length, max) = ("a message before the login", header.total, MAX_LOGIN_MESSAGE);
-                return Err(Broken::TooLong { what, length, max });
+                return Err(ProtocolError::TooLong { what, length, max });
             }
             return Ok(self.pass(header));
         }
         if self.expected.len().max(self.statements.unconfirmed()) >= MAX_EXPECTED {
-            return Err(Broken::TooMany { max: MAX_EXPECTED });
+            return Err(ProtocolError::TooMany { max: MAX_EXPECTED });
         }
         if self.skipping && !matches!(header.kind, b'S' | b'X') {
             return Ok(self.drop_message(header));
@@ -61,12 +61,13 @@ impl<R, O> Conversation<R, O> {
         self.message(header, body)
     }
 
-    fn message(&mut self, header: Header, body: &[u8]) -> Result<Step<O>, Broken> {
+    fn message(&mut self, header: Header, body: &[u8]) -> Result<Step<O>, ProtocolError> {
         match header.kind {
             b'Q' => Ok(Step::Ask(Ask::Query(Text::at(header, HEADER, body)))),
             b'F' => Ok(Step::Ask(Ask::Query(Text { place: 0..0, whole: true }))),
             b'P' => {
-                let (name, rest) = c_string(body).ok_or(Broken::Malformed { what: "the Parse message" })?;
+                let (name, rest) =
+                    c_string(body).ok_or(ProtocolError::Malformed { what: "the Parse message" })?;
                 Ok(Step::Ask(Ask::Parse(Text::at(header, HEADER + name.len() + 1, rest))))
             }
             b'B' => self.bind(header, body),
@@ -83,8 +84,8 @@ impl<R, O> Conversation<R, O> {
         }
     }
 
-    fn bind(&mut self, header: Header, body: &[u8]) -> Result<Step<O>, Broken> {
-        let malformed = Broken::Malformed { what: "the Bind message" };
+    fn bind(&mut self, header: Header, body: &[u8]) -> Result<Step<O>, ProtocolError> {
+        let malformed = ProtocolError::Malformed { what: "the Bind message" };
         let (portal, rest) = c_string(body).ok_or_else(|| malformed.clone())?;
         let (name, rest) = c_string(rest).ok_or(malformed)?;
         let prepared = self.statements.get(name).cloned();
@@ -108,8 +109,8 @@ impl<R, O> Conversation<R, O> {
         }
     }
 
-    fn execute(&mut self, header: Header, body: &[u8]) -> Result<Step<O>, Broken> {
-        let (name, rest) = c_string(body).ok_or(Broken::Malformed { what: "the Execute message" })?;
+    fn execute(&mut self, header: Header, body: &[u8]) -> Result<Step<O>, ProtocolError> {
+        let (name, rest) = c_string(body).ok_or(ProtocolError::Malformed { what: "the Execute message" })?;
         let admitted = self.units.back().is_some_and(|unit| !unit.closed && unit.running.is_some());
         match self.portals.get(name) {
             Some(Portal { prepared: Prepared::Ours(statement), formats }) => {
@@ -131,8 +132,8 @@ impl<R, O> Conversation<R, O> {
         }
     }
 
-    fn describe(&mut self, header: Header, body: &[u8]) -> Result<Step<O>, Broken> {
-        let malformed = Broken::Malformed { what: "the Describe message" };
+    fn describe(&mut self, header: Header, body: &[u8]) -> Result<Step<O>, ProtocolError> {
+        let malformed = ProtocolError::Malformed { what: "the Describe message" };
         let (kind, rest) = body.split_first().ok_or_else(|| malformed.clone())?;
         let (name, _) = c_string(rest).ok_or(malformed)?;
         let (prepared, formats, parameters) = match kind {
@@ -154,8 +155,8 @@ impl<R, O> Conversation<R, O> {
         Ok(self.forward(header))
     }
 
-    fn close(&mut self, header: Header, body: &[u8]) -> Result<Step<O>, Broken> {
-        let malformed = Broken::Malformed { what: "the Close message" };
+    fn close(&mut self, header: Header, body: &[u8]) -> Result<Step<O>, ProtocolError> {
+        let malformed = ProtocolError::Malformed { what: "the Close message" };
         let (kind, rest) = body.split_first().ok_or_else(|| malformed.clone())?;
         let (name, _) = c_string(rest).ok_or(malformed)?;
         let statement = (*kind == b'S').then_some(name);
@@ -267,12 +268,12 @@ impl<R, O> Conversation<R, O> {
 
     fn drop_message(&mut self, header: Header) -> Step<O> {
         (self.client_rest, self.dropping) = (header.total, true);
-        Step::Drop(0)
+        Step::Skip(0)
     }
 
     fn moved(&mut self, length: usize) -> Step<O> {
         if self.dropping {
-            return Step::Drop(length);
+            return Step::Skip(length);
         }
         if self.ready {
             self.count_in(length);
@@ -286,7 +287,7 @@ impl<R, O> Conversation<R, O> {
     }
 
     /// The message asked about goes on; `running` stands for it.
-    pub(crate) fn go(&mut self, bytes: &[u8], running: R) -> Result<(), Broken> {
+    pub(crate) fn go(&mut self, bytes: &[u8], running: R) -> Result<(), ProtocolError> {
         let Some(header) = Header::read(bytes)? else { return Ok(()) };
         let carried = std::mem::take(&mut self.carried);
         if header.kind == b'E' {
@@ -304,7 +305,7 @@ impl<R, O> Conversation<R, O> {
     }
 
     /// The simple query asked about is replaced by `inner`, which runs as `running`, and its result is withheld.
-    pub(crate) fn explain(&mut self, bytes: &[u8], inner: &[u8], running: R) -> Result<(), Broken> {
+    pub(crate) fn explain(&mut self, bytes: &[u8], inner: &[u8], running: R) -> Result<(), ProtocolError> {
         self.go(bytes, running)?;
         if let Some(unit) = self.units.back_mut() {
             unit.explained = Some(Explained::Table);
@@ -314,7 +315,7 @@ impl<R, O> Conversation<R, O> {
     }
 
     /// The simple query asked about does not go on; the client is answered this.
-    pub(crate) fn answer(&mut self, bytes: &[u8], reply: Vec<u8>) -> Result<(), Broken> {
+    pub(crate) fn answer(&mut self, bytes: &[u8], reply: Vec<u8>) -> Result<(), ProtocolError> {
         if let Some(header) = Header::read(bytes)? {
             self.expected.push_back(Expect::Answer(reply));
             let _ = self.drop_message(header);
@@ -323,7 +324,7 @@ impl<R, O> Conversation<R, O> {
     }
 
     /// The statement asked about is this one.
-    pub(crate) fn prepare(&mut self, bytes: &[u8], prepared: Prepared<O>) -> Result<(), Broken> {
+    pub(crate) fn prepare(&mut self, bytes: &[u8], prepared: Prepared<O>) -> Result<(), ProtocolError> {
         let Some(header) = Header::read(bytes)? else { return Ok(()) };
         let name = bytes.get(HEADER..).and_then(c_string).map_or(&[][..], |(name, _)| name);
         let ours = matches!(prepared, Prepared::Ours(_));
@@ -344,7 +345,7 @@ impl<R, O> Conversation<R, O> {
         bytes: &[u8],
         known: Known,
         inner: &[u8],
-    ) -> Result<(), Broken> {
+    ) -> Result<(), ProtocolError> {
         let Some(header) = Header::read(bytes)? else { return Ok(()) };
         let body = bytes.get(HEADER..header.total).unwrap_or_default();
         let (name, rest) = c_string(body).unwrap_or_default();
@@ -365,7 +366,7 @@ impl<R, O> Conversation<R, O> {
     }
 
     /// The message asked about does not go on, and the client is answered this in its place.
-    pub(crate) fn replace(&mut self, bytes: &[u8], reply: Vec<u8>) -> Result<(), Broken> {
+    pub(crate) fn replace(&mut self, bytes: &[u8], reply: Vec<u8>) -> Result<(), ProtocolError> {
         if let Some(header) = Header::read(bytes)? {
             self.insert(reply);
             let _ = self.drop_message(header);
@@ -374,7 +375,7 @@ impl<R, O> Conversation<R, O> {
     }
 
     /// The message of the extended protocol asked about fails with this error, and with it what follows up to `Sync`.
-    pub(crate) fn refuse(&mut self, bytes: &[u8], error: Vec<u8>) -> Result<(), Broken> {
+    pub(crate) fn refuse(&mut self, bytes: &[u8], error: Vec<u8>) -> Result<(), ProtocolError> {
         self.replace(bytes, error)?;
         self.skipping = true;
         Ok(())

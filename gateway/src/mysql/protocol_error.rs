@@ -2,7 +2,7 @@
 
 /// Why a connection cannot go on. [`Machine::farewell`](super::machine::Machine::farewell) tells the client.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub(super) enum Fault {
+pub(super) enum ProtocolError {
     /// The server is not MySQL, or is older than 4.1.
     #[error(
         "the upstream's greeting of {len} bytes is not of protocol 10; check that it is a MySQL or MariaDB"
@@ -82,7 +82,7 @@ pub(super) enum Fault {
     NotAsked,
 }
 
-impl Fault {
+impl ProtocolError {
     /// Code and SQLSTATE that say it to a client.
     pub(super) fn code(&self) -> (u16, [u8; 5]) {
         match self {

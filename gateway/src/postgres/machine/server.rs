@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use super::{Conversation, Event, Expect, Explained, count};
-use crate::postgres::frame::{Broken, HEADER, Header};
+use super::{Event, Expect, Explained, Machine, count};
+use crate::postgres::frame::{HEADER, Header, ProtocolError};
 use crate::postgres::key::Key;
 use crate::postgres::message;
 use crate::postgres::reset::Reset;
@@ -11,7 +11,7 @@ use crate::postgres::reset::Reset;
 /// Bytes of a server's message that are looked at.
 const MAX_LOOK: usize = 2_048;
 
-impl<R, O> Conversation<R, O> {
+impl<R, O> Machine<R, O> {
     /// Looks at what the server sent and puts what is for the client into `out`, at most about `room` bytes. Returns
     /// how many bytes were used, and what happened; then call again.
     pub(crate) fn server(
@@ -19,7 +19,7 @@ impl<R, O> Conversation<R, O> {
         bytes: &[u8],
         out: &mut Vec<u8>,
         room: usize,
-    ) -> Result<(usize, Option<Event<R>>), Broken> {
+    ) -> Result<(usize, Option<Event<R>>), ProtocolError> {
         let (mut used, full) = (0_usize, out.len().saturating_add(room));
         loop {
             if self.server_rest == 0 {
@@ -165,7 +165,7 @@ impl<R, O> Conversation<R, O> {
         self.status = body.first().copied().unwrap_or(b'I');
         if !self.ready {
             self.ready = true;
-            return Some(Event::Ready);
+            return Some(Event::Login);
         }
         self.copying_in = false;
         let number = self.worked_on();

@@ -7,7 +7,7 @@
 //! A *unit* is what the server ends with one `ReadyForQuery`: a simple query, a function call, or the messages of the
 //! extended protocol up to a `Sync`. A unit is admitted once, at its query or its first `Execute`; what a client sends
 //! of later `Execute`s before the `Sync` belongs to the same unit. Answers of the gateway itself wait in
-//! [`Conversation::expected`] until the server has answered all that came before them.
+//! [`Machine::expected`] until the server has answered all that came before them.
 //!
 //! A statement that is explained runs at the server, under the client's name for it; its result is withheld, and the
 //! session sends its cost. Where its `Execute` is the last of its unit the cost is sent at the unit's end, with what
@@ -57,7 +57,7 @@ pub(crate) enum Step<O> {
     /// Send this many on to the server.
     Pass(usize),
     /// Drop this many.
-    Drop(usize),
+    Skip(usize),
     /// Send these bytes to the server.
     Send(Vec<u8>),
     /// Decide.
@@ -92,7 +92,7 @@ pub(crate) enum Ask<O> {
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Event<R> {
     /// The login has succeeded.
-    Ready,
+    Login,
     /// A unit has ended; its `ReadyForQuery` goes to the client with the next step.
     Ended(Unit<R>),
     /// An explained statement has run, and more of its unit follows. The session has to send the client what the unit
@@ -150,7 +150,7 @@ enum Expect {
 
 /// The state of both sides of one session.
 #[derive(Debug)]
-pub(crate) struct Conversation<R, O> {
+pub(crate) struct Machine<R, O> {
     ready: bool,
     /// The status of the last `ReadyForQuery`: idle, in a transaction, or in a failed one.
     status: u8,
@@ -223,8 +223,8 @@ impl<R> Unit<R> {
     }
 }
 
-impl<R, O> Conversation<R, O> {
-    /// A conversation whose startup packet is on its way. `unknown` stands for statements without a known text.
+impl<R, O> Machine<R, O> {
+    /// A session whose startup packet is on its way. `unknown` stands for statements without a known text.
     pub(crate) fn new(unknown: Known) -> Self {
         Self {
             ready: false,
@@ -299,7 +299,7 @@ impl<R, O> Conversation<R, O> {
     }
 
     /// The units that end without an answer when the connection does.
-    pub(crate) fn rest(&mut self) -> impl Iterator<Item = Unit<R>> + '_ {
+    pub(crate) fn abandon(&mut self) -> impl Iterator<Item = Unit<R>> + '_ {
         self.units.drain(..)
     }
 
@@ -313,18 +313,13 @@ impl<R, O> Conversation<R, O> {
         matches!(self.expected.front(), Some(Expect::Insert(_) | Expect::Answer(_)))
     }
 
-    /// Whether the unit at the front is being cancelled.
-    pub(crate) fn is_killed(&self) -> bool {
-        self.units.front().is_some_and(|unit| unit.killed.is_some())
-    }
-
     /// Whether the client has got whole messages only, so that another may follow.
     pub(crate) fn is_between_messages(&self) -> bool {
         self.server_rest == 0
     }
 
     /// The unit at the front is being cancelled; the client gets this in place of the server's words.
-    pub(crate) fn killed(&mut self, error: Vec<u8>) {
+    pub(crate) fn kill(&mut self, error: Vec<u8>) {
         if let Some(unit) = self.units.front_mut() {
             unit.killed = Some(error);
         }

@@ -5,10 +5,10 @@ use std::collections::{BTreeMap, HashMap};
 use super::*;
 
 /// The client sends this, and the server says that; both in whole.
-fn exchange(talk: &mut Talk, sent: &[u8], said: &[Vec<u8>]) -> Decider {
+fn exchange(machine: &mut Tested, sent: &[u8], said: &[Vec<u8>]) -> Decider {
     let mut decider = Decider::default();
-    client(talk, sent, 1_000, &mut decider);
-    server(talk, &said.concat(), &mut Vec::new());
+    client(machine, sent, 1_000, &mut decider);
+    server(machine, &said.concat(), &mut Vec::new());
     decider
 }
 
@@ -31,139 +31,145 @@ fn extended(text: &str) -> (Vec<u8>, Vec<u8>) {
 }
 
 /// A simple query that succeeds with this tag.
-fn succeeds(talk: &mut Talk, text: &str, tag: &str) {
-    exchange(talk, &query(text), &[done(tag), ready(b'I')]);
+fn succeeds(machine: &mut Tested, text: &str, tag: &str) {
+    exchange(machine, &query(text), &[done(tag), ready(b'I')]);
 }
 
 /// What runs by this text.
-fn runs(talk: &mut Talk, text: &str) -> String {
-    exchange(talk, &query(text), &[failed(), ready(b'I')]).asked.pop().unwrap()
+fn runs(machine: &mut Tested, text: &str) -> String {
+    exchange(machine, &query(text), &[failed(), ready(b'I')]).asked.pop().unwrap()
 }
 
 /// What runs by a `Bind` of this name.
-fn bound(talk: &mut Talk, name: &str) -> String {
+fn bound(machine: &mut Tested, name: &str) -> String {
     let sent = [bind("", name), execute(""), message(b'S', &[])].concat();
-    exchange(talk, &sent, &[failed(), ready(b'I')]).asked.pop().unwrap()
+    exchange(machine, &sent, &[failed(), ready(b'I')]).asked.pop().unwrap()
 }
 
 #[test]
 fn what_sql_prepares_is_found_by_sql_and_by_the_protocol() {
-    let mut talk = talk();
-    succeeds(&mut talk, "prepare S (int) as select a", "PREPARE");
-    assert_eq!(runs(&mut talk, "execute s(1)"), "SELECT a");
-    assert_eq!(bound(&mut talk, "s"), "SELECT a");
+    let mut machine = machine();
+    succeeds(&mut machine, "prepare S (int) as select a", "PREPARE");
+    assert_eq!(runs(&mut machine, "execute s(1)"), "SELECT a");
+    assert_eq!(bound(&mut machine, "s"), "SELECT a");
     let (sent, said) = extended("prepare t as select b");
-    exchange(&mut talk, &sent, &[said, done("PREPARE"), ready(b'I')]);
-    assert_eq!(runs(&mut talk, "execute t"), "SELECT b");
+    exchange(&mut machine, &sent, &[said, done("PREPARE"), ready(b'I')]);
+    assert_eq!(runs(&mut machine, "execute t"), "SELECT b");
     let (sent, said) = extended("execute T");
-    let decider = exchange(&mut talk, &sent, &[said, done("SELECT 1"), ready(b'I')]);
+    let decider = exchange(&mut machine, &sent, &[said, done("SELECT 1"), ready(b'I')]);
     assert_eq!(decider.asked, ["SELECT b"]);
-    assert_eq!(runs(&mut talk, "execute u"), "execute u", "of which nothing is known");
+    assert_eq!(runs(&mut machine, "execute u"), "execute u", "of which nothing is known");
 }
 
 #[test]
 fn what_the_protocol_prepares_is_found_by_sql() {
-    let mut talk = talk();
+    let mut machine = machine();
     let sync = message(b'S', &[]);
     let long = "x".repeat(70);
     let sent =
         [parse("S", "select a"), parse("e", "explain ru select b"), parse(&long, "select c"), sync].concat();
-    exchange(&mut talk, &sent, &[message(b'1', &[]).repeat(3), ready(b'I')]);
-    assert_eq!(runs(&mut talk, "execute \"S\""), "SELECT a");
-    assert_eq!(runs(&mut talk, "execute S"), "execute S", "which is another name");
-    assert_eq!(runs(&mut talk, "execute e"), "SELECT b", "its result is the statement's");
-    assert_eq!(runs(&mut talk, &format!("execute {long}")), "SELECT c", "as far as names go");
+    exchange(&mut machine, &sent, &[message(b'1', &[]).repeat(3), ready(b'I')]);
+    assert_eq!(runs(&mut machine, "execute \"S\""), "SELECT a");
+    assert_eq!(runs(&mut machine, "execute S"), "execute S", "which is another name");
+    assert_eq!(runs(&mut machine, "execute e"), "SELECT b", "its result is the statement's");
+    assert_eq!(runs(&mut machine, &format!("execute {long}")), "SELECT c", "as far as names go");
 }
 
 #[test]
 fn what_fails_leaves_names_as_they_were() {
-    let mut talk = talk();
-    succeeds(&mut talk, "prepare s as select a", "PREPARE");
+    let mut machine = machine();
+    succeeds(&mut machine, "prepare s as select a", "PREPARE");
     for text in ["prepare s as select b", "deallocate s", "deallocate all", "prepare n as select c"] {
-        exchange(&mut talk, &query(text), &[failed(), ready(b'I')]);
+        exchange(&mut machine, &query(text), &[failed(), ready(b'I')]);
         let (sent, said) = extended(text);
-        exchange(&mut talk, &sent, &[said, failed(), ready(b'I')]);
-        assert_eq!(runs(&mut talk, "execute s"), "SELECT a", "{text}");
+        exchange(&mut machine, &sent, &[said, failed(), ready(b'I')]);
+        assert_eq!(runs(&mut machine, "execute s"), "SELECT a", "{text}");
     }
-    assert_eq!(runs(&mut talk, "execute n"), "execute n");
+    assert_eq!(runs(&mut machine, "execute n"), "execute n");
     // Refused before it goes to the server.
     let mut refusing = Decider { refuse: true, ..Decider::default() };
-    client(&mut talk, &query("deallocate s"), 1_000, &mut refusing);
-    assert_eq!(runs(&mut talk, "execute s"), "SELECT a");
+    client(&mut machine, &query("deallocate s"), 1_000, &mut refusing);
+    assert_eq!(runs(&mut machine, "execute s"), "SELECT a");
 }
 
 #[test]
 fn what_is_given_up_is_forgotten() {
-    let mut talk = talk();
-    succeeds(&mut talk, "prepare s as select a", "PREPARE");
-    succeeds(&mut talk, "deallocate prepare s", "DEALLOCATE");
-    assert_eq!((runs(&mut talk, "execute s"), bound(&mut talk, "s")), ("execute s".into(), String::new()));
+    let mut machine = machine();
+    succeeds(&mut machine, "prepare s as select a", "PREPARE");
+    succeeds(&mut machine, "deallocate prepare s", "DEALLOCATE");
+    assert_eq!(
+        (runs(&mut machine, "execute s"), bound(&mut machine, "s")),
+        ("execute s".into(), String::new())
+    );
     for (text, tag) in [
         ("deallocate all", "DEALLOCATE ALL"),
         ("discard all", "DISCARD ALL"),
         ("select 1; deallocate s", "DEALLOCATE"),
         ("close all; deallocate all", "DEALLOCATE ALL"),
     ] {
-        succeeds(&mut talk, "prepare s as select a", "PREPARE");
+        succeeds(&mut machine, "prepare s as select a", "PREPARE");
         let sent = [parse("o", "own"), parse("", "select b"), message(b'S', &[])].concat();
-        exchange(&mut talk, &sent, &[message(b'1', &[]), ready(b'I')]);
-        succeeds(&mut talk, text, tag);
-        assert_eq!(bound(&mut talk, "s"), "", "{text}");
-        assert_eq!(bound(&mut talk, ""), "SELECT b", "it has no name");
+        exchange(&mut machine, &sent, &[message(b'1', &[]), ready(b'I')]);
+        succeeds(&mut machine, text, tag);
+        assert_eq!(bound(&mut machine, "s"), "", "{text}");
+        assert_eq!(bound(&mut machine, ""), "SELECT b", "it has no name");
         assert!(
-            matches!(talk.statements.get(b"o"), Some(Prepared::Ours(_))),
+            matches!(machine.statements.get(b"o"), Some(Prepared::Ours(_))),
             "the server has not heard of it"
         );
     }
-    succeeds(&mut talk, "prepare s as select a", "PREPARE");
+    succeeds(&mut machine, "prepare s as select a", "PREPARE");
     exchange(
-        &mut talk,
+        &mut machine,
         &[message(b'C', b"Ss\0"), message(b'S', &[])].concat(),
         &[message(b'3', &[]), ready(b'I')],
     );
-    assert_eq!(runs(&mut talk, "execute s"), "execute s", "the protocol closed it");
+    assert_eq!(runs(&mut machine, "execute s"), "execute s", "the protocol closed it");
 }
 
 #[test]
 fn several_statements_in_one_text_give_no_names() {
-    let mut talk = talk();
-    succeeds(&mut talk, "prepare s as select a", "PREPARE");
-    succeeds(&mut talk, "prepare t as select b; execute t", "PREPARE");
-    succeeds(&mut talk, "select 1; prepare u as select b", "PREPARE");
-    assert_eq!(runs(&mut talk, "execute s"), "SELECT a");
+    let mut machine = machine();
+    succeeds(&mut machine, "prepare s as select a", "PREPARE");
+    succeeds(&mut machine, "prepare t as select b; execute t", "PREPARE");
+    succeeds(&mut machine, "select 1; prepare u as select b", "PREPARE");
+    assert_eq!(runs(&mut machine, "execute s"), "SELECT a");
     assert_eq!(
-        (runs(&mut talk, "execute t"), runs(&mut talk, "execute u")),
+        (runs(&mut machine, "execute t"), runs(&mut machine, "execute u")),
         ("execute t".into(), "execute u".into())
     );
 }
 
 #[test]
 fn names_of_statements_about_names_are_followed() {
-    let mut talk = talk();
-    succeeds(&mut talk, "prepare s as select a", "PREPARE");
+    let mut machine = machine();
+    succeeds(&mut machine, "prepare s as select a", "PREPARE");
     let texts = [("e", "execute s"), ("f", "execute e"), ("d", "deallocate s"), ("l", "execute l")];
     let parses: Vec<u8> = texts.iter().flat_map(|(name, text)| parse(name, text)).collect();
     exchange(
-        &mut talk,
+        &mut machine,
         &[parses, message(b'S', &[])].concat(),
         &[message(b'1', &[]).repeat(texts.len()), ready(b'I')],
     );
-    assert_eq!((runs(&mut talk, "execute f"), bound(&mut talk, "f")), ("SELECT a".into(), "SELECT a".into()));
-    assert_eq!(runs(&mut talk, "execute l"), "execute l", "without an end");
-    exchange(&mut talk, &query("execute d"), &[done("DEALLOCATE"), ready(b'I')]);
-    assert_eq!(runs(&mut talk, "execute s"), "execute s");
-    let known = talk.statements.get(b"e").is_some();
+    assert_eq!(
+        (runs(&mut machine, "execute f"), bound(&mut machine, "f")),
+        ("SELECT a".into(), "SELECT a".into())
+    );
+    assert_eq!(runs(&mut machine, "execute l"), "execute l", "without an end");
+    exchange(&mut machine, &query("execute d"), &[done("DEALLOCATE"), ready(b'I')]);
+    assert_eq!(runs(&mut machine, "execute s"), "execute s");
+    let known = machine.statements.get(b"e").is_some();
     assert!(known, "only the one that was named is gone");
 }
 
 #[test]
 fn what_was_sent_ahead_of_a_word_on_all_names_stays() {
-    let mut talk = talk();
-    succeeds(&mut talk, "prepare s as select a", "PREPARE");
+    let mut machine = machine();
+    succeeds(&mut machine, "prepare s as select a", "PREPARE");
     let ahead = [query("deallocate all"), query("prepare s as select b"), query("prepare s as select c")];
     let said = [done("DEALLOCATE ALL"), ready(b'I'), done("PREPARE"), ready(b'I'), failed(), ready(b'I')];
-    exchange(&mut talk, &ahead.concat(), &said);
-    assert_eq!(runs(&mut talk, "execute s"), "SELECT b");
+    exchange(&mut machine, &ahead.concat(), &said);
+    assert_eq!(runs(&mut machine, "execute s"), "SELECT b");
 }
 
 /// What the client may do, and the name it is about.
@@ -277,14 +283,14 @@ proptest! {
     fn no_name_stands_for_another_statement(
         batches in prop::collection::vec(prop::collection::vec(prop::collection::vec(does(), 1..4), 1..4), 1..8),
     ) {
-        let (mut talk, mut server) = (talk(), Server::default());
+        let (mut machine, mut server) = (machine(), Server::default());
         for batch in batches {
             let units: Vec<(Vec<u8>, Vec<u8>)> = batch.iter().map(|unit| server.unit(unit)).collect();
             let sent: Vec<u8> = units.iter().flat_map(|(sent, _)| sent.clone()).collect();
-            exchange(&mut talk, &sent, &units.into_iter().map(|(_, said)| said).collect::<Vec<_>>());
-            prop_assert_eq!(talk.statements.unconfirmed(), 0);
+            exchange(&mut machine, &sent, &units.into_iter().map(|(_, said)| said).collect::<Vec<_>>());
+            prop_assert_eq!(machine.statements.unconfirmed(), 0);
             let believed: BTreeMap<&str, &str> = ["a", "b", "c"].into_iter().filter_map(|name| {
-                let Some(Prepared::Theirs(known)) = talk.statements.get(name.as_bytes()) else { return None };
+                let Some(Prepared::Theirs(known)) = machine.statements.get(name.as_bytes()) else { return None };
                 Some((name, known.template.text()))
             }).collect();
             for (name, text) in believed {
