@@ -36,7 +36,7 @@ pub(super) struct Auth {
     pub(super) is_login: bool,
     /// Packets that the server got from the gateway itself, and sent to it.
     pub(super) ahead: u8,
-    pub(super) exchange: Exchange,
+    pub(super) password: Password,
     /// The scramble of the server's last question; `None` when it is still the greeting's.
     pub(super) scramble: Option<Vec<u8>>,
     asked: bool,
@@ -44,7 +44,7 @@ pub(super) struct Auth {
 
 /// How far a password has come that the gateway encrypts.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Exchange {
+pub(super) enum Password {
     None,
     /// The client is asked for the whole password.
     Wanted,
@@ -64,7 +64,7 @@ pub(super) enum Verdict {
 impl Auth {
     /// The client has said who it is, and waits.
     pub(super) fn new(identity: Identity, is_login: bool) -> Self {
-        Self { identity, is_login, ahead: 0, exchange: Exchange::None, scramble: None, asked: false }
+        Self { identity, is_login, ahead: 0, password: Password::None, scramble: None, asked: false }
     }
 
     /// Whether a packet of the server's asks for the whole password.

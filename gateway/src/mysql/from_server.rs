@@ -2,20 +2,19 @@
 //!
 //! One step passes a run of packets, however many rows it holds; a step ends where there is an event.
 
-use super::answer::{self, Refusal};
-use super::auth::{AUTH_LIMIT, AUTH_LOOK, Exchange, Verdict};
+use super::answer::Refusal;
+use super::auth::{AUTH_LIMIT, AUTH_LOOK, Password, Verdict};
 use super::capability::Capabilities;
-use super::command::Command;
 use super::ending::{Ending, Status};
 use super::frame::{HEADER, Header, arrived};
-use super::greeting::{GREETING_LIMIT, Greeting};
-use super::machine::{Doing, Hearing, Machine};
+use super::from_client::ClientSide;
+use super::greeting::GREETING_LIMIT;
 use super::outstanding::{Described, Kind, Response, Running};
 use super::protocol_error::ProtocolError;
 use super::public_key;
 use super::reply::Seen;
-use super::settings::ClientTls;
-use super::step::{Bytes, Event, Login, Step};
+use super::step::{Bytes, Step, Stepped};
+use super::wire::Wire;
 use crate::govern::explained_columns;
 use crate::session::Side;
 
@@ -29,7 +28,7 @@ const INTERRUPTED: [u8; 3] = [0xff, 0x25, 0x05];
 
 /// What follows the packet that is being passed.
 #[derive(Debug)]
-pub(super) enum AtEnd {
+enum AtEnd {
     /// It was the last of a response.
     Finish(Ending),
     /// It was the last, with this status, and the client gets the refusal in its place.
@@ -55,21 +54,63 @@ enum Next {
     Hidden,
 }
 
-impl<T: Clone> Machine<T> {
+/// The server's direction.
+#[derive(Debug)]
+pub(super) struct ServerSide {
+    hearing: Hearing,
+    /// What follows the packet that is being passed.
+    at_end: Option<AtEnd>,
+}
+
+/// What the server's next bytes are.
+#[derive(Debug, PartialEq, Eq)]
+enum Hearing {
+    Greeting,
+    Responses,
+    /// The server has turned the client away before the greeting.
+    Over,
+}
+
+impl ServerSide {
+    /// Before its greeting.
+    pub(super) fn new() -> Self {
+        Self { hearing: Hearing::Greeting, at_end: None }
+    }
+
+    /// Whether it has not said anything yet.
+    pub(super) fn is_silent(&self) -> bool {
+        self.hearing == Hearing::Greeting
+    }
+
+    /// Whether it has greeted the client and not turned it away at once.
+    pub(super) fn is_open(&self) -> bool {
+        self.hearing == Hearing::Responses
+    }
+
     /// What to do with `input`, which has been read from the server and not been taken.
-    pub(super) fn server(&mut self, input: &[u8]) -> Result<Step<'static, T>, ProtocolError> {
-        if let Some(due) = self.due() {
+    pub(super) fn step<T>(
+        &mut self,
+        wire: &mut Wire<T>,
+        client: &mut ClientSide,
+        input: &[u8],
+    ) -> Stepped<'static, T> {
+        if let Some(due) = wire.due() {
             return Ok(due);
         }
         match self.hearing {
-            Hearing::Greeting => self.greeting(input),
-            Hearing::Responses => self.responses(input),
+            Hearing::Greeting => self.greeting(wire, client, input),
+            Hearing::Responses => self.responses(wire, client, input),
             Hearing::Over if input.is_empty() => Ok(Step::More),
             Hearing::Over => Ok(Step::Pass(input.len())),
         }
     }
 
-    fn greeting(&mut self, input: &[u8]) -> Result<Step<'static, T>, ProtocolError> {
+    fn greeting<T>(
+        &mut self,
+        wire: &mut Wire<T>,
+        client: &mut ClientSide,
+        input: &[u8],
+    ) -> Stepped<'static, T> {
         let Some(header) = Header::parse(input) else { return Ok(Step::More) };
         let len = header.len;
         if len > GREETING_LIMIT {
@@ -79,110 +120,97 @@ impl<T: Clone> Machine<T> {
         if payload.len() < len {
             return Ok(Step::More);
         }
-        self.from_server.begin(header);
-        self.from_server.drain(payload);
+        wire.heard.begin(header);
+        wire.heard.drain(payload);
         if payload.first() == Some(&0xff) {
             self.hearing = Hearing::Over;
-            self.doing = Doing::Over;
+            client.over();
             return Ok(Step::Pass(HEADER + len));
         }
-        let greeting = Greeting::parse(payload).ok_or(ProtocolError::Greeting { len })?;
-        self.offers_tls = match self.settings.client_tls {
-            ClientTls::Never => false,
-            ClientTls::LikeServer => greeting.is_mysql() && greeting.offered.has(Capabilities::SSL),
-            ClientTls::Always => true,
-        };
-        let offered = greeting.offered.and(Capabilities::UNDERSTOOD).with(Capabilities::SSL, self.offers_tls);
-        let edited = [&header.to_bytes()[..], &greeting.offering(payload, offered)].concat();
-        self.greeting = Some(greeting);
+        let edited = [&header.to_bytes()[..], &wire.handshake.greeted(payload)?].concat();
         self.hearing = Hearing::Responses;
-        self.doing = Doing::Login;
+        client.greeted();
         Ok(Step::Swap(HEADER + len, Bytes(edited)))
     }
 
-    fn responses(&mut self, input: &[u8]) -> Result<Step<'static, T>, ProtocolError> {
-        let muted = self.outstanding.front().is_some_and(|running| running.muted);
+    fn responses<T>(
+        &mut self,
+        wire: &mut Wire<T>,
+        client: &mut ClientSide,
+        input: &[u8],
+    ) -> Stepped<'static, T> {
+        let muted = wire.outstanding.front().is_some_and(|running| running.muted);
         let mut at: usize = 0;
         loop {
-            at += self.from_server.drain(input.get(at..).unwrap_or_default());
-            if !self.from_server.at_packet() {
+            at += wire.heard.drain(input.get(at..).unwrap_or_default());
+            if !wire.heard.at_packet() {
                 break;
             }
             if let Some(end) = self.at_end.take() {
-                self.count(at);
-                self.packet_ended(end)?;
-                return Ok(self.moved(at, muted));
+                wire.outstanding.count(at);
+                self.packet_ended(wire, client, end)?;
+                return Ok(moved(wire, at, muted));
             }
             let rest = input.get(at..).unwrap_or_default();
             let Some(header) = Header::parse(rest) else { break };
-            if self.awaits_key(arrived(rest, header)) {
+            if wire.outstanding.awaits_key(arrived(rest, header)) {
                 if at > 0 {
                     break;
                 }
-                return self.key(header, arrived(rest, header));
+                return self.key(wire, header, arrived(rest, header));
             }
-            match self.packet(header, arrived(rest, header), at == 0)? {
+            match self.packet(wire, client, header, arrived(rest, header), at == 0)? {
                 Next::Later | Next::Apart => break,
                 Next::Goes => {}
                 Next::Renumbered(sequence) => {
-                    self.from_server.begin(header);
-                    self.count(HEADER);
+                    wire.heard.begin(header);
+                    wire.outstanding.count(HEADER);
                     let renumbered = Header { sequence, ..header };
                     return Ok(Step::Swap(HEADER, Bytes(renumbered.to_bytes().to_vec())));
                 }
                 Next::Edited(beginning) => {
-                    self.from_server.begin(header);
-                    self.from_server.drain(&beginning);
-                    self.count(HEADER + beginning.len());
+                    wire.heard.begin(header);
+                    wire.heard.drain(&beginning);
+                    wire.outstanding.count(HEADER + beginning.len());
                     let edited = [&header.to_bytes()[..], &beginning].concat();
                     return Ok(Step::Swap(HEADER + beginning.len(), Bytes(edited)));
                 }
                 Next::Hidden => {
-                    self.from_server.begin(header);
-                    self.count(HEADER);
+                    wire.heard.begin(header);
+                    wire.outstanding.count(HEADER);
                     return Ok(Step::Skip(HEADER));
                 }
             }
-            self.from_server.begin(header);
+            wire.heard.begin(header);
             at += HEADER;
         }
-        self.count(at);
-        Ok(self.moved(at, muted))
-    }
-
-    fn moved(&mut self, taken: usize, muted: bool) -> Step<'static, T> {
-        match (taken, muted) {
-            (0, _) => self.due().unwrap_or(Step::More),
-            (_, true) => Step::Skip(taken),
-            (_, false) => Step::Pass(taken),
-        }
-    }
-
-    fn count(&mut self, taken: usize) {
-        if let Some(running) = self.outstanding.front_mut() {
-            let bytes = u64::try_from(taken).unwrap_or(u64::MAX);
-            running.response_bytes = running.response_bytes.saturating_add(bytes);
-        }
+        wire.outstanding.count(at);
+        Ok(moved(wire, at, muted))
     }
 
     /// A packet begins, of which `payload` has come. An unexpected packet is passed on: a server announces so that it
     /// closes.
-    fn packet(&mut self, header: Header, payload: &[u8], first: bool) -> Result<Next, ProtocolError> {
-        let capabilities = self.capabilities;
-        let (client_is_private, server_is_private) = (self.client_tls, self.server_is_private());
-        let shift = self.shift();
-        let Some(running) = self.outstanding.front_mut() else { return Ok(Next::Goes) };
+    fn packet<T>(
+        &mut self,
+        wire: &mut Wire<T>,
+        client: &ClientSide,
+        header: Header,
+        payload: &[u8],
+        first: bool,
+    ) -> Result<Next, ProtocolError> {
+        let capabilities = wire.handshake.capabilities();
+        let Some(running) = wire.outstanding.front_mut() else { return Ok(Next::Goes) };
         let Header { len, sequence } = header;
         match &mut running.response {
             Response::Auth(auth) => {
-                let shift = if auth.is_login { shift } else { 0 }.wrapping_add(auth.ahead);
+                let shift = wire.handshake.ahead(auth);
                 let Some(payload) = payload.get(..len.min(AUTH_LOOK)) else { return Ok(Next::Later) };
                 if shift != 0 && !first {
                     return Ok(Next::Apart);
                 }
                 if auth.asks_for_password(payload, len) {
-                    match (client_is_private, server_is_private) {
-                        (true, false) => auth.exchange = Exchange::Wanted,
+                    match (wire.handshake.client_is_private(), wire.handshake.server_is_private()) {
+                        (true, false) => auth.password = Password::Wanted,
                         (false, true) => return Err(ProtocolError::PlainPassword),
                         _ => {}
                     }
@@ -195,20 +223,12 @@ impl<T: Clone> Machine<T> {
                 }
                 Ok(if shift == 0 { Next::Goes } else { Next::Renumbered(sequence.wrapping_sub(shift)) })
             }
-            Response::Reply(_) => self.reply_packet(header, payload, first),
+            Response::Reply(_) => self.reply_packet(wire, client, header, payload, first),
         }
     }
 
-    /// Whether a packet that begins so is the key that the gateway has asked for.
-    fn awaits_key(&self, payload: &[u8]) -> bool {
-        let response = self.outstanding.front().map(|running| &running.response);
-        let asked =
-            matches!(response, Some(Response::Auth(auth)) if matches!(auth.exchange, Exchange::Key(_)));
-        asked && payload.first() == Some(&0x01)
-    }
-
     /// The server gets the password under its key, and the client neither hears nor says anything.
-    fn key(&mut self, header: Header, payload: &[u8]) -> Result<Step<'static, T>, ProtocolError> {
+    fn key<T>(&mut self, wire: &mut Wire<T>, header: Header, payload: &[u8]) -> Stepped<'static, T> {
         let Header { len, sequence } = header;
         if len > AUTH_LIMIT {
             return Err(ProtocolError::ServerKey { len });
@@ -216,37 +236,43 @@ impl<T: Clone> Machine<T> {
         if payload.len() < len {
             return Ok(Step::More);
         }
-        let first = self.greeting.as_ref().map(|greeting| greeting.scramble.clone()).unwrap_or_default();
-        let Some(Response::Auth(auth)) = self.outstanding.front_mut().map(|running| &mut running.response)
+        let Some(Response::Auth(auth)) = wire.outstanding.front_mut().map(|running| &mut running.response)
         else {
             return Ok(Step::More);
         };
-        let Exchange::Key(Bytes(password)) = std::mem::replace(&mut auth.exchange, Exchange::None) else {
+        let Password::Key(Bytes(password)) = std::mem::replace(&mut auth.password, Password::None) else {
             return Ok(Step::More);
         };
         let pem = payload.get(1..).unwrap_or_default();
-        let scramble = auth.scramble.as_ref().unwrap_or(&first);
+        let scramble = auth.scramble.as_deref().unwrap_or_else(|| wire.handshake.scramble());
         let secret = public_key::encrypt(&password, scramble, pem).ok_or(ProtocolError::ServerKey { len })?;
         auth.ahead = auth.ahead.wrapping_add(2);
-        self.from_server.begin(header);
-        self.from_server.drain(payload);
-        self.count(HEADER + len);
+        wire.heard.begin(header);
+        wire.heard.drain(payload);
+        wire.outstanding.count(HEADER + len);
         let header = Header { len: secret.len(), sequence: sequence.wrapping_add(1) };
-        self.send(Side::Server, [&header.to_bytes()[..], &secret].concat());
+        wire.send(Side::Server, [&header.to_bytes()[..], &secret].concat());
         Ok(Step::Skip(HEADER + len))
     }
 
-    fn reply_packet(&mut self, header: Header, payload: &[u8], first: bool) -> Result<Next, ProtocolError> {
-        let capabilities = self.capabilities;
-        let Some(running) = self.outstanding.front_mut() else { return Ok(Next::Goes) };
+    fn reply_packet<T>(
+        &mut self,
+        wire: &mut Wire<T>,
+        client: &ClientSide,
+        header: Header,
+        payload: &[u8],
+        first: bool,
+    ) -> Result<Next, ProtocolError> {
+        let capabilities = wire.handshake.capabilities();
+        let Some(running) = wire.outstanding.front_mut() else { return Ok(Next::Goes) };
         let Response::Reply(reply) = &mut running.response else { return Ok(Next::Goes) };
         let len = header.len;
         let look = reply.look(payload.first().copied(), len, capabilities);
         let Some(payload) = payload.get(..look) else { return Ok(Next::Later) };
-        if reply.wants_file() && self.doing == Doing::Upload {
+        if reply.wants_file() && client.is_uploading() {
             return Err(ProtocolError::UploadCut);
         }
-        let refuses_file = reply.asks_for_file(payload) && (running.muted || !self.settings.local_infile);
+        let refuses_file = reply.asks_for_file(payload) && (running.muted || !wire.handshake.passes_files());
         let was_killed = running.killed.is_some() && payload.starts_with(&INTERRUPTED);
         let told_anyway = running.explained.is_some() && payload.first() == Some(&0xff);
         let described = running.described.is_some() && !running.muted;
@@ -280,7 +306,7 @@ impl<T: Clone> Machine<T> {
             }
             Seen::Prepared { id, last } => {
                 if let Some(template) = running.template.take() {
-                    self.prepared.insert(id, template, |kept| kept.kind == Kind::Theirs);
+                    wire.statements.prepared.insert(id, template, |kept| kept.kind == Kind::Theirs);
                 }
                 if last {
                     self.at_end = Some(AtEnd::Finish(Ending::default()));
@@ -298,103 +324,61 @@ impl<T: Clone> Machine<T> {
             }
             Seen::FileWanted => self.at_end = Some(AtEnd::Upload),
         }
-        if let Some(Described::Parameters { left, next }) = &mut running.described {
-            if *left == 0 {
-                // Packets behind the first hidden one are hidden with it.
-                let muted = std::mem::replace(&mut running.muted, true);
-                return Ok(if muted { Next::Goes } else { Next::Hidden });
-            }
-            (*left, *next) = (*left - 1, header.sequence.wrapping_add(1));
-        }
-        Ok(Next::Goes)
+        Ok(if running.hides_description(header.sequence) { Next::Hidden } else { Next::Goes })
     }
 
-    fn packet_ended(&mut self, end: AtEnd) -> Result<(), ProtocolError> {
+    fn packet_ended<T>(
+        &self,
+        wire: &mut Wire<T>,
+        client: &mut ClientSide,
+        end: AtEnd,
+    ) -> Result<(), ProtocolError> {
         match end {
-            AtEnd::Finish(ending) => self.finish(ending),
+            AtEnd::Finish(ending) => {
+                if !wire.finish(ending) {
+                    client.over();
+                }
+            }
             AtEnd::Replace(refusal, status) => {
-                let sequence = self.outstanding.front_mut().and_then(|running| {
+                let sequence = wire.outstanding.front_mut().and_then(|running| {
                     running.withheld.or_else(|| running.explained.take().map(|told| told.sequence))
                 });
-                let packet = refusal.packet(sequence.unwrap_or_else(|| self.from_server.sequence()));
-                self.finish(Ending { status, error: Some(refusal.code), ..Ending::default() });
-                self.send(Side::Client, packet);
+                let packet = refusal.packet(sequence.unwrap_or_else(|| wire.heard.sequence()));
+                wire.finish(Ending { status, error: Some(refusal.code), ..Ending::default() });
+                wire.send(Side::Client, packet);
             }
             AtEnd::Upload => {
-                if self.outstanding.len() > 1 || self.doing != Doing::Command {
+                if wire.outstanding.len() > 1 || !client.upload() {
                     return Err(ProtocolError::Ahead);
                 }
-                self.doing = Doing::Upload;
             }
-            AtEnd::RefuseFile { told } => self.refuse_file(told),
+            AtEnd::RefuseFile { told } => self.refuse_file(wire, told),
         }
         Ok(())
     }
 
     /// The server gets an empty file, and the client an error, and no further results.
-    fn refuse_file(&mut self, told: bool) {
-        let sequence = self.from_server.sequence();
-        if let Some(reply) = self.outstanding.front_mut().and_then(Running::reply) {
+    fn refuse_file<T>(&self, wire: &mut Wire<T>, told: bool) {
+        let sequence = wire.heard.sequence();
+        if let Some(reply) = wire.outstanding.front_mut().and_then(Running::reply) {
             reply.file_sent();
             reply.set_error(NO_FILES);
         }
         let empty = Header { len: 0, sequence: sequence.wrapping_add(1) };
-        self.send(Side::Server, empty.to_bytes().to_vec());
+        wire.send(Side::Server, empty.to_bytes().to_vec());
         if !told {
             let refusal = Refusal { code: NO_FILES, state: *b"42000", message: NO_FILES_TOLD.into() };
-            self.send(Side::Client, refusal.packet(sequence));
+            wire.send(Side::Client, refusal.packet(sequence));
         }
     }
+}
 
-    /// A response has ended.
-    pub(super) fn finish(&mut self, ending: Ending) {
-        self.status = ending.status_after(self.status);
-        let Some(mut running) = self.outstanding.pop() else { return };
-        self.explaining = running.explained;
-        if let Some(Described::Parameters { next, .. }) = running.described {
-            let columns = answer::columns(&explained_columns(), next, self.audience());
-            self.send(Side::Client, columns);
-        }
-        if let Response::Auth(auth) = &mut running.response
-            && let (Some(greeting), Some(scramble)) = (&mut self.greeting, auth.scramble.take())
-        {
-            greeting.scramble = scramble;
-        }
-        let done = ending.error.is_none();
-        if let Some(naming) = running.naming.take() {
-            self.named.ended(naming, done);
-        }
-        let database = ending.database.or(running.database.take().filter(|_| done));
-        if let Some(ends) = running.ends(self.status.has(Status::IN_TRANSACTION), true) {
-            self.tell(Event::StatementEnds(ends));
-        }
-        match (running.response, running.command) {
-            (Response::Auth(auth), _) if done => {
-                self.forget_statements();
-                let greeting = self.greeting.as_ref();
-                let login = Login {
-                    user: auth.identity.user,
-                    database: database.or(auth.identity.database),
-                    program_name: auth.identity.program_name,
-                    thread_id: greeting.map(|greeting| greeting.thread_id).unwrap_or_default(),
-                    server_version: greeting
-                        .map(|greeting| greeting.server_version.clone())
-                        .unwrap_or_default(),
-                    tls: self.client_tls,
-                };
-                self.tell(if auth.is_login { Event::Login(login) } else { Event::UserChanged(login) });
-            }
-            (Response::Auth(auth), _) if auth.is_login => self.doing = Doing::Over,
-            (_, Command::ResetConnection) if done => {
-                self.forget_statements();
-                self.tell(Event::SessionReset);
-            }
-            _ => {
-                if let Some(database) = database {
-                    self.tell(Event::DatabaseChanged { database });
-                }
-            }
-        }
+/// What becomes of the bytes that were looked at.
+fn moved<T>(wire: &mut Wire<T>, taken: usize, muted: bool) -> Step<'static, T> {
+    match (taken, muted) {
+        (0, _) => wire.due().unwrap_or(Step::More),
+        (_, true) => Step::Skip(taken),
+        (_, false) => Step::Pass(taken),
     }
 }
 

@@ -28,7 +28,7 @@ mod from_server;
 #[cfg(feature = "fuzzing")]
 pub(crate) mod fuzzed;
 mod greeting;
-mod logging_in;
+mod handshake;
 mod login;
 mod machine;
 mod named;
@@ -43,11 +43,13 @@ mod reply;
 mod serve;
 mod session;
 mod settings;
+mod statements;
 mod step;
 #[cfg(test)]
 mod tests;
 mod thread;
 mod warnings;
+mod wire;
 
 pub(crate) use control::Control;
 pub(crate) use serve::{Shared, serve};

@@ -8,8 +8,6 @@ use std::collections::HashMap;
 use foldhash::fast::RandomState;
 use tidegate_sql::Naming;
 
-use super::ending::Status;
-use super::machine::Machine;
 use super::prepared::PREPARED_LIMIT;
 
 /// The names of a connection, with what the caller remembers of each; as many as of statements by number. The
@@ -17,13 +15,11 @@ use super::prepared::PREPARED_LIMIT;
 #[derive(Debug)]
 pub(super) struct Named<T> {
     known: HashMap<String, T, RandomState>,
-    /// What the statement asked about will do with them.
-    pub(super) next: Option<Naming<T>>,
 }
 
 impl<T> Named<T> {
     pub(super) fn new() -> Self {
-        Self { known: HashMap::default(), next: None }
+        Self { known: HashMap::default() }
     }
 
     /// The server has done this, or has failed to.
@@ -46,39 +42,14 @@ impl<T> Named<T> {
     pub(super) fn clear(&mut self) {
         self.known.clear();
     }
-}
 
-impl<T: Clone> Machine<T> {
-    /// The session was reset: nothing is prepared, by a number or by a name.
-    pub(super) fn forget_statements(&mut self) {
-        self.prepared.clear();
-        self.named.clear();
+    /// The statement behind `name`.
+    pub(super) fn get(&self, name: &str) -> Option<&T> {
+        self.known.get(name)
     }
 
-    /// The statement behind `name`. Certain when nothing is awaited.
-    pub(super) fn named(&self, name: &str) -> Option<&T> {
-        self.named.known.get(name)
-    }
-
-    /// Whether there are names that a statement could change, or will be.
-    pub(super) fn knows_names(&self) -> bool {
-        !self.named.known.is_empty() || self.outstanding.any(|running| running.naming.is_some())
-    }
-
-    /// How many names are known.
-    #[cfg(any(test, feature = "fuzzing"))]
-    pub(super) fn names(&self) -> usize {
-        self.named.known.len()
-    }
-
-    /// The statement asked about does this with names, if it is let through.
-    pub(super) fn will_name(&mut self, naming: Naming<T>) {
-        self.named.next = Some(naming);
-    }
-
-    /// Whether a backslash escapes in the session's strings, as the server said last.
-    pub(super) fn escapes(&self) -> bool {
-        !self.status.has(Status::NO_BACKSLASH_ESCAPES)
+    pub(super) fn len(&self) -> usize {
+        self.known.len()
     }
 }
 

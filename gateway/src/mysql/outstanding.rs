@@ -8,7 +8,7 @@ use std::collections::VecDeque;
 use tidegate_sql::Naming;
 
 use super::answer::Refusal;
-use super::auth::Auth;
+use super::auth::{Auth, Password};
 use super::command::Command;
 use super::reply::Reply;
 use super::step::{Progress, StatementEnds};
@@ -115,6 +115,17 @@ impl<T> Running<T> {
         }
     }
 
+    /// A packet of this sequence id passes. True when it is the first of a description that the client does not get.
+    pub(super) fn hides_description(&mut self, sequence: u8) -> bool {
+        let Some(Described::Parameters { left, next }) = &mut self.described else { return false };
+        if *left == 0 {
+            // Packets behind the first hidden one are hidden with it.
+            return !std::mem::replace(&mut self.muted, true);
+        }
+        (*left, *next) = (*left - 1, sequence.wrapping_add(1));
+        false
+    }
+
     pub(super) fn progress(&self) -> Option<Progress> {
         let Response::Reply(reply) = &self.response else { return None };
         let rows = reply.tally().rows;
@@ -213,6 +224,22 @@ impl<T> Outstanding<T> {
             Awaited::Running(running) => Some(running),
             Awaited::Answer(_) => None,
         }
+    }
+
+    /// So many more bytes of the response at the front have come.
+    pub(super) fn count(&mut self, taken: usize) {
+        if let Some(running) = self.front_mut() {
+            let bytes = u64::try_from(taken).unwrap_or(u64::MAX);
+            running.response_bytes = running.response_bytes.saturating_add(bytes);
+        }
+    }
+
+    /// Whether a packet that begins so is the key that the gateway has asked for.
+    pub(super) fn awaits_key(&self, payload: &[u8]) -> bool {
+        let response = self.front().map(|running| &running.response);
+        let asked =
+            matches!(response, Some(Response::Auth(auth)) if matches!(auth.password, Password::Key(_)));
+        asked && payload.first() == Some(&0x01)
     }
 
     /// The command that was sent last.

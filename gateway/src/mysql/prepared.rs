@@ -26,7 +26,7 @@ enum Last<T> {
     Sent(Option<T>),
 }
 
-impl<T: Clone> Prepared<T> {
+impl<T> Prepared<T> {
     pub(super) fn new() -> Self {
         Self { statements: BTreeMap::new(), last: Last::None }
     }
@@ -60,7 +60,10 @@ impl<T: Clone> Prepared<T> {
     }
 
     /// What is remembered of `id`.
-    pub(super) fn get(&self, id: u32) -> Option<T> {
+    pub(super) fn get(&self, id: u32) -> Option<T>
+    where
+        T: Clone,
+    {
         match &self.last {
             Last::Sent(template) if id == LAST_ID => template.clone(),
             _ => self.statements.get(&id).cloned(),

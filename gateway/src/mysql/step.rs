@@ -3,6 +3,7 @@
 use std::fmt;
 
 use super::command::Command;
+use super::protocol_error::ProtocolError;
 use crate::session::Side;
 
 /// What to do next. Steps are carried out in the order in which they are given, whichever side they came from.
@@ -28,6 +29,9 @@ pub(super) enum Step<'a, T> {
     /// Something has happened.
     Tell(Event),
 }
+
+/// A step, or what breaks the protocol.
+pub(super) type Stepped<'a, T> = Result<Step<'a, T>, ProtocolError>;
 
 /// Bytes of a protocol; shown by their number only, since they may be secret.
 #[derive(Clone, PartialEq, Eq)]

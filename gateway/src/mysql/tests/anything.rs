@@ -56,8 +56,9 @@ fn speech() -> impl Strategy<Value = (Side, Vec<u8>)> {
 }
 
 fn check(link: &Link) -> Result<(), TestCaseError> {
-    prop_assert!(link.machine.outstanding.len() <= PIPELINE_LIMIT);
-    prop_assert!(link.machine.prepared.len() <= PREPARED_LIMIT && link.machine.names() <= PREPARED_LIMIT);
+    prop_assert!(link.machine.wire().outstanding.len() <= PIPELINE_LIMIT);
+    prop_assert!(link.machine.wire().statements.prepared.len() <= PREPARED_LIMIT);
+    prop_assert!(link.machine.names() <= PREPARED_LIMIT);
     Ok(())
 }
 

@@ -112,7 +112,7 @@ fn prepare_explained(parameters: u8, columns: u8, ends: bool, piece: usize) -> (
         _ => asked.explained.then_some(Decision::ExplainRun),
     });
     if ends {
-        link.machine.capabilities = link.machine.capabilities.without(Capabilities::DEPRECATE_EOF);
+        link.machine.forbid(Capabilities::DEPRECATE_EOF);
     }
     link.hear(Side::Client, &packet(0, b"\x16explain ru select ?")).unwrap();
     assert_eq!(link.to_server, packet(0, b"\x16select ?"));
@@ -148,7 +148,7 @@ fn a_statement_prepared_to_be_explained_is_described_by_its_cost() {
                 assert_eq!(payload[..9], [0, 7, 0, 0, 0, 3, 0, parameters, 0]);
             }
             assert_eq!(header.sequence, number, "{parameters} {columns} {ends}");
-            let seen = reply.read(payload, header.len, link.machine.capabilities);
+            let seen = reply.read(payload, header.len, link.machine.wire().handshake.capabilities());
             (at, number) = (at + 4 + header.len, number + 1);
             if matches!(seen, Seen::Last(_)) {
                 break;
