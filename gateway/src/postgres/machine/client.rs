@@ -4,8 +4,9 @@ use std::sync::Arc;
 
 use tidegate_sql::Naming;
 
+use super::expected::Expect;
 use super::names::remember;
-use super::{Ask, Expect, Explained, Machine, Portal, Prepared, Step, Text, count};
+use super::{Ask, Explained, Machine, Portal, Prepared, Step, Text};
 use crate::govern::{Denied, EXPLAINED_ROWS, Known, explained_columns};
 use crate::postgres::frame::{HEADER, Header, ProtocolError, c_string};
 use crate::postgres::message;
@@ -21,17 +22,15 @@ const MAX_LOGIN_MESSAGE: usize = 65_536;
 impl<R, O> Machine<R, O> {
     /// Looks at what the client sent.
     pub(crate) fn client(&mut self, bytes: &[u8]) -> Result<Step<O>, ProtocolError> {
-        if let Some(bytes) = self.instead.take() {
-            self.count_in(bytes.len());
+        if let Some(bytes) = self.front.take_instead() {
+            self.units.count_in(bytes.len());
             return Ok(Step::Send(bytes));
         }
-        if self.client_rest > 0 {
-            let length = self.client_rest.min(bytes.len());
-            if length == 0 {
-                return Ok(Step::More(1));
+        if let Some(step) = self.front.go_on(bytes.len()) {
+            if let (Step::Pass(length), true) = (&step, self.ready) {
+                self.units.count_in(*length);
             }
-            self.client_rest -= length;
-            return Ok(self.moved(length));
+            return Ok(step);
         }
         let Some(header) = Header::read(bytes)? else {
             return Ok(Step::More(HEADER));
@@ -41,13 +40,13 @@ impl<R, O> Machine<R, O> {
                 let (what, length, max) = ("a message before the login", header.total, MAX_LOGIN_MESSAGE);
                 return Err(ProtocolError::TooLong { what, length, max });
             }
-            return Ok(self.pass(header));
+            return Ok(self.front.pass(header));
         }
         if self.expected.len().max(self.statements.unconfirmed()) >= MAX_EXPECTED {
             return Err(ProtocolError::TooMany { max: MAX_EXPECTED });
         }
         if self.skipping && !matches!(header.kind, b'S' | b'X') {
-            return Ok(self.drop_message(header));
+            return Ok(self.front.skip(header));
         }
         let looked_at = header.total.min(HEADER + MAX_TEXT);
         let needed = match header.kind {
@@ -77,10 +76,10 @@ impl<R, O> Machine<R, O> {
             b'S' => Ok(self.sync(header)),
             b'c' | b'f' => {
                 self.copying_in = false;
-                Ok(self.pass(header))
+                Ok(self.front.pass(header))
             }
             // CopyData, Flush, Terminate, and whatever there will be.
-            _ => Ok(self.pass(header)),
+            _ => Ok(self.front.pass(header)),
         }
     }
 
@@ -99,19 +98,19 @@ impl<R, O> Machine<R, O> {
         remember(&mut self.portals, portal, Portal { prepared, formats });
         if ours {
             self.insert(message::BIND_COMPLETE.to_vec());
-            return Ok(self.drop_message(header));
+            return Ok(self.front.skip(header));
         }
         let step = self.forward(header);
         // The formats are for the columns of the cost; the statement has others. A broken message breaks at the server.
         match explained.then(|| message::without_formats(body, rest)).flatten() {
-            Some(bytes) => Ok(self.send_instead(header, bytes)),
+            Some(bytes) => Ok(self.front.swap(header, bytes)),
             None => Ok(step),
         }
     }
 
     fn execute(&mut self, header: Header, body: &[u8]) -> Result<Step<O>, ProtocolError> {
         let (name, rest) = c_string(body).ok_or(ProtocolError::Malformed { what: "the Execute message" })?;
-        let admitted = self.units.back().is_some_and(|unit| !unit.closed && unit.running.is_some());
+        let admitted = self.units.last().is_some_and(|unit| !unit.closed && unit.running.is_some());
         match self.portals.get(name) {
             Some(Portal { prepared: Prepared::Ours(statement), formats }) => {
                 let (statement, formats) = (Arc::clone(statement), Arc::clone(formats));
@@ -166,51 +165,42 @@ impl<R, O> Machine<R, O> {
         // The server does not mind closing what it does not know.
         let step = self.forward(header);
         if !self.server_skips {
-            self.statements.close(self.opened, statement);
+            self.statements.close(self.units.opened(), statement);
         }
         Ok(step)
     }
 
     fn sync(&mut self, header: Header) -> Step<O> {
-        (self.skipping, self.needs_flush) = (false, false);
+        self.skipping = false;
+        self.expected.take_flush();
         // While data is copied in, the server reads over it.
         if !self.copying_in {
             self.server_skips = false;
-            self.open_unit();
-            if let Some(unit) = self.units.back_mut() {
+            self.units.open();
+            if let Some(unit) = self.units.last_mut() {
                 unit.closed = true;
             }
-            self.expected.push_back(Expect::Ready);
+            self.expected.push(Expect::Ready);
         }
-        self.pass(header)
-    }
-
-    /// The unit that messages of the extended protocol belong to.
-    fn open_unit(&mut self) {
-        if self.units.back().is_none_or(|unit| unit.closed) {
-            self.push_unit(false);
-        }
+        self.front.pass(header)
     }
 
     /// Sends a message on that the server answers with one reply.
     fn forward(&mut self, header: Header) -> Step<O> {
-        self.open_unit();
+        self.units.open();
         if !self.server_skips {
-            match self.expected.back_mut() {
-                Some(Expect::Replies(count)) if *count < u32::MAX => *count += 1,
-                _ => self.expected.push_back(Expect::Replies(1)),
-            }
+            self.expected.push(Expect::Replies(1));
         }
-        self.pass(header)
+        self.front.pass(header)
     }
 
     /// Sends a message on whose answer is not for the client as it is.
     fn forward_expecting(&mut self, header: Header, expect: Expect) -> Step<O> {
-        self.open_unit();
+        self.units.open();
         if !self.server_skips {
-            self.expected.push_back(expect);
+            self.expected.push(expect);
         }
-        self.pass(header)
+        self.front.pass(header)
     }
 
     /// Sends an `Execute` on that is admitted. The cost of an explained statement is that of all its rows.
@@ -226,7 +216,7 @@ impl<R, O> Machine<R, O> {
         }
         let Some(formats) = explained else {
             let step = self.forward(header);
-            if let Some(unit) = self.units.back_mut() {
+            if let Some(unit) = self.units.last_mut() {
                 unit.runs_reset |= resets;
             }
             self.change_names(naming.as_deref());
@@ -237,88 +227,55 @@ impl<R, O> Machine<R, O> {
         if message::row_limit(rest) == 0 {
             return step;
         }
-        self.send_instead(header, message::execute(name))
+        self.front.swap(header, message::execute(name))
     }
 
     /// A statement of the last unit goes on that does this with names.
     pub(crate) fn change_names(&mut self, naming: Option<&Naming<Known>>) {
         // What the server skips changes nothing.
         if let Some(naming) = naming.filter(|_| !self.server_skips) {
-            self.statements.change(self.opened, naming);
+            self.statements.change(self.units.opened(), naming);
         }
-    }
-
-    /// The server gets these bytes in place of the message at the front, which has been accounted for.
-    fn send_instead(&mut self, header: Header, bytes: Vec<u8>) -> Step<O> {
-        self.instead = Some(bytes);
-        self.drop_message(header)
     }
 
     /// The message at the front fails with this, and with it what follows up to `Sync`.
     fn deny(&mut self, header: Header, denied: &Denied) -> Step<O> {
         self.insert(message::error(denied));
         self.skipping = true;
-        self.drop_message(header)
-    }
-
-    fn pass(&mut self, header: Header) -> Step<O> {
-        (self.client_rest, self.dropping) = (header.total, false);
-        Step::Pass(0)
-    }
-
-    fn drop_message(&mut self, header: Header) -> Step<O> {
-        (self.client_rest, self.dropping) = (header.total, true);
-        Step::Skip(0)
-    }
-
-    fn moved(&mut self, length: usize) -> Step<O> {
-        if self.dropping {
-            return Step::Skip(length);
-        }
-        if self.ready {
-            self.count_in(length);
-        }
-        Step::Pass(length)
-    }
-
-    fn count_in(&mut self, length: usize) {
-        let progress = self.units.back_mut().map_or(&mut self.carried, |unit| &mut unit.progress);
-        progress.bytes_in = progress.bytes_in.saturating_add(count(length));
+        self.front.skip(header)
     }
 
     /// The message asked about goes on; `running` stands for it.
     pub(crate) fn go(&mut self, bytes: &[u8], running: R) -> Result<(), ProtocolError> {
         let Some(header) = Header::read(bytes)? else { return Ok(()) };
-        let carried = std::mem::take(&mut self.carried);
         if header.kind == b'E' {
             let _ = self.run(header, bytes.get(HEADER..).unwrap_or_default());
         } else {
-            self.push_unit(true);
-            self.expected.push_back(Expect::Ready);
-            let _ = self.pass(header);
+            self.units.push(true);
+            self.expected.push(Expect::Ready);
+            let _: Step<O> = self.front.pass(header);
         }
-        if let Some(unit) = self.units.back_mut() {
-            unit.running = Some(running);
-            unit.progress = unit.progress.plus(&carried);
-        }
+        self.units.admit(running);
         Ok(())
     }
 
     /// The simple query asked about is replaced by `inner`, which runs as `running`, and its result is withheld.
     pub(crate) fn explain(&mut self, bytes: &[u8], inner: &[u8], running: R) -> Result<(), ProtocolError> {
         self.go(bytes, running)?;
-        if let Some(unit) = self.units.back_mut() {
+        if let Some(unit) = self.units.last_mut() {
             unit.explained = Some(Explained::Table);
         }
-        (self.dropping, self.instead) = (true, Some(message::query(inner)));
+        if let Some(header) = Header::read(bytes)? {
+            let _: Step<O> = self.front.swap(header, message::query(inner));
+        }
         Ok(())
     }
 
     /// The simple query asked about does not go on; the client is answered this.
     pub(crate) fn answer(&mut self, bytes: &[u8], reply: Vec<u8>) -> Result<(), ProtocolError> {
         if let Some(header) = Header::read(bytes)? {
-            self.expected.push_back(Expect::Answer(reply));
-            let _ = self.drop_message(header);
+            self.expected.push(Expect::Answer(reply));
+            let _: Step<O> = self.front.skip(header);
         }
         Ok(())
     }
@@ -331,7 +288,7 @@ impl<R, O> Machine<R, O> {
         if ours {
             self.statements.set(name, prepared);
             self.insert(message::PARSE_COMPLETE.to_vec());
-            let _ = self.drop_message(header);
+            let _: Step<O> = self.front.skip(header);
         } else {
             let _ = self.forward(header);
             self.give_name(name, prepared);
@@ -353,7 +310,7 @@ impl<R, O> Machine<R, O> {
         let parse = message::parse(name, inner, types);
         let _ = self.forward(header);
         self.give_name(name, Prepared::Explained(known));
-        let _ = self.send_instead(header, parse);
+        let _: Step<O> = self.front.swap(header, parse);
         Ok(())
     }
 
@@ -361,7 +318,7 @@ impl<R, O> Machine<R, O> {
     fn give_name(&mut self, name: &[u8], prepared: Prepared<O>) {
         // What the server skips changes nothing.
         if !self.server_skips {
-            self.statements.give(self.opened, name, prepared);
+            self.statements.give(self.units.opened(), name, prepared);
         }
     }
 
@@ -369,7 +326,7 @@ impl<R, O> Machine<R, O> {
     pub(crate) fn replace(&mut self, bytes: &[u8], reply: Vec<u8>) -> Result<(), ProtocolError> {
         if let Some(header) = Header::read(bytes)? {
             self.insert(reply);
-            let _ = self.drop_message(header);
+            let _: Step<O> = self.front.skip(header);
         }
         Ok(())
     }
@@ -382,18 +339,11 @@ impl<R, O> Machine<R, O> {
     }
 
     fn insert(&mut self, reply: Vec<u8>) {
-        self.open_unit();
+        self.units.open();
         // The client has had an error of this unit already, and hears nothing else before its end.
         if self.server_skips {
             return;
         }
-        // The server keeps its replies until a message makes it send them.
-        let awaited = self.expected.back();
-        self.needs_flush |=
-            matches!(awaited, Some(Expect::Replies(_) | Expect::Described(_) | Expect::Explained(_)));
-        match self.expected.back_mut() {
-            Some(Expect::Insert(before)) => before.extend_from_slice(&reply),
-            _ => self.expected.push_back(Expect::Insert(reply)),
-        }
+        self.expected.insert(reply);
     }
 }

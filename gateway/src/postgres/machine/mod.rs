@@ -7,19 +7,21 @@
 //! A *unit* is what the server ends with one `ReadyForQuery`: a simple query, a function call, or the messages of the
 //! extended protocol up to a `Sync`. A unit is admitted once, at its query or its first `Execute`; what a client sends
 //! of later `Execute`s before the `Sync` belongs to the same unit. Answers of the gateway itself wait in
-//! [`Machine::expected`] until the server has answered all that came before them.
+//! [`Expected`] until the server has answered all that came before them.
 //!
 //! A statement that is explained runs at the server, under the client's name for it; its result is withheld, and the
 //! session sends its cost. Where its `Execute` is the last of its unit the cost is sent at the unit's end, with what
 //! the commit took; otherwise where the result would have ended.
 
 mod client;
+mod expected;
+mod front;
 mod names;
 mod server;
 #[cfg(test)]
 mod tests;
+mod units;
 
-use std::collections::VecDeque;
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -29,7 +31,10 @@ use crate::govern::{Known, Progress};
 use crate::postgres::frame::{Header, c_string};
 use crate::postgres::key::Key;
 use crate::postgres::reset::Reset;
+use expected::Expected;
+use front::Front;
 use names::{Map, Names};
+use units::Units;
 
 /// Which statement a name stands for.
 #[derive(Debug)]
@@ -132,39 +137,17 @@ pub(crate) struct Unit<R> {
     killed: Option<Vec<u8>>,
 }
 
-#[derive(Debug)]
-enum Expect {
-    /// This many answers of the server to messages of the extended protocol.
-    Replies(u32),
-    /// The server's description of a result, which is replaced by this one.
-    Described(Vec<u8>),
-    /// The server's result of a statement that is explained, with the formats asked for.
-    Explained(Arc<[bool]>),
-    /// An answer of the gateway.
-    Insert(Vec<u8>),
-    /// An answer of the gateway to a simple query; a `ReadyForQuery` is added.
-    Answer(Vec<u8>),
-    /// The server's `ReadyForQuery`.
-    Ready,
-}
-
 /// The state of both sides of one session.
 #[derive(Debug)]
 pub(crate) struct Machine<R, O> {
     ready: bool,
     /// The status of the last `ReadyForQuery`: idle, in a transaction, or in a failed one.
     status: u8,
-    units: VecDeque<Unit<R>>,
-    /// Units that there ever were.
-    opened: u64,
-    expected: VecDeque<Expect>,
+    units: Units<R>,
+    expected: Expected,
     statements: Names<O>,
     portals: Map<Portal<O>>,
-    /// The rest of the client's message that passes, or is dropped.
-    client_rest: usize,
-    dropping: bool,
-    /// What the server gets in place of the client's message.
-    instead: Option<Vec<u8>>,
+    front: Front,
     /// Everything up to the next `Sync` is dropped, since a message before was refused.
     skipping: bool,
     /// The server skips to the next `Sync` of the last unit.
@@ -173,16 +156,9 @@ pub(crate) struct Machine<R, O> {
     /// The rest of the server's message, and whether it is kept from the client.
     server_rest: usize,
     withheld: bool,
-    /// The `ReadyForQuery` at the front has been reported.
-    told_ready: bool,
-    /// The end of the explained result at the front has been reported.
-    told_costs: bool,
-    /// Bytes and rows of what belongs to no admitted unit; the next one carries them.
-    carried: Progress,
     key: Option<Key>,
     /// The client is offered no login that is bound to the server's TLS.
     unbound: bool,
-    needs_flush: bool,
     unknown: Known,
 }
 
@@ -229,25 +205,18 @@ impl<R, O> Machine<R, O> {
         Self {
             ready: false,
             status: b'I',
-            units: VecDeque::new(),
-            opened: 0,
-            expected: VecDeque::new(),
+            units: Units::new(),
+            expected: Expected::default(),
             statements: Names::default(),
             portals: Map::default(),
-            client_rest: 0,
-            dropping: false,
-            instead: None,
+            front: Front::default(),
             skipping: false,
             server_skips: false,
             copying_in: false,
             server_rest: 0,
             withheld: false,
-            told_ready: false,
-            told_costs: false,
-            carried: Progress::default(),
             key: None,
             unbound: false,
-            needs_flush: false,
             unknown,
         }
     }
@@ -265,7 +234,7 @@ impl<R, O> Machine<R, O> {
 
     /// Whether the server has nothing left to answer, so that [`Self::in_transaction`] is certain.
     pub(crate) fn is_quiet(&self) -> bool {
-        self.units.iter().all(|unit| unit.running.is_none() && !unit.closed)
+        self.units.are_quiet()
     }
 
     /// The statement that runs where this one does: another that it names, or itself.
@@ -283,34 +252,24 @@ impl<R, O> Machine<R, O> {
         self.status != b'I'
     }
 
-    fn push_unit(&mut self, simple: bool) {
-        self.units.push_back(Unit::new(simple));
-        self.opened += 1;
-    }
-
-    /// The number of the unit that the server works on.
-    fn worked_on(&self) -> u64 {
-        self.opened - count(self.units.len().saturating_sub(1))
-    }
-
     /// The unit that the server works on.
     pub(crate) fn current(&mut self) -> Option<&mut Unit<R>> {
-        self.units.front_mut()
+        self.units.first_mut()
     }
 
     /// The units that end without an answer when the connection does.
     pub(crate) fn abandon(&mut self) -> impl Iterator<Item = Unit<R>> + '_ {
-        self.units.drain(..)
+        self.units.abandon()
     }
 
     /// Whether a `Flush` must be sent to the server now, so that an answer of the gateway finds its place.
     pub(crate) fn take_flush(&mut self) -> bool {
-        std::mem::take(&mut self.needs_flush)
+        self.expected.take_flush()
     }
 
     /// Whether an answer of the gateway is next for the client.
     pub(crate) fn has_answer(&self) -> bool {
-        matches!(self.expected.front(), Some(Expect::Insert(_) | Expect::Answer(_)))
+        self.expected.has_answer()
     }
 
     /// Whether the client has got whole messages only, so that another may follow.
@@ -320,12 +279,8 @@ impl<R, O> Machine<R, O> {
 
     /// The unit at the front is being cancelled; the client gets this in place of the server's words.
     pub(crate) fn kill(&mut self, error: Vec<u8>) {
-        if let Some(unit) = self.units.front_mut() {
+        if let Some(unit) = self.units.first_mut() {
             unit.killed = Some(error);
         }
     }
-}
-
-fn count(length: usize) -> u64 {
-    u64::try_from(length).unwrap_or(u64::MAX)
 }

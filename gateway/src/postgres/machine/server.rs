@@ -1,8 +1,6 @@
 //! The server's side: what is for the client, which statement it belongs to, and where answers of the gateway go.
 
-use std::sync::Arc;
-
-use super::{Event, Expect, Explained, Machine, count};
+use super::{Event, Explained, Machine};
 use crate::postgres::frame::{HEADER, Header, ProtocolError};
 use crate::postgres::key::Key;
 use crate::postgres::message;
@@ -23,7 +21,7 @@ impl<R, O> Machine<R, O> {
         let (mut used, full) = (0_usize, out.len().saturating_add(room));
         loop {
             if self.server_rest == 0 {
-                self.insert_answers(out);
+                self.expected.answer(self.status, out);
             }
             let rest = bytes.get(used..).unwrap_or_default();
             if rest.is_empty() || out.len() >= full {
@@ -42,14 +40,13 @@ impl<R, O> Machine<R, O> {
                 _ => HEADER,
             };
             let Some(body) = rest.get(HEADER..needed.max(HEADER)) else { return Ok((used, None)) };
-            if header.kind == b'Z' && !self.told_ready {
-                self.told_ready = true;
-                if let Some(event) = self.ended(body) {
-                    return Ok((used, Some(event)));
-                }
+            if header.kind == b'Z'
+                && self.expected.tells_ready()
+                && let Some(event) = self.ended(body)
+            {
+                return Ok((used, Some(event)));
             }
-            if let Some(formats) = self.costs_due(header.kind) {
-                self.told_costs = true;
+            if let Some(formats) = self.expected.tells_costs(header.kind) {
                 return Ok((used, Some(Event::Costs(formats))));
             }
             self.server_message(header, body, out);
@@ -60,29 +57,22 @@ impl<R, O> Machine<R, O> {
     fn server_message(&mut self, header: Header, body: &[u8], out: &mut Vec<u8>) {
         (self.server_rest, self.withheld) = (header.total, false);
         let reply = matches!(header.kind, b'1' | b'2' | b'3' | b'n' | b's' | b'I' | b'C' | b'T');
-        if reply && let Some(Expect::Replies(count)) = self.expected.front_mut() {
-            *count -= 1;
-            if *count == 0 {
-                self.expected.pop_front();
-            }
+        if reply {
+            self.expected.replied();
         }
-        if self.instead_of(header.kind, out) {
+        if self.expected.instead_of(header.kind, self.units.first_mut(), out) {
             self.withheld = true;
         }
-        let number = self.worked_on();
+        let number = self.units.worked_on();
         match header.kind {
             b'1' => self.statements.parsed(number),
             b'3' => self.statements.closed(number),
             _ => {}
         }
-        let unit = self.units.front_mut();
+        let unit = self.units.first_mut();
         let hides = unit.as_ref().is_some_and(|unit| unit.explained == Some(Explained::Table));
         match (header.kind, unit) {
-            (b'Z', _) => {
-                (self.told_ready, self.told_costs) = (false, false);
-                // Only now: an answer of the gateway behind it must not overtake it.
-                while self.expected.pop_front().is_some_and(|expect| !matches!(expect, Expect::Ready)) {}
-            }
+            (b'Z', _) => self.expected.ready(),
             (b'R', _) if self.unbound && !self.ready => {
                 if let Some(offer) = message::without_binding(body) {
                     out.extend_from_slice(&offer);
@@ -129,37 +119,6 @@ impl<R, O> Machine<R, O> {
         }
     }
 
-    /// The formats of the cost that is due before a message of this kind: it ends the result of a statement that is
-    /// explained, and more of the unit follows.
-    fn costs_due(&self, kind: u8) -> Option<Arc<[bool]>> {
-        let Some(Expect::Explained(formats)) = self.expected.front() else { return None };
-        let last = matches!(self.expected.get(1), Some(Expect::Ready));
-        (ends_result(kind) && !last && !self.told_costs).then(|| Arc::clone(formats))
-    }
-
-    /// Whether a message of this kind is one that the client gets something else for.
-    fn instead_of(&mut self, kind: u8, out: &mut Vec<u8>) -> bool {
-        match self.expected.front() {
-            Some(Expect::Described(description)) if matches!(kind, b'T' | b'n') => {
-                out.extend_from_slice(description);
-                self.expected.pop_front();
-                true
-            }
-            Some(Expect::Explained(formats)) if ends_result(kind) => {
-                // Sent by now, or at the end.
-                if !std::mem::take(&mut self.told_costs)
-                    && let Some(unit) = self.units.front_mut()
-                {
-                    unit.explained = Some(Explained::Rows(Arc::clone(formats)));
-                }
-                self.expected.pop_front();
-                true
-            }
-            Some(Expect::Explained(_)) => matches!(kind, b'D' | b'd' | b'H' | b'c'),
-            _ => false,
-        }
-    }
-
     /// A `ReadyForQuery` is at the front.
     fn ended(&mut self, body: &[u8]) -> Option<Event<R>> {
         self.status = body.first().copied().unwrap_or(b'I');
@@ -168,46 +127,26 @@ impl<R, O> Machine<R, O> {
             return Some(Event::Login);
         }
         self.copying_in = false;
-        let number = self.worked_on();
-        let unit = self.units.pop_front()?;
+        let number = self.units.worked_on();
+        let unit = self.units.end()?;
         self.statements.take_back(number);
-        if unit.running.is_none() {
-            self.carried = self.carried.plus(&unit.progress);
-        }
         Some(Event::Ended(unit))
     }
 
     /// The server has failed in the unit at the front, and will not answer the rest of it.
     fn skip_to_sync(&mut self) {
-        while self.expected.front().is_some_and(|expect| !matches!(expect, Expect::Ready)) {
-            self.expected.pop_front();
-        }
-        self.statements.take_back(self.worked_on());
-        self.server_skips = self.units.front().is_some_and(|unit| !unit.closed);
+        self.expected.skip_to_ready();
+        self.statements.take_back(self.units.worked_on());
+        self.server_skips = self.units.first().is_some_and(|unit| !unit.closed);
     }
 
     /// The server wants data from the client: a `Sync` it was sent already is one that it reads over.
     fn copy_in(&mut self) {
         self.copying_in = true;
-        if let Some(unit) = self.units.front_mut().filter(|unit| !unit.simple && unit.closed)
-            && let Some(ready) = self.expected.iter().position(|expect| matches!(expect, Expect::Ready))
+        if let Some(unit) = self.units.first_mut().filter(|unit| !unit.simple && unit.closed)
+            && self.expected.forget_ready()
         {
             unit.closed = false;
-            self.expected.remove(ready);
-        }
-    }
-
-    /// Puts answers of the gateway out whose turn it is.
-    fn insert_answers(&mut self, out: &mut Vec<u8>) {
-        while self.has_answer() {
-            match self.expected.pop_front() {
-                Some(Expect::Insert(reply)) => out.extend_from_slice(&reply),
-                Some(Expect::Answer(reply)) => {
-                    out.extend_from_slice(&reply);
-                    out.extend_from_slice(&message::ready_for_query(self.status));
-                }
-                _ => {}
-            }
         }
     }
 
@@ -216,13 +155,7 @@ impl<R, O> Machine<R, O> {
             out.extend_from_slice(bytes);
         }
         if self.ready {
-            let progress = self.units.front_mut().map_or(&mut self.carried, |unit| &mut unit.progress);
-            progress.bytes_out = progress.bytes_out.saturating_add(count(bytes.len()));
+            self.units.count_out(bytes.len());
         }
     }
-}
-
-/// Whether a message of this kind ends what an `Execute` gives.
-fn ends_result(kind: u8) -> bool {
-    matches!(kind, b'C' | b'I' | b's')
 }
