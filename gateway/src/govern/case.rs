@@ -7,15 +7,17 @@ use tidegate_cost_model::Template;
 use tidegate_proto::v1;
 use tidegate_sql::TextDigest;
 
-use super::governor::Governor;
+use super::book::RuleBook;
 use super::known::fingerprint;
+use super::outcomes::Outcomes;
 use super::rules::Action;
 use super::subject::Login;
 
-/// A statement, its login, and the governor that decides about it.
-#[derive(Clone, Debug)]
+/// A statement, its login, what decides about it, and where its outcome goes.
+#[derive(Clone)]
 pub(super) struct Case {
-    pub(super) governor: Arc<Governor>,
+    pub(super) book: Arc<RuleBook>,
+    pub(super) outcomes: Arc<Outcomes>,
     pub(super) login: Arc<Login>,
     pub(super) template: Arc<Template>,
     /// The digest of its text, where a rule or a watch may need it.
@@ -38,9 +40,9 @@ impl Case {
             Grounds::Watch => ("watch", String::new()),
             Grounds::Rule(broken) => ("identify", broken),
         };
-        self.governor.metrics().convicted(action.name());
-        self.governor.convict(v1::ConvictRequest {
-            gateway: self.governor.name().to_owned(),
+        self.outcomes.metrics.convicted(action.name());
+        self.outcomes.convict(v1::ConvictRequest {
+            gateway: self.outcomes.name.clone(),
             group: group.to_string(),
             r#match: r#match.to_owned(),
             action: action.name().to_owned(),

@@ -6,23 +6,24 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use tidegate_client::{Client, Group, GroupName, Permit, Refused, Ru, Unconfirmed};
+use tidegate_client::{Client, Group, Permit, Refused, Ru, Unconfirmed};
 use tidegate_cost_model::{Aim, CostTable, Estimator, Fingerprinter, SqlDialect, Template};
-use tidegate_proto::v1;
 use tidegate_proto::v1::statements_client::StatementsClient;
 use tidegate_sql::Naming;
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::JoinHandle;
 use tonic::transport::Channel;
 
+use super::book::RuleBook;
 use super::case::{Case, Grounds};
 use super::denied::Denied;
 use super::known::{Known, SqlText, fingerprint};
+use super::outcomes::Outcomes;
 use super::policy::{InTransaction, Policy};
 use super::report;
-use super::rules::{Action, Limit, Rules};
+use super::rules::{Action, Rules};
 use super::running::{Admitted, Running};
-use super::statements::{Outcome, Record, Statements};
+use super::statements::Statements;
 use super::subject::{Login, Subject};
 use crate::clock;
 use crate::metrics::Metrics;
@@ -34,17 +35,11 @@ const LAST_REPORT: Duration = Duration::from_secs(5);
 
 /// What sessions of all protocols share.
 pub(crate) struct Governor {
-    client: Client,
     channel: Channel,
-    name: String,
-    policy: Policy,
     postgres: Fingerprinter,
     mysql: Fingerprinter,
-    estimator: Estimator,
-    statements: Arc<Statements>,
-    rules: Arc<Rules>,
-    convictions: mpsc::Sender<v1::ConvictRequest>,
-    metrics: Arc<Metrics>,
+    book: Arc<RuleBook>,
+    outcomes: Arc<Outcomes>,
 }
 
 /// The tasks behind a governor.
@@ -65,12 +60,11 @@ pub(crate) enum Admission {
 
 impl fmt::Debug for Governor {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Governor").field("name", &self.name).finish_non_exhaustive()
+        f.debug_struct("Governor").field("name", &self.outcomes.name).finish_non_exhaustive()
     }
 }
 
 /// A statement that asks to run.
-#[derive(Clone, Debug)]
 struct Request {
     case: Case,
     convicted: Option<Action>,
@@ -89,23 +83,25 @@ impl Governor {
     ) -> (Arc<Self>, Tasks) {
         let (convictions, waiting) = mpsc::channel(MAX_CONVICTIONS);
         let (end_reports, end) = oneshot::channel();
-        let governor = Arc::new(Self {
-            client,
-            channel: channel.clone(),
+        let book = Arc::new(RuleBook { client, policy, rules: Rules::default() });
+        let counted = Arc::<Statements>::default();
+        let outcomes = Arc::new(Outcomes {
             name: name.to_owned(),
-            policy,
-            postgres: Fingerprinter::new(SqlDialect::PostgreSql),
-            mysql: Fingerprinter::new(SqlDialect::MySql),
             estimator: Estimator::new(&CostTable::tidb_v1(), Aim::default()),
-            statements: Arc::default(),
-            rules: Arc::default(),
+            statements: Arc::clone(&counted),
             convictions,
             metrics,
         });
-        let (rules, counted) = (Arc::clone(&governor.rules), Arc::clone(&governor.statements));
+        let governor = Arc::new(Self {
+            channel: channel.clone(),
+            postgres: Fingerprinter::new(SqlDialect::PostgreSql),
+            mysql: Fingerprinter::new(SqlDialect::MySql),
+            book: Arc::clone(&book),
+            outcomes,
+        });
         let (follower, named) = (channel.clone(), name.to_owned());
         let tasks = vec![
-            tokio::spawn(async move { rules.follow(follower, named).await }),
+            tokio::spawn(async move { book.rules.follow(follower, named).await }),
             tokio::spawn(report::statements(
                 StatementsClient::new(channel.clone()),
                 name.to_owned(),
@@ -117,18 +113,14 @@ impl Governor {
         (governor, Tasks { end_reports, tasks })
     }
 
-    pub(crate) fn name(&self) -> &str {
-        &self.name
-    }
-
     /// Its counters.
     pub(crate) fn metrics(&self) -> &Metrics {
-        &self.metrics
+        &self.outcomes.metrics
     }
 
     /// Whether a controller is there.
     pub(crate) fn is_connected(&self) -> bool {
-        self.client.is_connected()
+        self.book.client.is_connected()
     }
 
     /// Where the controller's admin API is reached.
@@ -139,14 +131,14 @@ impl Governor {
     /// The governed side of a session, once the bindings are known.
     pub(crate) async fn subject(&self, login: Login) -> Result<Subject, Denied> {
         let began = clock::now();
-        let bound = self.client.resolve(&login.tenant, &login.user).await;
+        let bound = self.book.client.resolve(&login.tenant, &login.user).await;
         let bound = bound.map_err(|error| Denied::no_group(&error, began.elapsed()))?;
-        let is_admin = self.policy.admins.contains(&login.tenant, &login.user);
-        let switches = self.policy.switchers.contains(&login.tenant, &login.user);
-        let may_switch = is_admin || switches || self.policy.anybody_switches;
+        let is_admin = self.book.policy.admins.contains(&login.tenant, &login.user);
+        let switches = self.book.policy.switchers.contains(&login.tenant, &login.user);
+        let may_switch = is_admin || switches || self.book.policy.anybody_switches;
         // A hint at a group that does not exist is ignored, as in a statement.
         let named = match login.hint().filter(|_| may_switch) {
-            Some(name) => self.client.group(&name).await.ok(),
+            Some(name) => self.book.client.group(&name).await.ok(),
             None => None,
         };
         let ended = Arc::default();
@@ -155,7 +147,7 @@ impl Governor {
 
     /// A handle of a group that probably exists.
     pub(crate) fn group(&self, name: &str) -> Option<Group> {
-        self.client.group_now(name).ok()
+        self.book.group(name)
     }
 
     /// The template of a text.
@@ -189,7 +181,7 @@ impl Governor {
 
     /// Asks for admission of a statement of `subject`; `text` is looked at where texts are watched.
     pub(crate) fn admit(
-        self: &Arc<Self>,
+        &self,
         subject: &Subject,
         template: &Arc<Template>,
         text: SqlText<'_>,
@@ -200,16 +192,17 @@ impl Governor {
         let hinted = hint.and_then(|name| self.group(name));
         let group = hinted.clone().unwrap_or_else(|| subject.group());
         // A hint may lead nowhere, and then it is the rules of another group.
-        let needs_text = hinted.is_some() || self.rules.book().needs_texts(group.name());
+        let needs_text = hinted.is_some() || self.book.rules.book().needs_texts(group.name());
         let mut request = Request {
             case: Case {
-                governor: Arc::clone(self),
+                book: Arc::clone(&self.book),
+                outcomes: Arc::clone(&self.outcomes),
                 login: Arc::clone(&subject.login),
                 template: Arc::clone(template),
                 digest: if needs_text { text.digest() } else { None },
             },
             convicted: None,
-            estimate: self.estimate(group.name(), template),
+            estimate: self.outcomes.estimate(group.name(), template),
             in_transaction,
         };
         if let Err(denied) = request.judge(&group) {
@@ -225,9 +218,10 @@ impl Governor {
         }
         let ends = in_transaction && !ended_before && ends_transaction(template);
         let others_wait = in_transaction
-            && (self.lets_owe(&payer) || (ends && self.policy.in_transaction == InTransaction::OweSome));
+            && (self.book.lets_owe(&payer)
+                || (ends && self.book.policy.in_transaction == InTransaction::OweSome));
         let no_lease = matches!(obstacle, Some(Refused::Unavailable { .. }));
-        if others_wait || (no_lease && self.policy.admit_without_lease) {
+        if others_wait || (no_lease && self.book.policy.admit_without_lease) {
             subject.ended.store(ends, Ordering::Relaxed);
             let permit = payer.owe().into_owned();
             return Admission::Now(Box::new(request.run(group, payer, permit, Duration::ZERO)));
@@ -235,60 +229,6 @@ impl Governor {
         // A hint at a group that does not exist is ignored, as TiDB does.
         let fallback = hinted.is_some().then(|| subject.group());
         Admission::Wait(Box::pin(request.wait(group, payer, fallback)))
-    }
-
-    /// Whether statements inside a transaction run on debt of this group now.
-    pub(super) fn lets_owe(&self, payer: &Group) -> bool {
-        match self.policy.in_transaction {
-            InTransaction::Owe => true,
-            InTransaction::OweSome => {
-                payer.debt_within().is_some_and(|within| within <= self.policy.max_debt)
-            }
-            InTransaction::Wait => false,
-        }
-    }
-
-    /// The rule of a group.
-    pub(super) fn limit(&self, group: &GroupName) -> Option<Arc<Limit>> {
-        self.rules.book().limit(group)
-    }
-
-    /// Longest wait of a group's statement.
-    pub(super) fn max_wait(&self, group: &GroupName) -> Duration {
-        self.rules.book().max_wait(group).unwrap_or(self.policy.max_wait)
-    }
-
-    /// What a statement of a group will probably cost.
-    fn estimate(&self, group: &GroupName, template: &Template) -> Ru {
-        self.estimator.estimate(group, template.fingerprint(), template.kind())
-    }
-
-    /// Learns what a statement of a group cost.
-    pub(super) fn learn(&self, group: &GroupName, template: &Template, cost: Ru) {
-        self.estimator.observe(group, template.fingerprint(), template.kind(), cost);
-    }
-
-    /// Counts a statement that ended.
-    pub(super) fn record(&self, record: &Record<'_>) {
-        match &record.outcome {
-            Outcome::Throttled => self.metrics.throttled(record.waited),
-            Outcome::Ran { charged, elapsed, failed, estimated, .. } => {
-                self.metrics.ran(charged, record.waited, *elapsed, *failed, *estimated);
-            }
-        }
-        self.statements.record(record);
-    }
-
-    fn count_throttled(&self, group: &Group, template: &Arc<Template>, waited: Duration) {
-        let (group, outcome) = (group.name(), Outcome::Throttled);
-        self.record(&Record { group, template, outcome, waited });
-    }
-
-    /// Has a conviction recorded; does not wait.
-    pub(super) fn convict(&self, conviction: v1::ConvictRequest) {
-        if self.convictions.try_send(conviction).is_err() {
-            tracing::warn!("too many runaways at once; one is not recorded");
-        }
     }
 
     /// Ends the session with the controller. Returns what it did not confirm.
@@ -301,7 +241,7 @@ impl Governor {
         for task in tasks.tasks {
             task.abort();
         }
-        self.client.shutdown().await.unconfirmed
+        self.book.client.shutdown().await.unconfirmed
     }
 }
 
@@ -318,14 +258,14 @@ impl Request {
     /// Convicts it if it is watched in `group`; an `Err` is the error for its client.
     fn judge(&mut self, group: &Group) -> Result<(), Denied> {
         let case = &self.case;
-        let book = case.governor.rules.book();
+        let book = case.book.rules.book();
         let text = || case.digest.map(|digest| digest.to_string());
         let Some(watch) = book.watch(group.name(), || fingerprint(&case.template), text) else {
             return Ok(());
         };
         case.convict(group.name(), &watch.action, Grounds::Watch);
         if watch.action == Action::Kill {
-            case.governor.count_throttled(group, &case.template, Duration::ZERO);
+            case.outcomes.count_throttled(group, &case.template, Duration::ZERO);
             return Err(Denied::watched(group.name(), watch.id));
         }
         self.convicted = Some(watch.action.clone());
@@ -335,7 +275,7 @@ impl Request {
     /// The group that pays for it in `group`: a watch may have switched it already.
     fn payer(&self, group: &Group) -> Group {
         let switched = match &self.convicted {
-            Some(Action::Switch(target)) => self.case.governor.group(target),
+            Some(Action::Switch(target)) => self.case.book.group(target),
             _ => None,
         };
         switched.unwrap_or_else(|| group.clone())
@@ -353,8 +293,7 @@ impl Request {
         mut fallback: Option<Group>,
     ) -> Result<Box<Running>, Denied> {
         let began = clock::now();
-        let governor = Arc::clone(&self.case.governor);
-        let deadline = clock::after(began, governor.max_wait(group.name()));
+        let deadline = clock::after(began, self.case.book.max_wait(group.name()));
         loop {
             let answer = payer.acquire_estimated_by(self.estimate, deadline).await.map(Permit::into_owned);
             let waited = began.elapsed();
@@ -365,15 +304,15 @@ impl Request {
                 Err(Refused::UnknownGroup { .. }) if fallback.is_some() => {
                     if let Some(own) = fallback.take() {
                         group = own;
-                        self.estimate = governor.estimate(group.name(), &self.case.template);
+                        self.estimate = self.case.outcomes.estimate(group.name(), &self.case.template);
                         self.judge(&group)?;
                         payer = self.payer(&group);
                     }
                 }
                 Err(refused) => {
-                    self.case.governor.count_throttled(&group, &self.case.template, waited);
+                    self.case.outcomes.count_throttled(&group, &self.case.template, waited);
                     let denied = Denied::refused(&refused, &payer, waited);
-                    let end_waits = governor.policy.in_transaction == InTransaction::Wait;
+                    let end_waits = self.case.book.policy.in_transaction == InTransaction::Wait;
                     return Err(if self.in_transaction { denied.in_transaction(end_waits) } else { denied });
                 }
             }

@@ -4,6 +4,7 @@
 //! each statement; it passes to the [`Running`] statement what was used as it goes, and ends it.
 
 mod backend;
+mod book;
 mod case;
 mod counters;
 mod denied;
@@ -11,6 +12,7 @@ mod exits;
 mod governor;
 mod guess;
 mod known;
+mod outcomes;
 mod own;
 mod parallel;
 mod policy;

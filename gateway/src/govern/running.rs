@@ -62,7 +62,6 @@ pub(crate) struct Ended {
 }
 
 /// An admitted statement.
-#[derive(Debug)]
 pub(crate) struct Running {
     case: Case,
     /// The group that admitted it; the rule and the statistics are this group's.
@@ -85,7 +84,6 @@ pub(crate) struct Running {
 }
 
 /// What a statement is admitted with.
-#[derive(Debug)]
 pub(super) struct Admitted {
     pub(super) case: Case,
     pub(super) group: Group,
@@ -100,7 +98,7 @@ pub(super) struct Admitted {
 impl Running {
     pub(super) fn new(admitted: Admitted) -> Self {
         let Admitted { case, group, payer, permit, convicted, waited } = admitted;
-        let limit = case.governor.limit(group.name());
+        let limit = case.book.limit(group.name());
         Self {
             case,
             payer,
@@ -134,7 +132,7 @@ impl Running {
         let used = self.used(counted, progress);
         self.charge(&used);
         // A rule may have come or changed since it began.
-        self.limit = self.case.governor.limit(self.group.name());
+        self.limit = self.case.book.limit(self.group.name());
         if self.convicted.is_none()
             && let Some(limit) = self.limit.clone()
             && let Some(rule) = limit.broken(self.began.elapsed(), self.charged.total(), progress.sent_rows)
@@ -166,12 +164,12 @@ impl Running {
 
     /// Whether it may go on on debt of its group, inside a transaction.
     pub(crate) fn may_owe(&self) -> bool {
-        self.case.governor.lets_owe(&self.payer)
+        self.case.book.lets_owe(&self.payer)
     }
 
     /// Longest time for which its group holds it back.
     pub(crate) fn patience(&self) -> Duration {
-        self.case.governor.max_wait(self.group.name())
+        self.case.book.max_wait(self.group.name())
     }
 
     /// What it cost so far; it goes on.
@@ -198,13 +196,13 @@ impl Running {
         let estimated = counted.is_none();
         let elapsed = self.began.elapsed();
         self.judge_ended(elapsed, progress);
-        self.case.governor.learn(self.group.name(), &self.case.template, self.charged.total());
+        self.case.outcomes.learn(self.group.name(), &self.case.template, self.charged.total());
         let rows = progress.sent_rows.saturating_add(progress.changed_rows);
         let (charged, usage) = (self.charged, self.usage);
         let outcome = Outcome::Ran { charged, usage, rows, elapsed, failed, estimated };
         let group = self.group.name().clone();
         let (template, waited) = (&self.case.template, self.waited);
-        self.case.governor.record(&Record { group: &group, template, outcome, waited });
+        self.case.outcomes.record(&Record { group: &group, template, outcome, waited });
         Ended { group, charged, usage, elapsed, waited, estimated }
     }
 
@@ -274,7 +272,7 @@ impl Running {
 
     fn carry_out(&mut self, action: Action) {
         if let Action::Switch(target) = &action
-            && let Some(group) = self.case.governor.group(target)
+            && let Some(group) = self.case.book.group(target)
             && let Some(permit) = self.permit.replace(group.owe().into_owned())
         {
             self.payer = group;
