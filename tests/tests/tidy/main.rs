@@ -42,9 +42,16 @@ struct File {
 }
 
 impl File {
-    /// Its lines before its tests.
+    /// Its lines without the items of its tests.
     fn product(&self) -> impl Iterator<Item = &str> {
-        self.text.lines().take_while(|line| !line.starts_with("#[cfg(test)]"))
+        let mut in_tests = false;
+        self.text.lines().filter(move |line| {
+            let begins = line.starts_with("#[cfg(test)]");
+            let ends = *line == "}" || line.ends_with(';') && !line.starts_with([' ', '#']);
+            let of_tests = in_tests || begins;
+            in_tests = of_tests && !ends;
+            !of_tests
+        })
     }
 
     /// Of these, the lines of code.
