@@ -9,7 +9,7 @@ const LONGEST: usize = 400;
 const LONGER: [(&str, usize, &str); 0] = [];
 
 /// Tests that sleep, and what for. Others wait for a state.
-const SLEEPS: [(&str, &str); 12] = [
+const SLEEPS: [(&str, &str); 11] = [
     ("cli/tests/cli/gateway/still.rs", "nothing happens for a while, which is what is tested"),
     ("controller/tests/it/takeover.rs", "polls another process's clock"),
     ("gateway/tests/gateway/common.rs", "polls a server that starts"),
@@ -17,7 +17,6 @@ const SLEEPS: [(&str, &str); 12] = [
     ("gateway/tests/gateway/halves.rs", "paces load"),
     ("gateway/tests/gateway/postgres/faults.rs", "a server is away for a while"),
     ("gateway/tests/gateway/postgres/governed.rs", "a statement holds tokens for a while"),
-    ("gateway/tests/gateway/postgres/runaways.rs", "a statement runs for a while"),
     ("gateway/tests/gateway/pressure.rs", "paces load"),
     ("tests/tests/restore.rs", "polls a process"),
     ("tests/tests/stopped.rs", "stops a process at a moment of its lease"),

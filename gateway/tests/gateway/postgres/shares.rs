@@ -109,7 +109,7 @@ async fn a_reader_pays_for_no_page_that_others_have_changed() {
 async fn what_is_spilled_to_temporary_files_costs_no_replicated_writes() {
     let stage = stage(&["max_parallel_workers_per_gather=0"]).await;
     let ann = stage.ann().await;
-    let [(plain, _), _, (nothing, _)] =
+    let [_, _, (nothing, _)] =
         cost(&ann, "select count(*) from (select generate_series(1, 4500000)) g").await;
     assert_eq!(nothing, 0.0);
     // Read back whole, and not at all.
@@ -119,7 +119,7 @@ async fn what_is_spilled_to_temporary_files_costs_no_replicated_writes() {
     ] {
         let [_, (read, told), (write, written)] = cost(&ann, spills).await;
         assert!(bytes(&told) > 60_000_000, "{spills}: {told}");
-        assert!(write < plain && bytes(&written) < 70_000, "{spills}: {write} RU for {written}, CPU {plain}");
+        assert!(write < read / 4.0 && bytes(&written) < 70_000, "{spills}: {write} RU for {written}");
         // 64 KiB for an RU, once written and once read.
         assert!((900.0..2_200.0).contains(&read), "{spills}: {read}");
     }
