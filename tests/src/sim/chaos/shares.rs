@@ -70,7 +70,7 @@ impl Plan {
             }
             let sure = spec.rate.unwrap_or_default();
             let used = now.group(load.group) - before.group(load.group);
-            if self.is_even(load, clients, used) && self.hears_in_time(&spec) {
+            if self.is_even(load, clients, used) && self.hears_in_time(spec) {
                 let got = |node: usize| now.ru(load.group, node) - before.ru(load.group, node);
                 let fair = used.scale(1, i64::try_from(clients).unwrap_or(i64::MAX));
                 if let Some(node) = (load.nodes.0..=load.nodes.1).find(|node| got(*node) < fair.scale(1, 2)) {
@@ -141,7 +141,7 @@ impl Plan {
             // A client whose lease is shorter than the way, or whose bucket is too shallow, cannot use what it is sure
             // of.
             let depth = spec.depth().unwrap_or(Ru::MAX);
-            if !self.hears_in_time(&spec) || depth < large {
+            if !self.hears_in_time(spec) || depth < large {
                 return false;
             }
             let above = spec.parent.and_then(|parent| Some((parent, world.spec(parent)?)));
