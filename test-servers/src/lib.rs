@@ -8,12 +8,15 @@ mod mysql;
 mod npm;
 mod postgres;
 
+use std::fs::File;
 use std::io;
 use std::net::{Ipv4Addr, TcpListener};
+use std::ops::Range;
 use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _, chown};
 use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::thread;
 use std::time::Duration;
 
@@ -34,6 +37,11 @@ pub const GATEWAY: (&str, &str) = ("gateway", "gateway secret");
 const LOOK: Duration = Duration::from_millis(20);
 /// Looks before it is given up.
 const LOOKS: u32 = 3_000;
+/// Ports of servers: below those that the kernel gives to outgoing connections (`net.ipv4.ip_local_port_range`), of
+/// which one may take a port while its server is being set up.
+const PORTS: Range<u16> = 20_000..32_000;
+/// Characters of a server's last words that an error quotes.
+const LAST_WORDS: usize = 2_000;
 
 /// Why a server cannot be run.
 #[derive(Debug, thiserror::Error)]
@@ -83,9 +91,7 @@ impl Site {
             std::fs::create_dir(&path).map_err(io_error("make a folder"))?;
             give(&path)?;
         }
-        let socket = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).map_err(io_error("find a free port"))?;
-        let port = socket.local_addr().map_err(io_error("find a free port"))?.port();
-        Ok(Self { folder, child: None, port })
+        Ok(Self { folder, child: None, port: free_port()? })
     }
 
     fn data(&self) -> PathBuf {
@@ -104,15 +110,29 @@ impl Site {
         is_up: impl Fn(&Self) -> Result<bool, ServerError>,
     ) -> Result<(), ServerError> {
         let what = server.get_program().to_string_lossy().into_owned();
-        server.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+        let log = self.folder.path().join("log");
+        let words = File::create(&log).map_err(io_error("make a file"))?;
+        server.stdin(Stdio::null()).stdout(Stdio::null()).stderr(words);
         self.child = Some(as_nobody(server)?.spawn().map_err(io_error(format!("start {what}")))?);
+        let mut ended = None;
         for _ in 0..LOOKS {
             if is_up(self)? {
                 return Ok(());
             }
+            let looked = self.child.as_mut().map(Child::try_wait).transpose();
+            ended = looked.map_err(io_error(format!("look at {what}")))?.flatten();
+            if ended.is_some() {
+                break;
+            }
             thread::park_timeout(LOOK);
         }
-        Err(ServerError::Failed { what, said: "it does not come up".to_owned() })
+        let why =
+            ended.map_or_else(|| "it does not come up".to_owned(), |status| format!("it ended ({status})"));
+        let said = std::fs::read(&log).map_err(io_error("read a file"))?;
+        let said = String::from_utf8_lossy(&said);
+        let last = said.char_indices().rev().nth(LAST_WORDS).map_or(0, |(at, _)| at);
+        let said = format!("{why}: {}", said.get(last..).unwrap_or_default());
+        Err(ServerError::Failed { what, said })
     }
 
     /// The server's process; zero when it does not run.
@@ -139,6 +159,22 @@ impl Drop for Site {
     fn drop(&mut self) {
         self.kill();
     }
+}
+
+/// A port that nobody listens on, and that this process has not chosen before.
+fn free_port() -> Result<u16, ServerError> {
+    static CHOSEN: AtomicU32 = AtomicU32::new(0);
+    let ports = u32::from(PORTS.end - PORTS.start);
+    for _ in 0..ports {
+        // Processes begin at different ports.
+        let place = std::process::id().wrapping_mul(97).wrapping_add(CHOSEN.fetch_add(1, Ordering::Relaxed));
+        let port = PORTS.start.saturating_add(u16::try_from(place % ports).unwrap_or_default());
+        if TcpListener::bind((Ipv4Addr::LOCALHOST, port)).is_ok() {
+            return Ok(port);
+        }
+    }
+    let said = format!("all from {} to {} are taken", PORTS.start, PORTS.end);
+    Err(ServerError::Failed { what: "the choice of a port".to_owned(), said })
 }
 
 /// Makes a file or folder the server's.
@@ -186,4 +222,22 @@ fn installed(command: &mut Command, program: &str, package: &'static str) -> Res
 fn io_error(what: impl Into<String>) -> impl FnOnce(io::Error) -> ServerError {
     let what = what.into();
     move |error| ServerError::Io { what, error }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_server_that_ends_by_itself_is_an_error_with_its_last_words() {
+        let error = MariaDb::start(&["--no-such-option"]).unwrap_err().to_string();
+        assert!(error.contains("it ended") && error.contains("no-such-option"), "{error}");
+    }
+
+    #[test]
+    fn ports_are_chosen_once_and_not_where_outgoing_connections_get_theirs() {
+        let ports = [(); 100].map(|()| free_port().unwrap());
+        assert!(ports.iter().all(|port| PORTS.contains(port)));
+        assert_eq!(std::collections::BTreeSet::from(ports).len(), ports.len());
+    }
 }
