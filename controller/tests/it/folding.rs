@@ -4,16 +4,15 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use tidegate_controller::audit::Actor;
-use tidegate_controller::clock::Clock;
 use tidegate_controller::error::AdminError;
-use tidegate_controller::service::{Service, ServiceConfig, Session};
+use tidegate_controller::service::{Service, Session};
 use tidegate_controller::store::records::{consumption_bytes, ledger_key, put_json, u64_key};
 use tidegate_controller::store::{RedbStore, Store, Table, Write};
 use tidegate_core::group::{ClientId, GroupId};
 use tidegate_core::units::{Ru, RuTotal};
 use tidegate_core::usage::{Consumption, RuParts};
 
-use crate::support::{Lab, MemoryStore, Node, charged, report, store_path, tell};
+use crate::support::{Lab, MemoryStore, Node, charged, report, started, store_path, tell};
 
 #[tokio::test]
 async fn silent_incarnations_are_folded_and_report_no_more() {
@@ -53,11 +52,6 @@ fn ahead(hours: u64) -> (Service, Arc<AtomicU64>, Arc<MemoryStore>, u64) {
     let session = service.leasing().hello("node", number, "test").unwrap();
     tell(&service, &session, 1, number, 5);
     (service, now, store, number)
-}
-
-fn started(store: &Arc<MemoryStore>, now: &Arc<AtomicU64>) -> Service {
-    let store = Arc::clone(store) as Arc<dyn Store>;
-    Service::load(store, ServiceConfig::default(), Clock::driven(Arc::clone(now))).unwrap()
 }
 
 fn counted(service: &Service) -> RuTotal {

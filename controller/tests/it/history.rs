@@ -4,22 +4,20 @@ use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use tidegate_controller::clock::Clock;
-use tidegate_controller::service::{Service, ServiceConfig};
+use tidegate_controller::service::Service;
 use tidegate_controller::store::records::{CONSUMPTION_BYTES, pair_key};
 use tidegate_controller::store::{Store, Table, Write};
 use tidegate_core::group::GroupId;
 use tidegate_core::units::Ru;
 
-use crate::support::{MemoryStore, tell};
+use crate::support::{MemoryStore, started, tell};
 
 const DAY_US: u64 = 24 * 3_600 * 1_000_000;
 
 /// A controller whose wall clock is some days ahead, and its time.
-fn started(store: &Arc<MemoryStore>, days: u64) -> (Service, Arc<AtomicU64>) {
+fn ahead(store: &Arc<MemoryStore>, days: u64) -> (Service, Arc<AtomicU64>) {
     let now = Arc::new(AtomicU64::new(days * DAY_US));
-    let store = Arc::clone(store) as Arc<dyn Store>;
-    (Service::load(store, ServiceConfig::default(), Clock::driven(Arc::clone(&now))).unwrap(), now)
+    (started(store, &now), now)
 }
 
 /// Number of stored rows of a resolution.
@@ -36,7 +34,7 @@ fn rows(store: &MemoryStore, table: Table) -> usize {
 #[test]
 fn a_wall_clock_that_was_a_year_ahead_takes_little_history_with_it() {
     let store = Arc::new(MemoryStore::default());
-    let (service, _) = started(&store, 0);
+    let (service, _) = ahead(&store, 0);
     let hour = service.clock().unix_ms() / 3_600_000;
     let mut consumption = vec![0; CONSUMPTION_BYTES];
     consumption[0] = 1;
@@ -49,18 +47,18 @@ fn a_wall_clock_that_was_a_year_ahead_takes_little_history_with_it() {
         .unwrap();
     drop(service);
 
-    let (ahead, now) = started(&store, 400);
+    let (wrong, now) = ahead(&store, 400);
     for _ in 0..60 {
-        ahead.accounts().tidy().unwrap();
+        wrong.accounts().tidy().unwrap();
         now.fetch_add(60 * 1_000_000, Ordering::Relaxed);
     }
-    drop(ahead);
+    drop(wrong);
     assert_eq!(
         (rows(&store, Table::Minutes), rows(&store, Table::Hours)),
         (18, 79),
         "an hour of a wrong clock"
     );
-    let (again, now) = started(&store, 0);
+    let (again, now) = ahead(&store, 0);
     again.accounts().tidy().unwrap();
     assert_eq!((rows(&store, Table::Minutes), rows(&store, Table::Hours)), (18, 79));
     assert_eq!(again.accounts().usage_history("default", "minute", 0, 0).unwrap().len(), 18);
@@ -77,21 +75,17 @@ fn a_wall_clock_that_was_a_year_ahead_takes_little_history_with_it() {
 fn a_start_goes_on_with_the_hour_and_the_minute_in_which_the_controller_stopped() {
     let store = Arc::new(MemoryStore::default());
     let now = Arc::new(AtomicU64::new(30 * 60 * 1_000_000));
-    let start = || {
-        let (store, clock) = (Arc::clone(&store) as Arc<dyn Store>, Clock::driven(Arc::clone(&now)));
-        Service::load(store, ServiceConfig::default(), clock).unwrap()
-    };
     let mut reported = 0;
     // The second start is in the hour of the first, the third in the minute of the second.
     for (seconds, ru) in [(0, 5), (600, 7), (20, 9)] {
         now.fetch_add(seconds * 1_000_000, Ordering::Relaxed);
-        let service = start();
+        let service = started(&store, &now);
         let session = service.leasing().hello("node", 1, "test").unwrap();
         reported += ru;
         tell(&service, &session, 1, 1, reported);
         service.accounts().flush().unwrap();
     }
-    let service = start();
+    let service = started(&store, &now);
     let amounts = |resolution| {
         let points = service.accounts().usage_history("default", resolution, 0, 0).unwrap();
         points.iter().map(|(_, amount)| amount.charged.write.clamped()).collect::<Vec<_>>()

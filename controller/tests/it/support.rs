@@ -2,13 +2,14 @@
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use serde_json::Value;
 use tempfile::TempDir;
-use tidegate_controller::service::{RenewIn, ReportIn, Service, Session};
+use tidegate_controller::clock::Clock;
+use tidegate_controller::service::{RenewIn, ReportIn, Service, ServiceConfig, Session};
 use tidegate_controller::store::{Store, StoreError, Table, Visit, VisitAll, Write};
 use tidegate_controller::{Config, Controller, Running};
 use tidegate_core::units::Ru;
@@ -227,6 +228,12 @@ pub(crate) fn report(group: &str, incarnation: u64, ru: u32) -> v1::Report {
         ..v1::Consumption::default()
     };
     v1::Report { group: group.to_owned(), incarnation, total: Some(total) }
+}
+
+/// A controller without a network, over a store in memory and by this clock.
+pub(crate) fn started(store: &Arc<MemoryStore>, now: &Arc<AtomicU64>) -> Service {
+    let store = Arc::clone(store) as Arc<dyn Store>;
+    Service::load(store, ServiceConfig::default(), Clock::driven(Arc::clone(now))).unwrap()
 }
 
 /// Reports, without a network, what a start has charged to `default` so far.
