@@ -37,8 +37,9 @@ pub const GATEWAY: (&str, &str) = ("gateway", "gateway secret");
 const LOOK: Duration = Duration::from_millis(20);
 /// Looks before it is given up.
 const LOOKS: u32 = 3_000;
-/// Ports of servers: below those that the kernel gives to outgoing connections (`net.ipv4.ip_local_port_range`), of
-/// which one may take a port while its server is being set up.
+/// Ports of servers: below those that the kernel gives to outgoing connections (`net.ipv4.ip_local_port_range`). One of
+/// these may take a port while its server is being set up; and a client that connects again and again to a server that
+/// is down would at some time be given the very port and be connected to itself.
 const PORTS: Range<u16> = 20_000..32_000;
 /// Characters of a server's last words that an error quotes.
 const LAST_WORDS: usize = 2_000;
@@ -161,12 +162,15 @@ impl Drop for Site {
     }
 }
 
-/// A port that nobody listens on, and that this process has not chosen before.
-fn free_port() -> Result<u16, ServerError> {
+/// A loopback port that nobody listens on, and that this process has not chosen before.
+///
+/// # Errors
+/// There is none.
+pub fn free_port() -> Result<u16, ServerError> {
     static CHOSEN: AtomicU32 = AtomicU32::new(0);
     let ports = u32::from(PORTS.end - PORTS.start);
     for _ in 0..ports {
-        // Processes begin at different ports.
+        // Processes at the same time begin at different ports.
         let place = std::process::id().wrapping_mul(97).wrapping_add(CHOSEN.fetch_add(1, Ordering::Relaxed));
         let port = PORTS.start.saturating_add(u16::try_from(place % ports).unwrap_or_default());
         if TcpListener::bind((Ipv4Addr::LOCALHOST, port)).is_ok() {

@@ -2,27 +2,23 @@
 //!
 //! The binaries are found beside each other: `load-node` is given, `tidegate` must stand next to it.
 
-use std::io;
-use std::net::{Ipv4Addr, SocketAddr, TcpListener};
+use std::net::{Ipv4Addr, SocketAddr};
 use std::os::unix::process::ExitStatusExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitStatus};
-use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use rustix::process::{Signal, geteuid};
 use tidegate_proto::v1::admin_client::AdminClient;
 use tidegate_proto::v1::{StatusReply, StatusRequest};
+use tidegate_test_servers::free_port;
 use tonic::transport::{Channel, Endpoint};
 
 use super::child::{Process, output_of, tail};
-use super::error::{ClusterError, PATIENCE, io};
+use super::error::{ClusterError, PATIENCE};
 use super::load::Work;
 use super::proxy::Proxy;
 
-/// Ports of controllers. They lie below those the kernel gives to outgoing connections: while a controller is down,
-/// a node that connects again and again would at some time be given the very port and be connected to itself.
-const PORTS: std::ops::Range<u16> = 20_000..30_000;
 /// Exit status of a load node that could not confirm everything.
 const UNCONFIRMED: i32 = 3;
 
@@ -75,7 +71,9 @@ impl Cluster {
         if !tidegate.exists() {
             return Err(ClusterError::NotBuilt(tidegate));
         }
-        let ports = free_ports().map_err(io("find two free ports"))?;
+        // They outlive restarts of the controller.
+        let port = || free_port().map_err(ClusterError::Port);
+        let ports = (port()?, port()?);
         let mut links = Vec::new();
         for _ in 0..nodes {
             links.push(Proxy::start(local(ports.0)).await?);
@@ -272,22 +270,4 @@ pub fn ended_as_asked(status: ExitStatus) -> bool {
 
 fn local(port: u16) -> SocketAddr {
     SocketAddr::from((Ipv4Addr::LOCALHOST, port))
-}
-
-/// Two ports that were free a moment ago; they must outlive restarts of the controller.
-fn free_ports() -> io::Result<(u16, u16)> {
-    /// Ports tried in this process; two clusters of one process never try the same.
-    static TRIED: AtomicU32 = AtomicU32::new(0);
-    let width = u32::from(PORTS.end - PORTS.start);
-    // Processes at the same time begin at different places.
-    let begin = std::process::id().wrapping_mul(97) % width;
-    let mut free = (0..width).filter_map(|_| {
-        let place = begin.wrapping_add(TRIED.fetch_add(1, Ordering::Relaxed)) % width;
-        let port = PORTS.start.saturating_add(u16::try_from(place).ok()?);
-        TcpListener::bind(local(port)).is_ok().then_some(port)
-    });
-    match (free.next(), free.next()) {
-        (Some(grpc), Some(http)) => Ok((grpc, http)),
-        _ => Err(io::ErrorKind::AddrInUse.into()),
-    }
 }

@@ -4,6 +4,8 @@ use std::io;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use tidegate_test_servers::ServerError;
+
 /// How long a process may take to come up, to stop or to end.
 pub const PATIENCE: Duration = Duration::from_secs(60);
 
@@ -18,6 +20,9 @@ pub enum ClusterError {
         /// What the operating system said.
         error: io::Error,
     },
+    /// No port for a controller.
+    #[error("{0}")]
+    Port(ServerError),
     /// The binary under test is not there.
     #[error("{0} is not built; run `cargo build -p tidegate-cli` first (with --release for a release run)")]
     NotBuilt(PathBuf),

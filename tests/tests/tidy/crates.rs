@@ -19,7 +19,7 @@ fn allowed() -> BTreeMap<&'static str, &'static [&'static str]> {
         ("gateway", &["client", "cost-model", "listener", "proto", "sql"]),
         ("cli", &["client", "controller", "core", "cost-model", "cpu-clock", "gateway", "proto", "sql"]),
         ("test-servers", &[]),
-        ("tests", &["client", "controller", "core", "cost-model", "gateway", "proto", "sql"]),
+        ("tests", &["client", "controller", "core", "cost-model", "gateway", "proto", "sql", "test-servers"]),
         ("lab", &["client", "controller", "core", "cost-model", "proto", "test-servers", "tests"]),
         ("fuzz", &["tests"]),
     ])

@@ -8,12 +8,12 @@ use std::process::Command;
 
 use super::copy::CopyProxy;
 use super::load::{at, latencies, number, pgbench, psql, said};
-use super::stage::{Stage, free_port, plenty};
+use super::stage::{Stage, plenty};
 use crate::bench::error::{BenchError, failed};
 use crate::bench::row::{Kind, Mark, PER_S, Row, US};
 use crate::bench::samples::Samples;
 use crate::bench::setting::Setting;
-use tidegate_test_servers::{Postgres, ROOT};
+use tidegate_test_servers::{Postgres, ROOT, free_port};
 
 /// Measures the family.
 pub fn run(setting: &Setting) -> Result<Vec<Row>, BenchError> {
@@ -83,7 +83,7 @@ fn beside(case: String, [ours, bouncer, copied, metered, alone]: [Samples; 5]) -
 
 /// pgbouncer in session mode, in front of the server at this port.
 fn bouncer(stage: &mut Stage, server: u16) -> Result<u16, BenchError> {
-    let (port, folder) = (free_port()?, stage.folder.path().to_owned());
+    let (port, folder) = (free_port().map_err(failed("find a free port"))?, stage.folder.path().to_owned());
     let write = |name: &str, text: String| {
         fs::write(folder.join(name), text).map_err(failed("write pgbouncer's settings"))?;
         Ok(folder.join(name))

@@ -1,6 +1,6 @@
 //! A controller, and gateways of the shipped binary in processes of their own.
 
-use std::net::{Ipv4Addr, TcpListener, TcpStream};
+use std::net::{Ipv4Addr, TcpStream};
 use std::process::Command;
 use std::thread;
 use std::time::Duration;
@@ -10,6 +10,7 @@ use tempfile::TempDir;
 use crate::bench::error::{BenchError, failed};
 use crate::bench::site::Site;
 use tidegate_proto::v1;
+use tidegate_test_servers::free_port;
 use tidegate_tests::process::child::Process;
 
 /// Between two looks whether a port is served.
@@ -42,7 +43,8 @@ impl Stage {
                 format!("{} is not built; run `cargo build --release -p tidegate-cli`", tidegate.display());
             return Err(BenchError::Wrong(problem));
         }
-        let (port, name) = (free_port()?, format!("gateway-{}", self.processes.len()));
+        let (port, name) =
+            (free_port().map_err(failed("find a free port"))?, format!("gateway-{}", self.processes.len()));
         let mut command = Command::new(tidegate);
         command.args(["gateway", "--identity", &name, "--controller", &self.site.endpoint()?]);
         command.args(["--listen", &format!("127.0.0.1:{port}"), "--upstream", upstream]);
@@ -84,12 +86,6 @@ impl Stage {
             thread::park_timeout(Duration::from_secs(3));
         }
     }
-}
-
-/// A free port.
-pub(super) fn free_port() -> Result<u16, BenchError> {
-    let socket = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).map_err(failed("find a free port"))?;
-    Ok(socket.local_addr().map_err(failed("find a free port"))?.port())
 }
 
 /// A group that no load could empty.
