@@ -1,4 +1,4 @@
-//! //! The groups directly below one group. Most groups have none, so that an empty set is one word.
+//! The groups directly below one group. Most groups have none, so that an empty set is one word.
 
 use std::collections::BTreeSet;
 

@@ -77,6 +77,19 @@ impl Division {
         }
     }
 
+    /// Whether exactly these are its parties.
+    pub(crate) fn is_of(&self, own: Option<Entry>, children: &[(GroupId, Entry)]) -> bool {
+        let children = children.iter().map(|(id, entry)| (Party::Child(*id), *entry));
+        let parties: Vec<_> = own.map(|entry| (Party::Own, entry)).into_iter().chain(children).collect();
+        let borrows = |rank: usize| {
+            let of_rank = parties.iter().filter(move |(_, entry)| usize::from(entry.priority.rank()) == rank);
+            of_rank.map(|(party, entry)| (*party, entry.rest))
+        };
+        self.own == own
+            && self.guarantees.is_of(parties.iter().map(|(party, entry)| (*party, entry.sure)))
+            && self.borrowing.iter().enumerate().all(|(rank, fill)| fill.is_of(borrows(rank)))
+    }
+
     /// The same as `change`, for the group's own clients.
     pub(crate) fn change_own(&mut self, after: Option<Entry>) {
         let before = std::mem::replace(&mut self.own, after);

@@ -86,6 +86,18 @@ impl<K: Ord + Copy> WaterFill<K> {
         }
     }
 
+    /// Whether exactly these are its members, and its sums are theirs.
+    pub(crate) fn is_of(&self, members: impl Iterator<Item = (K, Member)>) -> bool {
+        let item = |(key, member): (K, Member)| {
+            let Member { demand, weight } = member;
+            Item { level: member.level(), key, demand, weight }
+        };
+        let mut items: Vec<Item<K>> = members.map(item).collect();
+        items.sort_by_key(|item| (item.level, item.key));
+        let sum = items.iter().fold(Sum::default(), |sum, item| sum.plus(item.sum()));
+        (self.len, self.sum) == (items.len(), sum) && self.members.is_of(&items)
+    }
+
     /// A member's share of `capacity`.
     pub(crate) fn share(&self, key: K, member: Member, capacity: i64) -> i64 {
         let capacity = i128::from(capacity);

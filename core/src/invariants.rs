@@ -1,8 +1,12 @@
-//! Invariants I1 to I3, checked after every change in debug builds and in every simulation.
+//! Invariants I1 to I3, checked after every change in debug builds and in every simulation; and that every sum, list,
+//! queue and division that is kept up to date equals the one made from the leases and groups below.
+
+use std::collections::{BTreeMap, BTreeSet};
 
 use crate::engine::Engine;
+use crate::live::QueuePlace;
 use crate::tree::Group;
-use crate::units::Rate;
+use crate::units::{Rate, Ru};
 
 impl Engine {
     /// Panics when an invariant of any group is broken; cheap enough for tests, absent from release builds.
@@ -31,10 +35,64 @@ impl Engine {
                 live.held_legacy = live.held_legacy.min(live.held);
             }
         }
+        self.check_leases()?;
         self.tree.iter().try_for_each(|group| {
             self.check_sums(group)?;
-            check_group(group).map_err(|broken| format!("group {}: {broken}", group.id.0))
+            let stale = || self.stale(group).map_or(Ok(()), |what| Err(format!("{what} is stale")));
+            check_group(group)
+                .and_then(|()| stale())
+                .map_err(|broken| format!("group {}: {broken}", group.id.0))
         })
+    }
+
+    /// The engine knows the end and the holder of every lease, and of no others.
+    fn check_leases(&self) -> Result<(), String> {
+        let leases = self.tree.iter().flat_map(|group| {
+            group.live.leases.iter().map(|(client, lease)| (lease.ends(), *client, group.id))
+        });
+        let expiries: BTreeSet<_> = leases.collect();
+        let holders: BTreeSet<_> = expiries.iter().map(|(_, client, id)| (*client, *id)).collect();
+        if (&expiries, &holders) != (&self.expiries, &self.holders) {
+            return Err(format!(
+                "{} leases are out; {} ends and {} holders are listed, or others",
+                expiries.len(),
+                self.expiries.len(),
+                self.holders.len()
+            ));
+        }
+        Ok(())
+    }
+
+    /// What of a group is no longer what its leases and the groups below it say.
+    fn stale(&self, group: &Group) -> Option<&'static str> {
+        let live = &*group.live;
+        let children = || group.children.iter().filter_map(|child| self.tree.get(*child));
+        let by_rate = live.leases.iter().map(|(client, lease)| (lease.committed(), *client));
+        let running = live.leases.iter().filter(|(_, lease)| lease.tokens().running.is_positive());
+        let listed = children().map(|child| (child.live.listed, child.id));
+        let wants = live.leases.iter().filter_map(|(client, lease)| Some((*client, lease.entry()?)));
+        let entered: Vec<_> = children().filter_map(|child| Some((child.id, child.live.entered?))).collect();
+        let mut queue: BTreeMap<QueuePlace, Ru> =
+            children().flat_map(|child| &child.live.queue).map(|(place, need)| (*place, *need)).collect();
+        queue.extend(live.leases.iter().filter_map(|(client, lease)| {
+            Some(((lease.queued_since()?, *client, group.id), lease.reported().head))
+        }));
+        let below_root = |stale: bool| stale && self.tree.parent(group.id).is_some();
+        let checks = [
+            ("the list of leases by rate", by_rate.collect::<BTreeSet<_>>() != live.by_rate),
+            ("the list of running operations", !running.map(|(client, _)| client).eq(&live.running)),
+            (
+                "the list of child groups by rate",
+                listed.filter(|(rate, _)| *rate != Rate::ZERO).collect::<BTreeSet<_>>()
+                    != live.children_by_rate,
+            ),
+            ("the rate at its parent", below_root(live.listed != live.committed)),
+            ("the entry at its parent", below_root(live.entered != group.entry())),
+            ("the fill of clients", !live.own.is_of(wants)),
+            ("the division", !live.division.is_of(group.beside_children(), &entered)),
+            ("the queue for lumps", queue != live.queue),
+        ];
+        checks.into_iter().find_map(|(what, stale)| stale.then_some(what))
     }
 
     /// The running sums equal the sums of the leases below.
@@ -94,12 +152,17 @@ fn check_group(group: &Group) -> Result<(), String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::division::Party;
     use crate::engine::EngineConfig;
     use crate::exchange::Ask;
+    use crate::fill::Member;
     use crate::group::{ClientId, GroupId, GroupSpec};
-    use crate::units::{Ru, Time};
+    use crate::lease::Lease;
+    use crate::units::Time;
 
     const GROUP: GroupId = GroupId(2);
+
+    type Defect = fn(&mut Group);
 
     /// A group with a lease and a part of its fallback, after a defect changed something in it.
     fn broken(defect: impl FnOnce(&mut Group)) -> Engine {
@@ -123,6 +186,41 @@ mod tests {
         assert!(says(|group| group.spec.burst = Some(Ru(1))).starts_with("group 2: I2"));
         let unlike = says(|group| group.parts.as_mut().unwrap().load(Time(0), ClientId(1), Rate(7)));
         assert!(unlike.starts_with("group 2: the parts of the fallback do not add up"), "{unlike}");
+    }
+
+    #[test]
+    fn a_check_names_what_is_stale() {
+        const CLIENT: ClientId = ClientId(1);
+        let defects: [(Defect, &str); 8] = [
+            (|group| group.live.by_rate.clear(), "group 2: the list of leases by rate"),
+            (|group| _ = group.live.running.insert(CLIENT), "group 2: the list of running operations"),
+            (|group| group.live.listed = Rate(1), "group 0: the list of child groups"),
+            (|group| group.spec.weight = 7, "group 2: the entry at its parent"),
+            (|group| _ = group.live.queue.insert((Time(0), CLIENT, GROUP), Ru(1)), "group 0: the queue"),
+            (
+                |group| {
+                    let entry = group.entry();
+                    group.live.division.change(Party::Child(GROUP), None, entry);
+                },
+                "group 2: the division",
+            ),
+            (
+                |group| {
+                    let lease = group.live.leases[&CLIENT];
+                    let heavier = Member::new(lease.want().0, 2);
+                    group.live.own.change(CLIENT, lease.entry(), Some(heavier));
+                },
+                "group 2: the fill of clients",
+            ),
+            (
+                |group| _ = group.live.leases.insert(ClientId(3), Lease::default()),
+                "2 leases are out; 1 ends and 1 holders",
+            ),
+        ];
+        for (defect, named) in defects {
+            let says = broken(defect).check().unwrap_err();
+            assert!(says.starts_with(named), "{says}, not {named}");
+        }
     }
 
     #[test]

@@ -24,7 +24,7 @@ impl<K: Copy> Item<K> {
         (self.level, self.key)
     }
 
-    fn sum(&self) -> Sum {
+    pub(crate) fn sum(&self) -> Sum {
         Sum { demand: i128::from(self.demand), weight: i128::from(self.weight) }
     }
 }
@@ -91,6 +91,12 @@ impl<K: Ord + Copy> Ordered<K> {
                 Node::Branch(_) | Node::Leaf(_) => return found,
             }
         }
+    }
+
+    /// Whether these are its members, in their order, and the sums of every branch are those of what is below it.
+    pub(crate) fn is_of(&self, items: &[Item<K>]) -> bool {
+        let mut members = Vec::new();
+        self.root.adds_up(&mut members).is_some() && members.iter().eq(items)
     }
 
     /// The sum of the first members that are `under` water, given a level and the sum of all members before it; and a
@@ -163,6 +169,20 @@ impl<K: Ord + Copy> Node<K> {
                 }
                 Some(item)
             }
+        }
+    }
+
+    /// Appends the members below; returns their sum, or `None` where a branch has another one.
+    fn adds_up(&self, members: &mut Vec<Item<K>>) -> Option<Sum> {
+        match self {
+            Self::Leaf(items) => {
+                members.extend(items);
+                Some(items.iter().fold(Sum::default(), |sum, item| sum.plus(item.sum())))
+            }
+            Self::Branch(children) => children.iter().try_fold(Sum::default(), |sum, child| {
+                let below = child.below.adds_up(members)?;
+                (below == child.sum).then_some(sum.plus(below))
+            }),
         }
     }
 

@@ -89,6 +89,18 @@ impl Group {
         self.spec.limit().map_or(Rate(wanted), |limit| limit.min(Rate(wanted)))
     }
 
+    /// What the group's own clients want beside its children; without children they divide the rate among themselves.
+    pub(crate) fn beside_children(&self) -> Option<Entry> {
+        let own = Rate(self.live.own.demand());
+        Entry::new(own, Rate::ZERO, Priority::Medium, 1).filter(|_| !self.children.is_empty())
+    }
+
+    /// The group's entry in the division of its parent.
+    pub(crate) fn entry(&self) -> Option<Entry> {
+        let guarantee = self.spec.rate.unwrap_or(Rate::ZERO);
+        Entry::new(self.demand(), guarantee, self.spec.priority, self.spec.weight)
+    }
+
     /// Room for tokens in the pool.
     pub(crate) fn room(&self) -> Ru {
         self.spec.depth().map_or(Ru::ZERO, |depth| (depth - self.live.held).or_zero())
@@ -278,13 +290,10 @@ impl Tree {
         for slot in chain.up() {
             let group = self.at_mut(slot);
             if group.live.is_awake() {
-                let own = Rate(group.live.own.demand());
-                let beside =
-                    Entry::new(own, Rate::ZERO, Priority::Medium, 1).filter(|_| !group.children.is_empty());
+                let beside = group.beside_children();
                 group.live.division.change_own(beside);
             }
-            let (want, guarantee) = (group.demand(), group.spec.rate.unwrap_or(Rate::ZERO));
-            let entry = Entry::new(want, guarantee, group.spec.priority, group.spec.weight);
+            let entry = group.entry();
             let (above, party) = (group.above, Party::Child(group.id));
             if group.live.entered == entry || above.is_none() {
                 return;

@@ -1,10 +1,13 @@
 //! The parts of a fallback that is divided among nodes: who counts, and which parts are on disk. One rule a test. Times
 //! are in milliseconds, rates and amounts in whole RU.
 
-#![expect(clippy::panic, reason = "a test stops at the first surprise")]
+#![expect(clippy::panic, clippy::indexing_slicing, reason = "a test stops at the first surprise")]
 
 mod common;
 
+use std::collections::BTreeMap;
+
+use proptest::prelude::*;
 use tidegate_core::engine::{Engine, EngineConfig};
 use tidegate_core::exchange::{Ask, Grant};
 use tidegate_core::group::{ClientId, GroupId, GroupSpec};
@@ -179,4 +182,160 @@ fn a_part_that_became_smaller_while_it_was_stored_is_stored_again() {
     group.told(110, A, seq);
     group.engine.parts_taken(&rows, true);
     assert!(group.take(120).contains(&row(A, 50)));
+}
+
+/// What happens to a group with a divided fallback.
+#[derive(Clone, Copy, Debug)]
+enum Step {
+    /// A node asks; it hears the answer, or that is lost.
+    Ask {
+        node: usize,
+        heard: bool,
+    },
+    Goodbye(usize),
+    Hours(u64),
+    /// Rows are taken to be stored, while no others are.
+    Take,
+    /// The commit under way ends.
+    Commit {
+        succeeds: bool,
+    },
+    /// The controller starts again from its disk; a commit under way is on it, or is not.
+    Crash {
+        committed: bool,
+    },
+}
+
+fn steps() -> impl Strategy<Value = Vec<Step>> {
+    let node = || 0_usize..3;
+    let step = prop_oneof![
+        8 => (node(), prop::bool::weighted(0.8)).prop_map(|(node, heard)| Step::Ask { node, heard }),
+        1 => node().prop_map(Step::Goodbye),
+        1 => (1_u64..8).prop_map(Step::Hours),
+        4 => Just(Step::Take),
+        4 => prop::bool::weighted(0.8).prop_map(|succeeds| Step::Commit { succeeds }),
+        1 => any::<bool>().prop_map(|committed| Step::Crash { committed }),
+    ];
+    prop::collection::vec(step, 1..60)
+}
+
+/// The part that a node uses, the renewal whose answer it heard, and when.
+#[derive(Clone, Copy, Debug, Default)]
+struct Node {
+    part: Rate,
+    acked: u64,
+    heard: u64,
+}
+
+/// The controller, its disk, and its nodes.
+struct Story {
+    group: Divided,
+    ms: u64,
+    nodes: [Node; 3],
+    disk: BTreeMap<ClientId, Rate>,
+    /// Rows that are on their way to the disk.
+    writing: Option<Rows>,
+}
+
+impl Story {
+    const HOUR: u64 = 3_600_000;
+
+    fn client(node: usize) -> ClientId {
+        ClientId(u64::try_from(node).unwrap_or_default() + 1)
+    }
+
+    fn ask(&mut self, node: usize, heard: bool) {
+        self.group.seq += 1;
+        let ask = Ask { acked_seq: self.nodes[node].acked, demand: Rate::whole(10), ..Ask::default() };
+        let grant =
+            self.group.engine.renew(at(self.ms), Self::client(node), GROUP, self.group.seq, &ask, None);
+        let part = leased(grant).fallback.rate().unwrap_or_default();
+        if heard {
+            self.nodes[node] = Node { part, acked: self.group.seq, heard: self.ms };
+        }
+    }
+
+    fn commit(&mut self, succeeds: bool) {
+        let Some(rows) = self.writing.take() else { return };
+        if succeeds {
+            self.land(&rows);
+        }
+        self.group.engine.parts_taken(&rows, succeeds);
+    }
+
+    fn land(&mut self, rows: &Rows) {
+        for (client, _, rate) in rows {
+            self.disk.insert(*client, *rate);
+        }
+    }
+
+    fn crash(&mut self, committed: bool) {
+        if let Some(rows) = self.writing.take().filter(|_| committed) {
+            self.land(&rows);
+        }
+        self.group = Divided { seq: self.group.seq, ..Divided::new(TTL) };
+        for (client, rate) in self.disk.iter().filter(|(_, rate)| **rate > Rate::ZERO) {
+            self.group.engine.load_part(at(self.ms), GROUP, *client, *rate);
+        }
+    }
+
+    fn step(&mut self, step: Step) {
+        self.ms += 10;
+        match step {
+            Step::Ask { node, heard } => self.ask(node, heard),
+            Step::Goodbye(node) => {
+                self.nodes[node].part = Rate::ZERO;
+                self.group.engine.release(at(self.ms), Self::client(node));
+            }
+            Step::Hours(hours) => self.ms += hours * Self::HOUR,
+            Step::Take => self.writing = self.writing.take().or_else(|| Some(self.group.take(self.ms))),
+            Step::Commit { succeeds } => self.commit(succeeds),
+            Step::Crash { committed } => self.crash(committed),
+        }
+        for node in &mut self.nodes {
+            if self.ms > node.heard + 12 * Self::HOUR {
+                node.part = Rate::ZERO;
+            }
+        }
+    }
+
+    /// The parts in use never add up to more than the whole, and none is larger than what a crash would leave of it.
+    fn check(&self) {
+        let used: Rate = self.nodes.iter().map(|node| node.part).sum();
+        assert!(used <= Rate::whole(100), "{used} are used");
+        for (node, used) in self.nodes.iter().enumerate() {
+            let client = Self::client(node);
+            let stored = self.disk.get(&client).copied().unwrap_or_default();
+            let rows = self.writing.iter().flatten();
+            let new = rows.filter(|(of, ..)| *of == client).map(|(.., rate)| *rate).next_back();
+            let least = new.map_or(stored, |new| new.min(stored));
+            assert!(used.part <= least, "{client:?} uses {}, a crash may leave {least}", used.part);
+        }
+    }
+}
+
+proptest! {
+    #[test]
+    fn no_part_in_use_is_larger_than_what_is_stored_whatever_happens_when(steps in steps()) {
+        let mut story = Story {
+            group: Divided::new(TTL),
+            ms: 0,
+            nodes: [Node::default(); 3],
+            disk: BTreeMap::new(),
+            writing: None,
+        };
+        for step in steps {
+            story.step(step);
+            story.check();
+        }
+        // When all goes well again, each has its share.
+        for round in 0..8 {
+            (0..3).for_each(|node| story.step(Step::Ask { node, heard: true }));
+            story.step(Step::Commit { succeeds: true });
+            story.step(Step::Take);
+            story.step(Step::Commit { succeeds: true });
+            story.check();
+            prop_assert!(round < 7 || story.nodes.iter().all(|node| node.part.0 == 33_333_333), "{:?}", story.nodes);
+        }
+    }
 }

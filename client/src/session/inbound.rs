@@ -25,8 +25,7 @@ impl Session {
             Some(Kind::Granted(granted)) => self.granted(stream, granted),
             Some(Kind::Lower(lower)) => self.lower(stream, &lower),
             Some(Kind::Farewell(farewell)) if stream.goodbye == Some(farewell.seq) => {
-                self.refused(farewell.seq, &farewell.refused);
-                self.hub.reports().durable(farewell.seq, self.hub.shared.journal.as_ref());
+                self.settle_reports(farewell.seq, &farewell.refused, farewell.seq);
                 if self.leaving.take().is_some_and(|leaving| leaving.send(()).is_err()) {
                     tracing::debug!("a farewell came for which no shutdown waits");
                 }
@@ -57,13 +56,7 @@ impl Session {
         if !granted.standing.is_empty() {
             self.keep(&granted.standing);
         }
-        self.refused(granted.seq, &granted.refused);
-        // A controller cannot have what was not sent.
-        if granted.durable_seq <= self.seq {
-            self.hub.reports().durable(granted.durable_seq, self.hub.shared.journal.as_ref());
-        } else {
-            self.hub.shared.counters.malformed.add();
-        }
+        self.settle_reports(granted.seq, &granted.refused, granted.durable_seq);
         let counters = &self.hub.shared.counters;
         let Some(mut pending) = stream.pending.remove(&granted.seq) else {
             counters.stale_grants.add_many(granted.entries.len().max(1) as u64);
@@ -108,14 +101,21 @@ impl Session {
         }
     }
 
-    /// Keeps what the controller could not count.
-    fn refused(&self, seq: u64, refused: &[v1::RefusedReport]) {
+    /// Keeps the reports of message `seq` that the controller could not count; then all others up to message `durable`
+    /// are confirmed.
+    fn settle_reports(&self, seq: u64, refused: &[v1::RefusedReport], durable: u64) {
         for report in refused {
             self.hub.shared.counters.reports_refused.add();
             let (group, incarnation, reason) = (&report.group, report.incarnation, &report.message);
             tracing::error!(%group, incarnation, %reason, "the controller could not count a report");
             let cell = self.hub.registry.get(group);
             self.hub.reports().refused(seq, report, cell.as_deref());
+        }
+        // A controller cannot have what was not sent.
+        if durable <= self.seq {
+            self.hub.reports().durable(durable, self.hub.shared.journal.as_ref());
+        } else {
+            self.hub.shared.counters.malformed.add();
         }
     }
 

@@ -1,6 +1,6 @@
 //! Consumption across a kill of the node: reported exactly once, under its own incarnation.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use tidegate_client::{Client, ConnectError, JournalError, Ru, RuParts, RuTotal, Total};
@@ -114,6 +114,41 @@ async fn an_unconfirmed_inheritance_is_kept_over_several_starts() {
     fake.state().forgetful = false;
     assert_eq!(client.shutdown().await.unconfirmed, []);
     assert_eq!(fake.total("g"), Ru::whole(3));
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_the_controller_refused_is_kept_and_reported_by_the_heir_whichever_message_said_so() {
+    for refused_from in ["a renewal", "the goodbye"] {
+        let dir = tempfile::tempdir().unwrap();
+        let fake = Fake::new();
+        ["a", "b"].into_iter().for_each(|name| fake.group(name, GroupSpec::capped(Rate::whole(1_000))));
+        // What is not in a goodbye is not on disk yet.
+        fake.state().forgetful = true;
+        fake.state().refuses = (refused_from == "a renewal").then_some("a");
+        let start = || piped(&fake).journal_dir(dir.path()).connect();
+        let client = start().await.unwrap();
+        for name in ["a", "b"] {
+            let group = client.group(name).await.unwrap();
+            drop(group.acquire(Ru::whole(5), SECOND).await.unwrap());
+        }
+        fake.until("both are reported", |state| {
+            let reports = state.renews.iter().flat_map(|(_, renew)| &renew.reports);
+            reports.map(|report| &*report.group).collect::<BTreeSet<_>>().len() == 2
+        })
+        .await;
+        fake.state().totals.remove(&(client.stats().incarnation, "a".into()));
+        fake.state().refuses = Some("a");
+        let left = client.shutdown().await.unconfirmed;
+        let left: Vec<_> = left.iter().map(|left| (&*left.group, left.ru.clamped())).collect();
+        assert_eq!(left, [("a", Ru::whole(5))], "refused from {refused_from} on");
+        assert_eq!((fake.total("a"), fake.total("b")), (Ru::ZERO, Ru::whole(5)));
+        drop(client);
+        tokio::task::yield_now().await;
+
+        fake.state().refuses = None;
+        assert_eq!(start().await.unwrap().shutdown().await.unconfirmed, []);
+        assert_eq!(fake.total("a"), Ru::whole(5), "refused from {refused_from} on");
+    }
 }
 
 #[tokio::test]

@@ -89,3 +89,32 @@ impl LeasingCalls<'_> {
         Ok(())
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    proptest! {
+        #[test]
+        fn no_length_is_forgotten_while_a_lease_of_it_may_be_out(
+            noted in prop::collection::vec((0_u32..3, 1_u64..60, 0_u64..100), 1..20),
+            now in 0_u64..200,
+        ) {
+            let mut longest = Longest::default();
+            for (id, ttl, until) in &noted {
+                longest.remember(GroupId(*id), Span(*ttl), Time(*until));
+            }
+            longest.over(Time(now)).into_iter().for_each(|id| longest.forget(id));
+            for (id, ttl, until) in &noted {
+                let known = longest.of(GroupId(*id), Span(0));
+                prop_assert!(*until <= now || known >= Span(*ttl), "{known:?} after {noted:?}");
+            }
+            let last = |id: u32| noted.iter().filter(|of| of.0 == id).map(|(.., until)| *until).max();
+            for id in (0..3).filter(|id| last(*id).is_none_or(|until| until <= now)) {
+                prop_assert_eq!(longest.of(GroupId(id), Span(0)), Span(0), "all of {} have ended", id);
+            }
+        }
+    }
+}

@@ -338,6 +338,12 @@ pub(super) fn get(
 
 #[cfg(test)]
 mod tests {
+    use std::io;
+    use std::sync::atomic::AtomicU64;
+    use std::sync::atomic::Ordering::Relaxed;
+
+    use redb::backends::InMemoryBackend;
+
     use super::*;
 
     fn put(table: Table, key: &[u8], value: &[u8]) -> Write {
@@ -396,6 +402,72 @@ mod tests {
         fs::rename(&away, &path).unwrap();
         store.commit(&[put(Table::Groups, b"b", b"2")]).unwrap();
         assert_eq!(store.get(Table::Groups, &keys).unwrap(), [Some(b"1".to_vec()), Some(b"2".to_vec())]);
+    }
+
+    /// A disk in memory on which writes fail after so many more.
+    #[derive(Clone, Debug)]
+    struct Failing {
+        disk: Arc<InMemoryBackend>,
+        left: Arc<AtomicU64>,
+    }
+
+    impl Failing {
+        fn fails(&self) -> io::Result<()> {
+            let left = self.left.fetch_update(Relaxed, Relaxed, |left| left.checked_sub(1));
+            left.map(drop).map_err(|_| io::Error::other("the disk is full"))
+        }
+    }
+
+    impl StorageBackend for Failing {
+        fn len(&self) -> io::Result<u64> {
+            self.disk.len()
+        }
+        fn read(&self, offset: u64, out: &mut [u8]) -> io::Result<()> {
+            self.disk.read(offset, out)
+        }
+        fn set_len(&self, len: u64) -> io::Result<()> {
+            self.fails().and_then(|()| self.disk.set_len(len))
+        }
+        fn sync_data(&self) -> io::Result<()> {
+            self.fails().and_then(|()| self.disk.sync_data())
+        }
+        fn write(&self, offset: u64, data: &[u8]) -> io::Result<()> {
+            self.fails().and_then(|()| self.disk.write(offset, data))
+        }
+    }
+
+    #[test]
+    fn commits_go_on_after_any_that_failed_at_any_write_and_none_is_missed_at_the_next_start() {
+        let folder = tempfile::tempdir().unwrap();
+        for fails_after in 0..40 {
+            let path = folder.path().join(format!("store-{fails_after}"));
+            let failing = Failing { disk: Arc::default(), left: Arc::new(AtomicU64::new(u64::MAX)) };
+            let open = || {
+                let (named, medium) = (path.clone(), failing.clone());
+                RedbStore::over(NoSeal, move || {
+                    opened(&named, || builder().create_with_backend(medium.clone()))
+                })
+                .unwrap()
+            };
+            let (note, last) = (Note::of(&path), Mutex::new(CommitMark::begin(None)));
+            let numbered = Some(Numbered { path: path.clone(), note, turn: Mutex::default(), last });
+            let store = RedbStore { numbered, ..open() };
+            let mut acknowledged = Vec::new();
+            for round in 0..4_u8 {
+                for (step, left) in [u64::MAX, fails_after, fails_after / 2, u64::MAX].into_iter().enumerate()
+                {
+                    failing.left.store(left, Relaxed);
+                    let key = vec![round, u8::try_from(step).unwrap()];
+                    let done = store.commit(&[put(Table::Groups, &key, b"1")]);
+                    assert!(done.is_ok() || left < u64::MAX, "{fails_after}: the disk works, but {done:?}");
+                    acknowledged.extend(done.is_ok().then_some(key));
+                }
+            }
+            let found = store.get(Table::Groups, &acknowledged).unwrap();
+            assert!(found.iter().all(Option::is_some), "{fails_after}: {found:?}");
+            drop(store);
+            missed(&path, &Note::of(&path), open().last_commit().unwrap()).unwrap();
+        }
     }
 
     #[test]

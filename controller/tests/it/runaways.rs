@@ -160,6 +160,53 @@ async fn a_rule_is_set_altered_removed_and_logged() {
 }
 
 #[tokio::test]
+async fn whatever_combination_of_uses_a_group_has_none_is_left_after_its_deletion() {
+    let lab = Lab::start().await;
+    lab.group("wide", "100").await;
+    for uses in 1..16_u32 {
+        let (below, switches, watched, bound) = (uses & 1 > 0, uses & 2 > 0, uses & 4 > 0, uses & 8 > 0);
+        let (old, user) = (format!("old-{uses}"), format!("user-{uses}"));
+        lab.group(&old, "50").await;
+        let made = v1::Group {
+            parent: if below { old.clone() } else { String::new() },
+            query_limit: switches.then(|| switch(&old)),
+            ..group(&user, "10")
+        };
+        let request = v1::CreateGroupRequest { group: Some(made), if_not_exists: false };
+        lab.admin().await.create_group(request).await.unwrap();
+        if watched {
+            let action = "switch_group".into();
+            add(&lab, v1::Watch { action, switch_group: old.clone(), ..similar(&user, 1) }).await.unwrap();
+        }
+        let tenant = if bound { user.clone() } else { String::new() };
+        if bound {
+            let binding =
+                v1::Binding { tenant: tenant.clone(), group: old.clone(), ..v1::Binding::default() };
+            lab.admin().await.bind(v1::BindRequest { binding: Some(binding) }).await.unwrap();
+        }
+        assert_eq!(delete(&lab, &old, "").await.unwrap_err().code(), Code::FailedPrecondition);
+        assert_eq!(delete(&lab, &old, "wide").await.unwrap().moved_count, u64::from(uses.count_ones()));
+        let check = async |lab: &Lab| {
+            let request = v1::GetGroupRequest { name: user.clone() };
+            let now = lab.admin().await.get_group(request).await.unwrap().into_inner().group.unwrap();
+            assert_eq!(now.parent, if below { "wide" } else { "" }, "{uses:b}");
+            assert_eq!(now.query_limit, switches.then(|| switch("wide")), "{uses:b}");
+            let watches = watches(lab, &user).await;
+            let targets: Vec<_> = watches.iter().map(|watch| &*watch.switch_group).collect();
+            assert_eq!(targets, vec!["wide"; usize::from(watched)], "{uses:b}");
+            let request = v1::ResolveRequest { tenant: tenant.clone(), ..v1::ResolveRequest::default() };
+            let charged = lab.admin().await.resolve(request).await.unwrap().into_inner().group;
+            assert_eq!(charged, if bound { "wide" } else { "default" }, "{uses:b}");
+        };
+        check(&lab).await;
+    }
+    // The same is stored.
+    let names =
+        format!("{:?}", lab.crash().await.admin().await.list_groups(v1::ListGroupsRequest::default()).await);
+    assert!(!names.contains("old-"), "{names}");
+}
+
+#[tokio::test]
 async fn a_group_that_others_switch_to_is_deleted_only_with_a_group_that_takes_over() {
     let lab = Lab::start().await;
     for name in ["slow", "slower", "web"] {

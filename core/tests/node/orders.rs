@@ -1,10 +1,11 @@
 //! What the controller says besides answers: renewals shed, orders to lower a lease, changed definitions.
 
 use tidegate_core::exchange::Grant;
+use tidegate_core::group::Fallback;
 use tidegate_core::node::{NodeConfig, NodeGroup};
 use tidegate_core::units::{Rate, Span};
 
-use super::{at, node, terms};
+use super::{at, free, node, terms};
 
 #[test]
 fn a_changed_definition_is_asked_about_at_once() {
@@ -56,4 +57,46 @@ fn at_a_distance_an_order_to_lower_is_answered_if_no_renewal_is_under_way() {
     node.on_grant(at(300), 1, &Grant::Leased(terms(100, 50, 0)));
     node.on_lower(at(400), Rate::whole(100));
     assert_eq!(node.due(at(400)), Some(at(400)), "the controller sees that it holds no more");
+}
+
+#[test]
+fn what_comes_up_while_a_renewal_is_under_way_is_sent_after_any_answer_to_it() {
+    type Event = fn(&mut NodeGroup);
+    let events: [(&str, Event); 2] = [
+        ("a changed definition", |node| node.renew_now(at(510))),
+        ("an order to lower", |node| node.on_lower(at(510), Rate::whole(50))),
+    ];
+    let recovering = Grant::Recovering { ask_again: Span::secs(1), fallback: Some(Fallback::Stop) };
+    let answers = [Grant::Leased(terms(100, 50, 0)), free(5), recovering, Grant::UnknownGroup];
+    for (what, happens) in events {
+        for answer in &answers {
+            let mut node = node(terms(100, 50, 0));
+            node.ask(at(500), 2);
+            happens(&mut node);
+            node.on_grant(at(520), 2, answer);
+            assert_eq!(node.due(at(520)), Some(at(520)), "{what} before {answer:?}");
+            node.ask(at(520), 3);
+            node.on_grant(at(540), 3, answer);
+            assert!(node.due(at(540)) > Some(at(540)), "{what} is said once: {answer:?}");
+        }
+    }
+}
+
+#[test]
+fn what_comes_up_while_a_renewal_is_under_way_is_sent_though_it_gets_no_answer() {
+    type End = fn(&mut NodeGroup);
+    let ends: [(&str, End); 3] = [
+        ("it is shed", |node| node.on_shed(at(520), 2)),
+        ("its stream is lost", |node| node.on_session_lost(at(520))),
+        ("an earlier answer comes", |node| {
+            node.on_grant(at(520), 1, &Grant::Leased(terms(100, 50, 0)));
+        }),
+    ];
+    for (what, happens) in ends {
+        let mut node = node(terms(100, 50, 0));
+        node.ask(at(500), 2);
+        node.renew_now(at(510));
+        happens(&mut node);
+        assert_eq!(node.due(at(520)), Some(at(520)), "{what}");
+    }
 }

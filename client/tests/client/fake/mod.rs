@@ -55,6 +55,8 @@ pub(crate) struct State {
     pub(crate) rude: bool,
     /// Reports stay in memory: `durable_seq` does not move.
     pub(crate) forgetful: bool,
+    /// Reports of this group are not counted.
+    pub(crate) refuses: Option<&'static str>,
     pub(crate) tamper: Option<Tamper>,
     /// Most entries, and most reports, in one message; 0 is no limit.
     pub(crate) max_entries: u32,
@@ -90,6 +92,7 @@ impl Fake {
             mute: false,
             rude: false,
             forgetful: false,
+            refuses: None,
             tamper: None,
             max_entries: 0,
         };
@@ -246,16 +249,15 @@ impl State {
             Said::Renew(renew) => {
                 let now = self.now();
                 self.renews.push((now, renew.clone()));
-                self.report(hello, &renew.reports);
-                (!self.mute).then(|| Reply::Granted(self.grant(now, hello, &renew)))
+                let refused = self.report(hello, &renew.reports);
+                (!self.mute).then(|| Reply::Granted(self.grant(now, hello, &renew, refused)))
             }
             Said::Goodbye(goodbye) => {
-                self.report(hello, &goodbye.reports);
+                let refused = self.report(hello, &goodbye.reports);
                 let (now, client) = (self.now(), self.client(hello));
                 self.engine.release(now, client);
                 self.goodbyes.push(goodbye.clone());
-                (!self.rude)
-                    .then_some(Reply::Farewell(v1::Farewell { seq: goodbye.seq, ..Default::default() }))
+                (!self.rude).then_some(Reply::Farewell(v1::Farewell { seq: goodbye.seq, refused }))
             }
         };
         if let Some(reply) = reply {
@@ -268,11 +270,14 @@ impl State {
         self.clients[&(hello.client_id.clone(), hello.incarnation)]
     }
 
-    fn report(&mut self, hello: &v1::Hello, reports: &[v1::Report]) {
+    /// Counts reports; returns those that it refuses.
+    fn report(&mut self, hello: &v1::Hello, reports: &[v1::Report]) -> Vec<v1::RefusedReport> {
         let limit =
             if self.max_entries == 0 { usize::MAX } else { usize::try_from(self.max_entries).unwrap() };
         assert!(reports.len() <= limit, "{} reports in one message", reports.len());
-        for report in reports {
+        let (refused, counted): (Vec<_>, Vec<_>) =
+            reports.iter().partition(|report| self.refuses == Some(&*report.group));
+        for report in counted {
             let incarnation = if report.incarnation == 0 { hello.incarnation } else { report.incarnation };
             let total = report.total.clone().unwrap();
             let before = self.totals.insert((incarnation, report.group.clone()), total.clone());
@@ -281,9 +286,21 @@ impl State {
                 "a total shrank: {report:?}"
             );
         }
+        let refusal = |report: &v1::Report| v1::RefusedReport {
+            group: report.group.clone(),
+            incarnation: report.incarnation,
+            message: "refused".into(),
+        };
+        refused.into_iter().map(refusal).collect()
     }
 
-    fn grant(&mut self, now: Time, hello: &v1::Hello, renew: &v1::Renew) -> v1::Granted {
+    fn grant(
+        &mut self,
+        now: Time,
+        hello: &v1::Hello,
+        renew: &v1::Renew,
+        refused: Vec<v1::RefusedReport>,
+    ) -> v1::Granted {
         let client = self.client(hello);
         let entries = renew.entries.iter().map(|entry| {
             let grant = match self.groups.get(&entry.group) {
@@ -294,9 +311,8 @@ impl State {
         });
         let entries = entries.collect();
         let durable_seq = if self.forgetful { 0 } else { renew.seq };
-        let granted =
-            v1::Granted { seq: renew.seq, epoch: self.epoch, entries, durable_seq, ..Default::default() };
-        let mut granted = granted;
+        let (seq, epoch) = (renew.seq, self.epoch);
+        let mut granted = v1::Granted { seq, epoch, entries, durable_seq, refused, ..v1::Granted::default() };
         if let Some(tamper) = &mut self.tamper {
             tamper(&mut granted);
         }
