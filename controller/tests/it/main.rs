@@ -30,6 +30,8 @@ mod junk;
 #[cfg(test)]
 mod large;
 #[cfg(test)]
+mod naive;
+#[cfg(test)]
 mod recovery;
 #[cfg(test)]
 mod rest;
