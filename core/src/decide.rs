@@ -51,6 +51,9 @@ impl Decision<'_> {
         let unlimited = !self.tree.is_limited(self.chain);
         lease.begin_grant(self.now, self.now.after(self.config.longest_use(ttl)), unlimited);
         if unlimited {
+            // Nobody waits for a lump here: once there is a limit again, all queue from then on.
+            lease.leave_queue();
+            lease.answered(self.now);
             return Grant::Unlimited { ttl, renew_after, fallback };
         }
         let target = if self.recovering { lease.held().rate } else { self.target(lease) };

@@ -99,3 +99,25 @@ fn engines_hash_alike_only_while_they_are_in_the_same_state() {
     other.put_group(at(0), GROUP, GroupSpec::capped(Rate::whole(99))).unwrap();
     assert_ne!(hash(&one), hash(&other));
 }
+
+#[test]
+fn who_asked_while_there_was_no_limit_waits_behind_those_who_never_stopped_waiting() {
+    let mut engine = Engine::new(at(0), EngineConfig::default());
+    let limited = GroupSpec { burst: Some(Ru::whole(100)), ..GroupSpec::capped(Rate::whole(10)) };
+    let large = |ru| Ask { head: Ru::whole(ru), backlog: Ru::whole(ru), waiting: 1, ..Ask::default() };
+    engine.put_group(at(0), GROUP, limited.clone()).unwrap();
+    assert_eq!(leased(engine.renew(at(0), ClientId(3), GROUP, 1, &large(100), None)).lump, Ru::whole(100));
+    let mut lump = |engine: &mut Engine, ms, client| {
+        leased(engine.renew(at(ms), client, GROUP, ms, &large(80), None)).lump
+    };
+    assert_eq!((lump(&mut engine, 100, A), lump(&mut engine, 200, B)), (Ru::ZERO, Ru::ZERO));
+    engine.put_group(at(300), GROUP, GroupSpec::unlimited()).unwrap();
+    assert!(matches!(engine.renew(at(310), A, GROUP, 310, &large(80), None), Some(Grant::Unlimited { .. })));
+    engine.put_group(at(400), GROUP, limited).unwrap();
+    assert_eq!((lump(&mut engine, 410, A), lump(&mut engine, 420, B)), (Ru::ZERO, Ru::ZERO));
+    let first = (1..20).find_map(|second| {
+        let got = [A, B].map(|client| lump(&mut engine, 1_000 * second + client.0, client));
+        got.iter().any(|lump| lump.is_positive()).then_some(got)
+    });
+    assert_eq!(first, Some([Ru::ZERO, Ru::whole(80)]));
+}
