@@ -23,6 +23,8 @@ mod share;
 mod spills;
 mod statements;
 mod subject;
+#[cfg(test)]
+mod tests;
 mod unowned;
 
 pub(crate) use backend::{Backend, Proof};

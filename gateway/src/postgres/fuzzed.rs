@@ -6,7 +6,7 @@ use tidegate_cost_model::{SqlDialect, Template};
 use tidegate_sql::Naming;
 
 use super::frame::ProtocolError;
-use super::machine::{Ask, Event, Machine, Prepared, Step, Text};
+use super::machine::{Ask, Decision, Event, Goes, Machine, Prepared, Step, Text};
 use crate::fuzzing::patience;
 use crate::govern::{Known, SqlText};
 
@@ -26,7 +26,7 @@ pub(crate) struct Link {
 impl Link {
     pub(crate) fn new(template: Arc<Template>) -> Self {
         let known = Known::new(template, SqlText::Unseen);
-        let machine = Machine::new(known.clone());
+        let machine = Machine::new(known.clone(), false);
         Self { machine, known, from_client: Vec::new(), from_server: Vec::new() }
     }
 
@@ -65,29 +65,29 @@ impl Link {
     }
 
     fn decide(&mut self, ask: Ask<()>, decision: u8) -> Result<(), ProtocolError> {
-        let (machine, bytes) = (&mut self.machine, &self.from_client[..]);
-        match (ask, decision % 3) {
+        let bytes = &self.from_client[..];
+        let decision = match (ask, decision % 3) {
             (Ask::Query(text), 0) => {
                 let known = known_of(&self.known, bytes, text);
-                let named = known.naming.as_deref().and_then(|naming| machine.executed(naming)).cloned();
-                machine.go(bytes, decision)?;
-                machine.change_names(named.unwrap_or(known).naming.as_deref());
-                Ok(())
+                let named = known.naming.as_deref().and_then(|naming| self.machine.executed(naming)).cloned();
+                Decision::Go(decision, Goes { inner: None, naming: named.unwrap_or(known).naming })
             }
-            (Ask::Query(_), 1) => machine.answer(bytes, vec![b'C', 0, 0, 0, 4]),
-            (Ask::Query(_), _) => machine.explain(bytes, b"select 1", decision),
+            (Ask::Query(_), 1) => Decision::Answer(vec![b'C', 0, 0, 0, 4]),
+            (Ask::Query(_), _) => {
+                Decision::Go(decision, Goes { inner: Some("select 1".into()), naming: None })
+            }
             (Ask::Parse(text), 0) => {
-                let known = known_of(&self.known, bytes, text);
-                machine.prepare(bytes, Prepared::Theirs(known))
+                Decision::Prepare(Prepared::Theirs(known_of(&self.known, bytes, text)), None)
             }
-            (Ask::Parse(_), 1) => machine.prepare(bytes, Prepared::Ours(Arc::default())),
+            (Ask::Parse(_), 1) => Decision::Prepare(Prepared::Ours(Arc::default()), None),
             (Ask::Parse(Text { whole: true, .. }), _) => {
-                machine.prepare_explained(bytes, self.known.clone(), b"select 1")
+                Decision::Prepare(Prepared::Explained(self.known.clone()), Some("select 1".into()))
             }
-            (Ask::Execute(_), 0 | 1) => machine.go(bytes, decision),
-            (Ask::Parse(_) | Ask::Execute(_), _) => machine.refuse(bytes, vec![b'E', 0, 0, 0, 4]),
-            (Ask::Describe { .. } | Ask::Run { .. }, _) => machine.replace(bytes, vec![b'n', 0, 0, 0, 4]),
-        }
+            (Ask::Execute(_), 0 | 1) => Decision::Go(decision, Goes::default()),
+            (Ask::Parse(_) | Ask::Execute(_), _) => Decision::Refuse(vec![b'E', 0, 0, 0, 4]),
+            (Ask::Describe { .. } | Ask::Run { .. }, _) => Decision::Answer(vec![b'n', 0, 0, 0, 4]),
+        };
+        self.machine.decide(bytes, decision)
     }
 
     fn server(&mut self, kill: bool) -> Result<(), ProtocolError> {

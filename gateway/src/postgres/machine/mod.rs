@@ -12,6 +12,8 @@
 //! A statement that is explained runs at the server, under the client's name for it; its result is withheld, and the
 //! session sends its cost. Where its `Execute` is the last of its unit the cost is sent at the unit's end, with what
 //! the commit took; otherwise where the result would have ended.
+//!
+//! It is two directions, `client` and `server`, and the `wire` that both work on.
 
 mod client;
 mod expected;
@@ -21,6 +23,7 @@ mod server;
 #[cfg(test)]
 mod tests;
 mod units;
+mod wire;
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -28,13 +31,12 @@ use std::sync::Arc;
 use tidegate_sql::Naming;
 
 use crate::govern::{Known, Progress};
-use crate::postgres::frame::{Header, c_string};
+use crate::postgres::frame::{Header, ProtocolError, c_string};
 use crate::postgres::key::Key;
 use crate::postgres::reset::Reset;
-use expected::Expected;
-use front::Front;
-use names::{Map, Names};
-use units::Units;
+use client::ClientSide;
+use server::ServerSide;
+use wire::Wire;
 
 /// Which statement a name stands for.
 #[derive(Debug)]
@@ -69,6 +71,11 @@ pub(crate) enum Step<O> {
     Ask(Ask<O>),
 }
 
+/// A step, or what does not follow the protocol.
+pub(crate) type Stepped<O> = Result<Step<O>, ProtocolError>;
+/// How many bytes of the server's were used, and what happened.
+pub(crate) type Heard<R> = Result<(usize, Option<Event<R>>), ProtocolError>;
+
 /// A text's place in the client's bytes.
 #[derive(Debug)]
 pub(crate) struct Text {
@@ -80,17 +87,38 @@ pub(crate) struct Text {
 /// The decision that is needed before the message at the front goes on.
 #[derive(Debug)]
 pub(crate) enum Ask<O> {
-    /// A simple query or a function call (without text): `go`, `answer` or `explain`, of which the first may follow
-    /// `change_names`.
+    /// A simple query, or a function call (without text).
     Query(Text),
-    /// A statement to prepare: `prepare` or, if it can be seen to its end, `prepare_explained`.
+    /// A statement to prepare.
     Parse(Text),
-    /// The first statement of a unit is to run: `go` or `refuse`.
+    /// The first statement of a unit is to run.
     Execute(Known),
-    /// Columns of a statement of ours: `insert`.
+    /// Columns of a statement of ours.
     Describe { statement: Arc<O>, parameters: bool, formats: Arc<[bool]> },
-    /// A statement of ours is to run: `insert` or `refuse`.
+    /// A statement of ours is to run.
     Run { statement: Arc<O>, formats: Arc<[bool]> },
+}
+
+/// What becomes of the message that was asked about.
+#[derive(Debug)]
+pub(crate) enum Decision<R, O> {
+    /// It goes on, a query or an `Execute`; this stands for it.
+    Go(R, Goes),
+    /// The statement to prepare is this one. Of a whole message, another text may be prepared in its place.
+    Prepare(Prepared<O>, Option<String>),
+    /// It does not go on, and the client is answered this.
+    Answer(Vec<u8>),
+    /// It fails with this error, and with it what follows up to `Sync`, unless it is a simple query.
+    Refuse(Vec<u8>),
+}
+
+/// How a statement goes on once it is admitted.
+#[derive(Debug, Default)]
+pub(crate) struct Goes {
+    /// Of a simple query: the statement that runs in its place, to show its cost; its result is withheld.
+    pub(crate) inner: Option<String>,
+    /// Of a simple query: what it does with names.
+    pub(crate) naming: Option<Arc<Naming<Known>>>,
 }
 
 /// Events of the server's side, for the session.
@@ -137,29 +165,12 @@ pub(crate) struct Unit<R> {
     killed: Option<Vec<u8>>,
 }
 
-/// The state of both sides of one session.
+/// A session between a client and its server.
 #[derive(Debug)]
 pub(crate) struct Machine<R, O> {
-    ready: bool,
-    /// The status of the last `ReadyForQuery`: idle, in a transaction, or in a failed one.
-    status: u8,
-    units: Units<R>,
-    expected: Expected,
-    statements: Names<O>,
-    portals: Map<Portal<O>>,
-    front: Front,
-    /// Everything up to the next `Sync` is dropped, since a message before was refused.
-    skipping: bool,
-    /// The server skips to the next `Sync` of the last unit.
-    server_skips: bool,
-    copying_in: bool,
-    /// The rest of the server's message, and whether it is kept from the client.
-    server_rest: usize,
-    withheld: bool,
-    key: Option<Key>,
-    /// The client is offered no login that is bound to the server's TLS.
-    unbound: bool,
-    unknown: Known,
+    client: ClientSide<O>,
+    server: ServerSide,
+    wire: Wire<R, O>,
 }
 
 impl Text {
@@ -200,86 +211,82 @@ impl<R> Unit<R> {
 }
 
 impl<R, O> Machine<R, O> {
-    /// A session whose startup packet is on its way. `unknown` stands for statements without a known text.
-    pub(crate) fn new(unknown: Known) -> Self {
-        Self {
-            ready: false,
-            status: b'I',
-            units: Units::new(),
-            expected: Expected::default(),
-            statements: Names::default(),
-            portals: Map::default(),
-            front: Front::default(),
-            skipping: false,
-            server_skips: false,
-            copying_in: false,
-            server_rest: 0,
-            withheld: false,
-            key: None,
-            unbound: false,
-            unknown,
-        }
+    /// A session whose startup packet is on its way. `unknown` stands for statements without a known text. The client is
+    /// `unbound` when the server is under TLS and it is not: clients take an offer to bind the login to a TLS that they
+    /// do not have for an attack, and break off.
+    pub(crate) fn new(unknown: Known, unbound: bool) -> Self {
+        Self { client: ClientSide::new(unknown), server: ServerSide::new(unbound), wire: Wire::new() }
     }
 
-    /// The server is under TLS and the client is not: clients take an offer to bind the login to a TLS that they do not
-    /// have for an attack, and break off.
-    pub(crate) fn offers_no_binding(&mut self) {
-        self.unbound = true;
+    /// Looks at what the client sent.
+    pub(crate) fn client(&mut self, bytes: &[u8]) -> Stepped<O> {
+        self.client.step(&mut self.wire, bytes)
+    }
+
+    /// Decides about the message asked about, with which `bytes` of the client begin.
+    pub(crate) fn decide(&mut self, bytes: &[u8], decision: Decision<R, O>) -> Result<(), ProtocolError> {
+        self.client.decide(&mut self.wire, bytes, decision)
+    }
+
+    /// Looks at what the server sent and puts what is for the client into `out`, at most about `room` bytes; then call
+    /// again.
+    pub(crate) fn server(&mut self, bytes: &[u8], out: &mut Vec<u8>, room: usize) -> Heard<R> {
+        self.server.step(&mut self.wire, bytes, out, room)
     }
 
     /// The key that cancels statements of the server's process, once the server has sent it.
     pub(crate) fn key(&self) -> Option<&Key> {
-        self.key.as_ref()
+        self.server.key()
     }
 
     /// Whether the server has nothing left to answer, so that [`Self::in_transaction`] is certain.
     pub(crate) fn is_quiet(&self) -> bool {
-        self.units.are_quiet()
+        self.wire.units.are_quiet()
     }
 
     /// The statement that runs where this one does: another that it names, or itself.
     pub(crate) fn behind<'k>(&'k self, known: &'k Known) -> &'k Known {
-        self.statements.behind(known)
+        self.wire.statements.behind(known)
     }
 
     /// The statement that an `EXECUTE` names, if it is known.
     pub(crate) fn executed(&self, naming: &Naming<Known>) -> Option<&Known> {
-        self.statements.executed(naming)
+        self.wire.statements.executed(naming)
     }
 
     /// Whether the last `ReadyForQuery` was inside a transaction.
     pub(crate) fn in_transaction(&self) -> bool {
-        self.status != b'I'
+        self.wire.status != b'I'
     }
 
     /// The unit that the server works on.
     pub(crate) fn current(&mut self) -> Option<&mut Unit<R>> {
-        self.units.first_mut()
+        self.wire.units.first_mut()
     }
 
     /// The units that end without an answer when the connection does.
     pub(crate) fn abandon(&mut self) -> impl Iterator<Item = Unit<R>> + '_ {
-        self.units.abandon()
+        self.wire.units.abandon()
     }
 
     /// Whether a `Flush` must be sent to the server now, so that an answer of the gateway finds its place.
     pub(crate) fn take_flush(&mut self) -> bool {
-        self.expected.take_flush()
+        self.wire.expected.take_flush()
     }
 
     /// Whether an answer of the gateway is next for the client.
     pub(crate) fn has_answer(&self) -> bool {
-        self.expected.has_answer()
+        self.wire.expected.has_answer()
     }
 
     /// Whether the client has got whole messages only, so that another may follow.
     pub(crate) fn is_between_messages(&self) -> bool {
-        self.server_rest == 0
+        self.server.is_between_messages()
     }
 
     /// The unit at the front is being cancelled; the client gets this in place of the server's words.
     pub(crate) fn kill(&mut self, error: Vec<u8>) {
-        if let Some(unit) = self.units.first_mut() {
+        if let Some(unit) = self.wire.units.first_mut() {
             unit.killed = Some(error);
         }
     }

@@ -99,7 +99,8 @@ impl<O> Names<O> {
     }
 
     /// A statement that may give a name, or take one, is on its way to the server in this unit.
-    pub(super) fn change(&mut self, unit: u64, naming: &Naming<Known>) {
+    pub(super) fn change(&mut self, unit: u64, naming: Option<&Naming<Known>>) {
+        let Some(naming) = naming else { return };
         match naming {
             Naming::Prepare { name, statement: Some(known) } => {
                 let name = key(name.as_bytes());

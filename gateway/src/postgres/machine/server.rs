@@ -1,7 +1,8 @@
-//! The server's side: what is for the client, which statement it belongs to, and where answers of the gateway go.
+//! The server's direction: what is for the client, which statement it belongs to, and where answers of the gateway go.
 
-use super::{Event, Explained, Machine};
-use crate::postgres::frame::{HEADER, Header, ProtocolError};
+use super::wire::Wire;
+use super::{Event, Explained, Heard};
+use crate::postgres::frame::{HEADER, Header};
 use crate::postgres::key::Key;
 use crate::postgres::message;
 use crate::postgres::reset::Reset;
@@ -9,71 +10,98 @@ use crate::postgres::reset::Reset;
 /// Bytes of a server's message that are looked at.
 const MAX_LOOK: usize = 2_048;
 
-impl<R, O> Machine<R, O> {
-    /// Looks at what the server sent and puts what is for the client into `out`, at most about `room` bytes. Returns
-    /// how many bytes were used, and what happened; then call again.
-    pub(crate) fn server(
+/// The server's direction.
+#[derive(Debug)]
+pub(super) struct ServerSide {
+    /// The rest of its message, and whether it is kept from the client.
+    rest: usize,
+    withheld: bool,
+    key: Option<Key>,
+    /// The client is offered no login that is bound to the server's TLS.
+    unbound: bool,
+}
+
+impl ServerSide {
+    /// Before it has said anything.
+    pub(super) fn new(unbound: bool) -> Self {
+        Self { rest: 0, withheld: false, key: None, unbound }
+    }
+
+    pub(super) fn key(&self) -> Option<&Key> {
+        self.key.as_ref()
+    }
+
+    pub(super) fn is_between_messages(&self) -> bool {
+        self.rest == 0
+    }
+
+    /// See [`super::Machine::server`].
+    pub(super) fn step<R, O>(
         &mut self,
+        wire: &mut Wire<R, O>,
         bytes: &[u8],
         out: &mut Vec<u8>,
         room: usize,
-    ) -> Result<(usize, Option<Event<R>>), ProtocolError> {
+    ) -> Heard<R> {
         let (mut used, full) = (0_usize, out.len().saturating_add(room));
         loop {
-            if self.server_rest == 0 {
-                self.expected.answer(self.status, out);
+            if self.rest == 0 {
+                wire.expected.answer(wire.status, out);
             }
             let rest = bytes.get(used..).unwrap_or_default();
             if rest.is_empty() || out.len() >= full {
                 return Ok((used, None));
             }
-            if self.server_rest > 0 {
-                let length = self.server_rest.min(rest.len());
-                self.hand_over(rest.get(..length).unwrap_or_default(), out);
-                (used, self.server_rest) = (used + length, self.server_rest - length);
+            if self.rest > 0 {
+                let piece = rest.get(..self.rest.min(rest.len())).unwrap_or_default();
+                if !self.withheld {
+                    out.extend_from_slice(piece);
+                }
+                if wire.ready {
+                    wire.units.count_out(piece.len());
+                }
+                (used, self.rest) = (used + piece.len(), self.rest - piece.len());
                 continue;
             }
             let Some(header) = Header::read(rest)? else { return Ok((used, None)) };
             let needed = match header.kind {
                 b'Z' | b'C' | b'E' | b'K' => header.total.min(MAX_LOOK),
-                b'R' if self.unbound && !self.ready => header.total.min(MAX_LOOK),
+                b'R' if self.unbound && !wire.ready => header.total.min(MAX_LOOK),
                 _ => HEADER,
             };
             let Some(body) = rest.get(HEADER..needed.max(HEADER)) else { return Ok((used, None)) };
             if header.kind == b'Z'
-                && self.expected.tells_ready()
-                && let Some(event) = self.ended(body)
+                && wire.expected.tells_ready()
+                && let Some(event) = wire.ended(body.first().copied().unwrap_or(b'I'))
             {
                 return Ok((used, Some(event)));
             }
-            if let Some(formats) = self.expected.tells_costs(header.kind) {
+            if let Some(formats) = wire.expected.tells_costs(header.kind) {
                 return Ok((used, Some(Event::Costs(formats))));
             }
-            self.server_message(header, body, out);
+            self.message(wire, header, body, out);
         }
     }
 
     /// Makes the message at the front pass, and takes note of it.
-    fn server_message(&mut self, header: Header, body: &[u8], out: &mut Vec<u8>) {
-        (self.server_rest, self.withheld) = (header.total, false);
-        let reply = matches!(header.kind, b'1' | b'2' | b'3' | b'n' | b's' | b'I' | b'C' | b'T');
-        if reply {
-            self.expected.replied();
+    fn message<R, O>(&mut self, wire: &mut Wire<R, O>, header: Header, body: &[u8], out: &mut Vec<u8>) {
+        self.rest = header.total;
+        if matches!(header.kind, b'1' | b'2' | b'3' | b'n' | b's' | b'I' | b'C' | b'T') {
+            wire.expected.replied();
         }
-        if self.expected.instead_of(header.kind, self.units.first_mut(), out) {
-            self.withheld = true;
-        }
-        let number = self.units.worked_on();
+        self.withheld = wire.expected.instead_of(header.kind, wire.units.first_mut(), out);
+        let number = wire.units.worked_on();
         match header.kind {
-            b'1' => self.statements.parsed(number),
-            b'3' => self.statements.closed(number),
+            b'1' => wire.statements.parsed(number),
+            b'3' => wire.statements.closed(number),
             _ => {}
         }
-        let unit = self.units.first_mut();
+        let unit = wire.units.first_mut();
         let hides = unit.as_ref().is_some_and(|unit| unit.explained == Some(Explained::Table));
+        self.withheld |= hides && b"TDdHcCIn".contains(&header.kind);
         match (header.kind, unit) {
-            (b'Z', _) => self.expected.ready(),
-            (b'R', _) if self.unbound && !self.ready => {
+            (b'Z', _) => wire.expected.ready(),
+            (b'R', _) if self.unbound && !wire.ready => {
                 if let Some(offer) = message::without_binding(body) {
                     out.extend_from_slice(&offer);
                     self.withheld = true;
@@ -82,13 +110,8 @@ impl<R, O> Machine<R, O> {
             (b'K', _) if self.key.is_none() => self.key = Key::read(body),
             (b'D' | b'd', Some(unit)) => {
                 unit.progress.sent_rows = unit.progress.sent_rows.saturating_add(1);
-                self.withheld |= hides;
             }
-            (b'H', Some(unit)) => {
-                unit.copies_out = true;
-                self.withheld |= hides;
-            }
-            (b'T' | b'I' | b'n' | b'c', Some(_)) => self.withheld |= hides,
+            (b'H', Some(unit)) => unit.copies_out = true,
             (b'C', Some(unit)) => {
                 // `COPY` has one tag for both ways; rows that went out were counted as they did.
                 if !std::mem::take(&mut unit.copies_out) {
@@ -96,8 +119,7 @@ impl<R, O> Machine<R, O> {
                     *changed = changed.saturating_add(message::changed_rows(body));
                 }
                 unit.reset = unit.reset.max(Reset::of_tag(body));
-                self.withheld |= hides;
-                self.statements.done(number, body);
+                wire.statements.done(number, body);
             }
             (b'E', Some(unit)) => {
                 unit.failed = true;
@@ -107,55 +129,10 @@ impl<R, O> Machine<R, O> {
                     out.extend_from_slice(error);
                     self.withheld = true;
                 }
-                if unit.simple {
-                    self.statements.take_back(number);
-                } else {
-                    self.skip_to_sync();
-                }
-                self.copying_in = false;
+                wire.failed();
             }
-            (b'G' | b'W', Some(_)) => self.copy_in(),
+            (b'G' | b'W', Some(_)) => wire.copy_in(),
             _ => {}
-        }
-    }
-
-    /// A `ReadyForQuery` is at the front.
-    fn ended(&mut self, body: &[u8]) -> Option<Event<R>> {
-        self.status = body.first().copied().unwrap_or(b'I');
-        if !self.ready {
-            self.ready = true;
-            return Some(Event::Login);
-        }
-        self.copying_in = false;
-        let number = self.units.worked_on();
-        let unit = self.units.end()?;
-        self.statements.take_back(number);
-        Some(Event::Ended(unit))
-    }
-
-    /// The server has failed in the unit at the front, and will not answer the rest of it.
-    fn skip_to_sync(&mut self) {
-        self.expected.skip_to_ready();
-        self.statements.take_back(self.units.worked_on());
-        self.server_skips = self.units.first().is_some_and(|unit| !unit.closed);
-    }
-
-    /// The server wants data from the client: a `Sync` it was sent already is one that it reads over.
-    fn copy_in(&mut self) {
-        self.copying_in = true;
-        if let Some(unit) = self.units.first_mut().filter(|unit| !unit.simple && unit.closed)
-            && self.expected.forget_ready()
-        {
-            unit.closed = false;
-        }
-    }
-
-    fn hand_over(&mut self, bytes: &[u8], out: &mut Vec<u8>) {
-        if !self.withheld {
-            out.extend_from_slice(bytes);
-        }
-        if self.ready {
-            self.units.count_out(bytes.len());
         }
     }
 }

@@ -13,7 +13,7 @@ use crate::govern::{SqlText, explained_columns};
 type Tested = Machine<u32, &'static str>;
 
 fn machine() -> Tested {
-    let mut machine = Machine::new(known(""));
+    let mut machine = Machine::new(known(""), false);
     let mut out = Vec::new();
     let login =
         [&message(b'R', &[0, 0, 0, 0])[..], &message(b'K', &[0, 0, 0, 7, 0, 0, 0, 9]), &ready(b'I')].concat();
@@ -39,10 +39,7 @@ fn a_client_without_tls_is_offered_no_login_that_is_bound_to_it() {
     let rest = [&message(b'R', &[0, 0, 0, 0])[..], &ready(b'I')].concat();
     for (unbound, expected) in [(true, &without), (false, &offer)] {
         for split in 0..offer.len() {
-            let mut machine: Tested = Machine::new(known(""));
-            if unbound {
-                machine.offers_no_binding();
-            }
+            let mut machine: Tested = Machine::new(known(""), unbound);
             let (mut held, mut out) = (Vec::new(), Vec::new());
             for piece in [&offer[..split], &[&offer[split..], &rest].concat()] {
                 held.extend_from_slice(piece);
@@ -129,43 +126,38 @@ fn client(machine: &mut Tested, bytes: &[u8], piece: usize, decider: &mut Decide
 fn decide(machine: &mut Tested, inbox: &[u8], ask: Ask<&'static str>, decider: &mut Decider) {
     let text = |text: Text| String::from_utf8_lossy(&inbox[text.place]).into_owned();
     decider.next += 1;
-    match ask {
+    let running = decider.next;
+    let decision = match ask {
         Ask::Query(place) => {
             let text = text(place);
             let refused = decider.refuse || text.starts_with("own");
             let known = known(&text);
             let named = known.naming.as_deref().and_then(|naming| machine.executed(naming)).cloned();
             decider.asked.push(named.as_ref().map_or(text, |named| named.template.text().to_owned()));
-            if refused {
-                machine.answer(inbox, message(b'E', b"no\0")).unwrap();
-            } else {
-                machine.go(inbox, decider.next).unwrap();
-                machine.change_names(named.unwrap_or(known).naming.as_deref());
+            match refused {
+                true => Decision::Answer(message(b'E', b"no\0")),
+                false => Decision::Go(running, Goes { inner: None, naming: named.unwrap_or(known).naming }),
             }
         }
         Ask::Parse(place) => {
             let text = text(place);
-            if let Some(inner) = text.strip_prefix("explain ru ") {
-                return machine.prepare_explained(inbox, known(inner), inner.as_bytes()).unwrap();
+            match text.strip_prefix("explain ru ") {
+                Some(inner) => Decision::Prepare(Prepared::Explained(known(inner)), Some(inner.to_owned())),
+                None if text.starts_with("own") => Decision::Prepare(Prepared::Ours(Arc::new("own")), None),
+                None => Decision::Prepare(Prepared::Theirs(known(&text)), None),
             }
-            let prepared = if text.starts_with("own") {
-                Prepared::Ours(Arc::new("own"))
-            } else {
-                Prepared::Theirs(known(&text))
-            };
-            machine.prepare(inbox, prepared).unwrap();
         }
         Ask::Execute(known) => {
             decider.asked.push(known.template.text().to_owned());
-            if decider.refuse {
-                machine.refuse(inbox, message(b'E', b"no\0")).unwrap();
-            } else {
-                machine.go(inbox, decider.next).unwrap();
+            match decider.refuse {
+                true => Decision::Refuse(message(b'E', b"no\0")),
+                false => Decision::Go(running, Goes::default()),
             }
         }
-        Ask::Describe { .. } => machine.replace(inbox, message(b'n', &[])).unwrap(),
-        Ask::Run { .. } => machine.replace(inbox, message(b'C', b"OWN\0")).unwrap(),
-    }
+        Ask::Describe { .. } => Decision::Answer(message(b'n', &[])),
+        Ask::Run { .. } => Decision::Answer(message(b'C', b"OWN\0")),
+    };
+    machine.decide(inbox, decision).unwrap();
 }
 
 #[test]
@@ -337,7 +329,8 @@ fn an_explained_query_runs_and_its_result_is_kept_back() {
     let (mut machine, mut out) = (machine(), Vec::new());
     let query = message(b'Q', b"explain ru select 1\0");
     assert!(matches!(machine.client(&query).unwrap(), Step::Ask(Ask::Query(_))));
-    machine.explain(&query, b"select 1", 4).unwrap();
+    let explains = Goes { inner: Some("select 1".into()), naming: None };
+    machine.decide(&query, Decision::Go(4, explains)).unwrap();
     let inner = message(b'Q', b"select 1\0");
     assert!(matches!(machine.client(&query).unwrap(), Step::Send(bytes) if bytes == inner));
     assert!(matches!(machine.client(&query).unwrap(), Step::Skip(count) if count == query.len()));

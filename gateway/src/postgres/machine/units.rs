@@ -43,10 +43,6 @@ impl<R> Units<R> {
     }
 
     /// The unit that the server works on.
-    pub(super) fn first(&self) -> Option<&Unit<R>> {
-        self.units.front()
-    }
-
     pub(super) fn first_mut(&mut self) -> Option<&mut Unit<R>> {
         self.units.front_mut()
     }

@@ -4,22 +4,14 @@
 use std::sync::Arc;
 
 use tidegate_cost_model::{SqlDialect, Template};
-use tidegate_sql::{Naming, Statement};
+use tidegate_sql::Statement;
 
 use super::super::frame::ProtocolError;
-use super::super::machine::{Ask, Prepared, Text};
-use super::super::own;
+use super::super::machine::{Ask, Decision, Goes, Prepared, Text};
+use super::super::{message, own};
 use super::{Postgres, Session};
 use crate::govern::{Admission, Denied, Governor, Known, SqlText, parse_own};
 use crate::session::Protocol as _;
-
-/// How a statement goes on once it is admitted.
-pub(in crate::postgres) struct Goes {
-    /// The statement that runs in its place, to show its cost.
-    pub(super) inner: Option<String>,
-    /// What it does with names, where the machine does not see it by itself.
-    pub(super) naming: Option<Arc<Naming<Known>>>,
-}
 
 /// A statement that is to be admitted.
 struct Wanted<'t> {
@@ -92,24 +84,20 @@ impl Session {
 
     fn prepare(&mut self, text: Text) -> Result<(), ProtocolError> {
         let (governor, bytes) = (&self.governor, self.link.from_client.data());
-        let prepared = match parse(bytes, &text) {
+        let decision = match parse(bytes, &text) {
             Ok(None) => {
                 let seen = bytes.get(text.place).unwrap_or_default();
-                Prepared::Theirs(governor.known(SqlDialect::PostgreSql, seen, text.whole))
+                let known = governor.known(SqlDialect::PostgreSql, seen, text.whole);
+                Decision::Prepare(Prepared::Theirs(known), None)
             }
             Ok(Some(Statement::ExplainRu(inner))) => {
                 let known = governor.known(SqlDialect::PostgreSql, inner.as_bytes(), true);
-                self.protocol.machine.prepare_explained(bytes, known, inner.as_bytes())?;
-                return Ok(());
+                Decision::Prepare(Prepared::Explained(known), Some(inner))
             }
-            Ok(Some(statement)) => Prepared::Ours(Arc::new(statement)),
-            Err(denied) => {
-                self.protocol.deny(&self.link, &denied)?;
-                return Ok(());
-            }
+            Ok(Some(statement)) => Decision::Prepare(Prepared::Ours(Arc::new(statement)), None),
+            Err(denied) => Decision::Refuse(message::error(&denied)),
         };
-        self.protocol.machine.prepare(bytes, prepared)?;
-        Ok(())
+        self.protocol.machine.decide(bytes, decision)
     }
 
     /// Only a statement that returns rows has to run to know its columns.
@@ -124,9 +112,8 @@ impl Session {
             self.answer(statement, own);
             return Ok(());
         }
-        self.protocol
-            .machine
-            .replace(self.link.from_client.data(), own::described(None, parameters, &formats))
+        let described = Decision::Answer(own::described(None, parameters, &formats));
+        self.protocol.machine.decide(self.link.from_client.data(), described)
     }
 }
 

@@ -9,10 +9,10 @@ use std::task::Context;
 use tidegate_cost_model::SqlDialect;
 use tidegate_sql::{Answer, Statement};
 
-use self::deciding::{Goes, Own};
+use self::deciding::Own;
 use super::cancel::Request;
 use super::frame::ProtocolError;
-use super::machine::{Ask, Event, Explained, Machine, Step, Unit};
+use super::machine::{Ask, Decision, Event, Explained, Goes, Machine, Step, Unit};
 use super::message;
 use super::own;
 use super::reset::{Reset, has_reset_all};
@@ -45,10 +45,7 @@ pub(super) fn begin(
     let mut link = Link::new(client, server, shared.listening.kills_abandoned);
     link.to_server.add(startup);
     let unknown = shared.listening.governor.known(SqlDialect::PostgreSql, b"", false);
-    let mut machine = Machine::new(unknown);
-    if unbound {
-        machine.offers_no_binding();
-    }
+    let machine = Machine::new(unknown, unbound);
     let protocol = Postgres { machine, described: None, wanted_cancel: Arc::default() };
     Session::new(protocol, shared, link, login, seat)
 }
@@ -106,41 +103,31 @@ impl Protocol for Postgres {
     }
 
     fn go(&mut self, link: &Link, goes: Goes, running: Box<Running>) -> Result<(), ProtocolError> {
-        let bytes = link.from_client.data();
-        match &goes.inner {
-            None => self.machine.go(bytes, running)?,
-            Some(inner) => self.machine.explain(bytes, inner.as_bytes(), running)?,
-        }
-        self.machine.change_names(goes.naming.as_deref());
-        Ok(())
+        self.machine.decide(link.from_client.data(), Decision::Go(running, goes))
     }
 
     /// The statement at the front of the client's inbox fails with this.
     fn deny(&mut self, link: &Link, denied: &Denied) -> Result<Judged, ProtocolError> {
-        let (bytes, error) = (link.from_client.data(), message::error(denied));
-        match bytes.first() {
-            Some(b'Q' | b'F') => self.machine.answer(bytes, error)?,
-            _ => self.machine.refuse(bytes, error)?,
-        }
+        self.machine.decide(link.from_client.data(), Decision::Refuse(message::error(denied)))?;
         Ok(if self.machine.has_answer() { Judged::Answered } else { Judged::Goes })
     }
 
     fn answer(&mut self, link: &Link, answer: Answer, own: Own) -> Result<(), ProtocolError> {
-        let bytes = link.from_client.data();
         let tag = if matches!(answer, Answer::Session(_)) { "SET" } else { "RESOURCE GROUP" };
-        match own {
-            Own::Query => self.machine.answer(bytes, own::simple(&answer, tag)),
-            Own::Run { formats } => self.machine.replace(bytes, own::executed(&answer, tag, &formats)),
+        let reply = match own {
+            Own::Query => own::simple(&answer, tag),
+            Own::Run { formats } => own::executed(&answer, tag, &formats),
             Own::Describe { statement, parameters, formats } => {
                 let table = match &answer {
                     Answer::Table(table) => Some(table),
                     _ => None,
                 };
-                self.machine.replace(bytes, own::described(table, parameters, &formats))?;
+                let described = own::described(table, parameters, &formats);
                 self.described = Some((statement, answer));
-                Ok(())
+                described
             }
-        }
+        };
+        self.machine.decide(link.from_client.data(), Decision::Answer(reply))
     }
 
     fn is_quiet(&self) -> bool {

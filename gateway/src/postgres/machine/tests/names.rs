@@ -114,7 +114,7 @@ fn what_is_given_up_is_forgotten() {
         assert_eq!(bound(&mut machine, "s"), "", "{text}");
         assert_eq!(bound(&mut machine, ""), "SELECT b", "it has no name");
         assert!(
-            matches!(machine.statements.get(b"o"), Some(Prepared::Ours(_))),
+            matches!(machine.wire.statements.get(b"o"), Some(Prepared::Ours(_))),
             "the server has not heard of it"
         );
     }
@@ -158,7 +158,7 @@ fn names_of_statements_about_names_are_followed() {
     assert_eq!(runs(&mut machine, "execute l"), "execute l", "without an end");
     exchange(&mut machine, &query("execute d"), &[done("DEALLOCATE"), ready(b'I')]);
     assert_eq!(runs(&mut machine, "execute s"), "execute s");
-    let known = machine.statements.get(b"e").is_some();
+    let known = machine.wire.statements.get(b"e").is_some();
     assert!(known, "only the one that was named is gone");
 }
 
@@ -288,9 +288,9 @@ proptest! {
             let units: Vec<(Vec<u8>, Vec<u8>)> = batch.iter().map(|unit| server.unit(unit)).collect();
             let sent: Vec<u8> = units.iter().flat_map(|(sent, _)| sent.clone()).collect();
             exchange(&mut machine, &sent, &units.into_iter().map(|(_, said)| said).collect::<Vec<_>>());
-            prop_assert_eq!(machine.statements.unconfirmed(), 0);
+            prop_assert_eq!(machine.wire.statements.unconfirmed(), 0);
             let believed: BTreeMap<&str, &str> = ["a", "b", "c"].into_iter().filter_map(|name| {
-                let Some(Prepared::Theirs(known)) = machine.statements.get(name.as_bytes()) else { return None };
+                let Some(Prepared::Theirs(known)) = machine.wire.statements.get(name.as_bytes()) else { return None };
                 Some((name, known.template.text()))
             }).collect();
             for (name, text) in believed {

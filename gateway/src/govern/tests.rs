@@ -1,0 +1,157 @@
+//! Statements under their groups with a controller and no database: what a server would have counted is said here.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tempfile::TempDir;
+use tidegate_client::{Client, Consumption, Group, Ru, RuParts, Total, Usage};
+use tidegate_controller::{Config, Controller};
+use tidegate_cost_model::{SqlDialect, Template};
+use tokio::task::yield_now;
+use tokio::time::timeout;
+use tonic::transport::Endpoint;
+
+use super::*;
+use crate::metrics::Metrics;
+
+/// Rows of a result that break the rule of every group here.
+const TOO_MANY: u64 = 10;
+/// Longer than a controller takes for its answer, also on a machine that is busy.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// A controller and a governor, and a session that may do anything.
+struct Stage {
+    governor: Arc<Governor>,
+    subject: Subject,
+    _tasks: Tasks,
+    _controller: tidegate_controller::Running,
+    _folder: TempDir,
+}
+
+/// Tries until it is so.
+async fn eventually(what: &str, mut check: impl FnMut() -> bool) {
+    let tries = async {
+        while !check() {
+            yield_now().await;
+        }
+    };
+    timeout(PATIENCE, tries).await.unwrap_or_else(|_| panic!("never: {what}"));
+}
+
+/// A rule against such results.
+fn ruled(action: &str) -> String {
+    format!("query_limit = (exec_elapsed = '1h', rows = {TOO_MANY}, action = {action})")
+}
+
+fn cpu(milliseconds: u64) -> Option<Usage> {
+    Some(Usage { cpu_ns: milliseconds * 1_000_000, ..Usage::default() })
+}
+
+fn rows(sent_rows: u64) -> Progress {
+    Progress { sent_rows, ..Progress::default() }
+}
+
+impl Stage {
+    async fn new() -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let controller = Controller::start(Config {
+            store: folder.path().join("store.redb"),
+            grpc_listen: "127.0.0.1:0".parse().unwrap(),
+            http_listen: "127.0.0.1:0".parse().unwrap(),
+            ..Config::default()
+        });
+        let controller = controller.await.unwrap();
+        let endpoint = format!("http://{}", controller.grpc_addr);
+        let client = Client::connect([&endpoint], "gw").await.unwrap();
+        let channel = Endpoint::from_shared(endpoint).unwrap().connect_lazy();
+        let policy = Policy { admins: Principals::parse(["root"]).unwrap(), ..Policy::default() };
+        let (governor, tasks) = Governor::start(client, channel, "gw", policy, Arc::new(Metrics::new(1)));
+        let login = Login { tenant: "shop".into(), user: "root".into(), ..Login::default() };
+        let subject = governor.subject(login).await.unwrap();
+        Self { governor, subject, _tasks: tasks, _controller: controller, _folder: folder }
+    }
+
+    /// A group with this rule, or none, once the gateway has its lease and its rule.
+    async fn group(&self, name: &str, rule: &str) -> Group {
+        let sql = format!("create resource group {name} ru_per_sec = 1000 {rule}");
+        let statement = Arc::new(parse_own(sql.as_bytes(), SqlDialect::PostgreSql).unwrap().unwrap());
+        let governor = Arc::clone(&self.governor);
+        governor.answer(self.subject.clone(), SqlDialect::PostgreSql, statement).await.unwrap();
+        let group = self.governor.group(name).unwrap();
+        eventually("it has tokens", || group.remaining().is_some_and(Ru::is_positive)).await;
+        if !rule.is_empty() {
+            let known = async {
+                while self.begun(&group).await.deadline().is_none() {
+                    yield_now().await;
+                }
+            };
+            timeout(PATIENCE, known).await.expect("the rule is known");
+        }
+        group
+    }
+
+    /// A statement that this group has admitted.
+    async fn begun(&self, group: &Group) -> Box<Running> {
+        let subject = Subject { chosen: Some(group.clone()), ..self.subject.clone() };
+        let template = Arc::new(Template::new(SqlDialect::PostgreSql, "select 1"));
+        match self.governor.admit(&subject, &template, SqlText::Unseen, false) {
+            Admission::Now(running) => running,
+            Admission::Wait(waits) => waits.await.unwrap(),
+            Admission::Denied(denied) => panic!("{denied:?}"),
+        }
+    }
+}
+
+/// The part of a group's consumption that its statements account for.
+fn accounted(Total { charged, usage, operations, .. }: Total) -> Total {
+    Total { charged, usage, operations, ..Total::default() }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_statement_is_charged_and_counted_once_whatever_its_rule_does_to_it() {
+    let stage = Stage::new().await;
+    let other = stage.group("other", "").await;
+    for (at, action) in ["dryrun", "cooldown", "kill", "switch_group(other)"].into_iter().enumerate() {
+        let own = stage.group(&format!("own{at}"), &ruled(action)).await;
+        let consumed = || own.consumption().plus(&other.consumption());
+        // Within the estimate of a query of which nothing is known, and beyond it; convicted at a look, or at its end.
+        for (used, convicted_at) in [(0, 0), (0, 1), (0, 2), (0, 3), (30, 0), (30, 1), (30, 2), (30, 3)] {
+            let (before, mut running) = (consumed(), stage.begun(&own).await);
+            let _ = (0..3).find(|look| {
+                let sent = if *look >= convicted_at { TOO_MANY } else { 0 };
+                matches!(running.look(cpu(used), rows(sent)), Verdict::Dies(_))
+            });
+            let Ended { charged, usage, .. } = running.end(cpu(1), rows(TOO_MANY), false);
+            let mut told = Total::default();
+            told.count(&Consumption { charged, usage, operations: 1, ..Consumption::default() });
+            let counted = accounted(consumed().minus(&before).unwrap());
+            assert_eq!(counted, told, "{action} at look {convicted_at}, {used} ms each");
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn who_pays_for_a_statement_holds_it_and_no_other_group_does() {
+    let stage = Stage::new().await;
+    for (at, (own_owes, other_owes)) in
+        [(false, false), (false, true), (true, false), (true, true)].into_iter().enumerate()
+    {
+        let other = stage.group(&format!("other{at}"), "").await;
+        let own = stage.group(&format!("own{at}"), &ruled(&format!("switch_group({})", other.name()))).await;
+        let mut running = stage.begun(&own).await;
+        // More than its estimate, and less than either group has.
+        let _ = running.look(cpu(300), rows(0));
+        for (group, owes) in [(&own, own_owes), (&other, other_owes)] {
+            if owes {
+                group.charge_ru(RuParts::flat(Ru::whole(100_000)));
+            }
+            eventually("it is so", || group.remaining().is_some_and(|left| left.is_positive() != owes)).await;
+        }
+        let mut held = |sent| {
+            let holds = running.look(cpu(0), rows(sent)) == Verdict::Holds;
+            assert_eq!(running.may_owe(), !holds, "inside a transaction, it is let through on the same debt");
+            holds
+        };
+        assert_eq!((held(0), held(TOO_MANY)), (own_owes, other_owes), "before its switch and behind it");
+    }
+}

@@ -1,0 +1,100 @@
+//! What both directions of a session work on: its units, what the client gets next, and what names stand for.
+
+use super::Event;
+use super::expected::{Expect, Expected};
+use super::names::Names;
+use super::units::Units;
+
+/// The state of both directions.
+#[derive(Debug)]
+pub(super) struct Wire<R, O> {
+    pub(super) units: Units<R>,
+    pub(super) expected: Expected,
+    pub(super) statements: Names<O>,
+    /// The login has succeeded.
+    pub(super) ready: bool,
+    /// The status of the last `ReadyForQuery`: idle, in a transaction, or in a failed one.
+    pub(super) status: u8,
+    /// The server skips to the next `Sync` of the last unit.
+    pub(super) server_skips: bool,
+    pub(super) copying_in: bool,
+}
+
+impl<R, O> Wire<R, O> {
+    /// Before the login.
+    pub(super) fn new() -> Self {
+        let (units, expected, statements) = (Units::new(), Expected::default(), Names::default());
+        let (ready, status) = (false, b'I');
+        Self { units, expected, statements, ready, status, server_skips: false, copying_in: false }
+    }
+
+    /// A message of the extended protocol goes to the server, for which the client gets this.
+    pub(super) fn expect(&mut self, expect: Expect) {
+        self.units.open();
+        if !self.server_skips {
+            self.expected.push(expect);
+        }
+    }
+
+    /// A message of the extended protocol does not go to the server; the client gets this.
+    pub(super) fn insert(&mut self, reply: Vec<u8>) {
+        self.units.open();
+        // The client has had an error of this unit already, and hears nothing else before its end.
+        if !self.server_skips {
+            self.expected.insert(reply);
+        }
+    }
+
+    /// A `Sync` goes to the server.
+    pub(super) fn sync(&mut self) {
+        self.expected.take_flush();
+        // While data is copied in, the server reads over it.
+        if !self.copying_in {
+            self.server_skips = false;
+            self.units.open();
+            if let Some(unit) = self.units.last_mut() {
+                unit.closed = true;
+            }
+            self.expected.push(Expect::Ready);
+        }
+    }
+
+    /// A message of the last unit goes to the server that does this with names.
+    pub(super) fn name(&mut self, change: impl FnOnce(&mut Names<O>, u64)) {
+        // What the server skips changes nothing.
+        if !self.server_skips {
+            change(&mut self.statements, self.units.opened());
+        }
+    }
+
+    /// The server wants data from the client: a `Sync` it was sent already is one that it reads over.
+    pub(super) fn copy_in(&mut self) {
+        self.copying_in = true;
+        if let Some(unit) = self.units.first_mut().filter(|unit| !unit.simple && unit.closed)
+            && self.expected.forget_ready()
+        {
+            unit.closed = false;
+        }
+    }
+
+    /// The server has failed in the unit at the front. In the extended protocol it will not answer the rest of it.
+    pub(super) fn failed(&mut self) {
+        self.copying_in = false;
+        self.statements.take_back(self.units.worked_on());
+        if let Some(unit) = self.units.first_mut().filter(|unit| !unit.simple) {
+            self.expected.skip_to_ready();
+            self.server_skips = !unit.closed;
+        }
+    }
+
+    /// A `ReadyForQuery` of this status is at the front.
+    pub(super) fn ended(&mut self, status: u8) -> Option<Event<R>> {
+        self.status = status;
+        if !std::mem::replace(&mut self.ready, true) {
+            return Some(Event::Login);
+        }
+        self.copying_in = false;
+        self.statements.take_back(self.units.worked_on());
+        self.units.end().map(Event::Ended)
+    }
+}
