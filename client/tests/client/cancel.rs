@@ -4,7 +4,7 @@ use std::future::Future;
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
-use tidegate_client::{Ru, RuParts};
+use tidegate_client::{Permit, Ru, RuParts, Usage};
 use tidegate_core::group::GroupSpec;
 use tidegate_core::units::Rate;
 use tidegate_proto::v1;
@@ -52,13 +52,60 @@ async fn a_waiter_dropped_in_the_queue_or_just_admitted_leaves_nothing_behind() 
     assert_eq!(group.state().available, Ru::whole(100));
     assert_eq!(client.stats().counts.abandoned, 2);
     assert_eq!(group.consumption().operations, 0);
+    drop(third);
+    assert_eq!(client.shutdown().await.open_permits, 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn however_an_operation_ends_no_permit_stays_open() {
+    type End = fn(Permit<'_>);
+    let cpu = |cpu_ns| Usage { cpu_ns, ..Usage::default() };
+    let ends: [(&str, End); 7] = [
+        ("dropped", |permit| drop(permit)),
+        ("cancelled", |permit| permit.cancel()),
+        ("cost nothing", |permit| drop(permit.settle_ru(RuParts::default()))),
+        ("cost more", |permit| drop(permit.settle_ru(RuParts::flat(Ru::whole(5))))),
+        ("owned, dropped", |permit| drop(permit.into_owned())),
+        ("owned, cancelled", |permit| permit.into_owned().cancel()),
+        ("charged on the way", |mut permit| drop(permit.charge(&Usage { cpu_ns: 7, ..Usage::default() }))),
+    ];
+    for (how, end) in ends {
+        // Admitted at once, and out of the queue; and a neighbour in the queue goes away at each moment.
+        let fake = Fake::new();
+        fixed_hundred(&fake);
+        let (client, group) = client_and_group(&fake, GroupSpec::capped(Rate::whole(1_000))).await;
+        let mut context = Context::from_waker(Waker::noop());
+        end(group.try_acquire(Ru::whole(1)).unwrap());
+        end(group.owe());
+        let first = group.try_acquire(group.state().available).unwrap();
+        let mut queued = Box::pin(group.acquire(Ru::whole(1), HOUR));
+        let mut gone = Box::pin(group.acquire(Ru::whole(1), HOUR));
+        let mut admitted = Box::pin(group.acquire(Ru::whole(1), HOUR));
+        for waiter in [&mut queued, &mut gone, &mut admitted] {
+            assert!(waiter.as_mut().poll(&mut context).is_pending());
+        }
+        drop(gone);
+        first.cancel();
+        // Both were admitted; one goes away before it hears of it.
+        drop(admitted);
+        let Poll::Ready(Ok(permit)) = queued.as_mut().poll(&mut context) else {
+            panic!("{how}: not admitted")
+        };
+        end(permit);
+        drop(queued);
+        let mut late = Box::pin(group.acquire(Ru::whole(1_000), Duration::from_millis(1)));
+        assert!(late.as_mut().poll(&mut context).is_ready(), "{how}: it never fits");
+        drop(late);
+        drop(group.charge(&cpu(1)));
+        assert_eq!(client.shutdown().await.open_permits, 0, "{how}");
+    }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn racing_acquires_cancels_and_settlements_conserve_every_token() {
     let fake = Fake::new();
     fixed_hundred(&fake);
-    let (_client, group) = client_and_group(&fake, GroupSpec::capped(Rate::whole(1_000))).await;
+    let (client, group) = client_and_group(&fake, GroupSpec::capped(Rate::whole(1_000))).await;
     let tasks: Vec<_> = (0..8_u64)
         .map(|task| {
             let group = group.clone();
@@ -92,4 +139,5 @@ async fn racing_acquires_cancels_and_settlements_conserve_every_token() {
     assert_eq!(group.state().available, Ru::whole(100));
     assert_eq!((group.state().debt, group.consumption().ru().clamped()), (Ru::ZERO, Ru::ZERO));
     drop(group.try_acquire(Ru::whole(100)).unwrap());
+    assert_eq!(client.shutdown().await.open_permits, 0);
 }
