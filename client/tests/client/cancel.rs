@@ -63,11 +63,11 @@ async fn however_an_operation_ends_no_permit_stays_open() {
     let ends: [(&str, End); 7] = [
         ("dropped", |permit| drop(permit)),
         ("cancelled", |permit| permit.cancel()),
-        ("cost nothing", |permit| drop(permit.settle_ru(RuParts::default()))),
-        ("cost more", |permit| drop(permit.settle_ru(RuParts::flat(Ru::whole(5))))),
+        ("cost nothing", |permit| _ = permit.settle_ru(RuParts::default())),
+        ("cost more", |permit| _ = permit.settle_ru(RuParts::flat(Ru::whole(5)))),
         ("owned, dropped", |permit| drop(permit.into_owned())),
         ("owned, cancelled", |permit| permit.into_owned().cancel()),
-        ("charged on the way", |mut permit| drop(permit.charge(&Usage { cpu_ns: 7, ..Usage::default() }))),
+        ("charged on the way", |mut permit| _ = permit.charge(&Usage { cpu_ns: 7, ..Usage::default() })),
     ];
     for (how, end) in ends {
         // Admitted at once, and out of the queue; and a neighbour in the queue goes away at each moment.
@@ -96,7 +96,7 @@ async fn however_an_operation_ends_no_permit_stays_open() {
         let mut late = Box::pin(group.acquire(Ru::whole(1_000), Duration::from_millis(1)));
         assert!(late.as_mut().poll(&mut context).is_ready(), "{how}: it never fits");
         drop(late);
-        drop(group.charge(&cpu(1)));
+        group.charge(&cpu(1));
         assert_eq!(client.shutdown().await.open_permits, 0, "{how}");
     }
 }

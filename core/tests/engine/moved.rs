@@ -107,7 +107,7 @@ fn who_asked_while_there_was_no_limit_waits_behind_those_who_never_stopped_waiti
     let large = |ru| Ask { head: Ru::whole(ru), backlog: Ru::whole(ru), waiting: 1, ..Ask::default() };
     engine.put_group(at(0), GROUP, limited.clone()).unwrap();
     assert_eq!(leased(engine.renew(at(0), ClientId(3), GROUP, 1, &large(100), None)).lump, Ru::whole(100));
-    let mut lump = |engine: &mut Engine, ms, client| {
+    let lump = |engine: &mut Engine, ms, client| {
         leased(engine.renew(at(ms), client, GROUP, ms, &large(80), None)).lump
     };
     assert_eq!((lump(&mut engine, 100, A), lump(&mut engine, 200, B)), (Ru::ZERO, Ru::ZERO));
