@@ -5,6 +5,7 @@
 //! go on, and no deadline is near: a waiter that is not admitted was forgotten.
 
 mod exits;
+mod following;
 mod purses;
 mod world;
 

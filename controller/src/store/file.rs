@@ -439,7 +439,7 @@ mod tests {
     #[test]
     fn commits_go_on_after_any_that_failed_at_any_write_and_none_is_missed_at_the_next_start() {
         let folder = tempfile::tempdir().unwrap();
-        for fails_after in 0..40 {
+        for fails_after in [0, 1, 2, 3, 4, 6, 8, 12, 16, 24, 32] {
             let path = folder.path().join(format!("store-{fails_after}"));
             let failing = Failing { disk: Arc::default(), left: Arc::new(AtomicU64::new(u64::MAX)) };
             let open = || {
@@ -453,12 +453,16 @@ mod tests {
             let numbered = Some(Numbered { path: path.clone(), note, turn: Mutex::default(), last });
             let store = RedbStore { numbered, ..open() };
             let mut acknowledged = Vec::new();
-            for round in 0..4_u8 {
+            for round in 0..2_u8 {
                 for (step, left) in [u64::MAX, fails_after, fails_after / 2, u64::MAX].into_iter().enumerate()
                 {
                     failing.left.store(left, Relaxed);
                     let key = vec![round, u8::try_from(step).unwrap()];
-                    let done = store.commit(&[put(Table::Groups, &key, b"1")]);
+                    // The file has to grow for the large ones, which can fail before the commit.
+                    let large = |part: u8| put(Table::Hours, &[round, part], &vec![round; 512 << 10]);
+                    let rows = (0..if step == 1 { 3 } else { 0 }).map(large);
+                    let batch: Vec<Write> = rows.chain([put(Table::Groups, &key, b"1")]).collect();
+                    let done = store.commit(&batch);
                     assert!(done.is_ok() || left < u64::MAX, "{fails_after}: the disk works, but {done:?}");
                     acknowledged.extend(done.is_ok().then_some(key));
                 }
