@@ -29,6 +29,20 @@ impl FixedWindow {
     pub fn new(limit: Ru, window: Span) -> Result<Self, SettingError> {
         Ok(Self { limit: setting::limit(limit)?, window: setting::window(window)? })
     }
+
+    /// What counts at a moment.
+    pub fn used(&self, state: &mut FixedWindowState, now: Time) -> Ru {
+        self.advance(state, now);
+        state.used
+    }
+
+    /// Begins the window of `now`. A clock that stepped back stays in the window it was in.
+    fn advance(&self, state: &mut FixedWindowState, now: Time) {
+        let window = now.0 / self.window.0;
+        if window > state.window {
+            *state = FixedWindowState { window, used: Ru::ZERO };
+        }
+    }
 }
 
 impl Policy for FixedWindow {
@@ -45,11 +59,7 @@ impl Policy for FixedWindow {
         if cost > self.limit {
             return Verdict::Never;
         }
-        // A clock that stepped back stays in the window it was in.
-        let window = now.0 / self.window.0;
-        if window > state.window {
-            *state = FixedWindowState { window, used: Ru::ZERO };
-        }
+        self.advance(state, now);
         if state.used + cost <= self.limit {
             state.used += cost;
             return Verdict::Admit;

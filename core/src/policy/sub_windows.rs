@@ -51,6 +51,20 @@ impl SubWindows {
         Ok(Self { weighted: true, ..Self::new(limit, window, cells)? })
     }
 
+    /// What counts at a moment, in whole micro-RU, rounded up.
+    pub fn used(&self, state: &mut SubWindowsState, now: Time) -> Ru {
+        self.advance(state, now);
+        let counted = self.counted(state, now).div_ceil(u128::from(self.cell.0));
+        Ru(i64::try_from(counted).unwrap_or(i64::MAX))
+    }
+
+    /// What counts, times the length of a cell.
+    fn counted(&self, state: &SubWindowsState, now: Time) -> u128 {
+        let leaving = state.newest.checked_sub(self.cells).filter(|_| self.weighted);
+        let part = leaving.map_or(0, |number| micro(state.cell(number)) * left(now, state.newest, self.cell));
+        part + micro(state.whole) * u128::from(self.cell.0)
+    }
+
     /// Begins the cell of `now`. A clock that stepped back stays in the cell it was in.
     fn advance(&self, state: &mut SubWindowsState, now: Time) {
         let current = now.0 / self.cell.0;
@@ -128,9 +142,7 @@ impl Policy for SubWindows {
         }
         self.advance(state, now);
         let length = u128::from(self.cell.0);
-        let leaving = state.newest.checked_sub(self.cells).filter(|_| self.weighted);
-        let part = leaving.map_or(0, |number| micro(state.cell(number)) * left(now, state.newest, self.cell));
-        if part + micro(state.whole + cost) * length > micro(self.limit) * length {
+        if self.counted(state, now) + micro(cost) * length > micro(self.limit) * length {
             return self.retry(state, cost);
         }
         state.whole += cost;

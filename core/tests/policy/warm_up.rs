@@ -1,7 +1,5 @@
 //! The warm-up, beside the numbers of its formula and Guava's own arithmetic.
 
-#![expect(clippy::cast_precision_loss, reason = "numbers of an oracle that counts in floats, as Guava does")]
-
 use proptest::prelude::*;
 use tidegate_core::policy::warm_up::WarmUp;
 use tidegate_core::policy::{Limiter, Policy, Verdict};

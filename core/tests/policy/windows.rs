@@ -115,6 +115,33 @@ proptest! {
     }
 
     #[test]
+    fn what_counts_is_the_least_limit_that_is_not_passed(
+        limit in 1..=MOST, cell in 1_u64..800, cells in 1_u32..8, weighted: bool, all in forward(MOST)
+    ) {
+        let window = Span(cell * u64::from(cells));
+        let make = if weighted { SubWindows::weighted } else { SubWindows::new };
+        let (sub, fixed) = (make(Ru(limit), window, cells).unwrap(), FixedWindow::new(Ru(limit), window).unwrap());
+        let (mut in_cells, mut in_window, mut logs) = (sub.fresh(), fixed.fresh(), [Vec::new(), Vec::new()]);
+        for (at, cost) in all {
+            let entry = Admitted { at: at.into(), cost: cost.into(), is_low: false };
+            let verdicts = [
+                sub.try_acquire(&mut in_cells, Time(at), Ru(cost)),
+                fixed.try_acquire(&mut in_window, Time(at), Ru(cost)),
+            ];
+            for (log, verdict) in logs.iter_mut().zip(verdicts) {
+                log.extend(verdict.is_admitted().then_some(entry));
+            }
+            let [sub_log, fixed_log] = &logs;
+            let used = sub.used(&mut in_cells, Time(at)).0;
+            let within = |limit: i64| fits_cells(limit, cell, cells, weighted)(sub_log, at.into(), 0, false);
+            prop_assert!(within(used) && (used == 0 || !within(used - 1)), "{} at {}", used, at);
+            let used = fixed.used(&mut in_window, Time(at)).0;
+            let within = |limit: i64| fits_fixed(limit, window.0)(fixed_log, at.into(), 0, false);
+            prop_assert!(within(used) && (used == 0 || !within(used - 1)), "{} at {}", used, at);
+        }
+    }
+
+    #[test]
     fn what_is_charged_counts_as_if_admitted(limit in 1..=MOST, window in 1_u64..3_000, all in forward(MOST)) {
         let policy = TwoWindows::new(Ru(limit), Span(window)).unwrap();
         let (mut state, mut log) = (policy.fresh(), Vec::new());
