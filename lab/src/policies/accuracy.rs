@@ -227,7 +227,7 @@ fn section(settings: &Settings, limits: &[u32], tally: &Tally) -> Section {
                 .to_owned(),
             format!(
                 "Counting what it admits, a key over the limit stays beside it, so that each of its requests is a close \
-                 call. In all it admitted {}, and a log by itself {}: {:.1} % of it. The most that any minute had was \
+                 call. In all it admitted {}, and a log by itself {}: {:.2} % of it. The most that any minute had was \
                  {most} over the limit of {}.",
                 thousands(tally.admitted),
                 thousands(tally.log_admitted),
