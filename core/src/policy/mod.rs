@@ -86,16 +86,6 @@ impl<P: Policy> Limiter<P> {
     pub fn try_acquire(&mut self, now: Time, cost: Ru) -> Verdict {
         self.policy.try_acquire(&mut self.state, now, cost)
     }
-
-    /// What it decides by.
-    pub const fn policy(&self) -> &P {
-        &self.policy
-    }
-
-    /// What the key has done.
-    pub const fn state(&self) -> &P::State {
-        &self.state
-    }
 }
 
 /// Micro-RU, as a factor; a debt is none.

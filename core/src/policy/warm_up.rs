@@ -8,8 +8,8 @@
 //! over the tokens that it takes: it is the next that waits.
 //!
 //! Different from both: integers. Tokens are counted in fractions by which refilling is a whole number, so nothing is
-//! lost in many small steps; the part above `stable` of what an operation pays is rounded up, by 10^-12 of itself and a
-//! millionth of a micro-RU at most. A key begins cold.
+//! lost in many small steps; the part above `stable` of what an operation pays is rounded up, by less than 10^-11 of
+//! what it would be at the coldest and a millionth of a micro-RU. A key begins cold.
 //!
 //! State: the stored tokens, and when the next operation may start, 32 bytes. Use: caches and pools that must not get
 //! the full rate at once.
@@ -18,7 +18,7 @@ use super::{Policy, Verdict, fine, setting};
 use crate::units::{MICRO, Rate, Ru, Span, Time};
 use setting::{COLDEST, MOST_STORED, SettingError};
 
-/// The policy. Tokens are counted in shares, of which [`WarmUp::shares`] make a micro-RU.
+/// The policy. Tokens are counted in shares, of which `WarmUp::shares` make a micro-RU.
 #[derive(Clone, Copy, Debug)]
 pub struct WarmUp {
     rate: u128,
@@ -38,7 +38,7 @@ pub struct WarmUpState {
     free: u128,
 }
 
-/// Bits of the store above the threshold in a product with what is taken, which has up to 85: together they fit.
+/// Bits of the store above the threshold in a product with what is taken, which has up to 80: together they fit.
 const BITS: u32 = 40;
 
 impl WarmUp {
