@@ -181,9 +181,15 @@ fn an_error_says_what_to_give() {
         (vec!["warmup", "--factor", "1"], 2, "lab: cold factor 1: give 2 to 100".to_owned()),
         (vec!["warmup", "--seconds", "0"], 2, "lab: warm-up 0ms: give more than 0".to_owned()),
         (vec!["warmup", "--rate", "0"], 2, "lab: rate 0 RU/s: give more than 0".to_owned()),
-        (vec!["accuracy", "--requests", "0"], 2, "lab: --requests 0: give at least 1".to_owned()),
+        (vec!["warmup", "--rate", "9"], 2, "lab: --rate 9: give 100 to 10 million operations".to_owned()),
+        (
+            vec!["accuracy", "--requests", "0"],
+            2,
+            "lab: --requests 0: give 1 to 1000000000 for each".to_owned(),
+        ),
+        (vec!["accuracy", "--requests", "7000000000"], 2, "lab: --requests 7000000000: give 1 to".to_owned()),
         (vec!["accuracy", "--keys", "0"], 2, "lab: --keys 0: give 1 to 10000000".to_owned()),
-        (vec!["accuracy", "--hours", "0"], 2, "lab: --hours 0: give at least 1".to_owned()),
+        (vec!["accuracy", "--hours", "0"], 2, "lab: --hours 0: give 1 to 8784".to_owned()),
         (
             vec!["accuracy", "--limit", "0", "--requests", "9"],
             2,

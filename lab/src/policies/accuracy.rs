@@ -17,9 +17,14 @@ use super::{LabError, Section};
 const MINUTE: Span = Span::secs(60);
 /// Requests a minute, judged beside the one that is asked for.
 const LIMITS: [u32; 4] = [100, 1_000, 10_000, 100_000];
-/// Requests between two words about progress, and most keys.
+/// Requests between two words about progress.
 const STEP: u64 = 20_000_000;
+/// In microseconds.
+const HOUR: u64 = 3_600_000_000;
+/// With more keys there are phases without end; with more requests an hour, too many in a microsecond.
 const MOST_KEYS: u64 = 10_000_000;
+const MOST_HOURS: u64 = 8_784;
+const MOST_REQUESTS: u64 = 1_000_000_000;
 
 /// What is run.
 #[derive(Clone, Copy, Debug)]
@@ -168,14 +173,15 @@ fn share(part: u64, all: u64) -> String {
 pub fn run(settings: &Settings, progress: &mut dyn FnMut(u64)) -> Result<Section, LabError> {
     let Settings { traffic, limit } = *settings;
     let bad = |option, value, remedy| Err(LabError::Option { option, value, remedy });
-    if traffic.requests == 0 {
-        return bad("requests", 0, "at least 1");
+    let hours = traffic.length / HOUR;
+    if hours == 0 || hours > MOST_HOURS {
+        return bad("hours", hours, "1 to 8784, a year");
+    }
+    if traffic.requests == 0 || traffic.requests > MOST_REQUESTS * hours {
+        return bad("requests", traffic.requests, "1 to 1000000000 for each of --hours");
     }
     if traffic.keys == 0 || traffic.keys > MOST_KEYS {
         return bad("keys", traffic.keys, "1 to 10000000");
-    }
-    if traffic.length == 0 {
-        return bad("hours", 0, "at least 1");
     }
     let mut limits = vec![limit];
     limits.extend(LIMITS.into_iter().filter(|other| *other != limit));
@@ -220,7 +226,7 @@ fn section(settings: &Settings, limits: &[u32], tally: &Tally) -> Section {
                 thousands(tally.requests),
                 thousands(tally.keys),
                 thousands(keys),
-                length / 3_600_000_000
+                length / HOUR
             ),
             "Published by Cloudflare of 400 million requests of 270,000 sources: 0.003 % wrong, where all requests \
              count."

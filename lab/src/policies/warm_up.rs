@@ -73,40 +73,33 @@ fn rate_at(rates: &[(f64, f64)], at: f64) -> f64 {
     rates.iter().find(|(start, _)| *start >= at).map_or(f64::NAN, |(_, rate)| *rate)
 }
 
-/// The curve and its numbers.
-///
-/// # Errors
-/// The warm-up cannot be set so.
-pub fn curve(settings: &Settings) -> Result<Section, LabError> {
-    let policy =
-        WarmUp::new(Rate::whole(settings.rate.into()), Span::secs(settings.warm_up.into()), settings.factor)?;
-    let mut state = policy.fresh();
-    let moment = |warm_ups: u64| Time(u64::from(settings.warm_up) * warm_ups * 500_000);
-    // A warm-up and a half of use, as much of nothing, and half a warm-up of use.
-    let first = rates(&starts(&policy, &mut state, moment(0), moment(3)));
-    let again = rates(&starts(&policy, &mut state, moment(6), moment(7)));
-
-    let mut numbers = Table::new(["number", "formula", "here"]);
-    let threshold = policy.threshold().number().to_string();
-    numbers.row(["threshold".to_owned(), format!("{:.0}", settings.threshold()), threshold]);
-    numbers.row([
-        "most stored".to_owned(),
-        format!("{:.0}", settings.most()),
-        policy.most().number().to_string(),
-    ]);
+/// The formula's numbers, beside those of a policy and its rates from cold and after a pause.
+fn numbers(settings: &Settings, policy: &WarmUp, first: &[(f64, f64)], again: &[(f64, f64)]) -> Table {
     // From the intervals of the policy: how much they shrink from the first on, for each token.
-    let (cold, stable) = (1.0 / rate_at(&first, 0.0), 1.0 / rate_at(&first, settings.length() * 1.2));
-    let tokens = settings.most() - settings.threshold();
-    numbers.row([
-        "slope".to_owned(),
-        format!("{:.7}", settings.slope()),
-        format!("{:.7}", (cold - stable) / tokens),
-    ]);
+    let (cold, stable) = (1.0 / rate_at(first, 0.0), 1.0 / rate_at(first, settings.length() * 1.2));
+    let slope = (cold - stable) / (settings.most() - settings.threshold());
+    let whole = |amount: Ru| amount.number().to_string();
+    let mut numbers = Table::new(["number", "formula", "here"]);
+    for (name, formula, here) in [
+        ("threshold", format!("{:.0}", settings.threshold()), whole(policy.threshold())),
+        ("most stored", format!("{:.0}", settings.most()), whole(policy.most())),
+        ("slope", format!("{:.7}", settings.slope()), format!("{slope:.7}")),
+        (
+            "rate after as long a pause",
+            format!("{:.1}", settings.formula(0.0)),
+            format!("{:.1}", rate_at(again, 0.0)),
+        ),
+    ] {
+        numbers.row([name.to_owned(), formula, here]);
+    }
+    numbers
+}
 
+/// Rates from cold, at tenths of the warm-up.
+fn tenths(settings: &Settings, first: &[(f64, f64)]) -> Table {
     let mut table = Table::new(["after", "formula, 1/s", "here, 1/s", "off by"]);
-    for tenths in (0..=12_u32).map(|tenth| f64::from(tenth) / 10.0) {
-        let at = tenths * settings.length();
-        let (formula, here) = (settings.formula(at), rate_at(&first, at));
+    for at in (0..=12_u32).map(|tenth| f64::from(tenth) / 10.0 * settings.length()) {
+        let (formula, here) = (settings.formula(at), rate_at(first, at));
         let off = (here / formula - 1.0) * 100.0;
         table.row([
             format!("{at:.1} s"),
@@ -115,23 +108,39 @@ pub fn curve(settings: &Settings) -> Result<Section, LabError> {
             format!("{off:.2} %"),
         ]);
     }
-    let idle = rate_at(&again, 0.0);
-    numbers.row([
-        "rate after as long a pause".to_owned(),
-        format!("{:.1}", settings.formula(0.0)),
-        format!("{idle:.1}"),
-    ]);
+    table
+}
 
+/// The curve and its numbers.
+///
+/// # Errors
+/// The warm-up cannot be set so, or has too few or too many operations.
+pub fn curve(settings: &Settings) -> Result<Section, LabError> {
+    let policy =
+        WarmUp::new(Rate::whole(settings.rate.into()), Span::secs(settings.warm_up.into()), settings.factor)?;
+    // Fewer are no curve, and more no picture.
+    let operations = u64::from(settings.rate) * u64::from(settings.warm_up);
+    if !(100..=10_000_000).contains(&operations) {
+        let remedy = "100 to 10 million operations in a warm-up, --rate times --seconds";
+        return Err(LabError::Option { option: "rate", value: settings.rate.into(), remedy });
+    }
+    let mut state = policy.fresh();
+    let moment = |halves: u64| Time(u64::from(settings.warm_up) * halves * 500_000);
+    // A warm-up and a half of use, as much of nothing, and half a warm-up of use.
+    let first = rates(&starts(&policy, &mut state, moment(0), moment(3)));
+    let again = rates(&starts(&policy, &mut state, moment(6), moment(7)));
+    let tables = vec![numbers(settings, &policy, &first, &again), tenths(settings, &first)];
+
+    // A picture has room for so many points.
+    let step = first.len().div_ceil(60).max(1);
     let formula = |(at, _): &(f64, f64)| (*at, settings.formula(*at));
+    let formula = first.iter().step_by(step).map(formula).collect();
     let pause = [first.last(), again.first()].into_iter().flatten().map(|(at, _)| (*at, 0.0));
-    let curve: Vec<(f64, f64)> = first.iter().copied().chain(pause).chain(again.iter().copied()).collect();
+    let thin = |rates: &[(f64, f64)]| rates.iter().copied().step_by(step.div_ceil(20)).collect::<Vec<_>>();
+    let curve = thin(&first).into_iter().chain(pause).chain(thin(&again)).collect();
     let series = vec![
         Series { name: "here".to_owned(), style: Style::Line, points: curve },
-        Series {
-            name: "formula".to_owned(),
-            style: Style::Dots,
-            points: first.iter().step_by(60).map(formula).collect(),
-        },
+        Series { name: "formula".to_owned(), style: Style::Dots, points: formula },
     ];
     let rate = settings.rate;
     Ok(Section {
@@ -142,7 +151,7 @@ pub fn curve(settings: &Settings) -> Result<Section, LabError> {
              is Guava's and Sentinel's: the distance of two operations is 1 / rate + slope * (stored - threshold)."
                 .to_owned(),
         ],
-        tables: vec![numbers, table],
+        tables,
         charts: vec![Chart {
             title: "Operations per second".to_owned(),
             across: "seconds",
