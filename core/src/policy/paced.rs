@@ -41,6 +41,9 @@ pub enum Delay {
     None,
 }
 
+/// A thousandth of an RU in millionths of a micro-RU.
+const MILLI: u128 = 1_000_000_000;
+
 /// How finely a queue counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Grain {
@@ -59,11 +62,19 @@ impl Grain {
         }
     }
 
-    /// What drains is a multiple of this, in millionths of a micro-RU.
-    const fn unit(self) -> u128 {
+    /// What drains of an amount, in millionths of a micro-RU.
+    const fn drains(self, amount: u128) -> u128 {
         match self {
-            Self::Exact => 1,
-            Self::Milli => 1_000_000_000,
+            Self::Exact => amount,
+            Self::Milli => amount / MILLI * MILLI,
+        }
+    }
+
+    /// The least that has to be given to drain, so that an amount does.
+    const fn to_drain(self, amount: u128) -> u128 {
+        match self {
+            Self::Exact => amount,
+            Self::Milli => amount.next_multiple_of(MILLI),
         }
     }
 }
@@ -71,10 +82,12 @@ impl Grain {
 /// The policy.
 #[derive(Clone, Copy, Debug)]
 pub struct Paced {
-    rate: u128,
-    /// In millionths of a micro-RU, as is what need not wait.
+    /// In millionths of a micro-RU, as the two below: what drains, what fits, and what of it need not wait.
+    per_tick: u128,
     burst: u128,
     undelayed: u128,
+    /// The most ticks that an operation waits.
+    longest: u128,
     grain: Grain,
 }
 
@@ -94,7 +107,7 @@ impl Paced {
     /// [`SettingError`] names the setting, its value and what to give instead.
     pub fn new(settings: PacedSettings) -> Result<Self, SettingError> {
         let PacedSettings { rate, burst, delay, grain } = settings;
-        let rate = setting::rate(rate)?.0.unsigned_abs().into();
+        let rate = u128::from(setting::rate(rate)?.0.unsigned_abs());
         let least = Ru(i64::from(delay != Delay::None));
         if burst < least || burst > Ru::MAX {
             return Err(SettingError::Queue(burst));
@@ -107,17 +120,14 @@ impl Paced {
             Delay::Beyond(part) => part,
             Delay::None => burst,
         };
-        Ok(Self { rate, burst: fine(burst), undelayed: fine(undelayed), grain })
+        let (per_tick, burst, undelayed) = (rate * u128::from(grain.tick()), fine(burst), fine(undelayed));
+        let longest = burst.saturating_sub(undelayed) / per_tick;
+        Ok(Self { per_tick, burst, undelayed, longest, grain })
     }
 
     /// What drains in so many ticks.
     fn drained(&self, ticks: u64) -> u128 {
-        let unit = self.grain.unit();
-        u128::from(ticks) * self.per_tick() / unit * unit
-    }
-
-    fn per_tick(&self) -> u128 {
-        self.rate * u128::from(self.grain.tick())
+        self.grain.drains(u128::from(ticks) * self.per_tick)
     }
 
     /// What of the queue is still before an operation that comes at a tick.
@@ -127,20 +137,23 @@ impl Paced {
 
     /// When an operation starts that comes at a tick and has so much before it, unless time ends before.
     fn start(&self, tick: u64, before: u128) -> Option<Time> {
-        let ticks = u128::from(tick) + before.saturating_sub(self.undelayed) / self.per_tick();
+        let waits = before.saturating_sub(self.undelayed);
+        // Divisions of 128 bits are most of what a decision costs.
+        let ticks = u128::from(tick) + if waits == 0 { 0 } else { waits / self.per_tick };
         u64::try_from(ticks * u128::from(self.grain.tick())).ok().map(Time)
     }
 
     /// When no more than the queue holds is still before an operation, given that more is.
     fn retry(&self, state: &PacedState) -> Verdict {
-        let over = (state.queued - self.burst).next_multiple_of(self.grain.unit());
-        let ticks = u128::from(state.at) + over.div_ceil(self.per_tick());
-        // It has to start before time ends, too.
-        let starts = |tick: &u64| self.start(*tick, self.before(state, *tick)).is_some();
-        match u64::try_from(ticks).ok().filter(starts) {
-            Some(_) => Verdict::retry_at(ticks * u128::from(self.grain.tick())),
-            None => Verdict::Never,
+        let over = self.grain.to_drain(state.queued - self.burst);
+        let ticks = u128::from(state.at) + over.div_ceil(self.per_tick);
+        let promise = Verdict::retry_at(ticks * u128::from(self.grain.tick()));
+        if (ticks + self.longest) * u128::from(self.grain.tick()) <= u128::from(u64::MAX) {
+            return promise;
         }
+        // It has to start before time ends, too.
+        let starts = |tick: u64| self.start(tick, self.before(state, tick)).is_some();
+        if u64::try_from(ticks).is_ok_and(starts) { promise } else { Verdict::Never }
     }
 }
 

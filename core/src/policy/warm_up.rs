@@ -26,8 +26,10 @@ pub struct WarmUp {
     /// With more in store, it is cold.
     threshold: u128,
     most: u128,
-    /// By this much tokens are coarser where they are multiplied with each other.
-    coarse: u128,
+    /// By so many bits tokens are coarser where they are multiplied with each other.
+    coarse: u32,
+    /// By this the product is divided.
+    divisor: u128,
 }
 
 /// One key's store.
@@ -56,12 +58,13 @@ impl WarmUp {
         // Half a warm-up at the full rate is half of this, in millionths of a micro-RU: `1 + factor` times it in shares.
         let product = rate * u128::from(length.0);
         let (threshold, most) = (product * (1 + factor), product * (5 + factor));
-        let made = Self { rate, factor, threshold, most, coarse: 1 };
         if most > fine(MOST_STORED) * 2 * (1 + factor) {
             return Err(SettingError::Stored { rate: per_second, warm_up });
         }
         let bits = u128::BITS - (most - threshold).leading_zeros();
-        Ok(Self { coarse: 1 << bits.saturating_sub(BITS), ..made })
+        let coarse = bits.saturating_sub(BITS);
+        let divisor = 2 * ((most - threshold) >> coarse) * 2 * (1 + factor);
+        Ok(Self { rate, factor, threshold, most, coarse, divisor })
     }
 
     /// Shares of a micro-RU: by them, the threshold, the most and what is refilled are whole numbers.
@@ -99,9 +102,11 @@ impl WarmUp {
     fn extra(&self, stored: u128, taken: u128) -> u128 {
         let from = stored.saturating_sub(self.threshold);
         let cold = taken.min(from);
-        let heights = (from + (from - cold)).div_ceil(self.coarse);
-        let widest = (self.most - self.threshold) / self.coarse;
-        ((self.factor - 1) * cold * heights).div_ceil(2 * widest * 2 * (1 + self.factor))
+        if cold == 0 {
+            return 0;
+        }
+        let heights = (from + (from - cold) + (1 << self.coarse) - 1) >> self.coarse;
+        ((self.factor - 1) * cold * heights).div_ceil(self.divisor)
     }
 }
 

@@ -53,6 +53,10 @@ fn extreme_windows() -> impl Strategy<Value = u64> {
 
 fn run<P: Policy<State: Clone>>(policy: &P, most: Ru, all: &[(u64, i64)]) {
     let mut state = policy.fresh();
+    assert!(
+        policy.try_acquire(&mut state.clone(), Time(0), most).is_admitted(),
+        "the most that is ever admitted"
+    );
     for (at, cost) in all.iter().copied() {
         let verdict = policy.try_acquire(&mut state, Time(at), Ru(cost));
         if cost <= 0 {

@@ -6,7 +6,7 @@ use tidegate_core::policy::demotion::DemotionState;
 use tidegate_core::policy::fixed_window::{FixedWindow, FixedWindowState};
 use tidegate_core::policy::gcra::{Gcra, GcraState};
 use tidegate_core::policy::paced::{Delay, Grain, Paced, PacedSettings, PacedState};
-use tidegate_core::policy::setting::{LONGEST, SettingError};
+use tidegate_core::policy::setting::{LONGEST, MOST_STORED, SettingError};
 use tidegate_core::policy::sliding_log::{SlidingLog, SlidingLogState};
 use tidegate_core::policy::sub_windows::{SubWindows, SubWindowsState};
 use tidegate_core::policy::token_bucket::{TokenBucket, TokenBucketState};
@@ -83,6 +83,18 @@ fn an_error_names_the_setting_its_value_and_what_to_give() {
 #[test]
 fn no_queue_is_a_queue_without_delay() {
     assert!(paced(Rate::whole(1), Ru::ZERO, Delay::None).is_ok());
+}
+
+#[test]
+fn a_warm_up_stores_up_to_its_most_and_no_more() {
+    let made = |micros| WarmUp::new(Rate::MAX, Span(micros), 3);
+    assert_eq!(made(1_000_000).map(|policy| policy.most()), Ok(MOST_STORED));
+    assert!(made(1_000_001).is_err());
+}
+
+#[test]
+fn all_of_the_largest_queue_may_be_undelayed() {
+    assert!(paced(Rate::whole(1), Ru::MAX, Delay::Beyond(Ru::MAX)).is_ok());
 }
 
 #[test]
