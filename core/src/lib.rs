@@ -7,6 +7,7 @@
 //! * [`engine`]: the controller's grant decision over the group tree.
 //! * [`node`]: a group on a node: local bucket, waiters, debt, renewal.
 //! * [`ledger`]: consumption, counted exactly once.
+//! * [`policy`]: limiter policies for one key, beside the leased token bucket of groups.
 //! * [`ranks`]: a queue that any member may leave.
 //! * [`usage`]: what an operation used and was charged.
 //! * [`view`]: inspecting the engine, and saving it across a clean restart.
@@ -35,6 +36,7 @@ pub mod node;
 mod ordered;
 mod parts;
 mod plausible;
+pub mod policy;
 mod pool;
 pub mod ranks;
 mod recall;

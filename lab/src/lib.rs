@@ -1,8 +1,10 @@
 //! The lab of tidegate: what the shipped code costs, and how it compares with others.
 //!
 //! `bench` measures beside peers and floors in the same run. `rivals` models other allocators; `comparison` puts them
-//! and tidegate, which the simulation of `tidegate-tests` drives, under the same loads.
+//! and tidegate, which the simulation of `tidegate-tests` drives, under the same loads. `policies` shows what limiter
+//! policies admit, by a virtual clock.
 
 pub mod bench;
 pub mod comparison;
+pub mod policies;
 pub mod rivals;

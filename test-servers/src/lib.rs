@@ -1,10 +1,12 @@
-//! Real database servers of one's own, for tests and benchmarks: a data directory, a free loopback port, gone at the
-//! end. They run as `nobody` when this is root, as both refuse to be root or should not be.
+//! Real database servers, balancers and limiters of one's own, for tests and benchmarks: a data directory, a free
+//! loopback port, gone at the end. They run as `nobody` when this is root, as databases refuse to be root or should
+//! not be.
 
 mod certificates;
 mod haproxy;
 mod mariadb;
 mod mysql;
+mod nginx;
 mod npm;
 mod postgres;
 
@@ -26,6 +28,7 @@ pub use certificates::Certificates;
 pub use haproxy::HaProxy;
 pub use mariadb::MariaDb;
 pub use mysql::MySql;
+pub use nginx::Nginx;
 pub use postgres::Postgres;
 
 /// The superuser of a server, and its password.

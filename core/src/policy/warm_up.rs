@@ -1,0 +1,136 @@
+//! Warm-up: a rate that is low when cold and rises to its full height within a time of full use.
+//!
+//! Source: Guava's `SmoothWarmingUp`, whose formulas Sentinel's warm-up has, too. `stable = 1 / rate`,
+//! `cold = stable * factor`, `threshold = warm_up / stable / 2`, `most = threshold + 2 * warm_up / (stable + cold)`,
+//! `slope = (cold - stable) / (most - threshold)`. Idle time stores tokens, from none to `most` in a warm-up; use
+//! spends them. With `x > threshold` stored, operations are `stable + slope * (x - threshold)` apart, else `stable`. As
+//! Guava does, an operation starts when those before are paid for, whatever it costs itself, and pays by the integral
+//! over the tokens that it takes: it is the next that waits.
+//!
+//! Different from both: integers. Tokens are counted in fractions by which refilling is a whole number, so nothing is
+//! lost in many small steps; the part above `stable` of what an operation pays is rounded up, by less than 10^-11 of
+//! what it would be at the coldest and a millionth of a micro-RU. A key begins cold.
+//!
+//! State: the stored tokens, and when the next operation may start, 32 bytes. Use: caches and pools that must not get
+//! the full rate at once.
+
+use super::{Policy, Verdict, fine, setting};
+use crate::units::{MICRO, Rate, Ru, Span, Time};
+use setting::{COLDEST, MOST_STORED, SettingError};
+
+/// The policy. Tokens are counted in shares, of which `WarmUp::shares` make a micro-RU.
+#[derive(Clone, Copy, Debug)]
+pub struct WarmUp {
+    rate: u128,
+    factor: u128,
+    /// With more in store, it is cold.
+    threshold: u128,
+    most: u128,
+    /// By so many bits tokens are coarser where they are multiplied with each other.
+    coarse: u32,
+    /// By this the product is divided.
+    divisor: u128,
+}
+
+/// One key's store.
+#[derive(Clone, Copy, Debug)]
+pub struct WarmUpState {
+    stored: u128,
+    /// When the next operation may start, times the rate.
+    free: u128,
+}
+
+/// Bits of the store above the threshold in a product with what is taken, which has up to 80: together they fit.
+const BITS: u32 = 40;
+
+impl WarmUp {
+    /// Reaches `rate` after `warm_up` at full use, from a `factor` of it.
+    ///
+    /// # Errors
+    /// [`SettingError`] names the setting, its value and what to give instead.
+    pub fn new(rate: Rate, warm_up: Span, factor: u32) -> Result<Self, SettingError> {
+        let per_second = setting::rate(rate)?;
+        let length = setting::window(warm_up).map_err(|_| SettingError::WarmUp(warm_up))?;
+        if !(2..=COLDEST).contains(&factor) {
+            return Err(SettingError::ColdFactor(factor));
+        }
+        let (rate, factor) = (u128::from(per_second.0.unsigned_abs()), u128::from(factor));
+        // Half a warm-up at the full rate is half of this, in millionths of a micro-RU: `1 + factor` times it in shares.
+        let product = rate * u128::from(length.0);
+        let (threshold, most) = (product * (1 + factor), product * (5 + factor));
+        if most > fine(MOST_STORED) * 2 * (1 + factor) {
+            return Err(SettingError::Stored { rate: per_second, warm_up });
+        }
+        let bits = u128::BITS - (most - threshold).leading_zeros();
+        let coarse = bits.saturating_sub(BITS);
+        let divisor = 2 * ((most - threshold) >> coarse) * 2 * (1 + factor);
+        Ok(Self { rate, factor, threshold, most, coarse, divisor })
+    }
+
+    /// Shares of a micro-RU: by them, the threshold, the most and what is refilled are whole numbers.
+    const fn shares(&self) -> u128 {
+        2 * (1 + self.factor) * MICRO.unsigned_abs() as u128
+    }
+
+    /// With this much in store, a key is warm: half a warm-up at the full rate, in micro-RU, rounded down.
+    pub fn threshold(&self) -> Ru {
+        self.whole(self.threshold)
+    }
+
+    /// The most that is stored, in micro-RU, rounded down.
+    pub fn most(&self) -> Ru {
+        self.whole(self.most)
+    }
+
+    /// What a key has in store at a moment, in micro-RU, rounded down.
+    pub fn stored(&self, state: &WarmUpState, now: Time) -> Ru {
+        self.whole(self.refilled(state, u128::from(now.0) * self.rate))
+    }
+
+    fn whole(&self, shares: u128) -> Ru {
+        Ru(i64::try_from(shares / self.shares()).unwrap_or(i64::MAX))
+    }
+
+    /// What is in store at a moment, times the rate.
+    fn refilled(&self, state: &WarmUpState, now: u128) -> u128 {
+        let idle = now.saturating_sub(state.free);
+        (state.stored + idle * (5 + self.factor)).min(self.most)
+    }
+
+    /// What taking `taken` costs beyond the full rate, with `stored` there: the integral of the slope, in millionths of
+    /// a micro-RU, rounded up.
+    fn extra(&self, stored: u128, taken: u128) -> u128 {
+        let from = stored.saturating_sub(self.threshold);
+        let cold = taken.min(from);
+        if cold == 0 {
+            return 0;
+        }
+        let heights = (from + (from - cold) + (1 << self.coarse) - 1) >> self.coarse;
+        ((self.factor - 1) * cold * heights).div_ceil(self.divisor)
+    }
+}
+
+impl Policy for WarmUp {
+    type State = WarmUpState;
+
+    fn fresh(&self) -> Self::State {
+        WarmUpState { stored: self.most, free: 0 }
+    }
+
+    fn try_acquire(&self, state: &mut Self::State, now: Time, cost: Ru) -> Verdict {
+        if !cost.is_positive() {
+            return Verdict::Admit;
+        }
+        if cost > Ru::MAX {
+            return Verdict::Never;
+        }
+        let now = u128::from(now.0) * self.rate;
+        if now < state.free {
+            return Verdict::retry_at(state.free.div_ceil(self.rate));
+        }
+        let (stored, taken) = (self.refilled(state, now), fine(cost) * 2 * (1 + self.factor));
+        let free = now + fine(cost) + self.extra(stored, taken);
+        *state = WarmUpState { stored: stored.saturating_sub(taken), free };
+        Verdict::Admit
+    }
+}
