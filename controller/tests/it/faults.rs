@@ -9,6 +9,8 @@ use rand::{RngExt as _, SeedableRng as _};
 use tidegate_controller::store::{RedbStore, Store};
 use tidegate_controller::{Controller, StartError};
 use tidegate_proto::v1;
+use tidegate_proto::v1::client_message::Kind as Ask;
+use tidegate_proto::v1::server_message::Kind as Answer;
 use tonic::Code;
 
 use crate::support::{Faulty, Lab, Node, charged, config, group, report, store_path};
@@ -105,6 +107,31 @@ async fn consumption_waits_for_the_disk_and_is_not_called_durable() {
     store.full.store(false, Ordering::SeqCst);
     node.report(vec![report("web", 0, 9)]).await;
     assert_eq!(charged(&lab, "web").await, 9_000_000);
+}
+
+#[tokio::test]
+async fn a_goodbye_is_answered_once_its_reports_are_on_disk_and_not_before() {
+    let (lab, store) = faulty().await;
+    lab.group("web", "1000").await;
+    let mut node = Node::connect(&lab, "node", 1).await.unwrap();
+    store.full.store(true, Ordering::SeqCst);
+    let failures = lab.running.service().metrics.commit_failures.get();
+    let goodbye = v1::Goodbye { seq: 50, reports: vec![report("web", 0, 5)] };
+    node.send(Some(Ask::Goodbye(goodbye))).await;
+    let mut farewell = std::pin::pin!(node.next());
+    while lab.running.service().metrics.commit_failures.get() < failures + 2 {
+        tokio::select! {
+            biased;
+            told = &mut farewell => panic!("told before it is on disk: {told:?}"),
+            () = tokio::task::yield_now() => {}
+        }
+    }
+    store.full.store(false, Ordering::SeqCst);
+    assert!(matches!(farewell.await.unwrap(), Answer::Farewell(v1::Farewell { seq: 50, .. })));
+    // What the node now forgets is there after a crash.
+    drop(store);
+    let lab = lab.crash().await;
+    assert_eq!(charged(&lab, "web").await, 5_000_000);
 }
 
 #[tokio::test]

@@ -17,26 +17,28 @@ use crate::support::{Lab, MemoryStore, Node, charged, report, started, store_pat
 #[tokio::test]
 async fn silent_incarnations_are_folded_and_report_no_more() {
     let lab = Lab::start().await;
+    lab.group("web", "100").await;
     lab.running.shutdown().await.unwrap();
     {
         let store = RedbStore::open(&store_path(&lab.folder)).unwrap();
         let charged = RuParts { write: Ru::whole(40), ..RuParts::default() };
         let total = Consumption { charged, operations: 40, ..Consumption::default() };
         let client = serde_json::json!({"name": "node", "incarnation": 3, "heard_unix_ms": 1});
-        let row = Write::Put(
-            Table::Ledger,
-            ledger_key(ClientId(9), GroupId::DEFAULT),
-            consumption_bytes(&total.into()),
-        );
-        store.commit(&[put_json(Table::Clients, u64_key(9), &client).unwrap(), row]).unwrap();
+        let row = |group| {
+            Write::Put(Table::Ledger, ledger_key(ClientId(9), group), consumption_bytes(&total.into()))
+        };
+        let rows = [row(GroupId::DEFAULT), row(GroupId(GroupId::DEFAULT.0 + 1))];
+        store.commit(&[put_json(Table::Clients, u64_key(9), &client).unwrap()]).unwrap();
+        store.commit(&rows).unwrap();
     }
     let lab = Lab::at(lab.folder).await;
     lab.running.service().accounts().tidy().unwrap();
-    assert_eq!(charged(&lab, "default").await, 40_000_000);
+    let all = async |lab: &Lab| [charged(lab, "default").await, charged(lab, "web").await];
+    assert_eq!(all(&lab).await, [40_000_000; 2]);
     assert!(lab.running.service().leasing().clients().0.is_empty());
 
     let lab = lab.crash().await;
-    assert_eq!(charged(&lab, "default").await, 40_000_000);
+    assert_eq!(all(&lab).await, [40_000_000; 2]);
     let mut node = Node::connect(&lab, "node", 4).await.unwrap();
     node.report(vec![report("default", 3, 45), report("default", 0, 2)]).await;
     assert_eq!(charged(&lab, "default").await, 42_000_000);

@@ -1,6 +1,6 @@
 //! The admin API over REST.
 
-use serde_json::json;
+use serde_json::{Value, json};
 use tidegate_proto::v1;
 
 use crate::support::Lab;
@@ -326,7 +326,7 @@ async fn a_limit_is_lifted_by_name_only() {
         let refused = lab.admin().await.alter_group(request).await.unwrap_err();
         assert_eq!(refused.code(), tonic::Code::InvalidArgument, "{field}: {refused}");
         let (status, altered) = lab.http("PATCH", path, Some(&json!({ field: word }).to_string())).await;
-        let now = altered["group"].get(field).map_or(Some(""), serde_json::Value::as_str);
+        let now = altered["group"].get(field).map_or(Some(""), Value::as_str);
         assert_eq!((status, now), (200, Some(then)), "{altered}");
     }
     // An answer can be written back, open fields included.
@@ -357,5 +357,37 @@ async fn a_controller_that_serves_is_alive_and_ready() {
     let lab = Lab::start().await;
     for path in ["/healthz", "/readyz"] {
         assert_eq!(lab.http("GET", path, None).await, (200, json!({"status": "ok"})), "{path}");
+    }
+}
+
+#[tokio::test]
+async fn pages_of_every_length_list_each_binding_once() {
+    let lab = Lab::start().await;
+    let principals = [("s", ""), ("t", ""), ("", "u"), ("", "v"), ("s", "u"), ("t", "u"), ("t", "v")];
+    for (tenant, user) in principals {
+        let body = json!({"tenant": tenant, "user": user, "group": "default"}).to_string();
+        assert_eq!(lab.http("PUT", "/v1/bindings", Some(&body)).await.0, 200);
+    }
+    let named = |binding: &Value| {
+        [&binding["tenant"], &binding["user"]].map(|part| part.as_str().unwrap_or_default().to_owned())
+    };
+    for limit in 1..=8 {
+        let (mut seen, mut after) = (Vec::new(), [String::new(), String::new()]);
+        loop {
+            let [tenant, user] = &after;
+            let path = format!("/v1/bindings?limit={limit}&after_tenant={tenant}&after_user={user}");
+            let (status, page) = lab.http("GET", &path, None).await;
+            assert_eq!(status, 200, "{page}");
+            let names: Vec<_> = page["bindings"].as_array().unwrap().iter().map(named).collect();
+            assert!((1..=limit).contains(&names.len()), "{page}");
+            after = names.last().unwrap().clone();
+            seen.extend(names);
+            if page["more"] != json!(true) {
+                break;
+            }
+            assert!(seen.len() < principals.len(), "pages of {limit} go round: {seen:?}");
+        }
+        let all: Vec<_> = principals.map(|(tenant, user)| [tenant.to_owned(), user.to_owned()]).into();
+        assert_eq!(seen, all, "pages of {limit}");
     }
 }

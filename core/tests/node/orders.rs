@@ -32,6 +32,8 @@ fn a_renewal_that_was_shed_is_measured_like_an_answer_and_one_that_nobody_sent_i
     assert!(node.answer_wait() > Span::secs(1), "900 ms, much more than before");
     assert_eq!(node.due(at(1_900)), Some(at(2_000)), "this one is waited for as long as before");
     node.ask(at(2_000), 3);
+    let wait = node.answer_wait();
+    assert_eq!(node.due(at(2_000)), Some(at(2_000).after(wait)), "and the next one in full");
     node.on_grant(at(2_100), 3, &Grant::Leased(terms(100, 50, 0)));
     assert!(!changes(&mut node, 3, 2_200), "it has its answer");
 }
