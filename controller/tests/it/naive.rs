@@ -3,6 +3,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use rand::rngs::StdRng;
+use rand::{RngExt as _, SeedableRng as _};
 use tidegate_proto::v1;
 use tidegate_proto::v1::admin_client::AdminClient;
 use tidegate_proto::v1::statements_client::StatementsClient;
@@ -18,19 +20,16 @@ const PRINCIPALS: [(&str, &str); 6] = [("t", ""), ("s", ""), ("", "u"), ("", "v"
 const SEEDS: u64 = 8;
 const STEPS: u64 = 50;
 
-/// Splitmix64: every seed is a story that can be told again.
-struct Random(u64);
+/// Every seed is a story that can be told again.
+struct Random(StdRng);
 
 impl Random {
     fn below(&mut self, end: u64) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mixed = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        (mixed ^ (mixed >> 31)) % end
+        self.0.random_range(0..end)
     }
 
     fn one<T: Copy>(&mut self, of: &[T]) -> T {
-        of[usize::try_from(self.below(of.len() as u64)).unwrap()]
+        of[self.0.random_range(0..of.len())]
     }
 
     /// A group, or another text one time in `often`.
@@ -191,7 +190,14 @@ impl Story {
         let lab = Lab::start().await;
         let (admin, statements) = (lab.admin().await, lab.statements().await);
         let watcher = Watcher::open(&lab).await;
-        Self { random: Random(seed), lab: Some(lab), admin, statements, watcher, model: Model::default() }
+        Self {
+            random: Random(StdRng::seed_from_u64(seed)),
+            lab: Some(lab),
+            admin,
+            statements,
+            watcher,
+            model: Model::default(),
+        }
     }
 
     /// Takes `after` for the state if the call succeeded, which it must exactly if there is one.

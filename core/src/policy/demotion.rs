@@ -47,10 +47,7 @@ impl Policy for Demotion {
         DemotionState { normal: self.normal.fresh(), low: self.low.fresh(), latest: Time(0) }
     }
 
-    fn try_acquire(&self, state: &mut Self::State, now: Time, cost: Ru) -> Verdict {
-        if !cost.is_positive() {
-            return Verdict::Admit;
-        }
+    fn decide(&self, state: &mut Self::State, now: Time, cost: Ru) -> Verdict {
         let latest = state.latest.max(now);
         let normal = self.normal.try_acquire(&mut state.normal, latest, cost);
         let verdict = match normal {

@@ -52,10 +52,7 @@ impl Policy for FixedWindow {
         FixedWindowState { window: 0, used: Ru::ZERO }
     }
 
-    fn try_acquire(&self, state: &mut Self::State, now: Time, cost: Ru) -> Verdict {
-        if !cost.is_positive() {
-            return Verdict::Admit;
-        }
+    fn decide(&self, state: &mut Self::State, now: Time, cost: Ru) -> Verdict {
         if cost > self.limit {
             return Verdict::Never;
         }

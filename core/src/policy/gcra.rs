@@ -42,10 +42,7 @@ impl Policy for Gcra {
         GcraState { arrival: 0 }
     }
 
-    fn try_acquire(&self, state: &mut Self::State, now: Time, cost: Ru) -> Verdict {
-        if !cost.is_positive() {
-            return Verdict::Admit;
-        }
+    fn decide(&self, state: &mut Self::State, now: Time, cost: Ru) -> Verdict {
         let cost = fine(cost);
         if cost > self.burst {
             return Verdict::Never;

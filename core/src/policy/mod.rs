@@ -64,8 +64,13 @@ pub trait Policy {
     /// The state of a key that has done nothing.
     fn fresh(&self) -> Self::State;
 
+    /// Decides about one operation that costs something, and counts it if it is admitted.
+    fn decide(&self, state: &mut Self::State, now: Time, cost: Ru) -> Verdict;
+
     /// Decides about one operation, and counts it if it is admitted.
-    fn try_acquire(&self, state: &mut Self::State, now: Time, cost: Ru) -> Verdict;
+    fn try_acquire(&self, state: &mut Self::State, now: Time, cost: Ru) -> Verdict {
+        if cost.is_positive() { self.decide(state, now, cost) } else { Verdict::Admit }
+    }
 }
 
 /// A policy with the state of a single key.

@@ -164,10 +164,7 @@ impl Policy for Paced {
         PacedState { queued: 0, at: 0 }
     }
 
-    fn try_acquire(&self, state: &mut Self::State, now: Time, cost: Ru) -> Verdict {
-        if !cost.is_positive() {
-            return Verdict::Admit;
-        }
+    fn decide(&self, state: &mut Self::State, now: Time, cost: Ru) -> Verdict {
         if cost > Ru::MAX {
             return Verdict::Never;
         }

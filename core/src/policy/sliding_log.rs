@@ -75,10 +75,7 @@ impl Policy for SlidingLog {
         SlidingLogState { log, latest: Time(0), left: 0, entered: 0 }
     }
 
-    fn try_acquire(&self, state: &mut Self::State, now: Time, cost: Ru) -> Verdict {
-        if !cost.is_positive() {
-            return Verdict::Admit;
-        }
+    fn decide(&self, state: &mut Self::State, now: Time, cost: Ru) -> Verdict {
         let cost = cost.0.unsigned_abs();
         if cost > self.limit {
             return Verdict::Never;

@@ -133,10 +133,7 @@ impl Policy for SubWindows {
         SubWindowsState { newest: 0, whole: Ru::ZERO, ring: vec![Ru::ZERO; kept].into_boxed_slice() }
     }
 
-    fn try_acquire(&self, state: &mut Self::State, now: Time, cost: Ru) -> Verdict {
-        if !cost.is_positive() {
-            return Verdict::Admit;
-        }
+    fn decide(&self, state: &mut Self::State, now: Time, cost: Ru) -> Verdict {
         if cost > self.limit {
             return Verdict::Never;
         }

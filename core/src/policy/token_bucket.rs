@@ -57,10 +57,7 @@ impl Policy for TokenBucket {
         TokenBucketState { level: self.capacity, at: Time(0) }
     }
 
-    fn try_acquire(&self, state: &mut Self::State, now: Time, cost: Ru) -> Verdict {
-        if !cost.is_positive() {
-            return Verdict::Admit;
-        }
+    fn decide(&self, state: &mut Self::State, now: Time, cost: Ru) -> Verdict {
         let cost = fine(cost).cast_signed();
         if cost > self.capacity {
             return Verdict::Never;

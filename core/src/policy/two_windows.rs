@@ -84,10 +84,7 @@ impl Policy for TwoWindows {
         TwoWindowsState { window: 0, previous: Ru::ZERO, current: Ru::ZERO }
     }
 
-    fn try_acquire(&self, state: &mut Self::State, now: Time, cost: Ru) -> Verdict {
-        if !cost.is_positive() {
-            return Verdict::Admit;
-        }
+    fn decide(&self, state: &mut Self::State, now: Time, cost: Ru) -> Verdict {
         if cost > self.limit {
             return Verdict::Never;
         }

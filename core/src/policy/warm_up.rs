@@ -117,10 +117,7 @@ impl Policy for WarmUp {
         WarmUpState { stored: self.most, free: 0 }
     }
 
-    fn try_acquire(&self, state: &mut Self::State, now: Time, cost: Ru) -> Verdict {
-        if !cost.is_positive() {
-            return Verdict::Admit;
-        }
+    fn decide(&self, state: &mut Self::State, now: Time, cost: Ru) -> Verdict {
         if cost > Ru::MAX {
             return Verdict::Never;
         }
