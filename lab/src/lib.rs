@@ -6,5 +6,6 @@
 
 pub mod bench;
 pub mod comparison;
+mod frame;
 pub mod policies;
 pub mod rivals;

@@ -2,12 +2,16 @@
 
 use std::fmt::Write as _;
 
+use crate::frame::Frame;
+
 const WIDTH: f64 = 560.0;
 const HEIGHT: f64 = 320.0;
 const LEFT: f64 = 64.0;
 const RIGHT: f64 = 130.0;
 const TOP: f64 = 44.0;
 const BOTTOM: f64 = 48.0;
+const FRAME: Frame =
+    Frame { width: WIDTH, height: HEIGHT, left: LEFT, right: RIGHT, top: TOP, bottom: BOTTOM, title: 24.0 };
 const COLOURS: [&str; 3] = ["#3b7dac", "#e8a33d", "#5b8c5a"];
 
 /// What is drawn.
@@ -58,16 +62,11 @@ impl Plot {
         let across =
             Axis::over(points().map(|(x, _)| x).collect::<Vec<_>>().into_iter(), LEFT, WIDTH - RIGHT);
         let up = Axis::over(points().map(|(_, y)| y).collect::<Vec<_>>().into_iter(), HEIGHT - BOTTOM, TOP);
-        let mut svg = String::new();
-        let _ = writeln!(
-            svg,
-            "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"{WIDTH}\" height=\"{HEIGHT}\" viewBox=\"0 0 {WIDTH} \
-             {HEIGHT}\" font-family=\"system-ui, 'Segoe UI', Helvetica, Arial, sans-serif\" font-size=\"11\" \
-             fill=\"#2b2f36\">\n<title>{0}</title>\n<rect width=\"{WIDTH}\" height=\"{HEIGHT}\" fill=\"#ffffff\"/>\n\
-             <text x=\"{LEFT}\" y=\"24\" font-size=\"15\" font-weight=\"600\">{0}</text>",
-            self.title
-        );
-        self.axes(&mut svg, &across, &up);
+        let mut svg = FRAME.open(&self.title);
+        let tick = |axis: &Axis, tick| (axis.place(tick), short(tick));
+        let (columns, rows) =
+            (across.ticks().map(|at| tick(&across, at)), up.ticks().map(|at| tick(&up, at)));
+        FRAME.axes(&mut svg, columns, rows, (self.across, self.up));
         // Figures of the first line stand above it, those of the others below.
         for ((name, points), (colour, beside)) in
             self.lines.iter().zip(COLOURS.into_iter().zip([-7.0, 16.0, 16.0]))
@@ -100,42 +99,6 @@ impl Plot {
         }
         svg.push_str("</svg>\n");
         svg
-    }
-
-    fn axes(&self, svg: &mut String, across: &Axis, up: &Axis) {
-        let (right, bottom) = (WIDTH - RIGHT, HEIGHT - BOTTOM);
-        for tick in across.ticks() {
-            let x = across.place(tick);
-            let _ = writeln!(
-                svg,
-                "<line x1=\"{x:.1}\" y1=\"{TOP}\" x2=\"{x:.1}\" y2=\"{bottom}\" stroke=\"#e3e6ea\"/>\
-                 <text x=\"{x:.1}\" y=\"{:.1}\" text-anchor=\"middle\">{}</text>",
-                bottom + 16.0,
-                short(tick)
-            );
-        }
-        for tick in up.ticks() {
-            let y = up.place(tick);
-            let _ = writeln!(
-                svg,
-                "<line x1=\"{LEFT}\" y1=\"{y:.1}\" x2=\"{right}\" y2=\"{y:.1}\" stroke=\"#e3e6ea\"/>\
-                 <text x=\"{:.1}\" y=\"{:.1}\" text-anchor=\"end\">{}</text>",
-                LEFT - 6.0,
-                y + 4.0,
-                short(tick)
-            );
-        }
-        let _ = writeln!(
-            svg,
-            "<text x=\"{:.1}\" y=\"{:.1}\" text-anchor=\"middle\">{}</text>\
-             <text x=\"16\" y=\"{:.1}\" text-anchor=\"middle\" transform=\"rotate(-90 16 {:.1})\">{}</text>",
-            f64::midpoint(LEFT, right),
-            HEIGHT - 10.0,
-            self.across,
-            f64::midpoint(TOP, bottom),
-            f64::midpoint(TOP, bottom),
-            self.up
-        );
     }
 }
 

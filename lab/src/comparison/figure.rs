@@ -10,6 +10,7 @@ use tidegate_core::units::Time;
 use super::measures::{float, ru};
 use super::scenario::Scenario;
 use super::system::{Run, System};
+use crate::frame::grouped;
 
 const WIDTH: f64 = 720.0;
 const LEFT: f64 = 64.0;
@@ -238,13 +239,5 @@ fn thousands(rate: f64) -> String {
     if rate < 10.0 {
         return format!("{rate:.1}").trim_end_matches(".0").to_owned();
     }
-    let digits = format!("{rate:.0}");
-    let mut text = String::new();
-    for (index, digit) in digits.chars().enumerate() {
-        if index > 0 && (digits.len() - index).is_multiple_of(3) {
-            text.push(',');
-        }
-        text.push(digit);
-    }
-    text
+    grouped(&format!("{rate:.0}"))
 }

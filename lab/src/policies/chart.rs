@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use super::report::escaped;
+use crate::frame::{Frame, escaped};
 
 const WIDTH: f64 = 720.0;
 const HEIGHT: f64 = 300.0;
@@ -10,6 +10,8 @@ const LEFT: f64 = 64.0;
 const RIGHT: f64 = 16.0;
 const TOP: f64 = 64.0;
 const BOTTOM: f64 = 48.0;
+const FRAME: Frame =
+    Frame { width: WIDTH, height: HEIGHT, left: LEFT, right: RIGHT, top: TOP, bottom: BOTTOM, title: 22.0 };
 const COLOURS: [&str; 6] = ["#3b7dac", "#e8a33d", "#5b8c5a", "#8a5a9e", "#b0704a", "#5d6470"];
 const LIMIT: &str = "#b3261e";
 /// Pixels of a letter, about.
@@ -93,16 +95,11 @@ impl Chart {
         let across = Axis::over(points().map(|(x, _)| x), LEFT, WIDTH - RIGHT);
         let heights = points().map(|(_, y)| y).chain(self.limit.iter().map(|(height, _)| *height));
         let up = Axis::over(heights, HEIGHT - BOTTOM, TOP);
-        let mut svg = String::new();
-        let _ = writeln!(
-            svg,
-            "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"{WIDTH}\" height=\"{HEIGHT}\" viewBox=\"0 0 {WIDTH} \
-             {HEIGHT}\" font-family=\"system-ui, 'Segoe UI', Helvetica, Arial, sans-serif\" font-size=\"11\" \
-             fill=\"#2b2f36\">\n<title>{0}</title>\n<rect width=\"{WIDTH}\" height=\"{HEIGHT}\" fill=\"#ffffff\"/>\n\
-             <text x=\"{LEFT}\" y=\"22\" font-size=\"15\" font-weight=\"600\">{0}</text>",
-            escaped(&self.title)
-        );
-        self.axes(&mut svg, &across, &up);
+        let mut svg = FRAME.open(&self.title);
+        let tick = |axis: &Axis, tick| (axis.place(tick), label(tick));
+        let (columns, rows) =
+            (across.ticks().map(|at| tick(&across, at)), up.ticks().map(|at| tick(&up, at)));
+        FRAME.axes(&mut svg, columns, rows, (self.across, self.up));
         self.legend(&mut svg);
         for (series, colour) in self.series.iter().zip(COLOURS) {
             series.draw(&mut svg, &across, &up, colour);
@@ -134,41 +131,6 @@ impl Chart {
             let letters = u32::try_from(name.chars().count()).unwrap_or(u32::MAX);
             x += 38.0 + LETTER * f64::from(letters);
         }
-    }
-
-    fn axes(&self, svg: &mut String, across: &Axis, up: &Axis) {
-        let (right, bottom) = (WIDTH - RIGHT, HEIGHT - BOTTOM);
-        for tick in across.ticks() {
-            let x = across.place(tick);
-            let _ = writeln!(
-                svg,
-                "<line x1=\"{x:.1}\" y1=\"{TOP}\" x2=\"{x:.1}\" y2=\"{bottom}\" stroke=\"#e3e6ea\"/>\
-                 <text x=\"{x:.1}\" y=\"{:.1}\" text-anchor=\"middle\">{}</text>",
-                bottom + 16.0,
-                label(tick)
-            );
-        }
-        for tick in up.ticks() {
-            let y = up.place(tick);
-            let _ = writeln!(
-                svg,
-                "<line x1=\"{LEFT}\" y1=\"{y:.1}\" x2=\"{right}\" y2=\"{y:.1}\" stroke=\"#e3e6ea\"/>\
-                 <text x=\"{:.1}\" y=\"{:.1}\" text-anchor=\"end\">{}</text>",
-                LEFT - 6.0,
-                y + 4.0,
-                label(tick)
-            );
-        }
-        let middle = f64::midpoint(TOP, bottom);
-        let _ = writeln!(
-            svg,
-            "<text x=\"{:.1}\" y=\"{:.1}\" text-anchor=\"middle\">{}</text>\
-             <text x=\"16\" y=\"{middle:.1}\" text-anchor=\"middle\" transform=\"rotate(-90 16 {middle:.1})\">{}</text>",
-            f64::midpoint(LEFT, right),
-            HEIGHT - 10.0,
-            escaped(self.across),
-            escaped(self.up)
-        );
     }
 }
 

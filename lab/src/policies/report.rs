@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use serde_json::{Value, json};
 
 use super::{LabError, Section};
+use crate::frame::escaped;
 
 const STYLE: &str = "body{font-family:system-ui,'Segoe UI',Helvetica,Arial,sans-serif;color:#2b2f36;max-width:56rem;\
     margin:2rem auto;padding:0 1rem;line-height:1.45}table{border-collapse:collapse;margin:1rem 0}\
@@ -86,9 +87,4 @@ pub fn write(directory: &Path, name: &str, title: &str, sections: &[Section]) ->
     fs::create_dir_all(directory).map_err(failed(directory))?;
     fs::write(&path, html(title, sections)).map_err(failed(&path))?;
     Ok(path)
-}
-
-/// A text inside HTML or SVG.
-pub fn escaped(text: &str) -> String {
-    text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
 }

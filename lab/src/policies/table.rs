@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 
 use serde_json::{Map, Value};
 
-use super::report::escaped;
+use crate::frame::{escaped, grouped};
 
 /// Columns with a name each, and rows of cells.
 #[derive(Clone, Debug)]
@@ -78,15 +78,7 @@ impl Table {
 
 /// 12,345.
 pub fn thousands(number: u64) -> String {
-    let digits = number.to_string();
-    let mut text = String::new();
-    for (index, digit) in digits.chars().enumerate() {
-        if index > 0 && (digits.len() - index).is_multiple_of(3) {
-            text.push(',');
-        }
-        text.push(digit);
-    }
-    text
+    grouped(&number.to_string())
 }
 
 #[cfg(test)]
