@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use tidegate_core::node::{NodeState, Refusal};
+use tidegate_core::node::{Admitted, NodeState, Refusal};
 use tidegate_core::units::{Ru, Span, Time};
 use tidegate_core::usage::{Consumption, RuParts, Total, Usage};
 use tokio::time::Instant;
@@ -94,24 +94,25 @@ impl Group {
     // Always: a permit that passes through memory costs more than the admission.
     #[inline(always)]
     pub fn try_acquire(&self, cost: Ru) -> Result<Permit<'_>, Refused<&GroupName>> {
-        let at = match self.cell.pay(cost) {
-            Some(at) => at,
-            None => self.try_enter(cost)?,
-        };
-        Ok(Permit::new(&self.cell, cost, at))
+        match self.cell.pay(cost) {
+            Some(at) => Ok(Permit::new(&self.cell, cost, at)),
+            None => Ok(Permit::admitted(&self.cell, cost, self.try_enter(cost)?)),
+        }
     }
 
     /// Admits an operation estimated at `cost` now if it can be. Otherwise nothing is counted, neither a refusal nor a
     /// demand: for callers who then wait with [`Group::acquire`], or owe with [`Group::owe`].
     pub fn take(&self, cost: Ru) -> Option<Permit<'_>> {
-        let at = self.cell.pay(cost).or_else(|| self.take_from_group(cost))?;
-        Some(Permit::new(&self.cell, cost, at))
+        let paid = self.cell.pay(cost).map(|at| (at, Admitted::Paid));
+        let admitted = paid.or_else(|| self.take_from_group(cost))?;
+        Some(Permit::admitted(&self.cell, cost, admitted))
     }
 
     /// As [`Group::take`], for a handle that is made for this one operation: the permit keeps it, or it comes back.
     pub(crate) fn take_owned(self, cost: Ru) -> Result<Permit<'static>, Self> {
-        match self.cell.pay(cost).or_else(|| self.take_from_group(cost)) {
-            Some(at) => Ok(Permit::owning(self.cell, cost, at)),
+        let paid = self.cell.pay(cost).map(|at| (at, Admitted::Paid));
+        match paid.or_else(|| self.take_from_group(cost)) {
+            Some(admitted) => Ok(Permit::owning(self.cell, cost, admitted)),
             None => Err(self),
         }
     }
@@ -163,46 +164,48 @@ impl Group {
 
     async fn enter(&self, wish: Wish) -> Result<Permit<'_>, Refused> {
         match self.join(wish)? {
-            Entered::Admitted(at) => {
-                Ok(Permit::new(&self.cell, wish.cost, self.cell.shared().clock.tick_at(at)))
+            Entered::Admitted(at, admitted) => {
+                let at = self.cell.shared().clock.tick_at(at);
+                Ok(Permit::admitted(&self.cell, wish.cost, (at, admitted)))
             }
             Entered::Queued(id, answer) => Waiting::new(&self.cell, id, wish.cost, answer).await,
         }
     }
 
     /// Takes `cost` at once or refuses; after the purse did not pay.
-    pub(crate) fn try_enter(&self, cost: Ru) -> Result<Tick, Refused<&GroupName>> {
+    pub(crate) fn try_enter(&self, cost: Ru) -> Result<(Tick, Admitted), Refused<&GroupName>> {
         let (cell, clock) = (&self.cell, &self.cell.shared().clock);
         if let Some(retry_after) = cell.lending().refuses(cost, clock) {
             return Err(cell.refused(cost, Refusal::Throttled { retry_after }));
         }
         self.valid(cost)?;
-        let at = cell.fill_or(cost, Ok, |state, now| {
+        let paid = |at| Ok((at, Admitted::Paid));
+        let (at, admitted) = cell.fill_or(cost, paid, |state, now| {
             cell.open_door()?;
-            state.try_acquire(now, cost).map(|()| now).map_err(|refusal| {
+            state.try_acquire(now, cost).map(|admitted| (now, admitted)).map_err(|refusal| {
                 state.refuse_alike(cell.lending(), clock, now, (cost, refusal));
                 cell.refused(cost, refusal)
             })
         })?;
-        Ok(clock.tick_at(at))
+        Ok((clock.tick_at(at), admitted))
     }
 
     /// Takes `cost` at once or counts nothing; after the purse did not pay.
-    fn take_from_group(&self, cost: Ru) -> Option<Tick> {
+    fn take_from_group(&self, cost: Ru) -> Option<(Tick, Admitted)> {
         self.valid(cost).ok()?;
-        let at = self.cell.fill_or(cost, Some, |state, now| {
+        let paid = |at| Some((at, Admitted::Paid));
+        let (at, admitted) = self.cell.fill_or(cost, paid, |state, now| {
             self.cell.open_door().ok()?;
             state.check(now, cost).ok()?;
-            state.try_acquire(now, cost).ok()?;
-            Some(now)
+            Some((now, state.try_acquire(now, cost).ok()?))
         })?;
-        Some(self.cell.shared().clock.tick_at(at))
+        Some((self.cell.shared().clock.tick_at(at), admitted))
     }
 
     /// Takes a cost at once, refuses, or queues; after the purse did not pay.
     fn join(&self, wish: Wish) -> Result<Entered, Refused<&GroupName>> {
         self.valid(wish.cost)?;
-        let paid = |at| Ok(Entered::Admitted(at));
+        let paid = |at| Ok(Entered::Admitted(at, Admitted::Paid));
         self.cell.fill_or(wish.cost, paid, |state, now| {
             self.cell.open_door()?;
             state.acquire(now, wish).map_err(|refusal| self.cell.refused(wish.cost, refusal))

@@ -3,6 +3,7 @@
 use std::ops::Deref;
 use std::sync::Arc;
 
+use tidegate_core::node::{Admitted, Estimate};
 use tidegate_core::units::Ru;
 use tidegate_core::usage::{Consumption, RuParts, Usage};
 use tidegate_cost_model::Charge;
@@ -17,8 +18,8 @@ use crate::names::GroupName;
 #[must_use = "a permit that is dropped charges its estimate; settle it with what the operation used"]
 pub struct Permit<'a> {
     cell: Holder<'a>,
-    /// RU taken; `None` once it is settled.
-    estimate: Option<Ru>,
+    /// `None` once it is settled.
+    estimate: Option<Estimate>,
     admitted_at: Tick,
 }
 
@@ -44,12 +45,22 @@ impl Deref for Holder<'_> {
 impl<'a> Permit<'a> {
     #[inline(always)]
     pub(crate) fn new(cell: &'a Arc<GroupCell>, estimate: Ru, admitted_at: Tick) -> Self {
-        Self { cell: Holder::Handle(cell), estimate: Some(estimate), admitted_at }
+        Self { cell: Holder::Handle(cell), estimate: Some(Estimate::Paid(estimate)), admitted_at }
+    }
+
+    /// The same for an operation that took its estimate, or is over a limit in shadow.
+    #[inline]
+    pub(crate) fn admitted(cell: &'a Arc<GroupCell>, estimate: Ru, (at, admitted): (Tick, Admitted)) -> Self {
+        Self { cell: Holder::Handle(cell), estimate: Some(admitted.with(estimate)), admitted_at: at }
     }
 
     /// A permit that owns a handle which the caller no longer needs.
-    pub(crate) fn owning(cell: Arc<GroupCell>, estimate: Ru, admitted_at: Tick) -> Permit<'static> {
-        Permit { cell: Holder::Permit(cell), estimate: Some(estimate), admitted_at }
+    pub(crate) fn owning(
+        cell: Arc<GroupCell>,
+        estimate: Ru,
+        (at, admitted): (Tick, Admitted),
+    ) -> Permit<'static> {
+        Permit { cell: Holder::Permit(cell), estimate: Some(admitted.with(estimate)), admitted_at: at }
     }
 
     /// RU in this node's bucket of the group, as [`crate::Group::remaining`] returns them.
@@ -60,18 +71,18 @@ impl<'a> Permit<'a> {
     /// The same without a borrow of the group's handle.
     pub fn into_owned(mut self) -> Permit<'static> {
         let cell = Holder::Permit(Arc::clone(&self.cell));
-        Permit { cell, estimate: self.estimate.take(), admitted_at: self.admitted_at }
+        Permit { cell, estimate: self.close(), admitted_at: self.admitted_at }
     }
 
-    /// RU taken when the operation was admitted.
+    /// RU estimated when the operation was admitted, less what was charged since.
     pub fn estimate(&self) -> Ru {
-        self.estimate.unwrap_or_default()
+        self.estimate.map_or(Ru::ZERO, Estimate::amount)
     }
 
     /// Takes the estimate; after that there is nothing left to settle.
     #[inline(always)]
-    fn close(&mut self) -> Ru {
-        self.estimate.take().unwrap_or_default()
+    fn close(&mut self) -> Option<Estimate> {
+        self.estimate.take()
     }
 
     /// When the tokens were taken, for a log of admissions; the caller may have been woken later. Early by up to two
@@ -96,11 +107,12 @@ impl<'a> Permit<'a> {
     /// the charge.
     pub fn charge(&mut self, usage: &Usage) -> RuParts {
         let charge = self.cell.shared().prices.price(usage);
-        let left = self.estimate.unwrap_or_default();
-        let taken = left.min(charge.total);
         let actual = charge.of_a_part(usage);
-        self.cell.with(|state, now| state.settle_part(now, taken, &actual));
-        self.estimate = Some(left - taken);
+        if let Some(left) = self.estimate {
+            let taken = left.amount().min(charge.total);
+            self.cell.with(|state, now| state.settle_part(now, left.of(taken), &actual));
+            self.estimate = Some(left.of(left.amount() - taken));
+        }
         charge.parts
     }
 
@@ -109,8 +121,9 @@ impl<'a> Permit<'a> {
     #[inline]
     pub fn settle(mut self, usage: &Usage) -> RuParts {
         let charge = self.cell.shared().prices.price(usage);
-        let estimate = self.close();
-        settle(&self.cell, estimate, &charge, usage);
+        if let Some(estimate) = self.close() {
+            settle(&self.cell, estimate, &charge, usage);
+        }
         charge.parts
     }
 
@@ -118,15 +131,17 @@ impl<'a> Permit<'a> {
     #[inline(always)]
     pub fn settle_ru(mut self, charge: RuParts) -> RuParts {
         let charge = self.cell.shared().prices.direct(charge);
-        let estimate = self.close();
-        settle_charge(&self.cell, estimate, &charge);
+        if let Some(estimate) = self.close() {
+            settle_charge(&self.cell, estimate, &charge);
+        }
         charge.parts
     }
 
     /// The operation never ran: gives everything back and counts nothing.
     pub fn cancel(mut self) {
-        let estimate = self.close();
-        if !self.cell.lending().give_back(estimate) {
+        let Some(estimate) = self.close() else { return };
+        let lent = matches!(estimate, Estimate::Paid(paid) if self.cell.lending().give_back(paid));
+        if !lent {
             self.cell.with(|state, now| state.give_back(now, estimate));
         }
     }
@@ -143,26 +158,32 @@ impl Drop for Permit<'_> {
 }
 
 #[inline(never)]
-fn settle_estimate(cell: &Arc<GroupCell>, estimate: Ru) {
-    let charge = cell.shared().prices.flat(estimate);
+fn settle_estimate(cell: &Arc<GroupCell>, estimate: Estimate) {
+    let charge = cell.shared().prices.flat(estimate.amount());
     settle_charge(cell, estimate, &charge);
 }
 
 /// The operation ran, used this and was charged for it.
-fn settle(cell: &Arc<GroupCell>, estimate: Ru, charge: &Charge, usage: &Usage) {
-    if !cell.lending().settle(estimate, charge, usage, &cell.shared().clock) {
-        settle_in_group(cell, estimate, &charge.of_one_operation(usage));
+fn settle(cell: &Arc<GroupCell>, estimate: Estimate, charge: &Charge, usage: &Usage) {
+    if let Estimate::Paid(paid) = estimate
+        && cell.lending().settle(paid, charge, usage, &cell.shared().clock)
+    {
+        return;
     }
+    settle_in_group(cell, estimate, &charge.of_one_operation(usage));
 }
 
 /// The operation ran and was charged directly.
 #[inline(always)]
-fn settle_charge(cell: &Arc<GroupCell>, estimate: Ru, charge: &Charge) {
-    if !cell.lending().settle_charge(estimate, charge, &cell.shared().clock) {
-        settle_in_group(cell, estimate, &charge.of_one_operation(&Usage::default()));
+fn settle_charge(cell: &Arc<GroupCell>, estimate: Estimate, charge: &Charge) {
+    if let Estimate::Paid(paid) = estimate
+        && cell.lending().settle_charge(paid, charge, &cell.shared().clock)
+    {
+        return;
     }
+    settle_in_group(cell, estimate, &charge.of_one_operation(&Usage::default()));
 }
 
-fn settle_in_group(cell: &Arc<GroupCell>, estimate: Ru, actual: &Consumption) {
+fn settle_in_group(cell: &Arc<GroupCell>, estimate: Estimate, actual: &Consumption) {
     cell.with(|state, now| state.settle(now, estimate, actual));
 }

@@ -42,7 +42,10 @@ impl<'a> Future for Waiting<'a> {
         let answer = ready!(Pin::new(&mut self.answer).poll(context));
         self.heard = true;
         Poll::Ready(match answer {
-            Ok(Ok(at)) => Ok(Permit::new(self.cell, self.cost, self.cell.shared().clock.tick_at(at))),
+            Ok(Ok((at, admitted))) => {
+                let at = self.cell.shared().clock.tick_at(at);
+                Ok(Permit::admitted(self.cell, self.cost, (at, admitted)))
+            }
             Ok(Err(refusal)) => Err(self.cell.refused(self.cost, refusal).into_owned()),
             // The sender is kept until it has sent.
             Err(_) => Err(Refused::ShutDown { group: self.cell.name().clone() }),

@@ -113,6 +113,7 @@ impl Decision<'_> {
             terms.ttl = terms.ttl.min(self.config.ends_within(lease.held().end.since(self.now)));
             lease.shorten(self.now.after(self.config.longest_use(terms.ttl)));
         }
+        terms.shadow = self.tree.is_shadow(self.chain);
         terms.scarce = self.scarce();
         terms.lump_wanted =
             self.up().any(|group| group.spec.limit().is_some() && !group.live.queue.is_empty());

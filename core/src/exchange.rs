@@ -129,4 +129,6 @@ pub struct LeaseTerms {
     pub scarce: bool,
     /// Others wait for a lump: the node gives surplus back as soon as it has some.
     pub lump_wanted: bool,
+    /// Operations that the terms do not cover are counted and admitted all the same.
+    pub shadow: bool,
 }

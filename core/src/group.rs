@@ -111,6 +111,8 @@ pub struct GroupSpec {
     /// Debt within which a node is expected to stay when operations cost more than estimated. It is reported, not
     /// enforced.
     pub max_debt: Ru,
+    /// The limits are evaluated and not enforced, here and below: operations over them are counted and admitted.
+    pub shadow: bool,
 }
 
 impl GroupSpec {
@@ -138,6 +140,7 @@ impl GroupSpec {
             fallback: Fallback::Stop,
             fallback_total: None,
             max_debt: Ru::whole(1_000),
+            shadow: false,
         }
     }
 

@@ -187,6 +187,9 @@ impl Engine {
         client: ClientId,
         renewal: (Option<u64>, u64),
     ) -> Fallback {
+        if self.tree.is_shadow(chain) {
+            return Fallback::Unlimited;
+        }
         let group = self.tree.at_mut(chain.slot());
         let each = group.spec.fallback;
         let Some(total) = group.spec.fallback_total else { return each };

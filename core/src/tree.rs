@@ -225,6 +225,11 @@ impl Tree {
         self.up(chain).any(|group| group.spec.limit().is_some())
     }
 
+    /// Whether the limits of a chain are evaluated and not enforced.
+    pub(crate) fn is_shadow(&self, chain: &Chain) -> bool {
+        self.up(chain).any(|group| group.spec.shadow)
+    }
+
     /// When every group of a chain that has a limit has recovered.
     pub(crate) fn recovering_until(&self, chain: &Chain) -> Time {
         let limited = self.up(chain).filter(|group| group.spec.limit().is_some());

@@ -8,7 +8,7 @@ mod common;
 use tidegate_core::engine::{Engine, EngineConfig};
 use tidegate_core::exchange::{Ask, Grant, Held, LeaseTerms};
 use tidegate_core::group::{ClientId, GroupId, GroupSpec};
-use tidegate_core::node::{Acquired, Heard, NodeConfig, NodeGroup, Refusal, WaiterId};
+use tidegate_core::node::{Acquired, Admitted, Heard, NodeConfig, NodeGroup, Refusal, WaiterId};
 use tidegate_core::units::{Rate, Ru, Span};
 
 use common::{at, leased};
@@ -287,17 +287,17 @@ fn a_lump_ahead_of_its_time_is_spent_by_nobody_before_that_by_any_clock() {
     assert_eq!(node.poll(at(220)), None);
     let due = node.next_poll().unwrap();
     assert!(due > at(220) && due <= at(222), "{due:?}");
-    assert_eq!(node.poll(due), Some((waiter, Ok(()))));
+    assert_eq!(node.poll(due), Some((waiter, Ok(Admitted::Paid))));
 }
 
 #[test]
 fn while_a_lump_waits_for_its_time_those_that_fit_the_bucket_go_on() {
     let mut node = node(0, terms(100, 50, 80, 300));
     let large = queued(node.acquire(at(2), Ru::whole(80), at(60_000)));
-    assert_eq!(node.try_acquire(at(151), Ru::whole(10)), Ok(()));
+    assert_eq!(node.try_acquire(at(151), Ru::whole(10)), Ok(Admitted::Paid));
     let small = queued(node.acquire(at(152), Ru::whole(10), at(60_000)));
-    assert_eq!(node.poll(at(202)), Some((small, Ok(()))));
-    assert_eq!(node.poll(at(302)), Some((large, Ok(()))));
+    assert_eq!(node.poll(at(202)), Some((small, Ok(Admitted::Paid))));
+    assert_eq!(node.poll(at(302)), Some((large, Ok(Admitted::Paid))));
 }
 
 #[test]
@@ -315,33 +315,41 @@ fn a_lump_ahead_of_its_time_is_told_and_given_back_like_any_other() {
 #[test]
 fn operations_that_fit_pass_one_that_waits_for_a_lump_and_leave_that_alone() {
     let mut node = node(0, terms(100, 50, 0, 0));
-    assert_eq!(node.try_acquire(at(501), Ru::whole(50)), Ok(()), "the bucket is empty");
+    assert_eq!(node.try_acquire(at(501), Ru::whole(50)), Ok(Admitted::Paid), "the bucket is empty");
     let large = queued(node.acquire(at(501), Ru::whole(80), at(60_000)));
     let first = queued(node.acquire(at(501), Ru::whole(5), at(60_000)));
     let second = queued(node.acquire(at(501), Ru::whole(5), at(60_000)));
-    assert_eq!(node.poll(at(551)), Some((first, Ok(()))));
+    assert_eq!(node.poll(at(551)), Some((first, Ok(Admitted::Paid))));
     assert_eq!(node.poll(at(551)), None, "those that fit keep their order");
     assert!(node.try_acquire(at(552), Ru(1)).is_err(), "and nobody overtakes them");
-    assert_eq!(node.poll(at(601)), Some((second, Ok(()))));
-    assert_eq!(node.try_acquire(at(621), Ru::whole(2)), Ok(()), "nobody that fits waits any more");
+    assert_eq!(node.poll(at(601)), Some((second, Ok(Admitted::Paid))));
+    assert_eq!(
+        node.try_acquire(at(621), Ru::whole(2)),
+        Ok(Admitted::Paid),
+        "nobody that fits waits any more"
+    );
     let ask = node.ask(at(631), 2);
     assert_eq!((ask.head, ask.beside), (Ru::whole(80), Ru::ZERO));
     // The lump has come: a new operation may take tokens of the bucket, and there are none.
     node.on_grant(at(632), 2, &Grant::Leased(terms(10, 50, 80, 100)));
     assert!(node.try_acquire(at(640), Ru::whole(5)).is_err());
-    assert_eq!(node.poll(at(733)), Some((large, Ok(()))));
+    assert_eq!(node.poll(at(733)), Some((large, Ok(Admitted::Paid))));
 }
 
 #[test]
 fn an_operation_that_passes_takes_nothing_of_a_lump_that_does_not_suffice_yet() {
     let mut node = node(0, terms(10, 10, 30, 0));
     let large = queued(node.acquire(at(1), Ru::whole(80), at(60_000)));
-    assert_eq!(node.try_acquire(at(1_001), Ru::whole(10)), Ok(()), "the bucket is empty, the lump is not");
+    assert_eq!(
+        node.try_acquire(at(1_001), Ru::whole(10)),
+        Ok(Admitted::Paid),
+        "the bucket is empty, the lump is not"
+    );
     assert!(node.try_acquire(at(1_001), Ru::whole(5)).is_err());
     let small = queued(node.acquire(at(1_001), Ru::whole(5), at(60_000)));
     assert_eq!(node.poll(at(1_001)), None);
     assert_eq!(node.state(at(1_001)).available, Ru::whole(30));
-    assert_eq!(node.poll(at(1_501)), Some((small, Ok(()))));
+    assert_eq!(node.poll(at(1_501)), Some((small, Ok(Admitted::Paid))));
     assert!(node.cancel(at(1_501), large));
 }
 
@@ -351,8 +359,8 @@ fn an_operation_that_the_bucket_will_cover_is_passed_by_nobody() {
     let first = queued(node.acquire(at(1), Ru::whole(40), at(60_000)));
     let second = queued(node.acquire(at(1), Ru::whole(1), at(60_000)));
     assert_eq!(node.poll(at(300)), None);
-    assert_eq!(node.poll(at(401)), Some((first, Ok(()))));
-    assert_eq!(node.poll(at(411)), Some((second, Ok(()))));
+    assert_eq!(node.poll(at(401)), Some((first, Ok(Admitted::Paid))));
+    assert_eq!(node.poll(at(411)), Some((second, Ok(Admitted::Paid))));
 }
 
 #[test]
@@ -360,13 +368,17 @@ fn at_the_fallback_nobody_passes_anybody() {
     let fallback = tidegate_core::group::Fallback::Rate(Rate::whole(10));
     let mut node = node(0, LeaseTerms { fallback, ..terms(100, 50, 0, 0) });
     let large = queued(node.acquire(at(1), Ru::whole(80), at(60_000)));
-    assert_eq!(node.try_acquire(at(4_999), Ru::whole(49)), Ok(()), "the bucket is not for the large one");
+    assert_eq!(
+        node.try_acquire(at(4_999), Ru::whole(49)),
+        Ok(Admitted::Paid),
+        "the bucket is not for the large one"
+    );
     let small = queued(node.acquire(at(5_000), Ru::whole(1), at(60_000)));
     // A second of the fallback fills its bucket: the large one starts, and owes the rest.
     assert_eq!(node.poll(at(5_500)), None);
-    assert_eq!(node.poll(at(6_001)), Some((large, Ok(()))));
+    assert_eq!(node.poll(at(6_001)), Some((large, Ok(Admitted::Paid))));
     assert_eq!(node.poll(at(12_000)), None);
-    assert_eq!(node.poll(at(13_200)), Some((small, Ok(()))));
+    assert_eq!(node.poll(at(13_200)), Some((small, Ok(Admitted::Paid))));
 }
 
 #[test]
@@ -376,8 +388,8 @@ fn what_does_not_fit_a_bucket_that_became_smaller_waits_for_a_lump_and_is_passed
     let small = queued(node.acquire(at(1), Ru::whole(2), at(60_000)));
     node.ask(at(10), 2);
     node.on_grant(at(11), 2, &Grant::Leased(terms(20, 10, 0, 0)));
-    assert_eq!(node.poll(at(150)), Some((small, Ok(()))));
+    assert_eq!(node.poll(at(150)), Some((small, Ok(Admitted::Paid))));
     assert_eq!(node.ask(at(160), 3).head, Ru::whole(40));
     node.on_grant(at(161), 3, &Grant::Leased(terms(20, 10, 40, 0)));
-    assert_eq!(node.poll(at(161)), Some((medium, Ok(()))));
+    assert_eq!(node.poll(at(161)), Some((medium, Ok(Admitted::Paid))));
 }

@@ -8,7 +8,7 @@ mod common;
 use tidegate_core::engine::{Engine, EngineConfig};
 use tidegate_core::exchange::{Ask, Grant, Held, LeaseTerms};
 use tidegate_core::group::{ClientId, GroupId, GroupSpec};
-use tidegate_core::node::{NodeConfig, NodeGroup};
+use tidegate_core::node::{Admitted, NodeConfig, NodeGroup};
 use tidegate_core::units::{Rate, Ru, Span};
 
 use common::{at, leased};
@@ -33,7 +33,7 @@ fn what_a_lowered_bucket_set_aside_is_not_earned_once_more_by_one_that_is_deeper
     assert_eq!(node.state(at(1_001)).available, Ru::whole(10), "fifteen are set aside");
     // The answer was under way when the order came.
     node.on_grant(at(1_002), 2, &Grant::Leased(terms));
-    assert_eq!(node.try_acquire(at(3_000), cap), Ok(()));
+    assert_eq!(node.try_acquire(at(3_000), cap), Ok(Admitted::Paid));
     assert_eq!(node.ask(at(3_000), 3).returned, Ru::ZERO);
 }
 

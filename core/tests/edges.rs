@@ -170,7 +170,7 @@ impl System {
                 let (cost, actual) = (depth.scale(part, 1_000), depth.scale(costs, 1_000));
                 let deadline = self.now.after(Span::secs(5));
                 match self.nodes[node].group.acquire(self.now, cost, deadline) {
-                    Ok(Acquired::Now) => self.admitted(node, cost, actual),
+                    Ok(Acquired::Now(_)) => self.admitted(node, cost, actual),
                     Ok(Acquired::Queued(id)) => {
                         self.nodes[node].waiting.insert(id, (cost, actual));
                     }

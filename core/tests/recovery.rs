@@ -8,7 +8,7 @@ mod common;
 use tidegate_core::engine::{Engine, EngineConfig};
 use tidegate_core::exchange::{Ask, Grant, Held, LeaseTerms};
 use tidegate_core::group::{ClientId, Fallback, GroupId, GroupSpec};
-use tidegate_core::node::{Acquired, Dormant, LeaseState, NodeConfig, NodeGroup, Refusal};
+use tidegate_core::node::{Acquired, Admitted, Dormant, LeaseState, NodeConfig, NodeGroup, Refusal};
 use tidegate_core::units::{Rate, Ru, Span};
 
 use common::{at, leased};
@@ -122,7 +122,7 @@ fn what_is_larger_than_the_bucket_of_the_fallback_is_let_in_when_that_is_full_an
         panic!("there is nothing yet")
     };
     assert_eq!(node.poll(at(5_990)), None);
-    assert_eq!(node.poll(at(6_000)), Some((large, Ok(()))));
+    assert_eq!(node.poll(at(6_000)), Some((large, Ok(Admitted::Paid))));
     assert_eq!((node.state(at(6_000)).debt, node.worst_debt()), (Ru::whole(20), Ru::whole(20)));
     assert!(node.try_acquire(at(7_900), Ru(1)).is_err(), "it is paid first");
     assert!(node.try_acquire(at(8_100), Ru::whole(1)).is_ok());

@@ -2,7 +2,7 @@
 
 use tidegate_core::exchange::{Grant, LeaseTerms};
 use tidegate_core::group::Fallback;
-use tidegate_core::node::{NodeConfig, NodeGroup, Refusal};
+use tidegate_core::node::{Admitted, NodeConfig, NodeGroup, Refusal};
 use tidegate_core::units::{Rate, Ru, Span, Time};
 use tidegate_core::usage::{Consumption, RuParts};
 
@@ -36,7 +36,7 @@ fn granted(terms: LeaseTerms) -> NodeGroup {
 /// The same, and it owes 3 RU since.
 fn owing(terms: LeaseTerms) -> NodeGroup {
     let mut node = granted(terms);
-    assert_eq!(node.try_acquire(at(1), Ru(100_000)), Ok(()));
+    assert_eq!(node.try_acquire(at(1), Ru(100_000)), Ok(Admitted::Paid));
     let used = RuParts::flat(Ru(3_100_000));
     node.settle(at(1), Ru(100_000), &Consumption { charged: used, operations: 1, ..Consumption::default() });
     node

@@ -36,6 +36,9 @@ pub fn create_group_text(group: &v1::Group, dialect: SqlDialect) -> String {
     option("FALLBACK", &group.fallback.to_ascii_uppercase());
     option("FALLBACK_TOTAL", &group.fallback_total);
     option("MAX_DEBT", &group.max_debt);
+    if group.enforcement == "shadow" {
+        option("ENFORCEMENT", "SHADOW");
+    }
     if let Some(limit) = &group.query_limit {
         option("QUERY_LIMIT", &format!("({})", limit_text(limit, |name| quoted_name(name, dialect))));
     }
@@ -169,6 +172,7 @@ mod tests {
             or_empty(decimal().boxed()),
             "\\PC{0,40}",
             or_empty(decimal().boxed()),
+            prop_oneof![Just(""), Just("shadow")],
         );
         let numbers =
             (0..=10_000_u32, any::<u64>(), any::<u64>(), any::<u64>(), proptest::option::of(limit()));
@@ -191,6 +195,7 @@ mod tests {
             fallback_total: texts.10,
             max_debt: texts.8,
             comment: texts.9,
+            enforcement: texts.11.to_owned(),
             query_limit,
             max_wait_us,
             ..v1::Group::default()

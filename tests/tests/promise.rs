@@ -19,7 +19,7 @@ use tidegate_core::engine::{Engine, EngineConfig};
 use tidegate_core::exchange::{Ask, Grant, Held};
 use tidegate_core::group::{Burstable, ClientId, GroupId, GroupSpec};
 use tidegate_core::ledger::Ledger;
-use tidegate_core::node::{Acquired, NodeConfig, NodeGroup};
+use tidegate_core::node::{Acquired, Admitted, NodeConfig, NodeGroup};
 use tidegate_core::units::{Rate, Ru, Span, Time};
 use tidegate_core::usage::{Consumption, RuParts, Total};
 
@@ -171,7 +171,7 @@ impl System {
                 let id = LEAVES[leaf];
                 let (now, group) = self.group(node, id);
                 match group.acquire(now, Ru(cost), now.after(Span(patience))) {
-                    Ok(Acquired::Now) => self.admitted(node, id, Ru(cost), dear),
+                    Ok(Acquired::Now(_)) => self.admitted(node, id, Ru(cost), dear),
                     Ok(Acquired::Queued(waiter)) => {
                         self.nodes[node].waiting.insert((id, waiter), (Ru(cost), dear));
                     }
@@ -244,7 +244,7 @@ impl System {
                 .find_map(|(id, g)| g.poll(now).map(|(waiter, how)| (*id, waiter, how)));
             let Some((id, waiter, outcome)) = done else { return };
             let operation = self.nodes[node].waiting.remove(&(id, waiter));
-            if let (Ok(()), Some((cost, dear))) = (outcome, operation) {
+            if let (Ok(Admitted::Paid), Some((cost, dear))) = (outcome, operation) {
                 self.admitted(node, id, cost, dear);
             }
         }

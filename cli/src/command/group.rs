@@ -111,18 +111,8 @@ pub(crate) struct Settings {
     /// Share when borrowing within a priority: 1 to 10000.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=10_000))]
     weight: Option<u32>,
-    /// How long a lease lasts, such as 5s: for so long a node that is cut off may still spend.
-    #[arg(long, value_name = "TIME", value_parser = span)]
-    ttl: Option<Span>,
-    /// How often nodes renew, such as 1s; at most half of the ttl.
-    #[arg(long, value_name = "TIME", value_parser = span)]
-    renew: Option<Span>,
-    /// What a node may admit without a lease, cut off or while the controller recovers: stop, unlimited, or RU/s per node.
-    #[arg(long, value_name = "WHAT")]
-    fallback: Option<String>,
-    /// RU/s that all nodes together may use without leases, however many there are; or none.
-    #[arg(long, value_name = "RU/s")]
-    fallback_total: Option<String>,
+    #[command(flatten)]
+    leases: Leases,
     /// Debt a node is expected to stay within when operations cost more than estimated; stated, not enforced.
     #[arg(long, value_name = "RU", allow_negative_numbers = true)]
     max_debt: Option<String>,
@@ -135,10 +125,30 @@ pub(crate) struct Settings {
     /// Who owns the group and whom to call, up to 200 characters; '' removes it.
     #[arg(long, value_name = "TEXT")]
     owner: Option<String>,
+    /// Whether limits are enforced: on, or shadow: what they would throttle, here and below, is counted and admitted.
+    #[arg(long, value_name = "HOW")]
+    enforcement: Option<String>,
     /// When a statement is a runaway and what happens to it: limits EXEC_ELAPSED, RU, ROWS; ACTION=DRYRUN, COOLDOWN,
     /// KILL or SWITCH_GROUP(group); WATCH=EXACT or SIMILAR, and its DURATION. Or none. SQL gateways enforce it.
     #[arg(long, value_name = "RULE")]
     query_limit: Option<QueryLimitText>,
+}
+
+/// How nodes lease, and what holds without a lease.
+#[derive(Debug, Default, Args)]
+struct Leases {
+    /// How long a lease lasts, such as 5s: for so long a node that is cut off may still spend.
+    #[arg(long, value_name = "TIME", value_parser = span)]
+    ttl: Option<Span>,
+    /// How often nodes renew, such as 1s; at most half of the ttl.
+    #[arg(long, value_name = "TIME", value_parser = span)]
+    renew: Option<Span>,
+    /// What a node may admit without a lease, cut off or while the controller recovers: stop, unlimited, or RU/s per node.
+    #[arg(long, value_name = "WHAT")]
+    fallback: Option<String>,
+    /// RU/s that all nodes together may use without leases, however many there are; or none.
+    #[arg(long, value_name = "RU/s")]
+    fallback_total: Option<String>,
 }
 
 fn bursting(text: &str) -> Result<String, String> {
@@ -184,14 +194,15 @@ impl Settings {
             burstable = how;
             burst_ru_per_sec = limit;
             priority = self.priority;
-            fallback = self.fallback;
-            fallback_total = self.fallback_total;
+            fallback = self.leases.fallback;
+            fallback_total = self.leases.fallback_total;
             max_debt = self.max_debt;
             comment = self.comment;
             owner = self.owner;
+            enforcement = self.enforcement;
             weight = self.weight;
-            ttl_us = self.ttl.map(|ttl| ttl.0);
-            renew_us = self.renew.map(|renew| renew.0);
+            ttl_us = self.leases.ttl.map(|ttl| ttl.0);
+            renew_us = self.leases.renew.map(|renew| renew.0);
             max_wait_us = self.max_wait.map(|wait| wait.0);
             query_limit = self.query_limit.map(|QueryLimitText(limit)| limit);
         }
@@ -402,7 +413,7 @@ mod tests {
         let settings = Settings {
             rate: Some("5".into()),
             burstable: Some("moderated:10".into()),
-            ttl: Some(Span::secs(2)),
+            leases: Leases { ttl: Some(Span::secs(2)), ..Leases::default() },
             ..Settings::default()
         };
         let (group, mask) = settings.apply("g".into());

@@ -106,6 +106,28 @@ fn groups_are_created_altered_shown_and_deleted() {
 }
 
 #[test]
+fn a_limit_goes_into_shadow_and_back_by_every_way_and_never_by_an_empty_text() {
+    let controller = Controller::start();
+    let enforcement = || controller.json(&["group", "show", "shop"])["enforcement"].clone();
+    controller.ok(&["group", "create", "shop", "--rate", "5", "--enforcement", "Shadow"]);
+    assert_eq!(enforcement(), json!("shadow"));
+    let shown = controller.ok(&["sql", "SHOW CREATE RESOURCE GROUP shop"]);
+    assert!(shown.contains("ENFORCEMENT=SHADOW"), "{shown}");
+    controller.ok(&["sql", "ALTER RESOURCE GROUP shop ENFORCEMENT = ON"]);
+    assert_eq!(enforcement(), json!("on"));
+    controller.ok(&["sql", "ALTER RESOURCE GROUP shop ENFORCEMENT SHADOW, RU_PER_SEC = 6"]);
+    assert_eq!(enforcement(), json!("shadow"));
+    controller.ok(&["sql", "ALTER RESOURCE GROUP shop RU_PER_SEC = 7"]);
+    assert_eq!(enforcement(), json!("shadow"), "an ALTER keeps what it does not name");
+    let said = controller.wrong(&["group", "alter", "shop", "--enforcement", "off"]);
+    assert!(said.contains("\"off\" is none of \"on\", \"shadow\""), "{said}");
+    controller.wrong(&["group", "alter", "shop", "--enforcement", ""]);
+    assert_eq!(enforcement(), json!("shadow"));
+    controller.ok(&["group", "alter", "shop", "--enforcement", "on"]);
+    assert_eq!(enforcement(), json!("on"));
+}
+
+#[test]
 fn an_owner_is_set_shown_written_out_and_removed() {
     let controller = Controller::start();
     controller.ok(&["group", "create", "shop", "--rate", "5", "--owner", "Ann, 555-0101"]);

@@ -16,7 +16,9 @@ mod packed;
 mod sleep;
 
 use tidegate_core::exchange::{Ask, Grant};
-use tidegate_core::node::{Acquired, Dormant, Heard, NodeGroup, NodeState, Refusal, WaiterId};
+use tidegate_core::node::{
+    Acquired, Admitted, Dormant, Estimate, Heard, NodeGroup, NodeState, Refusal, WaiterId,
+};
 use tidegate_core::units::{Rate, Ru, Span, Time};
 use tidegate_core::usage::{Consumption, Total};
 use tokio::sync::oneshot;
@@ -106,10 +108,10 @@ impl CellState {
     }
 
     /// Takes `cost` at once or refuses.
-    pub(crate) fn try_acquire(&mut self, now: Time, cost: Ru) -> Result<(), Refusal> {
+    pub(crate) fn try_acquire(&mut self, now: Time, cost: Ru) -> Result<Admitted, Refusal> {
         let answer = self.node.try_acquire(now, cost);
         match answer {
-            Ok(()) => self.admit(),
+            Ok(_) => self.admit(),
             Err(_) => self.effects.refused += 1,
         }
         answer
@@ -124,9 +126,9 @@ impl CellState {
             self.node.acquire(now, cost, deadline)
         };
         match acquired {
-            Ok(Acquired::Now) => {
+            Ok(Acquired::Now(admitted)) => {
                 self.admit();
-                Ok(Entered::Admitted(now))
+                Ok(Entered::Admitted(now, admitted))
             }
             Ok(Acquired::Queued(id)) => {
                 self.effects.queued += 1;
@@ -160,25 +162,25 @@ impl CellState {
     ) {
         if self.operations.leave(id) {
             self.node.cancel(now, id);
-        } else if let Ok(Ok(_)) = answer.try_recv() {
-            self.give_back(now, cost);
+        } else if let Ok(Ok((_, admitted))) = answer.try_recv() {
+            self.give_back(now, admitted.with(cost));
         }
     }
 
     /// The operation never ran.
-    pub(crate) fn give_back(&mut self, now: Time, cost: Ru) {
+    pub(crate) fn give_back(&mut self, now: Time, cost: Estimate) {
         self.node.give_back(now, cost);
         self.close();
     }
 
     /// The operation ran and cost `actual`.
-    pub(crate) fn settle(&mut self, now: Time, estimate: Ru, actual: &Consumption) {
+    pub(crate) fn settle(&mut self, now: Time, estimate: Estimate, actual: &Consumption) {
         self.settle_part(now, estimate, actual);
         self.close();
     }
 
     /// An operation that goes on cost `actual`, of which `taken` was taken before.
-    pub(crate) fn settle_part(&mut self, now: Time, taken: Ru, actual: &Consumption) {
+    pub(crate) fn settle_part(&mut self, now: Time, taken: Estimate, actual: &Consumption) {
         self.node.settle(now, taken, actual);
         self.kept.fall_behind();
     }
@@ -287,7 +289,7 @@ impl CellState {
         while !self.operations.none_waits()
             && let Some((id, answer)) = self.node.poll(now)
         {
-            let refused = self.operations.complete(id, answer.map(|()| now), group);
+            let refused = self.operations.complete(id, answer.map(|admitted| (now, admitted)), group);
             self.effects.refused += u64::from(refused);
         }
         let due = self.asking.due(&self.node, now);

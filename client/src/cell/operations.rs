@@ -1,6 +1,6 @@
 //! The operations of a group: those that wait for admission, and how many run.
 
-use tidegate_core::node::{Refusal, WaiterId};
+use tidegate_core::node::{Admitted, Refusal, WaiterId};
 use tidegate_core::ranks::Ranks;
 use tidegate_core::units::{Ru, Time};
 use tokio::sync::oneshot;
@@ -9,7 +9,7 @@ use crate::lending::Returned;
 use crate::names::GroupName;
 
 /// The answer to a waiter; when admitted, since when.
-pub(crate) type Answer = Result<Time, Refusal>;
+pub(crate) type Answer = Result<(Time, Admitted), Refusal>;
 
 /// The request of an operation that may wait.
 #[derive(Clone, Copy)]
@@ -22,7 +22,7 @@ pub(crate) struct Wish {
 
 /// How an operation was let in.
 pub(crate) enum Entered {
-    Admitted(Time),
+    Admitted(Time, Admitted),
     Queued(WaiterId, oneshot::Receiver<Answer>),
 }
 

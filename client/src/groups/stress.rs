@@ -60,8 +60,8 @@ fn operate(group: &Group, turn: u64, sums: &Sums) {
             Permit::new(cell, estimate, at)
         }
         None => {
-            let Ok(at) = group.try_enter(estimate) else { unreachable!("there is enough for all") };
-            Permit::new(cell, estimate, at)
+            let Ok(admitted) = group.try_enter(estimate) else { unreachable!("there is enough for all") };
+            Permit::admitted(cell, estimate, admitted)
         }
     };
     let actual = match turn % 4 {
@@ -129,8 +129,10 @@ fn threads_that_end_leave_what_is_in_their_purses() {
     let (group, sums, left) = (leased(), Sums::default(), AtomicU64::new(0));
     let life = |outlives_seat: bool| {
         let keep = || {
-            let at = group.try_enter(Ru(3)).unwrap();
-            KEPT.with_borrow_mut(|kept| kept.push(Permit::new(&group.cell, Ru(3), at).into_owned()));
+            let admitted = group.try_enter(Ru(3)).unwrap();
+            KEPT.with_borrow_mut(|kept| {
+                kept.push(Permit::admitted(&group.cell, Ru(3), admitted).into_owned())
+            });
             sums.charged.fetch_add(3, Ordering::Relaxed);
             sums.operations.fetch_add(1, Ordering::Relaxed);
         };

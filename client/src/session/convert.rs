@@ -49,6 +49,7 @@ pub(crate) fn grant(entry: &v1::GrantEntry) -> Result<Grant, GrantError> {
             ask_again: of.span("ask_again_us", entry.ask_again_us)?,
             max_fit: of.ru("max_fit_micro_ru", entry.max_fit_micro_ru)?,
             max_debt: of.ru("max_debt_micro_ru", entry.max_debt_micro_ru)?,
+            shadow: entry.shadow,
             fallback: of.fallback()?,
             ack_now: entry.ack_now,
             scarce: entry.scarce,

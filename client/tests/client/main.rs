@@ -17,6 +17,7 @@ mod resolve;
 #[cfg(test)]
 mod session;
 #[cfg(test)]
+mod shadow;
 mod shutdown;
 #[cfg(test)]
 mod sleep;

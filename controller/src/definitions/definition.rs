@@ -48,6 +48,8 @@ pub struct Definition {
     pub comment: Box<str>,
     /// Who owns it, and whom to call.
     pub owner: Box<str>,
+    /// Whether its limits are evaluated and not enforced.
+    pub shadow: bool,
     /// Grows with every change.
     pub revision: u64,
     /// Rule against runaway statements. Shared, because all of them go to gateways at once.
@@ -86,6 +88,7 @@ impl Definition {
             max_debt: spec.max_debt,
             comment: Box::default(),
             owner: Box::default(),
+            shadow: spec.shadow,
             revision: 0,
             query_limit: None,
             max_wait: None,
@@ -133,6 +136,7 @@ impl Definition {
             revision: text.revision,
             query_limit: query_limit.map(Arc::new),
             max_wait: max_wait(text.max_wait_us)?,
+            shadow: shadow(&text.enforcement)?,
         })
     }
 
@@ -168,6 +172,7 @@ impl Definition {
             max_debt: amount_text(self.max_debt),
             comment: self.comment.to_string(),
             owner: self.owner.to_string(),
+            enforcement: if self.shadow { "shadow" } else { "on" }.to_owned(),
             revision: self.revision,
             query_limit: self.query_limit.as_ref().map(|limit| limit.text()),
             max_wait_us: self.max_wait.unwrap_or_default().0,
@@ -209,6 +214,7 @@ impl Definition {
             fallback: self.fallback,
             fallback_total: self.fallback_total,
             max_debt: self.max_debt,
+            shadow: self.shadow,
         }
     }
 }
@@ -254,6 +260,17 @@ fn priority(text: &str) -> Result<Priority, AdminError> {
         _ => {
             let message = format!("{:?} is none of \"low\", \"medium\", \"high\"", cut(text));
             Err(AdminError::invalid("priority", message))
+        }
+    }
+}
+
+fn shadow(text: &str) -> Result<bool, AdminError> {
+    match text.trim().to_ascii_lowercase().as_str() {
+        "" | "on" => Ok(false),
+        "shadow" => Ok(true),
+        _ => {
+            let message = format!("{:?} is none of \"on\", \"shadow\"", cut(text));
+            Err(AdminError::invalid("enforcement", message))
         }
     }
 }
@@ -361,6 +378,7 @@ mod tests {
             revision: 9,
             query_limit: Some(v1::QueryLimit { rows: 7, action: "kill".into(), ..v1::QueryLimit::default() }),
             max_wait_us: 3_000_000,
+            enforcement: "shadow".into(),
             ..named("a")
         };
         assert_eq!(Definition::parse(&text).unwrap().text(), text);
@@ -424,6 +442,7 @@ mod tests {
             ("max_debt", v1::Group { max_debt: "-1".into(), ..base.clone() }),
             ("max_wait_us", v1::Group { max_wait_us: 999, ..base.clone() }),
             ("max_wait_us", v1::Group { max_wait_us: 3_600_000_001, ..base.clone() }),
+            ("enforcement", v1::Group { enforcement: "off".into(), ..base.clone() }),
             ("comment", v1::Group { comment: "x".repeat(257), ..base.clone() }),
             ("comment", v1::Group { comment: "a\nb".into(), ..base.clone() }),
             ("owner", v1::Group { owner: "ä".repeat(201), ..base.clone() }),

@@ -166,6 +166,12 @@ static FIELDS: &[Field] = &[
         "longest wait at a gateway, 1000 to 3600000000; 0 is the gateway's own"
     ),
     field!(owner, Takes::Text(MAX_OWNER), "who owns it and whom to call, up to 200 characters"),
+    field!(
+        enforcement,
+        Takes::Word(&["on", "shadow"]),
+        "on, or shadow: what would be throttled is counted and admitted",
+        "\"on\" or \"shadow\""
+    ),
 ];
 
 /// The fields that an alteration may name.
@@ -236,6 +242,7 @@ mod tests {
             query_limit: Some(QueryLimit::default()),
             max_wait_us: 5,
             owner: "k".into(),
+            enforcement: "l".into(),
         }
     }
 

@@ -241,6 +241,7 @@ fn leased(terms: &LeaseTerms) -> v1::GrantEntry {
         ack_now,
         scarce,
         lump_wanted,
+        shadow,
     } = *terms;
     v1::GrantEntry {
         status: v1::GrantStatus::Leased.into(),
@@ -258,6 +259,7 @@ fn leased(terms: &LeaseTerms) -> v1::GrantEntry {
         ack_now,
         scarce,
         lump_wanted,
+        shadow,
         ..v1::GrantEntry::default()
     }
 }

@@ -62,11 +62,66 @@ impl Default for NodeConfig {
     }
 }
 
-/// The way in which an operation was admitted.
+/// What an operation took when it was admitted, and so how it is settled.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Admitted {
+    /// Its cost, from the budget.
+    Paid,
+    /// Nothing: it is over a limit in shadow, counted as throttled, and runs all the same.
+    Over,
+}
+
+impl Admitted {
+    /// What an operation of this cost is settled with.
+    #[inline]
+    pub fn with(self, cost: Ru) -> Estimate {
+        match self {
+            Self::Paid => Estimate::Paid(cost),
+            Self::Over => Estimate::Over(cost),
+        }
+    }
+}
+
+/// The estimate of an operation that was admitted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Estimate {
+    /// It was taken from the budget.
+    Paid(Ru),
+    /// It was not: the operation is over a limit in shadow. Nothing comes back and nothing is owed at its end.
+    Over(Ru),
+}
+
+impl Estimate {
+    /// The amount, taken or not.
+    #[inline]
+    pub fn amount(self) -> Ru {
+        match self {
+            Self::Paid(amount) | Self::Over(amount) => amount,
+        }
+    }
+
+    /// The same for another amount.
+    #[must_use]
+    pub fn of(self, amount: Ru) -> Self {
+        match self {
+            Self::Paid(_) => Self::Paid(amount),
+            Self::Over(_) => Self::Over(amount),
+        }
+    }
+}
+
+impl std::convert::From<Ru> for Estimate {
+    #[inline]
+    fn from(amount: Ru) -> Self {
+        Self::Paid(amount)
+    }
+}
+
+/// The answer to an operation that may wait.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Acquired {
-    /// Admitted.
-    Now,
+    /// It may start.
+    Now(Admitted),
     /// It waits its turn; `poll` returns the outcome.
     Queued(WaiterId),
 }
@@ -103,6 +158,8 @@ pub enum Refusal {
 pub struct NodeState {
     /// The basis of the right to spend.
     pub lease: LeaseState,
+    /// The lease is evaluated and not enforced.
+    pub shadow: bool,
     /// Leased rate.
     pub rate: Rate,
     /// Depth of the local bucket.
@@ -161,16 +218,16 @@ impl NodeGroup {
     ///
     /// # Errors
     /// [`Refusal`], with when to try again.
-    pub fn try_acquire(&mut self, now: Time, cost: Ru) -> Result<(), Refusal> {
+    pub fn try_acquire(&mut self, now: Time, cost: Ru) -> Result<Admitted, Refusal> {
         let cost = cost.or_zero();
         self.arrive(now, cost);
         if let Some(from) = self.turns().admits(cost) {
             self.start(now, cost, from);
-            return Ok(());
+            return Ok(Admitted::Paid);
         }
         self.consumption.throttled += 1;
         self.renewal.press();
-        Err(self.refusal(now, cost))
+        if self.budget.right().is_shadow() { Ok(Admitted::Over) } else { Err(self.refusal(now, cost)) }
     }
 
     /// Whether `try_acquire` would take `cost` now. It spends nothing and does not count as demand.
@@ -180,7 +237,8 @@ impl NodeGroup {
     pub fn check(&mut self, now: Time, cost: Ru) -> Result<(), Refusal> {
         self.budget.advance(now);
         let cost = cost.or_zero();
-        if self.turns().admits(cost).is_some() { Ok(()) } else { Err(self.refusal(now, cost)) }
+        let starts = self.budget.right().is_shadow() || self.turns().admits(cost).is_some();
+        if starts { Ok(()) } else { Err(self.refusal(now, cost)) }
     }
 
     /// Takes `cost`, or waits for it until `deadline` behind earlier operations.
@@ -210,9 +268,13 @@ impl NodeGroup {
         self.arrive(now, cost);
         if let Some(from) = self.turns().admits(cost) {
             self.start(now, cost, from);
-            return Ok(Acquired::Now);
+            return Ok(Acquired::Now(Admitted::Paid));
         }
         self.renewal.press();
+        if self.budget.right().is_shadow() {
+            self.consumption.throttled += 1;
+            return Ok(Acquired::Now(Admitted::Over));
+        }
         let large = self.turns().is_large(cost);
         if large && self.turns().waits_for_lump().is_none() {
             self.renewal.ask_soon(now);
@@ -280,21 +342,25 @@ impl NodeGroup {
     }
 
     /// Undoes an admission whose operation never ran.
-    pub fn give_back(&mut self, now: Time, cost: Ru) {
+    pub fn give_back(&mut self, now: Time, cost: impl Into<Estimate>) {
         self.budget.advance(now);
-        self.budget.refund(cost.or_zero(), cost.or_zero());
+        if let Estimate::Paid(cost) = cost.into() {
+            self.budget.refund(cost.or_zero(), cost.or_zero());
+        }
     }
 
-    /// Counts what an admitted operation really used; the difference to its estimate is refunded or owed.
-    pub fn settle(&mut self, now: Time, estimate: Ru, actual: &Consumption) {
+    /// Counts what an admitted operation really used; the difference to an estimate that it took is refunded or owed.
+    pub fn settle(&mut self, now: Time, estimate: impl Into<Estimate>, actual: &Consumption) {
         self.budget.advance(now);
-        let estimate = estimate.or_zero();
-        let difference = actual.ru() - estimate;
-        self.budget.refund(estimate, (Ru::ZERO - difference).or_zero());
-        self.renewal.settled(now);
-        if difference.is_positive() {
-            self.budget.overrun(difference);
-            self.worst_debt = self.worst_debt.max(self.budget.hand().debt());
+        if let Estimate::Paid(estimate) = estimate.into() {
+            let estimate = estimate.or_zero();
+            let difference = actual.ru() - estimate;
+            self.budget.refund(estimate, (Ru::ZERO - difference).or_zero());
+            self.renewal.settled(now);
+            if difference.is_positive() {
+                self.budget.overrun(difference);
+                self.worst_debt = self.worst_debt.max(self.budget.hand().debt());
+            }
         }
         self.consumption.count(actual);
     }
@@ -306,7 +372,7 @@ impl NodeGroup {
     }
 
     /// The next waiter whose wait has ended, and the outcome. Call this until it returns `None`.
-    pub fn poll(&mut self, now: Time) -> Option<(WaiterId, Result<(), Refusal>)> {
+    pub fn poll(&mut self, now: Time) -> Option<(WaiterId, Result<Admitted, Refusal>)> {
         self.budget.advance(now);
         self.sort_waiters(now);
         let firsts = [self.waiters.first()?, self.waiters.first_large().or(self.waiters.first())?];
@@ -325,7 +391,14 @@ impl NodeGroup {
             if self.waiters.is_empty() && self.budget.bucket().takes_lumps(cost) {
                 self.renewal.served(now);
             }
-            return Some((id, Ok(())));
+            return Some((id, Ok(Admitted::Paid)));
+        }
+        if self.budget.right().is_shadow() {
+            // They wait since before the limit was in shadow.
+            let (id, _) = self.waiters.first()?;
+            self.dismiss(now, id);
+            self.consumption.throttled += 1;
+            return Some((id, Ok(Admitted::Over)));
         }
         let (deadline, late) = self.waiters.most_urgent()?;
         if deadline > now {
@@ -342,7 +415,9 @@ impl NodeGroup {
             LeaseState::Unknown => Some(Refusal::UnknownGroup),
             LeaseState::Closed => Some(Refusal::Unavailable { retry_after: Span::secs(1) }),
             LeaseState::Leased | LeaseState::Expired
-                if cost > self.max_fit && self.budget.right().spends() =>
+                if cost > self.max_fit
+                    && self.budget.right().spends()
+                    && !self.budget.right().is_shadow() =>
             {
                 Some(Refusal::NeverFits { max: self.max_fit })
             }
@@ -420,6 +495,7 @@ impl NodeGroup {
         self.budget.advance(now);
         NodeState {
             lease: self.budget.right().state(),
+            shadow: self.budget.right().is_shadow(),
             rate: self.budget.bucket().rate(),
             cap: self.budget.bucket().cap(),
             available: self.budget.hand().available(),

@@ -8,6 +8,7 @@ mod heard;
 mod moved;
 mod restart;
 mod room;
+mod shadow;
 mod shares;
 
 use tidegate_core::engine::{Engine, EngineConfig};

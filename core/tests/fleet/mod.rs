@@ -286,7 +286,7 @@ impl Fleet {
         self.arrived.push((self.now, load, op.estimate));
         let deadline = self.patience.map_or(Time(u64::MAX), |patience| self.now.after(patience));
         match self.nodes[node].group.acquire(self.now, op.estimate, deadline) {
-            Ok(Acquired::Now) => self.admitted(load, node, op, self.now),
+            Ok(Acquired::Now(_)) => self.admitted(load, node, op, self.now),
             Ok(Acquired::Queued(id)) => {
                 self.nodes[node].waiting.insert(id, (load, op, self.now));
             }

@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 
 use tidegate_core::exchange::{Grant, LeaseTerms};
 use tidegate_core::group::Fallback;
-use tidegate_core::node::{Heard, LeaseState, NodeConfig, NodeGroup, Refusal};
+use tidegate_core::node::{Admitted, Heard, LeaseState, NodeConfig, NodeGroup, Refusal};
 use tidegate_core::units::{Rate, Ru, Span};
 
 use super::{at, node, queued, terms};
@@ -14,7 +14,7 @@ fn the_lease_runs_from_the_moment_the_renewal_was_sent() {
     let mut node = NodeGroup::new(at(0), NodeConfig::default());
     node.ask(at(100), 1);
     node.on_grant(at(4_000), 1, &Grant::Leased(terms(100, 50, 50)));
-    assert_eq!(node.try_acquire(at(5_099), Ru::whole(1)), Ok(()));
+    assert_eq!(node.try_acquire(at(5_099), Ru::whole(1)), Ok(Admitted::Paid));
     assert!(matches!(node.try_acquire(at(5_100), Ru::whole(1)), Err(Refusal::Unavailable { .. })));
     assert_eq!(node.state(at(5_100)).available, Ru::ZERO);
     assert_eq!(node.state(at(5_100)).lease, LeaseState::Expired);
@@ -108,7 +108,7 @@ fn a_late_answer_whose_lease_ends_no_later_changes_nothing() {
 fn a_node_asks_early_once_less_than_an_eighth_of_its_bucket_is_left() {
     for (cost, early) in [(Ru::whole(70), false), (Ru(70_000_001), true)] {
         let mut node = node(LeaseTerms { fill: Ru::whole(80), ..terms(0, 80, 0) });
-        assert_eq!(node.try_acquire(at(20), cost), Ok(()));
+        assert_eq!(node.try_acquire(at(20), cost), Ok(Admitted::Paid));
         let due = node.due(at(20)).unwrap();
         assert_eq!(due <= at(20), early, "{cost}: {due:?}");
     }
@@ -122,7 +122,7 @@ fn a_node_at_a_distance_keeps_half_of_its_bucket_or_what_its_largest_operation_t
         node.ask(at(0), 1);
         let full = LeaseTerms { fill: Ru::whole(50), ..terms(100, 50, 0) };
         node.on_grant(at(100), 1, &Grant::Leased(full));
-        assert_eq!(node.try_acquire(at(200), Ru::whole(cost)), Ok(()));
+        assert_eq!(node.try_acquire(at(200), Ru::whole(cost)), Ok(Admitted::Paid));
         assert_eq!(node.ask(at(1_000), 2).returned, Ru::whole(returned), "{cost} RU");
     }
 }
@@ -243,7 +243,7 @@ fn without_an_answer_the_renewal_is_repeated_under_a_new_number() {
     assert_eq!(node.due(at(1_000)), Some(at(2_000)));
     node.on_session_lost(at(1_100));
     assert!(node.due(at(1_100)).is_some_and(|due| due <= at(1_200)));
-    assert_eq!(node.try_acquire(at(1_100), Ru::whole(1)), Ok(()), "the lease is still good");
+    assert_eq!(node.try_acquire(at(1_100), Ru::whole(1)), Ok(Admitted::Paid), "the lease is still good");
 }
 
 #[test]

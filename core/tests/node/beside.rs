@@ -2,7 +2,7 @@
 //! the node reports of them.
 
 use tidegate_core::exchange::{Grant, LeaseTerms};
-use tidegate_core::node::{NodeGroup, Refusal};
+use tidegate_core::node::{Admitted, NodeGroup, Refusal};
 use tidegate_core::units::{Ru, Span};
 
 use super::{at, node, queued, terms, used};
@@ -10,7 +10,7 @@ use super::{at, node, queued, terms, used};
 /// A node with this lease whose bucket was emptied at 1,001 ms.
 fn emptied(terms: LeaseTerms) -> NodeGroup {
     let mut node = node(terms);
-    assert_eq!(node.try_acquire(at(1_001), terms.cap), Ok(()));
+    assert_eq!(node.try_acquire(at(1_001), terms.cap), Ok(Admitted::Paid));
     node
 }
 
@@ -26,9 +26,9 @@ fn an_operation_as_large_as_the_bucket_keeps_its_place() {
     let first = queued(node.acquire(at(1_001), Ru::whole(4), at(60_000)));
     let as_large = queued(node.acquire(at(1_001), Ru::whole(10), at(60_000)));
     granted(&mut node, 1_020, terms(10, 10, 10));
-    assert_eq!(node.poll(at(1_020)), Some((first, Ok(()))));
+    assert_eq!(node.poll(at(1_020)), Some((first, Ok(Admitted::Paid))));
     assert_eq!(node.poll(at(1_020)), None, "a bit more than 6 RU are left");
-    assert_eq!(node.poll(at(1_401)), Some((as_large, Ok(()))));
+    assert_eq!(node.poll(at(1_401)), Some((as_large, Ok(Admitted::Paid))));
 }
 
 #[test]
@@ -37,9 +37,9 @@ fn a_large_operation_that_came_first_takes_the_bucket_beside_the_lump_before_lat
     let large = queued(node.acquire(at(1_001), Ru::whole(50), at(60_000)));
     let small = queued(node.acquire(at(1_001), Ru::whole(8), at(60_000)));
     granted(&mut node, 1_501, terms(10, 10, 45));
-    assert_eq!(node.poll(at(1_501)), Some((large, Ok(()))), "5 RU of the bucket and the lump");
+    assert_eq!(node.poll(at(1_501)), Some((large, Ok(Admitted::Paid))), "5 RU of the bucket and the lump");
     assert_eq!(node.poll(at(2_300)), None);
-    assert_eq!(node.poll(at(2_301)), Some((small, Ok(()))));
+    assert_eq!(node.poll(at(2_301)), Some((small, Ok(Admitted::Paid))));
 }
 
 #[test]
@@ -50,9 +50,9 @@ fn a_large_operation_that_came_later_takes_nothing_of_the_bucket() {
     granted(&mut node, 1_501, terms(10, 10, 46));
     // The first one may use either; together they hold 51 RU.
     assert_eq!(node.poll(at(1_501)), None, "the lump alone does not cover the later one");
-    assert_eq!(node.poll(at(1_801)), Some((small, Ok(()))));
+    assert_eq!(node.poll(at(1_801)), Some((small, Ok(Admitted::Paid))));
     assert_eq!(node.poll(at(2_200)), None);
-    assert_eq!(node.poll(at(2_201)), Some((large, Ok(()))));
+    assert_eq!(node.poll(at(2_201)), Some((large, Ok(Admitted::Paid))));
 }
 
 #[test]
@@ -70,7 +70,7 @@ fn what_waits_beside_a_lump_is_reported_and_comes_before_later_operations_that_f
     let ask = node.ask(at(1_001), 2);
     assert_eq!((ask.head, ask.beside, ask.backlog), (Ru::whole(50), Ru::whole(7), Ru::whole(57)));
     node.on_grant(at(1_002), 2, &Grant::Leased(terms(10, 10, 0)));
-    assert_eq!(node.poll(at(1_301)), Some((first, Ok(()))));
+    assert_eq!(node.poll(at(1_301)), Some((first, Ok(Admitted::Paid))));
     assert_eq!(node.ask(at(1_301), 3).beside, Ru::whole(4), "one has left");
 }
 
@@ -97,7 +97,7 @@ fn the_end_of_the_last_large_operation_is_reported_sooner_than_another_like_it_i
         let waiter = queued(node.acquire(at(2), Ru::whole(60), at(60_000)));
         node.ask(at(399), 2);
         node.on_grant(at(400), 2, &Grant::Leased(lump(60)));
-        assert_eq!(node.poll(at(400)), Some((waiter, Ok(()))));
+        assert_eq!(node.poll(at(400)), Some((waiter, Ok(Admitted::Paid))));
         node.ask(at(410), 3);
         node.on_grant(at(411), 3, &Grant::Leased(lump(0)));
         node

@@ -1,7 +1,7 @@
 //! Nodes whose answers take long: what they report, when, and what they keep until the answer.
 
 use tidegate_core::exchange::{Ask, Grant, LeaseTerms};
-use tidegate_core::node::{NodeConfig, NodeGroup};
+use tidegate_core::node::{Admitted, NodeConfig, NodeGroup};
 use tidegate_core::units::{Rate, Ru, Span};
 
 use super::{at, queued, terms};
@@ -17,7 +17,7 @@ fn far(trip: u64, terms: LeaseTerms) -> NodeGroup {
 /// One RU each ten milliseconds: 100 RU/s.
 fn steady(node: &mut NodeGroup, from: u64, to: u64) {
     for ms in (from..to).step_by(10) {
-        assert_eq!(node.try_acquire(at(ms), Ru::whole(1)), Ok(()), "{ms} ms");
+        assert_eq!(node.try_acquire(at(ms), Ru::whole(1)), Ok(Admitted::Paid), "{ms} ms");
     }
 }
 
@@ -25,7 +25,7 @@ fn steady(node: &mut NodeGroup, from: u64, to: u64) {
 fn a_new_load_is_watched_for_an_eighth_of_a_round_trip_and_reported() {
     for (trip, watched) in [(20, 0), (80, 20), (400, 50)] {
         let mut node = far(trip, terms(10, 10, 0));
-        assert_eq!(node.try_acquire(at(1_400), Ru::whole(10)), Ok(()));
+        assert_eq!(node.try_acquire(at(1_400), Ru::whole(10)), Ok(Admitted::Paid));
         node.ask(at(1_400), 2);
         node.on_grant(at(1_400 + trip), 2, &Grant::Leased(terms(10, 10, 0)));
         node.ask(at(1_900), 3);
@@ -103,7 +103,7 @@ fn while_large_operations_are_expected_nobody_asks_again_before_an_answer_for_sm
         let waiter = queued(node.acquire(at(1_000), Ru(micros), at(60_000)));
         node.ask(at(1_000), 2);
         node.on_grant(at(1_100), 2, &Grant::Leased(LeaseTerms { lump: Ru(micros), ..terms(1, 10, 0) }));
-        assert_eq!(node.poll(at(1_100)), Some((waiter, Ok(()))));
+        assert_eq!(node.poll(at(1_100)), Some((waiter, Ok(Admitted::Paid))));
         node.ask(at(2_000), 3);
         queued(node.acquire(at(2_010), Ru::whole(10), at(60_000)));
         assert_eq!(node.due(at(2_010)), Some(due), "after {}", Ru(micros));

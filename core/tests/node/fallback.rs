@@ -2,7 +2,7 @@
 
 use tidegate_core::exchange::{Grant, LeaseTerms};
 use tidegate_core::group::Fallback;
-use tidegate_core::node::{LeaseState, NodeConfig, NodeGroup, Refusal};
+use tidegate_core::node::{Admitted, LeaseState, NodeConfig, NodeGroup, Refusal};
 use tidegate_core::units::{Rate, Ru, Span};
 
 use super::{at, free, node, queued, terms, used};
@@ -19,7 +19,7 @@ fn an_operation_without_an_estimate_needs_a_lease_too() {
     let mut new = NodeGroup::new(at(0), NodeConfig::default());
     assert!(matches!(new.try_acquire(at(0), Ru::ZERO), Err(Refusal::Unavailable { .. })));
     let mut node = node(terms(100, 50, 0));
-    assert_eq!(node.try_acquire(at(1), Ru::ZERO), Ok(()));
+    assert_eq!(node.try_acquire(at(1), Ru::ZERO), Ok(Admitted::Paid));
     assert!(matches!(node.try_acquire(at(5_000), Ru::ZERO), Err(Refusal::Unavailable { .. })));
 }
 
@@ -28,7 +28,7 @@ fn at_the_fallback_a_new_operation_passes_nobody() {
     let mut node = falling_back();
     let large = queued(node.acquire(at(1), Ru::whole(80), at(60_000)));
     assert!(node.try_acquire(at(5_500), Ru::whole(1)).is_err(), "the 5 RU there are for the first");
-    assert_eq!(node.poll(at(6_000)), Some((large, Ok(()))), "its bucket is full");
+    assert_eq!(node.poll(at(6_000)), Some((large, Ok(Admitted::Paid))), "its bucket is full");
 }
 
 #[test]
@@ -59,7 +59,7 @@ fn what_is_owed_outlasts_a_lease_a_recovery_and_an_unknown_group() {
 fn what_an_operation_took_for_nothing_pays_no_debt() {
     let mut node = node(LeaseTerms { fallback: Fallback::Unlimited, ..terms(0, 20, 0) });
     node.charge(at(1), &used(5));
-    assert_eq!(node.try_acquire(at(6_000), Ru::whole(10)), Ok(()));
+    assert_eq!(node.try_acquire(at(6_000), Ru::whole(10)), Ok(Admitted::Paid));
     node.settle(at(6_001), Ru::whole(10), &used(2));
     assert_eq!(node.state(at(6_001)).debt, Ru::whole(5), "of the lease before");
 }

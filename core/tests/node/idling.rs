@@ -2,7 +2,7 @@
 
 use tidegate_core::exchange::{Grant, Held, LeaseTerms};
 use tidegate_core::group::Fallback;
-use tidegate_core::node::{Dormant, LeaseState, NodeConfig, NodeGroup, Refusal};
+use tidegate_core::node::{Admitted, Dormant, LeaseState, NodeConfig, NodeGroup, Refusal};
 use tidegate_core::units::{Rate, Ru, Span};
 
 use super::{at, node, queued, terms, used};
@@ -13,7 +13,7 @@ fn an_idle_node_gives_up_and_asks_again_when_it_is_needed() {
     let mut node = NodeGroup::new(at(0), config);
     node.ask(at(0), 1);
     node.on_grant(at(0), 1, &Grant::Leased(terms(100, 50, 0)));
-    assert_eq!(node.try_acquire(at(500), Ru::whole(1)), Ok(()));
+    assert_eq!(node.try_acquire(at(500), Ru::whole(1)), Ok(Admitted::Paid));
     let mut seq = 1;
     for ms in [1_000, 2_000, 3_000] {
         seq += 1;
@@ -28,7 +28,7 @@ fn an_idle_node_gives_up_and_asks_again_when_it_is_needed() {
     assert!(node.due(at(9_000)).is_some_and(|due| due <= at(9_000)));
     assert!(!node.ask(at(9_000), 6).gives_up());
     node.on_grant(at(9_001), 6, &Grant::Leased(terms(100, 50, 1)));
-    assert_eq!(node.poll(at(9_001)), Some((waiter, Ok(()))));
+    assert_eq!(node.poll(at(9_001)), Some((waiter, Ok(Admitted::Paid))));
 }
 
 #[test]
@@ -37,7 +37,7 @@ fn what_operations_did_not_need_is_returned_with_the_lease() {
     let mut node = NodeGroup::new(at(0), config);
     node.ask(at(0), 1);
     node.on_grant(at(1), 1, &Grant::Leased(terms(0, 0, 100)));
-    assert_eq!(node.try_acquire(at(1), Ru::whole(60)), Ok(()));
+    assert_eq!(node.try_acquire(at(1), Ru::whole(60)), Ok(Admitted::Paid));
     assert_eq!(node.ask(at(2_500), 2).running, Ru::whole(60));
     node.on_grant(at(2_501), 2, &Grant::Leased(terms(0, 0, 0)));
     node.settle(at(3_400), Ru::whole(60), &used(5));
@@ -107,7 +107,7 @@ fn an_idle_group_falls_back_when_nobody_answers() {
         assert!(node.due(at(9_000)).is_some_and(|due| due <= at(9_000)), "asks at once");
         assert_eq!(node.poll(at(9_999)), None, "the controller may be there");
         assert_eq!(node.next_poll(), Some(at(10_000)));
-        let admitted = node.poll(at(10_100)) == Some((waiter, Ok(())));
+        let admitted = node.poll(at(10_100)) == Some((waiter, Ok(Admitted::Paid)));
         assert_eq!(admitted, admits, "{fallback:?}");
         assert_eq!(node.state(at(10_100)).lease, LeaseState::Expired);
     }
@@ -188,7 +188,7 @@ fn a_group_that_slept_keeps_the_fallback_that_it_had() {
         let mut node = NodeGroup::awaken(at(9_000), config, &stored);
         let waiter = queued(node.acquire(at(9_000), Ru::whole(1), at(20_000)));
         assert_eq!(node.poll(at(9_999)), None, "the controller may be there");
-        let admitted = node.poll(at(10_100)) == Some((waiter, Ok(())));
+        let admitted = node.poll(at(10_100)) == Some((waiter, Ok(Admitted::Paid)));
         assert_eq!(admitted, admits, "{fallback:?}");
     }
 }
@@ -200,7 +200,7 @@ fn an_idle_group_that_is_used_again_refuses_for_as_long_as_an_answer_may_take() 
         let retry_after = Span::millis(left);
         assert_eq!(node.try_acquire(at(ms), Ru::whole(1)), Err(Refusal::Unavailable { retry_after }));
     }
-    assert_eq!(node.try_acquire(at(10_100), Ru::whole(1)), Ok(()), "the fallback");
+    assert_eq!(node.try_acquire(at(10_100), Ru::whole(1)), Ok(Admitted::Paid), "the fallback");
 }
 
 #[test]

@@ -3,7 +3,7 @@
 use tidegate_core::exchange::{Grant, LeaseTerms};
 use tidegate_core::units::{Ru, Span};
 
-use super::{at, node, queued, terms, used};
+use super::{Admitted, at, node, queued, terms, used};
 
 /// Terms with a lump that may be spent only after this long.
 fn later(after_ms: u64, terms: LeaseTerms) -> LeaseTerms {
@@ -21,9 +21,9 @@ fn an_operation_whose_lump_has_come_waits_for_nobody_who_needs_the_bucket() {
     assert_eq!(node.poll(at(110)), None, "it may not be spent yet");
     let due = node.next_poll().unwrap();
     assert!(due > at(111) && due < at(112), "{due:?}");
-    assert_eq!(node.poll(due), Some((large, Ok(()))));
+    assert_eq!(node.poll(due), Some((large, Ok(Admitted::Paid))));
     assert_eq!(node.poll(due), None, "the bucket is the other's, and not full enough");
-    assert_eq!(node.poll(at(501)), Some((small, Ok(()))));
+    assert_eq!(node.poll(at(501)), Some((small, Ok(Admitted::Paid))));
 }
 
 #[test]
@@ -33,8 +33,8 @@ fn an_operation_that_needs_the_bucket_beside_a_lump_of_later_is_passed_by_nobody
     assert!(node.try_acquire(at(201), Ru::whole(10)).is_err(), "it needs 40 RU of the bucket");
     let small = queued(node.acquire(at(201), Ru::whole(10), at(60_000)));
     assert_eq!(node.poll(at(202)), None);
-    assert_eq!(node.poll(at(401)), Some((large, Ok(()))));
-    assert_eq!(node.poll(at(501)), Some((small, Ok(()))));
+    assert_eq!(node.poll(at(401)), Some((large, Ok(Admitted::Paid))));
+    assert_eq!(node.poll(at(501)), Some((small, Ok(Admitted::Paid))));
 }
 
 #[test]
@@ -62,7 +62,7 @@ fn a_clock_that_is_found_fast_puts_a_lump_of_later_off_once() {
     assert_eq!(node.poll(at(221)), None);
     let due = node.next_poll().unwrap();
     assert!(due > at(221) && due < at(222), "{due:?}");
-    assert_eq!(node.poll(due), Some((waiter, Ok(()))));
+    assert_eq!(node.poll(due), Some((waiter, Ok(Admitted::Paid))));
 }
 
 /// The bucket holds 10 RU, and others wait for tokens.
@@ -70,7 +70,7 @@ fn a_clock_that_is_found_fast_puts_a_lump_of_later_off_once() {
 fn a_lump_left_over_goes_back_early_unless_operations_like_those_before_fit_the_bucket() {
     for (cost, early) in [(5, false), (10, false), (11, true)] {
         let mut node = node(LeaseTerms { scarce: true, ..terms(1, 10, 100) });
-        assert_eq!(node.try_acquire(at(20), Ru::whole(cost)), Ok(()));
+        assert_eq!(node.try_acquire(at(20), Ru::whole(cost)), Ok(Admitted::Paid));
         let due = node.due(at(20)).unwrap();
         assert_eq!(due <= at(20), early, "{cost} RU: {due:?}");
     }
@@ -81,7 +81,7 @@ fn after_an_operation_larger_than_the_bucket_another_may_come_before_the_node_as
     for (cost, lump, due) in [(50, 0, 501), (60, 10, 601)] {
         let mut node = node(terms(100, 50, lump));
         let waiter = queued(node.acquire(at(1), Ru::whole(cost), at(60_000)));
-        assert_eq!(node.poll(at(501)), Some((waiter, Ok(()))), "the bucket is empty from now on");
+        assert_eq!(node.poll(at(501)), Some((waiter, Ok(Admitted::Paid))), "the bucket is empty from now on");
         assert_eq!(node.due(at(501)).map(|early| early.max(at(501))), Some(at(due)), "{cost} RU");
     }
 }

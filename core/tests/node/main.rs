@@ -9,6 +9,7 @@ mod fallback;
 mod idling;
 mod lumps;
 mod orders;
+mod shadow;
 mod spending;
 mod surplus;
 mod unlimited;
@@ -18,7 +19,7 @@ mod wakeups;
 
 use tidegate_core::exchange::{Grant, LeaseTerms};
 use tidegate_core::group::Fallback;
-use tidegate_core::node::{Acquired, Heard, NodeConfig, NodeGroup, Refusal, WaiterId};
+use tidegate_core::node::{Acquired, Admitted, Estimate, Heard, NodeConfig, NodeGroup, Refusal, WaiterId};
 use tidegate_core::units::{Rate, Ru, Span, Time};
 use tidegate_core::usage::{Consumption, RuParts};
 

@@ -2,7 +2,7 @@
 
 use tidegate_core::exchange::{Grant, LeaseTerms};
 use tidegate_core::group::Fallback;
-use tidegate_core::node::{Heard, NodeConfig, NodeGroup, Refusal};
+use tidegate_core::node::{Admitted, Heard, NodeConfig, NodeGroup, Refusal};
 use tidegate_core::units::{Rate, Ru};
 
 use super::{at, node, queued, terms, used};
@@ -16,7 +16,7 @@ fn nothing_is_spent_before_the_first_grant() {
     node.ask(at(0), 1);
     assert_eq!(node.poll(at(5)), None);
     node.on_grant(at(5), 1, &Grant::Leased(terms(100, 10, 1)));
-    assert_eq!(node.poll(at(5)), Some((waiter, Ok(()))));
+    assert_eq!(node.poll(at(5)), Some((waiter, Ok(Admitted::Paid))));
 }
 
 #[test]
@@ -31,7 +31,7 @@ fn tokens_never_exceed_the_cap() {
 fn what_was_returned_stays_counted_until_the_controller_answers() {
     let mut node = node(LeaseTerms { scarce: true, ..terms(100, 40, 0) });
     // The group is in use, so that it keeps the rate.
-    assert_eq!(node.try_acquire(at(900), Ru::whole(5)), Ok(()));
+    assert_eq!(node.try_acquire(at(900), Ru::whole(5)), Ok(Admitted::Paid));
     let ask = node.ask(at(1_000), 2);
     assert!(ask.returned > Ru::ZERO && ask.held.rate > Rate::ZERO, "{ask:?}");
     let later = node.state(at(4_000)).available;
@@ -43,14 +43,14 @@ fn what_was_returned_stays_counted_until_the_controller_answers() {
 #[test]
 fn settling_refunds_or_owes_and_debt_is_paid_before_anyone_else() {
     let mut node = node(terms(10, 20, 20));
-    assert_eq!(node.try_acquire(at(1), Ru::whole(10)), Ok(()));
+    assert_eq!(node.try_acquire(at(1), Ru::whole(10)), Ok(Admitted::Paid));
     node.settle(at(1), Ru::whole(10), &used(4));
     assert_eq!(node.state(at(1)).available, Ru::whole(16));
-    assert_eq!(node.try_acquire(at(1), Ru::whole(6)), Ok(()));
+    assert_eq!(node.try_acquire(at(1), Ru::whole(6)), Ok(Admitted::Paid));
     node.settle(at(1), Ru::whole(6), &used(21));
     assert_eq!((node.state(at(1)).debt, node.worst_debt()), (Ru::whole(5), Ru::whole(5)));
     assert!(matches!(node.try_acquire(at(400), Ru(1)), Err(Refusal::Throttled { .. })));
-    assert_eq!(node.try_acquire(at(602), Ru::whole(1)), Ok(()));
+    assert_eq!(node.try_acquire(at(602), Ru::whole(1)), Ok(Admitted::Paid));
     assert_eq!((node.consumption().ru().clamped(), node.consumption().operations), (Ru::whole(25), 2));
 }
 
@@ -96,7 +96,7 @@ fn a_fast_clock_within_the_margin_earns_no_more_than_was_leased() {
 #[test]
 fn what_an_operation_did_not_need_goes_back_to_its_lump_while_the_ledger_counts_that() {
     let mut node = node(terms(10, 5, 100));
-    assert_eq!(node.try_acquire(at(1), Ru::whole(90)), Ok(()));
+    assert_eq!(node.try_acquire(at(1), Ru::whole(90)), Ok(Admitted::Paid));
     node.settle(at(1), Ru::whole(90), &used(20));
     assert_eq!(node.state(at(1)).available, Ru::whole(80), "the bucket of 5 RU has nothing to do with it");
     // The debt of another operation is paid first.
@@ -109,7 +109,7 @@ fn what_an_operation_did_not_need_goes_back_to_its_lump_while_the_ledger_counts_
 #[test]
 fn what_comes_back_of_a_lump_that_was_told_to_be_spent_is_returned_and_no_more_than_was_told() {
     let mut node = node(LeaseTerms { scarce: true, ..terms(0, 0, 100) });
-    assert_eq!(node.try_acquire(at(1), Ru::whole(60)), Ok(()));
+    assert_eq!(node.try_acquire(at(1), Ru::whole(60)), Ok(Admitted::Paid));
     let told = node.ask(at(10), 2);
     assert_eq!((told.running, told.largest, told.held.lump), (Ru::whole(60), Ru::whole(60), Ru::ZERO));
     node.on_grant(at(11), 2, &Grant::Leased(LeaseTerms { scarce: true, ..terms(0, 0, 0) }));
@@ -125,12 +125,12 @@ fn what_comes_back_of_a_lump_that_was_told_to_be_spent_is_returned_and_no_more_t
 #[test]
 fn no_more_is_returned_of_later_operations_than_the_ledger_still_keeps_room_for() {
     let mut node = node(terms(40, 40, 60));
-    assert_eq!(node.try_acquire(at(1), Ru::whole(60)), Ok(()));
+    assert_eq!(node.try_acquire(at(1), Ru::whole(60)), Ok(Admitted::Paid));
     assert_eq!(node.ask(at(10), 2).running, Ru::whole(60), "the ledger keeps room for so much");
     node.on_grant(at(11), 2, &Grant::Leased(LeaseTerms { fill: Ru::whole(40), ..terms(40, 40, 0) }));
     node.settle(at(20), Ru::whole(60), &used(5));
     // An operation that the ledger does not know of; meanwhile the bucket becomes full again.
-    assert_eq!(node.try_acquire(at(20), Ru::whole(40)), Ok(()));
+    assert_eq!(node.try_acquire(at(20), Ru::whole(40)), Ok(Admitted::Paid));
     node.give_back(at(1_100), Ru::whole(40));
     assert_eq!(node.ask(at(1_100), 3).refunded, Ru::whole(60));
 }
@@ -138,7 +138,7 @@ fn no_more_is_returned_of_later_operations_than_the_ledger_still_keeps_room_for(
 #[test]
 fn a_refund_pays_debt_and_only_the_rest_goes_back_to_the_lump() {
     let mut node = node(terms(0, 0, 100));
-    assert_eq!(node.try_acquire(at(1), Ru::whole(50)), Ok(()));
+    assert_eq!(node.try_acquire(at(1), Ru::whole(50)), Ok(Admitted::Paid));
     node.charge(at(1), &used(55));
     assert_eq!(node.state(at(1)).debt, Ru::whole(5));
     node.give_back(at(1), Ru::whole(50));
@@ -149,7 +149,7 @@ fn a_refund_pays_debt_and_only_the_rest_goes_back_to_the_lump() {
 fn refunds_make_no_lump_larger_than_it_was() {
     let mut node = node(LeaseTerms { fill: Ru::whole(50), ..terms(0, 50, 30) });
     for cost in [20, 40] {
-        assert_eq!(node.try_acquire(at(1), Ru::whole(cost)), Ok(()));
+        assert_eq!(node.try_acquire(at(1), Ru::whole(cost)), Ok(Admitted::Paid));
     }
     for cost in [20, 40] {
         node.give_back(at(2), Ru::whole(cost));
@@ -161,14 +161,14 @@ fn refunds_make_no_lump_larger_than_it_was() {
 #[test]
 fn an_operation_of_a_lease_that_ended_gives_back_no_more_than_those_of_the_next_one_took() {
     let mut node = node(terms(0, 0, 60));
-    assert_eq!(node.try_acquire(at(1), Ru::whole(60)), Ok(()), "it outlasts the lease");
+    assert_eq!(node.try_acquire(at(1), Ru::whole(60)), Ok(Admitted::Paid), "it outlasts the lease");
     node.ask(at(5_100), 2);
     node.on_grant(at(5_101), 2, &Grant::Leased(terms(0, 0, 30)));
-    assert_eq!(node.try_acquire(at(5_102), Ru::whole(30)), Ok(()));
+    assert_eq!(node.try_acquire(at(5_102), Ru::whole(30)), Ok(Admitted::Paid));
     assert_eq!(node.ask(at(5_200), 3).running, Ru::whole(30));
     node.on_grant(at(5_201), 3, &Grant::Leased(terms(0, 0, 20)));
     node.settle(at(5_202), Ru::whole(30), &used(30));
-    assert_eq!(node.try_acquire(at(5_203), Ru::whole(20)), Ok(()));
+    assert_eq!(node.try_acquire(at(5_203), Ru::whole(20)), Ok(Admitted::Paid));
     node.give_back(at(5_204), Ru::whole(60));
     let ask = node.ask(at(5_300), 4);
     assert_eq!((ask.returned, ask.refunded), (Ru::whole(20), Ru::ZERO));
@@ -177,7 +177,7 @@ fn an_operation_of_a_lease_that_ended_gives_back_no_more_than_those_of_the_next_
 #[test]
 fn what_a_bucket_deeper_than_others_returns_leaves_room_for_itself_in_the_pool() {
     let mut node = node(LeaseTerms { scarce: true, ..terms(100, 80, 0) });
-    assert_eq!(node.try_acquire(at(900), Ru::whole(5)), Ok(()));
+    assert_eq!(node.try_acquire(at(900), Ru::whole(5)), Ok(Admitted::Paid));
     let ask = node.ask(at(1_000), 2);
     assert_eq!(ask.held.cap, Ru::whole(50), "half a second of the rate: {ask:?}");
     let later = node.state(at(4_000)).available;

@@ -3,13 +3,13 @@
 use tidegate_core::exchange::{Ask, LeaseTerms};
 use tidegate_core::units::{Rate, Ru};
 
-use super::{at, node, terms};
+use super::{Admitted, at, node, terms};
 
 /// Renews at 2,000 ms, when so much has come, each a millisecond after its time.
 fn renews_after(load: &[(u64, Ru)], terms: LeaseTerms) -> Ask {
     let mut node = node(terms);
     for (ms, cost) in load {
-        assert_eq!(node.try_acquire(at(ms + 1), *cost), Ok(()), "{ms} ms");
+        assert_eq!(node.try_acquire(at(ms + 1), *cost), Ok(Admitted::Paid), "{ms} ms");
     }
     node.ask(at(2_000), 2)
 }

@@ -2,7 +2,7 @@
 
 use tidegate_core::exchange::{Grant, LeaseTerms};
 use tidegate_core::group::Fallback;
-use tidegate_core::node::{Heard, LeaseState, NodeConfig, NodeGroup, Refusal};
+use tidegate_core::node::{Admitted, Heard, LeaseState, NodeConfig, NodeGroup, Refusal};
 use tidegate_core::units::{Rate, Ru, Span};
 
 use super::{at, free, node, terms, used};
@@ -19,12 +19,12 @@ fn unlimited() -> NodeGroup {
 fn without_a_limit_everything_is_admitted_and_counted_until_the_lease_ends() {
     let mut node = unlimited();
     for _ in 0..3 {
-        assert_eq!(node.try_acquire(at(10), Ru::MAX), Ok(()));
+        assert_eq!(node.try_acquire(at(10), Ru::MAX), Ok(Admitted::Paid));
         node.settle(at(20), Ru::whole(1), &used(7));
     }
     assert_eq!((node.state(at(20)).debt, node.worst_debt()), (Ru::ZERO, Ru::ZERO));
     assert_eq!((node.consumption().ru().clamped(), node.consumption().operations), (Ru::whole(21), 3));
-    assert_eq!(node.try_acquire(at(4_999), Ru::MAX), Ok(()));
+    assert_eq!(node.try_acquire(at(4_999), Ru::MAX), Ok(Admitted::Paid));
     assert!(matches!(node.try_acquire(at(5_000), Ru(1)), Err(Refusal::Unavailable { .. })));
 }
 
@@ -37,7 +37,7 @@ fn where_the_limit_is_lifted_nothing_is_owed_any_more() {
     assert_eq!(node.state(at(11)).debt, Ru::ZERO);
     node.ask(at(20), 3);
     node.on_grant(at(21), 3, &Grant::Leased(terms(0, 20, 1)));
-    assert_eq!(node.try_acquire(at(21), Ru::whole(1)), Ok(()), "the limit is back");
+    assert_eq!(node.try_acquire(at(21), Ru::whole(1)), Ok(Admitted::Paid), "the limit is back");
 }
 
 #[test]
@@ -52,7 +52,7 @@ fn a_late_answer_without_a_rate_lengthens_a_lease_without_one_and_shortens_none(
     assert_eq!(node.lease_end(), Some(at(5_000)));
     assert_eq!(node.on_grant(at(4_100), 4, &free(3)), Heard::Extended);
     assert_eq!(node.lease_end(), Some(at(6_000)));
-    assert_eq!(node.try_acquire(at(5_999), Ru::whole(1)), Ok(()));
+    assert_eq!(node.try_acquire(at(5_999), Ru::whole(1)), Ok(Admitted::Paid));
 }
 
 #[test]
@@ -71,7 +71,7 @@ fn a_controller_that_recovers_leaves_a_lease_without_a_rate_to_its_end() {
     let mut node = unlimited();
     node.ask(at(1_000), 2);
     node.on_grant(at(1_001), 2, &Grant::Recovering { ask_again: Span::secs(1), fallback: None });
-    assert_eq!(node.try_acquire(at(4_999), Ru::whole(1_000)), Ok(()));
+    assert_eq!(node.try_acquire(at(4_999), Ru::whole(1_000)), Ok(Admitted::Paid));
     assert!(node.try_acquire(at(5_000), Ru(1)).is_err());
 }
 
@@ -80,10 +80,14 @@ fn a_lease_without_a_rate_that_ended_before_it_came_makes_no_tokens() {
     let fallback = Fallback::Rate(Rate::whole(10));
     let mut node = node(LeaseTerms { fallback, ..terms(100, 50, 0) });
     node.ask(at(1_000), 2);
-    assert_eq!(node.try_acquire(at(6_000), Ru::whole(10)), Ok(()), "a second at the fallback rate");
-    assert_eq!(node.try_acquire(at(7_000), Ru::whole(10)), Ok(()), "another");
+    assert_eq!(
+        node.try_acquire(at(6_000), Ru::whole(10)),
+        Ok(Admitted::Paid),
+        "a second at the fallback rate"
+    );
+    assert_eq!(node.try_acquire(at(7_000), Ru::whole(10)), Ok(Admitted::Paid), "another");
     let grant = Grant::Unlimited { ttl: Span::secs(5), renew_after: Span::secs(1), fallback };
     node.on_grant(at(7_000), 2, &grant);
     assert!(node.try_acquire(at(7_000), Ru::whole(1)).is_err(), "the same second again");
-    assert_eq!(node.try_acquire(at(7_100), Ru::whole(1)), Ok(()));
+    assert_eq!(node.try_acquire(at(7_100), Ru::whole(1)), Ok(Admitted::Paid));
 }

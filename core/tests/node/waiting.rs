@@ -1,7 +1,7 @@
 //! Operations that wait: in which order, for how long, and how their wait ends.
 
 use tidegate_core::exchange::{Grant, LeaseTerms};
-use tidegate_core::node::{Acquired, NodeConfig, NodeGroup, Refusal, WaiterId};
+use tidegate_core::node::{Acquired, Admitted, NodeConfig, NodeGroup, Refusal, WaiterId};
 use tidegate_core::units::{Ru, Span};
 
 use super::{at, node, queued, terms};
@@ -14,9 +14,9 @@ fn waiters_are_served_in_order_and_nobody_overtakes() {
     assert!(matches!(node.try_acquire(at(50), Ru::whole(1)), Err(Refusal::Throttled { .. })));
     assert_eq!(node.poll(at(70)), None, "8 RU are not there yet, and 1 RU waits behind them");
     assert_eq!(node.next_deadline(at(70)), Some(at(81)));
-    assert_eq!(node.poll(at(81)), Some((first, Ok(()))));
+    assert_eq!(node.poll(at(81)), Some((first, Ok(Admitted::Paid))));
     assert_eq!(node.poll(at(81)), None);
-    assert_eq!(node.poll(at(91)), Some((second, Ok(()))));
+    assert_eq!(node.poll(at(91)), Some((second, Ok(Admitted::Paid))));
     assert_eq!(node.consumption().waited_us, 80_000 + 89_000);
 }
 
@@ -36,7 +36,7 @@ fn a_waiter_leaves_at_its_deadline_or_when_cancelled() {
 fn what_a_waiter_waited_counts_however_its_wait_ends() {
     type End = fn(&mut NodeGroup, WaiterId);
     let ends: [(&str, u128, End); 6] = [
-        ("admitted", 0, |node, waiter| assert_eq!(node.poll(at(42)), Some((waiter, Ok(()))))),
+        ("admitted", 0, |node, waiter| assert_eq!(node.poll(at(42)), Some((waiter, Ok(Admitted::Paid))))),
         ("out of time", 1, |node, waiter| {
             assert!(matches!(node.poll(at(42)), Some((id, Err(Refusal::Throttled { .. }))) if id == waiter));
         }),
@@ -82,7 +82,10 @@ fn an_estimate_that_never_fits_is_not_refused() {
     assert_eq!(node.poll(at(30)), Some((waiter, Err(never))));
     assert_eq!(node.acquire_estimated(at(30), Ru::whole(1_001), at(9_000)), Err(never));
     assert_eq!((node.consumption().throttled, node.consumption().waited_us), (0, 30_000));
-    assert_eq!(node.acquire_estimated(at(30), Ru::whole(1_000), at(9_000)), Ok(Acquired::Now));
+    assert_eq!(
+        node.acquire_estimated(at(30), Ru::whole(1_000), at(9_000)),
+        Ok(Acquired::Now(Admitted::Paid))
+    );
     // Any other refusal of an estimate counts, and so does a cost that is no estimate.
     assert_eq!(node.acquire(at(30), Ru::whole(1_001), at(9_000)), Err(never));
     node.acquire_estimated(at(30), Ru::whole(1_000), at(30)).unwrap_err();
@@ -112,7 +115,7 @@ fn a_hopeless_wait_is_refused_at_once() {
 /// A saturated node whose bucket is empty at 1,050 ms: asking again is useless until 1,100 ms.
 fn saturated(before: i64, rate: i64) -> NodeGroup {
     let mut node = node(terms(before, 10, 0));
-    assert_eq!(node.try_acquire(at(1_040), Ru::whole(10)), Ok(()));
+    assert_eq!(node.try_acquire(at(1_040), Ru::whole(10)), Ok(Admitted::Paid));
     node.ask(at(1_050), 2);
     let ask_again = Span::millis(50);
     node.on_grant(at(1_050), 2, &Grant::Leased(LeaseTerms { ask_again, ..terms(rate, 10, 0) }));
@@ -143,7 +146,7 @@ fn an_operation_that_is_covered_at_its_very_deadline_is_admitted() {
     node.on_grant(at(3), 2, &Grant::Leased(saturated));
     assert!(node.acquire(at(4), Ru::whole(9), at(900)).is_err(), "9 RU are there at 901 ms");
     let waiter = queued(node.acquire(at(4), Ru::whole(9), at(901)));
-    assert_eq!(node.poll(at(901)), Some((waiter, Ok(()))));
+    assert_eq!(node.poll(at(901)), Some((waiter, Ok(Admitted::Paid))));
 }
 
 #[test]
@@ -164,7 +167,7 @@ fn ten_thousand_waiters_are_served_first_come_first_served() {
     while served.len() < ids.len() {
         now = node.next_deadline(now).unwrap().max(now);
         while let Some((id, outcome)) = node.poll(now) {
-            assert_eq!(outcome, Ok(()));
+            assert_eq!(outcome, Ok(Admitted::Paid));
             served.push(id);
         }
         if node.due(now).is_some_and(|due| due <= now) {

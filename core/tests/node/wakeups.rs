@@ -4,7 +4,7 @@
 use tidegate_core::exchange::{Grant, LeaseTerms};
 use tidegate_core::units::{Ru, Span};
 
-use super::{at, node, queued, terms};
+use super::{Admitted, at, node, queued, terms};
 
 /// A lump of 30 RU that may be spent from the first second on, beside 100 RU/s.
 fn with_a_lump_of_later(cap: i64) -> LeaseTerms {
@@ -17,7 +17,7 @@ fn an_operation_starts_when_the_bucket_covers_it_before_a_lump_of_later_may_be_s
     let waiter = queued(node.acquire(at(1), Ru::whole(60), at(60_000)));
     assert_eq!(node.next_poll(), Some(at(601)));
     assert_eq!(node.poll(at(600)), None);
-    assert_eq!(node.poll(at(601)), Some((waiter, Ok(()))));
+    assert_eq!(node.poll(at(601)), Some((waiter, Ok(Admitted::Paid))));
 }
 
 #[test]
@@ -28,7 +28,7 @@ fn tokens_in_the_bucket_count_beside_a_lump_of_later_that_is_larger_than_what_is
         assert_eq!(node.poll(at(now)), None);
         assert_eq!(node.next_poll(), Some(at(601)), "at {now} ms");
     }
-    assert_eq!(node.poll(at(601)), Some((waiter, Ok(()))));
+    assert_eq!(node.poll(at(601)), Some((waiter, Ok(Admitted::Paid))));
 }
 
 #[test]
@@ -38,7 +38,7 @@ fn an_operation_larger_than_the_bucket_starts_when_its_lump_may_be_spent() {
     let due = node.next_poll().unwrap();
     assert!(due > at(1_001) && due < at(1_002), "{due:?}");
     assert_eq!(node.poll(at(1_001)), None);
-    assert_eq!(node.poll(due), Some((waiter, Ok(()))));
+    assert_eq!(node.poll(due), Some((waiter, Ok(Admitted::Paid))));
 }
 
 #[test]
@@ -57,7 +57,7 @@ fn an_operation_as_large_as_the_bucket_passes_one_that_waits_for_a_lump_when_the
         assert_eq!(node.poll(at(now)), None);
         assert_eq!(node.next_poll(), Some(at(1_001)), "at {now} ms");
     }
-    assert_eq!(node.poll(at(1_001)), Some((small, Ok(()))));
+    assert_eq!(node.poll(at(1_001)), Some((small, Ok(Admitted::Paid))));
 }
 
 #[test]

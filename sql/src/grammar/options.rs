@@ -12,7 +12,7 @@ use crate::duration::parse_duration;
 use crate::error::SqlError;
 
 /// Options and the fields of the admin API they set. The first three are TiDB's, as is QUERY_LIMIT.
-const OPTIONS: [(&str, &str); 15] = [
+const OPTIONS: [(&str, &str); 16] = [
     ("RU_PER_SEC", "ru_per_sec"),
     ("PRIORITY", "priority"),
     ("BURSTABLE", "burstable"),
@@ -27,6 +27,7 @@ const OPTIONS: [(&str, &str); 15] = [
     ("FALLBACK_TOTAL", "fallback_total"),
     ("MAX_DEBT", "max_debt"),
     ("MAX_WAIT", "max_wait_us"),
+    ("ENFORCEMENT", "enforcement"),
     ("COMMENT", "comment"),
 ];
 
@@ -98,6 +99,9 @@ fn value(cursor: &mut Cursor<'_>, field: &str, group: &mut v1::Group) -> Result<
         "priority" => {
             let priority = cursor.choice(&[("LOW", "low"), ("MEDIUM", "medium"), ("HIGH", "high")])?;
             priority.clone_into(&mut group.priority);
+        }
+        "enforcement" => {
+            cursor.choice(&[("ON", "on"), ("SHADOW", "shadow")])?.clone_into(&mut group.enforcement);
         }
         "query_limit" => group.query_limit = query_limit::rule(cursor)?,
         "parent" if cursor.take(&["NULL"]) => "/".clone_into(&mut group.parent),

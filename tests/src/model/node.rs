@@ -115,7 +115,7 @@ impl Model {
         left.late = left.late.saturating_sub(u8::from(kind == Kind::Late));
         self.with(state, node, |machine, clock, taken| {
             match machine.group.acquire(clock, cost, NO_DEADLINE) {
-                Ok(Acquired::Now) => taken.extend(machine.admit(clock, cost, kind)?),
+                Ok(Acquired::Now(_)) => taken.extend(machine.admit(clock, cost, kind)?),
                 Ok(Acquired::Queued(waiter)) => {
                     machine.waiting.insert(waiter, kind);
                 }

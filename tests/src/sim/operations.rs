@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use tidegate_core::group::GroupId;
-use tidegate_core::node::{Acquired, Dormant, NodeGroup, WaiterId};
+use tidegate_core::node::{Acquired, Admitted, Dormant, Estimate, NodeGroup, WaiterId};
 use tidegate_core::units::{Ru, Span, Time};
 use tidegate_core::usage::{Consumption, RuParts};
 
@@ -34,7 +34,11 @@ impl World {
         }
         if active {
             let group = self.group_of(node, index, &load);
-            self.submit(node, Operation { load: index, group, cost, since: self.now, fate }, &load);
+            self.submit(
+                node,
+                Operation { load: index, group, cost, since: self.now, fate, over: false },
+                &load,
+            );
             self.step(node);
         }
     }
@@ -54,11 +58,12 @@ impl World {
             self.toll.awakened += 1;
         }
         match group.acquire(now, operation.cost, now.after(load.max_wait)) {
-            Ok(Acquired::Now) => {
+            Ok(Acquired::Now(Admitted::Paid)) => {
                 let passes = waits(&state.waiting, operation.group);
                 self.spent(node, operation, passes);
                 self.admitted(node, operation);
             }
+            Ok(Acquired::Now(Admitted::Over)) => self.admitted(node, Operation { over: true, ..operation }),
             Ok(Acquired::Queued(id)) => {
                 state.waiting.insert((operation.group, id), operation);
                 let (process, group) = (state.process, operation.group);
@@ -98,9 +103,9 @@ impl World {
         if lasts == Span(0) {
             // Its estimate counts for no time at all.
             self.settle(node, operation);
-            self.count_honest(node, operation.group, actual);
+            self.count_honest(node, operation, actual);
         } else {
-            self.count_honest(node, operation.group, operation.cost);
+            self.count_honest(node, operation, operation.cost);
             let process = self.nodes.get(node).map_or(0, |state| state.process);
             self.at(self.now.after(lasts), Event::Settle { node, process, operation });
         }
@@ -113,7 +118,7 @@ impl World {
         }
         self.settle(node, operation);
         let actual = if operation.fate.undone { Ru::ZERO } else { operation.fate.actual };
-        self.count_honest(node, operation.group, actual - operation.cost);
+        self.count_honest(node, operation, actual - operation.cost);
         self.step(node);
     }
 
@@ -122,17 +127,17 @@ impl World {
         let Operation { group, cost: estimate, fate: Fate { actual, undone, .. }, .. } = operation;
         let now = self.clock(node);
         let machine = self.nodes.get_mut(node).and_then(|state| state.groups.get_mut(&group));
+        let taken = if operation.over { Estimate::Over(estimate) } else { Estimate::Paid(estimate) };
         if let Some(machine) = machine {
             if undone {
-                machine.give_back(now, estimate);
+                machine.give_back(now, taken);
             } else {
                 let charged = RuParts::flat(actual);
-                machine.settle(
-                    now,
-                    estimate,
-                    &Consumption { charged, operations: 1, ..Consumption::default() },
-                );
+                machine.settle(now, taken, &Consumption { charged, operations: 1, ..Consumption::default() });
             }
+        }
+        if operation.over {
+            return self.next_of_closed(node, operation, Span(200));
         }
         self.judge_holding(node, group, |holding| {
             holding.settle(now, estimate, if undone { Ru::ZERO } else { actual });
@@ -144,10 +149,10 @@ impl World {
         self.next_of_closed(node, operation, Span(200));
     }
 
-    /// RU that a node admitted, or gave back, count in the bounds unless it lies.
-    fn count_honest(&mut self, node: usize, group: GroupId, cost: Ru) {
-        if self.nodes.get(node).is_some_and(|state| state.lies.is_none()) {
-            self.count(group, cost);
+    /// RU that a node admitted, or gave back, count in the bounds unless it lies, or a limit in shadow let them pass.
+    fn count_honest(&mut self, node: usize, operation: Operation, cost: Ru) {
+        if self.nodes.get(node).is_some_and(|state| state.lies.is_none()) && !operation.over {
+            self.count(operation.group, cost);
         }
     }
 
@@ -203,7 +208,8 @@ impl World {
                 while let Some((waiter, outcome)) = group.poll(now) {
                     if let Some(operation) = state.waiting.remove(&(*id, waiter)) {
                         let passes = waits(&state.waiting, *id);
-                        done.push((operation, outcome.is_ok(), passes));
+                        let over = outcome == Ok(Admitted::Over);
+                        done.push((Operation { over, ..operation }, outcome.is_ok(), passes));
                     }
                 }
             }
@@ -212,7 +218,7 @@ impl World {
             }
             // All are let in before any is settled.
             done.iter()
-                .filter(|(_, admitted, _)| *admitted)
+                .filter(|(operation, admitted, _)| *admitted && !operation.over)
                 .for_each(|(operation, _, passes)| self.spent(node, *operation, *passes));
             for (operation, admitted, _) in done {
                 if admitted { self.admitted(node, operation) } else { self.refused(node, operation) }

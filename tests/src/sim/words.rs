@@ -110,6 +110,11 @@ pub(super) fn spec(mut spec: GroupSpec, words: &Words<'_>) -> Result<GroupSpec, 
         "stop" => Some(Fallback::Stop),
         rate => micro(rate).map(|rate| Fallback::Rate(Rate(rate))),
     })?;
+    spec.shadow = words.get("enforcement", spec.shadow, |text| match text {
+        "on" => Some(false),
+        "shadow" => Some(true),
+        _ => None,
+    })?;
     let total =
         |text: &str| if text == "none" { Some(None) } else { micro(text).map(|rate| Some(Rate(rate))) };
     spec.fallback_total = words.get("total", spec.fallback_total, total)?;
@@ -146,7 +151,7 @@ pub(super) fn show_micro(amount: i64) -> String {
 pub(super) fn show_spec(spec: &GroupSpec) -> String {
     let amount = |amount: Option<i64>, none: &str| amount.map_or_else(|| none.to_owned(), show_micro);
     format!(
-        "rate={} burst={} parent={} burstable={} priority={} weight={} ttl={}us fallback={} total={} debt={}",
+        "rate={} burst={} parent={} burstable={} priority={} weight={} ttl={}us fallback={} total={} debt={} enforcement={}",
         amount(spec.rate.map(|rate| rate.0), "unlimited"),
         amount(spec.burst.map(|burst| burst.0), "default"),
         spec.parent.map_or_else(|| "top".to_owned(), |GroupId(parent)| parent.to_string()),
@@ -169,6 +174,7 @@ pub(super) fn show_spec(spec: &GroupSpec) -> String {
         },
         amount(spec.fallback_total.map(|total| total.0), "none"),
         show_micro(spec.max_debt.0),
+        if spec.shadow { "shadow" } else { "on" },
     )
 }
 

@@ -90,6 +90,8 @@ pub(super) struct Operation {
     pub(super) cost: Ru,
     pub(super) since: Time,
     pub(super) fate: Fate,
+    /// Admitted over a limit in shadow.
+    pub(super) over: bool,
 }
 
 pub(super) struct Node {

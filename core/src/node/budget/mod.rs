@@ -316,6 +316,7 @@ impl Budget {
             self.clear();
         }
         self.right.lease(LeaseState::Leased, end);
+        self.right.enforce(terms.shadow);
         self.fall_back_to(asked, terms.fallback);
         self.hand.lease(now, terms, self.drift_ppm);
         self.advance(now);

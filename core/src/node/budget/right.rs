@@ -31,6 +31,8 @@ pub enum LeaseState {
 pub(crate) struct Right {
     state: LeaseState,
     expires: Time,
+    /// The lease is evaluated and not enforced.
+    shadow: bool,
     fallback: Fallback,
     /// The end of this node's part of the group's fallback.
     fallback_until: Time,
@@ -74,6 +76,12 @@ impl Right {
             (LeaseState::Expired, Fallback::Part(..)) => Some(self.fallback_until),
             _ => self.expires().or(self.answer_by),
         }
+    }
+
+    /// Whether what the lease does not cover is admitted all the same.
+    #[inline]
+    pub(crate) fn is_shadow(&self) -> bool {
+        self.shadow && self.state == LeaseState::Leased
     }
 
     /// By when an idle group should have an answer.
@@ -144,6 +152,11 @@ impl Right {
     /// A lease on a rate, or one without, until `end`.
     pub(super) fn lease(&mut self, state: LeaseState, end: Time) {
         (self.state, self.expires, self.answer_by) = (state, end, None);
+    }
+
+    /// Enforces the lease, or only evaluates it.
+    pub(super) fn enforce(&mut self, shadow: bool) {
+        self.shadow = shadow;
     }
 
     /// Extends the lease until `end`.

@@ -30,6 +30,8 @@ pub(super) fn draw(input: &mut Input<'_>, parent: Option<GroupId>, fallbacks: bo
         fallback,
         fallback_total: (fallbacks && input.below(8) == 7).then(|| self::rate(input)),
         max_debt: Ru(input.amount(Ru::MAX.0)),
+        // Nothing holds what is admitted in shadow.
+        shadow: false,
         ..periods(input)
     }
 }

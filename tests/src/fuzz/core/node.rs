@@ -76,7 +76,7 @@ impl System {
     pub(super) fn acquire(&mut self, node: usize, id: GroupId, cost: Ru, patience: Span) {
         let Some((now, machine)) = self.machine(node, id) else { return };
         match machine.acquire(now, cost, now.after(patience)) {
-            Ok(Acquired::Now) => self.admitted(node, id, cost.or_zero()),
+            Ok(Acquired::Now(_)) => self.admitted(node, id, cost.or_zero()),
             Ok(Acquired::Queued(waiter)) => {
                 if let Some(node) = self.nodes.get_mut(node) {
                     node.waiting.insert((id, waiter), cost.or_zero());

@@ -1,0 +1,57 @@
+//! A group whose limits are in shadow: everyone is admitted, and what is over the limit is counted.
+
+use std::time::Duration;
+
+use tidegate_client::{Ru, RuParts, Usage};
+use tidegate_core::group::GroupSpec;
+use tidegate_core::units::Rate;
+
+use crate::fake::{Fake, client_and_group};
+
+const SECOND: Duration = Duration::from_secs(1);
+
+fn spec() -> GroupSpec {
+    GroupSpec { shadow: true, ..GroupSpec::capped(Rate::whole(1_000)) }
+}
+
+/// However a permit ends, one that is over the limit takes nothing, gives nothing back and is counted once.
+#[tokio::test(start_paused = true)]
+async fn however_an_operation_over_the_limit_ends_the_budget_stays_and_its_cost_is_counted() {
+    let fake = Fake::new();
+    let (_client, group) = client_and_group(&fake, spec()).await;
+    let all = group.state().available;
+    let _paid = group.try_acquire(all).unwrap();
+    let left = |group: &tidegate_client::Group| (group.state().available, group.state().debt);
+    let before = left(&group);
+    assert!(group.state().shadow && before.0 < Ru::whole(1));
+    let cost = Ru::whole(30);
+
+    group.try_acquire(cost).unwrap().settle_ru(RuParts::flat(Ru::whole(7)));
+    group.acquire(cost, SECOND).await.unwrap().settle_ru(RuParts::flat(Ru::whole(70)));
+    drop(group.acquire_estimated(Ru::whole(1_000_000), SECOND).await.unwrap());
+    group.take(cost).unwrap().cancel();
+    let mut long = group.acquire(cost, SECOND).await.unwrap().into_owned();
+    let used = Usage { cpu_ns: 60_000_000, ..Usage::default() };
+    assert_eq!(long.charge(&used).total(), Ru::whole(20));
+    assert_eq!(long.estimate(), Ru::whole(10));
+    assert_eq!(long.charge(&used).total(), Ru::whole(20));
+    assert_eq!(long.settle(&used).total(), Ru::whole(20));
+
+    assert_eq!(left(&group), before, "no token was taken or given back");
+    let consumed = group.consumption();
+    assert_eq!(consumed.ru().clamped(), Ru::whole(7 + 70 + 1_000_000 + 3 * 20));
+    assert_eq!((consumed.operations, consumed.throttled, consumed.waited_us), (4, 5, 0));
+    fake.until("all is reported", |state| state.total("g") == Ru::whole(1_000_137)).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_is_cut_off_goes_on() {
+    let fake = Fake::new();
+    let (_client, group) = client_and_group(&fake, spec()).await;
+    fake.go_down();
+    for _ in 0..100 {
+        tokio::time::advance(SECOND).await;
+        group.try_acquire(Ru::whole(5_000)).unwrap().settle_ru(RuParts::flat(Ru::whole(5_000)));
+    }
+    assert_eq!(group.consumption().operations, 100);
+}
