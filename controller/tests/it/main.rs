@@ -32,6 +32,8 @@ mod large;
 #[cfg(test)]
 mod naive;
 #[cfg(test)]
+mod proofs;
+#[cfg(test)]
 mod recovery;
 #[cfg(test)]
 mod rest;

@@ -1,6 +1,7 @@
 //! A controller in a scratch directory, and clients for it.
 
 use std::collections::BTreeMap;
+use std::ops::ControlFlow;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
@@ -299,6 +300,19 @@ impl Store for Faulty {
 /// A store without a disk, for tests that make more commits than a disk can in a moment.
 #[derive(Default)]
 pub(crate) struct MemoryStore(Mutex<Rows>, AtomicBool);
+
+/// What a store has now, in memory.
+pub(crate) fn copy(store: &dyn Store) -> Arc<MemoryStore> {
+    let copy = Arc::new(MemoryStore::default());
+    let mut rows = Vec::new();
+    let visited = store.copy(&mut |table, key, value| {
+        rows.push(Write::Put(table, key.to_vec(), value.to_vec()));
+        Ok(ControlFlow::Continue(()))
+    });
+    visited.unwrap();
+    copy.commit(&rows).unwrap();
+    copy
+}
 
 type Rows = BTreeMap<(Table, Vec<u8>), Vec<u8>>;
 
