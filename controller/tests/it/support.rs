@@ -257,17 +257,25 @@ pub(crate) async fn charged(lab: &Lab, group: &str) -> i64 {
 pub(crate) struct Faulty {
     inner: Arc<dyn Store>,
     pub(crate) full: AtomicBool,
+    /// Commits that are still written once it is full.
+    pub(crate) last: AtomicU64,
 }
 
 impl Faulty {
     pub(crate) fn over(inner: Arc<dyn Store>) -> Self {
-        Self { inner, full: AtomicBool::new(false) }
+        Self { inner, full: AtomicBool::new(false), last: AtomicU64::new(0) }
+    }
+
+    fn fails(&self) -> bool {
+        let one_less = |left: u64| left.checked_sub(1);
+        self.full.load(Ordering::SeqCst)
+            && self.last.fetch_update(Ordering::SeqCst, Ordering::SeqCst, one_less).is_err()
     }
 }
 
 impl Store for Faulty {
     fn commit(&self, batch: &[Write]) -> Result<(), StoreError> {
-        if self.full.load(Ordering::SeqCst) {
+        if self.fails() {
             return Err(StoreError::Failed {
                 operation: "commit a change",
                 reason: "no space left on device".into(),
