@@ -7,6 +7,8 @@ mod apply;
 #[cfg(test)]
 mod backup;
 #[cfg(test)]
+mod bookkeeping;
+#[cfg(test)]
 mod chains;
 #[cfg(test)]
 mod check;
