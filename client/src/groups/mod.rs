@@ -1,6 +1,8 @@
 //! The groups of one client: by name, those that are awake, and which of them the driver or the session turns to when.
 
 mod awake;
+#[cfg(all(test, not(shuttle)))]
+mod beside;
 mod cell;
 pub(crate) mod driver;
 mod registry;

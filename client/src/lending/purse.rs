@@ -74,6 +74,9 @@ struct Measured {
 /// thousand would; with a thousandth, operations of a thousand RU would take the lock.
 const LARGEST: i64 = 1_000_000 * MICRO;
 
+/// In a purse that only refuses: it pays for no operation, not even for one that costs nothing.
+const NOT_EVEN_NOTHING: i64 = -1;
+
 #[inline]
 fn add(sum: &AtomicU64, amount: u64) {
     sum.store(sum.load(Relaxed).wrapping_add(amount), Relaxed);
@@ -168,7 +171,7 @@ impl Purse {
         if !self.bias.enter() {
             return None;
         }
-        // Neither is below zero.
+        // Neither is below -1.
         let left = self.tokens.load(Relaxed).wrapping_sub(cost.0);
         if left < 0 {
             self.bias.leave();
@@ -265,8 +268,8 @@ impl Purse {
 
     /// With the group's lock, closed: operations from the first to the second cost are refused for a while.
     pub(super) fn refuse(&self, costs: (Ru, Ru), until: Tick, retry_at: Time) {
-        self.drawn.store(0, Relaxed);
-        self.tokens.store(0, Relaxed);
+        self.drawn.store(NOT_EVEN_NOTHING, Relaxed);
+        self.tokens.store(NOT_EVEN_NOTHING, Relaxed);
         self.until.store(until.0, Relaxed);
         self.repeat.set(costs, retry_at);
         self.bias.lift();
@@ -277,8 +280,8 @@ impl Purse {
         let operations = take(&self.operations);
         let actual = self.measured.take(take_ru(&self.flat), operations);
         let spent = Spent {
-            drawn: take_ru(&self.drawn),
-            left: take_ru(&self.tokens),
+            drawn: take_ru(&self.drawn).or_zero(),
+            left: take_ru(&self.tokens).or_zero(),
             arrived: take_ru(&self.arrived),
             refused: take(&self.refused),
             actual,

@@ -112,7 +112,9 @@ impl AccountCalls<'_> {
         self.service.commit(&batch)?;
         let folded = std::mem::take(folding);
         tracing::info!(incarnations = folded.clients.len(), "folded the consumption of silent nodes");
-        self.service.lock().accounts.ledger.forget(&folded.clients);
+        let mut state = self.service.lock();
+        state.accounts.ledger.forget(&folded.clients);
+        state.leasing.clients_mut().left(&folded.clients);
         Ok(())
     }
 

@@ -284,8 +284,8 @@ impl State {
     fn retire(&self, id: GroupId, name: &GroupName, batch: &mut Batch) -> Result<(), StoreError> {
         // A node that no flush has stored yet would get another id after a crash.
         let fresh = self.accounts.retire(id, name, batch).into_iter().filter_map(|client| {
-            let known = self.leasing.clients().get(client).filter(|known| known.stored_unix_ms.is_none())?;
-            Some(put_json(Table::Clients, u64_key(client.0), &known.stored()))
+            let stored = self.leasing.clients().unstored(client)?;
+            Some(put_json(Table::Clients, u64_key(client.0), &stored))
         });
         let fresh: Batch = fresh.collect::<Result<_, _>>()?;
         if !fresh.is_empty() {

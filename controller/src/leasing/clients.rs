@@ -136,6 +136,8 @@ fn is_ahead(number: u64, unix_ms: u64) -> bool {
 pub struct Clients {
     nodes: BTreeMap<String, Node>,
     incarnations: BTreeMap<ClientId, Incarnation>,
+    /// Forgotten here, and neither stored nor folded on disk.
+    leaving: BTreeMap<ClientId, StoredClient>,
     next_id: u64,
     connected: usize,
 }
@@ -332,19 +334,39 @@ impl Clients {
             }
             node.folded_ahead.insert(number);
             node.incarnations.remove(&number);
-            self.disconnect(id);
-            self.incarnations.remove(&id);
+            self.remove(id);
             return Some((name, Tombstone::Only(number), vec![id]));
         }
         let oldest = number.saturating_add(1);
         let newer = node.incarnations.split_off(&oldest);
         let folded: Vec<ClientId> = std::mem::replace(&mut node.incarnations, newer).into_values().collect();
         node.oldest = node.oldest.max(oldest);
-        for id in &folded {
-            self.disconnect(*id);
-            self.incarnations.remove(id);
-        }
+        folded.iter().for_each(|id| self.remove(*id));
         Some((name, Tombstone::Below(oldest), folded))
+    }
+
+    /// Its rows may be stored before they are folded, and after a crash they would be another incarnation's, unless it
+    /// is stored with them.
+    fn remove(&mut self, id: ClientId) {
+        self.disconnect(id);
+        let removed = self.incarnations.remove(&id).filter(|client| client.stored_unix_ms.is_none());
+        self.leaving.extend(removed.map(|client| (id, client.stored())));
+    }
+
+    /// The forgotten incarnations to store with their rows.
+    pub(crate) fn leaving(&self) -> impl Iterator<Item = (ClientId, &StoredClient)> {
+        self.leaving.iter().map(|(id, stored)| (*id, stored))
+    }
+
+    /// Notes that the rows of forgotten incarnations are folded on disk.
+    pub(crate) fn left(&mut self, folded: &BTreeSet<ClientId>) {
+        self.leaving.retain(|id, _| !folded.contains(id));
+    }
+
+    /// The row of an incarnation that may have rows and is not stored.
+    pub(crate) fn unstored(&self, id: ClientId) -> Option<StoredClient> {
+        let known = self.get(id).filter(|known| known.stored_unix_ms.is_none());
+        known.map(Incarnation::stored).or_else(|| self.leaving.get(&id).cloned())
     }
 }
 
@@ -393,10 +415,7 @@ impl Clients {
             tombstones.push(Tombstone::Below(node.oldest));
         }
         let ids: Vec<ClientId> = forgotten.into_values().collect();
-        for id in &ids {
-            self.disconnect(*id);
-            self.incarnations.remove(id);
-        }
+        ids.iter().for_each(|id| self.remove(*id));
         Some((tombstones, ids))
     }
 }

@@ -52,8 +52,9 @@ impl Leasing {
                 .is_some_and(|stored| client.heard_unix_ms.saturating_sub(stored) < HEARD_EVERY_MS);
             (!fresh).then(|| (*id, client.stored()))
         });
+        let leaving = self.clients.leaving().map(|(id, stored)| (id, stored.clone()));
         Taken {
-            clients: clients.collect(),
+            clients: clients.chain(leaving).collect(),
             next_client: self.clients.next_id(),
             seqs,
             parts: self.engine.take_parts(now),

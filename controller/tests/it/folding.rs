@@ -4,15 +4,16 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use tidegate_controller::audit::Actor;
+use tidegate_controller::clock::Clock;
 use tidegate_controller::error::AdminError;
-use tidegate_controller::service::{Service, Session};
+use tidegate_controller::service::{Service, ServiceConfig, Session};
 use tidegate_controller::store::records::{consumption_bytes, ledger_key, put_json, u64_key};
 use tidegate_controller::store::{RedbStore, Store, Table, Write};
 use tidegate_core::group::{ClientId, GroupId};
 use tidegate_core::units::{Ru, RuTotal};
 use tidegate_core::usage::{Consumption, RuParts};
 
-use crate::support::{Lab, MemoryStore, Node, charged, report, started, store_path, tell};
+use crate::support::{Faulty, Lab, MemoryStore, Node, charged, report, started, store_path, tell};
 
 #[tokio::test]
 async fn silent_incarnations_are_folded_and_report_no_more() {
@@ -137,4 +138,31 @@ fn of_several_nodes_all_are_forgotten_or_none() {
         (service.leasing().clients().0.len(), service.definitions().audit_log(0, 10).unwrap().len()),
         (0, 2)
     );
+}
+
+#[test]
+fn a_node_that_was_never_stored_counts_once_if_the_disk_fails_while_it_is_forgotten() {
+    for written in 0..4 {
+        let (now, memory) = (Arc::new(AtomicU64::new(0)), Arc::new(MemoryStore::default()));
+        let disk = Arc::new(Faulty::over(Arc::clone(&memory) as Arc<dyn Store>));
+        let (store, clock) = (Arc::clone(&disk) as Arc<dyn Store>, Clock::driven(Arc::clone(&now)));
+        let service = Service::load(store, ServiceConfig::default(), clock).unwrap();
+        let session = service.leasing().hello("node", 1, "test").unwrap();
+        tell(&service, &session, 1, 1, 5);
+        service.leasing().disconnect(session.client, session.session);
+        now.fetch_add(60_000_000, Ordering::SeqCst);
+        disk.full.store(true, Ordering::SeqCst);
+        disk.last.store(written, Ordering::SeqCst);
+        let forgotten = service.accounts().forget_clients(&Actor::new(None, "test"), &["node".to_owned()]);
+        drop(service);
+
+        let service = started(&memory, &now);
+        // Another node does not continue its rows, and its own report, never confirmed, is repeated.
+        let other = service.leasing().hello("other", 1, "test").unwrap();
+        tell(&service, &other, 1, 1, 3);
+        if let Ok(again) = service.leasing().hello("node", 1, "test") {
+            tell(&service, &again, 1, 1, 5);
+        }
+        assert_eq!(counted(&service), Ru::whole(8).into(), "{written} commits, {forgotten:?}");
+    }
 }

@@ -7,6 +7,8 @@ mod apply;
 #[cfg(test)]
 mod backup;
 #[cfg(test)]
+mod bookkeeping;
+#[cfg(test)]
 mod chains;
 #[cfg(test)]
 mod check;
@@ -31,6 +33,8 @@ mod junk;
 mod large;
 #[cfg(test)]
 mod naive;
+#[cfg(test)]
+mod proofs;
 #[cfg(test)]
 mod recovery;
 #[cfg(test)]

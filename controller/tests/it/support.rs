@@ -1,6 +1,7 @@
 //! A controller in a scratch directory, and clients for it.
 
 use std::collections::BTreeMap;
+use std::ops::ControlFlow;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
@@ -256,17 +257,25 @@ pub(crate) async fn charged(lab: &Lab, group: &str) -> i64 {
 pub(crate) struct Faulty {
     inner: Arc<dyn Store>,
     pub(crate) full: AtomicBool,
+    /// Commits that are still written once it is full.
+    pub(crate) last: AtomicU64,
 }
 
 impl Faulty {
     pub(crate) fn over(inner: Arc<dyn Store>) -> Self {
-        Self { inner, full: AtomicBool::new(false) }
+        Self { inner, full: AtomicBool::new(false), last: AtomicU64::new(0) }
+    }
+
+    fn fails(&self) -> bool {
+        let one_less = |left: u64| left.checked_sub(1);
+        self.full.load(Ordering::SeqCst)
+            && self.last.fetch_update(Ordering::SeqCst, Ordering::SeqCst, one_less).is_err()
     }
 }
 
 impl Store for Faulty {
     fn commit(&self, batch: &[Write]) -> Result<(), StoreError> {
-        if self.full.load(Ordering::SeqCst) {
+        if self.fails() {
             return Err(StoreError::Failed {
                 operation: "commit a change",
                 reason: "no space left on device".into(),
@@ -299,6 +308,19 @@ impl Store for Faulty {
 /// A store without a disk, for tests that make more commits than a disk can in a moment.
 #[derive(Default)]
 pub(crate) struct MemoryStore(Mutex<Rows>, AtomicBool);
+
+/// What a store has now, in memory.
+pub(crate) fn copy(store: &dyn Store) -> Arc<MemoryStore> {
+    let copy = Arc::new(MemoryStore::default());
+    let mut rows = Vec::new();
+    let visited = store.copy(&mut |table, key, value| {
+        rows.push(Write::Put(table, key.to_vec(), value.to_vec()));
+        Ok(ControlFlow::Continue(()))
+    });
+    visited.unwrap();
+    copy.commit(&rows).unwrap();
+    copy
+}
 
 type Rows = BTreeMap<(Table, Vec<u8>), Vec<u8>>;
 

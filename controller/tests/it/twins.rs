@@ -2,19 +2,18 @@
 //! moves it, except with sockets.
 
 use std::fs;
-use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use tidegate_controller::clock::Clock;
 use tidegate_controller::service::{Seen, Service, ServiceConfig, SessionError, Silence};
-use tidegate_controller::store::{Store, Write};
+use tidegate_controller::store::Store;
 use tidegate_core::units::Span;
 use tidegate_proto::v1;
 use tidegate_proto::v1::client_message::Kind as Ask;
 use tonic::Code;
 
-use crate::support::{Lab, MemoryStore, Node, store_path};
+use crate::support::{Lab, MemoryStore, Node, copy, store_path};
 
 /// How long a controller that yields is silent after the other was last known to live, in seconds.
 const PRESENCE_S: u64 = 60;
@@ -31,18 +30,6 @@ impl Hand {
     fn start(&self, store: Arc<dyn Store>) -> Service {
         Service::load(store, ServiceConfig::default(), Clock::driven(Arc::clone(&self.0))).unwrap()
     }
-}
-
-fn copy(store: &dyn Store) -> Arc<MemoryStore> {
-    let copy = Arc::new(MemoryStore::default());
-    let mut rows = Vec::new();
-    let visited = store.copy(&mut |table, key, value| {
-        rows.push(Write::Put(table, key.to_vec(), value.to_vec()));
-        Ok(ControlFlow::Continue(()))
-    });
-    visited.unwrap();
-    copy.commit(&rows).unwrap();
-    copy
 }
 
 /// A node brings the standing it got elsewhere, and gets a new one.
