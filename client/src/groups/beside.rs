@@ -136,7 +136,7 @@ impl Both {
         let alone = self.alone.try_acquire(now, cost);
         let together = self.group.try_acquire(cost);
         match (alone, together) {
-            (Ok(()), Ok(permit)) => self.permits.push(permit.into_owned()),
+            (Ok(_), Ok(permit)) => self.permits.push(permit.into_owned()),
             (Err(Refusal::Throttled { .. }), Err(Refused::Throttled { .. }))
             | (Err(Refusal::Unavailable { .. }), Err(Refused::Unavailable { .. }))
             | (Err(Refusal::UnknownGroup), Err(Refused::UnknownGroup { .. })) => {}
