@@ -174,7 +174,7 @@ impl Story {
             let patience = Span(self.below(4_000_000));
             let node = &mut self.nodes[at];
             match node.machine.acquire(now, cost, now.after(patience)) {
-                Ok(Acquired::Now) => node.running.push(cost),
+                Ok(Acquired::Now(_)) => node.running.push(cost),
                 Ok(Acquired::Queued(id)) => node.waiting.push((id, cost)),
                 Err(_) => {}
             }
