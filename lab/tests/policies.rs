@@ -163,6 +163,25 @@ fn a_report_is_one_page_that_needs_no_network() {
 }
 
 #[test]
+fn arrangements_are_a_row_each_and_a_panel_each() {
+    let folder = tempfile::tempdir().unwrap();
+    let args =
+        ["arrangements", "--rate", "500", "--away", "1", "--json", "--out", folder.path().to_str().unwrap()];
+    let run = lab(&args);
+    assert!(run.status.success(), "{run:?}");
+    let json: serde_json::Value = serde_json::from_slice(&run.stdout).unwrap();
+    let rows = json["sections"][0]["tables"][0].as_array().unwrap();
+    assert_eq!(rows.len(), 13);
+    let page = std::fs::read_to_string(folder.path().join("arrangements.html")).unwrap();
+    assert_eq!((page.matches("<svg").count(), page.matches("<table>").count()), (1, 1));
+    for row in rows {
+        let name = row["arrangement"].as_str().unwrap();
+        assert!(row["over, B"].is_f64() && row["wait, ms"].is_f64() && row["messages/s"].is_i64(), "{row}");
+        assert!(page.contains(&format!(">{name}</text>")), "{name} has no panel");
+    }
+}
+
+#[test]
 fn json_has_the_numbers_of_the_tables() {
     let run = lab(&["warmup", "--json", "--seed", "7"]);
     let json: serde_json::Value = serde_json::from_slice(&run.stdout).unwrap();
@@ -195,6 +214,17 @@ fn an_error_says_what_to_give() {
             2,
             "lab: limit 0 RU: give more than 0".to_owned(),
         ),
+        (vec!["arrangements", "--nodes", "1"], 2, "lab: --nodes 1: give 2 to 64".to_owned()),
+        (vec!["arrangements", "--nodes", "65"], 2, "lab: --nodes 65: give 2 to 64".to_owned()),
+        (vec!["arrangements", "--rate", "99"], 2, "lab: --rate 99: give 100 to 50000".to_owned()),
+        (vec!["arrangements", "--away", "0"], 2, "lab: --away 0: give 1 to 600 seconds".to_owned()),
+        (
+            vec!["arrangements", "--round-trip", "1001"],
+            2,
+            "lab: --round-trip 1001: give 0 to 1000".to_owned(),
+        ),
+        (vec!["arrangements", "--period", "0"], 2, "lab: --period 0: give 1 to 10000".to_owned()),
+        (vec!["arrangements", "--stale", "60001"], 2, "lab: --stale 60001: give 0 to 60000".to_owned()),
         (vec!["policies", "--out", file], 1, format!("lab: {file}: ")),
         (vec!["nothing"], 2, "unrecognized subcommand".to_owned()),
     ] {
