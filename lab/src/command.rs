@@ -1,4 +1,4 @@
-//! The lab's command line: what it can be asked, and how it answers.
+//! The command `tidegate lab`: what it can be asked, and what it answers. How it is printed is the program's.
 
 use std::path::PathBuf;
 
@@ -87,32 +87,45 @@ pub struct Form {
     /// Writes a report into this directory, too: one HTML page with its pictures, which opens without a network.
     #[arg(long, value_name = "DIR")]
     out: Option<PathBuf>,
-    /// Prints JSON instead of tables.
-    #[arg(long)]
-    json: bool,
     /// Of all random numbers.
     #[arg(long, default_value_t = 1)]
     seed: u64,
 }
 
-/// Answers.
+/// The answer.
+#[derive(Clone, Debug)]
+pub struct Answer {
+    sections: Vec<Section>,
+    seed: u64,
+}
+
+impl Answer {
+    /// What a person reads on a terminal.
+    pub fn text(&self) -> String {
+        report::text(&self.sections)
+    }
+
+    /// What a program reads.
+    pub fn json(&self) -> serde_json::Value {
+        report::json(&self.sections, self.seed)
+    }
+}
+
+/// Answers, and writes the report where one is wanted; `progress` hears what goes on meanwhile.
 ///
 /// # Errors
 /// Settings that make no run, or a report that cannot be written.
-pub fn run(part: Part) -> Result<(), LabError> {
-    match part {
-        Part::Policies(form) => {
-            let sections = facts(form.seed)?;
-            tell("policies", "Limiter policies", &sections, &form)
-        }
+pub fn run(part: Part, progress: &mut dyn FnMut(&str)) -> Result<Answer, LabError> {
+    let (name, title, sections, form) = match part {
+        Part::Policies(form) => ("policies", "Limiter policies", facts(form.seed)?, form),
         Part::Accuracy { requests, keys, hours, limit, form } => {
             let length = u64::from(hours) * 3_600_000_000;
             let traffic = Traffic { requests, keys, length, seed: form.seed };
             let settings = accuracy::Settings { traffic, limit };
             let section = accuracy::run(&settings, &mut |done| {
-                eprintln!("lab: {} of about {} million requests", done / 1_000_000, requests / 1_000_000);
+                progress(&format!("{} of about {} million requests", done / 1_000_000, requests / 1_000_000));
             })?;
-            tell("accuracy", "Accuracy of the two-window counter", &[section], &form)
+            ("accuracy", "Accuracy of the two-window counter", vec![section], form)
         }
         Part::Arrangements { nodes, rate, away, round_trip, period, stale, form } => {
             let ms = |number: u32| Span::millis(number.into());
@@ -125,25 +138,17 @@ pub fn run(part: Part) -> Result<(), LabError> {
                 stale: ms(stale),
                 seed: form.seed,
             };
-            let section = arrangements::run(&settings, &mut |name| eprintln!("lab: {name}"))?;
-            tell("arrangements", "Arrangements of one limit", &[section], &form)
+            let section = arrangements::run(&settings, progress)?;
+            ("arrangements", "Arrangements of one limit", vec![section], form)
         }
         Part::Warmup { rate, seconds, factor, form } => {
             let section = warm_up::curve(&warm_up::Settings { rate, warm_up: seconds, factor })?;
-            tell("warmup", "Warm-up", &[section], &form)
+            ("warmup", "Warm-up", vec![section], form)
         }
-    }
-}
-
-fn tell(name: &str, title: &str, sections: &[Section], form: &Form) -> Result<(), LabError> {
-    if form.json {
-        println!("{:#}", report::json(sections, form.seed));
-    } else {
-        print!("{}", report::text(sections));
-    }
+    };
     if let Some(directory) = &form.out {
-        let path = report::write(directory, name, title, sections)?;
-        eprintln!("lab: wrote {}", path.display());
+        let path = report::write(directory, name, title, &sections)?;
+        progress(&format!("wrote {}", path.display()));
     }
-    Ok(())
+    Ok(Answer { sections, seed: form.seed })
 }

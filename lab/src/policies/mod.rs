@@ -67,6 +67,13 @@ pub enum LabError {
     },
 }
 
+impl LabError {
+    /// Whether other options would do.
+    pub fn is_mistake(&self) -> bool {
+        matches!(self, Self::Setting(_) | Self::Option { .. })
+    }
+}
+
 /// Facts 1 to 4, 6 and 7, in the order of the articles.
 ///
 /// # Errors
