@@ -124,7 +124,7 @@ pub const FAMILIES: &[Family] = &[
     },
     Family {
         name: "redis",
-        about: "limits in Redis beside a lease: speed, wrong decisions, what a kill leaves",
+        about: "limits in Redis beside a lease: speed, and wrong decisions",
         on_request: true,
         run: redis::run,
     },
