@@ -40,7 +40,7 @@ pub enum Part {
     ///
     /// An even split, sticky nodes, counters that nodes broadcast, stream or synchronise, counters in a shared store, a
     /// call for each operation, PD's slots, and tidegate's leases, which are the code that ships. All see the same
-    /// operations with the same delays in a simulated world; no server is needed. Takes half a minute.
+    /// operations with the same delays in a simulated world; no server is needed. Takes some seconds.
     Arrangements {
         /// How many nodes share the limit.
         #[arg(long, default_value_t = 8)]
