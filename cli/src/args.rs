@@ -18,6 +18,7 @@ use crate::command::doctor::DoctorArgs;
 use crate::command::edit::EditCommand;
 use crate::command::gateway::GatewayArgs;
 use crate::command::group::GroupCommand;
+use crate::command::lab::LabArgs;
 use crate::command::lease::LeaseCommand;
 use crate::command::node::NodeArgs;
 use crate::command::resolve::ResolveArgs;
@@ -188,6 +189,8 @@ pub(crate) enum Command {
     Top(TopArgs),
     /// Check what this machine lacks, and say what to do.
     Doctor(DoctorArgs),
+    /// Show what limiters do, and how many nodes can share one.
+    Lab(LabArgs),
     /// Print a completion script.
     Completions(CompletionsArgs),
     /// List what may follow, for the completion script of a shell.
@@ -242,6 +245,7 @@ mod tests {
             ("demo --endpoint http://127.0.0.1:1", "--endpoint"),
             ("store check x --endpoint http://127.0.0.1:1", "--endpoint"),
             ("completions bash --output yaml", "--output"),
+            ("lab policies --endpoint http://127.0.0.1:1", "--endpoint"),
         ] {
             let said = wrong(line);
             assert!(said.contains(&format!("{name} has no meaning for")), "{said}");

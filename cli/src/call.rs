@@ -13,12 +13,16 @@ use crate::args::Cli;
 use crate::output::Output;
 
 /// Options of every command that say nothing to these: they ask no controller, or print no result.
-const IGNORED: [(&[&str], &[&str]); 7] = [
+const IGNORED: [(&[&str], &[&str]); 11] = [
     (&["controller"], &["endpoint", "output", "actor"]),
     (&["gateway"], &["output", "actor"]),
     (&["node"], &["actor"]),
     (&["demo"], &["endpoint", "actor"]),
     (&["completions"], &["endpoint", "output", "actor"]),
+    (&["lab", "policies"], &["endpoint", "actor"]),
+    (&["lab", "accuracy"], &["endpoint", "actor"]),
+    (&["lab", "arrangements"], &["endpoint", "actor"]),
+    (&["lab", "warmup"], &["endpoint", "actor"]),
     (&["store", "restore"], &["endpoint", "actor"]),
     (&["store", "check"], &["endpoint", "actor"]),
 ];

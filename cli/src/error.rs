@@ -85,6 +85,9 @@ pub(crate) enum CliError {
     /// The node's group.
     #[error(transparent)]
     Group(#[from] tidegate_client::GroupError),
+    /// The lab has no answer.
+    #[error(transparent)]
+    Lab(#[from] tidegate_lab::policies::LabError),
     /// A process or a thread could not be started or did not end well.
     #[error("{what}: {reason}")]
     Process {
@@ -110,6 +113,7 @@ impl CliError {
             Self::Connect(
                 ConnectError::NoEndpoint | ConnectError::Endpoint { .. } | ConnectError::Identity(_),
             ) => 2,
+            Self::Lab(error) if error.is_mistake() => 2,
             _ => 1,
         }
     }

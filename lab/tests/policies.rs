@@ -1,8 +1,6 @@
-//! The facts of the field's articles, as the lab shows them, and its command.
+//! The facts of the field's articles, as the lab shows them.
 
 #![expect(clippy::unwrap_used, reason = "a test stops at the first surprise")]
-
-use std::process::{Command, Output};
 
 use tidegate_lab::policies::traffic::Traffic;
 use tidegate_lab::policies::{Section, accuracy, facts, report, warm_up};
@@ -141,66 +139,4 @@ fn a_seed_gives_the_same_report_and_another_one_another() {
     let text = |seed| report::text(&facts(seed).unwrap());
     assert_eq!(text(1), text(1));
     assert!(text(1) != text(2));
-}
-
-fn lab(args: &[&str]) -> Output {
-    Command::new(env!("CARGO_BIN_EXE_lab")).args(args).output().unwrap()
-}
-
-#[test]
-fn a_report_is_one_page_that_needs_no_network() {
-    let folder = tempfile::tempdir().unwrap();
-    let out = folder.path().join("new").join("folder");
-    let run = lab(&["policies", "--out", out.to_str().unwrap()]);
-    assert!(run.status.success(), "{run:?}");
-    let page = std::fs::read_to_string(out.join("policies.html")).unwrap();
-    let outside = page.replace("xmlns=\"http://www.w3.org/2000/svg\"", "");
-    for word in ["http:", "https:", "src=", "href=", "<script", "@import", "url("] {
-        assert!(!outside.contains(word), "{word}");
-    }
-    assert_eq!((page.matches("<svg").count(), page.matches("<h2>").count()), (7, 6));
-    assert_eq!(page.matches("<table>").count(), page.matches("</table>").count());
-}
-
-#[test]
-fn json_has_the_numbers_of_the_tables() {
-    let run = lab(&["warmup", "--json", "--seed", "7"]);
-    let json: serde_json::Value = serde_json::from_slice(&run.stdout).unwrap();
-    assert_eq!(json["seed"], 7);
-    assert_eq!(
-        json["sections"][0]["tables"][0][1],
-        serde_json::json!({"number": "most stored", "formula": 2000, "here": 2000})
-    );
-}
-
-#[test]
-fn an_error_says_what_to_give() {
-    let folder = tempfile::NamedTempFile::new().unwrap();
-    let file = folder.path().to_str().unwrap();
-    for (args, code, said) in [
-        (vec!["warmup", "--factor", "1"], 2, "lab: cold factor 1: give 2 to 100".to_owned()),
-        (vec!["warmup", "--seconds", "0"], 2, "lab: warm-up 0ms: give more than 0".to_owned()),
-        (vec!["warmup", "--rate", "0"], 2, "lab: rate 0 RU/s: give more than 0".to_owned()),
-        (vec!["warmup", "--rate", "9"], 2, "lab: --rate 9: give 100 to 10 million operations".to_owned()),
-        (
-            vec!["accuracy", "--requests", "0"],
-            2,
-            "lab: --requests 0: give 1 to 1000000000 for each".to_owned(),
-        ),
-        (vec!["accuracy", "--requests", "7000000000"], 2, "lab: --requests 7000000000: give 1 to".to_owned()),
-        (vec!["accuracy", "--keys", "0"], 2, "lab: --keys 0: give 1 to 10000000".to_owned()),
-        (vec!["accuracy", "--hours", "0"], 2, "lab: --hours 0: give 1 to 8784".to_owned()),
-        (
-            vec!["accuracy", "--limit", "0", "--requests", "9"],
-            2,
-            "lab: limit 0 RU: give more than 0".to_owned(),
-        ),
-        (vec!["policies", "--out", file], 1, format!("lab: {file}: ")),
-        (vec!["nothing"], 2, "unrecognized subcommand".to_owned()),
-    ] {
-        let run = lab(&args);
-        let error = String::from_utf8(run.stderr).unwrap();
-        assert_eq!(run.status.code(), Some(code), "{args:?}: {error}");
-        assert!(error.contains(&said), "{args:?}: {error}");
-    }
 }

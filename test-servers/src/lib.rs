@@ -9,6 +9,7 @@ mod mysql;
 mod nginx;
 mod npm;
 mod postgres;
+mod redis;
 
 use std::fs::File;
 use std::io;
@@ -30,6 +31,7 @@ pub use mariadb::MariaDb;
 pub use mysql::MySql;
 pub use nginx::Nginx;
 pub use postgres::Postgres;
+pub use redis::Redis;
 
 /// The superuser of a server, and its password.
 pub const ROOT: (&str, &str) = ("gate", "gate secret");

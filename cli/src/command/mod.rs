@@ -12,6 +12,7 @@ pub(crate) mod doctor;
 pub(crate) mod edit;
 pub(crate) mod gateway;
 pub(crate) mod group;
+pub(crate) mod lab;
 pub(crate) mod lease;
 pub(crate) mod node;
 mod of_group;

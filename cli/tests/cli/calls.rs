@@ -4,7 +4,7 @@ use std::net::TcpListener;
 
 use crate::support::{err, out, run};
 
-const COMMANDS: [&str; 15] = [
+const COMMANDS: [&str; 16] = [
     "controller",
     "node",
     "demo",
@@ -19,6 +19,7 @@ const COMMANDS: [&str; 15] = [
     "audit",
     "status",
     "top",
+    "lab",
     "completions",
 ];
 

@@ -19,6 +19,8 @@ mod edit;
 #[cfg(test)]
 mod gateway;
 #[cfg(test)]
+mod lab;
+#[cfg(test)]
 mod node;
 #[cfg(test)]
 mod runaways;

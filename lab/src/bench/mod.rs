@@ -22,6 +22,7 @@ pub mod memory;
 pub mod messages;
 pub mod metered;
 pub mod plot;
+pub mod redis;
 pub mod refusal;
 pub mod renewals;
 pub mod report;
@@ -120,6 +121,12 @@ pub const FAMILIES: &[Family] = &[
         about: "a controller with a million idle groups: start, memory, CPU",
         on_request: false,
         run: groups::run,
+    },
+    Family {
+        name: "redis",
+        about: "limits in Redis beside a lease: speed, and wrong decisions",
+        on_request: true,
+        run: redis::run,
     },
     Family {
         name: "gateway-postgres",

@@ -97,7 +97,8 @@ fn compare(options: &Options) -> Result<Vec<PathBuf>, String> {
             table::table(&scenario, &rows)
         );
         text = page::replace(&text, scenario.name, &block)?;
-        let figure = figure::figure(&scenario, &runs);
+        let named: Vec<_> = runs.iter().map(|(system, run)| (system.name(), run)).collect();
+        let figure = figure::figure(&scenario, &named);
         files.push((docs.join(format!("figures/comparison-{}.svg", scenario.name)), figure));
         if let Some((_, measures)) = rows.iter().find(|(system, _)| *system == System::Tidegate) {
             let marks = marks::marks(&scenario, measures);

@@ -39,8 +39,8 @@ impl Scale {
     }
 }
 
-/// The figure.
-pub fn figure(scenario: &Scenario, runs: &[(System, Run)]) -> String {
+/// The figure of some systems, by name.
+pub fn figure(scenario: &Scenario, runs: &[(&str, &Run)]) -> String {
     let end = float(u128::from(scenario.end.0)) / 1e6;
     let cap = float(u128::from(scenario.caps.largest()));
     let scale = Scale { end, top: cap * if scenario.saturated { 2.0 } else { 1.6 } };
@@ -60,9 +60,9 @@ pub fn figure(scenario: &Scenario, runs: &[(System, Run)]) -> String {
         scenario.title
     );
     legend(&mut svg, scenario);
-    for (index, (system, run)) in runs.iter().enumerate() {
+    for (index, (name, run)) in runs.iter().enumerate() {
         let bottom = TOP + float(index as u128) * (PANEL + GAP) + PANEL;
-        panel(&mut svg, scenario, &scale, bottom, *system, run);
+        panel(&mut svg, scenario, &scale, bottom, name, run);
     }
     time_axis(&mut svg, &scale, TOP + panels * (PANEL + GAP) - GAP);
     svg.push_str("</svg>\n");
@@ -95,7 +95,7 @@ fn legend(svg: &mut String, scenario: &Scenario) {
     );
 }
 
-fn panel(svg: &mut String, scenario: &Scenario, scale: &Scale, bottom: f64, system: System, run: &Run) {
+fn panel(svg: &mut String, scenario: &Scenario, scale: &Scale, bottom: f64, name: &str, run: &Run) {
     let (left, right) = (LEFT, WIDTH - RIGHT);
     let _ = writeln!(
         svg,
@@ -132,12 +132,12 @@ fn panel(svg: &mut String, scenario: &Scenario, scale: &Scale, bottom: f64, syst
         );
     }
     cap_line(svg, scenario, scale, bottom);
-    let weight = if system == System::Tidegate { "700" } else { "600" };
+    let weight = if name == System::Tidegate.name() { "700" } else { "600" };
     let _ = writeln!(
         svg,
         "<text x=\"{left}\" y=\"{:.0}\" font-size=\"12\" font-weight=\"{weight}\">{}</text>",
         bottom - PANEL - 5.0,
-        system.name()
+        name
     );
     let peak = below.iter().copied().fold(0.0, f64::max);
     let over = if peak > scale.top { " (cut off)" } else { "" };

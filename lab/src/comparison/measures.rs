@@ -13,13 +13,13 @@ use tidegate_tests::sim::log::Entry;
 
 /// A whole number as a float.
 #[expect(clippy::cast_precision_loss, reason = "four digits are shown")]
-pub(super) fn float(number: u128) -> f64 {
+pub(crate) fn float(number: u128) -> f64 {
     number as f64
 }
 
 /// RU as a float.
 #[expect(clippy::cast_precision_loss, reason = "four digits are shown")]
-pub(super) fn ru(amount: Ru) -> f64 {
+pub(crate) fn ru(amount: Ru) -> f64 {
     amount.0 as f64 / 1e6
 }
 

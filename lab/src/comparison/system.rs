@@ -1,6 +1,6 @@
 //! Puts a system under the load of a scenario, and returns what it did.
 
-use tidegate_core::group::{GroupId, GroupSpec};
+use tidegate_core::group::{Fallback, GroupId, GroupSpec};
 use tidegate_core::units::{Rate, Span};
 
 use super::scenario::{Change, SEED, Scenario};
@@ -59,30 +59,35 @@ impl System {
     /// # Errors
     /// The world refused a definition.
     pub fn run(self, scenario: &Scenario) -> Result<Run, String> {
-        let first = scenario.caps.steps().first().map_or(0, |(_, rate)| *rate);
-        let rate = super::measures::float(u128::from(first));
+        let rate = super::measures::float(u128::from(first(scenario)));
         let nodes = scenario.nodes;
         match self {
-            Self::Tidegate => tidegate(scenario, first),
-            Self::Ideal => Ok(rival(scenario, Ideal::new(rate))),
-            Self::Pd => Ok(rival(scenario, Pd::new(rate, scenario.new_group, &ticks(nodes)))),
+            Self::Tidegate => tidegate(scenario, SEED, None),
+            Self::Ideal => Ok(rival(scenario, SEED, Ideal::new(rate))),
+            Self::Pd => Ok(rival(scenario, SEED, Pd::new(rate, scenario.new_group, &ticks(SEED, nodes)))),
             Self::Cockroach => {
                 let seed = (!scenario.new_group).then_some(SEED);
-                Ok(rival(scenario, Cockroach::new(rate, nodes, seed)))
+                Ok(rival(scenario, SEED, Cockroach::new(rate, nodes, seed)))
             }
-            Self::Doorman => Ok(rival(scenario, Doorman::new(rate, nodes))),
+            Self::Doorman => Ok(rival(scenario, SEED, Doorman::new(rate, nodes))),
         }
     }
 }
 
 /// When the main loops of clients look first: processes do not start at the same fraction of a second.
-fn ticks(nodes: usize) -> Vec<Span> {
-    let mut random = Random::new(SEED, 2);
+pub(crate) fn ticks(seed: u64, nodes: usize) -> Vec<Span> {
+    let mut random = Random::new(seed, 2);
     (0..nodes).map(|_| Span(random.between(0, 999_999))).collect()
 }
 
-fn rival<R: Rival>(scenario: &Scenario, rival: R) -> Run {
-    let mut arena = Arena::new(rival, SEED, scenario.nodes, scenario.delay);
+/// The RU/s that the cap begins with.
+fn first(scenario: &Scenario) -> u64 {
+    scenario.caps.steps().first().map_or(0, |(_, rate)| *rate)
+}
+
+/// Runs a model.
+pub(crate) fn rival<R: Rival>(scenario: &Scenario, seed: u64, rival: R) -> Run {
+    let mut arena = Arena::new(rival, seed, scenario.nodes, scenario.delay);
     for load in &scenario.loads {
         arena.add_load(load.clone());
     }
@@ -101,12 +106,20 @@ fn rival<R: Rival>(scenario: &Scenario, rival: R) -> Run {
     Run { log: arena.log, messages }
 }
 
-fn tidegate(scenario: &Scenario, first: u64) -> Result<Run, String> {
+/// Runs the machines that ship; with a fallback, so many RU/s for all nodes together without leases.
+pub(crate) fn tidegate(scenario: &Scenario, seed: u64, fallback: Option<Rate>) -> Result<Run, String> {
     let group = GroupId(2);
-    let spec = |rate: u64| GroupSpec::capped(Rate::whole(i64::try_from(rate).unwrap_or(i64::MAX)));
-    let mut world = World::new(SEED, scenario.nodes, scenario.delay)?;
+    let spec = |rate: u64| {
+        let capped = GroupSpec::capped(Rate::whole(i64::try_from(rate).unwrap_or(i64::MAX)));
+        GroupSpec {
+            fallback_total: fallback,
+            fallback: fallback.map_or(Fallback::Stop, Fallback::Rate),
+            ..capped
+        }
+    };
+    let mut world = World::new(seed, scenario.nodes, scenario.delay)?;
     world.log = Some(Log::default());
-    world.put_group(group, spec(first))?;
+    world.put_group(group, spec(first(scenario)))?;
     for load in &scenario.loads {
         world.add_load(load.clone());
     }

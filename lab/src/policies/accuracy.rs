@@ -242,6 +242,6 @@ fn section(settings: &Settings, limits: &[u32], tally: &Tally) -> Section {
             ),
         ],
         tables: vec![table, errors],
-        charts: Vec::new(),
+        pictures: Vec::new(),
     }
 }

@@ -89,7 +89,7 @@ pub fn fixed_window() -> Result<Section, LabError> {
                 .to_owned(),
         ],
         tables: vec![table],
-        charts: vec![chart],
+        pictures: vec![chart.svg()],
     })
 }
 
@@ -116,6 +116,6 @@ pub fn sub_windows() -> Result<Section, LabError> {
                 .to_owned(),
         ],
         tables: vec![table],
-        charts: vec![chart],
+        pictures: vec![chart.svg()],
     })
 }

@@ -73,12 +73,13 @@ pub fn release() -> Result<Section, LabError> {
                 .to_owned(),
         ],
         tables: vec![idle, table],
-        charts: vec![Chart {
+        pictures: vec![Chart {
             title: "60 waiting calls, 60 a minute".to_owned(),
             across: "seconds",
             up: "calls started, in all",
             series,
             limit: None,
-        }],
+        }
+        .svg()],
     })
 }

@@ -136,13 +136,16 @@ pub fn random_traffic(seed: u64) -> Result<Section, LabError> {
             RATES[4]
         )],
         tables: vec![table],
-        charts: vec![Chart {
-            title: "What counts as the last minute".to_owned(),
-            across: "seconds",
-            up: "calls",
-            series,
-            limit: None,
-        }],
+        pictures: vec![
+            Chart {
+                title: "What counts as the last minute".to_owned(),
+                across: "seconds",
+                up: "calls",
+                series,
+                limit: None,
+            }
+            .svg(),
+        ],
     })
 }
 
@@ -177,6 +180,6 @@ pub fn weights() -> Result<Section, LabError> {
                 .to_owned(),
         ],
         tables: vec![table],
-        charts: Vec::new(),
+        pictures: Vec::new(),
     })
 }

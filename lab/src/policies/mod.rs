@@ -21,7 +21,6 @@ use std::path::PathBuf;
 
 use tidegate_core::policy::setting::SettingError;
 
-use chart::Chart;
 use table::Table;
 
 /// One fact, or what was measured of one question.
@@ -35,8 +34,8 @@ pub struct Section {
     pub text: Vec<String>,
     /// Its numbers.
     pub tables: Vec<Table>,
-    /// Its pictures.
-    pub charts: Vec<Chart>,
+    /// Its pictures, as SVG.
+    pub pictures: Vec<String>,
 }
 
 /// Why the lab has no answer.
@@ -55,6 +54,9 @@ pub enum LabError {
         /// What it may be.
         remedy: &'static str,
     },
+    /// The simulated world does not begin.
+    #[error("the simulated world: {0}")]
+    World(String),
     /// The report cannot be written.
     #[error("{}: {error}; give another directory with --out", path.display())]
     Write {
@@ -63,6 +65,13 @@ pub enum LabError {
         /// Why not.
         error: io::Error,
     },
+}
+
+impl LabError {
+    /// Whether other options would do.
+    pub fn is_mistake(&self) -> bool {
+        matches!(self, Self::Setting(_) | Self::Option { .. })
+    }
 }
 
 /// Facts 1 to 4, 6 and 7, in the order of the articles.

@@ -68,7 +68,7 @@ pub fn html(title: &str, sections: &[Section]) -> String {
             let _ = writeln!(page, "<p>{}</p>", escaped(paragraph));
         }
         section.tables.iter().for_each(|table| page.push_str(&table.html()));
-        section.charts.iter().for_each(|chart| page.push_str(&chart.svg()));
+        section.pictures.iter().for_each(|picture| page.push_str(picture));
     }
     page.push_str("</html>\n");
     page

@@ -109,11 +109,11 @@ pub fn stalls() -> Result<Section, LabError> {
         (Stalled::Sender, "the sender stalls"),
         (Stalled::Line, "the line stalls"),
     ];
-    let (mut tables, mut charts) = (Vec::new(), Vec::new());
+    let (mut tables, mut pictures) = (Vec::new(), Vec::new());
     for (stalled, title) in runs {
         let (table, chart) = run(stalled, title)?;
         tables.push(table);
-        charts.push(chart);
+        pictures.push(chart.svg());
     }
     Ok(Section {
         name: "sending",
@@ -133,6 +133,6 @@ pub fn stalls() -> Result<Section, LabError> {
                 .to_owned(),
         ],
         tables,
-        charts,
+        pictures,
     })
 }

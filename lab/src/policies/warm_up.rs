@@ -152,12 +152,13 @@ pub fn curve(settings: &Settings) -> Result<Section, LabError> {
                 .to_owned(),
         ],
         tables,
-        charts: vec![Chart {
+        pictures: vec![Chart {
             title: "Operations per second".to_owned(),
             across: "seconds",
             up: "1/s",
             series,
             limit: Some((f64::from(rate), format!("{rate} a second"))),
-        }],
+        }
+        .svg()],
     })
 }

@@ -93,6 +93,7 @@ impl<R: Rival> Arena<R> {
     /// The centre dies: what is on its way to it is lost.
     pub fn stop_centre(&mut self) {
         self.up = false;
+        self.rival.lost(self.now);
         self.events.retain(|_, event| !matches!(event, Event::ToCentre { .. }));
     }
 
@@ -102,7 +103,7 @@ impl<R: Rival> Arena<R> {
         self.rival.restart(self.now);
     }
 
-    /// Messages of nodes to the centre so far.
+    /// Messages of nodes so far, without answers.
     pub fn messages(&self) -> u64 {
         self.messages
     }
@@ -206,6 +207,11 @@ impl<R: Rival> Arena<R> {
                 let at = self.travel(node, 0);
                 self.at(at, Event::ToCentre { node, ask });
             }
+        }
+        for (other, answer) in self.rival.to_others(self.now, node) {
+            self.messages += 1;
+            let at = self.travel(other, 1);
+            self.at(at, Event::ToNode { node: other, answer });
         }
         let next = self.rival.wake_at(self.now, node).map(|next| next.max(self.now.after(Span(1))));
         if let (Some(next), Some(link)) = (next, self.links.get_mut(node))

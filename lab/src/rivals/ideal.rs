@@ -24,6 +24,17 @@ impl Ideal {
         Self { rate, burst: rate, tokens: rate, since: Time(0), queue: Queue::default() }
     }
 
+    /// The bucket is full, as at a start.
+    pub(super) fn fill_up(&mut self, now: Time) {
+        self.tokens = self.burst;
+        self.since = now;
+    }
+
+    /// Takes out all who wait.
+    pub(super) fn give_up_all(&mut self) -> Vec<u64> {
+        std::iter::from_fn(|| self.queue.pop()).map(|operation| operation.id).collect()
+    }
+
     fn refill(&mut self, now: Time) {
         self.tokens = (self.tokens + self.rate * between(self.since, now)).min(self.burst);
         self.since = now;

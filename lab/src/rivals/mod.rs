@@ -8,9 +8,14 @@ pub mod arena;
 pub mod cockroach;
 pub mod doorman;
 pub mod ideal;
+pub mod known;
 mod number;
 pub mod pd;
 mod queue;
+pub mod server;
+pub mod split;
+pub mod sticky;
+pub mod window;
 
 use tidegate_core::units::Time;
 
@@ -59,11 +64,19 @@ pub trait Rival {
     /// The centre hears a node, and answers.
     fn at_centre(&mut self, now: Time, node: usize, ask: Self::Ask) -> Self::Answer;
 
-    /// A node hears the centre.
+    /// A node hears the centre, or another node.
     fn at_node(&mut self, now: Time, node: usize, answer: Self::Answer);
+
+    /// What a node that has acted sends to others, where nodes speak with each other.
+    fn to_others(&mut self, _now: Time, _node: usize) -> Vec<(usize, Self::Answer)> {
+        Vec::new()
+    }
 
     /// The cap is now this many RU/s, with a burst of one second.
     fn set_cap(&mut self, now: Time, rate: f64);
+
+    /// The centre dies.
+    fn lost(&mut self, _now: Time) {}
 
     /// The centre starts again after it was away; what it does not keep is gone.
     fn restart(&mut self, now: Time);

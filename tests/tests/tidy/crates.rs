@@ -17,7 +17,10 @@ fn allowed() -> BTreeMap<&'static str, &'static [&'static str]> {
         ("controller", &["core", "cost-model", "listener", "proto"]),
         ("sql", &["cost-model", "proto"]),
         ("gateway", &["client", "cost-model", "listener", "proto", "sql"]),
-        ("cli", &["client", "controller", "core", "cost-model", "cpu-clock", "gateway", "proto", "sql"]),
+        (
+            "cli",
+            &["client", "controller", "core", "cost-model", "cpu-clock", "gateway", "lab", "proto", "sql"],
+        ),
         ("test-servers", &[]),
         ("tests", &["client", "controller", "core", "cost-model", "gateway", "proto", "sql", "test-servers"]),
         ("lab", &["client", "controller", "core", "cost-model", "proto", "test-servers", "tests"]),
@@ -55,6 +58,27 @@ fn the_tests_of_a_crate_need_none_that_stands_above_it() {
         let used = listed(name, "dev-dependencies");
         let found = used.iter().find(|used| above.contains(&used.as_str()));
         assert_eq!(found, None, "{name}: a circle: what its tests share belongs into a crate of its own");
+    }
+}
+
+#[test]
+fn the_command_carries_no_tests_and_no_benchmarks() {
+    let read = |path: &str| -> toml::Table {
+        fs::read_to_string(root().join(path).join("Cargo.toml")).unwrap().parse().unwrap()
+    };
+    let workspace = read(".");
+    for name in ["tidegate-lab", "tidegate-tests"] {
+        let dependency = &workspace["workspace"]["dependencies"][name];
+        assert_eq!(
+            dependency["default-features"].as_bool(),
+            Some(false),
+            "{name}: bare unless asked otherwise"
+        );
+    }
+    assert!(read("cli")["dependencies"]["tidegate-lab"].get("features").is_none(), "cli takes the bare lab");
+    for (name, carried) in [("lab", "test-servers"), ("tests", "test-servers"), ("tests", "gateway")] {
+        let dependency = &read(name)["dependencies"][&format!("tidegate-{carried}")];
+        assert_eq!(dependency["optional"].as_bool(), Some(true), "{name} needs {carried} behind a feature");
     }
 }
 
