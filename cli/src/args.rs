@@ -1,8 +1,10 @@
 //! The command line: global options and commands.
 
 use std::ffi::OsString;
+use std::path::PathBuf;
 
 use clap::{Args, FromArgMatches as _, Parser, Subcommand};
+use tidegate_tls::ClientFiles;
 
 use crate::admin::Admin;
 use crate::call;
@@ -88,6 +90,30 @@ pub(crate) struct Global {
         help_heading = EVERYWHERE
     )]
     pub(crate) endpoint: String,
+    /// Authorities that sign the controller's certificate, in PEM, for an endpoint that begins with https://; those the
+    /// machine trusts when left out.
+    #[arg(long, global = true, env = "TIDEGATE_CA", value_name = "FILE", help_heading = EVERYWHERE)]
+    pub(crate) ca: Option<PathBuf>,
+    /// Certificate to show the controller, in PEM.
+    #[arg(
+        long,
+        global = true,
+        env = "TIDEGATE_CERT",
+        requires = "key",
+        value_name = "FILE",
+        help_heading = EVERYWHERE
+    )]
+    pub(crate) cert: Option<PathBuf>,
+    /// Its key, in PEM.
+    #[arg(
+        long,
+        global = true,
+        env = "TIDEGATE_KEY",
+        requires = "cert",
+        value_name = "FILE",
+        help_heading = EVERYWHERE
+    )]
+    pub(crate) key: Option<PathBuf>,
     /// Shape of the output: tables for people, or documents and names for programs.
     #[arg(
         short,
@@ -125,7 +151,12 @@ pub(crate) struct Global {
 impl Global {
     /// A connection to the controller's admin service.
     pub(crate) async fn admin(&self) -> Result<Admin, CliError> {
-        Admin::connect(&self.endpoint, &self.actor).await
+        Admin::connect(&self.endpoint, &self.actor, &self.tls()).await
+    }
+
+    /// Whom to trust as a controller, and what to show it.
+    pub(crate) fn tls(&self) -> ClientFiles {
+        ClientFiles { authorities: self.ca.clone(), identity: self.cert.clone().zip(self.key.clone()) }
     }
 }
 

@@ -14,13 +14,13 @@ use crate::output::Output;
 
 /// Options of every command that say nothing to these: they ask no controller, or print no result.
 const IGNORED: [(&[&str], &[&str]); 7] = [
-    (&["controller"], &["endpoint", "output", "actor"]),
+    (&["controller"], &["endpoint", "output", "actor", "ca", "cert", "key"]),
     (&["gateway"], &["output", "actor"]),
     (&["node"], &["actor"]),
-    (&["demo"], &["endpoint", "actor"]),
-    (&["completions"], &["endpoint", "output", "actor"]),
-    (&["store", "restore"], &["endpoint", "actor"]),
-    (&["store", "check"], &["endpoint", "actor"]),
+    (&["demo"], &["endpoint", "actor", "ca", "cert", "key"]),
+    (&["completions"], &["endpoint", "output", "actor", "ca", "cert", "key"]),
+    (&["store", "restore"], &["endpoint", "actor", "ca", "cert", "key"]),
+    (&["store", "check"], &["endpoint", "actor", "ca", "cert", "key"]),
 ];
 
 /// Commands that print names with `-o name`.

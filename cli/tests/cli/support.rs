@@ -15,7 +15,10 @@ use tokio::time::Instant;
 /// The binary with an environment of its own.
 pub(crate) fn tidegate() -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_tidegate"));
-    command.env_remove("TIDEGATE_ENDPOINT").env_remove("TIDEGATE_LOG").env("USER", "tester");
+    for name in ["TIDEGATE_ENDPOINT", "TIDEGATE_LOG", "TIDEGATE_CA", "TIDEGATE_CERT", "TIDEGATE_KEY"] {
+        command.env_remove(name);
+    }
+    command.env("USER", "tester");
     command
 }
 

@@ -50,6 +50,8 @@ mod surfaces;
 #[cfg(test)]
 mod takeover;
 #[cfg(test)]
+mod tls;
+#[cfg(test)]
 mod twins;
 #[cfg(test)]
 mod watch;
