@@ -11,6 +11,7 @@ use crate::call;
 use crate::command::apply::ApplyArgs;
 use crate::command::audit::AuditArgs;
 use crate::command::bind::BindCommand;
+use crate::command::cert::CertCommand;
 use crate::command::client::ClientCommand;
 use crate::command::completions::CompletionsArgs;
 use crate::command::controller::ControllerArgs;
@@ -210,6 +211,9 @@ pub(crate) enum Command {
     Runaway(RunawayCommand),
     /// Show who changed what.
     Audit(AuditArgs),
+    /// Make a private authority and certificates, show and renew them.
+    #[command(subcommand)]
+    Cert(CertCommand),
     /// Back up, restore and check the store of a controller.
     #[command(subcommand)]
     Store(StoreCommand),

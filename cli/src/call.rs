@@ -13,12 +13,16 @@ use crate::args::Cli;
 use crate::output::Output;
 
 /// Options of every command that say nothing to these: they ask no controller, or print no result.
-const IGNORED: [(&[&str], &[&str]); 7] = [
+const IGNORED: [(&[&str], &[&str]); 11] = [
     (&["controller"], &["endpoint", "output", "actor", "ca", "cert", "key"]),
     (&["gateway"], &["output", "actor"]),
     (&["node"], &["actor"]),
     (&["demo"], &["endpoint", "actor", "ca", "cert", "key"]),
     (&["completions"], &["endpoint", "output", "actor", "ca", "cert", "key"]),
+    (&["cert", "init"], &["endpoint", "output", "actor", "ca", "cert", "key"]),
+    (&["cert", "issue"], &["endpoint", "output", "actor", "ca", "cert", "key"]),
+    (&["cert", "show"], &["endpoint", "actor", "ca", "cert", "key"]),
+    (&["cert", "renew"], &["endpoint", "output", "actor", "ca", "cert", "key"]),
     (&["store", "restore"], &["endpoint", "actor", "ca", "cert", "key"]),
     (&["store", "check"], &["endpoint", "actor", "ca", "cert", "key"]),
 ];

@@ -51,6 +51,14 @@ impl Controller {
         Self::logging_to(Stdio::null())
     }
 
+    /// The same with more arguments.
+    pub(crate) fn with(more: &[&str]) -> Self {
+        let data = tempfile::tempdir().unwrap();
+        let mut command = command(data.path(), more);
+        command.stderr(Stdio::null());
+        Self::begun(command, data)
+    }
+
     /// The same, with its log going there.
     pub(crate) fn logging_to(log: Stdio) -> Self {
         let data = tempfile::tempdir().unwrap();
