@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use tidegate_proto::v1::admin_client::AdminClient;
 use tidegate_proto::v1::statements_client::StatementsClient;
+use tidegate_tls::{ClientFiles, Dial, root_cause};
 use tonic::metadata::{Ascii, MetadataValue};
 use tonic::service::Interceptor;
 use tonic::service::interceptor::InterceptedService;
@@ -32,6 +33,7 @@ pub(crate) struct Admin {
     endpoint: String,
     channel: Channel,
     actor: Actor,
+    dial: Dial,
 }
 
 /// Puts the actor into each request.
@@ -47,26 +49,24 @@ impl Interceptor for Actor {
 
 impl Admin {
     /// Connects to the controller at `endpoint` on behalf of `actor`.
-    pub(crate) async fn connect(endpoint: &str, actor: &str) -> Result<Self, CliError> {
+    pub(crate) async fn connect(endpoint: &str, actor: &str, tls: &ClientFiles) -> Result<Self, CliError> {
         let unusable = |reason: String| CliError::Endpoint { endpoint: endpoint.to_owned(), reason };
-        if !endpoint.starts_with("http://") {
-            return Err(unusable("it does not begin with http://".to_owned()));
+        if !["http://", "https://"].iter().any(|scheme| endpoint.starts_with(scheme)) {
+            return Err(unusable("it begins with neither http:// nor https://".to_owned()));
         }
+        let dial = Dial::new(tls.clone(), CONNECT_WITHIN);
         let channel = Endpoint::from_shared(endpoint.to_owned())
             .map_err(|error| unusable(error.to_string()))?
             .connect_timeout(CONNECT_WITHIN)
             .timeout(ANSWER_WITHIN)
-            .connect()
+            .connect_with_connector(dial.clone())
             .await
-            .map_err(|error| CliError::Unreachable {
-                endpoint: endpoint.to_owned(),
-                reason: root_cause(&error),
-            })?;
+            .map_err(|error| CliError::away(endpoint, root_cause(&error)))?;
         let readable = |c: char| if c.is_ascii_graphic() || c == ' ' { c } else { '?' };
         let actor: String = actor.chars().map(readable).collect();
         let actor =
             MetadataValue::try_from(actor).map_err(|error| CliError::Usage(format!("--actor: {error}")))?;
-        Ok(Self { endpoint: endpoint.to_owned(), channel, actor: Actor(actor) })
+        Ok(Self { endpoint: endpoint.to_owned(), channel, actor: Actor(actor), dial })
     }
 
     /// The calls; pass a refusal to [`Admin::failed`].
@@ -91,8 +91,11 @@ impl Admin {
 
     /// A refusal as an error.
     pub(crate) fn failed(&self) -> impl Fn(Status) -> CliError + use<> {
-        let endpoint = self.endpoint.clone();
+        let (endpoint, dial) = (self.endpoint.clone(), self.dial.clone());
         move |status| {
+            if let Some(reason) = dial.refused() {
+                return CliError::away(&endpoint, reason);
+            }
             let message = status.message().to_owned();
             match status.code() {
                 // The controller is there and says itself what it cannot do now, such as write to a full disk.
@@ -104,14 +107,11 @@ impl Admin {
                     endpoint: endpoint.clone(),
                     reason: "the server there does not speak gRPC (is this the REST port?)".to_owned(),
                 },
-                Code::Unavailable | Code::DeadlineExceeded | Code::Cancelled => CliError::Unreachable {
-                    endpoint: endpoint.clone(),
-                    reason: status.source().map_or(message, root_cause),
-                },
-                // Only a status that was made on this side has a cause: the connection broke in the call.
-                _ if let Some(cause) = status.source() => {
-                    CliError::Unreachable { endpoint: endpoint.clone(), reason: root_cause(cause) }
+                Code::Unavailable | Code::DeadlineExceeded | Code::Cancelled => {
+                    CliError::away(&endpoint, status.source().map_or(message, root_cause))
                 }
+                // Only a status that was made on this side has a cause: the connection broke in the call.
+                _ if let Some(cause) = status.source() => CliError::away(&endpoint, root_cause(cause)),
                 Code::InvalidArgument => CliError::Invalid(message),
                 // It says where gRPC is.
                 Code::Unimplemented if message.contains("the REST listener") => {
@@ -135,15 +135,6 @@ impl Admin {
     }
 }
 
-/// The last cause in a chain, which is what the operating system said.
-fn root_cause(error: &dyn std::error::Error) -> String {
-    let mut cause = error;
-    while let Some(deeper) = cause.source() {
-        cause = deeper;
-    }
-    cause.to_string()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -152,7 +143,8 @@ mod tests {
         let channel = Endpoint::from_static("http://127.0.0.1:1").connect_lazy();
         let actor = Actor(MetadataValue::from_static("tester"));
         let endpoint = "http://127.0.0.1:1".to_owned();
-        let admin = Admin { endpoint, channel, actor };
+        let dial = Dial::new(ClientFiles::default(), CONNECT_WITHIN);
+        let admin = Admin { endpoint, channel, actor, dial };
         admin.failed()(status).to_string()
     }
 

@@ -1,14 +1,17 @@
 //! The command line: global options and commands.
 
 use std::ffi::OsString;
+use std::path::PathBuf;
 
 use clap::{Args, FromArgMatches as _, Parser, Subcommand};
+use tidegate_tls::ClientFiles;
 
 use crate::admin::Admin;
 use crate::call;
 use crate::command::apply::ApplyArgs;
 use crate::command::audit::AuditArgs;
 use crate::command::bind::BindCommand;
+use crate::command::cert::CertCommand;
 use crate::command::client::ClientCommand;
 use crate::command::completions::CompletionsArgs;
 use crate::command::controller::ControllerArgs;
@@ -89,6 +92,30 @@ pub(crate) struct Global {
         help_heading = EVERYWHERE
     )]
     pub(crate) endpoint: String,
+    /// Authorities that sign the controller's certificate, in PEM, for an endpoint that begins with https://; those the
+    /// machine trusts when left out.
+    #[arg(long, global = true, env = "TIDEGATE_CA", value_name = "FILE", help_heading = EVERYWHERE)]
+    pub(crate) ca: Option<PathBuf>,
+    /// Certificate to show the controller, in PEM.
+    #[arg(
+        long,
+        global = true,
+        env = "TIDEGATE_CERT",
+        requires = "key",
+        value_name = "FILE",
+        help_heading = EVERYWHERE
+    )]
+    pub(crate) cert: Option<PathBuf>,
+    /// Its key, in PEM.
+    #[arg(
+        long,
+        global = true,
+        env = "TIDEGATE_KEY",
+        requires = "cert",
+        value_name = "FILE",
+        help_heading = EVERYWHERE
+    )]
+    pub(crate) key: Option<PathBuf>,
     /// Shape of the output: tables for people, or documents and names for programs.
     #[arg(
         short,
@@ -126,7 +153,12 @@ pub(crate) struct Global {
 impl Global {
     /// A connection to the controller's admin service.
     pub(crate) async fn admin(&self) -> Result<Admin, CliError> {
-        Admin::connect(&self.endpoint, &self.actor).await
+        Admin::connect(&self.endpoint, &self.actor, &self.tls()).await
+    }
+
+    /// Whom to trust as a controller, and what to show it.
+    pub(crate) fn tls(&self) -> ClientFiles {
+        ClientFiles { authorities: self.ca.clone(), identity: self.cert.clone().zip(self.key.clone()) }
     }
 }
 
@@ -180,6 +212,9 @@ pub(crate) enum Command {
     Runaway(RunawayCommand),
     /// Show who changed what.
     Audit(AuditArgs),
+    /// Make a private authority and certificates, show and renew them.
+    #[command(subcommand)]
+    Cert(CertCommand),
     /// Back up, restore and check the store of a controller.
     #[command(subcommand)]
     Store(StoreCommand),

@@ -13,18 +13,22 @@ use crate::args::Cli;
 use crate::output::Output;
 
 /// Options of every command that say nothing to these: they ask no controller, or print no result.
-const IGNORED: [(&[&str], &[&str]); 11] = [
-    (&["controller"], &["endpoint", "output", "actor"]),
+const IGNORED: [(&[&str], &[&str]); 15] = [
+    (&["controller"], &["endpoint", "output", "actor", "ca", "cert", "key"]),
     (&["gateway"], &["output", "actor"]),
     (&["node"], &["actor"]),
-    (&["demo"], &["endpoint", "actor"]),
-    (&["completions"], &["endpoint", "output", "actor"]),
-    (&["lab", "policies"], &["endpoint", "actor"]),
-    (&["lab", "accuracy"], &["endpoint", "actor"]),
-    (&["lab", "arrangements"], &["endpoint", "actor"]),
-    (&["lab", "warmup"], &["endpoint", "actor"]),
-    (&["store", "restore"], &["endpoint", "actor"]),
-    (&["store", "check"], &["endpoint", "actor"]),
+    (&["demo"], &["endpoint", "actor", "ca", "cert", "key"]),
+    (&["completions"], &["endpoint", "output", "actor", "ca", "cert", "key"]),
+    (&["cert", "init"], &["endpoint", "output", "actor", "ca", "cert", "key"]),
+    (&["cert", "issue"], &["endpoint", "output", "actor", "ca", "cert", "key"]),
+    (&["cert", "show"], &["endpoint", "actor", "ca", "cert", "key"]),
+    (&["cert", "renew"], &["endpoint", "output", "actor", "ca", "cert", "key"]),
+    (&["lab", "policies"], &["endpoint", "actor", "ca", "cert", "key"]),
+    (&["lab", "accuracy"], &["endpoint", "actor", "ca", "cert", "key"]),
+    (&["lab", "arrangements"], &["endpoint", "actor", "ca", "cert", "key"]),
+    (&["lab", "warmup"], &["endpoint", "actor", "ca", "cert", "key"]),
+    (&["store", "restore"], &["endpoint", "actor", "ca", "cert", "key"]),
+    (&["store", "check"], &["endpoint", "actor", "ca", "cert", "key"]),
 ];
 
 /// Commands that print names with `-o name`.

@@ -22,6 +22,14 @@ pub(crate) enum CliError {
         /// What the transport said.
         reason: String,
     },
+    /// A controller answers, and there is no TLS with it.
+    #[error("cannot speak to the controller at {endpoint}: {reason}")]
+    Insecure {
+        /// Where it is.
+        endpoint: String,
+        /// Why, and what to do.
+        reason: String,
+    },
     /// The endpoint is no address.
     #[error("endpoint {endpoint:?} cannot be used: {reason}; write it like http://127.0.0.1:7420")]
     Endpoint {
@@ -106,6 +114,15 @@ pub(crate) fn listed(origin: &str, errors: &[impl fmt::Display]) -> String {
 }
 
 impl CliError {
+    /// No answer of the controller, for a reason that is the operating system's or one of TLS.
+    pub(crate) fn away(endpoint: &str, reason: String) -> Self {
+        let endpoint = endpoint.to_owned();
+        // The reasons of TLS name their remedy.
+        let of_tls =
+            ["TLS", "certificate", "the key", "PEM", "https://"].iter().any(|word| reason.contains(word));
+        if of_tls { Self::Insecure { endpoint, reason } } else { Self::Unreachable { endpoint, reason } }
+    }
+
     /// Exit status of the process.
     pub(crate) fn exit_code(&self) -> u8 {
         match self {

@@ -85,6 +85,7 @@ fn run(cli: Cli) -> Result<ExitCode, CliError> {
             Command::Status(args) => command::status::run(args, &global).await,
             Command::Top(args) => command::top::run(args, &global).await,
             Command::Lab(args) => command::lab::run(args, &global),
+            Command::Cert(command) => command::cert::run(command, &global),
             Command::Completions(args) => command::completions::run(&args),
             // Done before, without a runtime.
             Command::Complete(_) => Ok(()),

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use tidegate_core::group::Fallback;
 use tidegate_core::node::NodeConfig;
+use tidegate_tls::{ClientFiles, TlsError};
 use tokio::sync::mpsc;
 use tonic::transport::Endpoint;
 
@@ -57,6 +58,9 @@ pub enum ConnectError {
     /// The identity of the node.
     #[error(transparent)]
     Identity(#[from] NameError),
+    /// The files of TLS, for an endpoint that begins with `https://`.
+    #[error(transparent)]
+    Tls(#[from] TlsError),
     /// The journal.
     #[error(transparent)]
     Journal(#[from] JournalError),
@@ -88,6 +92,7 @@ pub struct ClientBuilder {
     drift_ppm: u32,
     idle_after: Duration,
     fallback: Fallback,
+    tls: ClientFiles,
     transport: Option<Arc<dyn Transport>>,
 }
 
@@ -105,6 +110,7 @@ impl ClientBuilder {
             drift_ppm: NodeConfig::default().drift_ppm,
             idle_after: duration(NodeConfig::default().idle_after),
             fallback: NodeConfig::default().fallback,
+            tls: ClientFiles::default(),
             transport: None,
         }
     }
@@ -164,7 +170,16 @@ impl ClientBuilder {
         self
     }
 
-    /// Reaches the controller otherwise than by gRPC over plain TCP.
+    /// The authorities that sign the controllers' certificates, and the certificate that this node shows them, for
+    /// endpoints that begin with `https://`; by default the authorities of the machine, and none. The files are read for
+    /// each connection, so that renewed ones count from the next one on.
+    #[must_use]
+    pub fn tls(mut self, files: ClientFiles) -> Self {
+        self.tls = files;
+        self
+    }
+
+    /// Reaches the controller otherwise than by gRPC over TCP.
     #[must_use]
     pub fn transport(mut self, transport: impl Transport) -> Self {
         self.transport = Some(Arc::new(transport));
@@ -182,7 +197,11 @@ impl ClientBuilder {
             Some(transport) => transport,
             None => {
                 self.endpoints.iter().try_for_each(|endpoint| check_endpoint(endpoint))?;
-                Arc::new(Grpc::default())
+                if self.endpoints.iter().any(|endpoint| endpoint.starts_with("https://")) {
+                    // A wrong setting ends the start; files that break later end an attempt to connect.
+                    self.tls.load()?;
+                }
+                Arc::new(Grpc { tls: self.tls, ..Grpc::default() })
             }
         };
         let identity = Identity::new(&self.identity)?;
@@ -262,8 +281,8 @@ impl ClientBuilder {
 fn check_endpoint(endpoint: &str) -> Result<(), ConnectError> {
     let unusable = |reason: String| ConnectError::Endpoint { endpoint: endpoint.to_owned(), reason };
     Endpoint::from_shared(endpoint.to_owned()).map_err(|error| unusable(error.to_string()))?;
-    if !endpoint.starts_with("http://") {
-        return Err(unusable("it does not begin with http://".to_owned()));
+    if !["http://", "https://"].iter().any(|scheme| endpoint.starts_with(scheme)) {
+        return Err(unusable("it begins with neither http:// nor https://".to_owned()));
     }
     Ok(())
 }

@@ -76,3 +76,4 @@ pub use tidegate_core::group::Fallback;
 pub use tidegate_core::node::{LeaseState, NodeState};
 pub use tidegate_core::units::{Rate, Ru, RuTotal, Span};
 pub use tidegate_core::usage::{Consumption, RuParts, Total, Usage};
+pub use tidegate_tls::{ClientFiles, TlsError};

@@ -1,4 +1,5 @@
-//! How the client reaches a controller. The default is gRPC over TCP; TLS, other sockets and tests bring their own.
+//! How the client reaches a controller. The default is gRPC over TCP, under TLS where the endpoint begins with
+//! `https://`; other sockets and tests bring their own.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -6,6 +7,7 @@ use std::time::Duration;
 
 use tidegate_proto::v1::grants_client::GrantsClient;
 use tidegate_proto::v1::{ClientMessage, ServerMessage, WatchEvent, WatchRequest};
+use tidegate_tls::{ClientFiles, Dial, root_cause};
 use tokio::sync::mpsc;
 use tokio_stream::Stream;
 use tokio_stream::wrappers::ReceiverStream;
@@ -25,54 +27,66 @@ pub trait Transport: Send + Sync + 'static {
     fn watch(&self, endpoint: &str, request: WatchRequest) -> Opening<WatchEvent>;
 }
 
-/// gRPC over TCP without TLS.
-#[derive(Clone, Copy, Debug)]
+/// gRPC over TCP; under TLS for endpoints that begin with `https://`.
+#[derive(Clone, Debug)]
 pub struct Grpc {
     /// Give up a connection attempt after this long.
     pub connect_timeout: Duration,
     /// Probe a silent connection this often; it counts as lost when a probe goes unanswered for five times as long: so
     /// long round trips may be, and so late a process on a busy machine.
     pub keep_alive: Duration,
+    /// Whom the client trusts under TLS, and what it shows; read again for each connection.
+    pub tls: ClientFiles,
 }
 
 impl Default for Grpc {
     fn default() -> Self {
-        Self { connect_timeout: Duration::from_secs(4), keep_alive: Duration::from_secs(2) }
+        Self {
+            connect_timeout: Duration::from_secs(4),
+            keep_alive: Duration::from_secs(2),
+            tls: ClientFiles::default(),
+        }
     }
 }
 
 impl Grpc {
-    async fn connect(self, endpoint: String) -> Result<GrantsClient<Channel>, Status> {
-        let refused = |error: tonic::transport::Error| Status::unavailable(format!("{endpoint}: {error}"));
-        let channel = Endpoint::from_shared(endpoint.clone())
+    async fn connect(self, endpoint: String) -> Result<(GrantsClient<Channel>, Dial), Status> {
+        let dial = Dial::new(self.tls, self.connect_timeout);
+        let refused = |error: tonic::transport::Error| Status::unavailable(root_cause(&error));
+        let channel = Endpoint::from_shared(endpoint)
             .map_err(refused)?
             .connect_timeout(self.connect_timeout)
-            .tcp_nodelay(true)
             .http2_keep_alive_interval(self.keep_alive)
             .keep_alive_timeout(self.keep_alive.saturating_mul(5))
             .keep_alive_while_idle(true)
-            .connect()
+            .connect_with_connector(dial.clone())
             .await
             .map_err(refused)?;
-        Ok(GrantsClient::new(channel))
+        Ok((GrantsClient::new(channel), dial))
     }
+}
+
+/// The status of a call, with what the server said as it ended the connection.
+fn said(status: Status, dial: &Dial) -> Status {
+    dial.refused().map_or(status, Status::unavailable)
 }
 
 impl Transport for Grpc {
     fn session(&self, endpoint: &str, outbound: mpsc::Receiver<ClientMessage>) -> Opening<ServerMessage> {
-        let (grpc, endpoint) = (*self, endpoint.to_owned());
+        let (grpc, endpoint) = (self.clone(), endpoint.to_owned());
         Box::pin(async move {
-            let mut client = grpc.connect(endpoint).await?;
-            let stream = client.session(ReceiverStream::new(outbound)).await?.into_inner();
+            let (mut client, dial) = grpc.connect(endpoint).await?;
+            let opened = client.session(ReceiverStream::new(outbound)).await;
+            let stream = opened.map_err(|status| said(status, &dial))?.into_inner();
             Ok(Box::pin(stream) as Inbound<ServerMessage>)
         })
     }
 
     fn watch(&self, endpoint: &str, request: WatchRequest) -> Opening<WatchEvent> {
-        let (grpc, endpoint) = (*self, endpoint.to_owned());
+        let (grpc, endpoint) = (self.clone(), endpoint.to_owned());
         Box::pin(async move {
-            let mut client = grpc.connect(endpoint).await?;
-            let stream = client.watch(request).await?.into_inner();
+            let (mut client, dial) = grpc.connect(endpoint).await?;
+            let stream = client.watch(request).await.map_err(|status| said(status, &dial))?.into_inner();
             Ok(Box::pin(stream) as Inbound<WatchEvent>)
         })
     }

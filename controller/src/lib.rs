@@ -28,6 +28,7 @@ mod server;
 pub mod service;
 pub mod statements;
 pub mod store;
+mod tls;
 
 pub use config::{Config, ConfigError};
 pub use definitions::{audit, bindings, definition, group_fields};

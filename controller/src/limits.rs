@@ -51,6 +51,10 @@ pub const MAX_WATCHERS: usize = 20_000;
 /// peers may begin at once. Half of it would double the messages for nothing.
 pub const SNAPSHOT_PART: usize = 64;
 
+/// Time between looks at the files of TLS. A renewed file is in force at the next look, and one that cannot be used is
+/// told at the one after. Half of it reads files for nothing; with five times of it, ten seconds are not kept.
+pub const TLS_EVERY: Span = Span::secs(2);
+
 /// Watched statements. Beyond, the identified one that ends first is dropped; each costs up to 9 KiB of memory.
 pub const MAX_WATCHES: usize = 10_000;
 /// Records of runaways. Beyond, the oldest are dropped; each costs up to 10 KiB of memory.

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use axum::Router;
 use tidegate_listener::{BACKLOG, Bodies, Door, Hosts, Surface, open};
+use tidegate_tls::{Authority, Clients, Name, Purpose, Request, Server, ServerFiles};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 use tokio::sync::watch;
@@ -35,8 +36,17 @@ impl Site {
         Self::holding(surface, most, &[])
     }
 
+    /// The same under TLS.
+    fn secure(surface: Surface, most: usize, tls: Arc<Server>) -> Self {
+        Self::made(surface, most, &[], Some(tls))
+    }
+
     /// The same, with rows in its store.
     fn holding(surface: Surface, most: usize, rows: &[Write]) -> Self {
+        Self::made(surface, most, rows, None)
+    }
+
+    fn made(surface: Surface, most: usize, rows: &[Write], tls: Option<Arc<Server>>) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let store = Arc::new(RedbStore::open(&folder.path().join("store")).unwrap());
         if !rows.is_empty() {
@@ -62,6 +72,7 @@ impl Site {
             hosts: Hosts::of(address, &["rates.example".to_owned()], Some("http_hosts")),
             most,
             other: Some("127.0.0.1:99".parse().unwrap()),
+            tls,
         };
         let serving = tokio::spawn(door.serve(listener, stopped));
         Self { address, metrics, bodies, stop, serving, _folder: folder }
@@ -126,6 +137,61 @@ async fn what_is_not_finished_in_time_is_cut_and_counted() {
     let half = b"\0\0\0\x04\0\0\0\0\0\0\0\x01\x01\0\0\0\0\x01\x83";
     site.say(&[preface.as_bytes(), half].concat()).await;
     site.close().await;
+}
+
+/// A server's certificate of an authority that nobody keeps.
+fn tls(folder: &tempfile::TempDir) -> Arc<Server> {
+    let path = |name: &str| folder.path().join(name);
+    let put = |made: &tidegate_tls::Issued, certificate: &str, key: &str| {
+        tidegate_tls::write(&path(certificate), &made.certificate, false, false).unwrap();
+        tidegate_tls::write(&path(key), &made.key, true, false).unwrap();
+    };
+    put(&Authority::create(None, 9).unwrap(), "ca.pem", "ca-key.pem");
+    let request = Request {
+        subject: "c".to_owned(),
+        names: vec![Name::Dns("localhost".to_owned())],
+        purpose: Purpose { server: true, client: false },
+        days: 9,
+    };
+    put(
+        &Authority::read(&path("ca.pem"), &path("ca-key.pem")).unwrap().issue(&request).unwrap(),
+        "c.pem",
+        "c-key.pem",
+    );
+    let files =
+        ServerFiles { certificate: path("c.pem"), key: path("c-key.pem"), clients: Clients::Anonymous };
+    Server::load(files, &crate::tls::PROTOCOLS).unwrap()
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_is_silent_in_the_handshake_gives_its_place_back_and_is_counted() {
+    let folder = tempfile::tempdir().unwrap();
+    let tls = tls(&folder);
+    for surface in [Surface::Grpc, Surface::Rest] {
+        let site = Site::secure(surface, 2, Arc::clone(&tls));
+        // A hello that says it is longer than what comes.
+        let half = [0x16, 3, 1, 2, 0, 1, 0, 1, 0xfc, 3, 3];
+        for (sent, reason) in [
+            (&b""[..], "silent"),
+            (&half[..1], "silent"),
+            (&half, "slow_handshake"),
+            (&[0x16, 3, 1, 0, 4, 9, 9, 9, 9], "handshake"),
+        ] {
+            let began = Instant::now();
+            // One address has one of two places.
+            let mut held = site.connect().await;
+            held.write_all(sent).await.unwrap();
+            let said = rest_of(&mut held).await;
+            assert!(!said.contains("HTTP") && site.turned_away(surface, reason), "{reason}: {said}");
+            assert!(began.elapsed() <= Duration::from_secs(11), "{reason}: {:?}", began.elapsed());
+        }
+        let said = site.say(get("localhost").as_bytes()).await;
+        assert!(said.starts_with("HTTP/1.1 400 ") && said.contains("speaks TLS; use https://"), "{said}");
+        let said = site.say(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n").await;
+        assert!(said.contains("speaks TLS; use https://") && !said.contains("HTTP/1.1"), "{said}");
+        assert!(site.turned_away(surface, "wrong_protocol"));
+        site.close().await;
+    }
 }
 
 #[tokio::test(start_paused = true)]

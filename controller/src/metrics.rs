@@ -5,6 +5,7 @@
 //! `_other`, which is no valid group name.
 
 mod charges;
+mod tls;
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -26,6 +27,7 @@ use crate::limits::MAX_GROUP_SERIES;
 pub use charges::Charges;
 
 use charges::GroupCounters;
+use tls::TlsMetrics;
 
 /// Label of the groups without series of their own.
 const OTHER: &str = "_other";
@@ -136,6 +138,8 @@ pub struct Metrics {
     pub changes: Counter,
     turned_away: Family<TurnedAwayLabel, Counter>,
     requests: Family<RequestLabel, Counter>,
+    /// TLS of the listeners.
+    pub(crate) tls: TlsMetrics,
     convictions: Family<ActionLabel, Counter>,
     /// Statements on the watch list.
     pub watches: Gauge,
@@ -243,6 +247,7 @@ impl Metrics {
             "Connections and requests that were closed or refused before they were served, by listener and reason",
             self.turned_away.clone(),
         );
+        self.tls.register(registry);
         registry.register(
             "requests",
             "Requests, by listener and how they were answered",

@@ -17,6 +17,7 @@ use tidegate_listener::{BACKLOG, Bodies, Door, Hosts, Surface};
 use tidegate_proto::v1::admin_server::AdminServer;
 use tidegate_proto::v1::grants_server::GrantsServer;
 use tidegate_proto::v1::statements_server::StatementsServer;
+use tidegate_tls::{Server, TlsError};
 use tokio::net::TcpListener;
 use tokio::sync::watch as flag;
 use tokio::task::JoinHandle;
@@ -27,9 +28,12 @@ use tonic_health::server::{HealthReporter, health_reporter};
 use crate::clock::{Clock, duration};
 use crate::config::{Config, ConfigError};
 use crate::grpc::{AdminAdapter, GrantsAdapter, StatementsAdapter};
-use crate::limits::{DRAIN_WITHIN, FLUSH_EVERY, MAX_GRPC_CONNECTIONS, MAX_REST_CONNECTIONS, TIDY_EVERY};
+use crate::limits::{
+    DRAIN_WITHIN, FLUSH_EVERY, MAX_GRPC_CONNECTIONS, MAX_REST_CONNECTIONS, TIDY_EVERY, TLS_EVERY,
+};
 use crate::service::{Service, ServiceConfig};
 use crate::store::{RedbStore, Store, StoreError};
+use crate::tls::{PROTOCOLS, Upkeep};
 use crate::{grpc, rest};
 
 /// Why a controller did not start.
@@ -59,6 +63,9 @@ pub enum StartError {
         /// The error of the operating system.
         reason: io::Error,
     },
+    /// Certificate, key or trust of the listeners cannot be used.
+    #[error(transparent)]
+    Tls(#[from] TlsError),
     /// Building a part of the controller failed.
     #[error("the controller cannot be started: {0}")]
     Internal(String),
@@ -117,6 +124,7 @@ impl Controller {
         clock: Clock,
     ) -> Result<Running, StartError> {
         config.check().map_err(StartError::Config)?;
+        let tls = config.tls.map(|files| Server::load(files, &PROTOCOLS)).transpose()?;
         let grpc = listen("grpc_listen", config.grpc_listen)?;
         let http = listen("http_listen", config.http_listen)?;
         let local = |key, address, listener: &TcpListener| {
@@ -141,6 +149,7 @@ impl Controller {
             hosts,
             most,
             other: Some(other),
+            tls: tls.clone(),
         };
         let (routes, health) = grpc_routes(&service, &stopped)?;
         let grpc_door = door(Surface::Grpc, routes, Hosts::Any, MAX_GRPC_CONNECTIONS, rest_addr);
@@ -153,7 +162,11 @@ impl Controller {
         ];
         let (until, of) = (|| stopped.clone(), || Arc::clone(&service));
         let health = tell_health(of(), health, until());
-        let upkeep = vec![expire(of(), until()), flush(of(), until()), tidy(of(), until()), health];
+        let mut upkeep = vec![expire(of(), until()), flush(of(), until()), tidy(of(), until()), health];
+        if let Some(tls) = tls {
+            service.listens_under(Arc::clone(&tls));
+            upkeep.push(look(Upkeep::new(tls, Arc::clone(&service.metrics)), until()));
+        }
         tracing::info!(%grpc_addr, %rest_addr, "controller started");
         Ok(Running { grpc_addr, rest_addr, service, stopping, servers, upkeep })
     }
@@ -301,6 +314,11 @@ fn tidy(service: Arc<Service>, stopped: flag::Receiver<bool>) -> JoinHandle<()> 
     every(TIDY_EVERY, stopped, move || {
         let _ = service.accounts().tidy();
     })
+}
+
+/// Looks at the files of TLS.
+fn look(tls: Upkeep, stopped: flag::Receiver<bool>) -> JoinHandle<()> {
+    every(TLS_EVERY, stopped, move || tls.look())
 }
 
 /// Repeats a call that waits for the disk; never runs it twice at once, and never cuts it off.

@@ -13,10 +13,11 @@ mod load;
 pub(crate) mod meta;
 mod status;
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use tidegate_core::engine::EngineConfig;
 use tidegate_core::units::{Rate, Span};
+use tidegate_tls::Server;
 use tokio::sync::{broadcast, watch as flag};
 
 use crate::clock::Clock;
@@ -73,6 +74,8 @@ pub struct Service {
     events: broadcast::Sender<Arc<Event>>,
     /// Grows with every change of the rules against runaways or of the watch list.
     rules: flag::Sender<u64>,
+    /// TLS of the listeners, if they have it.
+    tls: OnceLock<Arc<Server>>,
     /// Counters of all that happens here.
     pub metrics: Arc<Metrics>,
 }
@@ -201,6 +204,12 @@ impl Service {
     /// The store.
     pub(crate) fn store(&self) -> &dyn Store {
         &*self.store
+    }
+
+    /// Reports of these certificates in status and metrics.
+    pub(crate) fn listens_under(&self, tls: Arc<Server>) {
+        // A controller has one pair of listeners.
+        let _ = self.tls.set(tls);
     }
 
     /// The sender of events about changed definitions.

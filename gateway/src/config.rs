@@ -5,6 +5,8 @@ use std::num::NonZeroUsize;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use tidegate_tls::ClientFiles;
+
 use crate::govern::Policy;
 use crate::proxied::Networks;
 use crate::upstream::{Protocol, Upstream};
@@ -32,6 +34,8 @@ pub struct Certificate {
 pub struct Config {
     /// Controllers, such as `http://127.0.0.1:7420`; they are tried in turn.
     pub endpoints: Vec<String>,
+    /// Whom the gateway trusts as a controller, and what it shows, for controllers behind `https://`.
+    pub controller_tls: ClientFiles,
     /// Identity of this gateway, the same from start to start and no other process's.
     pub identity: String,
     /// Directory in which consumption survives a crash.
@@ -77,6 +81,7 @@ impl Default for Config {
     fn default() -> Self {
         Self {
             endpoints: vec!["http://127.0.0.1:7420".to_owned()],
+            controller_tls: ClientFiles::default(),
             identity: "gateway".to_owned(),
             journal: None,
             listeners: Vec::new(),

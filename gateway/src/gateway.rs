@@ -5,7 +5,9 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
+use http::Uri;
 use tidegate_client::{Client, ClientBuilder, ConnectError, Unconfirmed};
+use tidegate_tls::Dial;
 use tokio::net::TcpListener;
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
@@ -28,6 +30,10 @@ use crate::session::Listening;
 use crate::tls::{self, TlsError};
 use crate::upstream::{Protocol, Upstream};
 use crate::workers::Workers;
+
+/// How long a connection to one of several controllers may take. Half of it is short for a path that loses packets; with
+/// twice of it, a controller that is away without a word keeps the next one waiting.
+const CONNECT_WITHIN: Duration = Duration::from_secs(4);
 
 /// Why a gateway does not start.
 #[derive(Debug, thiserror::Error)]
@@ -92,7 +98,7 @@ impl Gateway {
         let bound = listeners(&config)?;
         let metrics_listener = config.metrics.map(|address| bind(address, config.backlog)).transpose()?;
         let builder = client(&config);
-        let channel = channel(&config.endpoints)?;
+        let channel = channel(&config)?;
         let seats = Arc::new(Seats::new(config.max_sessions));
         let metrics = Arc::new(Metrics::new(seats.max()));
         let client = builder.start()?;
@@ -195,6 +201,7 @@ fn listeners(config: &Config) -> Result<Vec<(TcpListener, Upstream, Option<TlsCo
 /// The client that speaks to the controller, before it starts.
 fn client(config: &Config) -> ClientBuilder {
     let builder = Client::builder(&config.endpoints, &config.identity)
+        .tls(config.controller_tls.clone())
         .agent(concat!("tidegate-gateway/", env!("CARGO_PKG_VERSION")));
     match &config.journal {
         Some(journal) => builder.journal_dir(journal),
@@ -249,19 +256,18 @@ fn bind(address: SocketAddr, backlog: u32) -> Result<TcpListener, StartError> {
     tidegate_listener::open(address, backlog).map_err(|reason| StartError::Listen { address, reason })
 }
 
-/// One channel for the admin API, to whichever controller answers.
-fn channel(endpoints: &[String]) -> Result<Channel, ConnectError> {
-    let mut parsed = Vec::new();
-    for text in endpoints {
-        let endpoint = Endpoint::from_shared(text.clone())
-            .map_err(|error| ConnectError::Endpoint { endpoint: text.clone(), reason: error.to_string() })?;
-        parsed.push(endpoint.http2_keep_alive_interval(Duration::from_secs(10)).keep_alive_while_idle(true));
+/// One channel for the admin API, to the first controller that answers.
+fn channel(config: &Config) -> Result<Channel, ConnectError> {
+    let mut places = Vec::new();
+    for text in &config.endpoints {
+        let unusable = |reason: String| ConnectError::Endpoint { endpoint: text.clone(), reason };
+        places.push(text.parse::<Uri>().map_err(|error| unusable(error.to_string()))?);
     }
-    match parsed.as_slice() {
-        [] => Err(ConnectError::NoEndpoint),
-        [one] => Ok(one.connect_lazy()),
-        _ => Ok(Channel::balance_list(parsed.into_iter())),
-    }
+    let endpoint = Endpoint::from(places.first().cloned().ok_or(ConnectError::NoEndpoint)?)
+        .http2_keep_alive_interval(Duration::from_secs(10))
+        .keep_alive_while_idle(true);
+    let dial = Dial::new(config.controller_tls.clone(), CONNECT_WITHIN).over(places);
+    Ok(endpoint.connect_with_connector_lazy(dial))
 }
 
 #[cfg(test)]

@@ -40,6 +40,7 @@ impl Page {
             hosts: Hosts::of(address, &[], None),
             most: MOST_CONNECTIONS,
             other: None,
+            tls: None,
         }
     }
 

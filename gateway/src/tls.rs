@@ -5,16 +5,14 @@ use std::path::Path;
 use std::sync::Arc;
 
 use rcgen::{CertificateParams, DistinguishedName, DnType, KeyPair};
+use tidegate_tls::{Material, provider};
 use tokio::net::TcpStream;
 use tokio_rustls::rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
-use tokio_rustls::rustls::crypto::{CryptoProvider, ring, verify_tls12_signature, verify_tls13_signature};
-use tokio_rustls::rustls::pki_types::pem::PemObject as _;
+use tokio_rustls::rustls::crypto::{CryptoProvider, verify_tls12_signature, verify_tls13_signature};
 use tokio_rustls::rustls::pki_types::{
     CertificateDer, PrivateKeyDer, PrivatePkcs8KeyDer, ServerName, UnixTime,
 };
-use tokio_rustls::rustls::{
-    ClientConfig, DigitallySignedStruct, Error, RootCertStore, ServerConfig, SignatureScheme,
-};
+use tokio_rustls::rustls::{ClientConfig, DigitallySignedStruct, Error, ServerConfig, SignatureScheme};
 use tokio_rustls::{TlsAcceptor, TlsConnector, client, server};
 
 use crate::upstream::TlsMode;
@@ -22,14 +20,9 @@ use crate::upstream::TlsMode;
 /// What cannot be used for TLS.
 #[derive(Debug, thiserror::Error)]
 pub enum TlsError {
-    /// A file that cannot be read as PEM.
-    #[error("{path}: {reason}; give a PEM file")]
-    File {
-        /// The file.
-        path: String,
-        /// What is wrong.
-        reason: String,
-    },
+    /// A file.
+    #[error(transparent)]
+    Files(#[from] tidegate_tls::TlsError),
     /// No certificate of one's own.
     #[error(
         "the gateway cannot make a certificate of its own: {0}; give it one, or start it with no_self_signed"
@@ -48,9 +41,7 @@ const SELF_SIGNED: &str = "tidegate, self-signed";
 
 /// For clients: the certificate chain and key in these files.
 pub(crate) fn acceptor(certificates: &Path, key: &Path) -> Result<TlsAcceptor, TlsError> {
-    let chain = CertificateDer::pem_file_iter(certificates).and_then(Iterator::collect::<Result<Vec<_>, _>>);
-    let chain = chain.map_err(|error| unreadable(certificates, &error))?;
-    let key = PrivateKeyDer::from_pem_file(key).map_err(|error| unreadable(key, &error))?;
+    let (chain, key) = (Material::read(certificates)?.chain()?, Material::read_key(key)?.key()?);
     let mut config = server(chain, key)?;
     config.alpn_protocols = vec![ALPN.to_vec()];
     Ok(TlsAcceptor::from(Arc::new(config)))
@@ -86,18 +77,7 @@ pub(crate) fn connector(mode: TlsMode, authorities: Option<&Path>) -> Result<Opt
             .with_custom_certificate_verifier(Arc::new(Unverified(provider())))
             .with_no_client_auth(),
         TlsMode::VerifyFull => {
-            let mut roots = RootCertStore::empty();
-            match authorities {
-                Some(path) => {
-                    let all =
-                        CertificateDer::pem_file_iter(path).map_err(|error| unreadable(path, &error))?;
-                    for authority in all {
-                        roots.add(authority.map_err(|error| unreadable(path, &error))?)?;
-                    }
-                }
-                None => drop(roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs)),
-            }
-            builder.with_root_certificates(roots).with_no_client_auth()
+            builder.with_root_certificates(tidegate_tls::trusted(authorities)?).with_no_client_auth()
         }
     };
     Ok(Some(TlsConnector::from(Arc::new(config))))
@@ -121,14 +101,6 @@ pub(crate) async fn accept(
 ) -> io::Result<server::TlsStream<TcpStream>> {
     // As above.
     Box::pin(acceptor.accept(tcp)).await
-}
-
-fn provider() -> Arc<CryptoProvider> {
-    Arc::new(ring::default_provider())
-}
-
-fn unreadable(path: &Path, error: &impl std::fmt::Display) -> TlsError {
-    TlsError::File { path: path.display().to_string(), reason: error.to_string() }
 }
 
 /// Takes any certificate, as `tls=require` asks for: private against listeners, not against impostors.

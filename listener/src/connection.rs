@@ -16,20 +16,21 @@ use hyper::body::Incoming;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use hyper_util::server::conn::auto::Builder;
-use tokio::io::AsyncWriteExt as _;
+use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
 use tokio::sync::{Notify, watch as flag};
 use tokio::time::{Instant, sleep, timeout, timeout_at};
 use tonic::Code;
 use tonic::transport::server::TcpConnectInfo;
 use tower::ServiceExt as _;
+use tower::util::Either;
 
 use super::bodies::{Held, boxed};
-use super::{Door, Surface, refusal};
+use super::{Door, Surface, opening, refusal};
 
 /// Time for a peer to send anything, and then to send the head of a first request. Half of it is short for a path that
 /// loses packets; with twice of it, a slow sender holds a connection for longer.
-const HEAD_WITHIN: Duration = Duration::from_secs(10);
+pub(super) const HEAD_WITHIN: Duration = Duration::from_secs(10);
 /// Time from the head of a request to the head of its answer. Half of it is short for a disk that hangs; with twice of
 /// it, a sender that never ends a request holds its place for minutes.
 const ANSWER_WITHIN: Duration = Duration::from_secs(60);
@@ -46,7 +47,7 @@ const PONG_WITHIN: Duration = Duration::from_secs(30);
 /// connection can make the controller hold.
 const MOST_STREAMS: u32 = 128;
 /// Bytes of a request's head. Half of it is less than some proxies add in cookies.
-const MOST_HEAD: u32 = 16 << 10;
+pub(super) const MOST_HEAD: u32 = 16 << 10;
 /// Bytes that HTTP/1 reads ahead; at least the size of a head.
 const READ_AHEAD: usize = 32 << 10;
 /// Bytes of one stream, and of all streams of a connection, that a peer may send before they are read. Half of it slows
@@ -55,10 +56,6 @@ const WINDOWS: (u32, u32) = (128 << 10, 256 << 10);
 /// Bytes of answers that wait in a stream for its peer. With half of it, a message has more parts; twice of it is held
 /// for each stream that is not read.
 const SEND_AHEAD: usize = 16 << 10;
-/// Interval at which the first bytes of a connection are checked.
-const LOOK_AGAIN: Duration = Duration::from_millis(20);
-/// Bytes that distinguish the two protocols: HTTP/2 begins with `PRI`.
-const TELLING: usize = 3;
 
 /// The shared state of a connection's handlers.
 #[derive(Debug)]
@@ -121,32 +118,37 @@ impl Drop for Busy {
 /// Serves a connection to its end.
 pub(super) async fn serve(
     door: &Arc<Door>,
-    mut stream: TcpStream,
+    stream: TcpStream,
     peer: SocketAddr,
+    mut stopped: flag::Receiver<bool>,
+) {
+    let local = stream.local_addr().ok();
+    let opening = async {
+        match door.tls.clone() {
+            None => opening::plain(door, stream).await.map(Either::Left),
+            Some(tls) => opening::secure(door, &tls, stream).await.map(Either::Right),
+        }
+    };
+    let opened = tokio::select! {
+        opened = opening => opened,
+        _ = stopped.wait_for(|stopped| *stopped) => return,
+    };
+    match opened {
+        None => {}
+        Some(Either::Left(stream)) => converse(door, stream, (local, peer), stopped).await,
+        Some(Either::Right(stream)) => converse(door, stream, (local, peer), stopped).await,
+    }
+}
+
+/// Speaks HTTP on a connection that began well.
+async fn converse(
+    door: &Arc<Door>,
+    stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
+    (local, peer): (Option<SocketAddr>, SocketAddr),
     mut stopped: flag::Receiver<bool>,
 ) {
     let surface = door.surface;
     let turned_away = |reason| door.tally.turned_away(surface, reason);
-    let first = tokio::select! {
-        first = timeout(HEAD_WITHIN, first_bytes(&stream)) => first,
-        _ = stopped.wait_for(|stopped| *stopped) => return,
-    };
-    let word = match first {
-        Err(_) => return turned_away("silent"),
-        Ok(None) => return,
-        Ok(Some([0x16, 3, _])) => Some(refusal::no_tls()),
-        Ok(Some(first)) if surface == Surface::Grpc && first != *b"PRI" => {
-            Some(refusal::not_grpc(door.other))
-        }
-        Ok(Some(_)) => None,
-    };
-    if let Some(word) = word {
-        turned_away("wrong_protocol");
-        let _ = timeout(HEAD_WITHIN, stream.write_all(&word)).await;
-        return linger(stream).await;
-    }
-    let _ = stream.set_nodelay(true);
-    let local = stream.local_addr().ok();
     let connection = Arc::new(Connection::new());
     let shared = Arc::clone(&connection);
     let handled = Arc::clone(door);
@@ -180,34 +182,6 @@ async fn until(end: Option<Instant>) {
     if let Some(end) = end {
         let _ = timeout_at(end, std::future::pending::<()>()).await;
     }
-}
-
-/// The first bytes, which stay unread; `None` when the peer is gone.
-async fn first_bytes(stream: &TcpStream) -> Option<[u8; TELLING]> {
-    let mut first = [0; TELLING];
-    loop {
-        match stream.peek(&mut first).await.ok()? {
-            0 => return None,
-            TELLING => return Some(first),
-            // The socket is readable already, so that only a pause can wait for more bytes.
-            _ => sleep(LOOK_AGAIN).await,
-        }
-    }
-}
-
-/// Lets the peer read the answer: closing a socket with unread bytes would discard it.
-async fn linger(mut stream: TcpStream) {
-    let _ = stream.shutdown().await;
-    let mut rest = [0; 1_024];
-    let read = async {
-        // Reads no more than a head of the misdirected bytes.
-        for _ in 0..MOST_HEAD / 1_024 {
-            if stream.readable().await.is_err() || matches!(stream.try_read(&mut rest), Ok(0)) {
-                return;
-            }
-        }
-    };
-    let _ = timeout(Duration::from_secs(1), read).await;
 }
 
 fn builder(surface: Surface) -> Builder<TokioExecutor> {
@@ -268,8 +242,8 @@ fn refused(door: &Door, request: &Request<Incoming>) -> Option<Response<Body>> {
     let kind = request.headers().get(header::CONTENT_TYPE).and_then(|kind| kind.to_str().ok());
     let is_grpc = kind.is_some_and(|kind| kind.starts_with("application/grpc"));
     match door.surface {
-        Surface::Grpc if !is_grpc => Some(refusal::no_message(door.other)),
-        Surface::Rest if is_grpc => Some(refusal::not_rest(door.other)),
+        Surface::Grpc if !is_grpc => Some(refusal::no_message(door.other())),
+        Surface::Rest if is_grpc => Some(refusal::not_rest(door.other())),
         Surface::Grpc => None,
         Surface::Rest => {
             // HTTP/2 has it in the place of the host of the URI.

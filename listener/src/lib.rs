@@ -1,6 +1,6 @@
 //! The sockets: who may connect, for how long, and how many sent bytes are held before the sender is known.
 //!
-//! All listeners work alike. A connection must send something soon, in the listener's protocol; a request's head, its
+//! All listeners work alike, plain or under TLS. A connection must send something soon, in the listener's protocol; a request's head, its
 //! body and its answer have a time each, and so has a connection without requests. Connections and the bytes of bodies
 //! have budgets. What exceeds a limit is answered in its protocol if possible, closed, and counted by its reason.
 //! Without free file descriptors, accepting pauses instead of spinning.
@@ -12,6 +12,7 @@ mod bodies;
 mod connection;
 pub mod exposition;
 mod hosts;
+mod opening;
 mod process;
 mod refusal;
 
@@ -23,6 +24,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use axum::Router;
+use tidegate_tls::Server;
 use tokio::net::{TcpListener, TcpSocket, TcpStream};
 use tokio::sync::watch as flag;
 use tokio::task::JoinSet;
@@ -97,6 +99,8 @@ pub struct Door {
     pub most: usize,
     /// Address of the controller's other listener, for misdirected callers.
     pub other: Option<SocketAddr>,
+    /// TLS, without which no connection is served if it is there; for the other listener, too.
+    pub tls: Option<Arc<Server>>,
 }
 
 impl fmt::Debug for Door {
@@ -148,6 +152,12 @@ impl Drop for Place {
 }
 
 impl Door {
+    /// Address of the other listener, as a URL.
+    fn other(&self) -> Option<String> {
+        let scheme = if self.tls.is_some() { "https" } else { "http" };
+        self.other.map(|address| format!("{scheme}://{address}"))
+    }
+
     /// Serves until `stopped` shows true, and then until every connection has ended.
     pub async fn serve(self, listener: TcpListener, mut stopped: flag::Receiver<bool>) {
         let door = Arc::new(self);
@@ -180,7 +190,10 @@ impl Door {
     ) {
         let Some(place) = Place::take(open, peer.ip().to_canonical(), self.most) else {
             self.tally.turned_away(self.surface, "full");
-            return refusal::full(self.surface, &stream);
+            if self.tls.is_none() {
+                refusal::full(self.surface, &stream);
+            }
+            return;
         };
         let (door, until) = (Arc::clone(self), until.clone());
         connections.spawn(async move {

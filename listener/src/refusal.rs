@@ -1,10 +1,9 @@
 //! Answers to callers that are not served, each in the caller's protocol.
 
-use std::net::SocketAddr;
-
 use axum::body::Body;
 use axum::http::{HeaderValue, Response, StatusCode, header};
 use serde_json::json;
+use tidegate_tls::ONLY_TLS;
 use tokio::net::TcpStream;
 use tonic::{Code, Status};
 
@@ -14,20 +13,22 @@ use super::Surface;
 const SETTINGS: [u8; 9] = [0, 0, 0, 4, 0, 0, 0, 0, 0];
 /// HTTP/2's code for a peer that asks too much.
 const ENHANCE_YOUR_CALM: u8 = 11;
+/// HTTP/2's code for a peer that should speak under TLS.
+const INADEQUATE_SECURITY: u8 = 12;
 
 /// Answers that there are too many connections.
 pub(super) fn full(surface: Surface, stream: &TcpStream) {
     let message = "too many connections; close some, or try again later";
     let bytes = match surface {
         Surface::Rest => plain(StatusCode::SERVICE_UNAVAILABLE, "unavailable", message),
-        Surface::Grpc => goaway(message),
+        Surface::Grpc => goaway(ENHANCE_YOUR_CALM, message),
     };
     // A peer that does not take it at once gets no answer.
     let _ = stream.try_write(&bytes);
 }
 
 /// The answer of the gRPC listener to a caller that speaks HTTP/1.
-pub(super) fn not_grpc(other: Option<SocketAddr>) -> Vec<u8> {
+pub(super) fn not_grpc(other: Option<String>) -> Vec<u8> {
     plain(StatusCode::MISDIRECTED_REQUEST, "misdirected", &misdirected(other))
 }
 
@@ -36,14 +37,23 @@ pub(super) fn no_tls() -> Vec<u8> {
     plain(
         StatusCode::BAD_REQUEST,
         "invalid",
-        "this listener does not speak TLS; use http://, or put a proxy in front of it",
+        "this listener does not speak TLS; use http://, or give it a certificate",
     )
 }
 
-fn misdirected(other: Option<SocketAddr>) -> String {
+/// The answer to a caller that speaks without TLS to a listener under TLS, in the protocol that it began with.
+pub(super) fn only_tls(is_http2: bool) -> Vec<u8> {
+    if is_http2 {
+        goaway(INADEQUATE_SECURITY, ONLY_TLS)
+    } else {
+        plain(StatusCode::BAD_REQUEST, "invalid", ONLY_TLS)
+    }
+}
+
+fn misdirected(other: Option<String>) -> String {
     match other {
         Some(other) => {
-            format!("this is the gRPC listener of a tidegate controller; REST is at http://{other}")
+            format!("this is the gRPC listener of a tidegate controller; REST is at {other}")
         }
         None => "this listener serves gRPC, over HTTP/2".to_owned(),
     }
@@ -60,10 +70,10 @@ fn plain(status: StatusCode, code: &str, message: &str) -> Vec<u8> {
 }
 
 /// The answer as an HTTP/2 connection that ends before its first stream.
-fn goaway(message: &str) -> Vec<u8> {
+fn goaway(code: u8, message: &str) -> Vec<u8> {
     let length = u8::try_from(8 + message.len()).unwrap_or(u8::MAX);
     let text = message.bytes().take(usize::from(length - 8));
-    let head = [0, 0, length, 7, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, ENHANCE_YOUR_CALM];
+    let head = [0, 0, length, 7, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, code];
     SETTINGS.into_iter().chain(head).chain(text).collect()
 }
 
@@ -82,10 +92,10 @@ pub(super) fn grpc(code: Code, message: &str) -> Response<Body> {
 }
 
 /// The answer of the REST listener to a gRPC caller.
-pub(super) fn not_rest(other: Option<SocketAddr>) -> Response<Body> {
+pub(super) fn not_rest(other: Option<String>) -> Response<Body> {
     let message = match other {
         Some(other) => {
-            format!("this is the REST listener of a tidegate controller; gRPC is at http://{other}")
+            format!("this is the REST listener of a tidegate controller; gRPC is at {other}")
         }
         None => "this listener serves HTTP, and no gRPC".to_owned(),
     };
@@ -93,6 +103,6 @@ pub(super) fn not_rest(other: Option<SocketAddr>) -> Response<Body> {
 }
 
 /// The answer of the gRPC listener to a caller without gRPC.
-pub(super) fn no_message(other: Option<SocketAddr>) -> Response<Body> {
+pub(super) fn no_message(other: Option<String>) -> Response<Body> {
     rest(StatusCode::MISDIRECTED_REQUEST, "misdirected", &misdirected(other))
 }

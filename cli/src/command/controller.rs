@@ -28,6 +28,9 @@ pub(crate) const LOG_FILTER: &str = "TIDEGATE_LOG";
     The file, with its defaults:\n  \
     store = \"tidegate.redb\"\n  grpc_listen = \"127.0.0.1:7420\"\n  http_listen = \"127.0.0.1:7421\"\n  \
     http_hosts = []          # such as [\"rates.example\"]\n  \
+    # tls_cert = \"controller.pem\"\n  # tls_key = \"controller-key.pem\"\n  \
+    # tls_client_ca = \"ca.pem\"\n  # tls_clients = \"required\"  # or \"optional\"\n  \
+    plaintext_off_loopback = false\n  \
     allow_remote = false\n  capacity = \"unlimited\"      # such as \"20000 RU/s\"\n  drift_ppm = 1000\n  \
     margin = \"50ms\"\n  \
     # fence = \"2s\"          # for storage that can move to another machine\n\n\
@@ -62,15 +65,37 @@ pub(crate) struct ControllerArgs {
     /// another machine.
     #[arg(long, value_name = "TIME")]
     fence: Option<String>,
-    /// Listen beyond the own machine. Callers are not authenticated, so use it on a trusted network only.
+    #[command(flatten)]
+    tls: TlsArgs,
+    /// Listen beyond the own machine without certificates of callers: all who reach it may do everything.
     #[arg(long)]
     allow_remote: bool,
+    /// Listen beyond the own machine without TLS: whoever is between can read and change what is said.
+    #[arg(long)]
+    plaintext_off_loopback: bool,
     /// Shape of the log, which goes to the standard error.
     #[arg(long, value_enum, default_value_t, value_name = "SHAPE")]
     log_format: LogFormat,
     /// End with the standard input, as children of the demo do.
     #[arg(long, hide = true)]
     until_stdin_ends: bool,
+}
+
+/// Certificates of the listeners and of their callers.
+#[derive(Debug, Args)]
+struct TlsArgs {
+    /// Certificate of both listeners, and those that lead from it to its authority, in PEM; read again when it changes.
+    #[arg(long, value_name = "FILE")]
+    tls_cert: Option<String>,
+    /// Its key, in PEM, which nobody else may read.
+    #[arg(long, value_name = "FILE")]
+    tls_key: Option<String>,
+    /// Authorities whose certificates callers have to show, in PEM.
+    #[arg(long, value_name = "FILE")]
+    tls_client_ca: Option<String>,
+    /// Whether callers have to show a certificate of --tls-client-ca [default: required].
+    #[arg(long, value_name = "optional|required")]
+    tls_clients: Option<String>,
 }
 
 /// Shape of the log.
@@ -88,8 +113,9 @@ pub(crate) async fn run(args: ControllerArgs) -> Result<(), CliError> {
     let config = config(&args)?;
     start_log(args.log_format)?;
     let refused = |error: tidegate_controller::StartError| CliError::Refused(error.to_string());
+    let scheme = if config.tls.is_some() { "https" } else { "http" };
     let running = Controller::start(config).await.map_err(refused)?;
-    print(&format!("grpc http://{}\nrest http://{}", running.grpc_addr, running.rest_addr))?;
+    print(&format!("grpc {scheme}://{}\nrest {scheme}://{}", running.grpc_addr, running.rest_addr))?;
     stop::requested(args.until_stdin_ends).await?;
     running.shutdown().await.map_err(|error| CliError::Refused(error.to_string()))
 }
@@ -125,6 +151,10 @@ fn overlaid(mut file: toml::Table, args: &ControllerArgs) -> Result<toml::Table,
         ("capacity", &args.capacity),
         ("margin", &args.margin),
         ("fence", &args.fence),
+        ("tls_cert", &args.tls.tls_cert),
+        ("tls_key", &args.tls.tls_key),
+        ("tls_client_ca", &args.tls.tls_client_ca),
+        ("tls_clients", &args.tls.tls_clients),
     ];
     for (key, value) in texts {
         if let Some(value) = value {
@@ -144,8 +174,10 @@ fn overlaid(mut file: toml::Table, args: &ControllerArgs) -> Result<toml::Table,
         // A free port is for running beside another controller.
         file.insert("http_listen".to_owned(), toml::Value::String("127.0.0.1:0".to_owned()));
     }
-    if args.allow_remote {
-        file.insert("allow_remote".to_owned(), toml::Value::Boolean(true));
+    let given_up =
+        [("allow_remote", args.allow_remote), ("plaintext_off_loopback", args.plaintext_off_loopback)];
+    for (key, _) in given_up.into_iter().filter(|(_, given)| *given) {
+        file.insert(key.to_owned(), toml::Value::Boolean(true));
     }
     Ok(file)
 }

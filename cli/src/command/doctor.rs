@@ -64,7 +64,7 @@ pub(crate) async fn run(args: DoctorArgs, global: &Global) -> Result<ExitCode, C
     findings.extend(metering::judge(&metering::gather()));
     findings.extend(limits::judge(&limits::gather()));
     let is_default = given.endpoint_from == "default";
-    let reached = reach::gather(&global.endpoint, &global.actor, is_default, config.http_listen).await;
+    let reached = reach::gather(global, is_default, config.http_listen).await;
     findings.extend(reach::judge(&reached));
     let count = |verdict| findings.iter().filter(|finding: &&Finding| finding.verdict == verdict).count();
     let (failed, warnings) = (count(Verdict::Failed), count(Verdict::Warning));

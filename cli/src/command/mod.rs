@@ -3,6 +3,7 @@
 pub(crate) mod apply;
 pub(crate) mod audit;
 pub(crate) mod bind;
+pub(crate) mod cert;
 pub(crate) mod client;
 pub(crate) mod completions;
 pub(crate) mod controller;

@@ -104,6 +104,7 @@ struct Line {
 pub(crate) async fn run(args: NodeArgs, global: &Global) -> Result<(), CliError> {
     let identity = args.identity.clone().unwrap_or_else(|| own_identity(args.journal.is_some()));
     let mut builder = Client::builder([&global.endpoint], &identity)
+        .tls(global.tls())
         .agent(concat!("tidegate-node/", env!("CARGO_PKG_VERSION")));
     if let Some(journal) = &args.journal {
         std::fs::create_dir_all(journal).map_err(CliError::file("make the directory", journal))?;

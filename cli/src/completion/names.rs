@@ -2,9 +2,11 @@
 
 use std::collections::BTreeSet;
 use std::ffi::OsString;
+use std::path::PathBuf;
 use std::time::Duration;
 
 use tidegate_proto::v1;
+use tidegate_tls::ClientFiles;
 
 use crate::admin::Admin;
 
@@ -23,6 +25,15 @@ pub(super) enum Names {
     Clients,
 }
 
+/// The files of TLS that the environment names; a shell that completes knows no others.
+fn tls() -> ClientFiles {
+    let file = |name| std::env::var_os(name).map(PathBuf::from);
+    ClientFiles {
+        authorities: file("TIDEGATE_CA"),
+        identity: file("TIDEGATE_CERT").zip(file("TIDEGATE_KEY")),
+    }
+}
+
 impl Names {
     /// Those that the controller knows; none if it does not say so in time.
     pub(super) fn find(self, endpoint: &str) -> BTreeSet<String> {
@@ -35,7 +46,7 @@ impl Names {
     }
 
     async fn ask(self, endpoint: &str) -> Option<BTreeSet<String>> {
-        let admin = Admin::connect(endpoint, "completion").await.ok()?;
+        let admin = Admin::connect(endpoint, "completion", &tls()).await.ok()?;
         let mut calls = admin.calls();
         let names: BTreeSet<String> = match self {
             Self::Groups => {

@@ -4,6 +4,7 @@ use std::ffi::OsString;
 use std::path::Path;
 
 use tidegate_proto::v1;
+use tidegate_tls::ClientFiles;
 
 use super::calibrate::Calibration;
 use super::child::Child;
@@ -49,7 +50,7 @@ impl Stage {
             ));
         }
         let (controller, endpoint) = controller(dir, &plan).await?;
-        let admin = Admin::connect(&endpoint, ACTOR).await?;
+        let admin = Admin::connect(&endpoint, ACTOR, &ClientFiles::default()).await?;
         define(&admin, &plan, progress).await?;
         let site = Site { dir: dir.to_owned(), endpoint };
         let mut nodes = Nodes::new(site.clone())?;

@@ -7,7 +7,7 @@ use std::time::Duration;
 use tidegate_proto::v1;
 
 use super::Finding;
-use crate::admin::Admin;
+use crate::args::Global;
 
 const AREA: &str = "controller";
 /// Longest wait for an answer over REST.
@@ -30,15 +30,17 @@ pub(crate) struct ReachFacts {
 }
 
 /// Asks the controller how it is.
-pub(crate) async fn gather(endpoint: &str, actor: &str, is_default: bool, http: SocketAddr) -> ReachFacts {
+pub(crate) async fn gather(global: &Global, is_default: bool, http: SocketAddr) -> ReachFacts {
+    let endpoint = &global.endpoint;
     let grpc = async {
-        let admin = Admin::connect(endpoint, actor).await?;
+        let admin = global.admin().await?;
         let status = admin.calls().status(v1::StatusRequest {}).await.map_err(admin.failed())?;
         Ok::<_, crate::error::CliError>(status.into_inner())
     };
     let grpc = grpc.await.map_err(|error| error.to_string());
     let local = ["127.0.0.1", "localhost", "[::1]"].iter().any(|host| endpoint.contains(host));
-    let rest = if local {
+    // REST under TLS is not asked: gRPC beside it shows whether the certificates fit.
+    let rest = if local && !endpoint.starts_with("https://") {
         let address = reachable(http);
         let asked = tokio::task::spawn_blocking(move || ready(address)).await;
         let told = asked.map_err(|error| error.to_string());

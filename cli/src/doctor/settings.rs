@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use tidegate_controller::{Config, ConfigError};
+use tidegate_tls::Clients;
 
 use super::Finding;
 use crate::command::controller::STORE;
@@ -56,12 +57,23 @@ pub(crate) fn judge(facts: &SettingFacts) -> (Vec<Finding>, Config) {
             None => "default".to_owned(),
         }
     };
+    let (none, tls) = (|| "none".to_owned(), config.tls.as_ref());
+    let (authorities, demand) = match tls.map(|tls| &tls.clients) {
+        None | Some(Clients::Anonymous) => (None, "none"),
+        Some(Clients::Optional(path)) => (Some(path), "optional"),
+        Some(Clients::Required(path)) => (Some(path), "required"),
+    };
     let hosts = config.http_hosts.join(", ");
     let shown = [
         ("store", config.store.display().to_string()),
         ("grpc_listen", config.grpc_listen.to_string()),
         ("http_listen", config.http_listen.to_string()),
         ("http_hosts", if hosts.is_empty() { "none".to_owned() } else { hosts }),
+        ("tls_cert", tls.map_or_else(none, |tls| tls.certificate.display().to_string())),
+        ("tls_key", tls.map_or_else(none, |tls| tls.key.display().to_string())),
+        ("tls_client_ca", authorities.map_or_else(none, |path| path.display().to_string())),
+        ("tls_clients", demand.to_owned()),
+        ("plaintext_off_loopback", config.plaintext_off_loopback.to_string()),
         ("allow_remote", config.allow_remote.to_string()),
         ("capacity", config.capacity.map_or_else(|| "unlimited".to_owned(), |rate| rate.to_string())),
         ("drift_ppm", config.drift_ppm.to_string()),

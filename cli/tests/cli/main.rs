@@ -36,3 +36,5 @@ mod store;
 mod support;
 #[cfg(test)]
 mod terminal;
+#[cfg(test)]
+mod tls;

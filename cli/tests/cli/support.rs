@@ -15,7 +15,10 @@ use tokio::time::Instant;
 /// The binary with an environment of its own.
 pub(crate) fn tidegate() -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_tidegate"));
-    command.env_remove("TIDEGATE_ENDPOINT").env_remove("TIDEGATE_LOG").env("USER", "tester");
+    for name in ["TIDEGATE_ENDPOINT", "TIDEGATE_LOG", "TIDEGATE_CA", "TIDEGATE_CERT", "TIDEGATE_KEY"] {
+        command.env_remove(name);
+    }
+    command.env("USER", "tester");
     command
 }
 
@@ -46,6 +49,14 @@ impl Controller {
     /// Starts one and waits for its addresses.
     pub(crate) fn start() -> Self {
         Self::logging_to(Stdio::null())
+    }
+
+    /// The same with more arguments.
+    pub(crate) fn with(more: &[&str]) -> Self {
+        let data = tempfile::tempdir().unwrap();
+        let mut command = command(data.path(), more);
+        command.stderr(Stdio::null());
+        Self::begun(command, data)
     }
 
     /// The same, with its log going there.

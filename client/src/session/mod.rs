@@ -341,5 +341,7 @@ fn send(outbound: &mpsc::Sender<v1::ClientMessage>, kind: v1::client_message::Ki
 
 /// A status in words.
 fn said(status: &tonic::Status) -> String {
-    format!("{:?}: {}", status.code(), status.message())
+    // Only a status that was made on this side has a cause.
+    let cause = std::error::Error::source(status).map(tidegate_tls::root_cause);
+    format!("{:?}: {}", status.code(), cause.as_deref().unwrap_or(status.message()))
 }

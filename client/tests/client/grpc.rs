@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use tidegate_client::{Client, ConnectError, Ru, Usage};
+use tidegate_client::{Client, ClientFiles, ConnectError, Ru, Usage};
 use tidegate_core::group::GroupSpec;
 use tidegate_core::units::Rate;
 
@@ -45,10 +45,16 @@ async fn a_client_that_cannot_be_made_says_why() {
     let none: [String; 0] = [];
     assert!(matches!(Client::builder(none, "node-1").start(), Err(ConnectError::NoEndpoint)));
     assert!(matches!(Client::builder(["http://a"], "no de").start(), Err(ConnectError::Identity(_))));
-    for endpoint in ["", "localhost:7420", "https://localhost:7420", "http://[", "ftp://x"] {
+    for endpoint in ["", "localhost:7420", "http://[", "ftp://x"] {
         let error = Client::builder([endpoint], "node-1").start().unwrap_err();
         assert!(matches!(error, ConnectError::Endpoint { .. }), "{endpoint}: {error}");
     }
+    let files = ClientFiles { authorities: Some("/nowhere/ca.pem".into()), identity: None };
+    let error = Client::builder(["https://a"], "node-1").tls(files).start().unwrap_err();
+    assert!(
+        matches!(error, ConnectError::Tls(_)) && error.to_string().contains("/nowhere/ca.pem"),
+        "{error}"
+    );
     let outside = std::thread::spawn(|| Client::builder(["http://127.0.0.1:1"], "node-1").start());
     assert!(matches!(outside.join().unwrap(), Err(ConnectError::NoRuntime)));
 }

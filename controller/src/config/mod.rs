@@ -1,15 +1,17 @@
 //! The controller's settings: one TOML text, checked as a whole.
 //!
 //! Durations and rates carry their unit in the text. All errors are reported together, each with its key; unknown keys
-//! are errors. Listening beyond the local machine needs `allow_remote = true`, since neither listener authenticates
-//! callers.
+//! are errors. Listening beyond the local machine needs TLS and certificates of clients, or a setting that names what is
+//! given up without: `plaintext_off_loopback` and `allow_remote`.
 
 mod reader;
+mod tls;
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
 
 use tidegate_core::units::{Rate, Span};
+use tidegate_tls::{Clients, ServerFiles};
 
 use reader::Reader;
 
@@ -36,8 +38,12 @@ pub struct Config {
     pub http_listen: SocketAddr,
     /// Host names of proxies, which REST accepts besides those of loopback while it listens on loopback.
     pub http_hosts: Vec<String>,
-    /// Whether listening beyond the local machine is intended.
+    /// Whether callers from other machines need not show who they are.
     pub allow_remote: bool,
+    /// Whether callers from other machines may speak without TLS.
+    pub plaintext_off_loopback: bool,
+    /// Certificate, key and trust of both listeners; `None` is plain text.
+    pub tls: Option<ServerFiles>,
     /// RU/s of the whole server; `None` is no limit.
     pub capacity: Option<Rate>,
     /// How much faster or slower a node's clock may run, in millionths.
@@ -58,6 +64,8 @@ impl Default for Config {
             http_listen: SocketAddr::new(local, HTTP_PORT),
             http_hosts: Vec::new(),
             allow_remote: false,
+            plaintext_off_loopback: false,
+            tls: None,
             capacity: None,
             drift_ppm: 1_000,
             margin: Span::millis(50),
@@ -105,6 +113,10 @@ impl Config {
             http_listen: reader.address("http_listen").unwrap_or(defaults.http_listen),
             http_hosts: reader.hosts("http_hosts").unwrap_or(defaults.http_hosts),
             allow_remote: reader.switch("allow_remote").unwrap_or(defaults.allow_remote),
+            plaintext_off_loopback: reader
+                .switch("plaintext_off_loopback")
+                .unwrap_or(defaults.plaintext_off_loopback),
+            tls: tls::files(&mut reader),
             capacity: reader.limit("capacity").unwrap_or(defaults.capacity),
             drift_ppm: reader.number("drift_ppm", 0, MAX_DRIFT_PPM).unwrap_or(defaults.drift_ppm),
             margin: reader.span("margin", Span(0), MAX_MARGIN).unwrap_or(defaults.margin),
@@ -120,13 +132,12 @@ impl Config {
         let listeners = [("grpc_listen", self.grpc_listen), ("http_listen", self.http_listen)];
         let mut errors: Vec<ConfigError> = listeners
             .into_iter()
-            .filter(|(_, address)| !self.allow_remote && !address.ip().is_loopback())
-            .map(|(key, address)| {
-                let message = format!(
-                    "{address} can be reached from other machines and callers are not authenticated; listen on \
-                     127.0.0.1, or set allow_remote = true if the network is trusted"
-                );
-                ConfigError::Value { key, message }
+            .filter(|(_, address)| !address.ip().is_loopback())
+            .filter_map(|(key, address)| {
+                let gaps = self.gaps();
+                let message =
+                    format!("{address} can be reached from other machines{gaps}; or listen on 127.0.0.1");
+                (!gaps.is_empty()).then_some(ConfigError::Value { key, message })
             })
             .collect();
         let same = self.grpc_listen == self.http_listen && self.grpc_listen.port() != 0;
@@ -135,6 +146,21 @@ impl Config {
             errors.push(ConfigError::Value { key: "http_listen", message });
         }
         if errors.is_empty() { Ok(()) } else { Err(errors) }
+    }
+
+    /// What a listener beyond the local machine lacks that nobody gave up by name.
+    fn gaps(&self) -> String {
+        let mut gaps = String::new();
+        if self.tls.is_none() && !self.plaintext_off_loopback {
+            gaps += "; without TLS, whoever is between can read and change what is said: set tls_cert and tls_key, or \
+                     plaintext_off_loopback = true if the network is trusted";
+        }
+        let proven = self.tls.as_ref().is_some_and(|tls| matches!(tls.clients, Clients::Required(_)));
+        if !proven && !self.allow_remote {
+            gaps += "; callers are not authenticated: require certificates of them by tls_client_ca, or set \
+                     allow_remote = true if all who reach it may do everything";
+        }
+        gaps
     }
 }
 
@@ -157,6 +183,11 @@ mod tests {
             http_listen = "[::]:2"
             http_hosts = ["rates.example"]
             allow_remote = true
+            plaintext_off_loopback = true
+            tls_cert = "cert.pem"
+            tls_key = "key.pem"
+            tls_client_ca = "ca.pem"
+            tls_clients = "optional"
             capacity = "20000 RU/s"
             drift_ppm = 500
             margin = "100ms"
@@ -169,6 +200,12 @@ mod tests {
             http_listen: "[::]:2".parse().unwrap(),
             http_hosts: vec!["rates.example".to_owned()],
             allow_remote: true,
+            plaintext_off_loopback: true,
+            tls: Some(ServerFiles {
+                certificate: "cert.pem".into(),
+                key: "key.pem".into(),
+                clients: Clients::Optional("ca.pem".into()),
+            }),
             capacity: Some(Rate::whole(20_000)),
             drift_ppm: 500,
             margin: Span::millis(100),
@@ -213,6 +250,45 @@ mod tests {
         assert!(matches!(Config::parse("a = ").unwrap_err().as_slice(), [ConfigError::Syntax(_)]));
         let same = "grpc_listen = \"127.0.0.1:9\"\nhttp_listen = \"127.0.0.1:9\"";
         assert_eq!(Config::parse(same).unwrap_err().len(), 1);
+    }
+
+    #[test]
+    fn what_is_given_up_beyond_the_machine_has_a_name_each() {
+        let remote = "grpc_listen = \"0.0.0.0:1\"\n";
+        let (plain, anyone) = ("plaintext_off_loopback = true\n", "allow_remote = true\n");
+        let tls = "tls_cert = \"c\"\ntls_key = \"k\"\n";
+        let (required, optional) =
+            ("tls_client_ca = \"ca\"\n", "tls_client_ca = \"ca\"\ntls_clients = \"optional\"\n");
+        let missing = |rest: &[&str]| {
+            let errors = Config::parse(&(remote.to_owned() + &rest.concat())).err().unwrap_or_default();
+            let said: String = errors.iter().map(ToString::to_string).collect();
+            (said.contains("plaintext_off_loopback"), said.contains("allow_remote"))
+        };
+        assert_eq!(missing(&[]), (true, true));
+        assert_eq!(missing(&[anyone]), (true, false));
+        assert_eq!(missing(&[plain]), (false, true));
+        assert_eq!(missing(&[plain, anyone]), (false, false));
+        assert_eq!(missing(&[tls]), (false, true));
+        assert_eq!(missing(&[tls, optional]), (false, true));
+        assert_eq!(missing(&[tls, required]), (false, false));
+        assert_eq!(missing(&[tls, anyone]), (false, false));
+    }
+
+    #[test]
+    fn settings_of_tls_that_need_each_other_are_named() {
+        for (text, key) in [
+            ("tls_cert = \"c\"", "tls_cert: "),
+            ("tls_key = \"k\"", "tls_key: "),
+            ("tls_client_ca = \"ca\"", "tls_client_ca: "),
+            ("tls_cert = \"c\"\ntls_key = \"k\"\ntls_clients = \"optional\"", "tls_clients: "),
+            (
+                "tls_cert = \"c\"\ntls_key = \"k\"\ntls_client_ca = \"a\"\ntls_clients = \"some\"",
+                "tls_clients: ",
+            ),
+        ] {
+            let errors = Config::parse(text).unwrap_err();
+            assert!(errors.len() == 1 && errors[0].to_string().starts_with(key), "{text}: {errors:?}");
+        }
     }
 
     proptest::proptest! {

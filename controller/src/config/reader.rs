@@ -69,6 +69,19 @@ impl Reader {
         }
     }
 
+    /// One of these words.
+    pub(super) fn word(&mut self, key: &'static str, words: &[&'static str]) -> Option<&'static str> {
+        let expected = format!("one of {}, in quotes", words.join(", "));
+        let text = self.text(key, &expected)?;
+        let known = words.iter().find(|word| **word == text).copied();
+        self.checked(key, known.ok_or_else(|| format!("{:?} is not {expected}", cut(&text))))
+    }
+
+    /// Refuses a setting because of others.
+    pub(super) fn refuse(&mut self, key: &'static str, message: &str) {
+        self.errors.push(ConfigError::Value { key, message: message.to_owned() });
+    }
+
     pub(super) fn number(&mut self, key: &'static str, min: u32, max: u32) -> Option<u32> {
         let value = match self.take(key)? {
             Value::Integer(value) => value,

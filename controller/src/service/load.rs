@@ -1,7 +1,7 @@
 //! Building the service from the store: each room reads its own tables, first those that decide what must be stored
 //! before anything is granted.
 
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, OnceLock};
 
 use tokio::sync::{broadcast, watch as flag};
 
@@ -57,6 +57,7 @@ impl Service {
             clock,
             events: broadcast::Sender::new(WATCH_QUEUE),
             rules: flag::Sender::new(0),
+            tls: OnceLock::new(),
             statistics: Mutex::new(statements),
             metrics,
         };

@@ -54,6 +54,8 @@ mod surfaces;
 #[cfg(test)]
 mod takeover;
 #[cfg(test)]
+mod tls;
+#[cfg(test)]
 mod twins;
 #[cfg(test)]
 mod watch;

@@ -3,12 +3,14 @@
 //! The same input is also read as one quantity, since every number of a configuration or a definition is one.
 
 use std::net::SocketAddr;
+use std::path::Path;
 
 use tidegate_controller::config::{Config, ConfigError};
 use tidegate_controller::quantity::{
     QuantityError, amount_text, limit_text, parse_amount, parse_limit, parse_rate, parse_span, rate_text,
 };
 use tidegate_core::units::{MICRO, Rate, Ru, Span};
+use tidegate_tls::{Clients, ServerFiles};
 
 /// Longest error that is still readable: a syntax error quotes a line of the file.
 const LONGEST_ERROR: usize = 1_000;
@@ -30,19 +32,37 @@ fn accepted(config: &Config) {
     assert!(config.capacity.is_none_or(|rate| Rate(1) <= rate && rate <= Rate::MAX), "{config:?}");
     assert!(!config.store.as_os_str().is_empty(), "{config:?}");
     let local = |address: SocketAddr| address.ip().is_loopback();
-    assert!(config.allow_remote || (local(config.grpc_listen) && local(config.http_listen)), "{config:?}");
+    let is_local = local(config.grpc_listen) && local(config.http_listen);
+    let proven = config.tls.as_ref().is_some_and(|tls| matches!(tls.clients, Clients::Required(_)));
+    assert!(is_local || config.allow_remote || proven, "{config:?}");
+    assert!(is_local || config.plaintext_off_loopback || config.tls.is_some(), "{config:?}");
     assert_eq!(Config::parse(&written(config)).as_ref(), Ok(config), "a configuration reads back as it is");
+}
+
+/// The settings of TLS as lines of a file.
+fn files(tls: &ServerFiles) -> String {
+    let line = |key: &str, path: &Path| {
+        format!("{key} = {}\n", toml::Value::from(path.to_str().expect("a path from a text")))
+    };
+    let own = line("tls_cert", &tls.certificate) + &line("tls_key", &tls.key);
+    match &tls.clients {
+        Clients::Anonymous => own,
+        Clients::Required(path) => own + &line("tls_client_ca", path),
+        Clients::Optional(path) => own + &line("tls_client_ca", path) + "tls_clients = \"optional\"\n",
+    }
 }
 
 /// The configuration as a file.
 fn written(config: &Config) -> String {
     let store = config.store.to_str().expect("a path from a text");
     let capacity = limit_text(config.capacity);
+    let tls = config.tls.as_ref().map(files).unwrap_or_default();
     let fence = config.fence.map_or(String::new(), |span| format!("fence = \"{}us\"\n", span.0));
     format!(
-        "store = {}\ngrpc_listen = \"{}\"\nhttp_listen = \"{}\"\nallow_remote = {}\ncapacity = \"{capacity}\"\n\
+        "store = {}\n{tls}plaintext_off_loopback = {}\ngrpc_listen = \"{}\"\nhttp_listen = \"{}\"\nallow_remote = {}\ncapacity = \"{capacity}\"\n\
          drift_ppm = {}\nmargin = \"{}us\"\n{fence}",
         toml::Value::from(store),
+        config.plaintext_off_loopback,
         config.grpc_listen,
         config.http_listen,
         config.allow_remote,

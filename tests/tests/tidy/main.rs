@@ -18,7 +18,7 @@ fn root() -> PathBuf {
 }
 
 /// Folders of the repository that are crates, the names of ARCHITECTURE.md.
-const CRATES: [&str; 14] = [
+const CRATES: [&str; 15] = [
     "cli",
     "client",
     "controller",
@@ -33,6 +33,7 @@ const CRATES: [&str; 14] = [
     "sql",
     "test-servers",
     "tests",
+    "tls",
 ];
 
 /// A file and its path from the root.

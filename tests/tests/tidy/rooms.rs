@@ -11,7 +11,7 @@ const MOST_METHODS: usize = 30;
 const MOST_FIELDS: usize = 15;
 
 /// The product.
-const PRODUCT: [&str; 9] = [
+const PRODUCT: [&str; 10] = [
     "cli/src",
     "client/src",
     "controller/src",
@@ -21,6 +21,7 @@ const PRODUCT: [&str; 9] = [
     "gateway/src",
     "listener/src",
     "sql/src",
+    "tls/src",
 ];
 
 /// Types with more methods, how many they may have, and why they have them. A number here may only get smaller.

@@ -14,6 +14,8 @@ use tidegate_gateway::{
     Certificate, Config, InTransaction, Listener, Networks, Policy, Principals, StartError, Upstream,
 };
 
+use tidegate_tls::ClientFiles;
+
 use crate::error::{CliError, listed};
 
 /// Most threads, and most sessions.
@@ -36,6 +38,15 @@ pub(super) struct Settings {
     /// Controllers; the endpoint of the other commands when left out.
     #[arg(long, value_name = "URL")]
     controller: Vec<String>,
+    /// Authorities that sign the certificates of controllers behind https://, in PEM [default: --ca].
+    #[arg(long, value_name = "FILE")]
+    controller_ca: Option<PathBuf>,
+    /// Certificate to show controllers, in PEM [default: --cert].
+    #[arg(long, value_name = "FILE")]
+    controller_cert: Option<PathBuf>,
+    /// Its key, in PEM [default: --key].
+    #[arg(long, value_name = "FILE")]
+    controller_key: Option<PathBuf>,
     /// Identity of this gateway, the same from start to start and no other process's [default: gateway].
     #[arg(long, value_name = "NAME")]
     identity: Option<String>,
@@ -174,6 +185,9 @@ impl Settings {
             upstream,
             listen,
             controller: list(self.controller, file.controller),
+            controller_ca: self.controller_ca.or(file.controller_ca),
+            controller_cert: self.controller_cert.or(file.controller_cert),
+            controller_key: self.controller_key.or(file.controller_key),
             identity: self.identity.or(file.identity),
             journal: self.journal.or(file.journal),
             max_wait: self.max_wait.or(file.max_wait),
@@ -201,8 +215,9 @@ impl Settings {
         }
     }
 
-    /// The gateway's settings; the controller is at `endpoint` when none is named. An error names all that is wrong.
-    pub(super) fn config(self, endpoint: &str) -> Result<Config, CliError> {
+    /// The gateway's settings; the controller is at `endpoint` when none is named, and reached by the files of `tls`
+    /// where the settings name none. An error names all that is wrong.
+    pub(super) fn config(self, endpoint: &str, tls: ClientFiles) -> Result<Config, CliError> {
         let mut faults = Faults::default();
         let defaults = Config::default();
         let time = |time: Option<Time>, default| time.map_or(default, |Time(span)| span);
@@ -226,17 +241,17 @@ impl Settings {
         if !KEEPALIVE.contains(&keepalive) {
             faults.add(format!("keepalive: {keepalive:?} is out of range: 1s to 1h"));
         }
-        let certificate = match (self.tls_cert, self.tls_key) {
-            (Some(chain), Some(key)) => Some(Certificate { chain, key }),
-            (None, None) => None,
-            _ => {
-                faults.add("tls-cert and tls-key go together; give both");
-                None
-            }
+        let certificate = faults.pair("tls", self.tls_cert, self.tls_key);
+        let certificate = certificate.map(|(chain, key)| Certificate { chain, key });
+        let shown = faults.pair("controller", self.controller_cert, self.controller_key);
+        let controller_tls = ClientFiles {
+            authorities: self.controller_ca.or(tls.authorities),
+            identity: shown.or(tls.identity),
         };
         let proxies = Networks::parse(self.proxy_from.iter().map(String::as_str));
         let config = Config {
             endpoints: if self.controller.is_empty() { vec![endpoint.to_owned()] } else { self.controller },
+            controller_tls,
             identity: self.identity.unwrap_or(defaults.identity),
             journal: self.journal,
             listeners: faults.listeners(&self.upstream, &self.listen),
@@ -274,6 +289,19 @@ impl Faults {
 
     fn value<T>(&mut self, value: Result<T, impl fmt::Display>) -> Option<T> {
         value.map_err(|fault| self.add(fault)).ok()
+    }
+
+    /// A certificate and its key, which go together.
+    fn pair(
+        &mut self,
+        of: &str,
+        certificate: Option<PathBuf>,
+        key: Option<PathBuf>,
+    ) -> Option<(PathBuf, PathBuf)> {
+        if certificate.is_some() != key.is_some() {
+            self.add(format!("{of}-cert and {of}-key go together; give both"));
+        }
+        certificate.zip(key)
     }
 
     fn principals(&mut self, flag: &str, names: &[String]) -> Principals {
@@ -348,6 +376,9 @@ mod tests {
         upstream = ["postgres://db", "mysql://tidegate:secret@db:3307"]
         listen = ["127.0.0.1:1", "127.0.0.1:2"]
         controller = ["http://127.0.0.1:7420", "http://127.0.0.2:7420"]
+        controller_ca = "controller-ca.pem"
+        controller_cert = "node.pem"
+        controller_key = "node-key.pem"
         identity = "gw-1"
         journal = "/var/lib/tidegate"
         max_wait = "3s"
@@ -379,6 +410,7 @@ mod tests {
         let flags = flags(
             "--upstream postgres://db --upstream mysql://tidegate:secret@db:3307 --listen 127.0.0.1:1 \
              --listen 127.0.0.1:2 --controller http://127.0.0.1:7420 --controller http://127.0.0.2:7420 \
+             --controller-ca controller-ca.pem --controller-cert node.pem --controller-key node-key.pem \
              --identity gw-1 --journal /var/lib/tidegate --max-wait 3s --in-transaction owe-some --max-debt 2s \
              --admit-without-lease --admin root,ann@shop --switcher bob --anybody-switches --threads 4 \
              --max-sessions 10 --login-timeout 5s --keepalive 30s --grace 1m --tls-cert cert.pem --tls-key key.pem \
@@ -387,7 +419,7 @@ mod tests {
         let file = Settings::parse(FILE).unwrap();
         assert_eq!(file, flags);
         assert_eq!(Settings::default().over(file.clone()), file);
-        let config = file.config("http://127.0.0.1:9").unwrap();
+        let config = file.config("http://127.0.0.1:9", ClientFiles::default()).unwrap();
         assert_eq!(config.listeners.len(), 2);
         assert_eq!((config.grace, config.max_sessions), (Duration::from_secs(60), 10));
         assert_eq!(config.keepalive, Duration::from_secs(30));
@@ -402,12 +434,13 @@ mod tests {
     fn flags_go_over_the_file_and_the_rest_has_defaults() {
         let file = Settings::parse(FILE).unwrap();
         let both = flags("--upstream postgres://other --max-wait 1s --admin carl").over(file);
-        let config = both.config("").unwrap();
+        let config = both.config("", ClientFiles::default()).unwrap();
         assert_eq!(config.listeners[0].listen, "127.0.0.1:6432".parse().unwrap());
         assert_eq!((config.listeners.len(), config.policy.max_wait), (1, Duration::from_secs(1)));
         assert!(config.policy.admins.contains("", "carl") && !config.policy.admins.contains("", "root"));
         assert_eq!(config.identity, "gw-1");
-        let plain = flags("--upstream mysql://db").config("http://127.0.0.1:9").unwrap();
+        let plain =
+            flags("--upstream mysql://db").config("http://127.0.0.1:9", ClientFiles::default()).unwrap();
         let expected = Config::default();
         assert_eq!(plain.listeners[0].listen, "127.0.0.1:6306".parse().unwrap());
         assert_eq!((plain.max_sessions, plain.identity), (expected.max_sessions, expected.identity));
@@ -433,7 +466,7 @@ mod tests {
             let error = Settings::parse(text).unwrap_err();
             assert!(error.starts_with(expected) && !error.contains("secret"), "{text}: {error}");
         }
-        let refused = |words: &str| flags(words).config("").unwrap_err().to_string();
+        let refused = |words: &str| flags(words).config("", ClientFiles::default()).unwrap_err().to_string();
         assert!(refused("").contains("no upstream"));
         assert!(
             refused("--upstream postgres://a --threads 0").contains("threads: 0 is out of range: 1 to 1024")

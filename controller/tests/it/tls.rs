@@ -1,0 +1,180 @@
+//! TLS of a whole controller: renewal under open streams, certificates of clients, files that break.
+
+use std::fs;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use tempfile::TempDir;
+use tidegate_controller::{Controller, Running, StartError};
+use tidegate_proto::v1;
+use tidegate_proto::v1::admin_client::AdminClient;
+use tidegate_proto::v1::grants_client::GrantsClient;
+use tidegate_tls::{
+    Authority, ClientFiles, Clients, Dial, Issued, Name, Purpose, Request, ServerFiles, root_cause, write,
+};
+use tokio::time::{interval, timeout};
+use tonic::transport::{Channel, Endpoint};
+
+use super::support::{PATIENCE, config};
+
+/// A renewed file has to be in force after so long.
+const IN_FORCE_WITHIN: Duration = Duration::from_secs(10);
+/// Between two looks at it.
+const AGAIN: Duration = Duration::from_millis(100);
+
+/// A folder of certificates, of one authority after another.
+struct Site {
+    folder: TempDir,
+}
+
+impl Site {
+    fn new() -> Self {
+        let site = Self { folder: tempfile::tempdir().unwrap() };
+        site.authority("ca");
+        site.issue("ca", "server", 9);
+        site.issue("ca", "client", 9);
+        site
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.folder.path().join(name)
+    }
+
+    fn put(&self, name: &str, made: &Issued) {
+        write(&self.path(&format!("{name}-key.pem")), &made.key, true, true).unwrap();
+        write(&self.path(&format!("{name}.pem")), &made.certificate, false, true).unwrap();
+    }
+
+    fn authority(&self, name: &str) {
+        self.put(name, &Authority::create(None, 50).unwrap());
+    }
+
+    fn issue(&self, authority: &str, name: &str, days: u32) {
+        let key = self.path(&format!("{authority}-key.pem"));
+        let authority = Authority::read(&self.path(&format!("{authority}.pem")), &key).unwrap();
+        let names = vec![Name::Dns("localhost".to_owned())];
+        let purpose = Purpose { server: name == "server", client: name != "server" };
+        let request = Request { subject: name.to_owned(), names, purpose, days };
+        self.put(name, &authority.issue(&request).unwrap());
+    }
+
+    fn files(&self, clients: Clients) -> ServerFiles {
+        let (certificate, key) = (self.path("server.pem"), self.path("server-key.pem"));
+        ServerFiles { certificate, key, clients }
+    }
+
+    fn trust(&self, authority: &str, shows: bool) -> ClientFiles {
+        let identity = shows.then(|| (self.path("client.pem"), self.path("client-key.pem")));
+        ClientFiles { authorities: Some(self.path(&format!("{authority}.pem"))), identity }
+    }
+
+    async fn start(&self, clients: Clients) -> Running {
+        let mut config = config(&self.folder);
+        config.tls = Some(self.files(clients));
+        Controller::start(config).await.unwrap()
+    }
+}
+
+async fn channel(running: &Running, files: ClientFiles) -> Result<Channel, String> {
+    let endpoint = Endpoint::from_shared(format!("https://localhost:{}", running.grpc_addr.port())).unwrap();
+    let connected = endpoint.connect_with_connector(Dial::new(files, PATIENCE)).await;
+    connected.map_err(|error| root_cause(&error))
+}
+
+async fn status(running: &Running, files: ClientFiles) -> Result<v1::StatusReply, String> {
+    let mut admin = AdminClient::new(channel(running, files).await?);
+    let reply = admin.status(v1::StatusRequest {}).await;
+    reply.map(tonic::Response::into_inner).map_err(|status| root_cause(&status))
+}
+
+fn metric(running: &Running, line: &str) -> bool {
+    running.service().metrics_page().unwrap().contains(line)
+}
+
+#[tokio::test]
+async fn renewed_files_are_in_force_for_new_connections_and_open_streams_go_on() {
+    let site = Site::new();
+    let running = site.start(Clients::Anonymous).await;
+    let open = channel(&running, site.trust("ca", false)).await.unwrap();
+    let request = v1::WatchRequest { have_revision: 0, have_instance: 0 };
+    let mut events = GrantsClient::new(open.clone()).watch(request).await.unwrap().into_inner();
+    assert!(events.message().await.unwrap().is_some());
+
+    site.authority("next");
+    site.issue("next", "server", 9);
+    let renewed = async {
+        let mut again = interval(AGAIN);
+        while status(&running, site.trust("next", false)).await.is_err() {
+            again.tick().await;
+        }
+    };
+    timeout(IN_FORCE_WITHIN, renewed).await.unwrap();
+    let old = status(&running, site.trust("ca", false)).await.unwrap_err();
+    assert!(old.contains("no authority that this side trusts"), "{old}");
+    assert!(metric(&running, "tidegate_tls_reloads_total{outcome=\"renewed\"} 1"));
+
+    // On the connection from before, a change and its event.
+    let binding = v1::Binding { user: "u".to_owned(), group: "default".to_owned(), ..v1::Binding::default() };
+    let bind = v1::BindRequest { binding: Some(binding) };
+    AdminClient::new(open).bind(bind).await.unwrap();
+    assert!(timeout(PATIENCE, events.message()).await.unwrap().unwrap().is_some());
+
+    // A broken file leaves the last good one in force.
+    fs::write(site.path("server.pem"), "-----BEGIN CERTIFICATE-----\nAAAA\n").unwrap();
+    let broken = async {
+        let mut again = interval(AGAIN);
+        while !metric(&running, "tidegate_tls_reloads_total{outcome=\"broken\"} 1") {
+            again.tick().await;
+        }
+    };
+    timeout(IN_FORCE_WITHIN, broken).await.unwrap();
+    let reply = status(&running, site.trust("next", false)).await.unwrap();
+    let warned = |warning: &String| warning.contains("CN=server") && warning.contains("expires in 8 days");
+    assert!(reply.warnings.iter().any(warned), "{:?}", reply.warnings);
+    assert!(metric(&running, "tidegate_tls_certificate_expiry_timestamp_seconds{certificate=\"server\"} 1"));
+    drop(events);
+    running.shutdown().await.unwrap();
+}
+
+#[tokio::test]
+async fn a_certificate_of_clients_is_required_or_optional_and_of_the_right_authority() {
+    let site = Site::new();
+    site.authority("other");
+    let running = site.start(Clients::Required(site.path("ca.pem"))).await;
+    assert!(status(&running, site.trust("ca", true)).await.is_ok());
+    assert!(status(&running, site.trust("ca", false)).await.is_err());
+    site.issue("other", "client", 9);
+    assert!(status(&running, site.trust("ca", true)).await.is_err());
+    assert!(metric(&running, "tidegate_turned_away_total{surface=\"grpc\",reason=\"handshake\"} 2"));
+    // The authority of clients is renewed as the rest is.
+    let both = fs::read_to_string(site.path("ca.pem")).unwrap()
+        + &fs::read_to_string(site.path("other.pem")).unwrap();
+    let server_trust = site.path("ca.pem");
+    fs::copy(&server_trust, site.path("own.pem")).unwrap();
+    write(&server_trust, &both, false, true).unwrap();
+    let taken = async {
+        let mut again = interval(AGAIN);
+        while status(&running, site.trust("own", true)).await.is_err() {
+            again.tick().await;
+        }
+    };
+    timeout(IN_FORCE_WITHIN, taken).await.unwrap();
+    running.shutdown().await.unwrap();
+
+    let site = Site::new();
+    let running = site.start(Clients::Optional(site.path("ca.pem"))).await;
+    for shows in [true, false] {
+        assert!(status(&running, site.trust("ca", shows)).await.is_ok());
+    }
+    running.shutdown().await.unwrap();
+}
+
+#[tokio::test]
+async fn a_controller_does_not_start_with_files_that_cannot_be_used() {
+    let site = Site::new();
+    fs::remove_file(site.path("server-key.pem")).unwrap();
+    let mut config = config(&site.folder);
+    config.tls = Some(site.files(Clients::Anonymous));
+    let error = Controller::start(config).await.err().unwrap();
+    assert!(matches!(error, StartError::Tls(_)) && error.to_string().contains("server-key.pem"), "{error}");
+}

@@ -1,0 +1,215 @@
+//! The server's side: a configuration that is in force, and files that may be renewed.
+
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use arc_swap::ArcSwap;
+use tokio_rustls::TlsAcceptor;
+use tokio_rustls::rustls::server::WebPkiClientVerifier;
+use tokio_rustls::rustls::{Error, InconsistentKeys, RootCertStore, ServerConfig};
+
+use crate::files::{Material, TlsError};
+use crate::provider;
+
+/// What clients show.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum Clients {
+    /// Nothing; certificates are not asked for.
+    #[default]
+    Anonymous,
+    /// A certificate of an authority in this file, or none.
+    Optional(PathBuf),
+    /// A certificate of an authority in this file.
+    Required(PathBuf),
+}
+
+/// The files of a server.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ServerFiles {
+    /// Its certificate, and those that lead from it to an authority.
+    pub certificate: PathBuf,
+    /// Its key.
+    pub key: PathBuf,
+    /// What clients show.
+    pub clients: Clients,
+}
+
+/// When a file's certificate ends.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Expiry {
+    /// `server` or `client_ca`.
+    pub role: &'static str,
+    /// The file.
+    pub path: PathBuf,
+    /// Whose certificate it is; of several, the one that ends first.
+    pub subject: String,
+    /// Its last second, since 1970.
+    pub not_after: i64,
+}
+
+/// What a look at the files found.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Change {
+    /// Nothing new.
+    None,
+    /// Renewed files, which are in force for new connections.
+    Renewed,
+    /// Renewed files that cannot be used; the last good ones stay in force.
+    Broken(TlsError),
+}
+
+/// What the files held; an error where they could not be read.
+type Read = Result<Vec<Material>, TlsError>;
+
+/// A server's certificate, key and trust. What is in force is replaced as a whole, so that a connection never sees a
+/// half of it, and tickets of former sessions end with the trust that they were given by.
+#[derive(Debug)]
+pub struct Server {
+    files: ServerFiles,
+    protocols: Vec<Vec<u8>>,
+    in_force: ArcSwap<InForce>,
+    seen: Mutex<Seen>,
+}
+
+#[derive(Debug)]
+struct InForce {
+    config: Arc<ServerConfig>,
+    expiries: Vec<Expiry>,
+}
+
+/// The files at the last look.
+#[derive(Debug)]
+struct Seen {
+    files: Read,
+    /// They are in force, or it was said that they cannot be.
+    settled: bool,
+}
+
+impl Server {
+    /// Reads the files. `protocols` are offered to clients by ALPN.
+    ///
+    /// # Errors
+    /// A file cannot be used.
+    pub fn load(files: ServerFiles, protocols: &[&[u8]]) -> Result<Arc<Self>, TlsError> {
+        let protocols: Vec<Vec<u8>> = protocols.iter().map(|name| name.to_vec()).collect();
+        let read = files.read()?;
+        let in_force = ArcSwap::from_pointee(files.configured(&read, &protocols)?);
+        let seen = Mutex::new(Seen { files: Ok(read), settled: true });
+        Ok(Arc::new(Self { files, protocols, in_force, seen }))
+    }
+
+    /// What a new connection is accepted by.
+    pub fn acceptor(&self) -> TlsAcceptor {
+        TlsAcceptor::from(Arc::clone(&self.in_force.load().config))
+    }
+
+    /// When the certificates that are in force end.
+    pub fn expiries(&self) -> Vec<Expiry> {
+        self.in_force.load().expiries.clone()
+    }
+
+    /// Reads the files again, which blocks, and puts them in force if they changed and can be used. Certificate and key
+    /// are replaced one after the other, so that what cannot be used is called broken when it is the same at the next
+    /// look, and then once.
+    pub fn look(&self) -> Change {
+        let read = self.files.read();
+        let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
+        let changed = seen.files != read;
+        if !changed && seen.settled {
+            return Change::None;
+        }
+        let configured = read.as_ref().map_err(Clone::clone);
+        let configured = configured.and_then(|read| self.files.configured(read, &self.protocols));
+        let change = match configured {
+            Ok(new) => {
+                self.in_force.store(Arc::new(new));
+                Change::Renewed
+            }
+            Err(_) if changed => Change::None,
+            Err(error) => Change::Broken(error),
+        };
+        *seen = Seen { files: read, settled: change != Change::None };
+        change
+    }
+}
+
+impl ServerFiles {
+    /// The certificate, the key, and the authorities of clients if there are any.
+    fn read(&self) -> Read {
+        let mut read = vec![Material::read(&self.certificate)?, Material::read_key(&self.key)?];
+        match &self.clients {
+            Clients::Anonymous => {}
+            Clients::Optional(path) | Clients::Required(path) => read.push(Material::read(path)?),
+        }
+        Ok(read)
+    }
+
+    fn configured(&self, read: &[Material], protocols: &[Vec<u8>]) -> Result<InForce, TlsError> {
+        let [certificate, key, authorities @ ..] = read else {
+            return Err(TlsError::Empty { path: self.certificate.clone(), what: "certificate" });
+        };
+        let own = certificate.valid_now()?;
+        let mut expiries = vec![Expiry {
+            role: "server",
+            path: certificate.path().into(),
+            subject: own.subject,
+            not_after: own.not_after,
+        }];
+        let builder = ServerConfig::builder_with_provider(provider())
+            .with_safe_default_protocol_versions()
+            .map_err(|error| certificate.unusable(error.to_string()))?;
+        let builder = match authorities.first() {
+            None => builder.with_no_client_auth(),
+            Some(file) => {
+                let roots = Arc::new(roots_in(file)?);
+                let soonest = file.certificates()?.into_iter().min_by_key(|authority| authority.not_after);
+                expiries.extend(soonest.map(|authority| Expiry {
+                    role: "client_ca",
+                    path: file.path().into(),
+                    subject: authority.subject,
+                    not_after: authority.not_after,
+                }));
+                let mut verifier = WebPkiClientVerifier::builder_with_provider(roots, provider());
+                if matches!(self.clients, Clients::Optional(_)) {
+                    verifier = verifier.allow_unauthenticated();
+                }
+                builder.with_client_cert_verifier(
+                    verifier.build().map_err(|error| file.unusable(error.to_string()))?,
+                )
+            }
+        };
+        let mut config = builder
+            .with_single_cert(certificate.chain()?, key.key()?)
+            .map_err(|error| unpaired(certificate, key, &error))?;
+        config.alpn_protocols = protocols.to_vec();
+        Ok(InForce { config: Arc::new(config), expiries })
+    }
+}
+
+/// Why a certificate and a key cannot be used together.
+pub(crate) fn unpaired(certificate: &Material, key: &Material, error: &Error) -> TlsError {
+    match error {
+        Error::InconsistentKeys(InconsistentKeys::KeyMismatch) => {
+            TlsError::Mismatch { certificate: certificate.path().into(), key: key.path().into() }
+        }
+        Error::General(_) => {
+            key.unusable(format!("{error}; give a key of RSA, ECDSA (P-256, P-384) or Ed25519"))
+        }
+        _ => certificate.unusable(error.to_string()),
+    }
+}
+
+/// The authorities in a file, of which at least one is still valid.
+pub(crate) fn roots_in(file: &Material) -> Result<RootCertStore, TlsError> {
+    let all = file.certificates()?;
+    let last = all.iter().max_by_key(|authority| authority.not_after);
+    if let Some(last) = last.filter(|last| last.days_left() < 0) {
+        let (path, subject, at) = (file.path().into(), last.subject.clone(), last.not_after);
+        return Err(TlsError::Expired { path, subject, at });
+    }
+    let mut roots = RootCertStore::empty();
+    for authority in file.chain()? {
+        roots.add(authority).map_err(|error| file.unusable(error.to_string()))?;
+    }
+    Ok(roots)
+}
