@@ -94,10 +94,14 @@ impl Group {
     // Always: a permit that passes through memory costs more than the admission.
     #[inline(always)]
     pub fn try_acquire(&self, cost: Ru) -> Result<Permit<'_>, Refused<&GroupName>> {
-        match self.cell.pay(cost) {
-            Some(at) => Ok(Permit::new(&self.cell, cost, at)),
-            None => Ok(Permit::admitted(&self.cell, cost, self.try_enter(cost)?)),
+        if let Some(at) = self.cell.pay(cost) {
+            return Ok(Permit::new(&self.cell, cost, at));
         }
+        // The answer to an operation like this one is remembered while nothing has changed it.
+        if let Some(retry_after) = self.cell.lending().refuses(cost, &self.cell.shared().clock) {
+            return Err(self.cell.refused(cost, Refusal::Throttled { retry_after }));
+        }
+        Ok(Permit::admitted(&self.cell, cost, self.try_enter(cost)?))
     }
 
     /// Admits an operation estimated at `cost` now if it can be. Otherwise nothing is counted, neither a refusal nor a
@@ -172,12 +176,9 @@ impl Group {
         }
     }
 
-    /// Takes `cost` at once or refuses; after the purse did not pay.
+    /// Takes `cost` at once or refuses; after the purse neither paid nor refused.
     pub(crate) fn try_enter(&self, cost: Ru) -> Result<(Tick, Admitted), Refused<&GroupName>> {
         let (cell, clock) = (&self.cell, &self.cell.shared().clock);
-        if let Some(retry_after) = cell.lending().refuses(cost, clock) {
-            return Err(cell.refused(cost, Refusal::Throttled { retry_after }));
-        }
         self.valid(cost)?;
         let paid = |at| Ok((at, Admitted::Paid));
         let (at, admitted) = cell.fill_or(cost, paid, |state, now| {

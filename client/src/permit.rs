@@ -49,7 +49,7 @@ impl<'a> Permit<'a> {
     }
 
     /// The same for an operation that took its estimate, or is over a limit in shadow.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn admitted(cell: &'a Arc<GroupCell>, estimate: Ru, (at, admitted): (Tick, Admitted)) -> Self {
         Self { cell: Holder::Handle(cell), estimate: Some(admitted.with(estimate)), admitted_at: at }
     }
