@@ -1,7 +1,9 @@
 //! Redis, as the store of a limiter: with its own defaults, but for where it listens and keeps its files.
 
+use std::io::{Read as _, Write as _};
 use std::net::{Ipv4Addr, TcpStream};
 use std::process::Command;
+use std::time::Duration;
 
 use super::{ServerError, Site, installed};
 
@@ -49,6 +51,16 @@ impl Redis {
         let mut redis = Command::new("redis-server");
         redis.args(["--bind", "127.0.0.1", "--port", &self.site.port.to_string(), "--dir"]);
         redis.arg(self.site.data()).args(&self.settings);
-        self.site.run(&mut redis, |site| Ok(TcpStream::connect((Ipv4Addr::LOCALHOST, site.port)).is_ok()))
+        self.site.run(&mut redis, |site| Ok(answers(site.port).unwrap_or(false)))
     }
+}
+
+/// Whether it serves: it takes connections while it still loads what it kept, and refuses every command until then.
+fn answers(port: u16) -> std::io::Result<bool> {
+    let mut stream = TcpStream::connect((Ipv4Addr::LOCALHOST, port))?;
+    stream.set_read_timeout(Some(Duration::from_secs(1)))?;
+    stream.write_all(b"PING\r\n")?;
+    let mut answer = [0; 7];
+    stream.read_exact(&mut answer)?;
+    Ok(&answer == b"+PONG\r\n")
 }
