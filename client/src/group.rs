@@ -107,15 +107,12 @@ impl Group {
     /// Admits an operation estimated at `cost` now if it can be. Otherwise nothing is counted, neither a refusal nor a
     /// demand: for callers who then wait with [`Group::acquire`], or owe with [`Group::owe`].
     pub fn take(&self, cost: Ru) -> Option<Permit<'_>> {
-        let paid = self.cell.pay(cost).map(|at| (at, Admitted::Paid));
-        let admitted = paid.or_else(|| self.take_from_group(cost))?;
-        Some(Permit::admitted(&self.cell, cost, admitted))
+        Some(Permit::admitted(&self.cell, cost, self.taken(cost)?))
     }
 
     /// As [`Group::take`], for a handle that is made for this one operation: the permit keeps it, or it comes back.
     pub(crate) fn take_owned(self, cost: Ru) -> Result<Permit<'static>, Self> {
-        let paid = self.cell.pay(cost).map(|at| (at, Admitted::Paid));
-        match paid.or_else(|| self.take_from_group(cost)) {
+        match self.taken(cost) {
             Some(admitted) => Ok(Permit::owning(self.cell, cost, admitted)),
             None => Err(self),
         }
@@ -191,8 +188,11 @@ impl Group {
         Ok((clock.tick_at(at), admitted))
     }
 
-    /// Takes `cost` at once or counts nothing; after the purse did not pay.
-    fn take_from_group(&self, cost: Ru) -> Option<(Tick, Admitted)> {
+    /// Takes `cost` at once or counts nothing.
+    fn taken(&self, cost: Ru) -> Option<(Tick, Admitted)> {
+        if let Some(at) = self.cell.pay(cost) {
+            return Some((at, Admitted::Paid));
+        }
         self.valid(cost).ok()?;
         let paid = |at| Some((at, Admitted::Paid));
         let (at, admitted) = self.cell.fill_or(cost, paid, |state, now| {
