@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use tidegate_proto::v1::admin_client::AdminClient;
 use tidegate_proto::v1::statements_client::StatementsClient;
-use tidegate_tls::{ClientFiles, Dial, root_cause};
+use tidegate_tls::{ClientFiles, Dial, check_scheme, root_cause};
 use tonic::metadata::{Ascii, MetadataValue};
 use tonic::service::Interceptor;
 use tonic::service::interceptor::InterceptedService;
@@ -51,9 +51,7 @@ impl Admin {
     /// Connects to the controller at `endpoint` on behalf of `actor`.
     pub(crate) async fn connect(endpoint: &str, actor: &str, tls: &ClientFiles) -> Result<Self, CliError> {
         let unusable = |reason: String| CliError::Endpoint { endpoint: endpoint.to_owned(), reason };
-        if !["http://", "https://"].iter().any(|scheme| endpoint.starts_with(scheme)) {
-            return Err(unusable("it begins with neither http:// nor https://".to_owned()));
-        }
+        check_scheme(endpoint).map_err(unusable)?;
         let dial = Dial::new(tls.clone(), CONNECT_WITHIN);
         let channel = Endpoint::from_shared(endpoint.to_owned())
             .map_err(|error| unusable(error.to_string()))?

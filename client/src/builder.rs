@@ -281,8 +281,5 @@ impl ClientBuilder {
 fn check_endpoint(endpoint: &str) -> Result<(), ConnectError> {
     let unusable = |reason: String| ConnectError::Endpoint { endpoint: endpoint.to_owned(), reason };
     Endpoint::from_shared(endpoint.to_owned()).map_err(|error| unusable(error.to_string()))?;
-    if !["http://", "https://"].iter().any(|scheme| endpoint.starts_with(scheme)) {
-        return Err(unusable("it begins with neither http:// nor https://".to_owned()));
-    }
-    Ok(())
+    tidegate_tls::check_scheme(endpoint).map_err(unusable)
 }

@@ -31,7 +31,7 @@ pub enum Part {
         /// Requests a minute that a key may have; 100, 1000, 10000 and 100000 are judged, too.
         #[arg(long, default_value_t = 1_000)]
         limit: u32,
-        /// How it is told.
+        /// The report and the seed.
         #[command(flatten)]
         form: Form,
     },
@@ -60,7 +60,7 @@ pub enum Part {
         /// Milliseconds by which sums read from the log are old.
         #[arg(long, value_name = "MS", default_value_t = 500)]
         stale: u32,
-        /// How it is told.
+        /// The report and the seed.
         #[command(flatten)]
         form: Form,
     },
@@ -75,13 +75,13 @@ pub enum Part {
         /// How many times slower it begins.
         #[arg(long, default_value_t = 3)]
         factor: u32,
-        /// How it is told.
+        /// The report and the seed.
         #[command(flatten)]
         form: Form,
     },
 }
 
-/// How it is told.
+/// What every question has: a report, and a seed.
 #[derive(Args, Debug)]
 pub struct Form {
     /// Writes a report into this directory, too: one HTML page with its pictures, which opens without a network.

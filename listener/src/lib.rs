@@ -1,9 +1,9 @@
 //! The sockets: who may connect, for how long, and how many sent bytes are held before the sender is known.
 //!
-//! All listeners work alike, plain or under TLS. A connection must send something soon, in the listener's protocol; a request's head, its
-//! body and its answer have a time each, and so has a connection without requests. Connections and the bytes of bodies
-//! have budgets. What exceeds a limit is answered in its protocol if possible, closed, and counted by its reason.
-//! Without free file descriptors, accepting pauses instead of spinning.
+//! All listeners work alike, plain or under TLS. A connection must send something soon, in the listener's protocol; a
+//! request's head, its body and its answer have a time each, and so has a connection without requests. Connections and
+//! the bytes of bodies have budgets. What exceeds a limit is answered in its protocol if possible, closed, and counted
+//! by its reason. Without free file descriptors, accepting pauses instead of spinning.
 //!
 //! Every process with a listener has a page of metrics: [`exposition`] is its format, [`Process`] what it says of the
 //! process.

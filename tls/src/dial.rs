@@ -39,6 +39,15 @@ pub enum DialError {
     Handshake(String),
 }
 
+/// Whether [`Dial`] knows how to reach an endpoint.
+///
+/// # Errors
+/// What is wrong with it.
+pub fn check_scheme(endpoint: &str) -> Result<(), String> {
+    let is_known = ["http://", "https://"].iter().any(|scheme| endpoint.starts_with(scheme));
+    if is_known { Ok(()) } else { Err("it begins with neither http:// nor https://".to_owned()) }
+}
+
 /// Opens connections to the address that is asked for, or to the first that answers of several.
 #[derive(Clone, Debug)]
 pub struct Dial {

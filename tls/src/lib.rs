@@ -25,7 +25,7 @@ use tokio_rustls::rustls::crypto::{CryptoProvider, ring};
 pub use authority::{Authority, IssueError, Issued, Name, Purpose, Request, Unwritable, write};
 pub use certificate::{Certificate, date, days_left};
 pub use client::{ClientFiles, trusted};
-pub use dial::{Dial, DialError};
+pub use dial::{Dial, DialError, check_scheme};
 pub use explain::{ONLY_TLS, explain, root_cause};
 pub use files::{Material, TlsError};
 pub use server::{Change, Clients, Expiry, Server, ServerFiles};

@@ -10,6 +10,7 @@ use hyper_util::client::legacy::connect::{Connected, Connection};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
 use tokio_rustls::client::TlsStream;
+use tokio_util::either::Either;
 
 use crate::explain::{ONLY_TLS, explain};
 
@@ -29,24 +30,21 @@ pub struct Stream {
 /// Why a server ended a connection, for the caller of a request on it: layers between say only that it is closed.
 pub(crate) type Refused = Arc<ArcSwapOption<String>>;
 
-#[derive(Debug)]
-enum Inner {
-    Plain(TcpStream),
-    Secure(Box<TlsStream<TcpStream>>),
-}
+/// Plain, or under TLS.
+type Inner = Either<TcpStream, Box<TlsStream<TcpStream>>>;
 
 impl Stream {
     pub(crate) fn plain(tcp: TcpStream, host: String, refused: Refused) -> Self {
-        Self { inner: Inner::Plain(tcp), host, is_new: true, refused }
+        Self { inner: Either::Left(tcp), host, is_new: true, refused }
     }
 
     pub(crate) fn secure(tls: TlsStream<TcpStream>, host: String, refused: Refused) -> Self {
-        Self { inner: Inner::Secure(Box::new(tls)), host, is_new: true, refused }
+        Self { inner: Either::Right(Box::new(tls)), host, is_new: true, refused }
     }
 
     /// In TLS 1.3 a server refuses a client's certificate when the client holds the handshake for done.
     fn explained(&self, error: io::Error) -> io::Error {
-        let is_secure = matches!(self.inner, Inner::Secure(_));
+        let is_secure = matches!(self.inner, Either::Right(_));
         match explain(&error, &self.host).filter(|_| is_secure && self.is_new) {
             Some(said) => self.refuse(error.kind(), said),
             None => error,
@@ -79,16 +77,13 @@ impl AsyncRead for Stream {
         buffer: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
         let before = buffer.filled().len();
-        let read = ready!(match &mut self.inner {
-            Inner::Plain(tcp) => Pin::new(tcp).poll_read(cx, buffer),
-            Inner::Secure(tls) => Pin::new(tls).poll_read(cx, buffer),
-        });
+        let read = ready!(Pin::new(&mut self.inner).poll_read(cx, buffer));
         if let Err(error) = read {
             return Poll::Ready(Err(self.explained(error)));
         }
         if std::mem::take(&mut self.is_new) {
             let came = buffer.filled().get(before..).unwrap_or_default();
-            if matches!(self.inner, Inner::Plain(_)) && wants_tls(came) {
+            if matches!(self.inner, Either::Left(_)) && wants_tls(came) {
                 let said = format!("{} speaks TLS on this port; write https://", self.host);
                 return Poll::Ready(Err(self.refuse(io::ErrorKind::Other, said)));
             }
@@ -100,10 +95,7 @@ impl AsyncRead for Stream {
 
 impl AsyncWrite for Stream {
     fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
-        match &mut self.inner {
-            Inner::Plain(tcp) => Pin::new(tcp).poll_write(cx, bytes),
-            Inner::Secure(tls) => Pin::new(tls).poll_write(cx, bytes),
-        }
+        Pin::new(&mut self.inner).poll_write(cx, bytes)
     }
 
     fn poll_write_vectored(
@@ -111,30 +103,18 @@ impl AsyncWrite for Stream {
         cx: &mut Context<'_>,
         parts: &[io::IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
-        match &mut self.inner {
-            Inner::Plain(tcp) => Pin::new(tcp).poll_write_vectored(cx, parts),
-            Inner::Secure(tls) => Pin::new(tls).poll_write_vectored(cx, parts),
-        }
+        Pin::new(&mut self.inner).poll_write_vectored(cx, parts)
     }
 
     fn is_write_vectored(&self) -> bool {
-        match &self.inner {
-            Inner::Plain(tcp) => tcp.is_write_vectored(),
-            Inner::Secure(tls) => tls.is_write_vectored(),
-        }
+        self.inner.is_write_vectored()
     }
 
     fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        match &mut self.inner {
-            Inner::Plain(tcp) => Pin::new(tcp).poll_flush(cx),
-            Inner::Secure(tls) => Pin::new(tls).poll_flush(cx),
-        }
+        Pin::new(&mut self.inner).poll_flush(cx)
     }
 
     fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        match &mut self.inner {
-            Inner::Plain(tcp) => Pin::new(tcp).poll_shutdown(cx),
-            Inner::Secure(tls) => Pin::new(tls).poll_shutdown(cx),
-        }
+        Pin::new(&mut self.inner).poll_shutdown(cx)
     }
 }
