@@ -17,6 +17,10 @@ pub(crate) const LOCAL_CAP: Span = Span::millis(500);
 /// tokens that the pool earns until it learns that a lump is spent need the room; but it never holds less than this.
 /// Half of it loses operations of 0.4 to 0.9 burst 0.005 of the rate at 500 ms, twice of it 0.009.
 const LOCAL_CAP_FAR: Span = Span::millis(200);
+/// The bucket under a paced limit: what the rate yields while a node is late to start an operation that was due. Timers
+/// come a millisecond late, and as much would be lost for each operation; at ten times this, a node could start ten
+/// operations of 5 ms at once after a pause.
+pub(crate) const PACED_CAP: Span = Span::millis(5);
 /// A lease above its target by less than one part in this many is left alone.
 const HYSTERESIS: i64 = 64;
 
@@ -47,7 +51,10 @@ impl Decision<'_> {
     pub(crate) fn decide(mut self, lease: &mut Lease) -> Grant {
         let spec = &self.tree.at(self.chain.slot()).spec;
         let (ttl, renew_after, fallback) = (spec.ttl, spec.renew_after(), self.fallback);
-        let max_debt = spec.max_debt;
+        let paced = self.tree.is_paced(self.chain);
+        let max_fit = self.tree.max_fit(self.chain);
+        // Under a paced limit every operation is owed first and paid for while it runs.
+        let max_debt = if paced { spec.max_debt.max(max_fit) } else { spec.max_debt };
         let unlimited = !self.tree.is_limited(self.chain);
         lease.begin_grant(self.now, self.now.after(self.config.longest_use(ttl)), unlimited);
         if unlimited {
@@ -64,20 +71,14 @@ impl Decision<'_> {
             self.recovering || lease.reported().head <= self.local_cap(target, lease) + lease.tokens().lump;
         let due = if fits { target } else { Self::beside(lease, target) };
         let rate = due.min(free.max(kept));
-        let lump = if self.recovering { Some(Ru::ZERO) } else { self.lump(lease, fits, (target, rate)) };
+        let lump =
+            if self.recovering || paced { Some(Ru::ZERO) } else { self.lump(lease, fits, (target, rate)) };
         let ahead = if lump.is_none() { self.ahead(lease, rate, renew_after) } else { None };
         let short = if fits { target - rate } else { Rate::ZERO };
         if !fits {
             self.expect_lumps(lease.reported().head);
         }
-        let mut terms = LeaseTerms {
-            ttl,
-            renew_after,
-            max_fit: self.tree.max_fit(self.chain),
-            max_debt,
-            fallback,
-            ..LeaseTerms::default()
-        };
+        let mut terms = LeaseTerms { ttl, renew_after, max_fit, max_debt, fallback, ..LeaseTerms::default() };
         match (lump, ahead) {
             (None, Some((lump, after))) => {
                 lease.leave_queue();
@@ -113,7 +114,7 @@ impl Decision<'_> {
             terms.ttl = terms.ttl.min(self.config.ends_within(lease.held().end.since(self.now)));
             lease.shorten(self.now.after(self.config.longest_use(terms.ttl)));
         }
-        terms.shadow = self.tree.is_shadow(self.chain);
+        terms.enforcement = self.tree.enforcement(self.chain);
         terms.scarce = self.scarce();
         terms.lump_wanted =
             self.up().any(|group| group.spec.limit().is_some() && !group.live.queue.is_empty());
@@ -187,6 +188,9 @@ impl Decision<'_> {
     /// the bucket while that waits, so what this one did not need then has room. docs/algorithm.md measures half and
     /// twice of it.
     fn local_cap(&self, rate: Rate, lease: &Lease) -> Ru {
+        if self.tree.is_paced(self.chain) {
+            return rate.over(PACED_CAP).max(Ru(1));
+        }
         let on_its_way = Span(lease.reported().ahead.0 / 4 * 3);
         let longest =
             if self.is_far(lease) { (LOCAL_CAP - on_its_way).max(LOCAL_CAP_FAR) } else { LOCAL_CAP };
@@ -234,7 +238,9 @@ impl Decision<'_> {
             excess = excess.max(lease.cap() + left + self.runs_over(lease, group) - room);
             fill = fill.min(left);
         }
-        let fill = fill.min(excess).or_zero().min(lease.granted().cap);
+        let paced = self.tree.is_paced(self.chain);
+        // What is filled in would come on top of the rate.
+        let fill = if paced { Ru::ZERO } else { fill.min(excess).or_zero().min(lease.granted().cap) };
         for slot in self.chain.up() {
             let group = self.tree.at_mut(slot);
             if let Some(depth) = group.spec.depth() {

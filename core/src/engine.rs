@@ -220,7 +220,12 @@ impl Engine {
     ) {
         // The node refuses an operation that can never fit as soon as it has the answer, so nobody waits for it.
         let never = ask.head > self.tree.max_fit(chain);
-        let ask = &if never { Ask { backlog: Ru::ZERO, head: Ru::ZERO, ..*ask } } else { *ask };
+        let mut ask = if never { Ask { backlog: Ru::ZERO, head: Ru::ZERO, ..*ask } } else { *ask };
+        if self.tree.is_paced(chain) {
+            // An operation of any size starts at the rate and waits for no lump.
+            ask.head = Ru::ZERO;
+        }
+        let ask = &ask;
         let before = lease.entry();
         let (had_backlog, has_backlog) = lease.report(ask);
         let others_queue = self.tree.up(chain).any(|group| !group.live.queue.is_empty());
@@ -399,6 +404,7 @@ impl Engine {
             max_fit: self.tree.max_fit(chain),
             max_debt: spec.max_debt,
             fallback,
+            enforcement: self.tree.enforcement(chain),
             ..LeaseTerms::default()
         }
     }

@@ -129,6 +129,15 @@ pub struct LeaseTerms {
     pub scarce: bool,
     /// Others wait for a lump: the node gives surplus back as soon as it has some.
     pub lump_wanted: bool,
-    /// Operations that the terms do not cover are counted and admitted all the same.
+    /// How the node holds operations to the terms.
+    pub enforcement: Enforcement,
+}
+
+/// How a node holds operations to its lease.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct Enforcement {
+    /// Operations that the lease does not cover are counted and admitted all the same.
     pub shadow: bool,
+    /// Each operation is paid for at the rate before the next one starts; no lumps are granted.
+    pub paced: bool,
 }

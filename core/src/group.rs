@@ -55,6 +55,17 @@ impl Priority {
     }
 }
 
+/// How the operations of a group follow each other within its limit.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum Policy {
+    /// A token bucket: what was not used may be used at once, up to the burst.
+    #[default]
+    TokenBucket,
+    /// A leaky bucket that shapes: an operation starts when the ones before it have been paid for at the rate. Nothing
+    /// is saved up, and the burst is the cost of the largest operation.
+    Paced,
+}
+
 /// What a node may admit for a group while it has no lease: cut off, or while the controller recovers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Fallback {
@@ -113,6 +124,8 @@ pub struct GroupSpec {
     pub max_debt: Ru,
     /// The limits are evaluated and not enforced, here and below: operations over them are counted and admitted.
     pub shadow: bool,
+    /// How operations follow each other, here and below.
+    pub policy: Policy,
 }
 
 impl GroupSpec {
@@ -141,6 +154,7 @@ impl GroupSpec {
             fallback_total: None,
             max_debt: Ru::whole(1_000),
             shadow: false,
+            policy: Policy::TokenBucket,
         }
     }
 

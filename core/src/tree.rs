@@ -7,7 +7,8 @@ use std::hash::{Hash, Hasher};
 
 use crate::children::Children;
 use crate::division::{Entry, Party};
-use crate::group::{GroupId, GroupSpec, Priority};
+use crate::exchange::Enforcement;
+use crate::group::{GroupId, GroupSpec, Policy, Priority};
 use crate::index::{Index, Slot};
 use crate::live::Live;
 use crate::parts::Parts;
@@ -228,6 +229,16 @@ impl Tree {
     /// Whether the limits of a chain are evaluated and not enforced.
     pub(crate) fn is_shadow(&self, chain: &Chain) -> bool {
         self.up(chain).any(|group| group.spec.shadow)
+    }
+
+    /// Whether operations below the limits of a chain follow each other at the rate.
+    pub(crate) fn is_paced(&self, chain: &Chain) -> bool {
+        self.up(chain).any(|group| group.spec.policy == Policy::Paced)
+    }
+
+    /// How nodes hold operations to the limits of a chain.
+    pub(crate) fn enforcement(&self, chain: &Chain) -> Enforcement {
+        Enforcement { shadow: self.is_shadow(chain), paced: self.is_paced(chain) }
     }
 
     /// When every group of a chain that has a limit has recovered.

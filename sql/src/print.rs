@@ -39,6 +39,9 @@ pub fn create_group_text(group: &v1::Group, dialect: SqlDialect) -> String {
     if group.enforcement == "shadow" {
         option("ENFORCEMENT", "SHADOW");
     }
+    if group.policy == "paced" {
+        option("POLICY", "PACED");
+    }
     if let Some(limit) = &group.query_limit {
         option("QUERY_LIMIT", &format!("({})", limit_text(limit, |name| quoted_name(name, dialect))));
     }
@@ -172,7 +175,7 @@ mod tests {
             or_empty(decimal().boxed()),
             "\\PC{0,40}",
             or_empty(decimal().boxed()),
-            prop_oneof![Just(""), Just("shadow")],
+            prop_oneof![Just(("", "")), Just(("shadow", "")), Just(("", "paced")), Just(("shadow", "paced"))],
         );
         let numbers =
             (0..=10_000_u32, any::<u64>(), any::<u64>(), any::<u64>(), proptest::option::of(limit()));
@@ -195,7 +198,8 @@ mod tests {
             fallback_total: texts.10,
             max_debt: texts.8,
             comment: texts.9,
-            enforcement: texts.11.to_owned(),
+            enforcement: texts.11.0.to_owned(),
+            policy: texts.11.1.to_owned(),
             query_limit,
             max_wait_us,
             ..v1::Group::default()

@@ -128,6 +128,10 @@ pub(crate) struct Settings {
     /// Whether limits are enforced: on, or shadow: what they would throttle, here and below, is counted and admitted.
     #[arg(long, value_name = "HOW")]
     enforcement: Option<String>,
+    /// How operations follow each other: token_bucket, or paced: each starts when those before it are paid for at the
+    /// rate; nothing is saved up.
+    #[arg(long, value_name = "HOW")]
+    policy: Option<String>,
     /// When a statement is a runaway and what happens to it: limits EXEC_ELAPSED, RU, ROWS; ACTION=DRYRUN, COOLDOWN,
     /// KILL or SWITCH_GROUP(group); WATCH=EXACT or SIMILAR, and its DURATION. Or none. SQL gateways enforce it.
     #[arg(long, value_name = "RULE")]
@@ -200,6 +204,7 @@ impl Settings {
             comment = self.comment;
             owner = self.owner;
             enforcement = self.enforcement;
+            policy = self.policy;
             weight = self.weight;
             ttl_us = self.leases.ttl.map(|ttl| ttl.0);
             renew_us = self.leases.renew.map(|renew| renew.0);

@@ -23,6 +23,8 @@ mod lab;
 #[cfg(test)]
 mod node;
 #[cfg(test)]
+mod policy;
+#[cfg(test)]
 mod runaways;
 #[cfg(test)]
 mod settings;

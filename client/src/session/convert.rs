@@ -3,7 +3,7 @@
 //! Amounts on the wire are 0 to 10^18 micro-RU, rates 0 to 10^15 micro-RU per second; anything else refuses the whole
 //! entry, so that a broken controller cannot plant a lease that the core would have to mistrust.
 
-use tidegate_core::exchange::{Ask, Grant, LeaseTerms};
+use tidegate_core::exchange::{Ask, Enforcement, Grant, LeaseTerms};
 use tidegate_core::group::Fallback;
 use tidegate_core::units::{Rate, Ru, Span};
 use tidegate_core::usage::{Total, Usage};
@@ -49,7 +49,7 @@ pub(crate) fn grant(entry: &v1::GrantEntry) -> Result<Grant, GrantError> {
             ask_again: of.span("ask_again_us", entry.ask_again_us)?,
             max_fit: of.ru("max_fit_micro_ru", entry.max_fit_micro_ru)?,
             max_debt: of.ru("max_debt_micro_ru", entry.max_debt_micro_ru)?,
-            shadow: entry.shadow,
+            enforcement: Enforcement { shadow: entry.shadow, paced: entry.paced },
             fallback: of.fallback()?,
             ack_now: entry.ack_now,
             scarce: entry.scarce,

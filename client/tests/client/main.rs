@@ -13,6 +13,8 @@ mod grpc;
 #[cfg(test)]
 mod journal;
 #[cfg(test)]
+mod paced;
+#[cfg(test)]
 mod resolve;
 #[cfg(test)]
 mod session;

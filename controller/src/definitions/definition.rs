@@ -5,7 +5,7 @@
 
 use std::sync::Arc;
 
-use tidegate_core::group::{Burstable, Fallback, GroupId, GroupSpec, Priority};
+use tidegate_core::group::{Burstable, Fallback, GroupId, GroupSpec, Policy, Priority};
 use tidegate_core::units::{Rate, Ru, Span};
 
 use crate::definitions::group_fields::{
@@ -50,6 +50,8 @@ pub struct Definition {
     pub owner: Box<str>,
     /// Whether its limits are evaluated and not enforced.
     pub shadow: bool,
+    /// How operations follow each other.
+    pub policy: Policy,
     /// Grows with every change.
     pub revision: u64,
     /// Rule against runaway statements. Shared, because all of them go to gateways at once.
@@ -89,6 +91,7 @@ impl Definition {
             comment: Box::default(),
             owner: Box::default(),
             shadow: spec.shadow,
+            policy: spec.policy,
             revision: 0,
             query_limit: None,
             max_wait: None,
@@ -137,6 +140,7 @@ impl Definition {
             query_limit: query_limit.map(Arc::new),
             max_wait: max_wait(text.max_wait_us)?,
             shadow: shadow(&text.enforcement)?,
+            policy: policy(&text.policy)?,
         })
     }
 
@@ -173,6 +177,11 @@ impl Definition {
             comment: self.comment.to_string(),
             owner: self.owner.to_string(),
             enforcement: if self.shadow { "shadow" } else { "on" }.to_owned(),
+            policy: match self.policy {
+                Policy::TokenBucket => "token_bucket",
+                Policy::Paced => "paced",
+            }
+            .to_owned(),
             revision: self.revision,
             query_limit: self.query_limit.as_ref().map(|limit| limit.text()),
             max_wait_us: self.max_wait.unwrap_or_default().0,
@@ -215,6 +224,7 @@ impl Definition {
             fallback_total: self.fallback_total,
             max_debt: self.max_debt,
             shadow: self.shadow,
+            policy: self.policy,
         }
     }
 }
@@ -271,6 +281,17 @@ fn shadow(text: &str) -> Result<bool, AdminError> {
         _ => {
             let message = format!("{:?} is none of \"on\", \"shadow\"", cut(text));
             Err(AdminError::invalid("enforcement", message))
+        }
+    }
+}
+
+fn policy(text: &str) -> Result<Policy, AdminError> {
+    match text.trim().to_ascii_lowercase().as_str() {
+        "" | "token_bucket" => Ok(Policy::TokenBucket),
+        "paced" => Ok(Policy::Paced),
+        _ => {
+            let message = format!("{:?} is none of \"token_bucket\", \"paced\"", cut(text));
+            Err(AdminError::invalid("policy", message))
         }
     }
 }
@@ -379,6 +400,7 @@ mod tests {
             query_limit: Some(v1::QueryLimit { rows: 7, action: "kill".into(), ..v1::QueryLimit::default() }),
             max_wait_us: 3_000_000,
             enforcement: "shadow".into(),
+            policy: "paced".into(),
             ..named("a")
         };
         assert_eq!(Definition::parse(&text).unwrap().text(), text);
@@ -443,6 +465,7 @@ mod tests {
             ("max_wait_us", v1::Group { max_wait_us: 999, ..base.clone() }),
             ("max_wait_us", v1::Group { max_wait_us: 3_600_000_001, ..base.clone() }),
             ("enforcement", v1::Group { enforcement: "off".into(), ..base.clone() }),
+            ("policy", v1::Group { policy: "leaky".into(), ..base.clone() }),
             ("comment", v1::Group { comment: "x".repeat(257), ..base.clone() }),
             ("comment", v1::Group { comment: "a\nb".into(), ..base.clone() }),
             ("owner", v1::Group { owner: "ä".repeat(201), ..base.clone() }),

@@ -172,6 +172,12 @@ static FIELDS: &[Field] = &[
         "on, or shadow: what would be throttled is counted and admitted",
         "\"on\" or \"shadow\""
     ),
+    field!(
+        policy,
+        Takes::Word(&["token_bucket", "paced"]),
+        "token_bucket, or paced: operations follow each other at the rate, and nothing is saved up",
+        "\"token_bucket\" or \"paced\""
+    ),
 ];
 
 /// The fields that an alteration may name.
@@ -243,6 +249,7 @@ mod tests {
             max_wait_us: 5,
             owner: "k".into(),
             enforcement: "l".into(),
+            policy: "m".into(),
         }
     }
 

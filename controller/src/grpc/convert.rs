@@ -3,7 +3,7 @@
 //! Amounts are micro-RU, rates micro-RU per second, as on the wire. The error for a value out of range names the field
 //! and the value; a refused entry or report does not affect the others.
 
-use tidegate_core::exchange::{Ask, Grant, Held, LeaseTerms};
+use tidegate_core::exchange::{Ask, Enforcement, Grant, Held, LeaseTerms};
 use tidegate_core::group::Fallback;
 use tidegate_core::units::{Rate, Ru, Span, Time};
 use tidegate_core::usage::{Total, Usage};
@@ -241,7 +241,7 @@ fn leased(terms: &LeaseTerms) -> v1::GrantEntry {
         ack_now,
         scarce,
         lump_wanted,
-        shadow,
+        enforcement: Enforcement { shadow, paced },
     } = *terms;
     v1::GrantEntry {
         status: v1::GrantStatus::Leased.into(),
@@ -260,6 +260,7 @@ fn leased(terms: &LeaseTerms) -> v1::GrantEntry {
         scarce,
         lump_wanted,
         shadow,
+        paced,
         ..v1::GrantEntry::default()
     }
 }

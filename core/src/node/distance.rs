@@ -53,7 +53,8 @@ impl Distance<'_> {
     pub(super) fn watched_until(&self) -> Option<Time> {
         let trip = self.trip()?;
         let (_, first) = self.group.waiters.first()?;
-        (first.cost <= self.group.max_fit.scale(1, LUMP_PART)).then(|| first.since.after(Self::watches(trip)))
+        (first.cost <= self.group.max_fit().scale(1, LUMP_PART))
+            .then(|| first.since.after(Self::watches(trip)))
     }
 
     /// When to ask although an answer is on its way: the node sent that renewal before operations began to wait, so its

@@ -17,6 +17,8 @@ pub struct Dormant {
     pub consumption: Total,
     /// What applies until the next lease, and until when, if it is a part of the group's fallback.
     fallback: (Fallback, Time),
+    /// Operations follow each other at the rate, also at that of the fallback.
+    paced: bool,
     worst_debt: Ru,
     /// Newest renewal, which has its answer.
     acked_seq: u64,
@@ -26,7 +28,7 @@ pub struct Dormant {
 
 impl Dormant {
     /// Number of words.
-    pub const WORDS: usize = Total::WORDS + 7;
+    pub const WORDS: usize = Total::WORDS + 8;
 
     /// The state as numbers, most of which are small or zero.
     pub fn to_words(&self) -> [u128; Self::WORDS] {
@@ -41,6 +43,7 @@ impl Dormant {
             rate.0.cast_unsigned(),
             lasts.0,
             self.fallback.1.0,
+            u64::from(self.paced),
             self.worst_debt.0.cast_unsigned(),
             self.acked_seq,
             self.next_waiter,
@@ -53,10 +56,10 @@ impl Dormant {
 
     /// The state from such numbers.
     pub fn from_words(words: [u128; Self::WORDS]) -> Self {
-        let [kind, rate, lasts, until, worst_debt, acked, waiter, consumption @ ..] = words;
+        let [kind, rate, lasts, until, paced, worst_debt, acked, waiter, consumption @ ..] = words;
         // All are in range: `to_words` wrote them.
-        let own = [kind, rate, lasts, until, worst_debt, acked, waiter];
-        let [kind, rate, lasts, until, worst_debt, acked_seq, next_waiter] =
+        let own = [kind, rate, lasts, until, paced, worst_debt, acked, waiter];
+        let [kind, rate, lasts, until, paced, worst_debt, acked_seq, next_waiter] =
             own.map(|word| u64::try_from(word).unwrap_or_default());
         let fallback = match kind {
             1 => Fallback::Unlimited,
@@ -67,6 +70,7 @@ impl Dormant {
         Self {
             consumption: Total::from_words(consumption),
             fallback: (fallback, Time(until)),
+            paced: paced > 0,
             worst_debt: Ru(worst_debt.cast_signed()),
             acked_seq,
             next_waiter,
@@ -85,6 +89,7 @@ impl NodeGroup {
         quiet.then(|| Dormant {
             consumption: self.consumption,
             fallback: self.budget.right().fallback(),
+            paced: self.budget.right().is_paced(),
             worst_debt: self.worst_debt,
             acked_seq: self.renewal.question.acked(),
             next_waiter: self.waiters.next_id(),
@@ -95,13 +100,12 @@ impl NodeGroup {
     pub fn awaken(now: Time, config: NodeConfig, rest: &Dormant) -> Self {
         Self {
             config,
-            budget: Budget::new(now, config.drift_ppm, Right::idle(rest.fallback)),
+            budget: Budget::new(now, config.drift_ppm, Right::idle(rest.fallback, rest.paced)),
             waiters: Waiters::from_id(rest.next_waiter),
             demand: Demand::default(),
             large_demand: Demand::default(),
             renewal: Renewal::resumed(now, rest.acked_seq),
             consumption: rest.consumption,
-            max_fit: Ru::MAX,
             max_debt: Ru::ZERO,
             worst_debt: rest.worst_debt,
         }

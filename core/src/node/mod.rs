@@ -191,7 +191,6 @@ pub struct NodeGroup {
     large_demand: Demand,
     renewal: Renewal,
     consumption: Total,
-    max_fit: Ru,
     max_debt: Ru,
     /// The largest debt so far, for the reported overrun.
     worst_debt: Ru,
@@ -208,7 +207,6 @@ impl NodeGroup {
             large_demand: Demand::default(),
             renewal: Renewal::new(now),
             consumption: Total::default(),
-            max_fit: Ru::MAX,
             max_debt: Ru::ZERO,
             worst_debt: Ru::ZERO,
         }
@@ -329,7 +327,10 @@ impl NodeGroup {
             return;
         }
         if self.budget.hand().available() < self.budget.bucket().cap().scale(1, 8) {
-            self.renewal.press();
+            // Under a paced limit there are never tokens for more than one operation: only those that wait are a reason.
+            if !self.budget.right().is_paced() {
+                self.renewal.press();
+            }
             self.worst_debt = self.worst_debt.max(self.budget.hand().debt());
         }
         debug_assert!(self.budget.right().expires().is_none_or(|end| now < end), "I4: spent past the lease");
@@ -388,7 +389,8 @@ impl NodeGroup {
         if let Some(Turn { id, cost, from }) = self.turns().next() {
             self.dismiss(now, id);
             self.start(now, cost, from);
-            if self.waiters.is_empty() && self.budget.bucket().takes_lumps(cost) {
+            let lumps = self.budget.right().has_lumps() && self.budget.bucket().takes_lumps(cost);
+            if lumps && self.waiters.is_empty() {
                 self.renewal.served(now);
             }
             return Some((id, Ok(Admitted::Paid)));
@@ -415,11 +417,11 @@ impl NodeGroup {
             LeaseState::Unknown => Some(Refusal::UnknownGroup),
             LeaseState::Closed => Some(Refusal::Unavailable { retry_after: Span::secs(1) }),
             LeaseState::Leased | LeaseState::Expired
-                if cost > self.max_fit
+                if cost > self.max_fit()
                     && self.budget.right().spends()
                     && !self.budget.right().is_shadow() =>
             {
-                Some(Refusal::NeverFits { max: self.max_fit })
+                Some(Refusal::NeverFits { max: self.max_fit() })
             }
             _ => None,
         }
@@ -434,12 +436,14 @@ impl NodeGroup {
         if !has_income {
             return Refusal::Unavailable { retry_after: self.until_answer(now) };
         }
-        let leased = self.budget.right().state() == LeaseState::Leased;
+        let right = self.budget.right();
         let beside = self.turns().waits_for_lump().is_some();
         let waiting = if beside { self.waiters.small_backlog() } else { self.waiters.backlog() };
+        let cost = if right.is_paced() { right.needed(cost) } else { cost };
         let queued = waiting + cost + self.budget.hand().debt() - self.budget.hand().available().or_zero();
         // Tokens of the bucket never cover it, so the controller must grant a lump; debt is paid first.
-        let asks = leased && self.budget.hand().debt() == Ru::ZERO && self.budget.hand().never_covers(cost);
+        let never = right.has_lumps() && self.budget.hand().never_covers(cost);
+        let asks = never && self.budget.hand().debt() == Ru::ZERO;
         let refill = self.budget.income().time_for(queued).filter(|_| !asks);
         // Without income, the next answer may change that.
         let retry_after = refill.map_or_else(|| self.until_answer(now), |span| span.max(Span(1)));
@@ -460,7 +464,7 @@ impl NodeGroup {
 
     /// The largest operation that can ever be admitted, by the controller's last answer.
     pub fn max_fit(&self) -> Ru {
-        self.max_fit
+        self.budget.right().max_fit()
     }
 
     /// RU in the group's bucket on this node, batches of threads included, as of the last change; `None` when it is

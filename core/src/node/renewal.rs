@@ -255,7 +255,7 @@ impl NodeGroup {
         let steady = self.offered_small(now);
         self.renewal.question.tell(Told { load: demand, waiters: !self.waiters.is_empty() });
         self.renewal.reasons.needed_at = None;
-        if head > self.max_fit.scale(1, LUMP_PART) {
+        if self.budget.right().has_lumps() && head > self.max_fit().scale(1, LUMP_PART) {
             self.renewal.lumps_until = now.after(LUMPS_LAST);
         }
         let Returned { tokens: returned, refunded, running, largest, held } = self.yield_surplus(now);
@@ -291,7 +291,7 @@ impl NodeGroup {
             Grant::Leased(terms) => {
                 self.renewal.advice.rising = terms.rate.scale(20, 21) > self.budget.bucket().rate();
                 self.budget.lease(now, asked, terms);
-                (self.max_fit, self.max_debt) = (terms.max_fit, terms.max_debt);
+                self.max_debt = terms.max_debt;
                 let advice = &mut self.renewal.advice;
                 (advice.renew_after, advice.ask_again_at) = (terms.renew_after, asked.after(terms.ask_again));
                 (advice.scarce, advice.lump_wanted) = (terms.scarce, terms.lump_wanted);
@@ -304,7 +304,6 @@ impl NodeGroup {
             }
             Grant::Unlimited { ttl, renew_after, fallback } => {
                 self.budget.unlimited(now, asked, *ttl, *fallback);
-                self.max_fit = Ru::MAX;
                 let advice = &mut self.renewal.advice;
                 (advice.renew_after, advice.ask_again_at, advice.scarce) = (*renew_after, now, false);
             }

@@ -7,7 +7,7 @@
 //! waits at most twice as long as it would at the head of the queue.
 
 use super::NodeGroup;
-use super::budget::{Budget, From, LeaseState};
+use super::budget::{Budget, From};
 use crate::units::{Rate, Ru, Time};
 use crate::waiters::{Waiter, WaiterId, Waiters};
 
@@ -29,17 +29,18 @@ pub(super) struct Turns<'a> {
 impl Turns<'_> {
     /// Whether an operation needs a lump at the bucket's present size.
     pub(super) fn is_large(&self, cost: Ru) -> bool {
-        self.budget.right().state() == LeaseState::Leased && cost > self.budget.bucket().cap()
+        self.budget.right().has_lumps() && cost > self.budget.bucket().cap()
     }
 
     /// The first operation that waits for a lump which has not come.
     pub(super) fn waits_for_lump(&self) -> Option<(WaiterId, Waiter)> {
-        self.waiters.first_large().filter(|(_, first)| self.budget.hand().never_covers(first.cost))
+        let first = self.waiters.first_large().filter(|_| !self.budget.right().is_paced())?;
+        self.budget.hand().never_covers(first.1.cost).then_some(first)
     }
 
     /// The first operation that waits for a lump, come or not, and does not use the bucket.
     fn leaves_the_bucket(&self) -> Option<WaiterId> {
-        let (id, first) = self.waiters.first_large()?;
+        let (id, first) = self.waiters.first_large().filter(|_| !self.budget.right().is_paced())?;
         let hand = self.budget.hand();
         (hand.never_covers(first.cost) || hand.lump().will_cover(first.cost)).then_some(id)
     }
@@ -74,8 +75,8 @@ impl Turns<'_> {
     /// The first operation of either size that may start once it is covered, in the order of precedence.
     fn order(&self) -> [Option<Turn>; 2] {
         let turn = |(id, Waiter { cost, .. }), from| Some(Turn { id, cost, from });
-        if self.budget.right().state() != LeaseState::Leased {
-            // Nobody grants lumps for the fallback.
+        if !self.budget.right().has_lumps() {
+            // Nobody grants lumps for the fallback, nor under a paced limit.
             return [self.waiters.first().and_then(|first| turn(first, From::Both)), None];
         }
         match (self.waiters.first_large(), self.waiters.first_small()) {

@@ -6,6 +6,7 @@
 mod common;
 mod heard;
 mod moved;
+mod paced;
 mod restart;
 mod room;
 mod shadow;

@@ -22,11 +22,11 @@ fn a_lease_is_in_shadow_with_its_group_or_any_above_and_has_no_bound_past_its_en
         let renew = |engine: &mut Engine, id| leased(engine.renew(at(1), A, id, 1, &wants(500), None));
         let (evaluated, usual) = (renew(&mut shadow, GROUP), renew(&mut enforced, GROUP));
         assert_eq!((evaluated.rate, evaluated.cap, evaluated.fill), (usual.rate, usual.cap, usual.fill));
-        assert_eq!(evaluated.shadow, above || group);
+        assert_eq!(evaluated.enforcement.shadow, above || group);
         let fallback = if above || group { Fallback::Unlimited } else { Fallback::Stop };
         assert_eq!(evaluated.fallback, fallback);
         let beside = renew(&mut shadow, GroupId(4));
-        assert_eq!((beside.shadow, beside.fallback), (false, Fallback::Stop));
+        assert_eq!((beside.enforcement.shadow, beside.fallback), (false, Fallback::Stop));
     }
 }
 
@@ -55,5 +55,8 @@ fn parts_of_the_fallback_are_not_divided_in_shadow() {
     assert_eq!(engine.take_parts(at(2)), []);
     engine.put_group(at(3), GROUP, spec(false)).unwrap();
     let terms = leased(engine.renew(at(4), A, GROUP, 2, &holds(wants(5), 1, &terms), None));
-    assert!(!terms.shadow && matches!(terms.fallback, Fallback::Part(..) | Fallback::Stop), "{terms:?}");
+    assert!(
+        !terms.enforcement.shadow && matches!(terms.fallback, Fallback::Part(..) | Fallback::Stop),
+        "{terms:?}"
+    );
 }

@@ -9,6 +9,7 @@ mod fallback;
 mod idling;
 mod lumps;
 mod orders;
+mod paced;
 mod shadow;
 mod spending;
 mod surplus;
@@ -17,7 +18,7 @@ mod views;
 mod waiting;
 mod wakeups;
 
-use tidegate_core::exchange::{Grant, LeaseTerms};
+use tidegate_core::exchange::{Enforcement, Grant, LeaseTerms};
 use tidegate_core::group::Fallback;
 use tidegate_core::node::{Acquired, Admitted, Estimate, Heard, NodeConfig, NodeGroup, Refusal, WaiterId};
 use tidegate_core::units::{Rate, Ru, Span, Time};

@@ -3,7 +3,12 @@
 use super::*;
 
 fn shadow(rate: i64, cap: i64) -> LeaseTerms {
-    LeaseTerms { shadow: true, fill: Ru::whole(cap), fallback: Fallback::Unlimited, ..terms(rate, cap, 0) }
+    LeaseTerms {
+        enforcement: Enforcement { shadow: true, ..Enforcement::default() },
+        fill: Ru::whole(cap),
+        fallback: Fallback::Unlimited,
+        ..terms(rate, cap, 0)
+    }
 }
 
 fn admitted(outcome: Result<Acquired, Refusal>) -> Admitted {

@@ -12,7 +12,7 @@ use crate::duration::parse_duration;
 use crate::error::SqlError;
 
 /// Options and the fields of the admin API they set. The first three are TiDB's, as is QUERY_LIMIT.
-const OPTIONS: [(&str, &str); 16] = [
+const OPTIONS: [(&str, &str); 17] = [
     ("RU_PER_SEC", "ru_per_sec"),
     ("PRIORITY", "priority"),
     ("BURSTABLE", "burstable"),
@@ -28,6 +28,7 @@ const OPTIONS: [(&str, &str); 16] = [
     ("MAX_DEBT", "max_debt"),
     ("MAX_WAIT", "max_wait_us"),
     ("ENFORCEMENT", "enforcement"),
+    ("POLICY", "policy"),
     ("COMMENT", "comment"),
 ];
 
@@ -99,6 +100,10 @@ fn value(cursor: &mut Cursor<'_>, field: &str, group: &mut v1::Group) -> Result<
         "priority" => {
             let priority = cursor.choice(&[("LOW", "low"), ("MEDIUM", "medium"), ("HIGH", "high")])?;
             priority.clone_into(&mut group.priority);
+        }
+        "policy" => {
+            let policies = [("TOKEN_BUCKET", "token_bucket"), ("PACED", "paced")];
+            cursor.choice(&policies)?.clone_into(&mut group.policy);
         }
         "enforcement" => {
             cursor.choice(&[("ON", "on"), ("SHADOW", "shadow")])?.clone_into(&mut group.enforcement);

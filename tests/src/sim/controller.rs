@@ -347,6 +347,7 @@ pub(super) fn text(id: GroupId, spec: &GroupSpec) -> v1::Group {
         fallback_total: spec.fallback_total,
         max_debt: spec.max_debt,
         shadow: spec.shadow,
+        policy: spec.policy,
         ..Definition::named(named(id).unwrap_or_else(GroupName::default_group))
     };
     definition.text()

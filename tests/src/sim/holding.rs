@@ -58,6 +58,8 @@ pub(super) struct Holding {
     /// it into the bucket instead.
     gone_back: i128,
     debt: i128,
+    /// Operations follow each other at the rate, also at that of the fallback: each starts when nothing is owed.
+    paced: bool,
     fallback: Fallback,
     /// A part of the group's fallback lasts until then.
     fallback_until: Time,
@@ -77,6 +79,9 @@ const MOST_JUDGED: usize = 16;
 
 /// The longest burst at the fallback rate.
 const FALLBACK_BURST: Span = Span::secs(1);
+
+/// The same under a paced limit, and of its leases: as late as a node may be to start an operation that was due.
+const PACED_BURST: Span = Span::millis(5);
 
 fn fine(amount: Ru) -> i128 {
     i128::from(amount.0) * i128::from(MICRO)
@@ -149,7 +154,11 @@ impl Holding {
             Right::Past => self.fallback.rate().is_some(),
             Right::None | Right::Free(_) => false,
         };
-        let needed = if self.right == Right::Past { fine(cost).min(self.cap) } else { fine(cost) };
+        let needed = match self.right {
+            _ if self.paced => 0,
+            Right::Past => fine(cost).min(self.cap),
+            _ => fine(cost),
+        };
         if !spends || self.debt > ROUNDING || self.available() + ROUNDING < needed {
             return Err(format!("I4: {cost} was admitted out of {self:?}"));
         }
@@ -177,7 +186,7 @@ impl Holding {
     pub(super) fn falls_back(&mut self, now: Time) -> Option<(Rate, Ru)> {
         self.advance(now);
         let rate = self.fallback.rate().filter(|rate| self.right == Right::Past && *rate > Rate::ZERO)?;
-        Some((rate, rate.over(FALLBACK_BURST)))
+        Some((rate, rate.over(self.fallback_burst())))
     }
 
     /// The operation cost so much in the end.
@@ -250,11 +259,11 @@ impl Holding {
         self.earlier.clear();
         match grant {
             _ if gave_up => {}
-            Grant::Leased(terms) => self.leased(sent, terms),
+            Grant::Leased(terms) => self.leased(sent, terms)?,
             Grant::Unlimited { ttl, fallback, .. } => {
                 self.clear(Right::Free(sent.after(*ttl)), *fallback);
                 self.fall_back_to(sent, *fallback);
-                self.debt = 0;
+                (self.debt, self.paced) = (0, false);
             }
             Grant::UnknownGroup => self.clear(Right::None, Fallback::Stop),
             Grant::Recovering { fallback, .. } => {
@@ -298,7 +307,7 @@ impl Holding {
             _ => Time(u64::MAX),
         };
         if let (Right::Past, Some(rate)) = (self.right, fallback.rate()) {
-            self.cap = fine(rate.over(FALLBACK_BURST));
+            self.cap = fine(rate.over(self.fallback_burst()));
             self.counted_cap = self.cap;
             self.tokens = self.tokens.min(self.cap);
         }
@@ -314,10 +323,16 @@ impl Holding {
         }
     }
 
-    fn leased(&mut self, sent: Time, terms: &LeaseTerms) {
+    fn leased(&mut self, sent: Time, terms: &LeaseTerms) -> Result<(), String> {
+        let at_once = [terms.fill, terms.lump, terms.cap - terms.rate.over(PACED_BURST).max(Ru(1))];
+        if terms.enforcement.paced && at_once.into_iter().any(Ru::is_positive) {
+            return Err(format!("paced, and more than a trifle may start at once: {terms:?}"));
+        }
+        self.paced = terms.enforcement.paced;
         if self.right == Right::Past && sent.after(terms.ttl) <= self.last {
             // Over before it came.
-            return self.fall_back_to(sent, terms.fallback);
+            self.fall_back_to(sent, terms.fallback);
+            return Ok(());
         }
         if !matches!(self.right, Right::Leased(_)) {
             self.clear(Right::None, terms.fallback);
@@ -343,6 +358,7 @@ impl Holding {
             self.ahead_until =
                 self.ahead_until.max(self.last.after(Span(u64::try_from(wait).unwrap_or(u64::MAX))));
         }
+        Ok(())
     }
 
     fn advance(&mut self, now: Time) {
@@ -377,20 +393,25 @@ impl Holding {
     fn fall_back(&mut self) {
         self.clear(Right::Past, self.fallback);
         if let Some(rate) = self.fallback.rate() {
-            self.cap = fine(rate.over(FALLBACK_BURST));
+            self.cap = fine(rate.over(self.fallback_burst()));
             self.counted_cap = self.cap;
         }
     }
 
+    fn fallback_burst(&self) -> Span {
+        if self.paced { PACED_BURST } else { FALLBACK_BURST }
+    }
+
     /// Nothing is left but debt.
     fn clear(&mut self, right: Right, fallback: Fallback) {
-        let Self { fallback_until, debt, last, asked, drift_ppm, .. } = *self;
+        let Self { fallback_until, debt, paced, last, asked, drift_ppm, .. } = *self;
         let earlier = std::mem::take(&mut self.earlier);
         *self = Self {
             right,
             fallback,
             fallback_until,
             debt,
+            paced,
             last,
             asked,
             earlier,

@@ -223,7 +223,7 @@ impl Run {
     }
 
     /// `expect used 2 >= 0.980`, `expect since 2 >= 0.980`, `expect bound 2`, `expect p99 light <= 5ms`, `expect jain even >= 0.990`,
-    /// `expect messages <= 5.000`, `expect ledger 2`, `expect admitted big >= 10`, `expect floor 2 >= 95`: whole RU
+    /// `expect excess 2 <= 40`: whole RU above rate x window in the worst one, `expect messages <= 5.000`, `expect ledger 2`, `expect admitted big >= 10`, `expect floor 2 >= 95`: whole RU
     /// in every second since `record`.
     fn expect(&mut self, what: &str, args: &[&str]) -> Result<(), String> {
         let subject = args.first().copied().unwrap_or_default();
@@ -246,6 +246,11 @@ impl Run {
                 let (_, worst, depth) = self.used(id)?;
                 let overrun = self.world()?.overrun(id);
                 (worst <= depth + overrun, format!("{worst} over, burst {depth}, overrun {overrun}"))
+            }
+            "excess" => {
+                let (_, worst, _) = self.used(group_id(subject)?)?;
+                let whole = u64::try_from(worst.0 / 1_000_000).unwrap_or_default();
+                (compare(whole, args.get(1).copied(), number(limit).ok_or("how much?")?)?, worst.to_string())
             }
             "p99" => {
                 let wait = self.world()?.waits(subject).ok_or("no such load")?.quantile(990);

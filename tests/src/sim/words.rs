@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
-use tidegate_core::group::{Burstable, Fallback, GroupId, GroupSpec, Priority};
+use tidegate_core::group::{Burstable, Fallback, GroupId, GroupSpec, Policy, Priority};
 use tidegate_core::units::{Rate, Ru, Span, Time};
 
 use super::load::{Load, Pattern};
@@ -115,6 +115,11 @@ pub(super) fn spec(mut spec: GroupSpec, words: &Words<'_>) -> Result<GroupSpec, 
         "shadow" => Some(true),
         _ => None,
     })?;
+    spec.policy = words.get("policy", spec.policy, |text| match text {
+        "token_bucket" => Some(Policy::TokenBucket),
+        "paced" => Some(Policy::Paced),
+        _ => None,
+    })?;
     let total =
         |text: &str| if text == "none" { Some(None) } else { micro(text).map(|rate| Some(Rate(rate))) };
     spec.fallback_total = words.get("total", spec.fallback_total, total)?;
@@ -151,7 +156,7 @@ pub(super) fn show_micro(amount: i64) -> String {
 pub(super) fn show_spec(spec: &GroupSpec) -> String {
     let amount = |amount: Option<i64>, none: &str| amount.map_or_else(|| none.to_owned(), show_micro);
     format!(
-        "rate={} burst={} parent={} burstable={} priority={} weight={} ttl={}us fallback={} total={} debt={} enforcement={}",
+        "rate={} burst={} parent={} burstable={} priority={} weight={} ttl={}us fallback={} total={} debt={} enforcement={}{}",
         amount(spec.rate.map(|rate| rate.0), "unlimited"),
         amount(spec.burst.map(|burst| burst.0), "default"),
         spec.parent.map_or_else(|| "top".to_owned(), |GroupId(parent)| parent.to_string()),
@@ -175,6 +180,7 @@ pub(super) fn show_spec(spec: &GroupSpec) -> String {
         amount(spec.fallback_total.map(|total| total.0), "none"),
         show_micro(spec.max_debt.0),
         if spec.shadow { "shadow" } else { "on" },
+        if spec.policy == Policy::Paced { " policy=paced" } else { "" },
     )
 }
 

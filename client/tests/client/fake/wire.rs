@@ -55,7 +55,8 @@ pub(super) fn grant_entry(group: &str, grant: &Grant) -> v1::GrantEntry {
             (entry.max_fit_micro_ru, entry.max_debt_micro_ru) = (terms.max_fit.0, terms.max_debt.0);
             entry.fallback = wire_fallback(terms.fallback);
             (entry.ack_now, entry.scarce) = (terms.ack_now, terms.scarce);
-            (entry.lump_wanted, entry.shadow) = (terms.lump_wanted, terms.shadow);
+            entry.lump_wanted = terms.lump_wanted;
+            (entry.shadow, entry.paced) = (terms.enforcement.shadow, terms.enforcement.paced);
             entry.proof = format!("proof of {group}").into_bytes();
         }
         Grant::Unlimited { ttl, renew_after, fallback } => {

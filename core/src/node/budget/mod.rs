@@ -19,9 +19,6 @@ pub use right::LeaseState;
 pub(crate) use right::Right;
 use taken::Taken;
 
-/// The longest burst at the fallback rate.
-const FALLBACK_CAP: Span = Span::secs(1);
-
 /// Tokens that leave with a renewal, and the rest that stays.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Returned {
@@ -115,10 +112,7 @@ impl Budget {
         let solvent = hand.debt() == Ru::ZERO;
         match from {
             From::Both if self.right.is_free() => true,
-            From::Both => {
-                let needed = self.right.needed(cost, hand.bucket().cap());
-                self.right.spends() && solvent && hand.available() >= needed
-            }
+            From::Both => self.right.spends() && solvent && hand.available() >= self.right.needed(cost),
             From::Bucket => {
                 self.right.state() == LeaseState::Leased && solvent && hand.bucket().tokens() >= cost
             }
@@ -133,7 +127,7 @@ impl Budget {
         let comes = |missing| Some(bucket.last().after(self.income().time_for(missing)?));
         let at = match from {
             From::Both => {
-                let cost = self.right.needed(cost, cap);
+                let cost = self.right.needed(cost);
                 if !self.right.spends() || self.hand.never_covers(cost) {
                     return None;
                 }
@@ -204,6 +198,8 @@ impl Budget {
         let end = self.right.expires()?;
         let batch = match self.right.state() {
             LeaseState::Unlimited => Some(Ru::MAX),
+            // What a thread holds would be spent at once.
+            _ if self.right.is_paced() => None,
             _ if self.hand.debt() == Ru::ZERO => self.hand.bucket_mut().draw(least),
             _ => None,
         };
@@ -257,16 +253,15 @@ impl Budget {
 
     fn fall_back(&mut self) {
         self.clear();
-        if let Some(rate) = self.right.fall_back() {
-            self.hand.bucket_mut().resize(rate.over(FALLBACK_CAP));
+        if let Some(cap) = self.right.fall_back() {
+            self.hand.bucket_mut().resize(cap);
         }
     }
 
     /// Sets the fallback of the answer to the renewal sent at `asked`.
     fn fall_back_to(&mut self, asked: Time, fallback: Fallback) {
-        self.right.fall_back_to(asked, fallback);
-        if let (LeaseState::Expired, Some(rate)) = (self.right.state(), fallback.rate()) {
-            self.hand.bucket_mut().resize(rate.over(FALLBACK_CAP));
+        if let Some(cap) = self.right.fall_back_to(asked, fallback) {
+            self.hand.bucket_mut().resize(cap);
         }
     }
 
@@ -308,6 +303,7 @@ impl Budget {
         self.advance(now);
         let end = asked.after(terms.ttl);
         let state = self.right.state();
+        self.right.enforce(terms);
         if state == LeaseState::Expired && end <= now {
             // The lease ended before it came. Tokens that the fallback gathered stay.
             return self.fall_back_to(asked, terms.fallback);
@@ -315,8 +311,7 @@ impl Budget {
         if state != LeaseState::Leased {
             self.clear();
         }
-        self.right.lease(LeaseState::Leased, end);
-        self.right.enforce(terms.shadow);
+        self.right.lease(end);
         self.fall_back_to(asked, terms.fallback);
         self.hand.lease(now, terms, self.drift_ppm);
         self.advance(now);
@@ -352,7 +347,7 @@ impl Budget {
         self.advance(now);
         self.hand = Hand::empty(self.bucket().last(), Ru::ZERO);
         self.taken = Taken::default();
-        self.right.lease(LeaseState::Unlimited, asked.after(ttl));
+        self.right.unlimited(asked.after(ttl));
         self.fall_back_to(asked, fallback);
         self.advance(now);
     }
@@ -378,6 +373,6 @@ impl Budget {
         self.advance(now);
         self.hand = Hand::empty(self.bucket().last(), self.hand.debt());
         self.taken = Taken::default();
-        self.right = Right::none(state);
+        self.right.end(state);
     }
 }

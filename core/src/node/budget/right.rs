@@ -1,8 +1,15 @@
 //! The right to spend: a lease, or what applies without one, and until when.
 
+use crate::decide::PACED_CAP;
+use crate::exchange::{Enforcement, LeaseTerms};
 use crate::group::Fallback;
 use crate::node::NodeConfig;
-use crate::units::{Rate, Ru, Time};
+use crate::units::{Ru, Span, Time};
+
+/// The longest burst at the fallback rate.
+const FALLBACK_CAP: Span = Span::secs(1);
+/// Something in hand: all before is paid for.
+const ANY: Ru = Ru(1);
 
 /// The basis of the right to spend.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
@@ -31,8 +38,12 @@ pub enum LeaseState {
 pub(crate) struct Right {
     state: LeaseState,
     expires: Time,
-    /// The lease is evaluated and not enforced.
-    shadow: bool,
+    /// That of the last lease; what it says of the pace holds for the fallback, too.
+    enforcement: Enforcement,
+    /// The most that has to be in hand for an operation to start.
+    enough: Ru,
+    /// The largest operation that can ever be admitted, by the last lease.
+    max_fit: Ru,
     fallback: Fallback,
     /// The end of this node's part of the group's fallback.
     fallback_until: Time,
@@ -45,17 +56,14 @@ impl Right {
     pub(crate) fn unheard(now: Time, config: &NodeConfig) -> Self {
         let fallback = config.fallback;
         let answer_by = (fallback != Fallback::Stop).then(|| now.after(config.reply_timeout));
-        Self { fallback, answer_by, ..Self::default() }
+        Self { fallback, answer_by, max_fit: Ru::MAX, ..Self::default() }
     }
 
     /// That of a group that gave its lease up.
-    pub(crate) fn idle((fallback, fallback_until): (Fallback, Time)) -> Self {
-        Self { state: LeaseState::Idle, fallback, fallback_until, ..Self::default() }
-    }
-
-    /// None, for the reason `state`.
-    pub(super) fn none(state: LeaseState) -> Self {
-        Self { state, ..Self::default() }
+    pub(crate) fn idle((fallback, fallback_until): (Fallback, Time), paced: bool) -> Self {
+        let enforcement = Enforcement { paced, ..Enforcement::default() };
+        let max_fit = Ru::MAX;
+        Self { state: LeaseState::Idle, fallback, fallback_until, enforcement, max_fit, ..Self::default() }
     }
 
     #[inline]
@@ -81,7 +89,7 @@ impl Right {
     /// Whether what the lease does not cover is admitted all the same.
     #[inline]
     pub(crate) fn is_shadow(&self) -> bool {
-        self.shadow && self.state == LeaseState::Leased
+        self.enforcement.shadow && self.state == LeaseState::Leased
     }
 
     /// By when an idle group should have an answer.
@@ -114,11 +122,31 @@ impl Right {
         }
     }
 
-    /// The amount in hand with which an operation may start. At the fallback rate nobody grants lumps, so an operation
-    /// larger than the bucket starts when the bucket is full, and owes the rest.
+    /// The amount in hand with which an operation may start.
     #[inline]
-    pub(super) fn needed(&self, cost: Ru, cap: Ru) -> Ru {
-        if self.state == LeaseState::Expired { cost.min(cap.max(Ru(1))) } else { cost }
+    pub(crate) fn needed(&self, cost: Ru) -> Ru {
+        if cost <= self.enough { cost } else { self.needed_beyond(cost) }
+    }
+
+    /// Nothing lets an operation start that never fits.
+    #[cold]
+    fn needed_beyond(&self, cost: Ru) -> Ru {
+        if cost <= self.max_fit { self.enough } else { Ru::MAX }
+    }
+
+    /// The largest operation that can ever be admitted, by the last lease.
+    pub(crate) fn max_fit(&self) -> Ru {
+        self.max_fit
+    }
+
+    /// Whether an operation that the bucket can never cover waits for a lump.
+    pub(crate) fn has_lumps(&self) -> bool {
+        self.state == LeaseState::Leased && !self.enforcement.paced
+    }
+
+    /// Whether each operation starts when those before it are paid for.
+    pub(crate) fn is_paced(&self) -> bool {
+        self.enforcement.paced
     }
 
     /// Notes an operation in an idle group: it asks for a lease, and a controller that has not answered by then counts
@@ -127,19 +155,29 @@ impl Right {
         self.answer_by.get_or_insert(answer_by);
     }
 
-    /// Notes the fallback of the answer to the renewal sent at `asked`.
-    pub(super) fn fall_back_to(&mut self, asked: Time, fallback: Fallback) {
+    /// Notes the fallback of the answer to the renewal sent at `asked`; returns the depth of its bucket, if it applies.
+    pub(super) fn fall_back_to(&mut self, asked: Time, fallback: Fallback) -> Option<Ru> {
         self.fallback = fallback;
         self.fallback_until = match fallback {
             Fallback::Part(_, lasts) => asked.after(lasts),
             _ => Time(0),
         };
+        self.own_cap()
     }
 
-    /// The fallback applies from now on; returns its rate.
-    pub(super) fn fall_back(&mut self) -> Option<Rate> {
+    /// The fallback applies from now on; returns the depth of its bucket.
+    pub(super) fn fall_back(&mut self) -> Option<Ru> {
         (self.state, self.answer_by) = (LeaseState::Expired, None);
-        self.fallback.rate()
+        self.own_cap()
+    }
+
+    /// The bucket of the fallback, while that applies and is a rate. Nobody grants lumps for it, so an operation larger
+    /// than the bucket starts when the bucket is full, and owes the rest.
+    fn own_cap(&mut self) -> Option<Ru> {
+        let rate = self.fallback.rate().filter(|_| self.state == LeaseState::Expired)?;
+        let cap = rate.over(if self.is_paced() { PACED_CAP } else { FALLBACK_CAP }).max(ANY);
+        self.enough = if self.is_paced() { ANY } else { cap };
+        Some(cap)
     }
 
     /// A part of the group's fallback is over.
@@ -149,19 +187,31 @@ impl Right {
         }
     }
 
-    /// A lease on a rate, or one without, until `end`.
-    pub(super) fn lease(&mut self, state: LeaseState, end: Time) {
-        (self.state, self.expires, self.answer_by) = (state, end, None);
+    /// A lease on a rate until `end`.
+    pub(super) fn lease(&mut self, end: Time) {
+        (self.state, self.expires, self.answer_by) = (LeaseState::Leased, end, None);
     }
 
-    /// Enforces the lease, or only evaluates it.
-    pub(super) fn enforce(&mut self, shadow: bool) {
-        self.shadow = shadow;
+    /// A lease without a rate until `end`.
+    pub(super) fn unlimited(&mut self, end: Time) {
+        (self.state, self.expires, self.answer_by) = (LeaseState::Unlimited, end, None);
+        (self.enforcement, self.max_fit) = (Enforcement::default(), Ru::MAX);
+    }
+
+    /// Takes in how the lease is enforced.
+    pub(super) fn enforce(&mut self, terms: &LeaseTerms) {
+        (self.enforcement, self.max_fit) = (terms.enforcement, terms.max_fit);
+        self.enough = if self.is_paced() { ANY } else { Ru::MAX };
     }
 
     /// Extends the lease until `end`.
     pub(super) fn extend(&mut self, end: Time) {
         self.expires = end;
+    }
+
+    /// Ends for the reason `state`, the fallback too.
+    pub(super) fn end(&mut self, state: LeaseState) {
+        *self = Self { state, enforcement: self.enforcement, max_fit: self.max_fit, ..Self::default() };
     }
 
     /// Gives the lease up; the fallback stays.

@@ -1,6 +1,6 @@
 //! Group definitions drawn from an input: every value that the admin API lets through.
 
-use tidegate_core::group::{Burstable, Fallback, GroupId, GroupSpec, Priority};
+use tidegate_core::group::{Burstable, Fallback, GroupId, GroupSpec, Policy, Priority};
 use tidegate_core::units::{Rate, Ru, Span};
 
 use crate::fuzz::input::Input;
@@ -16,9 +16,10 @@ pub(super) fn draw(input: &mut Input<'_>, parent: Option<GroupId>, fallbacks: bo
         1 if fallbacks => Fallback::Rate(self::rate(input)),
         _ => Fallback::Stop,
     };
+    let kind = input.below(16);
     GroupSpec {
         parent,
-        rate: (input.below(16) != 15).then_some(rate),
+        rate: (kind != 15).then_some(rate),
         burst: (input.below(3) == 0).then(|| Ru(input.amount(Ru::MAX.0).max(1))),
         burstable: match input.below(6) {
             4 => Burstable::Moderated(rate.max(self::rate(input))),
@@ -32,6 +33,7 @@ pub(super) fn draw(input: &mut Input<'_>, parent: Option<GroupId>, fallbacks: bo
         max_debt: Ru(input.amount(Ru::MAX.0)),
         // Nothing holds what is admitted in shadow.
         shadow: false,
+        policy: if kind == 14 { Policy::Paced } else { Policy::TokenBucket },
         ..periods(input)
     }
 }

@@ -4,6 +4,7 @@
 use tidegate_core::group::{Fallback, GroupId, GroupSpec, Priority};
 use tidegate_core::units::{Rate, Ru, Span, Time};
 
+use super::draw::draw_policy;
 use super::{Action, Change, Plan};
 use crate::sim::random::Random;
 
@@ -132,7 +133,7 @@ fn drawn(random: &mut Random, parent: Option<GroupId>) -> GroupSpec {
     let rate = Rate::whole(whole(random.between(5, 3_000)));
     let burst = random.one_in(4).then(|| rate.over(Span::millis(random.between(50, 3_000))).max(Ru(1)));
     let ttl = Span::millis(random.between(500, 3_000));
-    GroupSpec { parent, burst, ttl, ..GroupSpec::capped(rate) }
+    GroupSpec { parent, burst, ttl, policy: draw_policy(random), ..GroupSpec::capped(rate) }
 }
 
 fn whole(amount: u64) -> i64 {

@@ -1,6 +1,6 @@
 //! Drawing a plan from a seed. Every part has a stream of random numbers of its own.
 
-use tidegate_core::group::{Burstable, Fallback, GroupId, GroupSpec, Priority};
+use tidegate_core::group::{Burstable, Fallback, GroupId, GroupSpec, Policy, Priority};
 use tidegate_core::node::NodeConfig;
 use tidegate_core::units::{Rate, Ru, Span, Time};
 
@@ -149,11 +149,16 @@ fn draw_groups(random: &mut Random) -> Vec<(GroupId, GroupSpec)> {
             priority,
             weight: u32::try_from(random.between(1, 4)).unwrap_or(1),
             ttl: Span::millis(random.between(500, 3_000)),
+            policy: draw_policy(random),
             ..GroupSpec::capped(rate)
         };
         groups.push((GroupId(index + 2), spec));
     }
     groups
+}
+
+pub(super) fn draw_policy(random: &mut Random) -> Policy {
+    if random.one_in(6) { Policy::Paced } else { Policy::TokenBucket }
 }
 
 pub(super) fn draw_loads(

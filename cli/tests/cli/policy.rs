@@ -1,0 +1,32 @@
+//! The policy of a group, by every way in.
+
+use serde_json::json;
+
+use crate::support::Controller;
+
+#[test]
+fn a_limit_becomes_paced_and_a_token_bucket_again_by_every_way_and_never_by_an_empty_text() {
+    let mut controller = Controller::start();
+    let policy = |controller: &Controller| controller.json(&["group", "show", "shop"])["policy"].clone();
+    controller.ok(&["group", "create", "shop", "--rate", "5"]);
+    assert_eq!(policy(&controller), json!("token_bucket"));
+    controller.ok(&["group", "alter", "shop", "--policy", "Paced"]);
+    assert_eq!(policy(&controller), json!("paced"));
+    let shown = controller.ok(&["sql", "SHOW CREATE RESOURCE GROUP shop"]);
+    assert!(shown.contains("POLICY=PACED"), "{shown}");
+    controller.ok(&["sql", "ALTER RESOURCE GROUP shop POLICY = TOKEN_BUCKET"]);
+    assert_eq!(policy(&controller), json!("token_bucket"));
+    controller.ok(&["sql", "ALTER RESOURCE GROUP shop RU_PER_SEC = 6, POLICY PACED"]);
+    controller.ok(&["sql", "ALTER RESOURCE GROUP shop RU_PER_SEC = 7"]);
+    assert_eq!(policy(&controller), json!("paced"), "an ALTER keeps what it does not name");
+    for wrong in ["leaky", "", "warm_up"] {
+        let said = controller.wrong(&["group", "alter", "shop", "--policy", wrong]);
+        assert!(said.contains("token_bucket"), "{said}");
+    }
+    let said = controller.wrong(&["sql", "ALTER RESOURCE GROUP shop POLICY = LEAKY"]);
+    assert!(said.contains("PACED"), "{said}");
+    assert_eq!(policy(&controller), json!("paced"));
+    controller.kill();
+    controller.again();
+    assert_eq!(controller.json(&["group", "show", "shop"])["policy"], json!("paced"), "it is stored");
+}
