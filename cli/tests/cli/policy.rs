@@ -19,11 +19,13 @@ fn a_limit_becomes_paced_and_a_token_bucket_again_by_every_way_and_never_by_an_e
     controller.ok(&["sql", "ALTER RESOURCE GROUP shop RU_PER_SEC = 6, POLICY PACED"]);
     controller.ok(&["sql", "ALTER RESOURCE GROUP shop RU_PER_SEC = 7"]);
     assert_eq!(policy(&controller), json!("paced"), "an ALTER keeps what it does not name");
-    for wrong in ["leaky", "", "warm_up"] {
+    for wrong in ["leaky", "warm_up"] {
         let said = controller.wrong(&["group", "alter", "shop", "--policy", wrong]);
         assert!(said.contains("token_bucket"), "{said}");
     }
-    let said = controller.wrong(&["sql", "ALTER RESOURCE GROUP shop POLICY = LEAKY"]);
+    let said = controller.wrong(&["group", "alter", "shop", "--policy", ""]);
+    assert!(said.contains("--policy is empty"), "{said}");
+    let said = controller.refused(&["sql", "ALTER RESOURCE GROUP shop POLICY = LEAKY"]);
     assert!(said.contains("PACED"), "{said}");
     assert_eq!(policy(&controller), json!("paced"));
     controller.kill();
