@@ -1,8 +1,8 @@
 //! A group that lends to its thread, beside the node machine alone: at the same moments both are asked for the same, and
 //! answer alike. What a thread remembers of a former answer never outlives the state from which it was learnt.
 //!
-//! Buckets never fill up here, so that tokens come to both alike, to the micro-RU; and there are no lumps, which a purse
-//! leaves alone and the machine spends first.
+//! Buckets never fill up here, so that tokens come to both alike, to the micro-RU: a full one loses what is earned before
+//! it learns what a purse has spent. And there are no lumps, which a purse leaves alone and the machine spends first.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -23,7 +23,7 @@ use crate::permit::Permit;
 use crate::refused::Refused;
 use crate::shared::Shared;
 
-/// No story earns and is granted as much as fits.
+/// Twice as much as is ever granted.
 const CAP: i64 = 10_000;
 
 #[derive(Clone, Debug)]
@@ -155,6 +155,12 @@ impl Both {
         self.permits.extend(together.map(Permit::into_owned));
     }
 
+    /// Tokens that fit beside those in hand; at least one.
+    fn room(&mut self) -> Ru {
+        let state = self.alone.state(self.now());
+        (state.cap - state.available).max(Ru(1))
+    }
+
     fn permit(&mut self, which: usize) -> Option<Permit<'static>> {
         (which < self.permits.len()).then(|| self.permits.remove(which))
     }
@@ -177,20 +183,35 @@ impl Both {
             }
             Step::Settle(which, charge) => {
                 if let Some(permit) = self.permit(which) {
-                    self.settle(permit, charge);
+                    let least = permit.estimate() - self.room() + Ru(1);
+                    self.settle(permit, charge.max(least.0));
                 }
             }
             Step::Cancel(which) => {
-                if let Some(permit) = self.permit(which) {
-                    self.alone.give_back(now, permit.estimate());
+                let room = self.room();
+                let Some(permit) = self.permit(which) else { return };
+                let estimate = permit.estimate();
+                if estimate < room {
+                    self.alone.give_back(now, estimate);
                     permit.cancel();
+                } else {
+                    self.settle(permit, estimate.0);
                 }
             }
-            Step::Pass(us) => advance(Duration::from_micros(us)).await,
+            Step::Pass(us) => {
+                let (room, rate) = (self.room(), self.alone.state(now).rate);
+                let until_full = rate.time_for(Ru(room.0 - 1)).filter(|_| rate.0 > 0);
+                advance(Duration::from_micros(until_full.map_or(us, |full| us.min(full.0)))).await;
+            }
             Step::Look => self.look(),
             Step::Grant(terms) => self.lease(terms),
             Step::UnknownGroup => self.grant(&Grant::UnknownGroup),
             Step::Lower(rate) => {
+                let state = self.alone.state(now);
+                let cap = state.cap.scale(rate, state.rate.0.max(1)).min(state.cap);
+                if state.rate.0 > 0 && cap <= state.available {
+                    return;
+                }
                 self.alone.on_lower(now, Rate(rate));
                 self.group.cell.heed(Notice::Lower(Rate(rate)));
             }
