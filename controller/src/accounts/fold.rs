@@ -18,7 +18,7 @@ use crate::definitions::change::{Edit, Plan};
 use crate::error::{AdminError, InField};
 use crate::leasing::Leasing;
 use crate::leasing::clients::Tombstone;
-use crate::limits::{MAX_FOLDED_AHEAD, MAX_FORGOTTEN};
+use crate::limits::{HEARD_EVERY_MS, MAX_FOLDED_AHEAD, MAX_FORGOTTEN};
 use crate::name::client_id;
 use crate::store::records::{
     NOBODY, consumption, consumption_bytes, group_key, ledger_key, pair_key, pair_of, put_tombstone,
@@ -197,9 +197,11 @@ fn all_may_forget(leasing: &Leasing, names: &[String], clock: &Clock) -> Result<
             count += 1;
             let silent = match known.heard {
                 Some(heard) => now.since(heard),
-                // This run of the controller has not heard it.
-                None => Span(unix_ms.saturating_sub(known.heard_unix_ms).saturating_mul(1_000))
-                    .max(now.since(Time(0))),
+                // This run of the controller has not heard it; the one before may have later than it wrote down.
+                None => {
+                    let stored = known.heard_unix_ms.saturating_add(HEARD_EVERY_MS);
+                    Span(unix_ms.saturating_sub(stored).saturating_mul(1_000)).max(now.since(Time(0)))
+                }
             };
             let lease = ends.get(&id).map(|end| end.since(now)).unwrap_or_default();
             may_forget(name, known.connected, silent, lease)?;

@@ -433,7 +433,9 @@ impl Story {
         }
         let (now, began) = (self.now(), self.began);
         let starts = self.live.starts.iter().filter(|(start, _)| start.0 == node);
-        let since = |known: &Known| if known.heard_now { known.heard } else { known.heard.min(began) };
+        // A controller that died may have heard it for another minute without writing that down.
+        let since =
+            |known: &Known| if known.heard_now { known.heard } else { (known.heard + MINUTE).min(began) };
         let lately = starts.clone().any(|(_, known)| now - since(known) < MINUTE);
         let starts: BTreeSet<Start> = starts.map(|(start, _)| *start).collect();
         let connected = self.streams.contains_key(node);
