@@ -3,7 +3,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use tidegate_client::{Client, ConnectError, JournalError, Ru, RuParts, RuTotal, Total};
+use rand::rngs::StdRng;
+use rand::{RngExt as _, SeedableRng as _};
+use tidegate_client::{Client, ConnectError, JournalError, Permit, Ru, RuParts, RuTotal, Total, Usage};
 use tidegate_core::group::GroupSpec;
 use tidegate_core::units::Rate;
 use tidegate_proto::v1;
@@ -93,6 +95,59 @@ async fn what_was_charged_without_a_permit_survives_a_kill_too() {
     let heir = piped(&fake).journal_dir(after.path()).connect().await.unwrap();
     assert_eq!(heir.shutdown().await.unconfirmed, []);
     assert_eq!(fake.total("g"), Ru::whole(8));
+}
+
+/// Every call that charges, in any order: a kill after any of them loses nothing, and nothing is there before it.
+#[tokio::test(start_paused = true)]
+async fn after_every_call_the_journal_has_what_was_charged_and_no_more() {
+    const FILE: &str = "node-1.journal";
+    for seed in 0..8 {
+        let mut random = StdRng::seed_from_u64(seed);
+        let dir = tempfile::tempdir().unwrap();
+        let fake = Fake::new();
+        fake.group("g", GroupSpec::capped(Rate::whole(100_000)));
+        let client = piped(&fake).journal_dir(dir.path()).connect().await.unwrap();
+        let group = client.group("g").await.unwrap();
+        drop(group.acquire(Ru::whole(1), SECOND).await.unwrap());
+        fake.until("it is reported", |state| state.total("g") == Ru::whole(1)).await;
+        // No report arrives from here on, and no answer.
+        fake.state().mute = true;
+        fake.go_down();
+        eventually("the loss is noticed", || !client.stats().link.connected).await;
+        group.charge_ru(RuParts::flat(Ru::whole(1)));
+        let mut charged = Ru::whole(2);
+        let mut permits: Vec<Permit<'static>> = Vec::new();
+        for step in 0..20 {
+            let some = random.random_range(0..9_u64);
+            let usage = Usage { write_bytes: some * 1_000, ..Usage::default() };
+            let parts = RuParts::flat(Ru::whole(i64::try_from(some).unwrap()));
+            let kind = random.random_range(0..9);
+            let place = random.random_range(0..permits.len().max(1));
+            match kind {
+                0..3 => permits.extend(group.try_acquire(parts.total()).ok().map(Permit::into_owned)),
+                3 => charged += group.charge_ru(parts).total(),
+                4 => charged += group.charge(&usage).total(),
+                _ if permits.is_empty() => permits.push(group.owe().into_owned()),
+                5 => charged += permits[place].charge(&usage).total(),
+                6 => charged += permits.swap_remove(place).settle(&usage).total(),
+                7 => permits.swap_remove(place).cancel(),
+                _ => {
+                    let permit = permits.swap_remove(place);
+                    charged += permit.estimate();
+                    drop(permit);
+                }
+            }
+            let after = tempfile::tempdir().unwrap();
+            std::fs::copy(dir.path().join(FILE), after.path().join(FILE)).unwrap();
+            let other = Fake::new();
+            let heir = piped(&other).journal_dir(after.path()).connect().await.unwrap();
+            assert_eq!(heir.shutdown().await.unconfirmed, []);
+            let told = counted(&other.state().totals);
+            let what = format!("step {step} of seed {seed}, a call of kind {kind}");
+            assert_eq!(told.ru().clamped(), charged, "{what}");
+            assert_eq!(told.charged, group.consumption().charged, "{what}");
+        }
+    }
 }
 
 #[tokio::test(start_paused = true)]

@@ -10,9 +10,10 @@ use rand::rngs::StdRng;
 use rand::{RngExt as _, SeedableRng as _};
 use tidegate_controller::audit::Actor;
 use tidegate_controller::clock::Clock;
-use tidegate_controller::service::{RenewIn, ReportIn, Service, ServiceConfig, Session};
+use tidegate_controller::service::{EntryIn, RenewIn, ReportIn, Sent, Service, ServiceConfig, Session};
 use tidegate_controller::store::Store;
-use tidegate_core::units::RuTotal;
+use tidegate_core::exchange::Ask;
+use tidegate_core::units::{RuTotal, Span, Time};
 use tidegate_core::usage::{Parts, Total};
 use tidegate_proto::v1;
 
@@ -26,7 +27,8 @@ const GROUPS: [&str; 3] = ["default", "web", "api"];
 const CLAIM: u128 = 1_000_000_000_000_000_000_000_000;
 const SECOND: u64 = 1_000_000;
 const MINUTE: u64 = 60 * SECOND;
-const WEEK: u64 = 7 * 24 * 3_600 * SECOND;
+const HOUR: u64 = 60 * MINUTE;
+const WEEK: u64 = 7 * 24 * HOUR;
 
 /// A node, and the number of its start.
 type Start = (&'static str, u64);
@@ -67,6 +69,8 @@ struct Stream {
     seq: u64,
     /// The newest renewal whose reports are on disk.
     durable: u64,
+    /// When a renewal came that had not waited.
+    prompt: Option<u64>,
 }
 
 struct Story {
@@ -257,7 +261,7 @@ impl Story {
         if let Ok(session) = session {
             let known = self.live.starts.entry((node, number)).or_default();
             (known.heard, known.heard_now) = (at, true);
-            self.streams.insert(node, Stream { number, session, seq: 0, durable: 0 });
+            self.streams.insert(node, Stream { number, session, seq: 0, durable: 0, prompt: None });
         }
         what
     }
@@ -289,8 +293,7 @@ impl Story {
     /// The model of a report. True: it is not counted, and may be later.
     fn count(&mut self, (node, number): Start, group: &'static str, of: u64, total: u128) -> bool {
         let at = self.now();
-        let (hour, second) =
-            (self.service().clock().unix_us() / (3_600 * SECOND), (at - self.began) / SECOND);
+        let (hour, second) = (self.service().clock().unix_us() / HOUR, (at - self.began) / SECOND);
         if !self.live.groups.contains_key(group) {
             return false;
         }
@@ -334,6 +337,8 @@ impl Story {
         let reports: Vec<ReportIn> = reports.into_iter().map(|(report, _)| report).collect();
         let leaves = self.below(6) == 0;
         let at = self.now();
+        // Of a renewal that has waited for its turn for too long the reports count, and nothing else.
+        let late = self.below(4) == 0 && self.streams[node].prompt.is_some_and(|prompt| at - prompt < HOUR);
         let known = self.live.starts.get_mut(&(node, number)).unwrap();
         known.unstored = true;
         let stream = self.streams.get_mut(node).unwrap();
@@ -344,9 +349,16 @@ impl Story {
             leasing.goodbye(client, session, seq, &reports).unwrap()
         } else {
             (known.heard, known.heard_now) = (at, true);
-            let renewed = leasing.renew(client, session, RenewIn { seq, reports, ..RenewIn::default() });
-            let renewed = renewed.unwrap();
-            assert_eq!(renewed.durable_seq, durable, "{what}");
+            let waited = if late { MINUTE } else { 0 };
+            let sent = Sent { at: Time(at + HOUR - waited), answer_within: Span(MINUTE) };
+            let entry = EntryIn { group: "default".into(), ask: Ok((Ask::default(), Vec::new())) };
+            let entries = if late { vec![entry] } else { Vec::new() };
+            let request = RenewIn { seq, reports, entries, sent: Some(sent), ..RenewIn::default() };
+            let renewed = leasing.renew(client, session, request).unwrap();
+            if !late {
+                stream.prompt = Some(at);
+            }
+            assert_eq!((renewed.durable_seq, renewed.shed), (durable, late), "{what}");
             renewed.refused
         };
         let refused: Vec<_> = refused.into_iter().map(|of| (of.group, of.incarnation)).collect();
@@ -466,9 +478,9 @@ impl Story {
         let passed = match self.below(40) {
             0 if self.weeks < 9 => {
                 self.weeks += 1;
-                WEEK + 24 * 3_600 * SECOND
+                WEEK + 24 * HOUR
             }
-            0..3 => 3_600 * SECOND,
+            0..3 => HOUR,
             _ => self.below(4 * SECOND),
         };
         self.now.fetch_add(passed, Ordering::SeqCst);

@@ -15,6 +15,8 @@ mod check;
 #[cfg(test)]
 mod clock;
 #[cfg(test)]
+mod convictions;
+#[cfg(test)]
 mod copies;
 #[cfg(test)]
 mod damage;

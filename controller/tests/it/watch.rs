@@ -1,5 +1,6 @@
 //! The watch stream.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use serde_json::json;
@@ -11,8 +12,10 @@ use tidegate_controller::limits::{MAX_EVENT_PARTS, SNAPSHOT_PART, WATCH_QUEUE};
 use tidegate_controller::store::records::{StoredBinding, put_json};
 use tidegate_controller::store::{Store, Table};
 use tidegate_proto::v1;
+use tidegate_proto::v1::grants_client::GrantsClient;
 use tidegate_proto::v1::watch_event::Kind;
 use tokio::time::timeout;
+use tonic::transport::Endpoint;
 use tonic::{Code, Status, Streaming};
 
 use crate::support::{Lab, MemoryStore, PATIENCE, config};
@@ -156,6 +159,71 @@ async fn a_large_snapshot_comes_in_parts() {
         }
     }
     assert_eq!(received, [SNAPSHOT_PART, SNAPSHOT_PART, 1]);
+}
+
+/// Starts to watch over a connection that holds as little as may be for a reader.
+async fn watch_slowly(lab: &Lab) -> Streaming<v1::WatchEvent> {
+    let endpoint = Endpoint::from_shared(format!("http://{}", lab.running.grpc_addr)).unwrap();
+    let endpoint = endpoint.initial_stream_window_size(65_535).initial_connection_window_size(65_535);
+    let mut grants = GrantsClient::new(endpoint.connect().await.unwrap());
+    grants.watch(v1::WatchRequest::default()).await.unwrap().into_inner()
+}
+
+/// The snapshot is longer than all that holds messages for a reader, so that its last parts are read from the bindings
+/// after the changes, and its first ones before them.
+#[tokio::test]
+async fn a_watcher_knows_every_binding_whatever_changes_while_the_snapshot_is_on_its_way() {
+    let lab = crowded(60_000).await;
+    let service = lab.running.service().clone();
+    let actor = Actor::new(None, "test");
+    let listed = || {
+        let view = service.definitions().told();
+        let all = view.bindings.after(None).map(|(principal, group)| {
+            ((principal.tenant().to_owned(), principal.user().to_owned()), group.to_string())
+        });
+        all.collect::<BTreeMap<_, _>>()
+    };
+    for read in [1, 7, 60] {
+        let (mut events, mut known) = (watch_slowly(&lab).await, BTreeMap::new());
+        let (mut parts, mut whole) = (0, false);
+        let newest = loop {
+            if parts == read {
+                // One that was sent, one that is sent last, one that is new, one that goes.
+                for tenant in ["t0".to_owned(), "t9999".to_owned(), format!("new{read}")] {
+                    let group = if read == 7 { "crowd" } else { "wide" };
+                    service.definitions().bind(&actor, &tenant, "", group).unwrap();
+                }
+                service.definitions().unbind(&actor, &format!("t{read}"), "").unwrap();
+                parts += 1;
+            }
+            let (revision, kind) = next(&mut events).await;
+            match kind {
+                Kind::Snapshot(part) => {
+                    parts += 1;
+                    whole |= !part.more;
+                    known.extend(part.bindings.into_iter().map(|of| ((of.tenant, of.user), of.group)));
+                    if whole {
+                        // The last change, after which the watcher is current.
+                        service.definitions().bind(&actor, "last", &format!("u{read}"), "wide").unwrap();
+                    }
+                }
+                Kind::Binding(v1::BindingChange { binding: Some(of), removed: true }) => {
+                    known.remove(&(of.tenant, of.user));
+                }
+                Kind::Binding(v1::BindingChange { binding: Some(of), .. }) => {
+                    known.insert((of.tenant, of.user), of.group);
+                }
+                other => panic!("{other:?} was not expected"),
+            }
+            if whole && revision == service.status().revision {
+                break revision;
+            }
+        };
+        let listed = listed();
+        let differ: Vec<_> =
+            listed.iter().filter(|(of, group)| known.get(*of) != Some(group)).take(9).collect();
+        assert!(differ.is_empty() && known.len() == listed.len(), "at revision {newest}: {differ:?} differ");
+    }
 }
 
 /// Reads a stream to its end.

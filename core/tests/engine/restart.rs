@@ -1,10 +1,15 @@
 //! What a clean restart of the controller keeps: one rule a test. Times are in milliseconds, rates and amounts in whole
 //! RU.
 
-use tidegate_core::engine::Engine;
-use tidegate_core::exchange::{Ask, Held, LeaseTerms};
-use tidegate_core::group::{GroupId, GroupSpec};
-use tidegate_core::units::{Rate, Ru, Span};
+use std::collections::BTreeMap;
+
+use proptest::collection::vec;
+use proptest::prelude::*;
+use proptest::test_runner::RngSeed;
+use tidegate_core::engine::{Engine, EngineConfig};
+use tidegate_core::exchange::{Ask, Grant, Held, LeaseTerms};
+use tidegate_core::group::{ClientId, GroupId, GroupSpec};
+use tidegate_core::units::{Rate, Ru, Span, Time};
 use tidegate_core::view::Snapshot;
 
 use super::{A, B, GROUP, at, engine, holds, leased, wants};
@@ -97,4 +102,82 @@ fn a_recovery_is_saved_for_each_removed_group_whose_leases_are_out() {
     // Nothing of the group between is out but what counts for the one below it.
     let longest = before.config().longest_use(terms.ttl);
     assert_eq!(before.snapshot(at(0)).recoveries, [(GROUP, longest)]);
+}
+
+/// The groups of the property: two below one, of which one has a limit of its own.
+const TREE: [GroupId; 3] = [GROUP, GroupId(3), GroupId(4)];
+
+fn spec(place: usize, rate: Rate) -> GroupSpec {
+    let parent = (place > 0).then_some(GROUP);
+    GroupSpec { parent, ttl: Span::secs(5 + 3 * (place as u64 % 2)), ..GroupSpec::capped(rate) }
+}
+
+/// What counts, in every group: what its leases may be using, hold, and when they end, and what is left in the pool.
+fn counted(engine: &Engine) -> Vec<String> {
+    let of = |id: GroupId| {
+        let view = engine.group_view(id).unwrap();
+        let leases =
+            engine.leases(id).map(|lease| (lease.client, lease.committed, lease.lump, lease.expires));
+        let leases: Vec<_> = leases.collect();
+        format!("{id:?}: {:?} {:?} {:?} {leases:?}", view.committed, view.held, view.pool)
+    };
+    TREE.map(of).to_vec()
+}
+
+/// One step: who renews what, with which demand, after how long; whether the answer arrives; the limit after it.
+type Step = ((u64, usize), i64, u64, bool, Option<(usize, i64)>);
+
+fn steps() -> impl Strategy<Value = Vec<Step>> {
+    let who = (1_u64..=3, 0_usize..3);
+    let limit = proptest::option::weighted(0.2, (0_usize..3, prop_oneof![Just(20_i64), Just(60), Just(100)]));
+    let demand = prop_oneof![Just(0_i64), Just(15), Just(500)];
+    let pause = prop_oneof![9 => 0_u64..400, 1 => 2_000_u64..9_000];
+    vec((who, demand, pause, prop::bool::weighted(0.6), limit), 1..40)
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig {
+        failure_persistence: None,
+        rng_seed: RngSeed::Fixed(1),
+        ..ProptestConfig::with_cases(192)
+    })]
+
+    /// Whenever the controller is stopped, and whatever answers are lost or on their way by then.
+    #[test]
+    fn a_clean_restart_counts_all_that_nodes_may_use_and_hold_until_the_same_ends(steps in steps()) {
+        let mut engine = Engine::new(at(0), EngineConfig::default());
+        let mut rates = [Rate::whole(100), Rate::whole(60), Rate::whole(100)];
+        for (place, id) in TREE.into_iter().enumerate() {
+            engine.put_group(at(0), id, spec(place, rates[place])).unwrap();
+        }
+        let mut now = Time(0);
+        // The number of the newest renewal, and the terms that have arrived with their number.
+        let mut nodes: BTreeMap<(u64, usize), (u64, u64, Held)> = BTreeMap::new();
+        for ((client, place), demand, pause, arrives, limit) in steps {
+            now = now.after(Span::millis(pause));
+            let (seq, acked_seq, held) = nodes.entry((client, place)).or_default();
+            *seq += 1;
+            let backlog = Ru::whole(if demand > 100 { 30 } else { 0 });
+            let waiting = u64::from(demand > 100);
+            let demand = Rate::whole(demand);
+            let ask =
+                Ask { acked_seq: *acked_seq, held: *held, demand, backlog, head: backlog, waiting, ..Ask::default() };
+            let answer = engine.renew(now, ClientId(client), TREE[place], *seq, &ask, None);
+            if let (Some(Grant::Leased(terms)), true) = (answer, arrives) {
+                (*acked_seq, *held) =
+                    (*seq, Held { rate: terms.rate, cap: terms.cap, lump: held.lump + terms.lump });
+            }
+            if let Some((place, rate)) = limit {
+                rates[place] = Rate::whole(rate);
+                engine.put_group(now, TREE[place], spec(place, rates[place])).unwrap();
+            }
+            let saved = engine.snapshot(now);
+            let mut again = Engine::new(now, EngineConfig::default());
+            for (place, id) in TREE.into_iter().enumerate() {
+                again.put_group(now, id, spec(place, rates[place])).unwrap();
+            }
+            again.restore(now, &saved);
+            prop_assert_eq!(counted(&again), counted(&engine), "at {:?}", now);
+        }
+    }
 }

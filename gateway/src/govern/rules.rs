@@ -54,13 +54,20 @@ pub(crate) struct Watch {
 }
 
 /// All of it.
-#[derive(Debug, Default)]
+#[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct Book {
     limits: HashMap<String, Arc<Limit>, RandomState>,
     max_waits: HashMap<String, Duration, RandomState>,
     watches: HashMap<String, HashMap<String, Watch, RandomState>, RandomState>,
     /// Groups in which texts are watched, which must be hashed then.
     exact: HashSet<String, RandomState>,
+}
+
+/// What has arrived of a list, which comes in parts.
+#[derive(Default)]
+struct Listing {
+    groups: Vec<v1::GroupRule>,
+    watches: Vec<v1::Watch>,
 }
 
 /// The book in force.
@@ -181,6 +188,20 @@ impl Book {
     }
 }
 
+impl Listing {
+    /// The book of the whole list, with its last part.
+    fn add(&mut self, part: v1::Rules) -> Option<Book> {
+        self.groups.extend(part.groups);
+        self.watches.extend(part.watches);
+        if part.more {
+            return None;
+        }
+        let Self { groups, watches } = std::mem::take(self);
+        tracing::info!(rules = groups.len(), watches = watches.len(), "rules received");
+        Some(Book::of(&groups, &watches))
+    }
+}
+
 impl Rules {
     pub(crate) fn book(&self) -> arc_swap::Guard<Arc<Book>> {
         self.0.load()
@@ -193,14 +214,10 @@ impl Rules {
             match client.rules(v1::RulesRequest { gateway: gateway.clone() }).await {
                 Ok(answer) => {
                     let mut parts = answer.into_inner();
-                    let (mut groups, mut watches) = (Vec::new(), Vec::new());
+                    let mut listing = Listing::default();
                     while let Some(Ok(part)) = parts.next().await {
-                        groups.extend(part.groups);
-                        watches.extend(part.watches);
-                        if !part.more {
-                            tracing::info!(rules = groups.len(), watches = watches.len(), "rules received");
-                            self.0.store(Arc::new(Book::of(&groups, &watches)));
-                            (groups, watches) = (Vec::new(), Vec::new());
+                        if let Some(book) = listing.add(part) {
+                            self.0.store(Arc::new(book));
                         }
                     }
                 }
@@ -221,6 +238,10 @@ fn amount(text: &str) -> Option<Ru> {
 
 #[cfg(test)]
 mod tests {
+    use proptest::collection::{btree_set, vec};
+    use proptest::prelude::*;
+    use proptest::test_runner::RngSeed;
+
     use super::*;
 
     fn limit(action: &str) -> v1::QueryLimit {
@@ -279,5 +300,75 @@ mod tests {
         assert_eq!(find("g", "f1", "t2"), Some(Action::DryRun), "its text says more");
         assert_eq!(find("g", "", ""), None, "of which nothing is known");
         assert!(book.needs_texts("g") && !book.needs_texts("w"));
+    }
+
+    const GROUPS: [&str; 3] = ["a", "b", "c"];
+
+    fn rule(group: usize) -> v1::GroupRule {
+        v1::GroupRule { group: GROUPS[group].into(), limit: Some(limit("kill")), max_wait_us: 1_000 }
+    }
+
+    fn watched(group: usize, digest: u64) -> v1::Watch {
+        let r#match = if digest == 0 { "exact" } else { "similar" };
+        let (group, digest) = (GROUPS[group].into(), format!("{digest}"));
+        v1::Watch {
+            id: 1,
+            group,
+            r#match: r#match.into(),
+            digest,
+            action: "kill".into(),
+            ..Default::default()
+        }
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig {
+            failure_persistence: None,
+            rng_seed: RngSeed::Fixed(1),
+            ..ProptestConfig::with_cases(128)
+        })]
+
+        /// However the lists differ from each other, and however each is cut into parts.
+        #[test]
+        fn the_book_is_the_newest_whole_list_and_nothing_of_those_before(
+            lists in vec((btree_set(0_usize..3, 0..3), btree_set((0_usize..3, 0_u64..3), 0..5), 1_usize..4), 1..6),
+        ) {
+            let (rules, mut listing) = (Rules::default(), Listing::default());
+            for (groups, watches, size) in lists {
+                let entries = groups.iter().map(|group| Ok(*group)).chain(watches.iter().map(|watch| Err(*watch)));
+                let entries: Vec<Result<usize, (usize, u64)>> = entries.collect();
+                let mut parts: Vec<v1::Rules> = entries.chunks(size).map(|part| v1::Rules {
+                    groups: part.iter().filter_map(|entry| entry.ok()).map(rule).collect(),
+                    watches: part.iter().filter_map(|entry| entry.err()).map(|(of, at)| watched(of, at)).collect(),
+                    more: true,
+                }).collect();
+                // An empty list has a part, too.
+                match parts.last_mut() {
+                    Some(last) => last.more = false,
+                    None => parts.push(v1::Rules::default()),
+                }
+                let count = parts.len();
+                for (place, part) in parts.into_iter().enumerate() {
+                    let book = listing.add(part);
+                    prop_assert_eq!(book.is_some(), place + 1 == count, "in force before the list is whole");
+                    if let Some(book) = book {
+                        rules.0.store(Arc::new(book));
+                    }
+                }
+                let book = rules.book();
+                for (place, group) in GROUPS.into_iter().enumerate() {
+                    let ruled = groups.contains(&place);
+                    prop_assert_eq!((book.limit(group).is_some(), book.max_wait(group).is_some()), (ruled, ruled));
+                    let exact = watches.contains(&(place, 0));
+                    prop_assert_eq!(book.needs_texts(group), ruled || exact);
+                    for digest in 0..3 {
+                        let text = || Some(format!("{digest}"));
+                        let found = if digest == 0 { book.watch(group, || None, text) }
+                            else { book.watch(group, text, || None) };
+                        prop_assert_eq!(found.is_some(), watches.contains(&(place, digest)), "{} in {}", digest, group);
+                    }
+                }
+            }
+        }
     }
 }

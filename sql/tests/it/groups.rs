@@ -1,5 +1,7 @@
 //! Groups, bindings and sessions.
 
+use std::collections::BTreeMap;
+
 use tidegate_cost_model::SqlDialect;
 use tidegate_proto::v1;
 use tidegate_proto::v1::admin_client::AdminClient;
@@ -133,6 +135,44 @@ async fn users_and_databases_are_bound_and_let_go() {
     let mut admin = AdminClient::new(lab.channel.clone());
     let log = admin.audit_log(v1::AuditLogRequest { limit: 1, before_id: 0 }).await.unwrap().into_inner();
     assert!(log.entries[0].actor.starts_with("ann@store"), "{:?}", log.entries[0]);
+}
+
+/// Users, databases and users of databases are bound and let go in any order, beside a map of them.
+#[tokio::test]
+async fn a_binding_is_of_exactly_the_user_and_the_database_that_a_statement_names() {
+    let lab = Lab::forgetful().await;
+    for group in ["one", "two"] {
+        lab.done(&format!("CREATE RESOURCE GROUP {group} RU_PER_SEC=5")).await;
+    }
+    let principals =
+        [("", "ann"), ("", "bob"), ("x", ""), ("y", ""), ("x", "ann"), ("y", "ann"), ("y", "bob")];
+    let mut model: BTreeMap<(&str, &str), &str> = BTreeMap::new();
+    // All pairs of what is named and what it becomes, each with whatever the others are bound to by then.
+    for step in 0..126 {
+        let (tenant, user) = principals[step * 5 % principals.len()];
+        let group = ["one", "default", "two", "one", "default", "two", "two", "default", "one"][step % 9];
+        let who = match (tenant, user) {
+            ("", user) => format!("USER {user}"),
+            (tenant, "") => format!("DATABASE {tenant}"),
+            (tenant, user) => format!("USER {user} IN DATABASE {tenant}"),
+        };
+        let text = format!("ALTER {who} RESOURCE GROUP {group}");
+        let before = match group {
+            "default" => model.remove(&(tenant, user)),
+            group => model.insert((tenant, user), group),
+        };
+        let changes = if group == "default" { before.is_some() } else { before != Some(group) };
+        let (affected, notes) = lab.done(&text).await;
+        assert_eq!(affected, u64::from(changes), "{text} at step {step}: {notes}");
+        let shown = |name: &'static str| if name.is_empty() { "NULL" } else { name };
+        let expected =
+            model.iter().map(|((tenant, user), group)| format!("{}|{}|{group}", shown(tenant), shown(user)));
+        let mut found = lab.rows("SELECT * FROM tidegate.bindings").await;
+        found.sort_unstable();
+        let mut expected: Vec<String> = expected.collect();
+        expected.sort_unstable();
+        assert_eq!(found, expected, "after {text} at step {step}");
+    }
 }
 
 #[tokio::test]

@@ -22,7 +22,7 @@ use tokio_stream::wrappers::ReceiverStream;
 use tokio_stream::{Stream, StreamExt as _};
 use tonic::Status;
 
-pub(crate) use reach::{client_and_group, eventually, listen, piped};
+pub(crate) use reach::{Pipe, client_and_group, eventually, listen, piped};
 pub(crate) use wire::charged;
 use wire::{ask, grant_entry};
 
