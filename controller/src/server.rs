@@ -150,6 +150,7 @@ impl Controller {
             most,
             other: Some(other),
             tls: tls.clone(),
+            greeting: None,
         };
         let (routes, health) = grpc_routes(&service, &stopped)?;
         let grpc_door = door(Surface::Grpc, routes, Hosts::Any, MAX_GRPC_CONNECTIONS, rest_addr);
