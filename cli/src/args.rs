@@ -137,7 +137,7 @@ pub(crate) struct Global {
         help_heading = EVERYWHERE
     )]
     pub(crate) color: Color,
-    /// The name that the audit log records.
+    /// What the audit log records beside the name that is proven; the name itself where none is.
     #[arg(
         long,
         global = true,

@@ -26,8 +26,9 @@ use tonic::service::Routes;
 use tonic_health::server::{HealthReporter, health_reporter};
 
 use crate::clock::{Clock, duration};
-use crate::config::{Config, ConfigError};
+use crate::config::{Authentication, Config, ConfigError};
 use crate::grpc::{AdminAdapter, GrantsAdapter, StatementsAdapter};
+use crate::identity::guard::Guard;
 use crate::limits::{
     DRAIN_WITHIN, FLUSH_EVERY, MAX_GRPC_CONNECTIONS, MAX_REST_CONNECTIONS, TIDY_EVERY, TLS_EVERY,
 };
@@ -124,6 +125,7 @@ impl Controller {
         clock: Clock,
     ) -> Result<Running, StartError> {
         config.check().map_err(StartError::Config)?;
+        let is_guarded = config.authentication() == Authentication::Required;
         let tls = config.tls.map(|files| Server::load(files, &PROTOCOLS)).transpose()?;
         let grpc = listen("grpc_listen", config.grpc_listen)?;
         let http = listen("http_listen", config.http_listen)?;
@@ -139,6 +141,7 @@ impl Controller {
         let loaded = loading.map_err(|error| StartError::Internal(error.to_string()))?;
         let service = Arc::new(loaded.map_err(|error| damaged(error.to_string()))?);
 
+        let guard = is_guarded.then(|| Guard::new(config.access, Arc::clone(&service.metrics)));
         let (stopping, stopped) = flag::channel(false);
         let bodies = Arc::new(Bodies::default());
         let door = |surface, router, hosts, most, other| Door {
@@ -150,12 +153,13 @@ impl Controller {
             most,
             other: Some(other),
             tls: tls.clone(),
-            greeting: None,
+            greeting: guard.as_ref().map(Guard::greeting),
         };
         let (routes, health) = grpc_routes(&service, &stopped)?;
+        let routes = grpc::guarded(routes, guard.as_ref());
         let grpc_door = door(Surface::Grpc, routes, Hosts::Any, MAX_GRPC_CONNECTIONS, rest_addr);
         let hosts = Hosts::of(rest_addr, &config.http_hosts, Some("http_hosts"));
-        let routes = rest::router(Arc::clone(&service));
+        let routes = rest::guarded(rest::router(Arc::clone(&service)), guard.as_ref());
         let rest_door = door(Surface::Rest, routes, hosts, MAX_REST_CONNECTIONS, grpc_addr);
         let servers = vec![
             tokio::spawn(grpc_door.serve(grpc, stopped.clone())),

@@ -7,9 +7,10 @@ use tidegate_proto::v1::admin_server::Admin;
 use tonic::{Request, Response, Status};
 
 use super::grants::Answers;
-use super::{Stopping, actor, admin_status, backup, blocking, convert};
+use super::{Stopping, actor, admin_status, backup, blocking, check_given, convert};
 use crate::definitions::bindings::Principal;
 use crate::error::AdminError;
+use crate::identity::guard;
 use crate::message;
 use crate::quantity::{rate_text, total_text};
 use crate::service::{Service, UsageRow};
@@ -114,6 +115,7 @@ impl Admin for AdminAdapter {
         &self,
         request: Request<v1::GetGroupRequest>,
     ) -> Result<Response<v1::GroupReply>, Status> {
+        check_given(guard::of(request.extensions()), &request.get_ref().name)?;
         let found = self.service.definitions().group(&request.into_inner().name).map_err(admin_status)?;
         reply(message::group_reply(found))
     }

@@ -11,6 +11,7 @@ use tonic::{Request, Response, Status, Streaming};
 
 use super::reader::Reader;
 use super::{Stopping, session, watch};
+use crate::identity::guard;
 use crate::service::Service;
 
 /// The answers of one stream.
@@ -33,7 +34,8 @@ impl Grants for GrantsAdapter {
     ) -> Result<Response<Self::SessionStream>, Status> {
         let (peer, stream) = Reader::of(request.extensions(), &self.service.metrics);
         let (service, stopping) = (Arc::clone(&self.service), self.stopping.clone());
-        tokio::spawn(session::serve(stopping, service, request.into_inner(), peer));
+        let identity = guard::of(request.extensions()).cloned();
+        tokio::spawn(session::serve(stopping, service, request.into_inner(), peer, identity));
         Ok(Response::new(Box::pin(ReceiverStream::new(stream))))
     }
 

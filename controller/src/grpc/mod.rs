@@ -13,6 +13,11 @@ mod watch;
 
 use std::sync::Arc;
 
+use axum::Router;
+use axum::extract::{Request as HttpRequest, State};
+use axum::middleware::{Next, from_fn_with_state};
+use axum::response::Response as HttpResponse;
+use tidegate_listener::Surface;
 use tidegate_proto::v1::admin_server::AdminServer;
 use tidegate_proto::v1::grants_server::GrantsServer;
 use tidegate_proto::v1::statements_server::StatementsServer;
@@ -21,8 +26,13 @@ use tonic::{Code, Request, Status};
 
 use crate::definitions::audit::Actor;
 use crate::error::{AdminError, ErrorKind};
+use crate::identity::Identity;
+use crate::identity::guard::{self, Guard};
+use crate::identity::matrix::Call;
 use crate::leasing::clients::ClientError;
 use crate::limits::MAX_MESSAGE_BYTES;
+use crate::name::GroupName;
+use crate::quantity::cut;
 use crate::service::{Service, SessionError};
 
 pub(crate) use admin::AdminAdapter;
@@ -53,6 +63,47 @@ pub(crate) fn statements(
     StatementsServer::new(adapter).max_decoding_message_size(MAX_MESSAGE_BYTES)
 }
 
+/// The routes behind a guard, if there is one.
+pub(crate) fn guarded(routes: Router, guard: Option<&Arc<Guard>>) -> Router {
+    match guard {
+        Some(guard) => routes.layer(from_fn_with_state(Arc::clone(guard), admit)),
+        None => routes,
+    }
+}
+
+async fn admit(State(guard): State<Arc<Guard>>, mut request: HttpRequest, next: Next) -> HttpResponse {
+    let path = request.uri().path().to_owned();
+    match guard.admit(Surface::Grpc, Call::Grpc(&path), request.extensions_mut()) {
+        Ok(()) => next.run(request).await,
+        Err(denied) if denied.is_unknown => Status::unauthenticated(denied.message).into_http(),
+        Err(denied) => Status::permission_denied(denied.message).into_http(),
+    }
+}
+
+/// Refuses a name that is not the caller's own.
+fn check_own(identity: Option<&Identity>, client: &str) -> Result<(), Status> {
+    match identity {
+        Some(identity) if !identity.may_be(client) => {
+            let (client, whose, name) = (cut(client), identity.label(), &identity.name);
+            Err(Status::permission_denied(format!(
+                "client id {client:?} does not belong to {whose}: use {name}, or {name}. and a word that is another for \
+                 each process"
+            )))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Refuses a group that the caller was not given, as if it were not there. What is no group's name is refused later.
+fn check_given(identity: Option<&Identity>, group: &str) -> Result<(), Status> {
+    match (identity, GroupName::parse(group)) {
+        (Some(identity), Ok(name)) if !identity.is_given(name.as_str()) => {
+            Err(admin_status(AdminError::NoGroup { name }))
+        }
+        _ => Ok(()),
+    }
+}
+
 /// Ends streams when the controller shuts down.
 #[derive(Clone)]
 struct Stopping(flag::Receiver<bool>);
@@ -69,7 +120,7 @@ impl Stopping {
 fn actor<T>(request: &Request<T>) -> Actor {
     let stated = request.metadata().get(ACTOR_HEADER).and_then(|value| value.to_str().ok());
     let peer = request.remote_addr().map_or_else(|| "unknown address".to_owned(), |peer| peer.to_string());
-    Actor::new(stated, &peer)
+    Actor::of(guard::of(request.extensions()), stated, &peer)
 }
 
 /// Runs a call that waits for the disk on a thread that may block.

@@ -12,8 +12,9 @@ use v1::client_message::Kind as Ask;
 use v1::server_message::Kind as Answer;
 
 use super::reader::Reader;
-use super::{Stopping, convert, session_status};
+use super::{Stopping, check_own, convert, session_status};
 use crate::clock::duration;
+use crate::identity::Identity;
 use crate::leasing::standing::MAX_STANDING_BYTES;
 use crate::limits::{FLUSH_EVERY, HELLO_WITHIN, MAX_AGENT, MAX_ENTRIES};
 use crate::name;
@@ -27,9 +28,10 @@ pub(super) async fn serve(
     service: Arc<Service>,
     mut asks: Streaming<v1::ClientMessage>,
     peer: Peer,
+    identity: Option<Identity>,
 ) {
     let accepted = tokio::select! {
-        accepted = accept(&service, &mut asks) => accepted,
+        accepted = accept(&service, &mut asks, identity.as_ref()) => accepted,
         () = stopping.requested() => Err(stopped()),
     };
     let (mut session, welcome) = match accepted {
@@ -52,6 +54,7 @@ pub(super) async fn serve(
 async fn accept(
     service: &Arc<Service>,
     asks: &mut Streaming<v1::ClientMessage>,
+    identity: Option<&Identity>,
 ) -> Result<(Session, v1::Welcome), Status> {
     let first = timeout(duration(HELLO_WITHIN), asks.message()).await;
     let first = first.map_err(|_| Status::deadline_exceeded(format!("no hello within {HELLO_WITHIN}")))??;
@@ -61,6 +64,7 @@ async fn accept(
     let protocol = negotiate(hello.protocol_min, hello.protocol_max)?;
     let client =
         name::client_id(&hello.client_id).map_err(|error| Status::invalid_argument(error.to_string()))?;
+    check_own(identity, &client)?;
     if hello.incarnation == 0 {
         return Err(Status::invalid_argument(
             "incarnation: 0 is out of range; use a number that grows with every start",
@@ -72,6 +76,9 @@ async fn accept(
         .leasing()
         .hello(&client, hello.incarnation, &agent)
         .map_err(|error| session_status(&error))?;
+    if let Some(scope) = identity.and_then(|identity| identity.scope.clone()) {
+        service.leasing().confine(session.client, session.session, scope);
+    }
     let welcome = v1::Welcome {
         protocol,
         epoch: session.epoch,

@@ -9,6 +9,8 @@ mod backup;
 #[cfg(test)]
 mod bookkeeping;
 #[cfg(test)]
+mod certificates;
+#[cfg(test)]
 mod chains;
 #[cfg(test)]
 mod check;
@@ -27,6 +29,8 @@ mod flips;
 mod folding;
 #[cfg(test)]
 mod history;
+#[cfg(test)]
+mod identity;
 #[cfg(test)]
 mod junk;
 #[cfg(test)]
