@@ -28,9 +28,11 @@ use tonic_health::server::{HealthReporter, health_reporter};
 use crate::clock::{Clock, duration};
 use crate::config::{Authentication, Config, ConfigError};
 use crate::grpc::{AdminAdapter, GrantsAdapter, StatementsAdapter};
+use crate::identity::FirstToken;
 use crate::identity::guard::Guard;
 use crate::limits::{
     DRAIN_WITHIN, FLUSH_EVERY, MAX_GRPC_CONNECTIONS, MAX_REST_CONNECTIONS, TIDY_EVERY, TLS_EVERY,
+    TOKENS_EVERY,
 };
 use crate::service::{Service, ServiceConfig};
 use crate::store::{RedbStore, Store, StoreError};
@@ -126,6 +128,7 @@ impl Controller {
     ) -> Result<Running, StartError> {
         config.check().map_err(StartError::Config)?;
         let is_guarded = config.authentication() == Authentication::Required;
+        let by_tokens = is_guarded && config.certifies_nobody();
         let tls = config.tls.map(|files| Server::load(files, &PROTOCOLS)).transpose()?;
         let grpc = listen("grpc_listen", config.grpc_listen)?;
         let http = listen("http_listen", config.http_listen)?;
@@ -141,7 +144,7 @@ impl Controller {
         let loaded = loading.map_err(|error| StartError::Internal(error.to_string()))?;
         let service = Arc::new(loaded.map_err(|error| damaged(error.to_string()))?);
 
-        let guard = is_guarded.then(|| Guard::new(config.access, Arc::clone(&service.metrics)));
+        let guard = is_guarded.then(|| Guard::new(config.access, Arc::clone(&service)));
         let (stopping, stopped) = flag::channel(false);
         let bodies = Arc::new(Bodies::default());
         let door = |surface, router, hosts, most, other| Door {
@@ -168,6 +171,10 @@ impl Controller {
         let (until, of) = (|| stopped.clone(), || Arc::clone(&service));
         let health = tell_health(of(), health, until());
         let mut upkeep = vec![expire(of(), until()), flush(of(), until()), tidy(of(), until()), health];
+        if guard.is_some() {
+            let first = by_tokens.then(|| FirstToken::beside(&config.store));
+            upkeep.push(watch_tokens(of(), first, until()));
+        }
         if let Some(tls) = tls {
             service.listens_under(Arc::clone(&tls));
             upkeep.push(look(Upkeep::new(tls, Arc::clone(&service.metrics)), until()));
@@ -318,6 +325,20 @@ fn flush(service: Arc<Service>, stopped: flag::Receiver<bool>) -> JoinHandle<()>
 fn tidy(service: Arc<Service>, stopped: flag::Receiver<bool>) -> JoinHandle<()> {
     every(TIDY_EVERY, stopped, move || {
         let _ = service.accounts().tidy();
+    })
+}
+
+/// Ends the streams of tokens that are over, and keeps the first token of an admin as long as it is needed.
+fn watch_tokens(
+    service: Arc<Service>,
+    first: Option<FirstToken>,
+    stopped: flag::Receiver<bool>,
+) -> JoinHandle<()> {
+    every(TOKENS_EVERY, stopped, move || {
+        service.tokens().expire();
+        if let Some(first) = &first {
+            first.look(&service);
+        }
     })
 }
 

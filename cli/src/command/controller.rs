@@ -87,11 +87,11 @@ pub(crate) struct ControllerArgs {
 /// Who may call.
 #[derive(Debug, Args)]
 struct AccessArgs {
-    /// Whether callers prove who they are, and do what their role allows [default: required with --tls-client-ca, else
-    /// off: all who reach it may do everything].
+    /// Whether callers prove who they are, by a certificate or a token, and do what their role allows [default: required
+    /// with --tls-client-ca, else off: all who reach it may do everything].
     #[arg(long, value_name = "off|required")]
     authentication: Option<String>,
-    /// Role of callers without a certificate, where those are optional [default: none, which is health checks only].
+    /// Role of callers without a certificate and a token, where those are optional [default: none, which is health checks only].
     #[arg(long, value_name = "ROLE")]
     anonymous_role: Option<String>,
     /// Listen beyond the own machine where callers prove nothing: all who reach it may do everything.

@@ -38,3 +38,5 @@ mod support;
 mod terminal;
 #[cfg(test)]
 mod tls;
+#[cfg(test)]
+mod tokens;

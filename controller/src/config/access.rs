@@ -115,9 +115,8 @@ mod tests {
         let rule = "[[identity]]\nsan = \"dns:a\"\nrole = \"viewer\"\n";
         let viewer = "anonymous_role = \"viewer\"\n";
         for (parts, key) in [
-            (&[required][..], "authentication: "),
-            (&[TLS, required], "authentication: "),
-            (&[rule], "identity: "),
+            (&[rule][..], "identity: "),
+            (&[TLS, required, rule], "identity: "),
             (&[TLS, CA, "authentication = \"off\"\n", rule], "identity: "),
             (&[viewer], "anonymous_role: "),
             (&[TLS, CA, viewer], "anonymous_role: "),

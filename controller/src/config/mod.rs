@@ -167,6 +167,11 @@ impl Config {
         self.access.authentication.unwrap_or(default)
     }
 
+    /// Whether nobody can show a certificate, so that tokens alone prove who calls.
+    pub fn certifies_nobody(&self) -> bool {
+        matches!(self.clients(), Clients::Anonymous)
+    }
+
     /// What callers show.
     fn clients(&self) -> &Clients {
         self.tls.as_ref().map_or(&Clients::Anonymous, |tls| &tls.clients)
@@ -176,10 +181,9 @@ impl Config {
     fn idle(&self) -> Option<(&'static str, &'static str)> {
         let is_required = self.authentication() == Authentication::Required;
         match self.clients() {
-            Clients::Anonymous if is_required => Some((
-                "authentication",
-                "nobody could prove who they are: set tls_client_ca, with tls_cert and tls_key",
-            )),
+            Clients::Anonymous if is_required && !self.access.rules.is_empty() => {
+                Some(("identity", "has no effect where nobody shows a certificate: set tls_client_ca"))
+            }
             _ if !is_required && !self.access.rules.is_empty() => {
                 Some(("identity", "has no effect while authentication is off: set tls_client_ca"))
             }
@@ -205,7 +209,8 @@ impl Config {
         let is_proven = self.authentication() == Authentication::Required
             || matches!(self.clients(), Clients::Required(_));
         if !is_proven && !self.allow_remote {
-            gaps += "; callers are not authenticated: require certificates of them by tls_client_ca, or set \
+            gaps += "; callers are not authenticated: require certificates of them by tls_client_ca, or tokens by \
+                     authentication = \"required\", or set \
                      allow_remote = true if all who reach it may do everything";
         }
         gaps

@@ -33,7 +33,7 @@ impl Grants for GrantsAdapter {
         request: Request<Streaming<v1::ClientMessage>>,
     ) -> Result<Response<Self::SessionStream>, Status> {
         let (peer, stream) = Reader::of(request.extensions(), &self.service.metrics);
-        let (service, stopping) = (Arc::clone(&self.service), self.stopping.clone());
+        let (service, stopping) = (Arc::clone(&self.service), self.stopping.of(request.extensions()));
         let identity = guard::of(request.extensions()).cloned();
         tokio::spawn(session::serve(stopping, service, request.into_inner(), peer, identity));
         Ok(Response::new(Box::pin(ReceiverStream::new(stream))))
@@ -41,10 +41,11 @@ impl Grants for GrantsAdapter {
 
     async fn watch(&self, request: Request<v1::WatchRequest>) -> Result<Response<Self::WatchStream>, Status> {
         let (peer, stream) = Reader::of(request.extensions(), &self.service.metrics);
+        let stopping = self.stopping.of(request.extensions());
         let have = request.into_inner();
         let subscription = self.service.definitions().subscribe(have.have_instance, have.have_revision);
         let subscription = subscription.map_err(|error| Status::resource_exhausted(error.to_string()))?;
-        tokio::spawn(watch::serve(self.stopping.clone(), Arc::clone(&self.service), subscription, peer));
+        tokio::spawn(watch::serve(stopping, Arc::clone(&self.service), subscription, peer));
         Ok(Response::new(Box::pin(ReceiverStream::new(stream))))
     }
 }

@@ -22,7 +22,7 @@ use tidegate_proto::v1::admin_server::AdminServer;
 use tidegate_proto::v1::grants_server::GrantsServer;
 use tidegate_proto::v1::statements_server::StatementsServer;
 use tokio::sync::watch as flag;
-use tonic::{Code, Request, Status};
+use tonic::{Code, Extensions, Request, Status};
 
 use crate::definitions::audit::Actor;
 use crate::error::{AdminError, ErrorKind};
@@ -44,13 +44,13 @@ pub(crate) const ACTOR_HEADER: &str = "x-tidegate-actor";
 
 /// The `Grants` service. Its streams end when `stopped` shows true.
 pub(crate) fn grants(service: &Arc<Service>, stopped: flag::Receiver<bool>) -> GrantsServer<GrantsAdapter> {
-    let adapter = GrantsAdapter { service: Arc::clone(service), stopping: Stopping(stopped) };
+    let adapter = GrantsAdapter { service: Arc::clone(service), stopping: Stopping::new(stopped) };
     GrantsServer::new(adapter).max_decoding_message_size(MAX_MESSAGE_BYTES)
 }
 
 /// The `Admin` service. Its streams end when `stopped` shows true.
 pub(crate) fn admin(service: &Arc<Service>, stopped: flag::Receiver<bool>) -> AdminServer<AdminAdapter> {
-    let adapter = AdminAdapter { service: Arc::clone(service), stopping: Stopping(stopped) };
+    let adapter = AdminAdapter { service: Arc::clone(service), stopping: Stopping::new(stopped) };
     AdminServer::new(adapter).max_decoding_message_size(MAX_MESSAGE_BYTES)
 }
 
@@ -59,7 +59,7 @@ pub(crate) fn statements(
     service: &Arc<Service>,
     stopped: flag::Receiver<bool>,
 ) -> StatementsServer<StatementsAdapter> {
-    let adapter = StatementsAdapter { service: Arc::clone(service), stopping: Stopping(stopped) };
+    let adapter = StatementsAdapter { service: Arc::clone(service), stopping: Stopping::new(stopped) };
     StatementsServer::new(adapter).max_decoding_message_size(MAX_MESSAGE_BYTES)
 }
 
@@ -73,7 +73,7 @@ pub(crate) fn guarded(routes: Router, guard: Option<&Arc<Guard>>) -> Router {
 
 async fn admit(State(guard): State<Arc<Guard>>, mut request: HttpRequest, next: Next) -> HttpResponse {
     let path = request.uri().path().to_owned();
-    match guard.admit(Surface::Grpc, Call::Grpc(&path), request.extensions_mut()) {
+    match guard.admit(Surface::Grpc, Call::Grpc(&path), &mut request) {
         Ok(()) => next.run(request).await,
         Err(denied) if denied.is_unknown => Status::unauthenticated(denied.message).into_http(),
         Err(denied) => Status::permission_denied(denied.message).into_http(),
@@ -106,13 +106,36 @@ fn check_given(identity: Option<&Identity>, group: &str) -> Result<(), Status> {
 
 /// Ends streams when the controller shuts down.
 #[derive(Clone)]
-struct Stopping(flag::Receiver<bool>);
+struct Stopping {
+    stopped: flag::Receiver<bool>,
+    /// Shows true once the token by which the stream was opened is over.
+    over: Option<flag::Receiver<bool>>,
+}
 
 impl Stopping {
-    /// Waits for the shutdown.
-    async fn requested(&mut self) {
-        // An error means that the sender is gone, which is a shutdown, too.
-        let _ = self.0.wait_for(|stopping| *stopping).await;
+    fn new(stopped: flag::Receiver<bool>) -> Self {
+        Self { stopped, over: None }
+    }
+
+    /// The same for the stream of a request with these extensions.
+    fn of(&self, extensions: &Extensions) -> Self {
+        Self { over: guard::over(extensions), ..self.clone() }
+    }
+
+    /// Waits for the shutdown, or for the end of what the caller showed, which is the status.
+    async fn requested(&mut self) -> Option<Status> {
+        let over = async {
+            match &mut self.over {
+                // A sender that is gone is a service that is.
+                Some(over) => drop(over.wait_for(|over| *over).await.is_ok()),
+                None => std::future::pending().await,
+            }
+        };
+        tokio::select! {
+            // An error means that the sender is gone, which is a shutdown, too.
+            _ = self.stopped.wait_for(|stopping| *stopping) => None,
+            () = over => Some(Status::unauthenticated("the token was revoked or has expired; show another")),
+        }
     }
 }
 

@@ -32,7 +32,7 @@ pub(super) async fn serve(
 ) {
     let accepted = tokio::select! {
         accepted = accept(&service, &mut asks, identity.as_ref()) => accepted,
-        () = stopping.requested() => Err(stopped()),
+        ended = stopping.requested() => Err(ended.unwrap_or_else(stopped)),
     };
     let (mut session, welcome) = match accepted {
         Ok(accepted) => accepted,
@@ -130,7 +130,7 @@ async fn run(
         let answer = tokio::select! {
             // Orders to lower go first: others wait for what they free.
             biased;
-            () = stopping.requested() => return Err(stopped()),
+            ended = stopping.requested() => return Err(ended.unwrap_or_else(stopped)),
             push = session.pushes.recv() => match push {
                 Some(Push::Lower(lowers)) => lower(service.epoch(), lowers),
                 None => return Err(replaced()),

@@ -39,9 +39,10 @@ impl Statements for StatementsAdapter {
         let changes = self.service.statements().follow_rules();
         let changes = changes.map_err(|error| Status::resource_exhausted(error.to_string()))?;
         let (peer, stream) = Reader::of(request.extensions(), &self.service.metrics);
+        let stopping = self.stopping.of(request.extensions());
         let gateway = crate::quantity::cut(&request.into_inner().gateway);
         tracing::info!(gateway, "a gateway follows the rules");
-        tokio::spawn(rules::serve(self.stopping.clone(), Arc::clone(&self.service), changes, peer));
+        tokio::spawn(rules::serve(stopping, Arc::clone(&self.service), changes, peer));
         reply(Box::pin(ReceiverStream::new(stream)))
     }
 

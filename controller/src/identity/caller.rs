@@ -16,6 +16,8 @@ pub enum Kind {
     Anonymous,
     /// By a certificate that the handshake verified.
     Certificate,
+    /// By a token that the controller made.
+    Token,
 }
 
 impl Kind {
@@ -24,6 +26,7 @@ impl Kind {
         match self {
             Self::Anonymous => "anonymous",
             Self::Certificate => "certificate",
+            Self::Token => "token",
         }
     }
 }
@@ -68,7 +71,8 @@ impl Identity {
     /// How errors and the log call it.
     pub fn label(&self) -> String {
         match self.kind {
-            Kind::Anonymous => "a caller without a certificate".to_owned(),
+            Kind::Anonymous => "a caller without a certificate or a token".to_owned(),
+            Kind::Token => format!("the token of {} {:?}", self.role, self.name),
             Kind::Certificate => format!("the certificate of {} {:?}", self.role, self.name),
         }
     }

@@ -3,21 +3,28 @@
 use std::net::SocketAddr;
 use std::sync::Arc;
 
-use axum::http::Extensions;
+use axum::http::header::AUTHORIZATION;
+use axum::http::{Extensions, HeaderValue, Request};
 use tidegate_listener::{Greeting, Surface, Tally as _};
 use tidegate_tls::Certificate;
+use tokio::sync::watch as flag;
 
 use super::matrix::{Call, Who, allows};
+use super::tokens::Shown;
 use super::{Identity, Role, Rules, Unproven};
 use crate::config::Access;
-use crate::metrics::Metrics;
+use crate::service::Service;
 
 /// Looks at every call of both listeners while authentication is required.
 pub struct Guard {
     rules: Rules,
     anonymous: Option<Role>,
-    metrics: Arc<Metrics>,
+    service: Arc<Service>,
 }
+
+/// Shows true once what the caller showed with a request is over.
+#[derive(Clone)]
+struct Over(flag::Receiver<bool>);
 
 /// Who is at the other end of a connection, found out once.
 #[derive(Clone, Debug)]
@@ -36,9 +43,9 @@ pub struct Denied {
 }
 
 impl Guard {
-    /// A guard by these settings, which counts here.
-    pub fn new(access: Access, metrics: Arc<Metrics>) -> Arc<Self> {
-        Arc::new(Self { rules: access.rules, anonymous: access.anonymous_role, metrics })
+    /// A guard by these settings and by the tokens of this service.
+    pub fn new(access: Access, service: Arc<Service>) -> Arc<Self> {
+        Arc::new(Self { rules: access.rules, anonymous: access.anonymous_role, service })
     }
 
     /// Finds out who is at the other end of each connection.
@@ -61,14 +68,26 @@ impl Guard {
         extensions
     }
 
-    /// Lets a call go on, with the identity of its caller for the handlers.
+    /// Lets a call go on, with the identity of its caller for the handlers: of the token that it shows, or else of the
+    /// connection.
     ///
     /// # Errors
     /// It is not for this caller, or for anybody.
-    pub fn admit(&self, surface: Surface, call: Call<'_>, extensions: &mut Extensions) -> Result<(), Denied> {
+    pub fn admit<B>(&self, surface: Surface, call: Call<'_>, request: &mut Request<B>) -> Result<(), Denied> {
+        let shown = request.headers().get(AUTHORIZATION).map(|value| self.shown(value));
+        let extensions = request.extensions_mut();
         let caller = extensions.remove::<Caller>();
-        let identity = caller.as_ref().map(|caller| caller.identity.clone());
-        let identity = identity.unwrap_or(Err(Unproven::NoCertificate));
+        let identity = match shown {
+            Some(Some(Shown { identity, over })) => {
+                extensions.insert(Over(over));
+                Ok(Arc::new(identity))
+            }
+            Some(None) => {
+                self.service.metrics.turned_away(surface, "bad_token");
+                Err(Unproven::Token)
+            }
+            None => caller.as_ref().map_or(Err(Unproven::NoCertificate), |caller| caller.identity.clone()),
+        };
         let role = identity.as_ref().ok().map(|identity| identity.role);
         if allows(role, call) {
             if let Ok(identity) = identity {
@@ -78,10 +97,19 @@ impl Guard {
         }
         let denied = denied(&identity, call);
         let reason = if denied.is_unknown { "unauthenticated" } else { "denied" };
-        self.metrics.turned_away(surface, reason);
+        self.service.metrics.turned_away(surface, reason);
         let peer = caller.map(|caller| caller.peer);
         tracing::info!(surface = surface.name(), ?peer, message = %denied.message, "a call was refused");
         Err(denied)
+    }
+
+    /// Who shows a token in this header; `None` for anything that is none in force.
+    fn shown(&self, header: &HeaderValue) -> Option<Shown> {
+        let (scheme, text) = header.to_str().ok()?.split_once(' ')?;
+        if !scheme.eq_ignore_ascii_case("bearer") {
+            return None;
+        }
+        self.service.tokens().identify(text.trim())
     }
 }
 
@@ -109,7 +137,7 @@ pub fn of(extensions: &Extensions) -> Option<&Identity> {
     extensions.get::<Arc<Identity>>().map(|identity| &**identity)
 }
 
-/// The groups that the caller was given.
-pub fn scope(extensions: &Extensions) -> super::Scope {
-    of(extensions)?.scope.clone()
+/// Shows true once what the caller showed with the request is over; `None` for what lasts as its connection does.
+pub(crate) fn over(extensions: &Extensions) -> Option<flag::Receiver<bool>> {
+    extensions.get::<Over>().map(|over| over.0.clone())
 }

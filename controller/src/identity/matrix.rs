@@ -22,13 +22,13 @@ const READ: Who = Who::Roles(&[Admin, Operator, Viewer]);
 /// What a gateway answers to `SHOW` and `SET RESOURCE GROUP` by.
 const LOOK: Who = Who::Roles(&[Admin, Operator, Viewer, Gateway]);
 const WRITE: Who = Who::Roles(&[Admin, Operator]);
-/// The whole store, with the key that signs leases.
+/// The whole store, with the key that signs leases, and tokens.
 const OWNER: Who = Who::Roles(&[Admin]);
 const NODES: Who = Who::Roles(&[Admin, Node, Gateway]);
 const GATEWAYS: Who = Who::Roles(&[Admin, Gateway]);
 
 /// The gRPC methods, by their paths.
-pub const GRPC: [(&str, Who); 35] = [
+pub const GRPC: [(&str, Who); 38] = [
     ("/grpc.health.v1.Health/Check", ANYONE),
     ("/grpc.health.v1.Health/Watch", ANYONE),
     ("/grpc.reflection.v1.ServerReflection/ServerReflectionInfo", PROVEN),
@@ -39,6 +39,7 @@ pub const GRPC: [(&str, Who); 35] = [
     ("/tidegate.v1.Admin/Backup", OWNER),
     ("/tidegate.v1.Admin/Bind", WRITE),
     ("/tidegate.v1.Admin/CreateGroup", WRITE),
+    ("/tidegate.v1.Admin/CreateToken", OWNER),
     ("/tidegate.v1.Admin/DeleteGroup", WRITE),
     ("/tidegate.v1.Admin/ForgetClient", WRITE),
     ("/tidegate.v1.Admin/GetCostTables", READ),
@@ -47,8 +48,10 @@ pub const GRPC: [(&str, Who); 35] = [
     ("/tidegate.v1.Admin/ListClients", READ),
     ("/tidegate.v1.Admin/ListGroups", READ),
     ("/tidegate.v1.Admin/ListLeases", READ),
+    ("/tidegate.v1.Admin/ListTokens", OWNER),
     ("/tidegate.v1.Admin/PutCostTable", WRITE),
     ("/tidegate.v1.Admin/Resolve", READ),
+    ("/tidegate.v1.Admin/RevokeToken", OWNER),
     ("/tidegate.v1.Admin/Status", READ),
     ("/tidegate.v1.Admin/Unbind", WRITE),
     ("/tidegate.v1.Admin/Usage", READ),

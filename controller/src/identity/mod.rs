@@ -5,11 +5,16 @@
 //! `guard` puts both before the handlers of each listener. While authentication is off, nothing here is asked.
 
 mod caller;
+mod first_token;
 pub mod guard;
 pub mod matrix;
 mod role;
 mod rules;
+mod token_calls;
+pub mod tokens;
 
 pub use caller::{Identity, Kind, Scope};
+pub(crate) use first_token::FirstToken;
 pub use role::Role;
 pub use rules::{Rule, RuleError, Rules, Unproven};
+pub use token_calls::TokenCalls;

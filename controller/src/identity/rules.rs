@@ -71,10 +71,14 @@ pub enum NodeName {
 pub enum Unproven {
     /// There is none.
     #[error(
-        "the caller showed no certificate; show one whose role may do it (--cert and --key, or TIDEGATE_CERT and \
-         TIDEGATE_KEY)"
+        "the caller showed no certificate and no token; show one whose role may do it (--cert and --key, or --token-file)"
     )]
     NoCertificate,
+    /// The token is none, or none any more.
+    #[error(
+        "the token is unknown, revoked or expired; ask an admin for another (`tidegate token create`), or leave it out"
+    )]
+    Token,
     /// No rule has one of its names.
     #[error(
         "no rule names this certificate ({names}): add to the controller's configuration [[identity]] san = {san}, role \

@@ -79,7 +79,7 @@ async fn admit(State(guard): State<Arc<Guard>>, mut request: Request, next: Next
     // A path that is none of a route's has no row, either.
     let matched = request.extensions().get::<MatchedPath>().cloned();
     let path = matched.as_ref().map_or("", MatchedPath::as_str);
-    match guard.admit(Surface::Rest, Call::Rest(method.as_str(), path), request.extensions_mut()) {
+    match guard.admit(Surface::Rest, Call::Rest(method.as_str(), path), &mut request) {
         Ok(()) => next.run(request).await,
         Err(denied) if denied.is_unknown => {
             ApiError::new(StatusCode::UNAUTHORIZED, "unauthenticated", denied.message).into_response()

@@ -397,7 +397,7 @@ async fn a_caller_without_a_certificate_has_the_role_that_was_named_for_it() {
     let create = v1::CreateGroupRequest { group: Some(group("a", "1")), if_not_exists: false };
     let refused = nobody.create_group(create).await.unwrap_err();
     assert_eq!(refused.code(), Code::PermissionDenied);
-    let said = "it needs the role admin or operator, and a caller without a certificate has the role viewer";
+    let said = "it needs the role admin or operator, and a caller without a certificate or a token has the role viewer";
     assert!(refused.message().contains(said), "{refused}");
     // One that shows a certificate is judged by it alone.
     let mut other = AdminClient::new(channel(&running, site.shown(Some("other"))).await.unwrap());

@@ -60,6 +60,8 @@ mod takeover;
 #[cfg(test)]
 mod tls;
 #[cfg(test)]
+mod tokens;
+#[cfg(test)]
 mod twins;
 #[cfg(test)]
 mod watch;
