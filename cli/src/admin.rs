@@ -13,6 +13,7 @@ use tonic::transport::{Channel, Endpoint};
 use tonic::{Code, Request, Status};
 
 use crate::error::CliError;
+use crate::token::check_endpoint;
 
 /// How long a connection may take.
 const CONNECT_WITHIN: Duration = Duration::from_secs(3);
@@ -36,22 +37,39 @@ pub(crate) struct Admin {
     dial: Dial,
 }
 
-/// Puts the actor into each request.
+/// What shows a token to the controller.
+pub(crate) type Token = MetadataValue<Ascii>;
+
+/// Puts the actor into each request, and the token.
 #[derive(Clone)]
-pub(crate) struct Actor(MetadataValue<Ascii>);
+pub(crate) struct Actor {
+    name: MetadataValue<Ascii>,
+    token: Option<Token>,
+}
 
 impl Interceptor for Actor {
     fn call(&mut self, mut request: Request<()>) -> Result<Request<()>, Status> {
-        request.metadata_mut().insert(ACTOR_KEY, self.0.clone());
+        request.metadata_mut().insert(ACTOR_KEY, self.name.clone());
+        if let Some(token) = &self.token {
+            request.metadata_mut().insert("authorization", token.clone());
+        }
         Ok(request)
     }
 }
 
 impl Admin {
     /// Connects to the controller at `endpoint` on behalf of `actor`.
-    pub(crate) async fn connect(endpoint: &str, actor: &str, tls: &ClientFiles) -> Result<Self, CliError> {
+    pub(crate) async fn connect(
+        endpoint: &str,
+        actor: &str,
+        tls: &ClientFiles,
+        token: Option<Token>,
+    ) -> Result<Self, CliError> {
         let unusable = |reason: String| CliError::Endpoint { endpoint: endpoint.to_owned(), reason };
         check_scheme(endpoint).map_err(unusable)?;
+        if token.is_some() {
+            check_endpoint(endpoint)?;
+        }
         let dial = Dial::new(tls.clone(), CONNECT_WITHIN);
         let channel = Endpoint::from_shared(endpoint.to_owned())
             .map_err(|error| unusable(error.to_string()))?
@@ -64,7 +82,7 @@ impl Admin {
         let actor: String = actor.chars().map(readable).collect();
         let actor =
             MetadataValue::try_from(actor).map_err(|error| CliError::Usage(format!("--actor: {error}")))?;
-        Ok(Self { endpoint: endpoint.to_owned(), channel, actor: Actor(actor), dial })
+        Ok(Self { endpoint: endpoint.to_owned(), channel, actor: Actor { name: actor, token }, dial })
     }
 
     /// The calls; pass a refusal to [`Admin::failed`].
@@ -80,6 +98,11 @@ impl Admin {
     /// The connection, for calls that say themselves who asks.
     pub(crate) fn channel(&self) -> Channel {
         self.channel.clone()
+    }
+
+    /// What shows the token to the controller, if there is one.
+    pub(crate) fn token(&self) -> Option<Token> {
+        self.actor.token.clone()
     }
 
     /// Where the controller is.
@@ -139,7 +162,7 @@ mod tests {
 
     fn said(status: Status) -> String {
         let channel = Endpoint::from_static("http://127.0.0.1:1").connect_lazy();
-        let actor = Actor(MetadataValue::from_static("tester"));
+        let actor = Actor { name: MetadataValue::from_static("tester"), token: None };
         let endpoint = "http://127.0.0.1:1".to_owned();
         let dial = Dial::new(ClientFiles::default(), CONNECT_WITHIN);
         let admin = Admin { endpoint, channel, actor, dial };

@@ -30,6 +30,7 @@ use crate::command::sql::SqlArgs;
 use crate::command::statement::StatementCommand;
 use crate::command::status::StatusArgs;
 use crate::command::store::StoreCommand;
+use crate::command::token::TokenCommand;
 use crate::command::top::TopArgs;
 use crate::command::usage::UsageArgs;
 use crate::command::watch::WatchCommand;
@@ -38,6 +39,7 @@ use crate::demo::DemoArgs;
 use crate::error::CliError;
 use crate::output::Output;
 use crate::screen::Color;
+use crate::token;
 
 /// Resource-unit admission control: caps what tenants and users spend, across all nodes, and accounts for it.
 ///
@@ -116,6 +118,10 @@ pub(crate) struct Global {
         help_heading = EVERYWHERE
     )]
     pub(crate) key: Option<PathBuf>,
+    /// File with a token to show the controller, for its owner only; TIDEGATE_TOKEN holds one itself.
+    #[arg(id = "token-file",
+        long, global = true, env = "TIDEGATE_TOKEN_FILE", value_name = "FILE", help_heading = EVERYWHERE)]
+    pub(crate) token_file: Option<PathBuf>,
     /// Shape of the output: tables for people, or documents and names for programs.
     #[arg(
         short,
@@ -137,7 +143,7 @@ pub(crate) struct Global {
         help_heading = EVERYWHERE
     )]
     pub(crate) color: Color,
-    /// The name that the audit log records.
+    /// What the audit log records beside the name that is proven; the name itself where none is.
     #[arg(
         long,
         global = true,
@@ -153,7 +159,8 @@ pub(crate) struct Global {
 impl Global {
     /// A connection to the controller's admin service.
     pub(crate) async fn admin(&self) -> Result<Admin, CliError> {
-        Admin::connect(&self.endpoint, &self.actor, &self.tls()).await
+        let token = token::bearer(self.token_file.as_deref())?;
+        Admin::connect(&self.endpoint, &self.actor, &self.tls(), token).await
     }
 
     /// Whom to trust as a controller, and what to show it.
@@ -215,6 +222,9 @@ pub(crate) enum Command {
     /// Make a private authority and certificates, show and renew them.
     #[command(subcommand)]
     Cert(CertCommand),
+    /// Make, list and revoke tokens, which prove who calls.
+    #[command(subcommand)]
+    Token(TokenCommand),
     /// Back up, restore and check the store of a controller.
     #[command(subcommand)]
     Store(StoreCommand),

@@ -14,25 +14,25 @@ use crate::output::Output;
 
 /// Options of every command that say nothing to these: they ask no controller, or print no result.
 const IGNORED: [(&[&str], &[&str]); 15] = [
-    (&["controller"], &["endpoint", "output", "actor", "ca", "cert", "key"]),
-    (&["gateway"], &["output", "actor"]),
-    (&["node"], &["actor"]),
-    (&["demo"], &["endpoint", "actor", "ca", "cert", "key"]),
-    (&["completions"], &["endpoint", "output", "actor", "ca", "cert", "key"]),
-    (&["cert", "init"], &["endpoint", "output", "actor", "ca", "cert", "key"]),
-    (&["cert", "issue"], &["endpoint", "output", "actor", "ca", "cert", "key"]),
-    (&["cert", "show"], &["endpoint", "actor", "ca", "cert", "key"]),
-    (&["cert", "renew"], &["endpoint", "output", "actor", "ca", "cert", "key"]),
-    (&["lab", "policies"], &["endpoint", "actor", "ca", "cert", "key"]),
-    (&["lab", "accuracy"], &["endpoint", "actor", "ca", "cert", "key"]),
-    (&["lab", "arrangements"], &["endpoint", "actor", "ca", "cert", "key"]),
-    (&["lab", "warmup"], &["endpoint", "actor", "ca", "cert", "key"]),
-    (&["store", "restore"], &["endpoint", "actor", "ca", "cert", "key"]),
-    (&["store", "check"], &["endpoint", "actor", "ca", "cert", "key"]),
+    (&["controller"], &["endpoint", "output", "actor", "ca", "cert", "key", "token-file"]),
+    (&["gateway"], &["output", "actor", "token-file"]),
+    (&["node"], &["actor", "token-file"]),
+    (&["demo"], &["endpoint", "actor", "ca", "cert", "key", "token-file"]),
+    (&["completions"], &["endpoint", "output", "actor", "ca", "cert", "key", "token-file"]),
+    (&["cert", "init"], &["endpoint", "output", "actor", "ca", "cert", "key", "token-file"]),
+    (&["cert", "issue"], &["endpoint", "output", "actor", "ca", "cert", "key", "token-file"]),
+    (&["cert", "show"], &["endpoint", "actor", "ca", "cert", "key", "token-file"]),
+    (&["cert", "renew"], &["endpoint", "output", "actor", "ca", "cert", "key", "token-file"]),
+    (&["lab", "policies"], &["endpoint", "actor", "ca", "cert", "key", "token-file"]),
+    (&["lab", "accuracy"], &["endpoint", "actor", "ca", "cert", "key", "token-file"]),
+    (&["lab", "arrangements"], &["endpoint", "actor", "ca", "cert", "key", "token-file"]),
+    (&["lab", "warmup"], &["endpoint", "actor", "ca", "cert", "key", "token-file"]),
+    (&["store", "restore"], &["endpoint", "actor", "ca", "cert", "key", "token-file"]),
+    (&["store", "check"], &["endpoint", "actor", "ca", "cert", "key", "token-file"]),
 ];
 
 /// Commands that print names with `-o name`.
-const NAMED: [&[&str]; 18] = [
+const NAMED: [&[&str]; 19] = [
     &["group", "list"],
     &["group", "show"],
     &["group", "create"],
@@ -42,6 +42,7 @@ const NAMED: [&[&str]; 18] = [
     &["usage"],
     &["client", "list"],
     &["lease", "list"],
+    &["token", "list"],
     &["cost-table", "list"],
     &["cost-table", "put"],
     &["statement", "list"],

@@ -26,6 +26,7 @@ mod sql;
 mod stop;
 mod table;
 mod terminal;
+mod token;
 mod top;
 mod view;
 
@@ -74,6 +75,7 @@ fn run(cli: Cli) -> Result<ExitCode, CliError> {
             Command::Resolve(args) => command::resolve::run(args, &global).await,
             Command::Usage(args) => command::usage::run(args, &global).await,
             Command::Client(command) => command::client::run(command, &global).await,
+            Command::Token(command) => command::token::run(command, &global).await,
             Command::Lease(command) => command::lease::run(command, &global).await,
             Command::CostTable(command) => command::cost_table::run(command, &global).await,
             Command::Sql(args) => command::sql::run(args, &global).await,

@@ -15,6 +15,7 @@ use crate::clock::Clock;
 use crate::definitions::bindings::Principal;
 use crate::definitions::cost_tables::Roles;
 use crate::definitions::definition::Definition;
+use crate::identity::tokens::StoredTokens;
 use crate::leasing::clients::StoredClient;
 use crate::leasing::lineage::Lineage;
 use crate::leasing::proof::KEY_BYTES;
@@ -24,8 +25,8 @@ use crate::statements::runaways::Runaway;
 use crate::statements::watches::Watch;
 use crate::store::records::{
     META_CLEAN, META_COMMIT, META_COST_ROLES, META_EPOCH, META_LINEAGE, META_NEXT_CLIENT, META_NEXT_GROUP,
-    META_PROOF_KEY, META_REVISION, NOBODY, SavedLeases, StoredBinding, StoredGroup, bad, consumption,
-    group_of, json, number, pair_of, retired_of, tombstone_of, u64_of,
+    META_PROOF_KEY, META_REVISION, META_TOKENS, NOBODY, SavedLeases, StoredBinding, StoredGroup, bad,
+    consumption, group_of, json, number, pair_of, retired_of, tombstone_of, u64_of,
 };
 use crate::store::{RedbStore, Store as _, StoreError, Table, last_commit_of};
 use tidegate_proto::v1::AuditEntry;
@@ -305,6 +306,9 @@ fn meta(checked: &mut Checked, key: &[u8], value: &[u8]) -> Result<(), StoreErro
             }
         }
         META_COST_ROLES => drop(json::<Roles>(table, value)?),
+        META_TOKENS => {
+            json::<StoredTokens>(table, value)?.check().map_err(|reason| bad(table, &reason))?;
+        }
         META_COMMIT => last_commit_of(value)?,
         _ => drop(number(value)?),
     }

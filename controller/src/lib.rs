@@ -12,6 +12,7 @@ pub mod definitions;
 pub mod error;
 mod excerpt;
 mod grpc;
+pub mod identity;
 #[doc(hidden)]
 pub mod inside;
 pub mod leasing;

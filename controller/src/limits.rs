@@ -55,6 +55,9 @@ pub const SNAPSHOT_PART: usize = 64;
 /// told at the one after. Half of it reads files for nothing; with five times of it, ten seconds are not kept.
 pub const TLS_EVERY: Span = Span::secs(2);
 
+/// Time between looks for tokens that are over, whose streams are then ended. With twice of it, a second is not kept.
+pub const TOKENS_EVERY: Span = Span::millis(500);
+
 /// Watched statements. Beyond, the identified one that ends first is dropped; each costs up to 9 KiB of memory.
 pub const MAX_WATCHES: usize = 10_000;
 /// Records of runaways. Beyond, the oldest are dropped; each costs up to 10 KiB of memory.

@@ -73,6 +73,7 @@ impl Site {
             most,
             other: Some("127.0.0.1:99".parse().unwrap()),
             tls,
+            greeting: None,
         };
         let serving = tokio::spawn(door.serve(listener, stopped));
         Self { address, metrics, bodies, stop, serving, _folder: folder }

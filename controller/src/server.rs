@@ -26,10 +26,13 @@ use tonic::service::Routes;
 use tonic_health::server::{HealthReporter, health_reporter};
 
 use crate::clock::{Clock, duration};
-use crate::config::{Config, ConfigError};
+use crate::config::{Authentication, Config, ConfigError};
 use crate::grpc::{AdminAdapter, GrantsAdapter, StatementsAdapter};
+use crate::identity::FirstToken;
+use crate::identity::guard::Guard;
 use crate::limits::{
     DRAIN_WITHIN, FLUSH_EVERY, MAX_GRPC_CONNECTIONS, MAX_REST_CONNECTIONS, TIDY_EVERY, TLS_EVERY,
+    TOKENS_EVERY,
 };
 use crate::service::{Service, ServiceConfig};
 use crate::store::{RedbStore, Store, StoreError};
@@ -124,6 +127,8 @@ impl Controller {
         clock: Clock,
     ) -> Result<Running, StartError> {
         config.check().map_err(StartError::Config)?;
+        let is_guarded = config.authentication() == Authentication::Required;
+        let by_tokens = is_guarded && config.certifies_nobody();
         let tls = config.tls.map(|files| Server::load(files, &PROTOCOLS)).transpose()?;
         let grpc = listen("grpc_listen", config.grpc_listen)?;
         let http = listen("http_listen", config.http_listen)?;
@@ -139,6 +144,7 @@ impl Controller {
         let loaded = loading.map_err(|error| StartError::Internal(error.to_string()))?;
         let service = Arc::new(loaded.map_err(|error| damaged(error.to_string()))?);
 
+        let guard = is_guarded.then(|| Guard::new(config.access, Arc::clone(&service)));
         let (stopping, stopped) = flag::channel(false);
         let bodies = Arc::new(Bodies::default());
         let door = |surface, router, hosts, most, other| Door {
@@ -150,11 +156,13 @@ impl Controller {
             most,
             other: Some(other),
             tls: tls.clone(),
+            greeting: guard.as_ref().map(Guard::greeting),
         };
         let (routes, health) = grpc_routes(&service, &stopped)?;
+        let routes = grpc::guarded(routes, guard.as_ref());
         let grpc_door = door(Surface::Grpc, routes, Hosts::Any, MAX_GRPC_CONNECTIONS, rest_addr);
         let hosts = Hosts::of(rest_addr, &config.http_hosts, Some("http_hosts"));
-        let routes = rest::router(Arc::clone(&service));
+        let routes = rest::guarded(rest::router(Arc::clone(&service)), guard.as_ref());
         let rest_door = door(Surface::Rest, routes, hosts, MAX_REST_CONNECTIONS, grpc_addr);
         let servers = vec![
             tokio::spawn(grpc_door.serve(grpc, stopped.clone())),
@@ -163,6 +171,10 @@ impl Controller {
         let (until, of) = (|| stopped.clone(), || Arc::clone(&service));
         let health = tell_health(of(), health, until());
         let mut upkeep = vec![expire(of(), until()), flush(of(), until()), tidy(of(), until()), health];
+        if guard.is_some() {
+            let first = by_tokens.then(|| FirstToken::beside(&config.store));
+            upkeep.push(watch_tokens(of(), first, until()));
+        }
         if let Some(tls) = tls {
             service.listens_under(Arc::clone(&tls));
             upkeep.push(look(Upkeep::new(tls, Arc::clone(&service.metrics)), until()));
@@ -313,6 +325,20 @@ fn flush(service: Arc<Service>, stopped: flag::Receiver<bool>) -> JoinHandle<()>
 fn tidy(service: Arc<Service>, stopped: flag::Receiver<bool>) -> JoinHandle<()> {
     every(TIDY_EVERY, stopped, move || {
         let _ = service.accounts().tidy();
+    })
+}
+
+/// Ends the streams of tokens that are over, and keeps the first token of an admin as long as it is needed.
+fn watch_tokens(
+    service: Arc<Service>,
+    first: Option<FirstToken>,
+    stopped: flag::Receiver<bool>,
+) -> JoinHandle<()> {
+    every(TOKENS_EVERY, stopped, move || {
+        service.tokens().expire();
+        if let Some(first) = &first {
+            first.look(&service);
+        }
     })
 }
 

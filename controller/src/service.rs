@@ -45,6 +45,8 @@ use crate::accounts::fold::Folding;
 use crate::accounts::prune::Pruned;
 use crate::accounts::{AccountCalls, Accounts};
 use crate::definitions::{DefinitionCalls, Definitions};
+use crate::identity::TokenCalls;
+use crate::identity::tokens::Tokens;
 use crate::leasing::{Leasing, LeasingCalls};
 use crate::statements::{Convictions, StatementCalls};
 use crate::store::records::{META_CLEAN, META_EPOCH, SavedLeases, number, put_json};
@@ -86,6 +88,7 @@ pub(crate) struct State {
     pub(crate) accounts: Accounts,
     pub(crate) definitions: Definitions,
     pub(crate) convictions: Convictions,
+    pub(crate) tokens: Tokens,
 }
 
 impl Service {
@@ -107,6 +110,11 @@ impl Service {
     /// Statistics and rules of statements, and convictions.
     pub fn statements(&self) -> StatementCalls<'_> {
         StatementCalls::of(self)
+    }
+
+    /// Tokens of callers.
+    pub fn tokens(&self) -> TokenCalls<'_> {
+        TokenCalls::of(self)
     }
 
     /// The clock.

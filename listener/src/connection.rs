@@ -10,12 +10,13 @@ use std::time::Duration;
 use axum::body::{Body, Bytes};
 use axum::extract::ConnectInfo;
 use axum::http::uri::Authority;
-use axum::http::{Request, Response, StatusCode, header};
+use axum::http::{Extensions, Request, Response, StatusCode, header};
 use http_body::{Body as HttpBody, Frame, SizeHint};
 use hyper::body::Incoming;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use hyper_util::server::conn::auto::Builder;
+use tidegate_tls::Certificate;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
 use tokio::sync::{Notify, watch as flag};
@@ -115,6 +116,25 @@ impl Drop for Busy {
     }
 }
 
+/// Who is at the other end of a connection.
+struct Peer {
+    local: Option<SocketAddr>,
+    address: SocketAddr,
+    greeting: Extensions,
+}
+
+impl Peer {
+    fn of(
+        door: &Door,
+        local: Option<SocketAddr>,
+        address: SocketAddr,
+        shown: Option<&Certificate>,
+    ) -> Arc<Self> {
+        let greeting = door.greeting.as_ref().map(|greet| greet(shown, address)).unwrap_or_default();
+        Arc::new(Self { local, address, greeting })
+    }
+}
+
 /// Serves a connection to its end.
 pub(super) async fn serve(
     door: &Arc<Door>,
@@ -135,8 +155,14 @@ pub(super) async fn serve(
     };
     match opened {
         None => {}
-        Some(Either::Left(stream)) => converse(door, stream, (local, peer), stopped).await,
-        Some(Either::Right(stream)) => converse(door, stream, (local, peer), stopped).await,
+        Some(Either::Left(stream)) => {
+            let peer = Peer::of(door, local, peer, None);
+            converse(door, stream, peer, stopped).await;
+        }
+        Some(Either::Right(stream)) => {
+            let peer = Peer::of(door, local, peer, opening::shown(&stream).as_ref());
+            converse(door, stream, peer, stopped).await;
+        }
     }
 }
 
@@ -144,7 +170,7 @@ pub(super) async fn serve(
 async fn converse(
     door: &Arc<Door>,
     stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
-    (local, peer): (Option<SocketAddr>, SocketAddr),
+    peer: Arc<Peer>,
     mut stopped: flag::Receiver<bool>,
 ) {
     let surface = door.surface;
@@ -153,8 +179,8 @@ async fn converse(
     let shared = Arc::clone(&connection);
     let handled = Arc::clone(door);
     let service = service_fn(move |request: Request<Incoming>| {
-        let (door, connection) = (Arc::clone(&handled), Arc::clone(&shared));
-        async move { Ok::<_, Infallible>(answer(&door, &connection, request, local, peer).await) }
+        let (door, connection, peer) = (Arc::clone(&handled), Arc::clone(&shared), Arc::clone(&peer));
+        async move { Ok::<_, Infallible>(answer(&door, &connection, request, &peer).await) }
     });
     let builder = builder(surface);
     let mut serving = pin!(builder.serve_connection(TokioIo::new(stream), service));
@@ -208,8 +234,7 @@ async fn answer(
     door: &Arc<Door>,
     connection: &Arc<Connection>,
     request: Request<Incoming>,
-    local: Option<SocketAddr>,
-    peer: SocketAddr,
+    peer: &Peer,
 ) -> Response<Body> {
     let busy = Busy::new(connection);
     let surface = door.surface;
@@ -220,8 +245,9 @@ async fn answer(
             let turned_away = move |reason| tally.turned_away(surface, reason);
             let mut request = request.map(|body| boxed(Held::new(body, surface, &door.bodies, turned_away)));
             let extensions = request.extensions_mut();
-            extensions.insert(TcpConnectInfo { local_addr: local, remote_addr: Some(peer) });
-            extensions.insert(ConnectInfo(peer));
+            extensions.insert(TcpConnectInfo { local_addr: peer.local, remote_addr: Some(peer.address) });
+            extensions.insert(ConnectInfo(peer.address));
+            extensions.extend(peer.greeting.clone());
             extensions.insert(Arc::clone(connection));
             match timeout(ANSWER_WITHIN, door.router.clone().oneshot(request)).await {
                 Ok(Ok(response)) => response,

@@ -24,7 +24,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use axum::Router;
-use tidegate_tls::Server;
+use axum::http::Extensions;
+use tidegate_tls::{Certificate, Server};
 use tokio::net::{TcpListener, TcpSocket, TcpStream};
 use tokio::sync::watch as flag;
 use tokio::task::JoinSet;
@@ -83,6 +84,10 @@ pub fn open(address: SocketAddr, backlog: u32) -> io::Result<TcpListener> {
     socket.listen(backlog)
 }
 
+/// What handlers are given of a connection's peer: made once per connection, from the certificate that the handshake
+/// verified, if the peer showed one, and from the peer's address.
+pub type Greeting = dyn Fn(Option<&Certificate>, SocketAddr) -> Extensions + Send + Sync;
+
 /// A listener, with everything its connections share.
 pub struct Door {
     /// The protocol.
@@ -101,6 +106,8 @@ pub struct Door {
     pub other: Option<SocketAddr>,
     /// TLS, without which no connection is served if it is there; for the other listener, too.
     pub tls: Option<Arc<Server>>,
+    /// What handlers are given of each peer, beyond its address.
+    pub greeting: Option<Arc<Greeting>>,
 }
 
 impl fmt::Debug for Door {

@@ -8,7 +8,7 @@ use std::pin::Pin;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use tidegate_tls::Server;
+use tidegate_tls::{Certificate, Server};
 use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _, ReadBuf};
 use tokio::net::TcpStream;
 use tokio::time::{Instant, sleep, timeout, timeout_at};
@@ -93,6 +93,13 @@ pub(super) async fn secure(
         Ok(Ok(_)) => {}
     }
     Some(Begun { first, given: 0, stream })
+}
+
+/// The certificate that the peer showed, which the handshake has verified.
+pub(super) fn shown(begun: &Begun<TlsStream<TcpStream>>) -> Option<Certificate> {
+    let shown = begun.stream.get_ref().1.peer_certificates()?.first()?;
+    // The handshake has read it, too.
+    Certificate::of(shown).ok()
 }
 
 fn turned_away<T>(door: &Door, reason: &'static str) -> Option<T> {

@@ -8,6 +8,13 @@ pub use consumption::WORDS;
 /// Version 1 of the protocol.
 pub mod v1 {
     tonic::include_proto!("tidegate.v1");
+
+    impl std::fmt::Debug for CreateTokenReply {
+        /// Without the secret.
+        fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+            f.debug_struct("CreateTokenReply").field("token", &self.token).finish_non_exhaustive()
+        }
+    }
 }
 
 /// Serialised descriptors of every `.proto` file, for gRPC reflection.

@@ -1,6 +1,7 @@
 //! On whose behalf a statement is done, and what they may.
 
 use tidegate_cost_model::SqlDialect;
+use tonic::metadata::{Ascii, MetadataValue};
 
 /// A session, as far as statements depend on it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -19,6 +20,8 @@ pub struct Context {
     pub may_switch: bool,
     /// The wall clock, in milliseconds since 1970: watches end at a moment.
     pub now_unix_ms: u64,
+    /// What shows a token to the controller; sensitive, so that it shows itself to nobody else.
+    pub token: Option<MetadataValue<Ascii>>,
 }
 
 impl Context {

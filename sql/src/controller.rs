@@ -12,6 +12,7 @@ use tonic::transport::Channel;
 use tonic::{Code as Grpc, Request, Status};
 
 use crate::code::Code;
+use crate::context::Context;
 use crate::error::SqlError;
 
 /// The metadata key that carries the actor into the audit log.
@@ -34,22 +35,29 @@ pub(crate) struct Controller {
 
 /// Puts the actor and the time it may take into each request.
 #[derive(Clone)]
-pub(crate) struct Actor(MetadataValue<Ascii>);
+pub(crate) struct Actor {
+    name: MetadataValue<Ascii>,
+    token: Option<MetadataValue<Ascii>>,
+}
 
 impl Interceptor for Actor {
     fn call(&mut self, mut request: Request<()>) -> Result<Request<()>, Status> {
-        request.metadata_mut().insert(ACTOR_KEY, self.0.clone());
+        request.metadata_mut().insert(ACTOR_KEY, self.name.clone());
+        if let Some(token) = &self.token {
+            request.metadata_mut().insert("authorization", token.clone());
+        }
         request.set_timeout(ANSWER_WITHIN);
         Ok(request)
     }
 }
 
 impl Controller {
-    pub(crate) fn new(channel: Channel, actor: &str) -> Self {
+    pub(crate) fn new(channel: Channel, context: &Context) -> Self {
+        let actor = context.actor();
         let readable = |c: char| if c.is_ascii_graphic() || c == ' ' { c } else { '?' };
         let actor: String = actor.chars().take(MAX_ACTOR).map(readable).collect();
-        let actor = MetadataValue::try_from(actor).unwrap_or_else(|_| MetadataValue::from_static("?"));
-        Self { channel, actor: Actor(actor) }
+        let name = MetadataValue::try_from(actor).unwrap_or_else(|_| MetadataValue::from_static("?"));
+        Self { channel, actor: Actor { name, token: context.token.clone() } }
     }
 
     /// Groups, bindings, usage, nodes.

@@ -46,6 +46,17 @@ impl ClientFiles {
         config.alpn_protocols = vec![HTTP2.to_vec()];
         Ok(Arc::new(config))
     }
+
+    /// The name of the node or gateway that the certificate is for, if `tidegate cert issue` wrote one into it: the
+    /// controller takes no other for its client id.
+    pub fn own_name(&self) -> Option<String> {
+        let (certificate, _) = self.identity.as_ref()?;
+        let certificates = Material::read(certificate).and_then(|file| file.certificates()).ok()?;
+        let names = certificates.into_iter().next()?.names;
+        let own = |role| move |name: &String| Some(name.strip_prefix(role)?.to_owned());
+        let of = |role| names.iter().find_map(own(role));
+        of("URI:spiffe://tidegate/node/").or_else(|| of("URI:spiffe://tidegate/gateway/"))
+    }
 }
 
 /// The authorities in this file, or those of the machine.

@@ -343,3 +343,23 @@ fn files_are_written_as_a_whole_and_not_over_others() {
     assert_eq!((fs::read_to_string(&path).unwrap().as_str(), mode(&path)), ("two", 0o600));
     assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1);
 }
+
+#[test]
+fn a_client_knows_the_name_of_the_node_that_its_certificate_is_for() {
+    let site = Site::new();
+    let named = |uri: &str| {
+        let names = vec![Name::Dns("a.example".to_owned()), Name::Uri(uri.to_owned())];
+        let identity = Some(site.issue("it", names, CLIENT));
+        ClientFiles { identity, ..ClientFiles::default() }.own_name()
+    };
+    assert_eq!(named("spiffe://tidegate/node/till").as_deref(), Some("till"));
+    assert_eq!(named("spiffe://tidegate/gateway/gw-1").as_deref(), Some("gw-1"));
+    for other in
+        ["spiffe://tidegate/operator/ann", "spiffe://prod/node/till", "spiffe://tidegate.x/node/till"]
+    {
+        assert_eq!(named(other), None, "{other}");
+    }
+    let gone = Some((site.path("none.pem"), site.path("none-key.pem")));
+    assert_eq!(ClientFiles { identity: gone, ..ClientFiles::default() }.own_name(), None);
+    assert_eq!(ClientFiles::default().own_name(), None);
+}

@@ -50,7 +50,7 @@ impl Shown for Vec<AuditView> {
             table.row([
                 view.id.to_string(),
                 utc_text(view.unix_ms),
-                view.actor.clone(),
+                view.who(),
                 view.action.clone(),
                 view.subject.clone(),
                 view.difference(),

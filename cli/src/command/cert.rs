@@ -1,4 +1,4 @@
-//! `tidegate cert`: a private authority, and certificates for controllers, nodes, gateways and operators.
+//! `tidegate cert`: a private authority, and certificates for controllers and for callers of every role.
 
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
@@ -40,8 +40,9 @@ pub(crate) enum CertCommand {
         tidegate cert issue node node-1\n  \
         tidegate cert issue gateway gw-1 --dns db.example    (also for its clients)\n  \
         tidegate cert issue operator ann\n\n\
-        Each has the name spiffe://tidegate/ROLE/NAME, too. Whatever the role, it proves no more than that the\n\
-        authority knows its holder: tidegate has no roles yet.")]
+        Each has the name spiffe://tidegate/ROLE/NAME, too, by which the controller knows its holder: an admin may do\n\
+        everything, an operator define, a viewer read; a node is a client called NAME or NAME.anything, and a gateway\n\
+        is a node that reports statements. NAME of both has no full stop.")]
     Issue(IssueArgs),
     /// Show what certificates say: names, usage, end, fingerprint.
     Show {
@@ -127,8 +128,12 @@ enum Role {
     Node,
     /// A SQL gateway.
     Gateway,
-    /// A person or a program with the commands of operators.
+    /// A person or a program that may do everything.
+    Admin,
+    /// A person or a program that defines groups, bindings, prices and watches.
     Operator,
+    /// A person or a program that reads.
+    Viewer,
 }
 
 fn days() -> clap::builder::RangedI64ValueParser<u32> {
@@ -156,6 +161,13 @@ fn issue(args: &IssueArgs) -> Result<(), CliError> {
     if !args.name.chars().all(is_plain) || args.name.starts_with('.') || args.name == "ca" {
         let message =
             format!("{:?} cannot name files: write letters, digits, '.', '_' and '-'; not ca", args.name);
+        return Err(CliError::Usage(message));
+    }
+    if matches!(args.role, Role::Node | Role::Gateway) && args.name.contains('.') {
+        let message = format!(
+            "{:?} cannot be a node's name: a full stop ends it in a client id (NAME.anything is NAME's own)",
+            args.name
+        );
         return Err(CliError::Usage(message));
     }
     let is_server = args.role == Role::Controller

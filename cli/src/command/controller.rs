@@ -30,10 +30,14 @@ pub(crate) const LOG_FILTER: &str = "TIDEGATE_LOG";
     http_hosts = []          # such as [\"rates.example\"]\n  \
     # tls_cert = \"controller.pem\"\n  # tls_key = \"controller-key.pem\"\n  \
     # tls_client_ca = \"ca.pem\"\n  # tls_clients = \"required\"  # or \"optional\"\n  \
+    # authentication = \"required\"  # or \"off\"; off is the default without tls_client_ca\n  \
+    # anonymous_role = \"viewer\"    # where tls_clients is \"optional\"\n  \
     plaintext_off_loopback = false\n  \
     allow_remote = false\n  capacity = \"unlimited\"      # such as \"20000 RU/s\"\n  drift_ppm = 1000\n  \
     margin = \"50ms\"\n  \
-    # fence = \"2s\"          # for storage that can move to another machine\n\n\
+    # fence = \"2s\"          # for storage that can move to another machine\n  \
+    # [[identity]]           # whose a certificate of others is\n  \
+    # san = \"spiffe://prod/ns/shop/sa/till\"\n  # role = \"node\"\n  # groups = [\"shop\"]\n\n\
     Log filter: TIDEGATE_LOG, such as `debug`.")]
 pub(crate) struct ControllerArgs {
     /// Settings, in TOML.
@@ -67,9 +71,8 @@ pub(crate) struct ControllerArgs {
     fence: Option<String>,
     #[command(flatten)]
     tls: TlsArgs,
-    /// Listen beyond the own machine without certificates of callers: all who reach it may do everything.
-    #[arg(long)]
-    allow_remote: bool,
+    #[command(flatten)]
+    access: AccessArgs,
     /// Listen beyond the own machine without TLS: whoever is between can read and change what is said.
     #[arg(long)]
     plaintext_off_loopback: bool,
@@ -79,6 +82,21 @@ pub(crate) struct ControllerArgs {
     /// End with the standard input, as children of the demo do.
     #[arg(long, hide = true)]
     until_stdin_ends: bool,
+}
+
+/// Who may call.
+#[derive(Debug, Args)]
+struct AccessArgs {
+    /// Whether callers prove who they are, by a certificate or a token, and do what their role allows [default: required
+    /// with --tls-client-ca, else off: all who reach it may do everything].
+    #[arg(long, value_name = "off|required")]
+    authentication: Option<String>,
+    /// Role of callers without a certificate and a token, where those are optional [default: none, which is health checks only].
+    #[arg(long, value_name = "ROLE")]
+    anonymous_role: Option<String>,
+    /// Listen beyond the own machine where callers prove nothing: all who reach it may do everything.
+    #[arg(long)]
+    allow_remote: bool,
 }
 
 /// Certificates of the listeners and of their callers.
@@ -155,6 +173,8 @@ fn overlaid(mut file: toml::Table, args: &ControllerArgs) -> Result<toml::Table,
         ("tls_key", &args.tls.tls_key),
         ("tls_client_ca", &args.tls.tls_client_ca),
         ("tls_clients", &args.tls.tls_clients),
+        ("authentication", &args.access.authentication),
+        ("anonymous_role", &args.access.anonymous_role),
     ];
     for (key, value) in texts {
         if let Some(value) = value {
@@ -175,7 +195,7 @@ fn overlaid(mut file: toml::Table, args: &ControllerArgs) -> Result<toml::Table,
         file.insert("http_listen".to_owned(), toml::Value::String("127.0.0.1:0".to_owned()));
     }
     let given_up =
-        [("allow_remote", args.allow_remote), ("plaintext_off_loopback", args.plaintext_off_loopback)];
+        [("allow_remote", args.access.allow_remote), ("plaintext_off_loopback", args.plaintext_off_loopback)];
     for (key, _) in given_up.into_iter().filter(|(_, given)| *given) {
         file.insert(key.to_owned(), toml::Value::Boolean(true));
     }

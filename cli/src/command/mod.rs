@@ -23,6 +23,7 @@ pub(crate) mod sql;
 pub(crate) mod statement;
 pub(crate) mod status;
 pub(crate) mod store;
+pub(crate) mod token;
 pub(crate) mod top;
 pub(crate) mod usage;
 pub(crate) mod watch;

@@ -42,7 +42,7 @@ pub(crate) struct NodeArgs {
     #[arg(long, value_name = "FILE")]
     db: Option<PathBuf>,
     /// Identity of this node: the same from start to start, and used by no other process. By default the name of this
-    /// host and, without a journal, the number of this process.
+    /// host and, without a journal, the number of this process; below the name in its certificate, if it has one.
     #[arg(long, value_name = "NAME")]
     identity: Option<String>,
     /// Keep consumption in a file in this directory, made when absent, so that it survives a crash.
@@ -71,15 +71,21 @@ fn wait(text: &str) -> Result<Duration, String> {
 
 /// An identity that no other process has: a second process under the same identity would end the first. A journal's
 /// totals are reported under the identity that wrote it, so with a journal it is the host's name, the same from start
-/// to start.
-fn own_identity(journal: bool) -> String {
+/// to start. Under a certificate of a node it is below the name of that, as the controller demands.
+fn own_identity(certified: Option<&str>, journal: bool) -> String {
     let host = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
     let known = |c: &char| c.is_ascii_alphanumeric() || "._-".contains(*c);
-    let host: String = host.trim().chars().filter(known).take(LONGEST_HOST).collect();
-    if journal { format!("sql-node-{host}") } else { format!("sql-node-{host}-{}", std::process::id()) }
+    let host: String = host.trim().chars().filter(known).collect();
+    let process = if journal { String::new() } else { format!("-{}", std::process::id()) };
+    let begin = certified.map_or_else(|| "sql-node-".to_owned(), |name| format!("{name}."));
+    let room = LONGEST_HOST.min(LONGEST_ID.saturating_sub(begin.len() + process.len()));
+    let host: String = host.chars().take(room).collect();
+    format!("{begin}{host}{process}")
 }
 
-/// Characters of a host's name in an identity, which has 64 in all.
+/// Characters of an identity.
+const LONGEST_ID: usize = 64;
+/// Characters of a host's name in an identity.
 const LONGEST_HOST: usize = 40;
 
 /// What one statement cost.
@@ -102,9 +108,11 @@ struct Line {
 
 /// Runs the command.
 pub(crate) async fn run(args: NodeArgs, global: &Global) -> Result<(), CliError> {
-    let identity = args.identity.clone().unwrap_or_else(|| own_identity(args.journal.is_some()));
+    let tls = global.tls();
+    let own = || own_identity(tls.own_name().as_deref(), args.journal.is_some());
+    let identity = args.identity.clone().unwrap_or_else(own);
     let mut builder = Client::builder([&global.endpoint], &identity)
-        .tls(global.tls())
+        .tls(tls)
         .agent(concat!("tidegate-node/", env!("CARGO_PKG_VERSION")));
     if let Some(journal) = &args.journal {
         std::fs::create_dir_all(journal).map_err(CliError::file("make the directory", journal))?;

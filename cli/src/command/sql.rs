@@ -86,6 +86,7 @@ pub(crate) async fn run(args: SqlArgs, global: &Global) -> Result<(), CliError> 
         is_admin: true,
         may_switch: true,
         now_unix_ms: unix_ms(),
+        token: admin.token(),
     };
     for (index, text, statement) in statements {
         context.now_unix_ms = unix_ms();

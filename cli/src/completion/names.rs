@@ -46,7 +46,9 @@ impl Names {
     }
 
     async fn ask(self, endpoint: &str) -> Option<BTreeSet<String>> {
-        let admin = Admin::connect(endpoint, "completion", &tls()).await.ok()?;
+        let file = std::env::var_os("TIDEGATE_TOKEN_FILE").map(PathBuf::from);
+        let token = crate::token::bearer(file.as_deref()).ok()?;
+        let admin = Admin::connect(endpoint, "completion", &tls(), token).await.ok()?;
         let mut calls = admin.calls();
         let names: BTreeSet<String> = match self {
             Self::Groups => {

@@ -50,7 +50,7 @@ impl Stage {
             ));
         }
         let (controller, endpoint) = controller(dir, &plan).await?;
-        let admin = Admin::connect(&endpoint, ACTOR, &ClientFiles::default()).await?;
+        let admin = Admin::connect(&endpoint, ACTOR, &ClientFiles::default(), None).await?;
         define(&admin, &plan, progress).await?;
         let site = Site { dir: dir.to_owned(), endpoint };
         let mut nodes = Nodes::new(site.clone())?;

@@ -2,6 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
+use tidegate_controller::config::Authentication;
 use tidegate_controller::{Config, ConfigError};
 use tidegate_tls::Clients;
 
@@ -63,6 +64,7 @@ pub(crate) fn judge(facts: &SettingFacts) -> (Vec<Finding>, Config) {
         Some(Clients::Optional(path)) => (Some(path), "optional"),
         Some(Clients::Required(path)) => (Some(path), "required"),
     };
+    let is_required = config.authentication() == Authentication::Required;
     let hosts = config.http_hosts.join(", ");
     let shown = [
         ("store", config.store.display().to_string()),
@@ -74,6 +76,9 @@ pub(crate) fn judge(facts: &SettingFacts) -> (Vec<Finding>, Config) {
         ("tls_client_ca", authorities.map_or_else(none, |path| path.display().to_string())),
         ("tls_clients", demand.to_owned()),
         ("plaintext_off_loopback", config.plaintext_off_loopback.to_string()),
+        ("authentication", if is_required { "required" } else { "off" }.to_owned()),
+        ("anonymous_role", config.access.anonymous_role.map_or_else(none, |role| role.to_string())),
+        ("identity", format!("{} rules", config.access.rules.iter().count())),
         ("allow_remote", config.allow_remote.to_string()),
         ("capacity", config.capacity.map_or_else(|| "unlimited".to_owned(), |rate| rate.to_string())),
         ("drift_ppm", config.drift_ppm.to_string()),

@@ -10,6 +10,14 @@ pub(crate) struct AuditView {
     pub(crate) id: u64,
     pub(crate) unix_ms: u64,
     pub(crate) actor: String,
+    /// How the actor proved who it is; `anonymous` when it did not.
+    pub(crate) kind: String,
+    /// The proven name.
+    pub(crate) identity: String,
+    pub(crate) role: String,
+    pub(crate) peer: String,
+    /// What the actor stated of itself.
+    pub(crate) comment: String,
     pub(crate) action: String,
     pub(crate) subject: String,
     /// `null` when there was none.
@@ -26,6 +34,11 @@ impl From<v1::AuditEntry> for AuditView {
             id: entry.id,
             unix_ms: entry.unix_ms,
             actor: entry.actor,
+            kind: entry.kind,
+            identity: entry.identity,
+            role: entry.role,
+            peer: entry.peer,
+            comment: entry.comment,
             action: entry.action,
             subject: entry.subject,
             before: state(entry.before),
@@ -44,6 +57,11 @@ fn state(text: String) -> Value {
 }
 
 impl AuditView {
+    /// Who it was: beside a proven name stands how it is known.
+    pub(crate) fn who(&self) -> String {
+        if self.identity.is_empty() { self.actor.clone() } else { format!("{} {}", self.role, self.actor) }
+    }
+
     /// The fields that differ, as `field: before -> after`.
     pub(crate) fn difference(&self) -> String {
         let (Value::Object(before), Value::Object(after)) = (&self.before, &self.after) else {

@@ -40,3 +40,5 @@ mod support;
 mod terminal;
 #[cfg(test)]
 mod tls;
+#[cfg(test)]
+mod tokens;

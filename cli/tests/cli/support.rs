@@ -2,7 +2,7 @@
 
 use std::fs::File;
 use std::io::{BufRead as _, BufReader};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use std::thread;
 use std::time::Duration;
@@ -15,7 +15,15 @@ use tokio::time::Instant;
 /// The binary with an environment of its own.
 pub(crate) fn tidegate() -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_tidegate"));
-    for name in ["TIDEGATE_ENDPOINT", "TIDEGATE_LOG", "TIDEGATE_CA", "TIDEGATE_CERT", "TIDEGATE_KEY"] {
+    for name in [
+        "TIDEGATE_ENDPOINT",
+        "TIDEGATE_LOG",
+        "TIDEGATE_CA",
+        "TIDEGATE_CERT",
+        "TIDEGATE_KEY",
+        "TIDEGATE_TOKEN",
+        "TIDEGATE_TOKEN_FILE",
+    ] {
         command.env_remove(name);
     }
     command.env("USER", "tester");
@@ -100,6 +108,11 @@ impl Controller {
     /// Its log so far.
     pub(crate) fn log(&self) -> String {
         std::fs::read_to_string(self.data.path().join("log")).unwrap()
+    }
+
+    /// A file of its directory.
+    pub(crate) fn path(&self, name: &str) -> PathBuf {
+        self.data.path().join(name)
     }
 
     /// Its process.

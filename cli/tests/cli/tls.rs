@@ -22,6 +22,8 @@ impl Certs {
         certs.ok(&["init"]);
         certs.ok(&["issue", "controller", "rates"]);
         certs.ok(&["issue", "node", "node-1"]);
+        certs.ok(&["issue", "gateway", "gw-1"]);
+        certs.ok(&["issue", "viewer", "eve"]);
         certs.ok(&["issue", "operator", "ann"]);
         certs
     }
@@ -137,15 +139,18 @@ fn everything_speaks_tls_to_a_controller_that_demands_it() {
 
     let metrics =
         ["--metrics", "127.0.0.1:0", "--listen", "127.0.0.1:0", "--upstream", "postgres://127.0.0.1:1"];
-    let [_, ca, _, cert, _, key] = node.as_slice() else { panic!("{node:?}") };
+    let gw = certs.client(Some("gw-1"));
+    let [_, ca, _, cert, _, key] = gw.as_slice() else { panic!("{gw:?}") };
     let reach =
         ["--controller-ca", ca, "--controller-cert", cert, "--controller-key", key, "--until-stdin-ends"];
     let mut gateway = tidegate();
     gateway.args(["--endpoint", &controller.endpoint, "gateway"]).args(metrics).args(reach);
     gateway.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::null());
     let mut gateway = gateway.spawn().unwrap();
+    // Node and gateway are the clients that their certificates name.
     eventually("the gateway has a session", || {
-        out(&asked(&controller, &ann, &["client", "list"])).contains("tidegate-gateway/")
+        let list = out(&asked(&controller, &ann, &["client", "list"]));
+        list.contains("tidegate-gateway/") && list.contains("gw-1") && list.contains("node-1.")
     });
     drop(gateway.stdin.take());
     assert!(gateway.wait().unwrap().success());
@@ -175,6 +180,44 @@ fn everything_speaks_tls_to_a_controller_that_demands_it() {
     let output = run(&[&["--endpoint", &secure][..], &strs(&ann), &["status"]].concat());
     assert!(err(&output).contains("does not speak TLS on this port; write http://"), "{}", err(&output));
     assert_eq!(controller.stop(), Some(0));
+}
+
+#[test]
+fn a_certificate_opens_what_its_role_may() {
+    let certs = Certs::new();
+    let controller = Controller::with(&strs(&certs.controller()));
+    let [ann, eve, node] = ["ann", "eve", "node-1"].map(|name| certs.client(Some(name)));
+    let create = ["group", "create", "shop", "--rate", "5"];
+    let created = asked(&controller, &ann, &[&["--actor", "bob"][..], &create].concat());
+    assert!(created.status.success(), "{}", err(&created));
+    for (client, role) in [(&eve, "viewer"), (&node, "node")] {
+        let refused = err(&asked(&controller, client, &create));
+        let said = format!("has the role {role}");
+        assert!(refused.contains("needs the role admin or operator") && refused.contains(&said), "{refused}");
+    }
+    let log = asked(&controller, &eve, &["audit", "-o", "json"]);
+    let log: serde_json::Value = serde_json::from_str(&out(&log)).unwrap();
+    for (key, value) in
+        [("kind", "certificate"), ("identity", "ann"), ("role", "operator"), ("comment", "bob")]
+    {
+        assert_eq!(log[0][key], value, "{log}");
+    }
+    assert!(out(&asked(&controller, &eve, &["audit"])).contains("operator ann (127.0.0.1:"));
+    assert!(!asked(&controller, &node, &["usage"]).status.success());
+    let as_another = ["node", "--identity", "node-2", "--sql", "/dev/null"];
+    let refused = err(&asked(&controller, &node, &as_another));
+    assert!(
+        refused.contains("client id \"node-2\" does not belong to") && refused.contains("use node-1"),
+        "{refused}"
+    );
+    assert_eq!(certs.run(&["issue", "node", "a.b"]).status.code(), Some(2));
+    let url = format!("{}/v1/groups", controller.rest);
+    let [ca, cert, key] = ["ca.pem", "eve.pem", "eve-key.pem"].map(|name| certs.text(name));
+    let shown = ["-sS", "--cacert", &ca, "--cert", &cert, "--key", &key, &url];
+    assert!(said("curl", &shown).contains("\"shop\""));
+    let body = ["-X", "POST", "-H", "content-type: application/json", "-d", "{}"];
+    let refused = said("curl", &[&shown[..], &body].concat());
+    assert!(refused.contains("\"code\":\"denied\"") && refused.contains("admin or operator"), "{refused}");
 }
 
 /// What `openssl s_client` says of a handshake in this version, and which ALPN came of it.

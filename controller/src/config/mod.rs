@@ -1,9 +1,10 @@
 //! The controller's settings: one TOML text, checked as a whole.
 //!
 //! Durations and rates carry their unit in the text. All errors are reported together, each with its key; unknown keys
-//! are errors. Listening beyond the local machine needs TLS and certificates of clients, or a setting that names what is
-//! given up without: `plaintext_off_loopback` and `allow_remote`.
+//! are errors. Listening beyond the local machine needs TLS and callers who prove who they are, or a setting that names
+//! what is given up without: `plaintext_off_loopback` and `allow_remote`.
 
+mod access;
 mod reader;
 mod tls;
 
@@ -12,6 +13,8 @@ use std::path::PathBuf;
 
 use tidegate_core::units::{Rate, Span};
 use tidegate_tls::{Clients, ServerFiles};
+
+pub use access::{Access, Authentication};
 
 use reader::Reader;
 
@@ -38,12 +41,14 @@ pub struct Config {
     pub http_listen: SocketAddr,
     /// Host names of proxies, which REST accepts besides those of loopback while it listens on loopback.
     pub http_hosts: Vec<String>,
-    /// Whether callers from other machines need not show who they are.
+    /// Whether callers from other machines need not prove who they are, and may do everything.
     pub allow_remote: bool,
     /// Whether callers from other machines may speak without TLS.
     pub plaintext_off_loopback: bool,
     /// Certificate, key and trust of both listeners; `None` is plain text.
     pub tls: Option<ServerFiles>,
+    /// Who may call.
+    pub access: Access,
     /// RU/s of the whole server; `None` is no limit.
     pub capacity: Option<Rate>,
     /// How much faster or slower a node's clock may run, in millionths.
@@ -66,6 +71,7 @@ impl Default for Config {
             allow_remote: false,
             plaintext_off_loopback: false,
             tls: None,
+            access: Access::default(),
             capacity: None,
             drift_ppm: 1_000,
             margin: Span::millis(50),
@@ -117,6 +123,7 @@ impl Config {
                 .switch("plaintext_off_loopback")
                 .unwrap_or(defaults.plaintext_off_loopback),
             tls: tls::files(&mut reader),
+            access: access::access(&mut reader),
             capacity: reader.limit("capacity").unwrap_or(defaults.capacity),
             drift_ppm: reader.number("drift_ppm", 0, MAX_DRIFT_PPM).unwrap_or(defaults.drift_ppm),
             margin: reader.span("margin", Span(0), MAX_MARGIN).unwrap_or(defaults.margin),
@@ -145,7 +152,50 @@ impl Config {
             let message = format!("{} is also grpc_listen; choose another port", self.http_listen);
             errors.push(ConfigError::Value { key: "http_listen", message });
         }
+        let idle = self.idle().map(|(key, message)| ConfigError::Value { key, message: message.to_owned() });
+        errors.extend(idle);
         if errors.is_empty() { Ok(()) } else { Err(errors) }
+    }
+
+    /// Whether callers prove who they are. Authorities that are named for them are meant.
+    pub fn authentication(&self) -> Authentication {
+        let default = if matches!(self.clients(), Clients::Anonymous) {
+            Authentication::Off
+        } else {
+            Authentication::Required
+        };
+        self.access.authentication.unwrap_or(default)
+    }
+
+    /// Whether nobody can show a certificate, so that tokens alone prove who calls.
+    pub fn certifies_nobody(&self) -> bool {
+        matches!(self.clients(), Clients::Anonymous)
+    }
+
+    /// What callers show.
+    fn clients(&self) -> &Clients {
+        self.tls.as_ref().map_or(&Clients::Anonymous, |tls| &tls.clients)
+    }
+
+    /// A setting of access that has no effect beside the others, and what to do.
+    fn idle(&self) -> Option<(&'static str, &'static str)> {
+        let is_required = self.authentication() == Authentication::Required;
+        match self.clients() {
+            Clients::Anonymous if is_required && !self.access.rules.is_empty() => {
+                Some(("identity", "has no effect where nobody shows a certificate: set tls_client_ca"))
+            }
+            _ if !is_required && !self.access.rules.is_empty() => {
+                Some(("identity", "has no effect while authentication is off: set tls_client_ca"))
+            }
+            _ if !is_required && self.access.anonymous_role.is_some() => {
+                Some(("anonymous_role", "has no effect while authentication is off: set tls_client_ca"))
+            }
+            Clients::Required(_) if self.access.anonymous_role.is_some() => Some((
+                "anonymous_role",
+                "has no effect while all callers have to show a certificate: set tls_clients = \"optional\"",
+            )),
+            _ => None,
+        }
     }
 
     /// What a listener beyond the local machine lacks that nobody gave up by name.
@@ -155,9 +205,12 @@ impl Config {
             gaps += "; without TLS, whoever is between can read and change what is said: set tls_cert and tls_key, or \
                      plaintext_off_loopback = true if the network is trusted";
         }
-        let proven = self.tls.as_ref().is_some_and(|tls| matches!(tls.clients, Clients::Required(_)));
-        if !proven && !self.allow_remote {
-            gaps += "; callers are not authenticated: require certificates of them by tls_client_ca, or set \
+        // With authentication off, a certificate that is required still keeps others out.
+        let is_proven = self.authentication() == Authentication::Required
+            || matches!(self.clients(), Clients::Required(_));
+        if !is_proven && !self.allow_remote {
+            gaps += "; callers are not authenticated: require certificates of them by tls_client_ca, or tokens by \
+                     authentication = \"required\", or set \
                      allow_remote = true if all who reach it may do everything";
         }
         gaps
@@ -167,6 +220,7 @@ impl Config {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::identity::{Role, Rule, Rules};
 
     #[test]
     fn an_empty_text_is_the_default_and_listens_locally() {
@@ -188,10 +242,15 @@ mod tests {
             tls_key = "key.pem"
             tls_client_ca = "ca.pem"
             tls_clients = "optional"
+            authentication = "required"
+            anonymous_role = "viewer"
             capacity = "20000 RU/s"
             drift_ppm = 500
             margin = "100ms"
             fence = "2s"
+            [[identity]]
+            san = "dns:a"
+            role = "operator"
         "#;
         let config = Config::parse(text).unwrap();
         let expected = Config {
@@ -206,6 +265,11 @@ mod tests {
                 key: "key.pem".into(),
                 clients: Clients::Optional("ca.pem".into()),
             }),
+            access: Access {
+                authentication: Some(Authentication::Required),
+                anonymous_role: Some(Role::Viewer),
+                rules: Rules::new(vec![Rule::new("dns:a", "operator", None, None).unwrap()]),
+            },
             capacity: Some(Rate::whole(20_000)),
             drift_ppm: 500,
             margin: Span::millis(100),
@@ -269,7 +333,10 @@ mod tests {
         assert_eq!(missing(&[plain]), (false, true));
         assert_eq!(missing(&[plain, anyone]), (false, false));
         assert_eq!(missing(&[tls]), (false, true));
-        assert_eq!(missing(&[tls, optional]), (false, true));
+        let off = "authentication = \"off\"\n";
+        assert_eq!(missing(&[tls, optional]), (false, false));
+        assert_eq!(missing(&[tls, optional, off]), (false, true));
+        assert_eq!(missing(&[tls, required, off]), (false, false));
         assert_eq!(missing(&[tls, required]), (false, false));
         assert_eq!(missing(&[tls, anyone]), (false, false));
     }

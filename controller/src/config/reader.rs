@@ -105,6 +105,31 @@ impl Reader {
         self.checked(key, parse_limit(&text))
     }
 
+    /// Tables, each written `[[key]]`.
+    pub(super) fn tables<T>(
+        &mut self,
+        key: &'static str,
+        most: usize,
+        read: impl Fn(Table) -> Result<T, String>,
+    ) -> Option<Vec<T>> {
+        let expected = format!("a table for each, headed [[{key}]]");
+        let values = match self.take(key)? {
+            Value::Array(values) if values.len() <= most => values,
+            Value::Array(values) => {
+                return self.checked(key, Err(format!("{} are too many: at most {most}", values.len())));
+            }
+            other => return self.checked(key, Err(mismatch(&other, &expected))),
+        };
+        let all: Result<Vec<T>, String> = (1..)
+            .zip(values)
+            .map(|(number, value)| match value {
+                Value::Table(table) => read(table).map_err(|message| format!("rule {number}: {message}")),
+                other => Err(mismatch(&other, &expected)),
+            })
+            .collect();
+        self.checked(key, all)
+    }
+
     fn text(&mut self, key: &'static str, expected: &str) -> Option<String> {
         match self.take(key)? {
             Value::String(text) => Some(text),
@@ -131,6 +156,6 @@ fn is_host(name: &str) -> bool {
     name.len() <= 253 && name.split('.').all(part)
 }
 
-fn mismatch(value: &Value, expected: &str) -> String {
+pub(super) fn mismatch(value: &Value, expected: &str) -> String {
     format!("{} is a {}; write {expected}", cut(&value.to_string()), value.type_str())
 }

@@ -10,27 +10,64 @@ use tidegate_proto::v1::AuditEntry;
 use crate::answers::page_limit;
 use crate::definitions::DefinitionCalls;
 use crate::error::AdminError;
+use crate::identity::{Identity, Kind};
 use crate::limits::{MAX_ACTOR, MAX_AUDIT, MAX_AUDIT_PAGE, MAX_AUDIT_TEXT};
 use crate::store::records::{json, put_json, u64_key};
 use crate::store::{Batch, StoreError, Table, Write};
 
 /// The author of a change.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Actor(String);
+pub struct Actor {
+    /// How entries name it in one text.
+    text: String,
+    /// What it proved; `None` while authentication is off.
+    identity: Option<Identity>,
+    peer: String,
+    /// What it says of itself.
+    stated: String,
+}
 
 impl Actor {
-    /// From the caller's own statement and its address. Odd characters are replaced and the length is bounded, so that
+    /// One that proved nothing: from the caller's own statement and its address. Odd characters are replaced and the length is bounded, so that
     /// the log stays readable whatever a caller states.
     pub fn new(stated: Option<&str>, peer: &str) -> Self {
         let readable = |c: char| if c.is_ascii_graphic() || c == ' ' { c } else { '?' };
         let stated: String = stated.unwrap_or_default().chars().take(MAX_ACTOR).map(readable).collect();
         let stated = stated.trim();
-        Self(if stated.is_empty() { peer.to_owned() } else { format!("{stated} ({peer})") })
+        let text = if stated.is_empty() { peer.to_owned() } else { format!("{stated} ({peer})") };
+        Self { text, identity: None, peer: peer.to_owned(), stated: stated.to_owned() }
+    }
+
+    /// A caller with this identity: what it says of itself is a comment beside the name that it proved.
+    pub fn of(identity: Option<&Identity>, stated: Option<&str>, peer: &str) -> Self {
+        let unproven = Self::new(stated, peer);
+        match identity {
+            Some(identity) if identity.kind != Kind::Anonymous => Self {
+                text: format!("{} ({peer})", identity.name),
+                identity: Some(identity.clone()),
+                ..unproven
+            },
+            anonymous => Self { identity: anonymous.cloned(), ..unproven },
+        }
     }
 
     /// The text that is stored.
     pub fn as_str(&self) -> &str {
-        &self.0
+        &self.text
+    }
+
+    /// The author's part of an entry.
+    fn entry(&self) -> AuditEntry {
+        let identity = self.identity.as_ref();
+        AuditEntry {
+            actor: self.text.clone(),
+            kind: identity.map_or(Kind::Anonymous, |identity| identity.kind).name().to_owned(),
+            identity: identity.map(|identity| identity.name.clone()).unwrap_or_default(),
+            role: identity.map(|identity| identity.role.to_string()).unwrap_or_default(),
+            peer: self.peer.clone(),
+            comment: self.stated.clone(),
+            ..AuditEntry::default()
+        }
     }
 }
 
@@ -78,12 +115,12 @@ impl Audit {
             let entry = AuditEntry {
                 id,
                 unix_ms,
-                actor: actor.0.clone(),
                 action: change.action.to_owned(),
                 subject: change.subject,
                 before: bounded(change.before),
                 after: bounded(change.after),
                 change: self.next_id,
+                ..actor.entry()
             };
             batch.push(put_json(Table::Audit, u64_key(id), &entry)?);
             last = id;

@@ -7,9 +7,11 @@ use tidegate_proto::v1::admin_server::Admin;
 use tonic::{Request, Response, Status};
 
 use super::grants::Answers;
-use super::{Stopping, actor, admin_status, backup, blocking, convert};
+use super::{Stopping, actor, admin_status, backup, blocking, check_given, convert};
 use crate::definitions::bindings::Principal;
 use crate::error::AdminError;
+use crate::identity::guard;
+use crate::identity::tokens::StoredToken;
 use crate::message;
 use crate::quantity::{rate_text, total_text};
 use crate::service::{Service, UsageRow};
@@ -60,7 +62,8 @@ impl Admin for AdminAdapter {
         request: Request<v1::BackupRequest>,
     ) -> Result<Response<Self::BackupStream>, Status> {
         backup::check_peer(request.remote_addr())?;
-        reply(backup::stream(self.stopping.clone(), Arc::clone(&self.service), actor(&request)))
+        let stopping = self.stopping.of(request.extensions());
+        reply(backup::stream(stopping, Arc::clone(&self.service), actor(&request)))
     }
 
     async fn create_group(
@@ -114,6 +117,7 @@ impl Admin for AdminAdapter {
         &self,
         request: Request<v1::GetGroupRequest>,
     ) -> Result<Response<v1::GroupReply>, Status> {
+        check_given(guard::of(request.extensions()), &request.get_ref().name)?;
         let found = self.service.definitions().group(&request.into_inner().name).map_err(admin_status)?;
         reply(message::group_reply(found))
     }
@@ -243,6 +247,34 @@ impl Admin for AdminAdapter {
     ) -> Result<Response<v1::ListLeasesReply>, Status> {
         let table = self.service.leasing().leases(&request.into_inner().group).map_err(admin_status)?;
         reply(message::leases_reply(table))
+    }
+
+    async fn create_token(
+        &self,
+        request: Request<v1::CreateTokenRequest>,
+    ) -> Result<Response<v1::CreateTokenReply>, Status> {
+        let actor = actor(&request);
+        let wish = request.into_inner();
+        let (token, secret) = self.call(move |service| service.tokens().create(&actor, &wish)).await?;
+        reply(v1::CreateTokenReply { token: Some(token.message()), secret: secret.reveal().to_owned() })
+    }
+
+    async fn list_tokens(
+        &self,
+        _: Request<v1::ListTokensRequest>,
+    ) -> Result<Response<v1::ListTokensReply>, Status> {
+        let tokens = self.service.tokens().list();
+        reply(v1::ListTokensReply { tokens: tokens.iter().map(StoredToken::message).collect() })
+    }
+
+    async fn revoke_token(
+        &self,
+        request: Request<v1::RevokeTokenRequest>,
+    ) -> Result<Response<v1::RevokeTokenReply>, Status> {
+        let actor = actor(&request);
+        let v1::RevokeTokenRequest { id, force } = request.into_inner();
+        let token = self.call(move |service| service.tokens().revoke(&actor, id, force)).await?;
+        reply(v1::RevokeTokenReply { token: Some(token.message()) })
     }
 
     async fn status(&self, _: Request<v1::StatusRequest>) -> Result<Response<v1::StatusReply>, Status> {

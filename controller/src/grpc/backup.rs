@@ -57,7 +57,7 @@ fn serve(
     let mut send = |part: Result<v1::BackupPart, Status>| {
         let sent = here.block_on(async {
             tokio::select! {
-                () = stopping.requested() => false,
+                _ = stopping.requested() => false,
                 sent = timeout(duration(READ_WITHIN), answers.send(part)) => matches!(sent, Ok(Ok(()))),
             }
         });

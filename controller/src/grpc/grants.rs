@@ -11,6 +11,7 @@ use tonic::{Request, Response, Status, Streaming};
 
 use super::reader::Reader;
 use super::{Stopping, session, watch};
+use crate::identity::guard;
 use crate::service::Service;
 
 /// The answers of one stream.
@@ -32,17 +33,19 @@ impl Grants for GrantsAdapter {
         request: Request<Streaming<v1::ClientMessage>>,
     ) -> Result<Response<Self::SessionStream>, Status> {
         let (peer, stream) = Reader::of(request.extensions(), &self.service.metrics);
-        let (service, stopping) = (Arc::clone(&self.service), self.stopping.clone());
-        tokio::spawn(session::serve(stopping, service, request.into_inner(), peer));
+        let (service, stopping) = (Arc::clone(&self.service), self.stopping.of(request.extensions()));
+        let identity = guard::of(request.extensions()).cloned();
+        tokio::spawn(session::serve(stopping, service, request.into_inner(), peer, identity));
         Ok(Response::new(Box::pin(ReceiverStream::new(stream))))
     }
 
     async fn watch(&self, request: Request<v1::WatchRequest>) -> Result<Response<Self::WatchStream>, Status> {
         let (peer, stream) = Reader::of(request.extensions(), &self.service.metrics);
+        let stopping = self.stopping.of(request.extensions());
         let have = request.into_inner();
         let subscription = self.service.definitions().subscribe(have.have_instance, have.have_revision);
         let subscription = subscription.map_err(|error| Status::resource_exhausted(error.to_string()))?;
-        tokio::spawn(watch::serve(self.stopping.clone(), Arc::clone(&self.service), subscription, peer));
+        tokio::spawn(watch::serve(stopping, Arc::clone(&self.service), subscription, peer));
         Ok(Response::new(Box::pin(ReceiverStream::new(stream))))
     }
 }

@@ -13,16 +13,26 @@ mod watch;
 
 use std::sync::Arc;
 
+use axum::Router;
+use axum::extract::{Request as HttpRequest, State};
+use axum::middleware::{Next, from_fn_with_state};
+use axum::response::Response as HttpResponse;
+use tidegate_listener::Surface;
 use tidegate_proto::v1::admin_server::AdminServer;
 use tidegate_proto::v1::grants_server::GrantsServer;
 use tidegate_proto::v1::statements_server::StatementsServer;
 use tokio::sync::watch as flag;
-use tonic::{Code, Request, Status};
+use tonic::{Code, Extensions, Request, Status};
 
 use crate::definitions::audit::Actor;
 use crate::error::{AdminError, ErrorKind};
+use crate::identity::Identity;
+use crate::identity::guard::{self, Guard};
+use crate::identity::matrix::Call;
 use crate::leasing::clients::ClientError;
 use crate::limits::MAX_MESSAGE_BYTES;
+use crate::name::GroupName;
+use crate::quantity::cut;
 use crate::service::{Service, SessionError};
 
 pub(crate) use admin::AdminAdapter;
@@ -34,13 +44,13 @@ pub(crate) const ACTOR_HEADER: &str = "x-tidegate-actor";
 
 /// The `Grants` service. Its streams end when `stopped` shows true.
 pub(crate) fn grants(service: &Arc<Service>, stopped: flag::Receiver<bool>) -> GrantsServer<GrantsAdapter> {
-    let adapter = GrantsAdapter { service: Arc::clone(service), stopping: Stopping(stopped) };
+    let adapter = GrantsAdapter { service: Arc::clone(service), stopping: Stopping::new(stopped) };
     GrantsServer::new(adapter).max_decoding_message_size(MAX_MESSAGE_BYTES)
 }
 
 /// The `Admin` service. Its streams end when `stopped` shows true.
 pub(crate) fn admin(service: &Arc<Service>, stopped: flag::Receiver<bool>) -> AdminServer<AdminAdapter> {
-    let adapter = AdminAdapter { service: Arc::clone(service), stopping: Stopping(stopped) };
+    let adapter = AdminAdapter { service: Arc::clone(service), stopping: Stopping::new(stopped) };
     AdminServer::new(adapter).max_decoding_message_size(MAX_MESSAGE_BYTES)
 }
 
@@ -49,19 +59,83 @@ pub(crate) fn statements(
     service: &Arc<Service>,
     stopped: flag::Receiver<bool>,
 ) -> StatementsServer<StatementsAdapter> {
-    let adapter = StatementsAdapter { service: Arc::clone(service), stopping: Stopping(stopped) };
+    let adapter = StatementsAdapter { service: Arc::clone(service), stopping: Stopping::new(stopped) };
     StatementsServer::new(adapter).max_decoding_message_size(MAX_MESSAGE_BYTES)
+}
+
+/// The routes behind a guard, if there is one.
+pub(crate) fn guarded(routes: Router, guard: Option<&Arc<Guard>>) -> Router {
+    match guard {
+        Some(guard) => routes.layer(from_fn_with_state(Arc::clone(guard), admit)),
+        None => routes,
+    }
+}
+
+async fn admit(State(guard): State<Arc<Guard>>, mut request: HttpRequest, next: Next) -> HttpResponse {
+    let path = request.uri().path().to_owned();
+    match guard.admit(Surface::Grpc, Call::Grpc(&path), &mut request) {
+        Ok(()) => next.run(request).await,
+        Err(denied) if denied.is_unknown => Status::unauthenticated(denied.message).into_http(),
+        Err(denied) => Status::permission_denied(denied.message).into_http(),
+    }
+}
+
+/// Refuses a name that is not the caller's own.
+fn check_own(identity: Option<&Identity>, client: &str) -> Result<(), Status> {
+    match identity {
+        Some(identity) if !identity.may_be(client) => {
+            let (client, whose, name) = (cut(client), identity.label(), &identity.name);
+            Err(Status::permission_denied(format!(
+                "client id {client:?} does not belong to {whose}: use {name}, or {name}. and a word that is another for \
+                 each process"
+            )))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Refuses a group that the caller was not given, as if it were not there. What is no group's name is refused later.
+fn check_given(identity: Option<&Identity>, group: &str) -> Result<(), Status> {
+    match (identity, GroupName::parse(group)) {
+        (Some(identity), Ok(name)) if !identity.is_given(name.as_str()) => {
+            Err(admin_status(AdminError::NoGroup { name }))
+        }
+        _ => Ok(()),
+    }
 }
 
 /// Ends streams when the controller shuts down.
 #[derive(Clone)]
-struct Stopping(flag::Receiver<bool>);
+struct Stopping {
+    stopped: flag::Receiver<bool>,
+    /// Shows true once the token by which the stream was opened is over.
+    over: Option<flag::Receiver<bool>>,
+}
 
 impl Stopping {
-    /// Waits for the shutdown.
-    async fn requested(&mut self) {
-        // An error means that the sender is gone, which is a shutdown, too.
-        let _ = self.0.wait_for(|stopping| *stopping).await;
+    fn new(stopped: flag::Receiver<bool>) -> Self {
+        Self { stopped, over: None }
+    }
+
+    /// The same for the stream of a request with these extensions.
+    fn of(&self, extensions: &Extensions) -> Self {
+        Self { over: guard::over(extensions), ..self.clone() }
+    }
+
+    /// Waits for the shutdown, or for the end of what the caller showed, which is the status.
+    async fn requested(&mut self) -> Option<Status> {
+        let over = async {
+            match &mut self.over {
+                // A sender that is gone is a service that is.
+                Some(over) => drop(over.wait_for(|over| *over).await.is_ok()),
+                None => std::future::pending().await,
+            }
+        };
+        tokio::select! {
+            // An error means that the sender is gone, which is a shutdown, too.
+            _ = self.stopped.wait_for(|stopping| *stopping) => None,
+            () = over => Some(Status::unauthenticated("the token was revoked or has expired; show another")),
+        }
     }
 }
 
@@ -69,7 +143,7 @@ impl Stopping {
 fn actor<T>(request: &Request<T>) -> Actor {
     let stated = request.metadata().get(ACTOR_HEADER).and_then(|value| value.to_str().ok());
     let peer = request.remote_addr().map_or_else(|| "unknown address".to_owned(), |peer| peer.to_string());
-    Actor::new(stated, &peer)
+    Actor::of(guard::of(request.extensions()), stated, &peer)
 }
 
 /// Runs a call that waits for the disk on a thread that may block.

@@ -26,7 +26,9 @@ pub(super) async fn serve(
     peer: Reader<v1::Rules>,
 ) {
     let ended = tokio::select! {
-        () = stopping.requested() => Status::unavailable("the controller is shutting down; ask again"),
+        ended = stopping.requested() => {
+            ended.unwrap_or_else(|| Status::unavailable("the controller is shutting down; ask again"))
+        }
         ended = run(&service, &mut changes, &peer) => ended,
     };
     drop(service);

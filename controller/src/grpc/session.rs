@@ -12,8 +12,9 @@ use v1::client_message::Kind as Ask;
 use v1::server_message::Kind as Answer;
 
 use super::reader::Reader;
-use super::{Stopping, convert, session_status};
+use super::{Stopping, check_own, convert, session_status};
 use crate::clock::duration;
+use crate::identity::Identity;
 use crate::leasing::standing::MAX_STANDING_BYTES;
 use crate::limits::{FLUSH_EVERY, HELLO_WITHIN, MAX_AGENT, MAX_ENTRIES};
 use crate::name;
@@ -27,10 +28,11 @@ pub(super) async fn serve(
     service: Arc<Service>,
     mut asks: Streaming<v1::ClientMessage>,
     peer: Peer,
+    identity: Option<Identity>,
 ) {
     let accepted = tokio::select! {
-        accepted = accept(&service, &mut asks) => accepted,
-        () = stopping.requested() => Err(stopped()),
+        accepted = accept(&service, &mut asks, identity.as_ref()) => accepted,
+        ended = stopping.requested() => Err(ended.unwrap_or_else(stopped)),
     };
     let (mut session, welcome) = match accepted {
         Ok(accepted) => accepted,
@@ -52,6 +54,7 @@ pub(super) async fn serve(
 async fn accept(
     service: &Arc<Service>,
     asks: &mut Streaming<v1::ClientMessage>,
+    identity: Option<&Identity>,
 ) -> Result<(Session, v1::Welcome), Status> {
     let first = timeout(duration(HELLO_WITHIN), asks.message()).await;
     let first = first.map_err(|_| Status::deadline_exceeded(format!("no hello within {HELLO_WITHIN}")))??;
@@ -61,6 +64,7 @@ async fn accept(
     let protocol = negotiate(hello.protocol_min, hello.protocol_max)?;
     let client =
         name::client_id(&hello.client_id).map_err(|error| Status::invalid_argument(error.to_string()))?;
+    check_own(identity, &client)?;
     if hello.incarnation == 0 {
         return Err(Status::invalid_argument(
             "incarnation: 0 is out of range; use a number that grows with every start",
@@ -72,6 +76,9 @@ async fn accept(
         .leasing()
         .hello(&client, hello.incarnation, &agent)
         .map_err(|error| session_status(&error))?;
+    if let Some(scope) = identity.and_then(|identity| identity.scope.clone()) {
+        service.leasing().confine(session.client, session.session, scope);
+    }
     let welcome = v1::Welcome {
         protocol,
         epoch: session.epoch,
@@ -123,7 +130,7 @@ async fn run(
         let answer = tokio::select! {
             // Orders to lower go first: others wait for what they free.
             biased;
-            () = stopping.requested() => return Err(stopped()),
+            ended = stopping.requested() => return Err(ended.unwrap_or_else(stopped)),
             push = session.pushes.recv() => match push {
                 Some(Push::Lower(lowers)) => lower(service.epoch(), lowers),
                 None => return Err(replaced()),

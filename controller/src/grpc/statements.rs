@@ -9,7 +9,10 @@ use tonic::{Request, Response, Status};
 
 use super::grants::Answers;
 use super::reader::Reader;
-use super::{Stopping, actor, admin_status, blocking, rules, statement_shapes as shapes};
+use super::{
+    Stopping, actor, admin_status, blocking, check_given, check_own, rules, statement_shapes as shapes,
+};
+use crate::identity::guard;
 use crate::message;
 use crate::service::Service;
 
@@ -32,12 +35,14 @@ impl Statements for StatementsAdapter {
     type RulesStream = Answers<v1::Rules>;
 
     async fn rules(&self, request: Request<v1::RulesRequest>) -> Result<Response<Self::RulesStream>, Status> {
+        check_own(guard::of(request.extensions()), &request.get_ref().gateway)?;
         let changes = self.service.statements().follow_rules();
         let changes = changes.map_err(|error| Status::resource_exhausted(error.to_string()))?;
         let (peer, stream) = Reader::of(request.extensions(), &self.service.metrics);
+        let stopping = self.stopping.of(request.extensions());
         let gateway = crate::quantity::cut(&request.into_inner().gateway);
         tracing::info!(gateway, "a gateway follows the rules");
-        tokio::spawn(rules::serve(self.stopping.clone(), Arc::clone(&self.service), changes, peer));
+        tokio::spawn(rules::serve(stopping, Arc::clone(&self.service), changes, peer));
         reply(Box::pin(ReceiverStream::new(stream)))
     }
 
@@ -45,7 +50,13 @@ impl Statements for StatementsAdapter {
         &self,
         request: Request<v1::ConvictRequest>,
     ) -> Result<Response<v1::ConvictReply>, Status> {
-        let watch = self.service.statements().convict(&request.into_inner()).map_err(admin_status)?;
+        let identity = guard::of(request.extensions());
+        let conviction = request.get_ref();
+        check_own(identity, &conviction.gateway)?;
+        [&conviction.group, &conviction.switch_group]
+            .into_iter()
+            .try_for_each(|group| check_given(identity, group))?;
+        let watch = self.service.statements().convict(conviction).map_err(admin_status)?;
         reply(v1::ConvictReply { watch_id: watch.unwrap_or_default() })
     }
 
@@ -53,7 +64,15 @@ impl Statements for StatementsAdapter {
         &self,
         request: Request<v1::ReportStatementsRequest>,
     ) -> Result<Response<v1::ReportStatementsReply>, Status> {
-        let report = shapes::report_in(request.into_inner()).map_err(admin_status)?;
+        let (_, extensions, message) = request.into_parts();
+        let identity = guard::of(&extensions);
+        check_own(identity, &message.gateway)?;
+        let mut report = shapes::report_in(message).map_err(admin_status)?;
+        if let Some(identity) = identity {
+            let before = report.rows.len();
+            report.rows.retain(|row| identity.is_given(row.group.as_str()));
+            (report.rows.len()..before).for_each(|_| self.service.metrics.refuse("not_given"));
+        }
         self.service.statements().report_statements(report);
         reply(v1::ReportStatementsReply {})
     }

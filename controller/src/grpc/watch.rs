@@ -36,7 +36,9 @@ struct At {
 /// Runs a stream to its end. It releases the service before `stopping`, for which the shutdown waits.
 pub(super) async fn serve(mut stopping: Stopping, service: Arc<Service>, mut from: Subscription, peer: Peer) {
     let ended = tokio::select! {
-        () = stopping.requested() => Status::unavailable("the controller is shutting down; watch again"),
+        ended = stopping.requested() => {
+            ended.unwrap_or_else(|| Status::unavailable("the controller is shutting down; watch again"))
+        }
         ended = run(&service, &mut from, &peer) => ended,
     };
     drop(service);

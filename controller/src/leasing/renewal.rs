@@ -254,6 +254,11 @@ impl LeasingCalls<'_> {
         let Ok(Some(id)) = state.definitions.catalog().id_of(&report.group) else {
             return Err(Uncounted::forever("unknown_group", "the group does not exist".to_owned()));
         };
+        let name = state.definitions.catalog().name(id).map_or("", GroupName::as_str);
+        if !state.leasing.is_given(caller.client, name) {
+            // Kept by the node: its consumption before its groups became fewer is not lost.
+            return Err(Uncounted::for_now("not_given", "the group was not given to this node".to_owned()));
+        }
         let client = match report.incarnation {
             0 => caller.client,
             same if same == caller.incarnation => caller.client,
@@ -315,6 +320,13 @@ impl LeasingCalls<'_> {
             self.service.metrics.granted("unknown_group");
             return Some(Answer::Grant(Grant::UnknownGroup, Vec::new()));
         };
+        let name = state.definitions.catalog().name(id).map_or("", GroupName::as_str);
+        if !state.leasing.is_given(caller.client, name) {
+            // As if it were not there.
+            self.service.metrics.refuse("not_given");
+            self.service.metrics.granted("unknown_group");
+            return Some(Answer::Grant(Grant::UnknownGroup, Vec::new()));
+        }
         let held = match state.leasing.engine.group_recovering_until(id).since(now).0 {
             0 => None,
             _ => self.held(&state.leasing, caller, id, ask, proof, unix_us),

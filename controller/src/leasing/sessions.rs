@@ -1,11 +1,13 @@
 //! Open grant streams: the connected nodes, and the stream for a push.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 use tidegate_core::group::ClientId;
 use tidegate_core::units::{Rate, Span};
 use tokio::sync::mpsc;
 
+use crate::identity::Scope;
 use crate::leasing::clients::ClientError;
 use crate::leasing::lag::Lag;
 use crate::leasing::standing::Standing;
@@ -28,6 +30,8 @@ pub(crate) struct Slot {
     /// The standing that the node got last.
     pub(crate) told: Standing,
     lag: Lag,
+    /// The groups that the node was given.
+    scope: Scope,
 }
 
 /// An accepted stream.
@@ -92,12 +96,20 @@ impl LeasingCalls<'_> {
         let session = state.leasing.next_session;
         let told = self.standing(&state);
         let standing = told.sign(&state.leasing.prover);
-        let slot = Slot { pushes: sender, session, told, lag: Lag::default() };
+        let slot = Slot { pushes: sender, session, told, lag: Lag::default(), scope: None };
         state.leasing.sessions.insert(client, slot);
         self.count_clients(&state);
         let recovery = state.leasing.recovery(self.service.clock().now());
         tracing::info!(client = name, incarnation, agent, "node connected");
         Ok(Session { client, session, epoch: state.leasing.lead.epoch, standing, recovery, pushes })
+    }
+
+    /// Lets a stream ask for these groups only, and report these only.
+    pub fn confine(&self, client: ClientId, session: u64, groups: Arc<BTreeSet<GroupName>>) {
+        let mut state = self.service.lock();
+        if let Some(slot) = state.leasing.sessions.get_mut(&client).filter(|slot| slot.session == session) {
+            slot.scope = Some(groups);
+        }
     }
 
     /// Notes the end of a stream. Its leases run on until they expire.
@@ -153,6 +165,12 @@ impl Leasing {
     /// Whether `session` is the newest stream of its node.
     pub(crate) fn is_current(&self, client: ClientId, session: u64) -> bool {
         self.sessions.get(&client).is_some_and(|slot| slot.session == session)
+    }
+
+    /// Whether a node was given a group of this name.
+    pub(crate) fn is_given(&self, client: ClientId, group: &str) -> bool {
+        let slot = self.sessions.get(&client);
+        slot.and_then(|slot| slot.scope.as_ref()).is_none_or(|given| given.contains(group))
     }
 
     /// The lag of a node's messages.

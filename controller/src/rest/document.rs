@@ -46,8 +46,12 @@ pub(super) fn complete(document: &OpenApi) -> Value {
     let mut document = serde_json::to_value(document).unwrap_or_default();
     document["servers"] = json!([{"url": "/", "description": "The controller that served this document"}]);
     document["info"]["contact"] = json!({"name": "The operator of this controller"});
-    // Callers are not authenticated; the listener serves one machine unless it is opened on purpose.
-    document["security"] = json!([]);
+    // Nothing is asked for while authentication is off.
+    document["security"] = json!([{}, {"certificate": []}, {"token": []}]);
+    document["components"]["securitySchemes"] = json!({
+        "certificate": {"type": "mutualTLS", "description": "A certificate whose identity has a role."},
+        "token": {"type": "http", "scheme": "bearer", "description": "A token, as `tidegate token create` makes it."},
+    });
     let mut tags = Vec::new();
     for (path, operations) in entries(&mut document["paths"]) {
         let tag = path.split('/').nth(2).unwrap_or(path).to_owned();
@@ -146,7 +150,7 @@ fn complete_operation(tag: &str, method: &str, operation: &mut Value) {
         operation["description"] = operation["summary"].clone();
     }
     // The listener refuses a host that is not its own before any path.
-    let mut errors = vec!["400", "421"];
+    let mut errors = vec!["400", "401", "403", "421"];
     if operation.get("requestBody").is_some() {
         errors.extend(["413", "415"]);
     }
@@ -179,6 +183,8 @@ fn meaning(status: &str) -> &'static str {
     match status {
         "200" => "Done.",
         "400" => "Malformed, unknown or out of range.",
+        "401" => "The caller has shown no certificate and no token that is known.",
+        "403" => "The caller's role does not allow it.",
         "404" => "There is no such group or path.",
         "409" => "There already, in use, not for this group, or a limit is reached.",
         "412" => "Changed since it was read.",

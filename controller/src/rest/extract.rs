@@ -15,6 +15,7 @@ use super::decode;
 use super::error::ApiError;
 use crate::definitions::audit::Actor;
 use crate::grpc::ACTOR_HEADER;
+use crate::identity::guard;
 use crate::limits::MAX_MESSAGE_BYTES;
 
 /// Characters of a decoder's message in an error: enough for the names of all fields and one error.
@@ -101,6 +102,6 @@ impl<S: Send + Sync> FromRequestParts<S> for By {
         let stated = parts.headers.get(ACTOR_HEADER).and_then(|value| value.to_str().ok());
         let peer = parts.extensions.get::<ConnectInfo<SocketAddr>>();
         let peer = peer.map_or_else(|| "unknown address".to_owned(), |ConnectInfo(peer)| peer.to_string());
-        Ok(Self(Actor::new(stated, &peer)))
+        Ok(Self(Actor::of(guard::of(&parts.extensions), stated, &peer)))
     }
 }

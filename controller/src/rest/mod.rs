@@ -20,18 +20,21 @@ mod watches;
 
 use std::sync::Arc;
 
-use axum::extract::DefaultBodyLimit;
+use axum::extract::{DefaultBodyLimit, MatchedPath, Request, State};
 use axum::http::{HeaderMap, StatusCode, header};
+use axum::middleware::{Next, from_fn_with_state};
 use axum::response::{IntoResponse, Response};
-use axum::routing::get;
+use axum::routing::{MethodRouter, get};
 use axum::{Extension, Json, Router};
-use serde_json::json;
-use tidegate_listener::exposition;
+use serde_json::{Value, json};
+use tidegate_listener::{Surface, exposition};
 use utoipa::OpenApi;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
 use crate::error::AdminError;
+use crate::identity::guard::Guard;
+use crate::identity::matrix::Call;
 use crate::limits::MAX_MESSAGE_BYTES;
 use crate::service::Service;
 
@@ -49,11 +52,9 @@ struct Document;
 pub(crate) fn router(service: Arc<Service>) -> Router {
     let (routes, document) = api().split_for_parts();
     let document = Arc::new(document::complete(&document));
+    let routes =
+        plain(document).into_iter().fold(routes, |routes, (path, handler)| routes.route(path, handler));
     routes
-        .route("/metrics", get(metrics))
-        .route("/healthz", get(|| async { Json(json!({"status": "ok"})) }))
-        .route("/readyz", get(ready))
-        .route("/openapi.json", get(move || async move { Json((*document).clone()) }))
         .fallback(|| async {
             ApiError::new(StatusCode::NOT_FOUND, "not_found", "no such path; see /openapi.json")
         })
@@ -63,6 +64,38 @@ pub(crate) fn router(service: Arc<Service>) -> Router {
         })
         .layer(DefaultBodyLimit::max(MAX_MESSAGE_BYTES))
         .layer(Extension(service))
+}
+
+/// The routes behind a guard, if there is one.
+pub(crate) fn guarded(routes: Router, guard: Option<&Arc<Guard>>) -> Router {
+    match guard {
+        Some(guard) => routes.layer(from_fn_with_state(Arc::clone(guard), admit)),
+        None => routes,
+    }
+}
+
+async fn admit(State(guard): State<Arc<Guard>>, mut request: Request, next: Next) -> Response {
+    let method = request.method().clone();
+    // A path that is none of a route's has no row, either.
+    let matched = request.extensions().get::<MatchedPath>().cloned();
+    let path = matched.as_ref().map_or("", MatchedPath::as_str);
+    match guard.admit(Surface::Rest, Call::Rest(method.as_str(), path), &mut request) {
+        Ok(()) => next.run(request).await,
+        Err(denied) if denied.is_unknown => {
+            ApiError::new(StatusCode::UNAUTHORIZED, "unauthenticated", denied.message).into_response()
+        }
+        Err(denied) => ApiError::new(StatusCode::FORBIDDEN, "denied", denied.message).into_response(),
+    }
+}
+
+/// The routes beside the API's, all of them for GET.
+fn plain(document: Arc<Value>) -> [(&'static str, MethodRouter); 4] {
+    [
+        ("/metrics", get(metrics)),
+        ("/healthz", get(|| async { Json(json!({"status": "ok"})) })),
+        ("/readyz", get(ready)),
+        ("/openapi.json", get(move || async move { Json((*document).clone()) })),
+    ]
 }
 
 fn api() -> OpenApiRouter {
@@ -120,7 +153,23 @@ async fn blocking<T: Send + 'static>(
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeSet;
+
     use super::*;
+    use crate::identity::matrix;
+
+    #[test]
+    fn every_route_has_a_row_in_the_matrix_and_every_row_a_route() {
+        let document = serde_json::to_value(api().split_for_parts().1).unwrap();
+        let paths = document["paths"].as_object().unwrap().iter();
+        let mut routes: BTreeSet<(String, String)> = paths
+            .flat_map(|(path, of)| of.as_object().unwrap().keys().map(|by| (by.to_uppercase(), path.clone())))
+            .collect();
+        let plain = plain(Arc::new(Value::Null)).map(|(path, _)| ("GET".to_owned(), path.to_owned()));
+        routes.extend(plain);
+        let rows = matrix::REST.map(|(by, path, _)| (by.to_owned(), path.to_owned()));
+        assert_eq!(routes, rows.into());
+    }
 
     #[test]
     fn the_document_lists_every_path_with_its_errors() {

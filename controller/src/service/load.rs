@@ -37,10 +37,11 @@ impl Service {
         let catalog = definitions.catalog();
         let accounts = Accounts::load(now, clock.unix_ms() / 1_000, &*store, catalog)?;
         let convictions = Convictions::load(&*store, &meta, catalog)?;
+        let tokens = meta.tokens()?;
         leasing.load_clients(&*store, &meta, clock.unix_ms())?;
         let (epoch, recovery) = (leasing.lead().epoch(), leasing.recovery(now));
         tracing::info!(epoch, first, %recovery, "store loaded");
-        Ok(Self::assemble(store, clock, State { leasing, accounts, definitions, convictions }))
+        Ok(Self::assemble(store, clock, State { leasing, accounts, definitions, convictions, tokens }))
     }
 
     fn assemble(store: Arc<dyn Store>, clock: Clock, state: State) -> Self {

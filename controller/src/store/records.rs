@@ -48,6 +48,8 @@ pub const META_PROOF_KEY: &[u8] = b"proof_key";
 pub const META_CLEAN: &[u8] = b"clean";
 /// Key of the last commit: the opening of the file that made it, and its number.
 pub const META_COMMIT: &[u8] = b"commit";
+/// Key of the tokens of callers, with their hashes.
+pub const META_TOKENS: &[u8] = b"tokens";
 /// Keys of the name and version of the active and the shadow cost table.
 pub const META_COST_ROLES: &[u8] = b"cost_roles";
 

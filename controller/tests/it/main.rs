@@ -9,6 +9,8 @@ mod backup;
 #[cfg(test)]
 mod bookkeeping;
 #[cfg(test)]
+mod certificates;
+#[cfg(test)]
 mod chains;
 #[cfg(test)]
 mod check;
@@ -29,6 +31,8 @@ mod flips;
 mod folding;
 #[cfg(test)]
 mod history;
+#[cfg(test)]
+mod identity;
 #[cfg(test)]
 mod junk;
 #[cfg(test)]
@@ -57,6 +61,8 @@ mod surfaces;
 mod takeover;
 #[cfg(test)]
 mod tls;
+#[cfg(test)]
+mod tokens;
 #[cfg(test)]
 mod twins;
 #[cfg(test)]

@@ -27,6 +27,7 @@ impl Governor {
             is_admin: subject.is_admin,
             may_switch: subject.may_switch,
             now_unix_ms: clock::wall_ms(),
+            token: None,
         };
         Ok(tidegate_sql::execute(self.channel(), &statement, &context).await?)
     }

@@ -18,7 +18,7 @@ use crate::tables::{load, query};
 /// It refuses [`Statement::ExplainRu`], which only a gateway in front of the database can run.
 pub async fn execute(channel: Channel, statement: &Statement, context: &Context) -> Result<Answer, SqlError> {
     permit(statement, context)?;
-    let controller = Controller::new(channel, &context.actor());
+    let controller = Controller::new(channel, context);
     match statement {
         Statement::CreateGroup { group, if_not_exists } => {
             group::create(&controller, group, *if_not_exists).await

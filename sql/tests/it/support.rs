@@ -39,6 +39,7 @@ pub(crate) fn context() -> Context {
         is_admin: true,
         may_switch: false,
         now_unix_ms: 0,
+        token: None,
     }
 }
 

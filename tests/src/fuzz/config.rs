@@ -5,7 +5,8 @@
 use std::net::SocketAddr;
 use std::path::Path;
 
-use tidegate_controller::config::{Config, ConfigError};
+use tidegate_controller::config::{Access, Authentication, Config, ConfigError};
+use tidegate_controller::identity::Rule;
 use tidegate_controller::quantity::{
     QuantityError, amount_text, limit_text, parse_amount, parse_limit, parse_rate, parse_span, rate_text,
 };
@@ -34,7 +35,8 @@ fn accepted(config: &Config) {
     let local = |address: SocketAddr| address.ip().is_loopback();
     let is_local = local(config.grpc_listen) && local(config.http_listen);
     let proven = config.tls.as_ref().is_some_and(|tls| matches!(tls.clients, Clients::Required(_)));
-    assert!(is_local || config.allow_remote || proven, "{config:?}");
+    let required = config.authentication() == Authentication::Required;
+    assert!(is_local || config.allow_remote || proven || required, "{config:?}");
     assert!(is_local || config.plaintext_off_loopback || config.tls.is_some(), "{config:?}");
     assert_eq!(Config::parse(&written(config)).as_ref(), Ok(config), "a configuration reads back as it is");
 }
@@ -52,15 +54,37 @@ fn files(tls: &ServerFiles) -> String {
     }
 }
 
+/// The settings of who may call: the words before the other settings, and the rules behind them.
+fn access(access: &Access) -> (String, String) {
+    let authentication = match access.authentication {
+        None => "",
+        Some(Authentication::Required) => "authentication = \"required\"\n",
+        Some(Authentication::Off) => "authentication = \"off\"\n",
+    };
+    let role = access.anonymous_role.map_or(String::new(), |role| format!("anonymous_role = \"{role}\"\n"));
+    (authentication.to_owned() + &role, access.rules.iter().map(rule).collect())
+}
+
+fn rule(rule: &Rule) -> String {
+    let identity = rule.identity();
+    let groups = identity.scope.as_ref().map_or(String::new(), |scope| {
+        let names: Vec<String> = scope.iter().map(|group| format!("\"{group}\"")).collect();
+        format!("groups = [{}]\n", names.join(", "))
+    });
+    let (san, role, name) = (toml::Value::from(rule.san()), identity.role, &identity.name);
+    format!("\n[[identity]]\nsan = {san}\nrole = \"{role}\"\nname = \"{name}\"\n{groups}")
+}
+
 /// The configuration as a file.
 fn written(config: &Config) -> String {
     let store = config.store.to_str().expect("a path from a text");
     let capacity = limit_text(config.capacity);
     let tls = config.tls.as_ref().map(files).unwrap_or_default();
+    let (access, rules) = access(&config.access);
     let fence = config.fence.map_or(String::new(), |span| format!("fence = \"{}us\"\n", span.0));
     format!(
-        "store = {}\n{tls}plaintext_off_loopback = {}\ngrpc_listen = \"{}\"\nhttp_listen = \"{}\"\nallow_remote = {}\ncapacity = \"{capacity}\"\n\
-         drift_ppm = {}\nmargin = \"{}us\"\n{fence}",
+        "store = {}\n{tls}{access}plaintext_off_loopback = {}\ngrpc_listen = \"{}\"\nhttp_listen = \"{}\"\nallow_remote = {}\ncapacity = \"{capacity}\"\n\
+         drift_ppm = {}\nmargin = \"{}us\"\n{fence}{rules}",
         toml::Value::from(store),
         config.plaintext_off_loopback,
         config.grpc_listen,

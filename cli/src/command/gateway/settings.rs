@@ -47,7 +47,8 @@ pub(super) struct Settings {
     /// Its key, in PEM [default: --key].
     #[arg(long, value_name = "FILE")]
     controller_key: Option<PathBuf>,
-    /// Identity of this gateway, the same from start to start and no other process's [default: gateway].
+    /// Identity of this gateway, the same from start to start and no other process's [default: the name in its
+    /// certificate for controllers; else gateway].
     #[arg(long, value_name = "NAME")]
     identity: Option<String>,
     /// Keep consumption in a file in this directory, which is made when absent, so that it survives a crash.
@@ -248,11 +249,13 @@ impl Settings {
             authorities: self.controller_ca.or(tls.authorities),
             identity: shown.or(tls.identity),
         };
+        let certified = || controller_tls.own_name().unwrap_or(defaults.identity);
+        let identity = self.identity.unwrap_or_else(certified);
         let proxies = Networks::parse(self.proxy_from.iter().map(String::as_str));
         let config = Config {
             endpoints: if self.controller.is_empty() { vec![endpoint.to_owned()] } else { self.controller },
             controller_tls,
-            identity: self.identity.unwrap_or(defaults.identity),
+            identity,
             journal: self.journal,
             listeners: faults.listeners(&self.upstream, &self.listen),
             policy,

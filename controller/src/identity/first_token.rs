@@ -1,0 +1,100 @@
+//! The first token of an admin, where no certificate can make one: a file beside the store, for its owner only.
+//!
+//! As long as no admin has a token, there is one that ends in an hour, and the log says where. It is revoked, and its
+//! file removed, once an admin has another.
+
+use std::path::{Path, PathBuf};
+use std::sync::Mutex;
+
+use tidegate_proto::v1;
+
+use super::Role;
+use crate::definitions::audit::Actor;
+use crate::error::AdminError;
+use crate::service::Service;
+
+/// How long it lives. Half of it is short for somebody who reads the log later; twice of it lies about for longer.
+const TTL_US: u64 = 3_600_000_000;
+/// Its name, which no other token has.
+pub(super) const FIRST: &str = "first-admin";
+
+/// The file of the first token.
+pub(crate) struct FirstToken {
+    path: PathBuf,
+    /// Its id, while it is there.
+    made: Mutex<Option<u64>>,
+}
+
+impl FirstToken {
+    /// Its file beside this store.
+    pub(crate) fn beside(store: &Path) -> Self {
+        let mut path = store.as_os_str().to_owned();
+        path.push(".first-token");
+        Self { path: path.into(), made: Mutex::new(None) }
+    }
+
+    /// Makes it if no admin has a token, and takes it back once one has another.
+    pub(crate) fn look(&self, service: &Service) {
+        if let Err(error) = self.settle(service) {
+            tracing::error!(%error, path = %self.path.display(), "the first token of an admin cannot be kept");
+        }
+    }
+
+    fn settle(&self, service: &Service) -> Result<(), AdminError> {
+        let unix_ms = service.clock().unix_ms();
+        let tokens: Vec<v1::Token> = service.tokens().list().iter().map(|token| token.message()).collect();
+        let in_force = |token: &&v1::Token| token.expires_unix_ms == 0 || token.expires_unix_ms > unix_ms;
+        let mut admins = tokens.iter().filter(in_force).filter(|token| token.role == Role::Admin.name());
+        let has_another = admins.clone().any(|token| token.name != FIRST);
+        let first = admins.find(|token| token.name == FIRST);
+        let actor = Actor::new(None, "the controller");
+        let mut made = self.made.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        match first {
+            Some(first) if has_another => {
+                service.tokens().revoke(&actor, first.id, false)?;
+                *made = None;
+                self.remove();
+            }
+            None if !has_another => *made = Some(self.make(service, &actor)?),
+            // It is of an earlier start, whose file may be gone.
+            Some(first) if *made != Some(first.id) && !self.path.exists() => {
+                service.tokens().revoke(&actor, first.id, true)?;
+                *made = Some(self.make(service, &actor)?);
+            }
+            Some(first) if *made != Some(first.id) => {
+                *made = Some(first.id);
+                self.say();
+            }
+            _ => {}
+        }
+        Ok(())
+    }
+
+    fn make(&self, service: &Service, actor: &Actor) -> Result<u64, AdminError> {
+        let wish =
+            v1::CreateTokenRequest { name: FIRST.to_owned(), role: Role::Admin.to_string(), ttl_us: TTL_US };
+        let (token, secret) = service.tokens().make(actor, &wish)?;
+        match tidegate_tls::write(&self.path, &format!("{}\n", secret.reveal()), true, true) {
+            Ok(()) => self.say(),
+            // It would fail again at the next look.
+            Err(error) => {
+                tracing::error!(%error, "the first token of an admin is lost: start again once it can be written")
+            }
+        }
+        Ok(token.message().id)
+    }
+
+    fn say(&self) {
+        tracing::warn!(
+            "no admin has a token yet; make one within the hour, on this machine: tidegate token create NAME --role admin \
+             --token-file {}",
+            self.path.display()
+        );
+    }
+
+    fn remove(&self) {
+        if let Err(error) = std::fs::remove_file(&self.path) {
+            tracing::warn!(%error, path = %self.path.display(), "the file of the first token, which is revoked, stays");
+        }
+    }
+}

@@ -1,0 +1,143 @@
+//! Before the handlers: who is at the other end of a connection, and whether a call of theirs goes on.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use axum::http::header::AUTHORIZATION;
+use axum::http::{Extensions, HeaderValue, Request};
+use tidegate_listener::{Greeting, Surface, Tally as _};
+use tidegate_tls::Certificate;
+use tokio::sync::watch as flag;
+
+use super::matrix::{Call, Who, allows};
+use super::tokens::Shown;
+use super::{Identity, Role, Rules, Unproven};
+use crate::config::Access;
+use crate::service::Service;
+
+/// Looks at every call of both listeners while authentication is required.
+pub struct Guard {
+    rules: Rules,
+    anonymous: Option<Role>,
+    service: Arc<Service>,
+}
+
+/// Shows true once what the caller showed with a request is over.
+#[derive(Clone)]
+struct Over(flag::Receiver<bool>);
+
+/// Who is at the other end of a connection, found out once.
+#[derive(Clone, Debug)]
+struct Caller {
+    identity: Result<Arc<Identity>, Unproven>,
+    peer: SocketAddr,
+}
+
+/// Why a call does not go on.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Denied {
+    /// The caller has not shown who it is; otherwise it is known, and its role is not enough.
+    pub is_unknown: bool,
+    /// What is missing, and what to do.
+    pub message: String,
+}
+
+impl Guard {
+    /// A guard by these settings and by the tokens of this service.
+    pub fn new(access: Access, service: Arc<Service>) -> Arc<Self> {
+        Arc::new(Self { rules: access.rules, anonymous: access.anonymous_role, service })
+    }
+
+    /// Finds out who is at the other end of each connection.
+    pub fn greeting(self: &Arc<Self>) -> Arc<Greeting> {
+        let guard = Arc::clone(self);
+        Arc::new(move |shown, peer| guard.meet(shown, peer))
+    }
+
+    fn meet(&self, shown: Option<&Certificate>, peer: SocketAddr) -> Extensions {
+        let identity = match (shown, self.anonymous) {
+            (Some(certificate), _) => self.rules.identify(&certificate.names),
+            (None, Some(role)) => Ok(Identity::anonymous(role)),
+            (None, None) => Err(Unproven::NoCertificate),
+        };
+        if let (Err(unproven), Some(certificate)) = (&identity, shown) {
+            tracing::warn!(%peer, subject = %crate::quantity::cut(&certificate.subject), %unproven, "unknown caller");
+        }
+        let mut extensions = Extensions::new();
+        extensions.insert(Caller { identity: identity.map(Arc::new), peer });
+        extensions
+    }
+
+    /// Lets a call go on, with the identity of its caller for the handlers: of the token that it shows, or else of the
+    /// connection.
+    ///
+    /// # Errors
+    /// It is not for this caller, or for anybody.
+    pub fn admit<B>(&self, surface: Surface, call: Call<'_>, request: &mut Request<B>) -> Result<(), Denied> {
+        let shown = request.headers().get(AUTHORIZATION).map(|value| self.shown(value));
+        let extensions = request.extensions_mut();
+        let caller = extensions.remove::<Caller>();
+        let identity = match shown {
+            Some(Some(Shown { identity, over })) => {
+                extensions.insert(Over(over));
+                Ok(Arc::new(identity))
+            }
+            Some(None) => {
+                self.service.metrics.turned_away(surface, "bad_token");
+                Err(Unproven::Token)
+            }
+            None => caller.as_ref().map_or(Err(Unproven::NoCertificate), |caller| caller.identity.clone()),
+        };
+        let role = identity.as_ref().ok().map(|identity| identity.role);
+        if allows(role, call) {
+            if let Ok(identity) = identity {
+                extensions.insert(identity);
+            }
+            return Ok(());
+        }
+        let denied = denied(&identity, call);
+        let reason = if denied.is_unknown { "unauthenticated" } else { "denied" };
+        self.service.metrics.turned_away(surface, reason);
+        let peer = caller.map(|caller| caller.peer);
+        tracing::info!(surface = surface.name(), ?peer, message = %denied.message, "a call was refused");
+        Err(denied)
+    }
+
+    /// Who shows a token in this header; `None` for anything that is none in force.
+    fn shown(&self, header: &HeaderValue) -> Option<Shown> {
+        let (scheme, text) = header.to_str().ok()?.split_once(' ')?;
+        if !scheme.eq_ignore_ascii_case("bearer") {
+            return None;
+        }
+        self.service.tokens().identify(text.trim())
+    }
+}
+
+/// What to tell a caller of a call that is not for it.
+fn denied(identity: &Result<Arc<Identity>, Unproven>, call: Call<'_>) -> Denied {
+    let needed = match call.who() {
+        Some(Who::Roles(roles)) => {
+            let names: Vec<&str> = roles.iter().map(|role| role.name()).collect();
+            format!("it needs the role {}", names.join(" or "))
+        }
+        _ => "no role may make it: the controller does not know this call".to_owned(),
+    };
+    let call = call.label();
+    match identity {
+        Err(unproven) => Denied { is_unknown: true, message: format!("{call}: {needed}; {unproven}") },
+        Ok(identity) => Denied {
+            is_unknown: false,
+            message: format!("{call}: {needed}, and {} has the role {}", identity.label(), identity.role),
+        },
+    }
+}
+
+/// The identity of a request's caller; `None` while authentication is off.
+pub fn of(extensions: &Extensions) -> Option<&Identity> {
+    extensions.get::<Arc<Identity>>().map(|identity| &**identity)
+}
+
+/// Shows true once what the caller showed with the request is over; `None` for what lasts as its connection does.
+pub(crate) fn over(extensions: &Extensions) -> Option<flag::Receiver<bool>> {
+    extensions.get::<Over>().map(|over| over.0.clone())
+}

@@ -1,0 +1,144 @@
+//! The matrix of calls and roles: a row for each gRPC method and each REST route, and no other way in.
+//!
+//! A call without a row is refused to everybody. `docs/security.md` has the same matrix, compared with this by a test.
+
+use super::Role;
+use super::Role::{Admin, Gateway, Node, Operator, Viewer};
+
+/// Who may make a call.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Who {
+    /// Whoever reaches the listener.
+    Anyone,
+    /// Callers in one of these roles.
+    Roles(&'static [Role]),
+}
+
+/// Probes of orchestrators and balancers, which tell nothing of what is stored.
+const ANYONE: Who = Who::Anyone;
+/// Descriptions of the API, which are public.
+const PROVEN: Who = Who::Roles(&Role::ALL);
+const READ: Who = Who::Roles(&[Admin, Operator, Viewer]);
+/// What a gateway answers to `SHOW` and `SET RESOURCE GROUP` by.
+const LOOK: Who = Who::Roles(&[Admin, Operator, Viewer, Gateway]);
+const WRITE: Who = Who::Roles(&[Admin, Operator]);
+/// The whole store, with the key that signs leases, and tokens.
+const OWNER: Who = Who::Roles(&[Admin]);
+const NODES: Who = Who::Roles(&[Admin, Node, Gateway]);
+const GATEWAYS: Who = Who::Roles(&[Admin, Gateway]);
+
+/// The gRPC methods, by their paths.
+pub const GRPC: [(&str, Who); 38] = [
+    ("/grpc.health.v1.Health/Check", ANYONE),
+    ("/grpc.health.v1.Health/Watch", ANYONE),
+    ("/grpc.reflection.v1.ServerReflection/ServerReflectionInfo", PROVEN),
+    ("/grpc.reflection.v1alpha.ServerReflection/ServerReflectionInfo", PROVEN),
+    ("/tidegate.v1.Admin/AlterGroup", WRITE),
+    ("/tidegate.v1.Admin/Apply", WRITE),
+    ("/tidegate.v1.Admin/AuditLog", READ),
+    ("/tidegate.v1.Admin/Backup", OWNER),
+    ("/tidegate.v1.Admin/Bind", WRITE),
+    ("/tidegate.v1.Admin/CreateGroup", WRITE),
+    ("/tidegate.v1.Admin/CreateToken", OWNER),
+    ("/tidegate.v1.Admin/DeleteGroup", WRITE),
+    ("/tidegate.v1.Admin/ForgetClient", WRITE),
+    ("/tidegate.v1.Admin/GetCostTables", READ),
+    ("/tidegate.v1.Admin/GetGroup", LOOK),
+    ("/tidegate.v1.Admin/ListBindings", READ),
+    ("/tidegate.v1.Admin/ListClients", READ),
+    ("/tidegate.v1.Admin/ListGroups", READ),
+    ("/tidegate.v1.Admin/ListLeases", READ),
+    ("/tidegate.v1.Admin/ListTokens", OWNER),
+    ("/tidegate.v1.Admin/PutCostTable", WRITE),
+    ("/tidegate.v1.Admin/Resolve", READ),
+    ("/tidegate.v1.Admin/RevokeToken", OWNER),
+    ("/tidegate.v1.Admin/Status", READ),
+    ("/tidegate.v1.Admin/Unbind", WRITE),
+    ("/tidegate.v1.Admin/Usage", READ),
+    ("/tidegate.v1.Admin/UsageHistory", READ),
+    ("/tidegate.v1.Grants/Session", NODES),
+    ("/tidegate.v1.Grants/Watch", NODES),
+    ("/tidegate.v1.Statements/AddWatch", WRITE),
+    ("/tidegate.v1.Statements/Convict", GATEWAYS),
+    ("/tidegate.v1.Statements/ListRunaways", READ),
+    ("/tidegate.v1.Statements/ListStatements", READ),
+    ("/tidegate.v1.Statements/ListWatches", READ),
+    ("/tidegate.v1.Statements/RemoveWatch", WRITE),
+    ("/tidegate.v1.Statements/ReportStatements", GATEWAYS),
+    ("/tidegate.v1.Statements/Rules", GATEWAYS),
+    ("/tidegate.v1.Statements/ResetStatements", WRITE),
+];
+
+/// The REST routes: method, and the path with its variables.
+pub const REST: [(&str, &str, Who); 30] = [
+    ("GET", "/healthz", ANYONE),
+    ("GET", "/metrics", READ),
+    ("GET", "/openapi.json", PROVEN),
+    ("GET", "/readyz", ANYONE),
+    ("POST", "/v1/apply", WRITE),
+    ("GET", "/v1/audit", READ),
+    ("DELETE", "/v1/bindings", WRITE),
+    ("GET", "/v1/bindings", READ),
+    ("PUT", "/v1/bindings", WRITE),
+    ("GET", "/v1/clients", READ),
+    ("DELETE", "/v1/clients/{name}", WRITE),
+    ("GET", "/v1/cost-tables", READ),
+    ("DELETE", "/v1/cost-tables/{role}", WRITE),
+    ("PUT", "/v1/cost-tables/{role}", WRITE),
+    ("GET", "/v1/groups", READ),
+    ("POST", "/v1/groups", WRITE),
+    ("DELETE", "/v1/groups/{name}", WRITE),
+    ("GET", "/v1/groups/{name}", READ),
+    ("PATCH", "/v1/groups/{name}", WRITE),
+    ("GET", "/v1/leases", READ),
+    ("GET", "/v1/resolve", READ),
+    ("GET", "/v1/runaways", READ),
+    ("DELETE", "/v1/statements", WRITE),
+    ("GET", "/v1/statements", READ),
+    ("GET", "/v1/status", READ),
+    ("GET", "/v1/usage", READ),
+    ("GET", "/v1/usage/{group}/history", READ),
+    ("DELETE", "/v1/watches", WRITE),
+    ("GET", "/v1/watches", READ),
+    ("POST", "/v1/watches", WRITE),
+];
+
+/// A call, as its listener knows it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Call<'a> {
+    /// The path of a gRPC method.
+    Grpc(&'a str),
+    /// The method and the path of a REST route, with its variables.
+    Rest(&'a str, &'a str),
+}
+
+impl Call<'_> {
+    /// Who may make it; `None` without a row, which is nobody.
+    pub fn who(self) -> Option<Who> {
+        match self {
+            Self::Grpc(path) => GRPC.iter().find(|(of, _)| *of == path).map(|(_, who)| *who),
+            Self::Rest(method, path) => {
+                // The handlers of GET answer HEAD, too.
+                let method = if method == "HEAD" { "GET" } else { method };
+                REST.iter().find(|(by, of, _)| (*by, *of) == (method, path)).map(|(_, _, who)| *who)
+            }
+        }
+    }
+
+    /// How errors name it.
+    pub fn label(self) -> String {
+        match self {
+            Self::Grpc(path) => crate::quantity::cut(path.trim_start_matches('/')),
+            Self::Rest(method, path) => crate::quantity::cut(&format!("{method} {path}")),
+        }
+    }
+}
+
+/// Whether a caller in this role, or in none, may make a call.
+pub fn allows(role: Option<Role>, call: Call<'_>) -> bool {
+    match call.who() {
+        None => false,
+        Some(Who::Anyone) => true,
+        Some(Who::Roles(roles)) => role.is_some_and(|role| roles.contains(&role)),
+    }
+}

@@ -1,0 +1,235 @@
+//! Tokens over real sockets: what they open, their end, and the first one.
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt as _;
+use std::time::Duration;
+
+use tempfile::TempDir;
+use tidegate_controller::config::{Access, Authentication, Config};
+use tidegate_controller::{Controller, Running};
+use tidegate_proto::v1;
+use tidegate_tls::Clients;
+use tokio::time::{Instant, interval, timeout};
+use tonic::service::Interceptor;
+use tonic::service::interceptor::InterceptedService;
+use tonic::transport::Channel;
+use tonic::{Code, Request, Status};
+use v1::admin_client::AdminClient;
+use v1::grants_client::GrantsClient;
+use v1::statements_client::StatementsClient;
+
+use super::certificates::{Site, channel};
+use super::support::{PATIENCE, config, group, store_path};
+
+/// How long after its end a token may still be of use.
+const OVER_WITHIN: Duration = Duration::from_secs(1);
+
+/// Shows a token with each call.
+#[derive(Clone)]
+struct Bearer(String);
+
+impl Interceptor for Bearer {
+    fn call(&mut self, mut request: Request<()>) -> Result<Request<()>, Status> {
+        request.metadata_mut().insert("authorization", format!("Bearer {}", self.0).parse().unwrap());
+        Ok(request)
+    }
+}
+
+type Shown = InterceptedService<Channel, Bearer>;
+
+fn by_tokens(folder: &TempDir) -> Config {
+    let access = Access { authentication: Some(Authentication::Required), ..Access::default() };
+    Config { access, ..config(folder) }
+}
+
+async fn plain(running: &Running) -> Channel {
+    Channel::from_shared(format!("http://{}", running.grpc_addr)).unwrap().connect().await.unwrap()
+}
+
+fn admin(channel: &Channel, token: &str) -> AdminClient<Shown> {
+    AdminClient::with_interceptor(channel.clone(), Bearer(token.to_owned()))
+}
+
+/// The first token, once it is there.
+async fn first(folder: &TempDir) -> String {
+    let path = store_path(folder).with_extension("redb.first-token");
+    let mut again = interval(Duration::from_millis(20));
+    let read = async {
+        loop {
+            again.tick().await;
+            if let Ok(text) = fs::read_to_string(&path) {
+                return text.trim().to_owned();
+            }
+        }
+    };
+    timeout(PATIENCE, read).await.unwrap()
+}
+
+async fn create(admin: &mut AdminClient<Shown>, name: &str, role: &str, ttl_us: u64) -> (u64, String) {
+    let request = v1::CreateTokenRequest { name: name.to_owned(), role: role.to_owned(), ttl_us };
+    let reply = admin.create_token(request).await.unwrap().into_inner();
+    (reply.token.unwrap().id, reply.secret)
+}
+
+async fn is_known(admin: &mut AdminClient<Shown>) -> bool {
+    admin.list_groups(v1::ListGroupsRequest::default()).await.is_ok()
+}
+
+#[tokio::test]
+async fn where_nobody_has_a_certificate_the_first_admin_has_a_file_until_there_is_another() {
+    let folder = tempfile::tempdir().unwrap();
+    let running = Controller::start(by_tokens(&folder)).await.unwrap();
+    let channel = plain(&running).await;
+    let refused = AdminClient::new(channel.clone()).status(v1::StatusRequest {}).await.unwrap_err();
+    assert_eq!(refused.code(), Code::Unauthenticated);
+    let path = store_path(&folder).with_extension("redb.first-token");
+    let text = first(&folder).await;
+    assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
+    let mut starter = admin(&channel, &text);
+    create(&mut starter, "eve", "viewer", 0).await;
+    let own = v1::CreateTokenRequest { name: "first-admin".into(), role: "admin".into(), ttl_us: 0 };
+    assert_eq!(starter.create_token(own).await.unwrap_err().code(), Code::InvalidArgument);
+    assert!(is_known(&mut starter).await);
+    let (_, of_root) = create(&mut starter, "root", "admin", 0).await;
+    let gone = async {
+        let mut again = interval(Duration::from_millis(20));
+        while path.exists() || is_known(&mut starter).await {
+            again.tick().await;
+        }
+    };
+    timeout(PATIENCE, gone).await.unwrap();
+    let mut root = admin(&channel, &of_root);
+    let names = root.list_tokens(v1::ListTokensRequest {}).await.unwrap().into_inner().tokens;
+    assert_eq!(names.iter().map(|token| token.name.as_str()).collect::<Vec<_>>(), ["eve", "root"]);
+    let log = root.audit_log(v1::AuditLogRequest::default()).await.unwrap().into_inner().entries;
+    assert!(log.iter().any(|entry| entry.kind == "token" && entry.identity == "first-admin"), "{log:?}");
+    assert!(!format!("{log:?}").contains(text.split_once('.').unwrap().1));
+    running.shutdown().await.unwrap();
+    // The next start knows them, and needs no first one.
+    let bytes = fs::read(store_path(&folder)).unwrap();
+    let secret = text.as_bytes();
+    assert!(!bytes.windows(secret.len()).any(|window| window == secret), "the store has a secret");
+    let running = Controller::start(by_tokens(&folder)).await.unwrap();
+    let mut root = admin(&plain(&running).await, &of_root);
+    assert!(is_known(&mut root).await && !path.exists());
+    running.shutdown().await.unwrap();
+}
+
+#[tokio::test]
+async fn a_token_does_what_its_role_may_and_its_name_is_in_the_audit_log() {
+    let folder = tempfile::tempdir().unwrap();
+    let running = Controller::start(by_tokens(&folder)).await.unwrap();
+    let channel = plain(&running).await;
+    let mut root = admin(&channel, &first(&folder).await);
+    let (_, ann) = create(&mut root, "ann", "operator", 0).await;
+    let (_, eve) = create(&mut root, "eve", "viewer", 0).await;
+    let request = || v1::CreateGroupRequest { group: Some(group("shop", "1")), if_not_exists: true };
+    let refused = admin(&channel, &eve).create_group(request()).await.unwrap_err();
+    assert_eq!(refused.code(), Code::PermissionDenied);
+    assert!(refused.message().contains("the token of viewer \"eve\" has the role viewer"), "{refused}");
+    admin(&channel, &ann).create_group(request()).await.unwrap();
+    let wish = v1::CreateTokenRequest { name: "x".into(), role: "admin".into(), ttl_us: 0 };
+    assert!(admin(&channel, &ann).create_token(wish).await.is_err());
+    let log = root.audit_log(v1::AuditLogRequest::default()).await.unwrap().into_inner().entries;
+    let said = [&log[0].action, &log[0].kind, &log[0].identity, &log[0].role];
+    assert_eq!(said, ["create group", "token", "ann", "operator"]);
+    for wrong in ["", "tdg_", "tdg_1.0", &format!("{ann}0"), &"x".repeat(5_000)] {
+        let refused = admin(&channel, wrong).status(v1::StatusRequest {}).await.unwrap_err();
+        assert_eq!(refused.code(), Code::Unauthenticated, "{wrong}");
+        let said = refused.message();
+        assert!(
+            said.contains("the token is unknown") && (wrong.is_empty() || !said.contains(wrong)),
+            "{said}"
+        );
+    }
+    let page = running.service().metrics_page().unwrap();
+    assert!(page.contains("tidegate_turned_away_total{surface=\"grpc\",reason=\"bad_token\"} 5"), "{page}");
+    running.shutdown().await.unwrap();
+}
+
+#[tokio::test]
+async fn a_token_that_is_over_ends_its_streams_within_a_second() {
+    let folder = tempfile::tempdir().unwrap();
+    let running = Controller::start(by_tokens(&folder)).await.unwrap();
+    let channel = plain(&running).await;
+    let mut root = admin(&channel, &first(&folder).await);
+    let (id, revoked) = create(&mut root, "a", "admin", 0).await;
+    let (_, expires) = create(&mut root, "b", "admin", 1_500_000).await;
+    let (_, stays) = create(&mut root, "c", "admin", 0).await;
+    let open = |token: &str| {
+        let (channel, token) = (channel.clone(), Bearer(token.to_owned()));
+        async move {
+            let mut grants = GrantsClient::with_interceptor(channel.clone(), token.clone());
+            let watch = grants.watch(v1::WatchRequest::default()).await.unwrap().into_inner();
+            let mut statements = StatementsClient::with_interceptor(channel, token);
+            let rules =
+                statements.rules(v1::RulesRequest { gateway: "g".into() }).await.unwrap().into_inner();
+            (watch, rules)
+        }
+    };
+    let ended = |streams: (tonic::Streaming<v1::WatchEvent>, tonic::Streaming<v1::Rules>)| async {
+        let (mut watch, mut rules) = streams;
+        let watch = async {
+            loop {
+                if let Err(status) = watch.message().await {
+                    return status;
+                }
+            }
+        };
+        let rules = async {
+            loop {
+                if let Err(status) = rules.message().await {
+                    return status;
+                }
+            }
+        };
+        let both = timeout(PATIENCE, async { tokio::join!(watch, rules) }).await.unwrap();
+        [both.0, both.1].map(|status| status.code())
+    };
+    let began = Instant::now();
+    let (of_revoked, of_expired, mut of_others) = tokio::join!(open(&revoked), open(&expires), open(&stays));
+    root.revoke_token(v1::RevokeTokenRequest { id, force: false }).await.unwrap();
+    let at = Instant::now();
+    assert_eq!(ended(of_revoked).await, [Code::Unauthenticated; 2]);
+    assert!(at.elapsed() < OVER_WITHIN, "{:?}", at.elapsed());
+    assert!(!is_known(&mut admin(&channel, &revoked)).await);
+    assert_eq!(ended(of_expired).await, [Code::Unauthenticated; 2]);
+    let took = began.elapsed();
+    assert!(took < Duration::from_millis(1_500) + OVER_WITHIN + Duration::from_millis(500), "{took:?}");
+    assert!(!is_known(&mut admin(&channel, &expires)).await);
+    // The others go on.
+    let binding = v1::Binding { user: "u".into(), group: "default".into(), ..v1::Binding::default() };
+    admin(&channel, &stays).bind(v1::BindRequest { binding: Some(binding) }).await.unwrap();
+    let seen = async {
+        loop {
+            let event = of_others.0.message().await.unwrap().unwrap();
+            if matches!(event.kind, Some(v1::watch_event::Kind::Binding(_))) {
+                return;
+            }
+        }
+    };
+    timeout(PATIENCE, seen).await.unwrap();
+    drop(of_others);
+    running.shutdown().await.unwrap();
+}
+
+#[tokio::test]
+async fn a_token_decides_in_place_of_a_certificate() {
+    let site = Site::new();
+    let mut settings = config(&site.folder);
+    settings.tls = Some(site.files(Clients::Optional(site.path("ca.pem"))));
+    let running = Controller::start(settings).await.unwrap();
+    // `Site` makes certificates of admins.
+    let certified = channel(&running, site.shown(Some("client"))).await.unwrap();
+    let wish = v1::CreateTokenRequest { name: "eve".into(), role: "viewer".into(), ttl_us: 0 };
+    let made = AdminClient::new(certified.clone()).create_token(wish).await.unwrap().into_inner();
+    let nobody = channel(&running, site.shown(None)).await.unwrap();
+    for channel in [&certified, &nobody] {
+        let mut eve = admin(channel, &made.secret);
+        assert!(is_known(&mut eve).await);
+        assert!(eve.list_tokens(v1::ListTokensRequest {}).await.is_err());
+        assert!(!is_known(&mut admin(channel, "tdg_9.0")).await);
+    }
+    assert!(!store_path(&site.folder).with_extension("redb.first-token").exists());
+    running.shutdown().await.unwrap();
+}
