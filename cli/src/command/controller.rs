@@ -73,7 +73,7 @@ pub(crate) struct ControllerArgs {
     tls: TlsArgs,
     #[command(flatten)]
     access: AccessArgs,
-    /// Listen beyond the own machine without TLS: whoever is between can read and change what is said.
+    /// Listen beyond the own machine without TLS: everyone on the way can read and change what is said.
     #[arg(long)]
     plaintext_off_loopback: bool,
     /// Shape of the log, which goes to the standard error.

@@ -113,7 +113,7 @@ impl Guard {
     }
 }
 
-/// What to tell a caller of a call that is not for it.
+/// The answer to a caller whose call is refused.
 fn denied(identity: &Result<Arc<Identity>, Unproven>, call: Call<'_>) -> Denied {
     let needed = match call.who() {
         Some(Who::Roles(roles)) => {

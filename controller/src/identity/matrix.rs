@@ -8,13 +8,13 @@ use super::Role::{Admin, Gateway, Node, Operator, Viewer};
 /// Who may make a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Who {
-    /// Whoever reaches the listener.
+    /// All who reach the listener.
     Anyone,
     /// Callers in one of these roles.
     Roles(&'static [Role]),
 }
 
-/// Probes of orchestrators and balancers, which tell nothing of what is stored.
+/// Probes of orchestrators and balancers, whose answers show nothing of what is stored.
 const ANYONE: Who = Who::Anyone;
 /// Descriptions of the API, which are public.
 const PROVEN: Who = Who::Roles(&Role::ALL);

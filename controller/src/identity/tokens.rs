@@ -83,7 +83,7 @@ pub(crate) struct Tokens {
     live: BTreeMap<u64, Live>,
 }
 
-/// Who shows a token, and what tells when that is over.
+/// The identity of a token, and a signal of its end.
 #[derive(Clone, Debug)]
 pub struct Shown {
     /// Who it is.
