@@ -19,15 +19,17 @@ use crate::names::GroupName;
 pub struct Permit<'a> {
     cell: Holder<'a>,
     /// `None` once it is settled.
-    estimate: Option<Estimate>,
+    estimate: Option<Ru>,
     admitted_at: Tick,
 }
 
 /// The owner that keeps the group alive: counting references would cost more than the rest of an admission.
 #[derive(Debug)]
 enum Holder<'a> {
+    /// Of an operation that took its estimate.
     Handle(&'a Arc<GroupCell>),
-    Permit(Arc<GroupCell>),
+    /// What an operation took is told here and not by its estimate: every permit would pay for that.
+    Permit(Arc<GroupCell>, Admitted),
 }
 
 impl Deref for Holder<'_> {
@@ -37,7 +39,7 @@ impl Deref for Holder<'_> {
     fn deref(&self) -> &Arc<GroupCell> {
         match self {
             Self::Handle(cell) => cell,
-            Self::Permit(cell) => cell,
+            Self::Permit(cell, _) => cell,
         }
     }
 }
@@ -45,13 +47,21 @@ impl Deref for Holder<'_> {
 impl<'a> Permit<'a> {
     #[inline(always)]
     pub(crate) fn new(cell: &'a Arc<GroupCell>, estimate: Ru, admitted_at: Tick) -> Self {
-        Self { cell: Holder::Handle(cell), estimate: Some(Estimate::Paid(estimate)), admitted_at }
+        Self { cell: Holder::Handle(cell), estimate: Some(estimate), admitted_at }
     }
 
     /// The same for an operation that took its estimate, or is over a limit in shadow.
     #[inline(always)]
     pub(crate) fn admitted(cell: &'a Arc<GroupCell>, estimate: Ru, (at, admitted): (Tick, Admitted)) -> Self {
-        Self { cell: Holder::Handle(cell), estimate: Some(admitted.with(estimate)), admitted_at: at }
+        match admitted {
+            Admitted::Paid => Self::new(cell, estimate, at),
+            Admitted::Over => Self::over(cell, estimate, at),
+        }
+    }
+
+    #[cold]
+    fn over(cell: &Arc<GroupCell>, estimate: Ru, admitted_at: Tick) -> Self {
+        Self { cell: Holder::Permit(Arc::clone(cell), Admitted::Over), estimate: Some(estimate), admitted_at }
     }
 
     /// A permit that owns a handle which the caller no longer needs.
@@ -60,7 +70,7 @@ impl<'a> Permit<'a> {
         estimate: Ru,
         (at, admitted): (Tick, Admitted),
     ) -> Permit<'static> {
-        Permit { cell: Holder::Permit(cell), estimate: Some(admitted.with(estimate)), admitted_at: at }
+        Permit { cell: Holder::Permit(cell, admitted), estimate: Some(estimate), admitted_at: at }
     }
 
     /// RU in this node's bucket of the group, as [`crate::Group::remaining`] returns them.
@@ -70,19 +80,19 @@ impl<'a> Permit<'a> {
 
     /// The same without a borrow of the group's handle.
     pub fn into_owned(mut self) -> Permit<'static> {
-        let cell = Holder::Permit(Arc::clone(&self.cell));
-        Permit { cell, estimate: self.close(), admitted_at: self.admitted_at }
+        let cell = Holder::Permit(Arc::clone(&self.cell), self.cell.admitted());
+        Permit { cell, estimate: self.estimate.take(), admitted_at: self.admitted_at }
     }
 
     /// RU estimated when the operation was admitted, less what was charged since.
     pub fn estimate(&self) -> Ru {
-        self.estimate.map_or(Ru::ZERO, Estimate::amount)
+        self.estimate.unwrap_or_default()
     }
 
     /// Takes the estimate; after that there is nothing left to settle.
     #[inline(always)]
-    fn close(&mut self) -> Option<Estimate> {
-        self.estimate.take()
+    fn close(&mut self) -> Ru {
+        self.estimate.take().unwrap_or_default()
     }
 
     /// When the tokens were taken, for a log of admissions; the caller may have been woken later. Early by up to two
@@ -108,11 +118,11 @@ impl<'a> Permit<'a> {
     pub fn charge(&mut self, usage: &Usage) -> RuParts {
         let charge = self.cell.shared().prices.price(usage);
         let actual = charge.of_a_part(usage);
-        if let Some(left) = self.estimate {
-            let taken = left.amount().min(charge.total);
-            self.cell.with(|state, now| state.settle_part(now, left.of(taken), &actual));
-            self.estimate = Some(left.of(left.amount() - taken));
-        }
+        let left = self.estimate();
+        let taken = left.min(charge.total);
+        let part = self.cell.estimate(taken);
+        self.cell.with(|state, now| state.settle_part(now, part, &actual));
+        self.estimate = Some(left - taken);
         charge.parts
     }
 
@@ -121,8 +131,14 @@ impl<'a> Permit<'a> {
     #[inline]
     pub fn settle(mut self, usage: &Usage) -> RuParts {
         let charge = self.cell.shared().prices.price(usage);
-        if let Some(estimate) = self.close() {
-            settle(&self.cell, estimate, &charge, usage);
+        let estimate = self.close();
+        match self.cell {
+            Holder::Handle(cell) => {
+                // There is nothing left to drop, and the compiler does not see it.
+                std::mem::forget(self);
+                settle(cell, estimate, &charge, usage);
+            }
+            ref owner => owner.settle(estimate, &charge, usage),
         }
         charge.parts
     }
@@ -130,18 +146,25 @@ impl<'a> Permit<'a> {
     /// As [`Permit::settle`] for an operation whose cost is known in RU. Negative parts count as zero.
     #[inline(always)]
     pub fn settle_ru(mut self, charge: RuParts) -> RuParts {
-        let charge = self.cell.shared().prices.direct(charge);
-        if let Some(estimate) = self.close() {
-            settle_charge(&self.cell, estimate, &charge);
+        let estimate = self.close();
+        match self.cell {
+            Holder::Handle(cell) => {
+                // There is nothing left to drop, and the compiler does not see it.
+                std::mem::forget(self);
+                let charge = cell.shared().prices.direct(charge);
+                settle_charge(cell, estimate, &charge);
+                charge.parts
+            }
+            ref owner => owner.settle_ru(estimate, charge),
         }
-        charge.parts
     }
 
     /// The operation never ran: gives everything back and counts nothing.
     pub fn cancel(mut self) {
-        let Some(estimate) = self.close() else { return };
-        let lent = matches!(estimate, Estimate::Paid(paid) if self.cell.lending().give_back(paid));
-        if !lent {
+        let estimate = self.close();
+        let paid = self.cell.admitted() == Admitted::Paid;
+        if !(paid && self.cell.lending().give_back(estimate)) {
+            let estimate = self.cell.estimate(estimate);
             self.cell.with(|state, now| state.give_back(now, estimate));
         }
     }
@@ -152,38 +175,74 @@ impl Drop for Permit<'_> {
     #[inline(always)]
     fn drop(&mut self) {
         if let Some(estimate) = self.estimate {
-            settle_estimate(&self.cell, estimate);
+            self.cell.settle_estimate(estimate);
         }
     }
 }
 
-#[inline(never)]
-fn settle_estimate(cell: &Arc<GroupCell>, estimate: Estimate) {
-    let charge = cell.shared().prices.flat(estimate.amount());
-    settle_charge(cell, estimate, &charge);
-}
-
-/// The operation ran, used this and was charged for it.
-fn settle(cell: &Arc<GroupCell>, estimate: Estimate, charge: &Charge, usage: &Usage) {
-    if let Estimate::Paid(paid) = estimate
-        && cell.lending().settle(paid, charge, usage, &cell.shared().clock)
-    {
-        return;
+/// The operation ran, used this and was charged for it; it took its estimate.
+fn settle(cell: &Arc<GroupCell>, estimate: Ru, charge: &Charge, usage: &Usage) {
+    if !cell.lending().settle(estimate, charge, usage, &cell.shared().clock) {
+        settle_in_group(cell, Estimate::Paid(estimate), &charge.of_one_operation(usage));
     }
-    settle_in_group(cell, estimate, &charge.of_one_operation(usage));
 }
 
-/// The operation ran and was charged directly.
+/// The operation ran and was charged directly; it took its estimate.
 #[inline(always)]
-fn settle_charge(cell: &Arc<GroupCell>, estimate: Estimate, charge: &Charge) {
-    if let Estimate::Paid(paid) = estimate
-        && cell.lending().settle_charge(paid, charge, &cell.shared().clock)
-    {
-        return;
+fn settle_charge(cell: &Arc<GroupCell>, estimate: Ru, charge: &Charge) {
+    if !cell.lending().settle_charge(estimate, charge, &cell.shared().clock) {
+        settle_in_group(cell, Estimate::Paid(estimate), &charge.of_one_operation(&Usage::default()));
     }
-    settle_in_group(cell, estimate, &charge.of_one_operation(&Usage::default()));
 }
 
 fn settle_in_group(cell: &Arc<GroupCell>, estimate: Estimate, actual: &Consumption) {
     cell.with(|state, now| state.settle(now, estimate, actual));
+}
+
+/// Permits of every kind; those that borrow a handle are settled in sight of the caller.
+impl Holder<'_> {
+    fn admitted(&self) -> Admitted {
+        match self {
+            Self::Handle(_) => Admitted::Paid,
+            Self::Permit(_, admitted) => *admitted,
+        }
+    }
+
+    /// The estimate as the group's machine settles it.
+    fn estimate(&self, amount: Ru) -> Estimate {
+        self.admitted().with(amount)
+    }
+
+    #[inline(never)]
+    fn settle_estimate(&self, estimate: Ru) {
+        let charge = self.shared().prices.flat(estimate);
+        self.settle_charge(estimate, &charge);
+    }
+
+    #[inline(never)]
+    fn settle_ru(&self, estimate: Ru, charge: RuParts) -> RuParts {
+        let charge = self.shared().prices.direct(charge);
+        self.settle_charge(estimate, &charge);
+        charge.parts
+    }
+
+    fn settle_charge(&self, estimate: Ru, charge: &Charge) {
+        match self.admitted() {
+            Admitted::Paid => settle_charge(self, estimate, charge),
+            Admitted::Over => self.settle_over(estimate, &charge.of_one_operation(&Usage::default())),
+        }
+    }
+
+    #[inline(never)]
+    fn settle(&self, estimate: Ru, charge: &Charge, usage: &Usage) {
+        match self.admitted() {
+            Admitted::Paid => settle(self, estimate, charge, usage),
+            Admitted::Over => self.settle_over(estimate, &charge.of_one_operation(usage)),
+        }
+    }
+
+    #[cold]
+    fn settle_over(&self, estimate: Ru, actual: &Consumption) {
+        settle_in_group(self, Estimate::Over(estimate), actual);
+    }
 }
