@@ -428,6 +428,10 @@ impl Story {
                 let stored = known.stored.or(Some(known.heard));
                 let fresh = || Known { stored, heard: known.heard, ..Known::default() };
                 let kept = self.kept.starts.entry(*start).or_insert_with(fresh);
+                // A start that was never stored for itself is stored with each group's last report, as heard by then.
+                if known.stored.is_none() {
+                    (kept.stored, kept.heard) = (stored, known.heard);
+                }
                 kept.reported.insert(name, *reported);
             }
             self.live.groups.remove(name);
