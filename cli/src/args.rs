@@ -14,6 +14,7 @@ use crate::command::bind::BindCommand;
 use crate::command::cert::CertCommand;
 use crate::command::client::ClientCommand;
 use crate::command::completions::CompletionsArgs;
+use crate::command::context::ContextCommand;
 use crate::command::controller::ControllerArgs;
 use crate::command::cost_table::CostTableCommand;
 use crate::command::diff::DiffArgs;
@@ -75,7 +76,10 @@ fn read(arguments: Vec<OsString>) -> Result<Cli, clap::Error> {
     let mut command = call::command(&arguments);
     let mut matches = command.try_get_matches_from_mut(arguments).map_err(call::explained)?;
     call::check(&command, &matches)?;
-    Cli::from_arg_matches_mut(&mut matches).map_err(|error| error.format(&mut command))
+    let (takes_context, endpoint_given) = (call::takes_context(&matches), call::has_endpoint(&matches));
+    let mut cli = Cli::from_arg_matches_mut(&mut matches).map_err(|error| error.format(&mut command))?;
+    (cli.global.takes_context, cli.global.endpoint_given) = (takes_context, endpoint_given);
+    Ok(cli)
 }
 
 /// Heading of the options of every command, behind a command's own.
@@ -94,6 +98,22 @@ pub(crate) struct Global {
         help_heading = EVERYWHERE
     )]
     pub(crate) endpoint: String,
+    /// Whether that was given, by option or environment.
+    #[arg(skip)]
+    pub(crate) endpoint_given: bool,
+    /// Context to use in place of the current one.
+    #[arg(
+        long,
+        global = true,
+        env = "TIDEGATE_CONTEXT",
+        hide_env_values = true,
+        value_name = "NAME",
+        help_heading = EVERYWHERE
+    )]
+    pub(crate) context: Option<String>,
+    /// Whether the command goes where a context says.
+    #[arg(skip)]
+    pub(crate) takes_context: bool,
     /// Authorities that sign the controller's certificate, in PEM, for an endpoint that begins with https://; those the
     /// machine trusts when left out.
     #[arg(long, global = true, env = "TIDEGATE_CA", value_name = "FILE", help_heading = EVERYWHERE)]
@@ -225,6 +245,9 @@ pub(crate) enum Command {
     /// Make, list and revoke tokens, which prove who calls.
     #[command(subcommand)]
     Token(TokenCommand),
+    /// Note controllers under names, and choose one.
+    #[command(subcommand)]
+    Context(ContextCommand),
     /// Back up, restore and check the store of a controller.
     #[command(subcommand)]
     Store(StoreCommand),
@@ -291,6 +314,8 @@ mod tests {
             ("store check x --endpoint http://127.0.0.1:1", "--endpoint"),
             ("completions bash --output yaml", "--output"),
             ("lab policies --endpoint http://127.0.0.1:1", "--endpoint"),
+            ("node --sql x --context prod", "--context"),
+            ("context use prod --ca ca.pem", "--ca"),
         ] {
             let said = wrong(line);
             assert!(said.contains(&format!("{name} has no meaning for")), "{said}");

@@ -13,26 +13,30 @@ use crate::args::Cli;
 use crate::output::Output;
 
 /// Options of every command that say nothing to these: they ask no controller, or print no result.
-const IGNORED: [(&[&str], &[&str]); 15] = [
-    (&["controller"], &["endpoint", "output", "actor", "ca", "cert", "key", "token-file"]),
-    (&["gateway"], &["output", "actor", "token-file"]),
-    (&["node"], &["actor", "token-file"]),
-    (&["demo"], &["endpoint", "actor", "ca", "cert", "key", "token-file"]),
-    (&["completions"], &["endpoint", "output", "actor", "ca", "cert", "key", "token-file"]),
-    (&["cert", "init"], &["endpoint", "output", "actor", "ca", "cert", "key", "token-file"]),
-    (&["cert", "issue"], &["endpoint", "output", "actor", "ca", "cert", "key", "token-file"]),
-    (&["cert", "show"], &["endpoint", "actor", "ca", "cert", "key", "token-file"]),
-    (&["cert", "renew"], &["endpoint", "output", "actor", "ca", "cert", "key", "token-file"]),
-    (&["lab", "policies"], &["endpoint", "actor", "ca", "cert", "key", "token-file"]),
-    (&["lab", "accuracy"], &["endpoint", "actor", "ca", "cert", "key", "token-file"]),
-    (&["lab", "arrangements"], &["endpoint", "actor", "ca", "cert", "key", "token-file"]),
-    (&["lab", "warmup"], &["endpoint", "actor", "ca", "cert", "key", "token-file"]),
-    (&["store", "restore"], &["endpoint", "actor", "ca", "cert", "key", "token-file"]),
-    (&["store", "check"], &["endpoint", "actor", "ca", "cert", "key", "token-file"]),
+const IGNORED: [(&[&str], &[&str]); 19] = [
+    (&["controller"], &["endpoint", "output", "actor", "ca", "cert", "key", "token-file", "context"]),
+    (&["gateway"], &["output", "actor", "token-file", "context"]),
+    (&["node"], &["actor", "token-file", "context"]),
+    (&["demo"], &["endpoint", "actor", "ca", "cert", "key", "token-file", "context"]),
+    (&["completions"], &["endpoint", "output", "actor", "ca", "cert", "key", "token-file", "context"]),
+    (&["cert", "init"], &["endpoint", "output", "actor", "ca", "cert", "key", "token-file", "context"]),
+    (&["cert", "issue"], &["endpoint", "output", "actor", "ca", "cert", "key", "token-file", "context"]),
+    (&["cert", "show"], &["endpoint", "actor", "ca", "cert", "key", "token-file", "context"]),
+    (&["cert", "renew"], &["endpoint", "output", "actor", "ca", "cert", "key", "token-file", "context"]),
+    (&["lab", "policies"], &["endpoint", "actor", "ca", "cert", "key", "token-file", "context"]),
+    (&["lab", "accuracy"], &["endpoint", "actor", "ca", "cert", "key", "token-file", "context"]),
+    (&["lab", "arrangements"], &["endpoint", "actor", "ca", "cert", "key", "token-file", "context"]),
+    (&["lab", "warmup"], &["endpoint", "actor", "ca", "cert", "key", "token-file", "context"]),
+    (&["context", "add"], &["output", "actor", "context"]),
+    (&["context", "use"], &["endpoint", "output", "actor", "ca", "cert", "key", "token-file", "context"]),
+    (&["context", "list"], &["endpoint", "actor", "ca", "cert", "key", "token-file", "context"]),
+    (&["context", "remove"], &["endpoint", "output", "actor", "ca", "cert", "key", "token-file", "context"]),
+    (&["store", "restore"], &["endpoint", "actor", "ca", "cert", "key", "token-file", "context"]),
+    (&["store", "check"], &["endpoint", "actor", "ca", "cert", "key", "token-file", "context"]),
 ];
 
 /// Commands that print names with `-o name`.
-const NAMED: [&[&str]; 19] = [
+const NAMED: [&[&str]; 20] = [
     &["group", "list"],
     &["group", "show"],
     &["group", "create"],
@@ -43,6 +47,7 @@ const NAMED: [&[&str]; 19] = [
     &["client", "list"],
     &["lease", "list"],
     &["token", "list"],
+    &["context", "list"],
     &["cost-table", "list"],
     &["cost-table", "put"],
     &["statement", "list"],
@@ -103,10 +108,15 @@ pub(crate) fn check(command: &Command, matches: &ArgMatches) -> Result<(), clap:
             format!("{name} is empty: name a value, or leave it out (is a shell variable not set?)");
         return Err(named(command, &path).error(ErrorKind::InvalidValue, message));
     }
-    let ignored = IGNORED.iter().find(|(known, _)| *known == path).map_or(&[][..], |(_, ignored)| *ignored);
+    let ignored = ignored(&path);
     let given = |id: &&&str| matches.value_source(id) == Some(ValueSource::CommandLine);
     if let Some(option) = ignored.iter().find(given) {
         let message = format!("--{option} has no meaning for `tidegate {}`: leave it out", path.join(" "));
+        return Err(named(command, &path).error(ErrorKind::ArgumentConflict, message));
+    }
+    if takes(&path) && matches.value_source("context").is_some() && has_endpoint(matches) {
+        let message = "a context (--context, TIDEGATE_CONTEXT) and an endpoint (--endpoint, TIDEGATE_ENDPOINT) are both \
+                       given: leave one out";
         return Err(named(command, &path).error(ErrorKind::ArgumentConflict, message));
     }
     let shape = matches.try_get_one::<Output>("output").ok().flatten();
@@ -115,6 +125,25 @@ pub(crate) fn check(command: &Command, matches: &ArgMatches) -> Result<(), clap:
         return Err(named(command, &path).error(ErrorKind::InvalidValue, message));
     }
     Ok(())
+}
+
+fn ignored(path: &[&str]) -> &'static [&'static str] {
+    IGNORED.iter().find(|(known, _)| *known == path).map_or(&[], |(_, ignored)| *ignored)
+}
+
+/// Whether a context has a meaning for a command.
+fn takes(path: &[&str]) -> bool {
+    !ignored(path).contains(&"context")
+}
+
+/// Whether the command goes where a context says: it asks a controller, and no endpoint is given.
+pub(crate) fn takes_context(matches: &ArgMatches) -> bool {
+    takes(&path(matches)) && !has_endpoint(matches)
+}
+
+/// Whether an endpoint is given, by option or environment.
+pub(crate) fn has_endpoint(matches: &ArgMatches) -> bool {
+    matches.value_source("endpoint").is_some_and(|source| source != ValueSource::DefaultValue)
 }
 
 /// The command at a path, for its usage.

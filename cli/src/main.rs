@@ -9,6 +9,7 @@ mod call;
 mod clock;
 mod command;
 mod completion;
+mod contexts;
 mod demo;
 mod doctor;
 mod error;
@@ -59,7 +60,7 @@ fn run(cli: Cli) -> Result<ExitCode, CliError> {
         .enable_all()
         .build()
         .map_err(|error| CliError::Process { what: "runtime".to_owned(), reason: error.to_string() })?;
-    let global = cli.global;
+    let global = contexts::applied(cli.global)?;
     let done = runtime.block_on(async {
         match cli.command {
             Command::Controller(args) => command::controller::run(args).await,
@@ -88,6 +89,7 @@ fn run(cli: Cli) -> Result<ExitCode, CliError> {
             Command::Top(args) => command::top::run(args, &global).await,
             Command::Lab(args) => command::lab::run(args, &global),
             Command::Cert(command) => command::cert::run(command, &global),
+            Command::Context(command) => command::context::run(command, &global),
             Command::Completions(args) => command::completions::run(&args),
             // Done before, without a runtime.
             Command::Complete(_) => Ok(()),

@@ -20,7 +20,7 @@ const MOST_BYTES: u64 = 1_024;
 pub(crate) fn bearer(file: Option<&Path>) -> Result<Option<MetadataValue<Ascii>>, CliError> {
     let text = match file {
         Some(path) => Some(read(path)?),
-        None => std::env::var(VARIABLE).ok().filter(|text| !text.is_empty()),
+        None => set(),
     };
     let Some(text) = text else { return Ok(None) };
     let text = text.trim();
@@ -34,6 +34,15 @@ pub(crate) fn bearer(file: Option<&Path>) -> Result<Option<MetadataValue<Ascii>>
     let mut value = MetadataValue::try_from(format!("Bearer {text}")).map_err(unreadable)?;
     value.set_sensitive(true);
     Ok(Some(value))
+}
+
+fn set() -> Option<String> {
+    std::env::var(VARIABLE).ok().filter(|text| !text.is_empty())
+}
+
+/// Whether the environment holds a token.
+pub(crate) fn is_set() -> bool {
+    set().is_some()
 }
 
 /// Refuses to show a token where others can read it.

@@ -41,7 +41,7 @@ pub(crate) enum CertCommand {
         tidegate cert issue gateway gw-1 --dns db.example    (also for its clients)\n  \
         tidegate cert issue operator ann\n\n\
         Each has the name spiffe://tidegate/ROLE/NAME, too, by which the controller knows its holder: an admin may do\n\
-        everything, an operator define, a viewer read; a node is a client called NAME or NAME.anything, and a gateway\n\
+        everything, an operator define, a viewer read, a monitoring system read metrics; a node is a client called NAME or NAME.anything, and a gateway\n\
         is a node that reports statements. NAME of both has no full stop.")]
     Issue(IssueArgs),
     /// Show what certificates say: names, usage, end, fingerprint.
@@ -134,6 +134,8 @@ enum Role {
     Operator,
     /// A person or a program that reads.
     Viewer,
+    /// A program that reads the page of metrics.
+    Metrics,
 }
 
 fn days() -> clap::builder::RangedI64ValueParser<u32> {

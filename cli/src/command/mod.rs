@@ -6,6 +6,7 @@ pub(crate) mod bind;
 pub(crate) mod cert;
 pub(crate) mod client;
 pub(crate) mod completions;
+pub(crate) mod context;
 pub(crate) mod controller;
 pub(crate) mod cost_table;
 pub(crate) mod diff;

@@ -47,7 +47,7 @@ pub(crate) enum TokenCommand {
 pub(crate) struct CreateArgs {
     /// Whose it is: the name in the audit log.
     name: String,
-    /// What it may do: admin, operator or viewer.
+    /// What it may do: admin, operator, viewer or metrics.
     #[arg(long, value_name = "ROLE")]
     role: String,
     /// When it ends [default: never].

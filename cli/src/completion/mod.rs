@@ -9,6 +9,7 @@ mod script;
 
 use std::ffi::OsString;
 use std::io::Write as _;
+use std::sync::Arc;
 
 use clap::Args;
 use clap::builder::StyledStr;
@@ -16,6 +17,7 @@ use clap_complete::engine::{ArgValueCompleter, CompletionCandidate, complete};
 
 pub(crate) use script::{Scripted, script};
 
+use crate::args::Global;
 use names::Names;
 
 /// What has been written so far.
@@ -27,7 +29,7 @@ pub(crate) struct CompleteArgs {
 }
 
 /// Arguments that are names: of which command, which argument, and of what.
-const NAMED: [(&[&str], &str, Names); 24] = [
+const NAMED: [(&[&str], &str, Names); 26] = [
     (&["group", "create"], "parent", Names::Groups),
     (&["group", "alter"], "name", Names::Groups),
     (&["group", "alter"], "parent", Names::Groups),
@@ -52,12 +54,14 @@ const NAMED: [(&[&str], &str, Names); 24] = [
     (&["watch", "list"], "group", Names::Groups),
     (&["statement", "list"], "group", Names::Groups),
     (&["runaway", "list"], "group", Names::Groups),
+    (&["context", "use"], "name", Names::Contexts),
+    (&["context", "remove"], "names", Names::Contexts),
 ];
 
 /// Prints what may follow. Whatever fails is nothing to follow: a shell is no place for an error.
 pub(crate) fn run(args: CompleteArgs, command: clap::Command) {
-    let endpoint = names::endpoint(&args.words);
-    let mut command = named(command, &endpoint);
+    let global = names::global(&args.words).map(Arc::new);
+    let mut command = named(command, global.as_ref());
     let last = args.words.len().saturating_sub(1);
     let here = std::env::current_dir().ok();
     let candidates = complete(&mut command, args.words, last, here.as_deref()).unwrap_or_default();
@@ -70,12 +74,12 @@ pub(crate) fn run(args: CompleteArgs, command: clap::Command) {
 }
 
 /// The command with its names looked up at the controller.
-fn named(command: clap::Command, endpoint: &str) -> clap::Command {
+fn named(command: clap::Command, global: Option<&Arc<Global>>) -> clap::Command {
     NAMED.into_iter().fold(command, |command, (path, argument, names)| {
-        let endpoint = endpoint.to_owned();
+        let global = global.cloned();
         let completer = ArgValueCompleter::new(move |current: &std::ffi::OsStr| {
             let begin = current.to_string_lossy();
-            let found = names.find(&endpoint).into_iter();
+            let found = global.as_ref().map(|global| names.find(global)).unwrap_or_default().into_iter();
             found.filter(|name| name.starts_with(&*begin)).map(CompletionCandidate::new).collect()
         });
         with(command, path, argument, completer)
@@ -130,8 +134,7 @@ mod tests {
         let follows = |words: &[&str]| -> String {
             let words: Vec<OsString> = words.iter().map(OsString::from).collect();
             let last = words.len() - 1;
-            let found =
-                complete(&mut named(Cli::command(), "http://127.0.0.1:1"), words, last, None).unwrap();
+            let found = complete(&mut named(Cli::command(), None), words, last, None).unwrap();
             found.iter().map(|found| String::from_utf8(line(found)).unwrap()).collect()
         };
         assert!(follows(&["tidegate", "gro"]).contains("group\tCreate, alter, delete and show"));

@@ -6,9 +6,11 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use tidegate_proto::v1;
-use tidegate_tls::ClientFiles;
 
-use crate::admin::Admin;
+use crate::args::Global;
+use crate::contexts;
+use crate::output::Output;
+use crate::screen::Color;
 
 /// Longest wait for the controller, all in all. With twice of it a shell feels stuck; half of it is too short for a
 /// controller across a country.
@@ -23,32 +25,27 @@ pub(super) enum Names {
     Tenants,
     Users,
     Clients,
-}
-
-/// The files of TLS that the environment names; a shell that completes knows no others.
-fn tls() -> ClientFiles {
-    let file = |name| std::env::var_os(name).map(PathBuf::from);
-    ClientFiles {
-        authorities: file("TIDEGATE_CA"),
-        identity: file("TIDEGATE_CERT").zip(file("TIDEGATE_KEY")),
-    }
+    /// Those of the user's file.
+    Contexts,
 }
 
 impl Names {
     /// Those that the controller knows; none if it does not say so in time.
-    pub(super) fn find(self, endpoint: &str) -> BTreeSet<String> {
+    pub(super) fn find(self, global: &Global) -> BTreeSet<String> {
+        if self == Self::Contexts {
+            let all = contexts::path().and_then(|path| contexts::Contexts::read(&path));
+            return all.map(|all| all.contexts.into_keys().collect()).unwrap_or_default();
+        }
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
         let Ok(runtime) = runtime else { return BTreeSet::new() };
-        let found = runtime.block_on(async { tokio::time::timeout(WITHIN, self.ask(endpoint)).await });
+        let found = runtime.block_on(async { tokio::time::timeout(WITHIN, self.ask(global)).await });
         // A look-up of a host may still go on.
         runtime.shutdown_background();
         found.ok().flatten().unwrap_or_default()
     }
 
-    async fn ask(self, endpoint: &str) -> Option<BTreeSet<String>> {
-        let file = std::env::var_os("TIDEGATE_TOKEN_FILE").map(PathBuf::from);
-        let token = crate::token::bearer(file.as_deref()).ok()?;
-        let admin = Admin::connect(endpoint, "completion", &tls(), token).await.ok()?;
+    async fn ask(self, global: &Global) -> Option<BTreeSet<String>> {
+        let admin = global.admin().await.ok()?;
         let mut calls = admin.calls();
         let names: BTreeSet<String> = match self {
             Self::Groups => {
@@ -64,6 +61,7 @@ impl Names {
                 };
                 reply.bindings.into_iter().map(name).collect()
             }
+            Self::Contexts => return None,
             Self::Clients => {
                 let reply = calls.list_clients(v1::ListClientsRequest {}).await.ok()?.into_inner();
                 reply.clients.into_iter().map(|client| client.client).collect()
@@ -73,17 +71,36 @@ impl Names {
     }
 }
 
-/// The controller of a command line that is being written.
-pub(super) fn endpoint(words: &[OsString]) -> String {
+/// The controller of a command line that is being written, and what to show it; `None` where that cannot be known. Of
+/// options it needs those that say where the controller is; the rest is the environment's, or the context's.
+pub(super) fn global(words: &[OsString]) -> Option<Global> {
+    let file = |name| std::env::var_os(name).map(PathBuf::from);
+    let endpoint = said(words, "--endpoint", "TIDEGATE_ENDPOINT");
+    let global = Global {
+        endpoint_given: endpoint.is_some(),
+        takes_context: endpoint.is_none(),
+        endpoint: endpoint.unwrap_or_else(|| "http://127.0.0.1:7420".to_owned()),
+        context: said(words, "--context", "TIDEGATE_CONTEXT"),
+        ca: file("TIDEGATE_CA"),
+        cert: file("TIDEGATE_CERT"),
+        key: file("TIDEGATE_KEY"),
+        token_file: file("TIDEGATE_TOKEN_FILE"),
+        output: Output::default(),
+        color: Color::default(),
+        actor: "completion".to_owned(),
+    };
+    contexts::applied(global).ok()
+}
+
+fn said(words: &[OsString], option: &str, variable: &str) -> Option<String> {
     let words: Vec<&str> = words.iter().filter_map(|word| word.to_str()).collect();
     let after = words.windows(2).filter_map(|pair| match pair {
-        ["--endpoint", url] => Some(*url),
+        [name, value] if *name == option => Some(*value),
         _ => None,
     });
-    let joined = words.iter().filter_map(|word| word.strip_prefix("--endpoint="));
-    let said = after.chain(joined).find(|url| !url.is_empty()).map(str::to_owned);
-    let set = || std::env::var("TIDEGATE_ENDPOINT").ok().filter(|url| !url.is_empty());
-    said.or_else(set).unwrap_or_else(|| "http://127.0.0.1:7420".to_owned())
+    let joined = words.iter().filter_map(|word| word.strip_prefix(option)?.strip_prefix('='));
+    let said = after.chain(joined).find(|value| !value.is_empty()).map(str::to_owned);
+    said.or_else(|| std::env::var(variable).ok().filter(|value| !value.is_empty()))
 }
 
 #[cfg(test)]
@@ -92,7 +109,10 @@ mod tests {
 
     #[test]
     fn the_controller_is_the_one_of_the_line() {
-        let of = |words: &[&str]| endpoint(&words.iter().map(OsString::from).collect::<Vec<_>>());
+        let of = |words: &[&str]| {
+            let words: Vec<OsString> = words.iter().map(OsString::from).collect();
+            global(&words).unwrap().endpoint
+        };
         assert_eq!(of(&["tidegate", "--endpoint", "http://a:1", "group"]), "http://a:1");
         assert_eq!(of(&["tidegate", "group", "--endpoint=http://b:2"]), "http://b:2");
     }

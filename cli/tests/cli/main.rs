@@ -9,6 +9,8 @@ mod calls;
 #[cfg(test)]
 mod completion;
 #[cfg(test)]
+mod contexts;
+#[cfg(test)]
 mod controller;
 #[cfg(test)]
 mod demo;

@@ -21,12 +21,14 @@ pub(crate) fn tidegate() -> Command {
         "TIDEGATE_CA",
         "TIDEGATE_CERT",
         "TIDEGATE_KEY",
+        "TIDEGATE_CONTEXT",
         "TIDEGATE_TOKEN",
         "TIDEGATE_TOKEN_FILE",
     ] {
         command.env_remove(name);
     }
-    command.env("USER", "tester");
+    // No user of this machine has a part in it.
+    command.env("USER", "tester").env("TIDEGATE_CONTEXTS", "/nonexistent/contexts.toml");
     command
 }
 

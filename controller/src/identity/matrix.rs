@@ -3,7 +3,7 @@
 //! A call without a row is refused to everybody. `docs/security.md` has the same matrix, compared with this by a test.
 
 use super::Role;
-use super::Role::{Admin, Gateway, Node, Operator, Viewer};
+use super::Role::{Admin, Gateway, Metrics, Node, Operator, Viewer};
 
 /// Who may make a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -21,6 +21,8 @@ const PROVEN: Who = Who::Roles(&Role::ALL);
 const READ: Who = Who::Roles(&[Admin, Operator, Viewer]);
 /// What a gateway answers to `SHOW` and `SET RESOURCE GROUP` by.
 const LOOK: Who = Who::Roles(&[Admin, Operator, Viewer, Gateway]);
+/// What a monitoring system reads: names of groups and what they consume, and nothing of statements.
+const SCRAPE: Who = Who::Roles(&[Admin, Operator, Viewer, Metrics]);
 const WRITE: Who = Who::Roles(&[Admin, Operator]);
 /// The whole store, with the key that signs leases, and tokens.
 const OWNER: Who = Who::Roles(&[Admin]);
@@ -72,7 +74,7 @@ pub const GRPC: [(&str, Who); 38] = [
 /// The REST routes: method, and the path with its variables.
 pub const REST: [(&str, &str, Who); 30] = [
     ("GET", "/healthz", ANYONE),
-    ("GET", "/metrics", READ),
+    ("GET", "/metrics", SCRAPE),
     ("GET", "/openapi.json", PROVEN),
     ("GET", "/readyz", ANYONE),
     ("POST", "/v1/apply", WRITE),

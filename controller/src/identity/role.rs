@@ -15,13 +15,16 @@ pub enum Role {
     Node,
     /// A node that also follows the rules of statements, convicts and reports statements.
     Gateway,
+    /// Reads the page of metrics.
+    Metrics,
 }
 
 impl Role {
     /// All roles, from the most powerful on.
-    pub const ALL: [Self; 5] = [Self::Admin, Self::Operator, Self::Viewer, Self::Node, Self::Gateway];
+    pub const ALL: [Self; 6] =
+        [Self::Admin, Self::Operator, Self::Viewer, Self::Node, Self::Gateway, Self::Metrics];
     /// Their words.
-    pub const NAMES: [&'static str; 5] = ["admin", "operator", "viewer", "node", "gateway"];
+    pub const NAMES: [&'static str; 6] = ["admin", "operator", "viewer", "node", "gateway", "metrics"];
 
     /// The role of this word.
     pub fn parse(word: &str) -> Option<Self> {
@@ -36,6 +39,7 @@ impl Role {
             Self::Viewer => "viewer",
             Self::Node => "node",
             Self::Gateway => "gateway",
+            Self::Metrics => "metrics",
         }
     }
 

@@ -245,8 +245,10 @@ impl Tokens {
 /// The role of a token: nodes and gateways show certificates.
 fn role(word: &str) -> Result<Role, AdminError> {
     Role::parse(word).filter(|role| !role.is_node()).ok_or_else(|| {
-        let message =
-            format!("{:?} is no role of tokens; write admin, operator or viewer", crate::quantity::cut(word));
+        let message = format!(
+            "{:?} is no role of tokens; write admin, operator, viewer or metrics",
+            crate::quantity::cut(word)
+        );
         AdminError::invalid("role", message)
     })
 }
