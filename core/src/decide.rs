@@ -5,7 +5,7 @@
 
 use crate::division::Party;
 use crate::engine::{EngineConfig, LowerOrder};
-use crate::exchange::{Grant, LeaseTerms};
+use crate::exchange::{Enforcement, Grant, LeaseTerms};
 use crate::group::{ClientId, Fallback, GroupId};
 use crate::lease::{Granted, Lease};
 use crate::tree::{Chain, Group, Tree};
@@ -45,13 +45,15 @@ pub(crate) struct Decision<'a> {
     pub fallback: Fallback,
     /// Leases of before the start may be out that no node has proven yet.
     pub recovering: bool,
+    /// How nodes hold operations to the lease.
+    pub enforcement: Enforcement,
 }
 
 impl Decision<'_> {
     pub(crate) fn decide(mut self, lease: &mut Lease) -> Grant {
         let spec = &self.tree.at(self.chain.slot()).spec;
         let (ttl, renew_after, fallback) = (spec.ttl, spec.renew_after(), self.fallback);
-        let paced = self.tree.is_paced(self.chain);
+        let paced = self.enforcement.paced;
         let max_fit = self.tree.max_fit(self.chain);
         // Under a paced limit every operation is owed first and paid for while it runs.
         let max_debt = if paced { spec.max_debt.max(max_fit) } else { spec.max_debt };
@@ -114,7 +116,7 @@ impl Decision<'_> {
             terms.ttl = terms.ttl.min(self.config.ends_within(lease.held().end.since(self.now)));
             lease.shorten(self.now.after(self.config.longest_use(terms.ttl)));
         }
-        terms.enforcement = self.tree.enforcement(self.chain);
+        terms.enforcement = self.enforcement;
         terms.scarce = self.scarce();
         terms.lump_wanted =
             self.up().any(|group| group.spec.limit().is_some() && !group.live.queue.is_empty());
@@ -188,7 +190,7 @@ impl Decision<'_> {
     /// the bucket while that waits, so what this one did not need then has room. docs/algorithm.md measures half and
     /// twice of it.
     fn local_cap(&self, rate: Rate, lease: &Lease) -> Ru {
-        if self.tree.is_paced(self.chain) {
+        if self.enforcement.paced {
             return rate.over(PACED_CAP).max(Ru(1));
         }
         let on_its_way = Span(lease.reported().ahead.0 / 4 * 3);
@@ -238,9 +240,12 @@ impl Decision<'_> {
             excess = excess.max(lease.cap() + left + self.runs_over(lease, group) - room);
             fill = fill.min(left);
         }
-        let paced = self.tree.is_paced(self.chain);
         // What is filled in would come on top of the rate.
-        let fill = if paced { Ru::ZERO } else { fill.min(excess).or_zero().min(lease.granted().cap) };
+        let fill = if self.enforcement.paced {
+            Ru::ZERO
+        } else {
+            fill.min(excess).or_zero().min(lease.granted().cap)
+        };
         for slot in self.chain.up() {
             let group = self.tree.at_mut(slot);
             if let Some(depth) = group.spec.depth() {

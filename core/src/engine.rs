@@ -9,7 +9,7 @@
 use std::collections::BTreeSet;
 
 use crate::decide::Decision;
-use crate::exchange::{Ask, Grant, Held, LeaseTerms};
+use crate::exchange::{Ask, Enforcement, Grant, Held, LeaseTerms};
 use crate::group::{ClientId, Fallback, GroupId};
 use crate::lease::Lease;
 use crate::tree::{Chain, Tree};
@@ -178,11 +178,23 @@ impl Engine {
             let ask_again = until.since(now).min(Span::secs(1));
             return Some(Grant::Recovering { ask_again, fallback: Some(fallback) });
         }
+        let enforcement = self.tree.enforcement(&chain);
+        let ask = &self.considered(&chain, ask, enforcement);
         self.note_interest(now, &chain, group, client, &mut lease, ask);
         let recovering = recovering.is_some();
         let (tree, config, orders) = (&mut self.tree, self.config, &mut self.lowers);
-        let decision =
-            Decision { tree, config, orders, chain: &chain, now, client, group, fallback, recovering };
+        let decision = Decision {
+            tree,
+            config,
+            orders,
+            chain: &chain,
+            now,
+            client,
+            group,
+            fallback,
+            recovering,
+            enforcement,
+        };
         let grant = decision.decide(&mut lease);
         self.lay(&chain, group, client, lease);
         self.tree.call(&mut self.lowers, now, &chain, client);
@@ -208,6 +220,18 @@ impl Engine {
         true
     }
 
+    /// What the node asks, without what nobody waits for.
+    fn considered(&self, chain: &Chain, ask: &Ask, enforcement: Enforcement) -> Ask {
+        // The node refuses an operation that can never fit as soon as it has the answer.
+        let never = ask.head > self.tree.max_fit(chain);
+        let mut ask = if never { Ask { backlog: Ru::ZERO, head: Ru::ZERO, ..*ask } } else { *ask };
+        if enforcement.paced {
+            // An operation of any size starts at the rate and waits for no lump.
+            ask.head = Ru::ZERO;
+        }
+        ask
+    }
+
     /// Enters what the node wants into the division, and its place into the queue.
     fn note_interest(
         &mut self,
@@ -218,14 +242,6 @@ impl Engine {
         lease: &mut Lease,
         ask: &Ask,
     ) {
-        // The node refuses an operation that can never fit as soon as it has the answer, so nobody waits for it.
-        let never = ask.head > self.tree.max_fit(chain);
-        let mut ask = if never { Ask { backlog: Ru::ZERO, head: Ru::ZERO, ..*ask } } else { *ask };
-        if self.tree.is_paced(chain) {
-            // An operation of any size starts at the rate and waits for no lump.
-            ask.head = Ru::ZERO;
-        }
-        let ask = &ask;
         let before = lease.entry();
         let (had_backlog, has_backlog) = lease.report(ask);
         let others_queue = self.tree.up(chain).any(|group| !group.live.queue.is_empty());

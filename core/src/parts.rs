@@ -187,7 +187,7 @@ impl Engine {
         client: ClientId,
         renewal: (Option<u64>, u64),
     ) -> Fallback {
-        if self.tree.is_shadow(chain) {
+        if self.tree.enforcement(chain).shadow {
             return Fallback::Unlimited;
         }
         let group = self.tree.at_mut(chain.slot());

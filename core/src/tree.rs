@@ -226,19 +226,15 @@ impl Tree {
         self.up(chain).any(|group| group.spec.limit().is_some())
     }
 
-    /// Whether the limits of a chain are evaluated and not enforced.
-    pub(crate) fn is_shadow(&self, chain: &Chain) -> bool {
-        self.up(chain).any(|group| group.spec.shadow)
-    }
-
-    /// Whether operations below the limits of a chain follow each other at the rate.
-    pub(crate) fn is_paced(&self, chain: &Chain) -> bool {
-        self.up(chain).any(|group| group.spec.policy == Policy::Paced)
-    }
-
-    /// How nodes hold operations to the limits of a chain.
+    /// How nodes hold operations to the limits of a chain: as every group of it says. In one walk, because each decision
+    /// takes it.
     pub(crate) fn enforcement(&self, chain: &Chain) -> Enforcement {
-        Enforcement { shadow: self.is_shadow(chain), paced: self.is_paced(chain) }
+        let mut all = Enforcement::default();
+        for group in self.up(chain) {
+            all.shadow |= group.spec.shadow;
+            all.paced |= group.spec.policy == Policy::Paced;
+        }
+        all
     }
 
     /// When every group of a chain that has a limit has recovered.
