@@ -151,6 +151,7 @@ impl Engine {
         let known = self.tree.at(chain.slot()).live.leases.get(&client).copied();
         let mut lease = self.lift(&chain, known);
         let known_client = lease.seq() > 0;
+        let enforcement = self.tree.enforcement(&chain);
         self.tree.hear(&chain, now, &mut lease, seq, ask);
         // An unlimited node reports nothing held though it may spend, so its lease stays; a node that gave up ignores
         // the answer.
@@ -162,11 +163,11 @@ impl Engine {
             self.drop_lease(&chain, group, client);
             // A node that asks for nothing without having given up applies the answer, so this repeats its earlier
             // fallback.
-            let fallback = self.tell_fallback(now, &chain, client, (None, ask.acked_seq));
+            let fallback = self.tell_fallback(now, &chain, client, (None, ask.acked_seq), enforcement);
             self.assert_invariants();
-            return Some(Grant::Leased(self.idle_terms(&chain, fallback)));
+            return Some(Grant::Leased(LeaseTerms { enforcement, ..self.idle_terms(&chain, fallback) }));
         }
-        let fallback = self.tell_fallback(now, &chain, client, (Some(seq), ask.acked_seq));
+        let fallback = self.tell_fallback(now, &chain, client, (Some(seq), ask.acked_seq), enforcement);
         let recovering = self.recovers(&chain, now);
         if let Some(until) = recovering
             && (!Self::readmit(now, until, &mut lease, known_client, proven)
@@ -178,7 +179,6 @@ impl Engine {
             let ask_again = until.since(now).min(Span::secs(1));
             return Some(Grant::Recovering { ask_again, fallback: Some(fallback) });
         }
-        let enforcement = self.tree.enforcement(&chain);
         let ask = &self.considered(&chain, ask, enforcement);
         self.note_interest(now, &chain, group, client, &mut lease, ask);
         let recovering = recovering.is_some();
@@ -420,7 +420,6 @@ impl Engine {
             max_fit: self.tree.max_fit(chain),
             max_debt: spec.max_debt,
             fallback,
-            enforcement: self.tree.enforcement(chain),
             ..LeaseTerms::default()
         }
     }

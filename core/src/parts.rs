@@ -8,6 +8,7 @@
 use std::collections::BTreeMap;
 
 use crate::engine::Engine;
+use crate::exchange::Enforcement;
 use crate::group::{ClientId, Fallback, GroupId};
 use crate::tree::{Chain, Group};
 use crate::units::{Rate, Span, Time};
@@ -186,8 +187,9 @@ impl Engine {
         chain: &Chain,
         client: ClientId,
         renewal: (Option<u64>, u64),
+        enforcement: Enforcement,
     ) -> Fallback {
-        if self.tree.enforcement(chain).shadow {
+        if enforcement.shadow {
             return Fallback::Unlimited;
         }
         let group = self.tree.at_mut(chain.slot());
