@@ -150,8 +150,7 @@ impl Engine {
         // Read again, because a full pool takes back what it left to a lease.
         let known = self.tree.at(chain.slot()).live.leases.get(&client).copied();
         let mut lease = self.lift(&chain, known);
-        let known_client = lease.seq() > 0;
-        let enforcement = self.tree.enforcement(&chain);
+        let (known_client, enforcement) = (lease.seq() > 0, self.tree.enforcement(&chain));
         self.tree.hear(&chain, now, &mut lease, seq, ask);
         // An unlimited node reports nothing held though it may spend, so its lease stays; a node that gave up ignores
         // the answer.
