@@ -135,6 +135,12 @@ impl Uncounted {
     }
 }
 
+/// Whether a node was given a group. Most were given all, so the name is looked up last.
+fn is_given(state: &State, client: ClientId, id: GroupId) -> bool {
+    let name = || state.definitions.catalog().name(id);
+    state.leasing.scope(client).is_none_or(|given| name().is_some_and(|name| given.contains(name)))
+}
+
 impl LeasingCalls<'_> {
     /// Answers a renewal.
     pub fn renew(&self, client: ClientId, session: u64, request: RenewIn) -> Result<Renewed, SessionError> {
@@ -254,8 +260,7 @@ impl LeasingCalls<'_> {
         let Ok(Some(id)) = state.definitions.catalog().id_of(&report.group) else {
             return Err(Uncounted::forever("unknown_group", "the group does not exist".to_owned()));
         };
-        let name = state.definitions.catalog().name(id).map_or("", GroupName::as_str);
-        if !state.leasing.is_given(caller.client, name) {
+        if !is_given(state, caller.client, id) {
             // Kept by the node: its consumption before its groups became fewer is not lost.
             return Err(Uncounted::for_now("not_given", "the group was not given to this node".to_owned()));
         }
@@ -320,8 +325,7 @@ impl LeasingCalls<'_> {
             self.service.metrics.granted("unknown_group");
             return Some(Answer::Grant(Grant::UnknownGroup, Vec::new()));
         };
-        let name = state.definitions.catalog().name(id).map_or("", GroupName::as_str);
-        if !state.leasing.is_given(caller.client, name) {
+        if !is_given(state, caller.client, id) {
             // As if it were not there.
             self.service.metrics.refuse("not_given");
             self.service.metrics.granted("unknown_group");

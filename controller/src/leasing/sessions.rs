@@ -167,10 +167,9 @@ impl Leasing {
         self.sessions.get(&client).is_some_and(|slot| slot.session == session)
     }
 
-    /// Whether a node was given a group of this name.
-    pub(crate) fn is_given(&self, client: ClientId, group: &str) -> bool {
-        let slot = self.sessions.get(&client);
-        slot.and_then(|slot| slot.scope.as_ref()).is_none_or(|given| given.contains(group))
+    /// The groups that a node was given; `None` where it may ask for all.
+    pub(crate) fn scope(&self, client: ClientId) -> Option<&BTreeSet<GroupName>> {
+        self.sessions.get(&client)?.scope.as_deref()
     }
 
     /// The lag of a node's messages.
