@@ -4,6 +4,7 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 
 use clap::{Args, FromArgMatches as _, Parser, Subcommand};
+use tidegate_client::Token;
 use tidegate_tls::ClientFiles;
 
 use crate::admin::Admin;
@@ -181,6 +182,11 @@ impl Global {
     pub(crate) async fn admin(&self) -> Result<Admin, CliError> {
         let token = token::bearer(self.token_file.as_deref())?;
         Admin::connect(&self.endpoint, &self.actor, &self.tls(), token).await
+    }
+
+    /// What to show a controller in place of a certificate.
+    pub(crate) fn token(&self) -> Option<Token> {
+        token::given(self.token_file.as_deref())
     }
 
     /// Whom to trust as a controller, and what to show it.

@@ -15,8 +15,8 @@ use crate::output::Output;
 /// Options of every command that say nothing to these: they ask no controller, or print no result.
 const IGNORED: [(&[&str], &[&str]); 19] = [
     (&["controller"], &["endpoint", "output", "actor", "ca", "cert", "key", "token-file", "context"]),
-    (&["gateway"], &["output", "actor", "token-file", "context"]),
-    (&["node"], &["actor", "token-file", "context"]),
+    (&["gateway"], &["output", "actor", "context"]),
+    (&["node"], &["actor", "context"]),
     (&["demo"], &["endpoint", "actor", "ca", "cert", "key", "token-file", "context"]),
     (&["completions"], &["endpoint", "output", "actor", "ca", "cert", "key", "token-file", "context"]),
     (&["cert", "init"], &["endpoint", "output", "actor", "ca", "cert", "key", "token-file", "context"]),

@@ -20,6 +20,7 @@ use crate::names::{Identity, NameError};
 use crate::reports::Reports;
 use crate::session::Session;
 use crate::shared::Shared;
+use crate::token::{Token, TokenError};
 use crate::transport::{Grpc, Transport};
 use crate::{lending, watch};
 
@@ -61,6 +62,9 @@ pub enum ConnectError {
     /// The files of TLS, for an endpoint that begins with `https://`.
     #[error(transparent)]
     Tls(#[from] TlsError),
+    /// The token.
+    #[error(transparent)]
+    Token(#[from] TokenError),
     /// The journal.
     #[error(transparent)]
     Journal(#[from] JournalError),
@@ -93,6 +97,7 @@ pub struct ClientBuilder {
     idle_after: Duration,
     fallback: Fallback,
     tls: ClientFiles,
+    token: Option<Token>,
     transport: Option<Arc<dyn Transport>>,
 }
 
@@ -111,6 +116,7 @@ impl ClientBuilder {
             idle_after: duration(NodeConfig::default().idle_after),
             fallback: NodeConfig::default().fallback,
             tls: ClientFiles::default(),
+            token: None,
             transport: None,
         }
     }
@@ -179,6 +185,15 @@ impl ClientBuilder {
         self
     }
 
+    /// Shows the controllers this token, in place of a certificate. A file is read for each connection, so that another
+    /// token in it counts from the next one on. It is sent under TLS, or to this machine; the identity has to be the name
+    /// of its node, or begin with that and a full stop.
+    #[must_use]
+    pub fn token(mut self, token: Token) -> Self {
+        self.token = Some(token);
+        self
+    }
+
     /// Reaches the controller otherwise than by gRPC over TCP.
     #[must_use]
     pub fn transport(mut self, transport: impl Transport) -> Self {
@@ -201,7 +216,11 @@ impl ClientBuilder {
                     // A wrong setting ends the start; files that break later end an attempt to connect.
                     self.tls.load()?;
                 }
-                Arc::new(Grpc { tls: self.tls, ..Grpc::default() })
+                if let Some(token) = &self.token {
+                    self.endpoints.iter().try_for_each(|endpoint| Token::check_endpoint(endpoint))?;
+                    token.bearer()?;
+                }
+                Arc::new(Grpc { tls: self.tls, token: self.token, ..Grpc::default() })
             }
         };
         let identity = Identity::new(&self.identity)?;

@@ -51,6 +51,7 @@ mod session;
 mod shared;
 mod stats;
 mod sync;
+mod token;
 pub mod tower;
 pub mod transport;
 #[cfg(all(test, shuttle))]
@@ -77,3 +78,4 @@ pub use tidegate_core::node::{LeaseState, NodeState};
 pub use tidegate_core::units::{Rate, Ru, RuTotal, Span};
 pub use tidegate_core::usage::{Consumption, RuParts, Total, Usage};
 pub use tidegate_tls::{ClientFiles, TlsError};
+pub use token::{Token, TokenError};

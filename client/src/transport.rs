@@ -11,8 +11,11 @@ use tidegate_tls::{ClientFiles, Dial, root_cause};
 use tokio::sync::mpsc;
 use tokio_stream::Stream;
 use tokio_stream::wrappers::ReceiverStream;
-use tonic::Status;
+use tonic::metadata::{Ascii, MetadataValue};
 use tonic::transport::{Channel, Endpoint};
+use tonic::{Request, Status};
+
+use crate::token::{Token, TokenError};
 
 /// Messages from the controller, until the stream ends.
 pub type Inbound<T> = Pin<Box<dyn Stream<Item = Result<T, Status>> + Send>>;
@@ -37,6 +40,8 @@ pub struct Grpc {
     pub keep_alive: Duration,
     /// Whom the client trusts under TLS, and what it shows; read again for each connection.
     pub tls: ClientFiles,
+    /// What the client shows in place of a certificate; read again for each connection.
+    pub token: Option<Token>,
 }
 
 impl Default for Grpc {
@@ -45,12 +50,24 @@ impl Default for Grpc {
             connect_timeout: Duration::from_secs(4),
             keep_alive: Duration::from_secs(2),
             tls: ClientFiles::default(),
+            token: None,
         }
     }
 }
 
+/// A connection of its own for one stream.
+struct Connected {
+    client: GrantsClient<Channel>,
+    dial: Dial,
+    bearer: Option<MetadataValue<Ascii>>,
+}
+
 impl Grpc {
-    async fn connect(self, endpoint: String) -> Result<(GrantsClient<Channel>, Dial), Status> {
+    async fn connect(self, endpoint: String) -> Result<Connected, Status> {
+        let bearer = match self.token {
+            Some(token) => Some(bearer(token, &endpoint).await?),
+            None => None,
+        };
         let dial = Dial::new(self.tls, self.connect_timeout);
         let refused = |error: tonic::transport::Error| Status::unavailable(root_cause(&error));
         let channel = Endpoint::from_shared(endpoint)
@@ -62,7 +79,25 @@ impl Grpc {
             .connect_with_connector(dial.clone())
             .await
             .map_err(refused)?;
-        Ok((GrantsClient::new(channel), dial))
+        Ok(Connected { client: GrantsClient::new(channel), dial, bearer })
+    }
+}
+
+/// What shows the token to the controller there.
+async fn bearer(token: Token, endpoint: &str) -> Result<MetadataValue<Ascii>, Status> {
+    let unusable = |error: TokenError| Status::failed_precondition(error.to_string());
+    Token::check_endpoint(endpoint).map_err(unusable)?;
+    let read = tokio::task::spawn_blocking(move || token.bearer()).await;
+    read.map_err(|error| Status::internal(error.to_string()))?.map_err(unusable)
+}
+
+impl Connected {
+    fn request<T>(&self, message: T) -> Request<T> {
+        let mut request = Request::new(message);
+        if let Some(bearer) = &self.bearer {
+            request.metadata_mut().insert("authorization", bearer.clone());
+        }
+        request
     }
 }
 
@@ -75,9 +110,10 @@ impl Transport for Grpc {
     fn session(&self, endpoint: &str, outbound: mpsc::Receiver<ClientMessage>) -> Opening<ServerMessage> {
         let (grpc, endpoint) = (self.clone(), endpoint.to_owned());
         Box::pin(async move {
-            let (mut client, dial) = grpc.connect(endpoint).await?;
-            let opened = client.session(ReceiverStream::new(outbound)).await;
-            let stream = opened.map_err(|status| said(status, &dial))?.into_inner();
+            let mut to = grpc.connect(endpoint).await?;
+            let request = to.request(ReceiverStream::new(outbound));
+            let stream =
+                to.client.session(request).await.map_err(|status| said(status, &to.dial))?.into_inner();
             Ok(Box::pin(stream) as Inbound<ServerMessage>)
         })
     }
@@ -85,8 +121,10 @@ impl Transport for Grpc {
     fn watch(&self, endpoint: &str, request: WatchRequest) -> Opening<WatchEvent> {
         let (grpc, endpoint) = (self.clone(), endpoint.to_owned());
         Box::pin(async move {
-            let (mut client, dial) = grpc.connect(endpoint).await?;
-            let stream = client.watch(request).await.map_err(|status| said(status, &dial))?.into_inner();
+            let mut to = grpc.connect(endpoint).await?;
+            let request = to.request(request);
+            let stream =
+                to.client.watch(request).await.map_err(|status| said(status, &to.dial))?.into_inner();
             Ok(Box::pin(stream) as Inbound<WatchEvent>)
         })
     }

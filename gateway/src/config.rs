@@ -5,6 +5,7 @@ use std::num::NonZeroUsize;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use tidegate_client::Token;
 use tidegate_tls::ClientFiles;
 
 use crate::govern::Policy;
@@ -36,6 +37,8 @@ pub struct Config {
     pub endpoints: Vec<String>,
     /// Whom the gateway trusts as a controller, and what it shows, for controllers behind `https://`.
     pub controller_tls: ClientFiles,
+    /// What the gateway shows controllers in place of a certificate.
+    pub controller_token: Option<Token>,
     /// Identity of this gateway, the same from start to start and no other process's.
     pub identity: String,
     /// Directory in which consumption survives a crash.
@@ -82,6 +85,7 @@ impl Default for Config {
         Self {
             endpoints: vec!["http://127.0.0.1:7420".to_owned()],
             controller_tls: ClientFiles::default(),
+            controller_token: None,
             identity: "gateway".to_owned(),
             journal: None,
             listeners: Vec::new(),

@@ -19,7 +19,7 @@ use crate::complaints::Complaints;
 use crate::config::{Config, Listener};
 use crate::descriptors;
 use crate::door::{Door, Porch};
-use crate::govern::{Governor, Tasks};
+use crate::govern::{Controller, Governor, Tasks};
 use crate::keepalive::Keepalive;
 use crate::metrics::Metrics;
 use crate::mysql;
@@ -98,13 +98,13 @@ impl Gateway {
         let bound = listeners(&config)?;
         let metrics_listener = config.metrics.map(|address| bind(address, config.backlog)).transpose()?;
         let builder = client(&config);
-        let channel = channel(&config)?;
+        let controller = Controller::new(channel(&config)?, config.controller_token.clone());
         let seats = Arc::new(Seats::new(config.max_sessions));
         let metrics = Arc::new(Metrics::new(seats.max()));
         let client = builder.start()?;
         let policy = std::mem::take(&mut config.policy);
         let (governor, tasks) =
-            Governor::start(client, channel, &config.identity, policy, Arc::clone(&metrics));
+            Governor::start(client, controller, &config.identity, policy, Arc::clone(&metrics));
         let (closing, closed) = watch::channel(false);
         descriptors::warn_if_few(seats.max());
         let workers = Arc::new(Workers::start(config.threads).map_err(StartError::Threads)?);
@@ -203,6 +203,10 @@ fn client(config: &Config) -> ClientBuilder {
     let builder = Client::builder(&config.endpoints, &config.identity)
         .tls(config.controller_tls.clone())
         .agent(concat!("tidegate-gateway/", env!("CARGO_PKG_VERSION")));
+    let builder = match &config.controller_token {
+        Some(token) => builder.token(token.clone()),
+        None => builder,
+    };
     match &config.journal {
         Some(journal) => builder.journal_dir(journal),
         None => builder,

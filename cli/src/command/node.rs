@@ -42,7 +42,8 @@ pub(crate) struct NodeArgs {
     #[arg(long, value_name = "FILE")]
     db: Option<PathBuf>,
     /// Identity of this node: the same from start to start, and used by no other process. By default the name of this
-    /// host and, without a journal, the number of this process; below the name in its certificate, if it has one.
+    /// host and, without a journal, the number of this process; below the name in its certificate, if it has one. With a
+    /// token it is the name of that, or that name, a full stop and anything.
     #[arg(long, value_name = "NAME")]
     identity: Option<String>,
     /// Keep consumption in a file in this directory, made when absent, so that it survives a crash.
@@ -114,6 +115,9 @@ pub(crate) async fn run(args: NodeArgs, global: &Global) -> Result<(), CliError>
     let mut builder = Client::builder([&global.endpoint], &identity)
         .tls(tls)
         .agent(concat!("tidegate-node/", env!("CARGO_PKG_VERSION")));
+    if let Some(token) = global.token() {
+        builder = builder.token(token);
+    }
     if let Some(journal) = &args.journal {
         std::fs::create_dir_all(journal).map_err(CliError::file("make the directory", journal))?;
         builder = builder.journal_dir(journal);

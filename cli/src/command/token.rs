@@ -21,9 +21,11 @@ pub(crate) enum TokenCommand {
     /// Make a token, and write it to a file or print it, once: the controller keeps a hash only.
     #[command(after_help = "Examples:\n  \
         tidegate token create ann --role operator --ttl 720h --out ann.token\n  \
-        tidegate status --token-file ann.token\n\n\
+        tidegate status --token-file ann.token\n  \
+        tidegate token create till --role node --groups shop,reports --out till.token\n  \
+        tidegate node --token-file till.token --identity till.pod-7 --sql work.sql\n\n\
         A command shows the token in --token-file (TIDEGATE_TOKEN_FILE) or in TIDEGATE_TOKEN, and REST takes it as\n\
-        `authorization: Bearer TOKEN`. A node and a gateway show certificates.")]
+        `authorization: Bearer TOKEN`. A node or a gateway called NAME is the client NAME, or NAME. and anything.")]
     Create(CreateArgs),
     /// List tokens, without their texts.
     List {
@@ -47,9 +49,12 @@ pub(crate) enum TokenCommand {
 pub(crate) struct CreateArgs {
     /// Whose it is: the name in the audit log.
     name: String,
-    /// What it may do: admin, operator, viewer or metrics.
+    /// What it may do: admin, operator, viewer, node, gateway or metrics.
     #[arg(long, value_name = "ROLE")]
     role: String,
+    /// The only groups of a node or a gateway, separated by commas [default: all].
+    #[arg(long, value_delimiter = ',', value_name = "GROUP")]
+    groups: Vec<String>,
     /// When it ends [default: never].
     #[arg(long, value_name = "TIME", value_parser = ttl)]
     ttl: Option<u64>,
@@ -92,7 +97,7 @@ async fn create(args: CreateArgs, global: &Global) -> Result<(), CliError> {
     }
     let admin = global.admin().await?;
     let ttl_us = args.ttl.unwrap_or_default();
-    let request = v1::CreateTokenRequest { name: args.name, role: args.role, ttl_us };
+    let request = v1::CreateTokenRequest { name: args.name, role: args.role, ttl_us, groups: args.groups };
     let reply = admin.calls().create_token(request).await.map_err(admin.failed())?.into_inner();
     let token = admin.part(reply.token, "the token")?;
     let secret = match &args.out {
@@ -124,6 +129,7 @@ impl Shown for Vec<v1::Token> {
             Column::number("ID"),
             Column::name("NAME"),
             Column::word("ROLE"),
+            Column::name("GROUPS").leaves(2),
             Column::word("MADE (UTC)").leaves(1),
             Column::word("ENDS (UTC)"),
         ]);
@@ -133,7 +139,14 @@ impl Shown for Vec<v1::Token> {
                 at => utc_text(at),
             };
             let made = utc_text(token.created_unix_ms);
-            table.row([token.id.to_string(), token.name.clone(), token.role.clone(), made, ends]);
+            table.row([
+                token.id.to_string(),
+                token.name.clone(),
+                token.role.clone(),
+                token.groups.join(","),
+                made,
+                ends,
+            ]);
         }
         table.into()
     }

@@ -77,6 +77,7 @@ fn every_setting_of_a_client_has_a_flag_of_node_and_gateway_or_a_reason() {
             [Err("without a controller it says so and ends"), Ok("admit-without-lease")],
         ),
         ("tls", [Ok("ca"), Ok("controller-ca")]),
+        ("token", [Ok("token-file"), Ok("controller-token-file")]),
         ("transport", [Err("it is code"); 2]),
     ]
     .into();

@@ -71,3 +71,53 @@ fn a_controller_that_asks_for_tokens_says_how_to_make_the_first_and_nobody_else_
     far.env("TIDEGATE_TOKEN", text.trim()).args(["--endpoint", "http://192.0.2.1:7420", "status"]);
     assert!(err(&far.output().unwrap()).contains("without TLS"));
 }
+
+#[test]
+fn a_node_and_a_gateway_show_tokens_where_others_show_certificates() {
+    let controller = Controller::with(&["--authentication", "required"]);
+    let first = "tidegate.redb.first-token";
+    eventually("the first token is there", || controller.path(first).exists());
+    let path = |name: &str| controller.path(name).to_str().unwrap().to_owned();
+    let made = |by: &str, name: &str, more: &[&str]| {
+        let file = path(name);
+        let words = [&["token", "create", name, "--out", &file][..], more].concat();
+        let output = asked(&controller, by, &words);
+        assert!(output.status.success(), "{}", err(&output));
+    };
+    made(first, "root", &["--role", "admin"]);
+    made("root", "till", &["--role", "node", "--groups", "default,shop"]);
+    made("root", "gw-1", &["--role", "gateway"]);
+    let refused =
+        asked(&controller, "root", &["token", "create", "x", "--role", "viewer", "--groups", "shop"]);
+    assert!(err(&refused).contains("only a node and a gateway can be confined"), "{}", err(&refused));
+    let list = out(&asked(&controller, "root", &["token", "list"]));
+    assert!(list.contains("default,shop"), "{list}");
+
+    fs::write(controller.path("work.sql"), "select 1;").unwrap();
+    let sql = path("work.sql");
+    let ran = asked(&controller, "till", &["node", "--sql", &sql, "--identity", "till.pod-7"]);
+    assert!(out(&ran).contains("RU in default"), "{}", err(&ran));
+    let other = err(&asked(&controller, "till", &["node", "--sql", &sql, "--identity", "other"]));
+    assert!(other.contains("use till, or till.") && !other.contains("tdg_"), "{other}");
+    let text = fs::read_to_string(controller.path("till")).unwrap();
+    let mut by_variable = tidegate();
+    by_variable.env("TIDEGATE_TOKEN", text.trim()).args(["--endpoint", &controller.endpoint]);
+    let ran = by_variable.args(["node", "--sql", &sql, "--identity", "till"]).output().unwrap();
+    assert!(out(&ran).contains("RU in default"), "{}", err(&ran));
+    let mut far = tidegate();
+    far.args(["--endpoint", "http://192.0.2.1:7420", "--token-file", &path("till"), "node", "--sql", &sql]);
+    assert!(err(&far.output().unwrap()).contains("without TLS"));
+
+    let mut gateway = tidegate();
+    gateway.args(["--endpoint", &controller.endpoint, "gateway", "--identity", "gw-1", "--until-stdin-ends"]);
+    gateway.args(["--listen", "127.0.0.1:0", "--upstream", "postgres://127.0.0.1:1"]);
+    gateway.args(["--controller-token-file", &path("gw-1")]);
+    gateway.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::null());
+    let mut gateway = gateway.spawn().unwrap();
+    eventually("the gateway has a session", || {
+        let list = out(&asked(&controller, "root", &["client", "list"]));
+        list.contains("tidegate-gateway/") && list.contains("gw-1")
+    });
+    drop(gateway.stdin.take());
+    assert!(gateway.wait().unwrap().success());
+}

@@ -26,4 +26,6 @@ mod shutdown;
 #[cfg(test)]
 mod sleep;
 #[cfg(test)]
+mod tokens;
+#[cfg(test)]
 mod tower;

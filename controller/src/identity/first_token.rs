@@ -71,8 +71,12 @@ impl FirstToken {
     }
 
     fn make(&self, service: &Service, actor: &Actor) -> Result<u64, AdminError> {
-        let wish =
-            v1::CreateTokenRequest { name: FIRST.to_owned(), role: Role::Admin.to_string(), ttl_us: TTL_US };
+        let wish = v1::CreateTokenRequest {
+            name: FIRST.to_owned(),
+            role: Role::Admin.to_string(),
+            ttl_us: TTL_US,
+            ..v1::CreateTokenRequest::default()
+        };
         let (token, secret) = service.tokens().make(actor, &wish)?;
         match tidegate_tls::write(&self.path, &format!("{}\n", secret.reveal()), true, true) {
             Ok(()) => self.say(),

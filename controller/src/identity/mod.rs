@@ -8,6 +8,7 @@ mod caller;
 mod first_token;
 pub mod guard;
 pub mod matrix;
+mod parts;
 mod role;
 mod rules;
 mod token_calls;
@@ -15,6 +16,7 @@ pub mod tokens;
 
 pub use caller::{Identity, Kind, Scope};
 pub(crate) use first_token::FirstToken;
+pub use parts::PartError;
 pub use role::Role;
 pub use rules::{Rule, RuleError, Rules, Unproven};
 pub use token_calls::TokenCalls;

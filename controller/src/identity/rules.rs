@@ -4,12 +4,9 @@
 //! identity. The first rule of the configuration that has one of the names decides; without one, the certificate's only
 //! name of the form `spiffe://tidegate/ROLE/NAME` does, as `tidegate cert issue` writes it.
 
-use std::collections::BTreeSet;
-use std::sync::Arc;
-
-use super::{Identity, Kind, Role, Scope};
+use super::parts::{self, PartError};
+use super::{Identity, Kind, Role};
 use crate::limits::MAX_NAME;
-use crate::name::{GroupName, NameError, principal_part};
 use crate::quantity::cut;
 
 /// What the names of tidegate's own certificates begin with.
@@ -35,35 +32,9 @@ pub enum RuleError {
         "san: {0:?} is no name in certificates; write \"spiffe://DOMAIN/PATH\" or \"dns:NAME\" of at most {MAX_SAN} bytes"
     )]
     San(String),
-    /// The role.
-    #[error("role: {0:?} is no role; write one of {list}", list = Role::NAMES.join(", "))]
-    Role(String),
-    /// The name of the identity.
-    #[error(transparent)]
-    Name(#[from] NodeName),
-    /// A group.
-    #[error("groups: {0}")]
-    Group(#[from] NameError),
-    /// Groups of one that has none.
-    #[error("groups: only a node and a gateway can be confined to groups, and the role is {0}")]
-    NoNode(Role),
-    /// An empty list.
-    #[error("groups: is empty; name at least one, or leave groups out for all of them")]
-    NoGroup,
-}
-
-/// A name that an identity cannot have.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum NodeName {
-    /// It is too long, or has other characters.
-    #[error("name: {0}")]
-    Text(#[from] NameError),
-    /// A full stop ends a node's name in a client id.
-    #[error(
-        "name: {0:?} has a full stop, which ends the name of a node in a client id (NAME.anything is NAME's own): \
-         write a name without one"
-    )]
-    Stop(String),
+    /// Whose it is.
+    #[error("{field}: {0}", field = .0.field())]
+    Part(#[from] PartError),
 }
 
 /// Why a certificate proves no identity.
@@ -127,20 +98,11 @@ impl Rule {
         name: Option<&str>,
         groups: Option<&[String]>,
     ) -> Result<Self, RuleError> {
-        let role = Role::parse(role).ok_or_else(|| RuleError::Role(cut(role)))?;
+        let role = parts::role(role)?;
         let known = known(san).ok_or_else(|| RuleError::San(cut(san)))?;
         let last = known.rsplit(['/', ':']).next().unwrap_or_default();
-        let name = checked(role, name.unwrap_or(last))?;
-        let scope = match groups {
-            None => None,
-            Some(_) if !role.is_node() => return Err(RuleError::NoNode(role)),
-            Some([]) => return Err(RuleError::NoGroup),
-            Some(groups) => {
-                let groups = groups.iter().map(|group| GroupName::parse(group));
-                Some(Arc::new(groups.collect::<Result<BTreeSet<_>, _>>()?))
-            }
-        };
-        Ok(Self { san: known, identity: of(role, name, scope) })
+        let identity = parts::identity(Kind::Certificate, role, name.unwrap_or(last), groups)?;
+        Ok(Self { san: known, identity })
     }
 
     /// The name in certificates, as it is written in a configuration.
@@ -204,23 +166,7 @@ fn by_default(path: &str) -> Result<Identity, String> {
     let role = Role::parse(role).ok_or_else(|| {
         format!("{:?} is no role of callers, which are {}", cut(role), Role::NAMES.join(", "))
     })?;
-    let name = checked(role, name).map_err(|error| error.to_string())?;
-    Ok(of(role, name, None))
-}
-
-fn of(role: Role, name: String, scope: Scope) -> Identity {
-    Identity { kind: Kind::Certificate, name, role, scope }
-}
-
-fn checked(role: Role, name: &str) -> Result<String, NodeName> {
-    let name = principal_part("name of an identity", name)?;
-    if !role.is_node() {
-        return Ok(name);
-    }
-    if name.contains('.') {
-        return Err(NodeName::Stop(name));
-    }
-    Ok(crate::name::client_id(&name)?)
+    parts::identity(Kind::Certificate, role, name, None).map_err(|error| error.to_string())
 }
 
 /// The name of a rule as certificates are read.

@@ -15,9 +15,9 @@ use subtle::ConstantTimeEq as _;
 use tidegate_proto::v1;
 use tokio::sync::watch as flag;
 
+use super::parts::{self, PartError};
 use super::{Identity, Kind, Role};
-use crate::error::{AdminError, InField as _};
-use crate::name::principal_part;
+use crate::error::AdminError;
 
 /// What a token begins with, so that scanners for leaked secrets find it.
 const PREFIX: &str = "tdg_";
@@ -25,9 +25,12 @@ const PREFIX: &str = "tdg_";
 const SECRET_BYTES: usize = 32;
 /// Longest text that is looked at as a token: the prefix, an id, a full stop and the digits.
 const MOST_TEXT: usize = 96;
-/// Tokens at a time: people and programs of operators. They are one row of the store, which each change writes; half of
-/// it is less than a company with a token for each pipeline has, twice of it writes half a megabyte.
+/// Tokens at a time: people, programs and nodes. They are one row of the store, which each change writes; half of it is
+/// less than a company with a token for each pipeline has, twice of it writes half a megabyte.
 pub const MAX_TOKENS: usize = 1_000;
+/// Groups of one token. Half of it is less than a service with a group for each of its endpoints has; with twice of it,
+/// the row of all tokens could pass two megabytes.
+const MAX_GROUPS: usize = 16;
 /// Longest time until a token's end: one that is to live for longer has none.
 const MAX_TTL_MS: u64 = 10 * 366 * 86_400_000;
 
@@ -54,6 +57,9 @@ pub struct StoredToken {
     id: u64,
     name: String,
     role: String,
+    /// The groups that a node or a gateway is confined to; none are all.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    groups: Vec<String>,
     created_unix_ms: u64,
     expires_unix_ms: u64,
     /// SHA-256 of its text, in hexadecimal digits.
@@ -70,7 +76,7 @@ pub struct StoredTokens {
 /// A token that is in force.
 struct Live {
     stored: StoredToken,
-    role: Role,
+    identity: Identity,
     hash: [u8; 32],
     /// Shows true once the token is over. Who is connected by it holds a receiver.
     over: flag::Sender<bool>,
@@ -99,6 +105,7 @@ impl StoredToken {
             id: self.id,
             name: self.name.clone(),
             role: self.role.clone(),
+            groups: self.groups.clone(),
             created_unix_ms: self.created_unix_ms,
             expires_unix_ms: self.expires_unix_ms,
         }
@@ -108,10 +115,16 @@ impl StoredToken {
         self.expires_unix_ms != 0 && self.expires_unix_ms <= unix_ms
     }
 
+    /// Who shows it.
+    fn identity(&self) -> Result<Identity, PartError> {
+        let groups = (!self.groups.is_empty()).then_some(&self.groups[..]);
+        parts::identity(Kind::Token, parts::role(&self.role)?, &self.name, groups)
+    }
+
     fn live(self) -> Result<Live, String> {
-        let role = role(&self.role).map_err(|error| error.to_string())?;
+        let identity = self.identity().map_err(|error| error.to_string())?;
         let hash = unhex(&self.hash).ok_or_else(|| format!("token {} has no hash", self.id))?;
-        Ok(Live { stored: self, role, hash, over: flag::Sender::new(false) })
+        Ok(Live { stored: self, identity, hash, over: flag::Sender::new(false) })
     }
 }
 
@@ -137,8 +150,6 @@ impl StoredTokens {
         unix_ms: u64,
         wish: &v1::CreateTokenRequest,
     ) -> Result<(Self, StoredToken, Secret), AdminError> {
-        let role = role(&wish.role)?;
-        let name = principal_part("name of an identity", &wish.name).in_field("name")?;
         let ttl_ms = wish.ttl_us.div_ceil(1_000);
         if ttl_ms > MAX_TTL_MS {
             return Err(AdminError::invalid(
@@ -146,19 +157,27 @@ impl StoredTokens {
                 "is longer than ten years; leave it out for a token without an end",
             ));
         }
+        if wish.groups.len() > MAX_GROUPS {
+            let message = format!("{} are too many: at most {MAX_GROUPS}", wish.groups.len());
+            return Err(AdminError::invalid("groups", message));
+        }
         if self.tokens.len() >= MAX_TOKENS {
             return Err(AdminError::Full { what: "tokens", limit: MAX_TOKENS });
         }
         let id = self.next_id.max(1);
         let secret = secret(id).map_err(|error| AdminError::Internal(format!("no random bits: {error}")))?;
-        let stored = StoredToken {
+        let mut stored = StoredToken {
             id,
-            name,
-            role: role.to_string(),
+            name: wish.name.clone(),
+            role: wish.role.clone(),
+            groups: wish.groups.clone(),
             created_unix_ms: unix_ms,
             expires_unix_ms: if ttl_ms == 0 { 0 } else { unix_ms.saturating_add(ttl_ms) },
             hash: hex(&Sha256::digest(secret.0.as_bytes())),
         };
+        let identity = stored.identity().map_err(|error| AdminError::invalid(error.field(), error))?;
+        stored.groups =
+            identity.scope.iter().flat_map(|groups| groups.iter()).map(ToString::to_string).collect();
         let tokens = self.tokens.iter().cloned().chain([stored.clone()]).collect();
         Ok((Self { next_id: id.saturating_add(1), tokens }, stored, secret))
     }
@@ -236,21 +255,8 @@ impl Tokens {
         if !is_right || live.stored.is_over(unix_ms) {
             return None;
         }
-        let identity =
-            Identity { kind: Kind::Token, name: live.stored.name.clone(), role: live.role, scope: None };
-        Some(Shown { identity, over: live.over.subscribe() })
+        Some(Shown { identity: live.identity.clone(), over: live.over.subscribe() })
     }
-}
-
-/// The role of a token: nodes and gateways show certificates.
-fn role(word: &str) -> Result<Role, AdminError> {
-    Role::parse(word).filter(|role| !role.is_node()).ok_or_else(|| {
-        let message = format!(
-            "{:?} is no role of tokens; write admin, operator, viewer or metrics",
-            crate::quantity::cut(word)
-        );
-        AdminError::invalid("role", message)
-    })
 }
 
 fn secret(id: u64) -> Result<Secret, rand::rngs::SysError> {
@@ -277,7 +283,7 @@ mod tests {
     use super::*;
 
     fn wish(name: &str, role: &str, ttl_us: u64) -> v1::CreateTokenRequest {
-        v1::CreateTokenRequest { name: name.to_owned(), role: role.to_owned(), ttl_us }
+        v1::CreateTokenRequest { name: name.to_owned(), role: role.to_owned(), ttl_us, ..Default::default() }
     }
 
     #[test]
@@ -343,8 +349,9 @@ mod tests {
         for (name, role, ttl) in [
             ("", "admin", 0),
             ("a b", "admin", 0),
-            ("a", "node", 0),
-            ("a", "gateway", 0),
+            ("a.b", "node", 0),
+            ("a@b", "gateway", 0),
+            ("a", "root", 0),
             ("a", "", 0),
             ("a", "admin", u64::MAX),
             (&"a".repeat(65), "admin", 0),
@@ -362,11 +369,41 @@ mod tests {
     }
 
     #[test]
+    fn a_token_of_a_node_is_confined_as_a_certificate_is() {
+        let confined = |role: &str, groups: &[&str]| {
+            let groups = groups.iter().map(|group| (*group).to_owned()).collect();
+            StoredTokens::default().with(0, &v1::CreateTokenRequest { groups, ..wish("till", role, 0) })
+        };
+        for role in ["node", "gateway"] {
+            let (row, stored, secret) = confined(role, &["Shop", "reports", "shop"]).unwrap();
+            assert_eq!(stored.message().groups, ["reports", "shop"]);
+            let json = serde_json::to_string(&row).unwrap();
+            let tokens = Tokens::of(serde_json::from_str(&json).unwrap()).unwrap();
+            let till = tokens.identify(0, secret.reveal()).unwrap().identity;
+            assert!(till.is_given("shop") && till.is_given("reports") && !till.is_given("default"));
+            assert!(till.may_be("till") && till.may_be("till.pod-7") && !till.may_be("tills"));
+            let (row, _, secret) = confined(role, &[]).unwrap();
+            assert!(!serde_json::to_string(&row).unwrap().contains("groups"), "as rows were before");
+            let all = Tokens::of(row).unwrap().identify(0, secret.reveal()).unwrap().identity;
+            assert!(all.is_given("any"));
+        }
+        let many: Vec<String> = (0..=MAX_GROUPS).map(|n| format!("g{n}")).collect();
+        let many: Vec<&str> = many.iter().map(String::as_str).collect();
+        for (role, groups) in
+            [("viewer", &["shop"][..]), ("admin", &["shop"]), ("node", &["a b"]), ("node", &many)]
+        {
+            assert_eq!(confined(role, groups).unwrap_err().field(), Some("groups"), "{role} {groups:?}");
+        }
+        assert!(confined("node", &many[1..]).is_ok());
+    }
+
+    #[test]
     fn rows_that_nobody_wrote_are_refused() {
         let (row, ..) = StoredTokens::default().with(0, &wish("a", "admin", 0)).unwrap();
         for change in [
             |token: &mut StoredToken| token.id = 5,
             |token: &mut StoredToken| token.role = "root".to_owned(),
+            |token: &mut StoredToken| token.groups = vec!["shop".to_owned()],
             |token: &mut StoredToken| token.hash = "00".to_owned(),
             |token: &mut StoredToken| token.hash = "z".repeat(64),
         ] {

@@ -66,7 +66,8 @@ async fn first(folder: &TempDir) -> String {
 }
 
 async fn create(admin: &mut AdminClient<Shown>, name: &str, role: &str, ttl_us: u64) -> (u64, String) {
-    let request = v1::CreateTokenRequest { name: name.to_owned(), role: role.to_owned(), ttl_us };
+    let request =
+        v1::CreateTokenRequest { name: name.to_owned(), role: role.to_owned(), ttl_us, ..Default::default() };
     let reply = admin.create_token(request).await.unwrap().into_inner();
     (reply.token.unwrap().id, reply.secret)
 }
@@ -87,7 +88,12 @@ async fn where_nobody_has_a_certificate_the_first_admin_has_a_file_until_there_i
     assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
     let mut starter = admin(&channel, &text);
     create(&mut starter, "eve", "viewer", 0).await;
-    let own = v1::CreateTokenRequest { name: "first-admin".into(), role: "admin".into(), ttl_us: 0 };
+    let own = v1::CreateTokenRequest {
+        name: "first-admin".into(),
+        role: "admin".into(),
+        ttl_us: 0,
+        ..Default::default()
+    };
     assert_eq!(starter.create_token(own).await.unwrap_err().code(), Code::InvalidArgument);
     assert!(is_known(&mut starter).await);
     let (_, of_root) = create(&mut starter, "root", "admin", 0).await;
@@ -128,7 +134,8 @@ async fn a_token_does_what_its_role_may_and_its_name_is_in_the_audit_log() {
     assert_eq!(refused.code(), Code::PermissionDenied);
     assert!(refused.message().contains("the token of viewer \"eve\" has the role viewer"), "{refused}");
     admin(&channel, &ann).create_group(request()).await.unwrap();
-    let wish = v1::CreateTokenRequest { name: "x".into(), role: "admin".into(), ttl_us: 0 };
+    let wish =
+        v1::CreateTokenRequest { name: "x".into(), role: "admin".into(), ttl_us: 0, ..Default::default() };
     assert!(admin(&channel, &ann).create_token(wish).await.is_err());
     let log = root.audit_log(v1::AuditLogRequest::default()).await.unwrap().into_inner().entries;
     let said = [&log[0].action, &log[0].kind, &log[0].identity, &log[0].role];
@@ -221,7 +228,8 @@ async fn a_token_decides_in_place_of_a_certificate() {
     let running = Controller::start(settings).await.unwrap();
     // `Site` makes certificates of admins.
     let certified = channel(&running, site.shown(Some("client"))).await.unwrap();
-    let wish = v1::CreateTokenRequest { name: "eve".into(), role: "viewer".into(), ttl_us: 0 };
+    let wish =
+        v1::CreateTokenRequest { name: "eve".into(), role: "viewer".into(), ttl_us: 0, ..Default::default() };
     let made = AdminClient::new(certified.clone()).create_token(wish).await.unwrap().into_inner();
     let nobody = channel(&running, site.shown(None)).await.unwrap();
     for channel in [&certified, &nobody] {

@@ -8,14 +8,13 @@ use std::time::Duration;
 
 use tidegate_client::{Client, Group, Permit, Refused, Ru, Unconfirmed};
 use tidegate_cost_model::{Aim, CostTable, Estimator, Fingerprinter, SqlDialect, Template};
-use tidegate_proto::v1::statements_client::StatementsClient;
 use tidegate_sql::Naming;
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::JoinHandle;
-use tonic::transport::Channel;
 
 use super::book::RuleBook;
 use super::case::{Case, Grounds};
+use super::controller::Controller;
 use super::denied::Denied;
 use super::known::{Known, SqlText, fingerprint};
 use super::outcomes::Outcomes;
@@ -35,7 +34,7 @@ const LAST_REPORT: Duration = Duration::from_secs(5);
 
 /// What sessions of all protocols share.
 pub(crate) struct Governor {
-    channel: Channel,
+    controller: Controller,
     postgres: Fingerprinter,
     mysql: Fingerprinter,
     book: Arc<RuleBook>,
@@ -76,7 +75,7 @@ impl Governor {
     /// A governor called `name`, with the tasks that keep it up to date. Needs a tokio runtime.
     pub(crate) fn start(
         client: Client,
-        channel: Channel,
+        controller: Controller,
         name: &str,
         policy: Policy,
         metrics: Arc<Metrics>,
@@ -93,22 +92,17 @@ impl Governor {
             metrics,
         });
         let governor = Arc::new(Self {
-            channel: channel.clone(),
+            controller: controller.clone(),
             postgres: Fingerprinter::new(SqlDialect::PostgreSql),
             mysql: Fingerprinter::new(SqlDialect::MySql),
             book: Arc::clone(&book),
             outcomes,
         });
-        let (follower, named) = (channel.clone(), name.to_owned());
+        let (follower, named) = (controller.clone(), name.to_owned());
         let tasks = vec![
             tokio::spawn(async move { book.rules.follow(follower, named).await }),
-            tokio::spawn(report::statements(
-                StatementsClient::new(channel.clone()),
-                name.to_owned(),
-                counted,
-                end,
-            )),
-            tokio::spawn(report::convictions(channel, waiting)),
+            tokio::spawn(report::statements(controller.clone(), name.to_owned(), counted, end)),
+            tokio::spawn(report::convictions(controller, waiting)),
         ];
         (governor, Tasks { end_reports, tasks })
     }
@@ -123,9 +117,9 @@ impl Governor {
         self.book.client.is_connected()
     }
 
-    /// Where the controller's admin API is reached.
-    pub(crate) fn channel(&self) -> Channel {
-        self.channel.clone()
+    /// The controller's services.
+    pub(super) fn controller(&self) -> &Controller {
+        &self.controller
     }
 
     /// The governed side of a session, once the bindings are known.

@@ -6,6 +6,7 @@
 mod backend;
 mod book;
 mod case;
+mod controller;
 mod counters;
 mod denied;
 mod exits;
@@ -28,6 +29,7 @@ mod tests;
 mod unowned;
 
 pub(crate) use backend::{Backend, Proof};
+pub(crate) use controller::Controller;
 pub(crate) use denied::Denied;
 pub(crate) use governor::{Admission, Governor, Tasks};
 pub(crate) use known::{Known, SqlText};

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use tidegate_cost_model::SqlDialect;
-use tidegate_sql::{Answer, Column, Context, Kind, SessionChange, Statement, Table, Value};
+use tidegate_sql::{Answer, Column, Context, Kind, SessionChange, SqlError, Statement, Table, Value};
 
 use super::denied::Denied;
 use super::governor::Governor;
@@ -19,6 +19,8 @@ impl Governor {
         dialect: SqlDialect,
         statement: Arc<Statement>,
     ) -> Result<Answer, Denied> {
+        let controller = self.controller();
+        let token = controller.bearer().await.map_err(SqlError::from)?;
         let context = Context {
             group: subject.group().name().to_string(),
             tenant: subject.login.tenant.clone(),
@@ -27,9 +29,9 @@ impl Governor {
             is_admin: subject.is_admin,
             may_switch: subject.may_switch,
             now_unix_ms: clock::wall_ms(),
-            token: None,
+            token,
         };
-        Ok(tidegate_sql::execute(self.channel(), &statement, &context).await?)
+        Ok(tidegate_sql::execute(controller.channel(), &statement, &context).await?)
     }
 
     /// Applies a change to a session.

@@ -5,11 +5,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tidegate_proto::v1;
-use tidegate_proto::v1::statements_client::StatementsClient;
 use tokio::sync::{mpsc, oneshot};
-use tonic::transport::Channel;
 use tonic::{Code, Status};
 
+use super::controller::Controller;
 use super::statements::Statements;
 use crate::clock;
 
@@ -27,9 +26,10 @@ pub(super) trait Take {
     ) -> impl Future<Output = Result<(), Status>> + Send;
 }
 
-impl Take for StatementsClient<Channel> {
+impl Take for Controller {
     async fn take(&mut self, report: v1::ReportStatementsRequest) -> Result<(), Status> {
-        self.report_statements(report).await.map(drop)
+        let request = self.request(report).await?;
+        self.statements().report_statements(request).await.map(drop)
     }
 }
 
@@ -86,11 +86,14 @@ async fn tell(to: &mut impl Take, unsent: &mut VecDeque<v1::ReportStatementsRequ
 }
 
 /// Reports convictions until the gateway ends.
-pub(super) async fn convictions(channel: Channel, mut waiting: mpsc::Receiver<v1::ConvictRequest>) {
-    let mut client = StatementsClient::new(channel);
+pub(super) async fn convictions(controller: Controller, mut waiting: mpsc::Receiver<v1::ConvictRequest>) {
     while let Some(conviction) = waiting.recv().await {
         let group = conviction.group.clone();
-        match clock::within(PATIENCE, client.convict(conviction)).await {
+        let convicted = async {
+            let request = controller.request(conviction).await?;
+            controller.statements().convict(request).await
+        };
+        match clock::within(PATIENCE, convicted).await {
             Some(Ok(_)) => {}
             failed => tracing::warn!(?failed, group, "a runaway was not recorded"),
         }

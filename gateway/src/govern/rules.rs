@@ -11,10 +11,10 @@ use arc_swap::ArcSwap;
 use foldhash::fast::RandomState;
 use tidegate_client::Ru;
 use tidegate_proto::v1;
-use tidegate_proto::v1::statements_client::StatementsClient;
 use tokio_stream::StreamExt as _;
-use tonic::transport::Channel;
+use tonic::{Status, Streaming};
 
+use super::controller::Controller;
 use crate::clock;
 
 /// Most rules and watches kept; the controller keeps no more.
@@ -208,12 +208,10 @@ impl Rules {
     }
 
     /// Follows the controller until the gateway ends. While it is away the last book stays in force.
-    pub(super) async fn follow(&self, channel: Channel, gateway: String) {
-        let mut client = StatementsClient::new(channel);
+    pub(super) async fn follow(&self, controller: Controller, gateway: String) {
         loop {
-            match client.rules(v1::RulesRequest { gateway: gateway.clone() }).await {
-                Ok(answer) => {
-                    let mut parts = answer.into_inner();
+            match open(&controller, &gateway).await {
+                Ok(mut parts) => {
                     let mut listing = Listing::default();
                     while let Some(Ok(part)) = parts.next().await {
                         if let Some(book) = listing.add(part) {
@@ -226,6 +224,11 @@ impl Rules {
             tokio::time::sleep(RETRY).await;
         }
     }
+}
+
+async fn open(controller: &Controller, gateway: &str) -> Result<Streaming<v1::Rules>, Status> {
+    let request = controller.request(v1::RulesRequest { gateway: gateway.to_owned() }).await?;
+    Ok(controller.statements().rules(request).await?.into_inner())
 }
 
 /// Decimal RU as the controller writes them, exact to a millionth.

@@ -65,7 +65,13 @@ impl Stage {
         let client = Client::connect([&endpoint], "gw").await.unwrap();
         let channel = Endpoint::from_shared(endpoint).unwrap().connect_lazy();
         let policy = Policy { admins: Principals::parse(["root"]).unwrap(), ..Policy::default() };
-        let (governor, tasks) = Governor::start(client, channel, "gw", policy, Arc::new(Metrics::new(1)));
+        let (governor, tasks) = Governor::start(
+            client,
+            super::Controller::new(channel, None),
+            "gw",
+            policy,
+            Arc::new(Metrics::new(1)),
+        );
         let login = Login { tenant: "shop".into(), user: "root".into(), ..Login::default() };
         let subject = governor.subject(login).await.unwrap();
         Self { governor, subject, _tasks: tasks, _controller: controller, _folder: folder }

@@ -47,7 +47,7 @@ pub(crate) struct GatewayArgs {
 /// Runs the command.
 pub(crate) async fn run(args: GatewayArgs, global: &Global) -> Result<(), CliError> {
     let file = args.config.as_deref().map(Settings::read).transpose()?.unwrap_or_default();
-    let config = args.settings.over(file).config(&global.endpoint, global.tls())?;
+    let config = args.settings.over(file).config(&global.endpoint, global.tls(), global.token())?;
     start_log(args.log_format)?;
     raise_descriptor_limit();
     if let Some(journal) = &config.journal {

@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use clap::{Args, ValueEnum};
 use serde::Deserialize;
+use tidegate_client::Token;
 use tidegate_controller::quantity::parse_span;
 use tidegate_gateway::{
     Certificate, Config, InTransaction, Listener, Networks, Policy, Principals, StartError, Upstream,
@@ -47,6 +48,9 @@ pub(super) struct Settings {
     /// Its key, in PEM [default: --key].
     #[arg(long, value_name = "FILE")]
     controller_key: Option<PathBuf>,
+    /// File with a token to show controllers in place of a certificate, for its owner only [default: --token-file].
+    #[arg(long, value_name = "FILE")]
+    controller_token_file: Option<PathBuf>,
     /// Identity of this gateway, the same from start to start and no other process's [default: the name in its
     /// certificate for controllers; else gateway].
     #[arg(long, value_name = "NAME")]
@@ -189,6 +193,7 @@ impl Settings {
             controller_ca: self.controller_ca.or(file.controller_ca),
             controller_cert: self.controller_cert.or(file.controller_cert),
             controller_key: self.controller_key.or(file.controller_key),
+            controller_token_file: self.controller_token_file.or(file.controller_token_file),
             identity: self.identity.or(file.identity),
             journal: self.journal.or(file.journal),
             max_wait: self.max_wait.or(file.max_wait),
@@ -216,9 +221,14 @@ impl Settings {
         }
     }
 
-    /// The gateway's settings; the controller is at `endpoint` when none is named, and reached by the files of `tls`
-    /// where the settings name none. An error names all that is wrong.
-    pub(super) fn config(self, endpoint: &str, tls: ClientFiles) -> Result<Config, CliError> {
+    /// The gateway's settings; the controller is at `endpoint` when none is named, and reached by the files of `tls` and
+    /// `token` where the settings name none. An error names all that is wrong.
+    pub(super) fn config(
+        self,
+        endpoint: &str,
+        tls: ClientFiles,
+        token: Option<Token>,
+    ) -> Result<Config, CliError> {
         let mut faults = Faults::default();
         let defaults = Config::default();
         let time = |time: Option<Time>, default| time.map_or(default, |Time(span)| span);
@@ -255,6 +265,7 @@ impl Settings {
         let config = Config {
             endpoints: if self.controller.is_empty() { vec![endpoint.to_owned()] } else { self.controller },
             controller_tls,
+            controller_token: self.controller_token_file.map(Token::file).or(token),
             identity,
             journal: self.journal,
             listeners: faults.listeners(&self.upstream, &self.listen),
@@ -382,6 +393,7 @@ mod tests {
         controller_ca = "controller-ca.pem"
         controller_cert = "node.pem"
         controller_key = "node-key.pem"
+        controller_token_file = "gw.token"
         identity = "gw-1"
         journal = "/var/lib/tidegate"
         max_wait = "3s"
@@ -413,7 +425,7 @@ mod tests {
         let flags = flags(
             "--upstream postgres://db --upstream mysql://tidegate:secret@db:3307 --listen 127.0.0.1:1 \
              --listen 127.0.0.1:2 --controller http://127.0.0.1:7420 --controller http://127.0.0.2:7420 \
-             --controller-ca controller-ca.pem --controller-cert node.pem --controller-key node-key.pem \
+             --controller-ca controller-ca.pem --controller-cert node.pem --controller-key node-key.pem --controller-token-file gw.token \
              --identity gw-1 --journal /var/lib/tidegate --max-wait 3s --in-transaction owe-some --max-debt 2s \
              --admit-without-lease --admin root,ann@shop --switcher bob --anybody-switches --threads 4 \
              --max-sessions 10 --login-timeout 5s --keepalive 30s --grace 1m --tls-cert cert.pem --tls-key key.pem \
@@ -422,7 +434,7 @@ mod tests {
         let file = Settings::parse(FILE).unwrap();
         assert_eq!(file, flags);
         assert_eq!(Settings::default().over(file.clone()), file);
-        let config = file.config("http://127.0.0.1:9", ClientFiles::default()).unwrap();
+        let config = file.config("http://127.0.0.1:9", ClientFiles::default(), None).unwrap();
         assert_eq!(config.listeners.len(), 2);
         assert_eq!((config.grace, config.max_sessions), (Duration::from_secs(60), 10));
         assert_eq!(config.keepalive, Duration::from_secs(30));
@@ -431,19 +443,24 @@ mod tests {
         let debt = (config.policy.in_transaction, config.policy.max_debt);
         assert_eq!(debt, (InTransaction::OweSome, Duration::from_secs(2)));
         assert!(!config.self_signed && Config::default().self_signed);
+        assert_eq!(config.controller_token, Some(Token::file("gw.token")));
     }
 
     #[test]
     fn flags_go_over_the_file_and_the_rest_has_defaults() {
         let file = Settings::parse(FILE).unwrap();
         let both = flags("--upstream postgres://other --max-wait 1s --admin carl").over(file);
-        let config = both.config("", ClientFiles::default()).unwrap();
+        let config = both.config("", ClientFiles::default(), None).unwrap();
         assert_eq!(config.listeners[0].listen, "127.0.0.1:6432".parse().unwrap());
         assert_eq!((config.listeners.len(), config.policy.max_wait), (1, Duration::from_secs(1)));
         assert!(config.policy.admins.contains("", "carl") && !config.policy.admins.contains("", "root"));
         assert_eq!(config.identity, "gw-1");
-        let plain =
-            flags("--upstream mysql://db").config("http://127.0.0.1:9", ClientFiles::default()).unwrap();
+        let other =
+            flags("--upstream mysql://db").config("", ClientFiles::default(), Some(Token::text("tdg_1.0")));
+        assert_eq!(other.unwrap().controller_token, Some(Token::text("tdg_1.0")));
+        let plain = flags("--upstream mysql://db")
+            .config("http://127.0.0.1:9", ClientFiles::default(), None)
+            .unwrap();
         let expected = Config::default();
         assert_eq!(plain.listeners[0].listen, "127.0.0.1:6306".parse().unwrap());
         assert_eq!((plain.max_sessions, plain.identity), (expected.max_sessions, expected.identity));
@@ -469,7 +486,8 @@ mod tests {
             let error = Settings::parse(text).unwrap_err();
             assert!(error.starts_with(expected) && !error.contains("secret"), "{text}: {error}");
         }
-        let refused = |words: &str| flags(words).config("", ClientFiles::default()).unwrap_err().to_string();
+        let refused =
+            |words: &str| flags(words).config("", ClientFiles::default(), None).unwrap_err().to_string();
         assert!(refused("").contains("no upstream"));
         assert!(
             refused("--upstream postgres://a --threads 0").contains("threads: 0 is out of range: 1 to 1024")

@@ -1,0 +1,83 @@
+//! From words to an identity: the checks that rules, certificates and tokens have in common.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use super::{Identity, Kind, Role, Scope};
+use crate::name::{GroupName, NameError, principal_part};
+use crate::quantity::cut;
+
+/// Why words are no identity.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum PartError {
+    /// The role.
+    #[error("{0:?} is no role; write one of {list}", list = Role::NAMES.join(", "))]
+    Role(String),
+    /// The name is too long, or has other characters.
+    #[error(transparent)]
+    Name(NameError),
+    /// A full stop ends a node's name in a client id.
+    #[error(
+        "{0:?} has a full stop, which ends the name of a node in a client id (NAME.anything is NAME's own): write a name \
+         without one"
+    )]
+    Stop(String),
+    /// A group.
+    #[error(transparent)]
+    Group(NameError),
+    /// Groups of one that has none.
+    #[error("only a node and a gateway can be confined to groups, and the role is {0}")]
+    NoNode(Role),
+    /// An empty list.
+    #[error("is empty; name at least one, or leave groups out for all of them")]
+    NoGroup,
+}
+
+impl PartError {
+    /// The part that is wrong.
+    pub const fn field(&self) -> &'static str {
+        match self {
+            Self::Role(_) => "role",
+            Self::Name(_) | Self::Stop(_) => "name",
+            Self::Group(_) | Self::NoNode(_) | Self::NoGroup => "groups",
+        }
+    }
+}
+
+/// The role of this word.
+pub(super) fn role(word: &str) -> Result<Role, PartError> {
+    Role::parse(word).ok_or_else(|| PartError::Role(cut(word)))
+}
+
+/// The identity of this role and name; with `groups`, of a node or a gateway for them alone.
+pub(super) fn identity(
+    kind: Kind,
+    role: Role,
+    name: &str,
+    groups: Option<&[String]>,
+) -> Result<Identity, PartError> {
+    let scope = groups.map(|groups| scope(role, groups)).transpose()?.flatten();
+    Ok(Identity { kind, name: checked(role, name)?, role, scope })
+}
+
+fn scope(role: Role, groups: &[String]) -> Result<Scope, PartError> {
+    if !role.is_node() {
+        return Err(PartError::NoNode(role));
+    }
+    if groups.is_empty() {
+        return Err(PartError::NoGroup);
+    }
+    let names: Result<BTreeSet<_>, _> = groups.iter().map(|group| GroupName::parse(group)).collect();
+    Ok(Some(Arc::new(names.map_err(PartError::Group)?)))
+}
+
+fn checked(role: Role, name: &str) -> Result<String, PartError> {
+    let name = principal_part("name of an identity", name).map_err(PartError::Name)?;
+    if !role.is_node() {
+        return Ok(name);
+    }
+    if name.contains('.') {
+        return Err(PartError::Stop(name));
+    }
+    crate::name::client_id(&name).map_err(PartError::Name)
+}
