@@ -41,7 +41,8 @@ pub(crate) enum CertCommand {
         tidegate cert issue gateway gw-1 --dns db.example    (also for its clients)\n  \
         tidegate cert issue operator ann\n\n\
         Each has the name spiffe://tidegate/ROLE/NAME, too, by which the controller knows its holder: an admin may do\n\
-        everything, an operator define, a viewer read, a monitoring system read metrics; a node is a client called NAME or NAME.anything, and a gateway\n\
+        everything, an operator define, a viewer read, a tenant read what concerns it, a monitoring\n\
+        system read metrics; a node is a client called NAME or NAME.anything, and a gateway\n\
         is a node that reports statements. NAME of both has no full stop.")]
     Issue(IssueArgs),
     /// Show what certificates say: names, usage, end, fingerprint.
@@ -134,6 +135,8 @@ enum Role {
     Operator,
     /// A person or a program that reads.
     Viewer,
+    /// A person or a program that reads what concerns the tenant called NAME.
+    Tenant,
     /// A program that reads the page of metrics.
     Metrics,
 }

@@ -49,12 +49,15 @@ pub(crate) enum TokenCommand {
 pub(crate) struct CreateArgs {
     /// Whose it is: the name in the audit log.
     name: String,
-    /// What it may do: admin, operator, viewer, node, gateway or metrics.
+    /// What it may do: admin, operator, viewer, tenant, node, gateway or metrics.
     #[arg(long, value_name = "ROLE")]
     role: String,
     /// The only groups of a node or a gateway, separated by commas [default: all].
     #[arg(long, value_delimiter = ',', value_name = "GROUP")]
     groups: Vec<String>,
+    /// In the role tenant: the tenant whose groups it sees, and nothing else.
+    #[arg(long, value_name = "NAME")]
+    tenant: Option<String>,
     /// When it ends [default: never].
     #[arg(long, value_name = "TIME", value_parser = ttl)]
     ttl: Option<u64>,
@@ -97,7 +100,13 @@ async fn create(args: CreateArgs, global: &Global) -> Result<(), CliError> {
     }
     let admin = global.admin().await?;
     let ttl_us = args.ttl.unwrap_or_default();
-    let request = v1::CreateTokenRequest { name: args.name, role: args.role, ttl_us, groups: args.groups };
+    let request = v1::CreateTokenRequest {
+        name: args.name,
+        role: args.role,
+        ttl_us,
+        groups: args.groups,
+        tenant: args.tenant.unwrap_or_default(),
+    };
     let reply = admin.calls().create_token(request).await.map_err(admin.failed())?.into_inner();
     let token = admin.part(reply.token, "the token")?;
     let secret = match &args.out {
@@ -130,6 +139,7 @@ impl Shown for Vec<v1::Token> {
             Column::name("NAME"),
             Column::word("ROLE"),
             Column::name("GROUPS").leaves(2),
+            Column::name("TENANT").leaves(2),
             Column::word("MADE (UTC)").leaves(1),
             Column::word("ENDS (UTC)"),
         ]);
@@ -139,14 +149,9 @@ impl Shown for Vec<v1::Token> {
                 at => utc_text(at),
             };
             let made = utc_text(token.created_unix_ms);
-            table.row([
-                token.id.to_string(),
-                token.name.clone(),
-                token.role.clone(),
-                token.groups.join(","),
-                made,
-                ends,
-            ]);
+            let groups = token.groups.join(",");
+            let (id, name, role) = (token.id.to_string(), token.name.clone(), token.role.clone());
+            table.row([id, name, role, groups, token.tenant.clone(), made, ends]);
         }
         table.into()
     }

@@ -121,3 +121,49 @@ fn a_node_and_a_gateway_show_tokens_where_others_show_certificates() {
     drop(gateway.stdin.take());
     assert!(gateway.wait().unwrap().success());
 }
+
+#[test]
+fn a_tenant_sees_its_own_by_commands_and_by_sql() {
+    let controller = Controller::with(&["--authentication", "required"]);
+    let first = "tidegate.redb.first-token";
+    eventually("the first token is there", || controller.path(first).exists());
+    let (root, eve) = (controller.path("root"), controller.path("eve"));
+    let ok = |by: &str, words: &[&str]| {
+        let output = asked(&controller, by, words);
+        assert!(output.status.success(), "{words:?}: {}", err(&output));
+        out(&output)
+    };
+    ok(first, &["token", "create", "root", "--role", "admin", "--out", root.to_str().unwrap()]);
+    let made =
+        ["token", "create", "eve", "--role", "tenant", "--tenant", "acme", "--out", eve.to_str().unwrap()];
+    ok("root", &made);
+    assert!(ok("root", &["token", "list"]).contains("acme"));
+    for (group, tenant) in [("shop", "acme"), ("hidden", "globex")] {
+        ok("root", &["group", "create", group, "--rate", "5"]);
+        ok("root", &["bind", "add", group, "--tenant", tenant]);
+    }
+    for words in [
+        &["group", "list"][..],
+        &["bind", "list"],
+        &["sql", "SELECT name FROM information_schema.resource_groups"],
+        &["sql", "SHOW RESOURCE GROUPS"],
+    ] {
+        let (own, all) = (ok("eve", words), ok("root", words));
+        assert!(own.contains("shop") && !own.contains("hidden"), "{words:?}: {own}");
+        assert!(all.contains("shop") && all.contains("hidden"), "{words:?}: {all}");
+    }
+    for table in ["usage", "statements"] {
+        ok("eve", &["sql", &format!("SELECT * FROM tidegate.{table}")]);
+    }
+    let absent = err(&asked(&controller, "eve", &["group", "show", "nowhere"]));
+    let hidden = err(&asked(&controller, "eve", &["group", "show", "hidden"]));
+    assert_eq!(hidden.replace("hidden", "nowhere"), absent);
+    for words in
+        [&["status"][..], &["client", "list"], &["audit"], &["sql", "SELECT * FROM tidegate.clients"]]
+    {
+        let refused = err(&asked(&controller, "eve", words));
+        assert!(refused.contains("has the role tenant"), "{words:?}: {refused}");
+    }
+    let without = err(&asked(&controller, "root", &["token", "create", "x", "--role", "tenant"]));
+    assert!(without.contains("tenant: is missing"), "{without}");
+}

@@ -15,6 +15,7 @@ use tidegate_core::group::{ClientId, GroupId};
 use tidegate_core::ledger::Ledger;
 use tidegate_core::units::Time;
 
+use crate::identity::{Identity, Sight};
 use crate::metrics::Charges;
 use crate::service::Service;
 use history::History;
@@ -37,10 +38,16 @@ pub(crate) struct Accounts {
 #[derive(Clone, Copy)]
 pub struct AccountCalls<'s> {
     service: &'s Service,
+    sight: Sight<'s>,
 }
 
 impl<'s> AccountCalls<'s> {
     pub(crate) fn of(service: &'s Service) -> Self {
-        Self { service }
+        Self { service, sight: Sight::default() }
+    }
+
+    /// The same, with answers of what this caller sees.
+    pub fn seen_by(self, identity: Option<&'s Identity>) -> Self {
+        Self { sight: Sight::of(identity), ..self }
     }
 }

@@ -35,7 +35,7 @@ impl AccountCalls<'_> {
         let now = self.service.clock().now();
         let state = self.service.lock();
         let mut rows = Vec::new();
-        for (id, name) in state.definitions.chosen(one.as_ref(), &state.accounts.charged)? {
+        for (id, name) in state.definitions.chosen(self.sight, one.as_ref(), &state.accounts.charged)? {
             if rows.len() > MAX_ROWS {
                 break;
             }
@@ -81,7 +81,7 @@ impl AccountCalls<'_> {
             _ => return Err(AdminError::invalid("resolution", "write \"minute\" or \"hour\"")),
         };
         let name = GroupName::parse(group).in_field("group")?;
-        let id = self.service.lock().definitions.catalog().require(&name)?;
+        let id = self.service.lock().definitions.require(self.sight, &name)?;
         // The answer includes what was counted a moment ago. If the disk fails, the flush counts and logs that, and the
         // answer is what is stored.
         let _ = self.flush();

@@ -11,6 +11,8 @@ use crate::quantity::cut;
 const MAX_RULES: usize = 4_096;
 /// Groups of one rule, as a tenant has them.
 const MAX_GROUPS: usize = 1_024;
+/// Roles that callers without a proof can have: all but that of a tenant, which has to be somebody's.
+const ANONYMOUS: [&str; 6] = ["admin", "operator", "viewer", "node", "gateway", "metrics"];
 
 /// Whether callers prove who they are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -38,7 +40,7 @@ pub(super) fn access(reader: &mut Reader) -> Access {
         "required" => Authentication::Required,
         _ => Authentication::Off,
     });
-    let anonymous_role = reader.word("anonymous_role", &Role::NAMES).and_then(Role::parse);
+    let anonymous_role = reader.word("anonymous_role", &ANONYMOUS).and_then(Role::parse);
     let rules = reader.tables("identity", MAX_RULES, rule).unwrap_or_default();
     Access { authentication, anonymous_role, rules: Rules::new(rules) }
 }
@@ -48,12 +50,13 @@ fn rule(mut table: Table) -> Result<Rule, String> {
     let san = text(&mut table, "san")?.ok_or("san: is missing; write the name in the certificate")?;
     let role = text(&mut table, "role")?
         .ok_or_else(|| format!("role: is missing; write one of {}", Role::NAMES.join(", ")))?;
-    let name = text(&mut table, "name")?;
+    let (name, tenant) = (text(&mut table, "name")?, text(&mut table, "tenant")?);
     let groups = table.remove("groups").map(groups).transpose()?;
     if let Some(unknown) = table.keys().next() {
-        return Err(format!("{}: unknown; the parts are san, role, name, groups", cut(unknown)));
+        return Err(format!("{}: unknown; the parts are san, role, name, groups, tenant", cut(unknown)));
     }
-    Rule::new(&san, &role, name.as_deref(), groups.as_deref()).map_err(|error| error.to_string())
+    let rule = Rule::new(&san, &role, name.as_deref(), groups.as_deref(), tenant.as_deref());
+    rule.map_err(|error| error.to_string())
 }
 
 fn text(table: &mut Table, key: &'static str) -> Result<Option<String>, String> {
@@ -122,6 +125,7 @@ mod tests {
             (&[TLS, CA, viewer], "anonymous_role: "),
             (&["authentication = \"maybe\"\n"], "authentication: "),
             (&[TLS, CA, "tls_clients = \"optional\"\nanonymous_role = \"root\"\n"], "anonymous_role: "),
+            (&[TLS, CA, "tls_clients = \"optional\"\nanonymous_role = \"tenant\"\n"], "anonymous_role: "),
         ] {
             let refused = read(parts).unwrap_err();
             assert!(refused.starts_with(key) && !refused.contains("; identity: "), "{parts:?}: {refused}");
@@ -143,6 +147,8 @@ mod tests {
             ("san = \"dns:a\"\nrole = \"node\"\ngroups = \"shop\"", "rule 2: groups: "),
             ("san = \"dns:a\"\nrole = \"node\"\ngroups = [5]", "rule 2: groups: "),
             ("san = \"dns:a\"\nrole = \"node\"\ncolour = 1", "rule 2: colour: unknown"),
+            ("san = \"dns:a\"\nrole = \"tenant\"", "rule 2: tenant: is missing"),
+            ("san = \"dns:a\"\nrole = \"tenant\"\ntenant = 5", "rule 2: tenant: 5"),
         ] {
             let refused = read(&[TLS, CA, good, "[[identity]]\n", rule]).unwrap_err();
             assert!(refused.starts_with("identity: ") && refused.contains(said), "{refused}");
@@ -151,5 +157,9 @@ mod tests {
             assert!(read(&[TLS, CA, other]).unwrap_err().starts_with("identity: "), "{other}");
         }
         assert!(read(&[TLS, CA, good]).is_ok());
+        let tenant = "[[identity]]\nsan = \"dns:a\"\nrole = \"tenant\"\ntenant = \"acme\"\n";
+        let config = read(&[TLS, CA, tenant]).unwrap();
+        let whose = config.access.rules.iter().next().map(|rule| rule.identity().tenant.clone());
+        assert_eq!(whose, Some(Some("acme".into())));
     }
 }

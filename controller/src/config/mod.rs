@@ -268,7 +268,7 @@ mod tests {
             access: Access {
                 authentication: Some(Authentication::Required),
                 anonymous_role: Some(Role::Viewer),
-                rules: Rules::new(vec![Rule::new("dns:a", "operator", None, None).unwrap()]),
+                rules: Rules::new(vec![Rule::new("dns:a", "operator", None, None, None).unwrap()]),
             },
             capacity: Some(Rate::whole(20_000)),
             drift_ppm: 500,

@@ -87,18 +87,23 @@ impl DefinitionCalls<'_> {
     ) -> Result<(Vec<Bound>, bool), AdminError> {
         let limit = page_limit(limit, MAX_PAGE, MAX_PAGE)?;
         let group = (!group.is_empty()).then(|| GroupName::parse(group).in_field("group")).transpose()?;
-        let state = self.service.lock();
+        let (sight, state) = (self.sight, self.service.lock());
         if let Some(group) = &group {
-            state.definitions.catalog.require(group)?;
+            state.definitions.require(sight, group)?;
         }
-        let mut found: Vec<Bound> = match &group {
-            None => state.definitions.bindings.after(after).take(limit + 1).map(bound).collect(),
-            Some(group) => {
+        let behind = |principal: &Principal| after.is_none_or(|after| principal > after);
+        let mut found: Vec<Bound> = match (&group, sight.tenant()) {
+            (None, None) => state.definitions.bindings.after(after).take(limit + 1).map(bound).collect(),
+            (None, Some(tenant)) => {
+                let own = state.definitions.bindings.of_tenant(tenant);
+                own.filter(|(principal, _)| behind(principal)).take(limit + 1).map(bound).collect()
+            }
+            (Some(group), _) => {
                 let of_group = state
                     .definitions
                     .bindings
                     .of_group(group)
-                    .filter(|principal| after.is_none_or(|after| *principal > after));
+                    .filter(|principal| behind(principal) && sight.shows(principal));
                 of_group.take(limit + 1).map(|principal| bound((principal, group))).collect()
             }
         };

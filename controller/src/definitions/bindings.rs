@@ -172,6 +172,14 @@ impl Bindings {
         self.groups.range((from, Unbounded))
     }
 
+    /// The bindings of a tenant and of its users, in order.
+    pub fn of_tenant(&self, tenant: &str) -> impl Iterator<Item = (&Principal, &GroupName)> {
+        let own = self.groups.get_key_value(&Principal::Tenant(tenant.to_owned()));
+        let from = Principal::UserInTenant { tenant: tenant.to_owned(), user: String::new() };
+        let users = self.groups.range(from..);
+        own.into_iter().chain(users.take_while(move |(principal, _)| principal.tenant() == tenant))
+    }
+
     /// The principals bound to a group, in order.
     pub fn of_group(&self, group: &GroupName) -> impl Iterator<Item = &Principal> {
         self.principals.get(group).into_iter().flatten()

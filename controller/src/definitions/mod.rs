@@ -22,6 +22,7 @@ use std::sync::Arc;
 use tidegate_core::group::GroupId;
 
 use crate::error::AdminError;
+use crate::identity::{Identity, Seen, Sight};
 use crate::name::GroupName;
 use crate::service::Service;
 use audit::Audit;
@@ -54,15 +55,34 @@ impl Definitions {
         self.revision
     }
 
-    /// One group, or all of `these`.
+    /// The groups that are seen.
+    pub(crate) fn seen(&self, sight: Sight<'_>) -> Seen {
+        sight.groups(&self.bindings)
+    }
+
+    /// A group that is seen.
+    pub(crate) fn require(&self, sight: Sight<'_>, name: &GroupName) -> Result<GroupId, AdminError> {
+        self.seen(sight).require(name)?;
+        self.catalog.require(name)
+    }
+
+    /// One group, or all of `these`, as far as they are seen.
     pub(crate) fn chosen<'a>(
         &'a self,
+        sight: Sight<'_>,
         one: Option<&GroupName>,
         these: &'a BTreeSet<GroupId>,
     ) -> Result<impl Iterator<Item = (GroupId, &'a GroupName)>, AdminError> {
-        let one = one.map(|name| self.catalog.require(name)).transpose()?;
-        let all = one.is_none().then_some(these).into_iter().flatten().copied();
-        Ok(one.into_iter().chain(all).filter_map(|id| Some((id, self.catalog.name(id)?))))
+        let seen = self.seen(sight);
+        let ids: Box<dyn Iterator<Item = GroupId>> = match (one, seen.names()) {
+            (Some(name), _) => Box::new(std::iter::once(self.require(sight, name)?)),
+            (None, None) => Box::new(these.iter().copied()),
+            (None, Some(names)) => {
+                let ids = names.iter().filter_map(|name| self.catalog.id(name));
+                Box::new(ids.filter(|id| these.contains(id)).collect::<Vec<_>>().into_iter())
+            }
+        };
+        Ok(ids.filter_map(|id| Some((id, self.catalog.name(id)?))))
     }
 }
 
@@ -70,10 +90,16 @@ impl Definitions {
 #[derive(Clone, Copy)]
 pub struct DefinitionCalls<'s> {
     service: &'s Service,
+    sight: Sight<'s>,
 }
 
 impl<'s> DefinitionCalls<'s> {
     pub(crate) fn of(service: &'s Service) -> Self {
-        Self { service }
+        Self { service, sight: Sight::default() }
+    }
+
+    /// The same, with answers of what this caller sees.
+    pub fn seen_by(self, identity: Option<&'s Identity>) -> Self {
+        Self { sight: Sight::of(identity), ..self }
     }
 }

@@ -7,7 +7,7 @@ use tidegate_proto::v1::admin_server::Admin;
 use tonic::{Request, Response, Status};
 
 use super::grants::Answers;
-use super::{Stopping, actor, admin_status, backup, blocking, check_given, convert};
+use super::{Stopping, actor, admin_status, backup, blocking, by, check_given, convert};
 use crate::definitions::bindings::Principal;
 use crate::error::AdminError;
 use crate::identity::guard;
@@ -118,7 +118,9 @@ impl Admin for AdminAdapter {
         request: Request<v1::GetGroupRequest>,
     ) -> Result<Response<v1::GroupReply>, Status> {
         check_given(guard::of(request.extensions()), &request.get_ref().name)?;
-        let found = self.service.definitions().group(&request.into_inner().name).map_err(admin_status)?;
+        let (caller, message) = by(request);
+        let found = self.service.definitions().seen_by(caller.as_deref()).group(&message.name);
+        let found = found.map_err(admin_status)?;
         reply(message::group_reply(found))
     }
 
@@ -126,9 +128,9 @@ impl Admin for AdminAdapter {
         &self,
         request: Request<v1::ListGroupsRequest>,
     ) -> Result<Response<v1::ListGroupsReply>, Status> {
-        let message = request.into_inner();
-        let page = self.service.definitions().groups(&message.after, message.limit).map_err(admin_status)?;
-        reply(message::groups_reply(page))
+        let (caller, m) = by(request);
+        let page = self.service.definitions().seen_by(caller.as_deref()).groups(&m.after, m.limit);
+        reply(message::groups_reply(page.map_err(admin_status)?))
     }
 
     async fn bind(&self, request: Request<v1::BindRequest>) -> Result<Response<v1::BindReply>, Status> {
@@ -153,12 +155,12 @@ impl Admin for AdminAdapter {
         &self,
         request: Request<v1::ListBindingsRequest>,
     ) -> Result<Response<v1::ListBindingsReply>, Status> {
-        let m = request.into_inner();
+        let (caller, m) = by(request);
         let from_start = m.after_tenant.is_empty() && m.after_user.is_empty();
         let after = if from_start { None } else { Some(Principal::parse(&m.after_tenant, &m.after_user)) };
         let after = after.transpose().map_err(admin_status)?;
-        let (bound, more) =
-            self.service.definitions().bindings(&m.group, after.as_ref(), m.limit).map_err(admin_status)?;
+        let seen = self.service.definitions().seen_by(caller.as_deref());
+        let (bound, more) = seen.bindings(&m.group, after.as_ref(), m.limit).map_err(admin_status)?;
         reply(message::bindings_reply(&bound, more))
     }
 
@@ -198,9 +200,9 @@ impl Admin for AdminAdapter {
     }
 
     async fn usage(&self, request: Request<v1::UsageRequest>) -> Result<Response<v1::UsageReply>, Status> {
-        let message = request.into_inner();
-        let (rows, truncated) =
-            self.service.accounts().usage(&message.group, message.per_client).map_err(admin_status)?;
+        let (caller, message) = by(request);
+        let seen = self.service.accounts().seen_by(caller.as_deref());
+        let (rows, truncated) = seen.usage(&message.group, message.per_client).map_err(admin_status)?;
         reply(v1::UsageReply { rows: rows.into_iter().map(usage_row).collect(), truncated })
     }
 
@@ -208,10 +210,11 @@ impl Admin for AdminAdapter {
         &self,
         request: Request<v1::UsageHistoryRequest>,
     ) -> Result<Response<v1::UsageHistoryReply>, Status> {
-        let m = request.into_inner();
+        let (caller, m) = by(request);
         let points = self
             .call(move |service| {
-                service.accounts().usage_history(&m.group, &m.resolution, m.from_unix_s, m.to_unix_s)
+                let seen = service.accounts().seen_by(caller.as_deref());
+                seen.usage_history(&m.group, &m.resolution, m.from_unix_s, m.to_unix_s)
             })
             .await?;
         let points = points.into_iter().map(|(start_unix_s, amount)| v1::HistoryPoint {
@@ -245,8 +248,9 @@ impl Admin for AdminAdapter {
         &self,
         request: Request<v1::ListLeasesRequest>,
     ) -> Result<Response<v1::ListLeasesReply>, Status> {
-        let table = self.service.leasing().leases(&request.into_inner().group).map_err(admin_status)?;
-        reply(message::leases_reply(table))
+        let (caller, message) = by(request);
+        let table = self.service.leasing().seen_by(caller.as_deref()).leases(&message.group);
+        reply(message::leases_reply(table.map_err(admin_status)?))
     }
 
     async fn create_token(

@@ -146,6 +146,11 @@ fn actor<T>(request: &Request<T>) -> Actor {
     Actor::of(guard::of(request.extensions()), stated, &peer)
 }
 
+/// The caller of a request, and its message.
+fn by<T>(request: Request<T>) -> (Option<Arc<Identity>>, T) {
+    (guard::caller(request.extensions()), request.into_inner())
+}
+
 /// Runs a call that waits for the disk on a thread that may block.
 async fn blocking<T: Send + 'static>(
     call: impl FnOnce() -> Result<T, AdminError> + Send + 'static,

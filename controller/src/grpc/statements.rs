@@ -10,7 +10,7 @@ use tonic::{Request, Response, Status};
 use super::grants::Answers;
 use super::reader::Reader;
 use super::{
-    Stopping, actor, admin_status, blocking, check_given, check_own, rules, statement_shapes as shapes,
+    Stopping, actor, admin_status, blocking, by, check_given, check_own, rules, statement_shapes as shapes,
 };
 use crate::identity::guard;
 use crate::message;
@@ -81,9 +81,9 @@ impl Statements for StatementsAdapter {
         &self,
         request: Request<v1::ListStatementsRequest>,
     ) -> Result<Response<v1::ListStatementsReply>, Status> {
-        let m = request.into_inner();
-        let list =
-            self.service.statements().list_statements(&m.group, &m.order, m.limit).map_err(admin_status)?;
+        let (caller, m) = by(request);
+        let seen = self.service.statements().seen_by(caller.as_deref());
+        let list = seen.list_statements(&m.group, &m.order, m.limit).map_err(admin_status)?;
         reply(v1::ListStatementsReply {
             rows: list.rows.iter().map(shapes::row).collect(),
             total: count(list.total),

@@ -45,12 +45,14 @@ pub struct Identity {
     pub role: Role,
     /// The groups that it was given.
     pub scope: Scope,
+    /// The tenant whose groups it sees, in the role of a tenant.
+    pub tenant: Option<Arc<str>>,
 }
 
 impl Identity {
     /// A caller without a certificate, in the role that such callers have.
     pub fn anonymous(role: Role) -> Self {
-        Self { kind: Kind::Anonymous, name: String::new(), role, scope: None }
+        Self { kind: Kind::Anonymous, name: String::new(), role, scope: None, tenant: None }
     }
 
     /// Whether it may call itself so: an admin may be any client, a node is itself.
@@ -83,7 +85,7 @@ mod tests {
     use super::*;
 
     fn named(role: Role, name: &str) -> Identity {
-        Identity { kind: Kind::Certificate, name: name.to_owned(), role, scope: None }
+        Identity { kind: Kind::Certificate, name: name.to_owned(), role, scope: None, tenant: None }
     }
 
     #[test]

@@ -137,6 +137,11 @@ pub fn of(extensions: &Extensions) -> Option<&Identity> {
     extensions.get::<Arc<Identity>>().map(|identity| &**identity)
 }
 
+/// The same, to be kept.
+pub(crate) fn caller(extensions: &Extensions) -> Option<Arc<Identity>> {
+    extensions.get::<Arc<Identity>>().cloned()
+}
+
 /// Shows true once what the caller showed with the request is over; `None` for what lasts as its connection does.
 pub(crate) fn over(extensions: &Extensions) -> Option<flag::Receiver<bool>> {
     extensions.get::<Over>().map(|over| over.0.clone())

@@ -3,7 +3,7 @@
 //! A call without a row is refused to everybody. `docs/security.md` has the same matrix, compared with this by a test.
 
 use super::Role;
-use super::Role::{Admin, Gateway, Metrics, Node, Operator, Viewer};
+use super::Role::{Admin, Gateway, Metrics, Node, Operator, Tenant, Viewer};
 
 /// Who may make a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -19,8 +19,10 @@ const ANYONE: Who = Who::Anyone;
 /// Descriptions of the API, which are public.
 const PROVEN: Who = Who::Roles(&Role::ALL);
 const READ: Who = Who::Roles(&[Admin, Operator, Viewer]);
-/// What a gateway answers to `SHOW` and `SET RESOURCE GROUP` by.
-const LOOK: Who = Who::Roles(&[Admin, Operator, Viewer, Gateway]);
+/// What has an answer for each tenant, with nothing of the others in it.
+const SHARE: Who = Who::Roles(&[Admin, Operator, Viewer, Tenant]);
+/// What a gateway answers to `SHOW` and `SET RESOURCE GROUP` by, too.
+const LOOK: Who = Who::Roles(&[Admin, Operator, Viewer, Tenant, Gateway]);
 /// What a monitoring system reads: names of groups and what they consume, and nothing of statements.
 const SCRAPE: Who = Who::Roles(&[Admin, Operator, Viewer, Metrics]);
 const WRITE: Who = Who::Roles(&[Admin, Operator]);
@@ -46,24 +48,24 @@ pub const GRPC: [(&str, Who); 38] = [
     ("/tidegate.v1.Admin/ForgetClient", WRITE),
     ("/tidegate.v1.Admin/GetCostTables", READ),
     ("/tidegate.v1.Admin/GetGroup", LOOK),
-    ("/tidegate.v1.Admin/ListBindings", READ),
+    ("/tidegate.v1.Admin/ListBindings", SHARE),
     ("/tidegate.v1.Admin/ListClients", READ),
-    ("/tidegate.v1.Admin/ListGroups", READ),
-    ("/tidegate.v1.Admin/ListLeases", READ),
+    ("/tidegate.v1.Admin/ListGroups", SHARE),
+    ("/tidegate.v1.Admin/ListLeases", SHARE),
     ("/tidegate.v1.Admin/ListTokens", OWNER),
     ("/tidegate.v1.Admin/PutCostTable", WRITE),
     ("/tidegate.v1.Admin/Resolve", READ),
     ("/tidegate.v1.Admin/RevokeToken", OWNER),
     ("/tidegate.v1.Admin/Status", READ),
     ("/tidegate.v1.Admin/Unbind", WRITE),
-    ("/tidegate.v1.Admin/Usage", READ),
-    ("/tidegate.v1.Admin/UsageHistory", READ),
+    ("/tidegate.v1.Admin/Usage", SHARE),
+    ("/tidegate.v1.Admin/UsageHistory", SHARE),
     ("/tidegate.v1.Grants/Session", NODES),
     ("/tidegate.v1.Grants/Watch", NODES),
     ("/tidegate.v1.Statements/AddWatch", WRITE),
     ("/tidegate.v1.Statements/Convict", GATEWAYS),
     ("/tidegate.v1.Statements/ListRunaways", READ),
-    ("/tidegate.v1.Statements/ListStatements", READ),
+    ("/tidegate.v1.Statements/ListStatements", SHARE),
     ("/tidegate.v1.Statements/ListWatches", READ),
     ("/tidegate.v1.Statements/RemoveWatch", WRITE),
     ("/tidegate.v1.Statements/ReportStatements", GATEWAYS),
@@ -80,26 +82,26 @@ pub const REST: [(&str, &str, Who); 30] = [
     ("POST", "/v1/apply", WRITE),
     ("GET", "/v1/audit", READ),
     ("DELETE", "/v1/bindings", WRITE),
-    ("GET", "/v1/bindings", READ),
+    ("GET", "/v1/bindings", SHARE),
     ("PUT", "/v1/bindings", WRITE),
     ("GET", "/v1/clients", READ),
     ("DELETE", "/v1/clients/{name}", WRITE),
     ("GET", "/v1/cost-tables", READ),
     ("DELETE", "/v1/cost-tables/{role}", WRITE),
     ("PUT", "/v1/cost-tables/{role}", WRITE),
-    ("GET", "/v1/groups", READ),
+    ("GET", "/v1/groups", SHARE),
     ("POST", "/v1/groups", WRITE),
     ("DELETE", "/v1/groups/{name}", WRITE),
-    ("GET", "/v1/groups/{name}", READ),
+    ("GET", "/v1/groups/{name}", SHARE),
     ("PATCH", "/v1/groups/{name}", WRITE),
-    ("GET", "/v1/leases", READ),
+    ("GET", "/v1/leases", SHARE),
     ("GET", "/v1/resolve", READ),
     ("GET", "/v1/runaways", READ),
     ("DELETE", "/v1/statements", WRITE),
-    ("GET", "/v1/statements", READ),
+    ("GET", "/v1/statements", SHARE),
     ("GET", "/v1/status", READ),
-    ("GET", "/v1/usage", READ),
-    ("GET", "/v1/usage/{group}/history", READ),
+    ("GET", "/v1/usage", SHARE),
+    ("GET", "/v1/usage/{group}/history", SHARE),
     ("DELETE", "/v1/watches", WRITE),
     ("GET", "/v1/watches", READ),
     ("POST", "/v1/watches", WRITE),

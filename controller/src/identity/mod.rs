@@ -2,7 +2,7 @@
 //!
 //! The identity of a caller is taken once per connection, from the certificate that the handshake verified, and travels
 //! with each request. `rules` makes it of the names in the certificate; `matrix` says which calls a role may make;
-//! `guard` puts both before the handlers of each listener. While authentication is off, nothing here is asked.
+//! `sight` says what a tenant sees of the answers; `guard` puts the first two before the handlers of each listener. While authentication is off, nothing here is asked.
 
 mod caller;
 mod first_token;
@@ -11,6 +11,7 @@ pub mod matrix;
 mod parts;
 mod role;
 mod rules;
+mod sight;
 mod token_calls;
 pub mod tokens;
 
@@ -19,4 +20,5 @@ pub(crate) use first_token::FirstToken;
 pub use parts::PartError;
 pub use role::Role;
 pub use rules::{Rule, RuleError, Rules, Unproven};
+pub(crate) use sight::{Seen, Sight};
 pub use token_calls::TokenCalls;

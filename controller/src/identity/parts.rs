@@ -31,6 +31,15 @@ pub enum PartError {
     /// An empty list.
     #[error("is empty; name at least one, or leave groups out for all of them")]
     NoGroup,
+    /// The tenant has other characters.
+    #[error(transparent)]
+    Tenant(NameError),
+    /// A viewer of no tenant.
+    #[error("is missing; the role tenant needs the tenant whose groups it sees")]
+    NoTenant,
+    /// A tenant of one that sees all.
+    #[error("only the role tenant has one, and the role is {0}")]
+    NoViewer(Role),
 }
 
 impl PartError {
@@ -40,6 +49,7 @@ impl PartError {
             Self::Role(_) => "role",
             Self::Name(_) | Self::Stop(_) => "name",
             Self::Group(_) | Self::NoNode(_) | Self::NoGroup => "groups",
+            Self::Tenant(_) | Self::NoTenant | Self::NoViewer(_) => "tenant",
         }
     }
 }
@@ -49,15 +59,24 @@ pub(super) fn role(word: &str) -> Result<Role, PartError> {
     Role::parse(word).ok_or_else(|| PartError::Role(cut(word)))
 }
 
-/// The identity of this role and name; with `groups`, of a node or a gateway for them alone.
+/// The identity of this role and name; with `groups`, of a node or a gateway for them alone; of a viewer of `tenant`.
 pub(super) fn identity(
     kind: Kind,
     role: Role,
     name: &str,
     groups: Option<&[String]>,
+    tenant: Option<&str>,
 ) -> Result<Identity, PartError> {
     let scope = groups.map(|groups| scope(role, groups)).transpose()?.flatten();
-    Ok(Identity { kind, name: checked(role, name)?, role, scope })
+    let tenant = match (role, tenant) {
+        (Role::Tenant, None) => return Err(PartError::NoTenant),
+        (Role::Tenant, Some(tenant)) => {
+            Some(principal_part("tenant", tenant).map_err(PartError::Tenant)?.into())
+        }
+        (_, Some(_)) => return Err(PartError::NoViewer(role)),
+        (_, None) => None,
+    };
+    Ok(Identity { kind, name: checked(role, name)?, role, scope, tenant })
 }
 
 fn scope(role: Role, groups: &[String]) -> Result<Scope, PartError> {

@@ -11,6 +11,8 @@ pub enum Role {
     Operator,
     /// Reads everything but the store itself.
     Viewer,
+    /// Reads the groups that its tenant is bound to, what they consume and what their statements cost.
+    Tenant,
     /// Leases, under its own name.
     Node,
     /// A node that also follows the rules of statements, convicts and reports statements.
@@ -21,10 +23,11 @@ pub enum Role {
 
 impl Role {
     /// All roles, from the most powerful on.
-    pub const ALL: [Self; 6] =
-        [Self::Admin, Self::Operator, Self::Viewer, Self::Node, Self::Gateway, Self::Metrics];
+    pub const ALL: [Self; 7] =
+        [Self::Admin, Self::Operator, Self::Viewer, Self::Tenant, Self::Node, Self::Gateway, Self::Metrics];
     /// Their words.
-    pub const NAMES: [&'static str; 6] = ["admin", "operator", "viewer", "node", "gateway", "metrics"];
+    pub const NAMES: [&'static str; 7] =
+        ["admin", "operator", "viewer", "tenant", "node", "gateway", "metrics"];
 
     /// The role of this word.
     pub fn parse(word: &str) -> Option<Self> {
@@ -37,6 +40,7 @@ impl Role {
             Self::Admin => "admin",
             Self::Operator => "operator",
             Self::Viewer => "viewer",
+            Self::Tenant => "tenant",
             Self::Node => "node",
             Self::Gateway => "gateway",
             Self::Metrics => "metrics",

@@ -88,7 +88,7 @@ pub struct Rules(Vec<Rule>);
 
 impl Rule {
     /// The holder of the name `san` has this role, under this name and, if it is a node, for these groups alone. Without
-    /// a name it has the last part of `san`.
+    /// a name it has the last part of `san`. A viewer of one tenant names that.
     ///
     /// # Errors
     /// A part is malformed.
@@ -97,11 +97,12 @@ impl Rule {
         role: &str,
         name: Option<&str>,
         groups: Option<&[String]>,
+        tenant: Option<&str>,
     ) -> Result<Self, RuleError> {
         let role = parts::role(role)?;
         let known = known(san).ok_or_else(|| RuleError::San(cut(san)))?;
         let last = known.rsplit(['/', ':']).next().unwrap_or_default();
-        let identity = parts::identity(Kind::Certificate, role, name.unwrap_or(last), groups)?;
+        let identity = parts::identity(Kind::Certificate, role, name.unwrap_or(last), groups, tenant)?;
         Ok(Self { san: known, identity })
     }
 
@@ -166,7 +167,9 @@ fn by_default(path: &str) -> Result<Identity, String> {
     let role = Role::parse(role).ok_or_else(|| {
         format!("{:?} is no role of callers, which are {}", cut(role), Role::NAMES.join(", "))
     })?;
-    parts::identity(Kind::Certificate, role, name, None).map_err(|error| error.to_string())
+    // A viewer of one tenant is called as that is.
+    let tenant = (role == Role::Tenant).then_some(name);
+    parts::identity(Kind::Certificate, role, name, None, tenant).map_err(|error| error.to_string())
 }
 
 /// The name of a rule as certificates are read.
@@ -213,6 +216,7 @@ mod tests {
             let identity = rules.identify(&own).unwrap();
             assert_eq!((identity.role, identity.name.as_str()), (role, "it-1"));
             assert!(identity.kind == Kind::Certificate && identity.scope.is_none());
+            assert_eq!(identity.tenant.as_deref(), (role == Role::Tenant).then_some("it-1"));
         }
         for wrong in [
             "controller/rates",
@@ -256,9 +260,9 @@ mod tests {
     fn the_first_rule_in_the_configuration_decides() {
         let groups = ["Shop".to_owned()];
         let rules = Rules::new(vec![
-            Rule::new("spiffe://prod/ns/x/sa/y", "node", None, Some(&groups)).unwrap(),
-            Rule::new("dns:Web.example", "viewer", Some("board"), None).unwrap(),
-            Rule::new("spiffe://tidegate/operator/ann", "admin", None, None).unwrap(),
+            Rule::new("spiffe://prod/ns/x/sa/y", "node", None, Some(&groups), None).unwrap(),
+            Rule::new("dns:Web.example", "viewer", Some("board"), None, None).unwrap(),
+            Rule::new("spiffe://tidegate/operator/ann", "admin", None, None, None).unwrap(),
         ]);
         let node = rules.identify(&sans(&["DNS:web.EXAMPLE", "URI:spiffe://prod/ns/x/sa/y"])).unwrap();
         assert_eq!((node.role, node.name.as_str()), (Role::Node, "y"));
@@ -274,25 +278,30 @@ mod tests {
     fn a_rule_that_cannot_be_meant_is_refused_by_its_part() {
         let none: &[String] = &[];
         let bad = ["-".to_owned()];
-        for (san, role, name, groups, part) in [
-            ("web.example", "node", None, None, "san: "),
-            ("dns:", "node", None, None, "san: "),
-            ("spiffe://", "node", None, None, "san: "),
-            ("https://a/b", "node", None, None, "san: "),
-            ("dns:a b", "viewer", None, None, "san: "),
-            ("dns:a", "root", None, None, "role: "),
-            ("dns:a", "", None, None, "role: "),
-            ("dns:a.b", "node", None, None, "name: "),
-            ("dns:a", "viewer", Some("a b"), None, "name: "),
-            ("dns:a", "viewer", Some(""), None, "name: "),
-            ("dns:a", "viewer", None, Some(none), "groups: "),
-            ("dns:a", "node", None, Some(none), "groups: "),
-            ("dns:a", "node", None, Some(&bad[..]), "groups: "),
+        for (san, role, name, groups, tenant, part) in [
+            ("web.example", "node", None, None, None, "san: "),
+            ("dns:", "node", None, None, None, "san: "),
+            ("spiffe://", "node", None, None, None, "san: "),
+            ("https://a/b", "node", None, None, None, "san: "),
+            ("dns:a b", "viewer", None, None, None, "san: "),
+            ("dns:a", "root", None, None, None, "role: "),
+            ("dns:a", "", None, None, None, "role: "),
+            ("dns:a.b", "node", None, None, None, "name: "),
+            ("dns:a", "viewer", Some("a b"), None, None, "name: "),
+            ("dns:a", "viewer", Some(""), None, None, "name: "),
+            ("dns:a", "viewer", None, Some(none), None, "groups: "),
+            ("dns:a", "node", None, Some(none), None, "groups: "),
+            ("dns:a", "node", None, Some(&bad[..]), None, "groups: "),
+            ("dns:a", "tenant", None, None, None, "tenant: "),
+            ("dns:a", "tenant", None, None, Some("a b"), "tenant: "),
+            ("dns:a", "tenant", None, None, Some(""), "tenant: "),
+            ("dns:a", "viewer", None, None, Some("acme"), "tenant: "),
+            ("dns:a", "tenant", None, Some(&bad[..]), Some("acme"), "groups: "),
         ] {
-            let refused = Rule::new(san, role, name, groups).unwrap_err().to_string();
+            let refused = Rule::new(san, role, name, groups, tenant).unwrap_err().to_string();
             assert!(refused.starts_with(part), "{san} {role}: {refused}");
         }
-        assert!(Rule::new(&format!("dns:{}", "a".repeat(MAX_SAN)), "viewer", Some("a"), None).is_err());
+        assert!(Rule::new(&format!("dns:{}", "a".repeat(MAX_SAN)), "viewer", Some("a"), None, None).is_err());
     }
 
     proptest::proptest! {

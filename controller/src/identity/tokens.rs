@@ -60,6 +60,9 @@ pub struct StoredToken {
     /// The groups that a node or a gateway is confined to; none are all.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     groups: Vec<String>,
+    /// The tenant whose groups it sees.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    tenant: String,
     created_unix_ms: u64,
     expires_unix_ms: u64,
     /// SHA-256 of its text, in hexadecimal digits.
@@ -106,6 +109,7 @@ impl StoredToken {
             name: self.name.clone(),
             role: self.role.clone(),
             groups: self.groups.clone(),
+            tenant: self.tenant.clone(),
             created_unix_ms: self.created_unix_ms,
             expires_unix_ms: self.expires_unix_ms,
         }
@@ -118,7 +122,8 @@ impl StoredToken {
     /// Who shows it.
     fn identity(&self) -> Result<Identity, PartError> {
         let groups = (!self.groups.is_empty()).then_some(&self.groups[..]);
-        parts::identity(Kind::Token, parts::role(&self.role)?, &self.name, groups)
+        let tenant = (!self.tenant.is_empty()).then_some(&self.tenant[..]);
+        parts::identity(Kind::Token, parts::role(&self.role)?, &self.name, groups, tenant)
     }
 
     fn live(self) -> Result<Live, String> {
@@ -171,6 +176,7 @@ impl StoredTokens {
             name: wish.name.clone(),
             role: wish.role.clone(),
             groups: wish.groups.clone(),
+            tenant: wish.tenant.clone(),
             created_unix_ms: unix_ms,
             expires_unix_ms: if ttl_ms == 0 { 0 } else { unix_ms.saturating_add(ttl_ms) },
             hash: hex(&Sha256::digest(secret.0.as_bytes())),
@@ -398,12 +404,28 @@ mod tests {
     }
 
     #[test]
+    fn a_token_of_a_tenant_names_it() {
+        let of = |role: &str, tenant: &str| {
+            StoredTokens::default()
+                .with(0, &v1::CreateTokenRequest { tenant: tenant.into(), ..wish("eve", role, 0) })
+        };
+        let (row, _, secret) = of("tenant", "acme").unwrap();
+        let row = serde_json::from_str(&serde_json::to_string(&row).unwrap()).unwrap();
+        let eve = Tokens::of(row).unwrap().identify(0, secret.reveal()).unwrap().identity;
+        assert_eq!((eve.name.as_str(), eve.role, eve.tenant.as_deref()), ("eve", Role::Tenant, Some("acme")));
+        for (role, tenant) in [("tenant", ""), ("tenant", "a b"), ("viewer", "acme"), ("node", "acme")] {
+            assert_eq!(of(role, tenant).unwrap_err().field(), Some("tenant"), "{role} {tenant}");
+        }
+    }
+
+    #[test]
     fn rows_that_nobody_wrote_are_refused() {
         let (row, ..) = StoredTokens::default().with(0, &wish("a", "admin", 0)).unwrap();
         for change in [
             |token: &mut StoredToken| token.id = 5,
             |token: &mut StoredToken| token.role = "root".to_owned(),
             |token: &mut StoredToken| token.groups = vec!["shop".to_owned()],
+            |token: &mut StoredToken| token.tenant = "acme".to_owned(),
             |token: &mut StoredToken| token.hash = "00".to_owned(),
             |token: &mut StoredToken| token.hash = "z".repeat(64),
         ] {

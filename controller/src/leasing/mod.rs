@@ -23,6 +23,7 @@ use tidegate_core::engine::Engine;
 use tidegate_core::group::{ClientId, GroupId};
 use tidegate_core::units::Span;
 
+use crate::identity::{Identity, Sight};
 use crate::service::Service;
 use clients::Clients;
 use fence::Fence;
@@ -57,10 +58,16 @@ pub(crate) struct Leasing {
 #[derive(Clone, Copy)]
 pub struct LeasingCalls<'s> {
     service: &'s Service,
+    sight: Sight<'s>,
 }
 
 impl<'s> LeasingCalls<'s> {
     pub(crate) fn of(service: &'s Service) -> Self {
-        Self { service }
+        Self { service, sight: Sight::default() }
+    }
+
+    /// The same, with answers of what this caller sees.
+    pub fn seen_by(self, identity: Option<&'s Identity>) -> Self {
+        Self { sight: Sight::of(identity), ..self }
     }
 }

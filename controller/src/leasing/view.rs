@@ -115,7 +115,7 @@ impl LeasingCalls<'_> {
         let now = self.service.clock().now();
         let state = self.service.lock();
         let mut table = LeaseTable::default();
-        for (id, name) in state.definitions.chosen(one.as_ref(), &state.leasing.active)? {
+        for (id, name) in state.definitions.chosen(self.sight, one.as_ref(), &state.leasing.active)? {
             if table.leases.len() > MAX_ROWS || table.groups.len() > MAX_ROWS {
                 break;
             }

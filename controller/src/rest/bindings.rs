@@ -10,7 +10,7 @@ use utoipa::IntoParams;
 
 use super::blocking;
 use super::error::{ApiError, ErrorBody};
-use super::extract::{Body, By, Params};
+use super::extract::{Body, By, Caller, Params};
 use crate::definitions::bindings::Principal;
 use crate::message;
 use crate::service::Service;
@@ -37,12 +37,14 @@ pub(super) struct ListParams {
     responses((status = 200, body = v1::ListBindingsReply), (status = 400, body = ErrorBody), (status = 404, body = ErrorBody)))]
 pub(super) async fn list(
     Extension(service): Shared,
+    Caller(caller): Caller,
     Params(params): Params<ListParams>,
 ) -> Result<Json<v1::ListBindingsReply>, ApiError> {
     let from_start = params.after_tenant.is_empty() && params.after_user.is_empty();
     let after =
         if from_start { None } else { Some(Principal::parse(&params.after_tenant, &params.after_user)?) };
-    let (bound, more) = service.definitions().bindings(&params.group, after.as_ref(), params.limit)?;
+    let seen = service.definitions().seen_by(caller.as_deref());
+    let (bound, more) = seen.bindings(&params.group, after.as_ref(), params.limit)?;
     Ok(Json(message::bindings_reply(&bound, more)))
 }
 

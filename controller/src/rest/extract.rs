@@ -2,6 +2,7 @@
 
 use std::convert::Infallible;
 use std::net::SocketAddr;
+use std::sync::Arc;
 
 use axum::body::Bytes;
 use axum::extract::rejection::{BytesRejection, PathRejection, QueryRejection};
@@ -15,7 +16,7 @@ use super::decode;
 use super::error::ApiError;
 use crate::definitions::audit::Actor;
 use crate::grpc::ACTOR_HEADER;
-use crate::identity::guard;
+use crate::identity::{Identity, guard};
 use crate::limits::MAX_MESSAGE_BYTES;
 
 /// Characters of a decoder's message in an error: enough for the names of all fields and one error.
@@ -90,6 +91,17 @@ impl<S: Send + Sync> FromRequestParts<S> for Named {
 pub(super) fn malformed(message: &str) -> ApiError {
     let shown: String = message.chars().take(LONGEST_MESSAGE).collect();
     ApiError::new(StatusCode::BAD_REQUEST, "invalid", shown)
+}
+
+/// The proven identity of a request's caller; `None` while authentication is off.
+pub(super) struct Caller(pub(super) Option<Arc<Identity>>);
+
+impl<S: Send + Sync> FromRequestParts<S> for Caller {
+    type Rejection = Infallible;
+
+    async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, Infallible> {
+        Ok(Self(guard::caller(&parts.extensions)))
+    }
 }
 
 /// The author of a request.

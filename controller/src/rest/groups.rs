@@ -10,7 +10,7 @@ use serde_json::{Map, Value};
 use utoipa::IntoParams;
 
 use super::error::{ApiError, ErrorBody};
-use super::extract::{Body, By, Named, Params};
+use super::extract::{Body, By, Caller, Named, Params};
 use super::{blocking, decode};
 use crate::error::AdminError;
 use crate::message;
@@ -36,9 +36,10 @@ pub(super) struct ListParams {
     responses((status = 200, body = v1::ListGroupsReply), (status = 400, body = ErrorBody)))]
 pub(super) async fn list(
     Extension(service): Shared,
+    Caller(caller): Caller,
     Params(params): Params<ListParams>,
 ) -> Result<Json<v1::ListGroupsReply>, ApiError> {
-    let page = service.definitions().groups(&params.after, params.limit)?;
+    let page = service.definitions().seen_by(caller.as_deref()).groups(&params.after, params.limit)?;
     Ok(Json(message::groups_reply(page)))
 }
 
@@ -75,9 +76,10 @@ pub(super) async fn create(
     responses((status = 200, body = v1::GroupReply), (status = 404, body = ErrorBody)))]
 pub(super) async fn read(
     Extension(service): Shared,
+    Caller(caller): Caller,
     Named(name): Named,
 ) -> Result<Json<v1::GroupReply>, ApiError> {
-    Ok(answer(service.definitions().group(&name)?))
+    Ok(answer(service.definitions().seen_by(caller.as_deref()).group(&name)?))
 }
 
 #[derive(Deserialize, IntoParams)]

@@ -10,7 +10,7 @@ use utoipa::{IntoParams, ToSchema};
 
 use super::blocking;
 use super::error::{ApiError, ErrorBody};
-use super::extract::{By, Params};
+use super::extract::{By, Caller, Params};
 use super::shapes::UsageShape;
 use crate::message;
 use crate::quantity::amount_text;
@@ -116,9 +116,11 @@ impl From<&StatementRow> for StatementShape {
     responses((status = 200, body = StatementsAnswer), (status = 400, body = ErrorBody), (status = 404, body = ErrorBody)))]
 pub(super) async fn list(
     Extension(service): Shared,
+    Caller(caller): Caller,
     Params(params): Params<ListParams>,
 ) -> Result<Json<StatementsAnswer>, ApiError> {
-    let list = service.statements().list_statements(&params.group, &params.order, params.limit)?;
+    let seen = service.statements().seen_by(caller.as_deref());
+    let list = seen.list_statements(&params.group, &params.order, params.limit)?;
     Ok(Json(StatementsAnswer {
         rows: list.rows.iter().map(StatementShape::from).collect(),
         total: list.total,

@@ -10,7 +10,7 @@ use utoipa::{IntoParams, ToSchema};
 
 use super::blocking;
 use super::error::{ApiError, ErrorBody};
-use super::extract::{By, Named, Params};
+use super::extract::{By, Caller, Named, Params};
 use super::shapes::{ConsumptionShape, UsageRowShape};
 use crate::message;
 use crate::service::Service;
@@ -41,9 +41,11 @@ pub(super) struct UsageAnswer {
     responses((status = 200, body = UsageAnswer), (status = 400, body = ErrorBody), (status = 404, body = ErrorBody)))]
 pub(super) async fn usage(
     Extension(service): Shared,
+    Caller(caller): Caller,
     Params(params): Params<UsageParams>,
 ) -> Result<Json<UsageAnswer>, ApiError> {
-    let (rows, truncated) = service.accounts().usage(&params.group, params.per_client)?;
+    let seen = service.accounts().seen_by(caller.as_deref());
+    let (rows, truncated) = seen.usage(&params.group, params.per_client)?;
     Ok(Json(UsageAnswer { rows: rows.into_iter().map(UsageRowShape::from).collect(), truncated }))
 }
 
@@ -79,11 +81,13 @@ pub(super) struct HistoryPoint {
         (status = 503, body = ErrorBody)))]
 pub(super) async fn history(
     Extension(service): Shared,
+    Caller(caller): Caller,
     Named(group): Named,
     Params(p): Params<HistoryParams>,
 ) -> Result<Json<HistoryAnswer>, ApiError> {
     let points = blocking(service, move |service| {
-        service.accounts().usage_history(&group, &p.resolution, p.from_unix_s, p.to_unix_s)
+        let seen = service.accounts().seen_by(caller.as_deref());
+        seen.usage_history(&group, &p.resolution, p.from_unix_s, p.to_unix_s)
     });
     let points = points
         .await?
@@ -124,7 +128,9 @@ pub(super) struct LeaseParams {
     responses((status = 200, body = v1::ListLeasesReply), (status = 400, body = ErrorBody), (status = 404, body = ErrorBody)))]
 pub(super) async fn leases(
     Extension(service): Shared,
+    Caller(caller): Caller,
     Params(params): Params<LeaseParams>,
 ) -> Result<Json<v1::ListLeasesReply>, ApiError> {
-    Ok(Json(message::leases_reply(service.leasing().leases(&params.group)?)))
+    let table = service.leasing().seen_by(caller.as_deref()).leases(&params.group)?;
+    Ok(Json(message::leases_reply(table)))
 }

@@ -11,6 +11,7 @@ pub mod watches;
 
 pub use statistics::{Order, StatementList, StatementReport, StatementRow, Statistics, Sums};
 
+use crate::identity::{Identity, Sight};
 use crate::service::Service;
 use runaways::Runaways;
 use watches::Watches;
@@ -25,10 +26,16 @@ pub(crate) struct Convictions {
 #[derive(Clone, Copy)]
 pub struct StatementCalls<'s> {
     service: &'s Service,
+    sight: Sight<'s>,
 }
 
 impl<'s> StatementCalls<'s> {
     pub(crate) fn of(service: &'s Service) -> Self {
-        Self { service }
+        Self { service, sight: Sight::default() }
+    }
+
+    /// The same, with answers of what this caller sees.
+    pub fn seen_by(self, identity: Option<&'s Identity>) -> Self {
+        Self { sight: Sight::of(identity), ..self }
     }
 }

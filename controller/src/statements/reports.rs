@@ -35,7 +35,13 @@ impl StatementCalls<'_> {
         let group = self.known_group(group)?;
         let order = Order::parse(order)?;
         let limit = page_limit(limit, STATEMENT_PAGE, MAX_STATEMENT_PAGE)?;
-        let mut list = self.service.statistics().list(group.as_ref(), order, limit);
+        let seen = self.service.lock().definitions.seen(self.sight);
+        let mut list =
+            self.service.statistics().list_of(group.as_ref(), order, limit, |group| seen.has(group));
+        if self.sight.tenant().is_some() {
+            // It counts the rows of all.
+            list.evicted = 0;
+        }
         let rows = list.rows.len();
         for row in &mut list.rows {
             let shown = excerpt(&row.template, rows);
@@ -60,7 +66,7 @@ impl StatementCalls<'_> {
     fn known_group(&self, group: &str) -> Result<Option<GroupName>, AdminError> {
         let group = (!group.is_empty()).then(|| GroupName::parse(group).in_field("group")).transpose()?;
         if let Some(group) = &group {
-            self.service.lock().definitions.catalog().require(group)?;
+            self.service.lock().definitions.require(self.sight, group)?;
         }
         Ok(group)
     }

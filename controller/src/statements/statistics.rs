@@ -289,8 +289,19 @@ impl Statistics {
 
     /// The first `most` rows of one group, or of all, in this order.
     pub fn list(&self, group: Option<&GroupName>, order: Order, most: usize) -> StatementList {
-        let mut found: Vec<_> =
-            self.of(group).map(|(key, entry)| (order.of(&entry.sums), key, entry)).collect();
+        self.list_of(group, order, most, |_| true)
+    }
+
+    /// The same of the groups that are seen.
+    pub fn list_of(
+        &self,
+        group: Option<&GroupName>,
+        order: Order,
+        most: usize,
+        is_seen: impl Fn(&GroupName) -> bool,
+    ) -> StatementList {
+        let rows = self.of(group).filter(|((group, _), _)| is_seen(group));
+        let mut found: Vec<_> = rows.map(|(key, entry)| (order.of(&entry.sums), key, entry)).collect();
         // The keys are in order, so that equal rows stay in it.
         found.sort_by_key(|(amount, ..)| std::cmp::Reverse(*amount));
         let total = found.len();

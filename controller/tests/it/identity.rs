@@ -29,17 +29,20 @@ use super::support::{PATIENCE, config, group};
 const BY_GUARD: [&str; 2] = ["it needs the role ", "no role may make it"];
 /// The rule of the node that may use one group.
 const CONFINED: &str = "spiffe://prod/ns/shop/sa/till";
+/// The name of a tenant by a rule.
+const BOARD: &str = "board.example";
 
 fn own(role: Role, name: &str) -> Name {
     Name::Uri(format!("spiffe://tidegate/{role}/{name}"))
 }
 
 /// A site with a certificate for each role, of the role's name, and some that have none.
-fn site() -> Site {
+pub(crate) fn site() -> Site {
     let site = Site::new();
     Role::ALL.into_iter().for_each(|role| site.certify(role.name(), &[own(role, role.name())]));
     site.certify("other", &[Name::Uri("spiffe://prod/ns/x/sa/y".to_owned())]);
     site.certify("till", &[Name::Uri(CONFINED.to_owned())]);
+    site.certify("board", &[Name::Dns(BOARD.to_owned())]);
     site
 }
 
@@ -48,9 +51,10 @@ async fn start(site: &Site, clients: Clients, access: Access) -> Running {
     Controller::start(Config { tls, access, ..config(&site.folder) }).await.unwrap()
 }
 
-async fn guarded(site: &Site) -> Running {
-    let till = Rule::new(CONFINED, "gateway", None, Some(&["shop".to_owned()])).unwrap();
-    let access = Access { rules: Rules::new(vec![till]), ..Access::default() };
+pub(crate) async fn guarded(site: &Site) -> Running {
+    let till = Rule::new(CONFINED, "gateway", None, Some(&["shop".to_owned()]), None).unwrap();
+    let board = Rule::new("dns:board.example", "tenant", None, None, Some("hidden-co")).unwrap();
+    let access = Access { rules: Rules::new(vec![till, board]), ..Access::default() };
     start(site, Clients::Optional(site.path("ca.pem")), access).await
 }
 
@@ -120,7 +124,7 @@ async fn every_grpc_method_is_for_the_roles_of_its_row() {
 }
 
 /// One REST request: its status, and its body.
-async fn rest(channel: &Channel, method: &str, path: &str) -> (u16, String) {
+pub(crate) async fn rest(channel: &Channel, method: &str, path: &str) -> (u16, String) {
     let uri = format!("https://localhost{path}");
     let request = http::Request::builder().method(method).uri(uri).body(tonic::body::Body::empty()).unwrap();
     let answer = tower::ServiceExt::oneshot(channel.clone(), request);
@@ -196,7 +200,7 @@ fn the_matrix_of_the_document_is_the_one_in_force() {
 }
 
 /// Opens a grant stream with a hello; returns the answers, or why there is none.
-async fn hello(running: &Running, files: ClientFiles, client: &str) -> Result<Session, Status> {
+pub(crate) async fn hello(running: &Running, files: ClientFiles, client: &str) -> Result<Session, Status> {
     let hello = v1::Hello {
         protocol_min: 1,
         protocol_max: 1,
@@ -213,14 +217,14 @@ async fn hello(running: &Running, files: ClientFiles, client: &str) -> Result<Se
     Ok(Session { asks, answers, seq: 0 })
 }
 
-struct Session {
+pub(crate) struct Session {
     asks: tokio::sync::mpsc::Sender<v1::ClientMessage>,
     answers: tonic::Streaming<v1::ServerMessage>,
     seq: u64,
 }
 
 impl Session {
-    async fn renew(&mut self, groups: &[&str]) -> v1::Granted {
+    pub(crate) async fn renew(&mut self, groups: &[&str]) -> v1::Granted {
         self.seq += 1;
         let entries = groups.iter().map(|group| v1::RenewEntry {
             group: (*group).to_owned(),

@@ -60,6 +60,8 @@ mod surfaces;
 #[cfg(test)]
 mod takeover;
 #[cfg(test)]
+mod tenants;
+#[cfg(test)]
 mod tls;
 #[cfg(test)]
 mod tokens;
