@@ -9,10 +9,11 @@ use prost::Message as _;
 use tonic_prost_build::Builder;
 
 /// Messages that callers write as JSON. A missing field has its default, and an unknown one is an error.
-const WRITTEN: [&str; 11] = [
+const WRITTEN: [&str; 12] = [
     "ApplyRequest",
     "Binding",
     "CostTable",
+    "CreateTokenRequest",
     "DeleteGroupRequest",
     "Group",
     "Prune",
@@ -24,7 +25,7 @@ const WRITTEN: [&str; 11] = [
 ];
 
 /// Messages that are only answered and stored, and may gain fields.
-const SHOWN: [&str; 30] = [
+const SHOWN: [&str; 33] = [
     "AddWatchReply",
     "ApplyReply",
     "AuditEntry",
@@ -34,6 +35,7 @@ const SHOWN: [&str; 30] = [
     "ConvictRequest",
     "CostTables",
     "CostTablesReply",
+    "CreateTokenReply",
     "DeleteGroupReply",
     "ForgetClientReply",
     "GroupReply",
@@ -44,12 +46,14 @@ const SHOWN: [&str; 30] = [
     "ListGroupsReply",
     "ListLeasesReply",
     "ListRunawaysReply",
+    "ListTokensReply",
     "ListWatchesReply",
     "NodeStats",
     "Outcome",
     "RemoveWatchReply",
     "ResetStatementsReply",
     "ResolveReply",
+    "RevokeTokenReply",
     "Runaway",
     "StatusReply",
     "StepFault",

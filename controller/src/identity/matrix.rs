@@ -74,7 +74,7 @@ pub const GRPC: [(&str, Who); 38] = [
 ];
 
 /// The REST routes: method, and the path with its variables.
-pub const REST: [(&str, &str, Who); 30] = [
+pub const REST: [(&str, &str, Who); 33] = [
     ("GET", "/healthz", ANYONE),
     ("GET", "/metrics", SCRAPE),
     ("GET", "/openapi.json", PROVEN),
@@ -100,6 +100,9 @@ pub const REST: [(&str, &str, Who); 30] = [
     ("DELETE", "/v1/statements", WRITE),
     ("GET", "/v1/statements", SHARE),
     ("GET", "/v1/status", READ),
+    ("GET", "/v1/tokens", OWNER),
+    ("POST", "/v1/tokens", OWNER),
+    ("DELETE", "/v1/tokens/{id}", OWNER),
     ("GET", "/v1/usage", SHARE),
     ("GET", "/v1/usage/{group}/history", SHARE),
     ("DELETE", "/v1/watches", WRITE),

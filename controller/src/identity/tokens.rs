@@ -30,9 +30,9 @@ const MOST_TEXT: usize = 96;
 pub const MAX_TOKENS: usize = 1_000;
 /// Groups of one token. Half of it is less than a service with a group for each of its endpoints has; with twice of it,
 /// the row of all tokens could pass two megabytes.
-const MAX_GROUPS: usize = 16;
+pub(crate) const MAX_GROUPS: usize = 16;
 /// Longest time until a token's end: one that is to live for longer has none.
-const MAX_TTL_MS: u64 = 10 * 366 * 86_400_000;
+pub(crate) const MAX_TTL_MS: u64 = 10 * 366 * 86_400_000;
 
 /// A token's text. It shows itself to nobody but who asks for it by name.
 #[derive(Clone, PartialEq, Eq)]

@@ -13,6 +13,8 @@ use serde_json::{Map, Value, json};
 use utoipa::openapi::OpenApi;
 
 use crate::definitions::group_fields::{self, DEFAULT, Takes};
+use crate::identity::Role;
+use crate::identity::tokens::{MAX_GROUPS, MAX_TTL_MS};
 
 /// Names of groups, or an empty text.
 const GROUP: &str = "^([A-Za-z0-9][A-Za-z0-9._-]{0,63})?$";
@@ -117,6 +119,7 @@ fn complete_schemas(schemas: &mut Value) {
             });
         schemas[holder] = serde_json::from_str(&text).unwrap_or_default();
     }
+    schemas["CreateTokenRequest"]["required"] = json!(["name", "role"]);
     schemas["DeleteGroupRequest"]["required"] = json!(["name"]);
     schemas["PutCostTableRequest"]["required"] = json!(["role"]);
     schemas["RemoveWatchRequest"]["required"] = json!(["id"]);
@@ -173,7 +176,8 @@ fn complete_operation(tag: &str, method: &str, operation: &mut Value) {
             extend(&mut parameter["schema"], said);
         }
         if parameter["description"].is_null() {
-            parameter["description"] = json!("The group.");
+            parameter["description"] =
+                json!(if tag == "tokens" { "The number of the token." } else { "The group." });
         }
     }
 }
@@ -203,6 +207,7 @@ fn about(tag: &str) -> &'static str {
         "apply" => "Many definitions in one change.",
         "cost-tables" => "Prices of resources.",
         "usage" => "What was consumed.",
+        "tokens" => "Secrets that prove who calls.",
         "clients" | "leases" => "Nodes, and what they hold.",
         "statements" => "What statements cost.",
         "watches" | "runaways" => "Statements that are convicted.",
@@ -286,6 +291,15 @@ fn fields() -> Vec<(&'static str, &'static str, Value)> {
         ("UnbindRequest", "user", json!({"pattern": PRINCIPAL})),
         ("Prune", "under", json!({"pattern": GROUP})),
         ("RemoveWatchRequest", "id", json!({"minimum": 1})),
+        ("CreateTokenRequest", "name", json!({"pattern": "^[A-Za-z0-9._@-]{1,64}$"})),
+        ("CreateTokenRequest", "role", words(&Role::NAMES)),
+        ("CreateTokenRequest", "ttl_us", json!({"maximum": MAX_TTL_MS * 1_000})),
+        (
+            "CreateTokenRequest",
+            "groups",
+            json!({"maxItems": MAX_GROUPS, "items": {"type": "string", "pattern": NAME}}),
+        ),
+        ("CreateTokenRequest", "tenant", json!({"pattern": PRINCIPAL})),
         ("Outcome", "kind", words(&["group", "binding", "cost_table", "watch"])),
         ("Outcome", "outcome", words(&["created", "altered", "unchanged", "deleted"])),
         ("ResolveReply", "matched", words(&["user in tenant", "user", "tenant", "default"])),

@@ -15,6 +15,7 @@ mod groups;
 mod shapes;
 mod statements;
 mod system;
+mod tokens;
 mod usage;
 mod watches;
 
@@ -114,6 +115,8 @@ fn api() -> OpenApiRouter {
         .routes(routes!(usage::leases))
         .routes(routes!(system::status))
         .routes(routes!(system::audit))
+        .routes(routes!(tokens::list, tokens::create))
+        .routes(routes!(tokens::revoke))
         .routes(routes!(statements::list, statements::reset))
         .routes(routes!(watches::list, watches::add, watches::remove))
         .routes(routes!(watches::runaways))
@@ -190,6 +193,8 @@ mod tests {
             ("/v1/leases", vec!["get"]),
             ("/v1/status", vec!["get"]),
             ("/v1/audit", vec!["get"]),
+            ("/v1/tokens", vec!["get", "post"]),
+            ("/v1/tokens/{id}", vec!["delete"]),
             ("/v1/statements", vec!["get", "delete"]),
             ("/v1/watches", vec!["get", "post", "delete"]),
             ("/v1/runaways", vec!["get"]),

@@ -141,7 +141,11 @@ async fn every_rest_route_is_for_the_roles_of_its_row() {
     for (certificate, role) in callers() {
         let channel = channel_to(running.rest_addr.port(), site.shown(certificate)).await.unwrap();
         for (method, route, _) in matrix::REST {
-            let path = route.replace("{name}", "x").replace("{role}", "shadow").replace("{group}", "x");
+            let path = route
+                .replace("{name}", "x")
+                .replace("{role}", "shadow")
+                .replace("{group}", "x")
+                .replace("{id}", "0");
             let (status, body) = rest(&channel, method, &path).await;
             let is_refused = [401, 403].contains(&status);
             if is_refused == allows(role, Call::Rest(method, route)) {

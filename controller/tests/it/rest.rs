@@ -104,10 +104,10 @@ async fn the_openapi_document_lists_what_is_served() {
     let (status, document) = lab.http("GET", "/openapi.json", None).await;
     assert_eq!(status, 200);
     let paths = document["paths"].as_object().unwrap();
-    assert_eq!(paths.len(), 17);
+    assert_eq!(paths.len(), 19);
     for (path, methods) in paths {
-        let real =
-            path.replace("{name}", "no-such").replace("{group}", "no-such").replace("{role}", "active");
+        let real = path.replace("{name}", "no-such").replace("{group}", "no-such");
+        let real = real.replace("{role}", "active").replace("{id}", "7");
         for method in methods.as_object().unwrap().keys() {
             let body = matches!(method.as_str(), "put" | "post" | "patch").then_some("{}");
             let (status, answer) = lab.http(&method.to_uppercase(), &real, body).await;

@@ -4,11 +4,14 @@ use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
 use std::time::Duration;
 
+use serde_json::Value;
 use tempfile::TempDir;
 use tidegate_controller::config::{Access, Authentication, Config};
 use tidegate_controller::{Controller, Running};
 use tidegate_proto::v1;
 use tidegate_tls::Clients;
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::TcpStream;
 use tokio::time::{Instant, interval, timeout};
 use tonic::service::Interceptor;
 use tonic::service::interceptor::InterceptedService;
@@ -239,5 +242,86 @@ async fn a_token_decides_in_place_of_a_certificate() {
         assert!(!is_known(&mut admin(channel, "tdg_9.0")).await);
     }
     assert!(!store_path(&site.folder).with_extension("redb.first-token").exists());
+    running.shutdown().await.unwrap();
+}
+
+/// One REST request with this token and JSON body: its status, and its answer.
+async fn rest(running: &Running, token: &str, method: &str, path: &str, body: &str) -> (u16, Value) {
+    let mut stream = TcpStream::connect(running.rest_addr).await.unwrap();
+    let request = format!(
+        "{method} {path} HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\nauthorization: Bearer {token}\r\n\
+         content-type: application/json\r\ncontent-length: {}\r\n\r\n{body}",
+        body.len()
+    );
+    stream.write_all(request.as_bytes()).await.unwrap();
+    let mut answer = String::new();
+    timeout(PATIENCE, stream.read_to_string(&mut answer)).await.unwrap().unwrap();
+    let (head, body) = answer.split_once("\r\n\r\n").unwrap();
+    (head.split(' ').nth(1).unwrap().parse().unwrap(), serde_json::from_str(body).unwrap())
+}
+
+#[tokio::test]
+async fn tokens_are_made_listed_and_revoked_by_rest_as_by_grpc() {
+    let folder = tempfile::tempdir().unwrap();
+    let running = Controller::start(by_tokens(&folder)).await.unwrap();
+    let channel = plain(&running).await;
+    let mut starter = admin(&channel, &first(&folder).await);
+    let (root_id, root) = create(&mut starter, "root", "admin", 0).await;
+    let body = r#"{"name": "till", "role": "node", "groups": ["Shop"], "ttl_us": 60000000}"#;
+    let (status, made) = rest(&running, &root, "POST", "/v1/tokens", body).await;
+    assert_eq!((status, &made["token"]["name"]), (200, &"till".into()), "{made}");
+    assert_eq!(
+        (&made["token"]["groups"], &made["token"]["role"]),
+        (&serde_json::json!(["shop"]), &"node".into())
+    );
+    let text = made["secret"].as_str().unwrap();
+    assert!(text.starts_with("tdg_") && running.service().tokens().identify(text).is_some());
+    let (status, list) = rest(&running, &root, "GET", "/v1/tokens", "").await;
+    let id = made["token"]["id"].as_u64().unwrap();
+    let listed = list["tokens"].as_array().unwrap().iter().find(|token| token["id"] == id);
+    assert_eq!((status, listed), (200, Some(&made["token"])));
+    assert!(!list.to_string().contains(text.split_once('.').unwrap().1), "{list}");
+    // Its role makes none.
+    assert_eq!(rest(&running, text, "GET", "/v1/tokens", "").await.0, 403);
+    for (body, field) in [
+        (r#"{"name": "x"}"#, "role"),
+        (r#"{"name": "x", "role": "root"}"#, "role"),
+        (r#"{"name": "a.b", "role": "node"}"#, "name"),
+        (r#"{"name": "x", "role": "viewer", "groups": ["shop"]}"#, "groups"),
+        (r#"{"name": "x", "role": "tenant"}"#, "tenant"),
+        (r#"{"name": "first-admin", "role": "admin"}"#, "name"),
+    ] {
+        let (status, said) = rest(&running, &root, "POST", "/v1/tokens", body).await;
+        assert_eq!((status, &said["error"]["field"]), (400, &field.into()), "{body}: {said}");
+    }
+    let unknown = r#"{"name": "x", "role": "viewer", "secret": "mine"}"#;
+    assert_eq!(rest(&running, &root, "POST", "/v1/tokens", unknown).await.0, 400);
+    let (status, gone) = rest(&running, &root, "DELETE", &format!("/v1/tokens/{id}"), "").await;
+    assert_eq!((status, &gone["token"]), (200, &made["token"]));
+    assert!(running.service().tokens().identify(text).is_none());
+    for (path, expected) in [
+        (format!("/v1/tokens/{id}"), 404),
+        ("/v1/tokens/seven".to_owned(), 400),
+        ("/v1/tokens/18446744073709551616".to_owned(), 400),
+    ] {
+        assert_eq!(rest(&running, &root, "DELETE", &path, "").await.0, expected, "{path}");
+    }
+    // The last admin's; the first token may take a moment to go.
+    let last = async {
+        let mut again = interval(Duration::from_millis(20));
+        while running.service().tokens().list().len() > 1 {
+            again.tick().await;
+        }
+    };
+    timeout(PATIENCE, last).await.unwrap();
+    let path = format!("/v1/tokens/{root_id}");
+    let (status, said) = rest(&running, &root, "DELETE", &path, "").await;
+    assert!(status == 409 && said["error"]["message"].as_str().unwrap().contains("last admin"), "{said}");
+    assert_eq!(rest(&running, &root, "DELETE", &format!("{path}?force=true"), "").await.0, 200);
+    assert_eq!(rest(&running, &root, "GET", "/v1/tokens", "").await.0, 401);
+    let log = running.service().definitions().audit_log(0, 0).unwrap();
+    let revoked =
+        log.iter().find(|entry| entry.action == "revoke token" && entry.identity == "root").unwrap();
+    assert!(!format!("{log:?}").contains("tdg_") && revoked.kind == "token", "{log:?}");
     running.shutdown().await.unwrap();
 }
