@@ -1,4 +1,4 @@
-//! A token to show the controller: from a file or the environment, and never from a flag, which other users of the
+//! A token or a JWT to show the controller: from a file or the environment, and never from a flag, which other users of the
 //! machine can read.
 
 use std::io::Read as _;
@@ -13,8 +13,8 @@ use crate::error::CliError;
 
 /// The environment variable with a token.
 const VARIABLE: &str = "TIDEGATE_TOKEN";
-/// Bytes of a file that are read: a token is far shorter.
-const MOST_BYTES: u64 = 1_024;
+/// Bytes of a file that are read: as many as the controller reads of a JWT, and a line's end.
+const MOST_BYTES: u64 = (8 << 10) + 2;
 
 /// The metadata that shows the token of this file, or of the environment without one. It shows itself to nobody.
 pub(crate) fn bearer(file: Option<&Path>) -> Result<Option<MetadataValue<Ascii>>, CliError> {
@@ -24,16 +24,22 @@ pub(crate) fn bearer(file: Option<&Path>) -> Result<Option<MetadataValue<Ascii>>
     };
     let Some(text) = text else { return Ok(None) };
     let text = text.trim();
-    if !text.starts_with("tdg_") || text.chars().any(|c| !c.is_ascii_graphic()) {
+    if !(text.starts_with("tdg_") || is_jwt(text)) || text.chars().any(|c| !c.is_ascii_graphic()) {
         let from = file.map_or_else(|| VARIABLE.to_owned(), |path| path.display().to_string());
         return Err(CliError::Usage(format!(
-            "{from} holds no token of tidegate, which begins with tdg_; make one with `tidegate token create`"
+            "{from} holds no token of tidegate, which begins with tdg_, and no JWT of a provider; make a token with \
+             `tidegate token create`"
         )));
     }
     let unreadable = |_| CliError::Usage("the token cannot be sent".to_owned());
     let mut value = MetadataValue::try_from(format!("Bearer {text}")).map_err(unreadable)?;
     value.set_sensitive(true);
     Ok(Some(value))
+}
+
+/// Whether a text has the three parts of a JWT.
+fn is_jwt(text: &str) -> bool {
+    text.starts_with("ey") && text.bytes().filter(|byte| *byte == b'.').count() == 2
 }
 
 fn set() -> Option<String> {
@@ -105,6 +111,8 @@ mod tests {
         put("hunter2", 0o600);
         let refused = bearer(Some(&path)).unwrap_err().to_string();
         assert!(refused.contains("holds no token") && !refused.contains("hunter2"), "{refused}");
+        put("eyJh.eyJi.c", 0o600);
+        assert_eq!(bearer(Some(&path)).unwrap().unwrap().to_str().unwrap(), "Bearer eyJh.eyJi.c");
         put("tdg_1.abc\n", 0o600);
         let value = bearer(Some(&path)).unwrap().unwrap();
         assert_eq!(value.to_str().unwrap(), "Bearer tdg_1.abc");

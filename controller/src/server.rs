@@ -28,8 +28,8 @@ use tonic_health::server::{HealthReporter, health_reporter};
 use crate::clock::{Clock, duration};
 use crate::config::{Authentication, Config, ConfigError};
 use crate::grpc::{AdminAdapter, GrantsAdapter, StatementsAdapter};
-use crate::identity::FirstToken;
 use crate::identity::guard::Guard;
+use crate::identity::{FirstToken, provider};
 use crate::limits::{
     DRAIN_WITHIN, FLUSH_EVERY, MAX_GRPC_CONNECTIONS, MAX_REST_CONNECTIONS, TIDY_EVERY, TLS_EVERY,
     TOKENS_EVERY,
@@ -103,6 +103,8 @@ pub struct Running {
     stopping: flag::Sender<bool>,
     servers: Vec<JoinHandle<()>>,
     upkeep: Vec<JoinHandle<()>>,
+    /// What may be cut off at any time.
+    fetching: Vec<JoinHandle<()>>,
 }
 
 impl Controller {
@@ -128,7 +130,7 @@ impl Controller {
     ) -> Result<Running, StartError> {
         config.check().map_err(StartError::Config)?;
         let is_guarded = config.authentication() == Authentication::Required;
-        let by_tokens = is_guarded && config.certifies_nobody();
+        let by_tokens = is_guarded && config.certifies_nobody() && !config.provides_admins();
         let tls = config.tls.map(|files| Server::load(files, &PROTOCOLS)).transpose()?;
         let grpc = listen("grpc_listen", config.grpc_listen)?;
         let http = listen("http_listen", config.http_listen)?;
@@ -171,16 +173,18 @@ impl Controller {
         let (until, of) = (|| stopped.clone(), || Arc::clone(&service));
         let health = tell_health(of(), health, until());
         let mut upkeep = vec![expire(of(), until()), flush(of(), until()), tidy(of(), until()), health];
-        if guard.is_some() {
+        let mut fetching = Vec::new();
+        if let Some(guard) = &guard {
             let first = by_tokens.then(|| FirstToken::beside(&config.store));
-            upkeep.push(watch_tokens(of(), first, until()));
+            upkeep.push(watch_tokens(Arc::clone(guard), of(), first, until()));
+            fetching = provider::keep(guard.providers(), &service.metrics);
         }
         if let Some(tls) = tls {
             service.listens_under(Arc::clone(&tls));
             upkeep.push(look(Upkeep::new(tls, Arc::clone(&service.metrics)), until()));
         }
         tracing::info!(%grpc_addr, %rest_addr, "controller started");
-        Ok(Running { grpc_addr, rest_addr, service, stopping, servers, upkeep })
+        Ok(Running { grpc_addr, rest_addr, service, stopping, servers, upkeep, fetching })
     }
 }
 
@@ -216,6 +220,7 @@ impl Running {
 
     /// Waits until no task uses the store any more.
     async fn wind_up(&mut self) {
+        self.fetching.iter().for_each(JoinHandle::abort);
         for task in &mut self.upkeep {
             // They end by themselves, after a commit that is under way.
             if let Err(error) = task.await {
@@ -237,7 +242,7 @@ impl Running {
 
 impl Drop for Running {
     fn drop(&mut self) {
-        for task in self.servers.iter().chain(&self.upkeep) {
+        for task in self.servers.iter().chain(&self.upkeep).chain(&self.fetching) {
             task.abort();
         }
         // Streams run in tasks of their own.
@@ -328,14 +333,16 @@ fn tidy(service: Arc<Service>, stopped: flag::Receiver<bool>) -> JoinHandle<()> 
     })
 }
 
-/// Ends the streams of tokens that are over, and keeps the first token of an admin as long as it is needed.
+/// Ends the streams of tokens and JWTs that are over, and keeps the first token of an admin as long as it is needed.
 fn watch_tokens(
+    guard: Arc<Guard>,
     service: Arc<Service>,
     first: Option<FirstToken>,
     stopped: flag::Receiver<bool>,
 ) -> JoinHandle<()> {
     every(TOKENS_EVERY, stopped, move || {
         service.tokens().expire();
+        guard.providers().expire();
         if let Some(first) = &first {
             first.look(&service);
         }

@@ -10,6 +10,7 @@ use tidegate_tls::Certificate;
 use tokio::sync::watch as flag;
 
 use super::matrix::{Call, Who, allows};
+use super::provider::{Providers, is_jwt};
 use super::tokens::Shown;
 use super::{Identity, Role, Rules, Unproven};
 use crate::config::Access;
@@ -19,6 +20,7 @@ use crate::service::Service;
 pub struct Guard {
     rules: Rules,
     anonymous: Option<Role>,
+    providers: Arc<Providers>,
     service: Arc<Service>,
 }
 
@@ -45,7 +47,13 @@ pub struct Denied {
 impl Guard {
     /// A guard by these settings and by the tokens of this service.
     pub fn new(access: Access, service: Arc<Service>) -> Arc<Self> {
-        Arc::new(Self { rules: access.rules, anonymous: access.anonymous_role, service })
+        let providers = Providers::new(access.providers, service.clock().clone());
+        Arc::new(Self { rules: access.rules, anonymous: access.anonymous_role, providers, service })
+    }
+
+    /// The providers of identity, with their keys.
+    pub(crate) fn providers(&self) -> &Arc<Providers> {
+        &self.providers
     }
 
     /// Finds out who is at the other end of each connection.
@@ -78,13 +86,13 @@ impl Guard {
         let extensions = request.extensions_mut();
         let caller = extensions.remove::<Caller>();
         let identity = match shown {
-            Some(Some(Shown { identity, over })) => {
+            Some(Ok(Shown { identity, over })) => {
                 extensions.insert(Over(over));
                 Ok(Arc::new(identity))
             }
-            Some(None) => {
+            Some(Err(unproven)) => {
                 self.service.metrics.turned_away(surface, "bad_token");
-                Err(Unproven::Token)
+                Err(unproven)
             }
             None => caller.as_ref().map_or(Err(Unproven::NoCertificate), |caller| caller.identity.clone()),
         };
@@ -103,13 +111,16 @@ impl Guard {
         Err(denied)
     }
 
-    /// Who shows a token in this header; `None` for anything that is none in force.
-    fn shown(&self, header: &HeaderValue) -> Option<Shown> {
-        let (scheme, text) = header.to_str().ok()?.split_once(' ')?;
-        if !scheme.eq_ignore_ascii_case("bearer") {
-            return None;
+    /// Who shows a token or a JWT in this header.
+    fn shown(&self, header: &HeaderValue) -> Result<Shown, Unproven> {
+        let parts = header.to_str().ok().and_then(|text| text.split_once(' '));
+        let (_, text) =
+            parts.filter(|(scheme, _)| scheme.eq_ignore_ascii_case("bearer")).ok_or(Unproven::Token)?;
+        let text = text.trim();
+        if self.providers.is_empty() || !is_jwt(text) {
+            return self.service.tokens().identify(text).ok_or(Unproven::Token);
         }
-        self.service.tokens().identify(text.trim())
+        Ok(self.providers.identify(text)?)
     }
 }
 

@@ -2,12 +2,14 @@
 //!
 //! The identity of a caller is taken once per connection, from the certificate that the handshake verified, and travels
 //! with each request. `rules` makes it of the names in the certificate; `matrix` says which calls a role may make;
-//! `guard` puts both before the handlers of each listener. While authentication is off, nothing here is asked.
+//! `provider` makes an identity of a JWT, `tokens` of a token;
+//! `guard` puts all of it before the handlers of each listener. While authentication is off, nothing here is asked.
 
 mod caller;
 mod first_token;
 pub mod guard;
 pub mod matrix;
+pub mod provider;
 mod role;
 mod rules;
 mod token_calls;
@@ -16,5 +18,5 @@ pub mod tokens;
 pub use caller::{Identity, Kind, Scope};
 pub(crate) use first_token::FirstToken;
 pub use role::Role;
-pub use rules::{Rule, RuleError, Rules, Unproven};
+pub use rules::{NodeName, Rule, RuleError, Rules, Unproven};
 pub use token_calls::TokenCalls;

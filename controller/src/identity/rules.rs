@@ -7,6 +7,7 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
+use super::provider::JwtError;
 use super::{Identity, Kind, Role, Scope};
 use crate::limits::MAX_NAME;
 use crate::name::{GroupName, NameError, principal_part};
@@ -79,6 +80,9 @@ pub enum Unproven {
         "the token is unknown, revoked or expired; ask an admin for another (`tidegate token create`), or leave it out"
     )]
     Token,
+    /// The JWT proves nothing.
+    #[error(transparent)]
+    Jwt(#[from] JwtError),
     /// No rule has one of its names.
     #[error(
         "no rule names this certificate ({names}): add to the controller's configuration [[identity]] san = {san}, role \
@@ -212,7 +216,7 @@ fn of(role: Role, name: String, scope: Scope) -> Identity {
     Identity { kind: Kind::Certificate, name, role, scope }
 }
 
-fn checked(role: Role, name: &str) -> Result<String, NodeName> {
+pub(super) fn checked(role: Role, name: &str) -> Result<String, NodeName> {
     let name = principal_part("name of an identity", name)?;
     if !role.is_node() {
         return Ok(name);

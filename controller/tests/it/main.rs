@@ -36,6 +36,8 @@ mod identity;
 #[cfg(test)]
 mod junk;
 #[cfg(test)]
+mod jwt;
+#[cfg(test)]
 mod large;
 #[cfg(test)]
 mod naive;
@@ -51,6 +53,8 @@ mod retired;
 mod runaways;
 #[cfg(test)]
 mod sessions;
+#[cfg(test)]
+mod signer;
 #[cfg(test)]
 mod statements;
 #[cfg(test)]

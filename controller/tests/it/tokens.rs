@@ -26,7 +26,7 @@ const OVER_WITHIN: Duration = Duration::from_secs(1);
 
 /// Shows a token with each call.
 #[derive(Clone)]
-struct Bearer(String);
+pub(crate) struct Bearer(pub(crate) String);
 
 impl Interceptor for Bearer {
     fn call(&mut self, mut request: Request<()>) -> Result<Request<()>, Status> {
@@ -35,18 +35,18 @@ impl Interceptor for Bearer {
     }
 }
 
-type Shown = InterceptedService<Channel, Bearer>;
+pub(crate) type Shown = InterceptedService<Channel, Bearer>;
 
 fn by_tokens(folder: &TempDir) -> Config {
     let access = Access { authentication: Some(Authentication::Required), ..Access::default() };
     Config { access, ..config(folder) }
 }
 
-async fn plain(running: &Running) -> Channel {
+pub(crate) async fn plain(running: &Running) -> Channel {
     Channel::from_shared(format!("http://{}", running.grpc_addr)).unwrap().connect().await.unwrap()
 }
 
-fn admin(channel: &Channel, token: &str) -> AdminClient<Shown> {
+pub(crate) fn admin(channel: &Channel, token: &str) -> AdminClient<Shown> {
     AdminClient::with_interceptor(channel.clone(), Bearer(token.to_owned()))
 }
 
