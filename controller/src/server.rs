@@ -13,7 +13,7 @@ use std::sync::Arc;
 use axum::Router;
 use tidegate_core::engine::EngineConfig;
 use tidegate_core::units::Span;
-use tidegate_listener::{BACKLOG, Bodies, Door, Hosts, Surface};
+use tidegate_listener::{BACKLOG, Bodies, Door, Failures, Hosts, Surface};
 use tidegate_proto::v1::admin_server::AdminServer;
 use tidegate_proto::v1::grants_server::GrantsServer;
 use tidegate_proto::v1::statements_server::StatementsServer;
@@ -146,7 +146,9 @@ impl Controller {
         let loaded = loading.map_err(|error| StartError::Internal(error.to_string()))?;
         let service = Arc::new(loaded.map_err(|error| damaged(error.to_string()))?);
 
-        let guard = is_guarded.then(|| Guard::new(config.access, Arc::clone(&service)));
+        let failures: Arc<Failures> = Arc::default();
+        let guard =
+            is_guarded.then(|| Guard::new(config.access, Arc::clone(&service), Arc::clone(&failures)));
         let (stopping, stopped) = flag::channel(false);
         let bodies = Arc::new(Bodies::default());
         let door = |surface, router, hosts, most, other| Door {
@@ -158,6 +160,7 @@ impl Controller {
             most,
             other: Some(other),
             tls: tls.clone(),
+            failures: Arc::clone(&failures),
             greeting: guard.as_ref().map(Guard::greeting),
         };
         let (routes, health) = grpc_routes(&service, &stopped)?;

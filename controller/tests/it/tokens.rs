@@ -233,3 +233,44 @@ async fn a_token_decides_in_place_of_a_certificate() {
     assert!(!store_path(&site.folder).with_extension("redb.first-token").exists());
     running.shutdown().await.unwrap();
 }
+
+/// A channel from another address of this machine.
+async fn from_another(running: &Running) -> Channel {
+    let address = running.grpc_addr;
+    let connect = tower::service_fn(move |_: http::Uri| async move {
+        let socket = tokio::net::TcpSocket::new_v4()?;
+        socket.bind("127.0.0.2:0".parse().unwrap())?;
+        socket.connect(address).await.map(hyper_util::rt::TokioIo::new)
+    });
+    let endpoint = tonic::transport::Endpoint::from_static("http://localhost");
+    timeout(PATIENCE, endpoint.connect_with_connector(connect)).await.unwrap().unwrap()
+}
+
+#[tokio::test]
+async fn who_keeps_showing_wrong_tokens_is_answered_later_and_nobody_else_is() {
+    let folder = tempfile::tempdir().unwrap();
+    let running = Controller::start(by_tokens(&folder)).await.unwrap();
+    let channel = plain(&running).await;
+    let mut root = admin(&channel, &first(&folder).await);
+    let (_, ann) = create(&mut root, "ann", "viewer", 0).await;
+    let other = from_another(&running).await;
+    let wrong = |channel: &Channel| {
+        let mut stranger = admin(channel, "tdg_1.0");
+        async move { stranger.status(v1::StatusRequest {}).await.unwrap_err().code() }
+    };
+    let began = Instant::now();
+    let mut trying = tokio::task::JoinSet::new();
+    (0..80).for_each(|_| drop(trying.spawn(wrong(&other))));
+    while let Some(code) = trying.join_next().await {
+        assert_eq!(code.unwrap(), Code::Unauthenticated);
+    }
+    // The seventieth failure within a moment is answered six seconds later; a machine that takes a second pays for one.
+    assert!(began.elapsed() > Duration::from_secs(3), "{:?}", began.elapsed());
+    // The same address goes on where it is connected, and is believed at once.
+    let began = Instant::now();
+    assert!(is_known(&mut admin(&other, &ann)).await && is_known(&mut admin(&channel, &ann)).await);
+    assert!(began.elapsed() < Duration::from_secs(3), "{:?}", began.elapsed());
+    // Others find the door open.
+    drop(plain(&running).await);
+    running.shutdown().await.unwrap();
+}
