@@ -32,6 +32,8 @@ mod folding;
 #[cfg(test)]
 mod history;
 #[cfg(test)]
+mod http2;
+#[cfg(test)]
 mod identity;
 #[cfg(test)]
 mod junk;
