@@ -1,4 +1,4 @@
-//! A token to show the controller: from a file or the environment, and never from a flag, which other users of the
+//! A token or a JWT to show the controller: from a file or the environment, and never from a flag, which other users of the
 //! machine can read.
 
 use std::path::Path;

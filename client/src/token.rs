@@ -1,4 +1,4 @@
-//! A token to show to controllers, in place of a certificate: from a file or the environment, and never from a flag,
+//! A token, or the JWT of a provider of identity, to show to controllers, in place of a certificate: from a file or the environment, and never from a flag,
 //! which other users of the machine can read.
 
 use std::fmt;
@@ -13,8 +13,8 @@ use tonic::metadata::{Ascii, MetadataValue};
 
 /// What a token begins with.
 const PREFIX: &str = "tdg_";
-/// Bytes of a file that are read: a token is far shorter.
-const MOST_BYTES: u64 = 1_024;
+/// Bytes of a file that are read: as many as a controller reads of a JWT, and a line's end. A token is far shorter.
+const MOST_BYTES: u64 = (8 << 10) + 2;
 /// Names it in errors where no file does.
 const NO_FILE: &str = "the token that was given";
 
@@ -39,7 +39,8 @@ pub enum TokenError {
     },
     /// What is there is no token.
     #[error(
-        "{from} holds no token of tidegate, which begins with {PREFIX}; make one with `tidegate token create`"
+        "{from} holds no token of tidegate, which begins with {PREFIX}, and no JWT of a provider; make a token with \
+         `tidegate token create`"
     )]
     NoToken {
         /// Where it was looked for.
@@ -102,12 +103,18 @@ impl Token {
             Source::Text(text) => (text.clone(), NO_FILE.to_owned()),
         };
         let text = text.trim();
-        let is_token = text.starts_with(PREFIX) && text.chars().all(|c| c.is_ascii_graphic());
+        let is_token =
+            (text.starts_with(PREFIX) || is_jwt(text)) && text.chars().all(|c| c.is_ascii_graphic());
         let value = MetadataValue::try_from(format!("Bearer {text}")).ok().filter(|_| is_token);
         let mut value = value.ok_or(TokenError::NoToken { from })?;
         value.set_sensitive(true);
         Ok(value)
     }
+}
+
+/// Whether a text has the three parts of a JWT.
+fn is_jwt(text: &str) -> bool {
+    text.starts_with("ey") && text.bytes().filter(|byte| *byte == b'.').count() == 2
 }
 
 impl fmt::Debug for Token {
@@ -175,6 +182,8 @@ mod tests {
             assert!(refused.contains("holds no token") && !refused.contains("hunter2"), "{refused}");
             assert!(Token::text(wrong).bearer().is_err());
         }
+        put("eyJh.eyJi.c", 0o600);
+        assert_eq!(token.bearer().unwrap().to_str().unwrap(), "Bearer eyJh.eyJi.c");
         put("tdg_1.abc\n", 0o600);
         let value = token.bearer().unwrap();
         assert_eq!(value.to_str().unwrap(), "Bearer tdg_1.abc");

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use axum::Router;
-use tidegate_listener::{BACKLOG, Bodies, Door, Hosts, Surface, open};
+use tidegate_listener::{BACKLOG, Bodies, Door, Failures, Hosts, Surface, open};
 use tidegate_tls::{Authority, Clients, Name, Purpose, Request, Server, ServerFiles};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
@@ -26,6 +26,7 @@ struct Site {
     address: SocketAddr,
     metrics: Arc<Metrics>,
     bodies: Arc<Bodies>,
+    failures: Arc<Failures>,
     stop: watch::Sender<bool>,
     serving: JoinHandle<()>,
     _folder: tempfile::TempDir,
@@ -64,6 +65,7 @@ impl Site {
         let listener = open("127.0.0.1:0".parse().unwrap(), BACKLOG).unwrap();
         let address = listener.local_addr().unwrap();
         let (metrics, bodies) = (Arc::clone(&service.metrics), Arc::new(Bodies::default()));
+        let failures: Arc<Failures> = Arc::default();
         let door = Door {
             surface,
             router,
@@ -73,10 +75,11 @@ impl Site {
             most,
             other: Some("127.0.0.1:99".parse().unwrap()),
             tls,
+            failures: Arc::clone(&failures),
             greeting: None,
         };
         let serving = tokio::spawn(door.serve(listener, stopped));
-        Self { address, metrics, bodies, stop, serving, _folder: folder }
+        Self { address, metrics, bodies, failures, stop, serving, _folder: folder }
     }
 
     async fn connect(&self) -> TcpStream {
@@ -193,6 +196,30 @@ async fn who_is_silent_in_the_handshake_gives_its_place_back_and_is_counted() {
         assert!(site.turned_away(surface, "wrong_protocol"));
         site.close().await;
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_keeps_failing_in_the_handshake_finds_the_door_closed_and_open_connections_go_on() {
+    let folder = tempfile::tempdir().unwrap();
+    let site = Site::secure(Surface::Rest, 99, tls(&folder));
+    let mut before = site.connect().await;
+    let broken = [0x16, 3, 1, 0, 4, 9, 9, 9, 9];
+    let peer = before.local_addr().unwrap().ip();
+    for _ in 0..200 {
+        site.say(&broken).await;
+    }
+    assert!(site.failures.is_closed_to(peer) && site.turned_away(Surface::Rest, "failing"));
+    let handshakes = "tidegate_turned_away_total{surface=\"rest\",reason=\"handshake\"} ";
+    let page = site.metrics.page(&[]).unwrap();
+    let made = page.split_once(handshakes).unwrap().1.lines().next().unwrap().parse::<u32>().unwrap();
+    // A lost second of a slow machine is paid debt.
+    assert!((60..100).contains(&made), "{made} of 200 handshakes were made");
+    // One that was open before is heard, though its handshake fails in the end.
+    before.write_all(b"GET / HTTP/1.1\r\n\r\n").await.unwrap();
+    assert!(rest_of(&mut before).await.contains("speaks TLS; use https://"));
+    tokio::time::advance(Duration::from_secs(91)).await;
+    assert!(site.say(b"GET / HTTP/1.1\r\n\r\n").await.contains("speaks TLS; use https://"));
+    site.close().await;
 }
 
 #[tokio::test(start_paused = true)]

@@ -5,6 +5,7 @@
 //! `_other`, which is no valid group name.
 
 mod charges;
+mod providers;
 mod tls;
 
 use std::collections::BTreeSet;
@@ -27,6 +28,7 @@ use crate::limits::MAX_GROUP_SERIES;
 pub use charges::Charges;
 
 use charges::GroupCounters;
+use providers::ProviderMetrics;
 use tls::TlsMetrics;
 
 /// Label of the groups without series of their own.
@@ -140,6 +142,8 @@ pub struct Metrics {
     requests: Family<RequestLabel, Counter>,
     /// TLS of the listeners.
     pub(crate) tls: TlsMetrics,
+    /// Providers of identity.
+    pub(crate) providers: ProviderMetrics,
     convictions: Family<ActionLabel, Counter>,
     /// Statements on the watch list.
     pub watches: Gauge,
@@ -248,6 +252,7 @@ impl Metrics {
             self.turned_away.clone(),
         );
         self.tls.register(registry);
+        self.providers.register(registry);
         registry.register(
             "requests",
             "Requests, by listener and how they were answered",

@@ -13,7 +13,7 @@ use std::sync::Arc;
 use axum::Router;
 use tidegate_core::engine::EngineConfig;
 use tidegate_core::units::Span;
-use tidegate_listener::{BACKLOG, Bodies, Door, Hosts, Surface};
+use tidegate_listener::{BACKLOG, Bodies, Door, Failures, Hosts, Surface};
 use tidegate_proto::v1::admin_server::AdminServer;
 use tidegate_proto::v1::grants_server::GrantsServer;
 use tidegate_proto::v1::statements_server::StatementsServer;
@@ -28,8 +28,8 @@ use tonic_health::server::{HealthReporter, health_reporter};
 use crate::clock::{Clock, duration};
 use crate::config::{Authentication, Config, ConfigError};
 use crate::grpc::{AdminAdapter, GrantsAdapter, StatementsAdapter};
-use crate::identity::FirstToken;
 use crate::identity::guard::Guard;
+use crate::identity::{FirstToken, provider};
 use crate::limits::{
     DRAIN_WITHIN, FLUSH_EVERY, MAX_GRPC_CONNECTIONS, MAX_REST_CONNECTIONS, TIDY_EVERY, TLS_EVERY,
     TOKENS_EVERY,
@@ -103,6 +103,8 @@ pub struct Running {
     stopping: flag::Sender<bool>,
     servers: Vec<JoinHandle<()>>,
     upkeep: Vec<JoinHandle<()>>,
+    /// What may be cut off at any time.
+    fetching: Vec<JoinHandle<()>>,
 }
 
 impl Controller {
@@ -128,7 +130,7 @@ impl Controller {
     ) -> Result<Running, StartError> {
         config.check().map_err(StartError::Config)?;
         let is_guarded = config.authentication() == Authentication::Required;
-        let by_tokens = is_guarded && config.certifies_nobody();
+        let by_tokens = is_guarded && config.certifies_nobody() && !config.provides_admins();
         let tls = config.tls.map(|files| Server::load(files, &PROTOCOLS)).transpose()?;
         let grpc = listen("grpc_listen", config.grpc_listen)?;
         let http = listen("http_listen", config.http_listen)?;
@@ -144,7 +146,9 @@ impl Controller {
         let loaded = loading.map_err(|error| StartError::Internal(error.to_string()))?;
         let service = Arc::new(loaded.map_err(|error| damaged(error.to_string()))?);
 
-        let guard = is_guarded.then(|| Guard::new(config.access, Arc::clone(&service)));
+        let failures: Arc<Failures> = Arc::default();
+        let guard =
+            is_guarded.then(|| Guard::new(config.access, Arc::clone(&service), Arc::clone(&failures)));
         let (stopping, stopped) = flag::channel(false);
         let bodies = Arc::new(Bodies::default());
         let door = |surface, router, hosts, most, other| Door {
@@ -156,6 +160,7 @@ impl Controller {
             most,
             other: Some(other),
             tls: tls.clone(),
+            failures: Arc::clone(&failures),
             greeting: guard.as_ref().map(Guard::greeting),
         };
         let (routes, health) = grpc_routes(&service, &stopped)?;
@@ -171,16 +176,18 @@ impl Controller {
         let (until, of) = (|| stopped.clone(), || Arc::clone(&service));
         let health = tell_health(of(), health, until());
         let mut upkeep = vec![expire(of(), until()), flush(of(), until()), tidy(of(), until()), health];
-        if guard.is_some() {
+        let mut fetching = Vec::new();
+        if let Some(guard) = &guard {
             let first = by_tokens.then(|| FirstToken::beside(&config.store));
-            upkeep.push(watch_tokens(of(), first, until()));
+            upkeep.push(watch_tokens(Arc::clone(guard), of(), first, until()));
+            fetching = provider::keep(guard.providers(), &service.metrics);
         }
         if let Some(tls) = tls {
             service.listens_under(Arc::clone(&tls));
             upkeep.push(look(Upkeep::new(tls, Arc::clone(&service.metrics)), until()));
         }
         tracing::info!(%grpc_addr, %rest_addr, "controller started");
-        Ok(Running { grpc_addr, rest_addr, service, stopping, servers, upkeep })
+        Ok(Running { grpc_addr, rest_addr, service, stopping, servers, upkeep, fetching })
     }
 }
 
@@ -216,6 +223,7 @@ impl Running {
 
     /// Waits until no task uses the store any more.
     async fn wind_up(&mut self) {
+        self.fetching.iter().for_each(JoinHandle::abort);
         for task in &mut self.upkeep {
             // They end by themselves, after a commit that is under way.
             if let Err(error) = task.await {
@@ -237,7 +245,7 @@ impl Running {
 
 impl Drop for Running {
     fn drop(&mut self) {
-        for task in self.servers.iter().chain(&self.upkeep) {
+        for task in self.servers.iter().chain(&self.upkeep).chain(&self.fetching) {
             task.abort();
         }
         // Streams run in tasks of their own.
@@ -328,14 +336,16 @@ fn tidy(service: Arc<Service>, stopped: flag::Receiver<bool>) -> JoinHandle<()> 
     })
 }
 
-/// Ends the streams of tokens that are over, and keeps the first token of an admin as long as it is needed.
+/// Ends the streams of tokens and JWTs that are over, and keeps the first token of an admin as long as it is needed.
 fn watch_tokens(
+    guard: Arc<Guard>,
     service: Arc<Service>,
     first: Option<FirstToken>,
     stopped: flag::Receiver<bool>,
 ) -> JoinHandle<()> {
     every(TOKENS_EVERY, stopped, move || {
         service.tokens().expire();
+        guard.providers().expire();
         if let Some(first) = &first {
             first.look(&service);
         }

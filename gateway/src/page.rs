@@ -41,6 +41,7 @@ impl Page {
             most: MOST_CONNECTIONS,
             other: None,
             tls: None,
+            failures: Arc::default(),
             greeting: None,
         }
     }

@@ -58,6 +58,15 @@ const WINDOWS: (u32, u32) = (128 << 10, 256 << 10);
 /// for each stream that is not read.
 const SEND_AHEAD: usize = 16 << 10;
 
+/// Bytes of one frame that a peer may send: the least that HTTP/2 allows, since more is only held at once.
+const MOST_FRAME: u32 = 16 << 10;
+/// Requests that a peer may take back before they are looked at; beyond, its connection ends. Half of it would end those
+/// of clients that give up on a burst; twice of it is twice the work for nothing. *Source:* CVE-2023-44487.
+const MOST_TAKEN_BACK: usize = 20;
+/// Streams that a peer may break the protocol on; beyond, its connection ends. Half of it is as good; h2's own default
+/// of a thousand lets each peer have that many errors written for it.
+const MOST_BROKEN: usize = 100;
+
 /// The shared state of a connection's handlers.
 #[derive(Debug)]
 pub struct Connection {
@@ -223,6 +232,9 @@ fn builder(surface: Surface) -> Builder<TokioExecutor> {
         .keep_alive_timeout(PONG_WITHIN)
         .max_concurrent_streams(MOST_STREAMS)
         .max_header_list_size(MOST_HEAD)
+        .max_frame_size(MOST_FRAME)
+        .max_pending_accept_reset_streams(MOST_TAKEN_BACK)
+        .max_local_error_reset_streams(MOST_BROKEN)
         .initial_stream_window_size(WINDOWS.0)
         .initial_connection_window_size(WINDOWS.1)
         .max_send_buf_size(SEND_AHEAD);

@@ -11,6 +11,7 @@
 mod bodies;
 mod connection;
 pub mod exposition;
+mod failures;
 mod hosts;
 mod opening;
 mod process;
@@ -33,6 +34,7 @@ use tokio::time::{Instant, sleep};
 
 pub use bodies::{Bodies, BodyError};
 pub use connection::Connection;
+pub use failures::Failures;
 pub use hosts::Hosts;
 pub use process::Process;
 
@@ -106,6 +108,8 @@ pub struct Door {
     pub other: Option<SocketAddr>,
     /// TLS, without which no connection is served if it is there; for the other listener, too.
     pub tls: Option<Arc<Server>>,
+    /// Who keeps failing to prove who they are; listeners of one process share it.
+    pub failures: Arc<Failures>,
     /// What handlers are given of each peer, beyond its address.
     pub greeting: Option<Arc<Greeting>>,
 }
@@ -195,6 +199,9 @@ impl Door {
         connections: &mut JoinSet<()>,
         until: &flag::Receiver<bool>,
     ) {
+        if self.failures.is_closed_to(peer.ip()) {
+            return self.tally.turned_away(self.surface, "failing");
+        }
         let Some(place) = Place::take(open, peer.ip().to_canonical(), self.most) else {
             self.tally.turned_away(self.surface, "full");
             if self.tls.is_none() {

@@ -4,6 +4,7 @@
 //! listener's are answered in that one. In: a socket. Out: a connection whose first bytes are still to be read.
 
 use std::io;
+use std::net::SocketAddr;
 use std::pin::Pin;
 use std::task::{Context, Poll};
 use std::time::Duration;
@@ -67,8 +68,7 @@ pub(super) async fn secure(
     let mut stream = match timeout_at(end, handshake).await {
         Err(_) => return turned_away(door, "slow_handshake"),
         Ok(Err((error, stream))) => {
-            tracing::debug!(surface = door.surface.name(), peer = ?stream.peer_addr().ok(), %error, "no handshake");
-            turned_away::<()>(door, "handshake");
+            failed(door, stream.peer_addr().ok(), &error);
             // The peer reads why.
             linger(stream).await;
             return None;
@@ -93,6 +93,16 @@ pub(super) async fn secure(
         Ok(Ok(_)) => {}
     }
     Some(Begun { first, given: 0, stream })
+}
+
+/// Counts a handshake that failed, against the peer's address too.
+fn failed(door: &Door, peer: Option<SocketAddr>, error: &io::Error) {
+    turned_away::<()>(door, "handshake");
+    let Some(peer) = peer else { return };
+    door.failures.failed(peer.ip());
+    if let Some(left_out) = door.failures.say() {
+        tracing::info!(surface = door.surface.name(), %peer, %error, left_out, "a handshake failed");
+    }
 }
 
 /// The certificate that the peer showed, which the handshake has verified.

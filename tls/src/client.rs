@@ -10,7 +10,9 @@ use crate::provider;
 use crate::server::{roots_in, unpaired};
 
 /// What HTTP/2 is called in a handshake.
-const HTTP2: &[u8] = b"h2";
+pub(crate) const HTTP2: &[u8] = b"h2";
+/// What HTTP/1.1 is.
+pub(crate) const HTTP1: &[u8] = b"http/1.1";
 
 /// The files of a client. They are read for each connection, so that renewed ones count from the next one on.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -27,6 +29,10 @@ impl ClientFiles {
     /// # Errors
     /// A file cannot be used.
     pub fn load(&self) -> Result<Arc<ClientConfig>, TlsError> {
+        self.load_speaking(HTTP2)
+    }
+
+    pub(crate) fn load_speaking(&self, protocol: &[u8]) -> Result<Arc<ClientConfig>, TlsError> {
         let roots = trusted(self.authorities.as_deref())?;
         let general = |error: tokio_rustls::rustls::Error| TlsError::NoAuthorities(error.to_string());
         let builder = ClientConfig::builder_with_provider(provider())
@@ -43,7 +49,7 @@ impl ClientFiles {
                     .map_err(|error| unpaired(&certificate, &key, &error))?
             }
         };
-        config.alpn_protocols = vec![HTTP2.to_vec()];
+        config.alpn_protocols = vec![protocol.to_vec()];
         Ok(Arc::new(config))
     }
 

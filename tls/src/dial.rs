@@ -15,7 +15,7 @@ use tokio_rustls::TlsConnector;
 use tokio_rustls::rustls::pki_types::ServerName;
 use tower::{Service, ServiceExt as _};
 
-use crate::client::ClientFiles;
+use crate::client::{ClientFiles, HTTP1, HTTP2};
 use crate::explain::explain;
 use crate::files::TlsError;
 use crate::stream::{Refused, Stream};
@@ -56,6 +56,7 @@ pub struct Dial {
     files: Arc<ClientFiles>,
     places: Arc<[Uri]>,
     refused: Refused,
+    speaks: &'static [u8],
 }
 
 impl Dial {
@@ -65,13 +66,27 @@ impl Dial {
         http.enforce_http(false);
         http.set_nodelay(true);
         http.set_connect_timeout(Some(within));
-        Self { http, within, files: Arc::new(files), places: Arc::from([]), refused: Refused::default() }
+        Self {
+            http,
+            within,
+            files: Arc::new(files),
+            places: Arc::from([]),
+            refused: Refused::default(),
+            speaks: HTTP2,
+        }
     }
 
     /// Why the server ended a connection that was opened here, if it said so: in TLS 1.3 it refuses a client's certificate
     /// only after the client holds the handshake for done.
     pub fn refused(&self) -> Option<String> {
         self.refused.load().as_deref().cloned()
+    }
+
+    /// For a server that need not speak HTTP/2.
+    #[must_use]
+    pub fn speaking_http1(mut self) -> Self {
+        self.speaks = HTTP1;
+        self
     }
 
     /// Connects to the first of these that answers, whatever is asked for.
@@ -108,8 +123,8 @@ impl Dial {
     }
 
     async fn secure(&self, tcp: TcpStream, name: String, host: &str) -> Result<Stream, DialError> {
-        let files = Arc::clone(&self.files);
-        let read = tokio::task::spawn_blocking(move || files.load()).await;
+        let (files, speaks) = (Arc::clone(&self.files), self.speaks);
+        let read = tokio::task::spawn_blocking(move || files.load_speaking(speaks)).await;
         let config = read.map_err(|error| DialError::Handshake(error.to_string()))??;
         let name = ServerName::try_from(name).map_err(|error| {
             DialError::Handshake(format!("{host} is no name that a certificate can have: {error}"))

@@ -37,7 +37,10 @@ pub(crate) const LOG_FILTER: &str = "TIDEGATE_LOG";
     margin = \"50ms\"\n  \
     # fence = \"2s\"          # for storage that can move to another machine\n  \
     # [[identity]]           # whose a certificate of others is\n  \
-    # san = \"spiffe://prod/ns/shop/sa/till\"\n  # role = \"node\"\n  # groups = [\"shop\"]\n\n\
+    # san = \"spiffe://prod/ns/shop/sa/till\"\n  # role = \"node\"\n  # groups = [\"shop\"]\n  \
+    # [[provider]]           # whose JWTs are believed\n  # name = \"dex\"\n  # issuer = \"https://dex.example\"\n  \
+    # audience = \"tidegate\"\n  # [[provider.role]]\n  # claim = \"groups\"\n  # value = \"ops\"\n  \
+    # role = \"operator\"\n\n\
     Log filter: TIDEGATE_LOG, such as `debug`.")]
 pub(crate) struct ControllerArgs {
     /// Settings, in TOML.

@@ -79,6 +79,7 @@ pub(crate) fn judge(facts: &SettingFacts) -> (Vec<Finding>, Config) {
         ("authentication", if is_required { "required" } else { "off" }.to_owned()),
         ("anonymous_role", config.access.anonymous_role.map_or_else(none, |role| role.to_string())),
         ("identity", format!("{} rules", config.access.rules.iter().count())),
+        ("provider", format!("{} providers", config.access.providers.len())),
         ("allow_remote", config.allow_remote.to_string()),
         ("capacity", config.capacity.map_or_else(|| "unlimited".to_owned(), |rate| rate.to_string())),
         ("drift_ppm", config.drift_ppm.to_string()),

@@ -1,8 +1,9 @@
-//! The settings of who may call: `authentication`, `anonymous_role` and the rules `[[identity]]`.
+//! The settings of who may call: `authentication`, `anonymous_role`, the rules `[[identity]]` and `[[provider]]`.
 
 use toml::{Table, Value};
 
 use super::reader::{Reader, mismatch};
+use crate::identity::provider::Provider;
 use crate::identity::{Role, Rule, Rules};
 use crate::quantity::cut;
 
@@ -32,6 +33,8 @@ pub struct Access {
     pub anonymous_role: Option<Role>,
     /// Whose certificates are whose.
     pub rules: Rules,
+    /// Whose JWTs are believed.
+    pub providers: Vec<Provider>,
 }
 
 /// Takes the settings out of the text.
@@ -42,7 +45,8 @@ pub(super) fn access(reader: &mut Reader) -> Access {
     });
     let anonymous_role = reader.word("anonymous_role", &ANONYMOUS).and_then(Role::parse);
     let rules = reader.tables("identity", MAX_RULES, rule).unwrap_or_default();
-    Access { authentication, anonymous_role, rules: Rules::new(rules) }
+    let providers = super::provider::providers(reader);
+    Access { authentication, anonymous_role, rules: Rules::new(rules), providers }
 }
 
 /// One `[[identity]]`.
@@ -59,7 +63,7 @@ fn rule(mut table: Table) -> Result<Rule, String> {
     rule.map_err(|error| error.to_string())
 }
 
-fn text(table: &mut Table, key: &'static str) -> Result<Option<String>, String> {
+pub(super) fn text(table: &mut Table, key: &'static str) -> Result<Option<String>, String> {
     match table.remove(key) {
         None => Ok(None),
         Some(Value::String(text)) => Ok(Some(text)),
@@ -67,7 +71,7 @@ fn text(table: &mut Table, key: &'static str) -> Result<Option<String>, String> 
     }
 }
 
-fn groups(value: Value) -> Result<Vec<String>, String> {
+pub(super) fn groups(value: Value) -> Result<Vec<String>, String> {
     let expected = "names in quotes, such as [\"shop\"]";
     let names = match value {
         Value::Array(names) if names.len() <= MAX_GROUPS => names,

@@ -5,6 +5,7 @@
 //! what is given up without: `plaintext_off_loopback` and `allow_remote`.
 
 mod access;
+mod provider;
 mod reader;
 mod tls;
 
@@ -16,6 +17,8 @@ use tidegate_tls::{Clients, ServerFiles};
 
 pub use access::{Access, Authentication};
 
+use crate::identity::Role;
+use crate::identity::provider::Provider;
 use reader::Reader;
 
 /// Port of the gRPC listener.
@@ -172,6 +175,12 @@ impl Config {
         matches!(self.clients(), Clients::Anonymous)
     }
 
+    /// Whether a provider can make somebody an admin.
+    pub fn provides_admins(&self) -> bool {
+        let is_admin = |provider: &Provider| provider.roles.iter().any(|role| role.role == Role::Admin);
+        self.access.providers.iter().any(is_admin)
+    }
+
     /// What callers show.
     fn clients(&self) -> &Clients {
         self.tls.as_ref().map_or(&Clients::Anonymous, |tls| &tls.clients)
@@ -190,6 +199,10 @@ impl Config {
             _ if !is_required && self.access.anonymous_role.is_some() => {
                 Some(("anonymous_role", "has no effect while authentication is off: set tls_client_ca"))
             }
+            _ if !is_required && !self.access.providers.is_empty() => Some((
+                "provider",
+                "has no effect while authentication is off: set authentication = \"required\"",
+            )),
             Clients::Required(_) if self.access.anonymous_role.is_some() => Some((
                 "anonymous_role",
                 "has no effect while all callers have to show a certificate: set tls_clients = \"optional\"",
@@ -220,7 +233,7 @@ impl Config {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::identity::{Role, Rule, Rules};
+    use crate::identity::{Rule, Rules};
 
     #[test]
     fn an_empty_text_is_the_default_and_listens_locally() {
@@ -269,6 +282,7 @@ mod tests {
                 authentication: Some(Authentication::Required),
                 anonymous_role: Some(Role::Viewer),
                 rules: Rules::new(vec![Rule::new("dns:a", "operator", None, None, None).unwrap()]),
+                providers: Vec::new(),
             },
             capacity: Some(Rate::whole(20_000)),
             drift_ppm: 500,

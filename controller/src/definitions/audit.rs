@@ -61,7 +61,7 @@ impl Actor {
         let identity = self.identity.as_ref();
         AuditEntry {
             actor: self.text.clone(),
-            kind: identity.map_or(Kind::Anonymous, |identity| identity.kind).name().to_owned(),
+            kind: identity.map_or(&Kind::Anonymous, |identity| &identity.kind).word(),
             identity: identity.map(|identity| identity.name.clone()).unwrap_or_default(),
             role: identity.map(|identity| identity.role.to_string()).unwrap_or_default(),
             peer: self.peer.clone(),

@@ -73,10 +73,14 @@ pub(crate) fn guarded(routes: Router, guard: Option<&Arc<Guard>>) -> Router {
 
 async fn admit(State(guard): State<Arc<Guard>>, mut request: HttpRequest, next: Next) -> HttpResponse {
     let path = request.uri().path().to_owned();
-    match guard.admit(Surface::Grpc, Call::Grpc(&path), &mut request) {
-        Ok(()) => next.run(request).await,
-        Err(denied) if denied.is_unknown => Status::unauthenticated(denied.message).into_http(),
-        Err(denied) => Status::permission_denied(denied.message).into_http(),
+    let denied = match guard.admit(Surface::Grpc, Call::Grpc(&path), &mut request) {
+        Ok(()) => return next.run(request).await,
+        Err(denied) => denied,
+    };
+    tokio::time::sleep(denied.later).await;
+    match denied.is_unknown {
+        true => Status::unauthenticated(denied.message).into_http(),
+        false => Status::permission_denied(denied.message).into_http(),
     }
 }
 

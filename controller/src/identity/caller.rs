@@ -10,7 +10,7 @@ use super::Role;
 use crate::name::GroupName;
 
 /// How an identity is proven.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Kind {
     /// It is not.
     Anonymous,
@@ -18,15 +18,19 @@ pub enum Kind {
     Certificate,
     /// By a token that the controller made.
     Token,
+    /// By a JWT of the provider of this name.
+    Jwt(Arc<str>),
 }
 
 impl Kind {
     /// Its word in the audit log.
-    pub const fn name(self) -> &'static str {
+    pub fn word(&self) -> String {
         match self {
-            Self::Anonymous => "anonymous",
-            Self::Certificate => "certificate",
-            Self::Token => "token",
+            Self::Anonymous => "anonymous".to_owned(),
+            Self::Certificate => "certificate".to_owned(),
+            Self::Token => "token".to_owned(),
+            // Two providers may give one name to two people.
+            Self::Jwt(provider) => format!("jwt of {provider}"),
         }
     }
 }
@@ -72,9 +76,10 @@ impl Identity {
 
     /// How errors and the log call it.
     pub fn label(&self) -> String {
-        match self.kind {
+        match &self.kind {
             Kind::Anonymous => "a caller without a certificate or a token".to_owned(),
             Kind::Token => format!("the token of {} {:?}", self.role, self.name),
+            Kind::Jwt(provider) => format!("the JWT of {} {:?} by {provider}", self.role, self.name),
             Kind::Certificate => format!("the certificate of {} {:?}", self.role, self.name),
         }
     }

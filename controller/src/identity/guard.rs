@@ -2,16 +2,18 @@
 
 use std::net::SocketAddr;
 use std::sync::Arc;
+use std::time::Duration;
 
 use axum::http::header::AUTHORIZATION;
 use axum::http::{Extensions, HeaderValue, Request};
-use tidegate_listener::{Greeting, Surface, Tally as _};
+use tidegate_listener::{Failures, Greeting, Surface, Tally as _};
 use tidegate_tls::Certificate;
 use tokio::sync::watch as flag;
 
 use super::matrix::{Call, Who, allows};
+use super::provider::{Providers, is_jwt};
 use super::tokens::Shown;
-use super::{Identity, Role, Rules, Unproven};
+use super::{Identity, Kind, Role, Rules, Unproven};
 use crate::config::Access;
 use crate::service::Service;
 
@@ -19,6 +21,8 @@ use crate::service::Service;
 pub struct Guard {
     rules: Rules,
     anonymous: Option<Role>,
+    providers: Arc<Providers>,
+    failures: Arc<Failures>,
     service: Arc<Service>,
 }
 
@@ -40,12 +44,20 @@ pub struct Denied {
     pub is_unknown: bool,
     /// What is missing, and what to do.
     pub message: String,
+    /// How much later the caller should hear of it.
+    pub later: Duration,
 }
 
 impl Guard {
-    /// A guard by these settings and by the tokens of this service.
-    pub fn new(access: Access, service: Arc<Service>) -> Arc<Self> {
-        Arc::new(Self { rules: access.rules, anonymous: access.anonymous_role, service })
+    /// A guard by these settings and by the tokens of this service, which notes who keeps failing.
+    pub fn new(access: Access, service: Arc<Service>, failures: Arc<Failures>) -> Arc<Self> {
+        let providers = Providers::new(access.providers, service.clock().clone());
+        Arc::new(Self { rules: access.rules, anonymous: access.anonymous_role, providers, failures, service })
+    }
+
+    /// The providers of identity, with their keys.
+    pub(crate) fn providers(&self) -> &Arc<Providers> {
+        &self.providers
     }
 
     /// Finds out who is at the other end of each connection.
@@ -77,39 +89,65 @@ impl Guard {
         let shown = request.headers().get(AUTHORIZATION).map(|value| self.shown(value));
         let extensions = request.extensions_mut();
         let caller = extensions.remove::<Caller>();
+        let peer = caller.as_ref().map(|caller| caller.peer);
+        let has_failed = matches!(shown, Some(Err(_)));
         let identity = match shown {
-            Some(Some(Shown { identity, over })) => {
+            Some(Ok(Shown { identity, over })) => {
                 extensions.insert(Over(over));
                 Ok(Arc::new(identity))
             }
-            Some(None) => {
-                self.service.metrics.turned_away(surface, "bad_token");
-                Err(Unproven::Token)
-            }
-            None => caller.as_ref().map_or(Err(Unproven::NoCertificate), |caller| caller.identity.clone()),
+            Some(Err(unproven)) => Err(unproven),
+            None => caller.map_or(Err(Unproven::NoCertificate), |caller| caller.identity),
         };
+        if let (Some(peer), Ok(identity)) = (peer, &identity)
+            && identity.kind != Kind::Anonymous
+        {
+            self.failures.proved(peer.ip());
+        }
         let role = identity.as_ref().ok().map(|identity| identity.role);
+        // What anyone may call answers at once, and is still no way to try tokens by.
+        let later = if has_failed { self.failed(surface, peer, &identity) } else { Duration::ZERO };
         if allows(role, call) {
             if let Ok(identity) = identity {
                 extensions.insert(identity);
             }
             return Ok(());
         }
-        let denied = denied(&identity, call);
+        let denied = Denied { later, ..denied(&identity, call) };
         let reason = if denied.is_unknown { "unauthenticated" } else { "denied" };
         self.service.metrics.turned_away(surface, reason);
-        let peer = caller.map(|caller| caller.peer);
-        tracing::info!(surface = surface.name(), ?peer, message = %denied.message, "a call was refused");
+        if !has_failed {
+            tracing::info!(surface = surface.name(), ?peer, message = %denied.message, "a call was refused");
+        }
         Err(denied)
     }
 
-    /// Who shows a token in this header; `None` for anything that is none in force.
-    fn shown(&self, header: &HeaderValue) -> Option<Shown> {
-        let (scheme, text) = header.to_str().ok()?.split_once(' ')?;
-        if !scheme.eq_ignore_ascii_case("bearer") {
-            return None;
+    /// Counts a token or a JWT that proves nothing; returns how much later its caller should hear of it.
+    fn failed(
+        &self,
+        surface: Surface,
+        peer: Option<SocketAddr>,
+        identity: &Result<Arc<Identity>, Unproven>,
+    ) -> Duration {
+        self.service.metrics.turned_away(surface, "bad_token");
+        let Some(peer) = peer else { return Duration::ZERO };
+        let later = self.failures.failed(peer.ip());
+        if let (Some(left_out), Err(reason)) = (self.failures.say(), identity) {
+            tracing::warn!(surface = surface.name(), %peer, %reason, left_out, "an authentication failed");
         }
-        self.service.tokens().identify(text.trim())
+        later
+    }
+
+    /// Who shows a token or a JWT in this header.
+    fn shown(&self, header: &HeaderValue) -> Result<Shown, Unproven> {
+        let parts = header.to_str().ok().and_then(|text| text.split_once(' '));
+        let (_, text) =
+            parts.filter(|(scheme, _)| scheme.eq_ignore_ascii_case("bearer")).ok_or(Unproven::Token)?;
+        let text = text.trim();
+        if self.providers.is_empty() || !is_jwt(text) {
+            return self.service.tokens().identify(text).ok_or(Unproven::Token);
+        }
+        Ok(self.providers.identify(text)?)
     }
 }
 
@@ -124,9 +162,14 @@ fn denied(identity: &Result<Arc<Identity>, Unproven>, call: Call<'_>) -> Denied 
     };
     let call = call.label();
     match identity {
-        Err(unproven) => Denied { is_unknown: true, message: format!("{call}: {needed}; {unproven}") },
+        Err(unproven) => Denied {
+            is_unknown: true,
+            message: format!("{call}: {needed}; {unproven}"),
+            later: Duration::ZERO,
+        },
         Ok(identity) => Denied {
             is_unknown: false,
+            later: Duration::ZERO,
             message: format!("{call}: {needed}, and {} has the role {}", identity.label(), identity.role),
         },
     }

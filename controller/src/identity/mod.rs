@@ -2,13 +2,15 @@
 //!
 //! The identity of a caller is taken once per connection, from the certificate that the handshake verified, and travels
 //! with each request. `rules` makes it of the names in the certificate; `matrix` says which calls a role may make;
-//! `sight` says what a tenant sees of the answers; `guard` puts the first two before the handlers of each listener. While authentication is off, nothing here is asked.
+//! `provider` makes an identity of a JWT, `tokens` of a token; `guard` puts all of it before the handlers of each
+//! listener; `sight` says what a tenant sees of the answers. While authentication is off, nothing here is asked.
 
 mod caller;
 mod first_token;
 pub mod guard;
 pub mod matrix;
 mod parts;
+pub mod provider;
 mod role;
 mod rules;
 mod sight;

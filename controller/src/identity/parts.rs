@@ -90,7 +90,8 @@ fn scope(role: Role, groups: &[String]) -> Result<Scope, PartError> {
     Ok(Some(Arc::new(names.map_err(PartError::Group)?)))
 }
 
-fn checked(role: Role, name: &str) -> Result<String, PartError> {
+/// The name, if one in this role can have it.
+pub(super) fn checked(role: Role, name: &str) -> Result<String, PartError> {
     let name = principal_part("name of an identity", name).map_err(PartError::Name)?;
     if !role.is_node() {
         return Ok(name);

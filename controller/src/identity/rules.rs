@@ -5,6 +5,7 @@
 //! name of the form `spiffe://tidegate/ROLE/NAME` does, as `tidegate cert issue` writes it.
 
 use super::parts::{self, PartError};
+use super::provider::JwtError;
 use super::{Identity, Kind, Role};
 use crate::limits::MAX_NAME;
 use crate::quantity::cut;
@@ -50,6 +51,9 @@ pub enum Unproven {
         "the token is unknown, revoked or expired; ask an admin for another (`tidegate token create`), or leave it out"
     )]
     Token,
+    /// The JWT proves nothing.
+    #[error(transparent)]
+    Jwt(#[from] JwtError),
     /// No rule has one of its names.
     #[error(
         "no rule names this certificate ({names}): add to the controller's configuration [[identity]] san = {san}, role \

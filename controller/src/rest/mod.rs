@@ -80,12 +80,14 @@ async fn admit(State(guard): State<Arc<Guard>>, mut request: Request, next: Next
     // A path that is none of a route's has no row, either.
     let matched = request.extensions().get::<MatchedPath>().cloned();
     let path = matched.as_ref().map_or("", MatchedPath::as_str);
-    match guard.admit(Surface::Rest, Call::Rest(method.as_str(), path), &mut request) {
-        Ok(()) => next.run(request).await,
-        Err(denied) if denied.is_unknown => {
-            ApiError::new(StatusCode::UNAUTHORIZED, "unauthenticated", denied.message).into_response()
-        }
-        Err(denied) => ApiError::new(StatusCode::FORBIDDEN, "denied", denied.message).into_response(),
+    let denied = match guard.admit(Surface::Rest, Call::Rest(method.as_str(), path), &mut request) {
+        Ok(()) => return next.run(request).await,
+        Err(denied) => denied,
+    };
+    tokio::time::sleep(denied.later).await;
+    match denied.is_unknown {
+        true => ApiError::new(StatusCode::UNAUTHORIZED, "unauthenticated", denied.message).into_response(),
+        false => ApiError::new(StatusCode::FORBIDDEN, "denied", denied.message).into_response(),
     }
 }
 

@@ -32,9 +32,13 @@ mod folding;
 #[cfg(test)]
 mod history;
 #[cfg(test)]
+mod http2;
+#[cfg(test)]
 mod identity;
 #[cfg(test)]
 mod junk;
+#[cfg(test)]
+mod jwt;
 #[cfg(test)]
 mod large;
 #[cfg(test)]
@@ -51,6 +55,8 @@ mod retired;
 mod runaways;
 #[cfg(test)]
 mod sessions;
+#[cfg(test)]
+mod signer;
 #[cfg(test)]
 mod statements;
 #[cfg(test)]

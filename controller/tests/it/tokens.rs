@@ -29,7 +29,7 @@ const OVER_WITHIN: Duration = Duration::from_secs(1);
 
 /// Shows a token with each call.
 #[derive(Clone)]
-struct Bearer(String);
+pub(crate) struct Bearer(pub(crate) String);
 
 impl Interceptor for Bearer {
     fn call(&mut self, mut request: Request<()>) -> Result<Request<()>, Status> {
@@ -38,18 +38,18 @@ impl Interceptor for Bearer {
     }
 }
 
-type Shown = InterceptedService<Channel, Bearer>;
+pub(crate) type Shown = InterceptedService<Channel, Bearer>;
 
 fn by_tokens(folder: &TempDir) -> Config {
     let access = Access { authentication: Some(Authentication::Required), ..Access::default() };
     Config { access, ..config(folder) }
 }
 
-async fn plain(running: &Running) -> Channel {
+pub(crate) async fn plain(running: &Running) -> Channel {
     Channel::from_shared(format!("http://{}", running.grpc_addr)).unwrap().connect().await.unwrap()
 }
 
-fn admin(channel: &Channel, token: &str) -> AdminClient<Shown> {
+pub(crate) fn admin(channel: &Channel, token: &str) -> AdminClient<Shown> {
     AdminClient::with_interceptor(channel.clone(), Bearer(token.to_owned()))
 }
 
@@ -323,5 +323,46 @@ async fn tokens_are_made_listed_and_revoked_by_rest_as_by_grpc() {
     let revoked =
         log.iter().find(|entry| entry.action == "revoke token" && entry.identity == "root").unwrap();
     assert!(!format!("{log:?}").contains("tdg_") && revoked.kind == "token", "{log:?}");
+    running.shutdown().await.unwrap();
+}
+
+/// A channel from another address of this machine.
+async fn from_another(running: &Running) -> Channel {
+    let address = running.grpc_addr;
+    let connect = tower::service_fn(move |_: http::Uri| async move {
+        let socket = tokio::net::TcpSocket::new_v4()?;
+        socket.bind("127.0.0.2:0".parse().unwrap())?;
+        socket.connect(address).await.map(hyper_util::rt::TokioIo::new)
+    });
+    let endpoint = tonic::transport::Endpoint::from_static("http://localhost");
+    timeout(PATIENCE, endpoint.connect_with_connector(connect)).await.unwrap().unwrap()
+}
+
+#[tokio::test]
+async fn who_keeps_showing_wrong_tokens_is_answered_later_and_nobody_else_is() {
+    let folder = tempfile::tempdir().unwrap();
+    let running = Controller::start(by_tokens(&folder)).await.unwrap();
+    let channel = plain(&running).await;
+    let mut root = admin(&channel, &first(&folder).await);
+    let (_, ann) = create(&mut root, "ann", "viewer", 0).await;
+    let other = from_another(&running).await;
+    let wrong = |channel: &Channel| {
+        let mut stranger = admin(channel, "tdg_1.0");
+        async move { stranger.status(v1::StatusRequest {}).await.unwrap_err().code() }
+    };
+    let began = Instant::now();
+    let mut trying = tokio::task::JoinSet::new();
+    (0..80).for_each(|_| drop(trying.spawn(wrong(&other))));
+    while let Some(code) = trying.join_next().await {
+        assert_eq!(code.unwrap(), Code::Unauthenticated);
+    }
+    // The seventieth failure within a moment is answered six seconds later; a machine that takes a second pays for one.
+    assert!(began.elapsed() > Duration::from_secs(3), "{:?}", began.elapsed());
+    // The same address goes on where it is connected, and is believed at once.
+    let began = Instant::now();
+    assert!(is_known(&mut admin(&other, &ann)).await && is_known(&mut admin(&channel, &ann)).await);
+    assert!(began.elapsed() < Duration::from_secs(3), "{:?}", began.elapsed());
+    // Others find the door open.
+    drop(plain(&running).await);
     running.shutdown().await.unwrap();
 }

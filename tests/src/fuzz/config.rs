@@ -7,6 +7,7 @@ use std::path::Path;
 
 use tidegate_controller::config::{Access, Authentication, Config, ConfigError};
 use tidegate_controller::identity::Rule;
+use tidegate_controller::identity::provider::{Mapping, Provider, Source};
 use tidegate_controller::quantity::{
     QuantityError, amount_text, limit_text, parse_amount, parse_limit, parse_rate, parse_span, rate_text,
 };
@@ -62,7 +63,8 @@ fn access(access: &Access) -> (String, String) {
         Some(Authentication::Off) => "authentication = \"off\"\n",
     };
     let role = access.anonymous_role.map_or(String::new(), |role| format!("anonymous_role = \"{role}\"\n"));
-    (authentication.to_owned() + &role, access.rules.iter().map(rule).collect())
+    let rules = access.rules.iter().map(rule).chain(access.providers.iter().map(provider));
+    (authentication.to_owned() + &role, rules.collect())
 }
 
 fn rule(rule: &Rule) -> String {
@@ -73,6 +75,47 @@ fn rule(rule: &Rule) -> String {
     });
     let (san, role, name) = (toml::Value::from(rule.san()), identity.role, &identity.name);
     format!("\n[[identity]]\nsan = {san}\nrole = \"{role}\"\nname = \"{name}\"\n{groups}")
+}
+
+fn quoted(text: &str) -> toml::Value {
+    toml::Value::from(text)
+}
+
+fn provider(provider: &Provider) -> String {
+    let path = |path: &Path| quoted(path.to_str().expect("a path from a text"));
+    let source = match &provider.source {
+        Source::Discovery => String::new(),
+        Source::Url(url) => format!("jwks_url = {}\n", quoted(url)),
+        Source::File(file) => format!("jwks_file = {}\n", path(file)),
+    };
+    let ca = provider.authorities.as_deref().map_or(String::new(), |file| format!("ca = {}\n", path(file)));
+    let audiences: Vec<String> = provider.audiences.iter().map(|text| quoted(text).to_string()).collect();
+    let roles: String = provider.roles.iter().map(mapping).collect();
+    assert!(
+        !provider.algorithms.is_empty() && !provider.algorithm_words().contains(&"another"),
+        "{provider:?}"
+    );
+    format!(
+        "\n[[provider]]\nname = {}\nissuer = {}\naudience = [{}]\n{source}{ca}algorithms = {:?}\nclock_skew = \"{}us\"\n\
+         keys_kept = \"{}us\"\nname_claim = {}\n{roles}",
+        quoted(&provider.name),
+        quoted(&provider.issuer),
+        audiences.join(", "),
+        provider.algorithm_words(),
+        provider.skew.0,
+        provider.keep.0,
+        quoted(provider.name_claim.as_str()),
+    )
+}
+
+fn mapping(role: &Mapping) -> String {
+    let groups = role.scope.as_ref().map_or(String::new(), |scope| {
+        let names: Vec<String> = scope.iter().map(|group| format!("\"{group}\"")).collect();
+        format!("groups = [{}]\n", names.join(", "))
+    });
+    let name = role.name.as_ref().map_or(String::new(), |name| format!("name = \"{name}\"\n"));
+    let (claim, value) = (quoted(role.claim.as_str()), quoted(&role.value));
+    format!("[[provider.role]]\nclaim = {claim}\nvalue = {value}\nrole = \"{}\"\n{name}{groups}", role.role)
 }
 
 /// The configuration as a file.
