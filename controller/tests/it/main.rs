@@ -21,6 +21,8 @@ mod convictions;
 #[cfg(test)]
 mod copies;
 #[cfg(test)]
+mod costs;
+#[cfg(test)]
 mod damage;
 mod depth;
 #[cfg(test)]
@@ -41,6 +43,8 @@ mod large;
 mod naive;
 #[cfg(test)]
 mod proofs;
+#[cfg(test)]
+mod recoveries;
 #[cfg(test)]
 mod recovery;
 #[cfg(test)]
