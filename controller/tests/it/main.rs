@@ -26,6 +26,8 @@ mod costs;
 mod damage;
 mod depth;
 #[cfg(test)]
+mod divided;
+#[cfg(test)]
 mod faults;
 #[cfg(test)]
 mod flips;
