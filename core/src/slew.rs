@@ -83,6 +83,7 @@ impl Grant {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::group::Fallback;
 
     /// Reads both clocks each second of true time, of which the used one runs `ppm` fast.
     fn run(slew: &mut Slew, used: &mut u64, seconds: std::ops::Range<u64>, ppm: i64) {
@@ -140,10 +141,13 @@ mod tests {
     }
 
     #[test]
-    fn a_lease_is_shorter_by_what_the_clock_may_be_slow() {
+    fn a_lease_of_either_kind_is_shorter_by_what_the_clock_may_be_slow() {
         let leased = |ttl| Grant::Leased(LeaseTerms { ttl, ..LeaseTerms::default() });
+        let unlimited =
+            |ttl| Grant::Unlimited { ttl, renew_after: Span::secs(1), fallback: Fallback::Unlimited };
         for (ppm, ttl, left) in [(80_000, 5_000_000, 4_600_000), (500_000, 3, 1), (0, 7, 7)] {
             assert_eq!(leased(Span(ttl)).on_slewed_clock(ppm), leased(Span(left)));
+            assert_eq!(unlimited(Span(ttl)).on_slewed_clock(ppm), unlimited(Span(left)));
         }
     }
 }

@@ -237,12 +237,16 @@ impl Both {
 proptest! {
     #[test]
     fn a_thread_is_answered_as_if_it_had_no_purse(
+        has_seat in prop::bool::weighted(0.8),
         first in terms(),
         steps in prop::collection::vec(step(), 1..150),
     ) {
         let runtime = Builder::new_current_thread().enable_time().start_paused(true).build().unwrap();
         runtime.block_on(async {
             let mut both = Both::new();
+            if !has_seat {
+                both.group.cell.lending().without_seats();
+            }
             both.lease(Terms { fill: CAP / 2, ..first });
             for step in steps {
                 both.take_step(step).await;

@@ -113,6 +113,12 @@ impl Lending {
         self.0.mine().is_some_and(|purse| purse.give_back(cost))
     }
 
+    /// No thread gets a purse, as where all seats are taken.
+    #[cfg(all(test, not(shuttle)))]
+    pub(crate) fn without_seats(&self) {
+        self.0.without_seats();
+    }
+
     /// Whether the calling thread has a purse, open or closed.
     #[cfg(all(test, not(shuttle)))]
     pub(crate) fn has_mine(&self) -> bool {

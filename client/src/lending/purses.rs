@@ -68,6 +68,12 @@ impl Purses {
         true
     }
 
+    /// Has no purse for any seat.
+    #[cfg(all(test, not(shuttle)))]
+    pub(crate) fn without_seats(&self) {
+        assert!(self.0.set(Box::default()).is_ok(), "there are purses already");
+    }
+
     /// Closes every open purse; passes the contents of each to `take_in`.
     pub(crate) fn close_all(&self, open: &mut Open, mut take_in: impl FnMut(Account)) {
         let Some(purses) = self.0.get().filter(|_| open.0 != 0) else {

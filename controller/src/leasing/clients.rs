@@ -358,6 +358,11 @@ impl Clients {
         self.leaving.iter().map(|(id, stored)| (*id, stored))
     }
 
+    /// Notes that a forgotten incarnation is on disk, where its rows find it until they are folded.
+    pub(crate) fn stored_leaving(&mut self, id: ClientId) {
+        self.leaving.remove(&id);
+    }
+
     /// Notes that the rows of forgotten incarnations are folded on disk.
     pub(crate) fn left(&mut self, folded: &BTreeSet<ClientId>) {
         self.leaving.retain(|id, _| !folded.contains(id));

@@ -72,8 +72,9 @@ impl Leasing {
             }
         }
         for (id, stored) in taken.clients {
-            if let Some(client) = self.clients.get_mut(id) {
-                client.stored_unix_ms = Some(stored.heard_unix_ms);
+            match self.clients.get_mut(id) {
+                Some(client) => client.stored_unix_ms = Some(stored.heard_unix_ms),
+                None => self.clients.stored_leaving(id),
             }
         }
     }

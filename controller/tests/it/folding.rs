@@ -169,3 +169,30 @@ fn a_node_that_was_never_stored_counts_once_if_the_disk_fails_while_it_is_forgot
         assert_eq!(counted(&service), Ru::whole(8).into(), "{written} commits, {forgotten:?}");
     }
 }
+
+#[test]
+fn what_is_kept_of_a_forgotten_node_until_its_rows_are_folded_is_written_once() {
+    let now = Arc::new(AtomicU64::new(0));
+    let disk = Arc::new(Faulty::over(Arc::new(MemoryStore::default())));
+    let (store, clock) = (Arc::clone(&disk) as Arc<dyn Store>, Clock::driven(Arc::clone(&now)));
+    let service = Service::load(store, ServiceConfig::default(), clock).unwrap();
+    // The first flush after a minute forgets that the leases of before were longer.
+    now.fetch_add(60_000_000, Ordering::SeqCst);
+    service.accounts().flush().unwrap();
+    let gone = service.leasing().hello("gone", 1, "test").unwrap();
+    tell(&service, &gone, 1, 1, 5);
+    service.leasing().disconnect(gone.client, gone.session);
+    now.fetch_add(60_000_000, Ordering::SeqCst);
+    let busy = service.leasing().hello("busy", 1, "test").unwrap();
+    tell(&service, &busy, 1, 1, 3);
+    // The note and the rows are written, and the fold is not.
+    disk.full.store(true, Ordering::SeqCst);
+    disk.last.store(2, Ordering::SeqCst);
+    service.accounts().forget_clients(&Actor::new(None, "test"), &["gone".to_owned()]).unwrap_err();
+    // A sign of life within a minute of the last one that is on disk needs none.
+    tell(&service, &busy, 2, 1, 3);
+    service.accounts().flush().unwrap();
+    disk.full.store(false, Ordering::SeqCst);
+    service.accounts().tidy().unwrap();
+    assert_eq!(counted(&service), Ru::whole(8).into());
+}

@@ -21,8 +21,12 @@ mod convictions;
 #[cfg(test)]
 mod copies;
 #[cfg(test)]
+mod costs;
+#[cfg(test)]
 mod damage;
 mod depth;
+#[cfg(test)]
+mod divided;
 #[cfg(test)]
 mod faults;
 #[cfg(test)]
@@ -45,6 +49,8 @@ mod large;
 mod naive;
 #[cfg(test)]
 mod proofs;
+#[cfg(test)]
+mod recoveries;
 #[cfg(test)]
 mod recovery;
 #[cfg(test)]

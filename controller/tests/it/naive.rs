@@ -13,7 +13,7 @@ use tokio::time::timeout;
 use tonic::transport::Channel;
 use tonic::{Status, Streaming};
 
-use crate::support::{Lab, PATIENCE};
+use crate::support::{Lab, PATIENCE, stories};
 
 const GROUPS: [&str; 5] = ["a", "b", "c", "d", "e"];
 const PRINCIPALS: [(&str, &str); 6] = [("t", ""), ("s", ""), ("", "u"), ("", "v"), ("t", "u"), ("s", "v")];
@@ -183,6 +183,8 @@ struct Story {
     statements: StatementsClient<Channel>,
     watcher: Watcher,
     model: Model,
+    /// Of each group, as of its last change.
+    revisions: BTreeMap<String, u64>,
 }
 
 impl Story {
@@ -197,6 +199,7 @@ impl Story {
             statements,
             watcher,
             model: Model::default(),
+            revisions: BTreeMap::new(),
         }
     }
 
@@ -365,8 +368,14 @@ impl Story {
             listed.groups.into_iter().map(|group| (group.name.clone(), group)).collect();
         let names: Vec<&str> = groups.keys().map(String::as_str).filter(|name| *name != "default").collect();
         assert_eq!(names, self.model.groups.keys().collect::<Vec<_>>(), "{what}");
+        let now = self.revision().await;
         for (name, expected) in &self.model.groups {
             let group = &groups[name];
+            // Who wants to change what it has read can tell whether that is still so.
+            let is_same = before.groups.get(name) == Some(expected);
+            let revision = if is_same { self.revisions[name] } else { now };
+            assert_eq!(group.revision, revision, "{name} after {what}, at revision {now}");
+            self.revisions.insert(name.clone(), revision);
             let switch =
                 group.query_limit.as_ref().map(|limit| limit.switch_group.clone()).unwrap_or_default();
             let parent = group.parent.trim_matches('/').to_owned();
@@ -414,7 +423,7 @@ impl Story {
 
 #[tokio::test]
 async fn definitions_are_what_a_naive_model_says_after_any_changes_and_crashes() {
-    for seed in 0..SEEDS {
+    for seed in stories(SEEDS) {
         let mut story = Story::begin(seed).await;
         story.check(&Model::default(), "the start").await;
         for step in 0..STEPS {

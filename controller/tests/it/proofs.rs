@@ -14,7 +14,7 @@ use tidegate_core::units::{Ru, Span, Time};
 use tidegate_core::usage::{Consumption, RuParts};
 use tidegate_proto::v1;
 
-use crate::support::{MemoryStore, copy, started};
+use crate::support::{MemoryStore, copy, started, stories};
 
 const SEEDS: u64 = 60;
 const STEPS: u64 = 150;
@@ -252,7 +252,7 @@ impl Story {
 #[test]
 fn recovery_counts_all_that_a_node_holds_whenever_the_controller_dies() {
     let mut shown = Shown::default();
-    for seed in 0..SEEDS {
+    for seed in stories(SEEDS) {
         let mut story = Story::begin(seed);
         for _ in 0..STEPS {
             story.step();

@@ -1,7 +1,7 @@
 //! A controller in a scratch directory, and clients for it.
 
 use std::collections::BTreeMap;
-use std::ops::ControlFlow;
+use std::ops::{ControlFlow, Range};
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
@@ -31,6 +31,12 @@ use tonic::{Status, Streaming};
 
 /// Bound of every wait: nothing here takes long, and a test that hangs fails.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(20);
+
+/// The seeds of a test that tells stories: `usual` of them, or as many as `STORIES` says.
+pub(crate) fn stories(usual: u64) -> Range<u64> {
+    let said = std::env::var("STORIES").ok();
+    0..said.map_or(usual, |text| text.parse().unwrap_or_else(|_| panic!("STORIES={text}: write a number")))
+}
 
 /// A controller and its store.
 pub(crate) struct Lab {
