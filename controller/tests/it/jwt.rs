@@ -139,7 +139,11 @@ async fn a_jwt_does_what_its_role_may_and_the_audit_log_names_its_provider() {
     // A provider can make admins, so that nobody needs a first token.
     assert!(!store_path(&folder).with_extension("redb.first-token").exists());
     let root = signer.sign("ES256", "p256", &claims("root", &["admins"]));
-    let wish = v1::CreateTokenRequest { name: "ann".into(), role: "viewer".into(), ttl_us: 0 };
+    let wish = v1::CreateTokenRequest {
+        name: "ann".into(),
+        role: "viewer".into(),
+        ..v1::CreateTokenRequest::default()
+    };
     let made = admin(&channel, &root).create_token(wish).await.unwrap().into_inner();
     assert!(
         admin(&channel, &made.secret).status(v1::StatusRequest {}).await.is_ok(),
