@@ -380,3 +380,6 @@ fn every(
         }
     })
 }
+
+#[cfg(test)]
+mod tests;

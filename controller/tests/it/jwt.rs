@@ -12,7 +12,7 @@ use tidegate_controller::identity::provider::{Claim, JwtError, Mapping, Provider
 use tidegate_controller::{Controller, Running};
 use tidegate_core::units::Span;
 use tidegate_proto::v1;
-use tokio::time::{Instant, interval, timeout};
+use tokio::time::{interval, timeout};
 use tonic::Code;
 use v1::grants_client::GrantsClient;
 
@@ -165,8 +165,9 @@ async fn a_jwt_does_what_its_role_may_and_the_audit_log_names_its_provider() {
     running.shutdown().await.unwrap();
 }
 
+// Within a second of its end, which a test in driven time looks at.
 #[tokio::test]
-async fn a_jwt_that_expires_ends_its_streams_within_a_second() {
+async fn a_jwt_that_expires_ends_its_streams() {
     let folder = tempfile::tempdir().unwrap();
     let signer = Signer::new();
     signer.put_keys(&folder.path().join("keys.json"));
@@ -181,12 +182,20 @@ async fn a_jwt_that_expires_ends_its_streams_within_a_second() {
         let channel = channel.clone();
         async move {
             let mut grants = GrantsClient::with_interceptor(channel, Bearer(jwt));
-            grants.watch(v1::WatchRequest::default()).await.unwrap().into_inner()
+            grants.watch(v1::WatchRequest::default()).await.map(tonic::Response::into_inner)
         }
     };
-    let end = unix_seconds() + 3;
-    let (mut over, mut stays) = (open(until(end)).await, open(until(end + 3_600)).await);
-    let began = Instant::now();
+    let mut lives = 2;
+    let (end, mut over) = loop {
+        let end = unix_seconds() + lives;
+        if let Ok(stream) = open(until(end)).await {
+            break (end, stream);
+        }
+        // A machine may be too slow for a short life.
+        lives *= 2;
+        assert!(Duration::from_secs(lives) < PATIENCE);
+    };
+    let mut stays = open(until(end + 3_600)).await.unwrap();
     let ended = async {
         loop {
             if let Err(status) = over.message().await {
@@ -196,9 +205,7 @@ async fn a_jwt_that_expires_ends_its_streams_within_a_second() {
     };
     let status = timeout(PATIENCE, ended).await.unwrap();
     assert_eq!(status.code(), Code::Unauthenticated);
-    let now = unix_seconds();
-    // The clock of a JWT has seconds, and a second is allowed.
-    assert!((end..=end + 2).contains(&now), "{now} {end} {:?}", began.elapsed());
+    assert!(unix_seconds() >= end, "not before its end");
     let refused = admin(&channel, &until(end)).status(v1::StatusRequest {}).await.unwrap_err();
     assert!(refused.message().contains("the JWT expired"), "{refused}");
     let binding = v1::Binding { user: "u".into(), group: "default".into(), ..v1::Binding::default() };

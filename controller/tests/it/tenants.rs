@@ -46,9 +46,12 @@ async fn scene(site: &Site) -> Running {
         switch_group: "hidden-slow".to_owned(),
         ..v1::QueryLimit::default()
     };
-    let shop = v1::Group { parent: "hidden-above".into(), query_limit: Some(limit), ..group("shop", "100") };
+    // Leases outlast the test on a slow machine.
+    let lasting = |name, rate| v1::Group { ttl_us: 60_000_000, ..group(name, rate) };
+    let shop =
+        v1::Group { parent: "hidden-above".into(), query_limit: Some(limit), ..lasting("shop", "100") };
     let others = ["hidden-above", "hidden-slow", "hidden-other", "shared", "reports"];
-    for group in others.map(|name| group(name, "200")).into_iter().chain([shop]) {
+    for group in others.map(|name| lasting(name, "200")).into_iter().chain([shop]) {
         definitions.create_group(&actor, &group, false).unwrap();
     }
     for (tenant, user, group) in [

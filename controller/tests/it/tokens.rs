@@ -24,9 +24,6 @@ use v1::statements_client::StatementsClient;
 use super::certificates::{Site, channel};
 use super::support::{PATIENCE, config, group, store_path};
 
-/// How long after its end a token may still be of use.
-const OVER_WITHIN: Duration = Duration::from_secs(1);
-
 /// Shows a token with each call.
 #[derive(Clone)]
 pub(crate) struct Bearer(pub(crate) String);
@@ -157,55 +154,73 @@ async fn a_token_does_what_its_role_may_and_its_name_is_in_the_audit_log() {
     running.shutdown().await.unwrap();
 }
 
+type Streams = (tonic::Streaming<v1::WatchEvent>, tonic::Streaming<v1::Rules>);
+
+/// A watch of definitions, and the rules of a gateway.
+async fn open(channel: &Channel, token: &str) -> Result<Streams, Status> {
+    let token = Bearer(token.to_owned());
+    let mut grants = GrantsClient::with_interceptor(channel.clone(), token.clone());
+    let watch = grants.watch(v1::WatchRequest::default()).await?.into_inner();
+    let mut statements = StatementsClient::with_interceptor(channel.clone(), token);
+    let rules = statements.rules(v1::RulesRequest { gateway: "g".into() }).await?.into_inner();
+    Ok((watch, rules))
+}
+
+/// How both end.
+async fn ended((mut watch, mut rules): Streams) -> [Code; 2] {
+    let watch = async {
+        loop {
+            if let Err(status) = watch.message().await {
+                return status.code();
+            }
+        }
+    };
+    let rules = async {
+        loop {
+            if let Err(status) = rules.message().await {
+                return status.code();
+            }
+        }
+    };
+    timeout(PATIENCE, async { <[Code; 2]>::from(tokio::join!(watch, rules)) }).await.unwrap()
+}
+
+/// A token of an admin that soon expires, with the streams that it opened before, and its end.
+async fn expiring(channel: &Channel, root: &mut AdminClient<Shown>) -> (String, Streams, u64) {
+    let mut ttl_us = 1_000_000;
+    loop {
+        let (id, text) = create(root, "b", "admin", ttl_us).await;
+        let tokens = root.list_tokens(v1::ListTokensRequest {}).await.unwrap().into_inner().tokens;
+        let end = tokens.iter().find(|token| token.id == id).map(|token| token.expires_unix_ms);
+        match (open(channel, &text).await, end) {
+            (Ok(streams), Some(end)) => return (text, streams, end),
+            // A machine may be too slow for a short life.
+            _ => ttl_us *= 2,
+        }
+        assert!(Duration::from_micros(ttl_us) < PATIENCE);
+    }
+}
+
+// Within a second of its end, which a test in driven time looks at.
 #[tokio::test]
-async fn a_token_that_is_over_ends_its_streams_within_a_second() {
+async fn a_token_that_is_over_ends_its_streams() {
     let folder = tempfile::tempdir().unwrap();
     let running = Controller::start(by_tokens(&folder)).await.unwrap();
     let channel = plain(&running).await;
     let mut root = admin(&channel, &first(&folder).await);
     let (id, revoked) = create(&mut root, "a", "admin", 0).await;
-    let (_, expires) = create(&mut root, "b", "admin", 1_500_000).await;
     let (_, stays) = create(&mut root, "c", "admin", 0).await;
-    let open = |token: &str| {
-        let (channel, token) = (channel.clone(), Bearer(token.to_owned()));
-        async move {
-            let mut grants = GrantsClient::with_interceptor(channel.clone(), token.clone());
-            let watch = grants.watch(v1::WatchRequest::default()).await.unwrap().into_inner();
-            let mut statements = StatementsClient::with_interceptor(channel, token);
-            let rules =
-                statements.rules(v1::RulesRequest { gateway: "g".into() }).await.unwrap().into_inner();
-            (watch, rules)
-        }
-    };
-    let ended = |streams: (tonic::Streaming<v1::WatchEvent>, tonic::Streaming<v1::Rules>)| async {
-        let (mut watch, mut rules) = streams;
-        let watch = async {
-            loop {
-                if let Err(status) = watch.message().await {
-                    return status;
-                }
-            }
-        };
-        let rules = async {
-            loop {
-                if let Err(status) = rules.message().await {
-                    return status;
-                }
-            }
-        };
-        let both = timeout(PATIENCE, async { tokio::join!(watch, rules) }).await.unwrap();
-        [both.0, both.1].map(|status| status.code())
-    };
-    let began = Instant::now();
-    let (of_revoked, of_expired, mut of_others) = tokio::join!(open(&revoked), open(&expires), open(&stays));
+    let of_revoked = open(&channel, &revoked).await.unwrap();
+    let mut of_others = open(&channel, &stays).await.unwrap();
+    let known = running.service().tokens().identify(&revoked).unwrap();
     root.revoke_token(v1::RevokeTokenRequest { id, force: false }).await.unwrap();
-    let at = Instant::now();
+    assert!(*known.over.borrow(), "at once");
     assert_eq!(ended(of_revoked).await, [Code::Unauthenticated; 2]);
-    assert!(at.elapsed() < OVER_WITHIN, "{:?}", at.elapsed());
     assert!(!is_known(&mut admin(&channel, &revoked)).await);
+    // The first token is gone once an admin has another.
+    let (expires, of_expired, end) = expiring(&channel, &mut admin(&channel, &stays)).await;
     assert_eq!(ended(of_expired).await, [Code::Unauthenticated; 2]);
-    let took = began.elapsed();
-    assert!(took < Duration::from_millis(1_500) + OVER_WITHIN + Duration::from_millis(500), "{took:?}");
+    assert!(running.service().clock().unix_ms() >= end, "not before its end");
     assert!(!is_known(&mut admin(&channel, &expires)).await);
     // The others go on.
     let binding = v1::Binding { user: "u".into(), group: "default".into(), ..v1::Binding::default() };
@@ -356,12 +371,21 @@ async fn who_keeps_showing_wrong_tokens_is_answered_later_and_nobody_else_is() {
     while let Some(code) = trying.join_next().await {
         assert_eq!(code.unwrap(), Code::Unauthenticated);
     }
-    // The seventieth failure within a moment is answered six seconds later; a machine that takes a second pays for one.
-    assert!(began.elapsed() > Duration::from_secs(3), "{:?}", began.elapsed());
-    // The same address goes on where it is connected, and is believed at once.
-    let began = Instant::now();
-    assert!(is_known(&mut admin(&other, &ann)).await && is_known(&mut admin(&channel, &ann)).await);
-    assert!(began.elapsed() < Duration::from_secs(3), "{:?}", began.elapsed());
+    // The last of 80 failures within a moment is answered seven seconds later, and on a machine that is slower by some
+    // seconds by a tenth of those earlier.
+    assert!(began.elapsed() > Duration::from_secs(6), "{:?}", began.elapsed());
+    // The same address goes on where it is connected, and is believed before the next wrong one is answered, if the
+    // machine is fast enough for that once.
+    let at_once = async {
+        loop {
+            let late = tokio::spawn(wrong(&other));
+            assert!(is_known(&mut admin(&other, &ann)).await && is_known(&mut admin(&channel, &ann)).await);
+            if !late.is_finished() {
+                return;
+            }
+        }
+    };
+    timeout(PATIENCE, at_once).await.unwrap();
     // Others find the door open.
     drop(plain(&running).await);
     running.shutdown().await.unwrap();

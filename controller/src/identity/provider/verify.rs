@@ -120,7 +120,7 @@ impl Providers {
     }
 
     /// A signal at this time.
-    fn over_at(&self, end_ms: u64) -> flag::Receiver<bool> {
+    pub(crate) fn over_at(&self, end_ms: u64) -> flag::Receiver<bool> {
         let mut ends = self.ends.lock().unwrap_or_else(PoisonError::into_inner);
         ends.entry(end_ms).or_insert_with(|| flag::Sender::new(false)).subscribe()
     }
